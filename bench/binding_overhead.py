@@ -3,9 +3,9 @@
 
 Times, per layer and step, medians: the whole way through a fasa.transformers cache (update, handle,
 attention function), the bare call of the runtime with tensors taken apart beforehand, and the
-smallest call into the compiled part (which the bare call contains once). What the binding adds is the
-first less the second plus the third. The ways take turns of a few steps each, over the same context,
-the first of which only warms up. fasa runs in one thread and the clock is that thread's processor
+smallest call into the compiled part (which the bare call contains once). The binding's cost is the
+first minus the second plus the third. The variants take turns of a few steps each, over the same
+context; the first step of a turn only warms up. fasa runs in one thread and the clock is that thread's processor
 time, so that a busy machine counts less.
 
     PYTHONPATH=build/release/python build/venv/bin/python bench/binding_overhead.py
@@ -46,7 +46,8 @@ def through_cache(cache, modules, attention, k, v, q):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--tokens", type=int, default=4096)
     parser.add_argument("--layers", type=int, default=8)
     parser.add_argument("--steps", type=int, default=400)

@@ -175,7 +175,7 @@ int run(int argc, char** argv) {
   size_t bytes = 900;
   app.add_option("--texts", texts, "Texts of 4 facts each")->check(CLI::Range(1, 100));
   app.add_option("--window", window, "K of calibration; default: by the length");
-  app.add_option("--bytes", bytes, "Of a text")
+  app.add_option("--bytes", bytes, "Bytes per text")
       ->capture_default_str()
       ->check(CLI::Range(500, 7500));
   CLI11_PARSE(app, argc, argv);

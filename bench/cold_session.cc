@@ -123,7 +123,7 @@ int main(int argc, char** argv) {
   fasa::bench::Options options;
   CLI::App app("The next token of a conversation on disk: bench/cold_session --dir DIR");
   app.add_option("--dir", options.dir, "An empty folder on the disk that is measured")->required();
-  app.add_option("--layers", options.layers, "Of Llama-3.1-8B's attention");
+  app.add_option("--layers", options.layers, "Layers of Llama-3.1-8B's attention");
   app.add_option("--tokens", options.tokens);
   app.add_option("--steps", options.steps);
   app.add_flag("!--no-low-bit", options.low_bit, "Without a low-bit set and its value codes");

@@ -6,8 +6,8 @@
 //
 // MODEL's weights are kept as the flags say, ORACLE's as its files have them; both may be the same
 // folder. Attention is full. Windows are prefilled, with --decode fed token by token, where packed
-// weights are multiplied as they lie. --continue: greedy tokens after the first window's first half.
-// A token counts as parted where ORACLE's two best logits are at least 0.5 apart there.
+// weights are multiplied as they lie. --continue: greedy tokens after the first window's first
+// half. A token counts as parted where ORACLE's two best logits are at least 0.5 apart there.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -312,8 +312,8 @@ json kernel_floors(const Case& wanted, const json& result, const json& ceilings)
   return floors;
 }
 
-// Of each context first what runs by default, 320 rows and 1024 low-bit tokens, and attention to
-// all; the first budget for all contexts before the next.
+// For each context first the default, 320 rows and 1024 low-bit tokens, and full attention; the
+// first budget for all contexts before the next.
 std::vector<Case> cases_of(const Options& options) {
   constexpr std::pair<SliceDType, int> kSlices[] = {
       {SliceDType::kInt2, 64}, {SliceDType::kInt2, 32}, {SliceDType::kBF16, 16}};
@@ -336,7 +336,7 @@ std::vector<Case> cases_of(const Options& options) {
   return cases;
 }
 
-// Whole after each case, whatever comes next.
+// Rewritten after each case, so that an interrupted run leaves a complete file.
 void write(const Options& options, const json& report) {
   if (options.json_file.empty()) return;
   std::ofstream file(options.json_file);
@@ -430,14 +430,15 @@ int main(int argc, char** argv) {
   CLI::App app("What a GPU does with the pipeline");
   app.add_option("--device", options.device, "cuda:N, or another device to try the program");
   app.add_flag("--probe", options.probe, "opens the device, prints its name and ends");
-  app.add_option("--seconds", options.seconds, "no case is begun after that");
-  app.add_option("--json", options.json_file, "where the results go");
+  app.add_option("--seconds", options.seconds, "no case begins after that time");
+  app.add_option("--json", options.json_file, "file of the results");
   app.add_option("--note", options.notes, "name=value for the results, any number");
   app.add_option("--tokens", options.tokens, "contexts");
   app.add_option("--budgets", options.budgets, "tokens that a step attends to");
-  app.add_option("--layers", options.layers, "of a step");
-  app.add_option("--steps", options.steps, "that are timed");
-  app.add_option("--copy-bytes", options.copy_bytes, "of the copies that measure the ceilings");
+  app.add_option("--layers", options.layers, "layers of a step");
+  app.add_option("--steps", options.steps, "timed steps");
+  app.add_option("--copy-bytes", options.copy_bytes,
+                 "bytes of the copies that measure the ceilings");
   CLI11_PARSE(app, argc, argv);
   try {
     fasa::bench::run(options);

@@ -132,7 +132,7 @@ class HeadCache {
     stage(sequence).observe_prefill();
   }
   bool remembers() const { return history_.has_value(); }
-  // Of the token at `position`, appended: distant attention captured over the GQA group.
+  // For the appended token at `position`: distant attention captured over the GQA group.
   double select(const Truth* truth, int32_t position) {
     const SequenceDesc sequence = describe(position, 1, StepMode::kDecode);
     stage(sequence).select();

@@ -1,6 +1,6 @@
 // Device memory of the KV cache against full KV in bf16, counted on a real runtime: everything is
-// allocated and filled, hot rows, fetch buffers, tables and all. Host rows may share physical memory
-// (--alias), so that 16 GiB of them fit a small machine.
+// allocated and filled, hot rows, fetch buffers, tables and all. Host rows may share physical
+// memory (--alias), so that 16 GiB of them fit a small machine.
 //
 //   kv_memory [--tokens N] [--layers N] [--k N] [--row-dtype DTYPE] [--alias SIZE]
 //

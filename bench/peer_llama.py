@@ -2,8 +2,8 @@
 
 The model has two layers of 8 KV x 4 query heads, head_dim 128, random weights, and is narrow beside
 that. Half of what a token takes over the long context more than over a short one is a layer's
-attention. The long context is one block of tokens stored again and again: what is stored has no part
-in how long reading it takes, and no prompt of that length has to be read.
+attention. The long context is one block of tokens stored repeatedly: read times do not depend on the
+contents, and no prompt of that length has to be processed.
 """
 import ctypes
 import pathlib
@@ -23,7 +23,7 @@ KV_TYPES = {"f16": 1, "q8_0": 8}
 
 @llama_cpp.llama_log_callback
 def _quiet(*_):
-    """llama.cpp tells its life otherwise."""
+    """Silences llama.cpp's log."""
 
 
 def write_model(path, positions):
@@ -109,7 +109,7 @@ class Context:
             llama_cpp.llama_memory_seq_rm(self.memory, 1, -1, -1)
 
     def token_seconds(self):
-        """Of one token over what is stored. It is taken back: the length stays."""
+        """Seconds of one token over the stored context. It is removed again: the length stays."""
         start = time.perf_counter()
         self.decode([1], BLOCK)
         seconds = time.perf_counter() - start

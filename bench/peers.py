@@ -3,9 +3,9 @@
 
 One layer of 8 KV x 4 query heads, head_dim 128, batch 1, rows in bf16: our full attention, which
 reads a group's keys once; FASA over all FCs in int2 (the default) and over half of them; PyTorch's
-scaled_dot_product_attention with enable_gqa and with the group folded into the query length, over the
-same keys and values; llama.cpp (f16, flash attention), a layer being half of what a token of a model
-of two layers takes at that length more than at a short one.
+scaled_dot_product_attention with enable_gqa and with the group folded into the query length, over
+the same keys and values; llama.cpp (f16, flash attention), a layer being half of what a token of a
+model of two layers takes at that length more than at a short one.
 
 The ways take turns, round by round. In a turn each passes over its layers after the others have
 passed over theirs, so that keys come from memory; the first layer only starts its threads. Medians
@@ -189,7 +189,8 @@ def table(report):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--tokens", type=int, nargs="+", default=[32768, 131072])
     parser.add_argument("--k", type=int, default=256, help="tokens that FASA attends to")
     parser.add_argument("--rounds", type=int, default=15)

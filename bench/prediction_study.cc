@@ -44,8 +44,8 @@ struct Variant {
   int chunks;
 };
 
-// Of rows: `wanted` were asked for and not there, `found` of them predicted; `fetched` would have
-// been fetched ahead, `right` of them were asked for.
+// Counts of rows: `wanted` were needed and absent, `found` of them were predicted; `fetched` would
+// have been prefetched, `right` of them were needed.
 struct Score {
   int64_t wanted = 0, found = 0, fetched = 0, right = 0;
   void operator+=(const Score& other) {
@@ -382,7 +382,7 @@ int run(int argc, char** argv) {
                100.0 * double(pair.first) / double(pair.second),
                100.0 * double(misses[layer].first) / double(misses[layer].second));
     for (int depth = 1; depth <= kDepths; ++depth) {
-      // Of 8 FCs in the map's order, 1.5 sets.
+      // Prediction by 8 FCs in the map's order, 1.5 sets.
       const auto found = missed.find({depth, 2, 2, layer});
       if (found == missed.end()) {
         fmt::print(" |");

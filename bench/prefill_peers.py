@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """One layer's attention of a whole prompt beside that of others, on this CPU, in one run.
 
-8 KV x 4 query heads, head_dim 128, bf16, batch 1, causal: ours, chunk by chunk as a prefill is done;
-PyTorch's scaled_dot_product_attention over all at once, with keys and values repeated for each query
-head beforehand (which is not timed) and with enable_gqa; llama.cpp (f16, flash attention), a layer
-being half of what a prompt of a narrow model of two layers takes. Products of its weights are a few
-per cent of that and are counted with it.
+8 KV x 4 query heads, head_dim 128, bf16, batch 1, causal: ours, chunk by chunk as a prefill is
+done; PyTorch's scaled_dot_product_attention over all at once, with keys and values repeated for
+each query head beforehand (which is not timed) and with enable_gqa; llama.cpp (f16, flash
+attention), a layer being half of what a prompt of a narrow model of two layers takes. Products of
+its weights are a few per cent of that and are counted with it.
 
 The ways take turns; every turn is a whole prompt. Ours leaves out `append`.
 
@@ -140,7 +140,8 @@ def measure(tokens, given):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--tokens", type=int, nargs="+", default=[8192, 32768])
     parser.add_argument("--chunk", type=int, default=2048, help="tokens of a step of ours")
     parser.add_argument("--rounds", type=int, default=3)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures again what docs/results/decode.md and memory.md say, and makes tables of what was measured.
+"""Repeats the measurements of docs/results/decode.md and memory.md, and makes their tables.
 
     bench/rerun.py run --out DIR            all of it: some 40 minutes on two quiet cores
     bench/rerun.py run --out DIR --only decode kv_memory
@@ -184,7 +184,7 @@ def main():
     one = commands.add_parser("run", help="measure")
     one.add_argument("--out", type=pathlib.Path, required=True, metavar="DIR")
     one.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", help=", ".join(PARTS))
-    one.add_argument("--busy", action="store_true", help="whatever the load is")
+    one.add_argument("--busy", action="store_true", help="ignore the load")
     one.set_defaults(work=measure)
     one = commands.add_parser("tables", help="print what files of results say")
     one.add_argument("folder", type=pathlib.Path, metavar="DIR")

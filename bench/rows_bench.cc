@@ -1,6 +1,6 @@
 // The kernels that read rows, beside the floor of the same run: full attention and FAC against the
-// bandwidth of a plain sum over memory, prefill against the FMA peak. The last argument: 2 = rows in
-// bf16, 3 = in int8.
+// bandwidth of a plain sum over memory, prefill against the FMA peak. The last argument: 2 = rows
+// in bf16, 3 = in int8.
 #include <benchmark/benchmark.h>
 #include <sys/mman.h>
 #include <tbb/blocked_range.h>

@@ -240,7 +240,7 @@ int run(int argc, char** argv) {
   CLI::App app("Distant attention that selections keep of the oracle's, on the bundled model");
   size_t bytes = 4096;
   int texts = 2;
-  app.add_option("--bytes", bytes, "Of a text")->check(CLI::Range(512, 12000));
+  app.add_option("--bytes", bytes, "Bytes per text")->check(CLI::Range(512, 12000));
   app.add_option("--texts", texts, "Texts of 8 facts each")->check(CLI::Range(1, 8));
   std::vector<std::string> only;
   app.add_option("--only", only, "Variants whose label holds one of these texts");

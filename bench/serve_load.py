@@ -4,13 +4,13 @@
     bench/serve_load.py clients --model DIR...     TTFT, time between tokens, tokens a second with 1,
                                                    4 and 16 clients at once; with --llama the same
                                                    GGUF files on llama-cpp-python's server, by turns
-    bench/serve_load.py intruder --model DIR       what a long prompt does to somebody's stream
+    bench/serve_load.py intruder --model DIR       the effect of a long prompt on another stream
     bench/serve_load.py sessions --model DIR       the first token of a document's next question: never
                                                    seen, in memory, and on disk after a restart, its
                                                    pages in the system's cache and out of it
     bench/serve_load.py soak --model DIR           thousands of requests with cancels, broken
                                                    connections and conversations: is memory flat, and
-                                                   does anybody get another's text
+                                                   does a client get another's text
 
 Needs the release build. For --llama: tools/python-env && tools/peers-env, then
     PYTHONPATH=build/peers build/venv/bin/python bench/serve_load.py clients --llama ...
@@ -153,7 +153,7 @@ def percentile(values, share):
 
 
 def run_clients(server, clients, rounds, characters):
-    """Each client asks `rounds` times, one question after the other; nobody shares a prefix."""
+    """Each client asks `rounds` times, one question after the other; no two share a prefix."""
     replies, lock = [], threading.Lock()
 
     def client(number):
@@ -361,7 +361,7 @@ class Soak:
 
 
 def slope(points):
-    """Of the least-squares line, and its standard error."""
+    """Slope of the least-squares line, and its standard error."""
     xs, ys = [p[0] for p in points], [p[1] for p in points]
     mean_x, mean_y = statistics.mean(xs), statistics.mean(ys)
     square = sum((x - mean_x) ** 2 for x in xs)
@@ -394,15 +394,16 @@ def main():
     parser.add_argument("command", choices=("clients", "intruder", "sessions", "soak"))
     parser.add_argument("--model", nargs="+", default=[str(ROOT / "models/needle-3m")])
     parser.add_argument("--flags", nargs=argparse.REMAINDER, default=[],
-                        help="of fasa serve; all that follows")
+                        help="flags of fasa serve; all that follow")
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--clients", nargs="+", type=int, default=[1, 4, 16])
-    parser.add_argument("--requests", type=int, default=4, help="of each client")
+    parser.add_argument("--requests", type=int, default=4, help="requests per client")
     parser.add_argument("--rounds", type=int, default=1, help="servers take turns so often")
-    parser.add_argument("--characters", type=int, default=1000, help="of a prompt")
+    parser.add_argument("--characters", type=int, default=1000, help="characters per prompt")
     parser.add_argument("--llama", action="store_true")
     parser.add_argument("--llama-context", type=int, default=8192)
-    parser.add_argument("--prompt-tokens", type=int, default=100_000, help="intruder, sessions: of bytes")
+    parser.add_argument("--prompt-tokens", type=int, default=100_000, 
+                        help="intruder, sessions: bytes")
     parser.add_argument("--stream-tokens", type=int, default=1000)
     parser.add_argument("--dir", help="sessions: where their folder is made")
     parser.add_argument("--short", type=int, default=20_000)

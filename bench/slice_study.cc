@@ -206,7 +206,7 @@ class SliceStudy {
   }
 
  private:
-  // Of all layers and KV heads, [layers x kv_heads][kinds of maps].
+  // Maps of all layers and KV heads, [layers x kv_heads][kinds of maps].
   std::vector<std::vector<HeadMap>> make_maps(size_t bytes) {
     const Geometry geometry = study_.geometry();
     const int64_t tokens = std::min<int64_t>(4096, static_cast<int64_t>(bytes) + 50);
@@ -254,7 +254,7 @@ int run(int argc, char** argv) {
   int texts = 2;
   std::vector<size_t> bytes = {900, 4096, 7500};
   app.add_option("--texts", texts, "Texts of 8 facts each")->check(CLI::Range(1, 8));
-  app.add_option("--bytes", bytes, "Of a text")->check(CLI::Range(512, 7500));
+  app.add_option("--bytes", bytes, "Bytes per text")->check(CLI::Range(512, 7500));
   CLI11_PARSE(app, argc, argv);
   SliceStudy study(texts);
   for (const size_t length : bytes) study.print(length);

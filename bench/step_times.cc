@@ -2,10 +2,11 @@
 // of a prompt. What a chunk costs before its first token is what continuous batching pays for small
 // ones.
 //
-//   step_times MODEL [--context N] [--sequences N...] [--chunks N...] [--repeat N] [--dtype f32|bf16]
-//              [--json] [flags of [weights], --threads]
+//   step_times MODEL [--context N] [--sequences N...] [--chunks N...] [--repeat N]
+//              [--dtype f32|bf16] [--json] [flags of [weights], --threads]
 //
-// Every sequence holds --context tokens before the first step. Sizes take turns; medians of --repeat.
+// Every sequence holds --context tokens before the first step. Sizes take turns; medians of
+// --repeat.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

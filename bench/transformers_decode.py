@@ -5,9 +5,9 @@ transformers' DynamicCache and StaticCache.
 A model of --layers layers with the geometry of Llama-3.1-8B and random weights, on this CPU in
 bf16. The context's keys and values are random; each way of running takes --steps tokens over it.
 For every length and cache: milliseconds of a layer's attention and of its cache update, of a whole
-step, and the peak memory of the process (each runs in one of its own). One JSON line each. Threads of
-PyTorch that wait for work give up their core at once (OMP_WAIT_POLICY=passive) with fasa, which needs
-it for threads of its own, and spin with the others: what is better for each.
+step, and the peak memory of the process (each runs in one of its own). One JSON line each. Threads
+of PyTorch that wait for work give up their core at once (OMP_WAIT_POLICY=passive) with fasa, which
+needs it for threads of its own, and spin with the others: what is better for each.
 
     PYTHONPATH=build/release/python build/venv/bin/python bench/transformers_decode.py --tokens 32768
 """
@@ -123,7 +123,8 @@ def measure(given, way):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--tokens", type=int, default=32768)
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--steps", type=int, default=15)

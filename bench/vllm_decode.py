@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Decode attention inside vLLM: its own backend for processors beside fasa, in one run.
 
-A model of two layers of 8 KV x 4 query heads, head_dim 128 (an 8 B model's attention), random weights,
-bf16, one sequence. Each way is an engine in a process of its own; they take turns, round by round. A
-decode step's attention is what vLLM calls of the backend in its layers: storing the token's key and
-value, and attending. Prompts are stored and their attention is left out, for it is not what is measured
-and its outputs count for nothing in random weights. Medians over rounds of a round's median step, and the
-best step of all, which other work on the machine disturbs least.
+A model of two layers of 8 KV x 4 query heads, head_dim 128 (an 8 B model's attention), random
+weights, bf16, one sequence. Each way is an engine in a process of its own; they take turns, round
+by round. A decode step's attention is what vLLM calls of the backend in its layers: storing the
+token's key and value, and attending. Prompts are stored and their attention is left out, for it is
+not what is measured and its outputs count for nothing in random weights. Medians over rounds of a
+round's median step, and the best step of all, which other work on the machine disturbs least.
 
     tools/vllm-env
     PYTHONPATH=build/release/python build/vllm-env/bin/python bench/vllm_decode.py --json vllm.json
@@ -193,9 +193,9 @@ def main():
     parser.add_argument("--fac-tokens", type=int, default=320, metavar="K")
     parser.add_argument("--low-bit-tokens", type=lambda text: text if text == "auto" else int(text),
                         default="auto", metavar="N")
-    parser.add_argument("--kv-cache", type=int, default=1024, metavar="MIB", help="of each engine")
+    parser.add_argument("--kv-cache", type=int, default=1024, metavar="MIB", help="memory per engine")
     parser.add_argument("--rounds", type=int, default=7, metavar="N")
-    parser.add_argument("--steps", type=int, default=30, metavar="N", help="of a round")
+    parser.add_argument("--steps", type=int, default=30, metavar="N", help="steps per round")
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--serve", choices=WAYS, help=argparse.SUPPRESS)
     parser.add_argument("--folder", help=argparse.SUPPRESS)

@@ -2,11 +2,12 @@
 """Whole tokens of whole models over long contexts, beside llama.cpp, on this CPU.
 
 Llama-3.1-8B's shape with random weights (fasa: int4 in groups of 64, lm_head int8; llama.cpp: Q4_0
-and Q4_K_M) and SmolLM2-135M-Instruct's own file. The context is loaded, not prefilled: fasa's of noise
-(--random-context), llama.cpp's one block again and again; what is stored has no part in how long
-reading it takes. Ways take turns in processes of their own, round by round; medians of the rounds,
-milliseconds a token, and the largest resident memory of the processes. What the memory cannot hold
-is said. fasa's host rows share physical memory where the machine lacks it, which is said too.
+and Q4_K_M) and SmolLM2-135M-Instruct's own file. The context is loaded, not prefilled: fasa's of
+noise (--random-context), llama.cpp's one block again and again; what is stored has no part in how
+long reading it takes. Ways take turns in processes of their own, round by round; medians of the
+rounds, milliseconds a token, and the largest resident memory of the processes. What the memory
+cannot hold is said. fasa's host rows share physical memory where the machine lacks it, which is
+said too.
 
     tools/python-env && tools/peers-env
     PYTHONPATH=build/peers build/venv/bin/python bench/whole_model.py --smollm2 FILE.gguf --json FILE
@@ -24,7 +25,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
 STEPS = 8
 BIG, SMALL = "Llama-3.1-8B, random weights", "SmolLM2-135M-Instruct"
-# Of Llama-3.1-8B: hidden, intermediate, layers, query heads, KV heads, head_dim, vocabulary.
+# Llama-3.1-8B: hidden, intermediate, layers, query heads, KV heads, head_dim, vocabulary.
 SHAPE = (4096, 14336, 32, 32, 8, 128, 128256)
 KV_BYTES = {"f16": 2, "q8_0": 34 / 32}
 
@@ -206,7 +207,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--only", choices=("big", "small"), help="one of the models")
-    parser.add_argument("--no-llama", action="store_true", help="fasa alone")
+    parser.add_argument("--no-llama", action="store_true", help="without llama.cpp")
     parser.add_argument("--files", type=pathlib.Path, default=ROOT / "build/whole_model",
                         help="folder of the random files, 10 GB, made where they are missing")
     parser.add_argument("--json")

@@ -2,7 +2,8 @@
 
   python3 unity_groups.py MAX_LINES SOURCE...
 
-Prints a group for each source, in the order given: a number, or - for a source that is compiled alone.
+Prints a group for each source, in the order given: a number, or - for a source that is compiled
+alone.
 Two sources that may define the same name outside of a class (helpers in unnamed namespaces, macros,
 tests) are never in one group. MAX_LINES bounds a group's lines, so that groups take similar times.
 """

@@ -1,8 +1,9 @@
-// The whole vocabulary of a device: every kernel that it can be asked for, as a value. A device
-// enqueues a call in stream order; it allocates nothing for it and waits for nothing.
+// All kernels that a device can run, each as a value. A device enqueues a call in stream order,
+// without allocating or waiting.
 //
-// A new kernel is its parameters (params.h, model_params.h, packed_params.h, expert_params.h), an entry here and a body for each
-// backend: cpu::run (kernels/cpu/kernels.h) and cuda::launch (kernels/cuda/kernels.h).
+// A new kernel needs its parameters (params.h, model_params.h, packed_params.h, expert_params.h),
+// an entry here and a body for each backend: cpu::run (kernels/cpu/kernels.h) and cuda::launch
+// (kernels/cuda/kernels.h).
 #pragma once
 
 #include <type_traits>
@@ -24,14 +25,14 @@ struct CallList {
   static CallList<Params..., More...> with(CallList<More...>);
 };
 
-// Of the cache: all devices have them.
+// Kernels of the cache, which all devices have.
 using CacheCalls =
     CallList<AppendParams, WriteBackParams, RestoreParams, SelectParams, ResolveParams, FetchParams,
              ClaimSlotsParams, GatherParams, AttendParams, PrefillParams, ReadRowsParams>;
-// Of a model's own work, the calls that go token by token, and its products. Devices with
-// DeviceTraits::model_calls have them; for the others host code does the former as
-// cpu::run_on_rows (kernels/cpu/model/row_calls.h) and the latter from weights in panels, layers of
-// experts by ExpertWork.
+// Kernels of a model's own work: the calls that go token by token, and its products. Devices with
+// DeviceTraits::model_calls have them. On other devices host code does the token calls as
+// cpu::run_on_rows (kernels/cpu/model/row_calls.h), the products from weights in panels, and layers
+// of experts by ExpertWork.
 using RowCalls = CallList<AddNormParams, AnglesParams, HeadsParams, ActivateParams, AddBiasParams,
                           TakeSinksParams>;
 using ProductCalls = CallList<ProjectParams, ProjectPackedParams, UnpackParams>;
@@ -40,7 +41,7 @@ using ExpertCalls = CallList<ChooseExpertsParams, ArrangeExpertsParams, ProjectE
 using ModelCalls = decltype(ProductCalls::with(RowCalls::with(ExpertCalls())));
 using KernelCall = decltype(CacheCalls::with(ModelCalls()))::Call;
 
-// As errors and timelines say it.
+// The kernel's name in errors and timelines.
 inline const char* kernel_name(const KernelCall& call) {
   return std::visit([](const auto& params) { return params.kName; }, call);
 }

@@ -1,8 +1,8 @@
 // What the kernels of layers of experts take, where a device has kernels for a model's own work.
 //
-// A pair is a token and one of the experts that it goes through. Pairs lie sorted by expert, then by
-// token, so that an expert's rows are neighbours, and how many there are is known to the host: which
-// they are, the device finds out alone, and a decode step can be recorded.
+// A pair is a token and one of the experts that it goes through. Pairs lie sorted by expert, then
+// by token, so that an expert's rows are neighbours, and how many there are is known to the host:
+// which they are, the device finds out alone, and a decode step can be recorded.
 #pragma once
 
 #include <cstdint>
@@ -63,8 +63,8 @@ struct ProjectExpertsParams {
   int experts = 0;
 };
 
-// The same by packed weights as they lie, of all experts: decode. A pair's bits depend on its row and
-// weights alone.
+// The same by packed weights as they lie, of all experts: decode. A pair's bits depend on its row
+// and weights alone.
 struct ProjectPackedExpertsParams {
   static constexpr const char* kName = "project_packed_experts";
   ProjectPackedParams product;

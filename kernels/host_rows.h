@@ -12,8 +12,8 @@ namespace fasa {
 using ExpandRow = void (*)(const void* in, int64_t count, float* out);
 ExpandRow expand_row(RowDType dtype);
 
-// Scores of positions [first, end) of one sequence and KV head on the slices, as `params` has select
-// score them: of query head i of the group at scores[i][position - first]; null: not wanted.
+// Scores of positions [first, end) of one sequence and KV head on the slices, as `params` has
+// select score them: of query head i of the group at scores[i][position - first]; null: not wanted.
 void score_slices(const SelectParams& params, int sequence, int kv_head, int first, int end,
                   float* const* scores);
 

@@ -42,8 +42,8 @@ constexpr int32_t step_of(int32_t last_use) { return last_use >> 4; }
 constexpr int32_t uses_of(int32_t last_use) { return last_use >> 1 & kMaxUses; }
 constexpr bool is_prediction(int32_t last_use) { return (last_use & 1) != 0; }
 
-// The last use of a slot once `step` has used its row. A count of uses that decays: halved for every
-// 16 steps that the row was not used, three times at most.
+// The last use of a slot once `step` has used its row. A count of uses that decays: halved for
+// every 16 steps that the row was not used, three times at most.
 constexpr int32_t renewed_use(int32_t last_use, int32_t step) {
   if (step_of(last_use) == step && !is_prediction(last_use)) return last_use;
   const int32_t idle = std::min((step - step_of(last_use)) / 16, 3);

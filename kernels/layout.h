@@ -99,7 +99,7 @@ struct CacheLayout {
   }
   constexpr int64_t protected_bytes() const { return heads() * protected_tokens() * row.bytes(); }
 
-  // Of `slots` hot rows a head: `hot_rows`, or what a sequence has (SequenceDesc::hot_slots).
+  // For `slots` hot rows per head: `hot_rows`, or what a sequence has (SequenceDesc::hot_slots).
   constexpr int64_t hot_offset(int layer, int kv_head, int slot, int slots) const {
     return (head_index(layer, kv_head) * slots + slot) * row.bytes();
   }

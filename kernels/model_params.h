@@ -13,7 +13,7 @@ namespace fasa {
 
 enum class NormKind : uint8_t { kRms, kLayer };
 enum class Activation : uint8_t { kSilu, kGelu, kGeluTanh };
-// Of gpt-oss' experts: see activate_clamped.
+// The gate of gpt-oss' experts: see activate_clamped.
 struct ClampedGate {
   float alpha = 1.702f;
   float limit = 7;

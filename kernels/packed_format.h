@@ -33,7 +33,7 @@ enum class ScaleKind : uint8_t { kF32, kF16, kBF16, kSuper };
 // times the super's own f16.
 enum class OffsetKind : uint8_t { kNone, kZero, kZero16, kF16, kSuper };
 
-// Of a group and output.
+// For one scale group and output.
 constexpr int64_t scale_bytes(ScaleKind kind) {
   return kind == ScaleKind::kF32 ? 4 : kind == ScaleKind::kSuper ? 1 : 2;
 }
@@ -47,7 +47,7 @@ struct PackedFormat {
   int group = 32;  // places: 16 or a multiple of 32
   ScaleKind scale = ScaleKind::kF16;
   OffsetKind offset = OffsetKind::kNone;
-  // Of 4 bits a table may give the values; else value(code) = code - centre.
+  // A table may give the values of 4-bit codes; else value(code) = code - centre.
   bool has_table = false;
   int centre = 0;
   std::array<float, 16> table = {};

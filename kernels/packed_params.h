@@ -18,12 +18,13 @@ struct PackedWeights {
   const std::byte* panels = nullptr;
 
   constexpr int64_t places() const { return panel.blocks * kPackedBlock; }
-  // Whether rows of x have to be put in order, or padded to whole lines, before they meet the codes.
+  // Whether rows of x have to be put in order, or padded to whole lines, before they meet the
+  // codes.
   constexpr bool rearranges() const { return order != nullptr || inputs % kPackedLine != 0; }
 };
 
-// x [rows, inputs] · wᵀ -> y [rows, columns], the weights as they lie: decode. Sums are f32; a row's
-// bits depend on the row and the weights alone.
+// x [rows, inputs] · wᵀ -> y [rows, columns], the weights as they lie: decode. Sums are f32; a
+// row's bits depend on the row and the weights alone.
 struct ProjectPackedParams {
   static constexpr const char* kName = "project_packed";
   // The weights are read once for so many rows.

@@ -32,15 +32,15 @@ struct SequenceDesc {
   // of the first `device_row_pages` pages, null = none. All rows of such a page are in its copy.
   std::byte* const* device_row_blocks = nullptr;
   int32_t device_row_pages = 0;
-  int32_t step_number = 0;              // of this step, the same for all of its sequences
+  int32_t step_number = 0;              // this step's, the same for all its sequences
   std::byte* tail = nullptr;            // CacheLayout: tail
   std::byte* protected_rows = nullptr;  // rows on the host only, else null
-  std::byte* hot = nullptr;             // hot rows, null where there are none
+  std::byte* hot = nullptr;             // hot rows; null: none
   int32_t* hot_table = nullptr;
-  int32_t hot_rows = 0;  // slots of each head in them; 0: as many as the layout has
-  // Prefill with rows on the host: the new rows' pages of the even layers, first the page that
-  // holds `start`: [page][kv_head][kPageTokens][row_bytes]; StepParams::write_back_offset leads to a
-  // layer's.
+  int32_t hot_rows = 0;  // slots per head; 0: the layout's number
+  // Prefill with rows on the host: buffer for the new rows of the even layers, from the page that
+  // holds `start` on: [page][kv_head][kPageTokens][row_bytes]. StepParams::write_back_offset is the
+  // offset of a layer's buffer.
   std::byte* write_back_buffer = nullptr;
 
   constexpr int32_t end() const { return start + tokens; }
@@ -50,22 +50,23 @@ struct SequenceDesc {
   constexpr std::byte* device_row_block(int32_t page) const {  // or null
     return page < device_row_pages ? device_row_blocks[page] : nullptr;
   }
-  // Pages that TIP reads as codes while the last of these tokens is attended; the rest is tail.
+  // Pages that TIP reads as codes when the last of these tokens is attended to; the rest is in the
+  // tail.
   constexpr int32_t sealed_pages() const { return (end() - 1) / kPageTokens; }
 };
 
-// The work that a kernel did, for the emulated device's clock and for the counters.
+// The work of a kernel, for the emulated device's clock and for the counters.
 struct KernelWork {
   uint64_t device_bytes = 0;       // read and written in device memory
   uint64_t h2d_bytes = 0;          // over the link, host to device
   uint64_t d2h_bytes = 0;          // over the link, device to host
-  uint64_t bytes_before_link = 0;  // of device_bytes, before it knows what goes over the link
+  uint64_t bytes_before_link = 0;  // of device_bytes, moved before link transfers are known
 };
 
 // KV heads of a layer.
 struct HeadSpan {
   int begin = 0;
-  int end = 0;  // 0: to the last one
+  int end = 0;  // 0: up to the last one
 
   constexpr bool operator==(const HeadSpan&) const = default;
 };
@@ -76,36 +77,37 @@ struct StepParams {
   int count = 0;
   int layer = 0;
   int64_t write_back_offset = 0;  // bytes from SequenceDesc::write_back_buffer to this layer's
-  // Key dimensions that the slice takes for this layer, [kv_heads][slice.dims]: both dimensions of
-  // a chunk side by side.
+  // Key dimensions in the slice of this layer, [kv_heads][slice.dims], the two dimensions of a
+  // chunk side by side.
   const int16_t* slice_dims = nullptr;
-  // ALiBi, [query_heads]: every q·k has slope · (key position - query position) added, before the
-  // scale. Null = none. In device memory.
+  // ALiBi slopes, [query_heads], in device memory; null: none. slope · (key position - query
+  // position) is added to every q·k before the scale.
   const float* slopes = nullptr;
-  // Soft cap of scores, before the scale as slopes are: a score s, with ALiBi's part in it, becomes
-  // score_cap * tanh(s / score_cap). 0 = none.
+  // Soft cap of scores, applied before the scale and after ALiBi: score_cap * tanh(s / score_cap).
+  // 0: none.
   float score_cap = 0;
-  // Of select, resolve, fetch and attend: the heads that this call works on, in arrays of all.
+  // For select, resolve, fetch and attend: the KV heads that this call processes; arrays are for
+  // all heads.
   HeadSpan heads = {};
 
   constexpr int first_head() const { return heads.begin; }
   constexpr int head_count() const {
     return (heads.end == 0 ? layout.kv_heads : heads.end) - heads.begin;
   }
-  // Where the write-back buffer has a new row of a prefill with rows on the host.
+  // Address in the write-back buffer of a new row of a prefill with rows on the host.
   constexpr std::byte* write_back_row(const SequenceDesc& desc, int head, int position) const {
     const int64_t page = position / kPageTokens - desc.start / kPageTokens;
     return desc.write_back_buffer + write_back_offset +
            (page * layout.kv_heads + head) * layout.row_head_bytes() +
            position % kPageTokens * layout.row.bytes();
   }
-  // The index among count x kv_heads of the i-th of count x head_count().
+  // Index among count x kv_heads of the i-th of count x head_count() heads.
   constexpr int head_index(int i) const {
     return i / head_count() * layout.kv_heads + heads.begin + i % head_count();
   }
 };
 
-// Rows that are stored already, to be appended as they are.
+// Stored rows to be appended unchanged.
 struct StoredRows {
   const std::byte* rows = nullptr;  // null: none
   int64_t token_bytes = 0;          // from one token's row to the next one's
@@ -116,13 +118,14 @@ struct StoredRows {
   }
 };
 
-// k, v -> rows and slices. The new rows go to the row blocks where these are on the device, else
-// to the protected rows (decode) or to the write-back buffer, and to the protected rows where they belong there
-// (prefill). New slices go to the tail; a page whose last token arrives is sealed: its codes are
-// written to its slice block, made from the tail's precision, whatever the step that brought its
-// tokens. A new row is written to its page's device copy too, where there is one. With slice.dims =
-// 0 there are rows only (tail and slice_blocks are null). k and v are rounded to the row's dtype
-// first, what the row then stands for to the tail's dtype.
+// Stores k and v as rows and slices. With rows on the device, new rows go to the row blocks. With
+// rows on the host they go to the protected rows (decode), or to the write-back buffer and, if they
+// are protected, to the protected rows (prefill). A new row is also written to its page's device
+// copy, if there is one. New slices go to the tail. A page whose last token arrives is sealed: its
+// codes are made from the tail's precision and written to its slice block, for any split of its
+// tokens over steps. With slice.dims = 0 there are only rows (tail and slice_blocks are null). k
+// and v are rounded to the row's dtype, and the decoded row to the tail's dtype. Value codes, if
+// the layout has them, are made from the row's value in the same way.
 // Value codes, where the layout has them, are made from the row's value in the same way.
 struct AppendParams {
   static constexpr const char* kName = "append";
@@ -133,7 +136,8 @@ struct AppendParams {
   StoredRows stored = {};  // in place of k and v, if any
 };
 
-// New rows, from protected rows or stage, to the row blocks on the host. Link traffic.
+// Writes new rows from the protected rows or the write-back buffer to the row blocks on the host.
+// Link traffic.
 struct WriteBackParams {
   static constexpr const char* kName = "write_back";
   StepParams step;
@@ -141,18 +145,18 @@ struct WriteBackParams {
 
 // Rebuilds tail and protected rows of each sequence at length `start` (tokens = 0) from its row
 // blocks, for all layers: after a truncation, a fork or an aborted step. `step.layer` is unused;
-// slice_dims is [layers][kv_heads][dims]. No hot row is trusted any more: those at positions
-// >= `start` are forgotten, for those positions will be written anew; the others are remembered as
-// what was there (hot_slots.h).
+// slice_dims is [layers][kv_heads][dims]. All hot rows become invalid: those at positions >=
+// `start` are forgotten, because these positions will be rewritten; the others are remembered as
+// lost (hot_slots.h).
 struct RestoreParams {
   static constexpr const char* kName = "restore";
   StepParams step;
   bool rows_on_device = true;
 };
 
-// How many tokens a decode step attends to: a count, or a share of the visible ones.
+// The number of tokens that a decode step attends to: a count, or a share of the visible ones.
 struct TokenBudget {
-  int32_t tokens = 0;  // > 0, or 0: `share` counts
+  int32_t tokens = 0;  // > 0, or 0: `share` applies
   float share = 0;     // (0, 1], rounded up
 
   // At least `floor` (sinks + recent + 1), never more than `visible`.
@@ -168,32 +172,32 @@ struct TokenBudget {
   }
 };
 
-// The low-bit set of each decode sequence and KV head: tokens beside the set, which are attended to
-// by codes (slice_format.h). All in device memory; capacity 0: there is none.
+// The low-bit set of each decode sequence and KV head: tokens outside the set, attended to by codes
+// (slice_format.h). All in device memory; capacity 0: no low-bit set.
 struct LowBitSet {
   int32_t capacity = 0;          // >= every size
   int32_t* positions = nullptr;  // [count, kv_heads, capacity], ascending
   int32_t* sizes = nullptr;      // [count, kv_heads]
-  // [count, query_heads, capacity], by index in `positions`: q·k over the slice, as selection
-  // compares it: capped where scores are.
+  // [count, query_heads, capacity], by index in `positions`: q·k over the slice as selection
+  // compares it, after the cap.
   float* scores = nullptr;
 };
 
-// Counters of one layer in device memory, added to atomically.
+// Counters of one layer in device memory, updated atomically.
 struct StepCounters {
   uint64_t protected_rows = 0;   // set entries that were sinks or recent
   uint64_t hits = 0;             // found among the hot rows
-  uint64_t misses = 0;           // fetched when they were asked for
+  uint64_t misses = 0;           // fetched on demand
   uint64_t nan_scores = 0;       // taken as -inf
-  uint64_t prefetched = 0;       // rows fetched ahead, on a prediction
-  uint64_t prefetched_used = 0;  // of them, those that a set then had; each once, among the hits
+  uint64_t prefetched = 0;       // rows fetched on a prediction
+  uint64_t prefetched_used = 0;  // prefetched rows that a set then used; once each, also hits
 
-  // Each 1 where there was nothing to be right or wrong about.
+  // Ratios; 1 if the denominator is 0.
   double hit_rate() const { return share(protected_rows + hits, misses); }
-  double accuracy() const {  // of the predictions
+  double accuracy() const {  // used share of prefetched rows
     return share(prefetched_used, prefetched - std::min(prefetched_used, prefetched));
   }
-  double coverage() const { return share(prefetched_used, misses); }  // of what was not there
+  double coverage() const { return share(prefetched_used, misses); }  // share of misses avoided
 
   StepCounters& operator+=(const StepCounters& other) {
     protected_rows += other.protected_rows;
@@ -213,21 +217,21 @@ struct StepCounters {
 
 // TIP: scores every visible token of each decode sequence on the slices and writes the set of the
 // best, ascending, one per KV head. S = Σ q·k over the slice, raw dot products, with ALiBi's part
-// where there are slopes, capped where scores are; within a group the score of a token is the
-// maximum over the query heads of S - max S (max over the visible tokens); NaN counts as -inf.
-// Exact: the best by (score, lower position) of the scores that this kernel computes. Sinks and
-// recent are always in the set and count towards the budget. Visible are the last `window` tokens
+// and the cap if set. Within a GQA group the score of a token is the maximum over the query heads
+// of S - max S (max over the visible tokens); NaN counts as -inf. Exact: the best by (score, lower
+// position) of the scores that this kernel computes. Sinks and recent tokens are always in the set
+// and count towards the budget. The last `window` tokens are visible (0: all); sinks only within
+// the window.
 // (0 = all), sinks included only there.
 //
-// With `page_tokens` every so many tokens, counted from position 0, have the score of their mean
-// key, which is the mean of their scores, visible ones alone, before the cap: they are taken
-// together, one such page after the other, the last one cut where the budget ends.
+// With `page_tokens`, each block of that many tokens, counted from position 0, has the mean score
+// of its visible tokens before the cap (equal to scoring their mean key). Blocks are taken whole,
+// the last one cut at the budget.
 //
-// The low-bit set is the next best by the same order, as many as `low_bit_budget` says and there
-// are.
+// The low-bit set is the next best in the same order, up to `low_bit_budget`.
 //
-// A prediction (`ahead` > 0) is made before the layer's append: it sees the committed tokens alone,
-// and has no low-bit set. With `score_dims` it reads a part of every page.
+// A prediction (`ahead` > 0) is made before the layer's append: it sees only committed tokens, and
+// has no low-bit set. With `score_dims` it reads a part of every page.
 struct SelectParams {
   static constexpr const char* kName = "select";
   StepParams step;
@@ -246,8 +250,8 @@ struct SelectParams {
   LowBitSet low_bit = {};
 };
 
-// A step's number, rising, at most kMaxSteps; by value, or where kernels find it when they run, so
-// that the same launch serves many steps.
+// A step's number, increasing, at most kMaxSteps; by value, or as an address that kernels read when
+// they run, so that one launch serves many steps.
 class StepNumber {
  public:
   constexpr StepNumber() = default;
@@ -258,7 +262,7 @@ class StepNumber {
     step_number.at_ = at;
     return step_number;
   }
-  // Where the kernel runs: elsewhere the address may mean nothing.
+  // Call where the kernel runs: elsewhere the address may be invalid.
   constexpr int32_t read() const { return at_ != nullptr ? *at_ : value_; }
 
  private:
@@ -271,12 +275,12 @@ struct FetchItem {
   std::byte* destination;
 };
 
-// Where the rows of set entries [begin, end) are, or will be after the fetches. Rows on the device:
-// their address in the row blocks. On the host: a protected row, a row of a page that the device
-// has a copy of (a hit that takes no slot), a hot row, or a fetch into a hot slot
-// (chosen by `replacement`, never one that this step uses or predicted; `begin` = 0 marks the hits
-// of the whole set) or, with no slot left, into the fetch buffer. A row that was predicted in
-// this step is a hit, but its tile is not ready: the caller waits for the predictions' fetches too.
+// Writes the addresses of the rows of set entries [begin, end), valid after the fetches. With rows
+// on the device: addresses in the row blocks. With rows on the host: a protected row, a row of a
+// page with a device copy (a hit without a slot), a hot row, or a fetch into a hot slot (chosen by
+// `replacement`, never a slot that this step uses or predicted; `begin` = 0 marks the hits of the
+// whole set) or, if no slot is left, into the fetch buffer. A row predicted in this step is a hit,
+// but its tile is not ready: the caller also waits for the predictions' fetches.
 struct ResolveParams {
   static constexpr const char* kName = "resolve";
   StepParams step;
@@ -296,12 +300,11 @@ struct ResolveParams {
   StepCounters* counters = nullptr;
 };
 
-// Predictions of what a later attend of this layer will ask for -> hot slots and fetches. Before
-// the layer's append. A prediction is skipped where its row is no committed token's, protected, hot
-// or in a page's device copy already; hot rows that are predicted stay. Slots are chosen as by
-// resolve: none that this step uses. No position ever has two slots. Where there are more new
-// predictions than there is room for, some are taken at equal distances: the same ones, in whatever
-// order heads are worked through.
+// Assigns hot slots and fetches to predictions for a later attend of this layer. Runs before the
+// layer's append. Skips a prediction whose row is not committed, is protected, hot, or in a page's
+// device copy; predicted hot rows stay. Slots are chosen as in resolve, never one that this step
+// uses. A position never has two slots. If there are more new predictions than slots, they are
+// subsampled evenly, independent of the order of heads.
 struct ClaimSlotsParams {
   static constexpr const char* kName = "claim_slots";
   StepParams step;
@@ -309,7 +312,7 @@ struct ClaimSlotsParams {
   Replacement replacement = Replacement::kLru;
   int32_t max_rows = 0;  // per head, what this step predicted before included; >= 0
   int32_t selected_capacity = 0;
-  // [count, kv_heads, selected_capacity], anything in any order; null: the remembered rows.
+  // [count, kv_heads, selected_capacity], in any order, any values; null: the remembered rows.
   const int32_t* sets = nullptr;
   const int32_t* selected_sizes = nullptr;  // [count, kv_heads]
   FetchItem* fetches = nullptr;             // [count, kv_heads, max_rows]
@@ -317,8 +320,8 @@ struct ClaimSlotsParams {
   StepCounters* counters = nullptr;
 };
 
-// The fetches of a wave, rows from host to device: of heads first, first + stride, ... of the
-// count x kv_heads, so that several streams share the work evenly. Link traffic.
+// Fetches the rows of a wave from host to device: for heads first, first + stride, ... of the count
+// x kv_heads, so that several streams share the work evenly. Link traffic.
 struct GatherParams {
   static constexpr const char* kName = "gather";
   CacheLayout layout;
@@ -330,15 +333,15 @@ struct GatherParams {
   int stride = 1;
 };
 
-// Resolve with rows on the host, and the gather of what it found, in one launch: for few heads,
-// whose rows are fetched while others are scored.
+// Resolve with rows on the host and the gather of its fetches in one launch: for a few heads, whose
+// rows are fetched while others are scored.
 struct FetchParams {
   static constexpr const char* kName = "fetch";
   ResolveParams resolve;
 };
 
-// Pages [first_page, ...) of one layer that were copied beside each other:
-// [count, pages, kv_heads, kPageTokens, row_bytes]; `data` null: the row blocks are read.
+// Pages [first_page, ...) of one layer, copied side by side: [count, pages, kv_heads, kPageTokens,
+// row_bytes]; `data` null: reads the row blocks.
 struct StagedPages {
   const std::byte* data = nullptr;
   int32_t first_page = 0;
@@ -394,10 +397,9 @@ struct AttendParams {
 };
 
 // Exact causal attention of each prefill sequence, key blocks of kPageTokens counted from position
-// 0, folded in order; a query's bits depend on nothing but its own q and the rows. Key pages
-// [begin_page, end_page) per call, the state carried between calls. Pages from the sequence's
-// the write-back buffer where they are there, else from their device copies, else from `pages`, else from the row
-// blocks.
+// 0, folded in order; a query's bits depend only on its q and the rows. Key pages [begin_page,
+// end_page) per call, the state carried between calls. Pages are read from the write-back buffer,
+// else from their device copies, else from `pages`, else from the row blocks.
 struct PrefillParams {
   static constexpr const char* kName = "prefill";
   StepParams step;
@@ -414,8 +416,8 @@ struct PrefillParams {
   float* lse = nullptr;    // [tokens, query_heads] or null
 };
 
-// Stored rows of one sequence and layer -> keys and values, the row of position first + i to token
-// i, converted to the views' dtypes. Rows on the host are link traffic.
+// Decodes stored rows of one sequence and layer to keys and values, the row of position first + i
+// to token i, converted to the views' dtypes. Rows on the host are link traffic.
 struct ReadRowsParams {
   static constexpr const char* kName = "read_rows";
   CacheLayout layout;

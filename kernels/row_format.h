@@ -1,18 +1,19 @@
 // How a row is stored: the whole key, then the value, of one token and KV head, padded to 64 bytes.
 //
 // In f32, f16 or bf16 a row holds the elements themselves. In int8 it holds codes c in [-127, 127]
-// and stands for c * scale, with one scale for the key and one for the value: 1/127 of the largest
-// magnitude, as bf16. A scale has no bytes of its own, so that a row of head_dim 128 is 256 bytes and
-// everything that moves rows moves bytes: bit b of the scale is the parity of the codes b, b + 16,
-// b + 32, ... of its vector. Where a parity comes out wrong, the code that rounding had moved
-// farthest goes to its other neighbour, one of +-127 only where the others of its bit are no less:
-// so the largest code stays 127, and what a row stands for, stored again, is the same row. That adds
-// 8 % to the mean square error at head_dim 128, 29 % at 64 (scales in 16 codes' lowest bits would
-// add 37 % and 73 %; bytes of their own would make a row 320 bytes, or a second fetch).
+// that stand for c * scale, with one scale for the key and one for the value: 1/127 of the largest
+// magnitude, as bf16. The scale is stored in the codes' low bits and takes no extra bytes, so a row
+// of head_dim 128 is 256 bytes and rows are moved as plain bytes: bit b of the scale is the parity
+// of the codes b, b + 16, b + 32, ... of its vector. If a parity is wrong, the code with the
+// largest rounding error moves to its other neighbour; a code of +-127 moves only if all codes of
+// its bit are +-127. So the largest code stays 127, and a decoded row, stored again, is the same
+// row. That adds 8 % to the mean square error at head_dim 128, 29 % at 64 (scales in 16 codes'
+// lowest bits would add 37 % and 73 %; separate bytes would make a row 320 bytes, or need a second
+// fetch).
 //
-// A vector of zeros is stored as it is. One that holds a NaN or an infinity has the scale NaN: all
-// of it reads as NaN, since no scale could keep its other elements. No scale is below 2^-126, and
-// none so large that a code could stand for an infinity.
+// A vector of zeros is stored unchanged. A vector with a NaN or an infinity has the scale NaN: all
+// of it reads as NaN, since no scale could preserve its other elements. No scale is below 2^-126,
+// and none is so large that a code could stand for an infinity.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,7 @@ constexpr int64_t align_up(int64_t bytes, int64_t alignment = kAlignment) {
   return (bytes + alignment - 1) / alignment * alignment;
 }
 
-// Of a row's elements: what a tensor may have, or codes.
+// Type of a row's elements: a tensor's dtype, or codes.
 class RowDType {
  public:
   enum Kind : uint8_t { kF32, kF16, kBF16, kInt8 };
@@ -40,7 +41,7 @@ class RowDType {
   constexpr operator Kind() const { return kind_; }                     // NOLINT
 
   constexpr bool is_coded() const { return kind_ == kInt8; }
-  // Of the elements of a row that is not coded.
+  // Dtype of the elements of a row that is not coded.
   constexpr DType elements() const { return static_cast<DType>(kind_); }
   constexpr int bytes() const { return is_coded() ? 1 : dtype_bytes(elements()); }
 

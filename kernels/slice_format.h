@@ -42,7 +42,7 @@ namespace fasa {
 
 inline constexpr int kPageTokens = 64;
 
-// Pages that `tokens` tokens begin, the last one perhaps not full.
+// Number of pages for `tokens` tokens; the last one may be partial.
 constexpr int pages_of(int64_t tokens) {
   return static_cast<int>((tokens + kPageTokens - 1) / kPageTokens);
 }
@@ -77,12 +77,12 @@ constexpr std::optional<SliceDType> parse_slice_dtype(std::string_view name) {
   return std::nullopt;
 }
 
-// How the words of a page's codes lie.
+// Order of the words of a page's codes.
 enum class SliceOrder : uint8_t { kByGroup, kByToken };
 
 struct SliceFormat {
   SliceDType dtype = SliceDType::kInt2;
-  int dims = 0;  // key dimensions taken, two per frequency chunk; of a value all
+  int dims = 0;  // key dimensions, two per frequency chunk; all of a value
   SliceOrder order = SliceOrder::kByGroup;
 
   // Codes of four dimensions share a register lane; the rest of the last group is padding that
@@ -91,7 +91,7 @@ struct SliceFormat {
     const int unit = is_coded(dtype) ? 32 / slice_bits(dtype) : 2;
     return (dims + unit - 1) / unit * unit;
   }
-  // Of codes: words of a token, and where one lies among a page's.
+  // For codes: words per token, and the index of a word in the page.
   constexpr int groups() const { return padded_dims() * slice_bits(dtype) / 32; }
   constexpr int word_at(int group, int token) const {
     return order == SliceOrder::kByGroup ? group * kPageTokens + token : token * groups() + group;
@@ -99,18 +99,18 @@ struct SliceFormat {
   constexpr int64_t code_bytes() const {
     return int64_t{padded_dims()} * kPageTokens * slice_bits(dtype) / 8;
   }
-  // Codes, then the parameters; a multiple of 64 bytes.
+  // Codes and parameters; a multiple of 64 bytes.
   constexpr int64_t page_bytes() const {
     const int64_t bytes = code_bytes() + (is_coded(dtype) ? int64_t{padded_dims()} * 2 : 0);
     return (bytes + 63) / 64 * 64;
   }
-  // The part of a page that the first `wanted` dimensions take, rounded up to whole lanes; 0 = all.
+  // The format of the first `wanted` dimensions of a page, rounded up to whole lanes; 0: all.
   constexpr SliceFormat prefix(int wanted) const {
     const int unit = is_coded(dtype) ? 32 / slice_bits(dtype) : 2;
     const int rounded = (wanted + unit - 1) / unit * unit;
     return {dtype, wanted == 0 || rounded > dims ? dims : rounded};
   }
-  // The format of the newest, unsealed page: what codes are made from.
+  // The format of the newest, unsealed page, from which codes are made.
   constexpr SliceFormat tail() const {
     return {dtype == SliceDType::kF32 ? SliceDType::kF32 : SliceDType::kBF16, dims};
   }

@@ -32,7 +32,7 @@ struct Range {
   float hi = 0;
 };
 
-// Of the finite values.
+// Range of the finite values.
 Range range_of(const int32_t* bits) {
   int32_t lo = INT_MAX;
   int32_t hi = INT_MIN;

@@ -1,6 +1,6 @@
-// The small interface that is all the rest of the code sees of a device: memory, streams, events,
-// copies and kernels (kernels/calls.h). Host code and graphs are optional: host_work() and graphs()
-// say whether there are any. One contract suite runs over every implementation.
+// The device interface that the rest of the code uses: memory, streams, events, copies and kernels
+// (kernels/calls.h). Host code and graphs are optional; host_work() and graphs() are null if
+// unsupported. One contract test suite covers every implementation.
 #pragma once
 
 #include <atomic>
@@ -22,9 +22,9 @@
 namespace fasa {
 
 enum class MemorySpace : uint8_t {
-  kDevice,  // the device's own; only its kernels and copies may touch it. Limit: device_memory
-  kHost,    // host memory that the device's copies reach, pinned where that matters. Limits:
-            // host_memory, pinned_memory
+  kDevice,  // device memory; only kernels and copies access it. Limit: device_memory
+  kHost,    // host memory for copies to and from the device, pinned if needed. Limits: host_memory,
+            // pinned_memory
 };
 enum class CopyKind : uint8_t { kHostToDevice, kDeviceToHost, kDeviceToDevice, kHostToHost };
 enum class StreamPriority : uint8_t { kNormal, kHigh };
@@ -39,7 +39,7 @@ struct GraphView {
 struct MemoryUse {
   uint64_t used_bytes = 0;
   uint64_t peak_bytes = 0;
-  uint64_t limit_bytes = 0;  // UINT64_MAX: none
+  uint64_t limit_bytes = 0;  // UINT64_MAX: no limit
 };
 
 struct TransferTotals {
@@ -61,7 +61,7 @@ struct CopyRange {
 class Device;
 class Timeline;
 
-// Owners. Each only moves: it stands for one resource of its device, which outlives it.
+// Move-only owners of one resource of a device, which outlives them.
 class Buffer {
  public:
   Buffer() = default;
@@ -73,7 +73,7 @@ class Buffer {
     swap(taken);
     return *this;
   }
-  ~Buffer();  // frees; the caller has made sure that no stream still uses it
+  ~Buffer();  // frees; no stream may use it any more
 
   std::byte* data() const { return data_; }
   template <typename T>
@@ -97,7 +97,7 @@ class Buffer {
   size_t bytes_ = 0;
 };
 
-// Streams, events and graphs.
+// Owner of a stream, event or graph.
 template <typename View>
 class Owner {
  public:
@@ -121,21 +121,21 @@ class Owner {
   View view_;
   Destroy destroy_ = nullptr;  // null: owns nothing
 };
-using Stream = Owner<StreamView>;  // its end waits for the stream's work
+using Stream = Owner<StreamView>;  // its destructor waits for the stream's work
 using Event = Owner<EventView>;
 using Graph =
     Owner<GraphView>;  // work of several streams, recorded once; its end waits for its launches
 
-// A holder of device memory that it can give back.
+// A holder of device memory that it can release on request.
 class MemoryReclaimer {
  public:
   virtual ~MemoryReclaimer() = default;
-  // Asked for when an allocation of `bytes` was refused; true where something was given back. Its
-  // own allocations may be refused meanwhile: then it says false. May wait for streams.
+  // Called when an allocation of `bytes` was refused. Returns true if it freed memory; its own
+  // allocations may be refused meanwhile, then it returns false. May wait for streams.
   virtual bool reclaim(MemorySpace space, size_t bytes) = 0;
 };
 
-// Runs host code as kernels of its streams: of devices whose memory host code can read.
+// Runs host code as kernels, on devices whose memory host code can read.
 class HostWork {
  public:
   virtual ~HostWork() = default;
@@ -147,32 +147,32 @@ class HostWork {
 class GraphRecorder {
  public:
   virtual ~GraphRecorder() = default;
-  // Nothing that `enqueue` enqueues runs; each launch runs all of it, as if it were enqueued anew
-  // on the streams that it was enqueued on: after what these did before, and before what they do
-  // next. Events from outside that it waits for are waited for at each launch, as they are recorded
-  // then; those that it records stand for the whole launch. It may enqueue on `origin` and `others`
-  // alone, neither allocate nor wait on the host, and no copy may touch host memory that is not the
-  // device's. What it throws is thrown on, and nothing is enqueued then. Events that were waited
-  // for outlive the graph's last launch. Throws UsageError where work of that kind cannot be
-  // recorded, DeviceError where the runtime refuses, BudgetError where the graph itself finds no
-  // memory. One recording of a device at a time, without a timeline.
+  // Records the work that `enqueue` enqueues, without running it. Each launch runs it as if it were
+  // enqueued anew on its streams: after their earlier work and before their later work. A launch
+  // waits for outside events that the work waits for, as recorded at that time; events that the
+  // work records stand for the whole launch. `enqueue` may use only `origin` and `others`, may
+  // neither allocate nor wait on the host, and its copies may not touch foreign host memory. Its
+  // exceptions propagate; then nothing is enqueued. Events that the work waits for outlive the
+  // graph's last launch. Throws UsageError for work that cannot be recorded, DeviceError if the
+  // runtime refuses, BudgetError if the graph does not fit in memory. One recording per device at a
+  // time, without a timeline.
   virtual Graph record_graph(StreamView origin, std::span<const StreamView> others,
                              const char* name, const std::function<void()>& enqueue) = 0;
-  // False, and nothing is done, where another stream has the place of `origin` now, which was
-  // destroyed. The others are there.
+  // Returns false, without launching, if `origin` was destroyed and another stream has taken its
+  // address. The other streams must exist.
   virtual bool launch_graph(GraphView graph) = 0;
-  virtual uint64_t graph_bytes(GraphView graph) const = 0;  // of device memory that it holds
+  virtual uint64_t graph_bytes(GraphView graph) const = 0;  // device memory that it holds
 };
 
-// Who a device is: what never changes while it is open.
+// The properties of a device that are constant while it is open.
 struct DeviceIdentity {
   DeviceKind kind = DeviceKind::kCpu;
   std::string name;  // "cpu", "emulated", "cuda:0"
   DeviceTraits traits;
-  // What it can do beside; null: it cannot. They are parts of the device.
+  // Optional capabilities, parts of the device; null if unsupported.
   HostWork* host_work = nullptr;
   GraphRecorder* graphs = nullptr;
-  // Where its streams look for the timeline that records them; null: they never are recorded.
+  // Where its streams find the timeline that records them; null: no timelines.
   const std::atomic<Timeline*>* timeline = nullptr;
 };
 
@@ -180,7 +180,7 @@ struct DeviceIdentity {
 class Device {
  public:
   explicit Device(DeviceIdentity identity) : identity_(std::move(identity)) {}
-  Device(const Device&) = delete;  // what it gave out refers to it
+  Device(const Device&) = delete;  // its resources refer to it
   Device& operator=(const Device&) = delete;
   virtual ~Device() = default;
 
@@ -191,12 +191,12 @@ class Device {
   HostWork* host_work() const { return identity_.host_work; }
   GraphRecorder* graphs() const { return identity_.graphs; }
 
-  // Zero bytes are legal. Aligned to 64 bytes (host arenas: to a page). Throws BudgetError naming
-  // the limit, the purpose and the bytes, once no reclaimer has anything left to give back; nothing
-  // changes then. The contents are indeterminate.
+  // Zero bytes are allowed. Aligned to 64 bytes (host arenas: to a page); contents indeterminate.
+  // Throws BudgetError with limit, purpose and bytes if the reclaimers cannot free enough; then
+  // nothing changes.
   Buffer allocate(MemorySpace space, size_t bytes, std::string_view purpose);
   virtual MemoryUse memory(MemorySpace space) const = 0;
-  // Asked in turn before an allocation fails, on the thread that allocates.
+  // Called in order before an allocation fails, on the allocating thread.
   void add_reclaimer(MemoryReclaimer& reclaimer) { reclaimers_.push_back(&reclaimer); }
   void remove_reclaimer(MemoryReclaimer& reclaimer) { std::erase(reclaimers_, &reclaimer); }
 
@@ -209,25 +209,26 @@ class Device {
   void wait(StreamView stream, EventView event, OperationTag tag = {}) {
     do_wait(stream, event, tag);
   }
-  // Block the host. They throw DeviceError, as does done(), when work that they wait for has
-  // failed: with it fail later work in its stream and in streams that wait for later events of that
-  // one. (The cpu device throws from the failing call itself, and later calls go on.)
+  // These block the host. They and done() throw DeviceError if work that they wait for has failed.
+  // Later work in the failed stream, and in streams that wait for its later events, fails too. (The
+  // cpu device throws from the failing call itself, and later calls proceed.)
   void synchronize(StreamView stream) { do_synchronize(stream); }
   void synchronize(EventView event) { passed(event, Patience::kUntilPassed); }
   bool done(EventView event) { return passed(event, Patience::kNone); }
 
-  // What operations are enqueued for, `tag`, is what timelines and errors tell of them.
+  // `tag` names the purpose of an operation in timelines and errors.
   void enqueue(const KernelCall& call, StreamView stream, OperationTag tag = {}) {
     do_enqueue(call, stream, tag);
   }
-  // Sides lie where `kind` says: the device's inside one allocation, the host's anywhere in host
-  // memory, alive until the stream has passed. Fills are of device memory.
+  // `kind` names the side of each address: device addresses lie inside one allocation, host
+  // addresses anywhere in host memory, valid until the stream has passed. Fills write device
+  // memory.
   void copy(void* destination, const void* source, size_t bytes, CopyKind kind, StreamView stream,
             OperationTag tag = {}) {
     const CopyRange range{destination, source, bytes};
     do_copy({&range, 1}, kind, stream, tag);
   }
-  // All of them, in any order: a device may have one call for them. None overlaps another.
+  // Copies all ranges, in any order, in one call if the device has one. Ranges must not overlap.
   void copy_all(std::span<const CopyRange> ranges, CopyKind kind, StreamView stream,
                 OperationTag tag = {}) {
     do_copy(ranges, kind, stream, tag);
@@ -235,20 +236,20 @@ class Device {
   void fill(void* destination, int byte, size_t bytes, StreamView stream, OperationTag tag = {}) {
     do_fill(destination, byte, bytes, stream, tag);
   }
-  // host_work()->run(); throws UsageError where there is none.
+  // Calls host_work()->run(); throws UsageError if host code is unsupported.
   void launch(StreamView stream, const char* name, std::function<KernelWork()> work,
               OperationTag tag = {});
 
-  // Seconds on the device's clock at which the recorded work ended (virtual on the emulated
-  // device, where both have to be waited for first; wall time elsewhere).
+  // Time on the device's clock at which the recorded work ended. On the emulated device time is
+  // virtual and the event must have been waited for; elsewhere it is wall time.
   virtual double seconds_at(EventView event) = 0;
   bool virtual_clock() const { return traits().virtual_clock; }
   virtual TransferTotals transfers() = 0;
 
-  // What the streams do from now on is recorded there; null (the start): nowhere, at no cost. All
-  // of a stream's operations are there once it was synchronized. The timeline must live until
-  // another is set, which waits for what is under way. One thread at a time,
-  // with no other thread enqueueing meanwhile. A device may have none.
+  // Records the streams' work from now on in `timeline`; null (the default): off, at no cost. The
+  // timeline has all operations of a stream after that stream was synchronized. It must live until
+  // another one is set, which waits for work in flight. Not thread-safe; no other thread may
+  // enqueue meanwhile. A device may lack timelines.
   virtual void set_timeline(Timeline* timeline) { static_cast<void>(timeline); }
   Timeline* timeline() const {
     const std::atomic<Timeline*>* const place = identity_.timeline;
@@ -264,7 +265,7 @@ class Device {
   virtual void do_free(MemorySpace space, std::byte* data, size_t bytes) noexcept = 0;
   virtual void do_synchronize(StreamView stream) = 0;
   virtual void do_wait(StreamView stream, EventView event, OperationTag tag) = 0;
-  // Whether the event's recording has passed, which it has after kUntilPassed.
+  // Whether the recorded work is complete; always true after kUntilPassed.
   virtual bool passed(EventView event, Patience patience) = 0;
   virtual void do_enqueue(const KernelCall& call, StreamView stream, OperationTag tag) = 0;
   virtual void do_copy(std::span<const CopyRange> ranges, CopyKind kind, StreamView stream,
@@ -272,7 +273,7 @@ class Device {
   virtual void do_fill(void* destination, int byte, size_t bytes, StreamView stream,
                        OperationTag tag) = 0;
   void show_timeline(const std::atomic<Timeline*>& place) { identity_.timeline = &place; }
-  // Of a device that measures them while it is opened.
+  // For devices that measure their rates when opened.
   void show_rates(const DeviceRates& rates) { identity_.traits.rates = rates; }
 
  private:
@@ -281,7 +282,7 @@ class Device {
 };
 
 const char* copy_name(CopyKind kind);
-// What a copy reads, writes and moves over the link.
+// Bytes that a copy reads, writes and moves over the link.
 KernelWork copy_work(CopyKind kind, uint64_t bytes);
 
 }  // namespace fasa

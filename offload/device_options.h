@@ -1,4 +1,4 @@
-// What a device is opened with.
+// Options for opening a device.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,8 @@
 
 namespace fasa {
 
-// Where host arenas go: the NUMA node nearest to the device, all nodes by turns, or one node.
+// Where host arenas are placed: on the NUMA node nearest to the device, interleaved over all nodes,
+// or on one node.
 struct NumaPolicy {
   enum class Kind : uint8_t { kAuto, kInterleave, kNode } kind = Kind::kAuto;
   int node = 0;
@@ -15,18 +16,18 @@ struct NumaPolicy {
 
 struct DeviceOptions {
   std::string name = "auto";  // auto, cpu, emulated, cuda:N
-  int threads = 0;            // of the CPU's kernels; 0 = all cores of the process
+  int threads = 0;            // threads of the CPU kernels; 0: all cores of the process
   NumaPolicy numa;
-  std::optional<uint64_t> device_memory;  // bytes; none = no limit
+  std::optional<uint64_t> device_memory;  // bytes; empty: no limit
   std::optional<uint64_t> host_memory;
   std::optional<uint64_t> pinned_memory;
   double link_bandwidth = 25e9;     // bytes per second and direction (emulated)
   double link_latency = 10e-6;      // seconds per transfer (emulated)
-  double memory_bandwidth = 300e9;  // of the emulated device's own memory
+  double memory_bandwidth = 300e9;  // bytes per second, emulated device memory
   double launch_seconds = 4e-6;     // per kernel on the emulated device
-  // For benchmarks only: a host allocation larger than this repeats one stretch of this many bytes
-  // of physical memory, so that a geometry's host rows can be addressed, and transfers to and from
-  // them measured, on a machine that cannot hold them. What is written there overwrites itself.
+  // For benchmarks only: larger host allocations map this many bytes of physical memory repeatedly.
+  // So host rows of any size can be addressed, and their transfers measured, on a machine that
+  // cannot hold them. Writes overwrite each other.
   std::optional<uint64_t> host_alias_bytes;
 };
 

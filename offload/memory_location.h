@@ -1,5 +1,4 @@
-// Where memory and streams of a caller's own belong, as a device sees it: what the APIs ask before they
-// use them.
+// Where a caller's memory and streams belong, as a device sees it. The APIs check this before use.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +8,18 @@
 namespace fasa {
 
 enum class MemoryLocation : uint8_t {
-  kShared,     // host code and the device's kernels reach it: pinned and managed memory, and all of
-               // the host's where the device is the host
-  kHost,       // host code alone
-  kDevice,     // the device's kernels and copies alone
-  kElsewhere,  // another GPU's
+  kShared,     // accessible to host code and kernels: pinned and managed memory; on devices in host
+               // memory, all of it
+  kHost,       // accessible to host code only
+  kDevice,     // accessible to the device's kernels and copies only
+  kElsewhere,  // memory of another GPU
 };
 
-// Of any address but null. Throws DeviceError.
+// Any address but null. Throws DeviceError.
 MemoryLocation location_of(Device& device, const void* data);
 
-// Throws UsageError where a caller's stream (adopt_stream) was destroyed by its owner, as far as the
-// driver notices.
+// Throws UsageError if the owner of a caller's stream (adopt_stream) has destroyed it, as far as
+// the driver detects that.
 void require_alive(Device& device, StreamView stream);
 
 }  // namespace fasa

@@ -42,7 +42,7 @@ std::unique_ptr<Device> open_cuda(const CudaPlatform& platform, const CudaInvent
                                       inventory.gpus.size() == 1, options);
 }
 
-// cuda:0 where it can be opened, else the processor and a notice that says why.
+// Opens cuda:0 or, if that fails, the processor, with a notice that says why.
 std::unique_ptr<Device> open_auto(const CudaPlatform& platform, const DeviceOptions& options) {
   if (platform.calls != nullptr) {
     try {
@@ -50,7 +50,7 @@ std::unique_ptr<Device> open_auto(const CudaPlatform& platform, const DeviceOpti
     } catch (const UsageError&) {
       throw;  // the options are wrong on any device
     } catch (const Error& error) {
-      log_notice(fmt::format("device 'auto' takes the cpu: {}", error.what()));
+      log_notice(fmt::format("device 'auto' uses the cpu: {}", error.what()));
     }
   }
   return std::make_unique<CpuDevice>(options);
@@ -64,7 +64,7 @@ std::unique_ptr<Device> open_device(const DeviceOptions& options) {
 
 std::unique_ptr<Device> open_device(const DeviceOptions& options, const CudaPlatform& platform) {
   validate(options);
-  cpu::active_target();  // a wrong FASA_TARGET is said here, not by the first kernel
+  cpu::active_target();  // reports a wrong FASA_TARGET here, not in the first kernel
   if (options.name == "cpu") return std::make_unique<CpuDevice>(options);
   if (options.name == "auto") return open_auto(platform, options);
   if (options.name == "emulated") return std::make_unique<EmulatedDevice>(options);
@@ -86,14 +86,14 @@ Stream adopt_stream(Device& device, void* native, std::string_view name) {
   if (kind == DeviceKind::kCpu && native == nullptr) return {{kind, nullptr}, nullptr};
   if (kind != DeviceKind::kCuda) {
     throw UsageError(
-        fmt::format("the device {} has no native streams; make one of its own", device.name()));
+        fmt::format("the device {} has no native streams; use create_stream", device.name()));
   }
   if (native == nullptr) {
     throw UsageError(
-        "native is null; allowed: a cudaStream_t, among them cudaStreamLegacy and "
+        "native is null; allowed: a cudaStream_t, including cudaStreamLegacy and "
         "cudaStreamPerThread");
   }
-  // What the device takes for a stream is its own record of one.
+  // The device's stream handle is its own record, not the native stream.
   return dynamic_cast<CudaDevice&>(device).adopt_stream(native, name);
 }
 

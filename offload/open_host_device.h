@@ -7,8 +7,8 @@
 
 namespace fasa {
 
-// A device that runs host code as kernels (Device::launch), as models that are watched at work do:
-// never CUDA. `auto` is the processor, `cuda:N` a UsageError; else as open_device.
+// Opens a device that runs host code as kernels (Device::launch), as instrumented models need:
+// never CUDA. `auto` is the processor, `cuda:N` throws UsageError; otherwise as open_device.
 std::unique_ptr<Device> open_host_device(const DeviceOptions& options);
 
 }  // namespace fasa

@@ -1,4 +1,4 @@
-// What an operation is enqueued for, as timelines tell it.
+// The purpose of an operation, as timelines report it.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@ namespace fasa {
 
 enum class Cause : uint8_t {
   kCompute,
-  kMiss,       // rows that this step needs and that were not on the device
+  kMiss,       // rows that this step needs and the device lacks
   kPrefetch,   // rows that a later layer is expected to need
   kWriteBack,  // new rows to the host
   kPrefill,

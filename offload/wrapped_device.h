@@ -1,5 +1,5 @@
-// A device that passes everything on to another one: decorators change what they are about. Streams
-// and events are the inner device's own.
+// A device that forwards everything to another one, as a base for decorators. Streams and events
+// are the inner device's.
 #pragma once
 
 #include <map>
@@ -56,7 +56,7 @@ class WrappedDevice : public Device {
     return data;
   }
   void do_free(MemorySpace, std::byte* data, size_t) noexcept override {
-    Buffer freed;  // after the lock is gone: freeing waits for what is under way, which may copy
+    Buffer freed;  // freed after the lock: freeing waits for work that may copy
     const std::lock_guard lock(mutex_);
     const auto found = buffers_.find(data);
     if (found == buffers_.end()) return;
@@ -64,7 +64,7 @@ class WrappedDevice : public Device {
     buffers_.erase(found);
   }
 
-  // Bytes of the allocation that `data` lies in; 0 where it is none of this device's.
+  // Bytes of the allocation that contains `data`; 0 if it is not this device's.
   size_t allocation_bytes(const void* data) const {
     const auto* at = static_cast<const std::byte*>(data);
     const std::lock_guard lock(mutex_);

@@ -4,7 +4,7 @@
 
 namespace fasa {
 
-// Sequences that a set is chosen for, as the mean of them.
+// The average load per sequence for which a set is chosen.
 GroupLoad ChosenGroups::load_of(const StepBatch& step, int layer, int64_t pages) const {
   GroupLoad load;
   int64_t copied = 0;

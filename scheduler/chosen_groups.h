@@ -1,5 +1,5 @@
-// Which groups of KV heads each layer of a step is worked on in: they stay while a page fills, for a
-// step's graph says them too.
+// The groups of KV heads in which each layer of a step is processed. They change only when a page
+// fills, because a step's graph depends on them.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class ChosenGroups {
 
  private:
   struct Choice {
-    int64_t pages = -1;  // that decode sees, all sequences
+    int64_t pages = -1;  // pages seen by decode, all sequences
     int sequences = 0;
     HeadGroups groups;
   };

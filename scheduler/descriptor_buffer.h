@@ -1,5 +1,5 @@
-// The descriptors of a step, on the host and on the device. Two slots take turns, so that a step
-// can be prepared while the one before it still runs.
+// The descriptors of a step, on the host and on the device. Double-buffered, so that a step can be
+// prepared while the previous one runs.
 #pragma once
 
 #include <array>
@@ -14,36 +14,37 @@ namespace fasa {
 
 class DescriptorBuffer {
  public:
-  // `window_rows`: with descriptors of their pages.
+  // `window_rows`: adds descriptors for pages of window rows.
   explicit DescriptorBuffer(Device& device, bool window_rows = false)
       : device_(device),
         kinds_(window_rows ? kAllKinds : kKinds),
         done_(device.create_event()),
         written_back_(device.create_event()) {}
 
-  // Waits until the step that used this slot last has passed.
+  // Waits until the last step that used this slot is complete.
   void wait_until_free() { device_.synchronize(done_.view()); }
-  // Throws DeviceError where work that this slot's last step enqueued has failed by now; waits for
-  // nothing. True where all of it has passed.
+  // True if all work of this slot's last step is complete. Does not wait. Throws DeviceError if
+  // some of it has failed.
   bool poll() {
     static_cast<void>(device_.done(done_.view()));
     bool all = device_.done(written_back_.view());
     for (const Event& passed : passed_) all &= device_.done(passed.view());
     return all;
   }
-  // Until all of it has passed.
+  // Waits until all of it is complete.
   void wait_until_passed() {
     device_.synchronize(done_.view());
     device_.synchronize(written_back_.view());
     for (const Event& passed : passed_) device_.synchronize(passed.view());
   }
-  // Of streams beside compute that the step's work went to: not all of it is waited for there, rows
-  // that were fetched ahead for nothing, say, and what failed of it has to be this step's.
+  // Also tracks streams beside compute: unused prefetches may still run when compute is complete,
+  // and their failures belong to this step.
   void mark_streams(std::span<const StreamView> streams) {
     while (passed_.size() < streams.size()) passed_.push_back(device_.create_event());
     for (size_t i = 0; i < streams.size(); ++i) device_.record(passed_[i].view(), streams[i]);
   }
-  // Streams have failed: their events would say so for ever. Streams are idle.
+  // Replaces the events of failed streams, which would report the failure again. Streams must be
+  // idle.
   void renew_events() {
     done_ = device_.create_event();
     written_back_ = device_.create_event();
@@ -51,9 +52,9 @@ class DescriptorBuffer {
   }
   void mark_done(StreamView compute) { device_.record(done_.view(), compute); }
   EventView done() const { return done_.view(); }
-  // For the write-back's stream to record: it reads the descriptors too, and may be behind compute.
+  // Recorded by the write-back stream: it also reads the descriptors and may lag behind compute.
   EventView written_back() const { return written_back_.view(); }
-  // Room for `count` descriptors of each kind. Throws BudgetError, and has none then.
+  // Allocates `count` descriptors of each kind. Throws BudgetError; then the buffer has none.
   void ensure(size_t count) {
     if (count > capacity_) resize(count);
   }
@@ -76,14 +77,14 @@ class DescriptorBuffer {
     }
   }
 
-  // The step's sequences, those to restore first, and the step's with their pages of window rows.
+  // Descriptors of the step's sequences, of those to restore first, and of the window rows' pages.
   enum Kind : size_t { kStep, kRestore, kWindowRows, kAllKinds };
   static constexpr size_t kKinds = kWindowRows;  // without window rows
   std::vector<SequenceDesc>& host(Kind kind) { return host_[kind]; }
   const SequenceDesc* device(Kind kind) const {
     return memory_.as<SequenceDesc>() + kind * capacity_;
   }
-  // Where the descriptors have the step's number, once they are uploaded.
+  // Device address of the step number, valid after the upload.
   const int32_t* device_step_number() const {
     return reinterpret_cast<const int32_t*>(memory_.data() + offsetof(SequenceDesc, step_number));
   }

@@ -9,7 +9,7 @@
 namespace fasa {
 namespace {
 
-// Ends of groups are looked for among so many places.
+// Number of candidate ends of a group.
 constexpr int kPlaces = 16;
 
 class Search {
@@ -35,7 +35,7 @@ class Search {
       if (cost < min_) min_ = cost, best_ = whole;
     }
     if (count == (wanted_ > 0 ? wanted_ : HeadGroups::kMax)) return;
-    // The places near the end are the likely ones: all of them, and every so many before.
+    // Ends near the previous end are likely: tries all of them, and a sample of the others.
     for (int next = end + 1; next < kv_heads_; ++next) {
       const int left = kv_heads_ - next;
       if (left > kPlaces / 2 && left % stride_ != 0) continue;

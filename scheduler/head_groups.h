@@ -1,11 +1,11 @@
-// The KV heads of a layer in groups that are scored one after the other, so that the rows of the
-// first are fetched while the others are scored. Bits do not depend on it: heads share nothing.
+// Splits the KV heads of a layer into groups that are scored one after the other: the rows of one
+// group are fetched while the next is scored. Results are bit-identical, as heads share nothing.
 //
 //   compute   select g0 -> select g1 -> FAC g0 -> FAC g1
 //   copy             \-> fetch g0  \-> fetch g1
 //
-// Each group more costs two launches and another transfer's latency, so how many there are, and
-// which heads, follows from the device's rates.
+// Each further group costs two launches and one transfer latency, so the device's rates decide how
+// many groups there are and which heads they have.
 #pragma once
 
 #include <array>
@@ -43,44 +43,45 @@ class HeadGroups {
   std::array<int, kMax> ends_{};
 };
 
-// What a layer's selected attention takes, append aside, all sequences together. Seconds, and those of a head of
-// each sequence.
+// Costs of a layer's selected attention without the append, in seconds, for all sequences together;
+// per-head values are for one head of each sequence.
 struct GroupTimes {
   double launch = 0;
   double latency = 0;
   double score = 0;
   double resolve = 0;
-  double transfer = 0;  // of the head's misses over the link
+  double transfer = 0;  // misses of one head, over the link
   double attend = 0;
-  double meanwhile = 0;  // compute has so much else to do before it needs the last group's rows
+  double meanwhile = 0;  // other compute before the last group's rows are needed
   int streams = 1;       // streams that fetch side by side
 
-  // From the first select to the last FAC, as the emulated device's clock has it.
+  // Time from the first select to the last FAC, as computed by the emulated device's clock.
   double span(const HeadGroups& groups) const;
-  // ... and a quarter of a launch for each group, which it has to save: launches are the host's time too.
+  // span() plus a quarter of a launch per group: launches also cost host time.
   double cost(const HeadGroups& groups) const;
 };
 
-// A layer's decode step, as far as that is known before it is scored.
+// The load of a layer's decode step, as far as it is known before scoring.
 struct GroupLoad {
-  int sequences = 0;      // that select among their tokens
-  int64_t scored = 0;     // tokens, all of them together
-  double miss_share = 0;  // of the entries of their sets
-  int hot_rows = 0;       // of a sequence
+  int sequences = 0;      // sequences that select tokens
+  int64_t scored = 0;     // tokens, all sequences
+  double miss_share = 0;  // misses per set entry
+  int hot_rows = 0;       // per sequence
 };
 
-// Without what it writes.
+// Without the write-back.
 GroupTimes group_times(const StepSettings& settings, int layer, const GroupLoad& load);
 
-// The groups that cost least: one where splitting costs more than it hides. `wanted` > 0:
-// so many, or one for each head.
+// The cheapest split; one group if splitting costs more than it hides. `wanted` > 0: that many
+// groups, at most one per head.
 HeadGroups choose_groups(const GroupTimes& times, int kv_heads, int wanted);
 
-// What the entries of a layer's set will miss, of `visible` tokens, as far as hot rows tell: fitted to
-// the shipped trace (0.49 with two sets of them, 0.34 with four, 0.21 with eight, 0.12 with sixteen).
+// Expected share of misses in a layer's set, given `visible` tokens and the hot rows. Fitted to the
+// shipped trace: 0.49 with two sets of hot rows, 0.34 with four, 0.21 with eight, 0.12 with
+// sixteen.
 double likely_miss_share(const StepSettings& settings, int layer, int32_t visible, int hot_rows);
 
-// Those of a step: chosen by what is likely.
+// The groups of a step, by expected misses.
 HeadGroups plan_groups(const StepSettings& settings, int layer, const GroupLoad& load);
 
 }  // namespace fasa

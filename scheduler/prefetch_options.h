@@ -1,4 +1,4 @@
-// What is fetched before it is asked for, as the configuration has it.
+// The configuration of prefetch.
 #pragma once
 
 #include <cstdint>
@@ -6,17 +6,17 @@
 
 namespace fasa {
 
-// Of the predictors that prefetch/predictor_table.h lists; named are those that code asks for.
+// Rows of prefetch/predictor_table.h; only those that code refers to have a name here.
 enum class PredictorKind : uint8_t { kAuto, kNone, kPreviousStep, kNextQuery };
 
 struct PrefetchOptions {
   PredictorKind predictor = PredictorKind::kAuto;
-  std::optional<int> depth;  // layers ahead, 0 = off; none: from measured times
+  std::optional<int> depth;  // layers ahead; 0: off; empty: from measured times
 
   bool off() const { return predictor == PredictorKind::kNone || depth == 0; }
 };
 
-// What predictions need of a step's scratch.
+// Scratch that predictions need.
 struct PredictionScratch {
   int max_depth = 0;         // layers
   bool writes_sets = false;  // predictions are sets of their own

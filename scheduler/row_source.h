@@ -1,5 +1,5 @@
-// Rows of a sequence that lie elsewhere, on a disk, until a step reads them. The sequence has its pages
-// already; the source writes into them. Kernels and sets know nothing of it.
+// Loads rows of a sequence that are still on disk when a step needs them. The sequence already has
+// its pages; the source writes into them. Kernels and sets do not depend on it.
 #pragma once
 
 #include <cstddef>
@@ -15,19 +15,19 @@ struct RowBytes {
   int64_t bytes = 0;
 };
 
-// One thread at a time. Its pages are a sequence's first ones, and those of its forks, which share them.
-// `blocks` are that sequence's row blocks by page, in memory that the host writes.
+// Used by one thread at a time. Serves the first pages of a sequence and of its forks, which share
+// them. `blocks`: the sequence's row blocks by page, in host-writable memory.
 class RowSource {
  public:
   virtual ~RowSource() = default;
 
-  // All of `wanted` is in the blocks when it returns, in pages that it knows; what has been there stays.
-  // Throws InputError where it can't be had; what had been there is.
+  // Loads all of `wanted` that is not in the blocks yet. Throws InputError if that fails; rows
+  // loaded before stay valid.
   virtual void fetch(std::span<const RowBytes> wanted, std::span<std::byte* const> blocks) = 0;
-  // The next of what is missing in the first `pages` pages, about `max_bytes` of it. True: nothing is
-  // missing there now. Throws as fetch() does.
+  // Loads about `max_bytes` of the rows that are missing in the first `pages` pages. Returns true
+  // if none is missing any more. Throws as fetch() does.
   virtual bool fetch_next(int64_t pages, size_t max_bytes, std::span<std::byte* const> blocks) = 0;
-  // A fetch has failed: what is missing can never be had.
+  // True after a failed fetch: the missing rows are lost.
   virtual bool lost() const = 0;
 };
 

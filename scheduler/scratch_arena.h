@@ -1,4 +1,4 @@
-// Cuts one allocation into aligned arrays. Run it once with no memory to learn the size.
+// Cuts one allocation into aligned arrays. A first run without memory computes the size.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// A begun step, as the pipeline and the prefetcher need it. Everything outlives the step.
+// A begun step, as the pipeline and the prefetcher see it. All members outlive the step.
 #pragma once
 
 #include <algorithm>
@@ -18,15 +18,15 @@ class RowSource;         // scheduler/row_source.h
 struct StepBatch {
   const SequenceDesc* on_device = nullptr;
   std::span<const SequenceDesc> on_host;         // the same, for the host to read
-  const SequenceDesc* in_window_rows = nullptr;  // device: the same with their pages of window rows
+  const SequenceDesc* in_window_rows = nullptr;  // device: the same, with window rows' pages
   int64_t second_write_back_buffer =
       0;  // bytes from the even layers' write-back buffer to the odd ones'
-  // Row blocks of each sequence, for copies that the host enqueues, [sequence][page].
+  // Row blocks of each sequence, [sequence][page], for copies enqueued by the host.
   std::vector<std::span<std::byte* const>> row_blocks;
   // Their copies on the device, null where there is none; may be shorter.
   std::vector<std::span<std::byte* const>> device_row_blocks;
-  std::vector<SelectionHistory*> histories;  // of each sequence, null where nothing is remembered
-  // What gives rows of a sequence's first pages; empty: all sequences have all of theirs.
+  std::vector<SelectionHistory*> histories;  // per sequence, null without memory
+  // Sources of the rows of first pages that may not be in memory; empty: all rows are in memory.
   struct SourcedPages {
     RowSource* source = nullptr;
     int64_t pages = 0;
@@ -37,10 +37,10 @@ struct StepBatch {
   StepCounters* counters = nullptr;     // device, [layers]
   StepNumber step_number;               // for kernels; rising from step to step
   EventView tables_ready;               // the tables are on the device
-  // The sequences are pages that a caller put together (paged API): none has protected rows, and
-  // what is appended is not attended to from the write-back buffer.
+  // Sequences are pages that the caller put together (paged API): no protected rows, and appended
+  // tokens are not read from the write-back buffer.
   bool by_page = false;
-  // The caller's pages are smaller than ours: an append stores rows, and makes no slices of them.
+  // The caller's pages are smaller than kPageTokens: an append stores rows and makes no slices.
   bool rows_only = false;
   StepProbe* probe = nullptr;  // null: this step is not measured
 
@@ -59,7 +59,7 @@ struct StepBatch {
   }
 };
 
-// What leads from SequenceDesc::write_back_buffer to a layer's, `index` in its layout.
+// Offset from SequenceDesc::write_back_buffer to the buffer of layer `index` of its layout.
 inline int64_t write_back_offset(const StepBatch& step, int index) {
   return index % 2 == 0 ? 0 : step.second_write_back_buffer;
 }

@@ -88,8 +88,8 @@ void StepPipeline::append(const StepBatch& step, const StepScratch& scratch, int
   }
   const bool on_host = !settings_.on_device(layer);
   if (on_host) {
-    // The protected rows' slots and the write-back buffer are written again: their last rows must be on the
-    // host. Copy streams fetch what earlier steps wrote.
+    // The write-back buffer and the protected rows' slots are overwritten: their previous rows must
+    // be on the host, where copy streams read them.
     wait_written_back(layer, compute, call.tag());
     for (const Stream& copy : copy_streams_) wait_written_back(layer, copy.view(), call.tag());
     if (step.any(StepMode::kPrefill)) fill_write_back_buffer(call);
@@ -111,7 +111,7 @@ void StepPipeline::write_back(const Call& call, const StepParams& params) {
   device_.record(write_back_free_[call.settings(settings_).index % 2].view(), stream);
 }
 
-// A chunk that begins inside a page attends to that page's older rows beside its own.
+// A chunk that begins inside a page also attends to that page's older rows.
 void StepPipeline::fill_write_back_buffer(const Call& call) {
   const CacheLayout& layout = settings_.layout;
   const int index = call.settings(settings_).index;
@@ -119,7 +119,7 @@ void StepPipeline::fill_write_back_buffer(const Call& call) {
   const StreamView copy = copy_stream(call.layer, 0);
   device_.wait(call.compute, write_back_free_[half].view(), call.tag());
   device_.record(resolved_.view(),
-                 call.compute);  // nothing of compute reads the write-back buffer any more
+                 call.compute);  // compute no longer reads the write-back buffer
   device_.wait(copy, resolved_.view(), call.tag());
   const int64_t offset = write_back_offset(call.step, index);
   for (size_t i = 0; i < call.step.on_host.size(); ++i) {
@@ -152,8 +152,8 @@ void StepPipeline::attend(const StepBatch& step, const StepScratch& scratch, int
   }
 }
 
-// Scoring is skipped where its result is known. With rows on the host only dense layers are
-// streamed whole: small contexts live among the hot rows.
+// True if scoring can be skipped because its result is known. With rows on the host, only dense
+// layers are streamed whole: small contexts fit the hot rows.
 bool StepPipeline::is_dense(const Call& call) const {
   const LayerSettings& layer = call.settings(settings_);
   if (layer.dense) return true;
@@ -187,8 +187,8 @@ void StepPipeline::decode_selected(const Call& call, ConstTensorView q, TensorVi
     AttendParams params = attend_params(call, begin, q, out, lse);
     if (!settings_.rows_on_device) {
       fetch_wave(call, scratch.wave);
-      // What needs no rows, meanwhile. A tile of rows alone is rarely ready, at nine hits in ten
-      // one in thirty: less than what a launch costs.
+      // Attends to codes while rows are fetched. Tiles of rows alone are rarely complete (one in
+      // thirty at a hit rate of 0.9) and not worth a launch.
       if (params.low_bit.capacity > 0) {
         params.phase = AttendPhase::kReadyTiles;
         device_.enqueue(params, call.compute, call.tag());
@@ -200,7 +200,7 @@ void StepPipeline::decode_selected(const Call& call, ConstTensorView q, TensorVi
   }
 }
 
-// A wave of the set.
+// Parameters for one wave of the set.
 ResolveParams StepPipeline::resolve_params(const Call& call, int32_t begin) const {
   const DecodeScratch& scratch = call.scratch.decode();
   StepParams step = layer_params(settings_, call.step, call.layer);
@@ -278,7 +278,7 @@ void StepPipeline::choose(const Call& call, ConstTensorView q) {
       call.tag());
 }
 
-// In one wave: the cpu device, with whole rows at hand.
+// One wave: the cpu device has all rows in memory.
 void StepPipeline::attend_per_query_head(const Call& call, ConstTensorView q, TensorView out,
                                          float* lse) {
   const DecodeScratch& scratch = call.scratch.decode();
@@ -308,8 +308,8 @@ void StepPipeline::attend_per_query_head(const Call& call, ConstTensorView q, Te
                   call.compute, call.tag());
 }
 
-// The heads of all sequences are dealt out over copy streams in turn: every one has a part of each
-// sequence, so that one with many misses keeps none for itself.
+// Deals the heads of all sequences over the copy streams in turn: every stream has a part of each
+// sequence, so that a sequence with many misses does not occupy one stream alone.
 void StepPipeline::fetch_wave(const Call& call, int32_t wave) {
   const DecodeScratch& scratch = call.scratch.decode();
   const int count = call.step.count();
@@ -320,7 +320,7 @@ void StepPipeline::fetch_wave(const Call& call, int32_t wave) {
   for (int i = 0; i < streams; ++i) {
     const StreamView copy = copy_stream(call.layer, i);
     device_.wait(copy, resolved_.view(), tag);
-    // The newest row is fetched too.
+    // Fetches include the newest row.
     if (call.step.by_page) wait_written_back(call.layer, copy, tag);
     if (i == 0) call.step.mark(StepProbe::kFetchBegin, call.layer, copy);
     device_.enqueue(GatherParams{.layout = settings_.layout,
@@ -336,7 +336,7 @@ void StepPipeline::fetch_wave(const Call& call, int32_t wave) {
   }
 }
 
-// While misses fly, later layers are looked ahead at: by then nothing else is left to compute.
+// Predicts later layers while misses are fetched: compute has no other work then.
 void StepPipeline::wait_for_rows(const Call& call, bool first_wave) {
   if (first_wave) {
     prefetcher_.prefetch_after(call.step, call.scratch, call.layer, written_, call.compute);

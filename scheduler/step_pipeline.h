@@ -1,12 +1,12 @@
-// One layer of a step after the other, enqueued on the caller's compute stream and on streams of
-// ours, ordered by events only: append, write back, select, resolve, gather, attend.
+// Processes a step layer by layer, enqueued on the caller's compute stream and on internal streams,
+// ordered only by events: append, write back, select, resolve, gather, attend.
 //
 //   compute   append -> select of a group of heads -> select of the next -> FAC of each group
 //   copy                   \-> fetch of its misses ---/\-> fetch --------/
 //   ahead     see prefetcher.h
 //   write-back     \-> new rows to the host
 //
-// Where a set may not fit the hot rows it goes through in waves, all heads together:
+// A set that may not fit the hot rows is processed in waves, all heads together:
 //
 //   compute   append -> select -> resolve -> FAC of ready tiles -----> FAC of the others, fold
 //   copy                              \-> gather of the misses --/
@@ -30,36 +30,36 @@ class StepPipeline {
  public:
   StepPipeline(Device& device, const StepSettings& settings);
 
-  // Before the first layer of a step.
+  // Call before the first layer of a step.
   void begin(const PrefetchPlan& plan, Predictor& predictor) { prefetcher_.begin(plan, predictor); }
   void append(const StepBatch& step, const StepScratch& scratch, int layer, ConstTensorView k,
               ConstTensorView v, StreamView compute);
   void attend(const StepBatch& step, const StepScratch& scratch, int layer, ConstTensorView q,
               TensorView out, float* lse, StreamView compute);
 
-  // The streams of ours that a step's work goes to.
+  // The internal streams that a step uses.
   std::vector<StreamView> streams() const;
-  // Adds what the work of a decode step depends on beside the scratch, the tables' addresses and
-  // what lies in device memory: how many waves, what is predicted. False where that is too much:
-  // with rows on the host, dense layers are streamed page by page.
+  // Adds to `key` what the work of a decode step depends on besides scratch, table addresses and
+  // device memory contents: the number of waves, the predictions. Returns false if the step cannot
+  // be keyed: with rows on the host, dense layers are streamed page by page.
   bool add_to_key(const StepBatch& step, const StepScratch& scratch, std::vector<uint64_t>& key);
 
-  // Work enqueued on `stream` after this finds the layer's rows where they stay.
+  // Work enqueued on `stream` after this call sees the layer's rows in their final location.
   void wait_written_back(int layer, StreamView stream, OperationTag tag);
-  // All layers were appended: `event` stands for their write-back.
+  // Call after the append of all layers: records their write-back in `event`.
   void record_written_back(EventView event);
-  // Host and device rows are idle afterwards. Throws DeviceError where work failed.
+  // Waits until host and device rows are idle. Throws DeviceError if work failed.
   void synchronize();
 
  private:
-  struct Call;  // what append and attend pass on
+  struct Call;  // the arguments of one append or attend
   void fill_write_back_buffer(const Call& call);
   void write_back(const Call& call, const StepParams& params);
   SelectParams select_params(const Call& call, ConstTensorView q) const;
   void choose(const Call& call, ConstTensorView q);  // by settings.selection
   void attend_per_query_head(const Call& call, ConstTensorView q, TensorView out, float* lse);
   void decode_selected(const Call& call, ConstTensorView q, TensorView out, float* lse);
-  // Every miss finds a hot slot, so that a set is one wave.
+  // True if every miss finds a hot slot, so that a set is one wave.
   bool fits_hot_rows(const Call& call) const;
   void decode_in_groups(const Call& call, ConstTensorView q, TensorView out, float* lse);
   void fetch_group(const Call& call, const HeadGroups& groups, int group);
@@ -68,18 +68,17 @@ class StepPipeline {
                              float* lse) const;
   void fetch_wave(const Call& call, int32_t wave);
   void wait_for_rows(const Call& call, bool first_wave);
-  // Rows that are not in memory yet, before they are read: of the sets, and of all that a layer
-  // sees.
+  // Load rows that are not in memory yet: those of the sets; all that a layer sees.
   void fetch_selected(const Call& call);
   void fetch_visible(const Call& call);
   void decode_dense(const Call& call, ConstTensorView q, TensorView out, float* lse);
   void prefill(const Call& call, ConstTensorView q, TensorView out, float* lse);
   void prefill_staged(const Call& call, PrefillParams params);
-  // Adds what a page's rows of one layer are copied by: one range, or the parts that a caller's
-  // small pages are.
+  // Adds the copy ranges of one layer's rows of a page: one range, or one per small page of the
+  // caller's.
   void list_page(const Call& call, size_t sequence, int page, std::byte* destination);
   // Copies pages [first, first + pages) of one layer side by side into half `half` of a double
-  // buffer, after what still reads that half, and lets compute wait for them.
+  // buffer, after the readers of that half; compute waits for the copy.
   void stream_pages(const Call& call, size_t sequence, int first, int pages, std::byte* destination,
                     int half, Cause cause);
   bool is_dense(const Call& call) const;
@@ -93,13 +92,13 @@ class StepPipeline {
   Event appended_;
   Event resolved_;
   Event staged_;
-  std::vector<Event> fetched_;  // per stream or group of heads
+  std::vector<Event> fetched_;  // per stream or head group
   std::vector<Event> written_;  // per layer: its rows are on the host
   Prefetcher prefetcher_;
   Event write_back_free_[2];       // by layer parity: the write-back buffer has been written back
   Event pages_free_[2];            // by half: compute has read the pages
-  std::vector<RowBytes> wanted_;   // of a step's rows that may not be in memory; for its room
-  std::vector<CopyRange> copies_;  // of a wave of pages; kept for its room
+  std::vector<RowBytes> wanted_;   // rows to load; a member to keep its capacity
+  std::vector<CopyRange> copies_;  // a wave of pages; a member to keep its capacity
   ChosenGroups groups_;
 };
 

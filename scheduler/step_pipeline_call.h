@@ -1,4 +1,4 @@
-// What the pipeline's files share: a call of append or attend.
+// A call of append or attend, as the pipeline's source files share it.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ struct StepPipeline::Call {
   const StepScratch& scratch;
   int layer;
   StreamView compute;
-  Cause cause = Cause::kCompute;  // of what it enqueues there
+  Cause cause = Cause::kCompute;  // of the work that it enqueues
 
   OperationTag tag() const { return tag_of(layer, cause); }
   const LayerSettings& settings(const StepSettings& all) const { return all.layer(layer); }

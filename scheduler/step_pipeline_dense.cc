@@ -52,11 +52,11 @@ void StepPipeline::stream_pages(const Call& call, size_t sequence, int first, in
   const OperationTag tag = tag_of(call.layer, cause);
   copies_.clear();
   for (int page = 0; page < pages; ++page) {
-    if (call.step.has_device_copy(sequence, first + page)) continue;  // read from there
+    if (call.step.has_device_copy(sequence, first + page)) continue;  // read in place
     list_page(call, sequence, first + page,
               destination + page * staged_page_bytes(settings_.layout));
   }
-  if (settings_.rows_on_device) {  // parts that a caller's small pages are
+  if (settings_.rows_on_device) {  // small pages of the caller's
     device_.copy_all(copies_, CopyKind::kDeviceToDevice, call.compute, tag);
     return;
   }
@@ -102,7 +102,7 @@ void StepPipeline::decode_dense(const Call& call, ConstTensorView q, TensorView 
     }
     return;
   }
-  // The newest row is on its way to the host: it is streamed with the others.
+  // The newest row may still be on its way to the host, from where it is streamed.
   wait_written_back(call.layer, copy_stream(call.layer, 0), call.tag());
   const StepParams all = params.step;
   int half = 0;
@@ -162,15 +162,15 @@ void StepPipeline::prefill(const Call& call, ConstTensorView q, TensorView out, 
   prefill_staged(call, params);
 }
 
-// Key pages one wave after the other, copied beside each other; the newest from the write-back buffer, but
-// where a caller's pages have every row already.
+// Key pages in waves, copied side by side. The newest pages come from the write-back buffer, except
+// that a caller's pages already hold all rows.
 void StepPipeline::prefill_staged(const Call& call, PrefillParams params) {
   const PrefillScratch& scratch = call.scratch.prefill();
   const bool by_page = call.step.by_page;
   if (by_page && !settings_.rows_on_device) {
     wait_written_back(call.layer, copy_stream(call.layer, 0), call.tag());
   }
-  if (by_page) params.step.layout.row_page = kPageTokens;  // as the waves have them
+  if (by_page) params.step.layout.row_page = kPageTokens;  // as in the waves
   const StepParams all = params.step;
   int half = 0;
   for (size_t i = 0; i < call.step.on_host.size(); ++i) {

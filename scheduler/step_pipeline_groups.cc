@@ -1,5 +1,5 @@
-// Decode with rows on the host and hot rows for a whole set: groups of KV heads, each fetched while
-// the next one is scored.
+// Decode with rows on the host and hot rows for a whole set: each group of KV heads is fetched
+// while the next one is scored.
 #include "scheduler/step_pipeline_call.h"
 
 namespace fasa {
@@ -13,10 +13,10 @@ bool StepPipeline::fits_hot_rows(const Call& call) const {
 void StepPipeline::fetch_group(const Call& call, const HeadGroups& groups, int group) {
   const OperationTag tag = tag_of(call.layer, Cause::kMiss);
   const StreamView copy = copy_stream(call.layer, group);
-  device_.record(resolved_.view(), call.compute);  // its sets are chosen
+  device_.record(resolved_.view(), call.compute);  // the group's sets are chosen
   device_.wait(copy, resolved_.view(), tag);
   prefetcher_.wait_for_claims(call.layer, copy);
-  // The newest row is fetched too.
+  // Fetches include the newest row.
   if (call.step.by_page) wait_written_back(call.layer, copy, tag);
   if (group == 0) call.step.mark(StepProbe::kFetchBegin, call.layer, copy);
   FetchParams params{resolve_params(call, 0)};
@@ -26,8 +26,8 @@ void StepPipeline::fetch_group(const Call& call, const HeadGroups& groups, int g
   device_.record(fetched_[static_cast<size_t>(group)].view(), copy);
 }
 
-// A group's tiles are attended to when all its rows are there: those that wait for none would cost
-// a launch more than they take.
+// Attends to a group only when all its rows have arrived: a separate launch for the tiles that need
+// no fetch costs more than it saves.
 void StepPipeline::decode_in_groups(const Call& call, ConstTensorView q, TensorView out,
                                     float* lse) {
   const HeadGroups& groups = groups_.of(call.step, call.layer);

@@ -1,5 +1,5 @@
-// Steps over sequences whose rows are not all in memory: the cpu device, where what was enqueued has
-// passed and sets are the host's to read.
+// Steps over sequences whose rows are not all in memory. Only on the cpu device, where enqueued
+// work is already complete and the host can read the sets.
 #include <algorithm>
 
 #include "scheduler/row_source.h"

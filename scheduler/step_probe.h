@@ -1,5 +1,5 @@
-// How long one layer of a step computed, and how long its rows travelled, on the device's clock:
-// events recorded on the way and read when the step has passed, so that nothing waits for them.
+// Measures one layer's compute and transfer times on the device's clock: events recorded during the
+// step and read after it, so that nothing waits for them.
 #pragma once
 
 #include <array>
@@ -10,25 +10,25 @@
 
 namespace fasa {
 
-// Seconds of one layer.
+// Seconds per layer.
 struct LayerTimes {
-  double step = 0;      // of the whole step, a layer's share; 0: it did not run to its end
-  double compute = 0;   // of that, without what this layer waited for rows
-  double transfer = 0;  // of the rows that were predicted for it, or asked for where none were
-  double stall = 0;     // compute waited for rows
+  double step = 0;      // the step's time / layers; 0: the step did not complete
+  double compute = 0;   // of that, without this layer's stall
+  double transfer = 0;  // of its predicted rows, else of its misses
+  double stall = 0;     // compute waits for rows
 };
 
 class StepProbe {
  public:
   enum Point : uint8_t {
-    kBegin,       // of the step, on compute
-    kFetchBegin,  // of what the layer asked for, on a stream
+    kBegin,       // start of the step, on compute
+    kFetchBegin,  // the layer's misses, on a copy stream
     kFetchEnd,
-    kPredictionBegin,  // of what was predicted for the layer
+    kPredictionBegin,  // the layer's predicted rows
     kPredictionEnd,
-    kBubble,   // compute has nothing left to do but to wait for the layer's rows
-    kArrived,  // the rows are there
-    kEnd,      // of the step
+    kBubble,   // compute starts to wait for the layer's rows
+    kArrived,  // the rows have arrived
+    kEnd,      // end of the step
     kPoints
   };
 
@@ -36,11 +36,11 @@ class StepProbe {
 
   void start(int layer);  // forgets all points
   void stop() { layer_ = -1; }
-  void renew_events();                  // and stops; streams are idle
+  void renew_events();                  // also stops; streams must be idle
   int layer() const { return layer_; }  // -1: nothing is measured
   void mark(Point point, StreamView stream);
 
-  // Of a step of `layers` layers that has passed. Zeros where it did not run to its end.
+  // Times of a complete step of `layers` layers. Zeros if it failed.
   LayerTimes read(int layers) const;
 
  private:

@@ -8,13 +8,13 @@
 namespace fasa {
 namespace {
 
-// Where not every miss finds a hot slot, a set is worked through in waves of this many entries.
+// Entries per wave if not every miss finds a hot slot.
 constexpr int kStagedWave = 4 * kTileTokens;
-// Tokens at a time where all are attended to and come from the host.
+// Tokens per wave for dense attention with rows on the host.
 constexpr int kDenseWaveStaged = 16 * kPageTokens;
 constexpr int kPrefillWavePages = 16;
 
-// Never above the largest int that is a multiple of `unit`.
+// Capped at the largest multiple of `unit` that fits an int.
 int round_up(int value, int unit) {
   const int64_t up = (int64_t{value} + unit - 1) / unit * unit;
   return static_cast<int>(std::min<int64_t>(up, INT32_MAX / unit * unit));
@@ -186,8 +186,8 @@ bool StepScratch::covers(const DecodeShape& decode, const PrefillShape& prefill)
 }
 
 void StepScratch::ensure(const DecodeShape& decode, const PrefillShape& prefill) {
-  // Nothing in it outlives a step, so the old part goes before the new one comes: both never have
-  // to fit at once. After a failure there is none, and the next step that fits makes one.
+  // Nothing in it outlives a step, so the old part is freed before the new one is allocated: both
+  // never have to fit at once. After a failure there is none; the next step that fits allocates it.
   if (!decode_shape_.covers(decode)) {
     const DecodeShape shape = decode_shape_.joined(decode);
     drop_decode();

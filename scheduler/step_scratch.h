@@ -1,5 +1,5 @@
-// The device memory that a step works in and that nothing outlives: token sets, row addresses,
-// partial softmaxes, fetch buffers. Sized by begin_step, never on the way.
+// The scratch memory of a step on the device: token sets, row addresses, partial softmaxes, fetch
+// buffers. Allocated by begin_step; contents do not outlive the step.
 #pragma once
 
 #include <cstdint>
@@ -11,32 +11,32 @@
 
 namespace fasa {
 
-// What a decode step needs room for. Shapes grow, and a grown shape covers every smaller one.
+// Sizes for a decode step. Shapes only grow; a larger shape covers every smaller one.
 struct DecodeShape {
   int count = 0;              // sequences
-  int selected_capacity = 0;  // tokens of the largest set; 0 where every layer attends to all
-  int low_bit_capacity = 0;   // of the largest low-bit set
-  int dense_tokens = 0;       // at a time, of contexts that a layer attends to whole; 0 = none does
-  int window_tokens = 0;      // ... of what layers with window rows see
-  // Predictions, if there are any: tokens of the largest predicted set and how many of those sets
-  // are under way at a time (0 where the predictions are no sets).
+  int selected_capacity = 0;  // tokens of the largest set; 0: all layers are dense
+  int low_bit_capacity = 0;   // tokens of the largest low-bit set
+  int dense_tokens = 0;       // per wave, of dense attention; 0: none
+  int window_tokens = 0;      // the same for layers with window rows
+  // Predictions, if any: tokens of the largest predicted set, and the number of predicted sets in
+  // flight (0 if predictions are no sets).
   bool predictions = false;
   int prediction_capacity = 0;
   int prediction_buffers = 0;
 
   bool operator==(const DecodeShape&) const = default;
-  // Rows of a head that a layer may fetch ahead: they have the hot rows that no set takes. Longer
-  // sets leave fewer, so this is no size of its own that a longer context would need less of.
+  // Maximum rows per head that a layer may prefetch: the hot rows that no set occupies. Computed
+  // rather than stored, because longer sets leave fewer.
   int prediction_rows(int hot_rows) const;
   bool covers(const DecodeShape& other) const;
   DecodeShape joined(const DecodeShape& other) const;
 };
 
-// Prefill with rows on the host needs a write-back buffer and room to stream the past through; with pages of a
-// caller's that are smaller than ours, room to put them together.
+// Prefill with rows on the host needs a write-back buffer and memory to stream the past through. If
+// the caller's pages are smaller than kPageTokens, it needs memory to assemble them.
 struct PrefillShape {
-  int pages = 0;       // of the write-back buffer, all prefill sequences of the step together
-  int tokens = 0;      // new ones, all prefill sequences together
+  int pages = 0;       // in the write-back buffer, all prefill sequences
+  int tokens = 0;      // new tokens, all prefill sequences
   int past_pages = 0;  // the longest past, in pages
 
   bool operator==(const PrefillShape&) const = default;
@@ -44,11 +44,11 @@ struct PrefillShape {
   PrefillShape joined(const PrefillShape& other) const;
 };
 
-// Device pointers, [.] as in params.h.
+// Device pointers; [.] as in params.h.
 struct DecodeScratch {
   int selected_capacity = 0;
-  int wave = 0;        // set entries that are resolved, fetched and attended at a time
-  int dense_wave = 0;  // tokens at a time where all are attended to
+  int wave = 0;        // set entries resolved, fetched and attended at a time
+  int dense_wave = 0;  // tokens per wave of dense attention
   int32_t* sets = nullptr;
   int32_t* selected_sizes = nullptr;
   LowBitSet low_bit;
@@ -61,7 +61,7 @@ struct DecodeScratch {
   float* partials = nullptr;
   float* low_bit_partials = nullptr;
   float* state = nullptr;
-  std::byte* fetch_buffer = nullptr;  // rows that found no hot slot, null where all find one
+  std::byte* fetch_buffer = nullptr;  // rows without a hot slot; null: all find one
   // [dense_wave / kPageTokens + 1] pages of one layer: a window may begin inside a page.
   std::byte* pages[2] = {};
   int prediction_rows = 0;
@@ -89,14 +89,16 @@ struct DecodeScratch {
 
 struct PrefillScratch {
   int wave_pages = 0;
-  // Of the even layers; bytes to the odd ones'. One layer is written back while the next computes.
+  // The even layers' buffer, and the offset in bytes of the odd layers'. One layer is written back
+  // while the next computes.
   std::byte* write_back_buffer = nullptr;
   int64_t second_write_back_buffer = 0;
   std::byte* pages[2] = {};  // the past, streamed
   float* state = nullptr;
 };
 
-// Of one layer of a page, as pages are streamed: whole, whatever the size of a caller's pages.
+// Bytes of one layer of a streamed page: always kPageTokens tokens, whatever the caller's page
+// size.
 constexpr int64_t staged_page_bytes(const CacheLayout& layout) {
   return layout.kv_heads * kPageTokens * layout.row.bytes();
 }
@@ -105,14 +107,14 @@ class StepScratch {
  public:
   StepScratch(Device& device, const StepSettings& settings);
 
-  // Room for the shapes at least. Streams must be idle where `covers` said no. Throws BudgetError.
+  // Ensures at least these shapes. Streams must be idle if covers() is false. Throws BudgetError.
   bool covers(const DecodeShape& decode, const PrefillShape& prefill) const;
   void ensure(const DecodeShape& decode, const PrefillShape& prefill);
-  void drop_prefill();  // gives the prefill's part back; streams must be idle
-  void drop_decode();   // as well
-  // What there is room for now, and back to it: a step that cannot begin leaves what was reserved.
-  // Streams must be idle where anything was ensured or dropped since. Throws BudgetError, and has
-  // no scratch then, where others took the memory meanwhile.
+  void drop_prefill();  // frees the prefill's part; streams must be idle
+  void drop_decode();   // frees the decode's part; streams must be idle
+  // Snapshot of the shapes and rollback to it, for a step that cannot begin. Streams must be idle
+  // if anything was ensured or dropped since. Throws BudgetError, and then has no scratch, if the
+  // memory was taken meanwhile.
   struct Shapes {
     DecodeShape decode;
     PrefillShape prefill;
@@ -122,11 +124,11 @@ class StepScratch {
   Shapes shapes() const;
   void return_to(const Shapes& before);
 
-  // DecodeShape's, for such a context: in powers of two up to a whole wave, so that a sequence that
-  // grows by a token at a time has scratch anew a few times only.
+  // DecodeShape::dense_tokens for a context: a power of two up to a whole wave, so that a growing
+  // sequence reallocates scratch only a few times.
   static int dense_tokens(const StepSettings& settings, int64_t context);
-  // What ensure() would allocate for these shapes alone. The sizes in `waves` (selected_capacity,
-  // wave, dense_wave) are those that the step works with; its pointers mean nothing.
+  // What ensure() would allocate for these shapes alone. Its sizes (selected_capacity, wave,
+  // dense_wave) are those of the step; its pointers are invalid.
   static DecodeScratch waves(const StepSettings& settings, const DecodeShape& decode);
   static uint64_t bytes_for(const StepSettings& settings, const DecodeShape& decode,
                             const PrefillShape& prefill);
@@ -135,7 +137,7 @@ class StepScratch {
   const PrefillScratch& prefill() const { return prefill_; }
   bool has_prefill() const { return static_cast<bool>(prefill_memory_); }
   uint64_t bytes() const { return decode_memory_.bytes() + prefill_memory_.bytes(); }
-  // Adds what all addresses and sizes of the decode's part follow from.
+  // Adds to `key` what determines all addresses and sizes of the decode's part.
   void add_to_key(std::vector<uint64_t>& key) const;
 
  private:

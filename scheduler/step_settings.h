@@ -1,4 +1,4 @@
-// What the pipeline needs to know of the configuration, resolved per layer.
+// The configuration as the pipeline needs it, resolved per layer.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace fasa {
 
 class TokenSelection;  // scheduler/selection/token_selection.h
 
-// The first position that a token at `position` sees.
+// The first position visible to a token at `position`.
 inline int32_t first_visible(int32_t position, int window) {
   return window > 0 ? std::max(0, position + 1 - window) : 0;
 }
@@ -23,13 +23,13 @@ inline int32_t first_visible(int32_t position, int window) {
 struct LayerSettings {
   bool dense = false;  // attends to every visible token, never pruned
   TokenBudget budget;
-  TokenBudget low_bit = {};     // of tokens beside the set that are attended to by codes
-  int window = 0;               // tokens, 0 = none
+  TokenBudget low_bit = {};     // tokens outside the set, attended to by codes
+  int window = 0;               // tokens; 0: none
   bool in_window_rows = false;  // its rows are window rows; dense then
   int index = 0;                // among the layers of its layout
 
-  // What a prediction asks for: a quarter more than the set, for a prediction that is wrong costs
-  // bandwidth and one that is missing costs time.
+  // Budget of a prediction: a quarter more than the set, as a wrong row costs bandwidth and a
+  // missing one costs time.
   TokenBudget prediction_budget() const {
     const int64_t tokens = int64_t{budget.tokens} * 5 / 4;
     return {.tokens = static_cast<int32_t>(std::min<int64_t>(tokens, INT32_MAX)),
@@ -38,35 +38,34 @@ struct LayerSettings {
 };
 
 struct StepSettings {
-  CacheLayout layout;  // but for the layers with window rows
-  // Layers that see a window only, beside others that see everything: rows alone, on the device,
-  // and pages that nobody sees any more go back. No layers: there are none, or nothing else.
+  CacheLayout layout;  // all layers except those with window rows
+  // Sliding-window layers of a model that also has full layers: rows only, on the device; pages
+  // older than the window are freed. Has no layers if the model is not mixed.
   CacheLayout window_rows;
-  // Tokens that a sequence can be cut back by where nothing else is said; below 0: all. See
-  // rollback_window.h.
+  // Default rollback window in tokens; below 0: unlimited. See rollback_window.h.
   int64_t rollback_tokens = -1;
-  float scale = 1;      // of q·k before the softmax
-  float score_cap = 0;  // before the scale, see StepParams
+  float scale = 1;      // factor of q·k before the softmax
+  float score_cap = 0;  // applied before the scale, see StepParams
   bool rows_on_device = true;
-  bool device_copies = false;  // of rows on the host, as far as device memory goes
-  // Tokens at a time where all are attended to and lie on the device: a multiple of a page's.
+  bool device_copies = false;  // copies of host rows, while device memory lasts
+  // Tokens per wave of dense attention with rows on the device: a multiple of kPageTokens.
   int dense_wave = 64 * kPageTokens;
   int copy_streams = 2;
-  int head_groups = 0;  // see head_groups.h; 0: by the device's rates
+  int head_groups = 0;  // see head_groups.h; 0: chosen by the device's rates
   PrefetchOptions prefetch;
   Replacement replacement = Replacement::kLru;
   std::vector<LayerSettings> layers;
   int page_tokens = 1;  // see SelectParams
-  // Chooses in place of the select kernel, on the cpu device only; null: the kernel does.
+  // Replaces the select kernel, only on the cpu device; null: the kernel selects.
   std::shared_ptr<const TokenSelection> selection;
-  bool selection_evicts = false;                // it sees every query: it evicts
+  bool selection_evicts = false;                // it evicts, so it must observe every query
   bool selected_per_query_head = false;         // else per KV head
   SelectScratchBytes select_scratch = nullptr;  // the device's, see DeviceTraits
   DeviceRates rates;                            // the device's
 
   int layer_count() const { return static_cast<int>(layers.size()); }
   const LayerSettings& layer(int index) const { return layers[static_cast<size_t>(index)]; }
-  // The layer that is the layout's `index`.
+  // The layer with this index in the layout.
   const LayerSettings& in_layout(int index) const {
     return *std::find_if(layers.begin(), layers.end(), [index](const LayerSettings& layer) {
       return !layer.in_window_rows && layer.index == index;
@@ -79,18 +78,18 @@ struct StepSettings {
   bool on_device(int index) const {
     return rows_on_device || layer(index).in_window_rows;
   }  // its rows
-  // Whether rows may be fetched ahead: they are away, and hot rows hold more than nothing.
+  // True if rows can be prefetched: they are on the host, and there are hot rows.
   bool prefetches() const {
     return !rows_on_device && !prefetch.off() && layout.hot_rows > 0 && layer_count() > 1;
   }
-  // Token sets of a sequence and layer.
+  // Number of token sets per sequence and layer.
   int selected_heads() const {
     return selected_per_query_head ? layout.query_heads() : layout.kv_heads;
   }
   int prefetch_streams() const { return std::min(copy_streams, 2); }
-  // Sinks, recent and one token that competes.
+  // Smallest budget: sinks, recent tokens and one token that competes.
   int32_t budget_floor() const { return layout.protected_tokens() + 1; }
-  // Of a layer's set and low-bit set, of so many visible tokens.
+  // Tokens in a layer's set and low-bit set together, given `visible` tokens.
   int32_t selected_tokens(int index, int32_t visible) const {
     return layer(index).budget.of(visible, budget_floor());
   }

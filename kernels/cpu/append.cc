@@ -1,4 +1,4 @@
-// New tokens become rows and slices. One task per (sequence, kv_head, page).
+// Stores new tokens as rows and slices. One task per (sequence, kv_head, page).
 
 #include <algorithm>
 #include <atomic>
@@ -23,7 +23,7 @@ class AppendCall {
         value_tail_(layout_.values.tail()) {}
 
   KernelWork run() {
-    int pages = 0;  // of the longest sequence
+    int pages = 0;  // in the longest sequence
     for (int i = 0; i < params_.step.count; ++i) {
       pages = std::max(pages, pages_of(params_.step.sequences[i]));
     }
@@ -41,9 +41,9 @@ class AppendCall {
     return (sequence.end() - 1) / kPageTokens - sequence.start / kPageTokens + 1;
   }
 
-  // The sequence's tail holds its newest page, full or not, until the next one begins: the first
-  // page of the step may continue it and the last one ends in it, so one task does both, in order.
-  // Pages between them are made in the thread's scratch.
+  // The sequence's tail holds its newest page, full or not, until the next one begins. The first
+  // page of the step may continue that page and the last one ends in it, so one task does both, in
+  // order. Pages between them are made in the thread's scratch.
   void append_page(const SequenceDesc& sequence, int head, int page) {
     const int pages = pages_of(sequence);
     if (page >= pages || (page > 0 && page == pages - 1)) return;
@@ -62,7 +62,7 @@ class AppendCall {
     if (pages > 1) fill_page(sequence, head, first + pages - 1, tail);
   }
 
-  // Where a page's slices are put together, those of values only where the layout has them.
+  // Where a page's slices are assembled; those of values only if the layout has them.
   struct Tail {
     std::byte* keys = nullptr;
     std::byte* values = nullptr;
@@ -77,7 +77,7 @@ class AppendCall {
       device_bytes_ += append_bytes(layout_, end - begin);
       return;
     }
-    // Slots not yet written are zero, so that the tail is a function of the tokens in it.
+    // Unwritten slots are zero, so that the tail is a function of its tokens.
     if (begin % kPageTokens == 0) {
       std::memset(tail.keys, 0, static_cast<size_t>(tail_.page_bytes()));
       std::memset(tail.values, 0, static_cast<size_t>(value_tail_.page_bytes()));

@@ -1,6 +1,6 @@
-// FAC: splits the tiles over threads, folds them in tile order. The bits of the result depend on
-// neither: a tile's partial is computed by itself, and the fold of a (sequence, query head) is one
-// chain of merges in tile order, done at once or after all tiles.
+// FAC: splits the tiles over threads and folds them in tile order. The result's bits depend on
+// neither threads nor splits: a tile's partial is computed independently, and the fold of a
+// (sequence, query head) is one chain of merges in tile order, done on the way or after all tiles.
 #include <tbb/task_arena.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace {
 
 using RowPointer = const unsigned char*;
 
-// Tiles that one task computes where tiles are split: 512 tokens, 256 KiB of rows at head_dim 128.
+// Tiles per task when tiles are split: 512 tokens, 256 KiB of rows at head_dim 128.
 constexpr int kTaskTiles = 16;
 
 class AttendCall {
@@ -76,8 +76,8 @@ class AttendCall {
   struct Head {
     int sequence;
     int kv_head;
-    int entries;        // of this wave
-    int first_visible;  // position of entry 0 where there is no set
+    int entries;        // in this wave
+    int first_visible;  // position of entry 0 if there is no set
   };
 
   bool skipped(int head) const {
@@ -98,7 +98,7 @@ class AttendCall {
     return head;
   }
 
-  // The rows of a tile of this wave; `buffer` holds them where they come from pages.
+  // The rows of a tile of this wave; stored in `buffer` if they come from pages.
   const RowPointer* tile_rows(const Head& head, int tile, RowPointer* buffer) const {
     const int64_t index = int64_t{head.sequence} * layout_.kv_heads + head.kv_head;
     if (params_.selected_sizes != nullptr) {
@@ -132,8 +132,8 @@ class AttendCall {
     return sequence.row_blocks[page] + offset;
   }
 
-  // Floats of scratch for the group's queries, in f32 and perhaps in bf16, or as codes with their
-  // scales.
+  // Floats of scratch for the GQA group's queries: in f32 and, if needed, in bf16 or as codes with
+  // their scales.
   int64_t query_floats() const {
     const int64_t narrow = uses_bf16_ ? bf16_stride_ / 2 : 0;
     const int64_t coded = uses_codes() ? code_stride_ / 2 + 1 : 0;
@@ -150,7 +150,7 @@ class AttendCall {
     return uses_bf16_ ? reinterpret_cast<uint16_t*>(q + layout_.gqa_group * q_stride_) : nullptr;
   }
 
-  // The group's queries, zero-padded for whole registers.
+  // Loads the GQA group's queries, zero-padded to whole registers.
   void load_queries(const Head& head, float* q) const {
     uint16_t* narrow = bf16_queries(q);
     const int token = params_.step.sequences[head.sequence].first_token;
@@ -189,7 +189,7 @@ class AttendCall {
     return task;
   }
 
-  // Key positions less the query's of a tile's entries, [kMaxTileTokens].
+  // Key positions minus the query's position, for a tile's entries, [kMaxTileTokens].
   void find_distances(const Head& head, int index, int tile, float* distances) const {
     const int query = params_.step.sequences[head.sequence].end() - 1;
     const int first = params_.begin + tile * kTileTokens;
@@ -210,9 +210,9 @@ class AttendCall {
     return ready == (params_.phase == AttendPhase::kReadyTiles);
   }
 
-  // Computes the wanted tiles of [begin, end); `place(task, tile)` says where a tile's partials go,
-  // `done(tile)` takes them. While a tile is computed, the next one's rows are prefetched: random
-  // rows then arrive 32 ahead of their use, beyond what the hardware prefetches.
+  // Computes the wanted tiles of [begin, end); `place(task, tile)` sets where a tile's partials go,
+  // `done(tile)` consumes them. Meanwhile the next tile's rows are prefetched: 32 rows ahead, as
+  // the hardware cannot predict random rows.
   template <typename Place, typename Done>
   void compute_tiles(const Head& head, int index, float* q, int begin, int end, const Place& place,
                      const Done& done) {
@@ -294,7 +294,7 @@ class AttendCall {
     device_bytes_ += low_bit_bytes(layout_, tokens);
   }
 
-  // The carried state, or `scratch` where there is but one wave and no place for it.
+  // The carried state, or `scratch` if there is only one wave and no carried state.
   float* open_state(const Head& head, float* scratch) const {
     const int64_t query =
         int64_t{head.sequence} * layout_.query_heads() + head.kv_head * layout_.gqa_group;

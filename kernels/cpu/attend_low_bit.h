@@ -1,4 +1,4 @@
-// The low-bit set's part of FAC: finds the codes of a tile's tokens for the bodies.
+// The low-bit set's part of FAC: locates the codes of a tile's tokens for the bodies.
 #pragma once
 
 #include <cstddef>
@@ -14,15 +14,15 @@ class LowBitTiles {
   LowBitTiles(const RowBodies& bodies, const AttendParams& params)
       : bodies_(bodies), params_(params), layout_(params.step.layout) {}
 
-  // Tiles of the largest low-bit set there may be; 0 where there is none.
+  // Tiles of the largest possible low-bit set; 0: none.
   int max_tiles() const { return (params_.low_bit.capacity + kTileTokens - 1) / kTileTokens; }
   // Tiles of one (sequence, KV head), by flat index.
   int tiles(int index) const { return (size(index) + kTileTokens - 1) / kTileTokens; }
   int size(int index) const {
     return params_.low_bit.capacity == 0 ? 0 : params_.low_bit.sizes[index];
   }
-  // Tiles [begin, end) for all query heads of the GQA group; place(task, tile) says where a tile's
-  // partials go, done(tile) takes them. Returns the tiles' tokens.
+  // Computes tiles [begin, end) for all query heads of the GQA group; place(task, tile) sets where
+  // a tile's partials go, done(tile) consumes them. Returns the number of tokens.
   template <typename Place, typename Done>
   int64_t compute(int index, int begin, int end, const Place& place, const Done& done) const {
     if (begin >= end) return 0;
@@ -44,13 +44,13 @@ class LowBitTiles {
 
  private:
   LowBitTask task_for() const;
-  // And calls for what it finds: a tile's tokens lie in as many pages, of which each is several
-  // lines that no hardware foresees. Reads nothing of sealed pages, not even their bases, for which
-  // it would have to wait (1024 low-bit tokens of 8 heads on two threads: 282 us, without 237). Two
-  // tiles ahead in place of one, into L2 alone, or spread over the computing of the tile before
-  // make no difference (bench/low_bit_set_cost).
+  // Also prefetches what it locates: the tokens of a tile lie in as many pages, several lines each,
+  // which no hardware predicts. Reads nothing of sealed pages, not even their bases, as that would
+  // stall (1024 low-bit tokens of 8 heads on two threads: 282 us, without 237). Prefetching two
+  // tiles ahead, only into L2, or spread over the previous tile makes no difference
+  // (bench/low_bit_set_cost).
   void find(int index, int tile, LowBitTile* found) const;
-  // In f32, at place `place` of the thread's own.
+  // Reads values in f32, into entry `place` of the thread's buffer.
   const float* read_tail(const std::byte* tail, int slot, int place) const;
   void set_scores(int index, int tile, LowBitTask* task) const;
   void compute_tile(const LowBitTask& task) const;

@@ -1,4 +1,4 @@
-// Predictions to hot slots and fetches. Per (sequence, kv_head), O(predictions + hot rows).
+// Assigns hot slots and fetches to predictions. Per (sequence, kv_head), O(predictions + hot rows).
 
 #include <algorithm>
 #include <atomic>
@@ -23,7 +23,7 @@ class ClaimSlotsHead {
         slots_(HotSlots::of(layout_, sequence_.hot_table, params.step.layer, head,
                             sequence_.hot_slots(layout_))) {}
 
-  // Returns the rows to fetch.
+  // Returns the number of rows to fetch.
   int run() {
     if (sequence_.mode != StepMode::kDecode || slots_.count == 0) return 0;
     const int room = params_.max_rows - predicted_in_this_step();
@@ -32,7 +32,7 @@ class ClaimSlotsHead {
                                                                  params_.selected_capacity)
                                                     : slots_.count;
     const int64_t buckets = HotIndex::bucket_count(slots_.count + predictions);
-    // Buckets, candidates, victims; a byte for every slot that stays.
+    // Buckets, candidates, victims; one byte for every slot that stays.
     auto* scratch = reinterpret_cast<int32_t*>(thread_scratch(
         (buckets + predictions + slots_.count) * int64_t{sizeof(int32_t)} + slots_.count));
     candidates_ = scratch + buckets;
@@ -80,7 +80,7 @@ class ClaimSlotsHead {
     }
   }
 
-  // Where not all candidates find room, those that do are spread over all of them.
+  // If there are more candidates than slots, subsamples them evenly.
   void claim(int32_t slot, int i, int chosen) {
     const int32_t position = candidates_[int64_t{i} * count_ / chosen];
     slots_.positions[slot] = position;
@@ -118,7 +118,7 @@ KernelWork run(const ClaimSlotsParams& params) {
   const uint64_t rows = total.load(std::memory_order_relaxed);
   std::atomic_ref(params.counters->prefetched).fetch_add(rows, std::memory_order_relaxed);
   const int64_t predictions = params.sets != nullptr ? params.selected_capacity : 0;
-  int64_t words = 0;  // of a KV head of all sequences
+  int64_t words = 0;  // per KV head, all sequences
   for (int i = 0; i < params.step.count; ++i) {
     words += predictions + int64_t{2} * params.step.sequences[i].hot_slots(layout);
   }

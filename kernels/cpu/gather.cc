@@ -1,5 +1,5 @@
-// Copies the fetched rows. Random rows of 512 bytes: the hardware sees no pattern, so each row is
-// asked for some rows before it is copied.
+// Copies the fetched rows. The hardware cannot predict random rows of 512 bytes, so each row is
+// prefetched a few rows ahead.
 
 #include <algorithm>
 #include <atomic>
@@ -29,10 +29,10 @@ void copy_rows(const FetchItem* items, int count, int64_t row_bytes) {
 struct FetchLists {
   const FetchItem* fetches;
   const int32_t* counts;
-  int32_t wave;  // entries of a head
+  int32_t wave;  // entries per head
 };
 
-// Of `heads` heads, the i-th of which is head_at(i). Returns the bytes copied.
+// Copies for `heads` heads, the i-th of which is head_at(i). Returns the bytes copied.
 template <typename HeadAt>
 uint64_t copy_lists(const CacheLayout& layout, const FetchLists& lists, int heads,
                     const HeadAt& head_at) {

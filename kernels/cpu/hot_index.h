@@ -1,5 +1,5 @@
-// Position -> slot of one head's hot rows, and of candidates to join them: open addressing, at most
-// half full.
+// Maps positions to slots of one head's hot rows and to candidates for them: open addressing, at
+// most half full.
 #pragma once
 
 #include <algorithm>
@@ -23,14 +23,14 @@ class HotIndex {
   static uint32_t bucket_count(int entries) {
     return std::bit_ceil(2 * static_cast<uint32_t>(entries) + 1);
   }
-  // A slot; slots.count + n for the n-th candidate; -1: not there.
+  // Returns a slot; slots.count + n for the n-th candidate; -1 if absent.
   int32_t find(int32_t position) const {
     for (uint32_t at = hash(position);; at = (at + 1) & mask_) {
       const int32_t entry = buckets_[at];
       if (entry < 0 || position_of(entry) == position) return entry;
     }
   }
-  // Candidate `number` is candidates[number], which must stay.
+  // Adds candidates[number]; the array must stay valid.
   void add(const int32_t* candidates, int32_t number) {
     candidates_ = candidates;
     put(candidates[number], slots_.count + number);

@@ -1,4 +1,4 @@
-// Ranks among relative scores as integers of the same order.
+// Ranking of relative scores as integers of the same order.
 #pragma once
 
 #include <bit>
@@ -18,8 +18,8 @@ inline int32_t key_of_value(float value) {
   return bits ^ ((bits >> 31) & 0x7fffffff);
 }
 
-// Between two keys that are more than one apart: half way by value while that helps, which takes far
-// fewer steps than half way by key where keys spread over a few binades; else by key.
+// A key between two keys that differ by more than one: the midpoint by value while that converges
+// (few steps if keys span few binades), else the midpoint by key.
 inline int64_t between(int64_t reached, int64_t missed, int step) {
   constexpr int kByValue = 16;
   const float low = value_of_key(static_cast<int32_t>(reached));
@@ -31,8 +31,8 @@ inline int64_t between(int64_t reached, int64_t missed, int step) {
   return reached + (missed - reached) / 2;
 }
 
-// A key that at least `rank`, and no more than `enough` if that can be told apart, reach; as many
-// as that reach `least`. Keys are at most 0, relative scores never being positive.
+// A key reached by at least `rank` entries and, if such a key exists, by at most `enough`; as many
+// entries reach `least`. Keys are at most 0, because relative scores are never positive.
 template <typename CountAtLeast>
 int32_t key_of_rank(int32_t rank, int32_t enough, int32_t least,
                     const CountAtLeast& count_at_least) {
@@ -51,8 +51,8 @@ int32_t key_of_rank(int32_t rank, int32_t enough, int32_t least,
   return static_cast<int32_t>(reached);
 }
 
-// The best so many by (key, lower position), asked in rising order of positions: keys above `last`,
-// and the first `ties` equal to it.
+// The best entries by (key, lower position), queried in ascending positions: keys above `last`, and
+// the first `ties` equal to it.
 struct RankCut {
   int32_t last = 0;
   int32_t ties = 0;
@@ -60,8 +60,8 @@ struct RankCut {
   bool takes(int32_t key) { return key > last || (key == last && ties-- > 0); }
 };
 
-// A bound on a head's raw scores that loses no key of at least `floor`: what does not reach it has a
-// lower key. Found in double and rounded, so it takes a step or two.
+// A bound on a head's raw scores that keeps every key of at least `floor`: scores below it have
+// lower keys. Computed in double and rounded, so it needs a step or two.
 inline float bound_of_floor(int32_t floor, float maximum) {
   auto bound = static_cast<float>(double{value_of_key(floor - 1)} + double{maximum});
   if (!(bound > kLowestScore)) return kLowestScore;

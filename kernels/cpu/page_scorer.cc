@@ -116,7 +116,7 @@ void PageScorer::add_slopes(int page, float* scores) const {
   }
 }
 
-// Equal to the last bit within a small page, so that ties go by position.
+// Bit-equal within a small page, so that ties go by position.
 void PageScorer::average(uint64_t visible, float* scores) const {
   for (int h = 0; h < heads_; ++h, scores += kPageTokens) {
     for (int begin = 0; begin < kPageTokens; begin += page_tokens_) {

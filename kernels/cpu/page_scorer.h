@@ -1,5 +1,5 @@
-// Scores of one sequence's pages for the query heads of one KV head: finds the page, gathers the
-// query into slice order once, takes care of what is not finite and not visible.
+// Scores one sequence's pages for the query heads of one KV head: locates the page, gathers the
+// query into slice order once, and handles non-finite and invisible tokens.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +12,11 @@
 
 namespace fasa::cpu {
 
-// Memory that only grows, 64-byte aligned: after the first steps nothing is allocated.
+// Memory that only grows, 64-byte aligned: no allocation after the first steps.
 template <typename T>
 class ScratchArray {
  public:
-  // New memory is zeroed; what was there is not kept.
+  // New memory is zeroed; old contents are lost.
   T* reserve(size_t count) {
     const size_t lines = (count * sizeof(T) + sizeof(Line) - 1) / sizeof(Line);
     if (lines > lines_.size()) lines_ = std::vector<Line>(lines);
@@ -31,8 +31,8 @@ class ScratchArray {
   std::vector<Line> lines_;
 };
 
-// What scoring a page writes, for all heads of a thread in turn: eight heads with buffers of their
-// own would not fit the L1 cache.
+// Output of scoring a page, shared by all heads of a thread in turn: separate buffers for eight
+// heads would not fit the L1 cache.
 class PageScratch {
  public:
   void begin(const CacheLayout& layout);
@@ -48,7 +48,7 @@ class PageScratch {
 
 class PageScorer {
  public:
-  // `first_visible`: positions before it are not scored.
+  // `first_visible`: earlier positions are not scored.
   void begin(const SelectParams& params, int sequence, int kv_head, int first_visible,
              const ScoreBodies& bodies);
 
@@ -56,13 +56,13 @@ class PageScorer {
   uint64_t bytes_read() const { return bytes_read_; }
   uint64_t nan_scores() const { return nan_scores_; }
 
-  // Where `page` begins, for score() to fetch while another page is scored; its base is called for
-  // already.
+  // Start of `page`, for score() to prefetch while another page is scored; its base is prefetched
+  // here.
   const std::byte* ahead(int page) const;
-  // scores[heads][64], with what SelectParams adds to q·k, 64-byte aligned: NaN as -inf, +inf as
-  // the largest finite number, tokens out of sight as -inf. `next`: ahead() of a page that is
-  // scored soon, or null. Returns which tokens are visible. `scratch`: begun, and nobody else's
-  // meanwhile.
+  // scores[heads][64], 64-byte aligned, include the terms that SelectParams adds to q·k. NaN
+  // becomes -inf, +inf the largest finite number; invisible tokens are -inf. `next`: ahead() of a
+  // page scored soon, or null. `scratch`: begun, and exclusive to this call. Returns the visible
+  // tokens.
   uint64_t score(int page, const std::byte* next, PageScratch* scratch, float* scores);
 
   uint64_t visible_tokens(int page) const;
@@ -88,7 +88,7 @@ class PageScorer {
   int heads_ = 0;
   int stride_ = 0;
   const float* slopes_ = nullptr;  // [heads], or null
-  float score_cap_ = 0;            // 0 = none
+  float score_cap_ = 0;            // 0: none
   int page_tokens_ = 1;
   int first_visible_ = 0;
   int end_ = 0;

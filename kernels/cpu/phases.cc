@@ -9,9 +9,9 @@
 namespace fasa::cpu {
 namespace {
 
-// Tasks are claimed in order, whichever the phase. Whoever has claimed one waits until all before
-// its phase are done: these are claimed, so some thread is at work on the first of them, and nobody
-// waits for ever, however many threads come.
+// Threads claim tasks in order across phases. A thread with a task waits until all earlier phases
+// are done. Their tasks are already claimed, so some thread works on the first of them: there is no
+// deadlock for any number of threads.
 class PhaseRun {
  public:
   explicit PhaseRun(std::span<const Phase> phases) : phases_(phases) {}
@@ -19,7 +19,7 @@ class PhaseRun {
   void work() {
     for (;;) {
       size_t task = next_.fetch_add(1, std::memory_order_relaxed);
-      size_t before = 0;  // tasks of earlier phases
+      size_t before = 0;  // tasks in earlier phases
       size_t phase = 0;
       while (phase < phases_.size() && task >= phases_[phase].tasks()) {
         task -= phases_[phase].tasks();
@@ -38,7 +38,7 @@ class PhaseRun {
 
  private:
   void wait_until_done(size_t tasks) const {
-    constexpr int kSpins = 4096;  // then leave the core to whoever does the work
+    constexpr int kSpins = 4096;  // then yields the core to working threads
     for (int spin = 0; done_.load(std::memory_order_acquire) < tasks; ++spin) {
       if (spin < kSpins) {
         pause();
@@ -71,7 +71,7 @@ class PhaseRun {
   std::atomic<size_t> done_{0};
   std::atomic<bool> failing_{false};
   std::atomic<bool> failed_{false};
-  std::exception_ptr failure_;  // read when all threads are back
+  std::exception_ptr failure_;  // read after all threads have returned
 };
 
 }  // namespace

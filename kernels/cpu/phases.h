@@ -1,7 +1,7 @@
-// Tasks in phases on the threads of the caller's arena: a task begins when every task of the phases
-// before its own has ended. All phases start the threads once. A parallel loop for each phase starts
-// them each time, and on a virtual machine a sleeping thread takes tens of microseconds to come:
-// more than a phase of a short context.
+// Runs tasks in phases on the threads of the caller's arena: a task begins when every task of the
+// earlier phases has ended. All phases start the threads only once. A parallel loop per phase would
+// start them each time, and on a virtual machine a thread's start takes tens of microseconds, more
+// than a phase of a short context.
 #pragma once
 
 #include <cstddef>
@@ -27,9 +27,9 @@ class Phase {
   void (*call_)(const void*, size_t);
 };
 
-// On up to `threads` threads; returns when all is done. No task may wait for another one. The first
-// exception that a task throws is thrown again when no task runs any more; those not begun by then
-// are left out.
+// Uses up to `threads` threads; returns when all is done. Tasks must not wait for each other.
+// Rethrows the first exception of a task after all running tasks have ended; tasks not begun by
+// then are skipped.
 void run_phases(std::span<const Phase> phases, int threads);
 
 }  // namespace fasa::cpu

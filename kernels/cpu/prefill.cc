@@ -16,8 +16,8 @@
 namespace fasa::cpu {
 namespace {
 
-// Query rows (tokens x heads of the group) of a block: enough that expanding a page's keys and
-// values costs little beside the products, few enough for the block's state and scores to stay in
+// Query rows (tokens x heads of the GQA group) per block: enough that expanding a page's keys and
+// values is cheap relative to the products, few enough that the block's state and scores stay in
 // L2. A multiple of every register tile's rows.
 constexpr int kBlockRows = 192;
 
@@ -31,13 +31,13 @@ class PrefillCall {
         value_stride_(align_up(layout_.row.value_dim, kPadFloats)) {}
 
   KernelWork run() {
-    int blocks = 0;  // of the longest sequence
+    int blocks = 0;  // in the longest sequence
     for (int i = 0; i < params_.step.count; ++i) {
       const SequenceDesc& sequence = params_.step.sequences[i];
       if (sequence.mode != StepMode::kPrefill) continue;
       blocks = std::max(blocks, (sequence.tokens + block_tokens_ - 1) / block_tokens_);
     }
-    // Later blocks see more pages: they go first, so that no thread is left alone with one.
+    // Later blocks see more pages, so they go first: no thread is left with a long one at the end.
     const int heads = params_.step.count * layout_.kv_heads;
     parallel_blocks(
         0, heads * blocks, 1,
@@ -57,7 +57,7 @@ class PrefillCall {
     const SequenceDesc* sequence;
     int sequence_index;
     int kv_head;
-    int first_token;  // in the step's tensors
+    int first_token;  // index in the step's tensors
     int tokens;
   };
 
@@ -95,7 +95,7 @@ class PrefillCall {
     }
   }
 
-  // The thread's scratch laid out for the block, queries expanded, state opened.
+  // Lays out the thread's scratch for the block, expands queries, opens the state.
   PageTask open_task(const Block& block) const {
     PageTask task;
     task.key_dim = layout_.row.key_dim;
@@ -164,8 +164,8 @@ class PrefillCall {
            layout_.row.dtype == RowDType::kBF16 && layout_.row.key_dim % 2 == 0;
   }
 
-  // New rows from the write-back buffer where there is one; older ones from their page's device copy, the pages
-  // staged for this wave, or the row blocks.
+  // New rows come from the write-back buffer, if there is one; older rows from their page's device
+  // copy, the streamed pages of this wave, or the row blocks.
   const std::byte* row_at(const Block& block, int position) const {
     const SequenceDesc& sequence = *block.sequence;
     const int page = position / kPageTokens;

@@ -1,4 +1,4 @@
-// Queries in 16 bits, for the integer products with coded rows.
+// Queries as 16-bit codes, for integer products with coded rows.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 
 namespace fasa::cpu {
 
-// Codes of +-32767 for the query's largest element, zeros up to `stride`. Returns what they are
-// multiplied by: NaN, and no codes, where an element is not finite.
+// Writes codes, +-32767 for the query's largest element, and zeros up to `stride`. Returns their
+// scale; NaN, without codes, if an element is not finite.
 float code_query(std::span<const float> query, int16_t* codes, int64_t stride);
 
 }  // namespace fasa::cpu

@@ -7,22 +7,22 @@
 namespace fasa::cpu {
 namespace {
 
-constexpr int kVectors = kSumLanes / kLanes;  // that make up kSumLanes
+constexpr int kVectors = kSumLanes / kLanes;  // registers per kSumLanes
 constexpr float kWorst = -__builtin_inff();
 
 typedef int BitsMem __attribute__((vector_size(sizeof(Bits)), aligned(4), may_alias));
 
 inline Bits load_bits(const int32_t* p) { return *reinterpret_cast<const BitsMem*>(p); }
 inline Bits splat_bits(int32_t value) { return value - Bits{}; }
-inline float better(float a, float b) { return a > b ? a : b; }  // b where a is NaN
+inline float better(float a, float b) { return a > b ? a : b; }  // b if a is NaN
 inline int32_t bits_of(float value) {
   int32_t bits;
   __builtin_memcpy(&bits, &value, sizeof(bits));
   return bits;
 }
 
-// Keys are read once for kHeads heads, the registers' worth. Everything that the loop needs is
-// copied out of the task: its stores might change it, for all the compiler knows.
+// Reads keys once for kHeads heads, as many as registers allow. The loop's inputs are copied out of
+// the task, because its stores might alias them.
 template <int kHeads, bool kBegun>
 void score_heads(const RankTask& task, int from) {
   const int64_t tokens = task.tokens;
@@ -75,7 +75,7 @@ void score(const RankTask& task) {
 }
 
 float best(const float* scores, int64_t tokens) {
-  constexpr int kChains = 4;  // a maximum waits for the one before
+  constexpr int kChains = 4;  // hides the latency of the maximum
   Vec most[kChains];
   for (Vec& one : most) one = splat(kWorst);
   int64_t t = 0;
@@ -91,8 +91,8 @@ float best(const float* scores, int64_t tokens) {
   return top;
 }
 
-// Bits without the sign are in the order of the sizes; those of NaN come after infinity's. The
-// least of kHeads heads and, unless these are the first, of those before.
+// Bits without sign are ordered like magnitudes; NaN sorts after infinity. The minimum over kHeads
+// heads and, unless these are the first, over the earlier ones.
 template <int kHeads>
 void fold_heads(const float* scores, int64_t stride, const float* best, bool are_first,
                 int64_t tokens, int32_t* deficits) {

@@ -1,4 +1,4 @@
-// Rows back into keys and values. One task per (page, kv_head).
+// Decodes rows to keys and values. One task per (page, kv_head).
 
 #include <algorithm>
 

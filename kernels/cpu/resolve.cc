@@ -1,5 +1,6 @@
-// Where the rows of a wave of set entries are, and what has to be fetched. Per (sequence, kv_head),
-// O(set + hot rows): the hot positions go into a hash table in the thread's scratch.
+// Finds the address of each row of a wave of set entries, and lists the rows to fetch. Per
+// (sequence, kv_head), O(set + hot rows): the hot positions go into a hash table in the thread's
+// scratch.
 
 #include <algorithm>
 #include <atomic>
@@ -60,7 +61,7 @@ class ResolveHead {
            layout_.row_offset(params_.step.layer, head_, position % layout_.row_page);
   }
 
-  // In its page's device copy, or null.
+  // The row in its page's device copy, or null.
   const std::byte* device_row(int position) const {
     const std::byte* block = sequence_.device_row_block(position / kPageTokens);
     if (block == nullptr) return nullptr;
@@ -114,8 +115,8 @@ class ResolveHead {
     if (count > 0) fetch(misses, count);
   }
 
-  // Entry `i` of the whole set. A prediction of this step is still on its way, one of an earlier
-  // step has been waited for.
+  // Entry `i` of the whole set. A prediction of this step may still be in flight; those of earlier
+  // steps have been waited for.
   void mark_hit(const HotIndex& index, int i) {
     if (is_protected(set_[i]) || device_row(set_[i]) != nullptr) return;
     const int32_t slot = index.find(set_[i]);
@@ -136,7 +137,7 @@ class ResolveHead {
   void fetch(const int32_t* misses, int count) {
     const int slots = choose_victims(params_.replacement, slots_, params_.step_number.read(),
                                      nullptr, count, victims_);
-    std::byte* fetch_buffer = params_.fetch_buffer;  // null where every miss finds a hot slot
+    std::byte* fetch_buffer = params_.fetch_buffer;  // null if every miss finds a hot slot
     if (fetch_buffer != nullptr) fetch_buffer += index_ * wave_ * layout_.row.bytes();
     for (int m = 0; m < count; ++m) {
       const int i = misses[m];
@@ -167,8 +168,8 @@ class ResolveHead {
   const std::byte** rows_;
   FetchItem* fetches_;
   uint8_t* ready_ = nullptr;
-  int size_ = 0;     // of the set
-  int entries_ = 0;  // of this wave
+  int size_ = 0;     // entries in the set
+  int entries_ = 0;  // entries in this wave
   HotSlots slots_;
   int32_t* victims_ = nullptr;
   int protected_ = 0;

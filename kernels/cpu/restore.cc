@@ -1,5 +1,5 @@
-// What a sequence holds beside its pages is a function of its rows: the tail, the protected rows.
-// Hot rows are remembered at most, not trusted.
+// Rebuilds a sequence's private memory from its rows: tail and protected rows. Hot rows are at most
+// remembered, never trusted.
 
 #include <algorithm>
 #include <atomic>
@@ -20,7 +20,7 @@ const std::byte* row_of(const CacheLayout& layout, const SequenceDesc& sequence,
          layout.row_offset(layer, head, position % kPageTokens);
 }
 
-// Returns the rows read.
+// Returns the number of rows read.
 int restore_tail(const StepParams& step, const SequenceDesc& sequence, int layer, int head) {
   const CacheLayout& layout = step.layout;
   if (layout.slice.dims == 0) return 0;

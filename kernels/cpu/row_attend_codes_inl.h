@@ -1,5 +1,4 @@
-// What FAC does with rows of codes: integers where rows of elements have floats. Included by
-// row_attend_inl.h.
+// FAC on coded rows: integer products where uncoded rows use floats. Included by row_attend_inl.h.
 #pragma once
 
 #include "kernels/cpu/row_tile_inl.h"
@@ -7,9 +6,9 @@
 namespace fasa::cpu {
 namespace {
 
-// Dot products of kTileKeys rows of codes with kHeads queries in 16 bits, in integers: what is rounded
-// is the query, by 2^-16 of its largest element. scores[head * kMaxTileTokens + key], times the task's
-// scale, without the key's and the query's.
+// Integer dot products of kTileKeys coded rows with kHeads 16-bit queries. Only the query is
+// rounded, by 2^-16 of its largest element. scores[head * kMaxTileTokens + key], times the task's
+// scale, without the scales of key and query.
 template <int kHeads>
 inline void score_codes(const TileTask& task, int head,
                         const unsigned char* const (&rows)[kTileKeys], float* scores) {
@@ -39,7 +38,7 @@ inline void score_codes(const TileTask& task, int head,
   store_scores<kHeads>(floats, task.scale, scores);
 }
 
-// Of a tile's keys or values where they are coded, 1 beyond: four rows at a time.
+// Scales of a tile's coded keys or values, 1 beyond the tile: four rows at a time.
 inline void find_scales(const TileTask& task, int64_t offset, int dim, float* scales) {
   alignas(64) unsigned bits[kMaxTileTokens];
   int t = 0;
@@ -52,7 +51,7 @@ inline void find_scales(const TileTask& task, int64_t offset, int dim, float* sc
   }
 }
 
-// Of a tile's rows where they are coded.
+// Scales of a tile's coded rows.
 struct TileScales {
   alignas(64) float keys[kMaxTileTokens];
   alignas(64) float values[kMaxTileTokens];
@@ -64,14 +63,14 @@ inline void multiply_tile(const float* scales, float factor, float* values) {
   }
 }
 
-// Weights of a tile, times the scales of the values, as codes of 16 bits times a factor a head.
+// Weights of a tile, times the scales of the values, as 16-bit codes with a factor per head.
 template <int kHeads>
 struct WeightCodes {
   alignas(64) int16_t of[kHeads][kMaxTileTokens];
   float factors[kHeads];
 };
 
-// False: some are no numbers, or too small for it; floats have to do.
+// Returns false if some are NaN or too small: then floats are used.
 template <int kHeads>
 inline bool code_weights(const float* weights, WeightCodes<kHeads>* coded) {
   constexpr float kMax = 32767;
@@ -85,7 +84,7 @@ inline bool code_weights(const float* weights, WeightCodes<kHeads>* coded) {
       sum = sum + load(weights + t);
     }
     const float largest = reduce_max(top);
-    if (!(reduce_add(sum) < kFinite && largest >= kMin)) return false;  // NaN is neither
+    if (!(reduce_add(sum) < kFinite && largest >= kMin)) return false;  // also false for NaN
     coded->factors[h] = largest / kMax;
     const Vec inverse = splat(kMax / largest);
     for (int t = 0; t < kMaxTileTokens; t += kLanes) {
@@ -96,8 +95,8 @@ inline bool code_weights(const float* weights, WeightCodes<kHeads>* coded) {
   return true;
 }
 
-// A block of the values' sums in integers, two tokens at a time: half of the products' instructions,
-// and codes are widened but once. kPart: fewer dimensions than a block has.
+// Integer sums of a block of the values, two tokens at a time: half of the product instructions,
+// and codes are widened only once. kPart: fewer dimensions than a block.
 template <int kHeads, bool kPart>
 inline void sum_codes(const TileTask& task, int head, int at, const WeightCodes<kHeads>& weights) {
   constexpr int kBlock = kPairVectors * kLanes;

@@ -1,8 +1,8 @@
-// FAC over one tile. The next tile's rows are called for meanwhile, keys while keys are scored and
-// values while values are summed: all at once would fill the core's miss buffers and stall it.
-// The heads of a GQA group go in blocks of up to four over the same rows: a tile's
-// rows (16 KiB at head_dim 128 in bf16) come from memory once and stay in L1 for the other blocks.
-// Everything of a (head, token) pair is computed in one order whatever the block it is in.
+// FAC over one tile. Meanwhile the next tile's rows are prefetched: keys while keys are scored,
+// values while values are summed. All at once would fill the core's miss buffers and stall it. The
+// heads of a GQA group are processed in blocks of up to four over the same rows: a tile's rows (16
+// KiB at head_dim 128 in bf16) are read from memory once and stay in L1 for the other blocks. Each
+// (head, token) pair is computed in the same order in every block size.
 #pragma once
 
 #include "kernels/cpu/row_attend_codes_inl.h"
@@ -48,7 +48,7 @@ inline void score_keys(const TileTask& task, int head,
 }
 
 #ifdef FASA_BF16_DOT
-// The same from bf16 keys and queries: 32 products an instruction, and no key is widened.
+// The same for bf16 keys and queries: 32 products per instruction, without widening keys.
 template <int kHeads>
 inline void score_bf16_keys(const TileTask& task, int head,
                             const unsigned char* const (&rows)[kTileKeys], float* scores) {
@@ -83,7 +83,8 @@ inline void score_tile(const TileTask& task, int head, float* scores) {
     const unsigned char* rows[kTileKeys];
 #pragma GCC unroll 4
     for (int i = 0; i < kTileKeys; ++i) {
-      // Past the end the last row is scored again, by the same code: one path, one order of sums.
+      // Beyond the end the last row is scored again by the same code, so there is one order of
+      // sums.
       rows[i] = task.rows[t + i < task.tokens ? t + i : task.tokens - 1];
       if (head == 0 && t + i < task.next_tokens) {
         prefetch_lines(task.next_rows[t + i], 0, task.key_bytes);
@@ -110,14 +111,14 @@ inline void score_tile(const TileTask& task, int head, float* scores) {
   }
 }
 
-// Apart from the scoring, whose registers are all taken.
+// Separate from the scoring, which uses all registers.
 inline void add_slope(float slope, const float* distances, float* scores) {
   for (int t = 0; t < kMaxTileTokens; t += kLanes) {
     store(scores + t, load(scores + t) + splat(slope) * load(distances + t));
   }
 }
 
-// Tokens that are not there keep their -inf.
+// Absent tokens keep their -inf.
 inline void cap_tile(const TileTask& task, float* scores) {
   for (int t = 0; t < kMaxTileTokens; t += kLanes) {
     store(scores + t, soft_capped(load(scores + t), task.score_cap));
@@ -125,7 +126,7 @@ inline void cap_tile(const TileTask& task, float* scores) {
   for (int t = task.tokens; t < kMaxTileTokens; ++t) scores[t] = minus_infinity();
 }
 
-// Scores become weights; max and sum go to the head's partial.
+// Turns scores into weights; max and sum go to the head's partial.
 inline void weigh_tile(float* scores, float* partial) {
   Vec top = load(scores);
   for (int t = kLanes; t < kMaxTileTokens; t += kLanes) top = max_of(top, load(scores + t));
@@ -141,9 +142,9 @@ inline void weigh_tile(float* scores, float* partial) {
   partial[1] = reduce_add(sum);
 }
 
-// kVectors registers of the values' sums, at value dimension `at`. Each pass calls for its own part
-// of the next rows: all of them in the first pass leave memory idle in the second, and full
-// attention at 0.71 of the read bandwidth instead of 0.80 (two Zen 4 cores).
+// kVectors registers of the values' sums, at value dimension `at`. Each pass prefetches its own
+// part of the next rows: prefetching all in the first pass idles memory in the second, and full
+// attention reaches 0.71 of the read bandwidth instead of 0.80 (two Zen 4 cores).
 template <RowType kType, int kHeads, int kVectors>
 inline void sum_values(const TileTask& task, int head, int at, const float* weights) {
   Vec sums[kHeads][kVectors] = {};
@@ -195,7 +196,7 @@ inline void attend_heads(const TileTask& task, TileScales& scales, int head) {
   score_tile<kType, kHeads>(task, head, scores);
   if (kIsCoded<kType> && head == 0) {
     find_scales(task, 0, task.key_dim, scales.keys);
-    // Not before: the last of the values were called for when the last tile ended.
+    // Not earlier: the last values were prefetched only when the previous tile ended.
     find_scales(task, task.key_bytes, task.value_dim, scales.values);
   }
   for (int h = 0; h < kHeads; ++h) {

@@ -12,9 +12,9 @@ static_assert(kMaxTileTokens == kTileTokens && kMaxPageTokens == kPageTokens);
 #if defined(__x86_64__)
 namespace {
 
-// Dot products of bf16 against f32 FMA on widened keys, multiply-adds a second: equal numbers of
-// instructions on Zen 4, so twice as many products; half as many products on Sapphire Rapids (86
-// and 180 GFLOP/s a core, latency-free loops of both).
+// bf16 dot products against f32 FMA on widened keys: equal instruction rates on Zen 4, so twice as
+// many products; half as many products on Sapphire Rapids (86 and 180 GFLOP/s per core,
+// latency-free loops of both).
 bool bf16_dot_is_fast() { return __builtin_cpu_is("amd") != 0; }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Chooses the bodies that read rows by instruction set, and runs attention on a given choice: tests
-// run every target that the processor has in one process.
+// Chooses the bodies that read rows by instruction set, and runs attention with a given choice:
+// tests run every supported target in one process.
 #pragma once
 
 #include "kernels/cpu/row_body_types.h"

@@ -1,6 +1,6 @@
-// What the bodies that read rows take and offer: plain structs and a table of function pointers per
-// instruction set. Included by files compiled for one instruction set, hence no other header of
-// ours and none with inline functions.
+// Interface of the bodies that read rows: plain structs and a table of function pointers per
+// instruction set. Included by files compiled for one instruction set, so it includes no header
+// with inline functions.
 #pragma once
 
 #include <stddef.h>
@@ -10,8 +10,8 @@ namespace fasa::cpu {
 
 // Queries and values in f32 scratch are padded with zeros to this many floats, the widest register.
 inline constexpr int kPadFloats = 16;
-inline constexpr int kPadBf16 = 32;   // of queries in bf16
-inline constexpr int kPadCodes = 32;  // of queries in 16 bits
+inline constexpr int kPadBf16 = 32;   // for bf16 queries
+inline constexpr int kPadCodes = 32;  // for 16-bit queries
 inline constexpr int kMaxTileTokens = 32;
 inline constexpr int kMaxPageTokens = 64;
 
@@ -19,30 +19,30 @@ inline constexpr int kMaxPageTokens = 64;
 struct TileTask {
   const float* q = nullptr;  // [group][q_stride], zero beyond key_dim
   int64_t q_stride = 0;
-  // The same queries in bf16 where that is what they are and the bodies want it, else null.
+  // The same queries in bf16, if they are bf16 and the bodies want that, else null.
   const uint16_t* q_bf16 = nullptr;
-  // The same queries as codes of 16 bits times a scale a head, where rows are coded, else null.
+  // The same queries as 16-bit codes with a scale per head, if rows are coded, else null.
   const int16_t* q_codes = nullptr;  // [group][key_dim padded to kPadCodes]
   const float* q_scales = nullptr;   // [group]
   int group = 0;
   int key_dim = 0;
   int value_dim = 0;
-  int64_t key_bytes = 0;  // where the value starts in a row
+  int64_t key_bytes = 0;  // offset of the value in a row
   int64_t row_bytes = 0;
   const unsigned char* const* rows = nullptr;       // [tokens]
   int tokens = 0;                                   // 1 ... kMaxTileTokens
   const unsigned char* const* next_rows = nullptr;  // prefetched meanwhile
   int next_tokens = 0;
   float scale = 1;
-  // ALiBi, null = none: head h adds scale * slopes[h] * distances[t] to its scores.
+  // ALiBi; null: none. Head h adds scale * slopes[h] * distances[t] to its scores.
   const float* slopes = nullptr;     // [group]
   const float* distances = nullptr;  // [kMaxTileTokens], key position - query position
-  float score_cap = 0;               // of scaled scores, 0 = none
+  float score_cap = 0;               // cap of scaled scores, 0: none
   float* partials = nullptr;  // of head h: partials + h * partial_stride, see softmax_state.h
   int64_t partial_stride = 0;
 };
 
-// Where a tile of a low-bit set lies. Of each token: the words of its codes, its page's parameters
+// Addresses of a low-bit tile's data. For each token: the words of its codes, its page's parameters
 // and their base (slice_format.h), or its values in f32 [padded value_dim].
 struct LowBitTile {
   int tokens = 0;  // up to kMaxTileTokens
@@ -76,13 +76,13 @@ struct PageTask {
   int group = 0;
   int query_rows = 0;             // tokens * group
   int64_t first_query = 0;        // position of the first token
-  int64_t window = 0;             // 0 = all
-  const float* slopes = nullptr;  // [group]; ALiBi as in TileTask, null = none
-  float score_cap = 0;            // of scaled scores, 0 = none
+  int64_t window = 0;             // tokens; 0: all
+  const float* slopes = nullptr;  // [group]; ALiBi as in TileTask, null: none
+  float score_cap = 0;            // cap of scaled scores, 0: none
   const float* q = nullptr;       // [query_rows][q_stride]
   int64_t q_stride = 0;
   // Queries are pairs of bf16, [query_rows][q_stride] words: rows are bf16 too, key_dim is even,
-  // and the bodies want it so.
+  // and the bodies want pairs.
   bool bf16_queries = false;
   // Scratch: transposed keys [key_dim][64] or pairs of them [key_dim / 2][64], values
   // [64][value_stride], scores [query_rows][64], factors [query_rows].
@@ -90,7 +90,7 @@ struct PageTask {
   float* values = nullptr;
   float* scores = nullptr;
   float* factors = nullptr;
-  // State: one running softmax a row, its values apart from max and sum.
+  // State: one running softmax per row, its values apart from max and sum.
   float* max = nullptr;      // [query_rows]
   float* sum = nullptr;      // [query_rows]
   float* out = nullptr;      // [query_rows][value_stride]
@@ -101,10 +101,10 @@ struct PageTask {
 struct RowBodies {
   void (*attend_tile[4])(const TileTask&);
   void (*prefill_page[4])(const PageTask&);
-  // A whole vector to f32, exactly.
+  // Converts a whole vector to f32, exactly.
   void (*expand[4])(const void* in, int64_t count, float* out);
   void (*merge)(float* state, const float* partial, int value_dim);
-  void (*attend_low_bit[3])(const LowBitTask&);  // of 2, 4 and 8 bits
+  void (*attend_low_bit[3])(const LowBitTask&);  // for 2, 4 and 8 bits
   bool wants_bf16_queries;                       // bf16 keys are scored by dot products of bf16
 };
 

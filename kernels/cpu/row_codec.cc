@@ -1,4 +1,4 @@
-// Sixteen codes at a time, which hold one bit each of the scale.
+// Processes sixteen codes at a time, each of which holds one bit of the scale.
 #include "kernels/cpu/row_codec.h"
 
 #include <algorithm>
@@ -11,14 +11,14 @@
 namespace fasa::cpu {
 namespace {
 
-// Of the calling thread; grows only, so that nothing is allocated while decoding.
+// Thread-local; grows only, so that decoding does not allocate.
 float* room_of(std::vector<float>& room, int dim) {
   if (room.size() < static_cast<size_t>(dim)) room.resize(static_cast<size_t>(dim));
   return room.data();
 }
 
-// The compiler's own vectors, of a width that every processor has: it makes none of these loops by
-// itself, and takes wider ones apart.
+// The compiler's vectors, of a width that every processor has: it does not vectorise these loops by
+// itself, and splits wider ones.
 typedef float Floats __attribute__((vector_size(16)));
 typedef int32_t Ints __attribute__((vector_size(16)));
 constexpr int kLanes = 4;
@@ -34,14 +34,14 @@ uint32_t largest_bits(const float* values, int dim) {
   return largest;
 }
 
-// Of four of the codes that hold one bit each: how they stand, and the one to move where that is
-// wrong, less its bit's number.
+// For four of the codes that hold one bit each: their parities, and the code to move if its bit is
+// wrong, minus the bit's index.
 struct Holders {
   Ints parities = {};
   Ints moved = {};
   Floats farthest = {-1, -1, -1, -1};
 
-  // Values of dimensions `first` and on; the codes of these. As codec::row_code and
+  // Adds the values of dimensions `first` and on, and returns their codes. As codec::row_code and
   // row_code_distance.
   Ints add(Floats values, float inverse, int32_t first) {
     constexpr float kMagic = 12582912.0f;  // round_code's
@@ -63,7 +63,7 @@ struct Holders {
   }
 };
 
-// The last dimensions may be fewer than sixteen: zeros stand in for what lacks, and are never moved.
+// The last block may have fewer than sixteen dimensions: zeros fill it and are never moved.
 void encode(const float* values, int dim, std::byte* out) {
   auto* codes = reinterpret_cast<int8_t*>(out);
   const uint16_t scale = codec::row_scale(largest_bits(values, dim));

@@ -1,5 +1,5 @@
-// Writing and reading rows on the host, one key or value at a time: the same bytes on every
-// machine (tests compare with reference/row_codes.h). Attention reads rows by bodies of its own.
+// Writes and reads rows on the host, one key or value at a time: the same bytes on every machine
+// (tests compare with reference/row_codes.h). Attention has its own bodies for reading rows.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace fasa::cpu {
 
-// The row of one token and KV head: `k` and `v` at (token, head), rounded; zeros behind.
+// Writes the row of one token and KV head: `k` and `v` at (token, head), rounded, zero-padded.
 void write_row(const RowFormat& format, const ConstTensorView& k, const ConstTensorView& v,
                int64_t token, int64_t head, std::byte* row);
 
@@ -19,8 +19,8 @@ struct RowElements {
   DType dtype = DType::kF32;
   const std::byte* data = nullptr;
 };
-// Where they lie in the row; of a coded row, decoded in memory of the calling thread, until its next
-// call of the same function.
+// Points into the row; for a coded row, to decoded elements in thread-local memory, valid until the
+// thread's next call of the same function.
 RowElements row_key(const RowFormat& format, const std::byte* row);
 RowElements row_value(const RowFormat& format, const std::byte* row);
 

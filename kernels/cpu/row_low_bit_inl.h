@@ -1,6 +1,6 @@
-// Attention over a tile of a low-bit set: scores are given, values come out of codes, or in f32
-// where their page is not sealed yet. A code's value is made once for a block of query heads.
-// Tokens of one page that follow each other share its parameters.
+// Attention over a tile of a low-bit set: scores are given; values are decoded from codes, or read
+// in f32 if their page is not sealed yet. A code is decoded once per block of query heads.
+// Consecutive tokens of one page share its parameters.
 #pragma once
 
 #include "kernels/cpu/row_attend_inl.h"
@@ -8,8 +8,8 @@
 namespace fasa::cpu {
 namespace {
 
-// Of kLanes dimensions: where a code lies in its word, and whether in a second one
-// (slice_format.h).
+// For kLanes dimensions: the position of a code in its word, and whether it extends into a second
+// one (slice_format.h).
 template <int kBits>
 struct CodePlaces {
   static constexpr int kUnit = 32 / kBits;  // dimensions of a word
@@ -23,7 +23,7 @@ struct CodePlaces {
   }
 };
 
-// Dimensions [at, at + kLanes) of a token's codes; may read what is behind the token's.
+// Dimensions [at, at + kLanes) of a token's codes; may read beyond them.
 template <int kBits>
 inline Vec load_codes(const unsigned char* words, int at) {
   static constexpr CodePlaces<kBits> kPlaces;
@@ -50,7 +50,7 @@ inline Vec load_codes(const unsigned char* words, int at) {
   }
 }
 
-// value = scale * code + offset, of kLanes dimensions of a page.
+// value = scale * code + offset, for kLanes dimensions of a page.
 struct CodeScale {
   Vec scale, offset;
 };
@@ -78,7 +78,7 @@ inline void sum_low_bit_values(const LowBitTask& task, int head, int at, const f
   const LowBitTile& tile = *task.tile;
   Vec sums[kHeads] = {};
   CodeScale page = {};
-  const unsigned char* of = nullptr;  // whose parameters `page` holds
+  const unsigned char* of = nullptr;  // page whose parameters are loaded
   for (int t = 0; t < tile.tokens; ++t) {
     Vec value;
     if (tile.values[t] != nullptr) {

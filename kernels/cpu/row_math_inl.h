@@ -2,13 +2,13 @@
 // VecMem, Quad, fma, max_of, reduce_add, reduce_add4 (the sums of four registers), reduce_max,
 // add_if_less (to each lane's count or sum), lanes_within (a bit a lane), lookup8 (in a table of 8
 // floats that stands there twice, 64-byte aligned, by indices below 8), load_bf16, load_f16,
-// load_int8, and the block sizes kGemmRows, kGemmVectors, kTileKeys. For codes: Codes, kCodeLanes of
-// them in 16 bits, load_codes, load_int16, store_int16, dot_codes (sums of products of neighbours,
-// onto 32 bits), floats_of; load_code_pairs (of two rows, dimension by dimension side by side,
-// kPairVectors x kLanes dimensions in an order of its own), splat_pair (two numbers throughout),
-// store_pair_sums (in the dimensions' order); parities (bit b: whether an odd number of the bytes b,
-// b + 16, b + 32, ... is odd), parities4 (of four vectors, each `offset` behind its pointer). Everything
-// has internal linkage: one copy per instruction set.
+// load_int8, and the block sizes kGemmRows, kGemmVectors, kTileKeys. For codes: Codes, kCodeLanes
+// of them in 16 bits, load_codes, load_int16, store_int16, dot_codes (sums of products of
+// neighbours, onto 32 bits), floats_of; load_code_pairs (of two rows, dimension by dimension side
+// by side, kPairVectors x kLanes dimensions in an order of its own), splat_pair (two numbers
+// throughout), store_pair_sums (in the dimensions' order); parities (bit b: whether an odd number
+// of the bytes b, b + 16, b + 32, ... is odd), parities4 (of four vectors, each `offset` behind its
+// pointer). Everything has internal linkage: one copy per instruction set.
 #pragma once
 
 #include "kernels/cpu/row_body_types.h"
@@ -22,7 +22,7 @@ template <RowType kType>
 constexpr int kElementBytes = kType == kRowF32    ? 4
                               : kType == kRowInt8 ? 1
                                                   : 2;
-// Whether elements are codes, of a vector that has a scale (row_format.h).
+// Whether elements are codes in a vector with a scale (row_format.h).
 template <RowType kType>
 constexpr bool kIsCoded = kType == kRowInt8;
 
@@ -38,7 +38,7 @@ inline float float_of(unsigned bits) {
   return value;
 }
 
-// Exact: the exponent is moved by a multiplication, which normalises subnormals too.
+// Exact: a multiplication moves the exponent, which also normalises subnormals.
 [[maybe_unused]] inline float half_to_float(unsigned bits) {
   const unsigned rest = (bits & 0x7fffu) << 13;
   const bool finite = (bits & 0x7c00u) != 0x7c00u;
@@ -46,7 +46,7 @@ inline float float_of(unsigned bits) {
   return (bits & 0x8000u) != 0 ? -magnitude : magnitude;
 }
 
-// Elements, or codes.
+// Loads elements or codes.
 template <RowType kType>
 inline Vec load_row(const unsigned char* p) {
   if constexpr (kType == kRowF32) return *reinterpret_cast<const VecMem*>(p);
@@ -62,7 +62,7 @@ inline Codes load_codes_part(const unsigned char* p, int count) {
   return load_codes(padded);
 }
 
-// Of a whole coded vector.
+// The scale of a whole coded vector.
 inline float scale_of(const unsigned char* codes, int count) {
   return float_of(parities(codes, count) << 16);
 }

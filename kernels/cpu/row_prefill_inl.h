@@ -16,7 +16,7 @@ struct SlotRange {
   int begin, end;  // empty: begin >= end
 };
 
-// The slots of the page that a query row may see.
+// The page's slots that a query row may see.
 inline SlotRange visible_slots(const PageTask& task, int row) {
   const int64_t query = task.first_query + row / task.group;
   int64_t end = query + 1 - task.position;
@@ -26,7 +26,7 @@ inline SlotRange visible_slots(const PageTask& task, int row) {
   return {static_cast<int>(begin < kKeys ? begin : kKeys), static_cast<int>(end < 0 ? 0 : end)};
 }
 
-// A term of a product: of two numbers, or of two pairs of bf16 that lie in a float's place.
+// A term of a product: of two floats, or of two pairs of bf16, each stored in a float.
 struct FloatTerms {
   static Vec add(Vec a, Vec b, Vec sum) { return fma(a, b, sum); }
 };
@@ -219,7 +219,8 @@ inline void cap_scores(const PageTask& task, int row) {
   }
 }
 
-// Masked scores of one row -> weights, running max and sum, and the factor of what was summed.
+// Turns masked scores of one row into weights; updates running max and sum, and the factor of
+// earlier sums.
 inline void weigh_row(const PageTask& task, int row) {
   float* scores = task.scores + row * kKeys;
   if (task.slopes != nullptr) add_slopes(task, row);
@@ -263,7 +264,7 @@ inline void score_keys(const PageTask& task, int begin, int end) {
 
 template <RowType kType>
 void prefill_page(const PageTask& task) {
-  // Rows that see nothing of the page lie at the block's ends.
+  // Rows that see nothing of the page lie at the ends of the block.
   int begin = 0;
   int end = task.query_rows;
   const auto blind = [&](int row) {
@@ -281,7 +282,7 @@ void prefill_page(const PageTask& task) {
                   task.value_stride, task.factors, 1};
   const int columns = static_cast<int>(task.value_stride);
   if (expand_values<kType>(task)) return multiply<FloatTerms, true>(sums, begin, end, columns);
-  // Only what a row sees may reach it: row by row, over its own slots.
+  // Only visible values may contribute: row by row, over its own slots.
   for (int row = begin; row < end; ++row) {
     const SlotRange seen = visible_slots(task, row);
     sums.a = task.scores + seen.begin;

@@ -1,6 +1,6 @@
-// Workspace of the calling thread: grows to the largest request, then stays. A task that holds it
-// runs to its end before its thread takes another (no kernel nests parallel loops), so one block a
-// thread is enough.
+// Workspace of the calling thread; grows to the largest request and stays. A task that uses it ends
+// before its thread takes another (no kernel nests parallel loops), so one block per thread
+// suffices.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What every way to attend to a tile of rows shares.
+// Common parts of the bodies that attend to a tile of rows.
 #pragma once
 
 #include "kernels/cpu/row_math_inl.h"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kCacheLine = 64;
 
-// Lines [begin, end) of a row, in bytes, into L2. Measured over rows in memory: into L1 is 1.1x
+// Prefetches bytes [begin, end) of a row into L2. Measured over rows in memory: into L1 is 1.1x
 // slower, as streaming data (NTA) 2.3x, without prefetching 1.35x in order and 1.5x at random.
 inline void prefetch_lines(const unsigned char* row, int64_t begin, int64_t end) {
   for (int64_t at = begin; at < end; at += kCacheLine) __builtin_prefetch(row + at, 0, 2);

@@ -16,7 +16,7 @@ static void append_one_by_one(const float* scores, uint64_t mask, int32_t positi
 static int32_t find_one_by_one(const int32_t* keys, int32_t begin, int32_t end, int32_t bound,
                                int32_t* found, int32_t* places) {
   int32_t count = 0;
-  for (int32_t i = begin; i < end; ++i) {  // written in any case: no branch to be predicted
+  for (int32_t i = begin; i < end; ++i) {  // unconditional store: no branch
     found[count] = keys[i];
     places[count] = i;
     count += keys[i] >= bound ? 1 : 0;

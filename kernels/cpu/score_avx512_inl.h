@@ -1,4 +1,4 @@
-// What the AVX-512 targets share, for score_body_inl.h; included into an anonymous namespace.
+// Common part of the AVX-512 targets, for score_body_inl.h; included into an anonymous namespace.
 
 struct Avx512Base {
   using F = __m512;
@@ -90,7 +90,7 @@ struct Avx512Base {
   }
   static inline uint32_t not_negative(F x) { return _mm512_cmp_ps_mask(x, zero_f(), _CMP_GE_OQ); }
 
-  // Everything lies in registers: what is stored might be any of the fields.
+  // Keeps all fields in registers: stores might alias them.
   static void append(const float* scores, uint64_t mask, int32_t position, Candidates* candidates) {
     const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     const int heads = candidates->heads;

@@ -1,9 +1,9 @@
-// The width-agnostic bodies behind ScoreBodies, compiled once per instruction set: the including
+// The width-independent bodies behind ScoreBodies, compiled once per instruction set: the including
 // file defines the vector type V in an anonymous namespace, then includes this file into it. Only
-// static templates over V and C-like loops, nothing that another file might share (target.h).
+// static templates over V and plain loops, nothing that another file might share (target.h).
 //
-// A page's tokens lie across the lanes, the query is broadcast, kHeads x V::kBlocks accumulators
-// hide the latency, and nothing is added horizontally but the query's preparation.
+// A page's tokens lie across the lanes and the query is broadcast. kHeads x V::kBlocks accumulators
+// hide the latency, and only the query's preparation adds horizontally.
 //
 // Integer codes, per page and query head, with w = q * scale requantised to weights v of 7 bits and
 // sign (int8 codes: 12 and sign, in two planes of 6), w ≈ step * v, and c0 the middle of the codes:
@@ -22,8 +22,8 @@
 
 template <int kBits>
 struct CodeTraits {
-  static constexpr int kUnit = 32 / kBits;            // dimensions a lane
-  static constexpr int kPlanes = kBits == 8 ? 2 : 1;  // of weights
+  static constexpr int kUnit = 32 / kBits;            // dimensions per lane
+  static constexpr int kPlanes = kBits == 8 ? 2 : 1;  // planes of weights
   static constexpr int kPasses = kBits == 8 ? 2 : 8 / kBits;
   static constexpr float kLargest = kBits == 8 ? 4095.0f : 127.0f;
   static constexpr float kMiddle = static_cast<float>((1 << kBits) - 1) / 2;
@@ -33,13 +33,13 @@ constexpr int kPlaneBits = 6;
 constexpr int kPage = 64;
 constexpr float kLargestFinite = 3.402823466e38f;
 
-// The part of a page's score that is the same for its tokens, and the step of the weights.
+// The token-independent part of a page's score, and the step of the weights.
 struct Prepared {
   alignas(64) float step[4];
   alignas(64) float offset[4];
 };
 
-// Weights v to query.codes[plane][head][stride]. False where the scores may not be finite.
+// Writes weights v to query.codes[plane][head][stride]. False if the scores may not be finite.
 template <class V, int kBits, int kHeads>
 static inline bool prepare(const PageQuery& query, const uint16_t* parameters, float base,
                            Prepared* out) {
@@ -96,9 +96,9 @@ static inline bool prepare(const PageQuery& query, const uint16_t* parameters, f
   return V::sums_of(sum, out->offset);
 }
 
-// The codes of pass `pass` in a register of four code bytes a token, and the accumulator's shift
-// before it. Codes of 2 and 4 bits stay in place where bytes of 192 * 127 do not saturate (a shift
-// of 16 accumulators is cheaper than one of every register): highest codes first, then the sum is
+// The codes of pass `pass` in a register of four code bytes per token, and the accumulator's shift
+// before it. Codes of 2 and 4 bits stay in place if bytes of 192 * 127 do not saturate (shifting 16
+// accumulators is cheaper than shifting every register): highest codes first, then the sum is
 // shifted down, exactly.
 template <class V, int kBits>
 struct Pass {
@@ -119,7 +119,7 @@ struct Pass {
     if constexpr (kInPlace) return V::template shift_down<kBits>(sum);
     return sum;
   }
-  // Where the weights of group g begin: a plane of int8, else four of the group's dimensions.
+  // Start of the weights of group g: a plane for int8, else four of the group's dimensions.
   template <int kPass>
   static inline int weights_at(int group, int stride) {
     if constexpr (kBits == 8) return kPass * kScoreHeads * stride + group * 4;

@@ -1,5 +1,5 @@
-// Plain C++, also the answer for pages that are not finite: f32 all the way, codes times scales
-// with nothing requantised.
+// Plain C++; also scores pages with non-finite values: f32 throughout, codes times scales without
+// requantising.
 #include <bit>
 #include <cstring>
 

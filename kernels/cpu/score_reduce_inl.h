@@ -1,7 +1,7 @@
 // Four vectors of four lanes to one value each, for the x86 targets; included into an anonymous
 // namespace.
 
-// step = largest / limit and its inverse of four heads; false where a score could overflow.
+// step = largest / limit and its inverse for four heads; false if a score could overflow.
 static inline bool steps_of_folded(__m128 a, __m128 b, __m128 c, __m128 d, float limit, float* step,
                                    float* inverse) {
   _MM_TRANSPOSE4_PS(a, b, c, d);

@@ -1,6 +1,6 @@
-// AVX-512 with VNNI: dot products of four bytes a lane. Not of two bf16: on Sapphire Rapids a page
-// of 32 dimensions then takes 189 ns in the cache, with f32 FMA on widened pairs 137, and q stays
-// f32.
+// AVX-512 with VNNI: dot products of four bytes per lane. Does not use bf16 dot products: on
+// Sapphire Rapids a page of 32 dimensions then takes 189 ns in the cache, against 137 with f32 FMA
+// on widened pairs, which also keeps q in f32.
 #include <immintrin.h>
 
 #include "kernels/cpu/score_bodies.h"
@@ -15,7 +15,8 @@ namespace {
 struct Vnni : Avx512Base {
   static constexpr bool kWideDot = true;
   static inline I dot(I sum, I codes, I weights) {
-    // As _mm512_dpbusd_epi32, for which GCC 12 copies all sixteen accumulators twice a round.
+    // Like _mm512_dpbusd_epi32, for which GCC 12 copies all sixteen accumulators twice per
+    // iteration.
     __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(codes), "v"(weights));
     return sum;
   }

@@ -13,9 +13,9 @@
 namespace fasa::cpu {
 namespace {
 
-// Pages times KV heads of a range, below which starting it costs more than it saves.
+// Pages times KV heads of a range below which starting it costs more than it saves.
 constexpr int kMinWork = 128;
-// Ranges in the works at a time, per thread: enough for all threads to end together.
+// Ranges in progress per thread: enough for all threads to end together.
 constexpr int kRangesPerThread = 4;
 
 struct SequenceTask {
@@ -72,8 +72,8 @@ void SelectCall::with_head(SelectRange* ranges, size_t i, const Work& work) cons
   const auto heads = static_cast<size_t>(kv_heads_);
   const SequenceTask& task = tasks_[i / heads];
   const int place = static_cast<int>(i % heads);
-  // Grows only: after the first steps nothing is allocated (but by a rescan). No work waits for
-  // other tasks, so no second task of this thread can find it in use.
+  // Grows only: no allocation after the first steps (except in a rescan). No work waits for other
+  // tasks, so a second task of this thread cannot find it in use.
   thread_local std::vector<HeadPart*> parts;
   parts.clear();
   for (size_t r = 0; r < task.ranges; ++r) {

@@ -11,22 +11,22 @@
 namespace fasa::cpu {
 namespace {
 
-constexpr int kSampledPages = 128;    // at most, about
-constexpr int kKeepAllTokens = 1024;  // up to here every token survives
-constexpr int32_t kRoom = 4096;       // candidates of a part, at least
+constexpr int kSampledPages = 128;    // approximate maximum
+constexpr int kKeepAllTokens = 1024;  // up to here every token is a candidate
+constexpr int32_t kRoom = 4096;       // minimum candidates per part
 
-// Every which page is ranked. Denser in short contexts, where the rank would be a rough estimate.
+// Stride of the ranked pages. Denser in short contexts, where the rank would be a rough estimate.
 int sample_stride(const SelectPlan& plan) {
   const int pages = (plan.end - 1) / kPageTokens - plan.first / kPageTokens + 1;
   if (plan.visible() <= kKeepAllTokens || plan.ranked() * 4 >= plan.visible()) return 0;
   return std::max(std::clamp(pages / 16, 2, 16), pages / kSampledPages);
 }
 
-// Several times the rank that the budget has in a sample, and its noise. The sample misses the
-// maxima of some query heads by more than those of others; the bounds of the former are then too
-// low, and what survives above the others' must suffice, or a second pass is needed. That doubles a
-// head's time, a candidate costs little. Rescans of 8 heads of four Gaussian queries, 128k tokens,
-// budget 256, by factor: 4: 2 to 3, 8: 1, 12: 0 to 0.25, 16: 0.
+// Several times the budget's rank in the sample, plus its noise. The sample underestimates the
+// maxima of some query heads more than those of others; the bounds of these heads are then too low,
+// and the candidates above the other heads' bounds must suffice, or a second pass is needed. That
+// doubles a head's time, while a candidate costs little. Rescans of 8 heads of four Gaussian
+// queries, 128k tokens, budget 256, by factor: 4: 2 to 3, 8: 1, 12: 0 to 0.25, 16: 0.
 //
 // Tried for sets of 256 and low-bit sets, whose candidates are three to four times as many, and no
 // faster (128k tokens, Zen 4, medians of pairs): half the share of candidates takes 2.51 ms in
@@ -38,15 +38,15 @@ int sample_stride(const SelectPlan& plan) {
 // runs of bench/low_bit_set_cost, other work beside them): 128 + 512 takes 1.11 and 1.14 of what
 // 256 does in place of 1.13 and 1.18, 320 + 1024 takes 1.24 and 1.28 in place of 1.20 and 1.27.
 int32_t sample_rank(double share, const SelectPlan& plan) {
-  constexpr double kCandidates = 0.08;  // of all that compete: beyond that they are no few
+  constexpr double kCandidates = 0.08;  // maximum share of competing tokens
   const double competing = plan.recent_begin - plan.sinks_end;
   const double factor = std::clamp(kCandidates * competing / plan.ranked(), 4.0, 12.0);
   const double expected = share * plan.ranked();
   return static_cast<int32_t>(std::ceil(factor * expected + 3 * std::sqrt(expected) + 4));
 }
 
-// Candidates out of which the best are taken, by rising position: their keys, and their places
-// among their part's. One thread's, for all heads in turn; grows only.
+// Candidates from which the best are taken, by ascending position: their keys, and their indices in
+// their part. One per thread, for all heads in turn; grows only.
 struct Contenders {
   ScratchArray<int32_t> keys;
   ScratchArray<int32_t> places;
@@ -174,7 +174,7 @@ void HeadPart::rescan_page(int page, const std::byte* ahead, PageScratch* scratc
   bodies_->append(scores, mask, page * kPageTokens, &candidates_);
 }
 
-// Positions rise, so a later token with the last key that is kept loses against as many here.
+// Positions ascend, so a later token with the last kept key loses to those here.
 void HeadPart::prune() {
   find_keys();
   int32_t* keys = keys_.data();
@@ -254,7 +254,7 @@ void HeadSelection::set_bounds() {
   const float threshold = value_of_key(key);
   for (HeadPart* part : parts_) {
     for (size_t h = 0; h < maxima.size(); ++h) {
-      // Below the lowest float, or of a key that is no number: nothing is left out but -inf.
+      // Below the lowest float, or a NaN key: excludes only -inf.
       const float bound = threshold + maxima[h];
       part->bounds_[h] = bound >= kLowestScore ? bound : kLowestScore;
     }
@@ -270,7 +270,7 @@ int32_t HeadSelection::count_at_least(int32_t key) const {
   return count;
 }
 
-// No token that did not survive has a greater key.
+// No token outside the candidates has a greater key.
 int32_t HeadSelection::greatest_lost_key() const {
   const std::vector<float>& maxima = front().head_maxima_;
   int32_t greatest = INT_MIN;
@@ -317,7 +317,7 @@ void HeadSelection::find_keys() {
   }
 }
 
-// Ranks are looked up among few more than are taken, of which there may be a tenth of all.
+// Ranks are searched among few more tokens than are taken, while there may be ten times as many.
 int32_t HeadSelection::gather(int32_t least) const {
   const int32_t rank = front().plan_.ranked();
   const int32_t key = key_of_rank(rank, rank + rank / 4, least,

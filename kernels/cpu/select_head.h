@@ -1,4 +1,4 @@
-// The selection for one sequence and KV head, fused with scoring: scores of tokens that cannot be
+// Selection for one sequence and KV head, fused with scoring: scores of tokens that cannot be
 // selected are never stored.
 //
 //   sample  a fixed share of the pages is scored and kept: the heads' maxima among them (never
@@ -14,10 +14,10 @@
 //           pass with the true maxima, from the best bound known, into buffers that are pruned
 //           exactly when full: no part of a head holds more of its set than its own best
 //
-// The low-bit set is what comes next in the same order, so all of this is done for both together:
-// the set and the low-bit set are the best need + low_bit, of which the set is the best `need`.
+// The low-bit set follows in the same order, so everything is done for both together: they are the
+// best need + low_bit tokens, of which the set is the best `need`.
 //
-// One head is one part, or several over page ranges that other threads scan meanwhile;
+// A head is one part, or several over page ranges that other threads scan concurrently;
 // select_range.h drives them.
 #pragma once
 
@@ -31,11 +31,11 @@
 
 namespace fasa::cpu {
 
-// Where one head's low-bit set goes; null where there is none.
+// Output of one head's low-bit set; null: none.
 struct LowBitOut {
   int32_t* positions = nullptr;
   int32_t* size = nullptr;
-  float* scores = nullptr;  // of query head h from h * stride on
+  float* scores = nullptr;  // query head h starts at h * stride
   int64_t stride = 0;
 
   static LowBitOut of(const SelectParams& params, int64_t sequence, int kv_head);
@@ -43,18 +43,19 @@ struct LowBitOut {
 
 class HeadPart {
  public:
-  // The sample among pages [begin_page, end_page), rising; the same for all heads of a sequence.
+  // Lists the sample among pages [begin_page, end_page), ascending; the same for all heads of a
+  // sequence.
   static void list_sample(const SelectPlan& plan, int begin_page, int end_page,
                           std::vector<int>* pages);
   // Pages [begin_page, end_page) of the visible ones, `sampled_pages` of them in the sample.
-  // Reserves room that later calls reuse.
+  // Reserves memory that later calls reuse.
   void begin(const SelectParams& params, int sequence, int kv_head, const ScoreBodies& bodies,
              int begin_page, int end_page, size_t sampled_pages);
-  // Then, in rising order, sample_page() of the sample, and scan_page() of all. `ahead`:
-  // PageScorer::ahead() of what is scored soon, or null.
+  // Then, in ascending order, call sample_page() for the sample and scan_page() for all. `ahead`:
+  // PageScorer::ahead() of a page scored soon, or null.
   void sample_page(int page, const std::byte* ahead, PageScratch* scratch);
   void scan_page(int page, const std::byte* ahead, PageScratch* scratch);
-  // Where HeadSelection::finish() asks for it: rescan_page() of all pages, in rising order.
+  // If HeadSelection::finish() asks for it: call rescan_page() for all pages, in ascending order.
   bool rescans() const { return rescans_; }
   void rescan_page(int page, const std::byte* ahead, PageScratch* scratch);
 
@@ -68,7 +69,7 @@ class HeadPart {
   struct SampledPage {
     int page;
     uint64_t visible;
-    bool ranked;  // else only for the maxima: the first page and the newest ones are no sample
+    bool ranked;  // false: only for the maxima (first and newest pages)
   };
   bool keeps_everything() const { return stride_ == 0; }
   float* sample_scores(size_t index) {
@@ -76,7 +77,7 @@ class HeadPart {
   }
   uint64_t competing(int page) const;
   void take(const float* scores, uint64_t mask, int page);
-  // From here on only keys of at least `floor` are asked for, relative to the head's true maxima.
+  // From here on only keys of at least `floor` matter, relative to the head's true maxima.
   void begin_rescan(std::span<const float> maxima, int32_t floor);
   void raise_floor(int32_t floor);
   void prune();
@@ -89,17 +90,17 @@ class HeadPart {
   PageScorer scorer_;
   int begin_page_ = 0;
   int end_page_ = 0;
-  int stride_ = 0;  // of the ranked sample pages; 0: every token survives
+  int stride_ = 0;  // of the ranked sample pages; 0: every token is a candidate
   std::vector<SampledPage> sampled_;
-  size_t next_sample_ = 0;     // that the scan comes to
+  size_t next_sample_ = 0;     // next sampled page in the scan
   std::vector<float> bounds_;  // [heads]
-  // [heads], of what was scored and did not survive too; after the scan, of the whole head
+  // [heads], over all scored tokens of the part; after the scan, over the whole head.
   std::vector<float> maxima_;
-  std::vector<float> head_maxima_;  // [heads], of the whole head; in its first part only
+  std::vector<float> head_maxima_;  // [heads], whole head; only in its first part
   Candidates candidates_ = {};
   bool overflow_ = false;
   bool rescans_ = false;
-  bool has_floor_ = false;  // of a rescan
+  bool has_floor_ = false;  // for a rescan
   uint64_t nan_scores_ = 0;
   int32_t first_competing_ = 0;  // candidates [first, end) compete
   int32_t end_competing_ = 0;
@@ -116,10 +117,10 @@ class HeadSelection {
  public:
   explicit HeadSelection(std::span<HeadPart* const> parts) : parts_(parts) {}
 
-  // After every part's sample.
+  // Call after every part's sample.
   void set_bounds();
-  // After every part's scan: the set, ascending, and the low-bit set; returns the set's size, or
-  // none where every part must be rescanned first.
+  // Call after every part's scan: writes the set, ascending, and the low-bit set. Returns the set's
+  // size, or nothing if every part must be rescanned first.
   std::optional<int32_t> finish(int32_t* set, const LowBitOut& low_bit);
   bool rescans() const { return front().rescans(); }
   int32_t finish_rescan(int32_t* set, const LowBitOut& low_bit);
@@ -130,14 +131,14 @@ class HeadSelection {
   int32_t count_at_least(int32_t key) const;
   int32_t greatest_lost_key() const;
   void find_keys();
-  // `least`: a key that no fewer than are ranked reach, and nothing that was lost.
+  // `least`: a key reached by at least as many tokens as are ranked, and by none that was lost.
   int32_t gather(int32_t least) const;
   int32_t write(int32_t least, int32_t* set, const LowBitOut& low_bit) const;
 
   std::span<HeadPart* const> parts_;
 };
 
-// The set of a sequence that takes every visible position.
+// Writes the set of a sequence that takes every visible position.
 int32_t write_all(const SelectPlan& plan, int32_t* set);
 
 }  // namespace fasa::cpu

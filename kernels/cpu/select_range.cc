@@ -5,7 +5,7 @@
 namespace fasa::cpu {
 namespace {
 
-// Slices of heads between the one scored and the one fetched into the cache.
+// Prefetch distance, in slices of heads.
 constexpr size_t kAhead = 2;
 
 }  // namespace
@@ -24,7 +24,7 @@ void SelectRange::begin(const SelectParams& params, int sequence, const SelectPl
   }
 }
 
-// work(head, page, ahead) for each page and head, in the order in which they lie in memory.
+// Calls work(head, page, ahead) for each page and head, in memory order.
 template <typename Work>
 void SelectRange::visit(const std::vector<int>& pages, const Work& work) {
   for (size_t i = 0; i < pages.size(); ++i) {

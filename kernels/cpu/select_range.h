@@ -11,13 +11,13 @@ namespace fasa::cpu {
 
 class SelectRange {
  public:
-  // Pages [begin_page, end_page) of the visible ones. Reserves room that later calls reuse.
+  // Pages [begin_page, end_page) of the visible ones. Reserves memory that later calls reuse.
   void begin(const SelectParams& params, int sequence, const SelectPlan& plan,
              const ScoreBodies& bodies, int begin_page, int end_page);
   void sample();
-  // After HeadSelection::set_bounds() of every head.
+  // Call after HeadSelection::set_bounds() of every head.
   void scan();
-  // Of the heads that ask for it.
+  // Rescans the heads that ask for it.
   void rescan();
 
   // The i-th of the call's heads.
@@ -29,7 +29,7 @@ class SelectRange {
   template <typename Work>
   void visit(const std::vector<int>& pages, const Work& work);
 
-  size_t kv_heads_ = 0;          // of the call
+  size_t kv_heads_ = 0;          // in this call
   std::vector<HeadPart> heads_;  // grows only
   PageScratch scratch_;
   std::vector<int> pages_;

@@ -2,8 +2,7 @@
 // namespace of files compiled for one instruction set: templates alone (target.h).
 #pragma once
 
-// Within 6 ulp, by Eigen's quotient of polynomials, up to where f32 has nothing between it and 1.
-// NaN stays NaN.
+// Within 6 ulp, by Eigen's quotient of polynomials, up to where f32 rounds it to 1. NaN stays NaN.
 template <class F>
 static inline F tanh_of(F x) {
   const F most = F{} + 7.90531110763549805f;

@@ -1,5 +1,5 @@
-// New rows to their home in host memory: decode's from the protected rows, prefill's from the
-// stage.
+// Writes new rows back to host memory: decode's from the protected rows, prefill's from the
+// write-back buffer.
 
 #include <algorithm>
 #include <cstring>

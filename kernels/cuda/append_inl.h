@@ -162,7 +162,7 @@ struct AppendKernel {
   FASA_DEVICE static float* row_scales() {
     return reinterpret_cast<float*>(simt::shared_memory() + kScalesAt);
   }
-  // Of the page's new rows, by their slots.
+  // Scales of the page's new rows, by slot.
   FASA_DEVICE void find_scales(const SequenceDesc& sequence, int begin, int end,
                                const SlicePart& part) const {
     simt::sync_block();  // the rows are written, and the scales of what was before are read
@@ -291,7 +291,7 @@ struct AppendKernel {
     return reinterpret_cast<SealDim*>(simt::shared_memory() + kDimsAt);
   }
 
-  // Of the finite values of a dimension; what is not finite saturates. By one warp.
+  // Range of a dimension's finite values; other values saturate. One warp.
   FASA_DEVICE static void find_range(const SealSource& source, int dim, SealDim* out) {
     float lo = simt::float_of(0x7f800000u);
     float hi = -lo;

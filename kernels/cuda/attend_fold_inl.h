@@ -47,7 +47,7 @@ class WarpFold {
  public:
   static constexpr int kChunk =
       simt::kWarpThreads;  // tiles at a time, whose merges are a lane each
-  // Of shared memory, a warp: values of two chunks, merges of one.
+  // Shared memory per warp: values of two chunks, merges of one.
   static constexpr int64_t kWarpFloats = (2 * simt::kWarpThreads + 4) * int64_t{kChunk};
 
   float top;

@@ -1,11 +1,11 @@
-// FAC: a block for each tile of 32 rows and KV head, all query heads of the GQA group on the same rows.
-// Rows come into shared memory as they lie, all loads of a tile under way together, and values
-// arrive while keys are scored. A warp scores eight rows at a time, products summed over the lanes
-// by halving, so that lane l ends with one row's score for one head, to which ALiBi's part and the
-// cap come; the softmax of a head's tile is one warp's; then every thread sums two dimensions of
-// the values for two heads. A tile's partial depends on its rows and queries alone. Tiles of the
-// low-bit set are blocks of the same launch.
-// A second kernel folds the partials in tile order (attend_fold_inl.h).
+// FAC: a block for each tile of 32 rows and KV head, all query heads of the GQA group on the same
+// rows. Rows come into shared memory as they lie, all loads of a tile under way together, and
+// values arrive while keys are scored. A warp scores eight rows at a time, products summed over the
+// lanes by halving, so that lane l ends with one row's score for one head, to which ALiBi's part
+// and the cap come; the softmax of a head's tile is one warp's; then every thread sums two
+// dimensions of the values for two heads. A tile's partial depends on its rows and queries alone.
+// Tiles of the low-bit set are blocks of the same launch. A second kernel folds the partials in
+// tile order (attend_fold_inl.h).
 #pragma once
 
 #include "kernels/cuda/attend_fold_inl.h"
@@ -173,7 +173,7 @@ class AttendTile {
     }
   }
 
-  // Of the vector at byte `at` of each row: a thread each.
+  // Scale of the vector at byte `at` of each row, one thread per row.
   FASA_DEVICE void find_scales(int64_t at, int dim, int tokens) const {
     const int i = simt::thread_index();
     if (i < tokens) scales_[i] = scale_of(place(i) + at, dim);
@@ -298,8 +298,8 @@ class AttendTile {
   int entries_;
 };
 
-// Partials of the wanted tiles. Blocks: (tiles, then the low-bit set's) x parts of the GQA group, KV
-// heads, sequences.
+// Partials of the wanted tiles. Blocks: (tiles, then the low-bit set's) x parts of the GQA group,
+// KV heads, sequences.
 template <RowDType::Kind kRow, RowsAt kAt>
 struct AttendPartialsKernel {
   using Tile = AttendTile<kRow, kAt>;

@@ -1,5 +1,6 @@
-// Exact ranks within one block of 32 to 1024 threads, a power of two, of keys that are read as often as needed and kept nowhere: the key
-// of a rank by radix, three digits of a histogram, and the positions that reach it, in order.
+// Exact ranks within one block of 32 to 1024 threads, a power of two, of keys that are read as
+// often as needed and kept nowhere: the key of a rank by radix, three digits of a histogram, and
+// the positions that reach it, in order.
 //
 // What is ranked is a functor `each(visit)`: every thread of the block calls it, and together they
 // call visit(key, at) for every key once, in any order; at() is its position, read only where it is

@@ -4,10 +4,10 @@
 //
 //     S = (Σ w zero + Σ f16(w) code) * base
 //
-// Codes go in as they lie: the bits of a code, masked out of its word, are an f16 that is subnormal,
-// code * 2^(place - 24), and 2^-place goes into the weight. So unpacking is a mask per two codes,
-// and weights of 11 bits need no maximum over the page, which integer products with weights of 7
-// bits would. Error of a weight: 2^-12, of a code: 1/2.
+// Codes go in as they lie: the bits of a code, masked out of its word, are an f16 that is
+// subnormal, code * 2^(place - 24), and 2^-place goes into the weight. So unpacking is a mask per
+// two codes, and weights of 11 bits need no maximum over the page, which integer products with
+// weights of 7 bits would. Error of a weight: 2^-12, of a code: 1/2.
 #pragma once
 
 #include "kernels/cuda/math_inl.h"
@@ -31,7 +31,7 @@ class CodeScorer {
     }
   }
 
-  // Of any queries.
+  // For any queries.
   FASA_DEVICE void score_one_by_one(const std::byte* page, float base) const {
     const int bits = slice_bits(memory_.format.dtype);
     const int unit = 32 / bits;

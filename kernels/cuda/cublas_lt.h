@@ -18,9 +18,9 @@ class CublasLt {
  public:
   static constexpr uint64_t kScratchBytes = kCublasScratchBytes;
 
-  // Null where the library is not found; a notice says so, once.
+  // Returns null, with one notice, if the library is not found.
   static CublasLt* get();
-  // Of the current GPU, on its stream. Throws DeviceError where the library refuses.
+  // Runs on a stream of the current GPU. Throws DeviceError if the library refuses.
   void project(const ProjectParams& params, cudaStream_t stream);
 
  private:

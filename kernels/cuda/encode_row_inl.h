@@ -21,7 +21,7 @@ class VectorEncoder {
     choose_moved(static_cast<uint32_t>(scale) >> (simt::lane() % kScaleBits) & 1u);
   }
 
-  // Of this lane's dimensions: simt::lane(), and every 32nd.
+  // For this lane's dimensions: simt::lane(), and every 32nd.
   FASA_DEVICE int8_t code(int d) const {
     const codec::RowCode of = codec::row_code(value(d), inverse_);
     const int moved = d == moved_ ? codec::other_neighbour(of) : 0;

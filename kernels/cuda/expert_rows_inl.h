@@ -7,8 +7,8 @@
 
 namespace fasa::cuda {
 
-// The group of rows that the pair is the first of, if it is: pairs of one expert between multiples of
-// kRows. Its weights: the expert.
+// The group of rows that the pair is the first of, if it is: pairs of one expert between multiples
+// of kRows. Its weights: the expert.
 template <int kRows>
 FASA_DEVICE RowGroup group_led_by(const ExpertPairs& pairs, int64_t pair) {
   const int32_t expert = pairs.experts[pair];

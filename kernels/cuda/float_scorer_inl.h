@@ -1,5 +1,5 @@
-// Scores of a page of floats by one warp (page_scorer_inl.h): fused multiply-adds, bound by the bytes
-// read.
+// Scores of a page of floats by one warp (page_scorer_inl.h): fused multiply-adds, bound by the
+// bytes read.
 #pragma once
 
 #include "kernels/cuda/scorer_memory_inl.h"

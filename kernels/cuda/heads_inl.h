@@ -69,7 +69,7 @@ struct HeadsKernel {
     if (norm.bias != nullptr) norm.bias += offset;
     return norm;
   }
-  // Of the head alone, or of all heads of its kind: then each of their warps reads all of them,
+  // For the head alone, or for all heads of its kind: then each of their warps reads all of them,
   // a row that lies in L2, and a launch is saved.
   FASA_DEVICE NormScale scale_of(const Head& of, int64_t token, int head) const {
     if (of.norm.weight == nullptr) return {};

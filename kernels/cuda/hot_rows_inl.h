@@ -149,7 +149,7 @@ class HotHead {
     return last;
   }
 
-  // Of the orders whose higher digits are `prefix`, the digit at `shift` into the bins.
+  // Counts the digit at `shift` of the orders with higher digits `prefix`.
   template <typename Keep>
   FASA_DEVICE void count_digits(Replacement policy, int32_t step, const Keep& keep, uint64_t prefix,
                                 int shift) const {

@@ -1,7 +1,7 @@
 // A tile of a low-bit set: scores are given, values come out of codes (slice_format.h, by token),
 // or out of the tail in bf16 where their page is not sealed yet. One block, all query heads of its
-// part of the GQA group: threads look up the tile's tokens, a warp a head makes weights of the scores,
-// then every thread sums two dimensions of the values for two heads.
+// part of the GQA group: threads look up the tile's tokens, a warp a head makes weights of the
+// scores, then every thread sums two dimensions of the values for two heads.
 #pragma once
 
 #include "kernels/cuda/rows_inl.h"

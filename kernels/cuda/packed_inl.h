@@ -1,9 +1,9 @@
 // Packed weights in the hands of one thread: four outputs side by side and the eight places of a
 // line, 16 bytes of each line and plane (kernels/packed_format.h).
 //
-// The processor's panels suit as they lie: a line is 16 outputs' words one behind the other, so that
-// a warp's loads are 512 bytes without a gap (8 bits: twice 256), and what a thread loads
-// is of four outputs, which share the activations that it reads.
+// The processor's panels suit as they lie: a line is 16 outputs' words one behind the other, so
+// that a warp's loads are 512 bytes without a gap (8 bits: twice 256), and what a thread loads is
+// of four outputs, which share the activations that it reads.
 #pragma once
 
 #include "kernels/cuda/element_inl.h"
@@ -52,7 +52,7 @@ FASA_DEVICE float f16_of(const PackedNumbers& numbers, int i) {
 // One line of codes on its way, and its scale group's numbers.
 template <int kBits>
 struct PackedLine {
-  // Of 4 bits none, of 8 the high nibbles' line.
+  // None for 4 bits; for 8 bits the line of the high nibbles.
   static constexpr size_t kHigh = kBits == 5 || kBits == 6 ? kBits - 4 : 1;
 
   int64_t place = 0;   // the line's first
@@ -62,7 +62,7 @@ struct PackedLine {
   PackedNumbers scales{}, offsets{}, super_scales{}, super_offsets{};
 };
 
-// Of one format's panels.
+// For the panels of one format.
 template <int kBits>
 struct PackedReader {
   PackedWeights weights;

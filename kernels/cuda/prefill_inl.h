@@ -1,8 +1,8 @@
 // Exact causal attention of a prefill, the path that any machine and any dtype can take: a block
-// takes some query tokens with all query heads of a GQA group, or as many as it has room for, and goes
-// through the pages of keys in order with an online softmax, all state in shared memory. Keys, then
-// values, of a page are staged there, a part at a time where they are wide. What one query's bits
-// come from: its own q, and the rows, page by page; neither the cut into blocks nor that into
+// takes some query tokens with all query heads of a GQA group, or as many as it has room for, and
+// goes through the pages of keys in order with an online softmax, all state in shared memory. Keys,
+// then values, of a page are staged there, a part at a time where they are wide. What one query's
+// bits come from: its own q, and the rows, page by page; neither the cut into blocks nor that into
 // parts.
 #pragma once
 

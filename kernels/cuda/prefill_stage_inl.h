@@ -14,7 +14,8 @@ FASA_DEVICE uint32_t packed(float low, float high) {
   return element_bits(kElement, low) | element_bits(kElement, high) << 16;
 }
 
-// What a width costs. Rows of `kDim` / 2 + 4 words: no two lanes of a product's loads meet in a bank.
+// What a width costs. Rows of `kDim` / 2 + 4 words: no two lanes of a product's loads meet in a
+// bank.
 template <int kDim>
 struct PrefillTileDim {
   static_assert(kDim % 16 == 0);                // a product's depth
@@ -25,8 +26,8 @@ struct PrefillTileDim {
   static constexpr bool kKeepsKeys = kDim <= 128;     // beside the values, while those are read
 };
 
-// Where a page's rows of one KV head lie: new ones in the write-back buffer, where there is one, the others one
-// after the other wherever their page is.
+// Where a page's rows of one KV head lie: new ones in the write-back buffer, where there is one,
+// the others one after the other wherever their page is.
 struct PageRows {
   const std::byte* stored;
   const std::byte* fresh;

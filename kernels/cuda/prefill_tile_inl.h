@@ -1,9 +1,9 @@
-// Exact causal attention of a prefill on tensor cores, for rows of bf16, f16 or codes, with keys and
-// values of kDim: a block takes kRows rows (query tokens times the query heads of a GQA group), a warp
-// sixteen of them, whose queries, scores of a page and outputs stay in its registers. Keys and
-// values of a page lie in shared memory (prefill_stage_inl.h): the next page's keys come while this
-// one's values are added, its values while the next one's keys are scored. Wide heads read their
-// queries anew in each page: neither registers nor 48 KiB would hold them.
+// Exact causal attention of a prefill on tensor cores, for rows of bf16, f16 or codes, with keys
+// and values of kDim: a block takes kRows rows (query tokens times the query heads of a GQA group),
+// a warp sixteen of them, whose queries, scores of a page and outputs stay in its registers. Keys
+// and values of a page lie in shared memory (prefill_stage_inl.h): the next page's keys come while
+// this one's values are added, its values while the next one's keys are scored. Wide heads read
+// their queries anew in each page: neither registers nor 48 KiB would hold them.
 //
 // Weights are two numbers of the rows' type, the second what the first leaves, so that they are
 // exact to 2^-16 and more; so are queries of another type than the rows'. Pages are folded in order
@@ -96,8 +96,8 @@ struct PrefillTileKernel {
   }
 
  private:
-  // Of the page, as far as the block's newest query, at position `last`, sees. Looked up when they are
-  // brought: what lies in registers from page to page has no room for them.
+  // The page's rows visible to the block's newest query, at position `last`. Looked up when they
+  // are brought: what lies in registers from page to page has no room for them.
   FASA_DEVICE static int slots_of(int last, int page) {
     const int seen = last + 1 - page * kPageTokens;
     return seen < kPageTokens ? seen : kPageTokens;
@@ -106,7 +106,7 @@ struct PrefillTileKernel {
     return PageRows::of(params, simt::block_z(), simt::block_y(), page, slots_of(last, page));
   }
 
-  // Of the block's rows; `half`: the lower eight or the upper ones.
+  // For the block's rows; `half`: the lower eight or the upper ones.
   FASA_DEVICE static int row_of(int half) {
     return simt::warp() * 16 + simt::lane() / 4 + 8 * half;
   }

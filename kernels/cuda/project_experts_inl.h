@@ -2,9 +2,9 @@
 // bodies of plain ones, told which rows are theirs.
 //
 //   few rows   a block for each pair; the first of an expert's, of kRows at most, works for all
-//   many rows  tiles of an expert's rows, the experts in z; what lies beyond an expert's last is left
+//   many rows  tiles of an expert's rows, the experts in z; rows beyond the last are left
 //
-// The host knows how many pairs there are, not whose: some blocks find nothing to do.
+// The host knows the number of pairs but not their experts, so some blocks have no work.
 #pragma once
 
 #include "kernels/cuda/expert_rows_inl.h"

@@ -187,7 +187,7 @@ struct ProjectTileKernel {
         params.columns - column, k, [&](int64_t row) { return (column + row) * params.inputs; },
         words);
   }
-  // Of an operand that has `count` rows; beyond the end: zero.
+  // Element of an operand with `count` rows; beyond the end: zero.
   template <typename At>
   FASA_DEVICE void fetch(const simt::Word16* from, int64_t count, int64_t k, const At& at,
                          simt::Word16 (&words)[kWords]) const {

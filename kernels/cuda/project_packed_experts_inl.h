@@ -1,6 +1,6 @@
 // Decode's projections of pairs of tokens and experts by packed weights: the bodies of
-// project_packed_inl.h, a block for each pair and panel, of which the first of an expert's rows, eight
-// at most, works for all.
+// project_packed_inl.h, a block for each pair and panel, of which the first of an expert's rows,
+// eight at most, works for all.
 #pragma once
 
 #include "kernels/cuda/expert_rows_inl.h"

@@ -4,8 +4,8 @@
 //   block    a panel of 16 outputs; its warps take 64 inputs each by turns
 //   thread   four outputs times eight inputs at a time: values of codes meet the activations, which
 //            all panels' blocks on a multiprocessor find in its cache, then the sum its scale
-//   order    sums of a thread, then of a warp's lanes, then of the warps: fixed by the weights' shape
-//            alone, so that the batch does not change a row's bits
+//   order    sums of a thread, then of a warp's lanes, then of the warps: fixed by the weights'
+//            shape alone, so that the batch does not change a row's bits
 //
 // Where inputs lie in another order, or end within a line, rows are rearranged first.
 #pragma once

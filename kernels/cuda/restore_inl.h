@@ -53,7 +53,7 @@ struct RestoreKernel {
 
   FASA_DEVICE static float* scales() { return reinterpret_cast<float*>(simt::shared_memory()); }
 
-  // Of a part of rows; `dims` null: its first elements.
+  // For a part of rows; `dims` null: its first elements.
   // The tail's order: pairs of dimensions of one token side by side, f32 one dimension (see
   // slice_format.h). Slots without a token are zero. A thread writes what lies together, so that
   // nothing has to be cleared first.

@@ -10,8 +10,8 @@ namespace fasa::cuda {
 
 enum class NewRows : uint8_t { kInPages, kInWriteBackBuffer };
 
-// Where a position's row is: new rows of a prefill in the write-back buffer, the page's device copy, the pages
-// staged for this call, the row blocks.
+// Where a position's row is: new rows of a prefill in the write-back buffer, the page's device
+// copy, the pages staged for this call, the row blocks.
 FASA_DEVICE const std::byte* row_at(const StepParams& step, int sequence, int kv_head, int position,
                                     const StagedPages& pages, NewRows fresh) {
   const CacheLayout& layout = step.layout;
@@ -41,7 +41,7 @@ FASA_DEVICE void copy_row(std::byte* to, const std::byte* from, int64_t row_byte
   }
 }
 
-// Of a whole coded vector (row_format.h): the parities of its codes, sixteen bits. Any thread, by
+// The scale of a whole coded vector (row_format.h): sixteen parities of its codes. Any thread, by
 // itself.
 FASA_DEVICE float scale_of(const std::byte* codes, int dim) {
   simt::Word16 all = {};

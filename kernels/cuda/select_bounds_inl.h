@@ -1,6 +1,6 @@
-// A select's second kernel (select_inl.h): bounds for each query head out of the sample, by one large
-// block a KV head, which keeps the sample's keys in registers; and the state that the scan starts
-// from.
+// A select's second kernel (select_inl.h): bounds for each query head out of the sample, by one
+// large block a KV head, which keeps the sample's keys in registers; and the state that the scan
+// starts from.
 #pragma once
 
 #include "kernels/cuda/sample_pages_inl.h"
@@ -39,7 +39,7 @@ struct BoundsKernel : SelectKernel {
     head.lists().maxima[h] = key_of(sampled);
   }
 
-  // Of the pages that were scored, as SelectHead::load_maxima() does.
+  // Maxima of the scored pages, as in SelectHead::load_maxima().
   FASA_DEVICE void load_maxima(const SelectHead& head) const {
     const int pages = SamplePages{head}.scored();
     for (int h = simt::warp(); h < head.whole_fours(); h += kThreads / simt::kWarpThreads) {
@@ -55,7 +55,7 @@ struct BoundsKernel : SelectKernel {
     simt::sync_block();
   }
 
-  // Of the sample's keys, 0 where it has too few.
+  // A rank among the sample's keys; 0 if it has too few.
   FASA_DEVICE uint32_t sample_threshold(const SelectHead& head) const {
     const SamplePages pages = {head};
     const int tokens = pages.ranked() * kPageTokens;

@@ -79,7 +79,7 @@ class SelectHead {
   FASA_DEVICE int32_t* set() const { return params_.sets + index_ * params_.selected_capacity; }
   FASA_DEVICE int32_t& selected_size() const { return params_.selected_sizes[index_]; }
 
-  // Of the low-bit set.
+  // For the low-bit set.
   FASA_DEVICE int32_t* low_bit_positions() const {
     return params_.low_bit.positions + index_ * params_.low_bit.capacity;
   }
@@ -146,7 +146,7 @@ class SelectHead {
   struct Four {
     float of[4];
   };
-  // Of heads h to h + 3; -inf beyond the group.
+  // For heads h to h + 3; -inf beyond the GQA group.
   FASA_DEVICE Four four_scores(const float* scores, int64_t token, int h) const {
     const float* at = scores + token * group() + h;
     Four four;

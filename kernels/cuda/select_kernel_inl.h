@@ -8,7 +8,7 @@ namespace fasa::cuda {
 struct SelectKernel {
   static constexpr int kThreads = 256;
 
-  // Of a multiprocessor: the memory's latency takes about 24 warps. Bounds registers to 80, for
+  // Per multiprocessor: about 24 warps hide the memory's latency. Bounds registers to 80, for
   // which the scan spills 84 bytes on sm_90.
   static constexpr int kResidentBlocks = 3;
 

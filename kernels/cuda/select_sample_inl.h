@@ -9,7 +9,7 @@ namespace fasa::cuda {
 struct SampleKernel : SelectKernel {
   static constexpr const char* kName = "select sample";
 
-  // Of a head: a page a warp where all its warps score.
+  // Pages per head: one per warp if all its warps score.
   static constexpr int kMaxBlocks =
       (kSamplePages + kMaximaPages - 1) / (kThreads / simt::kWarpThreads) + 1;
 

@@ -23,7 +23,7 @@ struct SelectState {
   // then bounds [group], maxima [group], as sort keys
 };
 
-// Of a query head's scores.
+// For a query head's scores.
 struct SelectBound {
   float least;    // of those that survive
   float sampled;  // the largest that was known before the scan

@@ -105,7 +105,8 @@ FASA_DEVICE Word16 load_once(const Word16* address) {
   return {{words.x, words.y, words.z, words.w}};
 }
 
-// From global into shared memory, beside what the thread does until it waits; before sm_80, at once.
+// From global into shared memory, beside what the thread does until it waits; before sm_80, at
+// once.
 template <typename Word>
 FASA_DEVICE void copy_async(Word* to, const Word* from) {
 #if __CUDA_ARCH__ >= 800

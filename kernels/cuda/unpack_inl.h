@@ -1,5 +1,5 @@
-// Packed weights -> plain ones, [columns, inputs], as ProjectParams take them: a line of four outputs
-// a thread, panels in y, the batch in z.
+// Packed weights -> plain ones, [columns, inputs], as ProjectParams take them: a line of four
+// outputs a thread, panels in y, the batch in z.
 #pragma once
 
 #include "kernels/cuda/kernels.h"

@@ -10,7 +10,8 @@
 namespace fasa::reference {
 namespace {
 
-// largest / 127 as bf16, not below 2^-126, the next smaller one where 127 of them would be infinite.
+// largest / 127 as bf16, not below 2^-126, the next smaller one where 127 of them would be
+// infinite.
 float scale_for(float largest) {
   if (!std::isfinite(largest)) return std::numeric_limits<float>::quiet_NaN();
   if (largest == 0) return 0;

@@ -16,8 +16,8 @@ inline double soft_capped(double score, double cap) {
   return cap > 0 ? cap * std::tanh(score / cap) : score;
 }
 
-// Where a position's row is: the write-back buffer for new tokens of a prefill, the page's device copy, the
-// pages staged for this call, the row blocks.
+// Where a position's row is: the write-back buffer for new tokens of a prefill, the page's device
+// copy, the pages staged for this call, the row blocks.
 const std::byte* find_row(const StepParams& step, int sequence, int kv_head, int position,
                           const StagedPages& pages, bool use_write_back_buffer);
 

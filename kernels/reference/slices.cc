@@ -33,7 +33,7 @@ struct Range {
   float hi = 0;
 };
 
-// Of the finite values; what is not finite saturates.
+// Range of the finite values; other values saturate.
 Range range_of(const SliceFormat& tail, const std::byte* page, int dim) {
   Range range;
   bool any = false;

@@ -1,5 +1,5 @@
-// The processor as a device: one tier, nothing asynchronous. Every operation is done on return and
-// a failed one throws at once, so streams and events only carry the time.
+// The processor as a device: one memory tier, nothing asynchronous. Every operation is complete on
+// return and a failed one throws at once, so streams and events only carry time.
 #pragma once
 
 #include <tbb/task_arena.h>
@@ -37,7 +37,7 @@ class CpuExecutor {
   tbb::task_arena arena_;
 };
 
-// What the streams of one device share.
+// State shared by the streams of one device.
 struct CpuShared {
   explicit CpuShared(int threads) : executor(threads) {}
   double seconds_now() const {
@@ -49,7 +49,7 @@ struct CpuShared {
   TimelineHook hook;
 };
 
-// What the device's StreamViews point to.
+// The target of this device's StreamViews.
 class CpuStream {
  public:
   CpuStream(CpuShared& shared, std::string_view name)
@@ -58,7 +58,7 @@ class CpuStream {
   CpuStream& operator=(const CpuStream&) = delete;
   ~CpuStream() { shared_.hook.close_stream(timeline_key_); }
 
-  // Runs `work`, which returns KernelWork, now.
+  // Runs `work`, which returns KernelWork, immediately.
   template <typename Work>
   void run(const char* name, OperationTag tag, const Work& work) {
     if (Timeline* timeline = shared_.hook.timeline(); timeline != nullptr) [[unlikely]] {
@@ -70,7 +70,7 @@ class CpuStream {
     }
     shared_.executor.run(name, work);
   }
-  // An operation that began at `start` and ends now.
+  // Adds an operation that began at `start` and ends now.
   void add_to(Timeline& timeline, const char* name, OperationTag tag, double start,
               const KernelWork& work) const;
 
@@ -105,7 +105,7 @@ class CpuDevice final : public Device, private HostWork {
   void run(StreamView stream, const char* name, std::function<KernelWork()> work,
            OperationTag tag) override;
 
-  // On the stream's behalf, where there is one.
+  // Runs work on behalf of the stream, if there is one.
   template <typename Work>
   void run_now(StreamView stream, const char* name, OperationTag tag, const Work& work);
   void sample_memory();
@@ -114,7 +114,7 @@ class CpuDevice final : public Device, private HostWork {
   const ThreadCount threads_;
   CpuShared shared_;
   SpaceAllocator memory_;
-  std::mutex mutex_;  // of totals_
+  std::mutex mutex_;  // guards totals_
   TransferTotals totals_;
 };
 

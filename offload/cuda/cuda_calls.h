@@ -1,8 +1,8 @@
-// The calls of the CUDA runtime that the device makes, as a table that can be another one: the
-// device is built and tested everywhere, against a fake runtime on the host; only the real table
-// (cuda_platform.cc) needs the toolkit. Handles are opaque (cudaStream_t, cudaEvent_t,
-// cudaMemPool_t), statuses the runtime's own numbers, results come through pointers as in the
-// runtime, and are untouched where a call fails.
+// The CUDA runtime calls that the device makes, as a replaceable table. The device is built
+// everywhere and tested against a fake runtime on the host; only the real table (cuda_platform.cc)
+// needs the toolkit. Handles are opaque (cudaStream_t, cudaEvent_t, cudaMemPool_t); statuses are
+// the runtime's numbers. Results are returned through pointers, as in the runtime, and stay
+// unchanged if a call fails.
 #pragma once
 
 #include <cstddef>
@@ -18,13 +18,13 @@ namespace fasa {
 
 using CudaStatus = int;  // cudaError_t
 
-// Those that the device tells apart.
+// The statuses that the device distinguishes.
 namespace cuda_status {
 inline constexpr CudaStatus kSuccess = 0;
 inline constexpr CudaStatus kInvalidValue = 1;
 inline constexpr CudaStatus kOutOfMemory = 2;
-inline constexpr CudaStatus kInsufficientDriver = 35;  // also where there is no driver at all
-inline constexpr CudaStatus kDevicesUnavailable = 46;  // all are used exclusively
+inline constexpr CudaStatus kInsufficientDriver = 35;  // also without any driver
+inline constexpr CudaStatus kDevicesUnavailable = 46;  // other processes use all GPUs exclusively
 inline constexpr CudaStatus kNoDevice = 100;
 inline constexpr CudaStatus kNoKernelImage = 209;
 inline constexpr CudaStatus kInvalidHandle = 400;
@@ -46,30 +46,30 @@ inline constexpr CudaStatus kCapturedEvent = 907;
 inline constexpr CudaStatus kUnknown = 999;
 }  // namespace cuda_status
 
-// What the driver says of one GPU.
+// The driver's description of one GPU.
 struct CudaGpu {
   std::string name;
   std::string pci_bus_id;  // "0000:3b:00.0"
   int major = 0;           // compute capability
   int minor = 0;
   uint64_t memory_bytes = 0;
-  double memory_bandwidth = 0;  // bytes per second by clock and bus, 0 = not told
+  double memory_bandwidth = 0;  // bytes per second by clock and bus; 0: unknown
   bool memory_pools = false;
-  // Kernels reach registered host memory at the address that the host uses.
+  // Kernels access registered host memory at the host's address.
   bool shares_host_addresses = false;
   bool prohibited = false;  // the compute mode forbids contexts
 };
 
-// Where an address lies, as the driver knows it.
+// The location of an address, as the driver reports it.
 struct CudaLocation {
   enum class Kind : uint8_t {
-    kUnknown,  // nowhere that kernels reach: the process's own memory, mostly
-    kPinned,   // host memory that kernels reach at the same address
-    kManaged,  // both sides reach it
+    kUnknown,  // not accessible to kernels: usually pageable host memory
+    kPinned,   // host memory that kernels access at the same address
+    kManaged,  // accessible to both sides
     kDevice,
   };
   Kind kind = Kind::kUnknown;
-  int gpu = 0;  // of kDevice
+  int gpu = 0;  // for kDevice
 };
 
 class CudaCalls {
@@ -78,9 +78,9 @@ class CudaCalls {
 
   virtual std::string name_of(CudaStatus status) = 0;  // "cudaErrorMemoryAllocation"
   virtual std::string text_of(CudaStatus status) = 0;  // "out of memory"
-  virtual CudaStatus take_last_error() = 0;            // of this thread; success from then on
+  virtual CudaStatus take_last_error() = 0;            // this thread's; resets it to success
 
-  // Versions as 1000 x major + 10 x minor; a driver of 0: there is none.
+  // Versions as 1000 x major + 10 x minor. Driver 0: no driver installed.
   virtual CudaStatus versions(int* driver, int* runtime) = 0;
   virtual CudaStatus count_gpus(int* count) = 0;
   virtual CudaStatus describe(int gpu, CudaGpu* description) = 0;
@@ -88,56 +88,56 @@ class CudaCalls {
   virtual CudaStatus use_gpu(int gpu) = 0;
 
   virtual CudaStatus free_memory(uint64_t* free_bytes, uint64_t* total_bytes) = 0;
-  // A pool that keeps what is given back to it, until it is trimmed.
+  // Creates a pool that retains freed memory until it is trimmed.
   virtual CudaStatus create_pool(int gpu, void** pool) = 0;
   virtual CudaStatus destroy_pool(void* pool) = 0;
   virtual CudaStatus trim_pool(void* pool) = 0;
-  // In stream order; `pool` null: cudaMalloc and cudaFree, for GPUs without pools.
+  // Stream-ordered. `pool` null: uses cudaMalloc and cudaFree, for GPUs without pools.
   virtual CudaStatus allocate(void** data, size_t bytes, void* pool, void* stream) = 0;
   virtual CudaStatus free(void* data, void* pool, void* stream) = 0;
   // Pins host memory and maps it for every GPU.
   virtual CudaStatus register_host(void* data, size_t bytes) = 0;
   virtual CudaStatus unregister_host(void* data) = 0;
-  // Any address; enqueues nothing, and may be asked for within a capture.
+  // Accepts any address. Enqueues nothing; allowed during a capture.
   virtual CudaStatus locate(const void* data, CudaLocation* location) = 0;
 
   virtual CudaStatus create_stream(void** stream, StreamPriority priority) = 0;
   virtual CudaStatus destroy_stream(void* stream) = 0;
   virtual CudaStatus synchronize_stream(void* stream) = 0;
-  // Whose a stream is that somebody else made. kNotSupported where the toolkit is older than 12.8;
-  // what was destroyed fails as far as the driver notices.
+  // The GPU of a foreign stream. kNotSupported with toolkits older than 12.8; fails for a destroyed
+  // stream as far as the driver detects that.
   virtual CudaStatus gpu_of_stream(void* stream, int* gpu) = 0;
-  virtual CudaStatus create_event(void** event) = 0;  // with times
+  virtual CudaStatus create_event(void** event) = 0;  // with timing
   virtual CudaStatus destroy_event(void* event) = 0;
   virtual CudaStatus record(void* event, void* stream) = 0;
   virtual CudaStatus wait(void* stream, void* event) = 0;
-  virtual CudaStatus query_event(void* event) = 0;  // kNotReady: not yet
+  virtual CudaStatus query_event(void* event) = 0;  // kNotReady: pending
   virtual CudaStatus synchronize_event(void* event) = 0;
   virtual CudaStatus elapsed(float* milliseconds, void* from, void* to) = 0;
 
   virtual CudaStatus copy(void* destination, const void* source, size_t bytes, CopyKind kind,
                           void* stream) = 0;
-  // All ranges in one call; kNotSupported where toolkit or driver are older than 12.8.
+  // Copies all ranges in one call; kNotSupported if toolkit or driver are older than 12.8.
   virtual CudaStatus copy_all(std::span<const CopyRange> ranges, void* stream) = 0;
   virtual CudaStatus fill(void* destination, int byte, size_t bytes, void* stream) = 0;
   virtual CudaStatus run_on_host(void* stream, void (*function)(void*), void* argument) = 0;
 
-  // Graphs (cudaGraph_t, cudaGraphExec_t). While a stream is captured, other threads may do what
-  // they like. A graph that is null is left where a capture failed.
+  // Graphs (cudaGraph_t, cudaGraphExec_t). Other threads may use CUDA freely during a capture. A
+  // failed capture leaves a null graph.
   virtual CudaStatus begin_capture(void* stream) = 0;
   virtual CudaStatus end_capture(void* stream, void** graph) = 0;
   virtual CudaStatus destroy_graph(void* graph) = 0;
-  // With its memory on the GPU, on `stream`.
+  // Places the graph's memory on the GPU, on `stream`.
   virtual CudaStatus instantiate_graph(void** instance, void* graph, void* stream) = 0;
   virtual CudaStatus destroy_graph_instance(void* instance) = 0;
   virtual CudaStatus launch_graph(void* instance, void* stream) = 0;
 };
 
-// What a build brings for CUDA.
+// The CUDA parts of a build.
 struct CudaPlatform {
   CudaCalls* calls = nullptr;  // null: built without CUDA
-  // Starts a call's kernels on a cudaStream_t. Throws what it cannot launch, or leaves it as the
-  // thread's last error.
+  // Launches a call's kernels on a cudaStream_t. Throws if it cannot launch, or leaves the error as
+  // the thread's last error.
   std::function<void(const KernelCall& call, void* stream)> launch;
   uint64_t (*project_scratch)() = nullptr;  // see DeviceTraits
   const char* machine_code = "";  // compute capabilities x 10 with code of their own: "75,80"

@@ -28,15 +28,14 @@ std::vector<int> numbers(std::string_view list) {
   return values;
 }
 
-// The driver itself is missing, too old or in no state to answer.
+// Reports a driver that is missing, too old or not able to answer.
 std::string driver_obstacle(const CudaInventory& inventory) {
   const bool answered = inventory.status == cuda_status::kSuccess ||
                         inventory.status == cuda_status::kInsufficientDriver ||
                         inventory.status == cuda_status::kNoDevice;
   if (inventory.driver == 0 && answered) {
     return "there is no NVIDIA driver on this machine; install one, or in a container start it "
-           "with "
-           "access to the GPU (docker run --gpus all)";
+           "with access to the GPU (docker run --gpus all)";
   }
   if (inventory.status == cuda_status::kInsufficientDriver) {
     return fmt::format(
@@ -49,15 +48,16 @@ std::string driver_obstacle(const CudaInventory& inventory) {
            "the machine after the driver's update";
   }
   if (inventory.status == cuda_status::kSystemNotReady) {
-    return "the NVIDIA driver is not ready; start nvidia-fabricmanager, or wait until it has";
+    return "the NVIDIA driver is not ready; start nvidia-fabricmanager, or wait until it has "
+           "started";
   }
   if (inventory.status == cuda_status::kNoDevice) {
-    return "the NVIDIA driver sees no GPU; look at nvidia-smi, and at CUDA_VISIBLE_DEVICES, which "
-           "may hide them";
+    return "the NVIDIA driver sees no GPU; check nvidia-smi, and CUDA_VISIBLE_DEVICES, which may "
+           "hide GPUs";
   }
   return fmt::format(
-      "the NVIDIA driver does not answer: {}; look at nvidia-smi, and after a suspend or an update "
-      "reload the module nvidia_uvm or restart",
+      "the NVIDIA driver does not answer: {}; check nvidia-smi; after a suspend or an update, "
+      "reload the module nvidia_uvm or restart the machine",
       inventory.error);
 }
 
@@ -104,7 +104,7 @@ std::optional<int> parse_cuda_name(const std::string& name) {
   const auto [stop, error] = std::from_chars(begin, end, index);
   if (error != std::errc() || stop != end || index < 0) {
     throw UsageError(
-        fmt::format("device '{}': after 'cuda:' comes the number of a GPU, as in "
+        fmt::format("device '{}': 'cuda:' needs the number of a GPU, as in "
                     "cuda:0",
                     name));
   }

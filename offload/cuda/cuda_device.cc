@@ -30,8 +30,8 @@ DeviceTraits traits_of(const CudaPlatform& platform) {
   return traits;
 }
 
-// Pinned memory can't be swapped, and the kernel ends processes before it refuses a pin: without a
-// limit of the user's, what the machine has left when the device is opened, but for a little.
+// Pinned memory cannot be swapped, and the kernel kills processes rather than refuse a pin. The
+// default limit is therefore the memory available when the device is opened, minus a reserve.
 std::optional<uint64_t> pinnable_bytes() {
   constexpr uint64_t kReserved = uint64_t{2} << 30;
   const auto available = available_host_bytes();
@@ -84,7 +84,7 @@ CudaDevice::CudaDevice(const CudaPlatform& platform, int index, const CudaGpu& g
   show_timeline(shared_->hook.place());
   memory_ = std::make_unique<CudaMemory>(*shared_, gpu, control_->stream(), options.device_memory);
   link_ = measure_link(*shared_, pinned_, memory_->pool(), control_->stream());
-  DeviceRates rates;  // launches and latency as plans suppose them
+  DeviceRates rates;  // launch and latency keep the defaults of plans
   if (gpu.memory_bandwidth > 0) rates.memory_bandwidth = gpu.memory_bandwidth;
   rates.link_bandwidth = link_.h2d;
   show_rates(rates);
@@ -154,7 +154,7 @@ void CudaDevice::do_enqueue(const KernelCall& call, StreamView stream, Operation
   stream_of(stream).run_kernel(call, tag);
 }
 
-// A graph's copies count when it is launched.
+// Copies in a graph count when it is launched.
 void CudaDevice::count_copy(CopyKind kind, size_t bytes) {
   CudaCapture* const capture = CudaCapture::current();
   if (kind == CopyKind::kHostToDevice) {
@@ -195,7 +195,7 @@ void CudaDevice::copy_one(const CopyRange& range, CopyKind kind, CudaStream& str
 
 void CudaDevice::copy_piece(const CopyRange& piece, CopyKind kind, CudaStream& stream,
                             OperationTag tag) {
-  // The runtime's own copy inside the host waits for nothing that the stream did before.
+  // The runtime's own copy within the host would not wait for earlier work of the stream.
   if (kind == CopyKind::kHostToHost) {
     stream.run_on_host(copy_name(kind), tag, [piece] {
       std::memcpy(piece.destination, piece.source, piece.bytes);
@@ -208,7 +208,8 @@ void CudaDevice::copy_piece(const CopyRange& piece, CopyKind kind, CudaStream& s
   });
 }
 
-// Of pinned memory, in one registered piece each; a graph has a node for each copy.
+// True if all ranges are in pinned memory, each in one registered piece. A graph gets a node per
+// copy instead.
 bool CudaDevice::batchable(std::span<const CopyRange> ranges, CopyKind kind) const {
   if (ranges.size() < 2 || kind == CopyKind::kHostToHost || CudaCapture::current() != nullptr ||
       !batches_.load(std::memory_order_relaxed)) {
@@ -264,7 +265,8 @@ Graph CudaDevice::record_graph(StreamView origin, std::span<const StreamView> ot
                                const char* name, const std::function<void()>& enqueue) {
   CudaCapture::forbid("recording a graph");
   if (timeline() != nullptr) {
-    throw UsageError("a graph of steps while a timeline is set: its parts would have no times");
+    throw UsageError(
+        "a graph cannot be recorded while a timeline is set; remove the timeline first");
   }
   shared_->require_context();
   const CudaGpuScope scope = shared_->enter();
@@ -342,8 +344,8 @@ std::byte* CudaDevice::do_allocate(MemorySpace space, size_t bytes, std::string_
   return data;
 }
 
-// Waits for what is under way, as cudaFree does and a pool does not: an owner that unwinds early
-// takes no memory from under a kernel. Decode steps free nothing.
+// Waits for work in flight, as cudaFree does and a pool does not, so that an owner that unwinds
+// early frees no memory that a kernel uses. Decode steps free nothing.
 void CudaDevice::do_free(MemorySpace space, std::byte* data, size_t bytes) noexcept {
   {
     const std::lock_guard lock(shared_->streams_mutex);

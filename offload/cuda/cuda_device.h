@@ -1,10 +1,10 @@
-// A GPU: its memory in a pool of the CUDA runtime's, pinned host memory near to it, its streams and
-// events, kernels of its own.
+// A GPU: device memory in a pool of the CUDA runtime, pinned host memory on the nearest NUMA node,
+// streams, events and its own kernels.
 //
-// Failures: what a call itself cannot do, it throws, with call, place and bytes. What fails while
-// it runs is thrown by the next wait (or call) that learns of it, with what was under way on every
-// stream; the GPU's context is lost then, every later call throws the same, and everything can be
-// destroyed in order.
+// Failures: a call that fails itself throws at once, with call, place and bytes. Work that fails
+// later is reported by the next wait (or call) that detects it, with the operations in flight on
+// every stream. The GPU's context is then lost: every later call throws the same error, and all
+// objects can be destroyed in order.
 #pragma once
 
 #include <array>
@@ -32,8 +32,8 @@ namespace fasa {
 
 class CudaDevice final : public Device, private GraphRecorder {
  public:
-  // The GPU of this index, which can be used (cuda_choice.h). Throws DeviceError, BudgetError where
-  // nothing can be pinned, UsageError for options that it has not (host_alias_bytes).
+  // Opens the GPU of this index, which must be usable (cuda_choice.h). Throws DeviceError;
+  // BudgetError if no memory can be pinned; UsageError for unsupported options (host_alias_bytes).
   CudaDevice(const CudaPlatform& platform, int index, const CudaGpu& gpu, bool only_one,
              const DeviceOptions& options);
   ~CudaDevice() override;
@@ -41,11 +41,11 @@ class CudaDevice final : public Device, private GraphRecorder {
   const CudaGpu& gpu() const { return gpu_; }
   MemoryUse memory(MemorySpace space) const override;
   Stream create_stream(StreamPriority priority, std::string_view name) override;
-  // An engine's own cudaStream_t for our calls, which must outlive it. It is not destroyed. Throws
-  // UsageError for another GPU's, and for what is no stream (any more).
+  // Wraps an engine's cudaStream_t, which must outlive the result and is not destroyed with it.
+  // Throws UsageError for a stream of another GPU and for an invalid or destroyed stream.
   Stream adopt_stream(void* native, std::string_view name);
-  // Throws UsageError where the stream was adopted and its owner has destroyed it since, as far as
-  // the driver notices.
+  // Throws UsageError if the owner of an adopted stream has destroyed it, as far as the driver
+  // detects that.
   void require_alive(StreamView stream);
   // Throws DeviceError.
   CudaLocation locate(const void* data);
@@ -53,17 +53,16 @@ class CudaDevice final : public Device, private GraphRecorder {
   Event create_event() override;
   void record(EventView event, StreamView stream) override;
   double seconds_at(EventView event) override;
-  // Copies; what kernels move over the link is in the pipeline's counters. Seconds: what the link
-  // takes for so many bytes at the rate of large copies, as measured at opening.
+  // Counts copies; the pipeline's counters have the bytes that kernels move over the link. Seconds:
+  // bytes at the rate of large copies, measured when the device is opened.
   TransferTotals transfers() override;
   CudaLinkRates link() const { return link_; }
   void set_timeline(Timeline* timeline) override;
 
   // See CudaStream.
   void run_on_host(StreamView stream, const char* name, std::function<KernelWork()> work);
-  // From how many bytes a range on copies go in one call: batches of small ones are slower than
-  // copies one by one. What is set is from others' reports (28 KiB), rounded up; gpu_bench measures
-  // it.
+  // Minimum bytes per range for batched copies: batches of smaller ranges are slower than single
+  // copies. Based on published reports (28 KiB), rounded up; gpu_bench measures it.
   static constexpr size_t kMinBatched = size_t{32} << 10;
   void set_least_batched(size_t bytes) { min_batched_ = bytes; }
 
@@ -76,8 +75,8 @@ class CudaDevice final : public Device, private GraphRecorder {
   void do_wait(StreamView stream, EventView event, OperationTag tag) override;
   bool passed(EventView event, Patience patience) override;
   void do_enqueue(const KernelCall& call, StreamView stream, OperationTag tag) override;
-  // Host memory that is not of this device's arena may be copied too, but such a copy waits. Many
-  // at once go in one call of the runtime where it has such a one, unless ranges are small.
+  // Copies of host memory outside this device's arena are synchronous. Several ranges go in one
+  // call if the runtime supports it and the ranges are large enough.
   void do_copy(std::span<const CopyRange> ranges, CopyKind kind, StreamView stream,
                OperationTag tag) override;
   void do_fill(void* destination, int byte, size_t bytes, StreamView stream,
@@ -92,7 +91,7 @@ class CudaDevice final : public Device, private GraphRecorder {
   std::byte* allocate_host(size_t bytes, std::string_view purpose);
   void copy_one(const CopyRange& range, CopyKind kind, CudaStream& stream, OperationTag tag);
   void copy_piece(const CopyRange& piece, CopyKind kind, CudaStream& stream, OperationTag tag);
-  // False where the runtime has no such call: nothing was copied.
+  // Returns false, without copying, if the runtime does not support batches.
   bool copy_batch(std::span<const CopyRange> ranges, CopyKind kind, CudaStream& stream,
                   OperationTag tag);
   bool batchable(std::span<const CopyRange> ranges, CopyKind kind) const;
@@ -119,7 +118,7 @@ class CudaDevice final : public Device, private GraphRecorder {
   MemoryLimit pinned_limit_;
   CudaLinkRates link_;
   size_t min_batched_ = kMinBatched;
-  std::atomic<bool> batches_{true};  // until the runtime says that it has none
+  std::atomic<bool> batches_{true};  // false once the runtime refuses a batch
   Traffic h2d_;
   Traffic d2h_;
 };

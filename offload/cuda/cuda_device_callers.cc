@@ -1,4 +1,4 @@
-// What the device makes of a caller's own streams and addresses.
+// A caller's streams and addresses, as the device handles them.
 #include <fmt/format.h>
 
 #include "offload/cuda/cuda_device.h"
@@ -6,7 +6,7 @@
 
 namespace fasa {
 
-// Some engine's.
+// Checks an engine's stream.
 void CudaDevice::require_ours(void* native) {
   shared_->require_context();
   const CudaGpuScope scope = shared_->enter();
@@ -20,7 +20,7 @@ void CudaDevice::require_ours(void* native) {
   if (loses_context(status)) shared_->check(status, {"cudaStreamGetDevice"});
   calls_.take_last_error();
   if (status == cuda_status::kNotSupported) return;
-  throw UsageError(fmt::format("native is no stream, or one that was destroyed: {} ({})",
+  throw UsageError(fmt::format("native is not a valid stream, or was destroyed: {} ({})",
                                calls_.name_of(status), calls_.text_of(status)));
 }
 

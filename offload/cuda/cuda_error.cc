@@ -9,7 +9,7 @@
 namespace fasa {
 namespace {
 
-// The path below the repository's root: build machines' folders mean nothing to a user.
+// The path relative to the repository's root: folders of the build machine mean nothing to a user.
 std::string_view short_path(std::string_view path) {
   const size_t at = path.rfind("offload/");
   return at == std::string_view::npos ? path : path.substr(at);

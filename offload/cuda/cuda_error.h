@@ -1,4 +1,4 @@
-// Statuses of the CUDA runtime as DeviceErrors that carry call, file, line and bytes.
+// CUDA runtime statuses as DeviceErrors with call, file, line and bytes.
 #pragma once
 
 #include <cstdint>
@@ -9,22 +9,22 @@
 
 namespace fasa {
 
-// What was called, where, and for how many bytes (0: none).
+// A call, its source location, and its bytes (0: none).
 struct CudaCall {
   const char* name;
   uint64_t bytes = 0;
   SourcePlace where = SourcePlace::current();
 };
 
-// "cudaMemcpyAsync of 512 bytes failed at offload/cuda/cuda_stream.cc:41: cudaErrorInvalidValue (invalid
-// argument)"
+// "cudaMemcpyAsync of 512 bytes failed at offload/cuda/cuda_stream.cc:41: cudaErrorInvalidValue
+// (invalid argument)"
 std::string cuda_failure(CudaCalls& calls, CudaStatus status, const CudaCall& call);
 
-// Throws DeviceError where the status is a failure; the thread's last error is cleared then.
+// Throws DeviceError if the status is a failure, and clears the thread's last error.
 void check_cuda(CudaCalls& calls, CudaStatus status, const CudaCall& call);
 
-// After such a failure the GPU's context is gone: it belongs to work enqueued earlier, whichever
-// call reports it, and every later call gives it again.
+// True for failures that destroy the GPU's context. They belong to work enqueued earlier, whichever
+// call reports them, and every later call returns them again.
 bool loses_context(CudaStatus status);
 
 }  // namespace fasa

@@ -19,7 +19,7 @@ uint64_t next_number() {
   return ++last;
 }
 
-// Their events' streams may be gone: journals are not.
+// Compares journals, which live as long as the device; an event's stream may be gone.
 bool recorded_on(const CudaEvent& event, const CudaStream& stream) {
   return event.journal == &stream.journal();
 }
@@ -81,8 +81,8 @@ CudaCapture* CudaCapture::current() { return t_capture; }
 void CudaCapture::forbid(const char* call) {
   if (t_capture == nullptr) [[likely]]
     return;
-  throw UsageError(fmt::format(
-      "{} while a graph is recorded; allowed: what is enqueued on the graph's streams", call));
+  throw UsageError(
+      fmt::format("{} while a graph is recorded; allowed: work on the graph's streams", call));
 }
 
 void CudaCapture::require(const CudaStream& stream) const {
@@ -93,8 +93,8 @@ void CudaCapture::require(const CudaStream& stream) const {
       stream.journal().stream(), origin_.journal().stream()));
 }
 
-// The streams of a graph come to a common point before each launch; others' events are asked for.
-// One that nobody has recorded yet may be by then.
+// Before each launch, a graph's streams join at a common point. Events of other streams are waited
+// for then, including those that are not recorded yet.
 void CudaCapture::await(const CudaEvent& event) {
   const auto is_of = [&](const CudaStream* stream) { return recorded_on(event, *stream); };
   if (is_of(&origin_) || std::any_of(others_.begin(), others_.end(), is_of)) return;
@@ -123,8 +123,8 @@ CudaGraph::CudaGraph(CudaCapture& capture, CudaMemory& memory, const char* name)
   if (shared_.calls.destroy_graph(graph) != cuda_status::kSuccess) shared_.calls.take_last_error();
 }
 
-// The driver does not say what an instance takes: what is gone afterwards is counted, which may be
-// somebody else's, never less than ours but for what the driver had left.
+// The driver does not report an instance's memory, so the decrease of free memory is counted. Other
+// processes may contribute to it; it is less than the true size only if the driver reused memory.
 void CudaGraph::instantiate(void* graph) {
   const uint64_t before = memory_.free_bytes();
   shared_.check(shared_.calls.instantiate_graph(&instance_, graph, origin_.native()),

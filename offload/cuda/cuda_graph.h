@@ -1,4 +1,4 @@
-// Work of several streams of one GPU that is captured once and launched any number of times.
+// Work on several streams of one GPU, captured once and launched any number of times.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace fasa {
 class CudaStream;
 struct CudaEvent;
 
-// A place in a stream behind its last launch of a graph, or where the first capture began: what
-// events stand for that were recorded inside a graph, for the runtime knows nothing of these.
+// A position in a stream: behind its last launch of a graph, or where the first capture began.
+// Stands in for events recorded inside a graph, which the runtime cannot query.
 class CudaMark {
  public:
   CudaMark(CudaShared& shared, CudaJournal& journal);
@@ -32,7 +32,7 @@ class CudaMark {
   CudaShared& shared_;
   CudaJournal& journal_;
   void* native_ = nullptr;
-  uint64_t number_ = 0;  // of the journal
+  uint64_t number_ = 0;  // operation number in the journal
 };
 
 // Bytes and copies over the link.
@@ -43,28 +43,28 @@ struct CudaTraffic {
   uint64_t d2h_operations = 0;
 };
 
-// A capture under way, of the thread that began it.
+// A capture in progress, owned by the thread that began it.
 class CudaCapture {
  public:
-  // All that the streams were given so far comes before whatever follows in any of them: so it
-  // stays right where the capture is given up. Throws DeviceError.
+  // Orders all previous work of the streams before anything that follows in any of them; this also
+  // holds if the capture is abandoned. Throws DeviceError.
   CudaCapture(CudaShared& shared, CudaStream& origin, std::vector<CudaStream*> others);
   CudaCapture(const CudaCapture&) = delete;  // the thread knows it
   CudaCapture& operator=(const CudaCapture&) = delete;
-  ~CudaCapture();  // gives it up where it was not finished
+  ~CudaCapture();  // abandons an unfinished capture
 
   void* finish();  // the graph, a cudaGraph_t
 
-  // This thread's, or null.
+  // The calling thread's capture, or null.
   static CudaCapture* current();
-  // Throws UsageError while this thread captures: `call` has no place in a graph.
+  // Throws UsageError during a capture on this thread: `call` is not allowed in a graph.
   static void forbid(const char* call);
-  // Throws UsageError for a stream that takes no part.
+  // Throws UsageError for a stream outside the graph.
   void require(const CudaStream& stream) const;
-  // The event was not recorded in this capture.
+  // Makes the graph wait for an event recorded outside this capture.
   void await(const CudaEvent& event);
 
-  uint64_t number() const { return number_; }  // of this capture, never 0
+  uint64_t number() const { return number_; }  // unique per capture, never 0
   const std::shared_ptr<CudaMark>& mark() const;
   CudaTraffic traffic;
 
@@ -82,8 +82,7 @@ class CudaCapture {
 
 class CudaGraph {
  public:
-  // Of a capture whose work is complete; `name` outlives the graph. Throws DeviceError,
-  // BudgetError.
+  // Instantiates a complete capture. `name` outlives the graph. Throws DeviceError or BudgetError.
   CudaGraph(CudaCapture& capture, CudaMemory& memory, const char* name);
   CudaGraph(const CudaGraph&) = delete;  // owns its instance
   CudaGraph& operator=(const CudaGraph&) = delete;
@@ -100,12 +99,12 @@ class CudaGraph {
   CudaMemory& memory_;
   const char* const name_;
   CudaStream& origin_;
-  const std::shared_ptr<CudaMark> mark_;  // the origin's, while it lives
+  const std::shared_ptr<CudaMark> mark_;  // of the origin stream
   const std::vector<CudaStream*> others_;
   const std::vector<const CudaEvent*> awaited_;
   const CudaTraffic traffic_;
   void* instance_ = nullptr;
-  uint64_t bytes_ = 0;  // of the GPU's memory
+  uint64_t bytes_ = 0;  // GPU memory
 };
 
 }  // namespace fasa

@@ -17,7 +17,7 @@ void CudaJournal::note(const char* name, OperationTag tag, CudaJournal* source,
   enqueued_.store(number, std::memory_order_release);
 }
 
-// Ends: a journal calls others only where its own mark rose, and marks are bounded.
+// The recursion terminates: it follows a wait only if its own mark advanced, and marks are bounded.
 void CudaJournal::passed(uint64_t number) {
   uint64_t before = passed_.load(std::memory_order_relaxed);
   do {
@@ -38,7 +38,7 @@ std::string CudaJournal::describe(uint64_t number) const {
   return layer < 0 ? fmt::format("'{}'", name) : fmt::format("'{}' of layer {}", name, layer);
 }
 
-// Waits at either end have failed nothing.
+// Waits at either end are omitted: they cannot have failed.
 std::string CudaJournal::under_way() const {
   uint64_t last = last_work_.load(std::memory_order_relaxed);
   const uint64_t passed = passed_.load(std::memory_order_relaxed);

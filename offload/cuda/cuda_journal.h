@@ -1,5 +1,5 @@
-// What was enqueued on a stream and may still be under way: the runtime says that something failed,
-// never what.
+// Operations enqueued on a stream that may still be in flight: the runtime reports that work
+// failed, but not which.
 #pragma once
 
 #include <array>
@@ -12,9 +12,9 @@
 
 namespace fasa {
 
-// Written by the thread that enqueues, read by any: no lock, no allocation. A reader beside a
-// writer may see the newest operation's name with an older one's layer, which a message can bear.
-// Journals of one device live as long as the device.
+// One thread writes, any thread reads, without locks or allocation. A concurrent reader may pair
+// the newest operation's name with an older one's layer, which an error message tolerates. A
+// device's journals live as long as the device.
 class CudaJournal {
  public:
   explicit CudaJournal(std::string stream) : stream_(std::move(stream)) {}
@@ -24,19 +24,19 @@ class CudaJournal {
     note(name, tag, nullptr, 0);
     last_work_.store(enqueued(), std::memory_order_relaxed);
   }
-  // The stream waits for all operations of `source` up to `number`.
+  // Notes that the stream waits for all operations of `source` up to `number`.
   void note_wait(CudaJournal& source, uint64_t number) { note("wait", {}, &source, number); }
   uint64_t enqueued() const { return enqueued_.load(std::memory_order_acquire); }
 
-  // All operations up to `number` have ended well, and with them what they waited for.
+  // Notes that all operations up to `number`, and those they waited for, completed without error.
   void passed(uint64_t number);
 
   const std::string& stream() const { return stream_; }
   const char* last_name() const { return last_work().name.load(std::memory_order_relaxed); }
   OperationTag last_tag() const { return last_work().tag.load(std::memory_order_relaxed); }
 
-  // "'select' of layer 3 to 'attend' of layer 4 (6 operations) on compute"; "" where nothing is
-  // under way.
+  // "'select' of layer 3 to 'attend' of layer 4 (6 operations) on compute"; "" if nothing is in
+  // flight.
   std::string under_way() const;
 
  private:
@@ -44,7 +44,7 @@ class CudaJournal {
   struct Entry {
     std::atomic<const char*> name{nullptr};  // null: none yet
     std::atomic<OperationTag> tag{OperationTag{}};
-    std::atomic<CudaJournal*> source{nullptr};  // of a wait
+    std::atomic<CudaJournal*> source{nullptr};  // for waits
     std::atomic<uint64_t> source_number{0};
   };
   void note(const char* name, OperationTag tag, CudaJournal* source, uint64_t source_number);

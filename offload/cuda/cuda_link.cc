@@ -6,7 +6,7 @@
 namespace fasa {
 namespace {
 
-// Memory and events of a measurement, given back whatever happens.
+// Memory and events of a measurement, freed on every path.
 class Probe {
  public:
   Probe(CudaShared& shared, PinnedArena& pinned, void* pool, void* stream)
@@ -33,7 +33,7 @@ class Probe {
     shared_.check(calls.create_event(&after_), {"cudaEventCreate"});
   }
 
-  // The better of two: the first one warms the link up.
+  // The better of two measurements: the first warms the link up.
   double rate(CopyKind kind) {
     const bool to_device = kind == CopyKind::kHostToDevice;
     double best = 0;

@@ -1,5 +1,5 @@
-// How fast the link to a GPU is: measured once when a device is opened, because the bytes that its
-// kernels move over the link are known to no clock.
+// The rate of the link to a GPU, measured when the device is opened: no clock times the bytes that
+// kernels move over the link.
 #pragma once
 
 #include "offload/cuda/cuda_shared.h"
@@ -12,8 +12,8 @@ struct CudaLinkRates {
   double d2h = 0;
 };
 
-// Copies kLinkProbeBytes on `stream` and back, through memory of `pool` (null: none) that it gives
-// back. Throws BudgetError or DeviceError.
+// Copies kLinkProbeBytes on `stream` and back through temporary memory of `pool` (null: none).
+// Throws BudgetError or DeviceError.
 CudaLinkRates measure_link(CudaShared& shared, PinnedArena& pinned, void* pool, void* stream);
 
 inline constexpr size_t kLinkProbeBytes = size_t{8} << 20;

@@ -42,7 +42,7 @@ std::byte* CudaMemory::try_allocate(size_t bytes) {
   void* data = nullptr;
   CudaStatus status = calls_.allocate(&data, bytes, pool_, stream_);
   if (status == cuda_status::kSuccess) {
-    // Only memory is ordered by this stream: it is idle, and the wait is none.
+    // This stream only orders memory, so it is idle and the wait is free.
     status = calls_.synchronize_stream(stream_);
     if (status != cuda_status::kSuccess) calls_.free(data, pool_, stream_);
   }
@@ -59,7 +59,7 @@ std::byte* CudaMemory::allocate(size_t bytes, std::string_view purpose) {
   try {
     std::byte* data = try_allocate(bytes);
     if (data == nullptr && pool_ != nullptr) {
-      // What the pool keeps may be in pieces that are too small, or another pool's due.
+      // Memory that the pools retain may be fragmented or needed by another pool.
       calls_.trim_pool(pool_);
       data = try_allocate(bytes);
     }
@@ -77,8 +77,8 @@ void CudaMemory::throw_full(size_t bytes, std::string_view purpose) {
   if (calls_.free_memory(&free_bytes, &total) != cuda_status::kSuccess) calls_.take_last_error();
   throw BudgetError(
       "device_memory", bytes, used, used + free_bytes,
-      fmt::format("{} (the limit of {} allows it, but cuda:{} has {} of {} left: others use it, "
-                  "and nvidia-smi says who)",
+      fmt::format("{} (the limit of {} allows it, but cuda:{} has {} of {} left: other "
+                  "processes use it, see nvidia-smi)",
                   purpose, format_bytes(limit_.use().limit_bytes), shared_.index,
                   format_bytes(free_bytes), format_bytes(total)));
 }
@@ -90,7 +90,7 @@ uint64_t CudaMemory::free_bytes() const {
 }
 
 void CudaMemory::free(std::byte* data, size_t bytes) noexcept {
-  // Fails only where the context is lost, and the memory with it.
+  // Fails only if the context, and the memory with it, is lost.
   if (calls_.free(data, pool_, stream_) != cuda_status::kSuccess) calls_.take_last_error();
   limit_.give(bytes);
 }

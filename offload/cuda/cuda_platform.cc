@@ -1,6 +1,6 @@
-// The real CUDA runtime (12.4 or newer), of builds with FASA_CUDA. It is linked statically and
-// looks for the driver's library when it is first called: such a program starts on machines without
-// one.
+// The real CUDA runtime (12.4 or newer), in builds with FASA_CUDA. It is linked statically and
+// loads the driver's library on the first call, so the program also starts on machines without a
+// driver.
 #include <cuda_runtime_api.h>
 
 #include <string>
@@ -107,7 +107,7 @@ class RuntimeCalls final : public CudaCalls {
   CudaStatus wait(void* stream, void* event) override {
     return cudaStreamWaitEvent(stream_of(stream), event_of(event), 0);
   }
-  // Not being ready is the runtime's "last error" too, which would be taken for a kernel's.
+  // The runtime also records "not ready" as its last error, which would be taken for a kernel's.
   CudaStatus query_event(void* event) override {
     const cudaError_t status = cudaEventQuery(event_of(event));
     if (status == cudaErrorNotReady) cudaGetLastError();
@@ -161,7 +161,7 @@ CudaStatus RuntimeCalls::describe(int gpu, CudaGpu* description) {
   description->major = properties.major;
   description->minor = properties.minor;
   description->memory_bytes = properties.totalGlobalMem;
-  // Two transfers a clock, in kilohertz; a bus in bits.
+  // Two transfers per clock; the clock is in kHz, the bus width in bits.
   description->memory_bandwidth = 2e3 / 8 * attribute(gpu, cudaDevAttrMemoryClockRate) *
                                   attribute(gpu, cudaDevAttrGlobalMemoryBusWidth);
   description->memory_pools = attribute(gpu, cudaDevAttrMemoryPoolsSupported) != 0;
@@ -237,7 +237,7 @@ CudaStatus RuntimeCalls::copy_all(std::span<const CopyRange> ranges, void* strea
   }
   cudaMemcpyAttributes attributes{};
   attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
-  size_t first = 0;  // the range from which on the attributes count
+  size_t first = 0;  // first range to which the attributes apply
 #if CUDART_VERSION >= 13000
   return cudaMemcpyBatchAsync(destinations.data(), sources.data(), sizes.data(), sizes.size(),
                               &attributes, &first, 1, stream_of(stream));
@@ -255,7 +255,7 @@ CudaStatus RuntimeCalls::copy_all(std::span<const CopyRange> ranges, void* strea
 
 CudaStatus RuntimeCalls::instantiate_graph(void** instance, void* graph, void* stream) {
   cudaGraphExec_t made = nullptr;
-  // Nodes keep the priority of the stream that they were captured on: a miss overtakes a prefetch.
+  // Nodes keep the priority of the stream they were captured on, so misses overtake prefetches.
   cudaError_t status = cudaGraphInstantiateWithFlags(&made, static_cast<cudaGraph_t>(graph),
                                                      cudaGraphInstantiateFlagUseNodePriority);
   if (status != cudaSuccess) return status;
@@ -268,7 +268,7 @@ CudaStatus RuntimeCalls::instantiate_graph(void** instance, void* graph, void* s
   return cudaSuccess;
 }
 
-// Reading the weights is all that few rows cost: our own kernel does that, and a row has the same
+// Few rows are bound by reading the weights. Our own kernel handles them, and gives a row the same
 // bits in any such batch.
 CublasLt* library_for(const ProjectParams& params) {
   return params.rows > cuda::kFewRows && params.is_plain() ? CublasLt::get() : nullptr;

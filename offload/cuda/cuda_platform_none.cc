@@ -1,4 +1,4 @@
-// Of a build without the CUDA toolkit.
+// The platform of builds without the CUDA toolkit.
 #include "offload/cuda/cuda_calls.h"
 
 namespace fasa {

@@ -3,7 +3,7 @@
 namespace fasa {
 namespace {
 
-// A wait that ends within this held nobody up: it is what two timestamps are apart.
+// Shorter waits are not reported: this is the resolution of two timestamps.
 constexpr double kNoWait = 2e-6;
 
 }  // namespace
@@ -57,7 +57,7 @@ void CudaRecord::add(Timeline& timeline, const Pending& pending) {
 void CudaRecord::flush(Timeline* timeline) {
   const std::lock_guard lock(mutex_);
   if (pending_.empty()) return;
-  const CudaGpuScope scope = shared_.enter();  // the clock may make an event
+  const CudaGpuScope scope = shared_.enter();  // the clock may create an event
   while (!pending_.empty()) {
     const Pending pending = pending_.front();
     if (pending.end != nullptr) {

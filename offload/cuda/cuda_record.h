@@ -1,5 +1,5 @@
-// A stream's operations on their way into a timeline: each between two events, told when these have
-// passed. Only while a timeline is set.
+// Records a stream's operations for a timeline: each between two events, reported when both have
+// completed. Active only while a timeline is set.
 #pragma once
 
 #include <deque>
@@ -19,11 +19,11 @@ class CudaRecord {
   CudaRecord& operator=(const CudaRecord&) = delete;
   ~CudaRecord();
 
-  // Before an operation is enqueued on `stream`, and after. `entry` lacks times. Throws
-  // DeviceError.
+  // Call begin before and end after an operation is enqueued on `stream`. `entry` has no times yet.
+  // Throws DeviceError.
   void begin(const TimelineEntry& entry, void* stream);
   void end(void* stream);
-  // Adds those to the timeline that have ended; null: they are dropped.
+  // Adds the completed operations to the timeline; null: discards them.
   void flush(Timeline* timeline);
 
  private:

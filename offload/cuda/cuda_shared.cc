@@ -43,8 +43,8 @@ double CudaClock::since_base(void* event) {
   return static_cast<double>(milliseconds) * 1e-3;
 }
 
-// The runtime tells differences as a float of milliseconds: after four seconds its last bit is a
-// quarter of a microsecond, after an hour a quarter of a millisecond. So the base moves on.
+// The runtime returns differences as float milliseconds: after four seconds the resolution is a
+// quarter of a microsecond, after an hour a quarter of a millisecond. So the base event is renewed.
 double CudaClock::seconds_at(void* event) {
   constexpr double kFar = 4;
   const std::lock_guard lock(mutex_);
@@ -89,8 +89,8 @@ void CudaShared::fail(CudaStatus status, const CudaCall& call) {
       suspects += (suspects.empty() ? "" : "; ") + under_way;
     }
     first_failure_ = fmt::format(
-        "cuda:{}: an operation failed: {}. Reported by {}. The GPU is lost to this process; start "
-        "again, with CUDA_LAUNCH_BLOCKING=1 to have the very operation named",
+        "cuda:{}: an operation failed: {}. Reported by {}. The GPU is unusable in this process; "
+        "restart the process, with CUDA_LAUNCH_BLOCKING=1 to see which operation failed",
         index, suspects.empty() ? "none of those enqueued here" : suspects,
         cuda_failure(calls, status, call));
     lost_ = true;

@@ -1,5 +1,4 @@
-// What the streams of one CUDA device share: the runtime, the clock, the timeline's hook and the
-// first failure.
+// State shared by the streams of one CUDA device: runtime, clock, timeline hook and first failure.
 #pragma once
 
 #include <atomic>
@@ -20,8 +19,8 @@
 
 namespace fasa {
 
-// Makes the GPU the calling thread's, and gives the thread its own back: an engine's threads may
-// work on another one. Free where the machine has one GPU.
+// Makes the GPU current for the calling thread and restores the previous one: an engine's thread
+// may use another GPU. Costs nothing on machines with one GPU.
 class CudaGpuScope {
  public:
   CudaGpuScope(CudaCalls& calls, int gpu, bool only_one);
@@ -34,18 +33,18 @@ class CudaGpuScope {
   int previous_ = -1;  // -1: nothing to restore
 };
 
-// Seconds since the device was opened, from the GPU's own timestamps. Thread-safe.
+// Seconds since the device was opened, by the GPU's timestamps. Thread-safe.
 class CudaClock {
  public:
-  // Records on `stream`, which outlives this.
+  // Records events on `stream`, which outlives this.
   CudaClock(CudaCalls& calls, void* stream);
   CudaClock(const CudaClock&) = delete;  // owns its event
   CudaClock& operator=(const CudaClock&) = delete;
   ~CudaClock();
 
-  // When the work before a recorded event ended, which it has.
+  // End time of the work before a recorded event, which must be complete.
   double seconds_at(void* event);
-  // Of the host, on the same scale but for the microseconds that opening took.
+  // Host time on the same scale, except for the microseconds that opening took.
   double host_seconds() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   }
@@ -79,18 +78,18 @@ class CudaShared {
   TimelineHook hook;
   CudaClock clock;
   std::mutex streams_mutex;
-  std::vector<CudaStream*> streams;  // that live
+  std::vector<CudaStream*> streams;  // existing streams
 
   CudaGpuScope enter() { return {calls, index, only_one}; }
   CudaJournal& open_journal(std::string_view stream);
 
-  // Throws the first failure where the context is lost.
+  // Throws the first failure if the context is lost.
   void require_context() const {
     if (lost_.load(std::memory_order_acquire)) [[unlikely]]
       throw_lost();
   }
-  // Throws DeviceError where `status` is a failure: what failed is the call itself, or, where the
-  // context is lost, something enqueued earlier, and then all that may have been is named.
+  // Throws DeviceError if `status` is a failure. The error names the call itself or, if the context
+  // is lost, all earlier operations that may have failed.
   void check(CudaStatus status, const CudaCall& call) {
     if (status != cuda_status::kSuccess) [[unlikely]]
       fail(status, call);
@@ -100,7 +99,7 @@ class CudaShared {
   [[noreturn]] void throw_lost() const;
   [[noreturn]] void fail(CudaStatus status, const CudaCall& call);
 
-  mutable std::mutex mutex_;  // of what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::deque<CudaJournal> journals_;
   std::string first_failure_;
   std::atomic<bool> lost_ = false;

@@ -23,7 +23,7 @@ void fail(const HostFunction& function, const char* reason) {
   function.failure->number.store(function.number, std::memory_order_release);
 }
 
-// On a thread of the runtime's, one of a stream at a time.
+// Runs on a thread of the CUDA runtime, one at a time per stream.
 void run_host_function(void* argument) {
   const std::unique_ptr<HostFunction> function(static_cast<HostFunction*>(argument));
   if (function->failure->number.load(std::memory_order_acquire) != UINT64_MAX) return;
@@ -41,8 +41,8 @@ void run_host_function(void* argument) {
 CudaStream& cuda_stream_of(StreamView stream) {
   if (stream.kind != DeviceKind::kCuda || stream.native == nullptr) {
     throw UsageError(
-        "the stream is not one of the CUDA device's; make it with create_stream, or adopt_stream "
-        "for an engine's own");
+        "the stream is not one of the CUDA device; make it with create_stream, or with "
+        "adopt_stream for an engine's stream");
   }
   return *static_cast<CudaStream*>(stream.native);
 }
@@ -92,7 +92,7 @@ void CudaStream::begin_record(const char* name, OperationTag tag, const KernelWo
                 native_);
 }
 
-// A lost context is told from the last error.
+// The last error reveals a lost context.
 void CudaStream::run_kernel(const KernelCall& call, OperationTag tag) {
   run({kernel_name(call)}, tag, {}, [&] {
     try {
@@ -107,7 +107,7 @@ void CudaStream::run_kernel(const KernelCall& call, OperationTag tag) {
 }
 
 void CudaStream::run_on_host(const char* name, OperationTag tag, std::function<KernelWork()> work) {
-  CudaCapture::forbid("host code");  // it runs once
+  CudaCapture::forbid("host code");  // it would run only once
   auto function = std::make_unique<HostFunction>(
       HostFunction{name, journal_.enqueued() + 1, std::move(work), failure_});
   run({name}, tag, {}, [&] {

@@ -1,4 +1,4 @@
-// What the CUDA device's StreamViews and EventViews point to.
+// The targets of the CUDA device's StreamViews and EventViews.
 #pragma once
 
 #include <atomic>
@@ -17,16 +17,16 @@ namespace fasa {
 
 // The first host function of a stream that threw.
 struct CudaHostFailure {
-  std::atomic<uint64_t> number{UINT64_MAX};  // of the operation; what came before is fine
+  std::atomic<uint64_t> number{UINT64_MAX};  // of the operation; earlier ones succeeded
   std::string message;                       // written before `number`
 };
 
-// One recording of an event is known by its stream's journal and how far that had come.
+// A recording of an event is identified by its stream's journal and the operation number reached.
 struct CudaEvent {
   explicit CudaEvent(CudaCalls& runtime) : calls(runtime) {}
 
-  // What has to have passed for the event to have: the event itself, or, where it was recorded in a
-  // graph, that graph's origin behind its last launch.
+  // The native event to wait for: the event itself or, if it was recorded in a graph, the position
+  // of the graph's origin stream behind its last launch.
   void* point() const { return mark ? mark->native() : native; }
   CudaJournal& journal_at() const { return mark ? mark->journal() : *journal; }
   uint64_t number_at() const { return mark ? mark->number() : number; }
@@ -37,14 +37,14 @@ struct CudaEvent {
   uint64_t number = 0;
   std::shared_ptr<CudaHostFailure> failure;
   TimelineStream stream = 0;
-  // What the stream did last, for timelines.
+  // The stream's last operation before the recording, for timelines.
   const char* last_name = nullptr;
   OperationTag last_tag;
-  uint64_t capture = 0;                  // the one that it was last recorded in, 0: in none,
-  std::shared_ptr<const CudaMark> mark;  // and then null
+  uint64_t capture = 0;                  // capture of the last recording; 0: none,
+  std::shared_ptr<const CudaMark> mark;  // and mark is null
 };
 
-// A stream of ours, or an engine's that we use. One thread enqueues at a time.
+// A stream created here or adopted from an engine. One thread enqueues at a time.
 class CudaStream {
  public:
   enum class Ownership : uint8_t { kOurs, kTheirs };
@@ -73,8 +73,8 @@ class CudaStream {
       record_.end(native_);
   }
   void run_kernel(const KernelCall& call, OperationTag tag);
-  // Host code in stream order, which may not call CUDA nor touch device memory. What it throws
-  // fails later host functions of this stream, and waits for it.
+  // Enqueues host code, which must not call CUDA or touch device memory. If it throws, later host
+  // functions of this stream and waits for it fail with the same error.
   void run_on_host(const char* name, OperationTag tag, std::function<KernelWork()> work);
 
   void record(CudaEvent& event);
@@ -82,14 +82,16 @@ class CudaStream {
   void synchronize();  // throws what failed
   void flush(Timeline* timeline) { record_.flush(timeline); }
 
-  // What `other` is given from now on comes after all that is in this stream; in captures too.
+  // Work given to `other` from now on runs after all work in this stream; also valid during
+  // captures.
   void join(CudaStream& other);
-  // As an origin of graphs: see CudaMark. Null before the first place_mark().
+  // The mark for graphs of which this is the origin: see CudaMark. Null before the first
+  // place_mark().
   const std::shared_ptr<CudaMark>& mark() const { return mark_; }
   void place_mark();
-  // Goes on after another stream's mark.
+  // Makes this stream wait for another stream's mark.
   void follow(const CudaMark& mark);
-  // Nothing came into the stream since it followed the mark, wherever that was then.
+  // True if nothing was enqueued on the stream since it followed the mark.
   bool idle_since(const CudaMark& mark) const {
     return followed_ == &mark && followed_at_ == journal_.enqueued();
   }
@@ -108,7 +110,7 @@ class CudaStream {
   CudaJournal& journal_;
   const std::shared_ptr<CudaHostFailure> failure_ = std::make_shared<CudaHostFailure>();
   CudaRecord record_;
-  CudaEvent tail_{shared_.calls};  // of join()
+  CudaEvent tail_{shared_.calls};  // for join()
   std::shared_ptr<CudaMark> mark_;
   const CudaMark* followed_ = nullptr;
   uint64_t followed_at_ = 0;
@@ -117,7 +119,7 @@ class CudaStream {
 // Throws UsageError for a stream that is not one of a CUDA device's.
 CudaStream& cuda_stream_of(StreamView stream);
 
-// Throws what the host functions of a stream up to operation `number` have thrown.
+// Throws the error of the stream's host functions up to operation `number`, if any.
 void throw_host_failure(const CudaHostFailure& failure, uint64_t number);
 
 }  // namespace fasa

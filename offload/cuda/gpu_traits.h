@@ -1,11 +1,11 @@
-// What every GPU is like under the CUDA device, in builds without CUDA too: for plans.
+// The traits of GPUs under the CUDA device, also available in builds without CUDA, for plans.
 #pragma once
 
 #include "offload/device_traits.h"
 
 namespace fasa {
 
-// With cuBLASLt, which a machine may lack.
+// Assumes cuBLASLt, which a machine may lack.
 DeviceTraits gpu_traits();
 
 }  // namespace fasa

@@ -18,7 +18,7 @@ constexpr size_t to_pages(size_t bytes) {
   return (bytes + HostArena::kPageBytes - 1) / HostArena::kPageBytes * HostArena::kPageBytes;
 }
 
-// Below this one thread touches it all: starting others takes longer.
+// Up to this size one thread touches all pages: starting others takes longer.
 constexpr size_t kTouchedByOne = size_t{64} << 20;
 
 void touch_pages(std::byte* begin, const std::byte* end) {
@@ -42,7 +42,7 @@ std::byte* PinnedArena::allocate(size_t bytes, std::string_view purpose) {
   if (length > kMaxInSlab) return pin(length, bytes, purpose);
   std::byte* data = take_run(length);
   if (data == nullptr) {
-    slabs_.reserve(slabs_.size() + 1);  // what can fail comes before, or is undone
+    slabs_.reserve(slabs_.size() + 1);  // steps that can fail come first or are undone
     std::byte* slab = pin(kSlabBytes, bytes, purpose);
     try {
       runs_.emplace(slab, kSlabBytes);
@@ -84,8 +84,8 @@ uint64_t PinnedArena::pinned_bytes() const {
   return pinned_;
 }
 
-// Pages of several threads at once: the kernel clears a page when it is first touched, which one
-// thread does at a fraction of the memory's speed. The mapping's policy says where they lie.
+// Touches pages from several threads: the kernel clears a page at the first touch, which one thread
+// does at a fraction of the memory's bandwidth. The mapping's policy decides their NUMA node.
 void PinnedArena::touch(std::byte* data, size_t bytes) const {
   const size_t workers =
       std::clamp<size_t>(bytes / kTouchedByOne, 1, static_cast<size_t>(threads_));
@@ -142,7 +142,7 @@ std::byte* PinnedArena::take_run(size_t bytes) {
   return data;
 }
 
-// Neighbours of one slab become one run again; slabs stay until the end.
+// Merges adjacent free runs of one slab; slabs are never freed.
 void PinnedArena::give_run(std::byte* data, size_t bytes) noexcept {
   const auto starts_slab = [&](const std::byte* at) {
     return std::find(slabs_.begin(), slabs_.end(), at) != slabs_.end();

@@ -1,8 +1,8 @@
-// Host memory that a GPU reads and writes: mapped as HostArena does, on the GPU's NUMA node,
-// touched by several threads at once, then registered with the CUDA runtime in pieces.
+// Host memory that a GPU reads and writes: mapped as in HostArena on the GPU's NUMA node, touched
+// by several threads, then registered with the CUDA runtime in pieces.
 //
 // Small blocks share registered slabs: a registration takes longer than most copies, and two blocks
-// of one page could not both be registered.
+// in one page could not both be registered.
 #pragma once
 
 #include <atomic>
@@ -27,16 +27,16 @@ class PinnedArena {
   PinnedArena& operator=(const PinnedArena&) = delete;
   ~PinnedArena();
 
-  // Page-aligned, contents indeterminate. Throws BudgetError where the system refuses the memory or
-  // its pinning, with what to do; nothing changes then.
+  // Page-aligned, contents indeterminate. Throws BudgetError, with advice, if the system refuses
+  // the memory or the pinning; then nothing changes.
   std::byte* allocate(size_t bytes, std::string_view purpose);
   void free(std::byte* data, size_t bytes) noexcept;
 
-  // The leading part of [data, data + bytes) that one copy may take: the runtime refuses copies
-  // across two registrations.
+  // Length of the prefix of [data, data + bytes) that one copy may cover: the runtime refuses
+  // copies across two registrations.
   size_t copyable(const void* data, size_t bytes) const;
 
-  // Registered, slabs in full.
+  // Registered bytes, slabs in full.
   uint64_t pinned_bytes() const;
   // See HostArena.
   std::string placement() const { return memory_.placement(); }
@@ -57,7 +57,7 @@ class PinnedArena {
   mutable std::mutex mutex_;
   uint64_t pinned_ = 0;
   std::map<const std::byte*, size_t> in_pieces_;  // mappings of more than one piece
-  std::atomic<bool> any_in_pieces_ = false;       // until then copies skip the lock
+  std::atomic<bool> any_in_pieces_ = false;       // while false, copies skip the lock
   std::vector<std::byte*> slabs_;
   std::map<std::byte*, size_t> runs_;  // free parts of slabs: start -> bytes
 };

@@ -27,7 +27,7 @@ struct EmulatedEvent {
 
 EmulatedEvent& event_of(EventView event) { return *static_cast<EmulatedEvent*>(event.native); }
 
-// What a StreamView of this device points to.
+// The target of this device's StreamViews.
 struct StreamHandle {
   StreamHandle(EmulatedShared& shared, StreamPriority priority, std::string_view name, int threads,
                double seconds_per_launch)
@@ -38,7 +38,7 @@ struct StreamHandle {
 
 StreamHandle& handle_of(StreamView stream) {
   if (stream.kind != DeviceKind::kEmulated || stream.native == nullptr) {
-    throw UsageError("the stream is not one of the emulated device's; make it with create_stream");
+    throw UsageError("the stream is not one of the emulated device; make it with create_stream");
   }
   return *static_cast<StreamHandle*>(stream.native);
 }
@@ -115,7 +115,7 @@ void EmulatedDevice::check_side(const char* what, const void* data, size_t bytes
   const std::lock_guard lock(blocks_mutex_);
   auto block = device_blocks_.upper_bound(begin);
   const bool touches_next = block != device_blocks_.end() && block->first < begin + bytes;
-  size_t within = 0;  // bytes of the block from `begin` on
+  size_t within = 0;  // bytes from `begin` to the end of its block
   if (block != device_blocks_.begin()) {
     --block;
     const auto offset = static_cast<size_t>(begin - block->first);
@@ -124,12 +124,12 @@ void EmulatedDevice::check_side(const char* what, const void* data, size_t bytes
   if (in_device ? within >= bytes : within == 0 && !touches_next) return;
   throw UsageError(fmt::format("copy or fill of {} bytes: the {} {} device memory{}", bytes, what,
                                in_device ? "does not lie inside one allocation of" : "lies in",
-                               in_device ? "" : ", host memory was announced"));
+                               in_device ? "" : ", but must be host memory"));
 }
 
 void EmulatedDevice::do_copy(std::span<const CopyRange> ranges, CopyKind kind, StreamView stream,
                              OperationTag tag) {
-  handle_of(stream);  // of this device, or it throws
+  handle_of(stream);  // throws for another device's stream
   const bool from_device = kind == CopyKind::kDeviceToHost || kind == CopyKind::kDeviceToDevice;
   const bool to_device = kind == CopyKind::kHostToDevice || kind == CopyKind::kDeviceToDevice;
   for (const CopyRange& range : ranges) {
@@ -147,7 +147,7 @@ void EmulatedDevice::model_copy(size_t bytes, CopyKind kind, StreamView stream, 
 
 void EmulatedDevice::enqueue_copy(size_t bytes, CopyKind kind, StreamView stream, OperationTag tag,
                                   std::function<void()> move) {
-  // Host memory is not modelled: at the link's speed, but without the link.
+  // Copies within host memory take the link's time without occupying it.
   const double seconds = kind == CopyKind::kHostToHost ? shared_.clock.link_seconds(bytes) : 0;
   handle_of(stream).stream.enqueue({.name = copy_name(kind), .tag = tag, .launch_seconds = seconds},
                                    [move = std::move(move), work = copy_work(kind, bytes)] {
@@ -190,7 +190,7 @@ TransferTotals EmulatedDevice::transfers() {
   return totals;
 }
 
-// Entries hold no reference to their timeline: what is still queued goes to the new one or nowhere.
+// Entries hold no reference to a timeline: queued operations are reported to the new one, if any.
 void EmulatedDevice::set_timeline(Timeline* timeline) {
   {
     std::unique_lock lock(shared_.mutex);
@@ -224,8 +224,8 @@ std::byte* EmulatedDevice::do_allocate(MemorySpace space, size_t bytes, std::str
   return data;
 }
 
-// Waits for what is really under way, as cudaFree does: an owner that unwinds early takes no memory
-// from under a kernel. Memory that a work's own captures own goes without: its worker can't wait
+// Waits for work in flight, as cudaFree does, so that an owner that unwinds early frees no memory
+// that a kernel uses. Memory owned by an operation's captures does not wait: its worker cannot wait
 // for itself.
 void EmulatedDevice::do_free(MemorySpace space, std::byte* data, size_t bytes) noexcept {
   if (!EmulatedStream::on_worker()) {

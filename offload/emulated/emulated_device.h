@@ -1,10 +1,10 @@
-// An accelerator emulated on the host: memory of its own with a hard budget, streams that run
-// concurrently, a link, a virtual clock. Its kernels are the CPU's; work is executed for real, in
-// some legal order, and timed by VirtualClock.
+// An accelerator emulated on the host: separate memory with a hard budget, concurrent streams, a
+// link and a virtual clock. Its kernels are the CPU's. Work is really executed, in some legal
+// order, and timed by VirtualClock.
 //
-// The host waits for more than it asked for: synchronize() lets every operation that was enqueued
-// before, on any stream, really be executed, because all of them compete for the link. Virtual
-// times are therefore the same in every run, as long as one thread enqueues.
+// The host waits for more than it asked for: synchronize() executes every operation enqueued
+// before, on any stream, because all of them compete for the link. So virtual times are the same in
+// every run, if one thread enqueues.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,7 @@ class EmulatedDevice final : public Device, private HostWork {
   TransferTotals transfers() override;
   void set_timeline(Timeline* timeline) override;
 
-  // Takes the time of such a copy, moves nothing.
+  // Takes the time of such a copy without moving data.
   void model_copy(size_t bytes, CopyKind kind, StreamView stream, OperationTag tag);
   double launch_seconds() const { return launch_seconds_; }
 
@@ -43,11 +43,11 @@ class EmulatedDevice final : public Device, private HostWork {
   void do_free(MemorySpace space, std::byte* data, size_t bytes) noexcept override;
   void do_synchronize(StreamView stream) override;
   void do_wait(StreamView stream, EventView event, OperationTag tag) override;
-  // Really executed; virtual time plays no part.
+  // Refers to real execution; virtual time does not matter.
   bool passed(EventView event, Patience patience) override;
   void do_enqueue(const KernelCall& call, StreamView stream, OperationTag tag) override;
-  // Throws UsageError where the device's side of a copy is not inside one device allocation, or the
-  // host's side is in device memory.
+  // Throws UsageError if the device side of a copy is not inside one device allocation, or the host
+  // side is in device memory.
   void do_copy(std::span<const CopyRange> ranges, CopyKind kind, StreamView stream,
                OperationTag tag) override;
   void do_fill(void* destination, int byte, size_t bytes, StreamView stream,

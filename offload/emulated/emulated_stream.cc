@@ -50,7 +50,7 @@ bool EmulatedShared::anybody_waits(uint64_t first, uint64_t end) const {
   return false;
 }
 
-// The thread comes last: what can fail has not failed then.
+// Starts the thread last, after everything that can fail.
 EmulatedStream::EmulatedStream(EmulatedShared& shared, StreamPriority priority, std::string name,
                                int threads)
     : shared_(shared),
@@ -79,8 +79,8 @@ void EmulatedStream::start_worker() {
     worker_ = std::thread([this] { run(); });
   } catch (const std::system_error& error) {
     throw DeviceError(fmt::format(
-        "emulated: a thread for the stream '{}' cannot be started: {}; allow this process more "
-        "threads, or take fewer streams (prefetch.streams)",
+        "emulated: the thread of the stream '{}' cannot be started: {}; allow this process more "
+        "threads, or set fewer streams (prefetch.streams)",
         name_, error.what()));
   }
 }
@@ -153,7 +153,7 @@ void EmulatedStream::run() {
   for (;;) {
     ready_.wait(lock, [&] { return stopping_ || !queue_.empty(); });
     if (queue_.empty()) return;
-    Operation& operation = queue_.front();  // stays in place while others are pushed behind it
+    Operation& operation = queue_.front();  // its address is stable while others are pushed
     execute(operation, lock);
     const uint64_t sequence = operation.sequence;
     queue_.pop_front();
@@ -200,7 +200,7 @@ void EmulatedStream::execute_work(Operation& operation, std::unique_lock<std::mu
   } catch (...) {
     reason = "unknown exception";
   }
-  operation.work = nullptr;  // what it captured goes before the host learns that it is done
+  operation.work = nullptr;  // frees captures before the host sees completion
   lock.lock();
   if (failed) {
     failure_ = std::make_shared<const std::string>(

@@ -1,4 +1,4 @@
-// A stream of the emulated device: a queue and the thread that works through it.
+// A stream of the emulated device: a queue and its worker thread.
 #pragma once
 
 #include <tbb/task_arena.h>
@@ -26,19 +26,19 @@ class EmulatedStream;
 // One recording of an event.
 struct Recording {
   bool executed = false;
-  std::shared_ptr<const std::string> failure;  // of the work before it
+  std::shared_ptr<const std::string> failure;  // failure of earlier work
   std::shared_ptr<VirtualClock::Mark> mark = std::make_shared<VirtualClock::Mark>();
-  TimelineEntry::Source source;  // the work before it
+  TimelineEntry::Source source;  // the last operation before it
 };
 
-// What the streams of one device share. One mutex for all of it: operations are long beside the few
-// instructions under it.
+// State shared by the streams of one device. One mutex for all: operations are long compared with
+// the code under it.
 struct EmulatedShared {
-  // A host thread waits for all operations up to one. Links itself into a list and takes no memory:
-  // memory that is given back is waited for, too. With the mutex held.
+  // A host thread that waits for all operations up to one. It links itself into a list and
+  // allocates nothing, because frees wait too. Requires the mutex.
   struct HostWait {
     HostWait(EmulatedShared& shared, uint64_t wanted);
-    HostWait(const HostWait&) = delete;  // the list knows its place
+    HostWait(const HostWait&) = delete;  // the list holds its address
     HostWait& operator=(const HostWait&) = delete;
     ~HostWait();
 
@@ -50,19 +50,19 @@ struct EmulatedShared {
   explicit EmulatedShared(const VirtualClock::Rates& rates) : clock(rates) {}
 
   std::mutex mutex;
-  std::condition_variable recorded;  // a recording that a stream waits for
-  std::condition_variable passed;    // a stream passed what the host waits for
-  VirtualClock clock;                // told of operations when they have been executed
-  TransferTotals totals;             // seconds are left to the reader
-  uint64_t last_sequence = 0;        // of the last operation enqueued anywhere
+  std::condition_variable recorded;  // an event was recorded that a stream waits for
+  std::condition_variable passed;    // a stream passed an operation that the host waits for
+  VirtualClock clock;                // learns of operations after their execution
+  TransferTotals totals;             // without seconds
+  uint64_t last_sequence = 0;        // last operation enqueued on any stream
   std::vector<EmulatedStream*> streams;
-  HostWait* host_waits = nullptr;  // those of host threads
-  int stream_waits = 0;            // streams that wait for a recording now
+  HostWait* host_waits = nullptr;  // waiting host threads
+  int stream_waits = 0;            // streams that wait for a recording
   TimelineHook hook;
 
-  // Until everything that was enqueued so far, on any stream, has been executed.
+  // Waits until everything enqueued so far, on any stream, has been executed.
   void wait_for_all(std::unique_lock<std::mutex>& lock);
-  // Whether the host waits for an operation from `first` to before `end`, with the mutex held.
+  // True if the host waits for an operation in [first, end). Requires the mutex.
   bool anybody_waits(uint64_t first, uint64_t end) const;
 };
 
@@ -71,24 +71,24 @@ class EmulatedStream {
   EmulatedStream(EmulatedShared& shared, StreamPriority priority, std::string name, int threads);
   EmulatedStream(const EmulatedStream&) = delete;  // its thread refers to it
   EmulatedStream& operator=(const EmulatedStream&) = delete;
-  ~EmulatedStream();  // executes what is queued first
+  ~EmulatedStream();  // executes the queue first
 
   enum class Where : uint8_t { kWorker, kArena };  // kArena: with the kernels' threads
   struct Kind {
     const char* name = nullptr;
     OperationTag tag;
-    double launch_seconds = 0;  // fixed virtual time beside what the work reports
+    double launch_seconds = 0;  // fixed virtual time, added to the work's own
     Where where = Where::kWorker;
   };
-  // The std::function costs an allocation per operation, which an emulator can afford.
+  // The std::function allocates per operation, which an emulator can afford.
   void enqueue(const Kind& kind, std::function<KernelWork()> work);
   std::shared_ptr<Recording> record();
   void wait(std::shared_ptr<const Recording> recording, OperationTag tag);
 
-  // The calling thread is some stream's worker, or runs a kernel's function for one.
+  // True on a stream's worker thread, or on a thread that runs a kernel for one.
   static bool on_worker();
 
-  // With the mutex held.
+  // Requires the mutex.
   uint64_t oldest() const {  // sequence of the oldest operation not yet executed
     return queue_.empty() ? std::numeric_limits<uint64_t>::max() : queue_.front().sequence;
   }
@@ -103,10 +103,10 @@ class EmulatedStream {
     std::function<KernelWork()> work;
     std::shared_ptr<Recording> records;
     std::shared_ptr<const Recording> waits;
-    std::unique_ptr<TimelineEntry> entry;  // null where nothing is recorded
+    std::unique_ptr<TimelineEntry> entry;  // null: not recorded
   };
 
-  // What a timeline will say of an operation, null where none is set.
+  // The timeline entry of an operation; null if no timeline is set.
   std::unique_ptr<TimelineEntry> entry_of(TimelineEntry::Kind kind, const char* name,
                                           OperationTag tag) const;
   void start_worker();  // throws DeviceError
@@ -119,14 +119,14 @@ class EmulatedStream {
   EmulatedShared& shared_;
   const std::string name_;
   VirtualClock::StreamKey clock_key_;
-  // An arena of its own: streams run side by side whatever the number of threads, and no stream
-  // ever executes another's tasks while it waits.
+  // A separate arena: streams run concurrently for any number of threads, and no stream executes
+  // another's tasks while it waits.
   tbb::task_arena arena_;
   const TimelineStream timeline_key_;
-  TimelineEntry::Source last_work_;  // enqueued
+  TimelineEntry::Source last_work_;  // last enqueued operation
   std::condition_variable ready_;
-  std::deque<Operation> queue_;                 // the front one is being executed
-  std::shared_ptr<const std::string> failure_;  // the first; what follows is skipped
+  std::deque<Operation> queue_;                 // the front operation is being executed
+  std::shared_ptr<const std::string> failure_;  // first failure; later operations are skipped
   bool stopping_ = false;
   std::thread worker_;
 };

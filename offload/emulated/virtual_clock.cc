@@ -67,15 +67,14 @@ void VirtualClock::note_end(Operation& operation, double start, double end) cons
   timeline_->add(*operation.entry);
 }
 
-// The stream stood still from when it had nothing else before the wait, and the host had asked for
-// it, until the mark.
+// The stream was idle from the later of its last operation and the host's request until the mark.
 void VirtualClock::note_wait(const StreamState& state, Operation& wait) const {
   if (wait.entry == nullptr) return;
   const double start = std::max(state.time, wait.entry->enqueued);
   if (wait.wait->seconds > start) note_end(wait, start, wait.wait->seconds);
 }
 
-// A piece of the operation's bytes passes.
+// Accounts for a part of the operation's bytes on the link.
 void VirtualClock::note_link(Operation& operation, const Decision& decision, uint64_t bytes) const {
   if (operation.entry == nullptr) return;
   const auto d = static_cast<size_t>(decision.direction);
@@ -86,7 +85,7 @@ void VirtualClock::note_link(Operation& operation, const Decision& decision, uin
   span.end = decision.time + link_seconds(bytes);
 }
 
-// Resolves the stream's head where neither a mark nor the link holds it up.
+// Resolves the stream's first operation unless a mark or the link delays it.
 bool VirtualClock::step_head(StreamState& state) {
   if (state.operations.empty() || state.head_started) return false;
   Operation& head = state.operations.front();
@@ -124,8 +123,8 @@ void VirtualClock::settle() {
   });
 }
 
-// The direction that can be given away first, and to whom: of those that wait by then, the highest
-// priority, then the longest waiting, then the first enqueued.
+// The next direction of the link to become free, and its next user: the highest priority among the
+// waiting operations, then the longest waiting, then the first enqueued.
 VirtualClock::Decision VirtualClock::next_decision() {
   Decision best;
   for (int direction = 0; direction < kDirections; ++direction) {
@@ -176,13 +175,13 @@ void VirtualClock::run_until(Resolved resolved) {
   while (!resolved()) {
     const Decision decision = next_decision();
     if (decision.stream == nullptr)
-      throw std::logic_error("virtual clock: waits for what never was added");
+      throw std::logic_error("virtual clock: waits for an operation that was never added");
     serve(decision);
   }
 }
 
-// Whatever is enqueued from here on starts no earlier than now, so what the link did before now is
-// settled; without this the transfers that nobody waits for would pile up.
+// Operations enqueued from here on start no earlier than now, so earlier link use is final. Without
+// this, transfers that the host never waits for would accumulate.
 void VirtualClock::catch_up() {
   for (;;) {
     const Decision decision = next_decision();

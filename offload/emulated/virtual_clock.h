@@ -1,20 +1,20 @@
-// The time that work would have taken on an accelerator: a discrete-event model of streams that
-// run side by side and of one link that they share. Knows nothing of threads or of real time; the
-// emulated device tells it what was enqueued and what that did.
+// Computes the time that work would take on an accelerator: a discrete-event model of concurrent
+// streams that share one link. Independent of threads and real time; the emulated device reports
+// what was enqueued and the work's sizes.
 //
-// An operation starts at the latest of: the end of what came before it in its stream, the marks
-// that it waits for, and the host's time when it was enqueued. Then
-//   - it computes for its fixed seconds (launch, device bytes over memory bandwidth); streams don't
+// An operation starts at the latest of these times: the end of its predecessor in the stream, the
+// marks that it waits for, the host's time when it was enqueued. Then
+//   - it computes for its fixed seconds (launch, device bytes / memory bandwidth); streams do not
 //     slow each other down;
-//   - its link bytes queue for the link once the launch is over, and the device bytes that tell
-//     which they are have been moved, each direction by itself, and are
-//     served in chunks, so that a later transfer of a high-priority stream overtakes between two.
-//     The transfer ends `link_latency` after its last chunk; latency doesn't occupy the link;
-//   - it ends when all of that has.
+//   - its link bytes queue for the link, each direction separately, after the launch and the device
+//     bytes that determine them. The link serves them in chunks, so a transfer of a high-priority
+//     stream can overtake between two chunks. A transfer ends `link_latency` after its last chunk;
+//     latency does not occupy the link;
+//   - it ends when all of this has ended.
 //
-// Times don't depend on when they are asked for, nor on the order in which streams really ran: the
-// link is given away in the order of decision times, always the earliest first, and never at a time
-// at which an operation that is not known yet could still ask for it.
+// Times depend neither on when they are queried nor on the real order of execution: the link is
+// assigned in the order of decision times, earliest first, and never at a time at which an
+// operation that is not known yet could still request it.
 #pragma once
 
 #include <array>
@@ -29,7 +29,7 @@
 
 namespace fasa {
 
-// One thread at a time.
+// Not thread-safe.
 class VirtualClock {
  public:
   struct Rates {
@@ -38,7 +38,7 @@ class VirtualClock {
     double memory_bandwidth = 300e9;
     uint64_t chunk_bytes = 64 * 1024;
   };
-  // A point in a stream, an event's recording. Shared, because either side may go first.
+  // A point in a stream: an event's recording. Shared, as either side may be destroyed first.
   struct Mark {
     bool resolved = false;
     double seconds = 0;
@@ -48,32 +48,32 @@ class VirtualClock {
   explicit VirtualClock(const Rates& rates) : rates_(rates) {}
 
   StreamKey open_stream(StreamPriority priority);
-  // What was added still counts; the stream is forgotten when it is resolved.
+  // Operations already added still count; the stream is removed once they are resolved.
   void close_stream(StreamKey stream);
 
-  // Each stream's operations in the order in which they were enqueued there. `sequence` rises in
-  // the order of enqueueing over all streams and settles ties; `not_before` is now() at that time.
-  // `entry`: null, or what is known of the operation; it goes to the timeline with its times.
+  // Operations of a stream are added in the order they were enqueued. `sequence` increases in the
+  // order of enqueueing over all streams and breaks ties; `not_before` is now() at that time.
+  // `entry`: null, or the operation's timeline entry, which is reported once its times are known.
   void add_work(StreamKey stream, uint64_t sequence, double not_before, double launch_seconds,
                 const KernelWork& work, std::unique_ptr<TimelineEntry> entry = nullptr);
   void add_mark(StreamKey stream, uint64_t sequence, double not_before, std::shared_ptr<Mark> mark);
   void add_wait(StreamKey stream, uint64_t sequence, std::shared_ptr<const Mark> mark,
                 std::unique_ptr<TimelineEntry> entry = nullptr);
 
-  // Where entries go, null = nowhere. Those that still wait for their times are forgotten.
+  // Receiver of entries; null: none. Entries without times yet are dropped.
   void set_timeline(Timeline* timeline);
 
-  // The host waits: for a mark, for the operations of a stream up to `sequence`. All operations
-  // that were enqueued before must have been added. Return the time, and now() is at least that.
+  // The host waits for a mark, or for the operations of a stream up to `sequence`. All operations
+  // enqueued before must have been added. Returns the time; now() is at least that.
   double wait_for(const Mark& mark);
   double wait_for(StreamKey stream, uint64_t sequence);
 
-  double now() const { return now_; }  // of the host
-  // Link seconds of so many bytes, without latency.
+  double now() const { return now_; }  // host time
+  // Link time of `bytes` bytes, without latency.
   double link_seconds(uint64_t bytes) const {
     return static_cast<double>(bytes) / rates_.link_bandwidth;
   }
-  // What is kept, for tests of reclamation.
+  // Number of stored operations, for tests of reclamation.
   size_t pending_operations() const;
   size_t known_streams() const { return streams_.size(); }
 
@@ -82,7 +82,7 @@ class VirtualClock {
   struct Operation {
     uint64_t sequence = 0;
     double not_before = 0;
-    double link_after_seconds = 0;  // of its start
+    double link_after_seconds = 0;  // relative to its start
     double busy_seconds = 0;        // launch included
     std::array<uint64_t, kDirections> link_bytes{};
     std::shared_ptr<Mark> mark;
@@ -94,7 +94,7 @@ class VirtualClock {
     bool closed = false;
     double time = 0;  // end of the last resolved operation
     std::deque<Operation> operations;
-    // The head, once it is on the link.
+    // The first operation, once it is on the link.
     bool head_started = false;
     double head_start = 0;
     double head_ready = 0;  // when it may use the link

@@ -28,7 +28,7 @@ std::byte* map_anonymous(size_t bytes, int flags) {
   return data == MAP_FAILED ? nullptr : static_cast<std::byte*>(data);
 }
 
-// Cuts a mapping of `length` down to `bytes` that start on a huge page.
+// Trims a mapping of `length` to `bytes` that start on a huge page.
 std::byte* keep_aligned(std::byte* data, size_t length, size_t bytes) {
   const auto address = reinterpret_cast<uintptr_t>(data);
   const size_t skip = round_up(address, HostArena::kHugePageBytes) - address;
@@ -44,11 +44,10 @@ HostArena::HostArena(const NumaPolicy& policy, int local_node,
   const Topology& topology = Topology::machine();
   if (policy.kind == NumaPolicy::Kind::kNode && !topology.has_node(policy.node)) {
     throw UsageError(
-        fmt::format("numa = {}: this machine has no such node; allowed: auto, "
-                    "interleave, {}",
+        fmt::format("numa = {}: this machine has no such node; allowed: auto, interleave, {}",
                     policy.node, topology.node_list()));
   }
-  // With one node, or a kernel without NUMA, there is nothing to choose.
+  // With one node, or without NUMA support, there is no choice.
   if (topology.nodes().size() > 1 && numa_available() >= 0) {
     mode_ = policy.kind == NumaPolicy::Kind::kInterleave ? Mode::kInterleave : Mode::kNode;
     node_ = policy.kind == NumaPolicy::Kind::kNode ? policy.node : local_node;
@@ -70,8 +69,8 @@ HostArena::~HostArena() {
 }
 
 std::byte* HostArena::map(size_t bytes) {
-  // Reserved huge pages first: they are there for this. Never with MAP_NORESERVE, which would turn
-  // a pool that runs dry into a SIGBUS at first touch.
+  // Tries reserved huge pages first. Never uses MAP_NORESERVE: it would turn an exhausted pool into
+  // a SIGBUS at first touch.
   if (bytes >= kHugePageBytes) {
     const size_t length = round_up(bytes, kHugePageBytes);
     if (std::byte* data = map_anonymous(length, MAP_HUGETLB | MAP_HUGE_2MB); data != nullptr) {
@@ -83,12 +82,12 @@ std::byte* HostArena::map(size_t bytes) {
   std::byte* data = map_anonymous(length + kHugePageBytes, 0);
   if (data == nullptr) return nullptr;
   data = keep_aligned(data, length + kHugePageBytes, length);
-  madvise(data, length, MADV_HUGEPAGE);  // a wish: kernels without huge pages refuse it
+  madvise(data, length, MADV_HUGEPAGE);  // optional: kernels without huge pages refuse it
   keep(data, length);
   return data;
 }
 
-// To be called for each mapping at once: what can't be noted is unmapped.
+// Call for each mapping at once: a mapping that cannot be recorded is unmapped.
 void HostArena::keep(std::byte* data, size_t length) {
   try {
     mappings_.emplace(data, length);
@@ -100,8 +99,8 @@ void HostArena::keep(std::byte* data, size_t length) {
 
 void HostArena::place(void* data, size_t bytes) {
   if (mode_ == Mode::kFirstTouch) return;
-  // mbind itself, not numa_tonode_memory: that one prints to stderr, a line per call, in containers
-  // that forbid it.
+  // Calls mbind itself: numa_tonode_memory prints a line to stderr per call in containers that
+  // forbid it.
   bitmask* nodes = mode_ == Mode::kInterleave ? numa_get_mems_allowed() : numa_allocate_nodemask();
   if (mode_ == Mode::kNode) numa_bitmask_setbit(nodes, static_cast<unsigned>(node_));
   const int policy = mode_ == Mode::kInterleave ? MPOL_INTERLEAVE : MPOL_PREFERRED;
@@ -161,7 +160,7 @@ std::string HostArena::placement() const {
     case Mode::kNode:
       return fmt::format("node {}", node_);
     case Mode::kInterleave:
-      return fmt::format("nodes {} by turns", Topology::machine().node_list());
+      return fmt::format("nodes {}, interleaved", Topology::machine().node_list());
     case Mode::kFirstTouch:
       break;
   }

@@ -1,9 +1,8 @@
-// Host memory for rows and for devices emulated on the host: placed on NUMA nodes, on huge pages
-// where there are any.
+// Host memory for rows and for devices emulated on the host, placed on NUMA nodes and on huge pages
+// if available.
 //
-// Pages are touched by whoever writes them first, never here: a reservation of 16 GiB costs nothing
-// until rows arrive. That is why placement is a policy of the mapping and not a matter of who
-// touches it.
+// Pages are first touched by the code that writes them, never here: a reservation of 16 GiB costs
+// nothing until rows arrive. So placement is set by the mapping's policy, not by the first touch.
 #pragma once
 
 #include <cstddef>
@@ -20,21 +19,21 @@ namespace fasa {
 // Thread-safe.
 class HostArena {
  public:
-  // Where `auto` puts memory: `local_node`. Throws UsageError for a node that this machine has not
-  // (listing those it has). `alias_bytes`: for benchmarks only, see DeviceOptions.
+  // `local_node`: where `auto` places memory. Throws UsageError for a node that does not exist (and
+  // lists those that do). `alias_bytes`: for benchmarks only, see DeviceOptions.
   HostArena(const NumaPolicy& policy, int local_node, std::optional<uint64_t> alias_bytes);
   HostArena(const HostArena&) = delete;  // owns its mappings
   HostArena& operator=(const HostArena&) = delete;
   ~HostArena();
 
-  // Contents indeterminate; `alignment` a power of two up to a page. Null when the system has no
-  // memory left. Blocks of less than kMappedBytes come from the heap and lie wherever it has them.
+  // Contents indeterminate; `alignment`: a power of two up to a page. Returns null if the system is
+  // out of memory. Blocks below kMappedBytes come from the heap, without placement.
   std::byte* allocate(size_t bytes, size_t alignment);
-  // The same for memory that may be aliased.
+  // The same, for memory that may be aliased.
   std::byte* allocate_aliased(size_t bytes);
   void free(std::byte* data) noexcept;
 
-  // "node 0", "nodes 0, 1 by turns", "the node that touches it first".
+  // "node 0", "nodes 0, 1, interleaved", "the node that touches it first".
   std::string placement() const;
 
   static constexpr size_t kMappedBytes = size_t{1} << 20;

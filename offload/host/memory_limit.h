@@ -1,4 +1,4 @@
-// Counts bytes against a limit that the user set.
+// Counts bytes against a user's limit.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class MemoryLimit {
   // `name`: the option (device_memory, host_memory, pinned_memory).
   MemoryLimit(std::string name, std::optional<uint64_t> limit_bytes);
 
-  // Throws BudgetError when the limit would be passed; nothing is counted then.
+  // Throws BudgetError if the limit would be exceeded; then nothing is counted.
   void take(uint64_t bytes, std::string_view purpose);
   void give(uint64_t bytes) noexcept;
   MemoryUse use() const;

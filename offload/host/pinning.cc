@@ -35,8 +35,7 @@ std::string pinning_advice(const PinningLimits& limits, uint64_t pinned_bytes,
                            uint64_t asked_bytes) {
   if (limits.wsl) {
     return "WSL pins only a part of the memory that Windows gives it: raise 'memory' in "
-           ".wslconfig, "
-           "or lower --host-memory";
+           ".wslconfig, or lower --host-memory";
   }
   const bool passes =
       asked_bytes > limits.locked_bytes || pinned_bytes > limits.locked_bytes - asked_bytes;

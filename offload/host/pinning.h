@@ -1,4 +1,4 @@
-// What pinning host memory for a GPU decides without one: how large memory is cut, and what to tell
+// Decisions for pinning host memory that need no GPU: how large memory is split, and the advice to
 // a user whose system refuses it.
 #pragma once
 
@@ -9,18 +9,17 @@
 
 namespace fasa {
 
-// A registration's time grows faster than its size, 500 GB in one took 20 times as long as in
-// pieces.
+// Registration time grows faster than size: 500 GB in one piece took 20 times as long as in pieces.
 inline constexpr size_t kPinnedPieceBytes = size_t{64} << 30;
 
 struct PinnedPiece {
   size_t offset = 0;
   size_t bytes = 0;
 };
-// [0, bytes) in order, each piece of at most `most` bytes.
+// Splits [0, bytes) in order into pieces of at most `most` bytes.
 std::vector<PinnedPiece> pinned_pieces(size_t bytes, size_t most = kPinnedPieceBytes);
 
-// What bounds locked memory here.
+// The limits of locked memory on this system.
 struct PinningLimits {
   uint64_t locked_bytes = UINT64_MAX;  // RLIMIT_MEMLOCK; UINT64_MAX: none
   bool container = false;
@@ -28,7 +27,7 @@ struct PinningLimits {
 };
 PinningLimits pinning_limits();  // of this process
 
-// "close to the limit ..., which ulimit -l raises" and the like.
+// Advice such as "close to the limit ..., which ulimit -l raises".
 std::string pinning_advice(const PinningLimits& limits, uint64_t pinned_bytes,
                            uint64_t asked_bytes);
 

@@ -1,4 +1,4 @@
-// The memory spaces of devices that live in host memory, with their limits.
+// The memory spaces, with limits, of devices that live in host memory.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,11 @@ namespace fasa {
 // Thread-safe.
 class SpaceAllocator {
  public:
-  // `unified`: both spaces are host memory, so host_memory bounds their sum and nothing is pinned;
-  // else host space counts as pinned memory, as it would beside a real accelerator.
+  // `unified`: both spaces are host memory, so host_memory bounds their sum and nothing is pinned.
+  // Otherwise host space counts as pinned memory, as with a real accelerator.
   SpaceAllocator(const DeviceOptions& options, bool unified);
 
-  // Throws BudgetError; nothing changes then.
+  // Throws BudgetError; then nothing changes.
   std::byte* allocate(MemorySpace space, size_t bytes, std::string_view purpose);
   void free(MemorySpace space, std::byte* data, size_t bytes) noexcept;
   MemoryUse use(MemorySpace space) const;
@@ -32,7 +32,7 @@ class SpaceAllocator {
   MemoryLimit device_;
   MemoryLimit host_;
   MemoryLimit pinned_;
-  MemoryLimit host_space_;  // counts the host space alone
+  MemoryLimit host_space_;  // counts only the host space
 };
 
 }  // namespace fasa

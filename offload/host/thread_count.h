@@ -1,4 +1,4 @@
-// How many threads the CPU's kernels may use.
+// The number of threads of the CPU kernels.
 #pragma once
 
 #include <tbb/global_control.h>
@@ -7,11 +7,11 @@
 
 namespace fasa {
 
-// Holds oneTBB to `threads` while it lives: more than the process has cores needs its leave.
+// Limits oneTBB to `threads` during its lifetime. Also allows more threads than cores.
 class ThreadCount {
  public:
-  // 0 = all cores that the process may run on (its affinity mask is respected). Throws UsageError
-  // outside 0 to kMax.
+  // 0: all cores available to the process (respects its affinity mask). Throws UsageError outside 0
+  // to kMax.
   explicit ThreadCount(int threads);
   int value() const { return value_; }
 

@@ -42,7 +42,7 @@ std::vector<CacheLevel> read_caches(hwloc_topology_t topology) {
   return caches;
 }
 
-// The first node that is local to an object or set, or -1.
+// The first node local to an object or set, or -1.
 int first_node(hwloc_const_nodeset_t nodeset) {
   return nodeset == nullptr ? -1 : hwloc_bitmap_first(nodeset);
 }
@@ -120,13 +120,13 @@ int Topology::node_of_process() const {
 }
 
 int Topology::node_of_pci(const std::string& bus_id) const {
-  // The devices are scanned only here: plugins make that slow (tens of milliseconds), and nothing
-  // else needs them.
+  // Scans devices only here: plugins make that slow (tens of milliseconds), and nothing else needs
+  // it.
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) return node_of_process();
   const Handle handle(raw);
   hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
-  // Bus ids are all that is asked for, and sysfs has them: no plugin needs to talk to a driver.
+  // Only bus ids are needed, and sysfs has them: no plugin has to query a driver.
   for (const char* plugin : {"pci", "opencl", "cuda", "nvml", "rsmi", "levelzero", "gl"}) {
     hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, plugin);
   }

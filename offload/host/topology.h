@@ -1,4 +1,4 @@
-// The machine as hwloc sees it: NUMA nodes, cores, caches, memory, and which node is near to what.
+// The machine as hwloc sees it: NUMA nodes, cores, caches, memory, and the distance between them.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +19,15 @@ struct NumaNode {
 
 struct CacheLevel {
   std::string name;    // "L1d", "L2", "L3"
-  uint64_t bytes = 0;  // of one instance
+  uint64_t bytes = 0;  // per instance
   int count = 0;
 };
 
 class Topology {
  public:
-  // The machine that this process runs on, as far as the process may use it; loaded once.
+  // The machine of this process, limited to what the process may use; loaded once.
   static const Topology& machine();
-  // A machine out of hwloc's synthetic notation ("numa:2 core:4 pu:2"). Throws UsageError.
+  // A machine from hwloc's synthetic notation ("numa:2 core:4 pu:2"). Throws UsageError.
   static Topology synthetic(const std::string& description);
 
   Topology(Topology&&) noexcept;
@@ -44,13 +44,13 @@ class Topology {
   bool has_node(int index) const;
   std::string node_list() const;  // "0, 1"
 
-  // The node of the core that runs the calling thread; the first one where that can't be told.
+  // The node of the core that runs the calling thread; the first node if unknown.
   int node_of_process() const;
-  // The node nearest to a PCI device ("0000:3b:00.0", a GPU's bus id); node_of_process() where the
-  // machine doesn't say.
+  // The node nearest to a PCI device ("0000:3b:00.0", a GPU's bus id); node_of_process() if
+  // unknown.
   int node_of_pci(const std::string& bus_id) const;
 
-  // Several lines for people.
+  // A description of several lines for users.
   std::string describe() const;
 
  private:

@@ -111,7 +111,7 @@ void BlockPool::drop_slab(uint32_t slab) noexcept {
   dropped = {};
 }
 
-// Everything that can throw comes before anything changes.
+// Everything that can throw comes before any change.
 void BlockPool::add_slab(int64_t count) {
   size_t bytes = 0;
   const int64_t known = static_cast<int64_t>(blocks_.size() - unused_ids_.size());
@@ -146,7 +146,8 @@ void BlockPool::add_slab(int64_t count) {
     blocks_[id] = {slab.memory.data() + i * block_bytes_, 0, slot};
     slab.ids.push_back(id);
   }
-  free_.insert(free_.end(), slab.ids.rbegin(), slab.ids.rend());  // ascending addresses come first
+  free_.insert(free_.end(), slab.ids.rbegin(),
+               slab.ids.rend());  // lowest addresses are taken first
   slab.free = count;
   held_ += count;
   if (slot == slabs_.size()) slabs_.emplace_back();

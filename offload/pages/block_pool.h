@@ -1,5 +1,5 @@
-// Blocks of one size (pages of the KV cache) with reference counts, cut from slabs of a device's
-// memory that never move. Not thread-safe: the runtime that owns a pool is used by one thread.
+// Reference-counted blocks of one size (pages of the KV cache), cut from slabs of device memory
+// that never move. Not thread-safe: the runtime that owns a pool is used by one thread.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@ namespace fasa {
 
 class BlockPool;
 
-// Blocks that were promised and not yet taken; whatever is left goes back when it is destroyed.
-// Only moves: a promise has one holder. The pool outlives it and does not move meanwhile.
+// A number of reserved blocks; the destructor returns the unused ones. Move-only. The pool outlives
+// it and does not move meanwhile.
 class BlockReservation {
  public:
   BlockReservation() = default;
@@ -46,27 +46,25 @@ class BlockPool {
   BlockPool(const BlockPool&) = delete;  // tables and reservations point to it
   BlockPool& operator=(const BlockPool&) = delete;
 
-  // A block with one reference, contents indeterminate. Grows the pool by an eighth where nothing
-  // is free, by single blocks where that doesn't fit the budget. Throws BudgetError; nothing
-  // changes then.
+  // A block with one reference, contents indeterminate. If none is free, grows the pool by an
+  // eighth, or by single blocks if the budget is short. Throws BudgetError; then nothing changes.
   PageId allocate();
-  // The same out of a promise; never fails while the reservation has blocks left.
+  // The same from a reservation; never fails while it has blocks left.
   PageId allocate(BlockReservation& reservation) noexcept;
 
-  // Promises that `blocks` more blocks can be had: what is missing comes as one exact slab, so
-  // that a known length costs no slack. Throws BudgetError; nothing changes then.
+  // Reserves `blocks` blocks. Missing ones are allocated as one exact slab, so that a known length
+  // has no slack. Throws BudgetError; then nothing changes.
   [[nodiscard]] BlockReservation reserve(int64_t blocks);
 
-  // Moves the promises of `from` to `into`, which is empty or of this pool.
+  // Moves the blocks of `from` to `into`, which is empty or of this pool.
   void merge(BlockReservation& into, BlockReservation& from) noexcept;
 
   void retain(PageId page) noexcept;
-  // O(1). The last reference frees the block: it may be handed out again at once, so work that
-  // still uses it must come before the new owner's in stream order. When nothing is in use and
-  // nothing promised, all memory is given back: streams must be done with it then.
+  // O(1). The last reference frees the block. It may be reused at once, so work that still uses it
+  // must precede the new owner's in stream order. When nothing is in use or reserved, all memory is
+  // freed: streams must be done with it.
   void release(PageId page) noexcept;
-  // Gives back slabs that are wholly free, as far as promises allow; streams must be done with
-  // them.
+  // Frees wholly unused slabs, as far as reservations allow; streams must be done with them.
   void trim() noexcept;
 
   std::byte* data(PageId page) const { return blocks_[index_of(page)].data; }
@@ -76,7 +74,9 @@ class BlockPool {
   MemorySpace space() const { return space_; }
   size_t block_bytes() const { return block_bytes_; }
   int64_t used_blocks() const { return used_; }
-  int64_t free_blocks() const { return static_cast<int64_t>(free_.size()); }  // promised ones too
+  int64_t free_blocks() const {
+    return static_cast<int64_t>(free_.size());
+  }  // includes reserved ones
   int64_t reserved_blocks() const { return reserved_; }
   uint64_t held_bytes() const { return static_cast<uint64_t>(held_) * block_bytes_; }
 

@@ -37,7 +37,7 @@ void PageTable::reserve(int64_t pages, int64_t first_written) {
   promise(needed - reservation_.blocks(), pages);
 }
 
-// So many more blocks, and room in the tables.
+// Reserves `blocks` more blocks, and table entries for `pages` pages.
 void PageTable::promise(int64_t blocks, int64_t pages) {
   BlockReservation more = pool_->reserve(blocks);
   try {
@@ -63,7 +63,7 @@ void PageTable::cancel_window() noexcept {
   reservation_.cancel();
 }
 
-// No longer counted among the pages.
+// Releases a page that is already removed from the counts.
 void PageTable::release(PageId page) noexcept {
   const bool freed = pool_->references(page) == 1;
   pool_->release(page);
@@ -95,7 +95,7 @@ void PageTable::grow(int64_t pages) {
   addresses_.reserve(pages);
   addresses_.prepare_overwrite(before);
   if (missing == 1) {
-    // One page at a time is how decoding grows: let the pool grow with slack.
+    // Decoding grows page by page: the pool grows with slack.
     ids_.push_back(pool_->allocate());
     addresses_.append(pool_->data(ids_.back()));
   }

@@ -1,6 +1,6 @@
-// One sequence's pages in one pool, and the array of their addresses that kernels read. Pages are
-// counted from position 0; what a page holds is the caller's business (rows: every page of the
-// sequence, slices: the sealed ones).
+// One sequence's pages in one pool, and the address array that kernels read. Pages are numbered
+// from position 0. The caller decides what pages hold (rows: every page of the sequence; slices:
+// the sealed ones).
 #pragma once
 
 #include <cstdint>
@@ -26,37 +26,38 @@ class PageTable {
   std::span<std::byte* const> blocks() const { return addresses_.values(); }
   bool shared(int64_t index) const { return pool_->references(page(index)) > 1; }
 
-  // Promises growth to `pages` pages with pages [first_written, pages) writable, so that grow() and
-  // make_writable() up to there cannot fail. Throws BudgetError; nothing changes then. A later fork
-  // shares pages anew: reserve again before writing.
+  // Reserves growth to `pages` pages with pages [first_written, pages) writable, so that grow() and
+  // make_writable() up to there cannot fail. Throws BudgetError; then nothing changes. A later fork
+  // shares pages again: reserve again before writing.
   void reserve(int64_t pages, int64_t first_written);
   int64_t reserved_blocks() const { return reservation_.blocks(); }
 
-  // Promises `blocks` blocks to the growth up to `pages` pages: those of pages that are dropped on the
-  // way, and held by nobody else, are promised to it again. Throws BudgetError; nothing changes then.
+  // Reserves `blocks` blocks for growth up to `pages` pages; unshared pages that are dropped on the
+  // way are reserved for it again. Throws BudgetError; then nothing changes.
   void reserve_window(int64_t pages, int64_t blocks);
   void cancel_window() noexcept;
 
-  // To at least `pages` pages, contents indeterminate. Throws BudgetError; nothing changes then.
+  // Grows to at least `pages` pages, contents indeterminate. Throws BudgetError; then nothing
+  // changes.
   void grow(int64_t pages);
   void truncate(int64_t pages) noexcept;
-  // Gives back pages [first, end), which keep their places and have no address. Once each; streams are
-  // done with them.
+  // Releases pages [first, end), which keep their indices and have no address. Once per page;
+  // streams must be done with them.
   void drop(int64_t first, int64_t end);
   bool dropped(int64_t index) const { return page(index) == kDropped; }
-  void clear() noexcept;  // the array of addresses goes too; streams are done with it
-  // Pages that there is room for, and back to such a number, which holds all pages; streams are done
-  // with what has been taken since.
+  void clear() noexcept;  // frees the address array too; streams must be done with it
+  // Number of pages that fit the array; shrinks it to a number that holds all pages. Streams must
+  // be done with entries beyond it.
   int64_t capacity() const { return addresses_.capacity(); }
   void shrink(int64_t capacity) noexcept { addresses_.shrink(capacity); }
   // A table that shares the first `pages` pages. Throws BudgetError (for its address array).
   PageTable fork(int64_t pages) const;
-  // Copy on write: where others hold the page too, takes a block of its own and enqueues the copy
-  // of the contents. True where it copied. Throws BudgetError; nothing changes then. The old block
-  // stays with the others; should they free it, its next owner must write behind `stream`.
+  // Copy on write: if the page is shared, allocates a block and enqueues a copy of the contents.
+  // Returns true if it copied. Throws BudgetError; then nothing changes. The other tables keep the
+  // old block; if they free it, its next owner must write after this point in `stream`.
   bool make_writable(int64_t index, StreamView stream);
 
-  // Brings the device's addresses up to date, in stream order.
+  // Uploads changed addresses in stream order.
   void upload(StreamView stream) { addresses_.upload(stream); }
   std::byte* const* device_data() const { return addresses_.device_data(); }
   uint64_t device_bytes() const { return addresses_.device_bytes(); }
@@ -73,8 +74,8 @@ class PageTable {
   std::vector<PageId> ids_;
   PointerArray addresses_;
   BlockReservation reservation_;
-  int64_t window_end_ = 0;     // pages up to which dropped ones are promised again
-  int64_t window_blocks_ = 0;  // taken and promised, while growing there
+  int64_t window_end_ = 0;     // end of the pages for which dropped ones are reserved again
+  int64_t window_blocks_ = 0;  // taken and reserved, while growing there
   int64_t dropped_ = 0;
 };
 

@@ -58,7 +58,7 @@ void PointerArray::truncate(int64_t entries) noexcept {
 void PointerArray::shrink(int64_t capacity) noexcept {
   while (capacity_ > capacity && !replaced_.empty()) {
     Replaced& last = replaced_.back();
-    // The same but for entries that were set since.
+    // Unchanged except for entries that were set since.
     const size_t bytes = static_cast<size_t>(size_) * sizeof(std::byte*);
     if (std::memcmp(last.host_copy.data(), host_copy_.data(), bytes) != 0) {
       std::memcpy(last.host_copy.data(), host_copy_.data(), bytes);

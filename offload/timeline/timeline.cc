@@ -41,7 +41,8 @@ void Timeline::store_sample(const TimelineSample& sample) {
   samples_.push_back(sample);
 }
 
-// Those who allocate and free memory call it: without memory for the sample, their work counts.
+// Called by code that allocates and frees memory: it must not fail if there is no memory for the
+// sample.
 void Timeline::sample(const char* name, double seconds, double value) noexcept {
   const std::lock_guard lock(mutex_);
   try {

@@ -1,6 +1,6 @@
-// What ran on a device's streams, and what they waited for, with times on the device's clock.
-// Entries are whole: a device adds one when its start and its end are known, so they are in no
-// particular order. Operations that failed, or were skipped after a failure, have none.
+// Operations and waits of a device's streams, with times on the device's clock. A device adds an
+// entry when both its start and its end are known, so entries are unordered. Operations that
+// failed, or were skipped after a failure, have no entry.
 #pragma once
 
 #include <array>
@@ -31,12 +31,12 @@ struct TimeSpan {
 struct TimelineEntry {
   enum class Kind : uint8_t {
     kWork,  // a kernel, a copy, a fill, host work
-    kWait,  // the stream stood still for an event; waits that delayed nothing have none
+    kWait,  // the stream was idle for an event; waits without delay have no entry
   };
-  // The last operation that an event's stream had before the recording.
+  // The last operation in the event's stream before the recording.
   struct Source {
     TimelineStream stream = 0;
-    const char* name = nullptr;  // null: there was none
+    const char* name = nullptr;  // null: none
     OperationTag tag;
   };
 
@@ -45,12 +45,12 @@ struct TimelineEntry {
   const char* name = nullptr;  // outlives the timeline
   OperationTag tag;
   KernelWork work;      // bytes; none for a wait
-  double enqueued = 0;  // of the host's time on the device's clock
+  double enqueued = 0;  // host time on the device's clock
   TimeSpan span;
-  // Host to device, device to host: from the first byte's departure to the last one's, without
-  // latency. Equal ends where nothing went that way.
+  // Host to device, device to host: from the departure of the first byte to that of the last,
+  // without latency. Empty spans if nothing moved.
   std::array<TimeSpan, 2> link{};
-  Source awaited;  // of a wait
+  Source awaited;  // for waits
 };
 
 // A counter's value from `seconds` on.
@@ -62,21 +62,21 @@ struct TimelineSample {
 inline constexpr char kDeviceMemoryCounter[] = "device memory";  // bytes used
 inline constexpr char kHitRateCounter[] = "hit rate";            // of one decode step, 0 to 1
 
-// Thread-safe. Memory is bounded: beyond `most` entries, and as many samples, what comes is counted
+// Thread-safe. Memory is bounded: beyond `most` entries, and as many samples, new ones are counted
 // and dropped.
 class Timeline {
  public:
   static constexpr size_t kMaxEntries = size_t{1} << 20;
   explicit Timeline(size_t most = kMaxEntries) : max_(most) {}
 
-  // For devices.
+  // Called by devices.
   void name_stream(TimelineStream stream, std::string_view name);
   void add(const TimelineEntry& entry);
   // A counter's value at a known time.
   void sample(const char* name, double seconds, double value) noexcept;
-  // For work on streams: the value that the operation called `name`, under way now, has found. It
-  // holds from the end of that operation, which is not known yet. Not more than one stream may have
-  // operations of that name.
+  // Called by work on streams: the value found by the operation `name`, now running. It applies
+  // from the operation's end, which is not known yet. Only one stream may run operations of that
+  // name.
   void sample_operation(const char* name, double value);
 
   // For readers: entries from index `first` on, in the order in which they were added.
@@ -85,7 +85,7 @@ class Timeline {
   std::vector<TimelineSample> samples() const;
   std::map<TimelineStream, std::string> streams() const;
   uint64_t dropped() const;  // entries and samples
-  // Forgets entries and samples, keeps the names of streams.
+  // Drops entries and samples, keeps stream names.
   void clear();
 
  private:
@@ -97,7 +97,7 @@ class Timeline {
 
   const size_t max_;
   mutable std::mutex mutex_;
-  std::vector<std::unique_ptr<Chunk>> chunks_;  // growing copies no entry
+  std::vector<std::unique_ptr<Chunk>> chunks_;  // growth copies no entry
   size_t size_ = 0;
   uint64_t dropped_ = 0;
   std::vector<TimelineSample> samples_;

@@ -1,4 +1,4 @@
-// Where a device's streams look whether they are recorded.
+// Where a device's streams find the timeline that records them.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
-// Copies of a sequence's row pages in device memory, and the array of their addresses that kernels
-// read. The rows on the host stay complete, so giving a copy up changes this table and nothing
-// else. A page that has a copy has all of its rows in it: it gets one when it begins, or never.
+// Device copies of a sequence's row pages, and the address array that kernels read. The rows on the
+// host stay complete, so freeing a copy changes only this table. A page is copied from its first
+// row on or not at all: a copy always has all rows of its page.
 #pragma once
 
 #include <cstddef>
@@ -17,27 +17,27 @@ class DeviceRows {
  public:
   explicit DeviceRows(Device& device) : device_(&device), addresses_(device, "device row tables") {}
 
-  int64_t pages() const { return addresses_.size(); }  // entries, with or without a copy
+  int64_t pages() const { return addresses_.size(); }  // entries; a page may have no copy
   int64_t copies() const { return copies_; }
   bool has(int64_t page) const { return page < pages() && blocks()[static_cast<size_t>(page)]; }
   std::span<std::byte* const> blocks() const { return addresses_.values(); }  // null: no copy
 
-  // Room for entries of `pages` pages. Throws BudgetError; nothing changes then.
+  // Reserves entries for `pages` pages. Throws BudgetError; then nothing changes.
   void reserve(int64_t pages);
-  // A page within the reserved ones that has none.
+  // Adds the copy of a reserved page that has none.
   void put(int64_t page, Buffer block);
-  // The copy of the lowest position; empty where there is none. Streams must be idle.
+  // Removes and returns the first copy; empty if there is none. Streams must be idle.
   Buffer take_oldest();
-  // The copies below page `end`. Streams must be idle.
+  // Frees the copies below page `end`. Streams must be idle.
   void drop(int64_t end);
-  // Streams must be idle where copies go.
+  // Streams must be idle if this frees copies.
   void truncate(int64_t pages) noexcept;
   int64_t capacity() const { return addresses_.capacity(); }
-  // Of the table, unless copies are beyond that.
+  // Shrinks the table to `capacity`, or to the copies if they need more.
   void shrink(int64_t capacity) noexcept {
     if (pages() <= capacity) addresses_.shrink(capacity);
   }
-  // Gives back the memory of the table, too. Streams must be idle.
+  // Also frees the table's memory. Streams must be idle.
   void clear();
 
   void upload(StreamView stream) { addresses_.upload(stream); }

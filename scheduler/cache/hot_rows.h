@@ -1,6 +1,6 @@
-// The hot rows of a sequence whose rows are on the host: slots that keep fetched rows, and the
-// table that says which rows they hold. Beside the layout's slots, which stay allocated, there may
-// be wider ones for a while.
+// Hot rows of a sequence whose rows are on the host: slots with fetched rows, and the table that
+// says which rows they hold. The layout's slots stay allocated; while memory is free, a wider set
+// of slots can replace them.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,14 @@ class HotRows {
  public:
   HotRows(Device& device, const CacheLayout& layout) : device_(device), layout_(layout) {}
 
-  // The layout's slots, where it has any. Throws BudgetError.
+  // Allocates the layout's slots, if it has any. Throws BudgetError.
   void reserve();
   void give_back();
   uint64_t bytes() const { return rows_.bytes() + table_.bytes() + wide_bytes(); }
 
-  // More slots for each head than the layout's: extra slots come and go without moving what
-  // was promised. Either begins with an empty table; widening waits for nothing, before narrowing
-  // no work is under way. False, and nothing changed, where there is no memory; once narrowed, a
-  // sequence stays so.
+  // Switches to `slots` slots per head, more than the layout's; narrow() switches back. The new
+  // table is empty. Widening waits for nothing; before narrowing, the sequence's work must be done.
+  // Returns false, without any change, if memory is short. A narrowed sequence stays narrow.
   bool widen(int slots);
   void narrow();
   void drop_wide();
@@ -30,29 +29,29 @@ class HotRows {
   bool wide() const { return wide_slots_ > 0; }
   uint64_t wide_bytes() const { return wide_rows_.bytes() + wide_table_.bytes(); }
 
-  // Step numbers begin anew: the table's last uses no longer count.
+  // Step numbers restart: the table's last uses are void.
   void forget() { state_ = State::kEmpty; }
-  // What the table says is not to be trusted: the next step's restore empties its slots.
+  // The table is no longer valid: the next step's restore empties its slots.
   void invalidate() {
     if (state_ != State::kEmpty) state_ = State::kSuspect;
   }
-  // The table says which rows it lost, until the next step that decodes.
+  // True from an invalidation until the next decode step: the table lists the rows it lost.
   bool remembers() const { return state_ == State::kSuspect || state_ == State::kRemembered; }
   void decoded() {
     if (state_ == State::kRemembered) state_ = State::kValid;
   }
-  // Enqueued before a step: a table that says nothing is filled.
+  // Enqueued before a step: fills an empty table.
   void prepare(StreamView control);
 
   void describe(SequenceDesc* desc) const;
 
  private:
-  // What the table says.
+  // Contents of the table.
   enum class State : uint8_t {
-    kEmpty,       // nothing: it is filled anew before the next step
-    kValid,       // where its rows are
-    kSuspect,     // what is no longer to be trusted
-    kRemembered,  // emptied slots, and which rows they held
+    kEmpty,       // no entries; prepare() fills it before the next step
+    kValid,       // slots of the hot rows
+    kSuspect,     // entries that are no longer valid
+    kRemembered,  // empty slots, and the rows they held
   };
   const Buffer& table() const { return wide() ? wide_table_ : table_; }
 
@@ -62,7 +61,7 @@ class HotRows {
   Buffer table_;
   Buffer wide_rows_;
   Buffer wide_table_;
-  int wide_slots_ = 0;  // 0: the layout's are used
+  int wide_slots_ = 0;  // 0: uses the layout's slots
   bool narrowed_ = false;
   State state_ = State::kEmpty;
 };

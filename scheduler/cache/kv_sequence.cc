@@ -41,8 +41,8 @@ void KvSequence::truncate(int64_t tokens) {
   rows_.truncate(pages_of(tokens));
   window_rows_.truncate(pages_of(tokens));
   device_rows_.truncate(rows_.pages());
-  // A sealed page that is cut is packed again from its rows, into a block of its own: others may
-  // share the old one.
+  // Repacks the cut sealed page from its rows into a new block: other sequences may share the old
+  // one.
   slices_.truncate(uses_slices() ? tokens / kPageTokens : 0);
   length_ = tokens;
   later_rows_.shorten(pages_of(tokens));
@@ -55,7 +55,7 @@ void KvSequence::invalidate() {
   if (stale_ && !drops_rows()) {
     hot_rows_.invalidate();
   } else {
-    hot_rows_.forget();  // nor fetches again what is dropped
+    hot_rows_.forget();  // also avoids refetching dropped rows
   }
 }
 
@@ -102,7 +102,7 @@ void KvSequence::reserve(int64_t tokens, int step_tokens) {
   }
 }
 
-// Throws BudgetError; nothing changes then.
+// Throws BudgetError; then nothing changes.
 void KvSequence::promise_window_rows(int64_t tokens, int64_t pages) {
   if (settings_.has_window_rows()) return window_rows_.reserve_window(pages_of(tokens), pages);
   const Reserved before = reserved();

@@ -1,5 +1,5 @@
-// One sequence's part of the cache: its pages, and what the device keeps of it whole (tail,
-// protected rows, hot rows). Created empty and without memory; begin_step and reserve give it some.
+// One sequence's part of the cache: its pages, and its private device memory (tail, protected rows,
+// hot rows). Created without memory; begin_step and reserve allocate it.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 
 namespace fasa {
 
-// Where pages come from.
+// The pools that pages come from.
 struct KvPools {
   BlockPool rows;         // host, or device with rows on the device
   BlockPool slices;       // device
@@ -32,42 +32,41 @@ class KvSequence {
   KvSequence(Device& device, const StepSettings& settings, KvPools& pools);
 
   int64_t length() const { return length_; }  // committed tokens
-  // Shares the pages of the first `tokens` tokens of `other`; its own tail, protected rows and hot
-  // rows are made again by the next step.
+  // Shares the pages of the first `tokens` tokens of `other`. The next step rebuilds this
+  // sequence's tail, protected rows and hot rows.
   void share(const KvSequence& other, int64_t tokens);
   void truncate(int64_t tokens);
   void commit(int64_t tokens) { length_ += tokens; }
-  // What a step wrote beyond the committed length is not to be trusted.
+  // Discards what a failed step wrote beyond the committed length.
   void invalidate();
 
-  // It will be truncated and forked at most `tokens` tokens from its end, or at 0: pages behind
-  // that are dropped as it grows, of the window rows, or where every layer sees a window only. See
+  // Allows truncation and forks only within the last `tokens` tokens, or at 0. Older pages are
+  // freed as the sequence grows: those of window rows, or all if every layer has a window. See
   // rollback_window.h.
   void set_rollback_tokens(int64_t tokens) { rollback_tokens_ = tokens; }
   int64_t rollback_tokens() const { return rollback_tokens_; }
-  // Pages that may be dropped; drops them. Streams are idle then.
+  // Number of pages that can be freed; frees them. Streams must be idle.
   int64_t droppable() const;
   void drop_pages();
-  void drop_window_rows(int64_t end);  // pages before `end`, wanted or not
-  // Whether it can be cut there: all pages are kept that are needed to go on.
+  void drop_window_rows(int64_t end);  // frees pages before `end` unconditionally
+  // True if all pages that the sequence needs at that length are still there.
   bool can_truncate_to(int64_t tokens) const;
   int64_t first_page() const { return first_page_; }
   bool has_page(int layer, int64_t page) const { return !table_of(layer).dropped(page); }
 
-  // Memory for `tokens` tokens in all. Throws BudgetError; what was had before is kept, what this
-  // call added is given back.
+  // Reserves memory for `tokens` tokens in all. Throws BudgetError; then frees what this call
+  // allocated.
   void reserve(int64_t tokens);
-  // ... in steps of `step_tokens`: of pages that are dropped on the way no more than it has at a
-  // time.
+  // The same for growth in steps of `step_tokens`: counts pages that are freed on the way only
+  // while the sequence holds them.
   void reserve(int64_t tokens, int step_tokens);
-  // What is reserved now, and back to it: nothing of a step that cannot begin stays but, where
-  // there were pages, room in the arrays of their addresses and a last page that is no longer
-  // shared. Without work enqueued in between.
+  // Snapshot of reserved memory, for rollback when begin_step fails. After the rollback, address
+  // arrays may stay larger, and the last page may stay private. No work may be enqueued in between.
   struct Reserved {
     int64_t row_pages, slice_pages, window_pages;
-    int64_t row_places, slice_places, window_places, copy_places;  // in the tables
+    int64_t row_places, slice_places, window_places, copy_places;  // table entries
     bool whole;                                                    // tail, protected rows, hot rows
-    bool wide;                                                     // hot rows beyond the layout's
+    bool wide;                                                     // extra hot rows
   };
   Reserved reserved() const {
     return {rows_.pages(),           slices_.pages(),          window_rows_.pages(),
@@ -75,18 +74,18 @@ class KvSequence {
             device_rows_.capacity(), tail_ || protected_rows_, hot_rows_.wide()};
   }
   void give_back_to(const Reserved& before);
-  // Enqueues on `control` what must be done before a step: a page that others share is copied
-  // before it is written, tables are uploaded, tail and protected rows are rebuilt.
-  // The private page may throw BudgetError, the others enqueue only.
+  // Enqueue on `control` the work that precedes a step: copy a shared page before it is written,
+  // upload tables, rebuild tail and protected rows. Only the page copy may throw BudgetError.
   bool needs_private_page() const;
   void make_last_page_private(StreamView control);
   void upload_tables(StreamView control);
   bool stale() const { return stale_; }
   void restored() { stale_ = false; }
 
-  // As kernels see it once tables are uploaded; the step fills in tokens, mode and write-back buffer.
+  // Descriptor for kernels, valid after the upload. The step sets tokens, mode and write-back
+  // buffer.
   SequenceDesc describe() const;
-  // The same with the pages of window rows.
+  // The same for the pages of window rows.
   SequenceDesc describe_window_rows() const;
   std::span<std::byte* const> row_blocks() const { return rows_.blocks(); }
   std::span<std::byte* const> slice_blocks() const { return slices_.blocks(); }
@@ -95,8 +94,8 @@ class KvSequence {
   const LaterRows& later_rows() const { return later_rows_; }
   void set_later_rows(LaterRows rows) { later_rows_ = std::move(rows); }
 
-  // What the device has copies of, where settings ask for any: the runtime deals them out. A fork
-  // begins without.
+  // Device copies of rows, if the settings ask for them. The runtime assigns them. A fork begins
+  // without copies.
   DeviceRows& device_rows() { return device_rows_; }
   const DeviceRows& device_rows() const { return device_rows_; }
 
@@ -116,14 +115,14 @@ class KvSequence {
            device_rows_.host_table_bytes();
   }
 
-  std::optional<std::string> failure;  // the first error of a device failure while it was at work
+  std::optional<std::string> failure;  // first device error in a step of this sequence
 
  private:
   bool uses_slices() const { return settings_.layout.slice.dims > 0; }
   const PageTable& table_of(int layer) const {
     return settings_.layer(layer).in_window_rows ? window_rows_ : rows_;
   }
-  // Pages of window rows up to `window_tokens` tokens, and up to `tokens` of all others.
+  // Grows the pages of window rows to `window_tokens` tokens, all others to `tokens`.
   void grow(int64_t tokens, int64_t window_tokens);
   void promise_window_rows(int64_t tokens, int64_t pages);
   bool drops_rows() const { return !settings_.has_window_rows() && first_page_ > 0; }
@@ -135,13 +134,13 @@ class KvSequence {
   PageTable window_rows_;
   DeviceRows device_rows_;
   LaterRows later_rows_;
-  std::optional<SelectionHistory> history_;  // where the selection remembers
+  std::optional<SelectionHistory> history_;  // empty if the selection has no memory
   Buffer tail_;
   Buffer protected_rows_;
   HotRows hot_rows_;
   int64_t length_ = 0;
-  int64_t rollback_tokens_;  // tokens, below 0: all
-  int64_t first_page_ = 0;   // of what is dropped, none between the sinks' pages and this is kept
+  int64_t rollback_tokens_;  // tokens; below 0: unlimited
+  int64_t first_page_ = 0;   // pages between the sinks' pages and this one were freed
   bool stale_ = false;
 };
 

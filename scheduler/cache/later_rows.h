@@ -1,5 +1,5 @@
-// Rows of a sequence's first pages that may not be there yet, and where they come from. Never of the
-// last page, which tails are made from and tokens are written to.
+// Rows of a sequence's first pages that may not be in memory yet, and their source. The last page
+// is never among them: tails are made from it and tokens are written to it.
 #pragma once
 
 #include <algorithm>
@@ -11,10 +11,10 @@
 namespace fasa {
 
 struct LaterRows {
-  std::shared_ptr<RowSource> source = {};  // null: all rows are there
+  std::shared_ptr<RowSource> source = {};  // null: all rows are in memory
   int64_t pages = 0;
 
-  // The sequence has `total` pages now. The last one has all its rows: whoever shortens sees to it.
+  // The sequence now has `total` pages. The caller makes sure that the last one has all its rows.
   void shorten(int64_t total) {
     pages = std::min(pages, std::max<int64_t>(0, total - 1));
     if (pages == 0) source.reset();

@@ -116,7 +116,7 @@ void PageStore::give_tail(int64_t page) {
 void PageStore::take_tail(int64_t page) noexcept {
   State& state = at(page);
   if (state.tail < 0) return;
-  free_tails_.push_back(std::exchange(state.tail, -1));  // find_tail() reserved its place
+  free_tails_.push_back(std::exchange(state.tail, -1));  // find_tail() reserved the entry
   std::erase(full_, page);
   ++epoch_;
 }

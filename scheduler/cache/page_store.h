@@ -1,6 +1,6 @@
-// Pages whose ids a caller owns: for each a row block and a slice block for all its parts (of
-// kPageTokens tokens), taken whole at first and never moved; how many tokens of it every layer has;
-// and the tail of the part that is being written. A page's life between two starts is a generation.
+// Pages whose ids the caller assigns. Each page has one row block and one slice block per part
+// (kPageTokens tokens), allocated once and never moved; the number of tokens held by every layer;
+// and the tail of the part that is being written. Each start() of a page begins a new generation.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace fasa {
 
 class PageStore {
  public:
-  // `page_size`: tokens, a multiple of kPageTokens, or a part of it that is the layout's row_page:
-  // such pages are rows alone. Throws BudgetError.
+  // `page_size`: tokens, a multiple of kPageTokens; or, for pages without slices, a smaller size,
+  // the layout's row_page. Throws BudgetError.
   PageStore(Device& device, const StepSettings& settings, int page_size, int64_t pages);
 
   int page_size() const { return page_size_; }
@@ -24,34 +24,35 @@ class PageStore {
   bool small() const { return page_size_ < kPageTokens; }
 
   std::byte* row_block(int64_t page, int part) const;
-  std::byte* slice_block(int64_t page, int part) const;  // null where there are no slices
+  std::byte* slice_block(int64_t page, int part) const;  // null: no slices
 
   uint32_t generation(int64_t page) const { return at(page).generation; }
-  // Rises whenever a generation or a tail ends: what was looked up before counts no more.
+  // Increases when a generation or a tail ends: earlier lookups are then void.
   uint64_t epoch() const { return epoch_; }
 
   int held(int64_t page, int layer) const {
     return held_[static_cast<size_t>(page * layers_ + layer)];
   }
-  // Tokens that every layer has.
+  // Number of tokens that every layer holds.
   int held_by_all(int64_t page) const;
   bool same_in_all_layers(int64_t page) const;
   void hold(int64_t page, int layer, int tokens);
-  // Begins a generation: empty, without a tail.
+  // Begins an empty generation without a tail.
   void start(int64_t page);
-  // The tokens of `from`, under a new generation of `to`; without a tail. The caller copies blocks.
+  // Gives a new generation of `to` the tokens of `from`, without a tail. The caller copies the
+  // blocks.
   void take_over(int64_t from, int64_t to);
 
-  // Slices in the tail's precision of the part that holds the newest token; null: there are none.
+  // Slices of the part that holds the newest token, in the tail's precision; null: no tail.
   std::byte* tail(int64_t page) const;
-  // One for a page that has none, contents indeterminate: a free one, that of a page that is full
-  // in all layers, or a new one. Throws BudgetError; nothing changes then.
+  // Gives a tail to a page without one; its contents are indeterminate. Takes a free tail, the tail
+  // of a page that is full in all layers, or a new one. Throws BudgetError; then nothing changes.
   void give_tail(int64_t page);
-  // From a page that was given one and has not used it.
+  // Undoes give_tail() for a tail that was not used.
   void take_tail(int64_t page) noexcept;
   bool uses_tails() const { return settings_.layout.slice.dims > 0 && !small(); }
 
-  // All rows, the row of slot 0 of a page at index page * page_rows(), counted in rows.
+  // All row blocks. Slot 0 of a page is at row index page * page_rows().
   const std::byte* rows() const { return rows_.data(); }
   int64_t page_rows() const { return settings_.layout.heads() * page_size_; }
 

@@ -1,6 +1,6 @@
-// What is kept of one sequence of a caller's pages from step to step: the arrays of addresses that
-// kernels read, and its hot rows. Pages are known by id and generation, so that a page that was
-// started anew is never taken for the one that it was.
+// The state of one sequence of caller-owned pages that persists across steps: the address arrays
+// that kernels read, and the hot rows. Pages are identified by id and generation, so a restarted
+// page is never mistaken for its predecessor.
 #pragma once
 
 #include <cstdint>
@@ -19,34 +19,34 @@ namespace fasa {
 
 class PageView {
  public:
-  // Takes the memory of the hot rows. `slices`: for an index of its own, where pages are small; or
+  // Allocates the hot rows. `slices`: the pool for a private slice index if pages are small, else
   // null. Throws BudgetError.
   PageView(Device& device, const StepSettings& settings, BlockPool* slices);
 
   int64_t pages() const { return static_cast<int64_t>(pages_.size()); }
-  // Whether its pages are the first ones of `table`.
+  // True if its pages are a prefix of `table`.
   bool begins(std::span<const int32_t> table) const;
-  // Pages that it has in common with `table`, counted from the first.
+  // Length of the common prefix with `table`, in pages.
   int64_t common_pages(std::span<const int32_t> table) const;
-  // Takes over what of the index of `other` its first `pages` pages sealed. Throws BudgetError.
+  // Shares the sealed slices of the first `pages` pages of `other`. Throws BudgetError.
   void share_index(const PageView& other, const PageStore& store, int64_t pages);
   ViewIndex* index() { return index_ ? &*index_ : nullptr; }
-  // The pages that still are what they were, counted from the first.
+  // Length of the prefix whose pages still have the same generation.
   int64_t valid_pages(const PageStore& store) const;
-  // Forgets the pages from there on, and its hot rows. Streams must be idle.
+  // Drops all pages from `pages` on, and the hot rows. Streams must be idle.
   void cut(const PageStore& store, int64_t pages);
-  // `table` begins with its pages, `tokens` of which are attended to. Throws BudgetError; nothing
-  // changes then.
+  // Extends the view to `table`, of which its pages are a prefix; `tokens` tokens are attended to.
+  // Throws BudgetError; then nothing changes.
   void extend(const PageStore& store, std::span<const int32_t> table, int64_t tokens);
 
-  // A tail of its own, for a length whose tail its last page does not have: contents indeterminate.
+  // A private tail, for a length at which the last page has none; its contents are indeterminate.
   // Throws BudgetError.
   std::byte* own_tail();
 
-  // Enqueues what changed; empties hot rows that are not to be trusted.
+  // Enqueues the changed addresses; empties invalid hot rows.
   void upload(StreamView control);
   void forget_hot_rows() { hot_rows_cold_ = true; }
-  // The step fills in the rest.
+  // The step sets the other fields.
   SequenceDesc describe() const;
   std::span<std::byte* const> row_blocks() const { return rows_.values(); }
 
@@ -59,7 +59,7 @@ class PageView {
     return rows_.host_bytes() + slices_.host_bytes() + (index_ ? index_->host_table_bytes() : 0);
   }
 
-  uint64_t last_used = 0;  // the caller's clock
+  uint64_t last_used = 0;  // in units of the caller's clock
 
  private:
   struct Page {

@@ -1,6 +1,6 @@
-// The slices of one sequence whose pages are smaller than ours: a sealed page of slices spans
-// several of the caller's, so it is the sequence's, shared with those that began alike. Made from
-// the rows, when the sequence is attended to.
+// The slice index of one sequence whose row pages are smaller than kPageTokens. A sealed page of
+// slices spans several row pages, so the index belongs to the sequence; sequences with a common
+// prefix share it. It is computed from the rows when the sequence is attended to.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +16,17 @@ class ViewIndex {
   // Throws BudgetError.
   ViewIndex(Device& device, const StepSettings& settings, BlockPool& slices);
 
-  // Shares what the first `tokens` tokens of `other` have sealed. Throws BudgetError.
+  // Shares the sealed slices of the first `tokens` tokens of `other`. Throws BudgetError.
   void share(const ViewIndex& other, int64_t tokens);
-  // Room for `tokens` tokens. Throws BudgetError; nothing changes then.
+  // Reserves `tokens` tokens. Throws BudgetError; then nothing changes.
   void grow(int64_t tokens) { sealed_.grow(tokens / kPageTokens); }
-  // What is beyond is not what it was. Streams must be idle.
+  // Discards all slices from `tokens` on. Streams must be idle.
   void cut(int64_t tokens);
 
-  // From where on slices of a layer have to be made for `tokens` tokens to be there, the page of
-  // the last of them in the tail.
+  // The first token whose slices of `layer` are missing for an index of `tokens` tokens, with the
+  // last page in the tail.
   int begin_of(int layer, int tokens) const;
-  // They were made up to there.
+  // Records that slices up to `tokens` were computed.
   void set_indexed(int layer, int tokens) {
     state_[static_cast<size_t>(layer)] = {tokens, (tokens - 1) / kPageTokens};
   }
@@ -43,7 +43,7 @@ class ViewIndex {
   Buffer tail_;
   struct Layer {
     int indexed = 0;     // tokens
-    int tail_page = -1;  // whose slices the tail holds, -1: none's
+    int tail_page = -1;  // page whose slices the tail holds; -1: none
   };
   std::vector<Layer> state_;
 };

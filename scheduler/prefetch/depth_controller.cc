@@ -64,9 +64,9 @@ void DepthController::choose_rival() {
   begin(Stretch::kTrial, rival_);
 }
 
-// A depth that predicts more has to beat the better of both stretches; one that predicts less,
-// their mean. None fills hot rows with what is asked for alone, which shows late: what is close is
-// measured for longer.
+// A deeper rival must beat the better of the two stretches around it; a shallower one, their mean.
+// Depth 0 keeps unused predictions out of the hot rows, which pays off late, so a close duel with
+// it is measured for longer.
 void DepthController::judge(double after) {
   const double mean = (before_ + after) / 2;
   const double doubt = std::max(kClear * mean, std::abs(before_ - after));
@@ -86,8 +86,8 @@ void DepthController::judge(double after) {
   present_ = rival_;
   pauses_ = 1;
   turn_ = 0;
-  known_ = false;  // its transfers and stalls are others
-  begin_duel();    // it meets its next rival at once
+  known_ = false;  // the new depth has other transfers and stalls
+  begin_duel();    // tries the next rival at once
 }
 
 void DepthController::lose() {
@@ -102,7 +102,7 @@ void DepthController::stay(int pauses) {
   left_ = probation_ > 0 ? probation_ : kStay * pauses;
 }
 
-// Times have changed since the last trial, so that the present depth hides less than it did.
+// True if times have changed since the last trial so that the present depth hides less.
 bool DepthController::needs_more() const {
   if (filling_ || pauses_ > 1) return false;
   return waits() && min_depth() > std::max(present_, min_known_);
@@ -112,7 +112,7 @@ bool DepthController::waits() const {
   return mean_.stall > kWorthHiding * (mean_.compute + mean_.stall);
 }
 
-// The present depth where there is nobody to try.
+// The next depth to try; the present one if there is none.
 int DepthController::next_rival() {
   const int least = min_depth();
   if (present_ == 0) return waits() ? least : 0;
@@ -120,7 +120,7 @@ int DepthController::next_rival() {
     met_none_ = true;
     return 0;
   }
-  // By turns: one further if that can help, one less if that can do, none.
+  // In turn: one deeper if that can help, one shallower if that can suffice, no prefetch.
   for (int i = 0; i < 3; ++i) {
     const int kind = turn_++ % 3;
     if (kind == 0 && waits() && present_ < max_) return std::max(least, present_ + 1);

@@ -5,8 +5,8 @@
 namespace fasa {
 namespace {
 
-// An eighth of the slice, but no less than eight frequency chunks: what an exact scan would cost
-// pays for the prediction of eight layers.
+// Predictions score an eighth of the slice, at least eight frequency chunks: eight predictions cost
+// as much as one exact scan.
 constexpr int kPart = 8;
 constexpr int kMinDims = 16;
 

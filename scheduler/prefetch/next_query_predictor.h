@@ -1,5 +1,5 @@
-// The later layer's query, estimated from what the present layer knows, then the selection on a
-// part of every slice.
+// Estimates the later layer's query from the present layer's state and selects on a part of each
+// slice.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// Predicts the token sets of later layers. A prediction decides what is fetched ahead, never what
-// is attended to, so it may be anything.
+// Predicts the token sets of later layers. A prediction decides only what is fetched ahead, never
+// what is attended to: a wrong one costs time, not accuracy.
 #pragma once
 
 #include "kernels/params.h"
@@ -8,31 +8,32 @@
 
 namespace fasa {
 
-// For layer `layer` + `ahead`, while `layer` computes. `select` names the target: its step
-// parameters, budget, window, and the room that the prediction goes to; no query.
+// A prediction for layer `layer` + `ahead`, made while `layer` computes. `select` describes the
+// target: step parameters, budget, window and the output arrays; no query.
 struct PredictedSet {
   int layer = 0;
   int ahead = 1;
   SelectParams select;
   StreamView compute;
 
-  // In the time of the layer that computes.
+  // The work is attributed to the layer that computes.
   OperationTag tag() const { return tag_of(layer, Cause::kPrefetch); }
 };
 
-// One of the table's (predictor_table.h) says beside it, as static members, kName and kHelp (what
-// it predicts), kByQueries (it is made with a QuerySource alone), kWritesSets, max_depth(layers,
-// source_depth) and make(parts).
+// Predictors in the table (predictor_table.h) also have static members: kName, kHelp (what it
+// predicts), kByQueries (it needs a QuerySource), kWritesSets, max_depth(layers, source_depth) and
+// make(parts).
 class Predictor {
  public:
   virtual ~Predictor() = default;
 
-  // How many layers ahead; 0 = nothing is ever predicted.
+  // Maximum number of layers ahead; 0: no predictions.
   virtual int max_depth() const = 0;
-  // False: predict() is not called, the prediction is what the hot rows' tables remember.
+  // False: predict() is not called; the prediction is the list of lost rows in the hot rows'
+  // tables.
   virtual bool writes_sets() const = 0;
-  // Enqueues on prediction.compute what fills prediction.select.sets and selected_sizes. Allocates
-  // nothing.
+  // Enqueues on prediction.compute the work that fills prediction.select.sets and selected_sizes.
+  // Does not allocate.
   virtual void predict(const PredictedSet& prediction) = 0;
 };
 

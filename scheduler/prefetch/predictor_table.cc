@@ -29,7 +29,7 @@ constexpr Entry entry() {
           Kind::max_depth,  [](const PredictorParts& parts) -> Made { return Kind::make(parts); }};
 }
 
-// PredictorKind counts them from 1; 0 is kAuto, which takes one of them.
+// PredictorKind numbers the rows from 1; 0 is kAuto, which picks one of them.
 constexpr std::array kTable{
     entry<NonePredictor>(),
     entry<PreviousStepPredictor>(),

@@ -1,5 +1,5 @@
-// The predictors by name. To add one: a class in a file of its own, with what every row of the
-// table says, and a line in predictor_table.cc.
+// The predictors by name. To add one, write a class in a file of its own with the static members
+// listed in predictor.h, and add a line to predictor_table.cc.
 #pragma once
 
 #include <memory>
@@ -14,27 +14,27 @@
 
 namespace fasa {
 
-// What a predictor is made of. Device and source outlive it.
+// Arguments of a predictor's factory. Device and source outlive the predictor.
 struct PredictorParts {
   Device& device;
-  QuerySource* source = nullptr;  // null: nobody estimates queries
+  QuerySource* source = nullptr;  // null: no query source
   int layers = 0;
 };
 
 std::optional<PredictorKind> find_predictor(std::string_view name);
 std::string_view predictor_name(PredictorKind kind);
-// All names, "auto, none, ...", and what each of them predicts: for help and errors.
+// All names, "auto, none, ...", and a description of each, for help and errors.
 const std::string& predictor_names();
 const std::string& predictor_help();
 
-// Whether it predicts by estimated queries, or would where there are some.
+// True if it uses estimated queries when there is a query source.
 bool takes_queries(PredictorKind kind);
-// Whether it can't predict without.
+// True if it requires a query source.
 bool needs_queries(PredictorKind kind);
-// How far ahead it predicts at most, in so many layers with a source that sees `source_depth` of
-// them (0: without one), and whether by sets of its own.
+// Scratch that it needs: its maximum depth in a model of `layers` layers, with a query source that
+// looks `source_depth` layers ahead (0: no source), and whether it writes sets.
 PredictionScratch predictor_scratch(PredictorKind kind, int layers, int source_depth);
-// One that predicts nothing where it needs queries and there are none.
+// Returns the none predictor if a required query source is missing.
 std::unique_ptr<Predictor> make_predictor(PredictorKind kind, const PredictorParts& parts);
 
 }  // namespace fasa

@@ -12,11 +12,11 @@
 namespace fasa {
 namespace {
 
-// By itself no deeper than this: predictions that far are poor, and every depth takes room for a
-// set.
+// Maximum depth chosen automatically: deeper predictions are poor, and each depth needs memory for
+// a set.
 constexpr int kMaxAutomatic = 4;
-constexpr int kFirstMeasurements = 16;  // every step at first,
-constexpr int kMeasureEvery = 8;        // then one step of so many
+constexpr int kFirstMeasurements = 16;  // steps that are all measured at first
+constexpr int kMeasureEvery = 8;        // afterwards, one step in this many
 constexpr double kSmoothing = 0.25;
 
 int max_depth_of(const StepSettings& settings, bool writes_sets, int max_depth) {
@@ -26,7 +26,7 @@ int max_depth_of(const StepSettings& settings, bool writes_sets, int max_depth) 
                                settings.layer_count() - 1}));
 }
 
-// Down to three bits: at most a fifth less.
+// Rounds down to three significant bits: at most a fifth less.
 int32_t coarse(int32_t rows) {
   const int bits = std::bit_width(static_cast<uint32_t>(rows));
   return bits <= 3 ? rows : rows >> (bits - 3) << (bits - 3);
@@ -53,7 +53,7 @@ void PrefetchControl::require_query_source() const {
   if (!settings_.prefetches() || custom_ != nullptr || source_ != nullptr) return;
   if (!needs_queries(settings_.prefetch.predictor)) return;
   throw UsageError(
-      fmt::format("prefetch.predictor = {}: nobody estimates queries here; call set_query_source, "
+      fmt::format("prefetch.predictor = {}: no query source is set; call set_query_source, "
                   "or use auto or previous-step",
                   predictor_name(settings_.prefetch.predictor)));
 }
@@ -73,7 +73,7 @@ PredictionScratch PrefetchControl::scratch_for(const StepSettings& settings, int
 PrefetchPlan PrefetchControl::plan(int sequences, bool remembered) const {
   PrefetchPlan plan;
   if (max_depth_ == 0 || (!predictor().writes_sets() && !remembered)) return plan;
-  // What was remembered is lost to whoever does not fetch it now: there is nothing to measure.
+  // Lost rows that are not refetched now are forgotten, so that case cannot be measured.
   const bool automatic = !settings_.prefetch.depth && predictor().writes_sets();
   plan.depth = automatic ? depth_.depth() : max_depth_;
   const CacheLayout& layout = settings_.layout;
@@ -90,7 +90,7 @@ bool PrefetchControl::measures(int32_t step_number) const {
   return unsettled || measurements_ < kFirstMeasurements || step_number % kMeasureEvery == 0;
 }
 
-// Layers take turns; the first is never predicted.
+// Layers are measured in turn; the first is never predicted.
 int PrefetchControl::measured_layer() const {
   const int predicted = settings_.layer_count() - 1;
   for (int i = 0; i < predicted; ++i) {

@@ -1,5 +1,5 @@
-// Whether to predict, how far ahead and how much, step by step, from the settings and from what
-// earlier steps took.
+// Decides for each step whether to prefetch, how far ahead and how much, from the settings and the
+// times of earlier steps.
 #pragma once
 
 #include <cstdint>
@@ -18,34 +18,36 @@ class PrefetchControl {
  public:
   PrefetchControl(Device& device, const StepSettings& settings);
 
-  // Between steps. Both may be null, and outlive what is made of them. `predictor` takes the place
-  // of whatever the settings name.
+  // Called between steps. Both may be null, and outlive the objects made with them. `predictor`
+  // overrides the settings' predictor.
   void set_query_source(QuerySource* source);
   void set_predictor(Predictor* predictor);
-  // The settings have changed.
+  // Call after a change of the settings.
   void refresh() { choose(); }
-  // Throws UsageError where the settings want a query source and there is none.
+  // Throws UsageError if the settings require a query source and none is set.
   void require_query_source() const;
 
-  // The caller's own predictor, which may do anything.
+  // True if the caller set its own predictor.
   bool predictions_by_caller() const { return custom_ != nullptr; }
-  // From now on plans move in few steps, not with every measurement: each new one costs a graph.
+  // From now on plans change in coarse steps, not with every measurement: each new plan needs a new
+  // graph.
   void plan_coarsely() { coarse_ = true; }
 
   Predictor& predictor() const { return custom_ != nullptr ? *custom_ : *own_; }
-  // By the deepest that plan() will ask for; 0: nothing is predicted.
+  // For the deepest plan that plan() can return; depth 0: no predictions.
   PredictionScratch scratch() const { return {max_depth_, predictor().writes_sets()}; }
-  // The same before there is anything, with a source that sees `source_depth` layers; 0: without.
+  // The same from the settings alone, with a query source that looks `source_depth` layers ahead
+  // (0: none).
   static PredictionScratch scratch_for(const StepSettings& settings, int source_depth);
 
-  // A step of so many decoding sequences. `remembered`: some of their hot rows' tables remember
-  // rows that they lost.
+  // The plan of a step with `sequences` decoding sequences. `remembered`: the hot rows' tables of
+  // some of them list lost rows.
   PrefetchPlan plan(int sequences, bool remembered) const;
 
-  // Whether step `step_number` should be measured, and which layer of it.
+  // Whether step `step_number` should be measured, and which layer to measure.
   bool measures(int32_t step_number) const;
   int measured_layer() const;
-  // A measured step of that depth, and all transfers so far.
+  // Records a measured step at that depth, and the transfer totals so far.
   void measured(int depth, const LayerTimes& times, const TransferTotals& transfers);
 
  private:

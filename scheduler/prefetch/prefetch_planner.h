@@ -1,4 +1,5 @@
-// Which layers are looked ahead at, and how much may be fetched for each. Pure.
+// Which layers are predicted while a layer computes, and how many rows each may fetch. Pure
+// functions.
 #pragma once
 
 #include <algorithm>
@@ -6,10 +7,10 @@
 
 namespace fasa {
 
-// A step's share of the link.
+// The prefetch of one step.
 struct PrefetchPlan {
   int depth = 0;     // layers ahead, 0 = no predictions
-  int32_t rows = 0;  // per sequence and KV head, at most
+  int32_t rows = 0;  // maximum per sequence and KV head
 
   bool on() const { return depth > 0 && rows > 0; }
 };
@@ -18,8 +19,8 @@ class PrefetchPlanner {
  public:
   PrefetchPlanner(int layers, int depth) : layers_(layers), depth_(depth) {}
 
-  // Layers [first, end) to predict while `layer` computes: the one `depth` layers on; from layer 0
-  // all up to there too, so that every layer but the first is predicted exactly once a step.
+  // Layers [first, end) to predict while `layer` computes: the one `depth` layers ahead; for layer
+  // 0, all layers up to it. So every layer but the first is predicted once per step.
   struct Range {
     int first, end;
   };
@@ -29,9 +30,9 @@ class PrefetchPlanner {
     return {std::min(layer == 0 ? 1 : last, layers_), std::min(last + 1, layers_)};
   }
 
-  // A layer's predictions in rows per (sequence, KV head): what the link moves while a layer
-  // computes, for every layer is predicted once, in equal shares, so that no sequence takes
-  // another's. Unknown rates (0) do not bound.
+  // Maximum rows per (sequence, KV head) of a prediction: the bytes that the link moves while one
+  // layer computes, in equal shares, since each layer is predicted once. Unknown rates (0) set no
+  // limit.
   static int32_t rows_per_head(double link_bytes_per_second, double compute_seconds,
                                int64_t row_bytes, int64_t heads, int32_t most) {
     if (most <= 0 || heads <= 0) return 0;

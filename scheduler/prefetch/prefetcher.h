@@ -1,11 +1,11 @@
-// Makes fetches of predictions: enqueues, while a layer computes, what a later one will ask for.
+// Enqueues prefetches: while a layer computes, fetches the rows predicted for a later layer.
 //
 //   compute  ... FAC of ready tiles -> prediction of layer t ...  resolve(t) ...  FAC of t's other
 //   tiles stream                          \-> claim hot slots of t --/--> gather --/
 //
-// The streams have normal priority, those of misses a high one: a true miss overtakes. Between two
-// steps nothing has to be ordered beside this: before the next step touches a layer's hot rows,
-// compute has waited for that layer's predictions, and the streams wait for compute.
+// These streams have normal priority and the streams of misses high priority, so that misses
+// overtake. No ordering is needed between two steps: before the next step touches a layer's hot
+// rows, compute has waited for that layer's prefetches, and these streams wait for compute.
 #pragma once
 
 #include <span>
@@ -24,26 +24,27 @@ class Prefetcher {
  public:
   Prefetcher(Device& device, const StepSettings& settings);
 
-  // A step. `predictor` outlives it; plan.depth is within its max_depth().
+  // Begins a step. `predictor` outlives it; plan.depth is at most its max_depth().
   void begin(const PrefetchPlan& plan, Predictor& predictor);
 
-  // Inside attend of `layer`. `written`: per layer, the last step's rows are on the host.
+  // Called within attend of `layer`. `written`: per layer, the event after which the last step's
+  // rows are on the host.
   void prefetch_after(const StepBatch& step, const StepScratch& scratch, int layer,
                       std::span<const Event> written, StreamView compute);
-  // compute waits until the predictions of `layer` stand in its tables; until their rows are there.
+  // Makes compute wait until the claims for `layer` are in its tables; until their rows have
+  // arrived.
   void wait_for_claims(int layer, StreamView compute);
   void wait_for_rows(int layer, StreamView compute);
 
   void synchronize();
 
   void add_streams(std::vector<StreamView>& streams) const;
-  // Of the step that was begun: see StepPipeline.
+  // For the current step: see StepPipeline.
   void add_to_key(const StepScratch& scratch, std::vector<uint64_t>& key) const;
 
  private:
   struct Target;
-  // Rows that may be fetched for a head: never so many that the true set would not find a slot for
-  // each of its misses.
+  // Maximum rows to prefetch per head: leaves a hot slot for every miss of the true set.
   int32_t max_rows(const DecodeScratch& scratch) const;
   void predict(const Target& target);
   void fetch(const Target& target, std::span<const Event> written);

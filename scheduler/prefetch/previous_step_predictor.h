@@ -1,6 +1,6 @@
-// The last step's set of the same layer. The hot rows still hold it, however they are replaced:
-// what is left to fetch is what they lost when their table was invalidated (after a truncation or
-// an aborted step), and that the table remembers by itself.
+// Predicts the last step's set of the same layer. Hot rows still hold it, so only the rows that
+// were lost when the table was invalidated (by a truncation or an aborted step) are fetched. The
+// table itself lists them.
 #pragma once
 
 #include <memory>

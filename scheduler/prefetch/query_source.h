@@ -1,5 +1,5 @@
-// Predicts a later layer's query from what an earlier layer knows; made by the model's runner, or
-// the engine around it. The prediction decides what is fetched ahead, never what is attended to.
+// Estimates a later layer's query from an earlier layer's state. Implemented by the model or the
+// engine. An estimate decides only what is fetched ahead, never what is attended to.
 #pragma once
 
 #include "runtime/base/stream_view.h"
@@ -11,7 +11,7 @@ class QuerySource {
  public:
   virtual ~QuerySource() = default;
 
-  // How many layers ahead a prediction can be made, >= 1.
+  // Maximum number of layers ahead, at least 1.
   virtual int max_depth() const = 0;
 
   // Enqueues on `stream`, from the hidden state that enters layer `layer`, the query of layer

@@ -1,10 +1,10 @@
-// Selections that evict: what they remember of one sequence, and what decides.
+// Selections that evict: their memory of one sequence, and their policies.
 //
-// A step at position p first evicts, by what earlier queries saw, until the head's kept tokens (p
-// among them) fit the budget; it attends to those; then its query is observed. Prefill attends to
-// everything and evicts nothing. So what is kept is a function of the queries, keys and modes of
-// positions [0, p): these are recorded, and a sequence that was cut or forked inside works its
-// record through again. It has then evicted what a sequence of the same tokens would have.
+// A step at position p first evicts, judged by earlier queries, until the head's cached tokens (p
+// among them) fit the budget. It attends to those; then its query is observed. Prefill attends to
+// everything and evicts nothing. The cached set is therefore a function of the queries, keys and
+// modes of positions [0, p). These are recorded, and a sequence that was truncated or forked inside
+// replays its record. The result equals that of a sequence with the same tokens.
 #pragma once
 
 #include <cstdint>
@@ -17,23 +17,23 @@
 
 namespace fasa {
 
-// What brought a position's query.
+// How the query of a position was processed.
 enum class Seen : uint8_t { kNothing, kPrefill, kDecode };  // kNothing: appended, never attended
 
 // Queries of one sequence and layer by position, f32, [tokens][query_heads][key_dim]. Host memory
-// that no budget counts: as much as 4 / (2 x dtype) x group times the keys and values.
+// outside all budgets: 4 / (2 x dtype bytes) x GQA group size times the size of keys and values.
 struct QueryRecord {
   std::vector<float> queries;
   std::vector<Seen> seen;  // [tokens]
 };
 
-// One head of the sets while it is worked on.
+// One head of the sets, as policies see it.
 struct EvictionHead {
   const QueryRecord& record;
   KeyReader& keys;
-  int first_query_head = 0;  // of the record's
-  int query_heads = 0;       // of this head
-  int all_query_heads = 0;   // of the layer
+  int first_query_head = 0;  // within the record
+  int query_heads = 0;       // that share this head
+  int all_query_heads = 0;   // in the layer
   float scale = 1;
   int window = 0;  // of the layer, 0 = none
 
@@ -54,25 +54,25 @@ struct EvictionHead {
 void attention_weights(EvictionHead& head, const float* query, std::span<const int32_t> tokens,
                        std::span<float> weights);
 
-// The memory of one head.
+// The eviction policy and memory of one head.
 class EvictionPolicy {
  public:
   virtual ~EvictionPolicy() = default;
   virtual std::unique_ptr<EvictionPolicy> clone() const = 0;
-  // The queries of `position` attended to `tokens`, ascending, `position` the last.
+  // Called after the queries of `position` attended to `tokens` (ascending, `position` last).
   virtual void observe(EvictionHead& head, int position, std::span<const int32_t> tokens) {
     static_cast<void>(head);
     static_cast<void>(position);
     static_cast<void>(tokens);
   }
-  // What keeping each of `kept` (ascending, `position` the last) is worth: those with the least go,
-  // the highest position first among equals. The queries of `position` are not to be looked at.
+  // Writes the worth of each token in `kept` (ascending, `position` last): the lowest are evicted,
+  // among equals the highest position first. Must not use the queries of `position`.
   virtual void judge(EvictionHead& head, int position, int budget, std::span<const int32_t> kept,
                      std::span<float> merits) = 0;
 };
 
-// The newest tokens that a policy keeps whatever their merit: `most` of them, but never more than
-// half of the budget, so that there is something to choose by merit at every budget.
+// Number of newest tokens that a policy always keeps: `most`, but at most half of the budget, so
+// that some tokens compete at every budget.
 inline int protected_tokens(int most, int budget) {
   return std::max(1, std::min(most, budget / 2));
 }

@@ -1,6 +1,6 @@
 // H2O (arXiv 2306.14048): half of the budget goes to the newest tokens, half to the heavy hitters,
-// those with the greatest attention weight summed over all queries since the first token of the
-// prompt. The paper works per head; a group's weights are summed.
+// the tokens with the greatest attention weight summed over all queries since the first token of
+// the prompt. The paper works per head; here the weights of a GQA group are summed.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Keys of one sequence, layer and KV head in f32, where rows and host are one tier (the cpu
-// device).
+// Reads keys of one sequence, layer and KV head as f32, if rows and host memory are one tier (the
+// cpu device).
 #pragma once
 
 #include <vector>
@@ -9,15 +9,15 @@
 
 namespace fasa {
 
-// Not for two threads at a time.
+// Not thread-safe.
 class KeyReader {
  public:
   KeyReader(const StepParams& step, const SequenceDesc& sequence, int kv_head);
 
   int dim() const { return dim_; }
-  // [dim], until the next call.
+  // [dim], valid until the next call.
   const float* at(int position);
-  // Keeps positions [0, end) in f32: for callers that read each of them often.
+  // Converts positions [0, end) to f32 once, for callers that read each of them often.
   void keep(int end);
 
  private:

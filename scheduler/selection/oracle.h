@@ -1,5 +1,6 @@
-// The best by the true scores: whole keys, scored by every query head of the group, the kernels'
-// group rule. What a selection by keys alone can reach at most (FASA, arXiv 2602.03152, "oracle").
+// Selects by the true scores: whole keys, scored by every query head of the GQA group, joined by
+// the kernels' group rule. The upper bound of selection by keys alone (FASA, arXiv 2602.03152,
+// "oracle").
 #pragma once
 
 #include "scheduler/selection/key_reader.h"

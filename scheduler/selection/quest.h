@@ -1,8 +1,8 @@
-// Quest (arXiv 2406.10774): pages of 16 tokens, each known by the least and the greatest value of
-// every key dimension; a page's score is the most that any key between them could reach,
-// Σ_d max(q_d min_d, q_d max_d). Whole pages by score, the last one cut where the budget ends. The
-// paper selects per query head; within a group the group rule decides. Not its full attention in
-// the first two layers: dense_layers does that for any selection.
+// Quest (arXiv 2406.10774): pages of 16 tokens, each described by the minimum and the maximum of
+// every key dimension. A page's score is an upper bound of its keys' scores, Σ_d max(q_d min_d, q_d
+// max_d). Selects whole pages by score and cuts the last one at the budget. The paper selects per
+// query head; here the group rule joins the heads of a GQA group. The paper's full attention in the
+// first two layers is left to dense_layers.
 #pragma once
 
 #include <algorithm>
@@ -19,8 +19,7 @@ class QuestSelection : public ScoredSelection {
   explicit QuestSelection(const SelectionOptions& options) : rule_(options.rule) {}
 
  protected:
-  // Tokens of a page have one score, and equals go by position: pages are taken one after the
-  // other.
+  // All tokens of a page have the same score, and ties go by position, so pages are taken whole.
   TokenScores score(const HeadStep& step) const override {
     constexpr int kQuestPage = 16;
     const SelectPlan& plan = step.plan;

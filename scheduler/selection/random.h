@@ -1,5 +1,5 @@
-// Tokens at random, drawn anew for every step, layer and head from selection.seed and their places
-// alone: the floor of every comparison.
+// Random tokens, drawn anew for each step, layer and head from selection.seed and their indices:
+// the lower bound of every comparison.
 #pragma once
 
 #include <cstdint>

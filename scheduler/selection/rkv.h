@@ -5,7 +5,8 @@
 //   R  redundancy: softmax over tokens of the mean cosine similarity of a token's key to all the
 //      others, where for each key the newest one that it resembles (cosine > 0.5) is left out, so
 //      that of many alike the newest stays
-// The newest tokens, up to 32 and half of the budget, are kept as its buffer is.
+// The newest tokens, at most 32 and at most half of the budget, are always kept, like the paper's
+// buffer.
 #pragma once
 
 #include <algorithm>

@@ -38,7 +38,7 @@ void SelectionHistory::truncate(int64_t tokens) {
       layer.record.queries.resize(left * width);
     }
     for (Head& head : layer.heads) {
-      if (head.taken > tokens) head = Head();  // worked in again from the record
+      if (head.taken > tokens) head = Head();  // replays the record
     }
   }
 }
@@ -49,7 +49,7 @@ void SelectionHistory::record(int layer_index, const ConstTensorView& q,
   const auto heads = static_cast<size_t>(settings_.layout.query_heads());
   const auto dim = static_cast<size_t>(settings_.layout.row.key_dim);
   const auto end = static_cast<size_t>(sequence.end());
-  record.seen.resize(end, Seen::kNothing);  // what was only appended, too
+  record.seen.resize(end, Seen::kNothing);  // includes tokens that were only appended
   record.queries.resize(end * heads * dim);
   for (int t = 0; t < sequence.tokens; ++t) {
     const auto position = static_cast<size_t>(sequence.start + t);
@@ -67,7 +67,7 @@ void SelectionHistory::record(int layer_index, const ConstTensorView& q,
 const std::vector<int32_t>& SelectionHistory::advance(const StepParams& step,
                                                       const SequenceDesc& sequence,
                                                       int head_index) {
-  constexpr int kMany = 4;  // positions from which on reading keys in f32 pays
+  constexpr int kMany = 4;  // positions at which f32 keys start to pay
   const int sharers = settings_.layout.query_heads() / settings_.selected_heads();
   Layer& worked = layer(step.layer);
   Head& head = worked.heads[static_cast<size_t>(head_index)];
@@ -99,7 +99,7 @@ void SelectionHistory::take(Head& head, EvictionHead& view, const LayerSettings&
     head.policy->observe(view, position, head.kept);
     return;
   }
-  thread_local std::vector<int32_t> all;  // prefill attends to what was evicted, too
+  thread_local std::vector<int32_t> all;  // prefill also attends to evicted tokens
   all.resize(static_cast<size_t>(position + 1 - first));
   std::iota(all.begin(), all.end(), first);
   head.policy->observe(view, position, all);

@@ -1,5 +1,5 @@
-// What a selection that evicts remembers of one sequence: its queries, and per layer and head what
-// is kept. Made without memory; dense layers take none.
+// The memory of an evicting selection for one sequence: its queries, and the cached tokens per
+// layer and head. Created without memory; dense layers take none.
 #pragma once
 
 #include <cstdint>
@@ -16,20 +16,20 @@ class SelectionHistory {
  public:
   explicit SelectionHistory(const StepSettings& settings);
 
-  // As `other` was at length `tokens`.
+  // Copies the state that `other` had at length `tokens`.
   void share(const SelectionHistory& other, int64_t tokens);
   void truncate(int64_t tokens);
-  // The queries of the sequence's new tokens: q [tokens of the step, query_heads, key_dim].
+  // Records the queries of the sequence's new tokens: q [tokens of the step, query_heads, key_dim].
   void record(int layer, const ConstTensorView& q, const SequenceDesc& sequence);
-  // Works in every recorded position: what is kept after the last, ascending, where it had to be
-  // chosen. One thread per head of the sets.
+  // Processes all recorded positions. Returns the cached tokens after the last one, ascending, if
+  // they had to be chosen. One thread per head of the sets.
   const std::vector<int32_t>& advance(const StepParams& step, const SequenceDesc& sequence,
                                       int head);
 
  private:
   struct Head {
     std::vector<int32_t> kept;
-    int taken = 0;  // positions worked in
+    int taken = 0;  // positions processed
     std::unique_ptr<EvictionPolicy> policy;
   };
   struct Layer {

@@ -1,5 +1,5 @@
-// Runs a selection over one layer of a step in place of the select kernel, on the cpu device.
-// Allocates as it goes: for comparison, not for serving.
+// Runs a selection for one layer of a step instead of the select kernel, on the cpu device.
+// Allocates during the step: for comparison, not for serving.
 #pragma once
 
 #include "kernels/params.h"
@@ -17,9 +17,9 @@ struct SelectionStage {
 
   // The sets of the decode sequences.
   KernelWork select() const;
-  // What the prefill sequences' queries saw is remembered, where the selection remembers.
+  // Records the prefill sequences' queries, if the selection has memory.
   KernelWork observe_prefill() const;
-  // With a set per query head: the row addresses that resolve() writes for sets per KV head,
+  // For a set per query head: writes the row addresses that resolve() writes for sets per KV head,
   // [count, query_heads, wave].
   void place_rows(int32_t wave, const std::byte** rows) const;
 
@@ -28,7 +28,7 @@ struct SelectionStage {
   void choose(int sequence, int head) const;
 };
 
-// The layout that attention over a set per query head takes: every query head its own KV head.
+// The layout for attention with a set per query head: every query head is its own KV head.
 CacheLayout per_query_head(CacheLayout layout);
 
 }  // namespace fasa

@@ -1,4 +1,4 @@
-// The selections by name. To add one: a class in a file of its own and a line in
+// The selections by name. To add one, write a class in a file of its own and add a line to
 // selection_table.cc.
 #pragma once
 
@@ -13,18 +13,19 @@
 
 namespace fasa {
 
-// An index into the table. Named are those that the pipeline itself knows; find_selection() has the
-// others.
+// An index into the table. Only the kinds that the pipeline itself knows have a name here;
+// find_selection() finds the others.
 enum class SelectionKind : uint8_t { kFasa, kFull };
 
 std::optional<SelectionKind> find_selection(std::string_view name);
 std::string_view selection_name(SelectionKind kind);
 // All names, "fasa, full, ...": for help and errors.
 const std::string& selection_names();
-// Whether this build has comparison selections (FASA_LAB).
+// True if this build has the comparison selections (FASA_LAB).
 bool has_comparison_selections();
 
-// Null: the pipeline does it by itself, on every device. Anything else runs on the cpu device only.
+// Returns null for a kind that the pipeline runs itself, on every device. All others need the cpu
+// device.
 std::shared_ptr<const TokenSelection> make_selection(SelectionKind kind,
                                                      const SelectionOptions& options);
 

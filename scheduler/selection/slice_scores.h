@@ -1,6 +1,6 @@
-// FASA (arXiv 2602.03152) beyond what the fused kernel does, for comparison: other group rules, a
-// set per query head, candidates rescored on whole keys. Scores tokens on the slices, with the
-// kernel's own arithmetic.
+// FASA (arXiv 2602.03152) variants that the fused kernel does not have, for comparison: other group
+// rules, a set per query head, candidates rescored on whole keys. Scores tokens on the slices with
+// the kernel's arithmetic.
 #pragma once
 
 #include <algorithm>
@@ -49,8 +49,8 @@ class SliceSelection : public ScoredSelection {
   }
 
  private:
-  // Whole keys' scores of the candidates and of what is always in the set, for these decide what
-  // the heads' maxima are; the others are out.
+  // Scores on whole keys of the candidates and of the tokens that are always selected, as these
+  // determine the heads' maxima. All other tokens are excluded.
   TokenScores rescored(const HeadStep& step, const std::vector<int32_t>& candidates) const {
     const SelectPlan& plan = step.plan;
     TokenScores scores(step.query_heads, plan.visible(), options_.rule, step.scale);

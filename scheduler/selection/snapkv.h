@@ -1,8 +1,8 @@
 // SnapKV (arXiv 2404.14469): the last 32 queries vote with their attention weights, votes are
 // max-pooled over 7 neighbouring tokens, and the tokens with the most votes are kept beside the
-// window itself (of at most half of the budget). As FASA's paper (arXiv 2602.03152) runs it, the
-// vote is repeated while generating, among the tokens still there: each time a quarter of the
-// window has passed. The paper votes per head; a group's votes are added.
+// window itself (at most half of the budget). As in FASA's paper (arXiv 2602.03152), the vote is
+// repeated during generation, among the tokens still cached, each time a quarter of the window has
+// passed. The paper votes per head; here the votes of a GQA group are added.
 #pragma once
 
 #include <algorithm>
@@ -41,7 +41,7 @@ class SnapKvPolicy : public WindowedPolicy {
   }
 
  private:
-  // Which of `kept` the queries of a position see: where they begin, how many.
+  // The range of `kept` that the queries of a position see: first index and count.
   static std::pair<size_t, size_t> seen_by(const EvictionHead& head, int query,
                                            std::span<const int32_t> kept) {
     const auto first = std::lower_bound(kept.begin(), kept.end(), head.first_visible(query));

@@ -1,10 +1,10 @@
-// SparQ attention (arXiv 2312.04985), its selection: the r dimensions in which the query is
-// largest stand for all of them; with |.| the sum of absolute values, approximate weights are
+// The selection of SparQ attention (arXiv 2312.04985). The r dimensions in which the query is
+// largest stand for all of them. With |.| the sum of absolute values, approximate weights are
 //     softmax(scale · q_r·k_r · sqrt(|q| / |q_r|)),
-// and the tokens with the most weight are attended to. As in the paper, a group of query heads
-// shares its dimensions (by the sum of |q| over the group) and sums its weights. r = half of the
-// dimensions. Its compensation by the mean value is left out: every selection attends to its tokens
-// alone.
+// and the tokens with the most weight are selected. As in the paper, a GQA group of query heads
+// shares its dimensions (by the sum of |q| over the group) and sums its weights; r is half of the
+// dimensions. The paper's compensation by the mean value is left out, because every selection here
+// attends only to its tokens.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// StreamingLLM (arXiv 2309.17453): the first tokens and the newest ones, whatever the query. Eight
-// first ones, as FASA's paper (arXiv 2602.03152) runs it, or selection.sinks where that is more.
-// The same for every head. Keys keep their positions, as everywhere here.
+// StreamingLLM (arXiv 2309.17453): the first tokens and the newest ones, independent of the query
+// and the head. Keeps eight first tokens, as in FASA's paper (arXiv 2602.03152), or selection.sinks
+// if that is more. Keys keep their positions.
 #pragma once
 
 #include "scheduler/selection/token_selection.h"

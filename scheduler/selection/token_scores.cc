@@ -11,7 +11,7 @@ namespace {
 
 bool sums(GroupRule rule) { return rule == GroupRule::kSoftmaxSum || rule == GroupRule::kRawSum; }
 
-// A head's scores, made comparable with those of the other heads.
+// Makes a head's scores comparable with those of the other heads.
 void make_comparable(std::span<float> scores, GroupRule rule, float scale) {
   switch (rule) {
     case GroupRule::kRawMax:

@@ -1,5 +1,5 @@
-// Scores of the visible tokens, per query head of a set's head, and how they become one score per
-// token and a set.
+// Scores of the visible tokens per query head, their combination to one score per token, and the
+// token set.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace fasa {
 struct TokenScores {
   int tokens = 0;
   GroupRule rule = GroupRule::kMaxNormalised;
-  float scale = 1;            // of S before a softmax
+  float scale = 1;            // factor of S before a softmax
   std::vector<float> values;  // [heads][tokens], finite or -inf
 
   TokenScores(int heads, int token_count, GroupRule group_rule, float score_scale)
@@ -32,11 +32,12 @@ struct TokenScores {
   std::vector<float> combined();
 };
 
-// The `need` tokens of those that compete (plan) with the best scores, ties to the lower position:
-// ascending positions. `scores`: of the visible tokens.
+// The `need` competing tokens (see plan) with the best scores, in ascending order; ties go to the
+// lower position. `scores`: one per visible token.
 std::vector<int32_t> best_tokens(const SelectPlan& plan, std::span<const float> scores, int need);
 
-// The set: what always is in it, and `chosen` of those that compete. Returns its size.
+// Writes the tokens that are always selected and the `chosen` ones among those that compete.
+// Returns the set's size.
 int32_t write_set(const SelectPlan& plan, std::span<const int32_t> chosen, int32_t* set);
 
 }  // namespace fasa

@@ -1,10 +1,11 @@
-// Which tokens a decode step attends to, for whatever the fused kernels do not do: baselines, and
-// variants of FASA for comparison. One small class each, in a file of its own, named in
-// selection_table.cc. They run on the cpu device, where rows, slices and host are one tier, and
-// attention then reads their sets through the same kernel as any other.
+// Selects the tokens that a decode step attends to, for all selections that the fused kernels lack:
+// baselines, and variants of FASA for comparison. Each is a small class in a file of its own,
+// listed in selection_table.cc. They run on the cpu device, where rows, slices and host memory are
+// one tier. Attention reads their sets through the same kernel as any other set.
 //
-// The frame is the same for all: a set has at most the layer's budget of tokens, sinks and recent
-// (selection.sinks, selection.recent) always among them; what fits the budget is taken whole.
+// Rules for all: a set has at most the layer's budget of tokens; sinks and recent tokens
+// (selection.sinks, selection.recent) are always in it; contexts within the budget are selected
+// whole.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +20,15 @@
 
 namespace fasa {
 
-// One set of a decode step: of a KV head with all of its query heads, or of one query head.
+// One set of a decode step: for a KV head with all its query heads, or for one query head.
 struct HeadStep {
   const SelectParams& params;
-  int sequence = 0;  // in the step
-  int head = 0;      // of the sets
+  int sequence = 0;  // index in the step
+  int head = 0;      // index among the sets' heads
   int kv_head = 0;
-  int first_query_head = 0;  // of the layer
+  int first_query_head = 0;  // in the layer
   int query_heads = 0;
-  float scale = 1;  // of q·k before the softmax
+  float scale = 1;  // factor of q·k before the softmax
   SelectPlan plan;
   std::vector<float> queries;  // [query_heads][key_dim]
 
@@ -39,27 +40,27 @@ struct HeadStep {
 class TokenSelection {
  public:
   virtual ~TokenSelection() = default;
-  // Writes the set, ascending, and returns its size. Several heads at a time. `kept`: what the head
-  // has kept, of selections that evict; others get null.
+  // Writes the set, ascending, and returns its size. Called for several heads concurrently. `kept`:
+  // the head's cached tokens if the selection evicts, else null.
   virtual int32_t choose(const HeadStep& step, const std::vector<int32_t>* kept,
                          int32_t* set) const = 0;
   virtual bool reads_slices() const { return false; }
-  // What a head remembers, null where a step depends on its own query and the keys alone.
+  // The memory of a head; null if a step depends only on its own query and the keys.
   virtual std::unique_ptr<EvictionPolicy> make_policy() const { return nullptr; }
 };
 
-// Chooses by a score per token, with no memory.
+// Selects by a score per token, without memory.
 class ScoredSelection : public TokenSelection {
  public:
   int32_t choose(const HeadStep& step, const std::vector<int32_t>* kept,
                  int32_t* set) const override;
 
  protected:
-  // Of the visible tokens, in their order.
+  // Scores of the visible tokens, by position.
   virtual TokenScores score(const HeadStep& step) const = 0;
 };
 
-// Keeps what its policy does not evict. What it evicted never comes back.
+// Selects the tokens that its policy has not evicted. Evicted tokens never return.
 class EvictingSelection : public TokenSelection {
  public:
   int32_t choose(const HeadStep& step, const std::vector<int32_t>* kept,

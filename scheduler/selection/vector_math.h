@@ -1,4 +1,4 @@
-// The few loops over floats that selections share. Sums in a fixed order: what a baseline selects
+// Loops over floats that selections share. Sums have a fixed order, so that a baseline's selection
 // depends on neither threads nor batch.
 #pragma once
 
@@ -11,7 +11,7 @@ namespace fasa {
 
 inline constexpr float kNoScore = -std::numeric_limits<float>::infinity();
 
-// Eight running sums, so that the compiler may use registers of any width up to that.
+// Eight partial sums, so that the compiler can use registers of up to that width.
 inline float dot(const float* a, const float* b, int count) {
   constexpr int kLanes = 8;
   float sums[kLanes] = {};
@@ -26,7 +26,8 @@ inline float dot(const float* a, const float* b, int count) {
          rest;
 }
 
-// NaN as -inf, as the kernels take it, and +inf as the largest number: differences stay numbers.
+// Maps NaN to -inf, as the kernels do, and +inf to the largest float, so that differences are
+// numbers.
 inline float finite_score(float score) {
   if (std::isnan(score)) return kNoScore;
   return std::min(score, std::numeric_limits<float>::max());
@@ -38,7 +39,7 @@ inline float greatest(std::span<const float> scores) {
   return top;
 }
 
-// scores <- softmax(scores * scale); all 0 where every score is -inf.
+// scores <- softmax(scores * scale); all 0 if every score is -inf.
 inline void softmax(std::span<float> scores, float scale) {
   const float top = greatest(scores) * scale;
   float sum = 0;

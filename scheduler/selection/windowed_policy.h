@@ -1,6 +1,6 @@
-// What SnapKV and R-KV share: the newest tokens, the window, are kept as they are; the others have
-// a value, found anew from the newest queries each time a quarter of the window has passed. What
-// was in the window when values were found last has none yet and stays till they are found again.
+// Common part of SnapKV and R-KV. The newest tokens, the window, are always kept. The others have a
+// value, recomputed from the newest queries each time a quarter of the window has passed. Tokens
+// that were in the window at that time have no value yet and stay until the next time.
 #pragma once
 
 #include <algorithm>
@@ -34,8 +34,8 @@ class WindowedPolicy : public EvictionPolicy {
   }
 
  protected:
-  // Of the first tokens of `kept`, those older than the window; `position` is the newest token,
-  // its queries unknown.
+  // Values of the first tokens of `kept`, those older than the window. `position` is the newest
+  // token; its queries are unknown.
   virtual void find_values(EvictionHead& head, int position, std::span<const int32_t> kept,
                            std::span<float> values) = 0;
 
@@ -48,7 +48,7 @@ class WindowedPolicy : public EvictionPolicy {
     return found;
   }
 
-  // Each value becomes the greatest of the seven around it.
+  // Replaces each value by the maximum of the seven around it.
   static std::vector<float> max_pooled(std::span<const float> values) {
     constexpr size_t kRadius = 3;
     std::vector<float> pooled(values.size());
@@ -63,7 +63,7 @@ class WindowedPolicy : public EvictionPolicy {
 
  private:
   int valued_at_ = -1;
-  int window_begin_ = 0;       // when values were found last
+  int window_begin_ = 0;       // at the last computation of values
   std::vector<float> values_;  // by position
   std::vector<float> found_;
 };

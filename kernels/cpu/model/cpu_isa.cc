@@ -37,7 +37,7 @@ struct alignas(64) TileConfig {
 };
 static_assert(sizeof(TileConfig) == 64);
 
-// Runs in the child of a process that may have threads: system calls and plain instructions only.
+// Runs in a child of a possibly multithreaded process: system calls and plain instructions only.
 // Multiplies a tile of ones by a tile of ones: every sum is 32.
 [[noreturn]] void try_amx() {
   signal(SIGILL, SIG_DFL);

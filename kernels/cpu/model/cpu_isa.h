@@ -1,4 +1,4 @@
-// Which instructions oneDNN may use.
+// The instruction sets that oneDNN may use.
 #pragma once
 
 #include <string>
@@ -6,12 +6,12 @@
 namespace fasa {
 
 // Call before the first oneDNN primitive. Some virtual machines announce AMX and then trap on its
-// instructions (oneDNN dies of an illegal instruction): where AMX is announced, a child process
-// tries it, and oneDNN is kept below it unless that went well. Once a process; any thread.
-// ONEDNN_MAX_CPU_ISA, where set, is left in charge.
+// instructions, which kills oneDNN. If AMX is announced, a child process tries it, and oneDNN is
+// limited to lower sets if that fails. Once per process; thread-safe. A set ONEDNN_MAX_CPU_ISA
+// takes precedence.
 void prepare_onednn();
 
-// What oneDNN uses, for people: "avx512_core_bf16 (AMX is announced but does not work)".
+// The instruction set in use, as text: "avx512_core_bf16 (AMX is announced but does not work)".
 std::string onednn_isa_note();
 
 }  // namespace fasa

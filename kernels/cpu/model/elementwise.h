@@ -1,5 +1,5 @@
-// What lies between projections: norms, activations, residuals; f32 inside, rounded once to the
-// model's dtype where a projection reads the result. Each works on one row.
+// Work between projections: norms, activations, residuals; computed in f32 and rounded once to the
+// model's dtype if a projection reads the result. Each function handles one row.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@
 
 namespace fasa {
 
-using Norm = NormParams;  // of no weight: no norm, out = x
+using Norm = NormParams;  // without weight: no norm, out = x
 
 // kRms: out = x / sqrt(mean(x²) + eps) * weight; kLayer: the same of x - mean(x). Then + bias.
 void normalise(const float* x, const Norm& norm, int64_t size, DType dtype, void* out);
-// In place, f32.
+// The same in place, f32.
 void normalise(float* x, const Norm& norm, int64_t size);
 // sum += addend + bias; `bias` may be null.
 void add_row(const float* addend, const float* bias, int64_t size, float* sum);
-// What a projection gave joins the residual: sum += scale * norm(addend + bias).
+// Adds a projection's result to the residual: sum += scale * norm(addend + bias).
 struct Joining {
   const float* bias = nullptr;
   Norm norm = {};
@@ -41,7 +41,7 @@ void store_row(const float* x, int64_t size, DType dtype, void* out);
 // x *= factor, x [size] of `dtype`.
 void scale_row(float factor, int64_t size, DType dtype, void* x);
 
-// Calls `body` for each row, on several threads where rows x `row_work` is worth it.
+// Calls `body` for each row, on several threads if rows x `row_work` is large enough.
 void for_each_row(int64_t rows, int64_t row_work, const std::function<void(int64_t)>& body);
 
 }  // namespace fasa

@@ -8,7 +8,7 @@ namespace fasa {
 namespace {
 
 constexpr int64_t kRowGroup = 128;
-// Multiplications below which another thread would cost more than it does.
+// Multiplications below which a further thread costs more than it saves.
 constexpr int64_t kTaskWork = 64 * 1024;
 
 size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -16,9 +16,9 @@ size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 }  // namespace
 
 // Columns of a panel: a constant of the matrix, so that results never depend on threads. 64 is
-// oneDNN's own block, and its panel stays in the second-level cache at 4096 inputs and more (256
-// columns read weights at two thirds of the speed there); short rows want more columns a call, for
-// a call costs a microsecond.
+// oneDNN's own block, and its panel stays in the second-level cache at 4096 inputs and more (with
+// 256 columns weights are read at two thirds of the speed). Short rows use more columns per call,
+// because a call costs a microsecond.
 int64_t panel_columns_for(int64_t inputs) { return inputs < 1024 ? 256 : 64; }
 
 Linear::Linear(DType dtype, int64_t outputs, int64_t inputs, PanelOrder order, int64_t y_stride)
@@ -61,7 +61,7 @@ void Linear::apply_first(const std::byte* weights, const void* x, int64_t rows, 
                          float* y) const {
   const int64_t groups = (rows + kRowGroup - 1) / kRowGroup;
   const auto run = [&](int64_t task) {
-    const int64_t panel = task / groups;  // neighbours share a panel: it stays in the cache
+    const int64_t panel = task / groups;  // adjacent tasks share a panel in the cache
     const int64_t first = task % groups * kRowGroup;
     kernel(panel).run(std::min(kRowGroup, rows - first),
                       static_cast<const std::byte*>(x) + first * inputs_ * dtype_bytes(dtype_),

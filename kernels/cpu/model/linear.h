@@ -9,21 +9,21 @@
 
 namespace fasa {
 
-// Columns of a panel of a matrix with so many inputs.
+// Columns per panel of a matrix with `inputs` inputs.
 int64_t panel_columns_for(int64_t inputs);
 
-// The weights' memory belongs to the model; apply() runs as work of a stream of its device.
+// The model owns the weights' memory; apply() runs as work of a stream of its device.
 class Linear {
  public:
   Linear() = default;
-  // kPlain: the packed weights are the plain ones, [outputs, inputs].
-  // y_stride: from one row of y to the next one, 0 = outputs.
+  // kPlain: the weights are not packed, [outputs, inputs]. y_stride: elements from one row of y to
+  // the next, 0: outputs.
   Linear(DType dtype, int64_t outputs, int64_t inputs, PanelOrder order = PanelOrder::kPacked,
          int64_t y_stride = 0);
 
   int64_t outputs() const { return outputs_; }
   int64_t inputs() const { return inputs_; }
-  size_t bytes() const;  // of the packed weights
+  size_t bytes() const;  // packed weights
   int64_t panels() const;
   int64_t panel_columns(int64_t panel) const;
   int64_t first_column(int64_t panel) const { return panel * columns_; }
@@ -32,14 +32,14 @@ class Linear {
   size_t panel_offset(int64_t panel) const;
   size_t panel_bytes(int64_t panel) const;
 
-  // x [rows, inputs], dense -> y [rows, outputs]. Bits of a row: see PanelKernel.
+  // x [rows, inputs], dense -> y [rows, outputs]. Reproducibility of a row: see PanelKernel.
   void apply(const std::byte* weights, const void* x, int64_t rows, float* y) const {
     apply_first(weights, x, rows, outputs_, y);
   }
-  // The first `columns` outputs only; of the others whole panels may be written or nothing.
+  // Computes only the first `columns` outputs; further ones in the last panel may be written.
   void apply_first(const std::byte* weights, const void* x, int64_t rows, int64_t columns,
                    float* y) const;
-  // Read and written by apply(), by apply_first().
+  // Bytes read and written by apply(), by apply_first().
   uint64_t work_bytes(int64_t rows) const { return work_bytes(rows, outputs_); }
   uint64_t work_bytes(int64_t rows, int64_t columns) const;
 
@@ -50,9 +50,9 @@ class Linear {
   int64_t outputs_ = 0;
   int64_t inputs_ = 0;
   int64_t y_stride_ = 0;
-  int64_t columns_ = 0;                  // of all panels but the last
-  const PanelKernel* full_ = nullptr;    // of panels with columns_ columns
-  const PanelKernel* narrow_ = nullptr;  // of the last one
+  int64_t columns_ = 0;                  // per panel, except the last
+  const PanelKernel* full_ = nullptr;    // for panels with columns_ columns
+  const PanelKernel* narrow_ = nullptr;  // for the last panel
 };
 
 }  // namespace fasa

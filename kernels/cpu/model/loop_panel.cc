@@ -8,7 +8,7 @@ namespace {
 inline float widen(float value) { return value; }
 inline float widen(uint16_t bits) { return f32_from_bf16(bits); }
 
-// Sixteen sums side by side, added up in a fixed order: what a compiler turns into any vectors.
+// Sixteen partial sums, added in a fixed order, which a compiler can vectorise for any width.
 template <typename T>
 float dot(const T* a, const T* b, int64_t count) {
   constexpr int kLanes = 16;

@@ -1,4 +1,4 @@
-// Panels multiplied by a plain loop, for processors and dtypes that oneDNN has nothing for.
+// Panels multiplied by a plain loop, for processors and dtypes that oneDNN does not support.
 #pragma once
 
 #include "kernels/cpu/model/panel_kernel.h"

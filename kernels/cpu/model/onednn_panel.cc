@@ -15,7 +15,7 @@
 namespace fasa {
 namespace {
 
-// Debian's oneDNN asks OpenMP for threads, when a primitive is made and when it runs.
+// Limits OpenMP to one thread while Debian's oneDNN makes or runs a primitive.
 class OneOpenMpThread {
  public:
   OneOpenMpThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
@@ -44,20 +44,20 @@ dnnl::stream& stream() {
   return instance;
 }
 
-// Measured with oneDNN 2.6: its kernels named "brg" take weights in one packed layout whatever the
-// number of rows, and as long as that number chooses the same kernel a row's bits are the same for
-// 1, 2, 4, ... 128 rows; one row reads weights at 46 to 98 GB/s from the cache (Sapphire Rapids).
-// So rows are split into powers of two: eight primitives serve all counts and nothing is padded.
-// With working AMX few rows get another kernel than many (one row avx512_core_bf16, from 2 or 16 on
-// avx512_core_amx_bf16) whose sums differ: there few rows are padded to the fewest that get the
-// kernel of many, which reads the same weights.
+// Measured with oneDNN 2.6: its kernels named "brg" take weights in one packed layout for any
+// number of rows, and while the same kernel is chosen, a row's bits are the same for 1, 2, 4, ...
+// 128 rows. One row reads weights at 46 to 98 GB/s from the cache (Sapphire Rapids). So rows are
+// split into powers of two: eight primitives serve all counts without padding. With working AMX,
+// few rows get another kernel than many (one row avx512_core_bf16, from 2 or 16 on
+// avx512_core_amx_bf16) whose sums differ. There, few rows are padded to the smallest number that
+// gets the kernel of many, which reads the same weights.
 //
-// These kernels write rows that lie one behind the other; asked for rows with a gap between them
-// the library takes a slower one. So rows of a matrix of several panels are copied out of a block.
+// These kernels need rows without gaps; with gaps the library takes a slower one. So the rows of a
+// matrix of several panels are copied out of a block.
 //
-// Other kernels (gemm:jit on AVX2) choose their sums by the shape: they get blocks of kFixedRows,
-// padded. Blocks of 2, 3, 4 and 6 rows keep a row's bits whatever its place in the block; of 8 rows
-// the last two come out differently.
+// Other kernels (gemm:jit on AVX2) choose their order of sums by the shape: they get padded blocks
+// of kFixedRows. In blocks of 2, 3, 4 and 6 rows a row's bits do not depend on its index; in blocks
+// of 8 the last two rows differ.
 constexpr int64_t kMaxRows = 128;
 constexpr int64_t kFixedRows = 4;
 
@@ -65,7 +65,7 @@ class OneDnnPanel : public PanelKernel {
  public:
   using Description = dnnl::matmul::primitive_desc;
 
-  // Throws dnnl::error where there is no implementation.
+  // Throws dnnl::error if there is no implementation.
   explicit OneDnnPanel(const PanelShape& shape) : shape_(shape) {
     const auto any = dnnl::memory::desc({shape.inputs, shape.columns}, onednn_type(shape.dtype),
                                         dnnl::memory::format_tag::any);
@@ -118,7 +118,7 @@ class OneDnnPanel : public PanelKernel {
         dnnl::memory::desc({shape_.inputs, shape_.columns}, onednn_type(shape_.dtype), strides);
     dnnl::memory source(layout, engine(), const_cast<void*>(plain));
     dnnl::memory destination(weights_, engine(), packed);
-    // Blocks that reach beyond the matrix are read too.
+    // Blocks beyond the matrix are read too.
     std::memset(packed, 0, packed_bytes());
     dnnl::reorder(source, destination).execute(stream(), source, destination);
     stream().wait();
@@ -140,7 +140,7 @@ class OneDnnPanel : public PanelKernel {
     const auto destination = dnnl::memory::desc(
         {rows, shape_.columns}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::ab);
     dnnl::primitive_attr attributes;
-    // The library's own scratch belongs to the thread that made the primitive.
+    // The library's own scratch would belong to the thread that made the primitive.
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     return {dnnl::matmul::desc(source, weights, destination), attributes, engine()};
   }
@@ -152,8 +152,8 @@ class OneDnnPanel : public PanelKernel {
             description.scratchpad_desc()};
   }
 
-  // A thread's arguments for a block's primitive. They are kept: making four of them for each call
-  // took a sixth of the time of a decode step of SmolLM2 in bf16, which is a thousand calls.
+  // A thread's arguments for a block's primitive, cached: creating four of them per call took a
+  // sixth of a decode step of SmolLM2 in bf16, which has a thousand calls.
   Arguments& arguments_of(const Block& block) const {
     thread_local std::unordered_map<const Block*, Arguments> kept;
     const auto [found, is_new] = kept.try_emplace(&block);
@@ -184,7 +184,7 @@ class OneDnnPanel : public PanelKernel {
     block.matmul.execute(stream(), arguments);
   }
 
-  // The first `rows` of a block; the others are zeros.
+  // Runs the first `rows` rows of a block; the others are zeros.
   void run_block(const Block& block, int64_t rows, const std::byte* x, const void* packed,
                  float* y) const {
     thread_local std::vector<std::byte> padded;

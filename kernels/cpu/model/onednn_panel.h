@@ -7,7 +7,7 @@
 
 namespace fasa {
 
-// nullptr where oneDNN has no multiplication of this dtype for this processor.
+// Returns nullptr if oneDNN has no multiplication of this dtype for this processor.
 std::unique_ptr<PanelKernel> make_onednn_panel(const PanelShape& shape);
 
 }  // namespace fasa

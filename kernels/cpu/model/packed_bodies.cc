@@ -33,7 +33,7 @@ const PackedBodies& packed_bodies(Target target) {
 
 namespace {
 
-// A unit of which all values of the table are whole numbers (FP4: a half), or the finest one.
+// A unit that makes all values of the table integers (FP4: a half), or the finest one.
 float unit_of(const std::array<float, 16>& table) {
   float most = 0;
   for (const float value : table) most = std::max(most, std::abs(value));

@@ -1,5 +1,5 @@
-// Chooses the bodies that multiply packed weights by instruction set: tests run every target that
-// the processor has in one process.
+// Chooses the bodies that multiply packed weights by instruction set: tests run every supported
+// target in one process.
 #pragma once
 
 #include "kernels/cpu/model/packed_body_types.h"
@@ -10,8 +10,8 @@ namespace fasa::cpu {
 
 const PackedBodies& packed_bodies(Target target);
 
-// What bodies are told of a format. `whole_numbers`: for activations in int8, a table is rounded to
-// whole numbers of at most 127 units.
+// A format as the bodies see it. `whole_numbers`: for int8 activations, a table is rounded to
+// integers of at most 127 units.
 PackedShape packed_shape(const PackedFormat& format, const PackedPanel& panel, bool whole_numbers);
 
 }  // namespace fasa::cpu

@@ -2,15 +2,16 @@
 // this one has: Vec and Bits (kLanes floats, ints), fma(), Table with load_table() and look_up(),
 // widen_f16(), widen_bf16(), widen_i8(), widen_u8(), widen_i16() of kLanes numbers, kMaxRows.
 //
-// A step's products go to four sums an output, by the place's pair in its line, which are added up
-// as (0 + 1) + (2 + 3), scaled, and added to the output: the same for any number of rows and panels.
+// A step's products go to four sums per output, by the pair index within the line. The sums are
+// added as (0 + 1) + (2 + 3), scaled, and added to the output, in the same way for any number of
+// rows and panels.
 
 #include "kernels/cpu/model/packed_body_types.h"
 
 namespace fasa::cpu {
 namespace {
 
-constexpr int kHalves = kPanelColumns / kLanes;  // registers of a line
+constexpr int kHalves = kPanelColumns / kLanes;  // registers per line
 
 inline Bits load_bits(const unsigned char* at) {
   Bits bits;
@@ -57,7 +58,7 @@ inline Vec offset_of(const PackedShape& shape, const unsigned char* panel, int64
 
 inline void widen_numbers(const PackedShape& shape, const unsigned char* panel, int64_t step,
                           int64_t first, int64_t count, Numbers* out) {
-  const int64_t steps = step < shape.group ? shape.group / step : 1;  // of a group
+  const int64_t steps = step < shape.group ? shape.group / step : 1;  // per group
   for (int lane = 0; lane < kPanelColumns; lane += kLanes) {
     Vec scale = {};
     Vec offset = {};
@@ -73,12 +74,12 @@ inline void widen_numbers(const PackedShape& shape, const unsigned char* panel, 
   }
 }
 
-// Bytes of a scale group's numbers of 16 outputs, by kind.
+// Bytes of a scale group's numbers for 16 outputs, by kind.
 inline constexpr int kScaleBytes[] = {64, 32, 32, 16};
 inline constexpr int kOffsetBytes[] = {0, 16, 32, 32, 16};
 
-// Numbers lie behind the codes, where the reading of codes does not bring them along: those of the
-// chunk after [first, first + count), of the next panels behind the last.
+// Prefetches scales and offsets, which follow the codes and are not covered by their prefetch: the
+// chunk after [first, first + count), or the next panels' after the last chunk.
 template <int kPanels>
 inline void prefetch_numbers(const PackedTask& task, int64_t first, int64_t count, int64_t steps) {
   const PackedShape& shape = *task.shape;
@@ -97,15 +98,15 @@ inline void prefetch_numbers(const PackedTask& task, int64_t first, int64_t coun
   }
 }
 
-// How codes of some kind lie in a half block (16 places), and their values in f32. kBits 4 takes
-// the table, others count from the centre.
+// The layout of codes in a half block (16 places), and their values in f32. 4-bit codes use the
+// table, others are relative to the centre.
 template <int kBits>
 struct Codes {
   const unsigned char* low;
   const unsigned char* high;
-  int shift;  // of planes
+  int shift;  // for planes
 
-  // `place`: of the panel, a multiple of 16; `lane`: the first output.
+  // `place`: index in the panel, a multiple of 16; `lane`: the first output.
   inline void at(const PackedShape& shape, const unsigned char* panel, int64_t place, int lane) {
     const unsigned char* const block = panel + place / kBlockPlaces * shape.block_bytes + lane * 4;
     const int half = (int)(place / 16 % 2);
@@ -113,7 +114,7 @@ struct Codes {
     high = block + 256 + (kBits == 8 ? half * 128 : 0);
     shift = half * 4;
   }
-  // Of nibble `nibble` of line `line` of the half block.
+  // The value of nibble `nibble` of line `line` of the half block.
   inline Vec value(int centre, const Table& table, int line, int nibble) const {
     const Bits word = load_bits(low + line * 64) >> (4 * nibble);
     if constexpr (kBits == 4) {
@@ -236,7 +237,7 @@ inline void store_rounded(unsigned short* out, Vec values) {
   __builtin_memcpy(out, &halves, sizeof(halves));
 }
 
-// Where unpacked values of a panel go, for kLanes outputs.
+// Output of a panel's unpacked values, for kLanes outputs.
 template <bool kBF16>
 struct Unpacked {
   unsigned char* out;
@@ -252,7 +253,7 @@ struct Unpacked {
   }
 };
 
-// Sixteen places. inputs(i): of place i, -1 for none.
+// Unpacks sixteen places. inputs(i): the input of place i, -1: none.
 template <int kBits, bool kBF16, typename Inputs>
 inline void unpack_half(const Codes<kBits>& codes, int centre, const Table& table, Vec scale,
                         Vec offset, Unpacked<kBF16> to, Inputs inputs) {
@@ -260,7 +261,7 @@ inline void unpack_half(const Codes<kBits>& codes, int centre, const Table& tabl
   for (int line = 0; line < 2; ++line) {
 #pragma GCC unroll 8
     for (int nibble = 0; nibble < 8; ++nibble) {
-      // Not fused: an integer times a scale, then a zero of the same, is exact to one rounding.
+      // Not fused: integer times scale, then plus zero point, is exact to one rounding.
       const Vec value = scale * codes.value(centre, table, line, nibble) + offset;
       const int64_t input = inputs(8 * line + 2 * (nibble % 4) + nibble / 4);
       if (input >= 0) to.store(input, value);
@@ -271,7 +272,7 @@ inline void unpack_half(const Codes<kBits>& codes, int centre, const Table& tabl
 template <int kBits, bool kBF16>
 void unpack_panel(const UnpackTask& task) {
   constexpr int kBytes = kBF16 ? 2 : 4;
-  const PackedShape shape = *task.shape;  // a copy: what is stored could be part of it otherwise
+  const PackedShape shape = *task.shape;  // a copy: stores could alias it otherwise
   const int32_t* const order = task.order;
   const int64_t most = task.inputs;
   const Unpacked<kBF16> to = {(unsigned char*)task.out, task.stride * kBytes};

@@ -9,7 +9,8 @@ namespace {
 
 constexpr int64_t kRounded = 32;  // places on one scale of int8
 
-// To nearest, ties to even, for magnitudes below 2^22: there a sum with this has no place for halves.
+// Rounds to nearest, ties to even, for magnitudes below 2^22: the sum with this constant has no
+// bits for fractions.
 inline float round_small(float value) {
   constexpr float kHalfless = 12582912;  // 1.5 * 2^23
   return value + kHalfless - kHalfless;
@@ -38,13 +39,13 @@ bool is_there(const PackedInputShape& shape) {
   return same && shape.order.empty() && shape.places == shape.inputs;
 }
 
-// The input of a place, -1 for a place of none.
+// The input of a place; -1: none.
 int64_t input_of(const PackedInputShape& shape, int64_t place) {
   const int64_t input = shape.order.empty() ? place : shape.order[static_cast<size_t>(place)];
   return input < shape.inputs ? input : -1;
 }
 
-// Sixteen sums side by side, added up in pairs: what a compiler turns into vectors.
+// Sixteen partial sums, added in pairs, which a compiler can vectorise.
 template <typename Read>
 float sum_of(int64_t count, const Read& read) {
   float lanes[16] = {};
@@ -103,7 +104,7 @@ void PackedInput::convert(const PackedInputShape& shape, const std::byte* x, int
 }
 
 void PackedInput::round_bytes(const PackedInputShape& shape, const float* x, int64_t row) {
-  // Where the bytes of 8 places go: (0, 4, 1, 5), then (2, 6, 3, 7).
+  // Byte order of 8 places: (0, 4, 1, 5), then (2, 6, 3, 7).
   constexpr int64_t kSpot[8] = {0, 2, 4, 6, 1, 3, 5, 7};
   std::byte* const out = copy_.data() + row * row_bytes_;
   for (int64_t first = 0; first < places_; first += kRounded) {

@@ -1,5 +1,5 @@
-// Rows of activations as packed weights multiply them: in the weights' order of inputs, padded with
-// zeros to whole blocks, in the type that the bodies take, with their sums by step.
+// Rows of activations as packed weights multiply them: in the weights' order of inputs, zero-padded
+// to whole blocks, in the type of the bodies, with their sums per step.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@ namespace fasa::cpu {
 enum class PackedInputKind : uint8_t {
   kF32,
   kBF16,
-  kInt8,       // rounded by blocks of 32 places; bytes of a line in the order that bodies take
-  kInt8InF32,  // the same whole numbers for bodies without products of bytes
+  kInt8,       // rounded by blocks of 32 places; bytes in the bodies' order
+  kInt8InF32,  // the same integers for bodies without byte products
 };
 
 struct PackedInputShape {
@@ -23,14 +23,14 @@ struct PackedInputShape {
   DType dtype = DType::kF32;  // of the activations
   int64_t inputs = 0;
   int64_t places = 0;
-  std::span<const int32_t> order;  // input of a place, -1 = none; empty: in order
+  std::span<const int32_t> order;  // input of a place, -1: none; empty: in order
   int64_t step = 0;
-  bool sums = false;  // wanted
+  bool sums = false;  // whether to compute sums
 };
 
 class PackedInput {
  public:
-  // x [rows, inputs] of the shape's dtype, dense. Points into x where nothing has to change.
+  // x [rows, inputs] in the shape's dtype, dense. Points into x if nothing has to change.
   PackedInput(const PackedInputShape& shape, const void* x, int64_t rows);
 
   const void* row(int64_t index) const { return data_ + index * row_bytes_; }
@@ -41,7 +41,7 @@ class PackedInput {
   const float* scales(int64_t row) const {
     return scales_.empty() ? nullptr : scales_.data() + row * steps_;
   }
-  // Of the whole numbers of a step.
+  // Sums of a step's integers.
   const float* totals(int64_t row) const {
     return totals_.empty() ? nullptr : totals_.data() + row * steps_;
   }

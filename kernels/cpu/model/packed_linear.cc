@@ -13,14 +13,14 @@ namespace fasa {
 namespace {
 
 constexpr int64_t kPair = cpu::kPanelsAtOnce * kPackedColumns;
-// Multiplications below which another thread would cost more than it does.
+// Multiplications below which a further thread costs more than it saves.
 constexpr int64_t kTaskWork = 64 * 1024;
-// Of a panel that is unpacked: it and its copy in the library's order stay in the second-level cache
-// (256 columns of 576 inputs did not, and took a fifth longer).
+// Columns of an unpacked panel: it and its copy in the library's order stay in the second-level
+// cache (256 columns of 576 inputs did not, and took a fifth longer).
 constexpr int64_t kUnpackedColumns = 128;
 
-// The longest divisor of a group that bodies take in one step; activations in int8 have a scale for
-// each block.
+// The longest divisor of a group that bodies take in one step; int8 activations have a scale per
+// block.
 int64_t step_of(int64_t group, PackedActivations activations) {
   const int64_t most = activations == PackedActivations::kInt8 ? kPackedBlock : cpu::kChunkPlaces;
   if (group <= most) return group;
@@ -48,7 +48,7 @@ auto body_of(cpu::PackedInputKind kind, const cpu::PackedBodies& bodies) {
 
 }  // namespace
 
-// A step's rows on their way through all panels.
+// A step's rows in the form needed by all panels.
 class PackedRows {
  public:
   PackedRows(const cpu::PackedInputShape& shape, const void* x, int64_t count)
@@ -80,7 +80,7 @@ uint64_t PackedLinear::work_bytes(int64_t rows, int64_t columns) const {
   return read_bytes(columns) + static_cast<uint64_t>(rows * row_bytes);
 }
 
-// Two panels from pair * 2 on, times all rows.
+// Multiplies two panels from pair * 2 on by all rows.
 void PackedLinear::multiply(const std::byte* weights, const PackedRows& rows, int64_t pair,
                             int64_t columns, float* y) const {
   const int64_t first = pair * kPair;
@@ -136,7 +136,7 @@ void PackedLinear::decode(const std::byte* weights, const void* x, int64_t rows,
   }
 }
 
-// Columns [first, first + columns) through the multiplication of plain weights.
+// Multiplies columns [first, first + columns) as plain weights.
 void PackedLinear::prefill_panel(const std::byte* weights, const void* x, int64_t rows,
                                  int64_t first, int64_t columns, float* y) const {
   const int64_t element = dtype_bytes(shape_.dtype);

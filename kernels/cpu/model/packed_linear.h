@@ -1,7 +1,8 @@
-// A projection by packed weights: as they lie for decode, unpacked panel by panel for prefill.
+// A projection by packed weights: multiplied packed for decode, unpacked panel by panel for
+// prefill.
 //
-// Which of the two runs is the caller's choice by phase, never by the number of rows: they sum in
-// different orders. Within either, a row's bits depend on nothing but the row and the weights.
+// The caller chooses between the two by phase, never by the number of rows, because they sum in
+// different orders. Within each, a row's bits depend only on the row and the weights.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +15,7 @@
 
 namespace fasa {
 
-// Of decode, what activations are multiplied in: as the model has them, or rounded to int8 by
-// blocks of 32.
+// Precision of activations in decode: the model's, or int8 with a scale per 32.
 enum class PackedActivations : uint8_t { kModel, kInt8 };
 
 class PackedLinear {
@@ -41,20 +41,20 @@ class PackedLinear {
   const PackedPanel& panel() const { return panel_; }
   size_t panel_bytes() const { return static_cast<size_t>(panel_.bytes); }
   size_t bytes() const { return static_cast<size_t>(panels()) * panel_bytes(); }
-  // Of what decode reads for the first `columns` outputs.
+  // Bytes that decode reads for the first `columns` outputs.
   size_t read_bytes(int64_t columns) const;
-  // Read and written for so many rows and the first `columns` outputs.
+  // Bytes read and written for `rows` rows and the first `columns` outputs.
   uint64_t work_bytes(int64_t rows, int64_t columns) const;
   DType dtype() const { return shape_.dtype; }
   int64_t y_stride() const { return shape_.y_stride; }
 
-  // x [rows, inputs] dense, y [rows, y_stride]: the first `columns` outputs are written.
+  // x [rows, inputs] dense, y [rows, y_stride]: writes the first `columns` outputs.
   void decode(const std::byte* weights, const void* x, int64_t rows, int64_t columns,
               float* y) const;
   void prefill(const std::byte* weights, const void* x, int64_t rows, int64_t columns,
                float* y) const;
 
-  // The places of a matrix of so many inputs in their own order.
+  // The number of places of a matrix with `inputs` inputs in natural order.
   static int64_t places_of(int64_t inputs) {
     return (inputs + kPackedBlock - 1) / kPackedBlock * kPackedBlock;
   }

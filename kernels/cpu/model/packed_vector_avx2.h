@@ -23,7 +23,7 @@ struct Table {
 inline Table load_table(const float* values) {
   return {_mm256_loadu_ps(values), _mm256_loadu_ps(values + 8)};
 }
-// The low 4 bits of each lane choose: three in the permutation, the fourth between its halves.
+// Selects by the low 4 bits of each lane: three bits in the permutation, the fourth between halves.
 inline Vec look_up(const Table& table, Bits code) {
   const __m256 low = _mm256_permutevar8x32_ps(table.low, (__m256i)code);
   const __m256 high = _mm256_permutevar8x32_ps(table.high, (__m256i)code);

@@ -21,7 +21,7 @@ struct Table {
   __m512 values;
 };
 inline Table load_table(const float* values) { return {_mm512_loadu_ps(values)}; }
-// The low 4 bits of each lane choose.
+// Selects by the low 4 bits of each lane.
 inline Vec look_up(const Table& table, Bits code) {
   return (Vec)_mm512_permutexvar_ps((__m512i)code, table.values);
 }

@@ -21,7 +21,7 @@ inline Table load_table(const float* values) {
   for (int i = 0; i < 16; ++i) table.values[i] = values[i];
   return table;
 }
-// The low 4 bits of each lane choose.
+// Selects by the low 4 bits of each lane.
 inline Vec look_up(const Table& table, Bits code) {
   return Vec{table.values[code[0] & 15], table.values[code[1] & 15], table.values[code[2] & 15],
              table.values[code[3] & 15]};
@@ -34,7 +34,7 @@ inline Vec widen_f16(const unsigned char* at) {
   const Bits bits = __builtin_convertvector(halves, Bits);
   const Bits magnitude = (bits & 0x7fff) << 13;
   const Vec finite = (Vec)magnitude * 0x1p112f;
-  const Bits special = (bits & 0x7c00) == 0x7c00;  // infinities, no numbers
+  const Bits special = (bits & 0x7c00) == 0x7c00;  // infinities, NaN
   const Bits value = (special & (magnitude | 0x7f800000)) | (~special & (Bits)finite);
   return (Vec)(value | ((bits & 0x8000) << 16));
 }

@@ -13,7 +13,7 @@ namespace fasa {
 namespace {
 
 std::unique_ptr<PanelKernel> make_kernel(const PanelShape& shape) {
-// Debian's oneDNN runs on OpenMP without instrumentation: false alarms of the thread sanitizer.
+// Debian's oneDNN uses uninstrumented OpenMP, which raises false alarms of the thread sanitizer.
 #ifndef FASA_TSAN
   if (shape.order == PanelOrder::kPacked) {
     if (auto kernel = make_onednn_panel(shape)) return kernel;

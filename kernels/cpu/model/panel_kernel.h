@@ -1,6 +1,6 @@
-// The multiplication that projections are made of: a panel of weight columns, packed once, times
-// any number of rows. A row's bits depend on nothing but the row and the panel: not on how many
-// rows there are, which thread runs it, or how many there are.
+// The multiplication behind projections: a panel of weight columns, packed once, times any number
+// of rows. A row's bits depend only on the row and the panel, not on the number of rows or on
+// threads.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace fasa {
 
-// kPlain: weights as they came, [columns, inputs], for devices whose kernels read them.
+// kPlain: weights not packed, [columns, inputs], for devices whose kernels read them.
 enum class PanelOrder : uint8_t { kPacked, kPlain };
 
 struct PanelShape {
@@ -29,13 +29,14 @@ class PanelKernel {
   virtual size_t packed_bytes() const = 0;
   // `plain`: [columns, inputs] of the shape's dtype.
   virtual void pack(const void* plain, void* packed) const = 0;
-  // The same from [inputs, stride], columns side by side, of which the panel's are the first.
+  // The same from [inputs, stride] with columns side by side; the panel's columns come first.
   virtual void pack_by_input(const void* plain, int64_t stride, void* packed) const = 0;
-  // y[row][column] = Σ x[row][i] · w[column][i] in f32; x [rows, inputs], dense. Any thread.
+  // y[row][column] = Σ x[row][i] · w[column][i] in f32; x [rows, inputs], dense. Thread-safe.
   virtual void run(int64_t rows, const void* x, const void* packed, float* y) const = 0;
   virtual const char* name() const = 0;
 
-  // Made on first use, kept for the process. oneDNN where it has the dtype on this processor.
+  // Created on first use, cached for the process. Uses oneDNN if it supports the dtype on this
+  // processor.
   static const PanelKernel& get(const PanelShape& shape);
 };
 

@@ -41,7 +41,7 @@ KernelWork run(const AnglesParams& params) {
   return {.device_bytes = static_cast<uint64_t>(params.tokens * params.half) * 2 * sizeof(float)};
 }
 
-// One token's heads, worked on in memory of its own.
+// One token's heads, copied to thread-local memory.
 class TokenHeads {
  public:
   TokenHeads(const HeadsParams& params, int64_t token) : params_(params), token_(token) {}

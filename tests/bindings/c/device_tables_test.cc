@@ -278,7 +278,7 @@ TEST_F(DeviceTables, StreamsOfOthersAndDestroyedOnes) {
   OK(fasa_stream_from_native(&device_, theirs, &made));
   ASSERT_EQ(fake_.destroy_stream(theirs), cuda_status::kSuccess);
   std::swap(made, stream_);
-  expect_usage(append(0, host_), "native is no stream, or one that was destroyed");
+  expect_usage(append(0, host_), "native is not a valid stream, or was destroyed");
   expect_usage(attend(0, host_), "that was destroyed");
   expect_usage(fasa_stream_synchronize(stream_), "that was destroyed");
   expect_usage(fasa_paged_read_tables(paged_.get(), nullptr, 0, stream_), "that was destroyed");
