@@ -14,7 +14,7 @@ namespace fasa {
 // chosen. Of equal ones the first is chosen.
 void route(const ExpertShape& shape, float* logits);
 
-// Of a step's tokens. References: all outlive the work.
+// Work of a step's tokens in layers with experts. All references must outlive it.
 class ExpertWork {
  public:
   ExpertWork(const ModelConfig& config, const Activations& activations, DType dtype, RowRuns runs)

@@ -34,7 +34,7 @@ class WeightPlan {
     int64_t rows;
     int64_t first = 0;
     int64_t of = 0;  // rows of the tensor; 0 = `rows`
-    // Of so many blocks of rows, whose number the tensor's shape begins with; 0 = it has none.
+    // Leading dimension of the tensor, of which each block has `of` rows; 0 = it has none.
     int64_t blocks = 0;
   };
   using Parts = std::vector<Part>;
