@@ -15,7 +15,7 @@ namespace fasa {
 //
 // Slower: partial sorting (nth_element) of all scores; a histogram of their upper bits, whose
 // increments wait for each other. No faster: to stop counting when few tokens are left in doubt and
-// to sort those, since finding them takes branches that nobody can foresee.
+// to sort those, since finding them takes unpredictable branches.
 class TopKSelector {
  public:
   TopKSelector() : TopKSelector(cpu::rank_bodies(cpu::active_target())) {}

@@ -114,7 +114,7 @@ std::string against_low_bit_set(const Config::Selection& selection) {
   return "";
 }
 
-// Sets that leave nothing out, whatever the context.
+// True if sets contain all tokens of any context.
 bool selects_all(const Config::Selection& selection) {
   const auto& counts = selection.fac_tokens;
   return std::all_of(counts.begin(), counts.end(),

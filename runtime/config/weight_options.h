@@ -1,4 +1,4 @@
-// How a model's matrices are kept beside what its files hold.
+// How a model's matrices are stored in memory.
 #pragma once
 
 #include <cstdint>

@@ -29,7 +29,7 @@ class ExpertWork {
     uint64_t other = 0;
   };
   // The normalised input -> the activations' mixed(). Expert by expert, in their order, so that a
-  // token's sum depends on no other; only those that somebody chose are read.
+  // token's sum depends on no other; only experts that a token chose are read.
   Bytes run(const ExpertLayerWeights& layer) const;
 
  private:

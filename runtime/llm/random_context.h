@@ -1,4 +1,4 @@
-// A context that nobody computed, for measuring what steps behind it cost.
+// A context of random keys and values, for measuring the steps after it.
 #pragma once
 
 #include <cstdint>

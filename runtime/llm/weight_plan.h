@@ -61,7 +61,7 @@ class WeightPlan {
   };
   // All parts side by side.
   void vector(const float** target, const Parts& parts, const Adjust& adjust = {0, 1});
-  // A tensor that somebody else reads.
+  // A tensor that other code reads.
   WeightView used(const std::string& name, std::span<const int64_t> shape);
   bool has(const std::string& name) const { return files_.has(name); }
   // Matrices are read by kernels of a device.

@@ -47,7 +47,7 @@ StepSettings paged_settings(const Config& config, const Geometry& geometry, RowD
   StepSettings settings = make_paged_step_settings(config, geometry, row_dtype, traits,
                                                    shape.num_pages * shape.page_size);
   if (!geometry.alibi_slopes.empty()) {
-    throw UsageError("the paged API serves no model with ALiBi; the sequences API does");
+    throw UsageError("the paged API does not support models with ALiBi; use the sequences API");
   }
   if (settings.selection != nullptr) {
     throw UsageError(

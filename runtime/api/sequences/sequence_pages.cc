@@ -141,9 +141,8 @@ void SequencePages::set_row_source(SequenceId id, std::shared_ptr<RowSource> sou
   KvSequence& sequence = parts_.sequences.find_usable(id);
   if (!takes_row_sources()) {
     throw UsageError(
-        "set_row_source: allowed on the cpu device with the selections fasa and full, where no "
-        "layer "
-        "sees a window beside others that see everything");
+        "set_row_source: allowed on the cpu device with the selections fasa and full, in models "
+        "whose layers have no window or all have one");
   }
   if (sequence.later_rows().source != nullptr || pages < 0) {
     throw UsageError("set_row_source: the sequence has a source already, or pages are below 0");
