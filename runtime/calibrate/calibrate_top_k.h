@@ -28,7 +28,7 @@ class TopKSelector {
   void mark(std::span<uint8_t> selected) const;  // 1 for each of the selected, else 0
 
  private:
-  // One end of the interval that the k-th lies in: so many tokens are below this deficit.
+  // One end of the interval that contains the k-th: the number of tokens below this deficit.
   struct End {
     int64_t deficit;
     int64_t below;
