@@ -1,8 +1,8 @@
-// The public C++ interface: a KV cache in tiers for many sequences, and attention from it.
+// The public C++ interface: a tiered KV cache for many sequences, and attention over it.
 //
 //   Runtime (api/sequences/runtime.h)             fasa owns pages; callers have sequences and steps
 //   PagedRuntime (api/pages/paged_runtime.h)      the caller owns page ids, as serving engines do
-//   sparse_decode (api/stateless/sparse_decode.h) one decode step over plain tensors, nothing is kept
+//   sparse_decode (api/stateless/sparse_decode.h) one decode step over plain tensors, no cache
 #pragma once
 
 #include "offload/open_device.h"

@@ -1,6 +1,5 @@
-// Checks that the APIs of other languages make of a caller's addresses before anything is enqueued: in C
-// and Python nobody else knows where a pointer leads, and a kernel that follows a wrong one loses the
-// whole GPU to the process.
+// Checks a caller's addresses before any work is enqueued. The C and Python APIs use them: they get
+// raw pointers, and a kernel that reads an invalid one loses the GPU for the whole process.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +9,8 @@
 
 namespace fasa {
 
-// Throws UsageError naming the argument where the device's kernels do not reach its first element, or
-// where that is not a multiple of `alignment`. Null passes: the shapes say whether it may be.
+// Throws UsageError naming the argument if the device's kernels cannot access its first element, or
+// if it is not a multiple of `alignment`. Null passes: shape checks decide whether it is allowed.
 void require_reachable(Device& device, const char* name, const void* data, size_t alignment);
 
 inline void require_reachable(Device& device, const char* name, const ConstTensorView& view) {

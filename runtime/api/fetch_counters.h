@@ -1,5 +1,5 @@
-// Counts what steps found and fetched, layer by layer: the kernels in device memory, the host
-// beside it.
+// Counts what steps found and fetched, per layer: kernels count in device memory, the host beside
+// it.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace fasa {
 
 class FetchCounters {
  public:
-  // Indeterminate until reset.
+  // Counts are undefined until reset().
   FetchCounters(Device& device, int layers)
       : device_(device),
         memory_(device.allocate(MemorySpace::kDevice,
@@ -33,13 +33,13 @@ class FetchCounters {
     written_back_[static_cast<size_t>(layer)] += static_cast<uint64_t>(tokens);
   }
 
-  // Tells the device's timeline, where it has one, the hit rate of the step that `done` stands for.
+  // Adds the hit rate of the step that `done` ends to the device's timeline, if it has one.
   void sample(EventView done);
-  // `stream` counts no more before the last sample was taken.
+  // `stream` counts nothing before the last sample was taken.
   void wait_sampled(StreamView stream);
   void forget_samples() { sampler_.reset(); }
 
-  // Streams that count are idle; both wait for `control`.
+  // Both need idle counting streams, and wait for `control`.
   FetchMetrics read(const CacheLayout& layout, StreamView control) const;
   void reset(StreamView control);
 
@@ -48,7 +48,7 @@ class FetchCounters {
   Buffer memory_;
   uint64_t decode_steps_ = 0;
   std::vector<uint64_t> written_back_;     // tokens, per layer
-  std::optional<HitRateSampler> sampler_;  // once a step was recorded
+  std::optional<HitRateSampler> sampler_;  // after the first sample
 };
 
 }  // namespace fasa

@@ -1,4 +1,4 @@
-// Tells a device's timeline the hit rate of every decode step, without the host waiting for it.
+// Adds the hit rate of every decode step to a device's timeline, without a wait on the host.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@
 
 namespace fasa {
 
-// On devices that run host code. A stream of its own, so that the model's clock is not
-// charged for the reading.
+// Needs a device that runs host code. Uses a stream of its own, so the model's clock is not charged
+// for reading the counters.
 class HitRateSampler {
  public:
   explicit HitRateSampler(Device& device)
@@ -19,7 +19,7 @@ class HitRateSampler {
         stream_(device.create_stream(StreamPriority::kNormal, "hit rate")),
         sampled_(device.create_event()) {}
 
-  // Of the step that `done` stands for; a counter a layer. The next one must not count before
+  // Samples the step that `done` ends; one counter per layer. The next step must not count before
   // `sampled`.
   void sample(EventView done, std::span<const StepCounters> counters) {
     constexpr OperationTag kTag = tag_of(-1, Cause::kControl);
@@ -41,7 +41,7 @@ class HitRateSampler {
     uint64_t missed = 0;
   };
 
-  // Counters that went down were reset since.
+  // Counters below their last values have been reset.
   static void tell(Timeline& timeline, std::span<const StepCounters> counters, Totals& last) {
     Totals now;
     for (const StepCounters& layer : counters) {

@@ -1,4 +1,4 @@
-// What a model's KV cache costs per token under each preset and slice.
+// The KV cache's cost per token of a model, under each preset and slice.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace fasa {
 
-// Bytes per token that grow with the context, over all layers and KV heads. Beside them the device
-// holds what does not grow: the newest page, sinks and recent, hot rows, scratch.
+// Bytes per token that grow with the context, over all layers and KV heads. The device also holds
+// memory of constant size: the newest page, sinks and recent, hot rows, scratch.
 struct KvCost {
   std::string preset;
   std::string slice;
@@ -24,7 +24,7 @@ struct KvCost {
 
 std::vector<KvCost> kv_costs(const Geometry& geometry, RowDType row_dtype);
 
-// Keys and values of one token in 2 bytes each.
+// Bytes of one token's keys and values at 2 bytes per element, over all layers.
 uint64_t full_kv_bytes_per_token(const Geometry& geometry);
 
 }  // namespace fasa

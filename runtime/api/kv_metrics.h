@@ -1,4 +1,4 @@
-// What a KV cache takes, and what its steps fetched: the same for every API.
+// Memory of a KV cache, and what its steps fetched; the same for all APIs.
 #pragma once
 
 #include <cstdint>
@@ -8,32 +8,32 @@
 
 namespace fasa {
 
-// Bytes of the KV cache, everything that it holds counted.
+// Bytes of the whole KV cache.
 struct KvMemory {
   uint64_t device_slices = 0;    // sealed pages and tails
   uint64_t device_rows = 0;      // row pages on the device
   uint64_t device_hot_rows = 0;  // hot rows, their tables, protected rows
-  // Sets, addresses, partials, fetch buffers, page tables, descriptors; graphs of steps, once there are.
+  // Sets, addresses, partials, fetch buffers, page tables, descriptors, recorded graphs.
   uint64_t device_scratch = 0;
   uint64_t host_rows = 0;
-  uint64_t host_tables = 0;  // the host's halves of the page tables
+  uint64_t host_tables = 0;  // host copies of the page tables
   uint64_t device_total() const {
     return device_slices + device_rows + device_hot_rows + device_scratch;
   }
   uint64_t host_total() const { return host_rows + host_tables; }
 };
 
-// Decode steps as graphs of the device.
+// Decode steps recorded as device graphs.
 struct GraphMetrics {
-  uint64_t recorded = 0;      // graphs, in all
+  uint64_t recorded = 0;      // graphs, in total
   uint64_t launched = 0;      // steps
-  uint64_t device_bytes = 0;  // that graphs hold now
+  uint64_t device_bytes = 0;  // held by graphs now
 };
 
-// Bytes of rows that went over the link, by what moved them.
+// Bytes of rows moved over the link, by cause.
 struct FetchBytes {
-  uint64_t miss = 0;        // fetched when asked for
-  uint64_t prefetch = 0;    // fetched ahead
+  uint64_t miss = 0;        // fetched on demand
+  uint64_t prefetch = 0;    // fetched ahead of use
   uint64_t write_back = 0;  // new rows to the host
 };
 
@@ -41,10 +41,10 @@ struct FetchBytes {
 struct FetchMetrics {
   uint64_t decode_steps = 0;
   StepCounters rows;                 // over all layers
-  std::vector<StepCounters> layers;  // of each
+  std::vector<StepCounters> layers;  // per layer
   FetchBytes bytes;
   std::vector<FetchBytes> layer_bytes;
-  uint64_t fetched_bytes = 0;  // of rows, misses only; bytes.miss
+  uint64_t fetched_bytes = 0;  // misses only; equals bytes.miss
   double hit_rate() const { return rows.hit_rate(); }
   double prefetch_accuracy() const { return rows.accuracy(); }
   double prefetch_coverage() const { return rows.coverage(); }

@@ -40,8 +40,8 @@ DecodeShape decode_shape(const StepSettings& settings, int64_t context, int coun
       continue;
     }
     const int32_t budget = settings.selected_tokens(i, visible);
-    // With rows on the device a layer attends to all of a context that is not longer than its set;
-    // room for that is had before, so that a longer context needs no less of anything.
+    // With rows on the device, a layer attends to all tokens while the context is no longer than
+    // its set. The scratch for that is taken up front, so it covers longer contexts too.
     if (layer.dense || settings.rows_on_device) {
       const int dense = StepScratch::dense_tokens(settings, layer.dense ? context : budget);
       shape.dense_tokens = std::max(shape.dense_tokens, dense);
@@ -69,9 +69,10 @@ std::pair<DecodeShape, PrefillShape> reserved_shapes(const StepSettings& setting
           step_tokens > 1 ? prefill_shape(settings, last_start, step_tokens) : PrefillShape{}};
 }
 
-// Half of what is free stays free, for whoever comes next would wait until these are given up.
+// At most half of the free memory is taken: other allocations would have to wait until extra hot
+// rows are given up.
 int extra_hot_rows(const StepSettings& settings, int64_t tokens, uint64_t free_bytes) {
-  constexpr int kMaxSets = 16;  // on the shipped trace 32 find no more
+  constexpr int kMaxSets = 16;  // 32 find no more on the shipped trace
   const CacheLayout& layout = settings.layout;
   if (settings.device_copies || layout.hot_rows == 0) return 0;
   const int64_t set = decode_shape(settings, tokens, 1).selected_capacity;
@@ -102,7 +103,7 @@ KvMemory estimate_memory(const StepSettings& settings, int64_t tokens, int step_
         bytes(layout.hot_bytes() + layout.hot_table_bytes() + layout.protected_bytes());
   }
   const auto [decode, prefill] = reserved_shapes(settings, tokens, step_tokens, predictions);
-  // Tables of page addresses, grown in powers of two.
+  // Tables of page addresses grow in powers of two.
   const uint64_t table = std::bit_ceil(bytes(pages_of(tokens))) * sizeof(void*);
   const uint64_t tables = (settings.has_window_rows() ? 3 : 2) * table;
   memory.device_scratch = StepScratch::bytes_for(settings, decode, prefill) + tables;

@@ -1,5 +1,5 @@
-// The memory of a sequence and its steps as a function of the settings: what Runtime reserves, and
-// what a plan says before there is a runtime.
+// The memory of a sequence and its steps as a function of the settings. Runtime reserves by it; a
+// plan uses it without a runtime.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +11,22 @@
 
 namespace fasa {
 
-// Scratch that a decode step of `count` sequences needs, the longest `context` tokens long.
+// Scratch of a decode step of `count` sequences, the longest with `context` tokens.
 DecodeShape decode_shape(const StepSettings& settings, int64_t context, int count,
                          PredictionScratch predictions = {});
-// ... and a prefill of `tokens` new tokens behind `start` others.
+// Scratch of a prefill of `tokens` new tokens after `start` earlier ones.
 PrefillShape prefill_shape(const StepSettings& settings, int64_t start, int tokens);
-// Both for one sequence of up to `tokens` tokens in steps of up to `step_tokens`.
+// Both, for one sequence of up to `tokens` tokens in steps of up to `step_tokens`.
 std::pair<DecodeShape, PrefillShape> reserved_shapes(const StepSettings& settings, int64_t tokens,
                                                      int step_tokens,
                                                      PredictionScratch predictions = {});
 
-// hot_rows = auto: as many as a decoding sequence of so many tokens takes of `free_bytes` of the
-// device's memory, when all that it needs is there, in place of those that it was promised; 0 where
-// that would not be worth its while.
+// For hot_rows = auto: hot rows that a decoding sequence of `tokens` tokens gets out of
+// `free_bytes` of device memory, in place of its reserved ones, once everything else is allocated.
+// 0: too few to be worth it.
 int extra_hot_rows(const StepSettings& settings, int64_t tokens, uint64_t free_bytes);
 
-// What reserve() of an empty sequence takes. `rollback_tokens`: the rollback window.
+// Bytes that reserve() of an empty sequence takes. `rollback_tokens`: the rollback window.
 KvMemory estimate_memory(const StepSettings& settings, int64_t tokens, int step_tokens,
                          PredictionScratch predictions = {}, int64_t rollback_tokens = -1);
 

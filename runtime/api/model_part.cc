@@ -23,7 +23,7 @@ void require_layers(const Geometry& geometry, LayerRange layers) {
                                layers.first, layers.count, geometry.layers - 1));
 }
 
-// Every layer's budget by itself, as the whole model's settings gave it.
+// Config of `layers` alone; each layer keeps its budget from the whole model's settings.
 Config config_of_layers(const Config& config, const Geometry& geometry, LayerRange layers) {
   config.validate_for(geometry);
   Config part = config;
@@ -56,7 +56,7 @@ ModelPart part_of_model(const Config& config, const Geometry& geometry,
   if (layers.first == 0 && layers.count == geometry.layers) return part;
   const auto first = static_cast<size_t>(layers.first);
   const auto count = static_cast<size_t>(layers.count);
-  const size_t dims = part.slice_dims.size() / static_cast<size_t>(geometry.layers);  // of a layer
+  const size_t dims = part.slice_dims.size() / static_cast<size_t>(geometry.layers);  // per layer
   part.slice_dims = slice_of(part.slice_dims, first * dims, count * dims);
   part.config = config_of_layers(config, geometry, layers);
   part.geometry.layers = layers.count;

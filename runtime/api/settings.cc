@@ -13,8 +13,8 @@
 namespace fasa {
 namespace {
 
-// Twice the largest set, so that what left the set lately is still there (performance.md's two to
-// three times); a share of an unknown context counts as the whole default set.
+// Twice the largest set, so that tokens that left the set recently are still cached (performance.md
+// finds two to three times best). With an unknown context, a share counts as the default set.
 int default_hot_rows(const std::vector<LayerSettings>& layers, int64_t max_context) {
   int64_t largest = 0;
   for (const LayerSettings& layer : layers) {
@@ -29,14 +29,14 @@ int default_hot_rows(const std::vector<LayerSettings>& layers, int64_t max_conte
   return static_cast<int>(std::min<int64_t>(2 * largest, INT32_MAX));
 }
 
-// Whether some layers see a window, and others everything.
+// True if some layers have a window and others attend to all tokens.
 bool has_mixed_windows(const Geometry& geometry) {
   const auto& windows = geometry.windows;
   return std::any_of(windows.begin(), windows.end(), [](int window) { return window > 0; }) &&
          std::any_of(windows.begin(), windows.end(), [](int window) { return window == 0; });
 }
 
-// Moves layers with a window out of the layout.
+// Moves layers with a window out of the main layout.
 void move_to_window_rows(StepSettings& settings) {
   CacheLayout& layout = settings.layout;
   settings.window_rows = layout.without_slices();
@@ -54,7 +54,7 @@ StepSettings settings_of(const Config& config, const Geometry& geometry, RowDTyp
                          const DeviceTraits& traits, int64_t max_context, bool window_rows) {
   geometry.validate();
   config.validate();
-  Config with_rows = config;  // the caller's row dtype may be the model's
+  Config with_rows = config;  // replaces an unset row dtype by the model's
   with_rows.placement.row_dtype = row_dtype;
   with_rows.validate_for(geometry);
   config.validate_on(traits);
@@ -65,7 +65,7 @@ StepSettings settings_of(const Config& config, const Geometry& geometry, RowDTyp
   settings.score_cap = raw_score_cap(geometry);
   settings.rows_on_device = traits.unified || config.placement.rows == RowPlacement::kDevice;
   settings.device_copies = !settings.rows_on_device && config.placement.rows == RowPlacement::kAuto;
-  // On the processor partials are to stay in its caches; elsewhere a wave is two launches.
+  // On the CPU, partials should stay in its caches; on other devices a wave costs two launches.
   settings.dense_wave = (traits.unified ? 64 : 256) * kPageTokens;
   settings.copy_streams = config.prefetch.streams;
   settings.head_groups = config.prefetch.head_groups.value_or(0);

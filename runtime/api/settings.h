@@ -1,4 +1,4 @@
-// From a config and a model's geometry to what the step pipeline works by.
+// Derives the step pipeline's settings from a config and a model's geometry.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 
 namespace fasa {
 
-// Settings of the sequences API. Layers that see a window beside others that see everything get a layout of
-// their own, see StepSettings::window_rows. `traits`: of the device that the steps run on, or of one that
-// there may be. `max_context`: the longest sequence expected in tokens, 0 = unknown; the hot rows never
-// need to be more. Throws UsageError for what the geometry does not allow.
+// Settings of the sequences API. In models with windowed and full layers, the windowed ones get a
+// layout of their own (StepSettings::window_rows). `traits`: of the device that steps run on, or of
+// a planned one. `max_context`: tokens of the longest sequence expected, 0 = unknown; it limits hot
+// rows. Throws UsageError for settings that the geometry does not allow.
 StepSettings make_step_settings(const Config& config, const Geometry& geometry, RowDType row_dtype,
                                 const DeviceTraits& traits, int64_t max_context);
-// Settings of the paged API: a caller's pages hold all layers.
+// Settings of the paged API, in which a caller's pages hold all layers.
 StepSettings make_paged_step_settings(const Config& config, const Geometry& geometry,
                                       RowDType row_dtype, const DeviceTraits& traits,
                                       int64_t max_context);

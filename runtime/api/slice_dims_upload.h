@@ -1,4 +1,4 @@
-// The key dimensions that slices hold, from a caller's list to device memory.
+// Checks the key dimensions of slices, and uploads them to device memory.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace fasa {
 
-// Throws UsageError where their number or one of them does not fit. Without slices anything does.
+// Throws UsageError if their count or one of them is wrong. Without slices, everything passes.
 void check_slice_dims(const std::vector<int16_t>& slice_dims, const StepSettings& settings,
                       const Geometry& geometry);
-// Checked ones of the layers that have slices; waits for `stream`.
+// Uploads checked dimensions of the layers with slices. Waits for `stream`.
 Buffer upload_slice_dims(Device& device, const std::vector<int16_t>& slice_dims,
                          const StepSettings& settings, StreamView stream);
 

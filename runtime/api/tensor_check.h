@@ -1,4 +1,4 @@
-// Checks that the APIs make of tensors that callers pass.
+// Checks of tensors that callers pass to the APIs.
 #pragma once
 
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 
 namespace fasa {
 
-// Throws UsageError saying both shapes. Null is fine where there are no tokens.
+// Throws UsageError with both shapes. Null is allowed if there are no tokens.
 inline void require_shape(const char* name, const ConstTensorView& view, int64_t tokens,
                           int64_t heads, int64_t dim) {
   const bool missing = view.data == nullptr && tokens > 0;

@@ -28,13 +28,13 @@ class UsageError : public Error {
   explicit UsageError(const std::string& message) : Error(ErrorKind::kUsage, message) {}
 };
 
-// A model, map or text file that is not what it should be. Names the file and the place in it.
+// An invalid model, map or text file. Names the file and the position in it.
 class InputError : public Error {
  public:
   explicit InputError(const std::string& message) : Error(ErrorKind::kInput, message) {}
 };
 
-// A memory limit that does not suffice. Names the limit, what was asked and what there was.
+// A memory limit that is too low. Names the limit, the bytes asked for and the bytes available.
 class BudgetError : public Error {
  public:
   // `limit`: the option's name (device_memory, host_memory, pinned_memory); sizes in bytes.

@@ -40,24 +40,24 @@ struct Geometry {
   // Pairs of dimensions of a head, what `tip_chunks` counts: the FCs, two dimensions that RoPE
   // rotates together, then pairs of neighbours that are not rotated.
   int chunks() const { return key_dim / 2; }
-  // One dimension that is not rotated stands alone where chunks are ranked: second = first.
+  // A dimension that is not rotated is ranked alone: second = first.
   struct Pair {
     int first, second;
     bool single() const { return first == second; }
   };
   // The two dimensions of pair `chunk`: half (i, i + rotary_dims/2), interleaved (2i, 2i+1).
   Pair chunk_dims(int chunk) const;
-  // What calibration ranks: the FCs, then every dimension that is not rotated by itself.
+  // The units that calibration ranks: the FCs, then each unrotated dimension alone.
   std::vector<Pair> ranked_chunks() const;
 
-  // The part of these KV heads: a geometry of its own, heads counted from 0. Nothing is shared
-  // between KV heads, so a runtime of it gives the bits of the whole. Throws UsageError for a range
-  // that is empty or beyond the heads.
+  // The part of these KV heads as a geometry of its own, with heads counted from 0. KV heads share
+  // nothing, so a runtime of it gives the bits of the whole. Throws UsageError for a range that is
+  // empty or beyond the heads.
   Geometry share(HeadRange heads) const;
   // One layer as a model of its own.
   Geometry only_layer(int layer) const;
 
-  // Throws UsageError naming the field that is impossible.
+  // Throws UsageError naming the invalid field.
   void validate() const;
 };
 

@@ -1,5 +1,5 @@
-// Loops over oneTBB's threads. The library is not instrumented for the thread sanitizer, so what it
-// hands from thread to thread is announced here, and it is called in parallel.cc alone.
+// Loops over oneTBB's threads. The library is not instrumented for the thread sanitizer, so this
+// file announces what it passes between threads; only parallel.cc calls it.
 #pragma once
 
 #include <oneapi/tbb/task_arena.h>
@@ -19,7 +19,7 @@ enum class Split : uint8_t {
 
 namespace parallel_detail {
 
-// A callable of (begin, end) that outlives the call it is given to.
+// A non-owning callable of (begin, end); the callable must outlive the call.
 struct BlockBody {
   void (*call)(const void* body, int64_t begin, int64_t end);
   const void* body;
@@ -27,8 +27,8 @@ struct BlockBody {
 void run_blocks(int64_t first, int64_t last, int64_t grain, Split split, BlockBody body);
 void run_in(tbb::task_arena& arena, BlockBody body);  // body(0, 1)
 
-// What went before a give() of any thread happened before what follows a take(). Nothing in a build
-// without the thread sanitizer.
+// Work before a give() of any thread happens before work after a take(). A no-op in builds without
+// the thread sanitizer.
 class HandOver {
  public:
 #if defined(__SANITIZE_THREAD__)
@@ -43,7 +43,7 @@ class HandOver {
 #endif
 };
 
-// Work that other threads may do for the one that made this, which waits for them.
+// Work that other threads may run for the thread that created it, which waits for them.
 template <typename Body>
 class SharedWork {
  public:
@@ -74,8 +74,8 @@ class SharedWork {
 
 }  // namespace parallel_detail
 
-// body(begin, end) over blocks that cover [first, last), none shorter than about half of `grain`.
-// An exception of a body is thrown on, once all are back.
+// Runs body(begin, end) over blocks that cover [first, last), none shorter than about half of
+// `grain`. Rethrows an exception of a body once all blocks are done.
 template <typename Index, typename Body>
 void parallel_blocks(Index first, Index last, Index grain, const Body& body,
                      Split split = Split::kAuto) {
@@ -87,7 +87,7 @@ void parallel_blocks(Index first, Index last, Index grain, const Body& body,
                               static_cast<int64_t>(grain), split, work.part());
 }
 
-// body(i) for every i in [first, last); else as parallel_blocks.
+// Runs body(i) for every i in [first, last); otherwise as parallel_blocks.
 template <typename Index, typename Body>
 void parallel_for(Index first, Index last, const Body& body) {
   parallel_blocks(first, last, Index{1}, [&](Index begin, Index end) {

@@ -14,7 +14,7 @@ inline std::vector<float> raw_slopes(const Geometry& geometry) {
   return slopes;
 }
 
-// Of q·k, 0 = none.
+// Cap of q·k before the scale; 0 = none.
 inline float raw_score_cap(const Geometry& geometry) { return geometry.score_cap / geometry.scale; }
 
 }  // namespace fasa

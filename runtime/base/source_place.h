@@ -1,4 +1,4 @@
-// Where a call stands in the sources: std::source_location, which clang 14 has not.
+// The position of a call in the sources: std::source_location, which clang 14 lacks.
 #pragma once
 
 namespace fasa {

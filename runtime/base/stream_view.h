@@ -1,4 +1,4 @@
-// Which device a stream belongs to, and its native handle: all that kernels know of streams.
+// A stream's device and native handle: all that kernels know of streams.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,10 @@ namespace fasa {
 
 enum class DeviceKind : uint8_t { kCpu, kEmulated, kCuda };
 
-// Non-owning. `native`: on the cpu device (work is done on return) what knows the device's threads,
-// or nullptr for the caller's own; the device's stream object on the emulated one and on CUDA
-// (CudaDevice::adopt_stream makes one for an engine's cudaStream_t). The CUDA launchers themselves
-// (kernels/cuda) take the cudaStream_t.
+// Non-owning. `native`: on the cpu device (work is done on return) an object that knows the
+// device's threads, or nullptr to use the caller's thread; the device's stream object on the
+// emulated device and on CUDA (CudaDevice::adopt_stream makes one for an engine's cudaStream_t).
+// The CUDA launchers (kernels/cuda) take the cudaStream_t itself.
 struct StreamView {
   DeviceKind kind = DeviceKind::kCpu;
   void* native = nullptr;

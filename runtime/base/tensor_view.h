@@ -1,4 +1,4 @@
-// Views of tensors that others own: [tokens, heads, head_dim], the last dimension dense.
+// Non-owning views of tensors [tokens, heads, head_dim]; the last dimension is dense.
 #pragma once
 
 #include <cstdint>

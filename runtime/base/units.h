@@ -14,7 +14,7 @@ std::string format_bytes(uint64_t bytes);
 // The option name as a flag spells it: a_b -> a-b.
 std::string dashed(std::string_view name);
 
-// Parsers return nothing when the text is not of the form; no value is ever assumed.
+// Parsers return nothing for any other text; they assume no default.
 // "6GiB", "512 MiB", "100kB", "64B", "4096" (bytes).
 std::optional<uint64_t> parse_bytes(std::string_view text);
 // "16GB/s", "900MB/s" -> bytes per second (> 0).

@@ -1,5 +1,5 @@
-// How many tokens each layer needs: layers whose attention is spread so widely that the usual set
-// keeps too little of it get more tokens, instead of all.
+// Finds how many tokens each layer needs. A layer with widely spread attention, of which the usual
+// set keeps too little, gets more tokens instead of all.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@
 
 namespace fasa {
 
-// The best tokens by the true scores, sinks and recent among them, hold `keep` of the attention of
-// all queries and heads of the layer; counts of usual, 1.5, 2, 3, 4, 6, ... times as many are
-// tried.
+// Finds the count at which the best tokens by true scores, sinks and recent included, hold a share
+// `keep` of the attention of all the layer's queries and heads. Tries 1, 1.5, 2, 3, 4, 6, ... times
+// the usual count.
 class LayerSearch {
  public:
   // `rule.window`: the usual count; tokens: of the text.
   LayerSearch(const SelectionRule& rule, double keep, int64_t tokens);
   void add(size_t layer, const HeadSamples& samples);
-  // Per layer: the least count that keeps enough; where none does, the greatest tried.
+  // Per layer: the smallest count that keeps enough; if none does, the largest one tried.
   std::vector<int> counts() const;
   // Share of the layer's attention in the usual set.
   double kept_by_usual(size_t layer) const { return share(layer, 0); }

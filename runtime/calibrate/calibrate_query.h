@@ -1,5 +1,5 @@
-// One sampled query of a group: its attention over the tokens, and what a selection by some
-// of the frequency chunks would capture of it.
+// One sampled query of a GQA group: its attention over the tokens, and the attention that a
+// selection by some of the frequency chunks captures.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 
 namespace fasa {
 
-// Score rows of one query, [group][tokens that it sees], rows score_stride() apart. Empty = those
-// of no FC yet: zero, or what ALiBi alone gives.
+// Score rows of one query, [group][visible tokens], rows score_stride() apart. Empty = rows before
+// the first FC: zero, or ALiBi's part.
 using ScoreRows = AlignedVector<float>;
 inline int64_t score_stride(int64_t tokens) { return (tokens + 15) / 16 * 16; }
 
-// What a thread needs besides; reused over queries.
+// Scratch of a thread, reused over queries.
 struct QueryScratch {
   TopKSelector selector;
   ScoreRows scores;
@@ -24,7 +24,7 @@ struct QueryScratch {
   std::vector<float> first, second, tops;  // [group]
 };
 
-// Which tokens are given (sinks, recent window) and how many are taken in all.
+// Which tokens are always selected (sinks, recent window), and how many are selected in total.
 struct SelectionRule {
   int64_t window = 256;
   int64_t sinks = 4;
@@ -40,10 +40,10 @@ class CalibrationQuery {
 
   // rows += this FC's part of the scores.
   void add_chunk(int chunk, ScoreRows& rows, QueryScratch& scratch) const;
-  // The group's attention on the distant tokens that `rows` plus one more FC (-1: none) selects
-  // beside the given ones.
+  // The group's attention on the distant tokens that `rows` plus one more FC (-1: none) selects in
+  // addition to the given ones.
   double captured_distant(const ScoreRows& rows, int chunk, QueryScratch& scratch) const;
-  // The attention on all tokens that they select, none given.
+  // The attention on all selected tokens, with no tokens given.
   double captured(const ScoreRows& rows, int chunk, QueryScratch& scratch) const;
 
   // [group][chunks]: contextual agreement of each query head and FC with the whole head's scores.

@@ -39,7 +39,7 @@ class Ranker {
     const SelectionRule rule{options.window, options.sinks, options.recent};
     queries_.resize(samples.query_count());
     agreement_.resize(samples.query_count());
-    // Where agreement is for information only, a part of the queries has to do.
+    // Agreement for information only is measured on a part of the queries.
     const bool ranks =
         options.objective == Objective::kCa || options.objective == Objective::kDistantCa;
     const size_t step = ranks ? 1 : kAgreementStep;
@@ -108,7 +108,7 @@ class Ranker {
     std::vector<double> kept = order.captured;
     kept.resize(order.chunks.size());
     if (order.captured.size() < order.chunks.size()) add_captured(order, kept);
-    // Where nothing is far, nothing is lost.
+    // A head without distant attention loses none.
     for (double& value : kept) value = oracle > 0 ? value / oracle : 1;
     return kept;
   }

@@ -1,4 +1,4 @@
-// What calibration looks at: the keys and sampled queries of one layer and KV head.
+// Input of calibration: the keys and sampled queries of one layer and KV head.
 #pragma once
 
 #include <tbb/cache_aligned_allocator.h>
@@ -10,7 +10,7 @@
 
 namespace fasa {
 
-// A vector register that crosses a cache line takes two loads.
+// Aligned to cache lines: a vector register that crosses one takes two loads.
 template <typename T>
 using AlignedVector = std::vector<T, tbb::cache_aligned_allocator<T>>;
 

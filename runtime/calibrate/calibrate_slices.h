@@ -1,5 +1,5 @@
-// Which bits and how many FCs a slice of so many bytes should have: by the distant attention that
-// selections over the coded keys keep.
+// Chooses the precision and the number of FCs of a slice of a given size, by the distant attention
+// that selections over the coded keys keep.
 #pragma once
 
 #include <span>
@@ -20,7 +20,7 @@ double slice_bytes_per_token(SliceDType dtype, int chunks);
 HeadSamples coded_samples(const HeadSamples& samples, SliceDType dtype,
                           std::span<const int16_t> dims);
 
-// One head after the other is added; every dtype takes as many of its first FCs as fit.
+// Add one head after the other; every dtype takes as many of its first FCs as fit.
 class SliceSearch {
  public:
   struct Option {
@@ -29,7 +29,7 @@ class SliceSearch {
     double kept = 0;  // distant attention over all heads added
   };
 
-  // Throws UsageError where not even one FC fits into `bytes`; chunks: FCs of a head.
+  // `chunks`: FCs per head. Throws UsageError if not even one FC fits into `bytes`.
   SliceSearch(int bytes, int chunks);
   // Parallel over options; the same sums with any number of threads.
   void add(const HeadSamples& samples, const HeadRanking& ranking, const SelectionRule& rule);

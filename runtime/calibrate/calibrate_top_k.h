@@ -15,7 +15,7 @@ namespace fasa {
 //
 // Slower: partial sorting (nth_element) of all scores; a histogram of their upper bits, whose
 // increments wait for each other. No faster: to stop counting when few tokens are left in doubt and
-// to sort those, since finding them takes branches that nobody can foresee.
+// to sort those, since finding them takes unpredictable branches.
 class TopKSelector {
  public:
   TopKSelector() : TopKSelector(cpu::rank_bodies(cpu::active_target())) {}
@@ -28,7 +28,7 @@ class TopKSelector {
   void mark(std::span<uint8_t> selected) const;  // 1 for each of the selected, else 0
 
  private:
-  // One end of the interval that the k-th lies in: so many tokens are below this deficit.
+  // One end of the interval that contains the k-th: the number of tokens below this deficit.
   struct End {
     int64_t deficit;
     int64_t below;

@@ -1,5 +1,5 @@
-// The FC map: which frequency chunks TIP looks at, in order, for every layer and KV head of one
-// model, made by calibration.
+// The FC map: the order in which TIP uses frequency chunks, for every layer and KV head of one
+// model. Calibration makes it.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace fasa {
 
 struct Config;  // runtime/config/config.h
 
-// What a map must share with the model that it is used with.
+// Properties that a map must share with the model that it is used with.
 struct ModelFingerprint {
   std::string model_type;
   int layers = 0, kv_heads = 0, query_heads = 0, key_dim = 0, value_dim = 0, rotary_dims = 0;
@@ -27,18 +27,18 @@ struct ModelFingerprint {
 };
 
 struct HeadRanking {
-  // Dimensions of each chunk, best first, all of the head: pairs that RoPE rotates together, single
-  // ones where nothing is rotated.
+  // Dimensions of each chunk, best first, covering the head: pairs that RoPE rotates together,
+  // single dimensions where nothing is rotated.
   std::vector<std::vector<int>> chunks;
-  // Mean CA of each chunk, in Geometry::ranked_chunks()'s order; over a quarter of the queries
-  // where the objective does not rank by it.
+  // Mean CA of each chunk, in the order of Geometry::ranked_chunks(); over a quarter of the queries
+  // if the objective does not rank by it.
   std::vector<double> agreement;
   std::vector<double>
       distant_attention_kept;  // share of the oracle's distant attention after 1, 2, ... chunks
 
-  // All dimensions of the head in the order in which slices take them: chunk by chunk, but a pair
-  // begins at an even place, so that no slice cuts one in two; the next single dimension, of which
-  // there is an even number, goes before it where it would not.
+  // All dimensions of the head in slice order: chunk by chunk. A pair begins at an even position,
+  // so that no slice splits it: at an odd position, the next single dimension goes before it (their
+  // number is even).
   std::vector<int16_t> dims() const;
   bool operator==(const HeadRanking&) const = default;
 };
@@ -69,10 +69,10 @@ struct FcMap {
   // Throws InputError naming the first field that differs, both values, and what to do.
   void require_fits(const ModelFingerprint& model, const std::string& path) const;
 
-  // As far as a geometry tells: layers, heads, dimensions, rotary layout.
+  // Checks only what a geometry contains: layers, heads, dimensions, rotary layout.
   void require_fits(const Geometry& geometry, const std::string& path) const;
 
-  // Throw InputError with path and place.
+  // All throw InputError with path and position.
   static FcMap load(const std::string& path);
   static FcMap parse(std::string_view json, const std::string& name);
   // Writes aside, then renames. Throws UsageError; check_writable() (output_file.h) finds a bad

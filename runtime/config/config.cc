@@ -20,7 +20,7 @@ struct Preset {
   RowPlacement rows;
 };
 
-// One pipeline; a preset is nothing but these two values.
+// A preset sets these two values and nothing else.
 constexpr std::array<Preset, 3> kPresets{{
     {"fasa-m", SelectionKind::kFasa, RowPlacement::kHost},
     {"fasa-c", SelectionKind::kFasa, RowPlacement::kDevice},
@@ -45,7 +45,7 @@ void require_range(std::string_view key, int value, int lowest, int highest) {
           fmt::format("{} to {}", lowest, highest));
 }
 
-// Of an option that is "auto" where it has no value.
+// For an option that is "auto" if it has no value.
 void require_range(std::string_view key, std::optional<int> value, int lowest, int highest) {
   require(!value || (*value >= lowest && *value <= highest), key,
           value ? fmt::to_string(*value) : "auto",
@@ -114,7 +114,7 @@ std::string against_low_bit_set(const Config::Selection& selection) {
   return "";
 }
 
-// Sets that leave nothing out, whatever the context.
+// True if sets contain all tokens of any context.
 bool selects_all(const Config::Selection& selection) {
   const auto& counts = selection.fac_tokens;
   return std::all_of(counts.begin(), counts.end(),

@@ -41,7 +41,7 @@ struct TokenCount {
   bool operator==(const TokenCount&) const = default;
 };
 
-// What a step attends to by default, and how much of it by codes; why so many: docs/design.md.
+// Tokens that a step attends to by default, exactly and by codes; reasons: docs/design.md.
 constexpr int64_t kDefaultFacTokens = 320;
 constexpr int64_t kDefaultLowBitTokens = 1024;
 
@@ -57,7 +57,7 @@ struct Config {
 
   struct Device {
     std::string name = "auto";
-    std::string gpu;  // whose memory the emulated device has; "" = none in particular
+    std::string gpu;  // GPU that the emulated device imitates; "" = none
     int threads = 0;
     std::string numa = "auto";  // auto, interleave, or a node number
     bool graphs = true;         // cuda: decode steps as graphs
@@ -89,8 +89,8 @@ struct Config {
   struct Placement {
     RowPlacement rows = RowPlacement::kHost;
     std::optional<RowDType> row_dtype;  // none: that of the model's files
-    // Per sequence, layer and KV head; none: 2 x fac_tokens, or what the device has room for, and
-    // more of what is left.
+    // Per sequence, layer and KV head; none: 2 x fac_tokens or as many as fit, and more while
+    // memory is free.
     std::optional<int> hot_rows;
     Replacement replacement = Replacement::kLru;
   } placement;
@@ -108,7 +108,7 @@ struct Config {
     bool bandwidth_given = false;  // by a source: a plan takes it over the GPU's own
   } link;
 
-  WeightOptions weights;  // of a model that is loaded; nobody else reads them
+  WeightOptions weights;  // read only when a model is loaded
 
   struct Trace {
     std::string file;  // empty: none is written
@@ -121,7 +121,7 @@ struct Config {
     int sparse_turn_tokens = 0;
   } sessions;
 
-  // Where a key was given, by its path: "c.toml:2: ", put before errors that come later.
+  // Source of each given key, by its path: "c.toml:2: ". Later errors begin with it.
   std::map<std::string, std::string> places;
 
   SliceDType effective_slice_dtype() const;
@@ -132,25 +132,24 @@ struct Config {
   Config only_layer(int layer) const;
   // Null: what the device's own kernels do.
   std::shared_ptr<const TokenSelection> make_selection() const;
-  // Tokens beside the set that are attended to by codes, of heads with `chunks` FCs. The one place
-  // that knows what auto is: kDefaultLowBitTokens where such tokens can be had, else none.
+  // Low-bit tokens of heads with `chunks` FCs. Resolves auto: kDefaultLowBitTokens where supported,
+  // else 0.
   TokenCount low_bit_tokens(int chunks) const;
   bool has_low_bit_set(int chunks) const { return low_bit_tokens(chunks).any(); }
   // Whether a set is chosen by reading slices.
   bool reads_slices() const;
   DeviceOptions device_options() const;
 
-  // Sets what `preset` stands for: selection.kind and placement.rows. Throws ConfigError for an
-  // unknown one.
+  // Sets selection.kind and placement.rows by `preset`. Throws ConfigError for an unknown preset.
   void apply_preset();
 
-  // What can be checked without a model. Throws ConfigError naming the key, the value and what is
-  // allowed.
+  // Checks everything that needs no model. Throws ConfigError naming the key, the given value and
+  // the allowed values.
   void validate() const;
-  // What can be checked once the model is known: layers, FCs. Throws UsageError, or ConfigError
-  // where the key's place is unknown.
+  // Checks against the model: layers, FCs. Throws UsageError, or ConfigError if the source of the
+  // key is unknown.
   void validate_for(const Geometry& geometry) const;
-  // What can be checked once the device is known. As above.
+  // Checks against the device. Throws as validate_for() does.
   void validate_on(const DeviceTraits& traits) const;
 
  private:

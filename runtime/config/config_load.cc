@@ -14,7 +14,7 @@
 #include "runtime/io/nearest.h"
 
 namespace fasa {
-// Thrown by toml++ where it asserts.
+// Thrown in place of a failed toml++ assertion.
 struct TomlAssertion {};
 [[noreturn]] void fail_toml_assertion() { throw TomlAssertion{}; }
 }  // namespace fasa
@@ -129,8 +129,8 @@ void read_key(const std::string& name, std::string_view table, std::string_view 
   out.push_back(std::move(given));
 }
 
-// The parser makes a table within a table for each dot of a key, and takes them down again by
-// calling itself: 200,000 dots were more than the stack holds. No key of ours has more than one.
+// The parser nests a table for each dot of a key and destroys them recursively: 200,000 dots
+// overflow the stack. No option has more than one dot.
 void check_toml_depth(std::string_view text, const std::string& name) {
   constexpr auto kMaxDots = 64;
   size_t number = 1;
@@ -145,7 +145,7 @@ void check_toml_depth(std::string_view text, const std::string& name) {
     const std::string_view keys = header || inline_table ? line : line.substr(0, equals);
     if (std::count(keys.begin(), keys.end(), '.') <= kMaxDots) continue;
     throw UsageError(
-        fmt::format("{}:{}: not TOML of ours: a key of more than {} parts; "
+        fmt::format("{}:{}: a key has more than {} parts; "
                     "docs/configuration.md lists all keys",
                     name, number, kMaxDots));
   }

@@ -103,8 +103,9 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "",
      .type = "NAME",
      .allowed = "fasa-m, fasa-c, full",
-     .help = "Usual combinations: fasa-m = kind fasa, rows on the host; fasa-c = kind fasa, rows "
-             "on the device; full = kind full, rows on the device. What is set explicitly wins.",
+     .help = "Sets selection.kind and placement.rows: fasa-m = kind fasa, rows on the host; fasa-c "
+             "= kind fasa, rows on the device; full = kind full, rows on the device. An explicit "
+             "value of either key wins.",
      .text = true,
      .set = [](Config& c, const Json& v) { return take_string(v, c.preset); },
      .get = [](const Config& c) -> Json { return c.preset; }},
@@ -115,7 +116,7 @@ const std::array<ConfigOption, 46> kOptions{{
      .allowed = "auto, cpu, emulated, cuda:N",
      .help = "Where attention runs: cpu = host memory only; emulated = an accelerator emulated on "
              "the host, with its own memory, streams, link and a virtual clock; cuda:N = GPU N, in "
-             "builds that have CUDA; auto = cuda:0 where that can be opened, else cpu.",
+             "builds with CUDA; auto = cuda:0 if it can be opened, else cpu.",
      .text = true,
      .set = [](Config& c, const Json& v) { return take_string(v, c.device.name); },
      .get = [](const Config& c) -> Json { return c.device.name; }},
@@ -124,9 +125,9 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "",
      .type = "NAME",
      .allowed = "a GPU that `fasa plan --list` shows, as \"RTX 4060 Ti 16GB\"",
-     .help = "A GPU by name: the emulated device takes its memory bandwidth and the cost of its "
-             "launches, a plan its memory and its link too. The emulated link stays that of "
-             "[link].",
+     .help = "A GPU by name. The emulated device uses its memory bandwidth and the cost of its "
+             "launches; a plan also uses its memory size and its link. The emulated link keeps the "
+             "values of [link].",
      .default_text = "none",
      .text = true,
      .set = [](Config& c, const Json& v) { return take_string(v, c.device.gpu); },
@@ -136,8 +137,8 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "",
      .type = "N",
      .allowed = "0 to 1024",
-     .help = "Threads of the CPU's kernels; 0 = all cores of the process. Results do not depend "
-             "on it.",
+     .help = "Threads for CPU kernels; 0 = all cores available to the process. Results do not "
+             "depend on it.",
      .set = [](Config& c, const Json& v) { return take_int(v, c.device.threads); },
      .get = [](const Config& c) -> Json { return c.device.threads; }},
     {.table = "device",
@@ -145,8 +146,8 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "",
      .type = "auto|interleave|NODE",
      .allowed = "auto, interleave, or the number of a node",
-     .help = "Where host rows are placed: the node nearest to the device, all nodes by turns, or "
-             "one node.",
+     .help = "NUMA nodes for host rows: auto = the node nearest to the device; interleave = all "
+             "nodes in turn; NODE = that node.",
      .set =
          [](Config& c, const Json& v) {
            if (v.is_number_integer()) c.device.numa = v.dump();
@@ -158,8 +159,8 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "",
      .type = "on|off",
      .allowed = "on, off",
-     .help = "On cuda, whole decode steps are recorded as CUDA graphs and launched from the third "
-             "of a kind on. Results do not depend on it.",
+     .help = "on = CUDA devices record whole decode steps as CUDA graphs and launch a graph from "
+             "the third step of the same kind on. Results do not depend on it.",
      .text = true,
      .set = [](Config& c, const Json& v) { return take_named(v, kSwitch, c.device.graphs); },
      .get = [](const Config& c) -> Json { return name_of(c.device.graphs, kSwitch); }},
@@ -168,8 +169,7 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "",
      .type = "SIZE",
      .allowed = kSizeAllowed,
-     .help = "Limit on everything placed on the device: weights, activations, slices, rows, "
-             "scratch.",
+     .help = "Limit on all memory on the device: weights, activations, slices, rows, scratch.",
      .default_text = "no limit",
      .set = [](Config& c, const Json& v) { return take_bytes(v, c.memory.device_memory); },
      .get = [](const Config& c) { return or_null(c.memory.device_memory); }},
@@ -187,7 +187,7 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "",
      .type = "SIZE",
      .allowed = kSizeAllowed,
-     .help = "Limit on host memory that the device's copies reach directly.",
+     .help = "Limit on pinned host memory, which the device copies directly.",
      .default_text = "no limit",
      .set = [](Config& c, const Json& v) { return take_bytes(v, c.memory.pinned_memory); },
      .get = [](const Config& c) { return or_null(c.memory.pinned_memory); }},
@@ -196,8 +196,8 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "weights",
      .type = "FORMAT",
      .allowed = "as-is, int8, int4",
-     .help = "How a model's matrices are kept: as-is = as its files have them, packed or not; int8 "
-             "and int4 = those of 16 and 32 bits are rounded to so many while they are loaded. "
+     .help = "How a model's matrices are stored in memory: as-is = as in its files, packed or not; "
+             "int8, int4 = matrices of 16 and 32 bits are rounded to 8 or 4 bits as they load. "
              "Embeddings stay in the file.",
      .text = true,
      .set = [](Config& c, const Json& v) { return take_named(v, kRoundings, c.weights.rounding); },
@@ -207,7 +207,7 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "weight_group",
      .type = "N",
      .allowed = "32, 64, 128",
-     .help = "Inputs that share a scale where weights are rounded.",
+     .help = "Inputs that share one scale in rounded weights.",
      .set = [](Config& c, const Json& v) { return take_int(v, c.weights.group); },
      .get = [](const Config& c) -> Json { return c.weights.group; }},
     {.table = "weights",
@@ -215,8 +215,8 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "",
      .type = "FORMAT",
      .allowed = "auto, as-is, int8",
-     .help = "The same of the projection to logits; auto = int8 where other matrices are rounded. "
-             "One that shares the embeddings' matrix is a copy of its own then.",
+     .help = "Format of the projection to logits; auto = int8 if other matrices are rounded, else "
+             "as-is. If it shares the embeddings' matrix, rounding makes a separate copy of it.",
      .text = true,
      .set = [](Config& c, const Json& v) { return take_named(v, kHeadRoundings, c.weights.head); },
      .get = [](const Config& c) { return name_of(c.weights.head, kHeadRoundings); }},
@@ -225,7 +225,7 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "",
      .type = "KIND",
      .allowed = "model, int8",
-     .help = "What decode multiplies packed weights by: model = activations as they are; int8 = "
+     .help = "Activations that decode multiplies packed weights by: model = unchanged; int8 = "
              "rounded in blocks of 32, which is faster.",
      .text = true,
      .set = [](Config& c,
@@ -236,8 +236,8 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "",
      .type = "PLACE",
      .allowed = "device, host",
-     .help = "Where the weights of experts lie that a router chooses from: device = beside all "
-             "others; host = in host memory, where each step reads those that its tokens chose "
+     .help = "Where the weights of routed experts are stored: device = with all other weights; "
+             "host = in host memory, from where each step reads the weights of the chosen experts "
              "over the link.",
      .text = true,
      .set = [](Config& c,
@@ -250,10 +250,11 @@ const std::array<ConfigOption, 46> kOptions{{
      .allowed = selection_names(),
      .help =
          has_comparison_selections()
-             ? "Which tokens a decode step attends to: fasa = the best by the slices; full = all; "
-               "the others, for comparison, on the cpu device only: oracle = the best by whole "
-               "keys, streaming = StreamingLLM, SnapKV, H2O, R-KV, Quest, SparQ, random."
-             : "Which tokens a decode step attends to: fasa = the best by the slices; full = all.",
+             ? "Which tokens a decode step attends to: fasa = the tokens with the best slice "
+               "scores; full = all. For comparison, on the cpu device only: oracle = the best by "
+               "whole keys, streaming = StreamingLLM, SnapKV, H2O, R-KV, Quest, SparQ, random."
+             : "Which tokens a decode step attends to: fasa = the tokens with the best slice "
+               "scores; full = all.",
      .default_text = "the preset's",
      .text = true,
      .set =
@@ -268,10 +269,9 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "",
      .type = "NAME",
      .allowed = "default, paper, lean, map",
-     .help =
-         "What selection reads: default = all frequency chunks in int2; lean = half of them "
-         "in int2; paper = a quarter of them in bf16; map = what the FC map says (fasa calibrate "
-         "--slice-bytes). Less than all needs an FC map.",
+     .help = "What the slices store: default = all frequency chunks in int2; lean = half of them "
+             "in int2; paper = a quarter of them in bf16; map = the FC map's choice (fasa "
+             "calibrate --slice-bytes). Fewer than all frequency chunks need an FC map.",
      .text = true,
      .set = [](Config& c, const Json& v) { return take_named(v, kSlices, c.selection.slice); },
      .get = [](const Config& c) { return name_of(c.selection.slice, kSlices); }},
@@ -280,7 +280,7 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "",
      .type = "DTYPE",
      .allowed = "f32, bf16, int8, int4, int2",
-     .help = "Precision of the slices, over that of `slice`.",
+     .help = "Precision of the slices; overrides that of `slice`.",
      .default_text = "that of `slice`",
      .text = true,
      .set =
@@ -301,7 +301,7 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "",
      .type = "N",
      .allowed = "1 to the number of frequency chunks of a head",
-     .help = "Frequency chunks of a head in the slices, over that of `slice`.",
+     .help = "Frequency chunks per head in the slices; overrides the number of `slice`.",
      .default_text = "that of `slice`",
      .set = [](Config& c, const Json& v) { return take_int(v, c.selection.tip_chunks); },
      .get = [](const Config& c) { return or_null(c.selection.tip_chunks); }},
@@ -311,9 +311,10 @@ const std::array<ConfigOption, 46> kOptions{{
      .type = "N|SHARE|LIST",
      .allowed = "a count of tokens from sinks + recent + 1, a share with a point in (0, 1], or an "
                 "array with one of these per layer",
-     .help = "Tokens that a decode step attends to, sinks and recent included; 256 is a count, "
-             "0.25 and 1.0 are shares of the tokens of that step. More than there are means all. "
-             "low_bit_tokens come beside them.",
+     .help =
+         "Tokens attended to exactly, per KV head (the paper's N_fac), sinks and recent included. "
+         "256 is a count; 0.25 and 1.0 are shares of the step's tokens. A count above the number "
+         "of tokens selects all of them. low_bit_tokens are attended to in addition.",
      .set = [](Config& c, const Json& v) { return take_counts(v, c.selection.fac_tokens); },
      .get = get_counts},
     {.table = "selection",
@@ -321,10 +322,10 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "",
      .type = "N|SHARE|auto",
      .allowed = "auto, a count of tokens from 0, or a share with a point in [0, 1]",
-     .help = "The next best tokens beside fac_tokens, attended to by codes of their keys and "
-             "values, which lie on the device: no row of theirs is fetched. 0 = none, and no codes "
-             "of values are kept; auto = 1024, or none where another option excludes low-bit "
-             "tokens (docs/low-bit-set.md).",
+     .help = "The next best tokens after fac_tokens, attended to by codes of their keys and "
+             "values. The codes lie on the device, so no row of these tokens is fetched. 0 = none, "
+             "and no value codes are stored; auto = 1024, or 0 where another option excludes "
+             "low-bit tokens (docs/low-bit-set.md).",
      .set = [](Config& c, const Json& v) { return take_auto_count(v, c.selection.low_bit_tokens); },
      .get = [](const Config& c) { return or_auto(c.selection.low_bit_tokens); }},
     {.table = "selection",
@@ -332,7 +333,7 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "",
      .type = "DTYPE",
      .allowed = "int8, int4, int2",
-     .help = "Precision of the values' codes, which low_bit_tokens are attended to by.",
+     .help = "Precision of the value codes, by which low_bit_tokens are attended to.",
      .text = true,
      .set =
          [](Config& c, const Json& v) {
@@ -350,7 +351,7 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "",
      .type = "N",
      .allowed = "0 to 65536",
-     .help = "First tokens that are always attended to.",
+     .help = "First tokens of a sequence, which are always attended to.",
      .set = [](Config& c, const Json& v) { return take_int(v, c.selection.sinks); },
      .get = [](const Config& c) -> Json { return c.selection.sinks; }},
     {.table = "selection",
@@ -358,7 +359,7 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "",
      .type = "N",
      .allowed = "1 to 65536",
-     .help = "Newest tokens that are always attended to.",
+     .help = "Newest tokens of a sequence, which are always attended to.",
      .set = [](Config& c, const Json& v) { return take_int(v, c.selection.recent); },
      .get = [](const Config& c) -> Json { return c.selection.recent; }},
     {.table = "selection",
@@ -374,9 +375,9 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "",
      .type = "NAME",
      .allowed = "uniform, pyramid, map",
-     .help = "How layers share fac_tokens: uniform = the same for all; pyramid = more in the first "
-             "layers and fewer in the last, the same in all; map = the counts that the FC map has "
-             "(fasa calibrate --keep-attention).",
+     .help = "How fac_tokens is spread over layers: uniform = the same for all; pyramid = more in "
+             "the first layers and fewer in the last, with the same total; map = the counts in the "
+             "FC map (fasa calibrate --keep-attention).",
      .text = true,
      .set = [](Config& c,
                const Json& v) { return take_named(v, kLayerBudgets, c.selection.layer_budget); },
@@ -386,8 +387,8 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "selection_scope",
      .type = "NAME",
      .allowed = "kv_head, query_head",
-     .help = "Who has a token set of its own. query_head is for comparison, on the cpu device "
-             "only.",
+     .help = "kv_head = one token set per KV head; query_head = one token set per query head, for "
+             "comparison, on the cpu device only.",
      .text = true,
      .set = [](Config& c,
                const Json& v) { return take_named(v, kScopes, c.selection.options.scope); },
@@ -397,10 +398,10 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "",
      .type = "NAME",
      .allowed = "max, log-softmax, softmax-sum, raw-max, raw-sum",
-     .help = "How the scores S of the query heads of a KV head become one (fasa, oracle, quest): "
+     .help = "How the scores S of a KV head's query heads become one score (fasa, oracle, quest): "
              "max = max of S - max S; log-softmax = max of log softmax(S); softmax-sum = sum of "
-             "softmax(S); raw-max, raw-sum = of S itself. All but max are for comparison, on the "
-             "cpu device only.",
+             "softmax(S); raw-max, raw-sum = max and sum of S. All but max are for comparison, on "
+             "the cpu device only.",
      .text = true,
      .set = [](Config& c,
                const Json& v) { return take_named(v, kGroupRules, c.selection.options.rule); },
@@ -410,9 +411,9 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "",
      .type = "N",
      .allowed = "1, 8, 16, 32",
-     .help =
-         "Tokens that fasa selects together, by the mean of their keys: the paper's page-level "
-         "selection. Keeps less of the attention than single tokens (docs/results/selection.md).",
+     .help = "Tokens that fasa selects together, by the mean of their keys (the paper's page-level "
+             "selection). More than 1 keeps less of the attention than single tokens do "
+             "(docs/results/selection.md).",
      .set = [](Config& c, const Json& v) { return take_int(v, c.selection.options.page_tokens); },
      .get = [](const Config& c) -> Json { return c.selection.options.page_tokens; }},
     {.table = "selection",
@@ -420,8 +421,9 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "",
      .type = "X",
      .allowed = "1 to 16",
-     .help = "So many times the tokens of a set survive the slices, and the best of them by whole "
-             "keys are taken. More than 1 is for comparison, on the cpu device only.",
+     .help =
+         "The slices choose this many times the tokens of a set as candidates; the best candidates "
+         "by whole keys form the set. More than 1 is for comparison, on the cpu device only.",
      .set =
          [](Config& c, const Json& v) {
            if (v.is_number()) c.selection.options.rescore = v.get<float>();
@@ -435,7 +437,7 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "selection_seed",
      .type = "N",
      .allowed = "0 or more",
-     .help = "What selection.kind = random draws from.",
+     .help = "Seed of selection.kind = random.",
      .set =
          [](Config& c, const Json& v) {
            const bool ok = v.is_number_integer() && v.get<int64_t>() >= 0;
@@ -448,11 +450,10 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "",
      .type = "FILE",
      .allowed = "the path of an FC map, from the working directory",
-     .help = "FC map; needed only by slices over less than all frequency chunks. Where there is "
-             "one, predictions read the first chunks of its order.",
-     .default_text =
-         "fc_map.json in the model's folder, NAME.fc_map.json beside NAME.gguf; made from "
-         "the prompt where there is none",
+     .help = "FC map; only slices over fewer than all frequency chunks need one. If there is one, "
+             "predictions read the first chunks of its order.",
+     .default_text = "fc_map.json in the model's folder, NAME.fc_map.json beside NAME.gguf; if "
+                     "missing, made from the prompt",
      .text = true,
      .set = [](Config& c, const Json& v) { return take_string(v, c.selection.map); },
      .get = [](const Config& c) -> Json { return c.selection.map; }},
@@ -461,9 +462,9 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "",
      .type = "PLACE",
      .allowed = "host, device, auto",
-     .help = "Where rows (whole keys and values) live. auto: on the host, and on the device too "
-             "until its memory is short; then the oldest are given up there first. On the cpu "
-             "device all are the same.",
+     .help = "Where rows (whole keys and values) are stored: host; device; auto = on the host, "
+             "with copies on the device while its memory lasts (the oldest copies are freed "
+             "first). The cpu device has one memory, so all three are the same there.",
      .default_text = "the preset's",
      .text = true,
      .set = [](Config& c, const Json& v) { return take_named(v, kPlacements, c.placement.rows); },
@@ -473,10 +474,10 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "",
      .type = "DTYPE",
      .allowed = "f32, f16, bf16, int8",
-     .help = "How keys and values are stored in rows. int8: codes of 8 bits with a scale for each "
-             "token's key and value, half the memory and half the link of bf16; heads of at least "
-             "32 dimensions. A key or value that holds a NaN or an infinity is NaN throughout "
-             "then.",
+     .help = "How rows store keys and values. int8 = 8-bit codes with one scale for each token's "
+             "key and value: half the memory and half the link traffic of bf16; heads need at "
+             "least 32 dimensions. With int8, a key or value that holds a NaN or an infinity "
+             "becomes NaN throughout.",
      .default_text = "the model folder's",
      .text = true,
      .set =
@@ -495,11 +496,10 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "",
      .type = "N|auto",
      .allowed = "auto, or 0 to 16777216",
-     .help =
-         "Fetched rows that stay on the device, per sequence, layer and KV head; auto = "
-         "2 x fac_tokens, or as many as fit where the device's memory is short, and up to 16 x "
-         "of what its budget has left, given back when somebody asks for memory. Results do not "
-         "depend on it.",
+     .help = "Fetched rows that stay on the device, per sequence, layer and KV head. auto = 2 x "
+             "fac_tokens, or as many as fit if device memory is short; while memory is free, up to "
+             "16 x fac_tokens, and the extra ones are freed when an allocation needs their memory. "
+             "Results do not depend on it.",
      .set = [](Config& c, const Json& v) { return take_auto_int(v, c.placement.hot_rows); },
      .get = [](const Config& c) { return or_auto(c.placement.hot_rows); }},
     {.table = "placement",
@@ -507,8 +507,9 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "",
      .type = "POLICY",
      .allowed = "lru, clock, score",
-     .help = "Which hot rows give way: lru = least recently used; clock = second chance; score = "
-             "longest unused for how often they were selected. Results do not depend on it.",
+     .help = "Which hot row is evicted first: lru = the least recently used; clock = second "
+             "chance; score = the one unused for longest relative to how often it was selected. "
+             "Results do not depend on it.",
      .text = true,
      .set = [](Config& c,
                const Json& v) { return take_named(v, kReplacements, c.placement.replacement); },
@@ -518,9 +519,8 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "",
      .type = "N|auto",
      .allowed = "auto, or 0 to the number of layers",
-     .help =
-         "How many layers ahead rows are fetched on a prediction; 0 = never, auto = from measured "
-         "compute and transfer times. Results do not depend on it.",
+     .help = "How many layers ahead predicted rows are fetched; 0 = no prefetch; auto = chosen "
+             "from measured compute and transfer times. Results do not depend on it.",
      .set = [](Config& c, const Json& v) { return take_auto_int(v, c.prefetch.depth); },
      .get = [](const Config& c) { return or_auto(c.prefetch.depth); }},
     {.table = "prefetch",
@@ -544,7 +544,7 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "",
      .type = "N",
      .allowed = "1 to 16",
-     .help = "Streams that copy rows. Results do not depend on it.",
+     .help = "Number of streams that copy rows. Results do not depend on it.",
      .set = [](Config& c, const Json& v) { return take_int(v, c.prefetch.streams); },
      .get = [](const Config& c) -> Json { return c.prefetch.streams; }},
     {.table = "prefetch",
@@ -552,9 +552,9 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "",
      .type = "N|auto",
      .allowed = "auto, or 1 to 4",
-     .help = "Groups of KV heads that are scored one after the other, so that the rows of the "
-             "first are fetched while the others are scored; auto = as many as the device's rates "
-             "make worth their launches. Results do not depend on it.",
+     .help = "Number of groups of KV heads that are scored in turn: rows of one group are fetched "
+             "while the next group is scored. auto = as many as the device's rates justify. "
+             "Results do not depend on it.",
      .set = [](Config& c, const Json& v) { return take_auto_int(v, c.prefetch.head_groups); },
      .get = [](const Config& c) { return or_auto(c.prefetch.head_groups); }},
     {.table = "link",
@@ -562,7 +562,7 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "",
      .type = "RATE",
      .allowed = "a rate above 0, as \"16GB/s\"",
-     .help = "Of the emulated device's link, in each direction.",
+     .help = "Bandwidth of the emulated device's link, in each direction.",
      .set =
          [](Config& c, const Json& v) {
            c.link.bandwidth_given = true;
@@ -576,7 +576,7 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "",
      .type = "TIME",
      .allowed = "a time, as \"10us\" (ns, us, ms, s)",
-     .help = "Of a transfer over the emulated device's link.",
+     .help = "Latency of one transfer over the emulated device's link.",
      .set = [](Config& c,
                const Json& v) { return take_quantity(v, parse_seconds, c.link.latency); },
      .get = [](const Config& c) -> Json { return fmt::format("{:.12g}us", c.link.latency * 1e6); }},
@@ -585,9 +585,9 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "trace_file",
      .type = "FILE",
      .allowed = "the path of a file in an existing folder",
-     .help = "Where `fasa generate` writes what ran on the device and when, for ui.perfetto.dev or "
-             "chrome://tracing.",
-     .default_text = "none is written",
+     .help = "File to which `fasa generate` writes a timeline of the device's work, for "
+             "ui.perfetto.dev or chrome://tracing.",
+     .default_text = "no file",
      .text = true,
      .set = [](Config& c, const Json& v) { return take_string(v, c.trace.file); },
      .get = [](const Config& c) -> Json {
@@ -597,10 +597,10 @@ const std::array<ConfigOption, 46> kOptions{{
      .key = "dir",
      .flag = "sessions_dir",
      .type = "DIR",
-     .allowed = "the path of a folder that is one server's own",
-     .help = "Where `fasa serve` keeps conversations that are idle, and finds them when it starts "
-             "anew. It is made where it is missing, for its owner alone.",
-     .default_text = "none are kept on disk",
+     .allowed = "the path of a folder that no other server uses",
+     .help = "Folder in which `fasa serve` stores idle conversations, and from which it loads them "
+             "after a restart. If missing, it is created with access for its owner only.",
+     .default_text = "no conversations on disk",
      .text = true,
      .set = [](Config& c, const Json& v) { return take_string(v, c.sessions.dir); },
      .get = [](const Config& c) -> Json {
@@ -611,7 +611,8 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "sessions_limit",
      .type = "SIZE",
      .allowed = kSizeAllowed,
-     .help = "Of conversations on disk; those used longest ago give way.",
+     .help =
+         "Limit on the size of conversations on disk; the least recently used are deleted first.",
      .default_text = "64GiB",
      .set = [](Config& c, const Json& v) { return take_bytes(v, c.sessions.limit); },
      .get = [](const Config& c) -> Json { return *c.sessions.limit; }},
@@ -620,7 +621,8 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "",
      .type = "TIME",
      .allowed = "a time, as \"600s\" (ns, us, ms, s)",
-     .help = "Since a conversation was served last, before it goes to disk and its memory is free.",
+     .help = "Time since a conversation's last request after which it moves to disk and its memory "
+             "is freed.",
      .set = [](Config& c,
                const Json& v) { return take_quantity(v, parse_seconds, c.sessions.idle_after); },
      .get = [](const Config& c) -> Json { return fmt::format("{:.12g}s", c.sessions.idle_after); }},
@@ -629,8 +631,8 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "",
      .type = "N",
      .allowed = "0 to 65536",
-     .help = "What is new in a conversation that goes on attends to selected tokens, as generated "
-             "tokens do, where it has at most so many; longer turns attend to all.",
+     .help = "Longest new turn of a continued conversation, in tokens, that attends to selected "
+             "tokens, as generated tokens do; longer turns attend to all tokens.",
      .set = [](Config& c, const Json& v) { return take_int(v, c.sessions.sparse_turn_tokens); },
      .get = [](const Config& c) -> Json { return c.sessions.sparse_turn_tokens; }},
 }};

@@ -1,4 +1,4 @@
-// The reference page, from the table of options.
+// docs/configuration.md, made from the table of options.
 #include <fmt/format.h>
 
 #include "runtime/config/config_options.h"
@@ -11,18 +11,19 @@ constexpr std::string_view kHead = R"(# Configuration
 Made from the table of options (`fasa config --reference`); a test compares this page with it.
 
 Every option is a key of a TOML file (`--config FILE`), an environment variable and a flag. Later
-sources win: default, preset, file, environment, flag. A preset from any source counts as a preset:
-what is set explicitly anywhere wins over it.
+sources override earlier ones: default, preset, file, environment, flag. A preset may come from any
+source; explicit values from any source override it.
 
-The flag of a key `a_b` is `--a-b`, its variable `FASA_A_B`. Some keys say too little alone and have
-names of their own: `[device] name` is `--device`, `[selection] kind` is `--selection`, `[weights]
-format` is `--weights`.
+The flag of a key `a_b` is `--a-b`, its variable `FASA_A_B`. Keys that are unclear without their
+table have flags of their own: `[device] name` is `--device`, `[selection] kind` is `--selection`,
+`[weights] format` is `--weights`.
 
 Sizes are written `"6GiB"`, rates `"16GB/s"`, times `"10us"`. In a flag or a variable, lists are
-`0,1` or `[0, 1]`. Unknown keys, wrong types and impossible values are errors. `FASA_TARGET` is no
-option: it forces an instruction set of the CPU's kernels (`fasa info` lists them). Every command reads
-these variables, and `FASA_TRACE_FILE` has some write a file: who starts commands for others passes on
-only those variables that are meant.
+`0,1` or `[0, 1]`. Unknown keys, wrong types and impossible values are errors. `FASA_TARGET` is not
+an option: it forces an instruction set for the CPU kernels (`fasa info` lists them).
+
+Every command reads these variables, and `FASA_TRACE_FILE` makes some commands write a file. A
+program that runs commands for other users should pass on only the variables that it intends to.
 
 ```toml
 preset = "fasa-m"

@@ -1,4 +1,4 @@
-// How a model's matrices are kept beside what its files hold.
+// How a model's matrices are stored in memory.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ enum class ExpertPlace : uint8_t { kDevice, kHost };
 struct WeightOptions {
   WeightRounding rounding = WeightRounding::kAsIs;
   int group = 64;  // inputs on one scale: 32, 64, 128
-  // Of the projection to logits, kAsIs or kInt8; none: int8 where other matrices are rounded.
+  // Format of the projection to logits, kAsIs or kInt8; none: int8 if other matrices are rounded.
   std::optional<WeightRounding> head;
   DecodeActivations activations = DecodeActivations::kModel;
   ExpertPlace experts = ExpertPlace::kDevice;

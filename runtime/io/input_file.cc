@@ -20,7 +20,7 @@ namespace {
 
 class Descriptor {
  public:
-  // Opening a named pipe that nobody writes to would block.
+  // Opening a named pipe without a writer would block.
   explicit Descriptor(const std::string& path)
       : file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {}
   ~Descriptor() {

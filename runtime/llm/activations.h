@@ -12,7 +12,7 @@
 
 namespace fasa {
 
-// Where kernels find and keep which experts a step's tokens go through: see kernels/expert_params.h.
+// Where kernels store which experts a step's tokens are routed to: see kernels/expert_params.h.
 struct ExpertSpace {
   int32_t* chosen = nullptr;   // [tokens, experts.chosen]
   float* weights = nullptr;    // the same
@@ -48,10 +48,10 @@ class Activations {
   // [rotary_dims / 2], of one of the model's rotations.
   float* cosines(int rotation = 0) const { return at<float>(cosines_) + rotation * angles_; }
   float* sines(int rotation = 0) const { return at<float>(sines_) + rotation * angles_; }
-  // Layers of experts: weights of all experts, 0 where one is not chosen [experts.count] (of kernels
-  // the router's logits); sum of what they give [hidden]; the input of one's tokens [hidden]; of its
-  // second projection. Kernels work on all chosen experts of a token at once: result() and
-  // activated() have room for these.
+  // For layers with experts: weights of all experts, 0 for those not chosen [experts.count] (for
+  // kernels, the router's logits); the sum of the experts' outputs [hidden]; the input of one
+  // expert's tokens [hidden]; the output of its second projection. Kernels process all chosen
+  // experts of a token at once: result() and activated() are large enough for that.
   float* routed() const { return at<float>(routed_); }
   float* mixed() const { return at<float>(mixed_); }
   std::byte* gathered() const { return at<std::byte>(gathered_); }

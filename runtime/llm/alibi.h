@@ -12,7 +12,7 @@ namespace fasa {
 // as there are heads (mpt).
 enum class AlibiOrder : uint8_t { kExtrasLast, kInterleaved };
 
-// Of n = 2^k heads: 2^(-most/n), 2^(-2 most/n), ..., 2^-most. [heads]
+// Slopes [heads]; for n = 2^k heads: 2^(-most/n), 2^(-2 most/n), ..., 2^-most.
 std::vector<float> alibi_slopes(int heads, AlibiOrder order, double most);
 
 }  // namespace fasa

@@ -32,8 +32,8 @@ struct AnswerOptions {
 
 enum class AnswerEnd { kOpen, kEndOfSequence, kStopString, kMaxTokens, kCancelled };
 
-// Of one sequence, without any state beside it: the loop that steps the model feeds one answer for
-// each sequence. One thread at a time.
+// The answer of one sequence; it holds all of its state. The loop that steps the model feeds one
+// Answer per sequence. One thread at a time.
 class Answer {
  public:
   // `tokenizer` may be null: there is no text then, and no stop strings are allowed. It and `eos`

@@ -1,4 +1,4 @@
-// A conversation with a model whose KV cache keeps the history: each turn prefills only what is new.
+// A conversation with a model whose KV cache keeps the history: each turn prefills only new tokens.
 #pragma once
 
 #include <ctime>
@@ -43,18 +43,18 @@ struct ChatTurn {
   double decode_seconds = 0;
 };
 
-// Branches of one conversation share the cache of what they have in common. What a user says is text
-// for the model, whatever it spells. One thread at a time; a runtime that fetches ahead by query asks
-// `model` for queries from then on.
+// Branches of one conversation share the cache of their common tokens. User text is never parsed
+// for special tokens. One thread at a time. A runtime with predictor = next-query uses `model` as
+// its query source from then on.
 class ChatSession {
  public:
   // All outlive the session. Throws UsageError.
   ChatSession(Model& model, Runtime& runtime, const text::Tokenizer& tokenizer,
               const text::ChatTemplates& templates, ChatOptions options);
 
-  // Throws UsageError where the model's positions do not suffice, TemplateError, BudgetError and
-  // DeviceError. A question that failed, or was given up before its answer began (kCancelled without
-  // tokens), leaves the conversation as it was.
+  // Throws UsageError if the model's positions do not suffice, TemplateError, BudgetError and
+  // DeviceError. A question that failed, or was cancelled before its answer began (kCancelled
+  // without tokens), leaves the conversation unchanged.
   ChatTurn ask(const std::string& question);
   // Takes the last question and its answer back. False: there is none.
   bool undo();

@@ -14,7 +14,7 @@ namespace fasa {
 // chosen. Of equal ones the first is chosen.
 void route(const ExpertShape& shape, float* logits);
 
-// Of a step's tokens. References: all outlive the work.
+// Work of a step's tokens in layers with experts. All references must outlive it.
 class ExpertWork {
  public:
   ExpertWork(const ModelConfig& config, const Activations& activations, DType dtype, RowRuns runs)
@@ -29,7 +29,7 @@ class ExpertWork {
     uint64_t other = 0;
   };
   // The normalised input -> the activations' mixed(). Expert by expert, in their order, so that a
-  // token's sum depends on no other; only those that somebody chose are read.
+  // token's sum depends on no other; only experts that a token chose are read.
   Bytes run(const ExpertLayerWeights& layer) const;
 
  private:

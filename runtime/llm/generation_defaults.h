@@ -19,7 +19,7 @@ struct GenerationDefaults {
   std::optional<float> min_p;
   std::optional<float> repetition_penalty;
 
-  // Of generation_config.json in a model's folder, or of a GGUF file's metadata; nothing where there
+  // From generation_config.json in a model's folder, or from a GGUF file's metadata; empty if there
   // is none. Throws InputError naming file and key.
   static GenerationDefaults load(const std::string& model);
   static GenerationDefaults parse(std::string_view json, const std::string& name);

@@ -28,10 +28,10 @@ struct GenerateOptions {
   int64_t random_context = 0;
   bool allow_long = false;  // beyond the model's positions: a warning, not an error
   std::function<void(int64_t done, int64_t total)> on_prefill = {};
-  // `text`: what this id makes certain, whole characters; "" while one is incomplete or a stop string
-  // may have begun.
+  // `text`: whole characters that are certain once `id` is known; "" while a character is
+  // incomplete or a stop string may have begun.
   std::function<void(int32_t id, std::string_view text)> on_token = {};
-  // What was held back at the end, where anything was.
+  // Text held back until the end, if any.
   std::function<void(std::string_view text)> on_rest = {};
 
   AnswerOptions answer() const { return {max_tokens, sampling, stop, logprobs, {}, {}}; }
@@ -58,12 +58,12 @@ struct GenerateResult {
   std::optional<ErrorKind> error_kind;
 };
 
-// Reserves prompt + max_tokens before the first token, runs the prompt in chunks, decodes until
-// max_tokens, an end-of-sequence id or a stop string, frees the sequence. `tokenizer` may be null: there is no
-// text then. A runtime that fetches ahead by query asks `model` for queries from then on: a
-// later step of it needs the model. Metrics of `runtime` are reset before the first decode step.
-// Throws UsageError (empty prompt, ids, positions, options) and BudgetError (before the first
-// token).
+// Reserves memory for prompt + max_tokens before the first token, runs the prompt in chunks,
+// decodes until max_tokens, an end-of-sequence id or a stop string, then frees the sequence.
+// `tokenizer` may be null: then no text is made. A runtime with predictor = next-query uses `model`
+// as its query source from then on, so `model` must outlive the runtime's later steps. Resets the
+// metrics of `runtime` before the first decode step. Throws UsageError (empty prompt, ids,
+// positions, options) and BudgetError (before the first token).
 GenerateResult generate(Model& model, Runtime& runtime, std::span<const int32_t> prompt,
                         const GenerateOptions& options, const text::Tokenizer* tokenizer);
 

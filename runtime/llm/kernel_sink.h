@@ -10,10 +10,10 @@
 
 namespace fasa {
 
-// References: all outlive it.
+// All references must outlive it.
 class KernelSink final : public WorkSink {
  public:
-  // Of all projections, one after the other on one stream.
+  // Scratch of all projections, which run one after the other on one stream.
   struct Scratch {
     std::byte* product = nullptr;  // DeviceTraits::project_scratch
     std::byte* packed = nullptr;   // WeightBytes::kernel_scratch

@@ -9,7 +9,7 @@
 
 namespace fasa {
 
-// Of a step's tokens. References: all outlive the work.
+// Work of a step's tokens in layers with MLA. All references must outlive it.
 class LatentWork {
  public:
   LatentWork(const EngineParts& parts, RowRuns runs, WorkSink& sink)

@@ -1,5 +1,5 @@
-// Enqueues a model's own work, all that lies between two attentions: as kernels where the device has
-// them, else as host code.
+// Enqueues a model's work between two attentions: as kernels if the device has them, else as host
+// code.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +14,8 @@ namespace fasa {
 
 class LayerWork;
 
-// But for stage(), everything is enqueued on the parts' stream, and nothing is waited for; equal
-// sizes in the shapes make equal work. Between begin() and the end of a step's work the step's shape
-// stays where it is.
+// Everything except stage() is enqueued on the parts' stream without waiting; equal sizes in the
+// shapes make equal work. The step's shape must not move between begin() and the end of the step.
 class LayerEngine {
  public:
   // The parts outlive it. Throws BudgetError.

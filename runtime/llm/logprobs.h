@@ -8,9 +8,9 @@
 
 namespace fasa {
 
-// Of the model's own distribution: before bias, penalties and temperature.
+// Log probabilities of the model's own distribution, before bias, penalties and temperature.
 struct TokenLogprobs {
-  int32_t id = 0;  // the token that was taken
+  int32_t id = 0;  // the sampled token
   double logprob = 0;
   std::vector<std::pair<int32_t, double>>
       top;  // the best, best first, lower ids first among equals

@@ -168,7 +168,7 @@ ConstTensorView Model::Impl::part_of_qkv(int64_t tokens, int first_head, int hea
   return view;
 }
 
-// Of keys with MLA: the values.
+// The values of a layer with MLA, which are a part of its keys.
 ConstTensorView Model::Impl::latent_part(ConstTensorView keys) const {
   const int rotated = config_.rotary_dims;
   keys.data = static_cast<const std::byte*>(keys.data) + rotated * dtype_bytes(dtype_);

@@ -57,7 +57,7 @@ class Model {
   // device does not run).
   static Model load(const std::string& path, Device& device, std::optional<DType> dtype,
                     const WeightOptions& weights = {});
-  // A model of this shape whose weights mean nothing, for measuring (random_weights.h).
+  // A model of this shape with random weights, for measuring (random_weights.h).
   static Model random(const ModelConfig& config, Device& device, std::optional<DType> dtype,
                       uint64_t seed, const WeightOptions& weights = {});
   // The dtype that load() would take for a model of this config.

@@ -38,7 +38,7 @@ struct ExpertShape {
   int groups = 1;
   int chosen_groups = 1;
 
-  // Of a token's way through a layer.
+  // Intermediate width that one token reads in a layer, and that of all experts.
   int64_t read_intermediate() const { return int64_t{chosen} * intermediate + shared_intermediate; }
   int64_t all_intermediate() const { return int64_t{count} * intermediate + shared_intermediate; }
 };
@@ -92,7 +92,8 @@ struct ModelConfig {
     return !expert_layers.empty() && expert_layers[static_cast<size_t>(layer)];
   }
   int value_dim() const { return has_mla() ? mla.latent : head_dim; }
-  // Of a token's queries, keys and values side by side; with MLA the values are part of the keys.
+  // Width of a token's queries, keys and values side by side; with MLA, values are part of the
+  // keys.
   int64_t qkv_width() const {
     return int64_t{head_dim} * (query_heads + (has_mla() ? 1 : 2) * kv_heads);
   }
@@ -104,7 +105,7 @@ struct ModelConfig {
   Geometry geometry() const;
   int64_t parameters() const;
   int64_t attention_parameters() const;  // of one layer
-  // Of all layers' MLPs; those that a token reads, which are fewer where there are experts.
+  // Parameters of all layers' MLPs; and those that one token reads, fewer in models with experts.
   int64_t mlp_parameters() const;
   int64_t read_mlp_parameters() const;
   // Rows keep the precision that the model was stored in, whatever its activations are computed in:

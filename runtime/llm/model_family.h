@@ -24,7 +24,7 @@ enum class HeadNorm : uint8_t { kNone, kShared, kPerHead, kTogether };
 
 // Which layers have a window where the config has no layer_types.
 enum class WindowedLayers : uint8_t {
-  kNone,       // none, whatever the config says
+  kNone,       // none; the config is ignored
   kAll,        // without layer_types, too
   kFrom,       // those from max_window_layers on
   kUnrotated,  // those without rotation

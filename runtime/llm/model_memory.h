@@ -20,10 +20,10 @@ struct ModelMemory {
   uint64_t total() const { return weights.total + activations; }
 };
 
-// Byte by byte what Model::load and Model::reserve take. `path`: "" or a folder without weights is a
-// model of `config`'s shape in 16 bits. `dtype`: as in Model::load. `order`: kPacked on devices whose
-// matrices the processor multiplies (cpu, emulated). Throws InputError for weights that are no model
-// of this config.
+// The exact bytes that Model::load and Model::reserve take. `path`: "" or a folder without weights
+// means a model of `config`'s shape in 16 bits. `dtype`: as in Model::load. `order`: kPacked on
+// devices whose matrices the CPU multiplies (cpu, emulated). Throws InputError for weights that do
+// not fit `config`.
 ModelMemory model_memory(const std::string& path, const ModelConfig& config,
                          std::optional<DType> dtype, const WeightOptions& weights,
                          int64_t step_tokens, PanelOrder order = PanelOrder::kPacked);

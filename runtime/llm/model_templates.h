@@ -8,10 +8,10 @@
 
 namespace fasa {
 
-// `path`: a Hugging Face folder, or a GGUF file, whose metadata say them; nothing where it has none.
+// Chat templates of a Hugging Face folder or of a GGUF file's metadata; nothing if there are none.
 // Throws InputError.
 std::optional<text::ChatTemplates> open_templates(const std::string& path);
-// The same of a model that has to have one.
+// As open_templates(), but throws InputError if there are none.
 text::ChatTemplates require_templates(const std::string& path);
 
 }  // namespace fasa

@@ -24,10 +24,10 @@ struct OpenModel {
   std::unique_ptr<Runtime> make_runtime(int64_t max_context = 0) const;
 };
 
-// `path`: a folder in Hugging Face form or a GGUF file. The device is the config's, its memory limits
-// included; `dtype` of activations as in Model::load(). Throws InputError for a file that is not what
-// it should be, or slices over some of the FCs without a map that says over which (`fasa calibrate`
-// makes one), BudgetError, UsageError.
+// `path`: a Hugging Face folder or a GGUF file. Opens the config's device with its memory limits;
+// `dtype`: of activations, as in Model::load(). Throws InputError for an invalid file, or for
+// slices over fewer than all FCs without an FC map (`fasa calibrate` makes one); BudgetError,
+// UsageError.
 OpenModel open_model(const std::string& path, const Config& config,
                      std::optional<DType> dtype = std::nullopt);
 

@@ -26,7 +26,7 @@ class OwnedSequence {
   OwnedSequence& operator=(const OwnedSequence&) = delete;
   SequenceId id() const { return id_; }
   Runtime& runtime() const { return runtime_; }
-  // To another owner, who frees it.
+  // Passes the sequence to another owner, which must free it.
   SequenceId release() {
     released_ = true;
     return id_;

@@ -1,5 +1,5 @@
-// What kernels of a device work in when they multiply packed weights: decode rearranges its rows there,
-// prefill unpacks a slab of columns at a time.
+// Scratch of device kernels that multiply packed weights: decode rearranges its rows there, prefill
+// unpacks a slab of columns at a time.
 #pragma once
 
 #include <algorithm>
@@ -11,10 +11,10 @@
 
 namespace fasa {
 
-// Of a slab at most: a few waves of a product's tiles, an eighth of a layer of 8 B parameters.
+// Maximum bytes of a slab: a few waves of a product's tiles, an eighth of an 8 B model's layer.
 inline constexpr int64_t kSlabBytes = int64_t{32} << 20;
 
-// As kernels read them.
+// The weights in the form that kernels read.
 inline PackedWeights packed_weights(const PackedLinear& linear, const std::byte* panels,
                                     const int32_t* order) {
   return {.format = linear.format(),
@@ -32,13 +32,13 @@ inline int64_t slab_columns(const PackedLinear& linear) {
   return std::min(room, linear.outputs());
 }
 
-// Of `count` matrices like that, how many are unpacked at once: whole ones, while they fit.
+// How many of `count` such matrices are unpacked at once: whole ones, as many as fit.
 inline int64_t slab_matrices(const PackedLinear& linear, int64_t count) {
   const int64_t bytes = linear.outputs() * linear.inputs() * dtype_bytes(linear.dtype());
   return std::clamp<int64_t>(kSlabBytes / bytes, 1, count);
 }
 
-// Of one of `count` matrices that are worked on together.
+// Scratch bytes for one of `count` matrices that are multiplied together.
 inline size_t packed_scratch_bytes(const PackedLinear& linear, int64_t count = 1) {
   // Whatever the order is, it is there.
   const auto* const order = linear.order().empty() ? nullptr : linear.order().data();

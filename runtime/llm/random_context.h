@@ -1,4 +1,4 @@
-// A context that nobody computed, for measuring what steps behind it cost.
+// A context of random keys and values, for measuring the steps after it.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@ namespace fasa {
 
 inline constexpr int kRandomChunk = 512;
 
-// Appends `tokens` tokens (0: nothing happens) to the sequence: keys and values of noise, in chunks of
-// kRandomChunk. Room for them is reserved by the caller. Throws BudgetError, DeviceError.
+// Appends `tokens` tokens of random keys and values to the sequence, in chunks of kRandomChunk; 0:
+// does nothing. The caller reserves memory for them. Throws BudgetError, DeviceError.
 void append_random_context(Model& model, Runtime& runtime, SequenceId sequence, int64_t tokens);
-// Device memory that it takes meanwhile.
+// Device memory that append_random_context() uses while it runs.
 uint64_t random_context_bytes(const ModelConfig& config, std::optional<DType> dtype);
 
 }  // namespace fasa

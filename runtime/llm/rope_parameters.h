@@ -40,9 +40,9 @@ struct RotaryDefaults {
   double theta = 10000;
 };
 
-// transformers 5 writes rope_parameters; before, rope_theta stood alone beside rope_scaling, whose
-// kind was once called "type", and gpt_neox had rotary_pct and rotary_emb_base. Where rope_parameters
-// has parts for kinds of layers, those of full attention. `name`: the file's. Throws InputError.
+// Reads rope_parameters (transformers 5), or the older rope_theta beside rope_scaling, whose kind
+// was once called "type"; gpt_neox had rotary_pct and rotary_emb_base. If rope_parameters has parts
+// for kinds of layers, takes those of full attention. `name`: of the file. Throws InputError.
 RopeParameters read_rope(const JsonFields& config, const std::string& name, int64_t max_positions,
                          const RotaryDefaults& defaults);
 // Those of layers with a window where they have their own: rope_parameters.sliding_attention,

@@ -214,8 +214,7 @@ void read_as(DType dtype, const WeightView& tensor, int64_t first, int64_t count
   }
 }
 
-// Calls with (piece, first row of the piece, rows, rows done before) for rows of pieces that lie one
-// below the other.
+// Calls with (piece, first row in the piece, rows, rows done before) for rows of stacked pieces.
 template <typename Pieces, typename Call>
 void for_rows(const Pieces& pieces, int64_t first, int64_t rows, const Call& call) {
   int64_t done = 0;
@@ -262,7 +261,7 @@ void WeightPlan::read_rows(const MatrixItem& item, int64_t first, int64_t rows,
            });
 }
 
-// Of a transposed item.
+// Reads columns of a transposed item.
 void WeightPlan::read_columns(const MatrixItem& item, int64_t first, int64_t columns,
                               std::byte* out) const {
   const Piece& part = item.pieces.front();

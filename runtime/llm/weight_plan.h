@@ -34,7 +34,7 @@ class WeightPlan {
     int64_t rows;
     int64_t first = 0;
     int64_t of = 0;  // rows of the tensor; 0 = `rows`
-    // Of so many blocks of rows, whose number the tensor's shape begins with; 0 = it has none.
+    // Leading dimension of the tensor, of which each block has `of` rows; 0 = it has none.
     int64_t blocks = 0;
   };
   using Parts = std::vector<Part>;
@@ -61,7 +61,7 @@ class WeightPlan {
   };
   // All parts side by side.
   void vector(const float** target, const Parts& parts, const Adjust& adjust = {0, 1});
-  // A tensor that somebody else reads.
+  // A tensor that other code reads.
   WeightView used(const std::string& name, std::span<const int64_t> shape);
   bool has(const std::string& name) const { return files_.has(name); }
   // Matrices are read by kernels of a device.

@@ -19,7 +19,7 @@ namespace fasa {
 
 class WeightPlan;
 
-// Of a layer with MLA; the matrices of a head lie by themselves.
+// Weights of a layer with MLA; each head's matrices are separate.
 struct LatentWeights {
   Matrix query_down;           // [query_rank, hidden], where queries are projected in two steps
   Norm query_norm;             // [query_rank]
@@ -38,7 +38,7 @@ struct ExpertWeights {
   const float* down_bias = nullptr;
 };
 
-// Of a layer with experts, in place of gate_up and down.
+// Weights of a layer with experts, in place of gate_up and down.
 struct ExpertLayerWeights {
   Matrix router;  // [count, hidden]
   const float* router_bias = nullptr;
@@ -87,14 +87,14 @@ class Weights {
   const Norm& embedding_norm() const { return embedding_norm_; }  // of no weight: none
   const Norm& final_norm() const { return final_norm_; }
   const float* head_bias() const { return head_bias_; }  // null where the family has none
-  // Embeddings stay in the mapped file: a step reads one row a token, and the device keeps the
-  // room. out [hidden].
+  // Embeddings stay in the mapped file: a step reads one row per token, and the device saves the
+  // memory. out [hidden].
   void embed(int32_t token, float* out) const;
-  // Of each layer, the first row of the key projection: bf16 bits in hex.
+  // Per layer, the first row of the key projection: bf16 bits in hex.
   const std::vector<std::string>& key_rows() const { return key_rows_; }
 
   WeightBytes bytes() const;
-  // Those that a router chooses from.
+  // Bytes of the routed experts' weights.
   bool experts_on_host() const { return planned_host_bytes_ > 0; }
 
  private:

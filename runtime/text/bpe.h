@@ -26,7 +26,7 @@ class MergeList {
  public:
   // Throws InputError beyond the limits.
   void add(std::string_view left, std::string_view right, const std::string& place);
-  // Of the form "left right".
+  // `pair`: "left right".
   void add(std::string_view pair, const std::string& place);
   size_t size() const { return lengths_.size(); }
   // Throws InputError, naming the merge, where a part or the whole is no piece.

@@ -223,7 +223,7 @@ class StripStep final : public DecoderStep, public KeepsPieces {
         ++held_;  // goes, if nothing else follows
       } else {
         at_start_ = false;
-        // Of a run of it the last ones go: the first leave in this one's stead.
+        // The last ones of a run are dropped: the first ones are released instead.
         if (!is_it) release(text);
         text.append(part.text, at, bytes);
       }

@@ -10,8 +10,8 @@ namespace {
 
 struct Newer {
   char32_t first, last;
-  // Of the same general category, Han where they are Han, with as many bytes in UTF-8, and no
-  // punctuation in Unicode 8.
+  // A code point of Unicode 8 with the same general category, the same script if Han, as many bytes
+  // in UTF-8, and no punctuation.
   char32_t older;
 };
 

@@ -11,7 +11,7 @@ namespace fasa::text {
 
 class Replacement {
  public:
-  // Of a part with "pattern" and "content". Throws InputError.
+  // `part` has "pattern" and "content". Throws InputError.
   explicit Replacement(const JsonPart& part)
       : pattern_(part.pattern("pattern")), content_(part.text("content")) {
     if (content_.size() > kMaxContentBytes) part.fail("content", "up to 1024 bytes");

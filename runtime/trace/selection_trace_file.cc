@@ -68,7 +68,7 @@ class Reader {
     }
     return value;
   }
-  // Of at most 31 bits, in as few bytes as it needs.
+  // Reads a value of at most 31 bits, in as few bytes as it needs.
   int32_t varint(std::string_view what) {
     const size_t start = offset_;
     uint64_t value = 0;

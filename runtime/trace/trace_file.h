@@ -15,10 +15,10 @@ struct TraceSource {
   bool virtual_clock = false;
 };
 
-// One thread per stream with complete events ("X") for its operations and for the times in which it
-// stood still; args hold layer, cause, bytes, the time on the link, and what was waited for.
-// Counters ("C"): bytes in flight over the link by direction, hit rate by decode step, device memory
-// in use. Events are sorted by time.
+// One track per stream, with complete events ("X") for its operations and for its idle times; args
+// hold layer, cause, bytes, link time, and what was waited for. Counters ("C"): bytes in flight
+// over the link by direction, hit rate by decode step, device memory in use. Events are sorted by
+// time.
 std::string trace_json(const Timeline& timeline, const TraceSource& source);
 
 // Records a device while it lives, which is no longer than the device.

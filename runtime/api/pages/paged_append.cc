@@ -11,10 +11,10 @@
 
 namespace fasa {
 
-// Runs [begins[i], begins[i + 1]) are one sequence; all but its last page are filled by it. Its
-// tail is that of its last page: a page that is filled at once needs none.
+// Runs [begins[i], begins[i + 1]) form one sequence, which fills all its pages but the last. It
+// uses the tail of its last page; a page that one append fills needs none.
 struct PagedAppend::Groups {
-  std::vector<size_t> begins;  // one more than groups
+  std::vector<size_t> begins;  // one more than there are groups
   int64_t entries = 0;         // row blocks
 
   size_t count() const { return begins.size() - 1; }
@@ -86,7 +86,7 @@ PagedAppend::Groups PagedAppend::group(const std::vector<Run>& runs) const {
   return groups;
 }
 
-// All that may fail for memory.
+// Everything that can fail for lack of memory.
 void PagedAppend::reserve(const Groups& groups, PagedSlot& slot, int64_t stored) {
   slot.step.wait_until_free();
   if (slot.step.capacity() < groups.count()) {
@@ -98,7 +98,7 @@ void PagedAppend::reserve(const Groups& groups, PagedSlot& slot, int64_t stored)
   slot.rows.reserve(groups.entries);
   slot.slices.reserve(groups.entries);
   if (parts_.settings.rows_on_device) return;
-  // No more pages than every group's, begun and ended inside of one.
+  // Upper bound: each group begins and ends inside a page.
   const int64_t pages = groups.entries + static_cast<int64_t>(groups.count());
   const PrefillShape shape{
       .pages = static_cast<int>(pages), .tokens = static_cast<int>(stored), .past_pages = 0};
@@ -139,8 +139,8 @@ void PagedAppend::describe(const std::vector<Run>& runs, const Groups& groups, P
   }
 }
 
-// Tails for the last pages of all groups: all that may still fail for memory, then nothing has
-// changed. Giving one may take that of a full page, which may be one of these.
+// Gives tails to the last pages of all groups. This is the last allocation that can fail; until
+// then nothing has changed. A tail may be taken from a full page, which may be one of these.
 void PagedAppend::give_tails(const std::vector<Run>& runs, const Groups& groups) {
   if (!parts_.store.uses_tails()) return;
   std::vector<int64_t> given;
@@ -161,7 +161,7 @@ void PagedAppend::give_tails(const std::vector<Run>& runs, const Groups& groups)
   }
 }
 
-// The groups that continue a page whose tail is lost: it was copied while it was open.
+// Groups that continue a page without a tail: it was copied while it was open.
 std::vector<size_t> PagedAppend::without_tail(const std::vector<Run>& runs,
                                               const Groups& groups) const {
   std::vector<size_t> found;
@@ -203,7 +203,7 @@ void PagedAppend::make_plan(int layer, std::vector<Run> runs,
   const Groups groups = group(runs);
   plan.stored = 0;
   for (const Run& run : runs) plan.stored += run.tokens;
-  views_.begin_call();  // no view is at work
+  views_.begin_call();  // no view is in use
   views_.with_room([&] { reserve(groups, slot, plan.stored); });
   const std::vector<size_t> restored = without_tail(runs, groups);
   give_tails(runs, groups);
@@ -211,7 +211,7 @@ void PagedAppend::make_plan(int layer, std::vector<Run> runs,
   for (const Run& run : runs) {
     if (restarts(layer, run)) parts_.store.start(run.page);
   }
-  give_tails(runs, groups);  // what was started gave up as many: this cannot fail
+  give_tails(runs, groups);  // as many tails were freed by restarted pages: cannot fail
   describe(runs, groups, slot);
   upload(slot, restored);
   plan.runs = std::move(runs);

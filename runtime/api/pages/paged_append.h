@@ -1,6 +1,6 @@
-// Appending to a caller's pages. A page is to the kernels a sequence of its own that begins at
-// position 0; pages that are filled one after the other are one sequence. A call's tables are kept
-// for the layers that follow with the same.
+// Appends to a caller's pages. Kernels see a page as a sequence of its own that begins at position
+// 0; pages that are filled one after the other are one sequence. The tables of a call are reused
+// for later layers with the same slots.
 #pragma once
 
 #include <array>
@@ -20,24 +20,24 @@ class PagedAppend {
   PagedAppend(PagedParts& parts, PagedViews& views)
       : parts_(parts), views_(views), slots_{PagedSlot(parts.device), PagedSlot(parts.device)} {}
 
-  // PagedRuntime::append.
+  // Implements PagedRuntime::append.
   void run(int layer, ConstTensorView k, ConstTensorView v, std::span<const int64_t> slot_mapping,
            StreamView stream);
-  // The write-back buffer that tables name has moved.
+  // Call when the write-back buffer that the tables name has moved.
   void forget() { plan_.epoch = 0; }
   void add_memory(KvMemory* memory) const {
     for (const PagedSlot& slot : slots_) slot.add_memory(memory);
   }
 
  private:
-  // Tokens side by side that go to slots side by side of one page.
+  // Adjacent tokens that go to adjacent slots of one page.
   struct Run {
     int64_t page;
     int offset;
     int tokens;
     int64_t first_token;
   };
-  // The tables of the last append.
+  // Tables of the last append.
   struct Plan {
     std::vector<int64_t> slot_mapping;
     std::vector<Run> runs;

@@ -8,7 +8,8 @@
 
 namespace fasa {
 
-// The tail of the last page is of the part that holds the page's newest token.
+// The last page's tail belongs to the kPageTokens part that holds the page's newest token. A
+// sequence that ends in an earlier part needs its own.
 bool PagedAttend::needs_own_tail(int layer, const Part& part) const {
   if (!parts_.store.uses_tails()) return false;
   const int32_t last = part.pages.back();
@@ -70,7 +71,7 @@ void PagedAttend::describe_parts() {
     if (!part.own_tail) continue;
     desc.tokens = 0;
     desc.start = part.length;
-    desc.hot_table = nullptr;  // it stays as it is
+    desc.hot_table = nullptr;  // left as it is
     restored.push_back(desc);
   }
   parts_.describe(slot, &tables);
@@ -114,7 +115,7 @@ void PagedAttend::make_plan(int layer, const BlockTable& block_table,
   plan.evictions = views_.evictions();
 }
 
-// A layer that is not after the last one begins a step.
+// A call for a layer that does not come after the last one begins a new step.
 void PagedAttend::begin_step_number(int layer) {
   if (layer <= last_layer_ || step_number_ == 0) {
     if (step_number_ >= parts_.shape.max_steps) {

@@ -1,5 +1,5 @@
-// Attention over a caller's pages: a view for every sequence of the call. Its tables are kept for
-// the layers that follow with the same.
+// Attention over a caller's pages, with a view for every sequence of the call. The tables of a call
+// are reused for later layers with the same block table.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ class PagedAttend {
         slots_{DescriptorBuffer(parts.device), DescriptorBuffer(parts.device)},
         index_(parts, views) {}
 
-  // PagedRuntime::attend.
+  // Implements PagedRuntime::attend.
   void run(int layer, ConstTensorView q, const BlockTable& block_table,
            std::span<const int32_t> seq_lens, TensorView out, float* lse, StreamView stream);
   void add_memory(KvMemory* memory) const {
@@ -33,10 +33,10 @@ class PagedAttend {
   using Part = PagedRequest::Part;
   struct Plan {
     PagedRequest request;
-    uint64_t number = 0;     // of the call that made it
+    uint64_t number = 0;     // call that made the plan
     uint64_t epoch = 0;      // of the store; 0: none
-    uint64_t evictions = 0;  // of views
-    int only_layer = -1;     // others do not have all of its tokens yet; -1: all have
+    uint64_t evictions = 0;  // evictions of views when it was made
+    int only_layer = -1;     // the only layer that has all its tokens; -1: all layers have
     size_t slot = 0;
     StepBatch tables;
   };
@@ -54,7 +54,7 @@ class PagedAttend {
   PagedIndex index_;
   Plan plan_;
   int32_t step_number_ = 0;
-  int last_layer_ = -1;  // that was attended to
+  int last_layer_ = -1;  // last layer attended to
 };
 
 }  // namespace fasa

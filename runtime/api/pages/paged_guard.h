@@ -1,5 +1,5 @@
-// After an operation failed on a device, what it left behind is not to be trusted: the first error
-// is remembered, for every later call to say.
+// Remembers the first device failure. What it left behind cannot be trusted, so every later call
+// throws that error again.
 #pragma once
 
 #include <new>
@@ -12,7 +12,7 @@ namespace fasa {
 
 class PagedGuard {
  public:
-  // Throws DeviceError where an earlier call has failed.
+  // Throws DeviceError if an earlier call failed.
   void require_usable() const {
     if (failure_) throw DeviceError(*failure_);
     if (half_done_) {
@@ -22,8 +22,7 @@ class PagedGuard {
           "open the runtime anew");
     }
   }
-  // From here on the call under way changes something: the process's want of memory leaves it half
-  // done, too.
+  // From here on the call changes state: running out of host memory would leave it half done.
   void begin() { begun_ = true; }
 
   template <typename Work>

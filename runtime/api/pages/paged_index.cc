@@ -50,7 +50,7 @@ void PagedIndex::reserve(size_t sequences) {
   });
 }
 
-// Layers that have as much to be indexed use the same tables.
+// Layers with as many tokens to index share the same tables.
 void PagedIndex::make_plan(const PagedRequest& request, uint64_t number, int layer) {
   Plan& plan = plan_;
   if (plan.number == number) {
@@ -81,10 +81,10 @@ void PagedIndex::make(const PagedRequest& request, uint64_t number, int layer, S
   make_plan(request, number, layer);
   const Plan& plan = plan_;
   CacheLayout layout = parts_.settings.layout;
-  // Any row of the store is a token of these: see SequenceDesc::first_token above.
+  // Tokens are given as rows of the store: see SequenceDesc::first_token above.
   const StoredRows stored{parts_.store.rows() + layer * layout.row_layer_bytes(),
                           layout.row.bytes(), layout.row_head_bytes()};
-  layout.row_page = kPageTokens;  // of the write-back buffer, where a page of ours fits
+  layout.row_page = kPageTokens;  // of the write-back buffer, which holds a whole runtime page
   const OperationTag tag = tag_of(layer, Cause::kCompute);
   parts_.device.wait(stream, parts_.tables_ready.view(), tag);
   parts_.pipeline->wait_written_back(layer, stream, tag);

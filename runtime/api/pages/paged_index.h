@@ -1,5 +1,5 @@
-// Slices of sequences whose pages are smaller than ours: made when they are attended to, by the
-// append kernel, whose tokens are then the stored rows. Nothing but slices comes of it.
+// Slices of sequences whose pages are smaller than kPageTokens. They are built on demand, before an
+// attend: the append kernel reads stored rows as tokens and writes slices only.
 #pragma once
 
 #include <array>
@@ -18,8 +18,8 @@ class PagedIndex {
         views_(views),
         slots_{DescriptorBuffer(parts.device), DescriptorBuffer(parts.device)} {}
 
-  // Of a layer of the request's views, of what was appended since the last time. `number`: of the
-  // plan that the request is part of.
+  // Indexes the tokens of one layer appended to the request's views since the last call. `number`:
+  // of the plan that the request belongs to.
   void make(const PagedRequest& request, uint64_t number, int layer, StreamView stream);
   void add_memory(KvMemory* memory) const {
     for (const DescriptorBuffer& slot : slots_) memory->device_scratch += slot.bytes();
@@ -27,13 +27,14 @@ class PagedIndex {
   }
 
  private:
-  // Slices to be made before an attend. Pieces within one of the caller's pages, the first ones of
-  // all sequences, then the second ones: a sequence's tail takes one at a time.
+  // Slices to build before an attend. A piece lies in one of the caller's pages. The first pieces
+  // of all sequences come before the second ones, because a sequence's tail takes one piece at a
+  // time.
   struct Plan {
-    std::vector<int> begins;  // of each sequence
+    std::vector<int> begins;  // per sequence
     std::vector<SequenceDesc> pieces;
     std::vector<size_t> rounds;  // ends in pieces
-    uint64_t number = 0;         // of the attend's plan that it belongs to; 0: none
+    uint64_t number = 0;         // attend plan that it belongs to; 0: none
     size_t slot = 0;
   };
   void make_plan(const PagedRequest& request, uint64_t number, int layer);
@@ -43,7 +44,7 @@ class PagedIndex {
   PagedParts& parts_;
   PagedViews& views_;
   std::array<DescriptorBuffer, 2> slots_;
-  Buffer row_buffer_;  // rows pass through: [sequence][kv_head][kPageTokens][row_bytes]
+  Buffer row_buffer_;  // scratch for rows: [sequence][kv_head][kPageTokens][row_bytes]
   Plan plan_;
 };
 

@@ -11,7 +11,7 @@
 namespace fasa {
 namespace {
 
-// hot_rows = auto: for so many sequences no more than half of what the pages left.
+// For hot_rows = auto: hot rows per sequence, in at most half of the memory that the pages left.
 int fitting_hot_rows(const Device& device, const CacheLayout& layout, int sequences) {
   const MemoryUse use = device.memory(MemorySpace::kDevice);
   const uint64_t room = use.limit_bytes - std::min(use.limit_bytes, use.used_bytes);

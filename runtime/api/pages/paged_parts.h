@@ -1,5 +1,5 @@
-// What the parts of a paged runtime share. Every call of it waits for the one before on the device,
-// for callers may change streams.
+// State that the parts of a paged runtime share. On the device every call waits for the previous
+// one, because callers may change streams.
 #pragma once
 
 #include <cstdint>
@@ -23,21 +23,20 @@ struct PagedParts {
   PagedParts(const PagedParts&) = delete;  // streams refer to it
   PagedParts& operator=(const PagedParts&) = delete;
 
-  // Throw UsageError.
+  // Both throw UsageError.
   void require_usable(const char* call, int layer) const;
   void require_page(int64_t page) const;
 
   bool indexes() const { return store.small() && settings.layout.slice.dims > 0; }
-  // All work has passed.
+  // Waits until all work has finished.
   void drain();
-  // Before a call's work on `stream`: the last call's, and its tables' upload.
+  // Makes `stream` wait for the last call and for the upload of its tables.
   void wait_for_tables(StreamView stream, OperationTag tag);
   void record_tables() { device.record(tables_ready.view(), control.view()); }
   void record_last(StreamView stream) { device.record(last.view(), stream); }
-  // Tails and protected rows are functions of the rows: those of the slot's list are made of them
-  // again.
+  // Rebuilds the tails and protected rows on the slot's list from the rows.
   void restore(DescriptorBuffer& slot);
-  // What all tables have in common; those on the device are the slot's.
+  // Fills in the fields that all tables share; device tables are the slot's.
   void describe(DescriptorBuffer& slot, StepBatch* tables) const;
 
   Device& device;

@@ -10,7 +10,7 @@
 
 namespace fasa {
 
-// New tokens of all sequences.
+// Returns the number of new tokens of all sequences.
 int64_t PagedPrefill::check_queries(std::span<const int32_t> seq_lens,
                                     std::span<const int32_t> query_lens) const {
   if (query_lens.size() != seq_lens.size()) {
@@ -35,7 +35,7 @@ bool PagedPrefill::plan_matches(const BlockTable& block_table, std::span<const i
          std::equal(query_lens.begin(), query_lens.end(), plan_.query_lens.begin());
 }
 
-// Rows that are read where they lie need none.
+// Rows that kernels read in place need no scratch.
 PrefillShape PagedPrefill::scratch_shape() const {
   if (parts_.settings.rows_on_device && !parts_.store.small()) return {};
   const Plan& plan = plan_;
@@ -44,7 +44,7 @@ PrefillShape PagedPrefill::scratch_shape() const {
           .past_pages = pages_of(plan.request.longest())};
 }
 
-// All that may fail for memory.
+// Everything that can fail for lack of memory.
 void PagedPrefill::reserve(PagedSlot& slot) {
   const size_t count = plan_.request.parts.size();
   slot.step.wait_until_free();
@@ -103,7 +103,7 @@ void PagedPrefill::make_plan(int layer, const BlockTable& block_table,
   plan.request.require_held(parts_, "prefill", layer);
   plan.slot = (plan.slot + 1) % slots_.size();
   PagedSlot& slot = slots_[plan.slot];
-  views_.begin_call();  // no view is at work
+  views_.begin_call();  // no view is in use
   views_.with_room([&] { reserve(slot); });
   parts_.guard.begin();
   describe(slot);

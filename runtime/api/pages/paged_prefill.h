@@ -1,6 +1,6 @@
-// Exact attention of prompts over a caller's pages, which have the new rows already: nothing is
-// selected, so no view is needed, only where the pages are. Pages never move, so that tables hold
-// until others are asked for.
+// Exact attention of prompts over a caller's pages, which already hold the new rows. Nothing is
+// selected, so no view is needed. Pages never move, so the tables stay valid until a call names
+// other pages.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ class PagedPrefill {
         append_(append),
         slots_{PagedSlot(parts.device), PagedSlot(parts.device)} {}
 
-  // PagedRuntime::prefill.
+  // Implements PagedRuntime::prefill.
   void run(int layer, ConstTensorView q, const BlockTable& block_table,
            std::span<const int32_t> seq_lens, std::span<const int32_t> query_lens, TensorView out,
            float* lse, StreamView stream);

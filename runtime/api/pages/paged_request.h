@@ -14,27 +14,27 @@ class PageView;
 struct PagedRequest {
   // One sequence.
   struct Part {
-    PageView* view = nullptr;        // attends only
+    PageView* view = nullptr;        // in attends only
     std::span<const int32_t> pages;  // of `table`
     int length = 0;
-    int64_t first_open = 0;  // pages before it are full in all layers
+    int64_t first_open = 0;  // all earlier pages are full in all layers
     bool own_tail = false;
   };
 
-  // Throws UsageError for a page that there is not.
+  // Throws UsageError for a page that does not exist.
   void take(const PagedParts& from, const BlockTable& block_table,
             std::span<const int32_t> seq_lens);
   bool matches(const BlockTable& block_table, std::span<const int32_t> seq_lens) const;
-  // Throws UsageError where a sequence's pages hold less than is read.
+  // Throws UsageError if a sequence's pages hold fewer tokens than the call reads.
   void require_held(const PagedParts& in, const char* call, int layer) const;
   int longest() const;
 
-  std::vector<int32_t> table;  // what of the block table counts, page after page of the sequences
+  std::vector<int32_t> table;  // used entries of the block table, sequence by sequence
   std::vector<int32_t> lengths;
   std::vector<Part> parts;
 };
 
-// Throws UsageError.
+// Throws UsageError for a length that does not fit the block table.
 void check_lengths(const PagedShape& shape, const char* call, const BlockTable& block_table,
                    std::span<const int32_t> seq_lens);
 

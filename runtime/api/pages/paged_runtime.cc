@@ -47,7 +47,7 @@ StepSettings paged_settings(const Config& config, const Geometry& geometry, RowD
   StepSettings settings = make_paged_step_settings(config, geometry, row_dtype, traits,
                                                    shape.num_pages * shape.page_size);
   if (!geometry.alibi_slopes.empty()) {
-    throw UsageError("the paged API serves no model with ALiBi; the sequences API does");
+    throw UsageError("the paged API does not support models with ALiBi; use the sequences API");
   }
   if (settings.selection != nullptr) {
     throw UsageError(
@@ -67,7 +67,7 @@ StepSettings paged_settings(const Config& config, const Geometry& geometry, RowD
   settings.prefetch = {.predictor = PredictorKind::kNone, .depth = 0};
   if (shape.page_size >= kPageTokens) return settings;
   settings.layout.row_page = shape.page_size;
-  // Dense layers read whole pages of ours. A set of all tokens gives the same bits.
+  // Dense layers read whole pages of kPageTokens; a set of all tokens gives the same bits.
   for (LayerSettings& layer : settings.layers) {
     if (!layer.dense) continue;
     layer.dense = false;
@@ -81,7 +81,7 @@ PagedRuntime::Impl::~Impl() {
   try {
     parts_.drain();
   } catch (...) {
-    // The streams' failures were reported where they were waited for.
+    // Stream failures were reported by the calls that waited.
   }
 }
 

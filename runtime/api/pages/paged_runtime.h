@@ -1,19 +1,19 @@
-// The paged API: a KV cache for engines that own page ids. The caller says for every token in
-// which slot of which page it goes, and for every sequence which pages it has; there are no
-// sequences, no steps and no order of layers but the one that data imposes.
+// The paged API: a KV cache for engines that own page ids. The caller names the page and slot of
+// every new token, and the pages of every sequence. There are no sequence ids and no steps; the
+// order of layers matters only where data depends on it.
 //
 //   for each layer: paged.append(layer, k, v, slot_mapping, stream);
 //                   paged.attend(layer, q, block_table, seq_lens, out, lse, stream);     // decode
 //                   paged.prefill(layer, q, block_table, seq_lens, query_lens, ...);     // prompts
 //
-// A step that has both, and sequences that read what others of the same step write, appends the
-// layer's tokens of all of them first.
+// A step with both decodes and prompts, or with sequences that read tokens which others of the step
+// write, first appends the layer's tokens of all sequences.
 //
 // The slot of a token is page x page_size + offset. Slots of a page are written in rising order, in
-// every layer. A write to offset 0 starts the page anew: what it held, its slices and what was kept
-// of its rows on the device are gone, so ids may be used again without a word. A page's last slot
-// seals it, layer by layer. Tensors must stay alive until `stream` has passed the call; tables and
-// slots are read before it returns. One thread at a time.
+// every layer. A write to offset 0 restarts the page: its rows, slices and device copies are
+// dropped, so page ids can be reused without a call. A page's last slot seals it, layer by layer.
+// Tensors must stay alive until `stream` has passed the call; tables and slots are read before it
+// returns. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -32,14 +32,15 @@ namespace fasa {
 
 struct PagedShape {
   int page_size = 64;     // tokens: 16, 32, 64, 128, 192 or 256
-  int64_t num_pages = 0;  // their rows are taken at once, and their slices (from 64 tokens on)
-  // Sequences whose hot rows are kept: the most that are expected in flight. More take their turns.
+  int64_t num_pages = 0;  // rows are allocated at once; from 64 tokens on, slices too
+  // Sequences whose hot rows are kept: the largest number expected in flight. More share them in
+  // turn.
   int max_sequences = 64;
-  int32_t max_steps = kMaxSteps;  // as a Runtime's
+  int32_t max_steps = kMaxSteps;  // as in Runtime
 };
 
-// Page ids in the order of the sequence, [sequences][columns], rows `stride` apart. Entries beyond
-// a sequence's length mean nothing. In host memory.
+// Page ids in sequence order: [sequences][columns], rows `stride` entries apart, in host memory.
+// Entries beyond a sequence's length are ignored.
 struct BlockTable {
   const int32_t* pages = nullptr;
   int64_t sequences = 0;
@@ -47,10 +48,10 @@ struct BlockTable {
   int64_t stride = 0;
 };
 
-// Bytes before there are any pages.
+// Estimated bytes, before a runtime exists.
 struct PagedSizes {
-  KvMemory page;   // that each page takes
-  KvMemory fixed;  // that all else takes at most, with so many sequences of such a length
+  KvMemory page;   // per page
+  KvMemory fixed;  // maximum for everything else, at the given sequences and context
 };
 
 struct PageCopy {
@@ -60,17 +61,17 @@ struct PageCopy {
 
 class PagedRuntime {
  public:
-  // As a Runtime's. placement.rows = auto counts as host, and nothing is prefetched: a call sees
-  // one layer, and a config that asks for it is refused. Throws UsageError, BudgetError.
+  // Arguments as in Runtime. placement.rows = auto means host. A call sees one layer, so nothing is
+  // prefetched, and a config that asks for it is refused. Throws UsageError, BudgetError.
   PagedRuntime(Device& device, const Config& config, const Geometry& geometry, RowDType row_dtype,
                const std::vector<int16_t>& slice_dims, const PagedShape& shape);
   ~PagedRuntime();
   PagedRuntime(const PagedRuntime&) = delete;  // streams refer to it
   PagedRuntime& operator=(const PagedRuntime&) = delete;
 
-  // What a runtime of `shape` takes, whose num_pages means nothing here, for sequences of up to
-  // `max_context` tokens in steps of up to `step_tokens` new ones, all sequences together. What the
-  // hot rows take is what they would like. Throws UsageError.
+  // Memory of a runtime of `shape` (num_pages is ignored) for sequences of up to `max_context`
+  // tokens and steps of up to `step_tokens` new tokens, all sequences together. Hot rows count at
+  // their preferred number. Throws UsageError.
   static PagedSizes sizes(const Device& device, const Config& config, const Geometry& geometry,
                           RowDType row_dtype, const PagedShape& shape, int64_t max_context,
                           int step_tokens);
@@ -78,43 +79,43 @@ class PagedRuntime {
   const Geometry& geometry() const;
   const PagedShape& shape() const;
 
-  // k [tokens, kv_heads, key_dim] (rotated), v [tokens, kv_heads, value_dim] to slots
-  // slot_mapping[tokens]; a negative slot stores nothing (padding). The tokens of one page stand
-  // side by side. Throws UsageError for a slot past a gap, out of range or written before,
-  // BudgetError where the device has no room for the slices of one more open page; nothing changes
-  // then.
+  // Stores k [tokens, kv_heads, key_dim] (rotated) and v [tokens, kv_heads, value_dim] in slots
+  // slot_mapping[tokens]; a token with a negative slot is padding and not stored. The tokens of one
+  // page must be adjacent. Throws UsageError for a slot that leaves a gap, is out of range or was
+  // written before; BudgetError if the device has no memory for the slices of one more open page.
+  // Then nothing has changed.
   void append(int layer, ConstTensorView k, ConstTensorView v,
               std::span<const int64_t> slot_mapping, StreamView stream);
-  // One query a sequence, of its newest token: q [sequences, query_heads, key_dim] (rotated) over
-  // the first seq_lens[i] tokens of pages block_table[i] -> out [sequences, query_heads,
-  // value_dim], lse [sequences, query_heads] natural log, or null. Throws UsageError for pages that
-  // hold fewer tokens of the layer, BudgetError; nothing changes then.
+  // Decodes one query per sequence, of its newest token: q [sequences, query_heads, key_dim]
+  // (rotated) over the first seq_lens[i] tokens of pages block_table[i] -> out [sequences,
+  // query_heads, value_dim], lse [sequences, query_heads] (natural log) or null. Throws UsageError
+  // for pages that hold fewer tokens of the layer, BudgetError. Then nothing has changed.
   void attend(int layer, ConstTensorView q, const BlockTable& block_table,
               std::span<const int32_t> seq_lens, TensorView out, float* lse, StreamView stream);
 
   // Exact causal attention of the newest query_lens[i] of the first seq_lens[i] tokens of each
-  // sequence: q [sum of query_lens, query_heads, key_dim] in the order of the table -> out, lse, as
-  // attend's. The bits are those of a Runtime's prefill, however prompts are cut. Throws as attend
-  // does; nothing changes then.
+  // sequence: q [sum of query_lens, query_heads, key_dim] in the order of the table -> out, lse as
+  // in attend(). Results equal those of Runtime's prefill bit by bit, however prompts are split.
+  // Throws as attend() does; then nothing has changed.
   void prefill(int layer, ConstTensorView q, const BlockTable& block_table,
                std::span<const int32_t> seq_lens, std::span<const int32_t> query_lens,
                TensorView out, float* lse, StreamView stream);
 
-  // Rows first, first + 1, ... of a page -> k [tokens, kv_heads, key_dim] and v [tokens, kv_heads,
-  // value_dim], as they are stored, converted to the tensors' dtypes. Waits for work under way.
+  // Reads rows first, first + 1, ... of a page -> k [tokens, kv_heads, key_dim] and v [tokens,
+  // kv_heads, value_dim], as stored, converted to the tensors' dtypes. Waits for work under way.
   // Throws UsageError for rows that the page does not hold.
   void read(int64_t page, int layer, int first, TensorView k, TensorView v, StreamView stream);
 
-  // The destination becomes the source's equal, under a new generation. Between two steps: every
-  // layer holds as many tokens of the source. Waits for work under way.
+  // Makes each destination equal to its source, under a new generation. Call it between steps, when
+  // every layer holds as many tokens of the source. Waits for work under way.
   void copy_pages(std::span<const PageCopy> copies);
-  // They hold nothing any more.
+  // Empties the pages.
   void drop_pages(std::span<const int64_t> pages);
-  // Tokens of a layer in a page.
+  // Tokens of `layer` stored in `page`.
   int held(int64_t page, int layer) const;
 
   KvMemory memory() const;
-  FetchMetrics metrics();  // waits for the work enqueued so far; a step is one attend of layer 0
+  FetchMetrics metrics();  // waits for enqueued work; a step is one attend of layer 0
   void reset_metrics();
 
  private:

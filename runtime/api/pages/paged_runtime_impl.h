@@ -1,5 +1,5 @@
-// What stands behind PagedRuntime: the pages, the views of sequences made of them, and the same
-// pipeline as every API.
+// Implementation of PagedRuntime: the pages, the views of sequences over them, and the pipeline
+// that all APIs share.
 #pragma once
 
 #include <span>

@@ -8,7 +8,7 @@
 
 namespace fasa {
 
-// Throws UsageError for a shape or a config that the paged API does not serve.
+// Throws UsageError for a shape or a config that the paged API does not support.
 StepSettings paged_settings(const Config& config, const Geometry& geometry, RowDType row_dtype,
                             const DeviceTraits& traits, const PagedShape& shape);
 

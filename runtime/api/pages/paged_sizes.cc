@@ -1,4 +1,4 @@
-// What a paged runtime will take, from its settings alone.
+// Estimates the memory of a paged runtime from its settings.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ KvMemory page_bytes(const StepSettings& settings, const PagedShape& shape) {
   return memory;
 }
 
-// The most that there is of something at a time.
+// Largest numbers that occur at a time.
 struct Counts {
   Counts(const CacheLayout& layout, const PagedShape& shape, int64_t max_context, int step_tokens)
       : sequences(shape.max_sequences),
@@ -40,13 +40,13 @@ struct Counts {
 
   int64_t sequences;
   int64_t blocks;      // row blocks of a sequence
-  int64_t runs;        // that an append goes to, begun and ended inside of a page
-  int64_t groups;      // of runs that are one to the kernels
+  int64_t runs;        // of an append, each inside one page
+  int64_t groups;      // of runs; kernels see each as one sequence
   int64_t run_blocks;  // row blocks of all runs
 };
 
-// Addresses in device memory, and as many on the host; grown by doubling, and what was outgrown is
-// kept.
+// Addresses in device memory, and as many on the host. Arrays grow by doubling, and outgrown ones
+// are kept.
 uint64_t table_bytes(const Counts& counts, bool small) {
   const auto array = [](int64_t entries) {
     return 2 * std::bit_ceil(bytes(entries)) * sizeof(void*);
@@ -72,7 +72,7 @@ PrefillShape prefill_of(const StepSettings& settings, const Counts& counts, int6
   return shape;
 }
 
-// Of sequences in flight: tails, hot rows, tables; and what a step works in.
+// Bytes for sequences in flight (tails, hot rows, tables) and for a step's scratch.
 KvMemory fixed_bytes(const StepSettings& settings, const PagedShape& shape, int64_t max_context,
                      int step_tokens) {
   const CacheLayout& layout = settings.layout;
@@ -80,9 +80,9 @@ KvMemory fixed_bytes(const StepSettings& settings, const PagedShape& shape, int6
   const Counts counts(layout, shape, max_context, step_tokens);
   KvMemory memory;
   if (layout.slice.dims > 0) {
-    // A page has a tail, and a sequence that ends before the page's newest token another.
+    // A page has one tail; a sequence that ends before the page's newest token needs another.
     memory.device_slices = bytes(2 * counts.sequences * layout.tail_bytes());
-    if (small) {  // the slices are the sequences' own
+    if (small) {  // each sequence has slices of its own
       memory.device_slices += bytes(counts.sequences * pages_of(static_cast<int>(max_context)) *
                                     layout.slice_block_bytes());
     }
@@ -97,7 +97,7 @@ KvMemory fixed_bytes(const StepSettings& settings, const PagedShape& shape, int6
       table_bytes(counts, small) + descriptor_bytes(counts, small) +
       bytes(layout.heads() * layout.slice.dims) * sizeof(int16_t) +
       bytes(layout.layers) * sizeof(StepCounters);
-  if (small && layout.slice.dims > 0) {  // rows that are indexed pass through
+  if (small && layout.slice.dims > 0) {  // scratch for rows while they are indexed
     memory.device_scratch +=
         bytes(counts.sequences * layout.kv_heads * kPageTokens * layout.row.bytes());
   }
@@ -115,7 +115,7 @@ PagedSizes PagedRuntime::sizes(const Device& device, const Config& config, const
         fmt::format("sizes: max_context = {}, step_tokens = {}: allowed: 1 to {}, and 1 or more",
                     max_context, step_tokens, INT32_MAX - kPageTokens));
   }
-  PagedShape one = shape;  // of one sequence's pages: the settings want to know no more
+  PagedShape one = shape;  // one sequence's pages: enough for the settings
   one.num_pages = shape.page_size > 0 ? (max_context + shape.page_size - 1) / shape.page_size : 1;
   const StepSettings settings = paged_settings(config, geometry, row_dtype, device.traits(), one);
   return {.page = page_bytes(settings, shape),

@@ -1,5 +1,5 @@
-// Tables of appends or prefills on the device, and the arrays of addresses that they refer to. Two
-// take turns.
+// Tables of appends or prefills on the device, and the address arrays that they refer to. Two slots
+// are used in turn.
 #pragma once
 
 #include <cstddef>

@@ -23,7 +23,7 @@ void PagedViews::drop_stale() {
   epoch_ = parts_.store.epoch();
 }
 
-// The one that was unused for longest; false where all are at work in this call.
+// Evicts the view that was unused for longest; false if this call uses all views.
 bool PagedViews::evict() {
   const auto oldest =
       std::min_element(views_.begin(), views_.end(),
@@ -35,8 +35,8 @@ bool PagedViews::evict() {
   return true;
 }
 
-// The slices of a view that began alike. It is looked for anew at each attempt: the one that was
-// found may itself be what makes room.
+// Shares the slices of a view with the same first pages. Each attempt searches again, because the
+// view found before may have been evicted to make room.
 void PagedViews::share_longest(PageView& view, std::span<const int32_t> pages) {
   with_room([&] {
     const PageView* longest = nullptr;

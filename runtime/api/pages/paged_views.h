@@ -1,5 +1,5 @@
-// The views of sequences that were attended to, found again by their pages. Those that no call under
-// way needs make room for others.
+// Views of sequences that were attended to, found again by their pages. Views that the current call
+// does not use are evicted to make room.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +17,18 @@ class PagedViews {
  public:
   explicit PagedViews(PagedParts& parts);
 
-  // Begins a call: no view is at work. Its number.
+  // Begins a call, with no view in use. Returns its number.
   uint64_t begin_call() { return ++clock_; }
-  // The view is at work in this call.
+  // Marks the view as used by this call.
   void use(PageView& view) const { view.last_used = clock_; }
-  // A view of these pages, or of the first of them, at work from now on. Throws BudgetError.
+  // A view of these pages, or of the first of them, marked as used. Throws BudgetError.
   PageView& of(std::span<const int32_t> pages);
   void drop_stale();
   void forget_hot_rows();
-  // Whoever keeps views from call to call asks for them anew where this has grown.
+  // Callers that keep views from call to call must look them up again when this has grown.
   uint64_t evictions() const { return evictions_; }
 
-  // Does `work` again after each BudgetError that a view could make room for.
+  // Runs `work`, and repeats it after each BudgetError as long as a view can be evicted.
   template <typename Work>
   void with_room(const Work& work) {
     for (;;) {
@@ -48,10 +48,10 @@ class PagedViews {
   void share_longest(PageView& view, std::span<const int32_t> pages);
 
   PagedParts& parts_;
-  BlockPool index_slices_;  // where pages are small
+  BlockPool index_slices_;  // used if pages are small
   std::vector<std::unique_ptr<PageView>> views_;
-  uint64_t epoch_ = 0;  // of the store when no view was stale
-  uint64_t clock_ = 0;  // of calls that had to be planned
+  uint64_t epoch_ = 0;  // of the store when views were last checked
+  uint64_t clock_ = 0;  // number of planned calls
   uint64_t evictions_ = 0;
 };
 

@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kAlignment = 64;
 constexpr int64_t kMaxEntries = int64_t{1} << 40;
 
-// A copy is aligned as what it is of.
+// A copy has the alignment of its source.
 size_t offset_in(size_t offset, const void* data) {
   const size_t next = (offset + kAlignment - 1) / kAlignment * kAlignment;
   return next + reinterpret_cast<uintptr_t>(data) % kAlignment;
@@ -84,7 +84,7 @@ void TableReader::copy(std::span<const MemoryRange> ranges, Copies* to, StreamVi
     copies.push_back({to->memory.data() + range.offset, range.device, range.bytes});
   }
   device_.copy_all(copies, CopyKind::kDeviceToHost, stream);
-  device_.synchronize(stream);  // the one wait: nothing can be planned before
+  device_.synchronize(stream);  // the only wait: planning needs these values
   to->ranges = std::move(made);
 }
 
@@ -100,7 +100,7 @@ void TableReader::take(std::span<const MemoryRange> ranges, StreamView stream) {
   copy(there, &taken_, stream);
 }
 
-// Whether they lie in device memory.
+// Whether the arrays lie in device memory.
 bool TableReader::require_alike(std::span<const CallerArray> arrays) {
   const CallerArray* first = nullptr;
   bool there = false;

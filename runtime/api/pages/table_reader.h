@@ -1,11 +1,11 @@
-// Slots, page tables and lengths that a caller has in device memory.
+// Reads slots, page tables and lengths that a caller holds in device memory.
 //
-// A step is planned on the host: which rows it fetches, which pages it opens and whether it fits is
-// known from these numbers, and rows in host memory are addressed by tables that the host writes. So
-// they are copied on the caller's stream, behind whatever computes them, and waited for. An upper
-// bound of the lengths on the host would not do: pages, not their number, are what is planned. What
-// a step's calls share is read by one take(), with one wait for all layers; a call that names
-// anything else in device memory waits once itself.
+// The host plans a step: which rows it fetches, which pages it opens and whether it fits depend on
+// these numbers, and rows in host memory are addressed by tables that the host writes. The reader
+// copies them on the caller's stream, after the work that computes them, and waits. An upper bound
+// of the lengths would not be enough, because the plan needs the pages themselves. One take() reads
+// the arrays that a step's calls share, with one wait for all layers; a call that names other
+// device memory waits once more.
 #pragma once
 
 #include <cstddef>
@@ -18,14 +18,15 @@ namespace fasa {
 
 struct BlockTable;
 
-// Of a table from its first to its last entry; 0 for one that no call takes. Throws UsageError for one
-// that runs backwards, but on devices that work on host memory, where it is not copied.
+// Entries from the first to the last one used; 0 for a table that no call accepts. Throws
+// UsageError for a negative stride, except on devices that work on host memory, where the table is
+// not copied.
 size_t table_entries(const Device& device, const BlockTable& table);
 
-// An argument of a call.
+// One argument of a call.
 struct CallerArray {
   const char* name;
-  const void* data;  // null only of no bytes
+  const void* data;  // null only if bytes is 0
   size_t bytes;
   size_t alignment;
 };
@@ -40,16 +41,15 @@ class TableReader {
  public:
   explicit TableReader(Device& device) : device_(device) {}
 
-  // Reads `ranges`, in place of those of the last take(): calls that name arrays inside them take
-  // what was read, whatever lies there by then. Ranges that host code can read need none of this
-  // and are left alone. Throws UsageError for another device's memory, BudgetError; the ranges of
-  // before stay then. DeviceError: there are none then.
+  // Reads `ranges` and replaces those of the last take(). Calls that name arrays inside them use
+  // the values read here, even if the memory has changed since. Ranges that host code can read are
+  // left alone. Throws UsageError for another device's memory, and BudgetError; the earlier ranges
+  // then stay. After DeviceError there are none.
   void take(std::span<const MemoryRange> ranges, StreamView stream);
 
-  // Makes every array's data an address that host code can read until the next call. Throws
-  // UsageError naming the argument for misaligned addresses, for another device's memory, and for
-  // arrays of which some lie in host memory and some in the device's: a stale copy beside what is
-  // meant, as a rule.
+  // Replaces every array's data by an address that host code can read until the next call. Throws
+  // UsageError naming the argument for misaligned addresses, for another device's memory, and if
+  // some arrays lie in host memory and some in device memory, which usually means a stale copy.
   void read(std::span<CallerArray> arrays, StreamView stream);
 
  private:
@@ -66,12 +66,12 @@ class TableReader {
 
   bool on_device(const char* name, const void* data);
   bool require_alike(std::span<const CallerArray> arrays);
-  // Of device memory.
+  // Copies ranges of device memory.
   void copy(std::span<const MemoryRange> ranges, Copies* to, StreamView stream);
 
   Device& device_;
-  Copies taken_;  // by take()
-  Copies once_;   // by read()
+  Copies taken_;  // of take()
+  Copies once_;   // of read()
 };
 
 }  // namespace fasa

@@ -27,7 +27,7 @@ uint64_t ExtraHotRows::needed_with(int hot_rows, int64_t tokens, int step_tokens
 void ExtraHotRows::set(int hot_rows) {
   if (hot_rows == parts_.settings.layout.hot_rows) return;
   parts_.streams.drain();
-  parts_.scratch.drop_decode();  // was made for as many hot rows as there were
+  parts_.scratch.drop_decode();  // was sized for the old number of hot rows
   parts_.settings.layout.hot_rows = hot_rows;
   parts_.prefetch.refresh();
 }
@@ -47,8 +47,8 @@ void ExtraHotRows::fit(int64_t tokens, int step_tokens, int count, bool may_grow
     const uint64_t extra = may_grow ? need - needed_with(0, tokens, step_tokens) : 0;
     return need <= room && extra <= room - need;
   };
-  // Below a whole set the misses need a fetch buffer, which takes room of its own: two ranges, in each of
-  // which fewer rows need less. A range that does not begin with a fit has none.
+  // Below a whole set, misses need a fetch buffer, which takes memory too. So there are two ranges,
+  // and within each fewer rows need less memory. If a range's first value does not fit, none does.
   const int set_size =
       std::min(*wanted_, decode_shape(parts_.settings, tokens, 1).selected_capacity);
   const auto largest = [&](int low, int high) {
@@ -72,7 +72,7 @@ void ExtraHotRows::fit(int64_t tokens, int step_tokens, int count, bool may_grow
 void ExtraHotRows::widen(std::span<const StepSequence> sequences) {
   const StepSettings& settings = parts_.settings;
   if (!wanted_) return;
-  if (settings.layout.hot_rows < *wanted_) return;  // not even those had room
+  if (settings.layout.hot_rows < *wanted_) return;  // even the wanted rows did not fit
   const ReclaimPause pause(parts_.reclaim_paused);
   for (const StepSequence& part : sequences) {
     KvSequence& sequence = parts_.sequences.find(part.sequence);
@@ -84,7 +84,7 @@ void ExtraHotRows::widen(std::span<const StepSequence> sequences) {
   }
 }
 
-// Of sequences with equally many, the oldest. Null where there are none.
+// The sequence with the most hot rows, of equals the oldest; null: there is none.
 KvSequence* ExtraHotRows::widest() const {
   KvSequence* most = nullptr;
   uint64_t max_id = 0;
@@ -103,7 +103,7 @@ bool ExtraHotRows::reclaim(MemorySpace space, size_t bytes) {
   uint64_t extra = 0;
   for (const auto& [id, sequence] : parts_.sequences) extra += sequence->hot_rows().wide_bytes();
   uint64_t room = free_bytes(parts_.device.memory(MemorySpace::kDevice));
-  if (extra == 0 || room + extra < bytes) return false;  // nothing lost for nothing
+  if (extra == 0 || room + extra < bytes) return false;  // would not suffice
   const ReclaimPause pause(parts_.reclaim_paused);
   parts_.streams.drain_step();
   do {
@@ -116,7 +116,7 @@ bool ExtraHotRows::reclaim(MemorySpace space, size_t bytes) {
   return true;
 }
 
-// Streams are idle. The descriptors of an open step point to what its sequences have now.
+// Streams must be idle. Updates the descriptors of an open step to its sequences' hot rows.
 void ExtraHotRows::renew() {
   const StreamView control = parts_.streams.control();
   const OpenStep& step = *parts_.step;

@@ -1,6 +1,6 @@
-// How many hot rows sequences have (placement.hot_rows = auto): as many as a sequence's promised
-// tokens leave room for, and beyond those up to 16 sets of what is left when a step has all that it
-// needs, given up before anybody is refused memory.
+// Chooses the number of hot rows for placement.hot_rows = auto: as many as fit beside the reserved
+// tokens of a sequence, and beyond those up to 16 sets from memory that is free once a step has all
+// that it needs. The extra ones are freed before any allocation fails.
 #pragma once
 
 #include <cstddef>
@@ -14,16 +14,16 @@ namespace fasa {
 
 class ExtraHotRows {
  public:
-  // `wanted`: none where their number is not ours to choose.
+  // `wanted`: hot rows per sequence at most; none if the config sets their number.
   ExtraHotRows(const RuntimeParts& parts, std::optional<int> wanted)
       : parts_(parts), wanted_(wanted) {}
 
-  // As many as `count` sequences of `tokens` tokens leave room for, while no sequence has any.
-  // Where the length is not known (`may_grow`), they take no more than half of what is free.
+  // Chooses as many hot rows as fit beside `count` sequences of `tokens` tokens, while no sequence
+  // has any. `may_grow`: the length is unknown, so hot rows take at most half of the free memory.
   void fit(int64_t tokens, int step_tokens, int count, bool may_grow);
-  // Last of all that a step takes memory for: nothing here can fail for memory.
+  // Call it last when a step allocates memory: it cannot fail for lack of memory.
   void widen(std::span<const StepSequence> sequences);
-  // See MemoryReclaimer.
+  // Implements MemoryReclaimer.
   bool reclaim(MemorySpace space, size_t bytes);
 
  private:

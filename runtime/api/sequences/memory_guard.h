@@ -1,4 +1,4 @@
-// Gives back the memory that a call of the sequences API took before it failed.
+// Frees the memory that a call of the sequences API allocated before it failed.
 #pragma once
 
 #include <fmt/format.h>
@@ -14,8 +14,8 @@
 
 namespace fasa {
 
-// A call that takes memory and fails has changed nothing: what an earlier reserve() promised is
-// still there. Nothing that it enqueued is under way any more.
+// After a call that failed for lack of memory, nothing has changed: memory promised by an earlier
+// reserve() is still there, and no work of the call is under way.
 class MemoryGuard {
  public:
   explicit MemoryGuard(const RuntimeParts& parts)
@@ -32,8 +32,8 @@ class MemoryGuard {
   void keep() { kept_ = true; }
 
  private:
-  // What was had before fits again, for what came since goes first; but on the same device somebody
-  // else may be quicker. Then the next step makes its own.
+  // New memory is freed first, so the old sizes fit again, unless another user of the device takes
+  // the memory meanwhile. In that case the next step allocates anew.
   void give_back() noexcept {
     try {
       parts_.streams.drain();
@@ -64,7 +64,7 @@ class MemoryGuard {
     try {
       log_warning(fmt::format("memory that was reserved is lost: {}", why.what()));
     } catch (const std::exception&) {
-      // No memory for the words.
+      // No memory for the message.
     }
   }
 

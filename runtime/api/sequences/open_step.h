@@ -16,7 +16,7 @@ namespace fasa {
 struct OpenStep {
   std::vector<StepSequence> sequences;
   StepBatch tables;
-  // What attends, where a sequence decodes several tokens: each of them as one of its own.
+  // Descriptors for attention if a sequence decodes several tokens: one per token.
   std::vector<SequenceDesc> each;
   std::vector<SequenceDesc> each_in_window_rows;
   std::optional<StepBatch> each_tables;
@@ -27,11 +27,11 @@ struct OpenStep {
   int attended = 0;
   StreamView compute;
   bool decodes = false;
-  bool launched = false;               // as a graph, whose work is all awaited by compute
-  bool recording = false;              // what is enqueued goes into a graph
-  std::optional<std::string> failure;  // its streams are gone; it can only be aborted
+  bool launched = false;               // as a graph; compute awaits all of its work
+  bool recording = false;              // enqueued work goes into a graph
+  std::optional<std::string> failure;  // its streams are gone; abort_step is the only call allowed
 
-  // So many layers were appended, and as many attended to or none.
+  // True if `layers` layers were appended, and all or none of them attended to.
   bool went_through(int layers) const {
     return appended == layers && (attended == 0 || attended == layers);
   }

@@ -1,9 +1,10 @@
-// A part of a runtime's work during which it is not asked for memory.
+// A scope in which the runtime does not free memory on request.
 #pragma once
 
 namespace fasa {
 
-// While it lives, the runtime's own allocations take what is free and nothing that it has.
+// While it lives, the runtime's own allocations use free memory only and reclaim nothing of its
+// own.
 class ReclaimPause {
  public:
   explicit ReclaimPause(bool& paused) : paused_(paused) { paused_ = true; }

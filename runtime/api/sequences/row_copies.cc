@@ -8,7 +8,7 @@
 
 namespace fasa {
 
-// Of sequences with equally many, `growing`, or the oldest sequence. Null where there are none.
+// The one with the most copies; of equals `growing`, else the oldest sequence. Null: there is none.
 DeviceRows* RowCopies::max_copies(DeviceRows* growing) const {
   DeviceRows* most = growing != nullptr && growing->copies() > 0 ? growing : nullptr;
   uint64_t max_id = 0;
@@ -23,8 +23,8 @@ DeviceRows* RowCopies::max_copies(DeviceRows* growing) const {
   return most;
 }
 
-// Fresh memory, or the block of the oldest page of the sequence with the most copies: so all come
-// to have equally many. `drained`: nothing was enqueued since.
+// Allocates a block, or takes the oldest page's block of the sequence with the most copies, so that
+// sequences converge to equal numbers. `drained`: nothing was enqueued since the last drain.
 Buffer RowCopies::find_block(DeviceRows& growing, bool& drained) {
   const auto bytes = static_cast<size_t>(parts_.settings.layout.row_block_bytes());
   try {
@@ -32,7 +32,7 @@ Buffer RowCopies::find_block(DeviceRows& growing, bool& drained) {
   } catch (const BudgetError&) {
     DeviceRows* most = max_copies(&growing);
     if (most == nullptr) return {};
-    if (!drained) parts_.streams.drain();  // steps under way may read that page, and write it back
+    if (!drained) parts_.streams.drain();  // steps under way may read that page or write it back
     drained = true;
     return most->take_oldest();
   }
@@ -65,7 +65,7 @@ bool RowCopies::reclaim(MemorySpace space, size_t bytes) {
   const ReclaimPause pause(parts_.reclaim_paused);
   const bool copies = space == MemorySpace::kDevice && max_copies(nullptr) != nullptr;
   if (!copies && held().tables == 0) return false;
-  if (space == MemorySpace::kDevice && !could_fit(bytes)) return false;  // nothing lost for nothing
+  if (space == MemorySpace::kDevice && !could_fit(bytes)) return false;  // won't suffice
   parts_.streams.drain_step();
   if (copies) {
     give_up(bytes);
@@ -91,7 +91,7 @@ bool RowCopies::could_fit(size_t bytes) const {
   return bytes <= use.limit_bytes - std::min(use.limit_bytes, kept);
 }
 
-// Streams are idle. The descriptors of an open step forget them.
+// Streams must be idle. The descriptors of an open step no longer name the tables.
 void RowCopies::drop_tables() {
   for (const auto& [id, sequence] : parts_.sequences) sequence->device_rows().clear();
   if (!parts_.step) return;
@@ -106,7 +106,7 @@ void RowCopies::drop_tables() {
   parts_.device.synchronize(parts_.streams.control());
 }
 
-// At least one, and as many as `bytes` need. Streams are idle.
+// Frees at least one copy, and enough for `bytes`. Streams must be idle.
 void RowCopies::give_up(size_t bytes) {
   const MemoryUse use = parts_.device.memory(MemorySpace::kDevice);
   uint64_t room = use.limit_bytes - std::min(use.limit_bytes, use.used_bytes);

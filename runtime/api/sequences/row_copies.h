@@ -1,5 +1,5 @@
-// Copies of row pages on the device (placement.rows = auto): dealt out when a step has all that it
-// needs, given up before anything else is refused memory.
+// Copies of row pages on the device (placement.rows = auto). A step makes them from memory that is
+// left when it has all that it needs; they are freed before any other allocation fails.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,10 @@ class RowCopies {
  public:
   explicit RowCopies(const RuntimeParts& parts) : parts_(parts) {}
 
-  // Last of all that a step takes memory for: nothing here can fail for memory. Pages that begin
-  // with this step only, for the others have rows already.
+  // Call it last when a step allocates memory: it cannot fail for lack of memory. Copies only pages
+  // that begin with this step, because earlier pages already have rows.
   void copy_new_pages(std::span<const StepSequence> sequences);
-  // See MemoryReclaimer.
+  // Implements MemoryReclaimer.
   bool reclaim(MemorySpace space, size_t bytes);
 
  private:

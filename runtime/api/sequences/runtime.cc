@@ -55,7 +55,7 @@ Runtime::Impl::~Impl() {
     }
     streams_.drain();
   } catch (const std::exception&) {
-    // The streams' failures were reported where they were waited for.
+    // Stream failures were reported by the calls that waited.
   }
 }
 
@@ -75,7 +75,7 @@ SequencePages& Runtime::Impl::pages_between_steps(const char* call) {
   return pages_;
 }
 
-// The whole of what a sequence needs is said at once, not the first part that does not fit.
+// An error names all the memory that a sequence needs, not only the first part that does not fit.
 SequenceId Runtime::Impl::fork(SequenceId id, int64_t tokens) {
   require_no_step("fork");
   KvSequence& parent = sequences_.find_usable(id);
@@ -98,7 +98,7 @@ void Runtime::Impl::truncate(SequenceId id, int64_t tokens) {
                                  tokens, sequence.length()));
   }
   require_rollback("truncate to", sequence, tokens);
-  streams_.drain();  // pages that go back to the pool may still be read
+  streams_.drain();  // pages that return to the pool may still be read
   sequences_.find_usable(id);
   pages_.fetch(sequence, pages_of(tokens) - 1, pages_of(tokens));
   sequence.truncate(tokens);
@@ -127,7 +127,7 @@ KvMemory Runtime::Impl::memory() const {
   return memory;
 }
 
-// Graphs first: they cost nothing but time to make again.
+// Graphs go first: they only cost time to record again.
 bool Runtime::Impl::reclaim(MemorySpace space, size_t bytes) {
   if (reclaim_paused_) return false;
   if (space == MemorySpace::kDevice && recorder_.bytes() > 0) {

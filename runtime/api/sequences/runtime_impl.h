@@ -1,4 +1,4 @@
-// What stands behind Runtime: the parts of the sequences API, and the calls that go through several.
+// Implementation of Runtime: the parts of the sequences API, and the calls that use several parts.
 #pragma once
 
 #include <cstdint>
@@ -24,13 +24,13 @@ class Runtime::Impl : private MemoryReclaimer {
   Impl(Device& device, const Config& config, const Geometry& geometry, RowDType row_dtype,
        const std::vector<int16_t>& slice_dims, int64_t max_context, int32_t max_steps);
   ~Impl() override;
-  Impl(const Impl&) = delete;  // the device knows it
+  Impl(const Impl&) = delete;  // the device refers to it
   Impl& operator=(const Impl&) = delete;
 
   const Geometry& geometry() const { return geometry_; }
   RowDType row_dtype() const { return settings_.layout.row.dtype; }
   SequenceTable& sequences() { return sequences_; }
-  // For a call between steps. Throws UsageError inside one.
+  // For calls between steps. Throws UsageError inside a step.
   SequenceId fork(SequenceId id, int64_t tokens);
   void truncate(SequenceId id, int64_t tokens);
   void set_rollback_tokens(SequenceId id, int64_t tokens);
@@ -62,11 +62,11 @@ class Runtime::Impl : private MemoryReclaimer {
   void require_no_step(const char* call);
   OpenStep& require_step(const char* call, int layer, int OpenStep::*next);
   void check_step(std::span<const StepSequence> sequences);
-  void await_aborted();  // what the open step enqueued has passed, or failed
+  void await_aborted();  // waits until the open step's work has finished or failed
   bool reclaim(MemorySpace space, size_t bytes) override;
 
   const Geometry geometry_;
-  StepSettings settings_;  // but for the hot rows as the constructor made them
+  StepSettings settings_;  // constant after construction, except hot_rows
   SequenceTable sequences_;
   StepScratch scratch_;
   PrefetchControl prefetch_;

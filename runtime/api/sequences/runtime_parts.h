@@ -1,4 +1,4 @@
-// What stands behind Runtime, as its parts know each other.
+// References that the parts of a Runtime hold to each other.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@
 
 namespace fasa {
 
-// All outlive whoever is given them.
+// All of them outlive the holder.
 struct RuntimeParts {
   Device& device;
   StepSettings& settings;
@@ -21,7 +21,7 @@ struct RuntimeParts {
   StepScratch& scratch;
   PrefetchControl& prefetch;
   std::optional<OpenStep>& step;
-  bool& reclaim_paused;  // the runtime is not to be asked for memory
+  bool& reclaim_paused;  // the runtime must not free memory on request
 };
 
 }  // namespace fasa

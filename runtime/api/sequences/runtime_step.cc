@@ -73,7 +73,7 @@ void Runtime::Impl::begin_step(std::span<const StepSequence> sequences) {
   guard.keep();
 }
 
-// The step, which may go on with `layer`: as many layers as `next` counts are behind it.
+// Returns the open step if `layer` is next by the counter `next`; throws UsageError otherwise.
 OpenStep& Runtime::Impl::require_step(const char* call, int layer, int OpenStep::*next) {
   if (!parts_.step) throw UsageError(fmt::format("{} outside a step; call begin_step first", call));
   OpenStep& step = *parts_.step;
@@ -120,8 +120,8 @@ void Runtime::Impl::run_layers(StreamView stream, std::span<const uint64_t> shap
   recorder_.run(stream, shape, layers);
 }
 
-// Rows of a step lie in the protected rows or on a stream's way until they are written back; what
-// was committed before is in the row blocks once that stream has passed the layer.
+// Until write-back, a step's rows lie in the protected rows or a write-back buffer. Rows committed
+// earlier are in the row blocks once the write-back stream has passed the layer.
 void Runtime::Impl::read(SequenceId id, int layer, int64_t first, TensorView k, TensorView v,
                          StreamView stream) {
   KvSequence& sequence = sequences_.find_usable(id);
@@ -189,7 +189,7 @@ void Runtime::Impl::end_step() {
   parts_.step.reset();
 }
 
-// Whatever fails on the way, the step is over.
+// The step is over even if something fails on the way.
 void Runtime::Impl::abort_step() {
   if (!parts_.step) throw UsageError("abort_step outside a step");
   OpenStep& step = *parts_.step;
@@ -199,7 +199,7 @@ void Runtime::Impl::abort_step() {
       log_warning(fmt::format("the aborted step had failed: {}", *step.failure));
     }
   } catch (const std::bad_alloc&) {
-    // No memory for the words.
+    // No memory for the message.
   }
   for (const StepSequence& part : step.sequences) sequences_.find(part.sequence).invalidate();
   parts_.step.reset();

@@ -59,7 +59,7 @@ void SequencePages::save(SequenceId id, int64_t page, std::span<std::byte> rows,
   if (page_bytes.window_rows > 0)
     copy_window_rows_out(rows.last(page_bytes.window_rows), sequence.window_row_blocks()[at]);
   if (!slices.empty()) copy_out(slices, sequence.slice_blocks()[at], true);
-  // What the block had before is nobody's.
+  // The rest of the block holds stale bytes.
   const auto used = static_cast<size_t>(tokens * layout.row.bytes());
   const auto of_head = static_cast<size_t>(layout.row_head_bytes());
   for (size_t head = 0; head < rows.size(); head += of_head) {
@@ -85,7 +85,7 @@ void SequencePages::load(SequenceId id, int tokens, std::span<const std::byte> r
   require_size("slices", slices.size(), tokens == kPageTokens ? page_bytes.slices : 0);
   MemoryGuard guard(parts_);
   guard.watch(sequence);
-  parts_.streams.drain();  // blocks may have been others' a moment ago
+  parts_.streams.drain();  // the blocks may have belonged to other sequences
   parts_.sequences.find_usable(id);
   parts_.streams.require();
   sequence.reserve(length + tokens);
@@ -128,7 +128,7 @@ void SequencePages::copy_in(std::byte* block, std::span<const std::byte> in, boo
   parts_.device.synchronize(parts_.streams.control());
 }
 
-// --- rows that come later ---
+// --- rows that a source provides later ---
 
 bool SequencePages::takes_row_sources() const {
   return parts_.device.kind() == DeviceKind::kCpu && parts_.settings.rows_on_device &&
@@ -141,9 +141,8 @@ void SequencePages::set_row_source(SequenceId id, std::shared_ptr<RowSource> sou
   KvSequence& sequence = parts_.sequences.find_usable(id);
   if (!takes_row_sources()) {
     throw UsageError(
-        "set_row_source: allowed on the cpu device with the selections fasa and full, where no "
-        "layer "
-        "sees a window beside others that see everything");
+        "set_row_source: allowed on the cpu device with the selections fasa and full, in models "
+        "whose layers have no window or all have one");
   }
   if (sequence.later_rows().source != nullptr || pages < 0) {
     throw UsageError("set_row_source: the sequence has a source already, or pages are below 0");
@@ -172,8 +171,8 @@ void SequencePages::fetch(KvSequence& sequence, int64_t first, int64_t end) {
   source->fetch(wanted, sequence.row_blocks());
 }
 
-// What attends to everything, or is only appended to, reads no sets. The last page is what a tail is
-// made from.
+// Prefill and append-only sequences have no sets to name the rows they read. A tail is made from
+// the last page.
 void SequencePages::fetch_for(std::span<const StepSequence> sequences) {
   for (const StepSequence& part : sequences) {
     KvSequence& sequence = parts_.sequences.find(part.sequence);

@@ -1,4 +1,5 @@
-// Pages of a sequence as bytes, out of a runtime and into one, and rows that come when they are read.
+// Copies pages of a sequence out of a runtime and into one, and fetches rows that a source provides
+// later.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +15,7 @@ class SequencePages {
  public:
   explicit SequencePages(const RuntimeParts& parts) : parts_(parts) {}
 
-  // See Runtime, outside of steps.
+  // As in Runtime, outside steps.
   PageBytes bytes() const;
   void save(SequenceId id, int64_t page, std::span<std::byte> rows, std::span<std::byte> slices);
   void load(SequenceId id, int tokens, std::span<const std::byte> rows,
@@ -24,11 +25,11 @@ class SequencePages {
   void set_row_source(SequenceId id, std::shared_ptr<RowSource> source, int64_t pages);
   bool fetch_rows(SequenceId id, size_t max_bytes);
 
-  // Rows of pages [first, end), as far as a source has them.
+  // Fetches rows of pages [first, end) that the source has.
   void fetch(KvSequence& sequence, int64_t first, int64_t end);
-  // What these will read before their sets are known.
+  // Fetches the rows that these sequences read before their sets are known.
   void fetch_for(std::span<const StepSequence> sequences);
-  // Which sequences of the step lack rows.
+  // Marks the step's sequences that lack rows.
   void describe(OpenStep& step) const;
 
  private:

@@ -1,4 +1,4 @@
-// The sequences of a runtime by their ids, and the pools that their pages come from.
+// The sequences of a runtime by id, and the pools of their pages.
 #pragma once
 
 #include <cstddef>
@@ -18,23 +18,23 @@ namespace fasa {
 
 class SequenceTable {
  public:
-  // `settings` outlive it.
+  // `settings` must outlive the table.
   SequenceTable(Device& device, const StepSettings& settings);
 
   SequenceId create();
   SequenceId fork(const KvSequence& parent, int64_t tokens);  // see KvSequence::share
   void free(SequenceId id);
-  // Throws UsageError where there is no such sequence.
+  // Throws UsageError if there is no such sequence.
   KvSequence& find(SequenceId id) const;
-  // Throws DeviceError, too, where a device failure took it.
+  // Throws DeviceError too if a device failure took the sequence.
   KvSequence& find_usable(SequenceId id) const;
-  // Sequences that were freed meanwhile need not know. The first error counts.
+  // Marks sequences as failed; ids that were freed meanwhile are ignored. The first error is kept.
   void mark_failed(std::span<const uint64_t> ids, const std::string& reason);
 
   size_t size() const { return sequences_.size(); }
   auto begin() const { return sequences_.begin(); }
   auto end() const { return sequences_.end(); }
-  // Gives back blocks that no page uses.
+  // Frees blocks that no page uses.
   void trim();
   // Adds pages, tails, hot rows, copies and tables.
   void add_to(KvMemory& memory) const;

@@ -13,7 +13,7 @@ namespace fasa {
 
 namespace {
 
-// The step's part `desc` with the pages of `window_rows`.
+// `desc` with its rows in the pages of `window_rows`.
 SequenceDesc in_window_rows(const SequenceDesc& desc, SequenceDesc window_rows) {
   window_rows.mode = desc.mode;
   window_rows.first_token = desc.first_token;
@@ -37,7 +37,7 @@ StepDescriber::StepDescriber(const RuntimeParts& parts, const Geometry& geometry
       upload_slice_dims(parts.device, slice_dims, parts.settings, parts.streams.control());
 }
 
-// Kernels add them to q·k before the scale.
+// Kernels add slopes to q·k before the scale.
 void StepDescriber::upload_slopes(const Geometry& geometry) {
   const std::vector<float> slopes = raw_slopes(geometry);
   if (slopes.empty()) return;
@@ -124,8 +124,8 @@ void StepDescriber::describe(OpenStep& step, StepCounters* counters) {
   step.tables.step_number = StepNumber::of_device(step.slot->device_step_number());
 }
 
-// On the cpu device kernels read the host's memory, so nothing has to be uploaded. What a token
-// attends to lies in sealed pages and in the tail, which holds the page of all these tokens.
+// On the cpu device, kernels read host memory, so nothing is uploaded. All these tokens lie in one
+// page, so sealed pages and the tail hold everything that they attend to.
 void StepDescriber::describe_each(OpenStep& step) {
   if (std::none_of(step.sequences.begin(), step.sequences.end(), [](const StepSequence& part) {
         return part.mode == StepMode::kDecode && part.tokens > 1;

@@ -1,4 +1,4 @@
-// The parameters of a step that kernels read: its sequences, its number, and what stays from step to step.
+// Fills in a step's parameters for kernels: its sequences, its number, and constant parts.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,20 @@ namespace fasa {
 
 class StepDescriber {
  public:
-  // Step numbers run from 1 to `max_steps`. Throws UsageError where that or the dimensions are wrong, and
-  // BudgetError.
+  // Step numbers run from 1 to `max_steps`. Throws UsageError for a wrong `max_steps` or wrong
+  // dimensions, and BudgetError.
   StepDescriber(const RuntimeParts& parts, const Geometry& geometry,
                 const std::vector<int16_t>& slice_dims, int32_t max_steps);
 
-  // The next step's number; when the numbers have run out, hot rows start empty again.
+  // Number of the next step. When numbers have run out, they restart and hot rows start empty.
   int32_t step_number() const { return step_number_; }
   void make_room();
   void advance() { ++step_number_; }
 
-  // Enqueues tables and repairs of the step's sequences, whose memory is there, and fills in what
-  // pipeline and kernels read.
+  // Enqueues table uploads and repairs for the step's sequences, whose memory is reserved, and
+  // fills in the fields that the pipeline and the kernels read.
   void describe(OpenStep& step, StepCounters* counters);
-  // Where a sequence decodes several tokens.
+  // For a step in which a sequence decodes several tokens.
   static void describe_each(OpenStep& step);
   uint64_t bytes() const { return slice_dims_.bytes() + slopes_.bytes(); }
 

@@ -1,4 +1,4 @@
-// Decode steps recorded as graphs of the device, by what their work depends on.
+// Decode steps recorded as device graphs, found by the values that their work depends on.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 namespace fasa {
 
-// All that the work of a step depends on but what lies in device memory, whatever it means: equal
-// words, equal work.
+// All values that a step's work depends on, except contents of device memory: equal words mean
+// equal work.
 using StepKey = std::vector<uint64_t>;
 
 inline uint64_t key_word(const void* address) { return reinterpret_cast<uintptr_t>(address); }
@@ -20,15 +20,15 @@ class StepGraphs {
  public:
   struct Entry {
     StepKey key;
-    Graph graph;  // none yet: the step came once, or cannot be recorded
+    Graph graph;  // empty: the step came only once, or cannot be recorded
     bool refused = false;
-    bool attends = true;  // else it only appends
+    bool attends = true;  // false: it only appends
     uint64_t last_used = 0;
   };
 
-  // Null where the key is new: it is known from now on. Steps that never come again are not worth a
-  // graph, and the first of a kind has the runtime load what it needs. Of many keys, those that
-  // were not seen for longest are forgotten.
+  // Returns null for a new key, and remembers it: steps that never repeat are not worth a graph,
+  // and the first of a kind makes the CUDA runtime load its kernels. The least recently used keys
+  // are dropped.
   Entry* find(StepKey key) {
     ++now_;
     for (Entry& entry : entries_) {
@@ -53,7 +53,7 @@ class StepGraphs {
   }
 
  private:
-  // Two slots of descriptors by few shapes: lengths that pass a wave, depths of prefetching.
+  // Two descriptor slots times a few shapes, which differ by waves and prefetch depth.
   static constexpr size_t kMax = 8;
   std::vector<Entry> entries_;
   uint64_t now_ = 0;

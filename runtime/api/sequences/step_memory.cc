@@ -17,7 +17,7 @@ KvMemory StepMemory::estimate_least(int64_t tokens, int step_tokens,
                          rollback_tokens);
 }
 
-// Copies of rows take what is left.
+// Row copies use leftover memory, so they do not count.
 KvMemory StepMemory::estimate(int64_t tokens, int step_tokens, int64_t rollback_tokens) const {
   KvMemory memory = estimate_least(tokens, step_tokens, rollback_tokens);
   if (!parts_.settings.device_copies) return memory;
@@ -53,7 +53,7 @@ void StepMemory::reserve(SequenceId id, int64_t tokens, int step_tokens) {
   }
   MemoryGuard guard(parts_);
   hot_rows_.fit(tokens, step_tokens, 1, false);
-  // Beside other sequences, or grown, it shares what is there: only the allocations can tell.
+  // A sequence that grows, or has others beside it, shares memory: only the allocations can tell.
   if (parts_.sequences.size() == 1 && sequence.reserved().row_pages == 0 &&
       parts_.scratch.bytes() == 0) {
     require_room(tokens, step_tokens, sequence.rollback_tokens());
@@ -63,7 +63,7 @@ void StepMemory::reserve(SequenceId id, int64_t tokens, int step_tokens) {
       reserved_shapes(parts_.settings, tokens, step_tokens, parts_.prefetch.scratch());
   ensure_scratch(decode, prefill);
   for (DescriptorBuffer& slot : parts_.streams.slots()) slot.ensure(1);
-  // Of what was waited for on the way, something may have failed.
+  // Work that this call waited for may have failed.
   parts_.sequences.find_usable(id);
   if (tokens > sequence.length()) parts_.streams.require();
   sequence.reserve(tokens, step_tokens);
@@ -90,7 +90,7 @@ void StepMemory::own_last_page(SequenceId id) {
 void StepMemory::ensure_step_scratch(std::span<const StepSequence> sequences) {
   const StepSettings& settings = parts_.settings;
   int decodes = 0;  // tokens
-  int places = 0;   // each token that is decoded has one, each prompt too
+  int places = 0;   // one per decoded token and per prompt
   DecodeShape decode;
   PrefillShape prefill;
   for (const StepSequence& part : sequences) {
@@ -107,13 +107,13 @@ void StepMemory::ensure_step_scratch(std::span<const StepSequence> sequences) {
       prefill.past_pages = std::max(prefill.past_pages, one.past_pages);
     }
   }
-  // Scratch is indexed by the place in the step, a prefill's state by the token's.
+  // Scratch is indexed by the position in the step, a prefill's state by the token.
   if (decodes > 0) decode.count = places;
   if (prefill.tokens > 0) prefill.tokens += decodes;
   ensure_scratch(decode, prefill);
 }
 
-// Before pages are taken: they may be these.
+// Runs before pages are allocated, so that these can be reused.
 void StepMemory::drop_pages(std::span<const StepSequence> sequences) {
   bool drained = false;
   for (const StepSequence& part : sequences) {
@@ -127,7 +127,7 @@ void StepMemory::drop_pages(std::span<const StepSequence> sequences) {
 
 void StepMemory::prepare(std::span<const StepSequence> sequences, MemoryGuard& guard) {
   drop_pages(sequences);
-  // Before scratch goes: a page that is private stays so, and scratch has to fit beside it again.
+  // Runs before scratch is dropped: copied pages stay, and scratch must fit beside them.
   for (const StepSequence& part : sequences) {
     guard.watch(parts_.sequences.find(part.sequence));
     own_last_page(part.sequence);
@@ -151,7 +151,7 @@ void StepMemory::prepare(std::span<const StepSequence> sequences, MemoryGuard& g
   }
   copies_.copy_new_pages(sequences);
   hot_rows_.widen(sequences);
-  // Of what was waited for on the way, something may have failed.
+  // Work that this call waited for may have failed.
   for (const StepSequence& part : sequences) parts_.sequences.find_usable(part.sequence);
   parts_.streams.require();
 }

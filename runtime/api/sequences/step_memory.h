@@ -1,4 +1,4 @@
-// Which memory a sequence and a step need, and getting it.
+// Allocates the memory that sequences and steps need.
 #pragma once
 
 #include <cstddef>
@@ -15,17 +15,17 @@ namespace fasa {
 
 class StepMemory {
  public:
-  // `hot_rows`: none where their number is not ours to choose.
+  // `hot_rows`: none if the config sets their number.
   StepMemory(const RuntimeParts& parts, std::optional<int> hot_rows)
       : parts_(parts), hot_rows_(parts, hot_rows), copies_(parts) {}
 
-  // See Runtime; outside of steps.
+  // As in Runtime, outside steps.
   KvMemory estimate(int64_t tokens, int step_tokens, int64_t rollback_tokens) const;
   void reserve(SequenceId id, int64_t tokens, int step_tokens);
-  // All that a step takes memory for. Throws BudgetError; the guard has what was had before.
+  // Allocates all memory of a step. Throws BudgetError; the guard restores the state before.
   void prepare(std::span<const StepSequence> sequences, MemoryGuard& guard);
 
-  // See MemoryReclaimer.
+  // Implements MemoryReclaimer.
   bool reclaim(MemorySpace space, size_t bytes) {
     return hot_rows_.reclaim(space, bytes) || copies_.reclaim(space, bytes);
   }
@@ -37,7 +37,7 @@ class StepMemory {
   void drop_pages(std::span<const StepSequence> sequences);
   void ensure_scratch(const DecodeShape& decode, const PrefillShape& prefill);
   void ensure_step_scratch(std::span<const StepSequence> sequences);
-  // A page that others share is copied before it is written.
+  // Copies the last page before it is written, if other sequences share it.
   void own_last_page(SequenceId id);
 
   const RuntimeParts parts_;

@@ -19,8 +19,8 @@ void require_whole(const OpenStep& step, int layers) {
 
 }  // namespace
 
-// None where the host takes part in the step: it measures it, shows it on a timeline, or decides
-// something on the way.
+// No key if the host takes part in the step: it measures it, samples it for a timeline, or decides
+// something during it.
 std::optional<StepKey> StepRecorder::key(StreamView stream, std::span<const uint64_t> shape) const {
   const StepBatch& tables = parts_.step->tables;
   const Device& device = parts_.device;
@@ -58,7 +58,7 @@ Graph StepRecorder::record_layers(StreamView stream, const std::function<void()>
   }
 }
 
-// What the device has against it is no failure of the step: that runs as it is enqueued.
+// If the device refuses to record, the step has not failed: it runs without a graph.
 void StepRecorder::record(StepGraphs::Entry& entry, StreamView stream,
                           const std::function<void()>& layers) {
   const auto refuse = [&](const Error& error) {

@@ -1,4 +1,4 @@
-// Whole decode steps as graphs of the device.
+// Records whole decode steps as device graphs and launches them.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ namespace fasa {
 
 class StepRecorder {
  public:
-  // `wanted`: the config's. `counters` and `memory` outlive it.
+  // `wanted`: device.graphs. `counters` and `memory` must outlive the recorder.
   StepRecorder(const RuntimeParts& parts, FetchCounters& counters, StepMemory& memory, bool wanted)
       : parts_(parts), counters_(counters), memory_(memory), wanted_(wanted) {}
 
-  // See Runtime::run_layers; the step is open and nothing was appended.
+  // Implements Runtime::run_layers; the step is open and nothing was appended.
   void run(StreamView stream, std::span<const uint64_t> shape, const std::function<void()>& layers);
   void clear() { graphs_.clear(); }
   uint64_t bytes() const { return graphs_.bytes(parts_.device); }
@@ -27,9 +27,9 @@ class StepRecorder {
 
  private:
   std::optional<StepKey> key(StreamView stream, std::span<const uint64_t> shape) const;
-  // Throws what `layers` throws, DeviceError and BudgetError; the step is as it was then.
+  // Throws the errors of `layers`, DeviceError and BudgetError; the step is then as before.
   Graph record_layers(StreamView stream, const std::function<void()>& layers, bool* attends);
-  // Into the entry, or the entry is refused.
+  // Records into the entry, or marks the entry as refused.
   void record(StepGraphs::Entry& entry, StreamView stream, const std::function<void()>& layers);
   bool launch(const StepGraphs::Entry& entry, StreamView stream);
 
@@ -37,7 +37,7 @@ class StepRecorder {
   FetchCounters& counters_;
   StepMemory& memory_;
   const bool wanted_;
-  bool refused_ = false;  // once: it was said
+  bool refused_ = false;  // the warning was logged
   StepGraphs graphs_;     // of the pipeline's streams
   GraphMetrics metrics_;
 };

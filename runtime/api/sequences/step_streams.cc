@@ -57,7 +57,7 @@ void StepStreams::drain_step() {
 }
 
 void StepStreams::drain() {
-  if (failure_) return;  // what there was has failed, and was told
+  if (failure_) return;  // its work has failed, and the failure was reported
   std::optional<std::string> failure;
   const auto passes = [&](const auto& wait) {
     try {
@@ -72,7 +72,7 @@ void StepStreams::drain() {
   for (size_t i = 0; i < slots_.size(); ++i) {
     const bool passed = passes([&] { slots_[i].wait_until_passed(); });
     if (!passed) sequences_.mark_failed(at_work_[i].in_step, *failure);
-    // The step waited for the control stream: what that did before has passed as well.
+    // The step waited for the control stream, so the control work before it has finished too.
     if (passed) at_work_[i].before_it.clear();
     slot_failed |= !passed;
   }
@@ -84,7 +84,7 @@ void StepStreams::drain() {
     for (const AtWork& work : at_work_) sequences_.mark_failed(work.before_it, *failure);
   }
   if (!pipeline) sequences_.mark_failed(late_, *failure);
-  // Whose work it was the events of neither step can say.
+  // The events of neither step can tell which sequence's work failed.
   if ((!control || !pipeline) && !slot_failed && !step_) {
     for (const AtWork& work : at_work_) sequences_.mark_failed(work.in_step, *failure);
   }
@@ -107,7 +107,7 @@ void StepStreams::restart(const std::string& failure) {
     for (DescriptorBuffer& slot : slots_) slot.renew_events();
     failure_.reset();
   } catch (const std::exception&) {
-    // Who needs them tries again, and is told.
+    // The next call that needs the streams retries, and throws the error.
   }
 }
 
@@ -117,14 +117,14 @@ void StepStreams::require() {
   if (failure_) throw DeviceError(*failure_);
 }
 
-// Looking at both slots costs four queries a step. Without, work would be enqueued behind what has
-// failed already, and be lost with it.
+// The check of both slots costs four queries per step. Without it, new work would be enqueued
+// behind work that has failed, and be lost with it.
 void StepStreams::free_slot(size_t index) {
   try {
     slots_[index].wait_until_free();
     const bool passed = slots_[index].poll();
     slots_[1 - index].poll();
-    // On each stream work passes in the order of its steps.
+    // Work on each stream finishes in the order of its steps.
     if (passed) late_.clear();
     if (!passed) {
       for (const uint64_t id : at_work_[index].in_step) add_once(late_, id);

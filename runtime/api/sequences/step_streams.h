@@ -1,5 +1,5 @@
-// The streams of a runtime and what is under way in them: steps, uploads, rows that are read back;
-// and whose a failure is that shows late.
+// The streams of a runtime and their work under way: steps, uploads, rows read back. Attributes a
+// failure that shows late to the sequences at work.
 #pragma once
 
 #include <array>
@@ -21,7 +21,8 @@ namespace fasa {
 
 class StepStreams {
  public:
-  // All outlive it. `forget` runs before streams are made anew: nothing of theirs may stay.
+  // All arguments must outlive it. `forget` runs before streams are recreated, and must drop
+  // everything that refers to the old ones.
   StepStreams(Device& device, const StepSettings& settings, SequenceTable& sequences,
               std::function<void()> forget);
 
@@ -31,33 +32,33 @@ class StepStreams {
   std::array<DescriptorBuffer, 2>& slots() { return slots_; }
   const std::array<DescriptorBuffer, 2>& slots() const { return slots_; }
   std::optional<OpenStep>& step() { return step_; }  // none between steps
-  // Stands for what the control stream was given so far, until it is recorded again.
+  // An event for all work given to the control stream so far, valid until it is recorded again.
   EventView record_tables();
-  // The work of a read() on `stream`, for drain().
+  // Registers the work of a read() on `stream` for drain().
   void record_read(StreamView stream) { device_.record(rows_read_.view(), stream); }
 
-  // Waits for everything that was enqueued. A failure on the device is remembered by the sequences
-  // that were at work there, and streams and events start anew. Nothing is thrown, for the caller
-  // may be working for another sequence.
+  // Waits for all enqueued work. After a device failure, marks the sequences at work as failed and
+  // recreates streams and events. Throws nothing, because the caller may work for another sequence.
   void drain();
   // As drain(), with what the open step has enqueued so far.
   void drain_step();
-  // Throws DeviceError where the device refused to start them after a failure, and still does.
+  // Throws DeviceError if the device could not recreate the streams after a failure, and still
+  // cannot.
   void require();
-  // The slot's last step has passed, and no failure is known of that was not drained.
+  // Waits until the slot's last step has finished; drains if a failure is found.
   void free_slot(size_t index);
-  // The control stream works for it.
+  // Registers `id` as a sequence that the control stream works for.
   void note_control_work(SequenceId id);
-  // A step begins in the slot: what the control stream did since the last one began belongs to it.
+  // Begins a step in the slot. Control work since the last step began belongs to this one.
   void note_step(size_t slot, std::span<const StepSequence> sequences);
-  // The open step's own work failed.
+  // Handles a failure of the open step's own work.
   void fail_step(const std::string& reason);
 
  private:
-  // Sequences at work, for drain() to know whose a failure is.
+  // Sequences at work, to which drain() attributes a failure.
   struct AtWork {
     std::vector<uint64_t> in_step;
-    std::vector<uint64_t> before_it;  // that the control stream worked for before the step
+    std::vector<uint64_t> before_it;  // control work before the step
   };
   void start();
   void restart(const std::string& failure);
@@ -69,13 +70,13 @@ class StepStreams {
   const std::function<void()> forget_;
   Stream control_;
   Event tables_ready_;
-  Event rows_read_;  // the last read() has passed
+  Event rows_read_;  // last read() on any stream
   std::unique_ptr<StepPipeline> pipeline_;
   std::array<DescriptorBuffer, 2> slots_;
   std::array<AtWork, 2> at_work_;       // by slot, until its next step begins
-  std::vector<uint64_t> late_;          // work of theirs may still be under way then
-  std::vector<uint64_t> beside_steps_;  // that the control stream worked for since a step began
-  std::optional<std::string> failure_;  // after which they could not be started again
+  std::vector<uint64_t> late_;          // sequences whose earlier work may still be under way
+  std::vector<uint64_t> beside_steps_;  // control work since a step began
+  std::optional<std::string> failure_;  // after which the streams could not be recreated
 };
 
 }  // namespace fasa

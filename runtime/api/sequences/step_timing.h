@@ -1,4 +1,4 @@
-// Measured steps, and what prefetching is planned by them.
+// Measures steps, and plans prefetching by the measurements.
 #pragma once
 
 #include <array>
@@ -15,18 +15,18 @@ class StepTiming {
  public:
   explicit StepTiming(const RuntimeParts& parts);
 
-  // Steps that predict and steps that were measured take turns with the host by themselves: what a
-  // slot measured is read when its next step begins, which has to wait for that step anyway.
+  // Reads the slot's measurement when its next step begins, which waits for the measured step
+  // anyway. So predicting and measured steps alternate with the host without extra waits.
   void read(size_t slot);
-  // What the step predicts; measures it where that is due.
+  // Plans the step's predictions; measures the step if a measurement is due.
   PrefetchPlan plan(const OpenStep& step, int32_t step_number);
-  // Null where the slot's step is not measured.
+  // Null if the slot's step is not measured.
   StepProbe* probe(size_t slot) { return probes_[slot].layer() >= 0 ? &probes_[slot] : nullptr; }
   void renew_events();  // streams are idle
 
  private:
   const RuntimeParts parts_;
-  std::array<StepProbe, 2> probes_;  // of the slots' steps
+  std::array<StepProbe, 2> probes_;  // one per slot
   std::array<int, 2> depths_{};
 };
 

@@ -49,7 +49,7 @@ void check(const SparseDecode& call, const Geometry& geometry) {
   }
 }
 
-// The rows of keys that lie on the device are no better off elsewhere for a single step.
+// For a single step, keeping rows on another tier has no advantage over the device.
 Config config_for(const Config& config, int layer) {
   Config one = config.only_layer(layer);
   one.placement.rows = RowPlacement::kDevice;
@@ -73,7 +73,7 @@ class Entry {
     try {
       runtime_.free(id_);
     } catch (const Error&) {
-      // Its device has failed, which run() has said.
+      // run() has already reported that the device failed.
     }
   }
 

@@ -1,6 +1,6 @@
-// The stateless API: attention of one decode step over plain tensors. No cache is kept: every call
-// reads the keys whole to index them, so it costs more than attending to all of them. It is the
-// base for callers that keep their own cache, and for comparisons.
+// The stateless API: attention of one decode step over plain tensors. It keeps no cache: every call
+// reads all keys to index them, so it costs more than attending to all of them. It serves callers
+// that keep their own cache, and comparisons.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace fasa {
 
-// The caller's [batch, heads, tokens, dim]. Strides in elements; that of dim is 1.
+// A caller's tensor [batch, heads, tokens, dim]. Strides are in elements; that of dim is 1.
 struct BatchTensorView {
   const void* data = nullptr;
   DType dtype = DType::kF32;
@@ -46,20 +46,19 @@ struct BatchTensorView {
 };
 
 struct SparseDecode {
-  int layer = 0;      // whose settings and chunks count
+  int layer = 0;      // layer whose settings and chunks apply
   ConstTensorView q;  // [batch, query_heads, key_dim], rotated: the newest token of every entry
   BatchTensorView k;  // [batch, kv_heads, tokens, key_dim], rotated, the newest token included
   BatchTensorView v;  // [batch, kv_heads, tokens, value_dim]
-  std::span<const int64_t> lengths = {};  // tokens of every entry; none: all of k's
+  std::span<const int64_t> lengths = {};  // tokens of every entry; empty: all of k's
   TensorView out;                         // [batch, query_heads, value_dim]
   float* lse = nullptr;                   // [batch, query_heads] natural log, or null
 };
 
-// Every entry's query over the tokens that the config selects: the bits that a Runtime gives for a
-// sequence of these tokens, the newest of them decoded. `slice_dims` as a Runtime takes them, of
-// all layers. Tensors are the device's; the memory for the rows and slices of one entry is taken on
-// the device for the call. Done on return. Throws UsageError for shapes that do not fit,
-// BudgetError.
+// Attends each entry's query to the tokens that the config selects. The result has the bits that a
+// Runtime gives for a sequence of these tokens when it decodes the newest. `slice_dims`: of all
+// layers, as for Runtime. Tensors are in device memory; the call allocates the rows and slices of
+// one entry there. Done on return. Throws UsageError for shapes that do not fit, BudgetError.
 void sparse_decode(Device& device, const Config& config, const Geometry& geometry,
                    RowDType row_dtype, const std::vector<int16_t>& slice_dims,
                    const SparseDecode& call, StreamView stream);

@@ -1,5 +1,5 @@
-// The architectures of GGUF files that are read, as one table: how the model's own names and numbers
-// became the file's.
+// Table of supported GGUF architectures: how a model's tensor names and metadata keys map to the
+// file's.
 #pragma once
 
 #include <span>
@@ -10,8 +10,8 @@
 
 namespace fasa {
 
-// Without ".weight" and ".bias"; in a layer what follows "blk.3.". A "*" of the model's stands for an
-// expert: the file has all of them in one tensor.
+// Names without ".weight" and ".bias"; in a layer, the part after "blk.3.". A "*" in the model's
+// name stands for an expert: the file stores all experts in one tensor.
 struct GgufName {
   std::string_view file;
   std::string_view model;

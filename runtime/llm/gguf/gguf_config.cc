@@ -54,7 +54,7 @@ double llama3_divisor(double theta, int64_t pair, int64_t dims, double factor, d
   return 1 / ((1 - smooth) / factor + smooth);
 }
 
-// Of a tensor that the file may lack: then empty.
+// Values of an optional tensor; empty if the file lacks it.
 std::vector<float> frequency_divisors(const GgufHeader& header, const char* name) {
   const auto found = header.tensors().find(name);
   if (found == header.tensors().end()) return {};
@@ -159,7 +159,7 @@ void add_heads(const Keys& keys, const GgufArchitecture& architecture, nlohmann:
   (*config)["head_dim"] = head_dim;
 }
 
-// Of granite: where a file has them.
+// Adds granite's factors that the file has.
 void add_factors(const Keys& keys, nlohmann::json* config) {
   constexpr std::pair<const char*, const char*> kFactors[] = {
       {"attention.scale", "attention_multiplier"},

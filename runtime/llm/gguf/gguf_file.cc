@@ -21,8 +21,8 @@ std::optional<DType> plain_dtype(GgmlType type) {
   return std::nullopt;
 }
 
-// Of matrices of queries and keys whose rows the file keeps in rotary pairs; 0: as the model has
-// them.
+// Head dimension of query and key matrices whose rows the file stores in rotary pairs; 0: rows are
+// in the model's order.
 int64_t paired_head_dim(const GgufHeader& header, const GgufArchitecture& architecture,
                         std::string_view name) {
   if (!architecture.paired_heads) return 0;

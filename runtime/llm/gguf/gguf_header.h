@@ -85,8 +85,8 @@ class GgufHeader {
   std::span<const std::byte> data() const { return file_.subspan(data_begin_); }
 
   bool has(const std::string& key) const { return values_.contains(key); }
-  // Of another type, or out of the bounds: InputError naming the key. Without a default: also where
-  // it is missing.
+  // All throw InputError naming the key for a value of another type or out of bounds; those without
+  // a default also for a missing key.
   int64_t integer(const std::string& key, int64_t low, int64_t high) const;
   int64_t integer_or(const std::string& key, int64_t low, int64_t high, int64_t otherwise) const;
   double number(const std::string& key) const;  // finite

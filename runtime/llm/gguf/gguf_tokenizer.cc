@@ -13,7 +13,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kMaxTokens = size_t{1} << 21;
-// Of a piece whose splits are tried: SentencePiece's own are a few dozen bytes.
+// Bytes of the longest piece whose splits are tried; SentencePiece's own have a few dozen.
 constexpr size_t kMaxSplitBytes = 256;
 
 enum TokenType : int { kUnknown = 2, kControl = 3, kUserDefined = 4 };

@@ -1,7 +1,7 @@
-// bitsandbytes' 4 bits (nf4, fp4): weight u8 [N * K / 2, 1], high nibble first, blocks over all rows
-// one after another; weight.quant_map f32 [16]; weight.absmax f32 [blocks], or u8 that
-// nested_quant_map [256] and nested_absmax f32 [blocks / nested_blocksize] and the state's
-// nested_offset make numbers of; weight.quant_state.bitsandbytes__nf4, JSON as u8.
+// bitsandbytes 4-bit weights (nf4, fp4): weight u8 [N * K / 2, 1], high nibble first, in blocks
+// across all rows; weight.quant_map f32 [16]; weight.absmax f32 [blocks], or u8 decoded by
+// nested_quant_map [256], nested_absmax f32 [blocks / nested_blocksize] and the state's
+// nested_offset; weight.quant_state.bitsandbytes__nf4, JSON as u8.
 #include <fmt/format.h>
 
 #include <numeric>

@@ -39,7 +39,7 @@ class ModulePattern {
 };
 
 struct QuantizationConfig {
-  // Of compressed-tensors: what the modules that a target names are quantised to.
+  // compressed-tensors: quantization of the modules that a target names.
   struct Group {
     std::vector<ModulePattern> targets;
     int bits = 4;

@@ -1,4 +1,4 @@
-// Weights without files, for measuring: a model of some shape whose numbers mean nothing.
+// Random weights, for measuring a model's shape without its files.
 #pragma once
 
 #include <map>

@@ -34,10 +34,10 @@ std::map<std::string, SafetensorsEntry> parse_safetensors_header(std::span<const
                                                                  const std::string& name,
                                                                  uint64_t* data_begin);
 
-// Owns a mapping of one file. Neither copies nor moves: views point into it. The file must keep its
-// bytes as long as that: reading a page that was cut off ends the process with SIGBUS, which no
-// library can turn into an error for its caller. view() looks at the size again, so that a file that
-// was cut by then is an error; whoever replaces a model's files renames new ones over them.
+// Owns a mapping of one file; not copyable or movable, because views point into it. The file must
+// keep its bytes that long: reading a page that was truncated away ends the process with SIGBUS,
+// which a library cannot turn into an error. view() checks the size again, so a file truncated
+// before that is an error. To replace a model's files, rename new ones over them.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::string& path);

@@ -25,9 +25,9 @@ class TensorParts {
   RawTensor raw(std::string_view suffix, std::string_view dtypes,
                 std::initializer_list<int64_t> shape) const;
   RawTensor any(std::string_view suffix, std::string_view dtypes) const;  // of any shape
-  // Of F32, F16 or BF16.
+  // Numbers in F32, F16 or BF16.
   WeightView numbers(std::string_view suffix, std::initializer_list<int64_t> shape) const;
-  // Throws where `groups` groups of `group` inputs are not what so many inputs take.
+  // Throws if `groups` groups of `group` inputs do not cover `inputs`.
   void check_groups(std::string_view suffix, int64_t inputs, int64_t groups, int64_t group) const;
   [[noreturn]] void fail(std::string_view suffix, std::string_view what) const;
 

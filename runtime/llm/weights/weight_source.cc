@@ -68,7 +68,7 @@ void WeightView::read_bf16(int64_t first, int64_t count, uint16_t* out) const {
     if (count > 0) std::memcpy(out, data + first * 2, static_cast<size_t>(count) * 2);
     return;
   }
-  // Of a packed matrix whole rows.
+  // A packed matrix is read in whole rows.
   const int64_t at_once = packed == nullptr ? 256 : packed->inputs();
   std::vector<float> values(static_cast<size_t>(at_once));
   for (int64_t done = 0; done < count; done += at_once) {

@@ -13,8 +13,8 @@ namespace fasa::text {
 
 using ByteSet = std::bitset<256>;
 
-// Filled, then sealed, then read by any number of threads. Rules may call each other and themselves,
-// but not as the first of a sequence (no left recursion).
+// Built, then sealed, then read by any number of threads. Rules may call each other and themselves,
+// but not as the first symbol of a sequence (no left recursion).
 class ByteGrammar {
  public:
   using Rule = int32_t;
@@ -25,7 +25,8 @@ class ByteGrammar {
   using Place = int32_t;
 
   static constexpr size_t kMaxSymbols = 200'000;
-  // Of the stack of sequences that a text has begun: every rule's call but a sequence's last takes one.
+  // Maximum depth of the stack of open sequences. Every call of a rule takes one level, except a
+  // sequence's last.
   static constexpr int kMaxDepth = 192;
 
   Rule new_rule();

@@ -9,7 +9,8 @@
 
 namespace fasa::text {
 
-// Adds rules to a grammar, each kind once. Blanks between tokens are one, or a new line and up to 20.
+// Adds JSON rules to a grammar, each kind once. White space between tokens is one blank, or a new
+// line and up to 20 blanks.
 class JsonGrammar {
  public:
   using Rule = ByteGrammar::Rule;
@@ -24,7 +25,7 @@ class JsonGrammar {
   Rule array();
   Rule string();
   Rule number();
-  // Of that many characters; without `most` any number of them.
+  // A string of `least` to `most` characters; without `most` of any length from `least`.
   Rule string(int64_t least, std::optional<int64_t> most);
   // least <= most, both at most kMaxInteger from zero.
   Rule integer(int64_t least = -kMaxInteger, int64_t most = kMaxInteger);

@@ -14,12 +14,12 @@ namespace fasa::text {
 
 using OrderedJson = nlohmann::ordered_json;
 
-// A subset of what the schema allows: members in the order of `properties` and no others beside them,
-// numbers of at most 15 digits. What the subset can't express is refused, never left aside:
-// annotations apart, every keyword is one of type, enum, const, properties, required,
-// additionalProperties, items, minItems, maxItems, minLength, maxLength, format (date, time, date-time,
-// uuid), minimum, maximum and their exclusive forms (of integers), anyOf, oneOf (where the
-// alternatives can't overlap), allOf (of one), $ref within the schema, recursive ones too.
+// Grammar of a subset of what the schema allows: members in the order of `properties` and no
+// others, numbers of at most 15 digits. Schemas that the subset cannot express are refused, not
+// approximated. Apart from annotations, every keyword must be one of type, enum, const, properties,
+// required, additionalProperties, items, minItems, maxItems, minLength, maxLength, format (date,
+// time, date-time, uuid), minimum, maximum and their exclusive forms (of integers), anyOf, oneOf
+// (of disjoint alternatives), allOf (of one), $ref within the schema, recursive ones too.
 class SchemaGrammar {
  public:
   static constexpr int64_t kMaxLength = 2048;  // of strings and arrays with a bound

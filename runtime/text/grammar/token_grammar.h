@@ -41,7 +41,7 @@ class TokenGrammar {
   bool may_end(Text& text);
   bool is_whole(Text& text);
 
-  // Of memory, about.
+  // Approximate memory in bytes.
   size_t bytes() const;
 
  private:

@@ -49,7 +49,7 @@ Value missing(const Value& object, const std::string& name) {
   return Value::undefined(fmt::format("a {} has no {}", object.type_name(), name));
 }
 
-// Of the types' own attributes; nothing where the type has none of this name.
+// Attributes of the type itself; nothing if the type has none of this name.
 std::optional<Value> own_attribute(const Value& object, std::string_view name) {
   if (object.is_text() && is_among(kTextMethods, name)) return method(object, name);
   if (object.dict() != nullptr) {

@@ -8,13 +8,13 @@
 
 namespace fasa::jinja {
 
-// As Jinja looks attributes up: a method first, then an item. Undefined where there is none; Failure
-// on an undefined object.
+// Looks an attribute up in Jinja's order: methods, then items. Undefined if there is none; throws
+// Failure on an undefined object.
 Value attribute_of(const Value& object, std::string_view name, Work& work);
-// An item first, then a method.
+// Looks up items first, then methods.
 Value item_of(const Value& object, const Value& key, Work& work);
-// The items at a path as filters take it, "a.b.0", each by item_of. `otherwise`: in place of each of
-// them that is undefined; null: nothing is.
+// The item at a path of names and indexes, such as "a.b.0", by repeated item_of. `otherwise`
+// replaces each undefined item; null: nothing does.
 Value path_of(const Value& object, const Value& path, Work& work, const Value* otherwise = nullptr);
 // Bounds and step are whole numbers or none. Throws Failure for objects without places.
 Value slice_of(const Value& object, const Value& begin, const Value& end, const Value& step,

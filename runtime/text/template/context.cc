@@ -119,7 +119,7 @@ class ContextReader : public nlohmann::json_sax<nlohmann::json> {
   std::vector<Dict::Entry> members_;
 };
 
-// Reads digits and one of `behind`, which is left out where the text ends. Nothing: it does not fit.
+// Reads digits and one of `behind`, which may be missing at the end of the text. Nothing: no match.
 std::optional<int> take_number(std::string_view* text, size_t digits, std::string_view behind) {
   int value = 0;
   if (text->size() < digits) return std::nullopt;

@@ -9,7 +9,7 @@ namespace {
 
 using Kind = Expression::Kind;
 
-// Of a tree: brackets and chains of attributes, calls and filters add to it.
+// Maximum height of a tree: brackets and chains of attributes, calls and filters add to it.
 constexpr int kMaxHeight = 128;
 
 template <class... Parts>

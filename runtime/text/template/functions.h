@@ -16,9 +16,9 @@ std::optional<Function> find_function(std::string_view name);
 Value call_function(const Function& function, const Arguments& arguments, const std::tm& now,
                     Work& work);
 // Throws Failure for a name or value that a namespace may not hold: names that begin with _, and
-// whatever refers to a part of the running template (namespaces, macros, loops).
+// values that refer to a part of the running template (namespaces, macros, loops).
 void set_member(Namespace& members, std::string_view name, const Value& value);
-// Of those that lists and dicts may not hold either.
+// True for values that lists and dicts may not hold either.
 bool refers_to_scope(const Value& value);
 
 }  // namespace fasa::jinja

@@ -7,8 +7,8 @@
 namespace fasa::jinja {
 
 struct Limits {
-  // An evaluated node, or 256 bytes or 8 items that were made or read, is a step. The largest of the
-  // published templates takes about 5,000 for a conversation of four messages.
+  // Steps: one per evaluated node, and one per 256 bytes or 8 items made or read. The largest
+  // published template takes about 5,000 for a conversation of four messages.
   uint64_t steps = 50'000'000;
   int depth = 64;                   // nested blocks, brackets, calls of macros, lists in lists
   size_t output_bytes = 64u << 20;  // of the prompt, and of every single text on the way

@@ -125,7 +125,7 @@ Value float_result(Arithmetic operation, double a, double b) {
   }
 }
 
-// Of two texts; one that is marked safe escapes the other.
+// Joins two texts; a text that is marked safe escapes the other.
 Value joined(const TextValue& a, const TextValue& b, Work& work) {
   work.check_size(a.text.size() + b.text.size());
   const bool markup = a.markup || b.markup;

@@ -40,8 +40,8 @@ class Scope {
   std::vector<std::pair<std::string_view, Value>> variables_;
 };
 
-// Of a statement kMacro or kCallBlock. Cannot leave the scope that it was defined in: nothing that
-// outlives the scope holds one.
+// A statement kMacro or kCallBlock with its scope. It cannot leave the scope that it was defined
+// in: no longer-lived value holds one.
 class Macro {
  public:
   Macro(const Statement& statement, const Scope& scope) : statement_(statement), scope_(scope) {}

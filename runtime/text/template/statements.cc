@@ -173,7 +173,8 @@ void Evaluator::assign(const Target& target, const Value& value, Scope& scope) {
     const Value* found = scope.find(target.name);
     Namespace* members = found == nullptr ? nullptr : found->name_space();
     if (members == nullptr) {
-      throw Failure(fmt::format("{} is no namespace, whose members alone are set", target.name));
+      throw Failure(
+          fmt::format("{} is not a namespace; only members of namespaces can be set", target.name));
     }
     return set_member(*members, target.member, value);
   }

@@ -1,6 +1,6 @@
-// A chat template in the part of Jinja that published models use, as Hugging Face runs it:
-// trim_blocks, lstrip_blocks, break and continue, the tag `generation`, tojson without HTML escapes,
-// raise_exception and strftime_now, nothing that changes values.
+// A chat template in the part of Jinja that published models use, with Hugging Face's settings:
+// trim_blocks, lstrip_blocks, break and continue, the tag `generation`, tojson without HTML
+// escapes, raise_exception and strftime_now. Nothing in it changes values.
 #pragma once
 
 #include <memory>
@@ -14,8 +14,8 @@
 
 namespace fasa::jinja {
 
-// An error in a template, or one that it raised: "NAME:LINE:COLUMN: MESSAGE", counted from 1, columns
-// in bytes.
+// An error in a template, or raised by it: "NAME:LINE:COLUMN: MESSAGE", counted from 1, columns in
+// bytes.
 class TemplateError : public InputError {
  public:
   TemplateError(const std::string& place, const std::string& message)

@@ -73,7 +73,7 @@ class Value {
   const Function* function() const { return std::get_if<Function>(&store_); }
   const bool* boolean() const { return std::get_if<bool>(&store_); }
 
-  // Of an integer or a bool, which Python counts among them.
+  // The value of an integer, or of a bool, which Python treats as an integer.
   std::optional<int64_t> integer() const;
   std::optional<double> number() const;
   // Python's name of the type, for errors.
@@ -115,7 +115,7 @@ class List {
   List(ListKind kind, std::vector<Value> items, HeldBytes held = {});
   ListKind kind() const { return kind_; }
   bool has_places() const { return kind_ != ListKind::kIterator && kind_ != ListKind::kView; }
-  // Of an iterator: what is left, which is nothing from then on.
+  // Takes the remaining items of an iterator, which is then empty.
   std::vector<Value> take() const;
   const std::vector<Value>& items() const { return items_; }  // of no iterator
   int depth() const { return depth_; }
