@@ -1,4 +1,5 @@
-// All that keys and values depend on beside the tokens: a session of another fingerprint is of no use.
+// Identifies everything but the tokens that keys and values depend on. Sessions of another
+// fingerprint are unusable.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,8 @@
 namespace fasa::serve {
 
 struct SessionSubject {
-  std::string path;     // of the model: a folder, or a GGUF file
-  std::string version;  // of the program
+  std::string path;     // the model's: a folder, or a GGUF file
+  std::string version;  // the program's
   DeviceKind device;
   DType dtype;  // of weights and activations
   RowDType row_dtype;
