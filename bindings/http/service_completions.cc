@@ -221,7 +221,7 @@ void Service::complete(Call& call) {
          .form = std::make_unique<CompletionForm>(reply_head(ReplyKind::kText, request.common))});
 }
 
-// Retry when a place in the queue may be free: after the mean waiting time of recent requests.
+// Retry when a place in the queue may be free: after the mean waiting time of all requests so far.
 ApiError Service::refusal() const {
   constexpr double kMin = 1, kMax = 60;  // seconds
   if (draining_) {

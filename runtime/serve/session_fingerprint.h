@@ -22,8 +22,8 @@ struct SessionSubject {
   std::span<const int16_t> slice_dims;
 };
 
-// Of the model's files, weights by name, size and time, the others by what they hold; of what selects
-// tokens, and how weights are rounded. Throws InputError where a file can't be read.
+// Covers the model's files (weights by name, size and time, others by content), the selection
+// options and the weight format. Throws InputError if a file cannot be read.
 std::string session_fingerprint(const SessionSubject& subject, const Config& config);
 
 }  // namespace fasa::serve
