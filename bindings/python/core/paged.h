@@ -35,8 +35,8 @@ struct PagedOpening {
   RowDType row_dtype;
 };
 
-// Sequences of a call: a table of page ids, how many tokens of each count, and, of prefills, how many
-// of them are new. They lie in host memory, or in a GPU's.
+// Sequences of a call: a table of page ids, the valid tokens of each and, for prefills, the number
+// of new ones. In host memory or a GPU's.
 struct PagedCall {
   PagedCall(const Device& device, nb::handle block_table, nb::handle seq_lens,
             nb::handle query_lens = {});
