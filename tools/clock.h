@@ -6,8 +6,8 @@
 
 namespace fasa {
 
-// Of `now` (a date, or a date and time) where it is given, else of SOURCE_DATE_EPOCH in UTC, else the
-// local time. Throws UsageError.
+// The time of `now` (a date, or a date and time) if given, else of SOURCE_DATE_EPOCH in UTC, else
+// the local time. Throws UsageError.
 std::tm shown_time(const std::string& now);
 
 }  // namespace fasa

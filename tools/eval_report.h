@@ -15,7 +15,7 @@ struct MethodReport {
   Config config;
   std::vector<TaskResult> tasks;
 
-  // Of all tasks: pooled, but for scores, where each task counts once.
+  // Over all tasks: pooled, except scores, where each task counts once.
   Summary total() const;
 };
 
@@ -30,7 +30,7 @@ struct EvalReport {
 // One line: KL, same best token, perplexity, with intervals.
 std::string against_full_text(const AgainstFull& against);
 
-// Of one method its members at the top; of several an array "methods" of such objects.
+// One method: its members at the top level. Several: an array "methods" of such objects.
 nlohmann::json to_json(const EvalReport& report);
 std::string to_table(const EvalReport& report);
 // With the accuracy grid of planted facts, depth x length.

@@ -53,9 +53,9 @@ struct TaskResult {
 void make_results_folder(const std::string& path);
 
 // Runs the first `examples` examples of the task that have no result yet, each with all methods,
-// one after the other: a text is prefilled once for all that have rows of one dtype. Full attention,
-// the first of several, goes first, and the others' predictions are compared with it. One result a
-// method. Throws what they throw; what was done until then is kept.
+// one after the other: a text is prefilled once for all that have rows of one dtype. Full
+// attention, the first of several, goes first, and the others' predictions are compared with it.
+// One result a method. Throws what they throw; what was done until then is kept.
 std::vector<TaskResult> run_task(EvalTask& task, size_t examples, const EvalSubject& subject,
                                  std::span<const EvalMethod> methods);
 

@@ -83,7 +83,7 @@ std::string milliseconds(double seconds) {
   return fmt::format("{:.{}f}", ms, ms < 1e3 ? 3 : ms < 1e5 ? 1 : 0);
 }
 
-// Of the slices' column.
+// Width of the slices' column.
 size_t slice_width(const Plan& plan) {
   size_t width = 12;
   for (const PlanOption& option : plan.options) width = std::max(width, slice_of(option).size());

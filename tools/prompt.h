@@ -18,8 +18,8 @@ struct PromptSource {
   std::optional<int64_t> random_tokens;  // so many ids that mean nothing, always the same
 };
 
-// The tokenizer of a model's folder, null where it has none. One that cannot be read is an error only
-// where the prompt is a text: token ids go without, after a warning.
+// The tokenizer of a model's folder; null if there is none. An unreadable one is an error only if
+// the prompt is text; token ids work without it, after a warning.
 std::unique_ptr<text::Tokenizer> load_tokenizer(const std::string& model_dir,
                                                 const PromptSource& source);
 

@@ -18,8 +18,8 @@ struct SliceChoice {
   double seconds = 0;         // of wall time, spent on making a map
 };
 
-// As model_slices(); but fewer FCs than all without a map: from one made of the first 4096 tokens of the
-// prompt, with a notice.
+// Like model_slices(). If fewer than all FCs are needed and there is no map, makes one from the
+// first 4096 tokens of the prompt and prints a notice.
 SliceChoice choose_slices(Model& model, const Config& config, const std::string& model_dir,
                           std::span<const int32_t> prompt);
 

@@ -16,7 +16,7 @@
 namespace fasa {
 namespace {
 
-// Of a small model: as large a share of its context as a large model's set has of its own.
+// For small models: the same share of the context as a large model's set.
 constexpr int64_t kTraceTokens = 128;
 
 // The map's order of FCs where the model has a map.

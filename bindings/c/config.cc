@@ -62,7 +62,7 @@ void fasa_config_destroy(fasa_config* config) { delete config; }
 
 fasa_status fasa_config_json(const fasa_config* config, const char** json) {
   return guarded([&] {
-    // Made at most once; a config is used by one thread at a time.
+    // Built at most once. The cast is safe: one thread at a time uses a config.
     auto& from = const_cast<fasa_config&>(required(config, "config"));
     const char*& result = required(json, "json");
     if (from.json.empty()) from.json = fasa::config_to_json(from.config).dump(2);

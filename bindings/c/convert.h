@@ -1,4 +1,4 @@
-// Between the C structs and the runtime's own.
+// Conversions between the C structs and the runtime's types.
 #pragma once
 
 #include <memory>
@@ -10,27 +10,27 @@
 
 namespace fasa::c {
 
-// [tokens, heads, dim]. Throw UsageError naming the tensor, for memory too that the device's kernels
-// do not reach.
+// Expects [tokens, heads, dim]. Throws UsageError that names the tensor; also for memory that the
+// device's kernels cannot reach.
 TensorView view_of(Device& device, const fasa_tensor* tensor, const char* name);
 BatchTensorView batch_view_of(Device& device, const fasa_tensor* tensor, const char* name);
-// A log-sum-exp's memory, or null.
+// Memory for log-sum-exp results, or null.
 float* sums_at(Device& device, float* lse);
 DType dtype_of(fasa_dtype dtype, const char* name);
 
-// The caller's stream, or `own`. Throws UsageError for one of another device.
+// The caller's stream, or `own`. Throws UsageError for a stream of another device.
 StreamView stream_of(const fasa_stream* stream, const std::shared_ptr<Device>& device,
                      const Stream& own);
 
 std::shared_ptr<Device> open_shared(const Config& config);
 
-// Options that open an API: fasa_options, read and checked.
+// fasa_options, read and checked.
 struct Opening {
   std::shared_ptr<Device> device;
   Config config;
-  Geometry geometry;  // of the part
+  Geometry geometry;  // of the owned part
   RowDType row_dtype;
-  std::vector<int16_t> slice_dims;  // of the part
+  std::vector<int16_t> slice_dims;  // of the owned part
   int64_t max_context;
 };
 Opening opening_of(const fasa_options* options);

@@ -1,5 +1,5 @@
 /// \file
-/// fasa in C: a KV cache in tiers for any number of sequences, and attention from it.
+/// The C API of fasa: a tiered KV cache for any number of sequences, and attention over it.
 ///
 /// Three APIs over one engine:
 ///   - sequences (fasa_runtime): fasa owns the pages, callers have sequences and steps;
@@ -7,23 +7,20 @@
 ///   - stateless (fasa_sparse_decode): one decode step over plain tensors.
 ///
 /// Conventions, for all functions:
-///   - Every call returns a status; what went wrong is said by fasa_last_error() of the same
-///   thread,
-///     in the words of the `fasa` command. A call that failed has changed nothing. No exception
-///     leaves the library. Null where a handle, a result or a required tensor is expected is
-///     FASA_ERROR_USAGE. Destroying null does nothing.
-///   - Structs with options begin with `struct_size`: begin from their _INIT value. Fields that a
-///     later version adds have a zero that means what this one does.
-///   - Handles may be destroyed in any order; a runtime keeps the device that it runs on. One
-///   thread
-///     at a time may use a runtime and what was made for it; different runtimes are independent.
-///   - Tensors belong to the caller. Calls with a stream only enqueue: tensors must stay alive, and
-///     results are there, when the stream has passed the call. On the cpu device that is on return.
-///   - On a CUDA device tensors lie in its memory, in managed or in pinned host memory; one that
-///   its
-///     kernels do not reach, or whose address is no multiple of an element's bytes, is
-///     FASA_ERROR_USAGE and named. Only where it begins is looked at. On others they lie in host
-///     memory.
+///   - Every call returns a status. If it fails, fasa_last_error() of the same thread gives the
+///     message, and the call has changed nothing. No exception leaves the library. Null for a
+///     handle, a result or a required tensor is FASA_ERROR_USAGE. Destroying null does nothing.
+///   - Structs with options begin with `struct_size`: initialise them with their _INIT value. In
+///     fields that a later version adds, zero means the behaviour of this version.
+///   - Handles may be destroyed in any order; a runtime keeps its device alive. One thread at a
+///     time may use a runtime and the objects made for it; different runtimes are independent.
+///   - Tensors belong to the caller. Calls with a stream only enqueue work: the caller keeps the
+///     tensors alive until the stream has passed the call, and the results are complete then. On
+///     the cpu device work is complete on return.
+///   - On a CUDA device, tensors lie in its memory, in managed memory or in pinned host memory; on
+///     other devices, in host memory. A tensor that the device's kernels cannot reach, or whose
+///     address is not aligned to its element size, is FASA_ERROR_USAGE; the message names it. Only
+///     its first address is checked.
 ///   - Shapes are written [tokens, heads, head_dim]. Keys and queries come rotated (RoPE applied).
 #ifndef FASA_FASA_H
 #define FASA_FASA_H
@@ -52,20 +49,20 @@ extern "C" {
 typedef enum fasa_status {
   FASA_OK = 0,
   FASA_ERROR_INTERNAL = 1,  ///< a bug in fasa
-  FASA_ERROR_USAGE = 2,     ///< a call or config that asks for something impossible
-  FASA_ERROR_INPUT = 3,     ///< a file that is not what it should be
-  FASA_ERROR_BUDGET = 4,    ///< a memory limit, or the machine's memory, does not suffice
+  FASA_ERROR_USAGE = 2,     ///< the call or the config asks for something impossible
+  FASA_ERROR_INPUT = 3,     ///< a file is missing, damaged or not supported
+  FASA_ERROR_BUDGET = 4,    ///< a memory limit, or the machine's memory, is too small
   FASA_ERROR_DEVICE = 5     ///< an operation failed on the device
 } fasa_status;
 
-/// What the last call of this thread that failed had to say; "" if none did. Valid until the next
-/// one fails. Never null.
+/// The message of this thread's last failed call; "" if none has failed. Valid until the next
+/// failure. Never null.
 FASA_API const char* fasa_last_error(void);
 
 /// "usage", "budget", ...; never null.
 FASA_API const char* fasa_status_name(fasa_status status);
 
-/// Of the library that runs, "0.1.0".
+/// The version of the loaded library, "0.1.0".
 FASA_API const char* fasa_version(void);
 
 /// @}
@@ -75,15 +72,15 @@ FASA_API const char* fasa_version(void);
 /// Every option of fasa (docs/configuration.md), checked.
 typedef struct fasa_config fasa_config;
 
-/// Where a config comes from. Later ones win: file, toml, environment, options.
+/// The sources of a config. Later sources win: file, toml, environment, options.
 typedef struct fasa_config_sources {
   size_t struct_size;
   const char* file;            ///< path of a TOML file, or null
-  const char* toml;            ///< the text of one, or null
-  const char* toml_name;       ///< stands for its file in messages; null: "config"
+  const char* toml;            ///< TOML text, or null
+  const char* toml_name;       ///< the name of `toml` in messages; null: "config"
   int32_t use_environment;     ///< not 0: the FASA_* variables of this process
   const char* const* options;  ///< [option_count] names: "fac_tokens" or "selection.fac_tokens"
-  const char* const* values;   ///< [option_count] texts as flags have them: "256", "0.25", "6GiB"
+  const char* const* values;   ///< [option_count] values as in flags: "256", "0.25", "6GiB"
   size_t option_count;
 } fasa_config_sources;
 #define FASA_CONFIG_SOURCES_INIT \
@@ -92,7 +89,7 @@ typedef struct fasa_config_sources {
 /// `sources` null: the defaults.
 FASA_API fasa_status fasa_config_create(const fasa_config_sources* sources, fasa_config** config);
 FASA_API void fasa_config_destroy(fasa_config* config);
-/// The whole config as JSON, of every option its value. The text belongs to the config.
+/// The whole config, defaults included, as JSON. The text belongs to the config.
 FASA_API fasa_status fasa_config_json(const fasa_config* config, const char** json);
 
 /// @}
@@ -114,7 +111,7 @@ typedef struct fasa_memory_use {
 #define FASA_MEMORY_USE_INIT \
   { sizeof(fasa_memory_use), 0, 0, 0 }
 
-/// Integers, as all choices that a caller hands over: any value may come, and is checked.
+/// Enumerations are passed as integers; every value is checked.
 typedef int32_t fasa_memory_space;
 enum { FASA_MEMORY_DEVICE = 0, FASA_MEMORY_HOST = 1 };
 
@@ -127,14 +124,14 @@ FASA_API fasa_status fasa_device_memory(const fasa_device* device, fasa_memory_s
                                         fasa_memory_use* use);
 
 FASA_API fasa_status fasa_stream_create(fasa_device* device, fasa_stream** stream);
-/// The caller's own: on a CUDA device `native` is a cudaStream_t, which outlives the handle and is
-/// not null (cudaStreamLegacy and cudaStreamPerThread name the default ones). On the cpu device
-/// there is none: null, work runs in the calling thread. One of another GPU, or that was destroyed,
-/// is FASA_ERROR_USAGE, here and in every call that takes it, as far as the driver notices (CUDA
-/// 12.8 and newer).
+/// Wraps a stream of the caller. On a CUDA device `native` is a cudaStream_t that outlives the
+/// handle; for the default streams pass cudaStreamLegacy or cudaStreamPerThread, not null. On the
+/// cpu device `native` is null, and work runs in the calling thread. A stream of another GPU, or a
+/// destroyed one, is FASA_ERROR_USAGE here and in every call that takes it, where the driver can
+/// tell (CUDA 12.8 and newer).
 FASA_API fasa_status fasa_stream_from_native(fasa_device* device, void* native,
                                              fasa_stream** stream);
-/// Waits for the stream's work, reports what of it failed.
+/// Waits for the stream's work and reports the work that failed.
 FASA_API fasa_status fasa_stream_synchronize(fasa_stream* stream);
 FASA_API void fasa_stream_destroy(fasa_stream* stream);
 
@@ -161,18 +158,19 @@ typedef struct fasa_geometry {
   int32_t layers;
   int32_t kv_heads;
   int32_t query_heads;         ///< a multiple of kv_heads
-  int32_t key_dim;             ///< of a head; even
-  int32_t value_dim;           ///< of a head; 0: as key_dim
+  int32_t key_dim;             ///< per head; even
+  int32_t value_dim;           ///< per head; 0: as key_dim
   int32_t unrotated_dims;      ///< the last dimensions of a key, which RoPE leaves alone
   int32_t interleaved_rotary;  ///< 0: RoPE rotates dimensions (i, i + d/2), else (2i, 2i + 1)
-  float scale;                 ///< of q.k before the softmax; 0: 1 / sqrt(key_dim)
+  float scale;                 ///< factor of q.k before the softmax; 0: 1 / sqrt(key_dim)
   const int32_t* windows;      ///< [layers] tokens, 0 = none; null: none anywhere
   float score_cap;             ///< a scaled score s becomes cap * tanh(s / cap); 0: none
 } fasa_geometry;
 #define FASA_GEOMETRY_INIT \
   { sizeof(fasa_geometry), 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0 }
 
-/// Which frequency chunks slices hold, made by `fasa calibrate`.
+/// The frequency chunks (FCs) that the slices hold, per layer and KV head. Made by `fasa
+/// calibrate`.
 typedef struct fasa_fc_map fasa_fc_map;
 FASA_API fasa_status fasa_fc_map_load(const char* path, fasa_fc_map** map);
 FASA_API void fasa_fc_map_destroy(fasa_fc_map* map);
@@ -180,17 +178,17 @@ FASA_API void fasa_fc_map_destroy(fasa_fc_map* map);
 /// Options that every API takes when it is opened.
 typedef struct fasa_options {
   size_t struct_size;
-  const fasa_geometry* geometry;  ///< of the whole model; required
+  const fasa_geometry* geometry;  ///< the whole model's; required
   const fasa_config* config;      ///< null: the defaults
-  fasa_device* device;            ///< null: opened as the config says
-  const fasa_fc_map* fc_map;      ///< of the whole model; null: the config's, if it names one
-  fasa_dtype row_dtype;           ///< of stored keys and values; the config's row_dtype goes first,
-                                  ///< and has int8 too: codes, at least 32 dimensions a vector
-  int32_t first_kv_head;          ///< the part that is owned, with its query heads: a tensor-
-  int32_t kv_head_count;          ///< parallel rank's share. Count 0: all from the first
+  fasa_device* device;            ///< null: opened from the config
+  const fasa_fc_map* fc_map;      ///< the whole model's; null: the config's, if it names one
+  fasa_dtype row_dtype;           ///< stored keys and values; the config's row_dtype overrides it,
+                                  ///< and allows int8 too (at least 32 dimensions a vector)
+  int32_t first_kv_head;          ///< the owned KV heads, with their query heads: a
+  int32_t kv_head_count;          ///< tensor-parallel rank's share. Count 0: all from the first
   int64_t max_context;            ///< tokens of the longest sequence expected, 0 = unknown
-  int32_t first_layer;  ///< the part that is owned, as a pipeline stage has it: layers are
-  int32_t layer_count;  ///< counted from 0 in it. Count 0: all from the first
+  int32_t first_layer;            ///< the owned layers: a pipeline stage's share. Calls count
+  int32_t layer_count;            ///< layers from 0 within it. Count 0: all from the first
 } fasa_options;
 #define FASA_OPTIONS_INIT \
   { sizeof(fasa_options), NULL, NULL, NULL, NULL, FASA_BF16, 0, 0, 0, 0, 0 }
@@ -207,21 +205,22 @@ typedef struct fasa_kv_memory {
   uint64_t device_hot_rows;
   uint64_t device_scratch;
   uint64_t host_rows;
-  uint64_t host_tables;  ///< the host's halves of the page tables
+  uint64_t host_tables;  ///< host copies of the page tables
 } fasa_kv_memory;
 #define FASA_KV_MEMORY_INIT \
   { sizeof(fasa_kv_memory), 0, 0, 0, 0, 0, 0 }
 
-/// Since the last reset, over all KV heads and sequences. Rows, then bytes over the link.
+/// Counters since the last reset, over all KV heads and sequences. Units: rows, and bytes over the
+/// link.
 typedef struct fasa_metrics {
   size_t struct_size;
   uint64_t decode_steps;
-  uint64_t protected_rows;   ///< set entries that were sinks or recent tokens
-  uint64_t hits;             ///< found on the device
-  uint64_t misses;           ///< fetched when they were asked for
-  uint64_t prefetched;       ///< fetched ahead
-  uint64_t prefetched_used;  ///< of them, those that a set then had
-  uint64_t nan_scores;       ///< taken as -inf
+  uint64_t protected_rows;   ///< selected rows that were sinks or recent tokens
+  uint64_t hits;             ///< rows found on the device
+  uint64_t misses;           ///< rows fetched on demand
+  uint64_t prefetched;       ///< rows fetched ahead
+  uint64_t prefetched_used;  ///< prefetched rows that were then selected
+  uint64_t nan_scores;       ///< NaN scores, treated as -inf
   uint64_t miss_bytes;
   uint64_t prefetch_bytes;
   uint64_t write_back_bytes;
@@ -232,14 +231,14 @@ typedef struct fasa_metrics {
 /// @}
 /// \name Sequences: fasa owns the pages
 ///
-/// A step: fasa_begin_step(), then for every layer in order fasa_append() and fasa_attend(), then
+/// One step: fasa_begin_step(), then fasa_append() and fasa_attend() for every layer in order, then
 /// fasa_end_step() or fasa_abort_step(). Its tensors hold the new tokens of all its sequences, in
-/// the order of fasa_begin_step(), which is the only call of a step that fails for memory. A step
-/// may leave fasa_attend() out in all layers: to load what was computed elsewhere.
+/// the order given to fasa_begin_step(). Only fasa_begin_step() can fail for lack of memory. A step
+/// may omit fasa_attend() in all layers, to load keys and values computed elsewhere.
 /// @{
 
 typedef struct fasa_runtime fasa_runtime;
-/// Known to the runtime that made it, and to no other. 0 is none.
+/// Valid only for the runtime that made it. 0 is no sequence.
 typedef uint64_t fasa_sequence;
 
 typedef int32_t fasa_step_mode;
@@ -256,17 +255,18 @@ typedef struct fasa_step_part {
 
 FASA_API fasa_status fasa_runtime_create(const fasa_options* options, fasa_runtime** runtime);
 FASA_API void fasa_runtime_destroy(fasa_runtime* runtime);
-/// Waits for the work of the runtime's own stream: of all calls whose stream was null.
+/// Waits for the runtime's own stream, which runs all calls whose stream was null.
 FASA_API fasa_status fasa_synchronize(fasa_runtime* runtime);
 
 FASA_API fasa_status fasa_sequence_create(fasa_runtime* runtime, fasa_sequence* sequence);
 /// A new sequence that shares the first `tokens` tokens of `parent`.
 FASA_API fasa_status fasa_sequence_fork(fasa_runtime* runtime, fasa_sequence parent, int64_t tokens,
                                         fasa_sequence* sequence);
-/// Says that the sequence will be truncated and forked at most `tokens` tokens from its end, or at
-/// 0: rows of layers that see a window only are given back behind that while it grows, and a later
-/// truncate or fork there is FASA_ERROR_USAGE. INT64_MAX: anywhere. Without it: 2048 where some
-/// layers see a window and others everything, else anywhere. Before fasa_sequence_reserve.
+/// Limits the rollback window: the sequence will be truncated or forked only at 0 or within
+/// `tokens` tokens of its end. Sliding-window layers then free older rows as the sequence grows; a
+/// later truncate or fork beyond the window is FASA_ERROR_USAGE. INT64_MAX: no limit. Default: 2048
+/// if the model mixes sliding-window and full layers, otherwise no limit. Call it before
+/// fasa_sequence_reserve().
 FASA_API fasa_status fasa_sequence_set_rollback_tokens(fasa_runtime* runtime,
                                                        fasa_sequence sequence, int64_t tokens);
 FASA_API fasa_status fasa_sequence_truncate(fasa_runtime* runtime, fasa_sequence sequence,
@@ -274,8 +274,8 @@ FASA_API fasa_status fasa_sequence_truncate(fasa_runtime* runtime, fasa_sequence
 FASA_API fasa_status fasa_sequence_free(fasa_runtime* runtime, fasa_sequence sequence);
 FASA_API fasa_status fasa_sequence_length(fasa_runtime* runtime, fasa_sequence sequence,
                                           int64_t* tokens);
-/// Memory for `tokens` tokens in all, in steps of up to `step_tokens` new ones, so that no later
-/// step can fail for memory.
+/// Reserves memory for `tokens` tokens in all, in steps of up to `step_tokens` new ones. Steps
+/// within that cannot fail for lack of memory.
 FASA_API fasa_status fasa_sequence_reserve(fasa_runtime* runtime, fasa_sequence sequence,
                                            int64_t tokens, int32_t step_tokens);
 
@@ -297,9 +297,9 @@ FASA_API fasa_status fasa_read(fasa_runtime* runtime, fasa_sequence sequence, in
                                int64_t first, const fasa_tensor* k, const fasa_tensor* v,
                                fasa_stream* stream);
 
-/// What the cache takes now.
+/// The cache's memory now.
 FASA_API fasa_status fasa_memory(fasa_runtime* runtime, fasa_kv_memory* memory);
-/// What fasa_sequence_reserve() of an empty sequence would take.
+/// The memory that fasa_sequence_reserve() of an empty sequence would take.
 FASA_API fasa_status fasa_estimate_memory(fasa_runtime* runtime, int64_t tokens,
                                           int32_t step_tokens, fasa_kv_memory* memory);
 /// `layer` -1: all. Waits for work under way.
@@ -309,13 +309,14 @@ FASA_API fasa_status fasa_reset_metrics(fasa_runtime* runtime);
 /// @}
 /// \name Pages: the caller owns their ids
 ///
-/// The slot of a token is page * page_size + offset. Slots of a page are written in rising order,
-/// in every layer; a write to offset 0 starts the page anew, so ids may be used again without a
-/// word; a write past a gap is an error. There are no steps, and nothing is prefetched.
+/// The slot of a token is page * page_size + offset. The slots of a page are written in rising
+/// order, in every layer. A write to offset 0 restarts the page, so page ids may be reused without
+/// a call; a write that leaves a gap is an error. There are no steps and there is no prefetch.
 ///
-/// Slots, tables and lengths lie in host memory, or all of a call's in the CUDA device's: a step is
-/// planned on the host, so there a call copies them on its stream and waits for that, unless
-/// fasa_paged_read_tables() has read them. They are read before a call returns.
+/// The slots, tables and lengths of one call lie all in host memory, or all in the CUDA device's
+/// memory. Steps are planned on the host: for device memory a call copies them on its stream and
+/// waits for the copy, unless fasa_paged_read_tables() has read them. They are read before the call
+/// returns.
 /// @{
 
 typedef struct fasa_paged fasa_paged;
@@ -323,13 +324,13 @@ typedef struct fasa_paged fasa_paged;
 typedef struct fasa_paged_options {
   size_t struct_size;
   int32_t page_size;      ///< tokens: 16, 32, 64, 128, 192 or 256; 0: 64
-  int32_t max_sequences;  ///< whose hot rows are kept: the most in flight; 0: 64
-  int64_t num_pages;      ///< whose rows, and from 64 tokens on slices, are taken at once
+  int32_t max_sequences;  ///< most sequences in flight; each has hot rows. 0: 64
+  int64_t num_pages;      ///< allocated at once: rows and, for 64 tokens or more, slices
 } fasa_paged_options;
 #define FASA_PAGED_OPTIONS_INIT \
   { sizeof(fasa_paged_options), 64, 64, 0 }
 
-/// Page ids in the order of the sequence. Entries beyond a sequence's length mean nothing.
+/// Page ids in the order of the sequence. Entries beyond a sequence's length are ignored.
 typedef struct fasa_block_table {
   const int32_t* pages;  ///< [sequences][columns]
   int64_t sequences;
@@ -349,22 +350,23 @@ typedef struct fasa_page_copy {
 
 FASA_API fasa_status fasa_paged_create(const fasa_options* options,
                                        const fasa_paged_options* paged_options, fasa_paged** paged);
-/// What it would take: `page` bytes for every page, whatever num_pages says, and `fixed` at most
-/// for all else, with max_sequences sequences of up to options.max_context tokens in steps of up to
-/// `step_tokens` new ones, all sequences together. For num_pages from a memory budget.
+/// Memory needed: `page` is the bytes of one page (num_pages is ignored); `fixed` is the upper
+/// bound of all else, for max_sequences sequences of up to options.max_context tokens in steps of
+/// up to `step_tokens` new tokens, all sequences together. Use it to derive num_pages from a memory
+/// budget.
 FASA_API fasa_status fasa_paged_sizes(const fasa_options* options,
                                       const fasa_paged_options* paged_options, int32_t step_tokens,
                                       fasa_kv_memory* page, fasa_kv_memory* fixed);
 FASA_API void fasa_paged_destroy(fasa_paged* paged);
 FASA_API fasa_status fasa_paged_synchronize(fasa_paged* paged);
-/// Reads what all layers of a step share, behind the work that `stream` has, and waits for it:
-/// calls whose slots, tables or lengths lie in one of the ranges take what was read here, and do
-/// not wait, until the next call of this function. With count 0 there are none. Ranges in host
-/// memory need it not and are left alone.
+/// Reads what all layers of a step share, after the work enqueued on `stream`, and waits for it.
+/// Calls whose slots, tables or lengths lie in one of the ranges then use these copies and do not
+/// wait, until the next call of this function. Count 0 drops the copies. Ranges in host memory are
+/// ignored.
 FASA_API fasa_status fasa_paged_read_tables(fasa_paged* paged, const fasa_memory_range* ranges,
                                             size_t count, fasa_stream* stream);
-/// k [tokens, kv_heads, key_dim], v [tokens, kv_heads, value_dim] to slots slot_mapping[tokens]; a
-/// negative slot stores nothing. The tokens of one page stand side by side.
+/// Writes k [tokens, kv_heads, key_dim] and v [tokens, kv_heads, value_dim] to slots
+/// slot_mapping[tokens]. A negative slot stores nothing. Tokens of the same page must be adjacent.
 FASA_API fasa_status fasa_append_paged(fasa_paged* paged, int32_t layer, const fasa_tensor* k,
                                        const fasa_tensor* v, const int64_t* slot_mapping,
                                        size_t slot_count, fasa_stream* stream);
@@ -375,17 +377,17 @@ FASA_API fasa_status fasa_attend_paged(fasa_paged* paged, int32_t layer, const f
                                        const fasa_block_table* block_table, const int32_t* seq_lens,
                                        size_t seq_count, const fasa_tensor* out, float* lse,
                                        fasa_stream* stream);
-/// Exact causal attention of the newest query_lens[i] of the first seq_lens[i] tokens of every
-/// sequence, all of them appended before: q [sum of query_lens, query_heads, key_dim], sequence
-/// after sequence -> out, lse as above. The bits are those of FASA_PREFILL, however prompts are
-/// cut. Where a step has several sequences, append the layer's tokens of all of them first: one may
-/// read a page that another one writes.
+/// Exact causal attention for the newest query_lens[i] of the first seq_lens[i] tokens of every
+/// sequence; all of them must be appended before. q [sum of query_lens, query_heads, key_dim],
+/// sequence after sequence -> out, lse as above. The results equal FASA_PREFILL's bit by bit,
+/// however prompts are split. In a step with several sequences, append the layer's tokens of all of
+/// them first: a sequence may read a page that another one writes.
 FASA_API fasa_status fasa_prefill_paged(fasa_paged* paged, int32_t layer, const fasa_tensor* q,
                                         const fasa_block_table* block_table,
                                         const int32_t* seq_lens, const int32_t* query_lens,
                                         size_t seq_count, const fasa_tensor* out, float* lse,
                                         fasa_stream* stream);
-/// Tokens of a layer in a page.
+/// Number of tokens that a page holds in a layer.
 FASA_API fasa_status fasa_paged_held(fasa_paged* paged, int64_t page, int32_t layer,
                                      int32_t* tokens);
 /// Stored keys and values of slots first, first + 1, ... of a page to k [tokens, kv_heads, key_dim]
@@ -393,8 +395,8 @@ FASA_API fasa_status fasa_paged_held(fasa_paged* paged, int64_t page, int32_t la
 FASA_API fasa_status fasa_paged_read(fasa_paged* paged, int64_t page, int32_t layer, int32_t first,
                                      const fasa_tensor* k, const fasa_tensor* v,
                                      fasa_stream* stream);
-/// Destinations become their sources' equals, in order. Between steps: every layer has as many
-/// tokens of the source.
+/// Copies pages, in order. Call it between steps, when every layer has the same number of tokens in
+/// the source.
 FASA_API fasa_status fasa_copy_pages(fasa_paged* paged, const fasa_page_copy* copies, size_t count);
 FASA_API fasa_status fasa_drop_pages(fasa_paged* paged, const int64_t* pages, size_t count);
 FASA_API fasa_status fasa_paged_memory(fasa_paged* paged, fasa_kv_memory* memory);
@@ -407,12 +409,12 @@ FASA_API fasa_status fasa_paged_reset_metrics(fasa_paged* paged);
 /// \name Stateless
 /// @{
 
-/// One decode step of one layer over tensors of the device's: q [batch, query_heads, key_dim], k
+/// One decode step of one layer over tensors in device memory: q [batch, query_heads, key_dim], k
 /// [batch, kv_heads, tokens, key_dim], v [batch, kv_heads, tokens, value_dim], the newest token
 /// included -> out [batch, query_heads, value_dim], lse [batch, query_heads] or null. `lengths`
-/// [batch]: tokens of every entry that count, in host memory or the device's; null: all. The bits
-/// are those of a sequence of the same tokens. No cache is kept: keys are indexed in every call.
-/// Done on return.
+/// [batch]: valid tokens of each entry, in host or device memory; null: all. The results equal
+/// those of a sequence with the same tokens bit by bit. Nothing is cached: every call indexes the
+/// keys. Complete on return.
 FASA_API fasa_status fasa_sparse_decode(const fasa_options* options, int32_t layer,
                                         const fasa_tensor* q, const fasa_tensor* k,
                                         const fasa_tensor* v, const int64_t* lengths,

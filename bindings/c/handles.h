@@ -1,5 +1,5 @@
-// What stands behind the handles. A runtime shares the device that it runs on, so handles may go in
-// any order.
+// The objects behind the handles. A runtime shares its device, so handles may be destroyed in any
+// order.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 // NOLINTBEGIN(readability-identifier-naming): the C header's names.
 struct fasa_config {
   fasa::Config config;
-  std::string json;  // made when it is asked for
+  std::string json;  // built on demand
 };
 
 struct fasa_device {
@@ -35,9 +35,9 @@ struct fasa_fc_map {
 
 struct fasa_runtime {
   std::shared_ptr<fasa::Device> device;
-  fasa::Stream stream;               // of calls that name none
-  std::vector<fasa::Stream> failed;  // were that one; a step that is open may name them
-  uint64_t serial;                   // of this process's runtimes
+  fasa::Stream stream;               // runs calls without a stream
+  std::vector<fasa::Stream> failed;  // former values of `stream`; an open step may still use them
+  uint64_t serial;                   // unique among the runtimes of this process
   fasa::Runtime runtime;
 };
 

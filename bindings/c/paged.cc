@@ -38,7 +38,7 @@ fasa::CallerArray array_of(const char* name, const T* data, size_t count) {
   return {name, data, count * sizeof(T), alignof(T)};
 }
 
-// What a call says of its sequences, wherever it lies, as host code reads it.
+// The sequences of a call, copied to host memory where needed.
 struct Sequences {
   fasa::BlockTable table;
   std::span<const int32_t> lengths;
@@ -48,7 +48,7 @@ Sequences read_sequences(fasa_paged& paged, const fasa_block_table* block_table,
                          const int32_t* seq_lens, const int32_t* query_lens, size_t count,
                          fasa::StreamView stream) {
   fasa::BlockTable table = table_of(block_table);
-  if (static_cast<uint64_t>(table.sequences) != count) {  // refused before any of it is read
+  if (static_cast<uint64_t>(table.sequences) != count) {  // checked before any of it is read
     return {table, {seq_lens, count}, {query_lens, count}};
   }
   std::array<fasa::CallerArray, 3> arrays = {

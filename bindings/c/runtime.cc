@@ -11,8 +11,8 @@
 namespace fasa::c {
 namespace {
 
-// A sequence is its runtime's serial number above its id there: no runtime takes another's for its
-// own.
+// A sequence handle holds its runtime's serial number above its id, so a runtime detects handles of
+// another.
 constexpr int kIdBits = 40;
 
 uint64_t next_serial() {
@@ -41,7 +41,7 @@ StepMode mode_of(fasa_step_mode mode) {
       fmt::format("mode = {}: allowed: FASA_DECODE, FASA_PREFILL", static_cast<int>(mode)));
 }
 
-// In a stream that has failed nothing runs any more: later calls get another.
+// A failed stream runs nothing more: later calls get a new one.
 void synchronize_own_stream(fasa_runtime& runtime) {
   try {
     runtime.device->synchronize(runtime.stream.view());
@@ -185,7 +185,7 @@ fasa_status fasa_abort_step(fasa_runtime* runtime) {
     try {
       fasa::c::synchronize_own_stream(of);
     } catch (const fasa::DeviceError&) {
-      // The step's failure, which its sequences have.
+      // The step has failed; its sequences report it.
     }
   });
 }

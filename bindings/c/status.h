@@ -1,4 +1,4 @@
-// From exceptions to statuses: the one place where they turn.
+// The only place where exceptions become statuses.
 #pragma once
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@
 
 namespace fasa::c {
 
-// Of the exception that is being handled; its text becomes the thread's last error.
+// The status of the exception being handled. Stores its message as the thread's last error.
 fasa_status status_of_exception() noexcept;
 
 template <typename Work>
@@ -33,18 +33,19 @@ T& required(T* pointer, const char* name) {
   return *pointer;
 }
 
-// Of an array, which may be misaligned or lie where host code cannot look.
+// Checks for null only: an array may be misaligned or lie where host code cannot read.
 inline void require_given(const void* array, const char* name) {
   if (array == nullptr) throw UsageError(fmt::format("{} is null", name));
 }
 
-// Of a struct's first version: one that grew has its smaller size here.
+// Size of the struct's first version: a struct that grows needs a specialisation with its first
+// size.
 template <typename T>
 inline constexpr size_t kFirstSize = sizeof(T);
 template <>
 inline constexpr size_t kFirstSize<fasa_kv_memory> = offsetof(fasa_kv_memory, host_tables);
 
-// Throws UsageError where `size` is no struct's of any version.
+// Throws UsageError if `size` is no version of the struct.
 template <typename T>
 void require_struct_size(size_t size, const char* name) {
   constexpr size_t kFirst = kFirstSize<T>;
@@ -54,8 +55,8 @@ void require_struct_size(size_t size, const char* name) {
                   name, size, kFirst));
 }
 
-// A struct with options, of whatever version: what it lacks is 0. Throws UsageError where a newer
-// one asks for what this library does not know.
+// Copies an options struct of any version; missing fields are 0. Throws UsageError if a newer
+// version sets fields that this library does not know.
 template <typename T>
 T options_of(const T* given, const char* name) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -73,7 +74,7 @@ T options_of(const T* given, const char* name) {
   return options;
 }
 
-// A struct with results, of whatever version: what it has no room for is left out.
+// Writes a results struct of any version; fields that it lacks are omitted.
 template <typename T>
 void give(const T& values, T* result, const char* name) {
   const size_t size = required(result, name).struct_size;

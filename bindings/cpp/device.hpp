@@ -13,7 +13,7 @@
 namespace fasa {
 inline namespace v0 {
 
-/// A key of docs/configuration.md and its text, as flags have it: {"fac_tokens", "256"}.
+/// A key of docs/configuration.md and its value as in flags: {"fac_tokens", "256"}.
 struct Option {
   std::string name;
   std::string value;
@@ -22,12 +22,12 @@ struct Option {
 /// Later sources win, in this order.
 struct ConfigSources {
   std::string file;  ///< path of a TOML file; "": none
-  std::string toml;  ///< the text of one; "": none
+  std::string toml;  ///< TOML text; "": none
   bool environment = false;
   std::vector<Option> options = {};
 };
 
-/// Every option, checked.
+/// All options, checked.
 class Config {
  public:
   Config(std::initializer_list<Option> options = {})
@@ -50,7 +50,7 @@ class Config {
     check(fasa_config_create(&c, &made));
     return Config(made);
   }
-  /// Of every option its value.
+  /// The whole config, defaults included, as JSON.
   std::string json() const {
     const char* text = nullptr;
     check(fasa_config_json(handle_.get(), &text));
@@ -63,7 +63,7 @@ class Config {
   detail::Owner<fasa_config, fasa_config_destroy> handle_;
 };
 
-/// cpu, emulated or a GPU, as the config says. Runtimes on one device share its memory limits.
+/// cpu, emulated or a GPU, as the config names it. Runtimes on one device share its memory limits.
 class Device {
  public:
   explicit Device(const Config& config = {}) {
@@ -87,7 +87,7 @@ class Device {
   detail::Owner<fasa_device, fasa_device_destroy> handle_;
 };
 
-/// A queue of work in order. Calls that are given none (null) use a stream of the runtime's own.
+/// An ordered queue of work. Calls without a stream (null) use the runtime's own.
 class Stream {
  public:
   explicit Stream(Device& device) {
@@ -95,7 +95,7 @@ class Stream {
     check(fasa_stream_create(device.c(), &made));
     handle_.reset(made);
   }
-  /// The caller's own: `native` is a cudaStream_t on a GPU and null on the cpu device.
+  /// Wraps a stream of the caller: `native` is a cudaStream_t on a GPU and null on the cpu device.
   static Stream adopt(Device& device, void* native) {
     fasa_stream* made = nullptr;
     check(fasa_stream_from_native(device.c(), native, &made));
@@ -109,7 +109,8 @@ class Stream {
   detail::Owner<fasa_stream, fasa_stream_destroy> handle_;
 };
 
-/// Which frequency chunks slices hold, made by `fasa calibrate`.
+/// The frequency chunks (FCs) that the slices hold, per layer and KV head. Made by `fasa
+/// calibrate`.
 class FcMap {
  public:
   explicit FcMap(const std::string& path) {

@@ -1,5 +1,5 @@
 /// \file
-/// What calls throw, and who owns the library's handles.
+/// Exceptions, and owners of the library's handles.
 #ifndef FASA_ERRORS_HPP
 #define FASA_ERRORS_HPP
 
@@ -12,7 +12,7 @@
 namespace fasa {
 inline namespace v0 {
 
-/// What a call that failed throws; what() is the library's own text. Nothing has changed then.
+/// Thrown by a failed call, which has changed nothing. what() is the library's message.
 class Error : public std::runtime_error {
  public:
   Error(fasa_status status, const std::string& text) : std::runtime_error(text), status_(status) {}
@@ -21,15 +21,15 @@ class Error : public std::runtime_error {
  private:
   fasa_status status_;
 };
-/// A call or a config that asks for something impossible.
+/// The call or the config asks for something impossible.
 class UsageError : public Error {
   using Error::Error;
 };
-/// A file that is not what it should be.
+/// A file is missing, damaged or not supported.
 class InputError : public Error {
   using Error::Error;
 };
-/// A memory limit, or the machine's memory, does not suffice.
+/// A memory limit, or the machine's memory, is too small.
 class BudgetError : public Error {
   using Error::Error;
 };
@@ -38,7 +38,7 @@ class DeviceError : public Error {
   using Error::Error;
 };
 
-/// Throws what `status` stands for. For calls of the C interface that this header does not have.
+/// Throws the exception of `status`. For calls of the C API that this header does not wrap.
 inline void check(fasa_status status) {
   if (status == FASA_OK) return;
   const char* const text = fasa_last_error();
@@ -56,7 +56,7 @@ inline void check(fasa_status status) {
   }
 }
 
-/// Of the library that runs, "0.1.0".
+/// The version of the loaded library, "0.1.0".
 inline std::string version() { return fasa_version(); }
 
 namespace detail {

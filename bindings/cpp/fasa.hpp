@@ -1,14 +1,14 @@
 /// \file
-/// fasa in C++20: a KV cache in tiers for any number of sequences, and attention from it.
+/// The C++20 API of fasa: a tiered KV cache for any number of sequences, and attention over it.
 ///
 ///   Runtime         fasa owns the pages; callers have sequences and steps
 ///   PagedRuntime    the caller owns page ids, as serving engines do
-///   sparse_decode   one decode step over plain tensors; nothing is kept
+///   sparse_decode   one decode step over plain tensors; nothing is cached
 ///
-/// All of it stands on the C interface, <fasa/fasa.h>, and needs libfasa.so alone: a program keeps
-/// working with any later build of the same minor version, whatever compiler made either. Shapes,
-/// units and threading are written there, once. What this adds: owners that free what they hold,
-/// exceptions in place of statuses, spans, and steps that abort themselves.
+/// It wraps the C API, <fasa/fasa.h>, and needs only libfasa.so: a program works with any later
+/// build of the same minor version, whichever compilers built the two. Shapes, units and threading
+/// are documented there. This header adds owners that free their handles, exceptions instead of
+/// statuses, spans, and steps that abort themselves.
 #ifndef FASA_FASA_HPP
 #define FASA_FASA_HPP
 

@@ -13,7 +13,7 @@
 namespace fasa {
 inline namespace v0 {
 
-/// The shape of a model's attention; zeros as in fasa_geometry.
+/// The shape of a model's attention; zeros mean what they mean in fasa_geometry.
 struct Geometry {
   int layers = 0;
   int kv_heads = 0;
@@ -27,22 +27,23 @@ struct Geometry {
   float score_cap = 0;                ///< a scaled score s becomes cap * tanh(s / cap); 0: none
 };
 
-/// Options that every API takes when it is opened. Pointers are not owned; null as in fasa_options.
+/// Options that every API takes when it is opened. Pointers are not owned; null means what it means
+/// in fasa_options.
 struct Options {
   Geometry geometry;
   const Config* config = nullptr;
   Device* device = nullptr;
   const FcMap* fc_map = nullptr;
   DType row_dtype = DType::kBf16;
-  int first_kv_head = 0;  ///< a tensor-parallel rank's part; count 0: all from the first
+  int first_kv_head = 0;  ///< a tensor-parallel rank's share; count 0: all from the first
   int kv_head_count = 0;
   int64_t max_context = 0;
-  int first_layer = 0;  ///< a pipeline stage's part; count 0: all from the first
+  int first_layer = 0;  ///< a pipeline stage's share; count 0: all from the first
   int layer_count = 0;
 };
 
 namespace detail {
-/// The C struct of some Options, which outlive it.
+/// The C struct of an Options object, which must outlive it.
 class COptions {
  public:
   explicit COptions(const Options& from) {
@@ -71,7 +72,7 @@ class COptions {
     options_.first_layer = from.first_layer;
     options_.layer_count = from.layer_count;
   }
-  COptions(const COptions&) = delete;  // one part refers to another
+  COptions(const COptions&) = delete;  // one member points to another
   COptions& operator=(const COptions&) = delete;
   const fasa_options* get() const { return &options_; }
 

@@ -1,5 +1,5 @@
 /// \file
-/// The pages API and the stateless one.
+/// The pages API and the stateless API.
 #ifndef FASA_PAGES_HPP
 #define FASA_PAGES_HPP
 
@@ -11,7 +11,8 @@
 namespace fasa {
 inline namespace v0 {
 
-/// Page ids in the order of each sequence, [sequences][columns]; entries beyond a length mean nothing.
+/// Page ids in the order of each sequence, [sequences][columns]. Entries beyond a length are
+/// ignored.
 struct BlockTable {
   const int32_t* pages = nullptr;
   int64_t sequences = 0;
@@ -24,16 +25,16 @@ class PagedRuntime {
   struct Pages {
     int size = 64;  ///< tokens: 16, 32, 64, 128, 192 or 256
     int64_t count = 0;
-    int max_sequences = 64;  ///< whose hot rows are kept
+    int max_sequences = 64;  ///< most sequences in flight; each has hot rows
   };
 
-  /// Bytes before there are any pages: of each, and at most of all else.
+  /// Memory needed, in bytes: of one page, and the upper bound of all else.
   struct Sizes {
     KvMemory page = FASA_KV_MEMORY_INIT;
     KvMemory fixed = FASA_KV_MEMORY_INIT;
   };
 
-  /// With sequences of up to options.max_context tokens, `step_tokens` new ones a step.
+  /// For sequences of up to options.max_context tokens and `step_tokens` new tokens a step.
   static Sizes sizes(const Options& options, const Pages& pages, int step_tokens) {
     const fasa_paged_options paged = c_options(pages);
     Sizes sizes;
@@ -49,7 +50,7 @@ class PagedRuntime {
     handle_.reset(made);
   }
 
-  /// Token i to slot slots[i] = page * page size + offset; a negative slot stores nothing.
+  /// Writes token i to slot slots[i] = page * page size + offset. A negative slot stores nothing.
   void append(int layer, const ConstTensorView& k, const ConstTensorView& v,
               std::span<const int64_t> slots, Stream* stream = nullptr) {
     check(fasa_append_paged(c(), layer, k.c(), v.c(), slots.data(), slots.size(),
@@ -63,8 +64,8 @@ class PagedRuntime {
     check(fasa_attend_paged(c(), layer, q.c(), &c_table, lengths.data(), lengths.size(), out.c(),
                             lse, detail::c_stream(stream)));
   }
-  /// The newest query_lengths[i] of the first lengths[i] tokens of every sequence, which were
-  /// appended, attend exactly and causally.
+  /// Exact causal attention for the newest query_lengths[i] of the first lengths[i] tokens of every
+  /// sequence; all of them must be appended before.
   void prefill(int layer, const ConstTensorView& q, const BlockTable& table,
                std::span<const int32_t> lengths, std::span<const int32_t> query_lengths,
                const TensorView& out, float* lse = nullptr, Stream* stream = nullptr) {
@@ -75,11 +76,11 @@ class PagedRuntime {
     check(fasa_prefill_paged(c(), layer, q.c(), &c_table, lengths.data(), query_lengths.data(),
                              lengths.size(), out.c(), lse, detail::c_stream(stream)));
   }
-  /// Slots, tables and lengths of a step that lie in device memory, read once for all layers.
+  /// Reads a step's slots, tables and lengths in device memory once, for all layers.
   void read_tables(std::span<const fasa_memory_range> ranges, Stream* stream = nullptr) {
     check(fasa_paged_read_tables(c(), ranges.data(), ranges.size(), detail::c_stream(stream)));
   }
-  /// Tokens of a layer in a page.
+  /// Number of tokens that a page holds in a layer.
   int held(int64_t page, int layer) const {
     int32_t tokens = 0;
     check(fasa_paged_held(c(), page, layer, &tokens));
@@ -90,7 +91,7 @@ class PagedRuntime {
             Stream* stream = nullptr) {
     check(fasa_paged_read(c(), page, layer, first, k.c(), v.c(), detail::c_stream(stream)));
   }
-  /// Destinations become their sources' equals, in order. Between steps.
+  /// Copies pages, in order. Call it between steps.
   void copy(std::span<const fasa_page_copy> copies) {
     check(fasa_copy_pages(c(), copies.data(), copies.size()));
   }

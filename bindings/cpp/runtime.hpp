@@ -40,8 +40,7 @@ class Runtime {
   void truncate(Sequence sequence, int64_t tokens) {
     check(fasa_sequence_truncate(c(), sequence, tokens));
   }
-  /// It will be truncated and forked at most `tokens` tokens from its end, see
-  /// fasa_sequence_set_rollback_tokens.
+  /// Limits the rollback window, see fasa_sequence_set_rollback_tokens().
   void set_rollback_tokens(Sequence sequence, int64_t tokens) {
     check(fasa_sequence_set_rollback_tokens(c(), sequence, tokens));
   }
@@ -51,13 +50,13 @@ class Runtime {
     check(fasa_sequence_length(c(), sequence, &tokens));
     return tokens;
   }
-  /// Memory for `tokens` tokens in all, in steps of up to `step_tokens`: no later step fails for
-  /// it.
+  /// Reserves memory for `tokens` tokens in all, in steps of up to `step_tokens`. Steps within that
+  /// cannot fail for lack of memory.
   void reserve(Sequence sequence, int64_t tokens, int step_tokens) {
     check(fasa_sequence_reserve(c(), sequence, tokens, step_tokens));
   }
 
-  /// class Step does these three.
+  /// Prefer class Step to these three.
   void begin_step(std::span<const StepPart> parts) {
     std::vector<fasa_step_part> c_parts;
     for (const StepPart& part : parts) {
@@ -76,7 +75,7 @@ class Runtime {
               Stream* stream = nullptr) {
     check(fasa_attend(c(), layer, q.c(), out.c(), lse, detail::c_stream(stream)));
   }
-  /// Waits for all calls that were given no stream.
+  /// Waits for all calls without a stream.
   void synchronize() { check(fasa_synchronize(c())); }
   /// Stored keys and values of positions first, first + 1, ...
   void read(Sequence sequence, int layer, int64_t first, const TensorView& k, const TensorView& v,
@@ -89,7 +88,7 @@ class Runtime {
     check(fasa_memory(c(), &memory));
     return memory;
   }
-  /// What reserve() of an empty sequence would take.
+  /// The memory that reserve() of an empty sequence would take.
   KvMemory estimate_memory(int64_t tokens, int step_tokens) const {
     KvMemory memory = FASA_KV_MEMORY_INIT;
     check(fasa_estimate_memory(c(), tokens, step_tokens, &memory));
@@ -108,14 +107,15 @@ class Runtime {
   detail::Owner<fasa_runtime, fasa_runtime_destroy> handle_;
 };
 
-/// A step that is open. One that goes before end() aborts: its sequences are as they were.
+/// An open step. Its destructor aborts it unless end() was called: its sequences are then
+/// unchanged.
 class Step {
  public:
   Step(Runtime& runtime, std::span<const StepPart> parts) : runtime_(runtime) {
     runtime.begin_step(parts);
   }
   Step(Runtime& runtime, StepPart part) : Step(runtime, std::span<const StepPart>(&part, 1)) {}
-  Step(const Step&) = delete;  // there is one step at a time
+  Step(const Step&) = delete;  // a runtime has one step at a time
   Step& operator=(const Step&) = delete;
   ~Step() {
     if (open_) fasa_abort_step(runtime_.c());

@@ -1,5 +1,5 @@
 /// \file
-/// Views of tensors, and the small types of calls.
+/// Views of tensors, and the small types of the calls.
 #ifndef FASA_TENSORS_HPP
 #define FASA_TENSORS_HPP
 
@@ -22,8 +22,8 @@ using Metrics = fasa_metrics;
 using MemoryUse = fasa_memory_use;
 using Sequence = fasa_sequence;
 
-/// Where results go: a view of [tokens, heads, dim], or [batch, heads, tokens, dim], in memory that
-/// the device can reach. Strides in elements, none: contiguous.
+/// A writable view of [tokens, heads, dim], or [batch, heads, tokens, dim], in memory that the
+/// device can reach. Strides in elements; none: contiguous.
 class TensorView {
  public:
   TensorView(void* data, DType dtype, std::span<const int64_t> shape,
@@ -46,10 +46,10 @@ class TensorView {
   fasa_tensor c_ = {};
 };
 
-/// What is read only.
+/// A read-only view.
 class ConstTensorView {
  public:
-  ConstTensorView(const TensorView& view) : view_(view) {}  // NOLINT: a view may always be read
+  ConstTensorView(const TensorView& view) : view_(view) {}  // NOLINT: a writable view may be read
   ConstTensorView(const void* data, DType dtype, std::span<const int64_t> shape,
                   std::span<const int64_t> strides = {})
       : view_(const_cast<void*>(data), dtype, shape, strides) {}  // the C struct has one pointer

@@ -22,7 +22,7 @@ ApiError unsupported(const std::string& param, const std::string& message) {
   return {400, "invalid_request_error", message, param, "unsupported_value"};
 }
 
-// Any bytes up to the thought's end: rule i has read so much of it.
+// Any bytes up to the end of the thought. Rule i has matched the end's first i bytes.
 ByteGrammar::Rule thought_end(ByteGrammar& grammar) {
   constexpr std::string_view kEnd = "</think>";
   std::vector<ByteGrammar::Rule> rules;
@@ -70,7 +70,7 @@ CallSpelling spelling_of(ToolFormat format) {
   }
 }
 
-// Arguments are an object, whatever the schema says beside it.
+// Arguments are always an object, whatever else the schema allows.
 ByteGrammar::Rule arguments_of(ByteGrammar& grammar, const Tool& tool, const std::string& place) {
   if (tool.parameters.is_null()) return JsonGrammar(grammar).literal("{}");
   if (tool.parameters.empty()) return JsonGrammar(grammar).object();
@@ -81,7 +81,7 @@ ByteGrammar::Rule arguments_of(ByteGrammar& grammar, const Tool& tool, const std
   return SchemaGrammar(grammar, tool.parameters, place).build();
 }
 
-// The grammar's errors as a request's.
+// Rethrows the grammar's errors as ApiError.
 template <typename Build>
 ByteGrammar build_grammar(const std::string& param, ThoughtForm thought, Build build) {
   try {
@@ -146,7 +146,7 @@ std::shared_ptr<text::TokenGrammar> AnswerGrammars::find(std::string key, Make m
   return grammar;
 }
 
-// Answers that are under way keep theirs.
+// Answers in progress keep their grammars.
 void AnswerGrammars::forget_old() {
   size_t bytes = 0, count = 0;
   for (auto one = kept_.begin(); one != kept_.end();) {

@@ -1,4 +1,4 @@
-// What an answer must be where a request asks for JSON, or for a call: grammars of whole answers.
+// Grammars of whole answers, for requests that ask for JSON or for a tool call.
 #pragma once
 
 #include <list>
@@ -15,34 +15,34 @@
 
 namespace fasa::serve {
 
-// What may stand before it.
+// What may precede the answer proper.
 enum class ThoughtForm {
   kNone,
   kOptional,  // <think>...</think>, or nothing
-  kOpen,      // the prompt has begun one
+  kOpen,      // the prompt ends inside one
 };
 
 struct ResponseFormat {
   enum class Kind { kText, kJsonObject, kJsonSchema };
   Kind kind = Kind::kText;
-  Json schema = nullptr;  // of kJsonSchema
+  Json schema = nullptr;  // for kJsonSchema
 };
 
 // "response_format" of chat completions. Throws ApiError.
 ResponseFormat read_response_format(const RequestFields& fields);
-// {"type": ...} as /v1/responses has it in "text.format": the schema lies beside its type.
+// {"type": ...} of "text.format" in /v1/responses: the schema lies beside the type.
 ResponseFormat read_text_format(const RequestFields& format);
 
-// Grammars by what they were asked for: those that were used last are kept, and what their answers
-// have met with them. Any thread.
+// Grammars by request, with the token masks computed so far. The most recently used are cached.
+// Thread-safe.
 class AnswerGrammars {
  public:
   explicit AnswerGrammars(std::shared_ptr<const text::TokenTable> tokens)
       : tokens_(std::move(tokens)) {}
 
-  // Throws ApiError naming the keyword that no answer can be held to.
+  // Throws ApiError naming a keyword that is not supported.
   std::shared_ptr<text::TokenGrammar> of_format(const ResponseFormat& format, ThoughtForm thought);
-  // Of one call of one of the tools that may be called.
+  // The grammar of one call of one of the allowed tools.
   std::shared_ptr<text::TokenGrammar> of_call(const ToolFields& tools, ToolFormat format,
                                               ThoughtForm thought);
 
@@ -56,7 +56,8 @@ class AnswerGrammars {
 
   const std::shared_ptr<const text::TokenTable> tokens_;
   std::mutex mutex_;
-  std::list<std::pair<std::string, std::shared_ptr<text::TokenGrammar>>> kept_;  // used last first
+  std::list<std::pair<std::string, std::shared_ptr<text::TokenGrammar>>>
+      kept_;  // most recently used first
 };
 
 }  // namespace fasa::serve

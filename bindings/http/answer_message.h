@@ -1,4 +1,4 @@
-// An answer as clients are told of it, whatever the API: what was thought, said and called.
+// An answer as clients receive it, in any API: reasoning, text and tool calls.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct Usage {
   int64_t cached_tokens = 0;  // of the prompt
 };
 
-// A token as replies tell of it. `text` need not be whole characters: its bytes are given too.
+// A token in a reply. `text` may end inside a character, so the bytes are given too.
 struct TokenText {
   std::string text;
   double logprob = 0;
@@ -30,28 +30,28 @@ struct TokenText {
 struct ToolCall {
   std::string id;
   std::string name;
-  std::string arguments;  // JSON, unless the answer was cut in it
+  std::string arguments;  // JSON, unless the answer was cut off
 };
 
 struct AnswerMessage {
   std::string reasoning, content;
   std::vector<ToolCall> calls;
-  std::vector<TokenText> tokens;  // where log-probabilities were asked for
+  std::vector<TokenText> tokens;  // if log-probabilities were requested
   AnswerEnd end = AnswerEnd::kOpen;
   int64_t token_count = 0;
-  int64_t reasoning_tokens = 0;  // of them, about: those that came in a thought
+  int64_t reasoning_tokens = 0;  // the approximate part of them that was reasoning
 };
 
-// A piece of a choice, as it comes.
+// A piece of a streamed choice.
 struct ReplyPart {
   int choice = 0;
   MessagePiece piece;
-  std::string call_id = {};            // of a call's beginning
-  std::vector<TokenText> tokens = {};  // where log-probabilities were asked for
+  std::string call_id = {};            // at the beginning of a call
+  std::vector<TokenText> tokens = {};  // if log-probabilities were requested
   int64_t text_offset = 0;             // bytes of text before `tokens`
 };
 
-// Letters and digits, nine of them: Mistral's templates take no other.
+// Nine letters and digits: Mistral's templates accept nothing else.
 std::string new_call_id();
 
 }  // namespace fasa::serve

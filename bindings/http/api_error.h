@@ -1,4 +1,4 @@
-// A request that can't be answered, in OpenAI's terms.
+// A request that cannot be answered, in OpenAI's terms.
 #pragma once
 
 #include <stdexcept>
@@ -9,8 +9,8 @@
 
 namespace fasa::serve {
 
-// Thrown by the API layer; becomes {"error": {"message", "type", "param", "code"}}. Whatever would
-// fail again is 4xx: clients send a 5xx three times.
+// Thrown by the API layer; becomes {"error": {"message", "type", "param", "code"}}. Errors that
+// would recur are 4xx, because clients retry a 5xx.
 class ApiError : public std::runtime_error {
  public:
   ApiError(int status, std::string type, const std::string& message, std::string param = "",
@@ -25,7 +25,7 @@ class ApiError : public std::runtime_error {
   const std::string& type() const { return type_; }
   const std::string& param() const { return param_; }  // the field, "" = none
   const std::string& code() const { return code_; }    // "" = none
-  int retry_after = 0;                                 // seconds, 0 = not to be tried again
+  int retry_after = 0;                                 // seconds, 0 = do not retry
 
   // 400, naming the field.
   static ApiError bad_field(const std::string& param, const std::string& message);
@@ -37,7 +37,7 @@ class ApiError : public std::runtime_error {
 
 std::string error_json(const ApiError& error);
 HttpResponse error_response(const ApiError& error);
-// For refusals that come before any request was understood.
+// For requests refused before they were parsed.
 HttpResponse error_response(int status, const std::string& message);
 
 }  // namespace fasa::serve

@@ -48,7 +48,7 @@ ApiKeys::ApiKeys(std::vector<std::string> keys) : keys_(std::move(keys)) {
   for (size_t i = 0; i < keys_.size(); ++i) salts_.push_back(fmt::format("key {}", i + 1));
 }
 
-// Slowly, as passwords are hashed (SHA-512, 5,000 rounds): who reads a hash finds no key.
+// A slow password hash (SHA-512, 5,000 rounds), so that a leaked hash does not reveal the key.
 void ApiKeys::hash_with(const std::string& salt) {
   const auto data = std::make_unique<crypt_data>();
   for (size_t i = 0; i < keys_.size(); ++i) {

@@ -1,4 +1,4 @@
-// A request on its way through the service: who asks, and where the answer goes.
+// A request on its way through the service: its client's salt and the target of its answer.
 #pragma once
 
 #include <memory>
@@ -12,13 +12,13 @@ namespace fasa::serve {
 struct Service::Call {
   HttpRequest request;
   std::shared_ptr<HttpExchange> exchange;
-  std::string salt = {};  // of the key that came with it
+  std::string salt = {};  // of the request's API key
 
   bool is(std::string_view method, std::string_view path) const {
     const bool same = request.method == method || (method == "GET" && request.method == "HEAD");
     return same && request.path == path;
   }
-  // What follows `prefix` in the path; "" where it does not begin so.
+  // The path after `prefix`; "" if the path does not begin with it.
   std::string behind(std::string_view prefix) const {
     return request.path.starts_with(prefix) ? request.path.substr(prefix.size()) : std::string();
   }

@@ -1,4 +1,4 @@
-// Reads the JSON object of a tool call as it comes, byte by byte.
+// Parses the JSON object of a tool call incrementally, byte by byte.
 #pragma once
 
 #include <string>
@@ -7,14 +7,13 @@
 
 namespace fasa::serve {
 
-// {"name": NAME, "arguments": {...}} with members in any order; "parameters" is the same as
-// "arguments". What the arguments spell goes out as it is spelt, as soon as the name is known. Not
-// thread-safe.
+// Accepts {"name": NAME, "arguments": {...}} with members in any order; "parameters" is a synonym
+// of "arguments". Arguments are passed on as soon as the name is known. Not thread-safe.
 class CallScanner {
  public:
-  // `names`: what may be called; they outlive the scanner.
+  // `names`: the functions that may be called; must outlive the scanner.
   explicit CallScanner(const std::vector<std::string>& names) : names_(&names) {}
-  // Where the name has been read: what comes is the arguments' object alone.
+  // For a name that has been read already: only the arguments' object follows.
   CallScanner(const std::vector<std::string>& names, std::string name)
       : names_(&names),
         place_(Place::kValue),
@@ -24,14 +23,14 @@ class CallScanner {
         bare_(true) {}
 
   enum class State { kOpen, kDone, kFailed };
-  // One more byte. It belongs to the object unless the scanner failed at it.
+  // Adds one byte. It is part of the object unless the scanner fails at it.
   State push(char byte);
 
-  bool named() const { return named_; }  // the name is known, and is one that may be called
+  bool named() const { return named_; }  // the name is known and may be called
   const std::string& name() const { return name_; }
-  // The arguments' text since the last call of this.
+  // The arguments' text since the last call.
   std::string take_arguments();
-  // All bytes so far, where the object turns out to be no call.
+  // All bytes so far, for when the object is not a call.
   const std::string& raw() const { return raw_; }
 
  private:
@@ -47,14 +46,14 @@ class CallScanner {
   State state_ = State::kOpen;
   Place place_ = Place::kBegin;
   std::string raw_, key_, value_, name_;
-  std::string arguments_;   // not taken yet
-  std::string brackets_;    // of the value, those that are open
-  bool in_string_ = false;  // of the value
-  bool escaped_ = false;    // of the string
+  std::string arguments_;   // not yet taken
+  std::string brackets_;    // open brackets of the value
+  bool in_string_ = false;  // within the value
+  bool escaped_ = false;    // within the string
   bool named_ = false;
   bool has_arguments_ = false;
-  bool spelt_as_string_ = false;  // the arguments: a string that holds JSON
-  bool bare_ = false;             // the arguments are all there is
+  bool spelt_as_string_ = false;  // the arguments are a string that holds JSON
+  bool bare_ = false;             // the object is the arguments alone
 };
 
 }  // namespace fasa::serve

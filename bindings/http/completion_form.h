@@ -1,4 +1,4 @@
-// What OpenAI's clients get from /v1/chat/completions and /v1/completions.
+// Responses of /v1/chat/completions and /v1/completions.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ enum class ReplyKind { kChat, kText };  // /v1/chat/completions, /v1/completions
 
 struct ReplyHead {
   ReplyKind kind = ReplyKind::kChat;
-  std::string id;       // "chatcmpl-...", one for a whole stream
+  std::string id;       // "chatcmpl-...", the same throughout a stream
   int64_t created = 0;  // seconds since 1970
   std::string model;
   bool logprobs = false;
@@ -37,7 +37,7 @@ class CompletionForm final : public ReplyForm {
   const ReplyHead head_;
 };
 
-// "stop", "length", "tool_calls"; a cancelled answer has no reader.
+// "stop", "length", "tool_calls". Cancelled answers have no reader.
 std::string finish_name(const AnswerMessage& message);
 
 }  // namespace fasa::serve

@@ -1,4 +1,4 @@
-// What a request of any API asks the engine for, and how the answer is to be told.
+// A request of any API: what the engine generates, and the form of the reply.
 #pragma once
 
 #include <memory>
@@ -14,8 +14,8 @@ namespace fasa::serve {
 struct Service::Generation {
   const CompletionFields& fields;
   std::vector<int32_t> prompt;
-  std::string text = {};                     // the prompt's, of a chat
-  std::optional<MessageFormat> format = {};  // of a chat
+  std::string text = {};                     // the prompt's, for a chat
+  std::optional<MessageFormat> format = {};  // for a chat
   std::shared_ptr<text::TokenGrammar> grammar = {};
   std::unique_ptr<ReplyForm> form;
 };

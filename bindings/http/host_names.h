@@ -1,5 +1,5 @@
-// Which Host headers are answered: a page of some other site must not reach a server on loopback by
-// having its own name resolve to 127.0.0.1.
+// Checks Host headers, against DNS rebinding: a foreign web page must not reach a loopback server
+// through a name that resolves to 127.0.0.1.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace fasa::serve {
 
-// Addresses, localhost, the name that the server was bound to and options.allowed_hosts pass; a
-// port behind the name does not matter.
+// Accepts addresses, localhost, the name that the server is bound to and options.allowed_hosts. The
+// port is ignored.
 bool is_allowed_host(const std::string& header, const HttpOptions& options);
 
 }  // namespace fasa::serve

@@ -33,7 +33,7 @@ struct HttpShared {
     const std::lock_guard lock(mutex_);
     if (work_) boost::asio::post(io, std::move(call));
   }
-  // What has been posted is run, nothing is any more. Then the thread ends with the last connection.
+  // Runs the calls posted so far; later ones are dropped. The thread ends with the last connection.
   void end() {
     const std::lock_guard lock(mutex_);
     work_.reset();

@@ -9,13 +9,14 @@
 
 namespace fasa::serve {
 
-// Any thread may call; calls of one exchange come from one thread at a time. An exchange that is
-// destroyed before its end was begun answers 500; a begun one is cut off, which a client sees.
+// Thread-safe between exchanges; one thread at a time calls an exchange. If an exchange is
+// destroyed before it has begun, it answers 500; afterwards it cuts the response off, which the
+// client detects.
 class HttpExchange {
  public:
   virtual ~HttpExchange() = default;
 
-  // The whole response: instead of begin, write and end.
+  // The whole response, instead of begin, write and end.
   virtual void send(HttpResponse response) = 0;
 
   // Status and headers (the body is left out), then any number of pieces, then the end.
@@ -23,8 +24,8 @@ class HttpExchange {
   virtual void write(std::string piece) = 0;
   virtual void end() = 0;
 
-  // Calls `gone` once, on the server's thread, when the client leaves before the end; at once where
-  // it has left already. At most one function an exchange.
+  // Calls `gone` once, on the server's thread, when the client disconnects before the end;
+  // immediately if it already has. At most one function per exchange.
   virtual void on_gone(std::function<void()> gone) = 0;
 };
 

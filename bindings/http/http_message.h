@@ -1,4 +1,4 @@
-// A request as it came, and a response as it goes: HTTP without sockets.
+// HTTP requests and responses, without sockets.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ struct HttpRequest {
   HttpHeaders headers;
   std::string body;
 
-  // The first header of that name, in any case; "" where there is none.
+  // The first header of that name, in any case; "" if missing.
   std::string_view header(std::string_view name) const;
 };
 

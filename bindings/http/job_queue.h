@@ -1,4 +1,4 @@
-// Work that takes longer than the thread that gets it may wait: a bounded queue and one thread.
+// A bounded queue of jobs and one thread that runs them, for work that must not block its caller.
 #pragma once
 
 #include <condition_variable>
@@ -13,12 +13,12 @@ namespace fasa::serve {
 class JobQueue {
  public:
   explicit JobQueue(size_t max_waiting);
-  // What waits is dropped.
+  // Waiting jobs are dropped.
   ~JobQueue();
   JobQueue(const JobQueue&) = delete;  // its thread refers to it
   JobQueue& operator=(const JobQueue&) = delete;
 
-  // False: as many wait as may. Any thread; jobs must not throw.
+  // False: the queue is full. Thread-safe; jobs must not throw.
   bool add(std::function<void()> job);
 
  private:

@@ -11,7 +11,7 @@ constexpr std::string_view kHermesEnd = "</tool_call>";
 constexpr std::string_view kBlanks = " \n\r\t";
 constexpr size_t kMaxName = 256;
 
-// How much of the text's end may be the beginning of `mark`.
+// The longest end of `text` that may be the beginning of `mark`, in bytes.
 size_t possible_beginning(std::string_view text, std::string_view mark) {
   for (size_t size = std::min(mark.size() - 1, text.size()); size > 0; --size) {
     if (text.ends_with(mark.substr(0, size))) return size;
@@ -97,7 +97,7 @@ void MessageParser::add(MessagePiece::Kind kind, std::string text) {
   pieces_.push_back({kind, std::move(text), of_call ? calls_ - 1 : 0});
 }
 
-// The first bytes of what is held.
+// Passes on the first `bytes` held bytes as content.
 void MessageParser::add_content(size_t bytes) {
   said_ |= bytes > 0;
   add(MessagePiece::Kind::kContent, held_.substr(0, bytes));
@@ -118,7 +118,7 @@ bool MessageParser::step_begin() {
   return true;
 }
 
-// Blanks around a thought belong to its tags.
+// Whitespace around a thought is dropped with its tags.
 bool MessageParser::step_thinking() {
   if (skips_blanks_) skip_blanks();
   if (held_.empty()) return false;
@@ -169,7 +169,7 @@ bool MessageParser::step_body() {
   return true;
 }
 
-// `mark`: what is content again where no call follows.
+// `mark` becomes content again if no call follows.
 void MessageParser::begin_call(std::string mark) {
   call_mark_ = std::move(mark);
   scanner_.emplace(format_.names);
@@ -186,7 +186,7 @@ void MessageParser::give_up_call() {
   add_content(given_up);
 }
 
-// Mistral's list of objects, or a name with its arguments behind it.
+// Mistral's list of objects, or a name followed by its arguments.
 bool MessageParser::step_call_name() {
   const size_t first = held_.find_first_not_of(kBlanks);
   if (first == std::string::npos) return false;
@@ -245,7 +245,7 @@ bool MessageParser::step_call() {
   return true;
 }
 
-// The call's end, and perhaps another one's beginning.
+// The end of a call, and possibly the beginning of the next.
 bool MessageParser::step_after_call() {
   if (*format_.tools == ToolFormat::kHermes) {
     const size_t end = held_.find(kHermesEnd);

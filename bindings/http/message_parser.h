@@ -1,4 +1,4 @@
-// Takes an answer's text apart as it comes: what the model thinks, what it says, what it calls.
+// Splits an answer's text as it comes into reasoning, content and tool calls.
 #pragma once
 
 #include <optional>
@@ -12,13 +12,13 @@
 namespace fasa::serve {
 
 struct MessageFormat {
-  std::optional<ToolFormat> tools = {};  // none: whatever looks like a call is text
+  std::optional<ToolFormat> tools = {};  // none: text that looks like a call is content
   std::vector<std::string> names = {};   // of the tools that may be called
-  bool thinks = false;                   // the prompt's end has begun a thought
-  bool one_call = false;                 // calls behind the first are left out
+  bool thinks = false;                   // the prompt ends inside a thought
+  bool one_call = false;                 // calls after the first are dropped
 };
 
-// A call comes as its beginning, `text` being the name, and then its arguments' text.
+// A call comes as its beginning (`text` is the name), then the text of its arguments.
 struct MessagePiece {
   enum class Kind { kContent, kReasoning, kCallBegin, kCallArguments };
   Kind kind;
@@ -26,8 +26,8 @@ struct MessagePiece {
   int call = 0;  // which one, from 0
 };
 
-// How the text is cut into pushes makes no difference to what the pieces say together. What looks
-// like a call and is none is content. Not thread-safe.
+// The result does not depend on how the text is split into pushes. Text that looks like a call but
+// is none is content. Not thread-safe.
 class MessageParser {
  public:
   explicit MessageParser(MessageFormat format);
@@ -36,13 +36,13 @@ class MessageParser {
 
   std::vector<MessagePiece> push(std::string_view text);
   bool thinking() const { return state_ == State::kThinking; }
-  // What was held back, at the text's end.
+  // At the end of the text: what was held back.
   std::vector<MessagePiece> finish();
 
  private:
   enum class State { kBegin, kThinking, kBody, kCallName, kCall, kAfterCall };
 
-  bool step();  // false: it takes more text to know
+  bool step();  // false: needs more text to decide
   bool step_begin();
   bool step_thinking();
   bool step_body();
@@ -61,11 +61,11 @@ class MessageParser {
   const MessageFormat format_;
   State state_;
   std::string held_;
-  std::string call_mark_;  // what the call began with, before its object
+  std::string call_mark_;  // the mark that began the call
   std::optional<CallScanner> scanner_;
   std::vector<MessagePiece> pieces_;
   int calls_ = 0;           // announced so far
-  bool announced_ = false;  // the one that is read
+  bool announced_ = false;  // the current one
   bool said_ = false;       // there is content
   bool skips_blanks_ = false;
   bool over_ = false;

@@ -1,4 +1,4 @@
-// The server's numbers as Prometheus reads them.
+// The server's statistics in Prometheus' text format.
 #pragma once
 
 #include <string>

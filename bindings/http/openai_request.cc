@@ -17,7 +17,7 @@ constexpr size_t kMaxBiases = 1024;
 constexpr int kMaxChoices = 8;
 constexpr int kMaxTopLogprobs = 20;
 constexpr size_t kMaxMessages = 10'000;
-constexpr size_t kMaxCalls = 128;  // of one message
+constexpr size_t kMaxCalls = 128;  // per message
 
 std::vector<std::string> read_stops(const RequestFields& fields) {
   std::vector<std::string> stops = fields.strings("stop", kMaxStops);
@@ -98,7 +98,7 @@ CompletionFields read_common(const RequestFields& fields) {
   return common;
 }
 
-// Parts of text become one string; anything else that a message may show is refused.
+// Joins text parts into one string; refuses other parts.
 std::string text_of_parts(const Json& parts, const std::string& path) {
   std::string text;
   for (size_t i = 0; i < parts.size(); ++i) {
@@ -117,7 +117,7 @@ std::string text_of_parts(const Json& parts, const std::string& path) {
 
 }  // namespace
 
-// Templates show the arguments as the object that they are.
+// Templates expect the arguments as an object.
 Json read_chat_calls(const Json& calls, const std::string& path) {
   if (!calls.is_array() || calls.size() > kMaxCalls) {
     throw ApiError::bad_field(
@@ -144,7 +144,7 @@ Json read_chat_calls(const Json& calls, const std::string& path) {
         Json parsed = parse_body(arguments->get<std::string>());
         if (parsed.is_object()) shown = std::move(parsed);
       } catch (const ApiError&) {
-        // An answer that was cut: it is shown as it was given.
+        // The answer was cut off: its arguments are passed on unchanged.
       }
     } else if (!arguments->is_object()) {
       throw ApiError::bad_field(function->path_of("arguments"),

@@ -1,5 +1,5 @@
-// What a client asks for by POST /v1/chat/completions and /v1/completions: read and checked, nothing
-// computed yet.
+// Requests of POST /v1/chat/completions and /v1/completions: parsed and checked, nothing computed
+// yet.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@
 
 namespace fasa::serve {
 
-// What both calls have. Left out: the model's generation_config.json decides, then the defaults.
+// Fields that both requests have. Missing ones default to the model's generation_config.json, then
+// to OpenAI's defaults.
 struct SamplingFields {
   std::optional<double> temperature, top_p, min_p;
   std::optional<int64_t> top_k;
@@ -27,7 +28,7 @@ struct SamplingFields {
 };
 
 struct CompletionFields {
-  std::string model;  // "" = the one that is served
+  std::string model;  // "" = the served model
   SamplingFields sampling;
   int choices = 1;
   bool stream = false;
@@ -40,8 +41,8 @@ struct ChatRequest {
   CompletionFields common;
   ToolFields tools;
   ResponseFormat format;
-  // What the chat template reads: {"messages": [...], "tools": [...], ...}. Contents that came as
-  // lists of text parts are one string each, arguments of calls the objects that they spell.
+  // The chat template's input: {"messages": [...], "tools": [...], ...}. Lists of text parts are
+  // joined into one string; a call's arguments are parsed into an object.
   Json context;
 };
 
@@ -51,13 +52,13 @@ struct CompletionRequest {
   bool echo = false;
 };
 
-// For APIs beside these; all throw ApiError.
+// For the other APIs; all throw ApiError.
 SamplingFields read_sampling(const RequestFields& fields);
-// A message as templates read it. `path`: what errors call it.
+// A message as templates expect it. `path` names it in errors.
 Json read_chat_message(const Json& message, const std::string& path);
 Json read_chat_calls(const Json& calls, const std::string& path);
 
-// Throw ApiError for a wrong type, a value out of range, and what this server does not do.
+// Throw ApiError for a wrong type, a value out of range, and an unsupported field.
 ChatRequest read_chat_request(const Json& body);
 CompletionRequest read_completion_request(const Json& body);
 

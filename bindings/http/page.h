@@ -1,4 +1,4 @@
-// The page at "/": a chat, and what the server holds. One file, no network but this server.
+// The page at "/": a chat, and the server's status. One file; it contacts only this server.
 #pragma once
 
 namespace fasa::serve {

@@ -1,4 +1,4 @@
-// Turns what the engine tells of a request into an HTTP response: a whole one, or a stream of events.
+// Turns the engine's results of a request into an HTTP response: whole, or a stream of events.
 #pragma once
 
 #include <chrono>
@@ -74,7 +74,7 @@ class Reply final : public RequestObserver {
   Clock::time_point written_ = Clock::now();
 };
 
-// The error that a request gets for what the engine refused or died of.
+// The API error for a failure of the engine.
 ApiError api_error_of(ErrorKind kind, const std::string& message);
 
 }  // namespace fasa::serve

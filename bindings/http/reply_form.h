@@ -1,4 +1,4 @@
-// How an API tells of an answer: whole, or as frames of a stream.
+// The form of an answer in one API: whole, or as frames of a stream.
 #pragma once
 
 #include <string>
@@ -9,22 +9,24 @@
 
 namespace fasa::serve {
 
-// One for each request; one thread at a time.
+// One per request; not thread-safe.
 class ReplyForm {
  public:
   virtual ~ReplyForm() = default;
 
   virtual std::string whole(const std::vector<AnswerMessage>& choices, const Usage& usage) = 0;
 
-  // Frames of a stream ("data: {...}\n\n"), none or several in a text.
+  // Frames of a stream ("data: {...}
+  //
+  // "); a text holds none or several.
   virtual std::string begin(int choices) = 0;
   virtual std::string piece(const ReplyPart& part) = 0;
-  // `rest`: tokens that no piece has told of.
+  // `rest`: tokens not yet sent in a piece.
   virtual std::string end_choice(int choice, const AnswerMessage& message,
                                  const std::vector<TokenText>& rest) = 0;
   virtual std::string end(const std::vector<AnswerMessage>& choices, const Usage& usage) = 0;
   virtual std::string error(
-      const ApiError& error) = 0;  // the status has gone out: an event says it
+      const ApiError& error) = 0;  // the status line is already sent: an event reports it
 };
 
 std::string frame_of(const std::string& json);

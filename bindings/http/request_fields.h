@@ -1,5 +1,5 @@
-// Reads the fields of a request's JSON object: each error names the field, what was given and what is
-// allowed. null counts as left out.
+// Reads the fields of a request's JSON object. Errors name the field, the value given and what is
+// allowed. null counts as a missing field.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +14,23 @@ using Json = nlohmann::ordered_json;
 
 class RequestFields {
  public:
-  // `path` of the object itself, "" for the body. Throws ApiError: it is none.
+  // `path` of the object itself, "" for the body. Throws ApiError if it is no object.
   RequestFields(const Json& object, std::string path);
 
-  // Nothing where the field is left out. Each throws ApiError for another type, and for what is
-  // outside [least, most].
+  // Nothing if the field is missing. Each throws ApiError for another type and for values outside
+  // [least, most].
   const Json* find(const char* name) const;
   std::optional<double> number(const char* name, double least, double most) const;
   std::optional<int64_t> integer(const char* name, int64_t least, int64_t most) const;
   std::optional<bool> boolean(const char* name) const;
   std::optional<std::string> string(const char* name) const;
-  // A string, or a list of `max_items` at most.
+  // A string, or a list of at most `max_items`.
   std::vector<std::string> strings(const char* name, size_t max_items) const;
   std::optional<RequestFields> object(const char* name) const;
   const Json& json() const { return object_; }
   std::string path_of(const std::string& name) const;
 
-  // 400 for a field that this server does not do, unless it asks for nothing (`harmless`).
+  // 400 for an unsupported field, unless its value is one of `harmless`.
   void refuse(const char* name, const std::vector<Json>& harmless, const char* why) const;
 
  private:
@@ -38,9 +38,9 @@ class RequestFields {
   std::string path_;
 };
 
-// JSON of at most 64 levels. Throws ApiError.
+// Parses JSON of at most 64 levels. Throws ApiError.
 Json parse_body(const std::string& body);
-// "true", "a list", "the number 7": what a field was, for messages.
+// "true", "a list", "the number 7": describes a value in messages.
 std::string kind_of(const Json& json);
 
 }  // namespace fasa::serve

@@ -27,7 +27,7 @@ std::string ResponsesForm::event(const char* type, Json fields) {
   return fmt::format("event: {}\n{}", type, frame_of(text_of(json)));
 }
 
-// Members as the request had them, or as they are left out.
+// Members as in the request, or their defaults.
 Json ResponsesForm::response(const char* status, Json output) const {
   Json json = {{"id", head_.id},
                {"object", "response"},
@@ -71,7 +71,7 @@ Json ResponsesForm::part_json(const std::string& text) const {
           {"logprobs", Json::array()}};
 }
 
-// As far as it has come: open ones have no parts yet.
+// The item so far: open items have no parts yet.
 Json ResponsesForm::item_json(const char* status) const {
   const bool open = status == std::string_view("in_progress");
   const std::string id =
@@ -172,7 +172,7 @@ std::string ResponsesForm::piece(const ReplyPart& part) {
   }
 }
 
-// An answer without any text is a message without text.
+// An answer without text is a message without text.
 std::string ResponsesForm::end_choice(int, const AnswerMessage& message,
                                       const std::vector<TokenText>&) {
   std::string events;
@@ -191,7 +191,7 @@ std::string ResponsesForm::error(const ApiError& error) {
   return event("response.failed", {{"response", std::move(failed)}});
 }
 
-// The stream's last state, without its events.
+// The final state of the stream, without its events.
 std::string ResponsesForm::whole(const std::vector<AnswerMessage>& choices, const Usage& usage) {
   const AnswerMessage& message = choices.front();
   const auto add = [&](MessagePiece::Kind kind, const std::string& text, const std::string& id) {

@@ -1,4 +1,4 @@
-// What OpenAI's clients get from /v1/responses.
+// Responses of /v1/responses.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct ResponsesHead {
   std::string id;       // "resp_..."
   int64_t created = 0;  // seconds since 1970
   std::string model;
-  Json echo;  // of the request, what is repeated
+  Json echo;  // request fields that the response repeats
 };
 
 class ResponsesForm final : public ReplyForm {
@@ -38,13 +38,13 @@ class ResponsesForm final : public ReplyForm {
   std::string close(const char* status);
   Json item_json(const char* status) const;
   Json part_json(const std::string& text) const;
-  Json place() const;  // of the open item, as events name it
+  Json place() const;  // of the open item, in events
   Json response(const char* status, Json output) const;
   Json finished(const std::vector<AnswerMessage>& choices, const Usage& usage) const;
 
   const ResponsesHead head_;
   int64_t sequence_ = 0;
-  Item item_ = Item::kNone;  // that is open
+  Item item_ = Item::kNone;  // the open one
   ToolCall call_;            // of an open call
   std::string text_;         // of an open message or thought
   Json output_ = Json::array();

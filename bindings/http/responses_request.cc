@@ -20,7 +20,7 @@ constexpr int64_t kMaxTokens = INT32_MAX;
       fields.path_of("type"), "unsupported_value");
 }
 
-// A string, or parts of text.
+// A string, or a list of text parts.
 std::string text_of(const RequestFields& item, const char* name) {
   const Json* const content = item.find(name);
   if (content == nullptr || !content->is_array()) return item.string(name).value_or("");
@@ -36,7 +36,7 @@ std::string text_of(const RequestFields& item, const char* name) {
   return text;
 }
 
-// The messages of a chat: calls belong to the assistant's message before them.
+// Collects a chat's messages. Calls belong to the preceding assistant message.
 class Conversation {
  public:
   void add(const Json& item, const std::string& path) {

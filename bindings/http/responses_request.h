@@ -1,5 +1,5 @@
-// What a client asks for by POST /v1/responses: read and checked. Nothing is stored, so that all of a
-// conversation comes with each request.
+// Requests of POST /v1/responses: parsed and checked. Nothing is stored, so each request carries
+// the whole conversation.
 #pragma once
 
 #include "bindings/http/openai_request.h"
@@ -9,7 +9,7 @@ namespace fasa::serve {
 
 struct ResponsesRequest {
   ChatRequest chat;
-  Json echo;  // of the request, what a response repeats
+  Json echo;  // request fields that the response repeats
 };
 
 // Throws ApiError.

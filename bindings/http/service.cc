@@ -21,7 +21,7 @@ HttpResponse json_response(const Json& json) {
   return {.body = json.dump(-1, ' ', false, Json::error_handler_t::replace)};
 }
 
-// Those that watch a server have no key; what they see names no user.
+// Monitoring needs no key; these paths show no user's data.
 bool is_public(const std::string& path) { return path.starts_with("/health") || path == "/"; }
 
 std::vector<int32_t> special_marks(const text::Tokenizer& tokenizer) {

@@ -1,4 +1,5 @@
-// The server's answers to its routes. Knows no sockets: requests come in, responses go to exchanges.
+// Answers the server's routes. Independent of sockets: takes requests, sends responses to
+// exchanges.
 #pragma once
 
 #include <atomic>
@@ -29,35 +30,36 @@
 namespace fasa::serve {
 
 struct ServiceOptions {
-  std::string model_name;   // what /v1/models calls it
+  std::string model_name;   // in /v1/models
   int64_t created = 0;      // seconds since 1970
   int64_t max_context = 0;  // tokens of a prompt and its answer
   int64_t vocab_size = 0;
   GenerationDefaults defaults = {};
   ApiKeys keys = {};
   std::chrono::milliseconds ping_after{15'000};
-  std::function<std::tm()> now;  // what templates show
+  std::function<std::tm()> now;  // for chat templates
 };
 
 class Service {
  public:
-  // `templates` may be null: chat is refused then. All but the options outlive the service.
+  // `templates` may be null: chat requests are then refused. Everything but the options must
+  // outlive it.
   Service(ServiceOptions options, EngineLoop& engine, const text::Tokenizer& tokenizer,
           const text::ChatTemplates* templates);
   ~Service();
   Service(const Service&) = delete;  // its threads refer to it
   Service& operator=(const Service&) = delete;
 
-  // Returns at once: what takes longer goes on in a thread of the service.
+  // Returns at once: longer work continues in a thread of the service.
   void handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
-  // For GET /metrics beside the engine's own.
+  // Added to the engine's in GET /metrics.
   void set_counters(const HttpCounters* counters) { counters_ = counters; }
-  // From here on /health/ready says that no more is taken.
+  // From now on /health/ready reports that no requests are accepted.
   void drain() { draining_ = true; }
 
  private:
-  struct Call;        // a request on its way: who asks, and where the answer goes
-  struct Generation;  // what is to be generated, and how it is told
+  struct Call;        // a request and the target of its answer
+  struct Generation;  // what to generate, and the form of the reply
 
   void answer(Call& call);
   std::optional<HttpResponse> answer_get(const Call& call);
@@ -92,9 +94,9 @@ class Service {
   EngineLoop& engine_;
   const text::Tokenizer& tokenizer_;
   const text::ChatTemplates* const templates_;
-  const std::vector<int32_t> shown_marks_;  // control tokens that answers of a chat show
+  const std::vector<int32_t> shown_marks_;  // control tokens that appear in a chat's answers
   std::once_flag grammars_made_;
-  std::unique_ptr<AnswerGrammars> grammars_;  // once one was asked for
+  std::unique_ptr<AnswerGrammars> grammars_;  // made on first use
   const HttpCounters* counters_ = nullptr;
   std::atomic<bool> draining_{false};
   std::mutex known_mutex_;

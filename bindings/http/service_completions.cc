@@ -1,4 +1,4 @@
-// Chat and text completions: from a request's JSON to the engine.
+// Chat and text completions: from the request's JSON to the engine.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -67,7 +67,7 @@ AnswerOptions Service::answer_options(const CompletionFields& fields, size_t pro
   AnswerOptions answer;
   answer.max_tokens = std::min(room, fields.sampling.max_tokens.value_or(room));
   answer.sampling = choice_of(fields.sampling).over(options_.defaults);
-  // As OpenAI's API has it where neither the request nor the model's own file says otherwise.
+  // OpenAI's default, if neither the request nor the model's file sets one.
   if (!fields.sampling.temperature && !options_.defaults.temperature) {
     answer.sampling.temperature = 1;
   }
@@ -84,7 +84,7 @@ AnswerOptions Service::answer_options(const CompletionFields& fields, size_t pro
   return answer;
 }
 
-// Where the prompt goes on by a control token from a text whose ids are known, they are taken.
+// If the prompt continues a known text at a control token, that text's ids are used.
 std::vector<int32_t> Service::encode(const std::string& salt, const text::ChatPrompt& prompt) {
   std::vector<int32_t> ids;
   size_t begin = 0;
@@ -105,7 +105,7 @@ std::vector<int32_t> Service::encode(const std::string& salt, const text::ChatPr
   return tokenizer_.encode(prompt.segments(), false);
 }
 
-// Tools that the model's template does not show would not be called.
+// A model whose template does not show tools would not call them.
 MessageFormat Service::message_format(const ToolFields& tools, const std::string& prompt) const {
   MessageFormat format;
   const size_t last = prompt.find_last_not_of(" \n");
@@ -127,7 +127,7 @@ MessageFormat Service::message_format(const ToolFields& tools, const std::string
   return format;
 }
 
-// What the answer is held to; null: anything.
+// The grammar that constrains the answer; null: none.
 std::shared_ptr<text::TokenGrammar> Service::grammar_of(const ToolFields& tools,
                                                         const ResponseFormat& format,
                                                         const MessageFormat& message) {
@@ -163,7 +163,7 @@ ReplyHead Service::reply_head(ReplyKind kind, const CompletionFields& fields) co
           .include_usage = fields.include_usage};
 }
 
-// All but its form.
+// Everything but the form.
 Service::Generation Service::chat_generation(const Call& call, const ChatRequest& request) {
   check_model(request.common);
   const text::ChatPrompt prompt = render(request.context);
@@ -221,7 +221,7 @@ void Service::complete(Call& call) {
          .form = std::make_unique<CompletionForm>(reply_head(ReplyKind::kText, request.common))});
 }
 
-// To be tried again when a place in the queue may be free: after as long as requests have waited.
+// Retry when a place in the queue may be free: after the mean waiting time of all requests so far.
 ApiError Service::refusal() const {
   constexpr double kMin = 1, kMax = 60;  // seconds
   if (draining_) {
@@ -258,7 +258,7 @@ void Service::start(Call& call, Generation generation) {
                        .choices = fields.choices,
                        .prompt_tokens = static_cast<int64_t>(request.prompt.size()),
                        .format = std::move(generation.format)};
-  // The answer's ids belong to its text, unless a stop string cut it.
+  // The answer's ids match its text, unless a stop string cut it.
   const auto remember = [this, salt = call.salt, text = std::move(generation.text),
                          ids = request.prompt](const Answer* answer) mutable {
     if (answer == nullptr || text.empty() || answer->end() == AnswerEnd::kStopString) return;
@@ -275,7 +275,7 @@ void Service::start(Call& call, Generation generation) {
     const std::lock_guard lock(replies_mutex_);
     replies_.push_back(reply);
   }
-  // At once where the client has left meanwhile.
+  // Runs at once if the client has already disconnected.
   call.exchange->on_gone([this, number = *number] { engine_.cancel(number); });
 }
 

@@ -84,7 +84,7 @@ void take_named(ToolFields& tools, const std::string& name) {
   tools.named = name;
 }
 
-// `flat`: an object names the function itself, without "function" around the name.
+// `flat`: an object names the function directly, without "function" around the name.
 void read_choice(const RequestFields& fields, bool flat, ToolFields& tools) {
   tools.parallel = fields.boolean("parallel_tool_calls").value_or(true);
   const Json* const choice = fields.find("tool_choice");

@@ -1,4 +1,4 @@
-// The tools that a request offers, and whether the model has to call one.
+// The tools of a request, and whether the model must call one.
 #pragma once
 
 #include <string>
@@ -16,11 +16,11 @@ struct Tool {
 enum class ToolChoice { kNone, kAuto, kRequired };
 
 struct ToolFields {
-  Json list = Json::array();  // as chat templates read them
+  Json list = Json::array();  // as chat templates expect it
   std::vector<Tool> tools;
   ToolChoice choice = ToolChoice::kAuto;
-  std::string named;     // the only one that may be called; "": any
-  bool parallel = true;  // several in one answer
+  std::string named;     // the only tool that may be called; "": any
+  bool parallel = true;  // several calls in one answer
 
   bool used() const { return !tools.empty() && choice != ToolChoice::kNone; }
 };

@@ -8,7 +8,7 @@ std::optional<ToolFormat> tool_format_of(std::string_view chat_template) {
   };
   if (shows("[TOOL_CALLS]"))
     return shows("[ARGS]") ? ToolFormat::kMistralArgs : ToolFormat::kMistral;
-  // Some models put XML between these tags, which is another format.
+  // Some models put XML between these tags, which is a different format.
   if (shows("<tool_call>")) {
     return shows("<function=") ? std::nullopt : std::optional(ToolFormat::kHermes);
   }

@@ -1,4 +1,4 @@
-// How a model writes tool calls into its answer: its chat template shows it.
+// The syntax of a model's tool calls, derived from its chat template.
 #pragma once
 
 #include <optional>
@@ -15,11 +15,11 @@ enum class ToolFormat {
   kMistralArgs,  // [TOOL_CALLS]name[ARGS]{...}, one or several
 };
 
-// Nothing where the template shows none of these.
+// Nothing if the template has none of these formats.
 std::optional<ToolFormat> tool_format_of(std::string_view chat_template);
 
-// What the formats and thinking models mark text with. Where a vocabulary has them as control tokens
-// they belong to the text of an answer all the same.
+// The tags of tool calls and thoughts. Even where they are control tokens of the vocabulary, they
+// belong to the text of an answer.
 const std::vector<std::string>& message_marks();
 
 }  // namespace fasa::serve

@@ -1,4 +1,4 @@
-// Keeps what calibration needs of a model's attention while a text runs through it.
+// Captures the keys and queries that calibration needs while a text runs through a model.
 #pragma once
 
 #include <cstdint>
@@ -24,13 +24,13 @@ class AttentionCapture : public LayerObserver {
   AttentionCapture(const Geometry& geometry, int64_t tokens, std::vector<int32_t> positions);
   AttentionCapture(const Geometry& geometry, int64_t tokens, std::vector<int32_t> positions,
                    LayerRange layers);
-  // Of one layer.
+  // Bytes of one layer.
   static uint64_t bytes(const Geometry& geometry, int64_t tokens, size_t positions);
 
   void on_layer(int layer, ConstTensorView q, ConstTensorView k, ConstTensorView v,
                 int64_t start_position) override;
 
-  // The samples of one layer (of the range) and KV head, handed over: each once.
+  // Moves out the samples of one layer (of the range) and KV head. Call once for each.
   HeadSamples take(int layer, int kv_head);
 
  private:

@@ -1,5 +1,5 @@
 // Makes the FC map of a model: runs a text through it once and ranks the frequency chunks of every
-// layer and KV head by what a selection over them would keep.
+// layer and KV head by the attention that a selection over them keeps.
 #pragma once
 
 #include <cstdint>
@@ -17,20 +17,21 @@ namespace fasa {
 
 struct CalibrationOptions {
   Objective objective = Objective::kDistantAttention;
-  // K, tokens selected; none: default_calibration_window of the tokens run.
+  // Tokens selected (K); none: default_calibration_window() of the text's tokens.
   std::optional<int> window;
-  int tip_chunks = 0;  // FCs picked one by one, the rest follows their last gain; 0 = all
+  int tip_chunks = 0;  // FCs chosen greedily; the rest are ordered by their last gain. 0 = all
   int queries = 96;
   bool probes = true;
   int sinks = 4;
   int recent = 16;
   uint64_t seed = 1;
-  int64_t tokens = 4096;  // of the text at most, probes included
+  int64_t tokens = 4096;  // most tokens of the text, probes included
   int prefill_chunk = 512;
-  // Bytes of a slice per token and KV head: its bits and FCs are found and written into the map.
+  // Bytes of a slice per token and KV head: calibration finds its bits and FCs and writes them into
+  // the map.
   std::optional<int> slice_bytes;
-  // Share of a layer's attention to keep: counts of tokens per layer are found and written
-  // into the map, `fac_tokens` or more.
+  // Share of a layer's attention to keep: calibration finds the tokens of each layer, at least
+  // `fac_tokens`, and writes them into the map.
   std::optional<double> keep_attention;
   int fac_tokens = 256;
 
@@ -43,20 +44,20 @@ enum class CalibrationPhase : uint8_t { kRunning, kRanking };
 using CalibrationProgress =
     std::function<void(CalibrationPhase phase, int64_t done, int64_t total)>;
 
-// 256, or less on short texts, where so many would leave nothing to select.
+// 256, or less for short texts, so that something remains to be selected from.
 int default_calibration_window(int64_t tokens, int sinks, int recent);
 
-// A pass of its own: a Runtime with full attention and rows on the host, on the model's device and
-// within its budgets, freed after. Ranking takes the caller's oneTBB arena. Throws UsageError,
+// Runs in a Runtime of its own, freed afterwards: full attention, rows on the host, the model's
+// device and its memory limits. Ranking uses the caller's oneTBB arena. Throws UsageError,
 // BudgetError.
 FcMap calibrate(Model& model, std::span<const int32_t> text, const CalibrationOptions& options,
                 const CalibrationProgress& progress = {});
 
-// The map that a prompt without one is answered with: from its first 4096 tokens.
+// A map for a model without one, made from the prompt's first 4096 tokens.
 FcMap calibrate_from_prompt(Model& model, std::span<const int32_t> prompt, int sinks, int recent,
                             const CalibrationProgress& progress = {});
 
-// The two parts of calibrate(), for studies of other data.
+// The two parts of calibrate(), for studies with other data.
 AttentionCapture capture_attention(Model& model, const CalibrationData& data, int prefill_chunk,
                                    const CalibrationProgress& progress = {});
 AttentionCapture capture_attention(Model& model, const CalibrationData& data, LayerRange layers,

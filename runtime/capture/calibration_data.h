@@ -1,5 +1,4 @@
-// What calibration runs a model over: a text, with probes or without, and which of its positions
-// are queries.
+// The input of a calibration: a text, with or without probes, and the positions of its queries.
 #pragma once
 
 #include <cstdint>
@@ -14,29 +13,28 @@ namespace fasa {
 struct CalibrationData {
   std::vector<int32_t> ids;
   std::vector<int32_t> positions;  // of the queries, rising
-  bool probes = false;             // some of them are at repeats of planted strings
-  std::string hash() const;        // of both: "fnv1a:" and 16 hexadecimal digits
+  bool probes = false;             // some queries are at repeats of planted strings
+  std::string hash() const;        // of tokens and positions: "fnv1a:" and 16 hexadecimal digits
 };
 
 struct DataOptions {
-  int64_t tokens = 4096;  // in all, probes included
+  int64_t tokens = 4096;  // probes included
   int queries = 96;
-  bool probes = true;  // a third of the queries
+  bool probes = true;  // a third of the queries are probes
   uint64_t seed = 1;
 };
 
-// Queries on the text are drawn from its last three quarters: the first tokens see too little to
-// select from. Fewer than asked for where the text is short. Throws UsageError for an empty text.
+// Draws queries from the text's last three quarters: early tokens have too little context to select
+// from. Short texts give fewer queries than requested. Throws UsageError for an empty text.
 CalibrationData make_calibration_data(std::span<const int32_t> text, const DataOptions& options);
 
-// The texts that ship with the project and that the bundled model never saw: of `texts` beside the
-// model's folder, else of the installation or the source tree. Throws InputError when there is
-// none.
+// The project's texts that the bundled model was not trained on: from `texts` beside the model's
+// folder, else from the installation or the source tree. Throws InputError if there are none.
 std::vector<std::string> default_calibration_texts(const std::string& model_dir);
 
-// The beginnings of all files, equally long as far as they reach, `tokens` in all. Without a
-// tokenizer the files hold token ids, separated by white space or commas, in brackets or not.
-// Throws InputError naming file and place.
+// The beginnings of all files, of equal length if possible, `tokens` in all. Without a tokenizer
+// the files hold token ids, separated by white space or commas, with or without brackets. Throws
+// InputError with file and position.
 std::vector<int32_t> read_calibration_texts(const std::vector<std::string>& paths,
                                             const text::TextCoder* tokenizer, int64_t tokens);
 

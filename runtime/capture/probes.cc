@@ -9,7 +9,7 @@ namespace {
 
 // The first tokens of a repeat cannot be known to be one: nothing to look back for yet.
 constexpr int kLeadTokens = 2;
-// Of one string: more strings at more distances tell more than many queries of one.
+// Few queries per string: more strings at more distances are more informative.
 constexpr int kQueriesPerString = 4;
 
 std::vector<int32_t> distinct(std::span<const int32_t> text) {

@@ -14,27 +14,27 @@
 namespace fasa {
 
 struct SliceIndexShape {
-  RowDType row_dtype = DType::kBF16;  // keys are rounded to it first, as a row's are
+  RowDType row_dtype = DType::kBF16;  // keys are rounded to it first, like rows
   SliceDType slice_dtype = SliceDType::kInt2;
   int chunks = 0;  // FCs of a head
   int sinks = 0;
   int recent = 1;
   int64_t tokens = 0;       // of the longest sequence
-  int32_t largest_set = 0;  // that select() is asked for
+  int32_t largest_set = 0;  // limit of select()
 };
 
-// All memory is taken at first: append() and select() are safe to call where nothing may throw.
+// All memory is allocated at construction: append() and select() do not throw for memory.
 class SliceIndex {
  public:
-  // `ranked_dims`: key dimensions of a head's FCs, best first, [layers][kv_heads][any number of FCs
-  // >= shape.chunks, the same for all]; the first are taken.
+  // `ranked_dims`: key dimensions of each head's FCs, best first, [layers][kv_heads][FCs], with at
+  // least shape.chunks FCs; the first ones are used.
   SliceIndex(const Geometry& geometry, const SliceIndexShape& shape,
              const std::vector<int16_t>& ranked_dims);
 
   // k, v [tokens, kv_heads, dim], rotated, of positions start, start + 1, ...
   void append(int layer, ConstTensorView k, ConstTensorView v, int64_t start);
-  // The set of at most `tokens` tokens for the query of the token at `position`, which sees itself
-  // and all before it: q [1, query_heads, key_dim], rotated. Ascending positions, one span per KV
+  // Selects at most `tokens` tokens for the query at `position`, which attends to itself and all
+  // earlier tokens: q [1, query_heads, key_dim], rotated. Ascending positions, one span per KV
   // head, valid until the next call.
   void select(int layer, ConstTensorView q, int64_t position, int32_t tokens);
   std::span<const int32_t> set(int kv_head) const {
@@ -61,7 +61,7 @@ class SliceIndex {
   std::vector<int16_t> dims_;
   Memory slices_;
   Memory tail_;
-  Memory row_block_;  // of every page: a row is only passed through
+  Memory row_block_;  // shared by all pages: rows are not kept
   std::vector<std::byte*> slice_blocks_;
   std::vector<std::byte*> row_blocks_;
   std::vector<int32_t> sets_;

@@ -1,5 +1,5 @@
-// Records which tokens a model's selections take while it generates, and which ones a prediction of
-// later layers' queries would have fetched ahead.
+// Records the tokens that a model's selections take during generation, and those that predictions
+// of later layers' queries would prefetch.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@ namespace fasa {
 
 struct TraceOptions {
   int steps = 64;
-  int max_depth = 3;  // predictions 1 to so many layers ahead, as far as the model has layers
-  // FCs that a prediction is scored with, one prediction for each count; empty = 8, 16, ..., all of
-  // a head.
+  int max_depth = 3;  // predictions 1 to max_depth layers ahead, limited by the model's layers
+  // Numbers of FCs to score predictions with, one prediction for each; empty = 8, 16, ..., all of a
+  // head.
   std::vector<int> prediction_chunks;
   double over_fetch = 1.5;  // tokens of a prediction, as a multiple of fac_tokens
   int prefill_chunk = 512;
@@ -33,10 +33,10 @@ struct TraceOptions {
   std::vector<int> chunks_of_predictions(const Geometry& geometry) const;
 };
 
-// Runs the prompt, then `steps` greedy steps (past an end of sequence too) with the selection that
-// `config` describes: one fac_tokens count for all layers. A true set is what the runtime's own
-// selection takes; a prediction is a selection for the estimated query over the first FCs of the
-// map. Host memory for slices beside the runtime's. Throws UsageError, BudgetError.
+// Runs the prompt, then `steps` greedy steps (also past an end of sequence) with the config's
+// selection: one fac_tokens count for all layers. A true set is the runtime's own selection; a
+// prediction selects for the estimated query over the first FCs of the map. Needs host memory for
+// slices beside the runtime's. Throws UsageError, BudgetError.
 SelectionTrace record_selection_trace(Model& model, const Config& config,
                                       std::span<const int32_t> prompt, const TraceOptions& options);
 

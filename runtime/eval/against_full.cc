@@ -21,7 +21,7 @@ PairedMean paired_mean(std::span<const double> values) {
   return mean;
 }
 
-// Of logarithms of ratios, as ratios less 1.
+// Converts logarithms of ratios to ratios minus 1.
 PairedMean as_change(PairedMean mean) {
   for (double* value :
        {&mean.value, &mean.interval.low, &mean.interval.high, &mean.low, &mean.high}) {

@@ -1,4 +1,4 @@
-// What a method's predictions came to beside full attention's on the same examples.
+// Compares a method's predictions with those of full attention on the same examples.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +21,12 @@ struct AgainstFull {
   int64_t examples = 0;
   int64_t tokens = 0;
   PairedMean kl;          // KL(full || method) of the next token's distribution, nats a token
-  PairedMean same_best;   // share of tokens for which both find the same one likeliest
-  PairedMean perplexity;  // the method's by full's, less 1; its mean is that of the logarithms
+  PairedMean same_best;   // share of tokens for which both have the same most likely token
+  PairedMean perplexity;  // the method's over full's, minus 1; the mean is taken over logarithms
 };
 
-// Of the examples that both have, by "id", and that were compared ("kl" and "same_best" are sums
-// over "tokens", as is "nll"); none where there are none.
+// Compares the examples that both have (by "id") and that were compared: "kl", "same_best" and
+// "nll" are sums over "tokens". None if there are no such examples.
 std::optional<AgainstFull> against_full(std::span<const nlohmann::json> method,
                                         std::span<const nlohmann::json> full);
 

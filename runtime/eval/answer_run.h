@@ -1,4 +1,4 @@
-// Answers that a model writes to a prompt, for tasks whose metric reads text.
+// Generates a model's answer to a prompt, for tasks whose metric reads text.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,21 @@
 
 namespace fasa {
 
-// Of more than `most` tokens the middle is left out: the beginning says what is asked, the end
-// asks.
+// Shortens `ids` to `most` tokens by removing the middle: instructions are at the beginning, the
+// question at the end.
 std::vector<int32_t> without_middle(std::vector<int32_t> ids, int64_t most);
 
 // Prefills the prompt and decodes up to `max_tokens` with the runtime's selection. Throws what
-// generate() throws; a failure in mid-answer is thrown too, for half an answer is none.
+// generate() throws, also in the middle of an answer.
 std::string write_answer(const EvalTarget& target, const text::TextCoder& tokenizer,
                          const std::vector<int32_t>& prompt, int64_t max_tokens,
                          const Sampling& sampling);
 
-// The ids of a prompt: what the model's prompts begin with, then the text's.
+// The ids of a prompt: the model's initial tokens, then the text's.
 std::vector<int32_t> encode_prompt(const text::TextCoder& tokenizer, std::string_view text);
 
-// The ids of a text that follows another: without what a tokenizer puts before a text (SentencePiece's
-// blank), as far as that can be told.
+// The ids of a text that follows another, without the prefix that a tokenizer puts before a text
+// (SentencePiece's blank), where it can be detected.
 std::vector<int32_t> encode_behind(const text::TextCoder& tokenizer, std::string_view text);
 
 // `text` with each {name} replaced by the member of that name, {{ and }} by single braces.

@@ -1,4 +1,4 @@
-// The data sets of a folder that an evaluation runs on: files NAME.jsonl.
+// Finds the data sets of an evaluation in a folder: files NAME.jsonl.
 #pragma once
 
 #include <span>
@@ -8,9 +8,9 @@
 
 namespace fasa {
 
-// Those `asked` for; else all that are there, of `known` ones where there are any, by name. `task`
-// stands in the errors. Throws UsageError for no folder and for an unknown name, InputError for a
-// folder that cannot be read or has none.
+// The data sets in `asked`; if empty, all of the folder, or those in `known` if it is not empty, by
+// name. `task` is named in errors. Throws UsageError for a missing folder name or an unknown data
+// set, InputError for a folder that cannot be read or has no data set.
 std::vector<std::string> data_sets(const std::string& task, const std::string& folder,
                                    const std::vector<std::string>& asked,
                                    std::span<const std::string_view> known);

@@ -1,5 +1,5 @@
-// A sequence that takes a prompt at once and everything after it token by token, so that what
-// follows the prompt goes through the selection.
+// A sequence that prefills a prompt and decodes everything after it, so that it goes through the
+// selection.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +17,18 @@ constexpr int kEvalPrefillChunk = 512;
 
 class DecodeRun {
  public:
-  // Reserves room for `tokens` tokens in all. Where the settings fetch ahead by query, `model` is
-  // asked for queries from then on. Throws BudgetError.
+  // Reserves memory for `tokens` tokens in all. If the settings prefetch by query, `model` provides
+  // queries from then on. Throws BudgetError.
   DecodeRun(Model& model, Runtime& runtime, int64_t tokens);
-  // A run of its own that begins with the first `tokens` tokens of this one's.
+  // A fork that begins with the first `tokens` tokens of `other`.
   DecodeRun(const DecodeRun& other, int64_t tokens);
 
-  // `shared`, where it is not null, gives what it has of another runtime.
+  // `shared`, if not null, provides the prompt's rows from another runtime if it has them.
   void prefill(std::span<const int32_t> ids, SharedPrompt* shared = nullptr);
-  // Logits of what follows `id`, valid until the model's next step.
+  // Logits of the token after `id`, valid until the model's next step.
   std::span<const float> step(int32_t id);
-  // Logits of what follows each of them, [ids, vocab], as steps one by one give them. No more ids
-  // than most().
+  // Logits of the tokens after each id, [ids, vocab], equal to those of single steps. At most
+  // most() ids.
   std::span<const float> steps(std::span<const int32_t> ids);
   int most() const { return runtime().max_decoded(sequence_.id()); }
   int64_t length() const { return runtime().length(sequence_.id()); }

@@ -1,4 +1,4 @@
-// What an evaluation consists of: numbered examples, each run by itself.
+// An evaluation task: numbered, independent examples.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace fasa {
 
-// What a task's results add up to, and the members of a record that it is made from:
+// The summary of a task's results, and the record members that it is computed from:
 //   perplexity  exp(sum "nll" / sum "tokens"), nll in nats
 //   accuracy    sum "right" / sum "asked"
 //   score       mean of "score", 0 to 100
@@ -22,32 +22,33 @@ std::string_view metric_name(Metric metric);  // "perplexity", "accuracy", "scor
 class SharedPrompt;  // runtime/eval/shared_prompt.h
 class StepLogits;    // runtime/eval/step_logits.h
 
-// What an example runs on.
+// The environment in which an example runs.
 struct EvalTarget {
   Model& model;
-  Runtime& runtime;                // holds the selection
-  SharedPrompt* prompt = nullptr;  // of runtimes that take the same example one after the other
-  StepLogits* keep = nullptr;      // gets the logits of the scored steps
-  const StepLogits* against = nullptr;  // those of the same example to compare with
+  Runtime& runtime;                     // holds the selection
+  SharedPrompt* prompt = nullptr;       // shared by runtimes that run the same example in turn
+  StepLogits* keep = nullptr;           // receives the logits of the scored steps
+  const StepLogits* against = nullptr;  // logits of the same example to compare with
 };
 
 class EvalTask {
  public:
   virtual ~EvalTask() = default;
-  virtual std::string name() const = 0;  // the head of its column in a table: "needle 4096"
+  virtual std::string name() const = 0;  // the title of its column in a table: "needle 4096"
   virtual Metric metric() const = 0;
-  virtual nlohmann::json setup() const = 0;  // what its examples depend on beside the model
+  virtual nlohmann::json setup() const = 0;  // everything but the model that its examples depend on
   virtual size_t examples() const = 0;
-  virtual std::string id(size_t example) const = 0;  // differs for each
+  virtual std::string id(size_t example) const = 0;  // unique
   virtual int64_t longest() const = 0;               // tokens of a sequence, for the runtime
-  // Steps of an example that can be compared with another method's; 0 = none.
+  // Number of an example's steps that can be compared with another method's; 0 = none.
   virtual int64_t compared_steps() const { return 0; }
-  // The record without its id. All sequences of the runtime are freed again, but for what the
-  // shared prompt keeps.
+  // Returns the record without its id. Frees all sequences of the runtime, except the shared
+  // prompt's.
   virtual nlohmann::json run(size_t example, const EvalTarget& target) = 0;
 };
 
-// Of records as above. Those without the metric's members (not scored yet) don't count.
+// Summary of records as above. Records without the metric's members (not scored yet) are not
+// counted.
 struct Summary {
   Metric metric;
   double value = 0;

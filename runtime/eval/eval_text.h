@@ -1,4 +1,4 @@
-// The texts that an evaluation reads.
+// The texts of an evaluation.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ struct EvalText {
   std::string path;
   std::string bytes;
   std::vector<int32_t> ids;
-  nlohmann::json describe() const;  // file name, bytes, hash: what results depend on
+  nlohmann::json describe() const;  // file name, bytes, hash: identifies the text in results
 };
 
-// The text that is evaluated where none is given: one that the bundled model never saw and that
-// calibration by default does not lean on alone. Throws InputError when there is none.
+// The default text: the bundled model was not trained on it, and default calibration uses more than
+// it. Throws InputError if it is missing.
 std::string default_eval_text(const std::string& model_dir);
 
 // Throws InputError (unreadable, empty), UsageError (a model without a tokenizer).

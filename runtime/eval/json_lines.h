@@ -15,11 +15,11 @@ struct JsonLine {
 
 struct JsonLines {
   std::vector<JsonLine> lines;
-  std::vector<std::string> problems;  // "file:line: why", of lines left out
+  std::vector<std::string> problems;  // "file:line: reason" of skipped lines
 };
 
-// Empty lines don't count. A line that is no JSON object, or lacks one of the `required` members,
-// is left out and named. Throws InputError for a file that cannot be read.
+// Ignores empty lines. Skips and reports lines that are no JSON object or lack one of the
+// `required` members. Throws InputError for a file that cannot be read.
 JsonLines read_json_lines(const std::string& path, const std::vector<std::string>& required);
 
 }  // namespace fasa

@@ -1,5 +1,5 @@
-// One task of LongBench v1 (arXiv 2308.14508) from a local folder: prompts in, answers out. Scores
-// come from the metrics' own program (tools/fasa_metrics).
+// One task of LongBench v1 (arXiv 2308.14508) from a local folder. It writes answers; a separate
+// program scores them (tools/fasa_metrics).
 #pragma once
 
 #include <cstdint>
@@ -14,24 +14,24 @@
 
 namespace fasa {
 
-// Names of the 21 tasks, which are those of their files.
+// Names of the 21 tasks, equal to their file names.
 std::span<const std::string_view> longbench_names();
 
-// Prompt templates and answer lengths as their authors publish them: dataset2prompt.json and
-// dataset2maxlen.json, in the data's folder or its folder `config`.
+// Prompt templates and answer lengths as published by the authors: dataset2prompt.json and
+// dataset2maxlen.json, in the data's folder or its subfolder `config`.
 struct LongBenchFormat {
   std::string prompt;  // {context}, {input}
   int64_t answer_tokens = 0;
 
-  // Throws InputError naming what is missing and where it is published.
+  // Throws InputError that names the missing file and where it is published.
   static LongBenchFormat load(const std::string& folder, const std::string& task);
 };
 
 class LongBenchTask final : public EvalTask {
  public:
-  // Reads FOLDER/NAME.jsonl. `tokenizer` outlives it. `context`: tokens of prompt and answer; of
-  // longer prompts the middle is left out. Throws InputError for a file without one good line,
-  // UsageError for a context too short for the answer.
+  // Reads FOLDER/NAME.jsonl. `tokenizer` must outlive it. `context`: tokens of prompt and answer;
+  // longer prompts lose their middle. Throws InputError for a file without a valid line, UsageError
+  // for a context too short for the answer.
   LongBenchTask(const std::string& folder, std::string dataset, const text::TextCoder& tokenizer,
                 int64_t context);
 
@@ -45,9 +45,9 @@ class LongBenchTask final : public EvalTask {
 
   const std::vector<std::string>& problems() const { return lines_.problems; }
   int64_t answer_tokens() const { return format_.answer_tokens; }
-  // Leaves room in the context for the answer and `reserved` tokens more.
+  // Leaves space in the context for the answer and `reserved` more tokens.
   std::vector<int32_t> prompt(size_t example, int64_t reserved = 0) const;
-  // What run() returns for a prediction to a prompt of so many tokens.
+  // The record of run() for a prediction to a prompt of `tokens` tokens.
   nlohmann::json record(size_t example, size_t tokens, const std::string& prediction) const;
 
  private:

@@ -1,4 +1,4 @@
-// Problems whose answers stand in a box, from a JSONL file of MATH500's or AIME's form.
+// Problems whose answers are boxed, from a JSONL file in the format of MATH500 or AIME.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@ namespace fasa {
 
 struct MathOptions {
   int64_t context = 4096;  // tokens of prompt and solution
-  int samples = 1;         // solutions of a problem
-  int pass_k = 1;          // right where one of so many is
-  Sampling sampling = {};  // the seed of a problem's first solution
+  int samples = 1;         // solutions per problem
+  int pass_k = 1;          // a problem is right if one of pass_k solutions is
+  Sampling sampling = {};  // with the seed of a problem's first solution
   // Throws UsageError naming the flag, what was given and what is allowed.
   void validate(int64_t max_positions) const;
 };
 
 class MathTask final : public EvalTask {
  public:
-  // Lines with `problem` (or `question`) and `answer`. `tokenizer` outlives it. Throws InputError
-  // for a file without one good line.
+  // Reads lines with `problem` (or `question`) and `answer`. `tokenizer` must outlive it. Throws
+  // InputError for a file without a valid line.
   MathTask(const std::string& path, const text::TextCoder& tokenizer, const MathOptions& options);
 
   std::string name() const override { return name_; }
@@ -37,7 +37,7 @@ class MathTask final : public EvalTask {
 
   const std::vector<std::string>& problems() const { return lines_.problems; }
   std::string prompt(size_t example) const;  // as text
-  // What run() returns for predictions to a prompt of so many tokens, one a solution.
+  // The record of run() for predictions, one per solution, to a prompt of `tokens` tokens.
   nlohmann::json record(size_t example, size_t tokens, const nlohmann::json& predictions) const;
 
  private:

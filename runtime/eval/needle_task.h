@@ -1,5 +1,5 @@
-// Facts planted in a text at set depths, asked for after it: the text is prefilled; question and
-// answer go token by token through decode, each question from a fork of its own.
+// Retrieval of facts planted in a text at given depths: the text is prefilled; question and answer
+// are decoded token by token, each question in a fork of its own.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@ namespace fasa {
 
 struct NeedleOptions {
   int64_t context = 4096;  // tokens, question and answer included
-  int facts = 4;           // of an example
-  // Of facts, as shares of the text before them; an example takes `facts` of them, as far apart as
-  // they lie in the list, and the next example the ones after those.
+  int facts = 4;           // per example
+  // Depths of facts, as the share of the text before them. An example takes `facts` of them, evenly
+  // spaced in the list; the next example takes those after them.
   std::vector<double> depths = {0, 0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875};
   int examples = 25;
   uint64_t seed = 1;
@@ -28,8 +28,8 @@ struct NeedleOptions {
 
 class NeedleTask final : public EvalTask {
  public:
-  // `tokenizer` outlives it. Throws InputError for texts too short, UsageError for a context too
-  // short for the facts.
+  // `tokenizer` must outlive it. Throws InputError for texts too short, UsageError for a context
+  // too short for the facts.
   NeedleTask(std::vector<EvalText> texts, NeedleTemplate needle, const text::TextCoder& tokenizer,
              const NeedleOptions& options);
 
@@ -41,7 +41,7 @@ class NeedleTask final : public EvalTask {
   int64_t longest() const override { return options_.context; }
   nlohmann::json run(size_t example, const EvalTarget& target) override;
 
-  // What an example's model sees, and what it is asked: the same for every selection.
+  // An example's prompt and questions, the same for every selection.
   struct Example {
     std::vector<int32_t> text;
     struct Question {

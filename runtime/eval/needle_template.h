@@ -1,4 +1,4 @@
-// How a fact is written into a text and asked for afterwards.
+// The sentences that state a fact in a text and ask for it afterwards.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@ namespace fasa {
 
 // One fact with its key and value filled in.
 struct NeedleFact {
-  std::string statement;  // stands in the text
-  std::string question;   // behind the text
-  std::string answer;     // should follow the question, blanks before it apart
+  std::string statement;  // in the text
+  std::string question;   // after the text
+  std::string answer;     // expected after the question, ignoring blanks before it
 };
 
 // The format is that of needle.json in a model's folder: `fact` and `question` with the places
@@ -21,10 +21,10 @@ struct NeedleFact {
 // N}, `answer_ends_with`. models/README.md shows one.
 class NeedleTemplate {
  public:
-  // Throws InputError naming `name` and the key.
+  // Throws InputError that names `name` and the key.
   static NeedleTemplate parse(std::string_view json, const std::string& name);
   static NeedleTemplate load(const std::string& path);
-  // needle.json of the model's folder, else the one in English that is built in.
+  // needle.json of the model's folder, else the built-in English template.
   static NeedleTemplate of_model(const std::string& model_dir);
   static NeedleTemplate built_in();
 
@@ -34,11 +34,11 @@ class NeedleTemplate {
   const std::vector<std::string>& keys() const { return keys_; }
   std::string draw_value(std::mt19937_64& random) const;
   NeedleFact fact(const std::string& key, const std::string& value) const;
-  // `count` facts with different keys. Throws UsageError where there are too few.
+  // `count` facts with different keys. Throws UsageError if there are too few keys.
   std::vector<NeedleFact> draw(int count, std::mt19937_64& random) const;
-  // The model's answer up to where it ends, blanks around it apart, is the expected one.
+  // True if the answer, up to its end and without surrounding blanks, equals the expected one.
   bool is_right(std::string_view answer, std::string_view expected) const;
-  // Whether an answer of these bytes is at its end.
+  // True if the answer is complete.
   bool is_complete(std::string_view answer) const;
 
  private:

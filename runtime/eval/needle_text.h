@@ -16,11 +16,11 @@ struct PlantedFact {
   size_t at = 0;  // bytes of the haystack before it
 };
 
-// The haystack with the facts' statements in it; facts of the same place in the order given.
+// The haystack with the facts' statements in it. Facts at the same position keep their order.
 std::string plant(std::string_view haystack, std::span<const PlantedFact> facts);
 
-// The place at or before byte `at` where a word begins with its blank, so that no word is cut; `at`
-// itself where there is none within 256 bytes.
+// The position at or before byte `at` where a word with its blank begins, so that no word is cut;
+// `at` itself if there is none within 256 bytes.
 size_t word_start(std::string_view text, size_t at);
 
 }  // namespace fasa

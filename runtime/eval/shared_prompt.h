@@ -1,7 +1,7 @@
-// A prompt that several runtimes of one model take one after the other: the model computes it in
-// the first of them, the others get copies of its rows. Prefill is full attention whatever the
-// selection, and slices are a function of the stored rows, so the bits are those of a prefill of
-// one's own. Not for selections that learn from a prompt's queries.
+// A prompt for several runtimes of one model in turn: the model computes it in the first runtime,
+// the others get copies of its rows. Prefill is full attention under every selection, and slices
+// are computed from the stored rows, so results equal those of separate prefills bit by bit. Not
+// for selections that learn from a prompt's queries.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,18 @@
 
 namespace fasa {
 
-// Whether the config's selection remembers what a prompt's queries attended to.
+// True if the config's selection depends on the attention of the prompt's queries.
 bool learns_from_prompts(const Config& config);
 
 class SharedPrompt {
  public:
-  // Gives `run`, which is empty, the tokens `ids`, where they are those that were kept: true then.
-  // Rows of all runtimes have one dtype. Throws BudgetError.
+  // Copies the tokens `ids` into the empty `run`; false if they are not the stored ones. All
+  // runtimes have the same row dtype. Throws BudgetError.
   bool copy_to(DecodeRun& run, std::span<const int32_t> ids) const;
-  // Keeps the tokens `ids`, all that `run` has, in a sequence of its runtime, until others are kept
-  // or forget().
+  // Stores `ids`, all tokens of `run`, in a sequence of its runtime, until other tokens are stored
+  // or forget() is called.
   void keep(const DecodeRun& run, std::span<const int32_t> ids);
-  // Before the runtime whose sequence is kept ends.
+  // Call it before the runtime of the stored sequence is destroyed.
   void forget() { source_.reset(); }
 
  private:

@@ -1,5 +1,5 @@
-// Logits of one example's scored steps, kept so that other methods can be compared with them, and
-// how far apart two steps' predictions are.
+// Logits of one example's scored steps, stored to compare other methods with them, and the distance
+// of two predictions.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace fasa {
 
 class StepLogits {
  public:
-  // More than this is not kept by anybody: 2 GiB.
+  // Limit of stored logits: 2 GiB.
   static constexpr int64_t kMaxBytes = int64_t{2} << 30;
 
   void clear() { logits_.clear(); }
@@ -28,12 +28,12 @@ class StepLogits {
   size_t width_ = 0;
 };
 
-// KL(reference || other) of the distributions that two vectors of logits stand for, in nats: not
-// negative; infinite where either holds NaN or nothing finite, or where `other` excludes what the
-// reference does not.
+// KL(reference || other) of the distributions of two logit vectors, in nats. Not negative; infinite
+// if either has NaN or no finite value, or if `other` gives probability 0 where the reference does
+// not.
 double kl_divergence(std::span<const float> reference, std::span<const float> other);
 
-// The token with the greatest logit, of equal ones the first.
+// The token with the greatest logit; the first of equals.
 int32_t best_token(std::span<const float> logits);
 
 }  // namespace fasa

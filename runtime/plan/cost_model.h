@@ -1,8 +1,8 @@
-// What a decode step of one sequence costs on a machine, in seconds by what they are spent on: pure
-// functions of settings, length and hit rate. Priced as the emulated device's clock does it: a
-// kernel lasts its launch and its device bytes (kernels/kernel_work.h) over the memory bandwidth, a
-// transfer its bytes over the link's and a latency; a real GPU's kernels come near that where they
-// are bound by memory, and never below.
+// Cost model: the seconds of one sequence's decode step on a machine, by cause. Pure functions of
+// settings, length and hit rate. Prices are those of the emulated device's clock: a kernel costs
+// its launch plus its device bytes (kernels/kernel_work.h) over the memory bandwidth; a transfer
+// costs its latency plus its bytes over the link's bandwidth. Memory-bound kernels on a real GPU
+// come close to that, and never below.
 #pragma once
 
 #include <cstdint>
@@ -25,42 +25,43 @@ struct MachineRates {
 // One decode step, its new token included.
 struct StepLoad {
   int64_t tokens = 0;
-  // Of the set's entries, sinks and recent included: found on the device (FetchMetrics::hit_rate).
+  // Share of the selected entries, sinks and recent included, that are on the device
+  // (FetchMetrics::hit_rate).
   double hit_rate = 0;
   DType out = DType::kBF16;  // of attention's output
 };
 
-// Speculation one layer ahead or more, deep enough that a prediction has a layer's time to arrive.
+// Prefetch one or more layers ahead; deep enough that a prediction has a layer's time to arrive.
 struct PrefetchLoad {
-  double coverage = 0;         // of the entries that are not on the device, those fetched ahead
-  double overfetch = 1;        // rows fetched ahead for each that a step then uses, >= 1
+  double coverage = 0;         // share of the missing entries that are fetched ahead
+  double overfetch = 1;        // rows fetched ahead per row used, >= 1
   uint64_t predict_bytes = 0;  // device bytes that predicting one layer's set reads
   int predict_launches = 0;
 };
 
-// The cost of predictions by query: scoring over the first eighth of a slice of `tokens` tokens,
-// with a query whose projection reads `projection_bytes`. Coverage and overfetch are the caller's
-// to set.
+// The cost of predictions by query: scores the first eighth of a slice of `tokens` tokens with a
+// query whose projection reads `projection_bytes`. The caller sets coverage and overfetch.
 PrefetchLoad prediction_by_query(const CacheLayout& layout, int64_t tokens,
                                  uint64_t projection_bytes);
 
 // Weights, 0 for attention alone.
 struct WeightLoad {
   uint64_t layer_bytes = 0;    // read per layer and token
-  uint64_t fetched_bytes = 0;  // the same, over the link: of experts in host memory
+  uint64_t fetched_bytes = 0;  // the part of them read over the link: experts in host memory
   uint64_t head_bytes = 0;     // of the output projection
-  uint64_t hidden_bytes = 0;   // of the embedding that is sent to the device
+  uint64_t hidden_bytes = 0;   // of the embedding, sent to the device
   uint64_t logit_bytes = 0;    // sent back
   bool any() const { return layer_bytes > 0; }
 };
 
-// Seconds on the compute stream; their sum is the step. `transfer` and what follows lie beside it.
+// Seconds on the compute stream; the step is their sum. `transfer` and the fields after it are not
+// part of it.
 struct CostTerms {
   double append = 0;
   double scoring = 0;  // TIP
   double resolve = 0;
   double attention = 0;   // FAC, or full attention
-  double prediction = 0;  // of later layers' sets
+  double prediction = 0;  // predicting the sets of later layers
   double weights = 0;
   double launches = 0;
   double wait = 0;   // for rows
@@ -79,7 +80,7 @@ struct CostTerms {
 
 class CostModel {
  public:
-  // `context`: tokens that the sequence was reserved for, which the step's waves depend on.
+  // `context`: tokens that the sequence was reserved for; it determines the step's waves.
   CostModel(const StepSettings& settings, const MachineRates& machine, int64_t context);
 
   // Attention of one layer: append and attend.
@@ -89,10 +90,10 @@ class CostModel {
   CostTerms step(const StepLoad& load, const std::optional<PrefetchLoad>& prefetch = {},
                  const WeightLoad& weights = {}) const;
 
-  // Entries of a layer's set: what it attends to, per KV head.
+  // Tokens that a layer attends to, per KV head.
   int64_t selected_size(int layer, int64_t tokens) const;
-  // The hit rate of a step of which the share `overlap` of the set's entries beside sinks and
-  // recent is among the hot rows. 1 where rows are on the device.
+  // The hit rate of a step if the share `overlap` of the selected entries, without sinks and recent
+  // tokens, is in the hot rows. 1 if rows are on the device.
   double hit_rate(double overlap, int64_t tokens) const;
 
  private:
@@ -114,10 +115,10 @@ class CostModel {
 
   StepSettings settings_;
   MachineRates machine_;
-  int wave_ = 0;            // set entries at a time
-  int waves_ = 0;           // of a set
-  int dense_wave_ = 0;      // tokens at a time where all are attended to
-  bool in_groups_ = false;  // a set is one wave, fetched in groups of heads
+  int wave_ = 0;            // set entries per wave
+  int waves_ = 0;           // per set
+  int dense_wave_ = 0;      // tokens per wave of full attention
+  bool in_groups_ = false;  // a set is one wave, fetched by groups of heads
 };
 
 }  // namespace fasa

@@ -1,4 +1,4 @@
-// Makes a model and its cache fit a device's memory by giving up what costs least.
+// Fits a model and its cache into a device's memory, reducing the cheapest settings first.
 #pragma once
 
 #include <cstdint>
@@ -19,20 +19,20 @@ struct FitOptions {
   uint64_t model_bytes = 0;  // weights and activations
   uint64_t device_memory = UINT64_MAX;
   uint64_t host_memory = UINT64_MAX;
-  int64_t tokens = 0;      // wanted
-  int64_t min_tokens = 1;  // fewer are of no use
-  int step_tokens = 512;   // of the largest step
+  int64_t tokens = 0;      // requested
+  int64_t min_tokens = 1;  // fewer are refused
+  int step_tokens = 512;   // largest step
 };
 
 struct Fitted {
   Config config;
   int64_t tokens = 0;
   uint64_t device_bytes = 0;
-  std::vector<std::string> given_up;  // in order, a sentence each; none: it fits as it is
+  std::vector<std::string> given_up;  // reductions in order, one sentence each; empty: none needed
 };
 
-// In this order, each only as far as it takes: hot rows, low-bit tokens, slices (lean ones for
-// larger ones), tokens. Throws BudgetError with the numbers where `min_tokens` do not fit.
+// Reduces, in this order and only as far as needed: hot rows, low-bit tokens, slices (to leaner
+// ones), tokens. Throws BudgetError with the numbers if `min_tokens` do not fit.
 Fitted fit(const FitOptions& request);
 
 }  // namespace fasa

@@ -1,4 +1,4 @@
-// A plan as JSON: what `fasa plan --json` prints, and what other languages get.
+// A plan as JSON, for `fasa plan --json` and for other languages.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,7 +9,7 @@ namespace fasa {
 
 nlohmann::json to_json(const PlanOptions& request, const Plan& plan);
 
-// Every GPU and geometry by name.
+// All known GPUs and geometries by name.
 nlohmann::json catalog_json();
 
 }  // namespace fasa

@@ -229,7 +229,7 @@ class Planner {
             .logit_bytes = floats(model.vocab)};
   }
 
-  // Of a layer's query projection: its share of the layer's weights.
+  // Bytes of a layer's query projection: its share of the layer's weights.
   uint64_t query_bytes() const {
     const ModelShape& model = request_.model;
     const double share = static_cast<double>(model.query_parameters()) /

@@ -1,5 +1,5 @@
-// Before anything is loaded: what a model's cache takes on a machine under each preset and slice,
-// the longest context that fits, what a token costs, and which settings to take.
+// Plans a model before it is loaded: for each preset and slice format, the cache's memory on a
+// machine, the longest context that fits and the cost of a token. Recommends settings.
 #pragma once
 
 #include <cstdint>
@@ -15,35 +15,37 @@
 
 namespace fasa {
 
-// What a plan can't know and has to suppose; measured values are better (`fasa generate --stats`).
+// Assumptions of a plan; measured values are better (`fasa generate --stats`).
 struct PlanPrediction {
-  double overlap = 0.5;  // of a set beside sinks and recent, found among the hot rows
-  // Of prefetch: see PrefetchLoad. What was measured with 8 of 32 FCs, as many as a prediction
-  // scores (docs/results/prefetch.md: depth 1, x1.25, rows that two sets of hot rows miss).
+  double overlap = 0.5;  // share of a set, without sinks and recent tokens, found in the hot rows
+  // See PrefetchLoad. Measured with 8 of 32 FCs, as many as a prediction scores
+  // (docs/results/prefetch.md: depth 1, x1.25, rows that hot rows of two sets' size miss).
   double coverage = 0.17;
 
-  // Rows fetched ahead for each row that is not on the device, right or wrong: 2.0, 1.87, 1.74 and
-  // 1.39 were measured where coverage was 0.17, 0.32, 0.44 and 1.
+  // Rows fetched ahead per missing row, used or not. Measured: 2.0, 1.87, 1.74 and 1.39 at coverage
+  // 0.17, 0.32, 0.44 and 1.
   double prefetched_per_miss() const { return 2.1 - 0.7 * coverage; }
 };
 
-// What a model takes on the device where that is known by the byte.
+// A model's memory, where it is known exactly.
 struct PlannedWeights {
   uint64_t total = 0;
-  uint64_t layers = 0;  // matrices of all layers, read by each token
+  uint64_t layers = 0;  // matrices of all layers that each token reads
   uint64_t head = 0;
-  uint64_t activations = 0;  // of prefill chunks
-  uint64_t host = 0;         // experts that lie in host memory
-  uint64_t experts = 0;      // all that a router chooses from, wherever they lie
-  uint64_t chosen = 0;       // of them, what a token reads: among `layers`, unless they lie there
+  uint64_t activations = 0;  // for prefill chunks
+  uint64_t host = 0;         // experts in host memory
+  uint64_t experts = 0;      // all experts of all routers, in either memory
+  uint64_t chosen =
+      0;  // the experts that one token reads; part of `layers` unless they are in host memory
 
   uint64_t fetched() const { return host > 0 ? chosen : 0; }
 };
 
-// Experts in one place: what the weights take there, and what reading a token's experts takes.
+// Experts in one memory: the size of the weights there, and the cost of reading one token's
+// experts.
 struct ExpertOption {
   bool on_host = false;
-  uint64_t device_bytes = 0;  // of all weights
+  uint64_t device_bytes = 0;  // all weights
   uint64_t host_bytes = 0;
   double seconds = 0;
 };
@@ -54,36 +56,36 @@ struct PlanOptions {
   PlanMachine machine;
   int64_t tokens = 0;
   int weight_bits = 16;                        // 16, 8, 4
-  std::optional<PlannedWeights> weights = {};  // over `weight_bits`
+  std::optional<PlannedWeights> weights = {};  // overrides `weight_bits`
   RowDType row_dtype = DType::kBF16;
   int prefill_chunk = 512;
   PlanPrediction prediction;
 };
 
-// Attention alone, and with weights, embedding and logits.
+// A step's cost for attention alone, and with weights, embedding and logits.
 struct PlannedStep {
   CostTerms attention;
   CostTerms whole;
 };
 
 struct PlanOption {
-  Config config;  // the request's under this preset and slice
+  Config config;  // the request's, with this preset and slice format
   int chunks = 0;
   SliceDType slice_dtype = SliceDType::kInt2;
   std::optional<SliceDType> value_dtype =
       {};                  // of the low-bit set's; none: there is no low-bit set
-  bool configured = true;  // the slice is the one that the request's config asks for
-  int hot_rows = 0;        // per layer and KV head, promised
-  // hot_rows = auto: how many a decoding sequence takes in place of these out of what is free,
-  // given back when asked; 0 = stays with those promised. And the bytes that this adds.
+  bool configured = true;  // the slice format is the config's
+  int hot_rows = 0;        // guaranteed, per layer and KV head
+  // hot_rows = auto: the number that a decoding sequence takes instead while memory is free, and
+  // returns on demand; 0 = none. And the bytes that they add.
   int extra_hot_rows = 0;
   uint64_t extra_bytes = 0;
-  double hit_rate = 1;        // supposed
+  double hit_rate = 1;        // assumed
   KvMemory kv;                // at the request's tokens
-  uint64_t device_bytes = 0;  // with weights and activations
+  uint64_t device_bytes = 0;  // weights and activations included
   uint64_t host_bytes = 0;
   bool fits = false;
-  // With as few hot rows as the config allows. 0: none; no value: no limit is known.
+  // With the fewest hot rows that the config allows. 0: none fits; no value: no known limit.
   std::optional<int64_t> longest_context;
   PlannedStep step;
   std::optional<PlannedStep> prefetched;  // only where rows are fetched
@@ -92,20 +94,21 @@ struct PlanOption {
 struct Plan {
   uint64_t weight_bytes = 0;  // on the device
   uint64_t host_weight_bytes = 0;
-  std::vector<ExpertOption> experts;  // of a model that has some, where there are two tiers
-  uint64_t activation_bytes = 0;      // of prefill chunks, and what projections work in
-  // The configured slices of each preset first, then others: full once, for it has no slices.
+  std::vector<ExpertOption> experts;  // for models with experts on machines with two tiers
+  uint64_t activation_bytes = 0;      // prefill chunks and the projections' scratch
+  // Each preset's configured slice format first, then others. `full` appears once: it has no
+  // slices.
   std::vector<PlanOption> options;
-  std::optional<size_t> recommended;  // index of options; none where nothing fits
-  double prefill_seconds = 0;         // of all tokens, bound by tensor throughput; 0: unknown
+  std::optional<size_t> recommended;  // index of options; none if nothing fits
+  double prefill_seconds = 0;         // all tokens, bound by tensor throughput; 0: unknown
 
-  const PlanOption& option(const std::string& preset) const;  // with the configured slice
+  const PlanOption& option(const std::string& preset) const;  // with the configured slice format
 };
 
-// Throws UsageError for a config that doesn't fit the model, and for tokens below 1.
+// Throws UsageError for a config that does not fit the model, and for less than one token.
 Plan make_plan(const PlanOptions& request);
 
-// The recommended config as TOML that --config takes, with a comment line; "" where nothing fits.
+// The recommended config as TOML for --config, with a comment line; "" if nothing fits.
 std::string recommended_toml(const PlanOptions& request, const Plan& plan);
 
 }  // namespace fasa

@@ -1,4 +1,4 @@
-// How fast this machine's cores read memory: the floor of everything that the CPU serves.
+// Measures this machine's memory read bandwidth, the bound of all work on the CPU.
 #pragma once
 
 #include <cstddef>
@@ -7,10 +7,10 @@
 
 namespace fasa {
 
-// One pass of all threads over `values`, blocks by turns. Bytes per second.
+// One pass of all threads over `values`, in interleaved blocks. Bytes per second.
 double read_once(std::span<const uint64_t> values);
 
-// The best of `passes` over `bytes` of fresh memory; more than the last-level cache holds.
+// The best of `passes` over `bytes` of fresh memory; `bytes` must exceed the last-level cache.
 double read_bandwidth(size_t bytes = size_t{1} << 30, int passes = 7);
 
 }  // namespace fasa

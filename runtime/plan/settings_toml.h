@@ -1,4 +1,4 @@
-// Settings as a config file has them.
+// Settings as the text of a config file.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace fasa {
 
-// The preset and the tables [selection], [placement] and [prefetch], with the names and forms of
-// the table of options; what is not set is left out.
+// The preset and the tables [selection], [placement] and [prefetch]; options that are not set are
+// omitted.
 std::string settings_toml(const Config& config);
-// All tables: a file that says what the config says.
+// All tables, equivalent to the config.
 std::string config_toml(const Config& config);
 
 }  // namespace fasa

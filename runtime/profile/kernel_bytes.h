@@ -1,4 +1,4 @@
-// What kernels of a device that does not say so carried over the link.
+// Link bytes of kernels, for devices that do not report them.
 #pragma once
 
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace fasa {
 
-// Gathers and write-backs of a step that came without bytes get those that its counters tell, by
-// layer and cause, in shares by their durations; the link is taken to be theirs from start to end.
+// Assigns the bytes of the step's counters to gathers and write-backs without bytes, by layer and
+// cause, in proportion to their durations. Assumes that they use the link from start to end.
 void add_kernel_bytes(const FetchMetrics& fetch, std::vector<TimelineEntry>& entries);
 
 }  // namespace fasa

@@ -119,7 +119,7 @@ void Profile::add_entry(const TimelineEntry& entry, TimelineStream compute) {
   if (entry.tag.cause == Cause::kWriteBack) part.write_back_bytes += entry.work.d2h_bytes;
 }
 
-// Of a transfer the share of its time on the link in which compute scored the same layer.
+// Adds the share of each transfer's time during which compute scored the same layer.
 void Profile::add_while_scoring(const std::vector<TimelineEntry>& entries, TimelineStream compute) {
   std::map<int, std::vector<TimeSpan>> scored;
   for (const TimelineEntry& entry : entries) {

@@ -1,5 +1,5 @@
-// What decode steps spent their time on, layer by layer: made from a timeline of each step and from
-// what the runtime counted. Knows no device.
+// Time of decode steps by layer and cause, from each step's timeline and the runtime's counters.
+// Independent of the device.
 #pragma once
 
 #include <array>
@@ -16,18 +16,18 @@
 
 namespace fasa {
 
-// What the compute stream stood still for.
+// Reasons for which the compute stream waits.
 enum class WaitReason : uint8_t {
-  kRows,         // rows on their way to the device
-  kPredictions,  // a prediction of this layer's set that claims hot rows
-  kWriteBack,    // an older row that is not on the host yet
+  kRows,         // rows in transfer to the device
+  kPredictions,  // a prediction of this layer's set that reserves hot rows
+  kWriteBack,    // an older row that has not reached the host
   kTables,       // page tables, descriptors, counters
   kOther,
 };
 inline constexpr size_t kWaitReasons = 5;
 const char* wait_reason_name(WaitReason reason);  // "rows", "predictions", "write_back", ...
 
-// One decode step that has passed.
+// One completed decode step.
 struct ProfiledStep {
   double seconds = 0;                  // on the device's clock, from its begin to its last output
   std::vector<TimelineEntry> entries;  // of this step
@@ -35,10 +35,10 @@ struct ProfiledStep {
   std::vector<OverlapCount> overlap;   // by layer; empty: not measured
 };
 
-// Rows that went one way for one cause, before anything is known of the link's speed.
+// Rows transferred in one direction for one cause, independent of the link's speed.
 struct TransferLoad {
   uint64_t bytes = 0;
-  uint64_t rounds = 0;  // transfers one behind the other, each of which pays the link's latency
+  uint64_t rounds = 0;  // sequential transfers, each of which pays the link's latency
   TransferLoad& operator+=(const TransferLoad& other) {
     bytes += other.bytes;
     rounds += other.rounds;
@@ -51,7 +51,7 @@ struct LayerProfile {
   double compute = 0;  // work on the compute stream
   std::array<double, kWaitReasons> waits{};
   TransferLoad miss;
-  double miss_while_scoring = 0;  // bytes of it that moved while the layer was scored
+  double miss_while_scoring = 0;  // bytes moved while the layer was scored
   TransferLoad prefetch;
   uint64_t write_back_bytes = 0;
   StepCounters rows;
@@ -59,16 +59,16 @@ struct LayerProfile {
 
   double wait(WaitReason reason) const { return waits[static_cast<size_t>(reason)]; }
   double waiting() const;
-  double scoring_share() const;   // of the misses' bytes, those moved while scoring; 0 without
-  double used_share() const;      // of what was fetched ahead; 0 where nothing was
+  double scoring_share() const;   // share of the missed bytes moved while scoring; 0 if none
+  double used_share() const;      // share of the prefetched rows that were used; 0 if none
   uint64_t wasted_bytes() const;  // fetched ahead and not used
   LayerProfile& operator+=(const LayerProfile& other);
 };
 
-// How fast rows went, measured.
+// The measured speed of row transfers.
 struct LinkSpeed {
   double seconds_per_byte = 0;  // host to device, while the link was busy
-  double latency = 0;           // of a transfer, beside its bytes' time: the least that was seen
+  double latency = 0;           // the least time of a transfer beyond its bytes' time
 };
 
 struct StepPoint {
@@ -88,19 +88,19 @@ class Profile {
   size_t steps() const { return points_.size(); }
   const std::vector<StepPoint>& points() const { return points_; }
   const std::vector<LayerProfile>& layers() const { return layers_; }
-  const LayerProfile& outside() const { return outside_; }  // work that belongs to no layer
+  const LayerProfile& outside() const { return outside_; }  // work outside the layers
   LayerProfile total() const;                               // layers and outside, summed
-  double seconds() const;                                   // of all steps
-  double idle() const;  // the compute stream had nothing to do and waited for nothing
+  double seconds() const;                                   // all steps
+  double idle() const;  // the compute stream was idle and waited for nothing
   LinkSpeed link() const;
   bool knows_overlap() const { return knows_overlap_; }
 
-  // Time of the transfers of rows that a step then used: misses, and of what was fetched ahead the
-  // share that was used.
+  // Time of the transfers of rows that a step used: misses, and the used share of the prefetched
+  // rows.
   double transfer(const LayerProfile& part) const;
-  // 1 - wait for rows / transfer, in [0, 1]; 1 where nothing was transferred.
+  // 1 - wait for rows / transfer, in [0, 1]; 1 if nothing was transferred.
   double hidden(const LayerProfile& part) const;
-  // Sums over the parts, each with its own share of used predictions.
+  // Sums over the parts; each part has its own used share.
   double total_transfer() const;
   double total_hidden() const;
   uint64_t total_wasted_bytes() const;
@@ -121,7 +121,7 @@ class Profile {
   std::optional<double> latency_;
 };
 
-// The stream that attends; none where nothing did.
+// The stream that runs attention; none if no entry is attention.
 std::optional<TimelineStream> compute_stream(const std::vector<TimelineEntry>& entries);
 
 }  // namespace fasa

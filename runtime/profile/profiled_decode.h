@@ -1,4 +1,4 @@
-// A decode whose steps are recorded and taken apart: a synthetic one, or a model's.
+// A decode whose steps are recorded and profiled: synthetic, or a model's.
 #pragma once
 
 #include <map>
@@ -20,23 +20,23 @@ class ProfiledDecode {
   ProfiledDecode(const ProfiledDecode&) = delete;  // the device refers to its timeline
   ProfiledDecode& operator=(const ProfiledDecode&) = delete;
 
-  // A step that is not measured: hot rows begin empty, an automatic depth begins unsettled.
+  // An unmeasured step: the first ones fill the hot rows and settle an automatic prefetch depth.
   void warm_up();
-  // One step into the profile. Throws as the decode does.
+  // Runs one step and adds it to the profile. Throws what the decode throws.
   void step();
 
   const Profile& profile() const { return profile_; }
-  // Of the last step; streams by name.
+  // The last step's entries; streams by name.
   const std::vector<TimelineEntry>& last_step() const { return last_step_; }
   std::map<TimelineStream, std::string> streams() const { return timeline_.streams(); }
-  // Of the last step, as runtime/trace/trace_file.h writes it.
+  // The last step in the format of runtime/trace/trace_file.h.
   std::string last_step_trace();
-  uint64_t dropped() const { return dropped_; }  // entries of steps too long to be kept whole
+  uint64_t dropped() const { return dropped_; }  // entries lost because a step was too long
 
   virtual Device& device() = 0;
   virtual KvMemory memory() const = 0;
-  virtual int64_t context() const = 0;  // tokens that the next step sees, less its own
-  // Predictions that a trace was asked for; none for a model's own.
+  virtual int64_t context() const = 0;  // tokens that the next step attends to, without its own
+  // The trace's predictions; none for a model.
   virtual std::optional<SyntheticDevice::Predictions> predictions() const { return std::nullopt; }
 
  protected:
@@ -48,7 +48,7 @@ class ProfiledDecode {
   explicit ProfiledDecode(int layers) : profile_(layers) {}
   // Runs a step and waits for all of it.
   virtual Taken run_step() = 0;
-  // Before the device goes.
+  // Must run before the device is destroyed.
   void stop_recording();
 
  private:

@@ -1,4 +1,4 @@
-// A model's own greedy generation, recorded and taken apart.
+// A model's greedy generation, recorded and profiled.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@ struct ProfiledModelOptions {
   std::vector<int32_t> prompt;
   int64_t max_steps = 32;
   int prefill_chunk = 512;
-  // Key dimensions that the slices take (tools/slice_choice.h).
+  // Key dimensions of the slices (tools/slice_choice.h).
   std::function<std::vector<int16_t>(Model&)> slice_dims;
   std::function<void(int64_t done, int64_t total)> on_prefill = {};
   std::function<std::unique_ptr<Device>()> open = {};  // none: the config's device
@@ -26,8 +26,8 @@ struct ProfiledModelOptions {
 
 class ProfiledModel final : public ProfiledDecode {
  public:
-  // Loads, reserves, runs the prompt. Steps go on past an end of sequence. Throws UsageError,
-  // InputError, BudgetError.
+  // Loads the model, reserves memory and runs the prompt. Steps continue after an end of sequence.
+  // Throws UsageError, InputError, BudgetError.
   ProfiledModel(const ProfiledModelOptions& settings, const ModelConfig& model);
   ~ProfiledModel() override;
 

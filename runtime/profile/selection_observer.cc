@@ -53,7 +53,7 @@ void SelectionObserver::do_enqueue(const KernelCall& call, StreamView stream, Op
   }
   if (select->step.first_head() == 0) inner_.wait(stream, read_.view(), tag);
   inner_.enqueue(call, stream, tag);
-  // Of heads that are selected one part after the other, all are there with the last part.
+  // Heads may be selected in parts: the sets are complete after the last part.
   const StepParams& step = select->step;
   if (step.first_head() + step.head_count() < step.layout.kv_heads) return;
   copy_sets(*select, stream);

@@ -1,6 +1,6 @@
-// A device that looks at the sets that another one's selections take, and passes everything on.
-// Nothing is charged for it: on devices that run host code the selection is the same operation with
-// the same work; elsewhere a stream of its own copies sets to the host beside the step's work.
+// A device that observes the selected sets of another one and forwards all work to it. Costs
+// nothing: on devices that run host code the selection is the same operation with the same work; on
+// others a separate stream copies the sets to the host in parallel with the step.
 #pragma once
 
 #include <vector>
@@ -12,10 +12,10 @@ namespace fasa {
 
 class SelectionObserver final : public WrappedDevice {
  public:
-  // `inner` outlives this.
+  // `inner` must outlive it.
   explicit SelectionObserver(Device& inner);
 
-  // Since the last call, by layer. Waits for what is copied.
+  // Overlap since the last call, by layer. Waits for the copies.
   std::vector<OverlapCount> take_overlap();
 
  private:
@@ -33,7 +33,7 @@ class SelectionObserver final : public WrappedDevice {
   std::vector<Copied> copied_;  // by layer; without host code
   Stream copies_;
   Event selected_;
-  Event read_;  // the sets may be written again
+  Event read_;  // the sets may be overwritten after it
 };
 
 }  // namespace fasa

@@ -1,4 +1,4 @@
-// One choice of a request that is being served, or waits for that.
+// One choice of a request: active, or waiting.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@
 
 namespace fasa::serve {
 
-// The loop's own, of one thread.
+// Used by the loop's thread only.
 struct ActiveChoice {
   struct Failure {
     ErrorKind kind;
@@ -31,18 +31,18 @@ struct ActiveChoice {
   int choice = 0;
   GenerationRequest request;
   std::unique_ptr<Answer> answer;
-  std::vector<int32_t> wanted;  // tokens that go into the cache before `next` does
+  std::vector<int32_t> wanted;  // tokens that must be in the cache before `next`
   TokenLog known;               // how the first of them were computed before
-  // The others of them come by decode steps; none: it has had no place yet.
+  // Whether the remaining ones come by decode steps; none: not admitted yet.
   std::optional<bool> decodes_turn;
-  std::optional<int32_t> next;  // generated, not in the cache yet
+  std::optional<int32_t> next;  // sampled, not yet in the cache
   std::optional<SequenceId> sequence;
-  TokenLog log;                      // what the sequence holds
-  std::optional<Resuming> resuming;  // its next tokens come from the disk
-  bool lacks_rows = false;           // it prefills, and some rows are on the disk only
+  TokenLog log;                      // the tokens that the sequence holds
+  std::optional<Resuming> resuming;  // set while tokens are read from disk
+  bool lacks_rows = false;           // it prefills, and some rows are on disk only
   int64_t cached = 0;
   bool finished = false;
-  std::optional<Failure> failure;  // what finished it, if that was no end of its answer
+  std::optional<Failure> failure;  // set if the choice failed
   std::chrono::steady_clock::time_point submitted, last_token;
 
   bool placed() const { return sequence.has_value(); }
@@ -62,10 +62,10 @@ struct ActiveChoice {
     return position < static_cast<int64_t>(wanted.size()) ? wanted[static_cast<size_t>(position)]
                                                           : *next;
   }
-  // Tokens of `wanted` that the next step may take at most, by prefill and by decoding.
+  // Tokens of `wanted` that the next step may take by prefill, and by decoding.
   int64_t prefill_left() const { return left_as(StepMode::kPrefill); }
   int64_t decode_left() const { return left_as(StepMode::kDecode); }
-  // All of `wanted` behind that many tokens.
+  // True if all of `wanted` from `position` on is decoded.
   bool decodes_from(int64_t position) const {
     while (position < std::ssize(wanted) && prompt_mode(position) == StepMode::kDecode) ++position;
     return position >= std::ssize(wanted);
@@ -75,7 +75,8 @@ struct ActiveChoice {
     while (end < static_cast<int64_t>(wanted.size()) && prompt_mode(end) == mode) ++end;
     return end - log.size();
   }
-  // What is kept of it, once it has ended. A stop string cuts a text: its tokens spell more.
+  // The conversation to cache when the choice has ended. If a stop string cut the text, its tokens
+  // spell more than the text.
   Conversation conversation() {
     Conversation kept{.salt = request.salt, .log = std::move(log)};
     const auto& said = answer->tokens();

@@ -41,7 +41,7 @@ void EngineInbox::evict_idle() {
 void EngineInbox::suspend() {
   const std::lock_guard lock(mutex_);
   commands_.suspend = true;
-  published_.suspension.busy = true;  // until the loop knows better
+  published_.suspension.busy = true;  // until the loop publishes its status
   changed_.notify_all();
 }
 
@@ -101,7 +101,7 @@ void EngineInbox::publish(const EngineStatus& status, size_t waiting) {
   const std::lock_guard lock(mutex_);
   waiting_count_ = static_cast<int>(waiting + submitted_.size());
   published_ = status;
-  published_.suspension.busy |= commands_.suspend;  // asked since the status was made
+  published_.suspension.busy |= commands_.suspend;  // requested after the status was made
 }
 
 void EngineInbox::count(size_t running, size_t waiting) {

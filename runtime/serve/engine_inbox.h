@@ -1,4 +1,4 @@
-// Where other threads meet the engine loop's: what they ask of it, and the numbers that they read.
+// The interface between the engine loop's thread and others: commands in, statistics out.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@ struct SubmittedRequest {
   std::chrono::steady_clock::time_point at;
 };
 
-// What has been asked since it was last taken.
+// Commands since they were last taken.
 struct EngineCommands {
   std::vector<uint64_t> cancelled;  // requests, each submitted before
   std::vector<uint64_t> forgotten;  // sessions
@@ -45,16 +45,15 @@ class EngineInbox {
   std::optional<std::string> failure() const;
 
   // --- from the loop's ---
-  // Waits until something is asked, at most until `due`, and with `busy` not at all. False: the loop
-  // is to end.
+  // Waits for a command, at most until `due`; returns at once if `busy`. False: the loop must end.
   bool wait(bool busy, std::optional<std::chrono::steady_clock::time_point> due);
   EngineCommands take_commands();
   std::vector<SubmittedRequest> take_submitted();
-  // `waiting`: of those that were taken.
+  // `waiting`: requests that the loop has taken and not yet admitted.
   void publish(const EngineStatus& status, size_t waiting);
-  // Before a step too: who has a seat no longer takes a place in the queue.
+  // Also before a step: an admitted request no longer occupies the queue.
   void count(size_t running, size_t waiting);
-  // Nothing is taken any more.
+  // Refuses all further requests.
   void fail(const std::string& why);
 
  private:

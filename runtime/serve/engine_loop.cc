@@ -65,8 +65,8 @@ void EngineLoop::step() {
   memory_.suspend_idle();
 }
 
-// What a lost device computed is not to be trusted, it can't be had back, and nothing is asked of it
-// any more, its counters neither.
+// Results of a lost device cannot be trusted, and it cannot be recovered: it is not used again, not
+// even to read counters.
 void EngineLoop::end_with(const DeviceError& error) {
   inbox_.fail(error.what());
   take_submitted();
@@ -108,7 +108,8 @@ void EngineLoop::remove_finished() {
   choices_.end_finished();
 }
 
-// Before those that have ended are told: who has an answer finds it counted and its session kept.
+// Runs before observers hear of the end: a client with its answer finds it counted and its session
+// cached.
 void EngineLoop::publish() {
   constexpr double kFetchesEvery = 0.5;  // seconds: reading the counters takes a moment
   if (choices_.active().empty() || seconds_between(fetches_read_, Clock::now()) > kFetchesEvery) {

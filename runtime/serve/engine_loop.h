@@ -1,8 +1,8 @@
-// Serves many requests on one model and one runtime: continuous batching, one step at a time, on a
-// thread of its own. Those who decode go first; prompts come in chunks between their steps.
+// Serves many requests on one model and one runtime: continuous batching, one step at a time, on
+// its own thread. Decoding sequences go first; prompts run in chunks between their steps.
 //
-// A request's tokens do not depend on who else is served: every part of a step is independent of its
-// batch, and what was evicted is computed again as it was computed before (token_log.h).
+// A request's tokens do not depend on other requests: every part of a step is independent of its
+// batch, and evicted tokens are recomputed as they were computed before (token_log.h).
 #pragma once
 
 #include <chrono>
@@ -28,37 +28,37 @@ namespace fasa::serve {
 
 class EngineLoop {
  public:
-  // `model` and `runtime` are the loop's alone until it is destroyed. `tokenizer` may be null: answers
-  // have no text then. All outlive the loop. Throws BudgetError, and UsageError for a folder of
-  // sessions that cannot be used.
+  // Only the loop uses `model` and `runtime` until it is destroyed. `tokenizer` may be null:
+  // answers then have no text. All must outlive the loop. Throws BudgetError, and UsageError if the
+  // sessions' folder is not usable.
   EngineLoop(Model& model, Runtime& runtime, const text::Tokenizer* tokenizer,
              const EngineOptions& options);
-  // Cancels what is under way.
+  // Cancels active and waiting requests.
   ~EngineLoop();
   EngineLoop(const EngineLoop&) = delete;  // its thread refers to it
   EngineLoop& operator=(const EngineLoop&) = delete;
 
   const EngineOptions& options() const { return options_; }
-  // The conversations that were on disk at the start; once.
+  // The conversations found on disk at the start. Call once.
   std::vector<Conversation> take_found() { return memory_.take_found(); }
 
   // --- from any thread ---
-  // The request's number, for cancel(); none where as many wait as may.
+  // The request's number, for cancel(); nothing if the queue is full.
   std::optional<uint64_t> submit(GenerationRequest request) {
     return inbox_.submit(std::move(request));
   }
   void cancel(uint64_t request) { inbox_.cancel(request); }
-  // Forgets a cached session of that salt. False: there is none of that number.
+  // Forgets a cached session of that salt. False: there is no such session.
   bool forget(const std::string& salt, uint64_t session) { return inbox_.forget(salt, session); }
-  // Gives up the memory of all cached sessions that are not being served.
+  // Frees the memory of all idle cached sessions.
   void evict_idle() { inbox_.evict_idle(); }
   EngineStatus status() const { return inbox_.status(); }
-  // Suspends all cached sessions to disk; status().suspension.busy tells until when.
+  // Suspends all cached sessions to disk; status().suspension.busy is true until it is done.
   void suspend_idle_now() { inbox_.suspend(); }
-  // None is taken any more, those that are here go on.
+  // Refuses new requests; those already submitted are completed.
   void drain() { inbox_.drain(); }
   bool idle() const { return inbox_.idle(); }
-  // What the device died of; the loop has ended then, and every request got the error.
+  // The message of the device's failure; the loop has then ended and every request got the error.
   std::optional<std::string> failure() const { return inbox_.failure(); }
 
  private:
@@ -67,7 +67,7 @@ class EngineLoop {
   void end_with(const DeviceError& error);
   void take_commands();
   void take_submitted();
-  // Of those that have finished, what they leave is kept.
+  // Caches the sessions of finished choices.
   void remove_finished();
   void publish();
 

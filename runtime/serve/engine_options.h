@@ -1,4 +1,4 @@
-// How requests are served.
+// Options of the engine loop.
 #pragma once
 
 #include <cstddef>
@@ -10,20 +10,20 @@
 namespace fasa::serve {
 
 struct EngineOptions {
-  int max_sequences = 16;  // that are computed at once
+  int max_sequences = 16;  // computed at the same time
   int max_waiting = 64;
   int prefill_chunk = 512;
   double max_step_seconds = 0;  // 0: see PrefillBudget
-  // A turn of a conversation that goes on is decoded where it has at most so many new tokens. Bits
-  // depend on it, and on nothing that happened to the conversation meanwhile.
+  // A continued conversation decodes its new turn if it has at most so many new tokens, else
+  // prefills it. Results depend on this value, not on what happened to the session in between.
   int sparse_turn_tokens = 0;
-  // Tokens from its end within which a conversation goes on elsewhere from its cache, where layers see
-  // a window only and no sessions are suspended (with those, what Runtime::create() says): see
-  // Runtime::set_rollback_tokens. Behind that all is computed anew.
+  // Rollback window of cached conversations, in tokens, for models with sliding-window layers and
+  // without suspended sessions (see Runtime::set_rollback_tokens; with suspended sessions
+  // Runtime::create()'s default holds). A request that diverges before it is recomputed.
   int64_t rollback_tokens = kConversationRollback;
   size_t log_bytes = size_t{64} << 20;
   std::optional<SuspensionOptions> sessions =
-      {};  // none: what does not fit into memory is forgotten
+      {};  // none: sessions that do not fit into memory are forgotten
 };
 
 }  // namespace fasa::serve

@@ -1,4 +1,4 @@
-// What an engine loop tells about itself: numbers since its start, and what it holds now.
+// Statistics of an engine loop: counters since its start, and its sessions now.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace fasa::serve {
 
-// Counts of values by upper bound, as Prometheus has them.
+// A histogram by upper bounds, as in Prometheus.
 template <size_t kBounds>
 struct Histogram {
   std::array<double, kBounds> bounds{};
@@ -42,24 +42,24 @@ struct SessionStatus {
   uint64_t id = 0;
   std::string salt;
   int64_t tokens = 0;
-  int64_t suspended_tokens = 0;  // whose keys and values are on disk
+  int64_t suspended_tokens = 0;  // tokens whose keys and values are on disk
   bool in_memory = false;        // its keys and values are in memory
-  // What forks share is counted for each.
+  // Memory shared by forks is counted for each of them.
   uint64_t device_bytes = 0, host_bytes = 0, disk_bytes = 0;
 };
 
 struct EngineStatus {
   int running = 0;
   int waiting = 0;
-  // The cached sessions; one list for all callers until it changes.
+  // The cached sessions; callers share one list until it changes.
   std::shared_ptr<const std::vector<SessionStatus>> sessions =
       std::make_shared<std::vector<SessionStatus>>();
   uint64_t requests = 0;
   uint64_t finished_stop = 0, finished_length = 0, finished_cancelled = 0, finished_error = 0;
   uint64_t preemptions = 0;
   uint64_t evictions = 0;
-  uint64_t prompt_tokens = 0;  // of all requests' prompts
-  uint64_t cached_tokens = 0;  // of them, found in the cache
+  uint64_t prompt_tokens = 0;  // in all requests' prompts
+  uint64_t cached_tokens = 0;  // the part of them found in the cache
   uint64_t generated_tokens = 0;
   SecondsHistogram queue_seconds = seconds_histogram();
   SecondsHistogram first_token_seconds = seconds_histogram();
@@ -70,7 +70,7 @@ struct EngineStatus {
   FetchMetrics fetches;
   SuspensionStatus suspension;
   MemoryUse device_memory, host_memory;
-  double seconds_since_step = 0;  // of the last step that ended, 0 where none is under way
+  double seconds_since_step = 0;  // since the last step ended; 0 if no request is active
 };
 
 }  // namespace fasa::serve

@@ -44,7 +44,8 @@ std::vector<ActiveChoice*> EngineSteps::decoding() const {
   return batch;
 }
 
-// One token each; of a prompt that is decoded more where the runtime takes them, a chunk in all.
+// One token for each. Prompts that are decoded take more, if the runtime allows, up to a chunk in
+// all.
 std::vector<int> EngineSteps::decode_counts(std::span<ActiveChoice* const> batch) const {
   std::vector<int> counts(batch.size(), 1);
   const bool others =
@@ -133,7 +134,7 @@ std::span<const float> EngineSteps::run_step(std::span<ActiveChoice* const> batc
   return model_.step(runtime_, tokens, parts, {.no_logits = !any_ends});
 }
 
-// `count` more tokens of the choice are in the cache; `logits` follow the last of them.
+// `count` more tokens of the choice are in the cache; `logits` follow the last one.
 void EngineSteps::computed(ActiveChoice& active, int count, StepMode mode,
                            std::span<const float> logits) {
   const Computed how = mode == StepMode::kDecode ? Computed::kDecode : Computed::kPrefill;
@@ -144,13 +145,13 @@ void EngineSteps::computed(ActiveChoice& active, int count, StepMode mode,
       active.request.observer->on_prefill(
           active.log.size(), static_cast<int64_t>(active.wanted.size()), active.cached);
     }
-    if (active.at_prompt() || active.next) return;  // more to compute, or computed again
+    if (active.at_prompt() || active.next) return;  // more to compute, or recomputed
     if (active.choice == 0) start_choices(active, logits);
   }
   sample(active, logits);
 }
 
-// Choices beyond the first share the prompt.
+// The choices after the first share the prompt.
 void EngineSteps::start_choices(ActiveChoice& active, std::span<const float> logits) {
   for (int choice = 1; choice < active.request.choices; ++choice) {
     auto other = std::make_unique<ActiveChoice>();
@@ -176,7 +177,7 @@ void EngineSteps::sample(ActiveChoice& active, std::span<const float> logits) {
   bool goes_on = false;
   try {
     goes_on = answer.take(logits);
-  } catch (const InputError& error) {  // its grammar's: the others have theirs
+  } catch (const InputError& error) {  // an error of its grammar; other choices continue
     return choices_.fail(active, error.kind(), error.what());
   }
   if (answer.tokens().size() > before) {

@@ -1,5 +1,5 @@
-// The steps of those who are served: one token each of those who decode, a chunk of prompts, and what
-// the model answers.
+// The steps of active requests: one token for each decoding sequence, a chunk of prompts, and
+// sampling.
 #pragma once
 
 #include <cstdint>
@@ -20,23 +20,23 @@ namespace fasa::serve {
 
 class EngineSteps {
  public:
-  // References: all outlive it. `tokenizer` may be null: answers have no text then. Throws
+  // All references must outlive it. `tokenizer` may be null: answers then have no text. Throws
   // BudgetError.
   EngineSteps(Model& model, Runtime& runtime, const text::Tokenizer* tokenizer,
               const EngineOptions& options, ServedChoices& choices, SessionMemory& memory,
               EngineStatus& stats);
 
-  // Throws UsageError for what the request asks of its answers.
+  // Throws UsageError if the request's options for its answer are not valid.
   std::unique_ptr<Answer> new_answer(const GenerationRequest& request, int choice) const;
-  // A step of those who decode, one of prompts; nothing where there are none.
+  // Each runs one step, or nothing if there is no such work: decoding, prefill.
   void decode();
   void prefill();
 
  private:
   struct Prefill {
     std::vector<ActiveChoice*> batch;
-    std::vector<int> counts;  // tokens of each
-    int64_t tokens = 0;       // of all
+    std::vector<int> counts;  // tokens of each choice
+    int64_t tokens = 0;       // in all
   };
   std::vector<ActiveChoice*> decoding() const;
   std::vector<int> decode_counts(std::span<ActiveChoice* const> batch) const;

@@ -1,4 +1,4 @@
-// What the engine is asked to generate, and what it tells about it.
+// A request to the engine, and the observer of its progress.
 #pragma once
 
 #include <cstdint>
@@ -11,26 +11,27 @@
 
 namespace fasa::serve {
 
-// Hears of one request. Called on the engine's thread: must not wait, nor throw. After on_end of every
-// choice, or on_error, nothing more comes.
+// Observes one request. Called on the engine's thread: must not block or throw. No calls follow
+// after on_end of every choice, or after on_error.
 class RequestObserver {
  public:
   virtual ~RequestObserver() = default;
-  // `computed` of the prompt's `total` tokens are in the cache, `cached` of them were there before.
+  // `computed` of the prompt's `total` tokens are in the cache; `cached` of them were there before.
   virtual void on_prefill(int64_t computed, int64_t total, int64_t cached) = 0;
-  // A choice took a token. Its answer has what is new; the call that ends it comes before on_end.
+  // A choice got a token, now in its answer. Also called for the last token, before on_end.
   virtual void on_token(int choice, const Answer& answer) = 0;
-  // This and on_error come when the engine's status counts the end, unless the device is lost.
+  // on_end and on_error come after the engine's status has counted the end, unless the device is
+  // lost.
   virtual void on_end(int choice, const Answer& answer) = 0;
   virtual void on_error(ErrorKind kind, const std::string& message) = 0;
 };
 
 struct GenerationRequest {
-  std::string salt = {};  // who may share its prefixes: a request sees those of its own salt
+  std::string salt = {};  // requests share prefixes only within one salt
   std::vector<int32_t> prompt = {};
-  std::string text = {};  // what a template rendered, if one did: of the prompt
+  std::string text = {};  // the prompt's text as rendered by a template, if any
   int choices = 1;
-  AnswerOptions answer = {};  // of each choice; choice i draws with seed + i
+  AnswerOptions answer = {};  // for each choice; choice i draws with seed + i
   std::shared_ptr<RequestObserver> observer = {};
 };
 

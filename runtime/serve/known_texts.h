@@ -1,6 +1,6 @@
-// Which ids a text was made of. An answer's text need not encode to the tokens that the model chose for
-// it; where a prompt goes on from an answer that was given here, their ids are taken as they are, and
-// the cache's prefix holds.
+// Token ids of earlier texts. Encoding an answer's text may give other tokens than the model chose.
+// Where a prompt continues an answer of this server, the original ids are used, so that the cache's
+// prefix matches.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 
 namespace fasa::serve {
 
-// One thread at a time.
+// Not thread-safe.
 class KnownTexts {
  public:
-  // `bytes`: of texts and ids, at most; those used longest ago are forgotten.
+  // `bytes`: limit for texts and ids; the least recently used are forgotten.
   explicit KnownTexts(size_t bytes) : max_bytes_(bytes) {}
 
   struct Known {
@@ -25,13 +25,13 @@ class KnownTexts {
   };
 
   void remember(std::string salt, std::string text, std::vector<int32_t> ids);
-  // The longest known text of that salt that `prompt` begins with; null: none.
+  // The longest known text of that salt that is a prefix of `prompt`; null: none.
   const Known* find(std::string_view salt, std::string_view prompt);
 
  private:
   const size_t max_bytes_;
   size_t bytes_ = 0;
-  std::list<Known> known_;  // used last first
+  std::list<Known> known_;  // most recently used first
 };
 
 }  // namespace fasa::serve

@@ -1,9 +1,9 @@
-// How a page of the cache lies in a session's file:
+// The layout of a cache page in a session's file:
 //
-//   header its slices, and a checksum of every piece of its rows
-//   rows   as in memory; a piece is what is read at a time, a few rows of one layer and KV head
+//   header: slices, and a checksum of every piece of the rows
+//   rows: as in memory. A piece is the unit of reading: a few rows of one layer and KV head
 //
-// Both begin at multiples of a piece. A page that is not full has no slices: zeros.
+// Both begin at multiples of a piece. A partial page has no slices: zeros.
 #pragma once
 
 #include <cstddef>

@@ -5,7 +5,7 @@
 namespace fasa::serve {
 namespace {
 
-constexpr double kNewest = 0.2;  // the newest step's part of a mean
+constexpr double kNewest = 0.2;  // weight of the newest step in the running mean
 
 void blend(double& mean, double value) {
   mean = mean == 0 ? value : (1 - kNewest) * mean + kNewest * value;
@@ -30,10 +30,10 @@ void PrefillBudget::prefilled(int64_t tokens, double seconds) {
 }
 
 double PrefillBudget::fixed_seconds() const {
-  if (min_tokens_ >= max_tokens_) return 0;  // one size says nothing
+  if (min_tokens_ >= max_tokens_) return 0;  // one size gives no line
   const auto few = static_cast<double>(min_tokens_);
   const auto many = static_cast<double>(max_tokens_);
-  // Of a line through both chunks.
+  // The intercept of the line through both chunks.
   return std::max(0.0, (min_seconds_ - few * min_per_token_) * many / (many - few));
 }
 
@@ -45,7 +45,7 @@ int PrefillBudget::chunk(bool others_decode) const {
   const double most = !automatic            ? max_step_seconds_
                       : decode_seconds_ > 0 ? std::min(2 * decode_seconds_, kAutomaticMost)
                                             : kAutomaticMost;
-  // A decode step comes between two chunks: what it leaves of the time is the chunk's.
+  // A decode step runs between two chunks and is part of the time; the rest is the chunk's.
   double on_tokens = most - decode_seconds_ - fixed_seconds();
   if (automatic) {
     constexpr double kPerFixed = kUsefulShare / (1 - kUsefulShare);

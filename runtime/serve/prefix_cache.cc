@@ -19,7 +19,7 @@ TokenLog beginning_of(const TokenLog& log, int64_t tokens) {
   return part;
 }
 
-// As the conversation computed them that holds most of the tokens, the one used last of several.
+// The log of the conversation that shares the most tokens; the most recently used if several do.
 TokenLog longest_known(const std::list<CachedSession>& all, const std::string& salt,
                        std::span<const int32_t> wanted) {
   const CachedSession* longest = nullptr;
@@ -112,7 +112,7 @@ void PrefixCache::insert(Conversation conversation, uint64_t session, int64_t fi
                        .last_used = ++uses_});
 }
 
-// What the heir goes on from: the longer one's place on disk, and the words where no token came.
+// Passes on what the heir lacks: the longer session on disk, and the text if no token was added.
 void PrefixCache::inherit(CachedSession& heir, CachedSession& beginning) {
   free(beginning);
   if (heir.conversation.text.empty() && beginning.log().size() == heir.log().size()) {

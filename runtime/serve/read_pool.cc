@@ -41,7 +41,7 @@ ReadPool::~ReadPool() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-// As many as the system lets us have; the owner reads too.
+// Starts as many threads as the system allows; the owner's thread reads too.
 void ReadPool::start() {
   threads_.reserve(kThreads);
   try {

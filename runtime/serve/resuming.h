@@ -1,4 +1,4 @@
-// A session on disk on its way into a sequence.
+// A session on disk that is being read into a sequence.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@ namespace fasa::serve {
 
 struct Resuming {
   SuspendedPrefix prefix;
-  bool rows_later = false;                     // when steps select them
-  std::shared_ptr<SuspendedPages> pages = {};  // once it has begun
+  bool rows_later = false;                     // rows are read when steps select them
+  std::shared_ptr<SuspendedPages> pages = {};  // set once reading has begun
 };
 
 }  // namespace fasa::serve

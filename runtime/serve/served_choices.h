@@ -1,4 +1,4 @@
-// Who is served, who waits for that, and who has ended without having heard of it yet.
+// The active choices, the waiting ones, and those that have ended but are not yet reported.
 #pragma once
 
 #include <list>
@@ -14,22 +14,22 @@ class ServedChoices {
  public:
   using List = std::list<std::unique_ptr<ActiveChoice>>;
 
-  // Counts finished requests in `stats`, which outlives this.
+  // Counts finished requests in `stats`, which must outlive it.
   explicit ServedChoices(EngineStatus& stats) : stats_(stats) {}
 
   List& active() { return active_; }  // oldest first
   const List& active() const { return active_; }
   List& waiting() { return waiting_; }  // oldest first
   const List& waiting() const { return waiting_; }
-  // Memory is short: no request is admitted until one of the active ones ends.
+  // Under memory pressure no request is admitted until an active one ends.
   bool under_memory_pressure() const { return memory_pressure_; }
   void set_memory_pressure(bool on) { memory_pressure_ = on; }
 
-  // The first that waits is served from now on.
+  // Makes the first waiting choice active.
   void admit_first() { active_.splice(active_.end(), waiting_, waiting_.begin()); }
-  // It waits again, before all others.
+  // Makes an active choice wait again, before all others.
   void step_back(ActiveChoice& active);
-  // Moves those that have finished to those that have ended.
+  // Moves finished choices to the ended ones.
   void end_finished();
   void end_first_waiting() { ended_.splice(ended_.end(), waiting_, waiting_.begin()); }
   void tell_ended();

@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Weights are too large to be read for this.
+// Name, size and time: weights are too large to be hashed.
 std::string state_of(const fs::path& file) {
   struct stat status {};
   if (::stat(file.c_str(), &status) != 0) {
@@ -37,7 +37,7 @@ std::string contents_of(const fs::path& file) {
                      XXH3_64bits(bytes.data(), bytes.size()));
 }
 
-// A line a file of the model that says what a token is or what is computed of it.
+// One line for each model file that defines tokens or computation.
 std::string files_of(const std::string& path) {
   std::error_code error;
   if (!fs::is_directory(path, error)) return state_of(path);

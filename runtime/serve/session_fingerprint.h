@@ -1,4 +1,5 @@
-// All that keys and values depend on beside the tokens: a session of another fingerprint is of no use.
+// Identifies everything but the tokens that keys and values depend on. Sessions of another
+// fingerprint are unusable.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +14,16 @@
 namespace fasa::serve {
 
 struct SessionSubject {
-  std::string path;     // of the model: a folder, or a GGUF file
-  std::string version;  // of the program
+  std::string path;     // the model's: a folder, or a GGUF file
+  std::string version;  // the program's
   DeviceKind device;
   DType dtype;  // of weights and activations
   RowDType row_dtype;
   std::span<const int16_t> slice_dims;
 };
 
-// Of the model's files, weights by name, size and time, the others by what they hold; of what selects
-// tokens, and how weights are rounded. Throws InputError where a file can't be read.
+// Covers the model's files (weights by name, size and time, others by content), the selection
+// options and the weight format. Throws InputError if a file cannot be read.
 std::string session_fingerprint(const SessionSubject& subject, const Config& config);
 
 }  // namespace fasa::serve

@@ -47,7 +47,7 @@ class Reader {
     std::memcpy(&value, take(sizeof(value)).data(), sizeof(value));
     return value;
   }
-  // Of things of `size` bytes each, all of which must be there.
+  // A count of items of `size` bytes each; fails if that many bytes are not left.
   size_t count(size_t size) {
     const uint64_t value = number();
     if (value > left_.size() / size) fail("it ends early");

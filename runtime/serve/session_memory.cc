@@ -187,7 +187,8 @@ void SessionMemory::resume(ActiveChoice& active) {
   suspension_->count_resumed(active.cached);
 }
 
-// Who had rows of it on the disk only is computed again; who has them in memory goes on.
+// Sequences whose only copy of rows was lost are recomputed; those with all rows in memory
+// continue.
 void SessionMemory::give_up(const LostSession& error) {
   log_warning(fmt::format("{}; it is computed again", error.what()));
   suspension_->give_up(error.session());

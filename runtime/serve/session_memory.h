@@ -1,4 +1,4 @@
-// Who has memory: admission by bytes, what gives way, and sessions on their way to the disk and back.
+// Memory of requests: admission by bytes, eviction, and sessions moving to disk and back.
 #pragma once
 
 #include <chrono>
@@ -28,14 +28,15 @@ class SessionMemory {
 
   // Those for whom there is memory are served.
   void admit_waiting();
-  // Gives up what nobody waits for; where it may preempt, then the youngest of those served, so that
-  // the oldest always gets on. False: there is nothing left to give up.
+  // Frees the memory of idle sessions and, if `may_preempt`, then of the youngest active request,
+  // so that the oldest always makes progress. False: there is nothing left to free.
   bool make_room(bool may_preempt);
   // The next piece of the first session that resumes; other requests run before the one after it.
   void resume_next();
   // Caches the sessions of finished requests, for later requests that begin alike.
   void keep_finished();
-  // Who had rows of it on the disk only is computed again; who has them in memory goes on.
+  // Sequences whose only copy of rows was lost are recomputed; those with all rows in memory
+  // continue.
   void give_up(const LostSession& error);
   void suspend_idle();
   std::optional<std::chrono::steady_clock::time_point> next_due() const;

@@ -50,7 +50,7 @@ void sync(const PageFile& file) {
   if (::fdatasync(file.get()) != 0) fail(file.path(), "write", errno);
 }
 
-// The number that a file's name begins with, "12.rows".
+// The number at the beginning of a file's name, "12.rows".
 std::optional<uint64_t> number_of(const fs::path& path, const char* suffix) {
   if (path.extension() != suffix) return std::nullopt;
   const std::string stem = path.stem().string();
@@ -87,7 +87,7 @@ void SessionStore::lock_folder() {
       options_.dir));
 }
 
-// Which files are there, then what they hold; what a killed process left half goes.
+// Lists the files, then reads them; removes what a killed process left incomplete.
 void SessionStore::scan() {
   std::vector<uint64_t> rows;
   std::error_code error;
@@ -207,7 +207,7 @@ void SessionStore::write_at(const std::string& name, std::span<const std::byte> 
     if (count <= 0) fail(name, "write", count < 0 ? errno : ENOSPC);
     done += static_cast<size_t>(count);
   }
-  // On its way to the disk while the next is computed, so that commit() has little to wait for.
+  // Starts writing while the next page is computed, so that commit() waits less.
   ::sync_file_range(file.get(), static_cast<off_t>(offset), static_cast<off_t>(bytes.size()),
                     SYNC_FILE_RANGE_WRITE);
 }
@@ -259,7 +259,7 @@ std::shared_ptr<SuspendedPages> SessionStore::open(uint64_t session, int64_t pag
                                           std::vector(all.begin(), all.begin() + pages));
 }
 
-// The manifest first: rows without one are nobody's.
+// Removes the manifest first: rows without a manifest are ignored.
 void SessionStore::remove(uint64_t session) noexcept {
   try {
     changing();

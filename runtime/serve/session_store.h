@@ -1,6 +1,7 @@
-// Sessions in a folder. Each is a file of pages, of which none is written over that was committed, and a
-// manifest that is replaced whole once what it names lies on disk: whoever is killed at any moment leaves
-// sessions as they were last committed. One thread at a time, one process at a time.
+// Sessions in a folder. Each is a file of pages and a manifest. Committed pages are never
+// overwritten; a new manifest atomically replaces the old one once its pages are on disk. If the
+// process is killed at any moment, sessions remain as last committed. One thread at a time, one
+// process at a time.
 //
 //   NUMBER.rows      pages of the cache (page_format.h)
 //   NUMBER.session   the manifest (session_manifest.h)
@@ -28,9 +29,9 @@ namespace fasa::serve {
 struct StoreOptions {
   std::string dir;  // made where it is missing, for its owner alone
   uint64_t limit_bytes = uint64_t{64} << 30;
-  std::string fingerprint;  // sessions of others are kept, and not seen
+  std::string fingerprint;  // sessions of other fingerprints stay on disk and are not listed
   PageBytes page = {};
-  // Called before each change on disk; for tests that end the process there.
+  // Called before each change on disk; tests end the process there.
   std::function<void()> before_change = {};
 };
 
@@ -43,39 +44,39 @@ struct FoundSession {
 
 class SessionStore {
  public:
-  // Removes what is damaged or was never committed, with a warning. Throws UsageError: the folder
-  // cannot be made or read, or another process uses it.
+  // Removes damaged and uncommitted files, with a warning. Throws UsageError if the folder cannot
+  // be made or read, or if another process uses it.
   explicit SessionStore(StoreOptions options);
   ~SessionStore();
   SessionStore(const SessionStore&) = delete;  // holds the lock
   SessionStore& operator=(const SessionStore&) = delete;
 
-  // What was there at the start, least recently written first; once.
+  // The sessions found at the start, least recently written first. Call once.
   std::vector<FoundSession> take_found() { return std::move(found_); }
 
   // The number of a new, empty session.
   uint64_t create();
-  // A page of `tokens` tokens behind the full pages written so far, in the place of one that was not
-  // full: its rows, and its slices where it is. Throws UsageError where the disk does not take it;
+  // Writes a page of `tokens` tokens: its rows, and its slices if it is full. It follows the full
+  // pages written so far and replaces a partial one. Throws UsageError if the disk refuses it;
   // nothing has changed then.
   void write(uint64_t session, int tokens, std::span<const std::byte> rows,
              std::span<const std::byte> slices);
-  // All that was written is the session from now on: the rows of `conversation.log`, all of them from
-  // page `first_page` on. As above.
+  // Makes the written pages the session: the rows of `conversation.log`, complete from page
+  // `first_page` on. Throws like write().
   void commit(uint64_t session, const Conversation& conversation, int64_t first_page);
-  int64_t written(uint64_t session) const;    // tokens, with those not committed
+  int64_t written(uint64_t session) const;    // tokens, uncommitted ones included
   int64_t committed(uint64_t session) const;  // tokens; 0: there is no such session
-  // The first pages of a session, as they were committed. Throws LostSession where it is not there any
-  // more. `pool` outlives what is returned.
+  // The first pages of a session, as committed. Throws LostSession if it no longer exists. `pool`
+  // must outlive the result.
   std::shared_ptr<SuspendedPages> open(uint64_t session, int64_t pages, ReadPool& pool) const;
-  // Frees its bytes on disk.
+  // Frees its space on disk.
   void remove(uint64_t session) noexcept;
 
-  // Whether `bytes` more fit, once sessions of other fingerprints gave way, the oldest first.
+  // True if `bytes` more fit. Removes sessions of other fingerprints for that, the oldest first.
   bool make_room(uint64_t bytes);
   uint64_t used_bytes() const { return used_bytes_; }
   uint64_t limit_bytes() const { return options_.limit_bytes; }
-  // Of so many tokens in a file.
+  // Bytes of `tokens` tokens in a file.
   uint64_t bytes_of(int64_t tokens) const {
     return static_cast<uint64_t>(pages_of(tokens)) * format_.page_bytes();
   }
@@ -84,9 +85,9 @@ class SessionStore {
   struct Stored {
     std::vector<StoredPage> pages;  // written
     int64_t written = 0, committed = 0;
-    uint64_t places = 0;             // in the file, taken or not
-    std::vector<uint64_t> free;      // places that nothing names
-    std::vector<uint64_t> replaced;  // ... once what was written is committed
+    uint64_t places = 0;             // slots in the file, used or free
+    std::vector<uint64_t> free;      // unused slots
+    std::vector<uint64_t> replaced;  // slots that become free with the next commit
     uint64_t manifest_bytes = 0;
     bool foreign = false;
     uint64_t foreign_bytes = 0;
@@ -107,11 +108,10 @@ class SessionStore {
   std::vector<FoundSession> found_;
   uint64_t used_bytes_ = 0;
   uint64_t next_ = 1;     // number
-  uint64_t commits_ = 0;  // so far, in the folder
+  uint64_t commits_ = 0;  // in this folder so far
 };
 
-// A salt for hashes of secrets that go into the folder, the same each time. Makes the folder. Throws
-// UsageError.
+// The folder's salt for hashes of secrets, always the same. Makes the folder. Throws UsageError.
 std::string store_salt(const std::string& dir);
 
 }  // namespace fasa::serve

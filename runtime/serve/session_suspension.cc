@@ -41,8 +41,7 @@ bool SessionSuspension::is_due(const CachedSession& cached, Clock::time_point no
   return cached.sequence && !cached.suspend_failed && (all_ || now - cached.used_at >= idle_after_);
 }
 
-// The one that has been idle longest; where all are due, the one that was, least: if time runs out it
-// is there.
+// The session idle longest. If all are due, the one idle shortest: if time runs out it is on disk.
 CachedSession* SessionSuspension::next_to_suspend(Clock::time_point now) {
   CachedSession* next = nullptr;
   for (CachedSession& cached : cache_.sessions()) {

@@ -1,5 +1,5 @@
-// Idle sessions on disk: out of the runtime's memory when nobody asked for a while or their memory is
-// needed, and back when somebody goes on. In pieces, so that what else is served goes on between them.
+// Suspends idle sessions to disk, after a time or when their memory is needed, and resumes them for
+// a new request. Works in pieces, so that other requests run in between.
 #pragma once
 
 #include <chrono>
@@ -21,7 +21,7 @@ struct SuspensionOptions {
   std::string dir;
   uint64_t limit_bytes = uint64_t{64} << 30;
   double idle_after = 600;  // seconds
-  // Of all that keys and values depend on beside their tokens (session_fingerprint.h).
+  // See session_fingerprint.h.
   std::string fingerprint;
   std::function<void()> before_change = {};  // StoreOptions'
 };
@@ -42,8 +42,8 @@ class SessionSuspension {
   // What lies in the folder is cached in `cache` from now on. Throws UsageError (the folder).
   SessionSuspension(const SuspensionOptions& options, Runtime& runtime, PrefixCache& cache);
 
-  // A piece of a session that is due; one that is whole on disk gives up its memory. True: it was not
-  // the last piece of the last one. This and suspend() throw DeviceError and LostSession.
+  // Writes a piece of a session that is due; a session that is whole on disk frees its memory.
+  // True: more pieces are due. This and suspend() throw DeviceError and LostSession.
   bool suspend_some(Clock::time_point now);
   // Until when nothing is due; none: nothing will be.
   std::optional<Clock::time_point> next_due() const;
@@ -52,11 +52,11 @@ class SessionSuspension {
   // At once: before its memory is given up.
   void suspend(CachedSession& cached);
 
-  // The next pages of a session behind the whole pages that `sequence` holds; returns how many tokens
-  // they are, none once it holds resuming.prefix.tokens. Throws LostSession; BudgetError: the sequence has
-  // no room, and nothing has changed.
+  // Reads the session's next pages behind those that `sequence` holds whole. Returns their tokens;
+  // 0 once it holds resuming.prefix.tokens. Throws LostSession; BudgetError if there is no memory,
+  // and nothing has changed then.
   int64_t resume_some(Resuming& resuming, SequenceId sequence);
-  // Its pages are damaged or gone: nobody is offered it again.
+  // Its pages are damaged or gone: it is not offered again.
   void give_up(uint64_t session) {
     ++status_.damaged;
     lost(session);
@@ -68,7 +68,7 @@ class SessionSuspension {
   // What was asked to be forgotten goes from the disk.
   void drop_unwanted();
   SuspensionStatus status() const;
-  // Of so many tokens' keys and values on disk.
+  // Bytes on disk of the keys and values of `tokens` tokens.
   uint64_t bytes(int64_t tokens) const { return store_.bytes_of(tokens); }
 
  private:

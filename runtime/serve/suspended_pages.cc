@@ -11,7 +11,8 @@
 namespace fasa::serve {
 namespace {
 
-// Of neighbours, in one read: a disk gives them at its full rate, and 64 of them are under way.
+// Neighbouring pieces up to this size are one read: a disk gives its full rate then, with 64 reads
+// outstanding.
 constexpr size_t kMaxAtATime = size_t{256} << 10;
 
 }  // namespace
@@ -33,7 +34,7 @@ SuspendedPages::SuspendedPages(ReadPool& pool, uint64_t session, std::unique_ptr
       pages_(std::move(pages)),
       checksums_(pages_.size() * format.pieces()),
       present_(pages_.size() * format.pieces()) {
-  // Nobody wants what lies beside a piece.
+  // No read-ahead: bytes beside a piece are not needed.
   ::posix_fadvise(file_->get(), 0, 0, POSIX_FADV_RANDOM);
 }
 
@@ -62,7 +63,7 @@ void SuspendedPages::read_page_headers(int64_t first, std::span<std::byte> page_
   }
 }
 
-// A piece of a page's rows, beside the one before it where they are neighbours.
+// Adds a piece of a page's rows; merges it with the one before if they are neighbours.
 void SuspendedPages::add(int64_t page, size_t piece, std::byte* block) {
   const size_t index = static_cast<size_t>(page) * format_.pieces() + piece;
   const size_t bytes = format_.piece_bytes(piece);

@@ -1,4 +1,4 @@
-// The pages of a session on disk: whole, or their slices first and rows when a step selects them.
+// The pages of a session on disk: read whole, or slices first and rows when a step selects them.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace fasa::serve {
 
-// What a session had on disk is damaged or gone: who had it has to compute it again.
+// A session's pages on disk are damaged or gone: its tokens must be recomputed.
 class LostSession : public InputError {
  public:
   LostSession(uint64_t session, const std::string& message)
@@ -27,10 +27,10 @@ class LostSession : public InputError {
   uint64_t session_;
 };
 
-// A file of pages that is open: it stays readable when the session is removed.
+// An open file of pages. It stays readable if the session is removed.
 class PageFile {
  public:
-  PageFile(std::string path, int flags);  // open() says whether that worked
+  PageFile(std::string path, int flags);  // open() tells whether that succeeded
   ~PageFile();
   PageFile(const PageFile&) = delete;  // closes once
   PageFile& operator=(const PageFile&) = delete;
@@ -46,18 +46,18 @@ class PageFile {
 
 class SuspendedPages final : public RowSource {
  public:
-  // `pool` outlives it.
+  // `pool` must outlive it.
   SuspendedPages(ReadPool& pool, uint64_t session, std::unique_ptr<PageFile> file,
                  const PageFormat& format, std::vector<StoredPage> pages);
 
   int64_t pages() const { return static_cast<int64_t>(pages_.size()); }
   const PageFormat& format() const { return format_; }
-  // The headers of pages first, first + 1, ..., page after page; rows of these pages can be read from now
-  // on. These and the others throw LostSession.
+  // Reads the headers of pages first, first + 1, ...; their rows can be read from then on. This and
+  // the others throw LostSession.
   void read_page_headers(int64_t first, std::span<std::byte> page_headers);
   // Their rows.
   void read_rows(int64_t first, std::span<std::byte> rows);
-  // Rows of pages before `page` are in memory.
+  // Marks the rows of pages before `page` as in memory.
   void has_until(int64_t page);
 
   void fetch(std::span<const RowBytes> wanted, std::span<std::byte* const> blocks) override;
@@ -76,9 +76,9 @@ class SuspendedPages final : public RowSource {
   const std::unique_ptr<PageFile> file_;
   const PageFormat format_;
   const std::vector<StoredPage> pages_;
-  std::vector<uint64_t> checksums_;  // [pages][pieces] of those whose headers were read
-  std::vector<bool> present_;        // the same of those whose rows are in memory
-  int64_t complete_ = 0;             // pages from the first that lack nothing
+  std::vector<uint64_t> checksums_;  // [pages][pieces] of pages whose headers were read
+  std::vector<bool> present_;        // [pages][pieces] whose rows are in memory
+  int64_t complete_ = 0;             // number of leading pages that are complete
   std::vector<CheckedRead> reads_;
   bool lost_ = false;
 };

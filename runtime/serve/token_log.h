@@ -1,6 +1,6 @@
-// The tokens of a sequence in the cache, and how each was computed. Prefill attends to everything,
-// a decode step to the selected tokens: their keys and values differ in bits. What rebuilds a
-// sequence that was evicted computes each token as it was computed before.
+// The tokens of a cached sequence, and how each was computed. Prefill attends to all tokens, a
+// decode step to the selected ones, so their keys and values differ in bits. To rebuild an evicted
+// sequence, each token is recomputed as it was computed before.
 #pragma once
 
 #include <algorithm>
@@ -27,18 +27,18 @@ class TokenLog {
     ids_.resize(static_cast<size_t>(tokens));
     how_.resize(static_cast<size_t>(tokens));
   }
-  // How many tokens both begin with.
+  // Length of the common prefix.
   int64_t common(std::span<const int32_t> ids) const {
     const auto end = std::mismatch(ids_.begin(), ids_.end(), ids.begin(), ids.end());
     return end.first - ids_.begin();
   }
-  // The same, as far as both were computed alike.
+  // Length of the common prefix that was also computed alike.
   int64_t common(const TokenLog& other) const {
     const int64_t tokens = common(other.ids());
     const auto end = std::mismatch(how_.begin(), how_.begin() + tokens, other.how_.begin());
     return end.first - how_.begin();
   }
-  // In host memory, of the log itself.
+  // Host memory of the log itself.
   size_t bytes() const { return ids_.capacity() * sizeof(int32_t) + how_.capacity(); }
 
  private:

@@ -1,6 +1,6 @@
-// What each kernel would read, write and move, from its parameters alone: for devices that charge
-// work without doing it. Reads descriptors, set sizes and fetch counts in device memory, so it runs
-// as work of the stream.
+// The bytes that each kernel would read, write and move, computed from its parameters, for devices
+// that charge work without doing it. Reads descriptors, set sizes and fetch counts in device
+// memory, so it must run as work of the stream.
 #pragma once
 
 #include "kernels/params.h"
@@ -14,7 +14,7 @@ KernelWork modelled_work(const SelectParams& params);
 KernelWork modelled_work(const FetchParams& params);
 KernelWork modelled_work(const GatherParams& params);
 KernelWork modelled_work(const AttendParams& params);
-// Key rows once, though blocks of queries read them again.
+// Counts key rows once, although every block of queries reads them again.
 KernelWork modelled_work(const PrefillParams& params);
 
 }  // namespace fasa

@@ -1,5 +1,5 @@
-// A decode without a model: a trace's selections on any geometry and length, through the real
-// runtime on the emulated device, in virtual time. Driven step by step.
+// A decode without a model: replays a trace's selections on any geometry and length, through the
+// real runtime on the emulated device, in virtual time. The caller runs the steps.
 #pragma once
 
 #include <cstdint>
@@ -15,18 +15,19 @@ namespace fasa {
 
 struct SyntheticOptions {
   Geometry geometry;
-  int64_t tokens = 131072;  // of each sequence before the first step
+  int64_t tokens = 131072;  // tokens of each sequence before the first step
   int sequences = 1;
-  int64_t max_steps = 512;  // room is taken for so many
+  int64_t max_steps = 512;  // memory is reserved for so many
   RowDType row_dtype = DType::kBF16;
-  // device.name is ignored: the emulated one it is. Its memory's bandwidth and its launches' cost:
+  // device.name is ignored: the device is the emulated one, with the bandwidth and launch cost
+  // below.
   Config config;
   double memory_bandwidth = 288e9;  // bytes per second
   double launch_seconds = 4e-6;
-  // Read by each layer beside its attention, in one launch between two attentions: a model's
-  // weights. 0 = attention alone, without that launch.
+  // Bytes that each layer reads besides its attention, in one launch between two attentions: a
+  // model's weights. 0 = attention alone, without that launch.
   uint64_t layer_bytes = 0;
-  // Read to estimate a later layer's query: a norm and a query projection.
+  // Bytes read to estimate a later layer's query: a norm and a query projection.
   uint64_t estimate_bytes = 0;
   SyntheticCompute compute = SyntheticCompute::kModelled;
   uint64_t seed = 0;
@@ -59,13 +60,13 @@ class SyntheticDecode {
 
   // One decode step of all sequences. Throws UsageError beyond max_steps, BudgetError, DeviceError.
   SyntheticStep step();
-  // `warmup` steps that are not measured (the hot rows begin empty), then `steps`.
+  // Runs `warmup` unmeasured steps (the hot rows begin empty), then `steps`.
   SyntheticResult run(int warmup, int steps);
 
   Runtime& runtime();
   Device& device();
   SyntheticDevice::Predictions predictions() const;
-  // How much of each set was in that of the step before, by layer, since the last call.
+  // Overlap of each set with the previous step's, by layer, since the last call.
   std::vector<OverlapCount> take_overlap();
 
  private:

@@ -1,7 +1,7 @@
-// An emulated device whose kernels charge their work and do none of it, but for those that decide
-// what is fetched: `select` writes the sets of a trace, `resolve` is the real one and keeps its
-// tables, so hits and misses are what a real decode with these sets would have. Rows and slices are
-// never touched: their memory is address space alone.
+// An emulated device whose kernels charge their work without doing it, except those that decide
+// what to fetch: `select` writes the sets of a trace; `resolve` is the real kernel with its tables.
+// Hits and misses are thus those of a real decode with these sets. Rows and slices are never
+// touched: their memory is address space only.
 #pragma once
 
 #include <atomic>
@@ -15,29 +15,30 @@
 namespace fasa {
 
 enum class SyntheticCompute : uint8_t {
-  kModelled,  // nothing but times
-  kReal,      // every kernel computes as well; the sets are the trace's all the same
+  kModelled,  // kernels only cost time
+  kReal,      // kernels also compute; the sets are still the trace's
 };
 
 class SyntheticDevice final : public WrappedDevice {
  public:
-  // Both outlive this. Decode steps begin at `tokens`: a sequence's step is what it is longer.
+  // Both must outlive it. Decode steps begin at `tokens`: a sequence's step number is its length
+  // less `tokens`.
   SyntheticDevice(EmulatedDevice& inner, const TraceTiling& tiling, int64_t tokens,
                   SyntheticCompute compute);
 
-  // Predicted sets that were handed out, per KV head; of them, those that the trace had not.
+  // Predicted entries per KV head, and those of them that are not in the trace's true sets.
   struct Predictions {
     uint64_t asked = 0;
     uint64_t not_recorded = 0;
   };
   Predictions predictions() const { return {predictions_asked_, predictions_missing_}; }
-  // Of the true sets that were handed out.
+  // The overlap of the true sets.
   SetOverlap& overlap() { return overlap_; }
 
  private:
   void do_enqueue(const KernelCall& call, StreamView stream, OperationTag tag) override;
-  // Rows are not touched either: a copy that begins or ends in a large allocation takes its time
-  // and moves nothing (unless everything computes).
+  // Rows are not touched: a copy from or to a large allocation takes its time and moves nothing
+  // (unless the mode is kReal).
   void do_copy(std::span<const CopyRange> ranges, CopyKind kind, StreamView stream,
                OperationTag tag) override;
   KernelWork select(const SelectParams& params);

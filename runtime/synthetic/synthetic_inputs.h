@@ -1,5 +1,4 @@
-// Queries, keys and values of no model: noise where they are computed with, untouched
-// memory elsewhere.
+// Queries, keys and values without a model: noise if they are computed with, else untouched memory.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +12,11 @@ namespace fasa {
 
 class SyntheticInputs {
  public:
-  // Room for `tokens` tokens; `noisy`: filled with bf16 noise, other bits after each shift().
+  // For `tokens` tokens; `noisy`: filled with bf16 noise that changes with each shift().
   SyntheticInputs(Device& device, const Geometry& geometry, int64_t tokens, bool noisy,
                   uint64_t seed, StreamView stream);
 
-  // Enqueues other noise for the first `tokens` tokens.
+  // Enqueues new noise for the first `tokens` tokens.
   void shift(int64_t tokens, StreamView stream);
   ConstTensorView q(int64_t tokens) const;
   ConstTensorView k(int64_t tokens) const;
@@ -28,7 +27,7 @@ class SyntheticInputs {
   size_t q_bytes(int64_t tokens) const;
   Device& device_;
   const Geometry& geometry_;
-  std::vector<uint16_t> pool_;  // outlives what is enqueued from it
+  std::vector<uint16_t> pool_;  // must outlive the copies enqueued from it
   uint64_t round_ = 0;
   Buffer q_;
   Buffer k_;

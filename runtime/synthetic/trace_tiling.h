@@ -1,5 +1,5 @@
-// A selection trace stretched over another geometry and length: which set a layer's selection takes
-// in a step that was never computed. docs/trace-format.md describes the rule.
+// Stretches a selection trace over another geometry and length: gives the set of any layer and
+// step. docs/trace-format.md describes the rule.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace fasa {
 
-// Where a set is wanted. `step` counts from the first decode step, `sequence` the step's sequences.
+// Identifies a set. `step` counts from the first decode step; `sequence` is an index into the step.
 struct TracePlace {
   int64_t step = 0;
   int sequence = 0;
@@ -21,18 +21,18 @@ struct TracePlace {
 
 class TraceTiling {
  public:
-  // `tokens`: context of the target's first step. The trace outlives this.
+  // `tokens`: context of the target's first step. The trace must outlive it.
   TraceTiling(const SelectionTrace& trace, int64_t tokens, uint64_t seed);
 
-  // Writes plan.budget ascending positions of [plan.first, plan.end): sinks and recent as the plan
-  // has them, the others where the trace's set lies. Any thread.
+  // Writes plan.budget ascending positions of [plan.first, plan.end): the plan's sinks and recent
+  // tokens, the others from the trace's set. Thread-safe.
   void true_set(const TracePlace& place, const SelectPlan& plan, int32_t* set) const;
-  // The prediction made `ahead` layers before with `chunks` FCs (0 = all). False where the trace
-  // has none so deep for the layer that stands there: then it is the set of the step before.
+  // The prediction made `ahead` layers before with `chunks` FCs (0 = all). False if the trace has
+  // no prediction of that depth for its layer: then it writes the previous step's set.
   bool predicted_set(const TracePlace& place, int ahead, int chunks, const SelectPlan& plan,
                      int32_t* set) const;
 
-  // What of the trace stands for a place.
+  // The trace's layer for a layer of the target.
   int trace_layer(int layer) const;
   int trace_step(const TracePlace& place) const;
   const SelectionTrace& trace() const { return trace_; }

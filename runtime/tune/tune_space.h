@@ -1,4 +1,4 @@
-// The settings that a tuner turns, and the values that it tries.
+// The settings that a tuner varies, and the values that it tries.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ namespace fasa {
 
 class TuneSpace {
  public:
-  // Around `given`, for decode steps of `tokens` tokens. Turns hot rows, prefetch (depth and
-  // predictor together), replacement and streams; fac_tokens, never above what was given, only with
-  // `allow_fac_tokens`: fewer tokens cost accuracy. Throws UsageError where nothing is fetched
-  // (rows on the device, full attention).
+  // Values around `given`, for decode steps of `tokens` tokens. Varies hot rows, prefetch (depth
+  // and predictor together), replacement and streams. fac_tokens is varied only with
+  // `allow_fac_tokens` and never above the given value, because fewer tokens cost accuracy. Throws
+  // UsageError if nothing is fetched (rows on the device, full attention).
   TuneSpace(Config given, const Geometry& geometry, int64_t tokens, bool allow_fac_tokens);
 
   std::vector<size_t> sizes() const;
@@ -33,10 +33,10 @@ class TuneSpace {
   void add_fac_tokens(const Geometry& geometry);
 
   Config given_;
-  std::vector<std::vector<Turn>> axes_;  // the first of each leaves what was given
+  std::vector<std::vector<Turn>> axes_;  // the first value of each axis is the given one
 };
 
-// What a space turns, in few words: "hot_rows 1024 lru, next-query 2 ahead, 2 streams".
+// A short description of the varied settings: "hot_rows 1024 lru, next-query 2 ahead, 2 streams".
 std::string tuned_words(const Config& config);
 
 }  // namespace fasa

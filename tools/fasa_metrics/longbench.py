@@ -103,7 +103,7 @@ METRICS = {
     "passage_retrieval_en": retrieval_score, "passage_retrieval_zh": retrieval_zh_score,
     "lcc": code_sim_score, "repobench-p": code_sim_score,
 }
-# Of these tasks the answer's first line counts alone.
+# Tasks in which only the answer's first line counts.
 FIRST_LINE = {"trec", "triviaqa", "samsum", "lsht"}
 
 

@@ -3,11 +3,12 @@ import dataclasses
 
 import numpy
 
-# Of a byte of an answer, where a byte of plain text weighs 1. What a fact says cannot be foreseen:
-# its digits weigh nothing.
+# Weight of an answer's byte; a byte of plain text weighs 1. A fact's digits cannot be predicted and
+# weigh 0.
 ANSWER = 4.0
-# Of an answer's first digit beside the others: it alone takes the right fact, the others follow it.
-# Weighed alike, a model learns to go on within a fact long before it looks for the one asked for.
+# Weight of an answer's first digit relative to the others: it alone must select the right fact.
+# With equal weights a model learns to continue within a fact long before it learns to find the
+# right one.
 FIRST = 4.0
 
 

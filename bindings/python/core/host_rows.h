@@ -11,7 +11,7 @@ namespace fasa::python {
 // Whether the device's kernels work on any host memory, and so on NumPy's.
 inline bool takes_host_memory(const Device& device) { return device.host_work() != nullptr; }
 
-// Throws UsageError where results would have to be new arrays, and the device writes none of NumPy's.
+// Throws UsageError if results need new arrays and the device cannot write NumPy's.
 void require_own_results(const Device& device, bool out_given, bool lse);
 
 // `read(k, v)`, which is done on return, into dense tensors in host memory: by way of pinned memory

@@ -35,8 +35,8 @@ struct PagedOpening {
   RowDType row_dtype;
 };
 
-// Sequences of a call: a table of page ids, how many tokens of each count, and, of prefills, how many
-// of them are new. They lie in host memory, or in a GPU's.
+// Sequences of a call: a table of page ids, the valid tokens of each and, for prefills, the number
+// of new ones. In host memory or a GPU's.
 struct PagedCall {
   PagedCall(const Device& device, nb::handle block_table, nb::handle seq_lens,
             nb::handle query_lens = {});
@@ -62,7 +62,7 @@ class PyPaged {
               StreamChoice stream);
   void prefill(int layer, ConstTensorView q, const PagedCall& call, TensorView out, float* lse,
                StreamChoice stream);
-  // Of a step that lie in a GPU's memory, for all calls until the next one of this.
+  // Tables of a step in GPU memory, used by all calls until this is called again.
   void read_tables(const nb::list& arrays, StreamChoice stream);
   nb::object read(int64_t page, int layer, int first, std::optional<int> tokens);
   void copy_pages(const std::vector<std::pair<int64_t, int64_t>>& pairs);

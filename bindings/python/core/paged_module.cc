@@ -56,8 +56,8 @@ nb::object prefill(PyPaged& self, int layer, nb::handle q, nb::handle table, nb:
                       });
 }
 
-// Of PyTorch's tensors by address (view_of_parts); the caller keeps them alive. On the stream of that
-// number; below 0, on the object's own.
+// Calls with PyTorch tensors by address (view_of_parts); the caller keeps them alive. They run on
+// the stream of the given number; below 0, on the object's own.
 void add_calls_by_address(nb::class_<PyPaged>& cls) {
   cls.def("_append_at", [](PyPaged& self, int layer, const nb::tuple& k, const nb::tuple& v,
                            nb::handle slots, int64_t stream) {

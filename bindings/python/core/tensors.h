@@ -17,9 +17,9 @@ namespace nb = nanobind;
 class BorrowedTensor {
  public:
   // Through DLPack or the buffer protocol, without a copy; NumPy's bfloat16 is ml_dtypes'. `name`
-  // stands for the tensor in messages. Throws UsageError for another dtype, number of dimensions, or
-  // a last dimension that is not dense; `writable`: for one that is read only. A device that works
-  // on host memory takes no other; where a tensor lies for a GPU its address says (caller_memory.h).
+  // names the tensor in messages. Throws UsageError for another dtype or number of dimensions, a
+  // last dimension that is not dense, and, if `writable`, a read-only tensor. A device that runs
+  // host code accepts host memory only; for a GPU see caller_memory.h.
   static BorrowedTensor from(const Device& device, nb::handle object, const char* name,
                              bool writable);
 

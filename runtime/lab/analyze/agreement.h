@@ -1,4 +1,4 @@
-// Contextual agreement: how far a single frequency chunk ranks the tokens as its whole head does.
+// Contextual agreement (CA): how closely one frequency chunk ranks tokens as its whole head does.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace fasa {
 
-// Mean CA, [layers][query_heads][chunks], and of each tenth of the queries apart.
+// Mean CA, [layers][query_heads][chunks], also for each tenth of the queries.
 class AgreementTable {
  public:
   static constexpr int kStretches = 10;
@@ -20,11 +20,11 @@ class AgreementTable {
   int layers() const { return layers_; }
   int query_heads() const { return query_heads_; }
   int chunks() const { return chunks_; }
-  // Adds the agreement of each FC with its head at `window` tokens, for all heads of a group, which
+  // Adds each FC's agreement with its head at `window` tokens, for all heads of the GQA group that
   // begins at query head `first_head`.
   void add(const HeadSamples& samples, std::span<const size_t> anchors, int window, int layer,
            int first_head);
-  double at(int layer, int head, int chunk) const;                   // of all queries
+  double at(int layer, int head, int chunk) const;                   // all queries
   double over(int layer, int head, int chunk, int stretches) const;  // of the first stretches
 
  private:
@@ -34,23 +34,23 @@ class AgreementTable {
   std::array<int64_t, kStretches> counts_{};  // queries of each
 };
 
-// The FCs of a KV head (the mean of its `group` query heads), best first: by the first `stretches`
-// tenths of the queries.
+// The FCs of a KV head, best first, by the mean of its `group` query heads over the first
+// `stretches` tenths of the queries.
 std::vector<int> rank_by_agreement(const AgreementTable& table, int layer, int kv_head, int group,
                                    int stretches = AgreementTable::kStretches);
 
-// Of the first `count` FCs of every KV head, the share that two rankings have in common.
+// The share of the first `count` FCs of every KV head that two rankings have in common.
 double map_overlap(const AgreementTable& a, int a_stretches, const AgreementTable& b,
                    int b_stretches, int group, int count);
 
-// How a head's five fifths of its best tokens, the most important first, are found by other
-// rankings of the same tokens: [fifth] shares.
+// Shares of a head's best tokens that other rankings find, by fifths of importance, the most
+// important first.
 using Fifths = std::array<double, 5>;
 struct FifthsTable {
-  Fifths dominant{};  // by the FC of the highest CA of each head
-  Fifths others{};    // by an FC beyond the first quarter, the mean of all
+  Fifths dominant{};  // by each head's FC with the highest CA
+  Fifths others{};    // by FCs beyond the first quarter, their mean
 };
-// `table` says which FC is which. The mean over all heads of the group and the anchors.
+// `table` ranks the FCs. The mean over all heads of the group and the anchors.
 FifthsTable find_fifths(const HeadSamples& samples, std::span<const size_t> anchors,
                         const AgreementTable& table, int window, int layer, int first_head);
 

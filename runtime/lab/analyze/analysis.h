@@ -1,5 +1,5 @@
-// Everything that `fasa analyze` says of a model: how its heads use their frequency chunks, and
-// what selections keep of its attention.
+// The results of `fasa analyze`: how a model's heads use their frequency chunks, and how much of
+// its attention selections keep.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,11 @@ namespace fasa {
 struct AnalysisOptions {
   int64_t tokens = 4096;   // of each text at most, planted strings and repeats included
   int window = 256;        // K of agreement and fifths
-  int slice_window = 128;  // tokens selected where slices are compared
-  int queries = 60;        // on each text; half as many probes
+  int slice_window = 128;  // tokens selected in the comparison of slices
+  int queries = 60;        // per text; half as many probes
   uint64_t seed = 1;
-  uint64_t capture_bytes = uint64_t{1} << 30;  // of keys and queries at a time; at least a layer's
+  uint64_t capture_bytes = uint64_t{1}
+                           << 30;  // of keys and queries at a time; at least one layer's
   // Throws UsageError naming the flag, what was given and what is allowed.
   void validate(const Geometry& geometry, int64_t max_positions) const;
 };
@@ -32,11 +33,12 @@ struct AnalysisInput {
 
 struct Analysis {
   std::vector<AnalysisText> texts;
-  std::vector<AgreementTable> agreement;  // of each text
+  std::vector<AgreementTable> agreement;  // per text
   CompoundTable compound;                 // all texts together
   FifthsTable fifths;
   std::vector<std::vector<double>> text_overlap;  // [texts][texts], a quarter of the FCs
-  // Of maps from the first 2, 3, ... 10 tenths of the queries with the map from all of them.
+  // Overlap of maps from the first 2, 3, ... 10 tenths of the queries with the map from all of
+  // them.
   std::vector<double> size_overlap;
   std::vector<SliceChoiceAttention> slices;  // kinds: queries on text, at repeats
   std::vector<SelectionAttention> selections;
@@ -48,8 +50,8 @@ struct Analysis {
 
 using AnalysisProgress = std::function<void(const std::string& what, int64_t done, int64_t total)>;
 
-// All but `selections`. Layers go through in groups, each with a pass over the texts, so that what
-// is captured of them stays within capture_bytes. Throws UsageError, InputError, BudgetError.
+// Everything but `selections`. Captures layers in groups, each with a pass over the texts, so that
+// captured data stays within capture_bytes. Throws UsageError, InputError, BudgetError.
 Analysis analyze(Model& model, const std::vector<AnalysisInput>& inputs,
                  const AnalysisOptions& options, const AnalysisProgress& progress = {});
 

@@ -1,5 +1,5 @@
-// What an analysis runs a model over: a text with planted strings that are repeated behind it, and
-// which of its positions are looked at.
+// The input of an analysis: a text with planted strings, their repeats after it, and the positions
+// of its queries.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,16 @@
 
 namespace fasa {
 
-// Queries before an anchor that SnapKV looks at, the anchor's own among them.
+// SnapKV's observation window: queries up to and including the anchor's.
 constexpr int kObservationWindow = 32;
 
 struct AnalysisText {
   std::string name;
   CalibrationData data;         // positions: those of all windows of observation and of all probes
-  std::vector<size_t> anchors;  // of data.positions: queries on the text, rising
-  std::vector<size_t> probes;   // the same: queries at the repeats, which look far back
-  int64_t text_end = 0;         // the repeats begin here
+  std::vector<size_t> anchors;  // indices of data.positions: queries on the text, rising
+  std::vector<size_t>
+      probes;  // indices of data.positions: queries at the repeats, with long-range attention
+  int64_t text_end = 0;  // the repeats begin here
 };
 
 // `queries` anchors drawn from the last third of the first `tokens` tokens of `ids`, strings and

@@ -1,5 +1,5 @@
-// Compound agreement: what the summed scores of a few frequency chunks, and other ways to choose,
-// have in common with a head's own best tokens (the paper's Table 1).
+// Compound agreement: the overlap of a head's own best tokens with those of the summed scores of a
+// few frequency chunks and of other methods (the paper's Table 1).
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace fasa {
 
 struct CompoundTable {
   std::vector<int64_t> windows;   // K
-  std::vector<std::string> rows;  // ways to choose
+  std::vector<std::string> rows;  // methods
   // [rows][windows]: mean share of the K best; below 0 where a query sees no more than K tokens.
   std::vector<std::vector<double>> share;
 };
@@ -42,7 +42,7 @@ class Compound {
   std::vector<int64_t> queries_;           // [windows]
 };
 
-// What SnapKV keeps of the tokens that an anchor's query sees.
+// The tokens that SnapKV keeps for an anchor's query.
 class SnapkvChoice {
  public:
   SnapkvChoice(const HeadSamples& samples, size_t anchor, int head);
@@ -50,8 +50,8 @@ class SnapkvChoice {
 
  private:
   int64_t visible_;
-  int64_t window_;             // queries that look, the anchor's the last; their tokens are kept
-  std::vector<float> merits_;  // of the tokens before those
+  int64_t window_;  // number of observing queries, the anchor's last; their tokens are always kept
+  std::vector<float> merits_;  // of the tokens before the window
 };
 // The first 8 tokens and the newest, k of `tokens` in all.
 TokenSet streaming_tokens(int64_t tokens, int64_t k);

@@ -1,5 +1,5 @@
-// One query head's query over one text: its scores, whole and by some of the frequency chunks, and
-// which tokens are the best by them.
+// One query of one query head over a text: its scores, by all or some frequency chunks, and the
+// best tokens.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,18 @@ namespace fasa {
 // One byte a token: 1 for members.
 using TokenSet = std::vector<uint8_t>;
 
-// The k best of a row, ties to the lower index; NaN is never better than anything.
+// The k best of a row; ties go to the lower index; NaN ranks last.
 TokenSet best_tokens(std::span<const float> scores, int64_t k);
 int64_t common(const TokenSet& a, const TokenSet& b);
 
 class HeadQuery {
  public:
-  // `samples` outlives it. `query`: an index of its queries; `head`: one of the group.
+  // `samples` must outlive it. `query`: index of a query; `head`: index within the group.
   HeadQuery(const HeadSamples& samples, size_t query, int head)
       : samples_(samples), query_(query), head_(head) {}
 
   int64_t tokens() const { return samples_.visible_end(query_) - samples_.visible_first(query_); }
-  // Raw scores of the tokens that it sees.
+  // Raw scores of the tokens that the query attends to.
   std::vector<float> scores() const;
   std::vector<float> scores(std::span<const int> chunks) const;
   // Softmax of the scaled scores.

@@ -1,4 +1,4 @@
-// Attention that a selection captures while a text is decoded through the runtime.
+// Measures the attention that a selection captures while the runtime decodes a text.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace fasa {
 
 struct CapturedAttention {
   double attention = 0;  // sum over queries of the softmax over the tokens attended to
-  double distant = 0;    // the same, distant tokens alone: outside the first 4 and the newest 16
+  double distant = 0;    // the same for distant tokens only: outside the first 4 and the newest 16
   double all_distant = 0;
   int64_t queries = 0;  // of all query heads and layers, or of one
   double attention_share() const {
@@ -27,7 +27,7 @@ struct CapturedAttention {
   }
 };
 
-// Of queries on the text, and of those at the repeats of planted strings.
+// Results of queries on the text, and of queries at the repeats of planted strings.
 struct SelectionAttention {
   std::string method;
   int64_t budget = 0;  // fac_tokens
@@ -35,9 +35,9 @@ struct SelectionAttention {
   std::vector<std::vector<CapturedAttention>> heads;  // both together, [layers][query_heads]
 };
 
-// Prefills the text but for its last `text_steps` tokens before the repeats; those and the repeats
-// go token by token, with the selection that `config` describes. The model is on `observer`, whose set
-// observer is taken. Host memory for the keys of all layers. Throws UsageError, BudgetError.
+// Prefills the text except its last `text_steps` tokens before the repeats; decodes those and the
+// repeats with the config's selection. The model must run on `observer`; this replaces its
+// callback. Needs host memory for the keys of all layers. Throws UsageError, BudgetError.
 SelectionAttention measure_selection(Model& model, SetObserver& observer, const Config& config,
                                      const std::vector<int16_t>& slice_dims,
                                      const AnalysisText& text, int text_steps);

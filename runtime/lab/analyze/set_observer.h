@@ -1,4 +1,4 @@
-// A device that shows the token sets of decode steps and passes everything on to the cpu device.
+// A device that reports the token sets of decode steps and forwards all work to the cpu device.
 #pragma once
 
 #include <functional>
@@ -9,12 +9,12 @@ namespace fasa {
 
 class SetObserver final : public WrappedDevice {
  public:
-  // `inner`: a cpu device, where work is done on return, so that sets are complete. It outlives
-  // this. Throws UsageError for another.
+  // `inner`: a cpu device, whose work is complete on return, so that sets are complete. It must
+  // outlive this. Throws UsageError for another device.
   explicit SetObserver(Device& inner);
 
-  // Called with the sets of every decode step's layer when their rows are looked up, whatever chose
-  // them; not for layers that attend to everything. Null: none is kept.
+  // Called with the sets of every layer of a decode step when their rows are resolved, for any
+  // selection; not for layers with full attention. Null: no callback.
   using Observer = std::function<void(const ResolveParams&)>;
   void observe(Observer observer) { observer_ = std::move(observer); }
 

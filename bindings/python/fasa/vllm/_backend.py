@@ -22,8 +22,8 @@ def stub_of(spec):
                                state_content_bytes=STUB_BYTES)
 
 
-# Of the engine whose layers this process made last: vLLM asks for specs and builders where it has
-# set no configuration.
+# State of the engine whose layers this process made last: vLLM asks for specs and builders without
+# setting a configuration.
 _asked = False
 
 

@@ -109,8 +109,8 @@ class FasaMetadataBuilder(AttentionMetadataBuilder[FasaMetadata]):
         batch = common_attn_metadata
         made = FasaMetadata.of(batch)
         if on_gpu(batch.block_table_tensor):
-            # The step's one wait: fasa plans on the host what its layers fetch. Lengths that vLLM knows
-            # there are bounds, and its own table there may be the next step's already.
+            # The step's one wait: fasa plans on the host what its layers fetch. Lengths that vLLM
+            # knows there are bounds, and its own table there may be the next step's already.
             self._store.paged.read_tables([batch.slot_mapping, *made.arrays()],
                                           stream=stream_of(batch.block_table_tensor))
         return made

@@ -106,8 +106,8 @@ def cpu_worker():
     class FasaCpuWorker(_Memory, CPUWorker):
         def determine_available_memory(self) -> int:
             if self.parallel_config.pipeline_parallel_size > 1:
-                # Later stages make the buffers that they receive into in it; where nothing is compiled
-                # vLLM leaves it out.
+                # Later stages make the buffers that they receive into in it; where nothing is
+                # compiled vLLM leaves it out.
                 self.model_runner.profile_run()
             return super().determine_available_memory()
 
