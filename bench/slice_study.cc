@@ -108,7 +108,7 @@ std::vector<Slices> all_slices(int chunks) {
 void add_rows(const HeadSamples& slice, size_t query, ScoreRows& rows) {
   const auto visible = static_cast<size_t>(slice.visible_end(query));
   const auto stride = static_cast<size_t>(score_stride(slice.visible_end(query)));
-  for (int member = 0; member < slice.group; ++member) {
+  for (int member = 0; member < slice.gqa_group; ++member) {
     const size_t begin = rows.size();
     rows.resize(begin + stride);
     for (int dim = 0; dim < slice.key_dim; ++dim) {
