@@ -1,11 +1,10 @@
 // fasa serve: a model behind OpenAI's API.
 #include <fmt/format.h>
-#include <poll.h>
-#include <signal.h>
-#include <sys/signalfd.h>
-#include <unistd.h>
 
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
 #include <chrono>
+#include <csignal>
 #include <ctime>
 #include <filesystem>
 #include <thread>
@@ -38,35 +37,35 @@ constexpr std::chrono::seconds kDrain{30};
 constexpr int kSecondSignal = 0;
 constexpr int64_t kMinContext = 512;  // tokens that --fit leaves a sequence
 
-// SIGINT and SIGTERM as something to wait for: no thread is interrupted.
+// SIGINT and SIGTERM as something to wait for. The system gives them to the main thread, whose wait
+// this is.
 class EndSignals {
  public:
-  EndSignals() {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
-    pthread_sigmask(SIG_BLOCK, &set, &before_);
-    file_ = signalfd(-1, &set, SFD_CLOEXEC);
-  }
-  ~EndSignals() {
-    close(file_);
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  EndSignals(const EndSignals&) = delete;  // closes once
+  EndSignals() { expect_next(); }
+  EndSignals(const EndSignals&) = delete;  // a pending operation refers to it
   EndSignals& operator=(const EndSignals&) = delete;
 
   // True: one came within that time.
-  bool wait(std::chrono::milliseconds most) const {
-    pollfd poll_file{.fd = file_, .events = POLLIN, .revents = 0};
-    if (poll(&poll_file, 1, static_cast<int>(most.count())) <= 0) return false;
-    signalfd_siginfo info{};
-    return read(file_, &info, sizeof(info)) == sizeof(info);
+  bool wait(std::chrono::milliseconds most) {
+    came_ = false;
+    io_.restart();
+    const auto end = std::chrono::steady_clock::now() + most;
+    while (!came_ && io_.run_one_until(end) > 0) continue;
+    return came_;
   }
 
  private:
-  sigset_t before_{};
-  int file_ = -1;
+  void expect_next() {
+    signals_.async_wait([this](const boost::system::error_code& error, int) {
+      if (error) return;
+      came_ = true;
+      expect_next();
+    });
+  }
+
+  bool came_ = false;
+  boost::asio::io_context io_{1};
+  boost::asio::signal_set signals_{io_, SIGINT, SIGTERM};
 };
 
 class ServeCommand final : public Command {
@@ -88,6 +87,10 @@ class ServeCommand final : public Command {
         ->add_option("--allowed-host", http_.allowed_hosts,
                      "A name that the Host header may have, beside addresses and localhost")
         ->type_name("NAME");
+    command_
+        ->add_option("--allowed-origin", http_.allowed_origins,
+                     "A web page's origin that may send requests, beside the server's own page")
+        ->type_name("ORIGIN");
     command_->add_option("--model-name", name_, "What /v1/models calls it; else the folder's name")
         ->type_name("NAME");
     command_->add_option("--dtype", dtype_, "Of weights and activations: f32, bf16, auto")
@@ -146,8 +149,8 @@ class ServeCommand final : public Command {
   void check() const;
   int64_t max_context(const ModelConfig& config) const;
   int serve_until_signal(HttpServer& server, Service& service, EngineLoop& engine,
-                         const EndSignals& signals) const;
-  static void suspend(EngineLoop& engine, const EndSignals& signals);
+                         EndSignals& signals) const;
+  static void suspend(EngineLoop& engine, EndSignals& signals);
   serve::SuspensionOptions suspension_options(const Config& config, Model& model,
                                               const Runtime& runtime,
                                               const SliceChoice& slices) const;
@@ -184,7 +187,7 @@ int64_t ServeCommand::max_context(const ModelConfig& config) const {
 }
 
 int ServeCommand::serve_until_signal(HttpServer& server, Service& service, EngineLoop& engine,
-                                     const EndSignals& signals) const {
+                                     EndSignals& signals) const {
   constexpr std::chrono::milliseconds kLook{200};
   while (!signals.wait(kLook)) {
     if (const auto failure = engine.failure()) {
@@ -210,7 +213,7 @@ int ServeCommand::serve_until_signal(HttpServer& server, Service& service, Engin
 }
 
 // The conversations that are in memory alone.
-void ServeCommand::suspend(EngineLoop& engine, const EndSignals& signals) {
+void ServeCommand::suspend(EngineLoop& engine, EndSignals& signals) {
   engine.suspend_idle_now();
   while (engine.status().suspension.busy && !engine.failure()) {
     if (signals.wait(std::chrono::milliseconds(50))) return;
@@ -237,7 +240,7 @@ serve::SuspensionOptions ServeCommand::suspension_options(const Config& config, 
 int ServeCommand::run() {
   reject_unknown_arguments(*command_);
   check();
-  const EndSignals signals;  // before any thread begins: all of them inherit the mask
+  EndSignals signals;
   Config config = with_map(flags_.load(), dir_);
   require_usable_target();
   const ModelConfig model_config = ModelConfig::load(dir_);

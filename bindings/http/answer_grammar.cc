@@ -130,17 +130,20 @@ ResponseFormat read_response_format(const RequestFields& fields) {
 
 template <typename Make>
 std::shared_ptr<text::TokenGrammar> AnswerGrammars::find(std::string key, Make make) {
-  {
-    const std::lock_guard lock(mutex_);
+  const auto cached = [&]() -> std::shared_ptr<text::TokenGrammar> {
     const auto found =
         std::find_if(kept_.begin(), kept_.end(), [&](const auto& one) { return one.first == key; });
-    if (found != kept_.end()) {
-      kept_.splice(kept_.begin(), kept_, found);
-      return kept_.front().second;
-    }
+    if (found == kept_.end()) return nullptr;
+    kept_.splice(kept_.begin(), kept_, found);
+    return kept_.front().second;
+  };
+  {
+    const std::lock_guard lock(mutex_);
+    if (auto grammar = cached()) return grammar;
   }
   auto grammar = std::make_shared<text::TokenGrammar>(make(), tokens_);
   const std::lock_guard lock(mutex_);
+  if (auto other = cached()) return other;  // of a request that asked the same meanwhile
   kept_.emplace_front(std::move(key), grammar);
   forget_old();
   return grammar;

@@ -7,9 +7,11 @@
 #include <boost/beast/core/error.hpp>
 #include <boost/beast/http/error.hpp>
 #include <boost/beast/http/read.hpp>
+#include <iterator>
 #include <utility>
 
 #include "bindings/http/host_names.h"
+#include "bindings/http/origins.h"
 
 namespace fasa::serve {
 namespace {
@@ -102,6 +104,11 @@ void HttpConnection::drain() {
   if (state_ == State::kIdle) close();
 }
 
+std::optional<std::chrono::steady_clock::time_point> HttpConnection::without_request_since() const {
+  const bool waits = state_ == State::kIdle || state_ == State::kReading;
+  return waits ? std::optional(without_request_since_) : std::nullopt;
+}
+
 void HttpConnection::expire_after(std::chrono::milliseconds time) {
   timed_out_ = false;
   timer_.expires_after(time);
@@ -122,6 +129,7 @@ void HttpConnection::expire_never() {
 
 void HttpConnection::read_first_byte() {
   state_ = State::kIdle;
+  without_request_since_ = std::chrono::steady_clock::now();
   if (buffer_.size() > 0) return read_header();
   const auto& limits = shared_->options.limits;
   socket_.async_read_some(buffer_.prepare(limits.header_bytes),
@@ -136,6 +144,7 @@ void HttpConnection::read_header() {
   const auto& limits = shared_->options.limits;
   state_ = State::kReading;
   parser_.emplace();
+  origin_.clear();
   parser_->header_limit(static_cast<uint32_t>(limits.header_bytes));
   parser_->body_limit(limits.body_bytes);
   expire_after(limits.header_timeout);
@@ -150,6 +159,8 @@ void HttpConnection::read_header() {
                               ++self->shared_->counters.bad_requests;
                               return self->refuse(refused->first, refused->second);
                             }
+                            self->origin_ = std::string(header[http::field::origin]);
+                            if (self->is_preflight()) return self->answer_preflight();
                             if (self->expects_continue() && !self->parser_->is_done()) {
                               self->enqueue("HTTP/1.1 100 Continue\r\n\r\n");
                             }
@@ -177,6 +188,7 @@ std::optional<std::pair<int, std::string>> HttpConnection::complaint() const {
     return std::pair(400,
                      std::string("Content-Encoding: bodies are taken as they are, not packed"));
   }
+  if (const auto refused = origin_complaint()) return refused;
   if (shared_->any_host) return std::nullopt;
   const std::string host(header[http::field::host]);
   if (host.empty() && old_version_) return std::nullopt;
@@ -184,6 +196,47 @@ std::optional<std::pair<int, std::string>> HttpConnection::complaint() const {
   return std::pair(421, fmt::format("Host \"{}\" is none of this server's names; add it with "
                                     "--allowed-host",
                                     host.substr(0, 80)));
+}
+
+std::optional<std::pair<int, std::string>> HttpConnection::origin_complaint() const {
+  const auto& header = parser_->get();
+  const std::string_view host = header[http::field::host];
+  const auto [begin, end] = header.equal_range(http::field::origin);
+  for (auto field = begin; field != end; ++field) {
+    const std::string_view origin = field->value();
+    if (std::next(begin) == end && is_allowed_origin(origin, host, shared_->options)) continue;
+    return std::pair(403, fmt::format("Origin \"{}\" is not this server; a page of another origin "
+                                      "may send requests with --allowed-origin",
+                                      origin.substr(0, 80)));
+  }
+  return std::nullopt;
+}
+
+// A browser asks so before it sends another origin's request with a key or with JSON.
+bool HttpConnection::is_preflight() const {
+  const auto& header = parser_->get();
+  return header.method() == http::verb::options && !origin_.empty() &&
+         header.find(http::field::access_control_request_method) != header.end();
+}
+
+void HttpConnection::answer_preflight() {
+  constexpr const char* kSeconds = "600";  // that the browser remembers it
+  const auto& header = parser_->get();
+  HttpResponse response{.status = 204,
+                        .headers = {{"Access-Control-Allow-Methods", "GET, POST, DELETE"},
+                                    {"Access-Control-Max-Age", kSeconds}}};
+  const std::string headers(header[http::field::access_control_request_headers]);
+  if (!headers.empty()) response.headers.emplace_back("Access-Control-Allow-Headers", headers);
+  if (header.find("Access-Control-Request-Private-Network") != header.end()) {
+    response.headers.emplace_back("Access-Control-Allow-Private-Network", "true");
+  }
+  if (!parser_->is_done()) keep_alive_ = false;  // its body is not read
+  state_ = State::kResponding;
+  ++exchange_;
+  begun_ = finished_ = false;
+  gone_ = nullptr;
+  parser_.reset();
+  send(exchange_, std::move(response));
 }
 
 void HttpConnection::read_body() {
@@ -266,6 +319,9 @@ void HttpConnection::write_head(const HttpResponse& head, std::optional<size_t> 
   } else {
     text += "Transfer-Encoding: chunked\r\n";
     body_ = head_only_ ? Body::kNone : Body::kChunked;
+  }
+  if (!origin_.empty()) {
+    text += fmt::format("Access-Control-Allow-Origin: {}\r\nVary: Origin\r\n", origin_);
   }
   text += "X-Content-Type-Options: nosniff\r\n";
   text +=

@@ -69,6 +69,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void drain();
   // At once.
   void close();
+  // Since when there has been no complete request; none: one is being answered.
+  std::optional<std::chrono::steady_clock::time_point> without_request_since() const;
 
   HttpShared& shared() { return *shared_; }
 
@@ -95,6 +97,10 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void fail_reading(const ErrorCode& error);
   // Nothing to say: the header is in order.
   std::optional<std::pair<int, std::string>> complaint() const;
+  // A page whose origin may not send requests: why.
+  std::optional<std::pair<int, std::string>> origin_complaint() const;
+  bool is_preflight() const;
+  void answer_preflight();
   bool expects_continue() const;
   void handle();
   void watch_client();
@@ -113,6 +119,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   Protocol::socket socket_;
   boost::asio::steady_timer timer_;
   bool timed_out_ = false;
+  std::chrono::steady_clock::time_point without_request_since_{};
   boost::beast::flat_buffer buffer_;
   std::optional<Parser> parser_;
   State state_ = State::kIdle;
@@ -121,6 +128,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool keep_alive_ = true;
   bool head_only_ = false;
   bool old_version_ = false;  // HTTP/1.0
+  std::string origin_;        // of the page that sent the request, "" = none
   bool finished_ = false;     // the response is enqueued to its end
   bool begun_ = false;
   bool watching_ = false;

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "bindings/http/http_connection.h"
+#include "bindings/http/origins.h"
 #include "runtime/base/error.h"
 
 namespace fasa::serve {
@@ -62,6 +63,7 @@ class HttpServer::Impl {
         pause_(shared_->io) {
     shared_->handler = std::move(handler);
     shared_->refusal = std::move(refusal);
+    check_allowed_origins(options);
     listen();
     accept();
     thread_ = std::thread([io = &shared_->io] { io->run(); });
@@ -151,7 +153,8 @@ class HttpServer::Impl {
       ++shared_->counters.connections;
       connections_.remove_if([](const auto& connection) { return connection.expired(); });
       const bool full =
-          shared_->counters.open >= static_cast<uint64_t>(shared_->options.limits.connections);
+          shared_->counters.open >= static_cast<uint64_t>(shared_->options.limits.connections) &&
+          !close_oldest_without_request();
       const auto connection = std::make_shared<HttpConnection>(std::move(socket), shared_);
       connections_.push_back(connection);
       if (full) {
@@ -162,6 +165,22 @@ class HttpServer::Impl {
       }
       accept();
     });
+  }
+
+  // Makes place for a new connection. False: all that are open have a request.
+  bool close_oldest_without_request() {
+    std::shared_ptr<HttpConnection> oldest;
+    for (const auto& connection : connections_) {
+      auto open = connection.lock();
+      if (open == nullptr || !open->without_request_since()) continue;
+      const bool older =
+          oldest == nullptr || open->without_request_since() < oldest->without_request_since();
+      if (older) oldest = std::move(open);
+    }
+    if (oldest == nullptr) return false;
+    ++shared_->counters.refused_connections;
+    oldest->close();
+    return true;
   }
 
   void stop_accepting() {

@@ -30,6 +30,8 @@ struct HttpOptions {
   int port = 8080;                 // 0: any free one
   // Names that the Host header may have beside addresses and localhost, against DNS rebinding.
   std::vector<std::string> allowed_hosts = {};
+  // Origins of web pages that may send requests, beside the server's own: "https://app.example:8443".
+  std::vector<std::string> allowed_origins = {};
   HttpLimits limits = {};
 };
 

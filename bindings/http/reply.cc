@@ -20,17 +20,98 @@ ApiError api_error_of(ErrorKind kind, const std::string& message) {
 }
 
 Reply::Reply(ReplyOptions options, std::unique_ptr<ReplyForm> form,
-             const text::Tokenizer& tokenizer, std::shared_ptr<HttpExchange> exchange, Done done)
+             const text::Tokenizer& tokenizer, std::shared_ptr<HttpExchange> exchange,
+             JobPool& formatters, Done done)
     : options_(std::move(options)),
       form_(std::move(form)),
       tokenizer_(tokenizer),
       exchange_(std::move(exchange)),
+      formatters_(formatters),
+      told_(static_cast<size_t>(options_.choices)),
       done_(std::move(done)),
       choices_(static_cast<size_t>(options_.choices)) {
   for (Choice& choice : choices_) {
     if (options_.format) choice.parser = std::make_unique<MessageParser>(*options_.format);
   }
   usage_.prompt_tokens = options_.prompt_tokens;
+}
+
+// --- on the engine's thread ---
+
+void Reply::on_prefill(int64_t, int64_t, int64_t cached) {
+  hand_over({.kind = Event::Kind::kPrefill, .cached = cached});
+}
+
+void Reply::on_token(int choice, const Answer& answer) {
+  Event event{.kind = Event::Kind::kToken, .choice = choice, .fresh = std::string(answer.fresh())};
+  if (options_.logprobs) {
+    size_t& told = told_[static_cast<size_t>(choice)];
+    const auto& all = answer.logprobs();
+    event.logprobs.assign(all.begin() + static_cast<ptrdiff_t>(told), all.end());
+    told = all.size();
+  }
+  hand_over(std::move(event));
+}
+
+void Reply::on_end(int choice, const Answer& answer) {
+  Event event{.kind = Event::Kind::kEnd, .choice = choice};
+  event.answer = {.ids = answer.tokens(), .text = {}, .end = answer.end()};
+  if (choice == 0) event.answer.text = answer.text();
+  hand_over(std::move(event));
+}
+
+void Reply::on_error(ErrorKind kind, const std::string& message) {
+  hand_over({.kind = Event::Kind::kError, .error = kind, .message = message});
+}
+
+// A lock that is held for moments and an allocation: the price of formatting elsewhere.
+void Reply::hand_over(Event event) {
+  const std::lock_guard lock(events_mutex_);
+  if (closed_) return;
+  events_.push_back(std::move(event));
+  if (formatting_) return;
+  formatting_ = true;
+  formatters_.add([self = shared_from_this()] { self->format_events(); });
+}
+
+void Reply::close() {
+  const std::lock_guard lock(events_mutex_);
+  closed_ = true;
+  events_.clear();
+}
+
+// --- on the formatting threads, one at a time ---
+
+void Reply::format_events() {
+  for (;;) {
+    std::vector<Event> events;
+    {
+      const std::lock_guard lock(events_mutex_);
+      if (events_.empty()) {
+        formatting_ = false;
+        return;
+      }
+      events.swap(events_);
+    }
+    const std::lock_guard lock(mutex_);
+    for (Event& event : events) {
+      if (!over_) format(event);
+    }
+  }
+}
+
+void Reply::format(Event& event) {
+  switch (event.kind) {
+    case Event::Kind::kPrefill:
+      usage_.cached_tokens = event.cached;
+      return begin();
+    case Event::Kind::kToken:
+      return take_token(event);
+    case Event::Kind::kEnd:
+      return take_end(event);
+    case Event::Kind::kError:
+      return take_error(event);
+  }
 }
 
 void Reply::begin() {
@@ -48,36 +129,11 @@ void Reply::write(const std::string& frames) {
   exchange_->write(frames);
 }
 
-void Reply::on_prefill(int64_t, int64_t, int64_t cached) {
-  const std::lock_guard lock(mutex_);
-  usage_.cached_tokens = cached;
-  begin();
-}
-
 TokenText Reply::token_text(const TokenLogprobs& token) const {
   const auto text_of = [&](int32_t id) { return tokenizer_.decode({&id, 1}, false); };
   TokenText told{.text = text_of(token.id), .logprob = token.logprob};
   for (const auto& [id, logprob] : token.top) told.top.push_back({text_of(id), logprob});
   return told;
-}
-
-std::vector<MessagePiece> Reply::pieces_of(Choice& choice, const Answer& answer, bool ends) {
-  if (choice.parser != nullptr) {
-    return ends ? choice.parser->finish() : choice.parser->push(answer.fresh());
-  }
-  if (ends || answer.fresh().empty()) return {};
-  return {{MessagePiece::Kind::kContent, std::string(answer.fresh())}};
-}
-
-void Reply::take(int choice, const Answer& answer, bool ends) {
-  Choice& of = choices_[static_cast<size_t>(choice)];
-  if (options_.logprobs) {
-    const auto& logprobs = answer.logprobs();
-    for (; of.reported < logprobs.size(); ++of.reported) {
-      of.tokens.push_back(token_text(logprobs[of.reported]));
-    }
-  }
-  for (MessagePiece& piece : pieces_of(of, answer, ends)) add_piece(choice, std::move(piece));
 }
 
 // Tokens whose text is held back come with the text.
@@ -105,32 +161,37 @@ void Reply::add_piece(int choice, MessagePiece piece) {
   if (options_.stream) write(form_->piece(part));
 }
 
-void Reply::on_token(int choice, const Answer& answer) {
-  const std::lock_guard lock(mutex_);
-  if (over_) return;
+void Reply::take_token(const Event& event) {
   begin();
-  Choice& of = choices_[static_cast<size_t>(choice)];
-  if (of.parser != nullptr && of.parser->thinking()) ++of.message.reasoning_tokens;
-  take(choice, answer, false);
+  Choice& of = choices_[static_cast<size_t>(event.choice)];
+  for (const TokenLogprobs& token : event.logprobs) of.tokens.push_back(token_text(token));
+  if (of.parser == nullptr) {
+    if (event.fresh.empty()) return;
+    return add_piece(event.choice, {MessagePiece::Kind::kContent, event.fresh});
+  }
+  if (of.parser->thinking()) ++of.message.reasoning_tokens;
+  for (MessagePiece& piece : of.parser->push(event.fresh))
+    add_piece(event.choice, std::move(piece));
 }
 
-void Reply::on_end(int choice, const Answer& answer) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (over_) return;
-    begin();
-    take(choice, answer, true);
-    Choice& of = choices_[static_cast<size_t>(choice)];
-    of.message.end = answer.end();
-    of.message.token_count = static_cast<int64_t>(answer.tokens().size());
-    usage_.completion_tokens += of.message.token_count;
-    const std::vector<TokenText> rest = std::exchange(of.tokens, {});
-    of.message.tokens.insert(of.message.tokens.end(), rest.begin(), rest.end());
-    if (options_.stream) write(form_->end_choice(choice, of.message, rest));
-    if (++ended_ == options_.choices) finish();
+void Reply::take_end(Event& event) {
+  begin();
+  const int choice = event.choice;
+  Choice& of = choices_[static_cast<size_t>(choice)];
+  if (of.parser != nullptr) {
+    for (MessagePiece& piece : of.parser->finish()) add_piece(choice, std::move(piece));
   }
-  if (choice != 0) return;
-  if (const Done done = std::exchange(done_, nullptr)) done(&answer);
+  of.message.end = event.answer.end;
+  of.message.token_count = static_cast<int64_t>(event.answer.ids.size());
+  usage_.completion_tokens += of.message.token_count;
+  const std::vector<TokenText> rest = std::exchange(of.tokens, {});
+  of.message.tokens.insert(of.message.tokens.end(), rest.begin(), rest.end());
+  if (options_.stream) write(form_->end_choice(choice, of.message, rest));
+  // Before the client can ask on.
+  if (choice == 0) {
+    if (const Done done = std::exchange(done_, nullptr)) done(std::move(event.answer));
+  }
+  if (++ended_ == options_.choices) finish();
 }
 
 void Reply::finish() {
@@ -142,20 +203,13 @@ void Reply::finish() {
   exchange_->end();
 }
 
-void Reply::on_error(ErrorKind kind, const std::string& message) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (over_) return;
-    over_ = true;
-    const ApiError error = api_error_of(kind, message);
-    if (options_.stream && begun_) {
-      write(form_->error(error));
-      exchange_->end();
-    } else {
-      exchange_->send(error_response(error));
-    }
-  }
-  if (const Done done = std::exchange(done_, nullptr)) done(nullptr);
+void Reply::take_error(const Event& event) {
+  over_ = true;
+  done_ = nullptr;
+  const ApiError error = api_error_of(event.error, event.message);
+  if (!options_.stream || !begun_) return exchange_->send(error_response(error));
+  write(form_->error(error));
+  exchange_->end();
 }
 
 void Reply::ping(std::chrono::milliseconds still) {

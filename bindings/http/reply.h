@@ -1,14 +1,17 @@
 // Turns the engine's results of a request into an HTTP response: whole, or a stream of events.
+// The engine's thread hands over ids and bytes; other threads format them.
 #pragma once
 
 #include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "bindings/http/api_error.h"
 #include "bindings/http/http_exchange.h"
+#include "bindings/http/job_pool.h"
 #include "bindings/http/reply_form.h"
 #include "runtime/serve/generation_request.h"
 #include "runtime/text/tokenizer.h"
@@ -24,15 +27,23 @@ struct ReplyOptions {
   std::optional<MessageFormat> format = {};
 };
 
-// Any thread may call.
-class Reply final : public RequestObserver {
- public:
-  // Called once, on the engine's thread, with the first choice's answer; null after an error.
-  using Done = std::function<void(const Answer*)>;
+// The first choice's answer, once it has ended.
+struct EndedAnswer {
+  std::vector<int32_t> ids;
+  std::string text;
+  AnswerEnd end = AnswerEnd::kOpen;
+};
 
-  // `tokenizer` outlives the reply.
+// Any thread may call.
+class Reply final : public RequestObserver, public std::enable_shared_from_this<Reply> {
+ public:
+  // Called at most once, on a thread of `formatters`, before the client sees the end; not at all after
+  // an error.
+  using Done = std::function<void(EndedAnswer)>;
+
+  // `tokenizer` outlives the reply; `formatters` outlives it or close().
   Reply(ReplyOptions options, std::unique_ptr<ReplyForm> form, const text::Tokenizer& tokenizer,
-        std::shared_ptr<HttpExchange> exchange, Done done);
+        std::shared_ptr<HttpExchange> exchange, JobPool& formatters, Done done);
 
   void on_prefill(int64_t computed, int64_t total, int64_t cached) override;
   void on_token(int choice, const Answer& answer) override;
@@ -41,22 +52,39 @@ class Reply final : public RequestObserver {
 
   // A comment where the stream has been still for so long: proxies and clients keep it open then.
   void ping(std::chrono::milliseconds still);
+  // What the engine tells from now on is dropped.
+  void close();
 
  private:
   using Clock = std::chrono::steady_clock;
+  // What the engine told.
+  struct Event {
+    enum class Kind : uint8_t { kPrefill, kToken, kEnd, kError };
+    Kind kind = Kind::kPrefill;
+    int choice = 0;
+    int64_t cached = 0;                        // of kPrefill
+    std::string fresh = {};                    // of kToken, as all below but the last
+    std::vector<TokenLogprobs> logprobs = {};  // of tokens that no event before has told of
+    EndedAnswer answer = {};                   // of kEnd; its text of choice 0 alone
+    ErrorKind error = ErrorKind::kUsage;       // of kError, as the last
+    std::string message = {};
+  };
   struct Choice {
     std::unique_ptr<MessageParser> parser;  // null: text is content
     AnswerMessage message;
     std::vector<TokenText> tokens;  // that no piece has told of
-    size_t reported = 0;            // tokens of the answer in `tokens` so far
     int64_t text_bytes = 0;         // that were sent
   };
 
+  void hand_over(Event event);
+  void format_events();
+  void format(Event& event);
   void begin();
   void write(const std::string& frames);
   TokenText token_text(const TokenLogprobs& token) const;
-  std::vector<MessagePiece> pieces_of(Choice& choice, const Answer& answer, bool ends);
-  void take(int choice, const Answer& answer, bool ends);
+  void take_token(const Event& event);
+  void take_end(Event& event);
+  void take_error(const Event& event);
   void add_piece(int choice, MessagePiece piece);
   void finish();
 
@@ -64,8 +92,17 @@ class Reply final : public RequestObserver {
   const std::unique_ptr<ReplyForm> form_;
   const text::Tokenizer& tokenizer_;
   const std::shared_ptr<HttpExchange> exchange_;
-  Done done_;  // empty once it was called
-  std::mutex mutex_;
+  JobPool& formatters_;
+  std::vector<size_t>
+      told_;  // of each choice, tokens whose logprobs were handed over; the engine's
+
+  std::mutex events_mutex_;
+  std::vector<Event> events_;  // not formatted yet
+  bool formatting_ = false;    // a job is there for them
+  bool closed_ = false;
+
+  std::mutex mutex_;  // of what follows
+  Done done_;         // empty once it was called
   std::vector<Choice> choices_;
   Usage usage_;
   int ended_ = 0;

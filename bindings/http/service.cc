@@ -14,7 +14,10 @@
 namespace fasa::serve {
 namespace {
 
-constexpr size_t kMaxJobs = 64;
+constexpr size_t kJobThreads = 4;
+constexpr size_t kMaxJobs = 64;  // that wait
+// So that one long answer to format delays no other.
+constexpr size_t kFormatThreads = 2;
 constexpr size_t kKnownBytes = size_t{64} << 20;
 
 HttpResponse json_response(const Json& json) {
@@ -43,7 +46,8 @@ Service::Service(ServiceOptions options, EngineLoop& engine, const text::Tokeniz
       templates_(templates),
       shown_marks_(special_marks(tokenizer)),
       known_(kKnownBytes),
-      jobs_(kMaxJobs),
+      jobs_(kJobThreads, kMaxJobs),
+      formatters_(kFormatThreads),
       pinger_([this] { ping_replies(); }) {
   for (Conversation& found : engine.take_found()) {
     if (found.text.empty()) continue;
@@ -54,12 +58,17 @@ Service::Service(ServiceOptions options, EngineLoop& engine, const text::Tokeniz
 }
 
 Service::~Service() {
+  jobs_.stop();  // no reply begins from here on
   {
     const std::lock_guard lock(replies_mutex_);
     stopping_ = true;
   }
   stopped_.notify_all();
   pinger_.join();
+  for (const auto& one : replies_) {
+    if (const auto reply = one.lock()) reply->close();
+  }
+  formatters_.stop();
 }
 
 void Service::handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange) {
@@ -94,7 +103,7 @@ std::optional<HttpResponse> Service::answer_get(const Call& call) {
   return std::nullopt;
 }
 
-// On the service's own thread.
+// On a job thread.
 void Service::answer(Call& call) {
   try {
     if (call.is("POST", "/v1/chat/completions")) return chat(call);

@@ -18,7 +18,7 @@
 #include "bindings/http/api_keys.h"
 #include "bindings/http/completion_form.h"
 #include "bindings/http/http_server.h"
-#include "bindings/http/job_queue.h"
+#include "bindings/http/job_pool.h"
 #include "bindings/http/openai_request.h"
 #include "bindings/http/reply.h"
 #include "runtime/llm/generation_defaults.h"
@@ -50,7 +50,7 @@ class Service {
   Service(const Service&) = delete;  // its threads refer to it
   Service& operator=(const Service&) = delete;
 
-  // Returns at once: longer work continues in a thread of the service.
+  // Returns at once: longer work continues in threads of the service.
   void handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
   // Added to the engine's in GET /metrics.
   void set_counters(const HttpCounters* counters) { counters_ = counters; }
@@ -105,7 +105,8 @@ class Service {
   std::condition_variable stopped_;
   bool stopping_ = false;
   std::list<std::weak_ptr<Reply>> replies_;
-  JobQueue jobs_;
+  JobPool jobs_;        // reading requests
+  JobPool formatters_;  // of answers
   std::thread pinger_;
 };
 

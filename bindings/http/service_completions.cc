@@ -260,14 +260,14 @@ void Service::start(Call& call, Generation generation) {
                        .format = std::move(generation.format)};
   // The answer's ids match its text, unless a stop string cut it.
   const auto remember = [this, salt = call.salt, text = std::move(generation.text),
-                         ids = request.prompt](const Answer* answer) mutable {
-    if (answer == nullptr || text.empty() || answer->end() == AnswerEnd::kStopString) return;
-    ids.insert(ids.end(), answer->tokens().begin(), answer->tokens().end());
+                         ids = request.prompt](const EndedAnswer& answer) mutable {
+    if (text.empty() || answer.end == AnswerEnd::kStopString) return;
+    ids.insert(ids.end(), answer.ids.begin(), answer.ids.end());
     const std::lock_guard lock(known_mutex_);
-    known_.remember(std::move(salt), text + answer->text(), std::move(ids));
+    known_.remember(std::move(salt), text + answer.text, std::move(ids));
   };
   const auto reply = std::make_shared<Reply>(std::move(options), std::move(generation.form),
-                                             tokenizer_, call.exchange, remember);
+                                             tokenizer_, call.exchange, formatters_, remember);
   request.observer = reply;
   const auto number = engine_.submit(std::move(request));
   if (!number) throw refusal();

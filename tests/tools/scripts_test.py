@@ -55,6 +55,17 @@ class Setup(CommandTest):
         self.assertEqual([line.split()[0] for line in lines], [f"--all={i}/8" for i in range(1, 9)])
 
 
+class Configure(CommandTest):
+    def test_a_build_without_the_python_package_says_so(self):
+        done = subprocess.run(
+            ["cmake", "-S", SOURCE, "-B", self.folder / "build", "-G", "Ninja", "-DFASA_PYTHON=OFF",
+             "-DFASA_TESTS=OFF", "-DFASA_BENCH=OFF"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(b"The Python package is left out", done.stdout)
+        self.assertIn(b"tools/python-env", done.stdout)
+
+
 class Checks(CommandTest):
     def test_the_include_rule(self):
         self.assertEqual(script("check-includes", "--self-test").returncode, 0)

@@ -277,13 +277,22 @@ class Refusals(ServeTest):
         self.assertIn(b"400", answer_to(b"POST /v1/completions HTTP/1.1\r\n" + host +
                                         b"Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n"))
         self.assertIn(b"200", answer_to(b"GET /health HTTP/1.0\r\n\r\n"))
+        foreign = {"Origin": "http://evil.example", "Content-Type": "text/plain"}
+        self.assertEqual(server.ask("POST", "/v1/completions", {"prompt": "In the"}, foreign)[0], 403)
+        own = {"Origin": f"http://127.0.0.1:{server.port}"}
+        self.assertEqual(server.ask("POST", "/tokenize", {"content": "In the"}, own)[0], 200)
         self.assertEqual(server.ask("GET", "/health")[0], 200)
         self.assertEqual(server.ask("GET", "/nothing")[0], 404)
 
     def test_keys(self):
         keys = self.write("keys", "# mine\nsecret-1\nsecret-2\n")
         keys.chmod(0o600)
-        server = Server(self, "--api-key-file", keys)
+        server = Server(self, "--api-key-file", keys, "--allowed-origin", "https://app.example")
+        # A browser asks without the key whether it may send it.
+        preflight = {"Origin": "https://app.example", "Access-Control-Request-Method": "POST",
+                     "Access-Control-Request-Headers": "authorization"}
+        status, answer, _ = server.ask("OPTIONS", "/v1/completions", headers=preflight)
+        self.assertEqual((status, answer["Access-Control-Allow-Headers"]), (204, "authorization"))
         self.assertEqual(server.ask("GET", "/health")[0], 200)
         for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "secret-1"}):
             self.assertEqual(server.ask("GET", "/v1/models", headers=headers)[0], 401)
