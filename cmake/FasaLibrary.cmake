@@ -49,34 +49,33 @@ if(FASA_UNITY)
   find_program(PYTHON3 python3 REQUIRED)
 endif()
 
-# Sources with options of their own (an instruction set's) stay alone: CMake sees to that.
+# Replaces the sources of a target by files that include several of them each. Sources with options of
+# their own (an instruction set's) stay as they are. CMake's own unity builds name sources by absolute
+# paths, so that no other clone finds in ccache what one has compiled.
 function(fasa_unity target)
   if(NOT FASA_UNITY)
     return()
   endif()
   get_target_property(sources ${target} SOURCES)
   get_target_property(folder ${target} SOURCE_DIR)
+  set(alone "")
   set(paths "")
   foreach(source ${sources})
-    cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${folder})
-    get_source_file_property(options ${source} COMPILE_OPTIONS)
-    get_source_file_property(definitions ${source} COMPILE_DEFINITIONS)
-    get_source_file_property(alone ${source} SKIP_UNITY_BUILD_INCLUSION)
-    if(source MATCHES "\\.cc$" AND EXISTS ${source} AND NOT options AND NOT definitions AND NOT alone)
-      list(APPEND paths ${source})
-    endif()
-  endforeach()
-  execute_process(COMMAND ${PYTHON3} ${PROJECT_SOURCE_DIR}/cmake/unity_groups.py
-                          ${FASA_UNITY_LINES} ${paths}
-                  OUTPUT_VARIABLE groups COMMAND_ERROR_IS_FATAL ANY)
-  foreach(path group IN ZIP_LISTS paths groups)
-    if(group STREQUAL "-")
-      set_source_files_properties(${path} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${folder} OUTPUT_VARIABLE path)
+    get_source_file_property(options ${path} COMPILE_OPTIONS)
+    get_source_file_property(definitions ${path} COMPILE_DEFINITIONS)
+    get_source_file_property(kept ${path} SKIP_UNITY_BUILD_INCLUSION)
+    if(path MATCHES "\\.cc$" AND EXISTS ${path} AND NOT options AND NOT definitions AND NOT kept
+       AND NOT path MATCHES "^${PROJECT_BINARY_DIR}")
+      list(APPEND paths ${path})
     else()
-      set_source_files_properties(${path} PROPERTIES UNITY_GROUP ${group})
+      list(APPEND alone ${source})
     endif()
   endforeach()
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  execute_process(COMMAND ${PYTHON3} ${PROJECT_SOURCE_DIR}/cmake/unity_groups.py ${FASA_UNITY_LINES}
+                          ${CMAKE_CURRENT_BINARY_DIR}/${target}_unity ${paths}
+                  OUTPUT_VARIABLE grouped COMMAND_ERROR_IS_FATAL ANY)
+  set_target_properties(${target} PROPERTIES SOURCES "${grouped};${alone}")
   # A class of one source may have members of its unnamed namespace's types: no header shows it.
   target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
 endfunction()

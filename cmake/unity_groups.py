@@ -1,11 +1,11 @@
 """Groups the sources of a target that one compiler run can take together.
 
-  python3 unity_groups.py MAX_LINES SOURCE...
+  python3 unity_groups.py MAX_LINES PREFIX SOURCE...
 
-Prints a group for each source, in the order given: a number, or - for a source that is compiled
-alone.
-Two sources that may define the same name outside of a class (helpers in unnamed namespaces, macros,
-tests) are never in one group. MAX_LINES bounds a group's lines, so that groups take similar times.
+Writes PREFIX_0.cc, PREFIX_1.cc, ... that include a group each, by paths from the project's root, and
+prints what the target is to compile instead of SOURCE..., separated by semicolons. Two sources that may
+define the same name outside of a class (helpers in unnamed namespaces, macros, tests) are never in one
+group. MAX_LINES bounds a group's lines, so that groups take similar times.
 """
 import functools
 import pathlib
@@ -54,7 +54,7 @@ def includes_of(path):
 
 class Source:
     def __init__(self, path):
-        path = pathlib.Path(path).resolve()
+        self.path = path = pathlib.Path(path).resolve()
         text = path.read_text(encoding="utf-8")
         self.lines = text.count("\n")
         self.own = names_of(path)
@@ -80,19 +80,35 @@ def collide(one, other):
 
 def groups_of(paths, max_lines):
     groups = []  # lists of sources
-    answer = []
     for source in map(Source, paths):
-        for number, group in enumerate(groups):
+        for group in groups:
             if sum(other.lines for other in group) + source.lines <= max_lines and not any(
                     collide(source, other) or collide(other, source) for other in group):
+                group.append(source)
                 break
         else:
-            number, group = len(groups), []
-            groups.append(group)
-        group.append(source)
-        answer.append(number)
-    return ["-" if len(groups[number]) == 1 else str(number) for number in answer]
+            groups.append([source])
+    return groups
+
+
+def write(path, text):
+    if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def main(max_lines, prefix, paths):
+    compiled = []
+    for group in groups_of(paths, max_lines):
+        if len(group) == 1:
+            compiled.append(str(group[0].path))
+            continue
+        path = pathlib.Path(f"{prefix}_{len(compiled)}.cc")
+        names = (source.path.relative_to(ROOT).as_posix() for source in group)
+        write(path, "".join(f'#include "{name}"\n' for name in names))
+        compiled.append(str(path))
+    print(";".join(compiled), end="")
 
 
 if __name__ == "__main__":
-    print(";".join(groups_of(sys.argv[2:], int(sys.argv[1]))), end="")
+    main(int(sys.argv[1]), sys.argv[2], sys.argv[3:])

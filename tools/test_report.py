@@ -1,6 +1,7 @@
 """What a test run left out, then how many tests passed and failed: the last lines of tools/test.
 
-  python3 tools/test_report.py FOLDER     FOLDER holds ctest's JUnit files and the list `left-out`
+  python3 tools/test_report.py FOLDER           FOLDER holds ctest's JUnit files and the list `left-out`
+  python3 tools/test_report.py --times FOLDER   how long each step and the slowest tests took
 """
 import collections
 import pathlib
@@ -29,6 +30,28 @@ def skips(name, case):
     return [(name, number, reason) for reason, number in sorted(found.items())]
 
 
+def clock(seconds):
+    return f"{int(seconds) // 60:3d} min {int(seconds) % 60:02d} s"
+
+
+def times(folder):
+    """A step lasts until the next one begins; FOLDER/steps has a line for each: seconds, name."""
+    folder = pathlib.Path(folder)
+    steps = [line.split("\t", 1) for line in
+             (folder / "steps").read_text(encoding="utf-8").splitlines()]
+    for (begin, name), (end, _) in zip(steps, steps[1:]):
+        print(f"  {clock(float(end) - float(begin))}  {name}")
+    slowest = []
+    for path in folder.glob("*.xml"):
+        preset = path.stem.split("-", 1)[1]
+        for case in xml.etree.ElementTree.parse(path).getroot().iter("testcase"):
+            slowest.append((float(case.get("time") or 0), f"{case.get('name')} ({preset})"))
+    print("  the slowest tests:")
+    for seconds, name in sorted(slowest, reverse=True)[:12]:
+        print(f"  {clock(seconds)}  {name}")
+    return 0
+
+
 def main(folder):
     folder = pathlib.Path(folder)
     counts = collections.Counter()
@@ -53,4 +76,4 @@ def main(folder):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(times(sys.argv[2]) if sys.argv[1] == "--times" else main(sys.argv[1]))

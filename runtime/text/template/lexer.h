@@ -35,8 +35,7 @@ struct SyntaxFailure {
   std::string message;
 };
 
-// The source in the form that token offsets refer to: line ends are \
-// , one at the end is left out.
+// The source in the form that token offsets refer to: line ends are \n; one at the end is left out.
 std::string normalize_lines(std::string_view source);
 // `source`: normalized, valid UTF-8. The last token is kEnd. Throws SyntaxFailure.
 std::vector<Token> tokenize(std::string_view source);
