@@ -5,8 +5,8 @@ Times, per layer and step, medians: the whole way through a fasa.transformers ca
 attention function), the bare call of the runtime with tensors taken apart beforehand, and the
 smallest call into the compiled part (which the bare call contains once). The binding's cost is the
 first minus the second plus the third. The variants take turns of a few steps each, over the same
-context; the first step of a turn only warms up. fasa runs in one thread and the clock is that thread's processor
-time, so that a busy machine counts less.
+context; the first step of a turn only warms up. fasa runs in one thread and the clock is that
+thread's processor time, so that a busy machine counts less.
 
     PYTHONPATH=build/release/python build/venv/bin/python bench/binding_overhead.py
 """
@@ -27,8 +27,9 @@ KV_HEADS, QUERY_HEADS, DIM = 8, 32, 128
 
 def model_of(layers):
     config = transformers.LlamaConfig(
-        vocab_size=32, hidden_size=QUERY_HEADS * DIM, intermediate_size=32, num_hidden_layers=layers,
-        num_attention_heads=QUERY_HEADS, num_key_value_heads=KV_HEADS, head_dim=DIM)
+        vocab_size=32, hidden_size=QUERY_HEADS * DIM, intermediate_size=32,
+        num_hidden_layers=layers, num_attention_heads=QUERY_HEADS, num_key_value_heads=KV_HEADS,
+        head_dim=DIM)
     with torch.device("meta"):  # its weights take no part
         model = transformers.LlamaForCausalLM(config)
     return model.eval()
@@ -86,7 +87,8 @@ def main():
                     found[name].append((time.thread_time() - start) / given.layers * 1e6)
     found["added_us"] = [a - b + c for a, b, c in zip(*found.values())]
     median = {name: round(statistics.median(values), 2) for name, values in found.items()}
-    print(json.dumps({"tokens": given.tokens, "layers": given.layers, "steps": given.steps, **median}))
+    print(json.dumps({"tokens": given.tokens, "layers": given.layers, "steps": given.steps,
+                      **median}))
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 The model has two layers of 8 KV x 4 query heads, head_dim 128, random weights, and is narrow beside
 that. Half of what a token takes over the long context more than over a short one is a layer's
-attention. The long context is one block of tokens stored repeatedly: read times do not depend on the
-contents, and no prompt of that length has to be processed.
+attention. The long context is one block of tokens stored repeatedly: read times do not depend on
+the contents, and no prompt of that length has to be processed.
 """
 import ctypes
 import pathlib
@@ -43,7 +43,8 @@ def write_model(path, positions):
     random = np.random.default_rng(0)
 
     def add(name, *shape):
-        values = random.standard_normal(shape) / np.sqrt(shape[-1]) if len(shape) > 1 else np.ones(shape)
+        values = (random.standard_normal(shape) / np.sqrt(shape[-1]) if len(shape) > 1
+                  else np.ones(shape))
         writer.add_tensor(f"{name}.weight", values.astype(np.float32))
 
     add("token_embd", VOCABULARY, WIDTH)
@@ -102,9 +103,11 @@ class Context:
     def _repeat(self, times):
         size = llama_cpp.llama_state_seq_get_size(self.context, 0)
         state = (ctypes.c_uint8 * size)()
-        _require(llama_cpp.llama_state_seq_get_data(self.context, state, size, 0), "reading a state")
+        _require(llama_cpp.llama_state_seq_get_data(self.context, state, size, 0),
+                 "reading a state")
         for _ in range(times):
-            _require(llama_cpp.llama_state_seq_set_data(self.context, state, size, 1), "storing a block")
+            _require(llama_cpp.llama_state_seq_set_data(self.context, state, size, 1),
+                     "storing a block")
             llama_cpp.llama_memory_seq_cp(self.memory, 1, 0, -1, -1)
             llama_cpp.llama_memory_seq_rm(self.memory, 1, -1, -1)
 

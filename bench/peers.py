@@ -12,7 +12,8 @@ passed over theirs, so that keys come from memory; the first layer only starts i
 over the rounds, ratios within a round.
 
     tools/python-env && tools/peers-env
-    PYTHONPATH=build/release/python:build/peers build/venv/bin/python bench/peers.py --json peers.json
+    PYTHONPATH=build/release/python:build/peers \\
+        build/venv/bin/python bench/peers.py --json peers.json
 """
 import argparse
 import datetime
@@ -104,7 +105,8 @@ class Sdpa:
         with torch.inference_mode():
             for k, v in self.keys:
                 start = time.perf_counter()
-                self.out = torch.nn.functional.scaled_dot_product_attention(self.query, k, v, **self.form)
+                self.out = torch.nn.functional.scaled_dot_product_attention(
+                    self.query, k, v, **self.form)
                 seconds.append(time.perf_counter() - start)
         return statistics.mean(seconds[1:])
 
@@ -147,7 +149,8 @@ def measure(tokens, given):
     require_same(ways["full"], ways["sdpa_folded"])
     forms = [name for name in found if name.startswith("sdpa")]
     best = min(forms, key=lambda name: statistics.median(found[name]))
-    peers = {"full": "full", "pytorch": best, **({"llama_cpp": "llama_cpp"} if "llama_cpp" in found else {})}
+    peers = {"full": "full", "pytorch": best,
+             **({"llama_cpp": "llama_cpp"} if "llama_cpp" in found else {})}
     ratios = {ours: {name: spread([a / b for a, b in zip(found[peer], found[ours])])
                      for name, peer in peers.items()}
               for ours in ("fasa_64_int2", "fasa_32_int2", "full")}
@@ -170,16 +173,19 @@ def processor():
 
 NAMES = {"full": "ours, full", "fasa_64_int2": "FASA, 64 FCs in int2 (default)",
          "fasa_32_int2": "FASA, 32 FCs in int2", "sdpa_gqa": "PyTorch SDPA, enable_gqa",
-         "sdpa_folded": "PyTorch SDPA, group folded", "llama_cpp": "llama.cpp, f16, flash attention"}
+         "sdpa_folded": "PyTorch SDPA, group folded",
+         "llama_cpp": "llama.cpp, f16, flash attention"}
 
 
 def table(report):
     lines = ["| tokens | " + " | ".join(NAMES[name] for name in report["results"][0]["ms"]) + " |",
              "|---" * (1 + len(report["results"][0]["ms"])) + "|"]
     for one in report["results"]:
-        cells = [f"{v['median']:.2f} ({v['p10']:.2f} to {v['p90']:.2f})" for v in one["ms"].values()]
+        cells = [f"{v['median']:.2f} ({v['p10']:.2f} to {v['p90']:.2f})"
+                 for v in one["ms"].values()]
         lines.append(f"| {one['tokens']} | " + " | ".join(cells) + " |")
-    lines += ["", "| tokens | | over our full | over PyTorch's faster form | over llama.cpp |", "|---" * 5 + "|"]
+    lines += ["", "| tokens | | over our full | over PyTorch's faster form | over llama.cpp |",
+              "|---" * 5 + "|"]
     for one in report["results"]:
         for ours, over in one["times_faster"].items():
             cells = [f"{over[peer]['median']:.1f}x" if peer in over else "-"

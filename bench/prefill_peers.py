@@ -40,8 +40,9 @@ class Ours:
         self.keys, self.query, self.chunk = keys, query, chunk
         self.tokens = query.shape[2]
         geometry = fasa.Geometry(layers=1, kv_heads=KV_HEADS, query_heads=QUERY_HEADS, head_dim=DIM)
-        self.runtime = fasa.Runtime(geometry, fasa.Config(preset="full", device="cpu", threads=threads),
-                                    row_dtype="bf16", max_context=self.tokens)
+        self.runtime = fasa.Runtime(
+            geometry, fasa.Config(preset="full", device="cpu", threads=threads),
+            row_dtype="bf16", max_context=self.tokens)
         self.out = torch.empty(self.tokens, QUERY_HEADS, DIM, dtype=torch.bfloat16)
 
     def turn(self):
@@ -132,11 +133,13 @@ def measure(tokens, given):
     off = (ways["fasa"].out.float() - sdpa.float()).abs().max().item()
     if off > 3e-2:
         sys.exit(f"prefill_peers: ours is {off} off PyTorch's")
-    best = min((name for name in found if name != "fasa"), key=lambda n: statistics.median(found[n]))
+    best = min((name for name in found if name != "fasa"),
+               key=lambda n: statistics.median(found[n]))
     ratios = [b / a for a, b in zip(found["fasa"], found[best])]
     products = 4 * QUERY_HEADS * DIM * tokens * (tokens + 1) / 2
     return {"tokens": tokens, "seconds": found, "off": off, "best_other": best,
-            "times_faster": ratios, "TFLOP_per_s": products / statistics.median(found["fasa"]) / 1e12}
+            "times_faster": ratios,
+            "TFLOP_per_s": products / statistics.median(found["fasa"]) / 1e12}
 
 
 def main():

@@ -38,7 +38,8 @@ def processor():
     wanted = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16")
     flags = field["flags"].group(1).split() if field["flags"] else []
     return {"processor": field["model name"].group(1) if field["model name"] else "unknown",
-            "cores": len(os.sched_getaffinity(0)), "flags": [flag for flag in wanted if flag in flags]}
+            "cores": len(os.sched_getaffinity(0)),
+            "flags": [flag for flag in wanted if flag in flags]}
 
 
 def context():
@@ -144,8 +145,10 @@ def decode_tables(found):
         for tokens, name in LENGTHS:
             cells = []
             for _, dtype, chunks in CASES:
-                one = cases.get(f"decode_attention/tokens:{tokens}/k:{k}/slice:{dtype}/fcs:{chunks}")
-                cells.append("" if one is None else f"{one['median_ms']:.2f} of {one['full_ms']:.2f} "
+                one = cases.get(
+                    f"decode_attention/tokens:{tokens}/k:{k}/slice:{dtype}/fcs:{chunks}")
+                cells.append("" if one is None else
+                             f"{one['median_ms']:.2f} of {one['full_ms']:.2f} "
                              f"({one['ratio_to_full']:.1f}x)")
             if any(cells):
                 rows.append(f"| {name} | " + " | ".join(cells) + " |")
@@ -157,7 +160,8 @@ def decode_tables(found):
 
 
 def peers_table(found):
-    print(f"\n{found['processor']}, {found['threads']} threads, k = {found['k']}, {found['date'][:10]}:\n")
+    print(f"\n{found['processor']}, {found['threads']} threads, k = {found['k']}, "
+          f"{found['date'][:10]}:\n")
     ways = ["full", "fasa_64_int2", "fasa_32_int2", "sdpa_folded", "sdpa_gqa", "llama_cpp"]
     print("| tokens | " + " | ".join(ways) + " |\n" + "|---" * (len(ways) + 1) + "|")
     for one in found["results"]:

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 """Load on `fasa serve`: times that clients see, a long prompt beside a stream, and a soak.
 
-    bench/serve_load.py clients --model DIR...     TTFT, time between tokens, tokens a second with 1,
-                                                   4 and 16 clients at once; with --llama the same
-                                                   GGUF files on llama-cpp-python's server, by turns
-    bench/serve_load.py intruder --model DIR       the effect of a long prompt on another stream
-    bench/serve_load.py sessions --model DIR       the first token of a document's next question: never
-                                                   seen, in memory, and on disk after a restart, its
-                                                   pages in the system's cache and out of it
-    bench/serve_load.py soak --model DIR           thousands of requests with cancels, broken
-                                                   connections and conversations: is memory flat, and
-                                                   does a client get another's text
+    bench/serve_load.py clients --model DIR...   TTFT, time between tokens, tokens a second with 1,
+                                                 4 and 16 clients at once; with --llama the same
+                                                 GGUF files on llama-cpp-python's server, by turns
+    bench/serve_load.py intruder --model DIR     the effect of a long prompt on another stream
+    bench/serve_load.py sessions --model DIR     the first token of a document's next question:
+                                                 never seen, in memory, and on disk after a
+                                                 restart, its pages in the system's cache and out
+                                                 of it
+    bench/serve_load.py soak --model DIR         thousands of requests with cancels, broken
+                                                 connections and conversations: is memory flat, and
+                                                 does a client get another's text
 
 Needs the release build. For --llama: tools/python-env && tools/peers-env, then
     PYTHONPATH=build/peers build/venv/bin/python bench/serve_load.py clients --llama ...
@@ -250,8 +251,8 @@ def intruder_command(options):
               "beside_p50": statistics.median(beside), "beside_p99": percentile(beside, 0.99)}
     if intruder["reply"].status != 200:
         sys.exit(f"the long prompt failed: {intruder['reply'].error}")
-    print(f"a prompt of {options.prompt_tokens} tokens took {result['prefill_seconds']:.1f} s beside a "
-          f"stream\nbetween the stream's tokens, p50 / p99: alone "
+    print(f"a prompt of {options.prompt_tokens} tokens took {result['prefill_seconds']:.1f} s beside "
+          f"a stream\nbetween the stream's tokens, p50 / p99: alone "
           f"{milliseconds(result['alone_p50'])} / {milliseconds(result['alone_p99'])} ms, beside it "
           f"{milliseconds(result['beside_p50'])} / {milliseconds(result['beside_p99'])} ms "
           f"({result['beside_p99'] / result['alone_p99']:.2f} times)")
@@ -291,8 +292,8 @@ def sessions_command(options):
                 server = fasa(options.model[0], *flags)
                 times[name].append(first_token(server, f" And why, {name}?"))
                 server.stop()
-    print(f"a document of {options.prompt_tokens} characters, {disk / 2**20:.0f} MiB on disk; time to the "
-          f"first token, median of {options.rounds}:")
+    print(f"a document of {options.prompt_tokens} characters, {disk / 2**20:.0f} MiB on disk; "
+          f"time to the first token, median of {options.rounds}:")
     for name, seconds in times.items():
         print(f"| {name} | {milliseconds(statistics.median(seconds))} ms | "
               f"{milliseconds(min(seconds))} to {milliseconds(max(seconds))} |")
@@ -300,8 +301,8 @@ def sessions_command(options):
 
 
 class Soak:
-    """Clients that ask, leave early, break off and come back with a longer history. Each conversation
-    has a secret in its prompt; no other may ever see it."""
+    """Clients that ask, leave early, break off and come back with a longer history. Each
+    conversation has a secret in its prompt; no other may ever see it."""
 
     def __init__(self, server, options):
         self.server = server
@@ -353,7 +354,8 @@ class Soak:
             history = "" if kind == "long" else history + reply.text
 
     def run(self):
-        threads = [threading.Thread(target=self.client, args=(i,)) for i in range(self.options.at_once)]
+        threads = [threading.Thread(target=self.client, args=(i,))
+                   for i in range(self.options.at_once)]
         for thread in threads:
             thread.start()
         for thread in threads:

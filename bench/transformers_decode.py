@@ -9,7 +9,8 @@ step, and the peak memory of the process (each runs in one of its own). One JSON
 of PyTorch that wait for work give up their core at once (OMP_WAIT_POLICY=passive) with fasa, which
 needs it for threads of its own, and spin with the others: what is better for each.
 
-    PYTHONPATH=build/release/python build/venv/bin/python bench/transformers_decode.py --tokens 32768
+    PYTHONPATH=build/release/python \\
+        build/venv/bin/python bench/transformers_decode.py --tokens 32768
 """
 import argparse
 import json
@@ -66,8 +67,9 @@ def fill_fasa(cache, model, tokens):
 
     session, layers = cache.session, len(model.model.layers)
     module = model.model.layers[0].self_attn
-    session.runtime = session._open(module, torch.empty(1, QUERY_HEADS, 1, DIM, dtype=torch.bfloat16),
-                                    random_keys(1), random_keys(1), DIM**-0.5)
+    session.runtime = session._open(
+        module, torch.empty(1, QUERY_HEADS, 1, DIM, dtype=torch.bfloat16),
+        random_keys(1), random_keys(1), DIM**-0.5)
     session.rows = [session.runtime.sequence()]
     assert isinstance(session.runtime, fasa.Runtime)
     for first in range(0, tokens, CHUNK):

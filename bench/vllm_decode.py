@@ -49,16 +49,19 @@ def measured(impl_class, prompt_rows, times):
     def forward(self, layer, query, key, value, kv_cache, metadata, output, *args, **kwargs):
         if metadata is None or prompt_rows(metadata):
             return output.zero_()
-        return timed(attend, self, layer, query, key, value, kv_cache, metadata, output, *args, **kwargs)
+        return timed(attend, self, layer, query, key, value, kv_cache, metadata, output,
+                     *args, **kwargs)
 
     impl_class.forward = forward
-    impl_class.do_kv_cache_update = lambda self, *args, **kwargs: timed(store, self, *args, **kwargs)
+    impl_class.do_kv_cache_update = (
+        lambda self, *args, **kwargs: timed(store, self, *args, **kwargs))
 
 
 def open_engine(way, folder, given):
     from vllm import LLM
 
-    options = {"model": folder, "load_format": "dummy", "skip_tokenizer_init": True, "dtype": "bfloat16",
+    options = {"model": folder, "load_format": "dummy", "skip_tokenizer_init": True,
+               "dtype": "bfloat16",
                "max_model_len": given.context + 512, "enforce_eager": True, "max_num_seqs": 1,
                "max_num_batched_tokens": 2048, "kv_cache_memory_bytes": given.kv_cache << 20,
                "enable_prefix_caching": False}
@@ -103,10 +106,12 @@ def serve(way, folder, given):
     llm = open_engine(way, folder, given)
     core = llm.llm_engine
     core.add_request("0", {"prompt_token_ids": [3 + i % 500 for i in range(given.context)]},
-                     SamplingParams(temperature=0, max_tokens=510, ignore_eos=True, detokenize=False))
+                     SamplingParams(temperature=0, max_tokens=510, ignore_eos=True,
+                                    detokenize=False))
     for _ in range(-(-given.context // 2048) + 4):
         core.step()
-    print(json.dumps({"bytes": pools(way, llm), "rss": psutil.Process().memory_info().rss}), flush=True)
+    print(json.dumps({"bytes": pools(way, llm), "rss": psutil.Process().memory_info().rss}),
+          flush=True)
     for line in sys.stdin:
         attention, steps = [], []
         for _ in range(int(line)):
@@ -126,8 +131,8 @@ def start(way, folder, given, plugin):
                    "VLLM_LOGGING_LEVEL": "ERROR", "CUDA_VISIBLE_DEVICES": ""}
     log = open(pathlib.Path(folder, f"{way}.log"), "w", encoding="utf-8")
     process = subprocess.Popen(
-        [sys.executable, __file__, "--serve", way, "--folder", folder, "--context", str(given.context),
-         "--fac-tokens", str(given.fac_tokens),
+        [sys.executable, __file__, "--serve", way, "--folder", folder,
+         "--context", str(given.context), "--fac-tokens", str(given.fac_tokens),
          "--low-bit-tokens", str(given.low_bit_tokens), "--kv-cache", str(given.kv_cache)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
     return process, read(process, folder, way)
@@ -173,15 +178,18 @@ def compare(given):
             for process in engines.values():
                 process.stdin.close()
                 process.wait(60)
-    ratios = [one["attention"] / other["attention"] for one, other in zip(rounds["vLLM"], rounds["fasa"])]
+    ratios = [one["attention"] / other["attention"]
+              for one, other in zip(rounds["vLLM"], rounds["fasa"])]
     best = {way: min(r["best"] for r in rounds[way]) for way in WAYS}
     return {"context": given.context, "fac_tokens": given.fac_tokens,
-            "low_bit_tokens": given.low_bit_tokens, "omp_wait_policy": os.environ.get("OMP_WAIT_POLICY"),
+            "low_bit_tokens": given.low_bit_tokens,
+            "omp_wait_policy": os.environ.get("OMP_WAIT_POLICY"),
             "processor": processor(),
             "cores": os.cpu_count(), "rounds": given.rounds, "steps": given.steps, "ratio": {
                 "median": statistics.median(ratios), "lowest": min(ratios), "highest": max(ratios)},
             "ratio_of_best": best["vLLM"] / best["fasa"],
-            "ways": {way: {"attention_ms": 1e3 * statistics.median(r["attention"] for r in rounds[way]),
+            "ways": {way: {"attention_ms":
+                               1e3 * statistics.median(r["attention"] for r in rounds[way]),
                            "best_ms": 1e3 * best[way],
                            "step_ms": 1e3 * statistics.median(r["step"] for r in rounds[way]),
                            **sizes[way]} for way in WAYS}}
@@ -193,7 +201,8 @@ def main():
     parser.add_argument("--fac-tokens", type=int, default=320, metavar="K")
     parser.add_argument("--low-bit-tokens", type=lambda text: text if text == "auto" else int(text),
                         default="auto", metavar="N")
-    parser.add_argument("--kv-cache", type=int, default=1024, metavar="MIB", help="memory per engine")
+    parser.add_argument("--kv-cache", type=int, default=1024, metavar="MIB",
+                        help="memory per engine")
     parser.add_argument("--rounds", type=int, default=7, metavar="N")
     parser.add_argument("--steps", type=int, default=30, metavar="N", help="steps per round")
     parser.add_argument("--json", metavar="FILE")
@@ -209,9 +218,10 @@ def main():
               f"{one['best_ms']:.2f}, whole step {one['step_ms']:.2f} ms; "
               f"a token's KV: {kept}; process {one['rss'] / 2**20:.0f} MiB")
     ratio = found["ratio"]
-    print(f"ratio {ratio['median']:.1f} ({ratio['lowest']:.1f} to {ratio['highest']:.1f}), of the best "
-          f"steps {found['ratio_of_best']:.1f}, at {found['context']} tokens, {found['fac_tokens']} rows "
-          f"and {found['low_bit_tokens']} low-bit tokens; {found['processor']}, {found['cores']} cores")
+    print(f"ratio {ratio['median']:.1f} ({ratio['lowest']:.1f} to {ratio['highest']:.1f}), "
+          f"of the best steps {found['ratio_of_best']:.1f}, at {found['context']} tokens, "
+          f"{found['fac_tokens']} rows and {found['low_bit_tokens']} low-bit tokens; "
+          f"{found['processor']}, {found['cores']} cores")
     if given.json:
         pathlib.Path(given.json).write_text(json.dumps(found, indent=2) + "\n")
 

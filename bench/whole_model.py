@@ -10,7 +10,8 @@ cannot hold is said. fasa's host rows share physical memory where the machine la
 said too.
 
     tools/python-env && tools/peers-env
-    PYTHONPATH=build/peers build/venv/bin/python bench/whole_model.py --smollm2 FILE.gguf --json FILE
+    PYTHONPATH=build/peers \\
+        build/venv/bin/python bench/whole_model.py --smollm2 FILE.gguf --json FILE
 """
 import argparse
 import json
@@ -74,7 +75,8 @@ def write_random_gguf(path, mixture):
     matrix("output", vocabulary, hidden, better if mixture else kinds.Q8_0)
     for layer in range(layers):
         at = f"blk.{layer}"
-        kept = better if layer < layers // 8 or layer >= 7 * layers // 8 or layer % 3 == 2 else usual
+        kept = (better if layer < layers // 8 or layer >= 7 * layers // 8 or layer % 3 == 2
+                else usual)
         norm(f"{at}.attn_norm")
         norm(f"{at}.ffn_norm")
         matrix(f"{at}.attn_q", heads * dim, hidden, usual)
@@ -103,7 +105,8 @@ def llama_child(arguments):
     blocks = max(1, arguments.tokens // peer_llama.BLOCK)
     context = peer_llama.Context(model, blocks, arguments.threads, arguments.kv)
     context.token_seconds()  # starts the threads
-    print(json.dumps({"ms": 1e3 * statistics.median(context.token_seconds() for _ in range(STEPS))}))
+    print(json.dumps(
+        {"ms": 1e3 * statistics.median(context.token_seconds() for _ in range(STEPS))}))
 
 
 def run_measured(command):
@@ -201,8 +204,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fasa", default=str(ROOT / "build/release/fasa"))
-    parser.add_argument("--smollm2", help="SmolLM2-135M-Instruct.Q4_1.gguf; without it that model is "
-                        "left out")
+    parser.add_argument("--smollm2", help="SmolLM2-135M-Instruct.Q4_1.gguf; without it that model "
+                        "is left out")
     parser.add_argument("--tokens", type=int, nargs="+", default=[1024, 32768, 131072])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
