@@ -88,15 +88,16 @@ def byte_level(splits=(), use_regex=False, add_prefix_space=False, normalizer=No
         ids = [(name, tokenizer.token_to_id(name)) for name in template.split() if name != "$A"]
         tokenizer.post_processor = processors.Sequence([
             processors.ByteLevel(trim_offsets=False),
-            processors.TemplateProcessing(single=template, pair=f"{template} $B", special_tokens=ids)])
+            processors.TemplateProcessing(single=template, pair=f"{template} $B",
+                                          special_tokens=ids)])
     elif post:
         tokenizer.post_processor = processors.ByteLevel(trim_offsets=True)
     return tokenizer
 
 
 def sentence(normalizer=None, pre_tokenizer=None, decoder=None, tokens=(), byte_fallback=True,
-             fuse_unk=True, unk="<unk>", bytes_kept=256, template="<s> $A", specials_normalized=False,
-             ignore=False):
+             fuse_unk=True, unk="<unk>", bytes_kept=256, template="<s> $A",
+             specials_normalized=False, ignore=False):
     vocabulary, merges = sentence_pieces()
     dropped = {f"<0x{byte:02X}>" for byte in range(bytes_kept, 256)}
     pieces = [piece for piece in vocabulary if piece not in dropped]
@@ -126,7 +127,8 @@ def marks(prepend=True):
 
 
 def gemma_decoder():
-    return decoders.Sequence([decoders.Replace(MARK, " "), decoders.ByteFallback(), decoders.Fuse()])
+    return decoders.Sequence([decoders.Replace(MARK, " "), decoders.ByteFallback(),
+                              decoders.Fuse()])
 
 
 def families():
@@ -161,7 +163,8 @@ def families():
         "deepseek": byte_level(DEEPSEEK, tokens=deepseek, normalizer=normalizers.Sequence([]),
                                template="<｜begin▁of▁sentence｜> $A"),
         "neox": byte_level(use_regex=True, normalizer=normalizers.NFC(),
-                           tokens=["<|endoftext|>", "<|padding|>"] + blanks, add_prefix_space=False),
+                           tokens=["<|endoftext|>", "<|padding|>"] + blanks,
+                           add_prefix_space=False),
         "starcoder": byte_level(first=[pre_tokenizers.Digits(individual_digits=True)],
                                 use_regex=True, tokens=["<|endoftext|>", "<fim_prefix>"]),
         "digits": byte_level(first=[pre_tokenizers.Digits(individual_digits=False)],
@@ -217,7 +220,8 @@ def letters():
 
 
 class Texts:
-    """Random texts: words of the corpus, white space, tokens spelt out, characters of all scripts."""
+    """Random texts: words of the corpus, white space, tokens spelt out, characters of all
+    scripts."""
 
     def __init__(self, tokenizer, seed):
         self.random = random.Random(seed)

@@ -1,5 +1,5 @@
-"""fasa serve under clients of all kinds: curl, streams by the hundred, and those who mean harm. Every
-bad request gets its 4xx, and the next good one its answer."""
+"""fasa serve under clients of all kinds: curl, streams by the hundred, and those who mean harm.
+Every bad request gets its 4xx, and the next good one its answer."""
 import json
 import os
 import re
@@ -77,7 +77,8 @@ class Streams(ServeTest):
             ask = {"messages": USER, "max_tokens": 1 + number % 5, "temperature": 1.5,
                    "seed": number, "n": choices, "stream": True, "logprobs": number % 2 == 0,
                    "stream_options": {"include_usage": number % 4 == 0},
-                   "logit_bias": {str(b): 20 for b in (0xE2, 0x82, 0xAC)} if number % 5 == 0 else {}}
+                   "logit_bias": {str(b): 20 for b in (0xE2, 0x82, 0xAC)} if number % 5 == 0
+                   else {}}
             status, _, body = server.ask("POST", "/v1/chat/completions", ask)
             self.assertEqual(status, 200, body)
             frames = self.frames(body)

@@ -1,5 +1,5 @@
-"""The C++ API as a user has it: the installed header, programs against it, the example of docs/cpp.md
-among them.
+"""The C++ API as a user has it: the installed header, programs against it, the example of
+docs/cpp.md among them.
 
   cpp_package_test.py BUILD SOURCE [SANITIZERS]
 """
@@ -54,7 +54,8 @@ class CppPackage(InstalledPackage):
         for header in headers:
             source = self.folder / "alone.cc"
             source.write_text(f"#include <fasa/{header.name}>\n")
-            run("c++", self.standard, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", source, *flags)
+            run("c++", self.standard, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", source,
+                *flags)
 
     def test_two_units_may_include_it(self):
         other = self.folder / "other.cc"
