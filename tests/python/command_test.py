@@ -192,7 +192,8 @@ def test_chat_wraps_what_is_no_continuation(data, capsys):
              data / "python", "--json", "--results", data / "results"]
     code, _, errors = evaluate(capsys, *flags, "--model", model)
     assert code == 2 and "no chat template" in errors
-    (model / "chat_template.jinja").write_text("{% for m in messages %}USER {{ m.content }}\nIT {% endfor %}")
+    (model / "chat_template.jinja").write_text(
+        "{% for m in messages %}USER {{ m.content }}\nIT {% endfor %}")
     code, out, errors = evaluate(capsys, *flags, "--model", model)
     assert code == 0, errors
     tokens = {one["task"]: json.loads(open(one["results"],

@@ -104,7 +104,8 @@ def data(tmp_path):
          "all_classes": []}) + "\n")
     (folder / "aime.jsonl").write_text(json.dumps({"question": "0+1?", "answer": 1}) + "\n")
     python = tmp_path / "python"
-    python.write_text("#!/bin/sh\n[ \"$3\" = --check ] && exit 0\necho '{\"scores\": {\"1\": 50}}'\n")
+    python.write_text("#!/bin/sh\n[ \"$3\" = --check ] && exit 0\n"
+                      "echo '{\"scores\": {\"1\": 50}}'\n")
     python.chmod(0o755)
     return tmp_path
 

@@ -26,11 +26,14 @@ TEKKEN = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo
           r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}|"
           r" ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 DEEPSEEK = [r"\p{N}{1,3}", "[一-龥\u3040-ゟ゠-ヿ]+",
-            r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|"
+            r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|"
+            r"[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|"
             r" ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"]
-SCRAPS = ("Ünïcödé naïve Äpfel Straße été cœur año\u0301 e\u0301a\u0308 Ελληνικά русский язык עברית "
+SCRAPS = ("Ünïcödé naïve Äpfel Straße été cœur año\u0301 e\u0301a\u0308 Ελληνικά русский язык "
+          "עברית "
           "العربية हिन्दी ไทย 日本語のテキスト 中文文本，没有空格。한국어 각 😀👍🏽👩‍👩‍👧 ①②½¼ ٠١٢ x²⁰ ﬁ Å "
-          "don't I'll we've IT'S 1234567 3.14159 0x7f\r\n\r\n\t\tif (x == 1) { return; }\n  // ~~ \n")
+          "don't I'll we've IT'S 1234567 3.14159 0x7f\r\n\r\n\t\tif (x == 1) { return; }\n"
+          "  // ~~ \n")
 
 
 @functools.cache
@@ -245,7 +248,8 @@ class Texts:
             return "".join(self.random.choices(blanks, k=self.random.choice((1, 1, 1, 2, 3, 5))))
         if kind < 0.68 and self.tokens:
             token = self.random.choice(self.tokens)
-            return token if self.random.random() < 0.8 else token[:self.random.randrange(len(token))]
+            return (token if self.random.random() < 0.8
+                    else token[:self.random.randrange(len(token))])
         if kind < 0.75:
             return str(self.random.randrange(10 ** self.random.randrange(1, 9)))
         if kind < 0.82:

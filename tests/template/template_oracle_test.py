@@ -30,7 +30,8 @@ CONTROL = "<|im_end|>"
 def rendered(template):
     """Jinja2's text, or None where it raises an error."""
     try:
-        return _compile_jinja_template.__wrapped__(template).render(**json.loads(json.dumps(CONTEXT)))
+        return _compile_jinja_template.__wrapped__(template).render(
+            **json.loads(json.dumps(CONTEXT)))
     except Exception:  # whatever Python raises is the oracle's "no"
         return None
 

@@ -150,7 +150,8 @@ class Hostile(ServeTest):
     def test_templates_that_raise(self):
         server = Server(self, model=self.chat_model(
             "{% if messages[0].content == 'raise' %}{{ raise_exception('no') }}{% endif %}"
-            "{% if messages[0].content == 'loop' %}{% for i in range(10**9) %}x{% endfor %}{% endif %}"
+            "{% if messages[0].content == 'loop' %}{% for i in range(10**9) %}x"
+            "{% endfor %}{% endif %}"
             + TEMPLATE))
         for content, expected in (("raise", 400), ("loop", 400), ("fine", 200)):
             status = server.ask("POST", "/v1/chat/completions", {

@@ -72,7 +72,8 @@ def paged_of(_):
 def greedy(fasa, twice=False, options=None, tokens=64):
     """The prompts' outputs, the second time's too where asked for."""
     llm = engine(fasa, **(options or {}))
-    preemptions = count_preemptions(llm) if os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] == "0" else [0]
+    preemptions = (count_preemptions(llm) if os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] == "0"
+                   else [0])
     prompts = prompts_of(text_ids())
     first = outputs_of(llm, prompts, tokens)
     result = {"first": first, "preemptions": preemptions[0]}

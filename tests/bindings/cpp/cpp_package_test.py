@@ -9,7 +9,8 @@ import unittest
 
 HERE = pathlib.Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
-from installed_package import SANITIZE, InstalledPackage, run  # pylint: disable=wrong-import-position
+from installed_package import (  # pylint: disable=wrong-import-position
+    SANITIZE, InstalledPackage, run)
 
 PROJECT = """cmake_minimum_required(VERSION 3.25)
 project(user LANGUAGES CXX)
