@@ -196,8 +196,8 @@ def test_chat_wraps_what_is_no_continuation(data, capsys):
         "{% for m in messages %}USER {{ m.content }}\nIT {% endfor %}")
     code, out, errors = evaluate(capsys, *flags, "--model", model)
     assert code == 0, errors
-    tokens = {one["task"]: json.loads(open(one["results"],
-                                           encoding="utf-8").readlines()[1])["tokens"]
+    tokens = {one["task"]: json.loads(
+                  open(one["results"], encoding="utf-8").readlines()[1])["tokens"]
               for one in json.loads(out)["tasks"]}
     assert tokens == {"qasper": 300 - 5, "trec": 300 - 3}  # the template counts, the middle goes
 

@@ -114,8 +114,8 @@ def test_memory_that_a_gpu_cannot_access(new, stream):
         runtime.append(0, k_there, v, stream=stream)
     with pytest.raises(fasa.UsageError, match="k lies in another device's memory"):
         runtime.append(0, fake_gpu.elsewhere(fake_gpu.empty(k.shape)), v_there, stream=stream)
-    crooked = fake_gpu.empty((9 * KV * DIM * 4 + 1,),
-                             np.uint8)[1:].view(np.float32).reshape(k.shape)
+    crooked = fake_gpu.empty(
+        (9 * KV * DIM * 4 + 1,), np.uint8)[1:].view(np.float32).reshape(k.shape)
     with pytest.raises(fasa.UsageError, match="k begins at address .* multiples of 4"):
         runtime.append(0, crooked, v_there, stream=stream)
     runtime.append(0, k_there, v_there, stream=stream)
@@ -200,8 +200,8 @@ class Pages:
 
 @pytest.mark.parametrize("where", ["host", "gpu"])
 def test_pages(new, expected, stream, where):
-    place = (lambda array: array) if where == "host" else (lambda array: fake_gpu.coming(array,
-                                                                                         stream))
+    place = ((lambda array: array) if where == "host"
+             else (lambda array: fake_gpu.coming(array, stream)))
     pages = Pages(stream, place)
     np.testing.assert_array_equal(pages.run(new), expected)
     np.testing.assert_array_equal(pages.paged.read(5, 1)[0], new[1][0][:PAGE])
