@@ -187,7 +187,7 @@ TEST_F(ModelAnalysis, CapturedAttentionGrowsWithTheBudget) {
   EXPECT_EQ(sum.queries, few.text.queries + few.probes.queries);
 }
 
-// Of the distant attention that the true scores' choice has. Measured: 0.97 to 0.99
+// The share of the distant attention that the true scores' choice has. Measured: 0.97 to 0.99
 // (docs/results/README.md).
 TEST_F(ModelAnalysis, DefaultSlicesKeepTheDistantAttention) {
   const AnalysisText text = make_analysis_text("ruth", ruth(), 2000, 256, 40, 1);

@@ -1,5 +1,5 @@
-"""The package as a user has it: installed somewhere, found by pkg-config and by find_package. What the
-tests of the C and the C++ API stand on; arguments: BUILD SOURCE [SANITIZERS]."""
+"""The package as a user has it: installed somewhere, found by pkg-config and by find_package. What
+the tests of the C and the C++ API stand on; arguments: BUILD SOURCE [SANITIZERS]."""
 import os
 import pathlib
 import re

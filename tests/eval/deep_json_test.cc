@@ -1,5 +1,5 @@
-// A million levels of lists, in every kind of JSON file that is read: an error with the place and the
-// limit, and the stack holds.
+// A million levels of lists, in every kind of JSON file that is read: an error with the place and
+// the limit, and the stack holds.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

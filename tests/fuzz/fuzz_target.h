@@ -1,6 +1,7 @@
-// A reader of outside files, let loose on whatever bytes. Each file fuzz_NAME.cc has one target: with
-// clang and tools/fuzz a libFuzzer program of its own; always a part of fuzz_targets_test, which runs
-// it over its seeds (corpus/NAME), what is left of them when they are cut off, and changes of them.
+// A reader of outside files, let loose on whatever bytes. Each file fuzz_NAME.cc has one target:
+// with clang and tools/fuzz a libFuzzer program of its own; always a part of fuzz_targets_test,
+// which runs it over its seeds (corpus/NAME), what is left of them when they are cut off, and
+// changes of them.
 //
 //   FASA_FUZZ_TARGET(needle_template) { NeedleTemplate::parse(text_of(data, size), "fuzz"); }
 //

@@ -5,8 +5,8 @@
 
 namespace fasa {
 
-// Of all visible tokens of one head, into [group][visible] of memory that the GPU reaches; enqueued
-// on the default stream.
+// Scores of all visible tokens of one head, into [group][visible] of memory that the GPU reaches;
+// enqueued on the default stream.
 void enqueue_scores(const SelectParams& params, int sequence, int kv_head, float* raw);
 
 }  // namespace fasa

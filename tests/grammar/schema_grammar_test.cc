@@ -93,14 +93,17 @@ const std::vector<const char*>& schemas() {
       R"({"type": "object", "properties": {"a": true}, "required": ["a", "b"],
           "additionalProperties": {"type": "null"}})",
       R"({"anyOf": [{"type": "integer"}, {"type": "object", "properties": {"k": {"const": 1}}}]})",
-      R"({"oneOf": [{"type": "object", "properties": {"kind": {"const": "a"}, "x": {"type": "null"}},
+      R"({"oneOf": [{"type": "object", "properties": {"kind": {"const": "a"}, )"
+      R"("x": {"type": "null"}},
                      "required": ["kind"]},
-                    {"type": "object", "properties": {"kind": {"const": "b"}}, "required": ["kind"]}]})",
+                    {"type": "object", "properties": {"kind": {"const": "b"}}, )"
+      R"("required": ["kind"]}]})",
       R"({"allOf": [{"type": "boolean"}]})",
       R"({"$defs": {"node": {"type": "object", "properties": {"value": {"type": "integer"},
           "next": {"anyOf": [{"$ref": "#/$defs/node"}, {"type": "null"}]}},
           "required": ["value", "next"], "additionalProperties": false}}, "$ref": "#/$defs/node"})",
-      R"({"type": "object", "properties": {"children": {"type": "array", "items": {"$ref": "#"}}}})"};
+      R"({"type": "object", "properties": {"children": {"type": "array", "items": )"
+      R"({"$ref": "#"}}}})"};
   return list;
 }
 

@@ -1,4 +1,5 @@
-// Whether a value is what a schema asks for: straight from the specification, one keyword at a time.
+// Whether a value is what a schema asks for: straight from the specification, one keyword at a
+// time.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -33,7 +33,8 @@ struct Cut {
   bool partials = false;
   bool staged = false;   // pages or rows copied to a place of their own
   bool by_head = false;  // a call for each KV head
-  // Of every KV head, with scores of (query head, index); matters too. Empty: no low-bit set.
+  // The set of every KV head, with scores of (query head, index); matters too. Empty: no low-bit
+  // set.
   std::vector<int> low_bit = {};
   std::function<float(int, int)> low_bit_score = [](int head, int i) {
     return 8 * noise(InputKind::kQuery, 77, 0, i, head, 1);

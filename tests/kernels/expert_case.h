@@ -1,5 +1,5 @@
-// Pairs of tokens and experts for tests of the kernels that work on them, against what each pair has
-// alone: interpreted and on a GPU. `run` takes a call's parameters and is done on return.
+// Pairs of tokens and experts for tests of the kernels that work on them, against what each pair
+// has alone: interpreted and on a GPU. `run` takes a call's parameters and is done on return.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -55,7 +55,7 @@ struct Pairs {
              .places = places.data()} {}
 };
 
-// Of each token `each` experts, ascending; never the last one, where there are others.
+// For each token `each` experts, ascending; never the last one, where there are others.
 inline std::vector<int32_t> draw(int64_t tokens, int each, int count, unsigned seed) {
   std::mt19937 random(seed);
   std::vector<int32_t> all(static_cast<size_t>(count > each ? count - 1 : count)), drawn;

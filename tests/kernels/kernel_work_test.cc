@@ -27,8 +27,8 @@ TEST(KernelWork, SelectionReadsEveryVisiblePageOnce) {
           .dtype = dtype, .dims = 18, .kv_heads = 3, .group = 2, .window = window, .budget = 40};
       const std::vector<int> lengths = {65, 64, 1000};
       SelectCase cache(shape, lengths, some_key, some_query);
-      // By hand, 18 dimensions: padded to 20, 24 and 32 as codes of 8, 4 and 2 bits; with 16 bits of
-      // parameters a dimension, rounded up to 64 bytes, and an f32 for the page.
+      // By hand, 18 dimensions: padded to 20, 24 and 32 as codes of 8, 4 and 2 bits; with 16 bits
+      // of parameters a dimension, rounded up to 64 bytes, and an f32 for the page.
       const std::map<SliceDType, uint64_t> sealed = {{SliceDType::kF32, 64 * 18 * 4},
                                                      {SliceDType::kBF16, 64 * 18 * 2},
                                                      {SliceDType::kInt8, 1344 + 4},

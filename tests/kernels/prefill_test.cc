@@ -53,8 +53,8 @@ TEST_P(PrefillTest, Shapes) {
   }
 }
 
-// Queries and keys in bf16, whose products need no widening: pairs that fill no register, whole ones,
-// an odd number of dimensions, of which there are no pairs.
+// Queries and keys in bf16, whose products need no widening: pairs that fill no register, whole
+// ones, an odd number of dimensions, of which there are no pairs.
 TEST_P(PrefillTest, QueriesInBf16) {
   for (const int group : {1, 3, 16}) {
     for (const auto& [key_dim, value_dim] :
@@ -125,8 +125,8 @@ TEST_P(PrefillTest, SoftCap) {
   }
 }
 
-// Chunks, waves, copied pages and placement, with and without a window; with ALiBi, a soft cap and coded
-// rows where there is one.
+// Chunks, waves, copied pages and placement, with and without a window; with ALiBi, a soft cap and
+// coded rows where there is one.
 TEST_P(PrefillTest, CutsDoNotMatter) {
   constexpr int kTokens = 530;
   for (const int window : {0, 90}) {

@@ -26,8 +26,8 @@ Values random_values(int dim, int seed) {
   return values;
 }
 
-// What cannot be drawn: zeros, constants, ties, one element that dwarfs the others, the ends of f32,
-// values that are not numbers.
+// What cannot be drawn: zeros, constants, ties, one element that dwarfs the others, the ends of
+// f32, values that are not numbers.
 std::vector<Values> special_values(int dim) {
   std::vector<Values> all;
   const auto add = [&](const std::function<float(int)>& value) {

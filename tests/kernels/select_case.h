@@ -103,7 +103,7 @@ class SelectCase {
     const int32_t* begin = sets_.data() + at * static_cast<size_t>(selected_capacity_);
     return {begin, begin + sizes_[at]};
   }
-  // Of all sequences and heads; sizes and entries that no call wrote are negative.
+  // Forgets those of all sequences and heads; sizes and entries that no call wrote are negative.
   void forget_sets() {
     std::fill(sets_.begin(), sets_.end(), -5);
     std::fill(sizes_.begin(), sizes_.end(), -5);

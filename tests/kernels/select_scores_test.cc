@@ -22,8 +22,8 @@ struct Expected {
   double score = 0, size = 0;
 };
 
-// Of a token of the newest page, of values that nobody rounds, or by a target that requantises
-// nothing.
+// The score of a token of the newest page, of values that nobody rounds, or by a target that
+// requantises nothing.
 Expected plain_score(const SliceFormat& format, const std::byte* page, float base, int token,
                      const float* q) {
   Expected sum;
@@ -35,8 +35,8 @@ Expected plain_score(const SliceFormat& format, const std::byte* page, float bas
   return sum;
 }
 
-// Of a token of a coded page: weights q x scale in steps of the page's largest / 127 (4095 in int8),
-// times codes counted from their middle (score_body_inl.h).
+// The score of a token of a coded page: weights q x scale in steps of the page's largest / 127
+// (4095 in int8), times codes counted from their middle (score_body_inl.h).
 Expected requantised_score(const SliceFormat& format, const std::byte* page, float base, int token,
                            const float* q) {
   const int bits = slice_bits(format.dtype);

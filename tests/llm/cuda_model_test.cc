@@ -148,7 +148,7 @@ INSTANTIATE_TEST_SUITE_P(Families, InterpretedExpertModel,
                                            "deepseek-v2-moe-groups"),
                          by_folder);
 
-// Of the widths of real models: sixteen heads of 576 dimensions on one KV head.
+// A model with the widths of real ones: sixteen heads of 576 dimensions on one KV head.
 TEST(InterpretedLatentModel, DecodesAreTheProcessors) {
   ModelConfig config = ModelConfig::load(golden_dir("deepseek-v2"));
   config.layers = 1;
@@ -343,7 +343,7 @@ std::string error_of_load(const std::string& dir, Device& device) {
   return "";
 }
 
-// Of more query heads, and wider ones, than a GPU scores: an error where slices are read.
+// A model of more query heads, and wider ones, than a GPU scores: an error where slices are read.
 TEST(CudaModelErrors, WhatCannotBeScoredIsNamed) {
   FakeCuda fake;
   const auto device = open_device(cuda_options(), fake.platform());

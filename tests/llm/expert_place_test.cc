@@ -1,5 +1,5 @@
-// Experts in host memory: the same logits, the memory where it is said to be, and over the link what
-// was chosen.
+// Experts in host memory: the same logits, the memory where it is said to be, and over the link
+// what was chosen.
 #include <gtest/gtest.h>
 
 #include <memory>

@@ -98,7 +98,7 @@ struct Golden {
   }
 };
 
-// Of relative_difference() to transformers' logits, by the type of weights and activations.
+// Bounds of relative_difference() to transformers' logits, by the type of weights and activations.
 inline constexpr double kF32Bound = 1e-4;
 inline constexpr double kBf16Bound = 2e-2;
 

@@ -91,7 +91,8 @@ def test_calibrates(tmp_path):
 
 
 def evaluate(capsys, *arguments):
-    """`python -m fasa eval` in this process, which has loaded PyTorch already: code, output, errors."""
+    """`python -m fasa eval` in this process, which has loaded PyTorch already: code, output,
+    errors."""
     from fasa._command import main
 
     with pytest.raises(SystemExit) as ended:
@@ -111,7 +112,8 @@ def lines_of(folder):
 def test_evaluates_as_the_command_does(task, tmp_path, capsys):
     flags = [*task, "--model", MODEL, "--text", TEXT, "--fac-tokens", 128, "--row-dtype", "bf16",
              "--json"]
-    code, out, errors = evaluate(capsys, *flags, "--dtype", "float32", "--results", tmp_path / "mine")
+    code, out, errors = evaluate(capsys, *flags, "--dtype", "float32", "--results",
+                                 tmp_path / "mine")
     assert code == 0, errors
     mine = json.loads(out)
     theirs = command("eval", *flags, "--results", tmp_path / "theirs")
@@ -190,10 +192,12 @@ def test_chat_wraps_what_is_no_continuation(data, capsys):
              data / "python", "--json", "--results", data / "results"]
     code, _, errors = evaluate(capsys, *flags, "--model", model)
     assert code == 2 and "no chat template" in errors
-    (model / "chat_template.jinja").write_text("{% for m in messages %}USER {{ m.content }}\nIT {% endfor %}")
+    (model / "chat_template.jinja").write_text(
+        "{% for m in messages %}USER {{ m.content }}\nIT {% endfor %}")
     code, out, errors = evaluate(capsys, *flags, "--model", model)
     assert code == 0, errors
-    tokens = {one["task"]: json.loads(open(one["results"], encoding="utf-8").readlines()[1])["tokens"]
+    tokens = {one["task"]: json.loads(
+                  open(one["results"], encoding="utf-8").readlines()[1])["tokens"]
               for one in json.loads(out)["tasks"]}
     assert tokens == {"qasper": 300 - 5, "trec": 300 - 3}  # the template counts, the middle goes
 

@@ -116,7 +116,8 @@ def test_masks_of_the_callers_own(plain, model, text_ids, past):
     mask = torch.ones(1, 1, new, past + new, dtype=torch.bool).tril(past)
     mask &= (torch.rand(mask.shape) < 0.7) | torch.eye(new, past + new).roll(past, 1).bool()
     found = []
-    for one, own in ((plain, transformers.DynamicCache(config=plain.config)), (model, cache(model))):
+    for one, own in ((plain, transformers.DynamicCache(config=plain.config)),
+                     (model, cache(model))):
         if past:
             forward(one, [rows[0][:past]], own)
         positions = torch.arange(past, past + new)[None]

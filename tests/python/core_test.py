@@ -290,7 +290,8 @@ def test_config_is_the_table_of_options():
     for key, value in config.to_dict().items():
         flat.update({f"{key}.{k}": v for k, v in value.items()}
                     if isinstance(value, dict) else {key: value})
-    attributes = [name for name in dir(fasa.Config) if isinstance(getattr(fasa.Config, name), property)]
+    attributes = [name for name in dir(fasa.Config)
+                  if isinstance(getattr(fasa.Config, name), property)]
     assert len(attributes) == len(flat)
     assert fasa.Config().low_bit_tokens == "auto"
     assert fasa.Config().low_bit_tokens_of(geometry()) == 1024
@@ -299,7 +300,8 @@ def test_config_is_the_table_of_options():
     low_bit = fasa.Config(low_bit_tokens=512, value_codes="int4")
     assert (low_bit.low_bit_tokens, low_bit.value_codes) == (512, "int4")
     assert fasa.Config.from_toml(low_bit.to_toml()) == low_bit
-    with expect(fasa.UsageError, "selection.low_bit_tokens = 512: allowed: 0 with page_tokens = 16"):
+    with expect(fasa.UsageError,
+                "selection.low_bit_tokens = 512: allowed: 0 with page_tokens = 16"):
         low_bit.page_tokens = 16
     with expect(fasa.UsageError, "selection.fac_tokens = 3: allowed: at least"):
         config.fac_tokens = 3
@@ -392,7 +394,8 @@ def test_the_stateless_api_knows_rows_in_eight_bits():
     run(runtime, [(sequence, 200)], prompt)
     wanted = run(runtime, [sequence], new)
     k, v = (np.concatenate([prompt[0][i], new[0][i]]).transpose(1, 0, 2)[None] for i in (0, 1))
-    np.testing.assert_array_equal(fasa.sparse_decode(new[0][2], k, v, geometry(), config), wanted[0])
+    np.testing.assert_array_equal(fasa.sparse_decode(new[0][2], k, v, geometry(), config),
+                                  wanted[0])
 
 
 def test_threads_take_turns():
@@ -471,7 +474,8 @@ class OnCuda:
 
     def __dlpack__(self, **_):
         make = ctypes.pythonapi.PyCapsule_New
-        make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p,
+                                                         ctypes.c_void_p]
         return make(ctypes.addressof(self.managed), b"dltensor", None)
 
 
@@ -480,6 +484,7 @@ def test_tensors_of_a_gpu_are_refused():
     runtime.begin_step([runtime.sequence()])
     there, here = OnCuda(1, KV, DIM), tensor(1, KV)
     for k, v, name in ((there, here, "k"), (here, there, "v")):
-        with pytest.raises(fasa.UsageError, match=f"^{name} is in the memory of a CUDA device; expected "
+        with pytest.raises(fasa.UsageError,
+                           match=f"^{name} is in the memory of a CUDA device; expected "
                                                   "one in this process's host memory"):
             runtime.append(0, k, v)

@@ -60,7 +60,8 @@ def test_a_callers_stream(new, expected, stream):
     """Nothing has been waited for: the inputs' copies are before the steps in the same stream."""
     runtime = fasa.Runtime(GEOMETRY, config("cuda"), row_dtype="f32")
     assert runtime.device == "cuda:0"
-    found = steps(runtime, new, lambda array: fake_gpu.coming(array, stream), fake_gpu.empty, stream)
+    found = steps(runtime, new, lambda array: fake_gpu.coming(array, stream), fake_gpu.empty,
+                  stream)
     np.testing.assert_array_equal(found, expected)
 
 
@@ -113,7 +114,8 @@ def test_memory_that_a_gpu_cannot_access(new, stream):
         runtime.append(0, k_there, v, stream=stream)
     with pytest.raises(fasa.UsageError, match="k lies in another device's memory"):
         runtime.append(0, fake_gpu.elsewhere(fake_gpu.empty(k.shape)), v_there, stream=stream)
-    crooked = fake_gpu.empty((9 * KV * DIM * 4 + 1,), np.uint8)[1:].view(np.float32).reshape(k.shape)
+    crooked = fake_gpu.empty(
+        (9 * KV * DIM * 4 + 1,), np.uint8)[1:].view(np.float32).reshape(k.shape)
     with pytest.raises(fasa.UsageError, match="k begins at address .* multiples of 4"):
         runtime.append(0, crooked, v_there, stream=stream)
     runtime.append(0, k_there, v_there, stream=stream)
@@ -146,7 +148,8 @@ def test_streams_that_are_refused(new, expected, stream):
     with pytest.raises(fasa.UsageError, match="no stream, or one that was destroyed"):
         runtime.append(0, k, v, stream=gone)
     runtime.abort_step()
-    found = steps(runtime, new, lambda array: fake_gpu.coming(array, stream), fake_gpu.empty, stream)
+    found = steps(runtime, new, lambda array: fake_gpu.coming(array, stream), fake_gpu.empty,
+                  stream)
     np.testing.assert_array_equal(found, expected)
     on_host = fasa.Runtime(GEOMETRY, config("cpu"), row_dtype="f32")
     on_host.begin_step([(on_host.sequence(), 4)])
@@ -197,7 +200,8 @@ class Pages:
 
 @pytest.mark.parametrize("where", ["host", "gpu"])
 def test_pages(new, expected, stream, where):
-    place = (lambda array: array) if where == "host" else (lambda array: fake_gpu.coming(array, stream))
+    place = ((lambda array: array) if where == "host"
+             else (lambda array: fake_gpu.coming(array, stream)))
     pages = Pages(stream, place)
     np.testing.assert_array_equal(pages.run(new), expected)
     np.testing.assert_array_equal(pages.paged.read(5, 1)[0], new[1][0][:PAGE])
@@ -215,7 +219,8 @@ def test_tables_are_read_once_a_step(new, expected, stream):
     waits = []
     for arrays in ([pages.slots, pages.table, pages.lengths], []):
         pages = Pages(stream, lambda array: fake_gpu.coming(array, stream))
-        pages.paged.read_tables([pages.slots, pages.table, pages.lengths, pages.count], stream=stream)
+        pages.paged.read_tables([pages.slots, pages.table, pages.lengths, pages.count],
+                                stream=stream)
         pages.run(new)
         pages.paged.read_tables(arrays and [pages.slots, pages.table, pages.lengths], stream=stream)
         before = fake_gpu.calls("synchronize_stream")
@@ -232,12 +237,14 @@ def test_tables_that_are_refused(new, expected, stream):
     assert pages.prompt(0, k, v, q) is not None
     out = fake_gpu.empty((1, QUERY, DIM))
     query = pages.there(q[:1])
-    with pytest.raises(fasa.UsageError, match="seq_lens lies in host memory, block_table in cuda:0"):
+    with pytest.raises(fasa.UsageError,
+                       match="seq_lens lies in host memory, block_table in cuda:0"):
         pages.paged.attend(0, query, pages.table, np.array([5], np.int32), out, stream=stream)
     with pytest.raises(fasa.UsageError, match="slots lies in another device's memory"):
         pages.paged.append(0, pages.there(k[:1]), pages.there(v[:1]),
                            fake_gpu.elsewhere(fake_gpu.empty((1,), np.int64)), stream=stream)
-    with pytest.raises(fasa.UsageError, match="block_table is no int32 array .* in host memory or cuda:0's"):
+    with pytest.raises(fasa.UsageError,
+                       match="block_table is no int32 array .* in host memory or cuda:0's"):
         pages.paged.attend(0, query, [[1]], pages.lengths[:1], out, stream=stream)
     crooked = fake_gpu.empty((5,), np.uint8)[1:].view(np.int32)
     with pytest.raises(fasa.UsageError, match="seq_lens begins at address"):
@@ -307,7 +314,8 @@ def test_transformers(model, text_ids, model_on_gpu, device):
 
 def test_a_model_that_is_elsewhere(model, text_ids):
     """On the processor, for a cache that is to be on the GPU; and the other way round."""
-    with pytest.raises(fasa.UsageError, match="query is torch.float32 on cpu; expected .* on cuda:0"):
+    with pytest.raises(fasa.UsageError,
+                       match="query is torch.float32 on cpu; expected .* on cuda:0"):
         generate(model, text_ids, device="cuda")
 
 

@@ -1,5 +1,5 @@
-"""The fake CUDA runtime of fasa's package under test (fake_gpu/fake_gpu.cc): memory that counts as a
-GPU's, streams whose work waits until somebody asks for it."""
+"""The fake CUDA runtime of fasa's package under test (fake_gpu/fake_gpu.cc): memory that counts as
+a GPU's, streams whose work waits until somebody asks for it."""
 import ctypes
 
 import numpy as np
@@ -36,7 +36,8 @@ def calls(method):
 
 
 def empty(shape, dtype=np.float32):
-    """In the GPU's memory, with nonsense in it; host code may look once its streams were waited for."""
+    """In the GPU's memory, with nonsense in it; host code may look once its streams were waited
+    for."""
     count = int(np.prod(shape)) * np.dtype(dtype).itemsize
     memory = (ctypes.c_uint8 * count).from_address(_library.fake_gpu_allocate(count))
     array = np.frombuffer(memory, dtype=np.uint8)

@@ -142,7 +142,8 @@ def test_layers_with_caps_of_their_own_are_refused():
                          ids=["full", "mixed"])
 def test_logits_beside_the_tokens(kinds):
     """Sinks of fasa's layers and of transformers' own; larger ones take more of every softmax."""
-    gpt = small("GptOss", num_local_experts=4, num_experts_per_tok=2, layer_types=kinds, sliding_window=32)
+    gpt = small("GptOss", num_local_experts=4, num_experts_per_tok=2, layer_types=kinds,
+                sliding_window=32)
     gpt.set_attn_implementation("eager")
     for scale in (0.0, 3.0):
         for layer in gpt.model.layers:

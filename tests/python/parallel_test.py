@@ -17,8 +17,8 @@ def run(processes, folder):
         launcher += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node",
                      str(processes)]
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([*launcher, str(WORKER), str(MODEL), str(folder)], env=environment, text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=300)
+    done = subprocess.run([*launcher, str(WORKER), str(MODEL), str(folder)], env=environment,
+                          text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(processes)]
 

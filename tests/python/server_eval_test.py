@@ -40,7 +40,8 @@ def serving():
 
 def test_needle_is_answered_as_by_the_command(serving, tmp_path, capsys):
     flags = ["needle", "--context", "600", "--examples", "3", "--text", TEXT, "--json"]
-    code, out, errors = evaluate(capsys, *flags, "--server", serving, "--results", tmp_path / "mine")
+    code, out, errors = evaluate(capsys, *flags, "--server", serving, "--results",
+                                 tmp_path / "mine")
     assert code == 0, errors
     mine = json.loads(out)
     assert mine["method"].startswith("needle-3m at 127.0.0.1:")
@@ -103,7 +104,8 @@ def data(tmp_path):
          "all_classes": []}) + "\n")
     (folder / "aime.jsonl").write_text(json.dumps({"question": "0+1?", "answer": 1}) + "\n")
     python = tmp_path / "python"
-    python.write_text("#!/bin/sh\n[ \"$3\" = --check ] && exit 0\necho '{\"scores\": {\"1\": 50}}'\n")
+    python.write_text("#!/bin/sh\n[ \"$3\" = --check ] && exit 0\n"
+                      "echo '{\"scores\": {\"1\": 50}}'\n")
     python.chmod(0o755)
     return tmp_path
 
@@ -121,8 +123,8 @@ def test_longbench_and_math(fake_server, data, capsys, monkeypatch):
     assert (asked["model"], asked["max_tokens"], asked["temperature"]) == ("two", 5, 0)
     assert len(asked["prompt"]) == 295 and all(isinstance(one, int) for one in asked["prompt"])
     monkeypatch.setenv("SERVER_KEY", "a key")
-    code, out, errors = evaluate(capsys, "math", *flags, "--tasks", "aime", "--context", 180, "--samples", 2,
-                                 "--temperature", 0.5, "--top-p", 0.9, "--seed", 7,
+    code, out, errors = evaluate(capsys, "math", *flags, "--tasks", "aime", "--context", 180,
+                                 "--samples", 2, "--temperature", 0.5, "--top-p", 0.9, "--seed", 7,
                                  "--server-key-env", "SERVER_KEY")
     assert code == 0, errors
     first, second = handler.asked[1:]
@@ -137,7 +139,8 @@ def test_longbench_and_math(fake_server, data, capsys, monkeypatch):
     (["needle", "--server", "URL", "--fac-tokens", "64"], 2, "is the server's own setting"),
     (["needle", "--server", "ftp://x"], 2, '--server = "ftp://x": allowed: http://'),
     (["needle", "--server", "URL", "--server-model", "three"], 2, "allowed: one, two"),
-    (["needle", "--server", "URL", "--server-key-env", "NOT_THERE"], 2, "there is no such variable"),
+    (["needle", "--server", "URL", "--server-key-env", "NOT_THERE"], 2,
+     "there is no such variable"),
     (["needle", "--server", "http://127.0.0.1:1"], 3, "is a server there?"),
 ])
 def test_what_is_refused(arguments, code, message, fake_server, tmp_path, capsys):
@@ -155,6 +158,6 @@ def test_what_is_refused(arguments, code, message, fake_server, tmp_path, capsys
 def test_answers_that_are_none(body, message, fake_server, tmp_path, capsys):
     url, handler = fake_server
     handler.body = body
-    code, out, errors = evaluate(capsys, "needle", "--context", 600, "--examples", 1, "--server", url,
-                                 "--results", tmp_path)
+    code, out, errors = evaluate(capsys, "needle", "--context", 600, "--examples", 1, "--server",
+                                 url, "--results", tmp_path)
     assert (code, out) == (3, "") and message in errors, errors

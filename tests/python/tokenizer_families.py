@@ -26,11 +26,14 @@ TEKKEN = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo
           r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}|"
           r" ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 DEEPSEEK = [r"\p{N}{1,3}", "[一-龥\u3040-ゟ゠-ヿ]+",
-            r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|"
+            r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|"
+            r"[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|"
             r" ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"]
-SCRAPS = ("Ünïcödé naïve Äpfel Straße été cœur año\u0301 e\u0301a\u0308 Ελληνικά русский язык עברית "
+SCRAPS = ("Ünïcödé naïve Äpfel Straße été cœur año\u0301 e\u0301a\u0308 Ελληνικά русский язык "
+          "עברית "
           "العربية हिन्दी ไทย 日本語のテキスト 中文文本，没有空格。한국어 각 😀👍🏽👩‍👩‍👧 ①②½¼ ٠١٢ x²⁰ ﬁ Å "
-          "don't I'll we've IT'S 1234567 3.14159 0x7f\r\n\r\n\t\tif (x == 1) { return; }\n  // ~~ \n")
+          "don't I'll we've IT'S 1234567 3.14159 0x7f\r\n\r\n\t\tif (x == 1) { return; }\n"
+          "  // ~~ \n")
 
 
 @functools.cache
@@ -88,15 +91,16 @@ def byte_level(splits=(), use_regex=False, add_prefix_space=False, normalizer=No
         ids = [(name, tokenizer.token_to_id(name)) for name in template.split() if name != "$A"]
         tokenizer.post_processor = processors.Sequence([
             processors.ByteLevel(trim_offsets=False),
-            processors.TemplateProcessing(single=template, pair=f"{template} $B", special_tokens=ids)])
+            processors.TemplateProcessing(single=template, pair=f"{template} $B",
+                                          special_tokens=ids)])
     elif post:
         tokenizer.post_processor = processors.ByteLevel(trim_offsets=True)
     return tokenizer
 
 
 def sentence(normalizer=None, pre_tokenizer=None, decoder=None, tokens=(), byte_fallback=True,
-             fuse_unk=True, unk="<unk>", bytes_kept=256, template="<s> $A", specials_normalized=False,
-             ignore=False):
+             fuse_unk=True, unk="<unk>", bytes_kept=256, template="<s> $A",
+             specials_normalized=False, ignore=False):
     vocabulary, merges = sentence_pieces()
     dropped = {f"<0x{byte:02X}>" for byte in range(bytes_kept, 256)}
     pieces = [piece for piece in vocabulary if piece not in dropped]
@@ -126,7 +130,8 @@ def marks(prepend=True):
 
 
 def gemma_decoder():
-    return decoders.Sequence([decoders.Replace(MARK, " "), decoders.ByteFallback(), decoders.Fuse()])
+    return decoders.Sequence([decoders.Replace(MARK, " "), decoders.ByteFallback(),
+                              decoders.Fuse()])
 
 
 def families():
@@ -161,7 +166,8 @@ def families():
         "deepseek": byte_level(DEEPSEEK, tokens=deepseek, normalizer=normalizers.Sequence([]),
                                template="<｜begin▁of▁sentence｜> $A"),
         "neox": byte_level(use_regex=True, normalizer=normalizers.NFC(),
-                           tokens=["<|endoftext|>", "<|padding|>"] + blanks, add_prefix_space=False),
+                           tokens=["<|endoftext|>", "<|padding|>"] + blanks,
+                           add_prefix_space=False),
         "starcoder": byte_level(first=[pre_tokenizers.Digits(individual_digits=True)],
                                 use_regex=True, tokens=["<|endoftext|>", "<fim_prefix>"]),
         "digits": byte_level(first=[pre_tokenizers.Digits(individual_digits=False)],
@@ -217,7 +223,8 @@ def letters():
 
 
 class Texts:
-    """Random texts: words of the corpus, white space, tokens spelt out, characters of all scripts."""
+    """Random texts: words of the corpus, white space, tokens spelt out, characters of all
+    scripts."""
 
     def __init__(self, tokenizer, seed):
         self.random = random.Random(seed)
@@ -241,7 +248,8 @@ class Texts:
             return "".join(self.random.choices(blanks, k=self.random.choice((1, 1, 1, 2, 3, 5))))
         if kind < 0.68 and self.tokens:
             token = self.random.choice(self.tokens)
-            return token if self.random.random() < 0.8 else token[:self.random.randrange(len(token))]
+            return (token if self.random.random() < 0.8
+                    else token[:self.random.randrange(len(token))])
         if kind < 0.75:
             return str(self.random.randrange(10 ** self.random.randrange(1, 9)))
         if kind < 0.82:

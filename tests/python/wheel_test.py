@@ -22,13 +22,15 @@ print(fasa.__file__)
 
 
 def test_the_wheel(tmp_path):
-    # The compiler's cache has what the build of this tree compiled: under its settings, which stay as
-    # they are, and the compiler's name, which is CMake's here and that of Python's build elsewhere.
+    # The compiler's cache has what the build of this tree compiled: under its settings, which stay
+    # as they are, and the compiler's name, which is CMake's here and that of Python's build
+    # elsewhere.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment.setdefault("CXX", "c++")
     done = subprocess.run(
         [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "-q", "--no-deps",
-         "--no-build-isolation", "-w", str(tmp_path), "-C", f"build-dir={ROOT}/build/wheel", str(ROOT)],
+         "--no-build-isolation", "-w", str(tmp_path), "-C", f"build-dir={ROOT}/build/wheel",
+         str(ROOT)],
         env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert done.returncode == 0, done.stdout[-4000:]
     (wheel,) = tmp_path.glob("fasa-*.whl")
@@ -42,7 +44,8 @@ def test_the_wheel(tmp_path):
     (entries,) = [name for name in names if name.endswith("/entry_points.txt")]
     assert "fasa.vllm:register" in (unpacked / entries).read_text()  # vLLM looks for it there
     assert not [name for name in names if not name.startswith("fasa")]
-    done = subprocess.run([sys.executable, "-c", CHECK], env={**environment, "PYTHONPATH": str(unpacked)},
+    done = subprocess.run([sys.executable, "-c", CHECK],
+                          env={**environment, "PYTHONPATH": str(unpacked)},
                           cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert done.returncode == 0, done.stdout
     assert str(unpacked) in done.stdout

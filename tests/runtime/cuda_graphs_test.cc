@@ -431,7 +431,7 @@ TEST(CudaGraphs, FindRoomBesideDeviceCopies) {
   EXPECT_GT(made_room, 3);
 }
 
-// Of a caller who comes with a new stream, whose address may be the old one's.
+// Graphs of a caller who comes with a new stream, whose address may be the old one's.
 TEST(CudaGraphs, AreMadeAnewForAnotherStream) {
   const Outputs base = decoded(24);
   FakeCuda fake;

@@ -48,7 +48,7 @@ void expect_same(const Outputs& a, const Outputs& b, const std::string& what) {
   }
 }
 
-// Of values below 2 in weighted means, summed in another order.
+// Outputs of values below 2 in weighted means, summed in another order.
 void expect_near(const Outputs& a, const Outputs& b) {
   ASSERT_EQ(a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i) {

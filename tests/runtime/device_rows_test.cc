@@ -84,7 +84,7 @@ void expect_same(const Outputs& a, const Outputs& b, const std::string& what) {
   }
 }
 
-// Of a page of small_geometry() in bf16.
+// Bytes of a page of small_geometry() in bf16.
 constexpr uint64_t kBlock = uint64_t{3} * 2 * kPageTokens * 64;
 
 struct Case {

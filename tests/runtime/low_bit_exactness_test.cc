@@ -113,7 +113,7 @@ TEST(LowBitExactness, PredictionsChangeNothing) {
   }
 }
 
-// Of any lengths, in one batch: some have no low-bit set yet, some a part of one.
+// Sequences of any lengths, in one batch: some have no low-bit set yet, some a part of one.
 TEST(LowBitExactness, SequencesTogether) {
   const auto length_of = [](int i) { return 20 + 37 * i; };
   for (const char* device : {"cpu", "emulated"}) {

@@ -13,8 +13,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Steps that a serving engine makes: chunks of prompts beside decodes, prompts that begin with pages
-// of others, of the same step's too, ends.
+// Steps that a serving engine makes: chunks of prompts beside decodes, prompts that begin with
+// pages of others, of the same step's too, ends.
 class PromptSchedule {
  public:
   PromptSchedule(const PagedSetup& setup, unsigned seed)

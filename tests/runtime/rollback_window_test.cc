@@ -1,6 +1,6 @@
 // A sequence gives back rows of layers with a window that nobody sees any more, of all layers where
-// every one has a window, of a window_rows beside those that see everything: the bits are those of a
-// sequence that keeps everything, its memory does not grow, and it is cut where it reaches.
+// every one has a window, of a window_rows beside those that see everything: the bits are those of
+// a sequence that keeps everything, its memory does not grow, and it is cut where it reaches.
 #include <gtest/gtest.h>
 
 #include "runtime/base/error.h"

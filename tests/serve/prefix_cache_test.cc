@@ -13,7 +13,7 @@ namespace {
 
 class PrefixCacheTest : public ::testing::Test {
  protected:
-  // Of tokens 0, 1, ...; from `sampled` on they came by decode steps.
+  // A log of tokens 0, 1, ...; from `sampled` on they came by decode steps.
   static TokenLog log_of(int64_t tokens, int64_t sampled) {
     TokenLog log;
     for (int64_t i = 0; i < tokens; ++i) {

@@ -193,7 +193,7 @@ TEST_P(SessionSuspensionTest, AnAbruptEndLosesOnlyWhatWasNotSuspended) {
   EXPECT_EQ(turns.ids[1], expected.ids[1]);
   EXPECT_EQ(turns.logprobs[1], expected.logprobs[1]);
   EXPECT_EQ(turns.computed[1], expected.computed[1]);
-  // Of the second turn nothing is known any more: its answer is a prompt's part now.
+  // Nothing of the second turn is known any more: its answer is a prompt's part now.
   EXPECT_EQ(turns.computed[2], expected.computed[2] + 12 + 40);
 }
 
@@ -261,7 +261,8 @@ TEST_P(SessionSuspensionTest, AShortTurnReadsWhatItSelects) {
   }
 }
 
-// What lacks rows is suspended again, forked, cut, prefilled behind, beside another's steps: all the same.
+// What lacks rows is suspended again, forked, cut, prefilled behind, beside another's steps: all
+// the same.
 TEST_P(SessionSuspensionTest, WhatLacksRowsIsAConversationLikeOthers) {
   const auto converse_on = [&](LocalServer& server, const std::function<void()>& between) {
     const Question question(server);
@@ -310,7 +311,8 @@ TEST_P(SessionSuspensionTest, WhatLacksRowsIsAConversationLikeOthers) {
             expected);
 }
 
-// Slices, checksums, and rows that a step selects: each is found, and the conversation computed again.
+// Slices, checksums, and rows that a step selects: each is found, and the conversation computed
+// again.
 TEST_P(SessionSuspensionTest, DamageUnderAShortTurnIsComputedAgain) {
   LocalServer kept(GetParam(), with_short_turns({.prefill_chunk = 96}));
   const Question same(kept);

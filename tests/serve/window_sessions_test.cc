@@ -1,5 +1,5 @@
-// Conversations of a model with windows in some layers: what nobody sees any more of those is given back,
-// stays away on disk, and is computed anew where a request goes back behind it.
+// Conversations of a model with windows in some layers: what nobody sees any more of those is given
+// back, stays away on disk, and is computed anew where a request goes back behind it.
 #include <gtest/gtest.h>
 
 #include <thread>

@@ -1,6 +1,6 @@
-// What a warp's accesses to shared memory cost on hardware, in wavefronts, where the page scorer and
-// its layout (kernels/cuda/page_scorer_inl.h) say where things lie. 32 banks of 4 bytes; of accesses
-// of 8 and 16 bytes a half and a quarter of the warp go together.
+// What a warp's accesses to shared memory cost on hardware, in wavefronts, where the page scorer
+// and its layout (kernels/cuda/page_scorer_inl.h) say where things lie. 32 banks of 4 bytes; of
+// accesses of 8 and 16 bytes a half and a quarter of the warp go together.
 #include <gtest/gtest.h>
 
 #include <array>

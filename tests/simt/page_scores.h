@@ -73,8 +73,8 @@ class PageScores {
       const double slope = params_.step.slopes[kv_head_ * layout_.gqa_group + head];
       sum.add(slope * (position - (sequence_.end() - 1)));
     }
-    // A chain of n roundings to f32, each by 2^-24 of what is added up; at the end of f32, by one of
-    // its smallest numbers.
+    // A chain of n roundings to f32, each by 2^-24 of what is added up; at the end of f32, by one
+    // of its smallest numbers.
     return {sum.value, (dims_ + 16) * 0x1p-24 * sum.size + 0x1p-149};
   }
 

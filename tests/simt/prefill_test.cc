@@ -320,7 +320,7 @@ TEST_P(PrefillTileCuts, DoNotMatter) {
 
 class PrefillTileWidths : public PrefillBody, public ::testing::WithParamInterface<int> {};
 
-// Of values that are not finite, a query has those that it sees; pages after them are as they were.
+// A query has those values that are not finite that it sees; pages after them are as they were.
 TEST_P(PrefillTileWidths, Infinity) {
   constexpr int kTokens = 150;
   const int width = GetParam();

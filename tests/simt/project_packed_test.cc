@@ -95,7 +95,8 @@ class PackedKernels : public ::testing::TestWithParam<SimtRun> {
           const double term = static_cast<double>(packed.weight(output, i)) * x.at(row, i);
           sum += term, sizes += std::abs(term);
         }
-        // Sums in f32; weights that their offsets nearly cancel are summed as what they are made of.
+        // Sums in f32; weights that their offsets nearly cancel are summed as what they are made
+        // of.
         ASSERT_NEAR(y[static_cast<size_t>(row * (size.outputs + 3) + output)], sum,
                     2e-5 * sizes + 1e-6)
             << rows << "x" << size.inputs << " row " << row << " output " << output;

@@ -64,7 +64,7 @@ class SimtSelect {
             {.shared_bytes = layout.bytes()});
     return own;
   }
-  // Of a head that was scored.
+  // The state's value for a head that was scored.
   uint32_t uncertain(int head) const {
     const auto scratch =
         cuda::SelectScratch::of(params_.step.layout, params_.step.count, params_.selected_capacity);

@@ -17,8 +17,8 @@ class FaultCase {
   virtual void prepare() {}
   // Throws what the product throws.
   virtual void call() = 0;
-  // Of a call that threw: the error is of the kind that such a fault has, and names what failed.
-  // This one and those that follow fail by gtest's expectations.
+  // Checks a call that threw: the error is of the kind that such a fault has, and names what
+  // failed. This one and those that follow fail by gtest's expectations.
   virtual void check_error(FaultPoint point, const std::exception& error);
   // After a call that threw: everything is as it was.
   virtual void check_unchanged() = 0;

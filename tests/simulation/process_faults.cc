@@ -141,7 +141,7 @@ ssize_t __wrap_pread(int file, void* data, size_t bytes, off_t offset) {
   return __real_pread(file, data, bytes, offset);
 }
 
-// Of a file; else memory, as a device of host memory takes it.
+// Maps a file; else memory, as a device of host memory takes it.
 void* __wrap_mmap(void* address, size_t bytes, int protection, int flags, int file, off_t offset) {
   if (fails((flags & MAP_ANONYMOUS) != 0 ? FaultPoint::kAllocation : FaultPoint::kFile)) {
     errno = ENOMEM;

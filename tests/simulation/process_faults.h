@@ -1,6 +1,6 @@
-// What fails outside of devices: operator new, threads that start, files, mappings. The program that
-// links process_faults.cc has these calls replaced; they fail on the thread of an armed scope alone,
-// by the scope's injector.
+// What fails outside of devices: operator new, threads that start, files, mappings. The program
+// that links process_faults.cc has these calls replaced; they fail on the thread of an armed scope
+// alone, by the scope's injector.
 #pragma once
 
 #include <cstdint>

@@ -35,7 +35,8 @@ DeviceOptions emulated() {
   return options;
 }
 
-// A decoded token: its scratch is used, and the scratch of the fill, which attended to nothing, goes.
+// A decoded token: its scratch is used, and the scratch of the fill, which attended to nothing,
+// goes.
 void decode_one(bench::FilledRuntime& filled) {
   Runtime& runtime = filled.runtime();
   const Geometry& g = runtime.geometry();

@@ -44,9 +44,9 @@ class FakeCuda final : public CudaCalls {
   void fail_operation(int64_t nth, CudaStatus status = cuda_status::kIllegalAddress);
   void pass_time(double seconds);  // on the GPU's clock
 
-  // What a caller brings of his own: memory and streams of a second GPU; with strangers_on_device all
-  // memory that is not pinned counts as the GPU's own, to be located there. Eager: work is done when
-  // it is enqueued, so that host code may look at it.
+  // What a caller brings of his own: memory and streams of a second GPU; with strangers_on_device
+  // all memory that is not pinned counts as the GPU's own, to be located there. Eager: work is done
+  // when it is enqueued, so that host code may look at it.
   std::map<const std::byte*, size_t> elsewhere;
   std::set<const void*> foreign_streams;
   bool strangers_on_device = false;
@@ -133,7 +133,7 @@ class FakeCuda final : public CudaCalls {
   void run_next(FakeStream& stream);
   void run_all(FakeStream& stream);
   void reach(const std::shared_ptr<Recording>& recording);
-  // Of a stream that was destroyed, or never was.
+  // Whether a stream was destroyed, or never was.
   bool gone(const void* stream) const { return stream != nullptr && !streams_.contains(stream); }
   bool on_device(const void* data, size_t bytes) const;
   bool pinned(const void* data, size_t bytes) const;

@@ -78,8 +78,8 @@ class FaultInjector {
     return true;
   }
 
-  // While it lives nothing fails and nothing counts but points of one kind: a test's own work. One of
-  // no injector pauses nothing.
+  // While it lives nothing fails and nothing counts but points of one kind: a test's own work. One
+  // of no injector pauses nothing.
   class Pause {
    public:
     Pause(FaultInjector& injector, FaultPoint but) : Pause(&injector, but) {}

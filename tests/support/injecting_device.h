@@ -1,5 +1,5 @@
-// A device whose calls fail where a fault injector says so, and that keeps books of its own about the memory
-// that it handed out. What runs later fails on the stepped device, by its on_run().
+// A device whose calls fail where a fault injector says so, and that keeps books of its own about
+// the memory that it handed out. What runs later fails on the stepped device, by its on_run().
 #pragma once
 
 #include <algorithm>

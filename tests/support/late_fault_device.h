@@ -16,8 +16,8 @@ class LateFaultDevice final : public WrappedDevice {
   explicit LateFaultDevice(std::unique_ptr<Device> inner)
       : WrappedDevice(*inner), owned_(std::move(inner)) {}
 
-  // Of the copies, fills, records and waits that are enqueued from now on, on any stream, the n-th
-  // (1 = the next) comes behind work that fails; 0 = none does.
+  // Among the copies, fills, records and waits that are enqueued from now on, on any stream, the
+  // n-th (1 = the next) comes behind work that fails; 0 = none does.
   void fail_late(int64_t nth) {
     countdown_ = nth;
     fired_ = false;

@@ -278,7 +278,7 @@ class Reference {
     tensors_.clear();
     return known_[seeds] = outputs;
   }
-  // Of every token, exact: [layer][tokens x query heads x value_dim].
+  // Outputs of every token, exact: [layer][tokens x query heads x value_dim].
   std::vector<std::vector<float>> prompt(const std::vector<uint64_t>& seeds) {
     const auto found = prompts_.find(seeds);
     if (found != prompts_.end()) return found->second;

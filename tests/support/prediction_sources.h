@@ -28,7 +28,7 @@ class TapeQuerySource final : public QuerySource {
           "estimated queries"));
     }
   }
-  // Of the step that follows.
+  // The parts of the step that follows.
   void expect(std::span<const Part> parts) { parts_.assign(parts.begin(), parts.end()); }
   int calls() const { return calls_; }
 

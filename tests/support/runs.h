@@ -82,7 +82,7 @@ class RuntimeRun {
     }
   }
 
-  // Of the slices, in another order for every head.
+  // Dimensions of the slices, in another order for every head.
   static std::vector<int16_t> dims(const RunSetup& setup, const Geometry& geometry) {
     const int chunks = setup.tip_chunks > 0 ? setup.tip_chunks : geometry.chunks();
     std::vector<int16_t> dims;

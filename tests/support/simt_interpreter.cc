@@ -166,7 +166,7 @@ void SimtInterpreter::settle_collective(int first) {
   }
 }
 
-// Of one block: others may wait at theirs while it goes on.
+// Releases the barrier of one block: others may wait at theirs while it goes on.
 void SimtInterpreter::release_barrier() {
   const auto waits = [&](size_t block) {
     const auto first = states_.begin() + static_cast<std::ptrdiff_t>(block) * block_threads_;

@@ -1,16 +1,16 @@
-// Runs kernel bodies (kernels/cuda/simt.h) on the host, one block after the other or, now and then in
-// random order, two by turns, each thread of a block on a stack of its own. Threads run until they
-// meet a barrier, a warp's collective or (in random order) an atomic, so that what lacks a barrier
-// shows in some order. Asynchronous copies are done when their thread waits for them, in falling
-// order at once, in random order now so, now so. Shared memory lies in a heap block of exactly the
-// bytes asked for, filled with a pattern before every block.
+// Runs kernel bodies (kernels/cuda/simt.h) on the host, one block after the other or, now and then
+// in random order, two by turns, each thread of a block on a stack of its own. Threads run until
+// they meet a barrier, a warp's collective or (in random order) an atomic, so that what lacks a
+// barrier shows in some order. Asynchronous copies are done when their thread waits for them, in
+// falling order at once, in random order now so, now so. Shared memory lies in a heap block of
+// exactly the bytes asked for, filled with a pattern before every block.
 //
 // What hardware leaves undefined is an error here, a SimtError that names kernel block and thread:
 // threads of a block that wait for different things forever, lanes of a warp that meet in a
 // collective with different masks or calls, masks with lanes that have ended or without the caller,
-// shuffles from lanes outside of the mask, asynchronous copies that do not lie at whole words. So is
-// what no launch may ask for: grids and shared memory beyond the devices' limits. Not shown: stores that
-// another block may not see yet, for they are plain stores here.
+// shuffles from lanes outside of the mask, asynchronous copies that do not lie at whole words. So
+// is what no launch may ask for: grids and shared memory beyond the devices' limits. Not shown:
+// stores that another block may not see yet, for they are plain stores here.
 #pragma once
 
 #include <cstdint>

@@ -47,7 +47,7 @@ class SteppedDevice final : public Device, private HostWork {
   // What a wait of the stream for the event is for: "copy 0 for resolve of compute"; "" where the
   // event was never recorded.
   std::string wait_name(StreamView stream, EventView event);
-  // Of this name, the oldest that lives.
+  // The oldest stream of this name that lives.
   StreamView find_stream(std::string_view name);
   uint64_t executed() const { return executed_; }  // operations, records and waits included
   // Asked before every operation that runs: true where it shall fail. Copies and fills that fail

@@ -33,7 +33,7 @@ std::optional<Share> parse_share(std::string_view text) {
   return share;
 }
 
-// Of GoogleTest's filters: "a:b-c:d".
+// The patterns are GoogleTest's filters: "a:b-c:d".
 bool matches_any(const std::string& name, std::string_view patterns) {
   while (!patterns.empty()) {
     const size_t colon = patterns.find(':');

@@ -1,5 +1,5 @@
-// A libFuzzer target of the template engine: a template, a zero byte, a context. template_fuzz_test.cc
-// runs it over the seed corpus and over changes of it.
+// A libFuzzer target of the template engine: a template, a zero byte, a context.
+// template_fuzz_test.cc runs it over the seed corpus and over changes of it.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

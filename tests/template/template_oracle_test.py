@@ -20,8 +20,8 @@ except ImportError:
     sys.exit(77)
 
 # What the engine leaves out on purpose, and says so.
-LEFT_OUT = ["not known here", "has no text of its own", "holds no", "is no key of a dict here", "beyond 64 bits",
-            "is no key here", "** takes whole numbers only",
+LEFT_OUT = ["not known here", "has no text of its own", "holds no", "is no key of a dict here",
+            "beyond 64 bits", "is no key here", "** takes whole numbers only",
             # Jinja2 folds slices of constants by other rules than it runs slices.
             "has no places to slice"]
 CONTROL = "<|im_end|>"
@@ -30,7 +30,8 @@ CONTROL = "<|im_end|>"
 def rendered(template):
     """Jinja2's text, or None where it raises an error."""
     try:
-        return _compile_jinja_template.__wrapped__(template).render(**json.loads(json.dumps(CONTEXT)))
+        return _compile_jinja_template.__wrapped__(template).render(
+            **json.loads(json.dumps(CONTEXT)))
     except Exception:  # whatever Python raises is the oracle's "no"
         return None
 
@@ -71,7 +72,8 @@ def main():
     templates = [maker.template() for _ in range(count)]
     context = json.dumps(CONTEXT)
     lines = "".join(json.dumps({"template": text, "context": context}) + "\n" for text in templates)
-    answers = subprocess.run([program], input=lines, stdout=subprocess.PIPE, text=True, check=True).stdout
+    answers = subprocess.run([program], input=lines, stdout=subprocess.PIPE, text=True,
+                             check=True).stdout
     answers = [json.loads(line) for line in answers.split("\n")[:-1]]
     assert len(answers) == count
     tally = collections.Counter()
@@ -79,7 +81,8 @@ def main():
     for template, answer in zip(templates, answers):
         expected = rendered(template)
         found = complaint(template, expected, answer)
-        tally["refused by both" if expected is None else "left out" if "error" in answer else "equal"] += 1
+        tally["refused by both" if expected is None else "left out" if "error" in answer
+              else "equal"] += 1
         if found is not None:
             wrong.append((template, found))
     for template, found in wrong[:20]:

@@ -1,6 +1,6 @@
-// A libFuzzer target of tokenizers: the input is a tokenizer.json, a NUL byte and a text. With clang,
-// -fsanitize=fuzzer and this file. tokenizer_fuzz_test.cc runs it over the seed corpus and over
-// changes of it.
+// A libFuzzer target of tokenizers: the input is a tokenizer.json, a NUL byte and a text. With
+// clang, -fsanitize=fuzzer and this file. tokenizer_fuzz_test.cc runs it over the seed corpus and
+// over changes of it.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

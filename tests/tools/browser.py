@@ -1,4 +1,5 @@
-"""A headless Chromium that a test drives over its debugging pipe: the standard library is enough."""
+"""A headless Chromium that a test drives over its debugging pipe: the standard library is
+enough."""
 import base64
 import json
 import os
@@ -9,7 +10,8 @@ import signal
 import subprocess
 import time
 
-PROGRAM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+PROGRAM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))),
+               None)
 
 
 class Browser:
@@ -30,13 +32,15 @@ class Browser:
              "--no-first-run", f"--user-data-dir={folder}", "--remote-debugging-pipe",
              f"--window-size={size[0]},{size[1]}", "about:blank"],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, close_fds=False,
-            start_new_session=True, preexec_fn=place_pipes)  # noqa: PLW1509: no thread of this process is under way
+            start_new_session=True,
+            preexec_fn=place_pipes)  # noqa: PLW1509: no thread of this process is under way
         os.close(commands), os.close(events)
         test.addCleanup(self.stop)
         self.buffer, self.number, self.session = b"", 0, None
         self.problems, self.requests = [], []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self.session = self.call("Target.attachToTarget", targetId=target,
+                                 flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
 

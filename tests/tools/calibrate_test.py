@@ -41,7 +41,8 @@ class Calibrate(CommandTest):
 
     def test_findings_are_in_the_map_and_generate_takes_them(self):
         path = self.folder / "map.json"
-        done = self.calibrate(path, "--slice-bytes", 10, "--keep-attention", 0.9, "--fac-tokens", 32)
+        done = self.calibrate(path, "--slice-bytes", 10, "--keep-attention", 0.9, "--fac-tokens",
+                              32)
         self.assertIn(b"slice within 10 bytes", done.stdout)
         self.assertIn(b"tokens per layer", done.stdout)
         found = json.loads(path.read_text())

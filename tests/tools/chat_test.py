@@ -69,14 +69,16 @@ class Chat(ChatCase):
         self.assertEqual(messages[2]["content"], "/slash")
 
     def test_a_bad_line_ends_nothing(self):
-        out, err = self.chat(["/undo", "/fork x", "/save", "/read /does/not/exist", "x" * 9000, "fine"])
+        out, err = self.chat(["/undo", "/fork x", "/save", "/read /does/not/exist", "x" * 9000,
+                              "fine"])
         self.assertEqual(err.count("fasa: error:"), 5, err)
         self.assertTrue(out.strip())
 
     def test_an_interrupt_stops_the_answer_alone(self):
         process = subprocess.Popen([FASA, "chat", "--model", self.model, "--max-tokens", "6000",
                                     "--logit-bias", "0:-inf"],
-                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE)
         process.stdin.write(b"first\n")
         process.stdin.flush()
         self.assertTrue(os.read(process.stdout.fileno(), 1))  # the answer has begun
@@ -98,7 +100,8 @@ class Template(ChatCase):
         context = self.write("c.json", json.dumps({
             "messages": [{"role": "user", "content": "<|x|> ä"}], "add_generation_prompt": True}))
         arguments = ["template", "--model", self.model, "--context", context]
-        self.assertEqual(self.assert_done(*arguments).stdout.decode(), "[user] <|x|> ä\n[assistant] ")
+        self.assertEqual(self.assert_done(*arguments).stdout.decode(),
+                         "[user] <|x|> ä\n[assistant] ")
         parts = json.loads(self.assert_done(*arguments, "--json").stdout)["parts"]
         self.assertEqual(parts, [{"from": "template", "text": "[user] "},
                                  {"from": "user", "text": "<|x|> ä"},
@@ -116,23 +119,24 @@ class Template(ChatCase):
         self.assertEqual(shown(environment={"SOURCE_DATE_EPOCH": "86400"}), b"1970-01-02 00:00")
         self.assertEqual(shown()[:4].decode(), time.strftime("%Y"))
         self.assert_fails(2, ["--now"], *arguments, "--now", "tomorrow")
-        self.assert_fails(2, ["SOURCE_DATE_EPOCH"], *arguments, environment={"SOURCE_DATE_EPOCH": "x"})
+        self.assert_fails(2, ["SOURCE_DATE_EPOCH"], *arguments,
+                          environment={"SOURCE_DATE_EPOCH": "x"})
 
     def test_errors_say_where(self):
         context = self.write("c.json", "{}")
         self.replace(self.model, "chat_template.jinja", "\n {{ raise_exception('no roles') }}")
-        self.assert_fails(3, ["chat_template.jinja:2:20: no roles"], "template", "--model", self.model,
-                          "--context", context)
+        self.assert_fails(3, ["chat_template.jinja:2:20: no roles"], "template", "--model",
+                          self.model, "--context", context)
         self.assert_fails(3, ["no valid JSON"], "template", "--model", self.model, "--context",
                           self.write("bad.json", "{"))
-        self.assert_fails(3, ["none.json: the file cannot be read"], "template", "--model", self.model, "--context",
-                          self.folder / "none.json")
+        self.assert_fails(3, ["none.json: the file cannot be read"], "template", "--model",
+                          self.model, "--context", self.folder / "none.json")
 
 
 class Sampling(ChatCase):
     def generate(self, *arguments):
-        done = self.assert_done("generate", "--model", self.model, "--json", "--prompt", "In the beginning",
-                                "--max-tokens", 24, *arguments)
+        done = self.assert_done("generate", "--model", self.model, "--json", "--prompt",
+                                "In the beginning", "--max-tokens", 24, *arguments)
         return json.loads(done.stdout)
 
     def test_a_seed_makes_a_run_repeatable(self):
@@ -155,8 +159,8 @@ class Sampling(ChatCase):
         stopped = self.generate("--stop", stop, "--stop", "not there")
         self.assertEqual(stopped["end"], "stop_string")
         self.assertEqual(stopped["text"], text[:text.index(stop)])
-        streamed = self.assert_done("generate", "--model", self.model, "--prompt", "In the beginning",
-                                    "--max-tokens", 24, "--stop", stop).stdout
+        streamed = self.assert_done("generate", "--model", self.model, "--prompt",
+                                    "In the beginning", "--max-tokens", 24, "--stop", stop).stdout
         self.assertEqual(streamed.decode(), stopped["text"])
         self.assertEqual(self.generate()["end"], "max_tokens")
 
@@ -173,8 +177,8 @@ class Sampling(ChatCase):
     def test_impossible_flags(self):
         for flags in (["--min-p", 2], ["--logit-bias", "x"], ["--logprobs", -1], ["--stop", ""],
                       ["--system", "x"], ["--repetition-penalty", 0]):
-            self.assert_fails(2, [flags[0].strip("-").split("-")[0]], "generate", "--model", self.model,
-                              "--prompt", "x", *flags)
+            self.assert_fails(2, [flags[0].strip("-").split("-")[0]], "generate", "--model",
+                              self.model, "--prompt", "x", *flags)
 
 
 if __name__ == "__main__":

@@ -102,9 +102,11 @@ class UsageErrors(CommandTest):
 
     def test_config_files(self):
         for text, parts in (
-                ("[selection]\nfac_tokens = -1\n", ["c.toml:2: selection.fac_tokens = -1: allowed"]),
+                ("[selection]\nfac_tokens = -1\n",
+                 ["c.toml:2: selection.fac_tokens = -1: allowed"]),
                 ("[memory]\ndevice_memory = \"6 Gigs\"\n", ["c.toml:2", "6 Gigs", "6GiB"]),
-                ("\n[selection]\nfac_token = 3\n", ["c.toml:3", "fac_token", "nearest: fac_tokens"]),
+                ("\n[selection]\nfac_token = 3\n",
+                 ["c.toml:3", "fac_token", "nearest: fac_tokens"]),
                 ("[prefetch]\ndepth = 99\n", ["c.toml:2: prefetch.depth = 99", "0 to 4"]),
                 ("[device]\nthreads = \"two\"\n", ["c.toml:2", "\"two\"", "0 to 1024"]),
                 ("preset = [", ["c.toml:1", "not TOML"])):
@@ -214,7 +216,8 @@ class HostileFiles(CommandTest):
                 self.fails(3, [name, *parts], *command, "--model", folder)
         folder = self.copy_model("tokenizer")
         self.replace(folder, "tokenizer.json", f'{{"model": {deep}}}')
-        self.fails(3, ["tokenizer.json", "64 levels"], "generate", "--model", folder, "--prompt", "x")
+        self.fails(3, ["tokenizer.json", "64 levels"], "generate", "--model", folder, "--prompt",
+                   "x")
         folder = self.copy_model("index")
         self.replace(folder, "model.safetensors.index.json", f'{{"weight_map": {deep}}}')
         self.fails(3, ["index.json", *parts], "generate", "--model", folder, "--prompt", "x")
@@ -250,7 +253,8 @@ class HostileFiles(CommandTest):
                            (self.folder, "folder")):
             for flag in ("--prompt-file", "--prompt-ids"):
                 self.fails(3, [str(path), "cannot be read", part], *base, flag, path)
-            self.fails(3, [str(path), part], *base, "--prompt", "x", "--slice", "lean", "--map", path)
+            self.fails(3, [str(path), part], *base, "--prompt", "x", "--slice", "lean", "--map",
+                       path)
             self.fails(2, [str(path), part], *base, "--prompt", "x", "--config", path)
             self.fails(3, [str(path), part], "eval", "ppl", "--model", MODEL, "--text", path,
                        "--results", self.folder / "results")
@@ -280,7 +284,8 @@ class HostileFiles(CommandTest):
                        "x")
         large = self.write("large.txt", b"")
         os.truncate(large, 1 << 40)
-        self.fails(3, ["large.txt", "at most"], "generate", "--model", MODEL, "--prompt-file", large)
+        self.fails(3, ["large.txt", "at most"], "generate", "--model", MODEL, "--prompt-file",
+                   large)
 
 
 if __name__ == "__main__":

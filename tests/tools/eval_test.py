@@ -138,7 +138,8 @@ class Eval(CommandTest):
         self.assertLessEqual(low, few["kl"]["mean"])
         self.assertLessEqual(few["kl"]["mean"], high)
         # What is kept of full attention is taken up, its logits are made again for new budgets.
-        more = self.evaluate(*PPL, "--selections", "fasa,full", "--budgets", 24, 30, "--examples", 3)
+        more = self.evaluate(*PPL, "--selections", "fasa,full", "--budgets", 24, 30, "--examples",
+                             3)
         again = {m["method"].split(",")[0]: m["tasks"][0] for m in more["methods"]}
         self.assertEqual(again["fasa 24"]["resumed"], 2)
         self.assertEqual(again["fasa 24"]["against_full"]["examples"], 3)

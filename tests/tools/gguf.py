@@ -49,8 +49,8 @@ def gguf(metadata, tensors, version=3):
 
 
 def rotary_pairs(rows, heads):
-    """Rows of queries or keys as the llama architecture of GGUF has them: first and second half of a
-    head by turns."""
+    """Rows of queries or keys as the llama architecture of GGUF has them: first and second half of
+    a head by turns."""
     size = len(rows) // heads
     return [rows[head * size + i % 2 * (size // 2) + i // 2]
             for head in range(heads) for i in range(size)]

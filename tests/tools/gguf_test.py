@@ -107,7 +107,8 @@ class Metadata(GgufCase):
 
     def test_how_text_is_cut(self):
         """Which pairs may merge, by the name of the cut: no merge goes over its borders."""
-        pairs = [("1", "2"), ("12", "3"), ("123", "4"), ("o", "W"), ("t", "'"), ("R", "e"), ("e", "!")]
+        pairs = [("1", "2"), ("12", "3"), ("123", "4"), ("o", "W"), ("t", "'"), ("R", "e"),
+                 ("e", "!")]
         pieces = gguf.llama_metadata(MODEL, json.loads((MODEL / "config.json").read_text()))[
             "tokenizer.ggml.tokens"][1] + [a + b for a, b in pairs]
         for name, merged in (("gpt-2", {"1234", "oW", "Re"}), ("llama-bpe", {"123", "oW", "Re"}),
@@ -117,7 +118,8 @@ class Metadata(GgufCase):
                               "tokenizer.ggml.tokens": (gguf.TEXT, pieces),
                               "tokenizer.ggml.token_type": (gguf.I32, [1] * len(pieces)),
                               "tokenizer.ggml.merges": (gguf.TEXT, [f"{a} {b}" for a, b in pairs])})
-            done = self.assert_done("tokenize", "--model", file, "--prompt", "it's1234helloWoRe!", "--json")
+            done = self.assert_done("tokenize", "--model", file, "--prompt", "it's1234helloWoRe!",
+                                    "--json")
             found = {pieces[number] for number in json.loads(done.stdout)["ids"]}
             self.assertEqual({piece for piece in found if len(piece) > 1}, merged, name)
 

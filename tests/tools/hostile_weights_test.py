@@ -1,5 +1,5 @@
-"""GGUF files, safetensors and configs of packed weights that lie, beside files of the same kind that
-do not: exit code 3, a sentence that names the file, and little memory."""
+"""GGUF files, safetensors and configs of packed weights that lie, beside files of the same kind
+that do not: exit code 3, a sentence that names the file, and little memory."""
 import json
 import os
 import shutil
@@ -25,8 +25,8 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 
 def run_measured(*arguments):
-    """(exit code, standard error, peak of resident memory in KiB). A small process starts the command:
-    one that this process starts would count this one's memory as its own."""
+    """(exit code, standard error, peak of resident memory in KiB). A small process starts the
+    command: one that this process starts would count this one's memory as its own."""
     variables = {k: v for k, v in os.environ.items() if not k.startswith("FASA_")}
     done = subprocess.run([sys.executable, "-S", "-c", MEASURE, FASA, *map(str, arguments)],
                           stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -139,7 +139,8 @@ class Gguf(HostileCase):
     def test_metadata(self):
         llama = "llama."
         tokens = "tokenizer.ggml.tokens"
-        good = gguf.llama_metadata(MODEL, json.loads((MODEL / "config.json").read_text()))[tokens][1]
+        good = gguf.llama_metadata(MODEL,
+                                   json.loads((MODEL / "config.json").read_text()))[tokens][1]
         cases = {
             "alignment 0": {"general.alignment": (U32, 0)},
             "alignment 2^31": {"general.alignment": (U32, 1 << 31)},
@@ -235,11 +236,13 @@ class PackedFolders(HostileCase):
     def test_configs(self):
         cases = [("packed-awq", {"bits": bits}) for bits in (0, -4, 3, 1 << 31, 2.5, "4")]
         cases += [("packed-awq", {"group_size": size}) for size in (0, -2, 7, 1 << 40, None)]
-        cases += [("packed-awq", {"version": "marlin9"}), ("packed-awq", {"quant_method": "x" * 9999}),
+        cases += [("packed-awq", {"version": "marlin9"}),
+                  ("packed-awq", {"quant_method": "x" * 9999}),
                   ("packed-gptq", {"bits": 1 << 62}), ("packed-gptq", {"group_size": 1 << 62}),
                   ("packed-nf4", {"load_in_4bit": False}),
                   ("packed-nf4", {"bnb_4bit_quant_type": "int9"}),
-                  ("packed-ct-8bit", {"format": "dense"}), ("packed-ct-8bit", {"config_groups": {}}),
+                  ("packed-ct-8bit", {"format": "dense"}),
+                  ("packed-ct-8bit", {"config_groups": {}}),
                   ("packed-ct-8bit", {"config_groups": []}), ("packed-ct-8bit", {"ignore": [7]}),
                   ("packed-ct-8bit", {"ignore": ["re:("]})]
         for golden, change in cases:
@@ -268,7 +271,8 @@ class PackedFolders(HostileCase):
                 ("packed-awq", "qweight", wide), ("packed-awq", "qweight", typed("F32")),
                 ("packed-awq", "qzeros", wide), ("packed-awq", "scales", wide),
                 ("packed-gptq-act", "g_idx", typed("F32")),
-                ("packed-ct-8bit", "weight_packed", wide), ("packed-ct-ragged", "weight_scale", wide),
+                ("packed-ct-8bit", "weight_packed", wide),
+                ("packed-ct-ragged", "weight_scale", wide),
                 ("packed-nf4", ".weight.absmax", wide), ("packed-nf4", "quant_map", wide)):
             with self.subTest(golden=golden, suffix=suffix):
                 self.refuses(self.folder_of(golden, change_header=of(suffix, change)), "model.")

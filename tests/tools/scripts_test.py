@@ -91,17 +91,20 @@ class Naming(CommandTest):
         (self.folder / "runtime").mkdir()
         (self.folder / "build").mkdir()
         self.write("runtime/name.h", "inline int good_name() { return 1; }\n")
-        self.write("runtime/name.cc", '#include "runtime/name.h"\nint other() { return good_name(); }\n')
+        self.write("runtime/name.cc",
+                   '#include "runtime/name.h"\nint other() { return good_name(); }\n')
         self.write("runtime/apart.cc", "int apart() { return 2; }\n")
         flags = f"env A=b ccache c++ -I{self.folder} -include none.h -Winvalid-pch"
         self.write("build/compile_commands.json", json.dumps([
-            {"directory": str(self.folder / "build"), "file": str(self.folder / f"runtime/{name}.cc"),
+            {"directory": str(self.folder / "build"),
+             "file": str(self.folder / f"runtime/{name}.cc"),
              "command": f"{flags} -o {name}.o -c {self.folder}/runtime/{name}.cc"}
             for name in ("name", "apart")]))
 
     def check(self):
         done = subprocess.run([str(self.folder / "tools/check-naming"), "build"], cwd=self.folder,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              check=False,
                               env=os.environ | {"XDG_CACHE_HOME": str(self.folder / "cache")})
         return done.returncode, done.stdout
 
@@ -116,7 +119,8 @@ class Naming(CommandTest):
 
     def test_a_bad_name_is_found_again_and_again(self):
         self.write("runtime/name.h", "inline int BadName() { return 1; }\n")
-        self.write("runtime/name.cc", '#include "runtime/name.h"\nint other() { return BadName(); }\n')
+        self.write("runtime/name.cc",
+                   '#include "runtime/name.h"\nint other() { return BadName(); }\n')
         for _ in range(2):
             status, text = self.check()
             self.assertEqual(status, 1)
@@ -138,14 +142,15 @@ SKIPPED [2] models_test.py:3: no torch
     def report(self, status):
         self.write("0-release.xml", self.JUNIT.format(status=status))
         self.write("left-out", "the long run: hours\n")
-        return subprocess.run([sys.executable, str(SOURCE / "tools/test_report.py"), str(self.folder)],
+        return subprocess.run([sys.executable, str(SOURCE / "tools/test_report.py"),
+                               str(self.folder)],
                               stdout=subprocess.PIPE, text=True, check=False)
 
     def test_skips_are_named_and_the_count_comes_last(self):
         done = self.report("run")
         self.assertEqual(done.returncode, 0)
-        for line in ("1 of golden_test (release): a small machine", "1 of gpu_test (release): no GPU",
-                     "1 of eval_test (release): no jieba",
+        for line in ("1 of golden_test (release): a small machine",
+                     "1 of gpu_test (release): no GPU", "1 of eval_test (release): no jieba",
                      "2 of eval_test (release): models_test.py:3: no torch", "the long run: hours"):
             self.assertIn(line, done.stdout)
         self.assertEqual(done.stdout.splitlines()[-1], "2 passed, 0 failed")

@@ -1,4 +1,5 @@
-"""Baselines and variants end to end: what they answer, and what they say elsewhere than on the cpu."""
+"""Baselines and variants end to end: what they answer, and what they say elsewhere than on the
+cpu."""
 from support import MODEL, CommandTest, facts, main
 
 BASELINES = ("oracle", "streaming", "snapkv", "h2o", "rkv", "quest", "sparq", "random")
@@ -9,8 +10,8 @@ class Selections(CommandTest):
         text = facts("1k")
         self.question = text["questions"][0]
         prompt = self.write("prompt.txt", text["text"] + self.question["prompt_suffix"])
-        return self.generate_json("--prompt-file", prompt, "--max-tokens", tokens, "--device", "cpu",
-                                  *flags)
+        return self.generate_json("--prompt-file", prompt, "--max-tokens", tokens, "--device",
+                                  "cpu", *flags)
 
     def test_everything_selected_is_full(self):
         full = self.ask("--selection", "full")

@@ -1,5 +1,5 @@
-"""fasa serve under clients of all kinds: curl, streams by the hundred, and those who mean harm. Every
-bad request gets its 4xx, and the next good one its answer."""
+"""fasa serve under clients of all kinds: curl, streams by the hundred, and those who mean harm.
+Every bad request gets its 4xx, and the next good one its answer."""
 import json
 import os
 import re
@@ -77,7 +77,8 @@ class Streams(ServeTest):
             ask = {"messages": USER, "max_tokens": 1 + number % 5, "temperature": 1.5,
                    "seed": number, "n": choices, "stream": True, "logprobs": number % 2 == 0,
                    "stream_options": {"include_usage": number % 4 == 0},
-                   "logit_bias": {str(b): 20 for b in (0xE2, 0x82, 0xAC)} if number % 5 == 0 else {}}
+                   "logit_bias": {str(b): 20 for b in (0xE2, 0x82, 0xAC)} if number % 5 == 0
+                   else {}}
             status, _, body = server.ask("POST", "/v1/chat/completions", ask)
             self.assertEqual(status, 200, body)
             frames = self.frames(body)
@@ -149,7 +150,8 @@ class Hostile(ServeTest):
     def test_templates_that_raise(self):
         server = Server(self, model=self.chat_model(
             "{% if messages[0].content == 'raise' %}{{ raise_exception('no') }}{% endif %}"
-            "{% if messages[0].content == 'loop' %}{% for i in range(10**9) %}x{% endfor %}{% endif %}"
+            "{% if messages[0].content == 'loop' %}{% for i in range(10**9) %}x"
+            "{% endfor %}{% endif %}"
             + TEMPLATE))
         for content, expected in (("raise", 400), ("loop", 400), ("fine", 200)):
             status = server.ask("POST", "/v1/chat/completions", {

@@ -278,7 +278,8 @@ class Refusals(ServeTest):
                                         b"Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n"))
         self.assertIn(b"200", answer_to(b"GET /health HTTP/1.0\r\n\r\n"))
         foreign = {"Origin": "http://evil.example", "Content-Type": "text/plain"}
-        self.assertEqual(server.ask("POST", "/v1/completions", {"prompt": "In the"}, foreign)[0], 403)
+        self.assertEqual(server.ask("POST", "/v1/completions", {"prompt": "In the"}, foreign)[0],
+                         403)
         own = {"Origin": f"http://127.0.0.1:{server.port}"}
         self.assertEqual(server.ask("POST", "/tokenize", {"content": "In the"}, own)[0], 200)
         self.assertEqual(server.ask("GET", "/health")[0], 200)
@@ -296,7 +297,8 @@ class Refusals(ServeTest):
         self.assertEqual(server.ask("GET", "/health")[0], 200)
         for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "secret-1"}):
             self.assertEqual(server.ask("GET", "/v1/models", headers=headers)[0], 401)
-        prompt = {"prompt": "And Naomi said unto her two daughters in law, Go, return", "max_tokens": 1}
+        prompt = {"prompt": "And Naomi said unto her two daughters in law, Go, return",
+                  "max_tokens": 1}
         cached = []
         for key in ("secret-1", "secret-1", "secret-2"):
             body = server.ask("POST", "/v1/completions", prompt,

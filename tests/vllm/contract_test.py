@@ -1,5 +1,5 @@
-"""fasa.vllm by itself: vLLM is a fake. What it registers, what a block takes, which rows decode, and
-that a batch's outputs are those of exact attention."""
+"""fasa.vllm by itself: vLLM is a fake. What it registers, what a block takes, which rows decode,
+and that a batch's outputs are those of exact attention."""
 import types
 
 import numpy as np
@@ -40,8 +40,9 @@ def test_other_platforms_are_left_alone(monkeypatch):
     assert not fake_vllm.REGISTERED
 
 
-@pytest.mark.parametrize("version,served", [((0, 31, 9), False), ((0, 32, 0), True), ((0, 33, 1), True),
-                                            ((0, 34, 0), False), ((1, 0, 0), False)])
+@pytest.mark.parametrize("version,served",
+                         [((0, 31, 9), False), ((0, 32, 0), True), ((0, 33, 1), True),
+                          ((0, 34, 0), False), ((1, 0, 0), False)])
 def test_versions(version, served):
     fake_vllm.install(version)
     try:
@@ -129,7 +130,8 @@ def test_wrong_settings(asked, message, engine):
 @pytest.mark.parametrize("asked,message", [
     ({"experimental_cuda": 1}, "experimental_cuda = 1: allowed: true, false"),
     ({"device": "cuda:0"}, '"device" = cuda:0, and vLLM is one for processors'),
-    ({"device": "cuda", "experimental_cuda": True}, '"device" = cuda, and vLLM is one for processors'),
+    ({"device": "cuda", "experimental_cuda": True},
+     '"device" = cuda, and vLLM is one for processors'),
 ])
 def test_no_gpu_under_vllm_for_processors(asked, message, engine):
     fasa.vllm.register()
@@ -153,7 +155,8 @@ class OwnWorker:
         self.vllm_config = vllm_config
 
     def get_kv_cache_spec(self):
-        return {f"model.layers.{i}.attn": _backend.stub_of(fake_vllm.Spec(BLOCK, KV, DIM, torch.float32))
+        return {f"model.layers.{i}.attn": _backend.stub_of(fake_vllm.Spec(BLOCK, KV, DIM,
+                                                                          torch.float32))
                 for i in range(LAYERS)}
 
     def determine_available_memory(self):
@@ -276,13 +279,16 @@ def attend_in_batches(engine):
         step = [one for one in step if one[0] in tables]
         total = sum(one[2] for one in step)
         slots = torch.tensor([tables[name][at // BLOCK] * BLOCK + at % BLOCK
-                              for name, before, new, _ in step for at in range(before, before + new)])
+                              for name, before, new,
+                              _ in step for at in range(before, before + new)])
         metadata = builder.build(0, build(engine, rows=[
-            (tables[name], before + new, new, prompt) for name, before, new, prompt in step], slots=slots))
+            (tables[name], before + new, new, prompt) for name, before, new, prompt in step],
+                                          slots=slots))
         for layer, impl in enumerate(impls):
             # Views of one row of queries, keys and values, with padding behind.
             qkv = torch.randn(total + 3, (QUERY + 2 * KV) * DIM, generator=rng)
-            q, k, v = (t.view(total + 3, -1, DIM) for t in qkv.split([QUERY * DIM, KV * DIM, KV * DIM], 1))
+            q, k, v = (t.view(total + 3, -1, DIM)
+                       for t in qkv.split([QUERY * DIM, KV * DIM, KV * DIM], 1))
             out = torch.full((total + 3, QUERY, DIM), 7.0)
             impl.do_kv_cache_update(None, k, v, None, slots)
             impl.forward(None, q, k, v, None, metadata, out)
@@ -295,7 +301,8 @@ def attend_in_batches(engine):
                 kept = [t[part] if old is None else torch.cat([one, t[part]])
                         for one, t in zip(old or (None, None), (k, v))]
                 stored[name, layer] = kept
-                torch.testing.assert_close(out[part].double(), exact(q[part], *kept), rtol=0, atol=2e-5)
+                torch.testing.assert_close(out[part].double(), exact(q[part], *kept), rtol=0,
+                                           atol=2e-5)
                 first += new
             assert (out[total:] == 7).all()
     held = [_store.current_store().paged.held(block, 1) for block in (7, 3, 9, 5)]

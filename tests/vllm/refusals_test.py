@@ -34,12 +34,14 @@ def test_the_engine_does_not_start():
 
 def test_a_worker_of_another():
     said = run("start", fails=True, fasa=None, additional_config={"fasa": {}})
-    assert "--worker-cls is vllm.v1.worker.cpu_worker.CPUWorker: allowed: fasa.vllm.CpuWorker" in said
+    assert ("--worker-cls is vllm.v1.worker.cpu_worker.CPUWorker: "
+            "allowed: fasa.vllm.CpuWorker") in said
 
 
 def test_a_plugin_that_was_not_loaded():
     said = run("start", {"VLLM_PLUGINS": "another"}, fails=True, fasa={})
-    assert "vLLM did not load fasa's plugin" in said and 'does VLLM_PLUGINS, where it is set, name "fasa"' in said
+    assert ("vLLM did not load fasa's plugin" in said
+            and 'does VLLM_PLUGINS, where it is set, name "fasa"' in said)
 
 
 def test_a_worker_and_nothing_that_asks():

@@ -12,7 +12,8 @@ FULL = {"selection": "full"}
 
 
 def text_ids():
-    """The bundled model's tokens of a text are its bytes, but for the first ones of the vocabulary."""
+    """The bundled model's tokens of a text are its bytes, but for the first ones of the
+    vocabulary."""
     from transformers import AutoTokenizer
 
     text = (ROOT / "models/texts/ruth.txt").read_text()
@@ -71,7 +72,8 @@ def paged_of(_):
 def greedy(fasa, twice=False, options=None, tokens=64):
     """The prompts' outputs, the second time's too where asked for."""
     llm = engine(fasa, **(options or {}))
-    preemptions = count_preemptions(llm) if os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] == "0" else [0]
+    preemptions = (count_preemptions(llm) if os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] == "0"
+                   else [0])
     prompts = prompts_of(text_ids())
     first = outputs_of(llm, prompts, tokens)
     result = {"first": first, "preemptions": preemptions[0]}
@@ -118,7 +120,8 @@ def freed_blocks(requests=300, blocks=40, drops=True, seed=1):
     while asked < requests or core.has_unfinished_requests():
         while asked < requests and len(live) < 28:
             rng = random.Random(1000 * seed + asked)  # the same requests, however the engine fares
-            first, length = rng.randrange(0, 900, 100), rng.choice([5, 110, 128, 230, 370, 620, 700])
+            first, length = rng.randrange(0, 900,
+                                          100), rng.choice([5, 110, 128, 230, 370, 620, 700])
             core.add_request(str(asked), {"prompt_token_ids": ids[first:first + length]},
                              SamplingParams(temperature=0, max_tokens=rng.randint(1, 80),
                                             ignore_eos=True))

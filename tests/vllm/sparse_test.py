@@ -35,11 +35,12 @@ def read(url, body=None):
 def server():
     """`vllm serve` as docs/vllm.md starts it."""
     port = free_port()
-    with tempfile.TemporaryDirectory() as folder, open(f"{folder}/log", "w+", encoding="utf-8") as log:
+    with tempfile.TemporaryDirectory() as folder, open(f"{folder}/log", "w+",
+                                                       encoding="utf-8") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(MODEL),
-             "--served-model-name", "needle-3m", "--host", "127.0.0.1", "--port", str(port), "--dtype",
-             "float32", "--enforce-eager", "--max-num-seqs", "8", "--worker-cls",
+             "--served-model-name", "needle-3m", "--host", "127.0.0.1", "--port", str(port),
+             "--dtype", "float32", "--enforce-eager", "--max-num-seqs", "8", "--worker-cls",
              "fasa.vllm.CpuWorker", "--additional-config", '{"fasa": {"fac_tokens": 128}}'],
             env=environment(folder, VLLM_ENABLE_V1_MULTIPROCESSING="1",
                             VLLM_CPU_OMP_THREADS_BIND="nobind"),
@@ -64,15 +65,17 @@ def server():
 
 
 def test_needle_at_128_tokens(server, tmp_path):
-    flags = ["needle", "--model", str(MODEL), "--context", "1000", "4000", "7000", "--examples", "3",
-             "--json"]
+    flags = ["needle", "--model", str(MODEL), "--context", "1000", "4000", "7000", "--examples",
+             "3", "--json"]
     command = subprocess.run(
-        [os.environ["COMMAND_UNDER_TEST"], "eval", *flags, "--fac-tokens", "128", "--row-dtype", "f32",
-         "--results", str(tmp_path / "own")], check=True, capture_output=True, text=True, timeout=900)
+        [os.environ["COMMAND_UNDER_TEST"], "eval", *flags, "--fac-tokens", "128", "--row-dtype",
+         "f32",
+         "--results", str(tmp_path / "own")], check=True, capture_output=True, text=True,
+        timeout=900)
     served = subprocess.run(
         [str(ROOT / "build/venv/bin/python"), "-m", "fasa", "eval", *flags, "--server", server,
-         "--results", str(tmp_path / "vllm")], check=True, capture_output=True, text=True, timeout=900,
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
+         "--results", str(tmp_path / "vllm")], check=True, capture_output=True, text=True,
+        timeout=900, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
     own, vllm = json.loads(command.stdout), json.loads(served.stdout)
     assert vllm["questions"] == own["questions"] == 36
     assert vllm["accuracy"] >= own["accuracy"] - 1.5 / 36

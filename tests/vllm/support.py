@@ -1,5 +1,5 @@
-"""What the tests of fasa.vllm share: scenarios run in processes of their own, for vLLM keeps state of
-its first engine in a process."""
+"""What the tests of fasa.vllm share: scenarios run in processes of their own, for vLLM keeps state
+of its first engine in a process."""
 import json
 import os
 import pathlib
@@ -22,7 +22,8 @@ long_run = pytest.mark.skipif(
 
 
 def installed(folder):
-    """A folder for PYTHONPATH in which vLLM finds fasa's entry points, as pyproject.toml names them."""
+    """A folder for PYTHONPATH in which vLLM finds fasa's entry points, as pyproject.toml names
+    them."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     info = pathlib.Path(folder, f"fasa-{project['version']}.dist-info")
     info.mkdir(parents=True, exist_ok=True)
@@ -38,13 +39,13 @@ def environment(folder, **changes):
     kept = {name: value for name, value in os.environ.items() if not name.startswith("FASA_")}
     return {**kept, "PYTHONPATH": f"{installed(folder)}:{os.environ['PYTHONPATH']}",
             "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_CI_ENV": "1", "HF_HUB_OFFLINE": "1",
-            "VLLM_NO_USAGE_STATS": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "0", "OMP_NUM_THREADS": "1",
-            **changes}
+            "VLLM_NO_USAGE_STATS": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+            "OMP_NUM_THREADS": "1", **changes}
 
 
 def run(scenario, changes=None, timeout=900, fails=False, **arguments):
-    """scenarios.py's function of that name in a new process: what it returns; of one that is to fail,
-    what it wrote."""
+    """scenarios.py's function of that name in a new process: what it returns; of one that is to
+    fail, what it wrote."""
     with tempfile.TemporaryDirectory() as folder:
         result = pathlib.Path(folder, "result.json")
         done = subprocess.run(
@@ -56,8 +57,8 @@ def run(scenario, changes=None, timeout=900, fails=False, **arguments):
 
 
 def same_tokens(found, expected):
-    """Token for token, up to a step whose two best are too near for float32 to tell; there it must be
-    one of them. Log-probabilities are near."""
+    """Token for token, up to a step whose two best are too near for float32 to tell; there it must
+    be one of them. Log-probabilities are near."""
     assert len(found) == len(expected)
     compared = 0
     for one, other in zip(found, expected):

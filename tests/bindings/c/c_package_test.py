@@ -10,7 +10,8 @@ import unittest
 
 HERE = pathlib.Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
-from installed_package import SANITIZE, InstalledPackage, run  # pylint: disable=wrong-import-position
+from installed_package import (  # pylint: disable=wrong-import-position
+    SANITIZE, InstalledPackage, run)
 
 PROGRAMS = ["apis", "bad_calls"]
 

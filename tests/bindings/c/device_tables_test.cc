@@ -1,5 +1,5 @@
-// Slots, page tables and lengths in a GPU's memory, through the C interface: the bits of those in host
-// memory, one wait a step, and a named refusal of whatever the GPU or the host cannot reach.
+// Slots, page tables and lengths in a GPU's memory, through the C interface: the bits of those in
+// host memory, one wait a step, and a named refusal of whatever the GPU or the host cannot reach.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -55,7 +55,8 @@ class DeviceTables : public FakeGpuApis {
     if (native_ != nullptr) fake_.destroy_stream(native_);
   }
 
-  // Device memory that holds `values` once the caller's stream has come so far, and nonsense before.
+  // Device memory that holds `values` once the caller's stream has come so far, and nonsense
+  // before.
   template <typename T>
   Buffer coming(const std::vector<T>& values) {
     const size_t bytes = values.size() * sizeof(T);

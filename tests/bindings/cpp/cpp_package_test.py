@@ -1,5 +1,5 @@
-"""The C++ API as a user has it: the installed header, programs against it, the example of docs/cpp.md
-among them.
+"""The C++ API as a user has it: the installed header, programs against it, the example of
+docs/cpp.md among them.
 
   cpp_package_test.py BUILD SOURCE [SANITIZERS]
 """
@@ -9,7 +9,8 @@ import unittest
 
 HERE = pathlib.Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
-from installed_package import SANITIZE, InstalledPackage, run  # pylint: disable=wrong-import-position
+from installed_package import (  # pylint: disable=wrong-import-position
+    SANITIZE, InstalledPackage, run)
 
 PROJECT = """cmake_minimum_required(VERSION 3.25)
 project(user LANGUAGES CXX)
@@ -54,7 +55,8 @@ class CppPackage(InstalledPackage):
         for header in headers:
             source = self.folder / "alone.cc"
             source.write_text(f"#include <fasa/{header.name}>\n")
-            run("c++", self.standard, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", source, *flags)
+            run("c++", self.standard, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", source,
+                *flags)
 
     def test_two_units_may_include_it(self):
         other = self.folder / "other.cc"

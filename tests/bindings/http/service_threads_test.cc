@@ -1,4 +1,5 @@
-// A service's threads: requests are read beside each other, answers are formatted beside the engine.
+// A service's threads: requests are read beside each other, answers are formatted beside the
+// engine.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// A fake_gpu CUDA runtime (tests/support/fake_cuda.h) in place of this build's, inside a copy of the
-// Python package's compiled part; and what tests need of one, called through ctypes.
+// A fake_gpu CUDA runtime (tests/support/fake_cuda.h) in place of this build's, inside a copy of
+// the Python package's compiled part; and what tests need of one, called through ctypes.
 #include <cstdint>
 #include <cstring>
 
@@ -46,8 +46,8 @@ FAKE_GPU void fake_gpu_elsewhere(const void* data, uint64_t bytes) {
 FAKE_GPU void fake_gpu_foreign_stream(const void* stream) {
   fasa::fake().foreign_streams.insert(stream);
 }
-// A program whose tensors no GPU holds: all that is not pinned counts as the GPU's, and work is done
-// when it is enqueued.
+// A program whose tensors no GPU holds: all that is not pinned counts as the GPU's, and work is
+// done when it is enqueued.
 FAKE_GPU void fake_gpu_serve_host_tensors(int on) {
   fasa::fake().strangers_on_device = on != 0;
   fasa::fake().eager = on != 0;
