@@ -251,10 +251,10 @@ def intruder_command(options):
               "beside_p50": statistics.median(beside), "beside_p99": percentile(beside, 0.99)}
     if intruder["reply"].status != 200:
         sys.exit(f"the long prompt failed: {intruder['reply'].error}")
-    print(f"a prompt of {options.prompt_tokens} tokens took {result['prefill_seconds']:.1f} s beside "
-          f"a stream\nbetween the stream's tokens, p50 / p99: alone "
-          f"{milliseconds(result['alone_p50'])} / {milliseconds(result['alone_p99'])} ms, beside it "
-          f"{milliseconds(result['beside_p50'])} / {milliseconds(result['beside_p99'])} ms "
+    print(f"a prompt of {options.prompt_tokens} tokens took {result['prefill_seconds']:.1f} s "
+          f"beside a stream\nbetween the stream's tokens, p50 / p99: alone "
+          f"{milliseconds(result['alone_p50'])} / {milliseconds(result['alone_p99'])} ms, beside "
+          f"it {milliseconds(result['beside_p50'])} / {milliseconds(result['beside_p99'])} ms "
           f"({result['beside_p99'] / result['alone_p99']:.2f} times)")
     return result
 

@@ -159,6 +159,6 @@ class Trainer:
                 self._save()
                 saved = time.monotonic()
             if self._stopping and not last:
-                raise Interrupted(f"interrupted at step {self.progress.step}; the same command goes "
-                                  "on from there")
+                raise Interrupted(f"interrupted at step {self.progress.step}; the same command "
+                                  "goes on from there")
         self.model.eval()

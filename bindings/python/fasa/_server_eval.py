@@ -1,5 +1,5 @@
-"""Evaluations of a server that speaks OpenAI's completions: the questions of `fasa eval`, sent as token
-ids, whoever answers them."""
+"""Evaluations of a server that speaks OpenAI's completions: the questions of `fasa eval`, sent as
+token ids, whoever answers them."""
 from __future__ import annotations
 
 import json
@@ -101,8 +101,8 @@ class ServerEvaluation(Evaluation):
     def tasks(self) -> list[Planned]:
         if self.arguments.task == "ppl":
             raise UsageError(
-                "eval ppl --server: completions give no probabilities of a text that is there already; "
-                "allowed with --server: needle, longbench, math")
+                "eval ppl --server: completions give no probabilities of a text that is there "
+                "already; allowed with --server: needle, longbench, math")
         return planned_tasks(self.arguments, self.model, self.tokenizer)
 
     def decode(self) -> ServerDecode:

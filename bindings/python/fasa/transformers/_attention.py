@@ -100,9 +100,9 @@ class observing:
 
 
 def _with_sinks(module, query, key, value, mask, scaling, sinks) -> torch.Tensor:
-    """sdpa with one more logit in each head's softmax: that of a first key, which the others' further
-    dimensions do not see, without a value. Where sdpa is causal by itself, query i sees keys up to i:
-    a first query of no use keeps them in step."""
+    """sdpa with one more logit in each head's softmax: that of a first key, which the others'
+    further dimensions do not see, without a value. Where sdpa is causal by itself, query i sees
+    keys up to i: a first query of no use keeps them in step."""
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     causal = mask is None and query.shape[2] > 1
     dim, more = value.shape[-1], 8  # as aligned as the dimensions were

@@ -21,15 +21,15 @@ def rope_parameters(config) -> dict:
         rope = rope["full_attention"]
     if not rope or not rope.get("rope_theta"):
         raise UsageError(
-            f"{config.model_type}: config.rope_parameters = {rope!r}; fasa needs a model with rotary "
-            "position embeddings and their rope_theta"
+            f"{config.model_type}: config.rope_parameters = {rope!r}; fasa needs a model with "
+            "rotary position embeddings and their rope_theta"
         )
     return dict(rope)
 
 
 def _quarter_turn(source):
-    """Rotates all pairs of the last dimension by a right angle, as the model's file pairs them; None
-    where it does not say."""
+    """Rotates all pairs of the last dimension by a right angle, as the model's file pairs them;
+    None where it does not say."""
     if rotate := getattr(source, "rotate_half", None):
         return rotate
     apply = getattr(source, "_apply_rotary_emb", None)
@@ -93,8 +93,8 @@ def attention_modules(model, layers: list[int]) -> list[torch.nn.Module]:
     missing = [layer for layer in layers if layer not in found]
     if missing:
         raise UsageError(
-            f"{type(model).__name__}: no attention module with layer_idx and k_proj or qkv_proj for "
-            f"layers {missing}"
+            f"{type(model).__name__}: no attention module with layer_idx and k_proj or qkv_proj "
+            f"for layers {missing}"
         )
     return [found[layer] for layer in layers]
 
@@ -116,15 +116,15 @@ def require_divisible(model, config) -> None:
 
 
 def require_one_rotation(config) -> None:
-    """Raises UsageError where transformers rotates by other frequencies beyond the original context:
-    it drops the cache there, and in chunks it mixes both."""
+    """Raises UsageError where transformers rotates by other frequencies beyond the original
+    context: it drops the cache there, and in chunks it mixes both."""
     original = getattr(config, "original_max_position_embeddings", None)
     longer = original is not None and config.max_position_embeddings > original
     if longer and rope_parameters(config).get("rope_type") == "longrope":
         raise UsageError(
             f"{config.model_type}: rope_type = longrope beyond original_max_position_embeddings = "
-            f"{original}; transformers drops its cache there. Take `fasa generate`, or a config whose "
-            "max_position_embeddings is that number"
+            f"{original}; transformers drops its cache there. Take `fasa generate`, or a config "
+            "whose max_position_embeddings is that number"
         )
 
 

@@ -282,8 +282,8 @@ class Session:
     def _present(self, mask, tokens) -> torch.Tensor | None:
         if mask.shape[-1] != self.length + tokens:
             raise UsageError(
-                f"attention_mask has {mask.shape[-1]} tokens; expected {self.length + tokens}, those "
-                "in the cache and the new ones"
+                f"attention_mask has {mask.shape[-1]} tokens; expected {self.length + tokens}, "
+                "those in the cache and the new ones"
             )
         new = mask[:, -tokens:].bool()
         return None if bool(new.all()) else new

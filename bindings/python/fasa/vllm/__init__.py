@@ -1,8 +1,8 @@
 """fasa as the attention and the memory of a vLLM engine: docs/vllm.md.
 
 vLLM finds register() by its entry point in every process. What it registers is vLLM's own backend
-still, unless --additional-config '{"fasa": {...}}' asks for fasa; --worker-cls fasa.vllm.CpuWorker, on
-a GPU fasa.vllm.GpuWorker, is what tells a process of vLLM that did not find register().
+still, unless --additional-config '{"fasa": {...}}' asks for fasa; --worker-cls fasa.vllm.CpuWorker,
+on a GPU fasa.vllm.GpuWorker, is what tells a process of vLLM that did not find register().
 """
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def require_version() -> None:
 
     if not OLDEST <= tuple(__version_tuple__[:2]) <= NEWEST:
         raise UsageError(
-            f"vLLM {__version__}: fasa.vllm is made for 0.{OLDEST[1]} to 0.{NEWEST[1]}; install one of "
-            "them, or a newer fasa"
+            f"vLLM {__version__}: fasa.vllm is made for 0.{OLDEST[1]} to 0.{NEWEST[1]}; install "
+            "one of them, or a newer fasa"
         )
 
 
 def register() -> None:
-    """The entry point vllm.general_plugins. Of a vLLM that fasa was not made for it changes nothing:
-    the worker says so where fasa is asked for."""
+    """The entry point vllm.general_plugins. Of a vLLM that fasa was not made for it changes
+    nothing: the worker says so where fasa is asked for."""
     try:
         require_version()
     except UsageError:

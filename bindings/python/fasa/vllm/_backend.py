@@ -43,8 +43,8 @@ def _is_asked() -> bool:
 def _require_asked() -> None:
     if not _is_asked():
         raise UsageError(
-            "--attention-backend CUSTOM is fasa's, and nothing asks for fasa: give --additional-config "
-            "'{\"fasa\": {...}}', or take another backend"
+            "--attention-backend CUSTOM is fasa's, and nothing asks for fasa: give "
+            "--additional-config '{\"fasa\": {...}}', or take another backend"
         )
 
 

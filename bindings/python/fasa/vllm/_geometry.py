@@ -70,8 +70,8 @@ def whole_geometry(vllm_config, head_dim: int, scale: float, rotation: Rotation 
 
 
 def map_of(vllm_config, config, geometry: Geometry) -> FcMap | None:
-    """The option's, or that of the model's folder, where slices take one. Raises UsageError for a map
-    of another model."""
+    """The option's, or that of the model's folder, where slices take one. Raises UsageError for a
+    map of another model."""
     if config.selection == "full":
         return None
     path = config.map or os.path.join(vllm_config.model_config.model, "fc_map.json")

@@ -32,8 +32,8 @@ class FasaImpl(AttentionImpl):
         self._store, self._layer = store, layer
 
     def do_kv_cache_update(self, layer, key, value, kv_cache, slot_mapping) -> None:
-        """All tokens of the batch before any of them attends: a sequence may read a block that another
-        one of the step writes."""
+        """All tokens of the batch before any of them attends: a sequence may read a block that
+        another one of the step writes."""
         count = slot_mapping.shape[0]
         slots = slot_mapping if on_gpu(slot_mapping) else slot_mapping.numpy()
         self._store.paged._append_at(self._layer, lie_of(key[:count]), lie_of(value[:count]), slots,

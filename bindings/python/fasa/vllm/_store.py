@@ -70,8 +70,8 @@ class Store:
         )
 
     def pages_that_fit(self, available: int, stub_bytes: int) -> int:
-        """In `available` bytes of this process's memory and the option's limits, with vLLM's stub of
-        each. Raises UsageError where not one does."""
+        """In `available` bytes of this process's memory and the option's limits, with vLLM's stub
+        of each. Raises UsageError where not one does."""
         sizes = self.sizes()
         page, fixed = sizes["page"], sizes["fixed"]
         host = {key: part["host_rows"] + part["host_tables"] for key, part in sizes.items()}

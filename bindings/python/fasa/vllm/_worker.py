@@ -42,8 +42,8 @@ def _require_chosen(vllm_config) -> None:
 def _require_one_group(groups) -> None:
     if len(groups) != 1:
         raise UsageError(
-            f"a model with {len(groups)} groups of KV caches: fasa serves one, of full attention in "
-            "every layer"
+            f"a model with {len(groups)} groups of KV caches: fasa serves one, of full attention "
+            "in every layer"
         )
 
 
