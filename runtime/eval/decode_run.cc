@@ -4,17 +4,19 @@
 #include <array>
 
 #include "runtime/eval/shared_prompt.h"
+#include "scheduler/cache/rollback_window.h"
 
 namespace fasa {
 
-DecodeRun::DecodeRun(Model& model, Runtime& runtime, int64_t tokens)
-    : model_(model), sequence_(runtime) {
+DecodeRun::DecodeRun(Model& model, Runtime& runtime, int64_t tokens, SharedPrompt* shared)
+    : model_(model), sequence_(runtime), shared_(shared) {
   const int chunk = static_cast<int>(std::min<int64_t>(kEvalPrefillChunk, tokens));
   model.reserve(chunk);
   if (const int ahead = runtime.estimate_depth(); ahead > 0) {
     model.reserve_estimates(1, ahead);
     runtime.set_query_source(model.query_source());
   }
+  if (shared != nullptr) runtime.set_rollback_tokens(sequence_.id(), kUnlimitedRollback);
   runtime.reserve(sequence_.id(), tokens, chunk);
 }
 
@@ -23,8 +25,8 @@ DecodeRun::DecodeRun(const DecodeRun& other, int64_t tokens)
       sequence_(other.sequence_.runtime(),
                 other.sequence_.runtime().fork(other.sequence_.id(), tokens)) {}
 
-void DecodeRun::prefill(std::span<const int32_t> ids, SharedPrompt* shared) {
-  if (shared != nullptr && shared->copy_to(*this, ids)) return;
+void DecodeRun::prefill(std::span<const int32_t> ids) {
+  if (shared_ != nullptr && shared_->copy_to(*this, ids)) return;
   for (size_t done = 0; done < ids.size();) {
     const size_t count = std::min<size_t>(kEvalPrefillChunk, ids.size() - done);
     const std::array step{
@@ -32,7 +34,7 @@ void DecodeRun::prefill(std::span<const int32_t> ids, SharedPrompt* shared) {
     model_.step(sequence_.runtime(), ids.subspan(done, count), step, {.no_logits = true});
     done += count;
   }
-  if (shared != nullptr) shared->keep(*this, ids);
+  if (shared_ != nullptr) shared_->keep(*this, ids);
 }
 
 std::span<const float> DecodeRun::step(int32_t id) {

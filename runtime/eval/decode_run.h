@@ -18,13 +18,14 @@ constexpr int kEvalPrefillChunk = 512;
 class DecodeRun {
  public:
   // Reserves memory for `tokens` tokens in all. If the settings prefetch by query, `model` provides
-  // queries from then on. Throws BudgetError.
-  DecodeRun(Model& model, Runtime& runtime, int64_t tokens);
-  // A fork that begins with the first `tokens` tokens of `other`.
+  // queries from then on. `shared`, if not null, provides rows of the prompt from another runtime, and
+  // stores those that it does not have: the run then keeps rows behind every window, because they are
+  // copied whole. Throws BudgetError.
+  DecodeRun(Model& model, Runtime& runtime, int64_t tokens, SharedPrompt* shared = nullptr);
+  // A separate run that begins with the first `tokens` tokens of `other`.
   DecodeRun(const DecodeRun& other, int64_t tokens);
 
-  // `shared`, if not null, provides the prompt's rows from another runtime if it has them.
-  void prefill(std::span<const int32_t> ids, SharedPrompt* shared = nullptr);
+  void prefill(std::span<const int32_t> ids);
   // Logits of the token after `id`, valid until the model's next step.
   std::span<const float> step(int32_t id);
   // Logits of the tokens after each id, [ids, vocab], equal to those of single steps. At most
@@ -39,6 +40,7 @@ class DecodeRun {
  private:
   Model& model_;
   OwnedSequence sequence_;
+  SharedPrompt* shared_ = nullptr;
 };
 
 }  // namespace fasa

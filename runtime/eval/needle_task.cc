@@ -144,8 +144,8 @@ nlohmann::json NeedleTask::ask(const Example::Question& question, DecodeRun& run
 
 nlohmann::json NeedleTask::run(size_t example, const EvalTarget& target) {
   const Example made = make(example);
-  DecodeRun whole(target.model, target.runtime, options_.context);
-  whole.prefill(made.text, target.prompt);
+  DecodeRun whole(target.model, target.runtime, options_.context, target.prompt);
+  whole.prefill(made.text);
   nlohmann::json questions = nlohmann::json::array();
   int right = 0;
   for (const auto& question : made.questions) {

@@ -85,8 +85,8 @@ nlohmann::json PerplexityTask::run(size_t example, const EvalTarget& target) {
       std::span<const int32_t>(texts_[window.text].ids)
           .subspan(static_cast<size_t>(window.first), static_cast<size_t>(options_.context) + 1);
   const auto prefilled = static_cast<size_t>(options_.context - options_.stride);
-  DecodeRun decode(target.model, target.runtime, options_.context);
-  decode.prefill(ids.first(prefilled), target.prompt);
+  DecodeRun decode(target.model, target.runtime, options_.context, target.prompt);
+  decode.prefill(ids.first(prefilled));
   Scores scores;
   for (size_t at = prefilled; at + 1 < ids.size();) {
     const size_t count =

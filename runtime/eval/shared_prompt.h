@@ -22,7 +22,7 @@ class SharedPrompt {
   // runtimes have the same row dtype. Throws BudgetError.
   bool copy_to(DecodeRun& run, std::span<const int32_t> ids) const;
   // Stores `ids`, all tokens of `run`, in a sequence of its runtime, until other tokens are stored
-  // or forget() is called.
+  // or forget() is called. `run` has the rows of all of them.
   void keep(const DecodeRun& run, std::span<const int32_t> ids);
   // Call it before the runtime of the stored sequence is destroyed.
   void forget() { source_.reset(); }

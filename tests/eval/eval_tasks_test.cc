@@ -174,15 +174,38 @@ TEST_F(EvalTasksTest, APromptIsComputedOnceForSeveralRuntimes) {
 TEST_F(EvalTasksTest, AnotherPromptIsComputed) {
   SharedPrompt prompt;
   const auto full = llm_test::full_runtime(model_);
-  DecodeRun first(model_, *full, 200), second(model_, *full, 200);
+  DecodeRun first(model_, *full, 200, &prompt), second(model_, *full, 200);
   const std::vector<int32_t> ids(150, 'a'), others(150, 'b');
-  first.prefill(ids, &prompt);
+  first.prefill(ids);
   EXPECT_FALSE(prompt.copy_to(second, others));
   EXPECT_EQ(second.length(), 0);
   EXPECT_FALSE(prompt.copy_to(second, std::span(ids).first(149)));
   EXPECT_TRUE(prompt.copy_to(second, ids));
   EXPECT_EQ(second.length(), 150);
   prompt.forget();
+}
+
+// Longer than what layers with windows keep of a sequence: the prompt is copied whole all the same.
+TEST_F(EvalTasksTest, APromptIsComputedOnceWithWindowsToo) {
+  for (const char* name : {"gemma3", "mistral-window"}) {
+    SCOPED_TRACE(name);
+    Model model = Model::load(llm_test::golden_dir(name), *device_, DType::kF32);
+    auto texts = text(4200);
+    for (int32_t& id : texts[0].ids) id %= 64;
+    PerplexityTask task(std::move(texts), {.context = 4100, .stride = 8});
+    Config config;
+    config.selection.fac_tokens = {{.tokens = 40, .share = 0}};
+    const Geometry geometry = model.config().geometry();
+    const auto full = llm_test::full_runtime(model);
+    const auto fasa = std::make_unique<Runtime>(*device_, config, geometry, DType::kF32,
+                                                all_slice_dims(geometry));
+    SharedPrompt prompt;
+    for (Runtime* runtime : {full.get(), fasa.get()}) {
+      const auto alone = task.run(0, {model, *runtime});
+      EXPECT_EQ(task.run(0, {model, *runtime, &prompt}), alone);
+    }
+    prompt.forget();
+  }
 }
 
 TEST_F(EvalTasksTest, WindowsLieAStrideApartAndNeverCrossTexts) {
