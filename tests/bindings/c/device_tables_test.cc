@@ -280,12 +280,12 @@ TEST_F(DeviceTables, StreamsOfOthersAndDestroyedOnes) {
   ASSERT_EQ(fake_.destroy_stream(theirs), cuda_status::kSuccess);
   std::swap(made, stream_);
   expect_usage(append(0, host_), "native is not a valid stream, or was destroyed");
-  expect_usage(attend(0, host_), "that was destroyed");
-  expect_usage(fasa_stream_synchronize(stream_), "that was destroyed");
-  expect_usage(fasa_paged_read_tables(paged_.get(), nullptr, 0, stream_), "that was destroyed");
+  expect_usage(attend(0, host_), "or was destroyed");
+  expect_usage(fasa_stream_synchronize(stream_), "or was destroyed");
+  expect_usage(fasa_paged_read_tables(paged_.get(), nullptr, 0, stream_), "or was destroyed");
   std::swap(made, stream_);
   fasa_stream_destroy(made);
-  expect_usage(fasa_stream_from_native(&device_, theirs, &made), "that was destroyed");
+  expect_usage(fasa_stream_from_native(&device_, theirs, &made), "or was destroyed");
   EXPECT_EQ(step(host_), expected);
 }
 
