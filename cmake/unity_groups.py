@@ -2,10 +2,10 @@
 
   python3 unity_groups.py MAX_LINES PREFIX SOURCE...
 
-Writes PREFIX_0.cc, PREFIX_1.cc, ... that include a group each, by paths from the project's root, and
-prints what the target is to compile instead of SOURCE..., separated by semicolons. Two sources that may
-define the same name outside of a class (helpers in unnamed namespaces, macros, tests) are never in one
-group. MAX_LINES bounds a group's lines, so that groups take similar times.
+Writes PREFIX_0.cc, PREFIX_1.cc, ... that include a group each, by paths from the project's root,
+and prints what the target is to compile instead of SOURCE..., separated by semicolons. Two sources
+that may define the same name outside of a class (helpers in unnamed namespaces, macros, tests) are
+never in one group. MAX_LINES bounds a group's lines, so that groups take similar times.
 """
 import functools
 import pathlib

@@ -12,8 +12,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 ANSWER_TOKENS = 6  # five digits and a full stop
 TOKENS = 128       # attended to per step, of up to 8000
 RUNS = {
-    "fasa-m": ["--preset", "fasa-m", "--fac-tokens", str(TOKENS), "--low-bit-tokens", "0", "--hot-rows",
-               str(TOKENS)],
+    "fasa-m": ["--preset", "fasa-m", "--fac-tokens", str(TOKENS), "--low-bit-tokens", "0",
+               "--hot-rows", str(TOKENS)],
     "full": ["--preset", "full"],
 }
 

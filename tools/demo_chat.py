@@ -70,7 +70,8 @@ def main():
             fetch(model)
         except (RuntimeError, OSError) as error:
             print(f"tools/demo: SmolLM2 cannot be had ({error})\n"
-                  "tools/demo: the bundled model instead, which answers from texts alone", flush=True)
+                  "tools/demo: the bundled model instead, which answers from texts alone",
+                  flush=True)
             os.execv(sys.executable, [sys.executable, str(ROOT / "tools/demo.py"), "--fasa",
                                       arguments.fasa, "--texts", "1k"])
     tiers = ["--device", "emulated", "--preset", "fasa-m", "--max-tokens", "64"]

@@ -9,7 +9,8 @@ constexpr std::string_view kStyles = R"(</title>
 <style>
 body{font:14px/1.45 system-ui,sans-serif;color:#1c2733;background:#fff;margin:24px auto;
 max-width:1180px;padding:0 16px}
-h1{font-size:22px;margin:0 0 4px}h2{font-size:16px;margin:28px 0 6px}h3{font-size:14px;margin:16px 0 4px}
+h1{font-size:22px;margin:0 0 4px}h2{font-size:16px;margin:28px 0 6px})"
+                                     R"(h3{font-size:14px;margin:16px 0 4px}
 p{margin:4px 0}table{border-collapse:collapse;font-variant-numeric:tabular-nums;margin:6px 0}
 td,th{padding:2px 10px;text-align:right;border-bottom:1px solid #e3e8ee}
 td:first-child,th:first-child{text-align:left}

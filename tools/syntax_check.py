@@ -23,7 +23,8 @@ def check(entry):
 
 def main(build, share):
     index, count = map(int, share.split("/"))
-    entries = json.loads((pathlib.Path(build) / "compile_commands.json").read_text(encoding="utf-8"))
+    entries = json.loads(
+        (pathlib.Path(build) / "compile_commands.json").read_text(encoding="utf-8"))
     by_source = {entry["file"]: entry for entry in entries if "/build/" not in entry["file"]}
     chosen = [by_source[source] for source in sorted(by_source)][index::count]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:

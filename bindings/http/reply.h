@@ -37,8 +37,8 @@ struct EndedAnswer {
 // Any thread may call.
 class Reply final : public RequestObserver, public std::enable_shared_from_this<Reply> {
  public:
-  // Called at most once, on a thread of `formatters`, before the client sees the end; not at all after
-  // an error.
+  // Called at most once, on a thread of `formatters`, before the client sees the end; not at all
+  // after an error.
   using Done = std::function<void(EndedAnswer)>;
 
   // `tokenizer` outlives the reply; `formatters` outlives it or close().

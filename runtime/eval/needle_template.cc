@@ -16,7 +16,8 @@ namespace {
 constexpr std::string_view kBlanks = " \t\r\n";
 constexpr std::string_view kBuiltIn = R"({
   "fact": " The secret number of {key} is {value}. ",
-  "question": "\nQuestion: What is the secret number of {key}?\nAnswer: The secret number of {key} is",
+  "question": "\nQuestion: What is the secret number of {key}?)"
+                                      R"(\nAnswer: The secret number of {key} is",
   "answer_ends_with": ".",
   "value": {"kind": "digits", "length": 7},
   "keys": ["Amsterdam", "Athens", "Berlin", "Bogota", "Cairo", "Chicago", "Delhi", "Dublin",

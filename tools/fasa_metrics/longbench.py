@@ -111,4 +111,5 @@ def score(task, prediction, answers, classes):
     """Per cent, by the best of the right answers."""
     if task in FIRST_LINE:
         prediction = prediction.lstrip("\n").split("\n")[0]
-    return 100 * max((METRICS[task](prediction, answer, classes) for answer in answers), default=0.0)
+    return 100 * max((METRICS[task](prediction, answer, classes) for answer in answers),
+                     default=0.0)

@@ -106,8 +106,8 @@ def plain_text(length, corpus, template, random):
     return example
 
 
-KINDS = {"digit": one_digit, "recall": dense_recall, "facts": planted_facts, "repeat": repeated_passage,
-         "text": plain_text}
+KINDS = {"digit": one_digit, "recall": dense_recall, "facts": planted_facts, 
+         "repeat": repeated_passage, "text": plain_text}
 
 
 @dataclasses.dataclass

@@ -54,7 +54,8 @@ def summary(recipe, share, corpus, model, log, measured):
     return {"recipe": recipe.name, "title": recipe.title, "seed": recipe.seed,
             "parameters": parameters(model),
             "corpus": {"texts": len(corpus.paths), "bytes": corpus.bytes, "sha256": corpus.hash()},
-            "share": share, "steps": recipe.steps, "cpu_minutes": log[-1]["cpu_minutes"] if log else 0,
+            "share": share, "steps": recipe.steps,
+            "cpu_minutes": log[-1]["cpu_minutes"] if log else 0,
             "phases": phases_of(log), "measured": measured}
 
 
@@ -77,11 +78,14 @@ def readme(recipe, facts):
     share = "" if facts["share"] == 1 else f" --share {facts['share']:g}"
     return f"""# {recipe.name}
 
-{recipe.title[0].upper()}{recipe.title[1:]}: {recipe.model["model_type"]}, {facts["parameters"]:,} parameters,
+{recipe.title[0].upper()}{recipe.title[1:]}: {recipe.model["model_type"]}, \
+{facts["parameters"]:,} parameters,
 byte-level. For tests and demos; it recalls planted facts (`needle.json`), and is no assistant.
 
-Trained by `tools/testbed/train {recipe.name}{share}`: {facts["steps"]} steps, {facts["cpu_minutes"]:.1f} minutes of one
-core, contexts of {", ".join(map(str, lengths))} bytes, on {facts["corpus"]["texts"]} public-domain texts
+Trained by `tools/testbed/train {recipe.name}{share}`: {facts["steps"]} steps, \
+{facts["cpu_minutes"]:.1f} minutes of one
+core, contexts of {", ".join(map(str, lengths))} bytes, \
+on {facts["corpus"]["texts"]} public-domain texts
 (docs/testbed.md names them). Weights: Apache-2.0.
 
 Measured with transformers on texts that it never saw (greedy, full attention, f32):

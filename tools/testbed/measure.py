@@ -69,7 +69,8 @@ def bits_per_byte(model, text, length, windows=8):
 
 
 def measure(model, held_out, template, lengths, texts, seed=7):
-    return {"recall": [recall(model, held_out, template, length, texts, seed) for length in lengths],
+    return {"recall": [recall(model, held_out, template, length, texts, seed)
+                       for length in lengths],
             "bits_per_byte": [{"text": text.name, "length": length,
                                "bits": bits_per_byte(model, text.text, length)}
                               for text in held_out for length in lengths[-2:]]}

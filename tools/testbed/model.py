@@ -12,7 +12,8 @@ def config_of(recipe):
     kind = fields.pop("model_type")
     try:
         config = transformers.AutoConfig.for_model(
-            kind, vocab_size=VOCABULARY, bos_token_id=None, eos_token_id=0, pad_token_id=0, **fields)
+            kind, vocab_size=VOCABULARY, bos_token_id=None, eos_token_id=0, pad_token_id=0,
+            **fields)
     except (ValueError, TypeError) as problem:
         raise RecipeError(f"recipe {recipe.name}: model: {problem}") from problem
     return config

@@ -45,7 +45,8 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("-o", "--output", required=True, metavar="FILE", help="the FC map to write")
     one.add_argument("--tokens", type=int, metavar="N")
     one.add_argument("--window", type=int, metavar="K")
-    one.add_argument("--objective", default="distant_attention", help="distant_attention, attention, distant_ca, ca")
+    one.add_argument("--objective", default="distant_attention",
+                     help="distant_attention, attention, distant_ca, ca")
     one.add_argument("--queries", type=int, default=96, metavar="N")
     one.add_argument("--seed", type=int, default=1, metavar="N")
     one.add_argument("--no-probes", action="store_true", help="plant no strings to look back for")
@@ -80,20 +81,25 @@ def _add_eval(commands) -> None:
     one.add_argument("--examples", type=int, metavar="N", help="how many; default: the task's own")
     one.add_argument("--stride", type=int, metavar="N",
                      help="ppl: tokens of a window that are decoded and scored; default: a quarter")
-    one.add_argument("--facts", type=int, default=4, metavar="N", help="needle: facts of an example")
+    one.add_argument("--facts", type=int, default=4, metavar="N",
+                     help="needle: facts of an example")
     one.add_argument("--depths", nargs="+", type=float, metavar="SHARE",
                      help="needle: where facts lie, shares of the text")
     one.add_argument("--seed", type=int, default=1, metavar="N")
-    one.add_argument("--data", metavar="DIR", help="longbench, math: folder of their files NAME.jsonl")
+    one.add_argument("--data", metavar="DIR",
+                     help="longbench, math: folder of their files NAME.jsonl")
     one.add_argument("--tasks", nargs="+", metavar="NAME",
                      help="longbench, math: data sets; default: all in the folder")
-    one.add_argument("--samples", type=int, default=1, metavar="N", help="math: solutions of a problem")
+    one.add_argument("--samples", type=int, default=1, metavar="N",
+                     help="math: solutions of a problem")
     one.add_argument("--pass-k", type=int, default=1, metavar="K",
                      help="math: right where one of so many is")
     one.add_argument("--temperature", type=float, default=0.0, metavar="T", help="math: 0 = greedy")
-    one.add_argument("--top-p", type=float, default=1.0, metavar="P", help="math: sample among the best")
+    one.add_argument("--top-p", type=float, default=1.0, metavar="P",
+                     help="math: sample among the best")
     one.add_argument("--chat", action="store_true",
-                     help="longbench, math: prompts are what a user says, but LongBench's examples and code")
+                     help="longbench, math: prompts are what a user says, but LongBench's examples "
+                          "and code")
     one.add_argument("--metrics-python", metavar="PATH",
                      help="Python with the metrics' packages; default: what tools/metrics-env made")
     one.add_argument("--results", default="eval-results", metavar="DIR",
@@ -101,8 +107,8 @@ def _add_eval(commands) -> None:
     one.add_argument("--fresh", action="store_true", help="begin again where there are results")
     one.add_argument("--json", action="store_true", help="print one JSON object")
     one.add_argument("--server", metavar="URL",
-                     help="needle, longbench, math: ask an OpenAI-compatible server; the model's folder "
-                          "gives its tokenizer")
+                     help="needle, longbench, math: ask an OpenAI-compatible server; the model's "
+                          "folder gives its tokenizer")
     one.add_argument("--server-model", metavar="NAME", help="there; default: the first it names")
     one.add_argument("--server-key-env", metavar="NAME",
                      help="environment variable that holds the server's key")
@@ -110,7 +116,8 @@ def _add_eval(commands) -> None:
 
 
 def _add_model(parser) -> None:
-    parser.add_argument("--model", required=True, metavar="DIR", help="a folder that transformers loads")
+    parser.add_argument("--model", required=True, metavar="DIR",
+                        help="a folder that transformers loads")
     parser.add_argument("--dtype", default="auto", help="of the weights: float32, bfloat16, auto")
 
 
@@ -171,7 +178,8 @@ def _calibrate(arguments) -> int:
     bars = {}
 
     def progress(phase, done, total):
-        bar = bars.setdefault(phase, tqdm.tqdm(total=total, desc=phase, file=sys.stderr, leave=False))
+        bar = bars.setdefault(
+            phase, tqdm.tqdm(total=total, desc=phase, file=sys.stderr, leave=False))
         bar.update(done - bar.n)
 
     made = calibrate(model, ids, config=config, objective=arguments.objective, tokens=most,
@@ -191,7 +199,8 @@ def _prompt(arguments, tokenizer) -> list[int]:
             ids = json.loads(_read(arguments.prompt_ids))
             return [int(i) for i in ids]
         except (ValueError, TypeError, RecursionError) as error:
-            raise InputError(f"{arguments.prompt_ids}: no JSON array of token ids: {error}") from error
+            raise InputError(
+                f"{arguments.prompt_ids}: no JSON array of token ids: {error}") from error
     text = arguments.prompt if arguments.prompt is not None else _read(arguments.prompt_file)
     if not arguments.chat:
         return _encode(tokenizer, text, "give --prompt-ids")
@@ -227,11 +236,11 @@ def _server_evaluation(arguments):
     given = [name for name, value in vars(arguments).items()
              if name.startswith("option_") and value is not None]
     if given or arguments.config is not None:
-        raise UsageError("--server: how it attends is the server's own setting; leave --config and its "
-                         "options out")
+        raise UsageError("--server: how it attends is the server's own setting; leave --config and "
+                         "its options out")
     if not pathlib.Path(arguments.model, "config.json").is_file():
-        raise InputError(f"{arguments.model}/config.json: the file cannot be read; give the folder of "
-                         "the model that the server has, for its tokenizer")
+        raise InputError(f"{arguments.model}/config.json: the file cannot be read; give the folder "
+                         "of the model that the server has, for its tokenizer")
     name = arguments.server_key_env
     if name is not None and name not in os.environ:
         raise UsageError(f"--server-key-env = {name}: there is no such variable")

@@ -90,7 +90,8 @@ class Tokenizer:
         self._tokenizer = tokenizer
 
     def encode(self, text: bytes) -> list[int]:
-        return self._tokenizer(text.decode("utf-8", "replace"), add_special_tokens=False)["input_ids"]
+        return self._tokenizer(text.decode("utf-8", "replace"),
+                               add_special_tokens=False)["input_ids"]
 
     def decode(self, ids) -> bytes:
         return self._tokenizer.decode(ids, clean_up_tokenization_spaces=False).encode("utf-8")
@@ -111,7 +112,8 @@ def perplexity_record(task, index: int, decode: Decode, stride: int) -> dict:
     loss = 0.0
     for now, following in zip(ids[prefilled:-1], ids[prefilled + 1:]):
         loss -= torch.log_softmax(decode.step(now).double(), 0)[following].item()
-    return {"text": file, "first": first, "tokens": stride, "nll": loss if loss == loss else math.inf}
+    return {"text": file, "first": first, "tokens": stride,
+            "nll": loss if loss == loss else math.inf}
 
 
 def needle_record(task, index: int, decode: Decode, tokenizer: Tokenizer) -> dict:
@@ -142,7 +144,8 @@ def longbench_record(task, index: int, decode: Decode, tokenizer: Tokenizer, cha
     return task.record(index, len(prompt), tokenizer.decode(answer))
 
 
-def math_record(task, index: int, decode: Decode, tokenizer: Tokenizer, given, context: int) -> dict:
+def math_record(task, index: int, decode: Decode, tokenizer: Tokenizer, given,
+                context: int) -> dict:
     text = task.example(index).encode()
     prompt = tokenizer.chat(text) if given.chat else tokenizer.encode(text)
     answers = []
@@ -219,7 +222,8 @@ class _Plan:
         if len(found) > 1:
             raise UsageError(f"--context: {len(found)} values; eval {self._given.task} takes one")
         if not 2 <= found[0] <= self._most:
-            raise UsageError(f"--context = {found[0]}: allowed: 2 to {self._most}, the model's positions")
+            raise UsageError(f"--context = {found[0]}: allowed: 2 to {self._most}, the model's "
+                             "positions")
         return found[0]
 
     def _data_sets(self) -> list[str]:

@@ -86,7 +86,8 @@ class Evaluation:
         selection["low_bit_tokens"] = self.config.low_bit_tokens_of(self._geometry())
         dtype = _DTYPES[self.model.dtype]
         chosen = "all" if self._map is None else hashlib.sha256(
-            json.dumps([[head.chunks for head in layer] for layer in self._map.heads]).encode()).hexdigest()
+            json.dumps([[head.chunks for head in layer] for layer in self._map.heads]).encode()
+        ).hexdigest()
         return {"model": pathlib.Path(self.arguments.model).resolve().name,
                 "model_hash": model_hash(fingerprint(self.model)), "dtype": dtype,
                 "row_dtype": self.config.row_dtype or dtype, "method": self.method(),
@@ -124,8 +125,8 @@ def make_folder(path) -> None:
     try:
         pathlib.Path(path).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f'--results = "{path}": {error.strerror}; give a folder that can be made or '
-                         "is there") from error
+        raise UsageError(f'--results = "{path}": {error.strerror}; give a folder that can be made '
+                         "or is there") from error
 
 
 _COUNTS = {"perplexity": "tokens", "accuracy": "questions"}
@@ -164,7 +165,8 @@ def _value(one: dict) -> str:
         return (f"perplexity {one['perplexity']:.4f} (95 %: {low:.4f} to {high:.4f}); "
                 f"{one['examples']} examples, {one['tokens']} tokens")
     if "accuracy" in one:
-        return (f"accuracy {100 * one['accuracy']:.1f} % (95 %: {100 * low:.1f} to {100 * high:.1f}); "
+        return (f"accuracy {100 * one['accuracy']:.1f} % "
+                f"(95 %: {100 * low:.1f} to {100 * high:.1f}); "
                 f"{one['examples']} examples, {one['questions']} questions")
     return f"score {one['score']:.1f} (95 %: {low:.1f} to {high:.1f}); {one['examples']} examples"
 

@@ -47,7 +47,8 @@ class Server:
         try:
             return str(found["choices"][0]["text"])
         except (KeyError, IndexError, TypeError) as error:
-            raise InputError(f"{self.url}/v1/completions: an answer without a text: {error!r}") from error
+            raise InputError(
+                f"{self.url}/v1/completions: an answer without a text: {error!r}") from error
 
     def _ask(self, path: str, body: dict | None = None):
         headers = {"Content-Type": "application/json"}
@@ -66,8 +67,8 @@ class Server:
 
 
 class ServerDecode:
-    """As Decode: a sequence that the server goes on with. What was read is sent with every question,
-    so a server that caches prefixes reads it once."""
+    """As Decode: a sequence that the server goes on with. What was read is sent with every
+    question, so a server that caches prefixes reads it once."""
 
     def __init__(self, server: Server, tokenizer: Tokenizer, ids: tuple[int, ...] = ()):
         self._server, self._tokenizer, self._ids = server, tokenizer, ids

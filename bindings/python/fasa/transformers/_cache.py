@@ -8,7 +8,13 @@ from transformers import cache_utils
 
 from .. import Config, FcMap, UsageError
 from ._enable import mark_prefill
-from ._geometry import attention_modules, parameters_of, require_divisible, require_one_rotation, text_config
+from ._geometry import (
+    attention_modules,
+    parameters_of,
+    require_divisible,
+    require_one_rotation,
+    text_config,
+)
 from ._handle import Handle
 from ._session import ModelPart, Session
 
@@ -123,8 +129,9 @@ class Cache(cache_utils.Cache):
         if not indices:
             kinds = sorted({type(layer).__name__ for layer in layers})
             raise UsageError(
-                f"{own.model_type}: none of its {len(layers)} layers is full attention ({', '.join(kinds)}); "
-                "fasa has nothing to do there (sliding_window=None in the config, perhaps?)"
+                f"{own.model_type}: none of its {len(layers)} layers is full attention "
+                f"({', '.join(kinds)}); fasa has nothing to do there "
+                "(sliding_window=None in the config, perhaps?)"
             )
         if fc_map is None and settings.map:
             fc_map = FcMap.load(settings.map)

@@ -50,7 +50,8 @@ def calibrate(model, ids, *, config: Config | None = None, objective: str = "dis
         progress("running", len(data.ids), len(data.ids))
     missing = [layer for layer in range(len(modules)) if layer not in capture.keys]
     if missing:
-        raise UsageError(f"layers {missing} did not go through attention; nothing to calibrate there")
+        raise UsageError(
+            f"layers {missing} did not go through attention; nothing to calibrate there")
     made = FcMap()
     made.objective, made.data_hash, made.probes = objective, data.hash, data.probes
     made.sinks, made.recent = settings.sinks, settings.recent

@@ -112,7 +112,8 @@ def enable(model, config=None, fc_map=None, *, prefill_chunk_size: int | None = 
             given = signature.bind(*args, **kwargs).arguments
             generation, inputs = given["generation_config"], given["model_kwargs"]
             plain = generation.cache_implementation in (None, "dynamic")
-            if inputs.get("past_key_values") is None and plain and generation.use_cache is not False:
+            if (inputs.get("past_key_values") is None and plain
+                    and generation.use_cache is not False):
                 inputs["past_key_values"] = Cache(owner(), config, fc_map, **options)
                 return None
             return original(*args, **kwargs)

@@ -182,7 +182,8 @@ class Session:
             if key.shape[0] != rows or key.shape[2] != step.tokens:
                 raise UsageError(
                     f"layer {self.part.layers[index]}: keys of {key.shape[0]} rows and "
-                    f"{key.shape[2]} tokens; expected {rows} and {step.tokens} as in the first layer"
+                    f"{key.shape[2]} tokens; expected {rows} and {step.tokens} as in the "
+                    "first layer"
                 )
         except UsageError:
             self._abort()
@@ -262,7 +263,8 @@ class Session:
             self.rows = [self.runtime.sequence() for _ in range(rows)]
         if rows != len(self.rows):
             raise UsageError(
-                f"{rows} rows for a cache of {len(self.rows)}; expected as many as before, or reset()"
+                f"{rows} rows for a cache of {len(self.rows)}; expected as many as before, or "
+                "reset()"
             )
         own_mask = mask is not None and mask.ndim == 4
         present = None if mask is None or own_mask else self._present(mask, tokens)
@@ -298,8 +300,8 @@ class Session:
                 )
 
     def _tensors_device(self, query) -> str:
-        """Where tensors have to be: on the GPU that the settings name, or, where they leave it open,
-        wherever the model is; for the other devices in host memory."""
+        """Where tensors have to be: on the GPU that the settings name, or, where they leave it
+        open, wherever the model is; for the other devices in host memory."""
         if self.runtime is not None:
             name = self.runtime.device
         else:

@@ -36,7 +36,8 @@ def parts(tensor: torch.Tensor) -> tuple:
 
 def flat(tensor: torch.Tensor) -> torch.Tensor:
     """[rows, heads, tokens, dim] -> [rows x tokens, heads, dim], without a copy where one step of
-    strides allows it. One token is returned as it is: taking a view costs more than all the rest."""
+    strides allows it. One token is returned as it is: taking a view costs more than all the
+    rest."""
     rows, heads, tokens, dim = tensor.shape
     strides = tensor.stride()
     if strides[3] != 1 and dim > 1:

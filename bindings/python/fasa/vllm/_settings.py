@@ -28,14 +28,15 @@ class Settings:
         asked = given["fasa"]
         if not isinstance(asked, Mapping):
             raise UsageError(
-                f'--additional-config: "fasa" = {asked!r}: allowed: an object of options, {{}} for the '
-                "defaults"
+                f'--additional-config: "fasa" = {asked!r}: allowed: an object of options, {{}} for '
+                "the defaults"
             )
         options = dict(asked)
         experimental = options.pop("experimental_cuda", False)
         if not isinstance(experimental, bool):
             raise UsageError(
-                f'--additional-config, "fasa": experimental_cuda = {experimental!r}: allowed: true, false'
+                f'--additional-config, "fasa": experimental_cuda = {experimental!r}: '
+                "allowed: true, false"
             )
         settings = cls(options, experimental)
         settings.config()
@@ -93,11 +94,12 @@ def _refusals(vllm_config):
     model_dtype = str(model.dtype).removeprefix("torch.")
     yield vllm_config.speculative_config is not None, "speculative decoding (--speculative-config)"
     yield (vllm_config.kv_transfer_config is not None,
-           "KV connectors (--kv-transfer-config): they would move vLLM's own blocks, which are empty")
+           "KV connectors (--kv-transfer-config): they would move vLLM's own blocks, which are "
+           "empty")
     yield model.enable_sleep_mode, "sleep mode (--enable-sleep-mode)"
     yield (cache.cache_dtype not in ("auto", model_dtype),
-           f"quantised KV cache (--kv-cache-dtype {cache.cache_dtype}): fasa's own are row_dtype and "
-           "slice_dtype")
+           f"quantised KV cache (--kv-cache-dtype {cache.cache_dtype}): fasa's own are row_dtype "
+           "and slice_dtype")
     yield (model.dtype not in ROW_DTYPES, f"model in {model_dtype}")
     yield model.use_mla, "multi-head latent attention"
     yield model.is_encoder_decoder, "encoder-decoder models"
@@ -125,7 +127,8 @@ def refuse_layer(*, alibi_slopes, sliding_window, logits_soft_cap, attn_type, kv
         (kv_cache_dtype not in ("auto", model_dtype), f"quantised KV cache ({kv_cache_dtype})"),
     ]:
         if wrong:
-            raise UsageError(f"fasa serves no {what}, which a layer of this model has; leave fasa out")
+            raise UsageError(
+                f"fasa serves no {what}, which a layer of this model has; leave fasa out")
     others = [name for name, value in extra.items() if value is not None and name != "sinks"]
     if others:
         raise UsageError(f"fasa knows no {', '.join(sorted(others))} of attention layers")

@@ -88,10 +88,10 @@ class Store:
         if pages < 1:
             limit, each, taken = min(limits, key=lambda one: (one[0] - one[2]) // one[1])
             raise UsageError(
-                f"{limit} bytes for the KV cache: fasa takes {taken} bytes beside its blocks and {each} "
-                "bytes a block; allow more (VLLM_CPU_KVCACHE_SPACE, --kv-cache-memory-bytes, "
-                "device_memory, host_memory), or fewer sequences (--max-num-seqs) or tokens a step "
-                "(--max-num-batched-tokens)"
+                f"{limit} bytes for the KV cache: fasa takes {taken} bytes beside its blocks and "
+                f"{each} bytes a block; allow more (VLLM_CPU_KVCACHE_SPACE, "
+                "--kv-cache-memory-bytes, device_memory, host_memory), or "
+                "fewer sequences (--max-num-seqs) or tokens a step (--max-num-batched-tokens)"
             )
         if self._gpu and not self._config.device_memory:
             # vLLM's share of the GPU, for what is taken as there is room: hot rows.

@@ -17,13 +17,13 @@ def _require_registered() -> None:
                     (AttentionBackendEnum.CPU_ATTN, CPU_BACKEND))
     if not member.is_overridden():
         raise UsageError(
-            "vLLM did not load fasa's plugin in this process: is fasa installed here as a package (pip "
-            'show fasa), and does VLLM_PLUGINS, where it is set, name "fasa"?'
+            "vLLM did not load fasa's plugin in this process: is fasa installed here as a package "
+            '(pip show fasa), and does VLLM_PLUGINS, where it is set, name "fasa"?'
         )
     if member.get_path() != path:
         raise UsageError(
-            f"the attention backend {member.name} is another plugin's, {member.get_path()}: take that "
-            'out (VLLM_PLUGINS="fasa")'
+            f"the attention backend {member.name} is another plugin's, {member.get_path()}: take "
+            'that out (VLLM_PLUGINS="fasa")'
         )
 
 
@@ -34,8 +34,8 @@ def _require_chosen(vllm_config) -> None:
     chosen = vllm_config.attention_config.backend
     if on_gpu_platform() and chosen is not AttentionBackendEnum.CUSTOM:
         raise UsageError(
-            f"--worker-cls is fasa's, and --attention-backend is {getattr(chosen, 'name', chosen)}: "
-            "allowed: CUSTOM"
+            f"--worker-cls is fasa's, and --attention-backend is "
+            f"{getattr(chosen, 'name', chosen)}: allowed: CUSTOM"
         )
 
 
