@@ -219,7 +219,7 @@ def test_calibration_through_transformers(model, text_ids, tmp_path):
             for mine, theirs in zip(made.heads, native.heads) for a, b in zip(mine, theirs)]
     # Weights and activations are f32 on both sides; sums in another order may swap near ties.
     assert sum(same) >= len(same) - 1
-    assert json.loads(made.to_json())["schema"] == 1
+    assert json.loads(made.to_json())["schema"] == 2
     own = fasa.transformers.Cache(model, fc_map=made, slice="lean", fac_tokens=64)
     ids = torch.tensor([text_ids[:300]])
     with torch.no_grad():
