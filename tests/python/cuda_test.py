@@ -145,7 +145,7 @@ def test_streams_that_are_refused(new, expected, stream):
     runtime.abort_step()
     fake_gpu.destroy_stream(gone)
     runtime.begin_step([(sequence, 4)])
-    with pytest.raises(fasa.UsageError, match="no stream, or one that was destroyed"):
+    with pytest.raises(fasa.UsageError, match="or was destroyed"):
         runtime.append(0, k, v, stream=gone)
     runtime.abort_step()
     found = steps(runtime, new, lambda array: fake_gpu.coming(array, stream), fake_gpu.empty,
