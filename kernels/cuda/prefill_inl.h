@@ -20,9 +20,8 @@ struct PrefillShape {
   int keys = 0;    // rows of a page that are copied at a time, a power of 2
   int q_width = 0;
   int out_width = 0;
-  int staged_words =
-      0;           // of one copied vector; odd, so that lanes reading a column use different banks
-  int scales = 0;  // of copied vectors, if rows are coded
+  int staged_words = 0;  // of one copied vector; odd: no bank conflicts along a column
+  int scales = 0;        // of copied vectors, if rows are coded
 
   static constexpr int kMaxRows = 32;
   static constexpr int64_t kBudget = 48 << 10;  // available on every GPU without a request

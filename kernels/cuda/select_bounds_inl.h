@@ -92,7 +92,7 @@ struct BoundsKernel : SelectKernel {
 
   // Several times the budget's rank in a sample, plus its noise, so that the bounds hold although
   // the sample's maxima are too low, by a different amount per head; limited so that the expected
-  // survivors fit into 60 % of the capacity.
+  // candidates fit into 60 % of the capacity.
   FASA_DEVICE static int32_t sample_rank(const SelectHead& head, int32_t counted) {
     const float competing = static_cast<float>(head.competing());
     const float need = static_cast<float>(head.plan().ranked());

@@ -18,8 +18,7 @@ struct SelectKernel {
   // Offset in shared memory: after the scorers' if pages are read while ranking, else 0.
   int64_t rank_at;
 
-  // The most shared memory that a launch asks for: every GPU of 8.0 and newer has it; older ones,
-  // that of 7.5.
+  // The most shared memory that a launch asks for: 99 KiB on GPUs from 8.0 on, 64 KiB on 7.5.
   static constexpr int64_t max_shared(int compute_capability) {
     return int64_t{compute_capability < 80 ? 64 : 99} << 10;
   }
