@@ -29,8 +29,8 @@ int parity(const int8_t* codes, int dim, int bit) {
   return sum & 1;
 }
 
-// Of the codes of this bit, moves the one with the largest rounding error (the first of equals) to
-// its other neighbour; a code of +-127 only if all are +-127.
+// Moves the code of this bit with the largest rounding error (the first of equals) to its other
+// neighbour; a code of +-127 only if all of the bit's codes are +-127.
 void flip(const std::vector<float>& places, int bit, int8_t* codes) {
   const int dim = static_cast<int>(places.size());
   int worst = bit;
