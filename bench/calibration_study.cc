@@ -1,5 +1,5 @@
-// Which calibration finds the frequency chunks that long-range recall needs? Calibration data x
-// objective -> planted facts recalled through a selection by 8 FCs. Prints Markdown tables.
+// Which calibration finds the frequency chunks that long-range recall needs? For calibration data x
+// objective: planted facts recalled through a selection by 8 FCs. Prints Markdown tables.
 //   calibration_study [--texts N] [--window K] [--bytes N]
 #include <fmt/format.h>
 
@@ -21,7 +21,7 @@ constexpr int kChunks = 8;
 
 struct Study : StudyModel {
   std::optional<int> window;
-  size_t bytes;  // of a text, to calibrate on or to plant facts in
+  size_t bytes;  // of a text, for calibration or for planted facts
 };
 
 struct DataKind {
@@ -64,8 +64,8 @@ CalibrationData make_data(const Study& study, const DataKind& kind) {
   return data;
 }
 
-// Facts recalled: question and answer run as decode steps, so that every query that looks back
-// goes through the selection.
+// Facts recalled: question and answer run as decode steps, so that every query about a fact goes
+// through the selection.
 class Recall {
  public:
   Recall(Study& study, int texts, size_t bytes) : study_(study) {

@@ -1,5 +1,6 @@
-// How long a long conversation on disk takes to its next token, out of the system's cache: all of
-// it read first, and slices first with rows as steps select them. Attention alone, no weights.
+// Time to the next token of a long conversation that is on disk and not in the system's cache: with
+// all of it read first, and with slices read first and rows as steps select them. Attention only,
+// no weights.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -38,7 +39,7 @@ void drop_from_cache(const std::string& dir) {
   }
 }
 
-// Noise for a token's keys and values, and queries; other noise each step, so that sets differ.
+// Random keys, values and queries of a token; they differ in each step, so that sets differ.
 void decode(FilledRuntime& filled, SequenceId sequence, uint64_t seed) {
   Runtime& runtime = filled.runtime();
   const Geometry& g = runtime.geometry();

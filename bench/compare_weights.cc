@@ -1,13 +1,14 @@
-// Two ways to keep one model's weights, side by side: how far its logits come apart, what that
-// costs in perplexity, and where greedy answers part.
+// Compares two formats of one model's weights: how far the logits differ, the cost in perplexity,
+// and where greedy answers diverge.
 //
 //   compare_weights MODEL ORACLE [--text FILE] [--windows N] [--tokens N] [--continue N]
 //                   [--dtype f32|bf16] [--decode] [flags of [weights], for MODEL]
 //
-// MODEL's weights are kept as the flags say, ORACLE's as its files have them; both may be the same
-// folder. Attention is full. Windows are prefilled, with --decode fed token by token, where packed
-// weights are multiplied as they lie. --continue: greedy tokens after the first window's first
-// half. A token counts as parted where ORACLE's two best logits are at least 0.5 apart there.
+// MODEL's weights are in the format that the flags say, ORACLE's as in its files; both may be the
+// same folder. Attention is full. Windows are prefilled; with --decode they are fed token by token,
+// which multiplies packed weights without unpacking. --continue: greedy tokens after the first half
+// of the first window. A divergence counts if ORACLE's two best logits there are at least 0.5
+// apart.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -43,7 +44,7 @@ struct Options {
   Config config;
 };
 
-// One of the two, with a sequence of its own.
+// One of the two models, with a sequence of its own.
 class Side {
  public:
   Side(const std::string& path, const Options& options, const WeightOptions& weights)
@@ -149,7 +150,7 @@ void compare_window(Side* side, Side* oracle, std::span<const int32_t> tokens, S
   }
 }
 
-// Greedy tokens that are equal, and the oracle's margin at the first that is not.
+// Number of equal greedy tokens, and the oracle's margin at the first difference.
 std::pair<int, float> continue_both(Side* side, Side* oracle, std::span<const int32_t> prompt,
                                     int count) {
   const auto vocab = static_cast<size_t>(oracle->model().config().vocab_size);
@@ -166,7 +167,7 @@ std::pair<int, float> continue_both(Side* side, Side* oracle, std::span<const in
   return {count, INFINITY};
 }
 
-// Matrices of layers, beside two bytes a weight.
+// Bytes of the layers' matrices, relative to two bytes per weight.
 double share_of_bf16(const Model& model) {
   const ModelConfig& config = model.config();
   const int64_t width = config.hidden;

@@ -1,17 +1,17 @@
-// One decode step's attention on this CPU, per layer: TIP and FAC beside our own group-fused full
-// attention, timed in the same steps. Layers of all kinds alternate, so that slices and rows come
-// from memory as they do in a model, not from the last-level cache.
+// One decode step's attention on this CPU, per layer: TIP and FAC against the project's own full
+// attention (fused over the GQA group), timed in the same steps. Layers of all kinds alternate, so
+// that slices and rows come from memory as they do in a model, not from the last-level cache.
 //
 //   decode_attention/tokens:131072/k:256/slice:int2/fcs:64
 //   decode_attention/tokens:131072/k:256/slice:int2/fcs:64/rows:int8
 //   decode_attention/tokens:131072/k:256/slice:int2/fcs:64/low_bit:1024
 //
-// Time: one layer, 8 KV x 4 query heads, head_dim 128, bf16 rows or those named, batch 1, without
-// low-bit tokens or with those named. Counters, medians over the steps of ratios taken within a
-// step: ratio_to_full (full / this), full_stream_share (of the read bandwidth measured in the same
-// step), stream_share (bytes of slices and rows that this layer must read), and the two floors:
-// bytes_bound_ms (those bytes at that bandwidth), compute_bound_ms (scoring the same pages out of
-// the cache), bound_share (the larger floor / this).
+// Time: one layer, 8 KV x 4 query heads, head_dim 128, bf16 rows and no low-bit tokens unless the
+// name says otherwise, batch 1. Counters are medians over the steps of ratios taken within a step:
+// ratio_to_full (full / this), full_stream_share (of the read bandwidth measured in the same step),
+// stream_share (bytes of slices and rows that this layer must read), and the two floors:
+// bytes_bound_ms (those bytes at that bandwidth), compute_bound_ms (scoring the same pages from the
+// cache), bound_share (the larger floor / this).
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 #include <tbb/info.h>
@@ -44,7 +44,8 @@ constexpr Format kFormats[] = {{SliceDType::kBF16, 16},
                                {SliceDType::kInt2, 64, RowDType::kBF16, 1024}};
 constexpr int kBudgets[] = {128, 256, 2048};
 constexpr int kHeads = 8;
-// Rows of all layers together; the rest of a 24 GiB machine is for slices and the system.
+// Limit of the rows of all layers together; the rest of a 24 GiB machine is for slices and the
+// system.
 constexpr int64_t kMaxRowBytes = int64_t{14} << 30;
 
 int64_t last_level_cache() {
@@ -52,7 +53,7 @@ int64_t last_level_cache() {
   return bytes > 0 ? bytes : int64_t{32} << 20;
 }
 
-// Layer i attends with kBudgets[i % kKinds], or, behind the last of them, to everything.
+// Layer i uses budget kBudgets[i % kKinds]; the last kind is full attention.
 constexpr int kFull = static_cast<int>(std::size(kBudgets));
 constexpr int kKinds = kFull + 1;
 
@@ -125,7 +126,7 @@ class Case {
   std::vector<float> out_;
 };
 
-// Filling is slow: benchmarks of one length and format follow each other and share it.
+// Filling is slow: consecutive benchmarks of one length and format share a case.
 Case& case_of(int64_t tokens, Format format) {
   static std::unique_ptr<Case> current;
   static std::pair<int64_t, Format> key;

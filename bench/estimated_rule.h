@@ -1,6 +1,6 @@
-// FASA by the group rule log-softmax with each query head's sum of exponentials estimated as a
-// fused kernel could: every stride-th page stands for all, tokens that survive the sample's bound
-// are counted themselves (kernels/cpu/select_head.h has both). For studies.
+// FASA by the group rule log-softmax, with each query head's sum of exponentials estimated as a
+// fused kernel could: every stride-th page represents all, and tokens above the sample's bound are
+// counted individually (kernels/cpu/select_head.h has both). For studies.
 #pragma once
 
 #include <algorithm>
@@ -41,7 +41,8 @@ class EstimatedLogSoftmax final : public SliceSelection {
   static bool sampled(int32_t position, int stride) {
     return position / kPageTokens % stride == stride / 2;
   }
-  // Scores from which on a head's tokens survive: the sample's maxima less one distance for all.
+  // Scores from which on a head's tokens are candidates: the sample's maxima less one distance for
+  // all heads.
   static std::vector<float> bounds_of(const SelectPlan& plan, TokenScores& scores, int stride) {
     std::vector<float> maxima;
     for (int h = 0; h < scores.heads(); ++h) {

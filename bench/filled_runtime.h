@@ -89,8 +89,8 @@ class FilledRuntime {
     const Geometry& g = runtime_.geometry();
     runtime_.reserve(sequence_, tokens + kRoom, 1);
     const auto width = static_cast<size_t>(g.kv_heads * g.key_dim);
-    // Chunks and layers differ by where they begin in one pool of noise: making fresh noise for
-    // every layer would take longer than the measurement.
+    // Chunks and layers start at different offsets in one pool of noise: new noise for every layer
+    // would take longer than the measurement.
     constexpr size_t kShift = 4099;
     const std::vector<uint16_t> pool = noise(kChunk * width + kShift * 1024, 1);
     Buffer k = device_->allocate(MemorySpace::kDevice, kChunk * width * 2, "keys");

@@ -1,14 +1,14 @@
-// What a GPU does with the pipeline, against two ceilings measured in the same run: a copy inside
-// the device's memory, and a large copy from the host.
+// Performance of the pipeline on a GPU, against two ceilings measured in the same run: a copy
+// within the device's memory, and a large copy from the host.
 //
 //   gpu_bench --device cuda:0 --seconds 240 --json FILE [--note name=value]...
 //
 // One layer of Llama-3.1-8B's attention (8 KV x 4 query heads, head_dim 128, bf16 rows), batch 1,
 // in steps over several layers, so that slices and rows come from memory and not from the L2. Keys,
-// values and queries are noise; a query is that of the step before, a part of it anew, so that sets
-// overlap: the hit rate says how much. Times are the device's own: a step's by two events, once as
-// a graph and once enqueued call by call, kernels' by a timeline in steps of their own. What did
-// not fit into memory or time is listed.
+// values and queries are noise; each query repeats most of the previous step's, so that sets
+// overlap (see the hit rate). Times are measured on the device: a step's by two events, once as a
+// graph and once enqueued call by call; kernels' by a timeline in separate steps. Cases that did
+// not fit into memory or time are listed.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -57,8 +57,8 @@ struct Case {
   int budget = 256;
   int low_bit = 0;  // tokens of the low-bit set
 
-  // So many that their slices are several times the largest L2 of today (50 MB at 36 bytes a token
-  // and head).
+  // Enough layers that their slices are several times the largest current L2 (50 MB, at 36 bytes
+  // per token and head).
   int layers() const { return tokens <= 65536 ? 32 : 8; }
   std::string name() const {
     return preset == "full"
@@ -96,8 +96,8 @@ double copy_rate(Device& device, CopyKind kind, size_t bytes) {
   return best;
 }
 
-// Bytes per second of 64 copies from the host, one by one and as one batch, by their size: from
-// where on batches pay.
+// Bytes per second of 64 copies from the host, one by one and as one batch, by size: shows from
+// which size on batches pay.
 json batched_copies(CudaDevice& device) {
   constexpr size_t kCopies = 64;
   const Stream stream = device.create_stream(StreamPriority::kNormal, "copies");
@@ -201,7 +201,7 @@ class Decode {
          {"kernels_us", kernels(steps / 2 + 1)}});
     return result;
   }
-  // Microseconds of a layer, on the device and for the host to enqueue it.
+  // Microseconds per layer: on the device, and of the host to enqueue it.
   json times(int steps, bool graphs) {
     for (int i = 0; i < 6; ++i) step(graphs);
     filled_.runtime().reset_metrics();
@@ -216,7 +216,7 @@ class Decode {
   }
 
  private:
-  // Nothing of it depends on more than the runtime knows: the tensors stay.
+  // The runtime keeps the lengths, so the tensors stay the same.
   void enqueue(Runtime& runtime, StreamView stream) {
     for (int layer = 0; layer < layers_; ++layer) {
       const auto kv = ConstTensorView::dense(kv_.data(), DType::kBF16, 1, kHeads, kWidth);
@@ -230,7 +230,7 @@ class Decode {
   }
   size_t query_bytes() const { return static_cast<size_t>(layers_) * kQueryHeads * kWidth * 2; }
 
-  // A quarter of the elements anew.
+  // Replaces a quarter of the elements.
   void change_queries() {
     const std::vector<uint16_t> fresh = noise(host_q_.size() / 4, 100 + seed_);
     for (size_t i = 0; i < fresh.size(); ++i) host_q_[4 * i + seed_ % 4] = fresh[i];
@@ -240,8 +240,8 @@ class Decode {
     device().synchronize(filled_.stream());
   }
 
-  // Microseconds of each operation's kind in a layer, by a timeline's events, which cost some
-  // themselves.
+  // Microseconds of each kind of operation in a layer, from a timeline's events, which take some
+  // time themselves.
   std::map<std::string, double> kernels(int steps) {
     Timeline timeline;
     device().set_timeline(&timeline);
@@ -265,7 +265,7 @@ class Decode {
   uint64_t seed_ = 0;
 };
 
-// Bytes that a layer has to read at least, on the device and over the link.
+// Minimum bytes that a layer reads, on the device and over the link.
 json floors(const Case& wanted, const json& result, const json& ceilings) {
   const double device_rate = ceilings.at("device_copy_bytes_per_second");
   const double link_rate = ceilings.at("h2d_bytes_per_second");
@@ -291,8 +291,8 @@ json floors(const Case& wanted, const json& result, const json& ceilings) {
   return floor;
 }
 
-// Microseconds that each kernel of a layer takes at least: the bytes that it must move, over the
-// ceiling of what it moves them through.
+// Minimum microseconds of each kernel of a layer: the bytes that it must move, divided by the
+// ceiling of the memory or link it uses.
 json kernel_floors(const Case& wanted, const json& result, const json& ceilings) {
   const double device_rate = ceilings.at("device_copy_bytes_per_second").get<double>() / 1e6;
   const double link_rate = ceilings.at("h2d_bytes_per_second").get<double>() / 1e6;
@@ -302,7 +302,7 @@ json kernel_floors(const Case& wanted, const json& result, const json& ceilings)
   const SliceFormat format{wanted.slice, 2 * wanted.chunks};
   const double slice_bytes =
       tokens / kPageTokens * kHeads * static_cast<double>(format.page_bytes());
-  // A low-bit token's value is read in the codes of its slice.
+  // A low-bit token's value is read as codes of the slice's dtype.
   const double low_bit_bytes = wanted.low_bit * kHeads * kWidth * slice_bits(wanted.slice) / 8.0;
   json floors = {{"select", slice_bytes / device_rate},
                  {"attend", (wanted.budget * kRowsOfToken + low_bit_bytes) / device_rate}};
@@ -312,7 +312,7 @@ json kernel_floors(const Case& wanted, const json& result, const json& ceilings)
   return floors;
 }
 
-// For each context first the default, 320 rows and 1024 low-bit tokens, and full attention; the
+// For each context the default, then 320 rows with 1024 low-bit tokens, then full attention; the
 // first budget for all contexts before the next.
 std::vector<Case> cases_of(const Options& options) {
   constexpr std::pair<SliceDType, int> kSlices[] = {

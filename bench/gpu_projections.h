@@ -1,4 +1,4 @@
-// Decode's products by packed weights on a GPU, beside the bytes that they read.
+// Decode's products by packed weights on a GPU, with the bytes that they read.
 #pragma once
 
 #include <fmt/format.h>
@@ -11,7 +11,7 @@
 
 namespace fasa::bench {
 
-// Shapes of Llama-3.1-8B in 4 bits with zeros, groups of 64; four matrices by turns, so that they
+// Shapes of Llama-3.1-8B in 4 bits with zeros, groups of 64; four matrices in turn, so that they
 // come from memory and not from the L2. Less than 1 GiB. `rate`: bytes per second of memory.
 inline nlohmann::json packed_projections(CudaDevice& device, double rate) {
   struct Shape {

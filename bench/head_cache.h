@@ -1,5 +1,5 @@
-// One layer and KV head of a model as a cache of its own, for studies that show every selection the
-// same keys and queries.
+// One layer and KV head of a model as a cache of its own, for studies in which every selection sees
+// the same keys and queries.
 #pragma once
 
 #include <algorithm>
@@ -31,10 +31,10 @@ struct Variant {
   int chunks = 0;  // FCs in the slices, 0 = all
   LayerBudget layer_budget = LayerBudget::kUniform;
   bool estimated = false;  // log-softmax by estimated sums
-  bool adaptive = false;   // `chunks` is the mean over heads: those that gain most get more
+  bool adaptive = false;   // `chunks` is the mean over heads: heads with more gain get more
 };
 
-// FASA's own through the class, for what the fused kernel selects, too.
+// Makes a variant's selection; variants of the fused kernel become a SliceSelection.
 inline std::shared_ptr<const TokenSelection> make(const Variant& variant) {
   if (variant.estimated) return std::make_shared<EstimatedLogSoftmax>(variant.options);
   const SelectionKind kind = find_selection(variant.kind).value();
@@ -42,7 +42,7 @@ inline std::shared_ptr<const TokenSelection> make(const Variant& variant) {
   return made ? made : std::make_shared<SliceSelection>(variant.options);
 }
 
-// What the queries of one layer and KV head attend to.
+// Full attention of the queries of one layer and KV head.
 struct Truth {
   int32_t position;
   bool question;
@@ -132,7 +132,7 @@ class HeadCache {
     stage(sequence).observe_prefill();
   }
   bool remembers() const { return history_.has_value(); }
-  // For the appended token at `position`: distant attention captured over the GQA group.
+  // Distant attention captured over the GQA group, for the appended token at `position`.
   double select(const Truth* truth, int32_t position) {
     const SequenceDesc sequence = describe(position, 1, StepMode::kDecode);
     stage(sequence).select();

@@ -1,4 +1,4 @@
-// The floor by instructions: how fast this processor scores slice pages that lie in its cache.
+// The compute floor: how fast this processor scores slice pages that are in its cache.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -15,11 +15,11 @@
 
 namespace fasa::bench {
 
-// Seconds that all threads together take for one page and KV head of four query heads, nothing
-// selected: the best of several rounds.
+// Seconds that all threads together take for one page and KV head of four query heads, without
+// selection: the best of several rounds.
 inline double in_cache_page_seconds(SliceFormat format) {
   constexpr int kRounds = 7;
-  constexpr int kPages = 2000;  // a task's
+  constexpr int kPages = 2000;  // per task
   const int tasks = tbb::this_task_arena::max_concurrency() * 4;
   const cpu::ScoreBodies& bodies = cpu::score_bodies(cpu::active_target());
   const auto score = bodies.score[static_cast<size_t>(format.dtype)];

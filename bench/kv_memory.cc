@@ -1,12 +1,12 @@
 // Device memory of the KV cache against full KV in bf16, counted on a real runtime: everything is
-// allocated and filled, hot rows, fetch buffers, tables and all. Host rows may share physical
+// allocated and filled, including hot rows, fetch buffers and tables. Host rows may share physical
 // memory (--alias), so that 16 GiB of them fit a small machine.
 //
 //   kv_memory [--tokens N] [--layers N] [--k N] [--row-dtype DTYPE] [--alias SIZE]
 //
 // With --growth, host memory instead: one layer's rows and slices on the cpu device, appended chunk
-// after chunk without a word of how many will come. A cache that moved what it holds would need the
-// old and the new place at once; this one's process stays at what the design says.
+// by chunk without announcing the total. A cache that moved its data would need the old and the new
+// memory at once; this one's process uses the memory that the design says.
 //
 //   kv_memory --growth [--tokens N]
 #include <fmt/format.h>
@@ -59,7 +59,7 @@ void measure(const Options& options, Format format) {
   config.placement.row_dtype = parse_row_dtype(options.row_dtype);
   FilledRuntime filled(device, config, geometry, first_chunk_dims(geometry, format.chunks),
                        options.tokens);
-  // One real decode step: its scratch counts, the prefill's is gone.
+  // One real decode step: its scratch is counted; the prefill's has been freed.
   const std::vector<uint16_t> q = noise(4096, 3);
   std::vector<float> out(4096);
   Device& emulated = filled.device();
@@ -89,8 +89,8 @@ void measure(const Options& options, Format format) {
              format_bytes(memory.host_total()), format_bytes(peak_process_bytes()));
 }
 
-// Appends `tokens` tokens to one sequence of one layer and says every eighth of the way what the
-// cache should hold, and how much the process has grown.
+// Appends `tokens` tokens to one sequence of one layer. Prints after every eighth the expected size
+// of the cache and the growth of the process.
 void measure_growth(int64_t tokens) {
   constexpr int kChunk = 4096;
   const Geometry geometry = llama_8b(1);

@@ -1,5 +1,5 @@
-// What low-bit sets cost on this CPU: the attention of a layer with several pairs of fac_tokens and
-// low_bit_tokens, in turns, so that other work on the machine meets all of them alike.
+// Cost of low-bit sets on this CPU: the attention of a layer with several pairs of fac_tokens and
+// low_bit_tokens, in turns, so that other load on the machine affects all of them equally.
 //
 //   low_bit_set_cost [--tokens N] [--rounds N] [--threads N] [256 320 128+512 320+1024]
 //
@@ -79,8 +79,8 @@ class Case {
   std::vector<float> out_;
 };
 
-// One for all cases: devices' threads are lent from one to the other, and where a process used
-// three devices by turns the second thread came 65 us late (median), where it used one or two 1 us.
+// One device for all cases, because devices lend threads to each other: in a process that used
+// three devices in turn, the second thread came 65 us late (median); with one or two devices, 1 us.
 std::shared_ptr<Device> cpu(int threads) {
   DeviceOptions options;
   options.name = "cpu";
@@ -96,7 +96,7 @@ double quantile(std::vector<double> values, double share) {
 
 using Round = std::vector<Cost>;  // by case
 
-// A step of every case, layer by layer in turns, from another case on each time.
+// A step of every case, alternating layer by layer; each round starts with another case.
 Round round_of(std::span<const std::unique_ptr<Case>> cases, size_t round) {
   const std::vector<uint16_t> q = noise(4096, 2 * round + 11);
   const std::vector<uint16_t> kv = noise(1024, 2 * round + 12);

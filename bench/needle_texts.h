@@ -1,5 +1,5 @@
-// Texts with planted facts for the bundled model: what it was taught to store and recall
-// (models/needle-3m/needle.json).
+// Texts with planted facts for the bundled model, of the kind that it was trained to store and
+// recall (models/needle-3m/needle.json).
 #pragma once
 
 #include <algorithm>

@@ -1,9 +1,9 @@
-// Bandwidth of packed weights in decode, beside what this machine's threads read at.
+// Bandwidth of packed weights in decode, compared with this machine's read bandwidth.
 //
 //   packed_decode [--outputs N] [--inputs N] [--matrices N] [--rows N...] [--repeat N]
 //
-// Matrices take turns, so that each comes out of memory. GB/s of the packed bytes, scales and zeros
-// included; the share is of plain reading in the same run, which takes turns with them.
+// Matrices take turns, so that each is read from memory. GB/s of the packed bytes, including scales
+// and zeros; the share is relative to plain reads, which alternate with them in the same run.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -56,7 +56,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// GB/s of a pass over all matrices, and of plain reading beside it.
+// GB/s of a pass over all matrices, and of plain reads.
 void measure(const Options& options, const Kind& kind, int64_t rows, Device& device,
              Stream* stream) {
   const PackedLinear linear({.format = kind.format,

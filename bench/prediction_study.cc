@@ -1,11 +1,10 @@
-// How well a prediction of a later layer's query tells which rows that layer will ask for, on a
-// model's real generation: the numbers behind the defaults of prefetching
-// (docs/results/prefetch.md).
+// How well does a prediction of a later layer's query find the rows that this layer will need, on a
+// model's real generation? The source of the defaults of prefetching (docs/results/prefetch.md).
 //
 //   prediction_study MODEL_DIR TEXT_FILE... [--steps N] [--fac-tokens N] [--tokens N]
 //
-// Depth 0 is the layer's own query: what scoring with few FCs alone loses. Prints markdown tables.
-// A text is cut to `--tokens` tokens (default 7400), then the model goes on greedily.
+// Depth 0 is the layer's own query: the loss of scoring with few FCs alone. Prints Markdown tables.
+// A text is cut to `--tokens` tokens (default 7400); then the model continues greedily.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -29,7 +28,7 @@ constexpr int kSinks = 4;
 constexpr int kRecent = 16;
 constexpr int kDepths = 3;
 constexpr double kOverFetch[] = {1.0, 1.25, 1.5, 2.0};
-// The last step's own selection, had it taken so many sets: its runners-up.
+// The last step's own selection with this many sets: its next best tokens.
 constexpr int kRunnersUp = -1;
 constexpr double kLastStepSets[] = {1.5, 2.0, 3.0, 4.0};
 
@@ -44,8 +43,8 @@ struct Variant {
   int chunks;
 };
 
-// Counts of rows: `wanted` were needed and absent, `found` of them were predicted; `fetched` would
-// have been prefetched, `right` of them were needed.
+// Counts of rows: `wanted` were needed and not on the device, `found` of these were predicted;
+// `fetched` would have been prefetched, `right` of these were needed.
 struct Score {
   int64_t wanted = 0, found = 0, fetched = 0, right = 0;
   void operator+=(const Score& other) {
@@ -58,7 +57,7 @@ struct Score {
   double accuracy() const { return fetched == 0 ? 1 : double(right) / double(fetched); }
 };
 
-// Hot rows of one head, least recently used first out.
+// Hot rows of one head; the least recently used is evicted first.
 class HotRows {
  public:
   explicit HotRows(size_t capacity) : capacity_(capacity) {}
@@ -79,7 +78,7 @@ class HotRows {
   std::map<int32_t, int> last_uses_;
 };
 
-// Chunks come by falling frequency, and what is not rotated last.
+// Slice dimensions by descending frequency; dimensions without rotation come last.
 std::vector<int16_t> slow_first_slice_dims(const Geometry& geometry) {
   std::vector<int16_t> dims;
   for (int head = 0; head < geometry.layers * geometry.kv_heads; ++head) {
@@ -128,8 +127,8 @@ class Study final : public LayerObserver {
 
   const std::vector<Variant>& variants() const { return variants_; }
   void start() { recording_ = true; }
-  std::map<Key, Score> fresh;   // against what the step before did not take
-  std::map<Key, Score> missed;  // against what hot rows of two sets do not hold
+  std::map<Key, Score> fresh;   // against rows that the previous step did not select
+  std::map<Key, Score> missed;  // against rows that hot rows of two sets do not hold
   std::map<int, std::pair<int64_t, int64_t>> overlap;  // layer -> tokens kept, tokens
   std::map<int, std::pair<int64_t, int64_t>> misses;   // layer -> rows missed, tokens
 
@@ -156,7 +155,7 @@ class Study final : public LayerObserver {
   }
 
   void on_estimate(int layer, int ahead, ConstTensorView q) override {
-    // That layer has not seen this token yet.
+    // The predicted layer has not seen this token yet.
     predict(layer + ahead, ahead, q, position_ - 1);
   }
 
@@ -179,7 +178,7 @@ class Study final : public LayerObserver {
     int head;
     std::vector<int32_t> set;
   };
-  // Without what is always on the device.
+  // The set without protected tokens.
   std::vector<int32_t> competing(std::span<const int32_t> set) const {
     std::vector<int32_t> result;
     for (const int32_t position : set) {

@@ -1,4 +1,4 @@
-// A text with planted facts and all of its questions with their answers behind it, as one run.
+// A text with planted facts, followed by all of its questions with their answers, as one run.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace fasa::bench {
 
-// Queries that look back: the question's last byte and the first four digits, each of which
-// predicts a digit. One token a byte.
+// Queries about facts: those at the question's last byte and at the answer's first four digits,
+// each of which predicts a digit. One token per byte.
 struct QuestionText {
   std::vector<int32_t> ids;
   int64_t text_end = 0;

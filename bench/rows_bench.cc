@@ -1,6 +1,6 @@
-// The kernels that read rows, beside the floor of the same run: full attention and FAC against the
-// bandwidth of a plain sum over memory, prefill against the FMA peak. The last argument: 2 = rows
-// in bf16, 3 = in int8.
+// The kernels that read rows, against a floor measured in the same run: full attention and FAC
+// against the bandwidth of a plain sum over memory, prefill against the FMA peak. The last
+// argument: 2 = rows in bf16, 3 = in int8.
 #include <benchmark/benchmark.h>
 #include <sys/mman.h>
 #include <tbb/blocked_range.h>
@@ -103,7 +103,7 @@ void report_bytes(benchmark::State& state, double bytes_per_iteration) {
                          benchmark::Counter::kIsRate);
 }
 
-// The floor: all threads sum an array that no cache holds.
+// The floor: all threads sum an array larger than any cache.
 void BM_stream(benchmark::State& state) {
   const size_t count = size_t{1} << 28;  // 1 GiB
   const Memory memory = allocate(count * sizeof(uint32_t));

@@ -1,7 +1,7 @@
-// How much of the attention on distant tokens does each selection keep, budget by budget, of what
-// the best tokens by the true scores hold? On the bundled model: a text with planted facts runs
-// through it once; then every selection sees the same keys and queries, the first half of the text
-// as a prompt, the rest token by token. Prints Markdown tables.
+// How much of the attention on distant tokens does each selection capture, relative to the best
+// tokens by the true scores, by budget? On the bundled model: a text with planted facts is run
+// once; then every selection sees the same keys and queries, the first half of the text as a
+// prompt, the rest token by token. Prints Markdown tables.
 //   selection_study [--bytes N] [--texts N] [--only LABEL...]
 #include <fmt/format.h>
 
@@ -46,8 +46,8 @@ Attention run_head(const HeadSamples& samples, const std::vector<Truth>& truths,
   return attention;
 }
 
-// FCs per head, [layers x kv_heads], `mean` of them in the mean: dealt out by what the map's curves
-// say that they add, several at a time where one alone adds nothing yet.
+// FCs per head, [layers x kv_heads], `mean` on average: distributed by the gain that the map's
+// curves give, several at a time if one alone has no gain.
 std::vector<int> adaptive_chunks(const FcMap& map, int mean) {
   std::vector<const std::vector<double>*> curves;
   for (const auto& layer : map.heads) {
@@ -204,7 +204,7 @@ std::vector<Variant> variants() {
   return all;
 }
 
-// Those whose label holds one of the parts; all where there is none.
+// The variants whose label contains one of the parts; all of them if there are no parts.
 std::vector<Variant> holding(std::vector<Variant> all, const std::vector<std::string>& parts) {
   std::erase_if(all, [&](const Variant& one) {
     return !parts.empty() && std::none_of(parts.begin(), parts.end(), [&](const auto& part) {

@@ -1,6 +1,6 @@
-// How much of the distant attention that the true scores capture do slices keep? Bits x FCs at
+// How much of the distant attention that the true scores capture do slices capture? Bits x FCs at
 // equal bytes; true pairs of dimensions against adjacent ones; maps per KV head against per query
-// head. On the bundled model, for queries that answer questions and for queries on plain text, by
+// head. On the bundled model, for queries that answer questions and for queries on plain text, with
 // maps made without task data (`distant_attention` on text with probes). Prints Markdown tables.
 //   slice_study [--texts N] [--bytes N...]
 #include <fmt/format.h>
@@ -55,7 +55,7 @@ HeadSamples of_query_head(const HeadSamples& samples, int member) {
   return one;
 }
 
-// As the authors' published code pairs the dimensions of a half layout.
+// Pairs the dimensions of a half layout as the authors' published code does.
 HeadSamples with_adjacent_pairs(HeadSamples samples) {
   for (int i = 0; i < static_cast<int>(samples.chunks.size()); ++i) {
     samples.chunks[static_cast<size_t>(i)] = {2 * i, 2 * i + 1};
@@ -104,7 +104,7 @@ std::vector<Slices> all_slices(int chunks) {
   return all;
 }
 
-// Scores of one query: what the coded keys of `slice` say, a row per query head of `slice`.
+// Scores of one query by the coded keys of `slice`, a row per query head of `slice`.
 void add_rows(const HeadSamples& slice, size_t query, ScoreRows& rows) {
   const auto visible = static_cast<size_t>(slice.visible_end(query));
   const auto stride = static_cast<size_t>(score_stride(slice.visible_end(query)));
@@ -138,7 +138,7 @@ std::vector<HeadSamples> coded(const HeadSamples& samples, const Slices& slices,
   return parts;
 }
 
-// What the true scores and all slices capture on one head of one text.
+// Distant attention that the true scores and all slices capture on one head of one text.
 class HeadMeasure {
  public:
   HeadMeasure(const HeadSamples& samples, int64_t text_end) : samples_(samples) {
@@ -179,8 +179,8 @@ class SliceStudy {
  public:
   explicit SliceStudy(int texts) : study_(open_study_model()), texts_(texts) {}
 
-  // Share of the oracle's distant attention, questions 32 / 128 / text 32 / 128, of texts of
-  // `bytes` bytes by maps from text about as long.
+  // Prints the share of the oracle's distant attention (questions 32 / 128 / text 32 / 128), on
+  // texts of `bytes` bytes, by maps from text of about that length.
   void print(size_t bytes) {
     const Geometry geometry = study_.geometry();
     const auto slices = all_slices(geometry.chunks());

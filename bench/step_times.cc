@@ -1,6 +1,5 @@
-// Milliseconds of a model's steps by what is in them: decode steps of several sequences, and chunks
-// of a prompt. What a chunk costs before its first token is what continuous batching pays for small
-// ones.
+// Milliseconds of a model's steps by content: decode steps of several sequences, and chunks of a
+// prompt. The fixed cost of a chunk is the cost of small chunks in continuous batching.
 //
 //   step_times MODEL [--context N] [--sequences N...] [--chunks N...] [--repeat N]
 //              [--dtype f32|bf16] [--json] [flags of [weights], --threads]
@@ -38,7 +37,7 @@ struct Options {
   Config config;
 };
 
-// Sequences of a model that share their first `context` tokens and go on each by itself.
+// Sequences of a model that share their first `context` tokens and then continue separately.
 class Steps {
  public:
   Steps(Model& model, Runtime& runtime, int context, int sequences)
@@ -49,7 +48,7 @@ class Steps {
     for (int i = 1; i < sequences; ++i) {
       sequences_.emplace_back(runtime_, runtime_.fork(sequences_.front().id(), context));
     }
-    decode(sequences);  // their own pages are there
+    decode(sequences);  // allocates their own pages
   }
 
   double decode(int sequences) {
@@ -59,7 +58,7 @@ class Steps {
     }
     return time(parts, sequences);
   }
-  // What it appends is gone afterwards.
+  // Prefills a chunk and removes it again.
   double prefill(int chunk) {
     const OwnedSequence fork(runtime_, runtime_.fork(sequences_.front().id(), context_));
     const StepSequence part[] = {{fork.id(), chunk, StepMode::kPrefill}};

@@ -1,4 +1,4 @@
-// The machine's read bandwidth: the floor that every other figure is held against.
+// The machine's read bandwidth: the floor that all other results are compared with.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@ inline double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// Device memory several times the last-level cache, in huge pages where there are any, as the
-// runtime's own is; read from end to end between what is measured.
+// Device memory several times the last-level cache, in huge pages if available, like the runtime's
+// own; read from end to end between measurements.
 class Stream {
  public:
   explicit Stream(Device& device, size_t bytes = size_t{512} << 20)

@@ -1,5 +1,5 @@
-// What the studies of calibration and of selections share: the bundled model, texts that it never
-// saw, and questions about facts that are planted in them.
+// Shared by the studies of calibration and of selections: the bundled model, texts that were not in
+// its training, and questions about facts planted in them.
 #pragma once
 
 #include <algorithm>
@@ -30,8 +30,8 @@ struct StudyModel {
   std::string evaluation, calibration;  // texts
 
   Geometry geometry() const { return model.config().geometry(); }
-  // The text number `index` of those that distant attention is measured on: `bytes` bytes with
-  // eight facts, and all questions with their answers behind them.
+  // Text number `index` of those on which distant attention is measured: `bytes` bytes with eight
+  // facts, followed by all questions with their answers.
   QuestionText asked_text(int index, size_t bytes) const {
     constexpr int kFacts = 8;
     const NeedleText needle = plant_facts(evaluation, static_cast<size_t>(index) * 3000, bytes,

@@ -1,17 +1,17 @@
-// What the timeline costs: time per decode step (TPOT) of attention on the cpu device with no
-// timeline code at all, with the timeline off, and with it on.
+// Cost of the timeline: time per decode step (TPOT) of attention on the cpu device without any
+// timeline code, with the timeline off, and with it on.
 //
 //   timeline_overhead [--tokens N] [--layers N] [--turns N] [--k N] [--threads N]
 //
-// With one thread, the default, its processor time counts, so that others on the machine do not;
-// with more, wall time.
+// With one thread, the default, its processor time is measured, so that other processes do not
+// count; with more threads, wall time.
 //
 // "none": the same runtime on the same memory, whose kernels, copies and tags go through launchers
-// that look at no timeline. The three kinds take turns in random order, a step to warm up after
-// each turn; fastest tenths (10th percentiles) are compared, since whatever else runs on the
-// machine only adds time, with the 95 % interval of their ratio (bootstrap). Below it the cost of
-// one operation (an empty kernel and its tag), times the operations of a step: what the ratios
-// should be where the machine is too noisy to show them.
+// without a timeline. The three kinds take turns in random order, with a step to warm up after each
+// turn. Compared are the fastest tenths (10th percentiles), since other load on the machine only
+// adds time, with the 95 % interval of their ratio (bootstrap). Then follows the cost of one
+// operation (an empty kernel and its tag) times the operations of a step: the expected ratios, for
+// machines too noisy to show them.
 #include <fmt/format.h>
 #include <tbb/task_arena.h>
 
@@ -179,7 +179,7 @@ double quantile(std::vector<double> values, double share) {
 
 double fast(const std::vector<double>& values) { return quantile(values, 0.1); }
 
-// The 95 % interval of the ratio of fastest tenths, less 1, in percent; turns are drawn as a whole.
+// The 95 % interval of the ratio of fastest tenths, less 1, in percent; whole turns are resampled.
 std::pair<double, double> interval(const std::vector<double>& some,
                                    const std::vector<double>& base) {
   std::mt19937 random(9);

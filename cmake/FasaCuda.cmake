@@ -1,5 +1,5 @@
-# FASA_CUDA=ON: the CUDA language, the architectures that this nvcc knows, and what every target
-# that includes CUDA headers links (fasa_cuda).
+# FASA_CUDA=ON: enables the CUDA language, chooses the architectures that this nvcc supports, and
+# defines fasa_cuda, which every target that includes CUDA headers links.
 find_program(CMAKE_CUDA_COMPILER nvcc PATHS /usr/local/cuda/bin)
 if(NOT CMAKE_CUDA_COMPILER)
   message(FATAL_ERROR "FASA_CUDA=ON, but there is no nvcc in PATH or /usr/local/cuda/bin. Install "
@@ -8,7 +8,8 @@ if(NOT CMAKE_CUDA_COMPILER)
 endif()
 if(NOT CMAKE_CUDA_ARCHITECTURES)
   execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --list-gpu-arch OUTPUT_VARIABLE known)
-  # PTX runs on what is as new or newer. That of 90 is for 10.x, which that of 120 is too new for.
+  # PTX runs on the same and newer GPUs. The PTX of 90 is for 10.x, for which that of 120 is too
+  # new.
   foreach(arch 75 80 86 89 90 120)
     if(known MATCHES "compute_${arch}\n")
       list(APPEND CMAKE_CUDA_ARCHITECTURES ${arch}-real)
@@ -34,9 +35,9 @@ set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE_LAUNCHER})
 find_package(CUDAToolkit REQUIRED)
 add_library(fasa_cuda INTERFACE)
 target_link_libraries(fasa_cuda INTERFACE CUDA::cudart_static)
-# No contraction here either: what has to be fused says so. Plain structs of the host's headers are
-# read on the device too, hence relaxed constexpr. 554:
-# BasicTensorView's conversion to itself, which its constraint takes away.
+# No contraction in device code either: fused operations are explicit. Plain structs of the host's
+# headers are also used on the device, hence relaxed constexpr. Warning 554: BasicTensorView's
+# conversion to itself, which its constraint excludes.
 target_compile_options(fasa_cuda INTERFACE
   $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false --expt-relaxed-constexpr -Werror=all-warnings
                              -diag-suppress=554

@@ -11,7 +11,7 @@ pkg_check_modules(numa REQUIRED IMPORTED_TARGET numa)
 pkg_check_modules(onig REQUIRED IMPORTED_TARGET oniguruma)
 pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
-# Debian's oneDNN 2.6 ships no CMake package files of a usable kind.
+# Debian's oneDNN 2.6 has no usable CMake package files.
 find_path(DNNL_INCLUDE_DIR dnnl.hpp REQUIRED)
 find_library(DNNL_LIBRARY dnnl REQUIRED)
 add_library(dnnl INTERFACE)

@@ -1,6 +1,6 @@
-# Headers of libraries that most units take, compiled once. An aid and no interface: each unit
-# includes what it uses, and the presets of clang build without. Units with flags of their own (an
-# instruction set's) set SKIP_PRECOMPILE_HEADERS.
+# Precompiled headers of libraries that most units use. They only save time: each unit includes what
+# it uses, and the clang presets build without them. Units with flags of their own (those of an
+# instruction set) set SKIP_PRECOMPILE_HEADERS.
 file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/headers.cc "")
 add_library(fasa_headers OBJECT ${CMAKE_CURRENT_BINARY_DIR}/headers.cc)
 target_link_libraries(fasa_headers PRIVATE fasa_flags fmt::fmt)

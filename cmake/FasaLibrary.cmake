@@ -1,17 +1,17 @@
-# What every target of the project shares: the language, the warnings, the sanitizers.
+# Settings shared by all targets of the project: the language, the warnings, the sanitizers.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
-# Loops over numbers are in the kernels, which ask for -O3 themselves: elsewhere it only takes an
-# eighth more of the compiler's time.
+# Numeric loops are in the kernels, which set -O3 themselves. Elsewhere -O3 only makes
+# compiling an eighth slower.
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 # The sanitizer presets' build type: half the compile time of -O2 -g, and reports keep their lines.
 set(CMAKE_CXX_FLAGS_SANITIZE "-O1 -g1 -DNDEBUG")
-# What one clone has compiled every other finds, in whatever folder it is: paths below the clone
-# count from its root, precompiled headers by their content.
+# Shares ccache between clones in any folder: paths below a clone are relative to its root, and
+# precompiled headers are compared by content.
 find_program(CCACHE ccache)
 find_program(ENV_PROGRAM env)
 if(CCACHE AND ENV_PROGRAM)
@@ -19,7 +19,7 @@ if(CCACHE AND ENV_PROGRAM)
       CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_LAUNCHER})
 endif()
-# mold takes a tenth of the time of the system's linker.
+# mold links in a tenth of the time of the system's linker.
 find_program(MOLD mold)
 if(MOLD)
   add_link_options(-fuse-ld=mold)
@@ -27,8 +27,8 @@ endif()
 
 add_library(fasa_flags INTERFACE)
 target_include_directories(fasa_flags INTERFACE ${PROJECT_SOURCE_DIR})
-# -fPIC for programs too, so that they share precompiled headers with libraries.
-# Results must be the same bits on every path: no contraction that depends on inlining, no fast math.
+# -fPIC for programs too, so that they share precompiled headers with libraries. Results must have
+# the same bits on every path: no contraction that depends on inlining, no fast math.
 target_compile_options(fasa_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-fPIC -Wall -Wextra -Werror -Wshadow -Wnon-virtual-dtor -ffp-contract=off>)
 if(FASA_SANITIZE)
@@ -41,17 +41,17 @@ if(FASA_SANITIZE)
   endif()
 endif()
 
-# FASA_UNITY=ON: several sources a compiler run, which takes half the compiler's time for a build from
-# nothing and more than needed for a build after an edit; tools/test uses it.
+# FASA_UNITY=ON: several sources per compiler run, which halves the time of a full build and makes a
+# build after an edit slower; tools/test uses it.
 option(FASA_UNITY "Compile sources in groups" OFF)
-set(FASA_UNITY_LINES 2000)  # lines of sources in a group
+set(FASA_UNITY_LINES 2000)  # lines of sources per group
 if(FASA_UNITY)
   find_program(PYTHON3 python3 REQUIRED)
 endif()
 
-# Replaces the sources of a target by files that include several of them each. Sources with options of
-# their own (an instruction set's) stay as they are. CMake's own unity builds name sources by absolute
-# paths, so that no other clone finds in ccache what one has compiled.
+# Replaces the sources of a target by files that include several of them each. Sources with options
+# of their own (those of an instruction set) stay as they are. CMake's own unity builds name sources
+# by absolute paths, so ccache would not share them between clones.
 function(fasa_unity target)
   if(NOT FASA_UNITY)
     return()
@@ -76,12 +76,13 @@ function(fasa_unity target)
                           ${CMAKE_CURRENT_BINARY_DIR}/${target}_unity ${paths}
                   OUTPUT_VARIABLE grouped COMMAND_ERROR_IS_FATAL ANY)
   set_target_properties(${target} PROPERTIES SOURCES "${grouped};${alone}")
-  # A class of one source may have members of its unnamed namespace's types: no header shows it.
+  # In a grouped source GCC warns about a class with members of types from an unnamed namespace.
+  # That is safe here, because no header declares the class.
   target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
 endfunction()
 
-# fasa_library(name DEPENDS targets... [SOURCES files...] [NO_UNITY]): a static library of all sources
-# in this folder.
+# fasa_library(name DEPENDS targets... [SOURCES files...] [NO_UNITY]): a static library of all
+# sources in the current folder.
 function(fasa_library name)
   cmake_parse_arguments(arg "NO_UNITY" "" "DEPENDS;SOURCES" ${ARGN})
   if(NOT arg_SOURCES)

@@ -29,10 +29,10 @@ struct CallList {
 using CacheCalls =
     CallList<AppendParams, WriteBackParams, RestoreParams, SelectParams, ResolveParams, FetchParams,
              ClaimSlotsParams, GatherParams, AttendParams, PrefillParams, ReadRowsParams>;
-// Kernels of a model's own work: the calls that go token by token, and its products. Devices with
-// DeviceTraits::model_calls have them. On other devices host code does the token calls as
-// cpu::run_on_rows (kernels/cpu/model/row_calls.h), the products from weights in panels, and layers
-// of experts by ExpertWork.
+// Kernels of a model's own work: the calls per token, and its products. Devices with
+// DeviceTraits::model_calls have them. On other devices host code runs the calls per token by
+// cpu::run_on_rows (kernels/cpu/model/row_calls.h), products by panels of weights, and layers of
+// experts by ExpertWork.
 using RowCalls = CallList<AddNormParams, AnglesParams, HeadsParams, ActivateParams, AddBiasParams,
                           TakeSinksParams>;
 using ProductCalls = CallList<ProjectParams, ProjectPackedParams, UnpackParams>;

@@ -1,8 +1,8 @@
-// What the kernels of layers of experts take, where a device has kernels for a model's own work.
+// Parameters of the kernels of expert layers, for devices that have kernels for a model's own work.
 //
-// A pair is a token and one of the experts that it goes through. Pairs lie sorted by expert, then
-// by token, so that an expert's rows are neighbours, and how many there are is known to the host:
-// which they are, the device finds out alone, and a decode step can be recorded.
+// A pair is a token and one of its chosen experts. Pairs are sorted by expert, then by token, so
+// that an expert's rows are neighbours. The host knows the number of pairs, but only the device
+// knows which they are, so that a decode step can be recorded.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,13 @@ struct ExpertPairs {
   int32_t* experts = nullptr;  // [pairs]
   int32_t* rows = nullptr;     // [pairs]: the token
   int32_t* first = nullptr;    // [count + 1]: an expert's first pair
-  int32_t* places = nullptr;   // [tokens, chosen]: a token's pairs, by ascending expert
+  int32_t* places = nullptr;   // [tokens, chosen]: indices of a token's pairs, by ascending expert
 
   constexpr int64_t pairs() const { return tokens * chosen; }
 };
 
-// The router's choice (see ExpertShape, route()): of each token the chosen experts, ascending, and
-// their weights. Of equal ones the first is chosen.
+// The router's choice (see ExpertShape, route()): for each token its chosen experts, ascending, and
+// their weights. Among equal experts the first is chosen.
 struct ChooseExpertsParams {
   static constexpr const char* kName = "choose_experts";
   int64_t tokens = 0;
@@ -41,19 +41,19 @@ struct ChooseExpertsParams {
   float* weights = nullptr;       // [tokens, chosen]
 };
 
-// What was chosen -> the pairs.
+// Chosen experts -> pairs.
 struct ArrangeExpertsParams {
   static constexpr const char* kName = "arrange_experts";
   const int32_t* chosen = nullptr;  // [tokens, chosen], ascending
   ExpertPairs pairs;
 };
 
-// Where the rows of x are: a pair's own, or its token's.
+// Row of x that belongs to a pair: the pair's own, or its token's.
 enum class PairInput : uint8_t { kPair, kToken };
 
-// Rows of x, each by its expert's weights -> y [pairs, columns]. `product`: one expert's, of plain
-// rows; its weights those of `first_expert`, from which another `experts` are weights_step apart.
-// Pairs of other experts are left out.
+// Multiplies rows of x, each by its expert's weights -> y [pairs, columns]. `product`: the product
+// of one expert, plain rows; its weights are those of `first_expert`. The weights of the `experts`
+// experts from there on are weights_step apart. Pairs of other experts are skipped.
 struct ProjectExpertsParams {
   static constexpr const char* kName = "project_experts";
   ProjectParams product;
@@ -63,8 +63,8 @@ struct ProjectExpertsParams {
   int experts = 0;
 };
 
-// The same by packed weights as they lie, of all experts: decode. A pair's bits depend on its row
-// and weights alone.
+// The same for packed weights of all experts, read without unpacking: decode. A pair's bits depend
+// only on its row and the weights.
 struct ProjectPackedExpertsParams {
   static constexpr const char* kName = "project_packed_experts";
   ProjectPackedParams product;
@@ -74,7 +74,7 @@ struct ProjectPackedExpertsParams {
   PairInput input = PairInput::kToken;
 };
 
-// mixed = the weighted sum of what a token's experts give, in their order.
+// mixed = the weighted sum of the results of a token's experts, in their order.
 struct MixExpertsParams {
   static constexpr const char* kName = "mix_experts";
   ExpertPairs pairs;

@@ -1,5 +1,5 @@
-// Rows and slices read by host code between two kernels: for selections that are not the kernel's,
-// on the processor's bodies, so that numbers are the kernels' own.
+// Host code that reads rows and slices between two kernels, for selections that are not the
+// kernel's. It uses the processor's bodies, so its numbers equal the kernels'.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,9 @@ namespace fasa {
 using ExpandRow = void (*)(const void* in, int64_t count, float* out);
 ExpandRow expand_row(RowDType dtype);
 
-// Scores of positions [first, end) of one sequence and KV head on the slices, as `params` has
-// select score them: of query head i of the group at scores[i][position - first]; null: not wanted.
+// Scores of positions [first, end) of one sequence and KV head on the slices, computed as select
+// does with `params`: query head i of the group at scores[i][position - first]; a null scores[i] is
+// skipped.
 void score_slices(const SelectParams& params, int sequence, int kv_head, int first, int end,
                   float* const* scores);
 

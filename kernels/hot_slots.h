@@ -1,6 +1,6 @@
-// The table of one head's hot rows: what a slot holds and when it was last of use.
+// The table of one head's hot rows: the row that a slot holds and when it was last used.
 //
-//   position  >= 0: of the row that the slot holds, or will once its fetch has arrived
+//   position  >= 0: of the row that the slot holds, or will hold once its fetch has arrived
 //             -1: empty
 //             below: empty, but held that row until the table was invalidated (remembered())
 //   last use  the step that last used the slot, how often it was used, and whether its row was
@@ -42,8 +42,8 @@ constexpr int32_t step_of(int32_t last_use) { return last_use >> 4; }
 constexpr int32_t uses_of(int32_t last_use) { return last_use >> 1 & kMaxUses; }
 constexpr bool is_prediction(int32_t last_use) { return (last_use & 1) != 0; }
 
-// The last use of a slot once `step` has used its row. A count of uses that decays: halved for
-// every 16 steps that the row was not used, three times at most.
+// The last use of a slot once `step` has used its row. The count of uses decays: it is halved for
+// every 16 steps in which the row was not used, three times at most.
 constexpr int32_t renewed_use(int32_t last_use, int32_t step) {
   if (step_of(last_use) == step && !is_prediction(last_use)) return last_use;
   const int32_t idle = std::min((step - step_of(last_use)) / 16, 3);

@@ -1,6 +1,6 @@
-// What kernels read and write in device memory, and over the link, as a function of layout and
+// Bytes that kernels read and write in device memory and over the link, as a function of layout and
 // shape. The kernels report these bytes, the emulated device's clock charges them, and the cost
-// model predicts with them: one place, so that a prediction and a measurement cannot drift apart.
+// model predicts with them: one definition, so that prediction and measurement cannot differ.
 // Queries, partial softmaxes and scores that never leave a kernel are not counted.
 #pragma once
 
@@ -29,29 +29,29 @@ inline uint64_t seal_bytes(const CacheLayout& layout) {
                                layout.values.tail().page_bytes() + layout.values.page_bytes());
 }
 
-// One page of slices of one KV head; `format` is the tail's for the newest page, and one of fewer
-// dimensions where only a prefix is scored.
+// One page of slices of one KV head. `format` is the tail's for the newest page, and one of fewer
+// dimensions if only a prefix is scored.
 inline uint64_t scored_page_bytes(const SliceFormat& format) {
   return static_cast<uint64_t>(format.page_bytes()) + (is_coded(format.dtype) ? sizeof(float) : 0);
 }
-// All pages that hold visible positions [first, end), the last of them the tail; one KV head. A
-// rescan, where the sampled threshold let too few survive, reads them again.
+// All pages that hold visible positions [first, end), the last one being the tail; one KV head. A
+// rescan, if the sampled threshold kept too few candidates, reads them again.
 inline uint64_t select_bytes(const SliceFormat& format, int64_t first, int64_t end) {
   const int64_t last = (end - 1) / kPageTokens;
   return static_cast<uint64_t>(last - first / kPageTokens) * scored_page_bytes(format) +
          scored_page_bytes(format.tail());
 }
 
-// A wave of set entries of so many heads: positions read, addresses written, the table of hot rows
-// read, of `slots` a head.
+// A wave of set entries of `heads` heads: reads positions, writes addresses, reads the table of hot
+// rows with `slots` slots per head.
 inline uint64_t resolve_bytes(int64_t heads, int64_t wave, int64_t slots) {
   const int64_t entry = sizeof(int32_t) + sizeof(void*);
   const int64_t table = 2 * slots * int64_t{sizeof(int32_t)};
   return static_cast<uint64_t>(heads * (wave * entry + table));
 }
 
-// Tokens of a low-bit set, one KV head: position and scores written by the selection, read by
-// attention with the codes and, as if each token lay in a page of its own, their parameters.
+// Tokens of a low-bit set, one KV head: the selection writes position and scores; attention reads
+// them, the codes and, as if each token were in a page of its own, their parameters.
 inline uint64_t low_bit_bytes(const CacheLayout& layout, int64_t tokens) {
   const int64_t entry = int64_t{sizeof(int32_t)} + layout.gqa_group * int64_t{sizeof(float)};
   const int64_t codes = layout.values.groups() * int64_t{4};
@@ -59,7 +59,7 @@ inline uint64_t low_bit_bytes(const CacheLayout& layout, int64_t tokens) {
   return static_cast<uint64_t>(tokens * (2 * entry + codes + parameters));
 }
 
-// What attention writes for so many query vectors.
+// Bytes that attention writes for `queries` query vectors.
 inline uint64_t output_bytes(const CacheLayout& layout, int64_t queries, DType dtype) {
   return static_cast<uint64_t>(queries * layout.row.value_dim * dtype_bytes(dtype));
 }

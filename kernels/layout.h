@@ -1,5 +1,5 @@
-// Where everything of the KV cache lies in memory. One place, so that kernels of every device, the
-// stores and the tests agree byte for byte.
+// The memory layout of the KV cache. One definition, so that kernels of every device, the stores
+// and the tests agree byte for byte.
 //
 //   row         whole key, then value, of one token and KV head, padded to 64 bytes, see
 //               row_format.h
@@ -39,8 +39,8 @@ struct CacheLayout {
   int sinks = 0;
   int recent = 0;  // >= 1: the newest token is always protected
   int hot_rows = 0;
-  // Tokens of a row block: fewer than a page where a caller's pages are smaller (16, 32). Slices
-  // know pages only.
+  // Tokens of a row block: below kPageTokens if a caller's pages are smaller (16, 32). Slices
+  // always use pages of kPageTokens.
   int row_page = kPageTokens;
 
   constexpr int query_heads() const { return kv_heads * gqa_group; }
@@ -81,7 +81,7 @@ struct CacheLayout {
     return tail_offset(layers, 0) + head_index(layer, kv_head) * values.tail().page_bytes();
   }
   constexpr int64_t tail_bytes() const { return value_tail_offset(layers, 0); }
-  // Rows alone: nothing is coded.
+  // The same layout with rows only: no slices and no value codes.
   constexpr CacheLayout without_slices() const {
     CacheLayout rows = *this;
     rows.slice.dims = 0;
@@ -99,7 +99,8 @@ struct CacheLayout {
   }
   constexpr int64_t protected_bytes() const { return heads() * protected_tokens() * row.bytes(); }
 
-  // For `slots` hot rows per head: `hot_rows`, or what a sequence has (SequenceDesc::hot_slots).
+  // For `slots` hot rows per head: `hot_rows`, or a sequence's own number
+  // (SequenceDesc::hot_slots).
   constexpr int64_t hot_offset(int layer, int kv_head, int slot, int slots) const {
     return (head_index(layer, kv_head) * slots + slot) * row.bytes();
   }

@@ -1,5 +1,5 @@
-// What the kernels of a model's own work take, all that lies between two attentions: plain structs,
-// pointers into the device's memory.
+// Parameters of the kernels of a model's own work, everything between two attentions: plain structs
+// with pointers into the device's memory.
 #pragma once
 
 #include <cstddef>
@@ -19,12 +19,12 @@ struct ClampedGate {
   float limit = 7;
 };
 
-// What cuBLASLt is given to work in.
+// Workspace of cuBLASLt, bytes.
 inline constexpr uint64_t kCublasScratchBytes = uint64_t{32} << 20;
 
 // x [rows, inputs] · w [columns, inputs]ᵀ -> y [rows, columns], rows of y `y_stride` elements
-// apart. Sums are f32. `batch` of these at once, each as many elements behind the one before as the
-// steps say.
+// apart. Sums are f32. `batch` products run in one call; the steps give the elements from one
+// product's tensors to the next one's.
 struct ProjectParams {
   static constexpr const char* kName = "project";
   DType dtype = DType::kBF16;  // of x and w: f32 or bf16
@@ -44,11 +44,11 @@ struct ProjectParams {
   std::byte* scratch = nullptr;
 
   constexpr int64_t row_stride() const { return x_stride == 0 ? inputs : x_stride; }
-  // One product, of rows that follow each other.
+  // One product of contiguous rows.
   constexpr bool is_plain() const { return batch == 1 && row_stride() == inputs; }
 };
 
-// A norm's parameters, [size] each, f32; `bias` may be null. Of no weight: no norm.
+// A norm's parameters, [size] each, f32; `bias` may be null. Null weight: no norm.
 struct NormParams {
   NormKind kind = NormKind::kRms;
   float eps = 0;
@@ -58,12 +58,12 @@ struct NormParams {
 
 enum class AddOrder : uint8_t {
   kAddThenNorm,
-  kNormThenAdd,  // attention and MLP side by side: both read what the layer was given
+  kNormThenAdd,  // attention and MLP in parallel: both read the layer's input
 };
 
-// What a projection gave joins the residual, and the residual is normalised for the next one:
-// residual += scale x addend_norm(addend + bias), out = norm(residual), in either order. A norm of
-// no weight leaves what it is given as it is.
+// Adds a projection's result to the residual, and normalises the residual for the next projection:
+// residual += scale x addend_norm(addend + bias), out = norm(residual), in either order. A norm
+// without weight changes nothing.
 struct AddNormParams {
   static constexpr const char* kName = "add_norm";
   int64_t rows = 0;
@@ -92,8 +92,8 @@ struct AnglesParams {
   float* sines = nullptr;
 };
 
-// A projection to heads -> bias, a norm a head, rotation of the first dimensions of each, the
-// model's dtype. Query heads first, then key heads; values get the bias alone.
+// A projection to heads -> bias, a norm per head, rotation of each head's first dimensions, the
+// model's dtype. Query heads come first, then key heads; values get the bias only.
 struct HeadsParams {
   static constexpr const char* kName = "heads";
   int64_t tokens = 0;
@@ -107,10 +107,10 @@ struct HeadsParams {
   int64_t x_stride = 0;
   int64_t x_head_stride = 0;    // 0: dim
   const float* bias = nullptr;  // [heads, dim], or null
-  NormParams query_norm = {};   // of no weight: none
+  NormParams query_norm = {};   // null weight: no norm
   NormParams key_norm = {};
-  int64_t norm_stride = 0;         // of one head's norm weights to the next one's; 0: one for all
-  bool norm_together = false;      // one norm of all query heads, one of all key heads
+  int64_t norm_stride = 0;     // elements between the norm weights of heads; 0: one norm for all
+  bool norm_together = false;  // one norm of all query heads, one of all key heads
   const float* cosines = nullptr;  // [tokens, rotary_dims / 2]
   const float* sines = nullptr;
   DType dtype = DType::kBF16;
@@ -126,21 +126,21 @@ struct ActivateParams {
   int64_t size = 0;  // of `out`
   Activation function = Activation::kSilu;
   bool gated = true;
-  // In place of `function` g·sigmoid(alpha·g) · (u + 1), where g = min(gate, limit) and u = up
-  // within ±limit.
+  // If set, replaces `function`: g·sigmoid(alpha·g) · (u + 1), where g = min(gate, limit) and u =
+  // up limited to ±limit.
   std::optional<ClampedGate> clamped = {};
-  bool interleaved = false;     // a gate and its up beside each other: [size, 2]
+  bool interleaved = false;     // gates and ups alternate: [size, 2]
   const float* x = nullptr;     // [tokens, size], gated [tokens, 2 x size]
   const float* bias = nullptr;  // as a row of x, or null
-  // Whose bias a row takes, `bias_step` elements apart; null: all the same.
+  // The bias that each row takes, biases `bias_step` elements apart; null: one bias for all rows.
   const int32_t* bias_rows = nullptr;
   int64_t bias_step = 0;
   DType dtype = DType::kBF16;
   void* out = nullptr;  // [tokens, size]
 };
 
-// Attention sinks: a logit that has its share of each head's softmax and adds nothing to what is
-// attended to. x = x · exp(lse) / (exp(lse) + exp(sink)).
+// Attention sinks: a logit that takes its share of each head's softmax and has no value: x = x ·
+// exp(lse) / (exp(lse) + exp(sink)).
 struct TakeSinksParams {
   static constexpr const char* kName = "take_sinks";
   int64_t tokens = 0;
@@ -152,7 +152,7 @@ struct TakeSinksParams {
   void* x = nullptr;  // [tokens, heads, dim]
 };
 
-// x += bias, of each row.
+// x += bias, in each row.
 struct AddBiasParams {
   static constexpr const char* kName = "add_bias";
   int64_t rows = 0;

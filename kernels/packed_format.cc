@@ -30,7 +30,7 @@ uint32_t load_word(const std::byte* at) {
 }
 void store_word(std::byte* at, uint32_t word) { std::memcpy(at, &word, sizeof(word)); }
 
-// One output's words of a block, in registers until they are whole.
+// One output's words of a block, held in registers until they are complete.
 void pack_block(const PackedFormat& format, const uint8_t* codes, std::byte* out) {
   uint32_t low[kLines] = {};
   uint32_t high[kLines] = {};  // 8 bits: lines; else planes

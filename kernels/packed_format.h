@@ -1,9 +1,9 @@
-// Weights of few bits as kernels read them: codes in panels of 16 outputs, and numbers for each
-// group of inputs that make weights of codes.
+// Weights of few bits as kernels read them: codes in panels of 16 outputs, and for each group of
+// inputs the numbers that turn codes into weights.
 //
 //   weight = scale * value(code) + offset       of the group that the input's place lies in
 //
-// Inputs lie in places: in their own order, or in one that the tensor brings along (PackedTensor).
+// Inputs lie in places: in their own order, or in the order that the tensor gives (PackedTensor).
 // 32 places are a block, and a panel is all blocks of its 16 outputs, then scales, then offsets:
 //
 //   block    4 lines of 64 bytes (8 places x 16 outputs, low 4 bits of a code), then the planes of
@@ -27,10 +27,10 @@ inline constexpr int64_t kPackedBlock = 32;
 inline constexpr int64_t kPackedLine = 8;  // places
 inline constexpr int64_t kPackedSuper = 256;
 
-// kSuper: int8 codes, times the super's own f16.
+// kSuper: int8 codes, times the super's f16.
 enum class ScaleKind : uint8_t { kF32, kF16, kBF16, kSuper };
-// kZero: offset = -scale * zero (int8; kZero16: int16). kF16: as it is. kSuper: minus uint8 codes
-// times the super's own f16.
+// kZero: offset = -scale * zero (int8; kZero16: int16). kF16: the offset itself. kSuper: minus
+// uint8 codes times the super's f16.
 enum class OffsetKind : uint8_t { kNone, kZero, kZero16, kF16, kSuper };
 
 // For one scale group and output.
@@ -47,7 +47,7 @@ struct PackedFormat {
   int group = 32;  // places: 16 or a multiple of 32
   ScaleKind scale = ScaleKind::kF16;
   OffsetKind offset = OffsetKind::kNone;
-  // A table may give the values of 4-bit codes; else value(code) = code - centre.
+  // If true, a table gives the values of 4-bit codes; else value(code) = code - centre.
   bool has_table = false;
   int centre = 0;
   std::array<float, 16> table = {};
@@ -58,7 +58,7 @@ struct PackedFormat {
   bool operator==(const PackedFormat&) const = default;
 };
 
-// What a panel of a format takes, for `places` places (a multiple of kPackedBlock).
+// Layout of a panel of a format with `places` places (a multiple of kPackedBlock).
 struct PackedPanel {
   PackedPanel() = default;
   PackedPanel(const PackedFormat& format, int64_t places);
@@ -75,7 +75,7 @@ struct PackedPanel {
   int64_t bytes = 0;  // a multiple of 64
 };
 
-// The parts of one output's row, in numbers that the format holds exactly.
+// The parts of one output's row, as numbers that the format represents exactly.
 struct PackedRow {
   const uint8_t* codes = nullptr;  // [places]
   const float* scales = nullptr;   // [groups]; kSuper: the integers
@@ -84,7 +84,7 @@ struct PackedRow {
   const float* super_offsets = nullptr;  // [supers]
 };
 
-// Writes column `column` of a panel, which was zero before.
+// Writes column `column` of a panel that the caller has zeroed.
 void pack_row(const PackedFormat& format, const PackedPanel& layout, const PackedRow& row,
               int64_t column, std::byte* panel);
 

@@ -1,4 +1,4 @@
-// What kernels of a device that multiply and unpack packed weights take.
+// Parameters of the kernels that multiply and unpack packed weights.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace fasa {
 
-// Panels in device memory, one behind the other, as packed_format.h has them.
+// Panels in device memory, contiguous, in the layout of packed_format.h.
 struct PackedWeights {
   PackedFormat format;
   PackedPanel panel;
@@ -18,16 +18,15 @@ struct PackedWeights {
   const std::byte* panels = nullptr;
 
   constexpr int64_t places() const { return panel.blocks * kPackedBlock; }
-  // Whether rows of x have to be put in order, or padded to whole lines, before they meet the
-  // codes.
+  // Whether rows of x have to be reordered, or padded to whole lines, before they are multiplied.
   constexpr bool rearranges() const { return order != nullptr || inputs % kPackedLine != 0; }
 };
 
-// x [rows, inputs] · wᵀ -> y [rows, columns], the weights as they lie: decode. Sums are f32; a
-// row's bits depend on the row and the weights alone.
+// x [rows, inputs] · wᵀ -> y [rows, columns], with weights read packed: decode. Sums are f32; a
+// row's bits depend only on the row and the weights.
 struct ProjectPackedParams {
   static constexpr const char* kName = "project_packed";
-  // The weights are read once for so many rows.
+  // Rows for which the weights are read once.
   static constexpr int64_t kRowsAtOnce = 8;
 
   DType dtype = DType::kBF16;  // of x: f32 or bf16
@@ -44,8 +43,8 @@ struct ProjectPackedParams {
   }
 };
 
-// Columns [first, first + columns) -> plain [batch, columns, inputs], rounded to its dtype: what
-// prefill multiplies. `batch` matrices of one shape, panels_step bytes and order_step places apart.
+// Columns [first, first + columns) -> plain [batch, columns, inputs], rounded to its dtype, for
+// prefill's products. `batch` matrices of one shape, panels_step bytes and order_step places apart.
 struct UnpackParams {
   static constexpr const char* kName = "unpack";
 
@@ -57,8 +56,8 @@ struct UnpackParams {
   int64_t batch = 1;
   int64_t panels_step = 0;
   int64_t order_step = 0;
-  // [batch + 1]: a matrix's first row to multiply and the next one's; one without any is left out.
-  // Null: all have some.
+  // [batch + 1]: the first row to multiply of each matrix, then the end. A matrix without rows is
+  // skipped. Null: all matrices have rows.
   const int32_t* rows = nullptr;
 };
 

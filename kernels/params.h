@@ -1,6 +1,7 @@
-// What every kernel takes: plain structs, passed by value, pointers into memory that the kernel's
-// device can reach. The caller has checked shapes, reserved room and keeps everything alive until
-// the stream has passed the call. One layer, all sequences of the step, per call.
+// Parameters of the cache kernels: plain structs, passed by value, with pointers into memory that
+// the kernel's device can reach. The caller checks shapes, reserves memory and keeps everything
+// alive until the stream has passed the call. Each call processes one layer and all sequences of
+// the step.
 #pragma once
 
 #include <algorithm>
@@ -25,8 +26,8 @@ struct SequenceDesc {
   int32_t tokens = 0;                        // its new tokens
   int32_t start = 0;                         // position of the first new token = committed length
   std::byte* const* slice_blocks = nullptr;  // one per page that is or will be sealed
-  // One per layout.row_page tokens, host or device memory. Of fewer than a page's, only `resolve`
-  // looks beyond the first, and `append` and `write_back` are given one each.
+  // Host or device memory, one pointer per layout.row_page tokens. If row_page is below
+  // kPageTokens, only `resolve` uses several pointers per page; `append` and `write_back` get one.
   std::byte* const* row_blocks = nullptr;
   // Pages with rows on the host that the device has a copy of, block for block: one entry for each
   // of the first `device_row_pages` pages, null = none. All rows of such a page are in its copy.
@@ -50,12 +51,12 @@ struct SequenceDesc {
   constexpr std::byte* device_row_block(int32_t page) const {  // or null
     return page < device_row_pages ? device_row_blocks[page] : nullptr;
   }
-  // Pages that TIP reads as codes when the last of these tokens is attended to; the rest is in the
-  // tail.
+  // Pages that TIP reads as codes when the last of these tokens is attended to; it reads the rest
+  // from the tail.
   constexpr int32_t sealed_pages() const { return (end() - 1) / kPageTokens; }
 };
 
-// The work of a kernel, for the emulated device's clock and for the counters.
+// Work of a kernel, for the emulated device's clock and for the counters.
 struct KernelWork {
   uint64_t device_bytes = 0;       // read and written in device memory
   uint64_t h2d_bytes = 0;          // over the link, host to device
@@ -66,7 +67,7 @@ struct KernelWork {
 // KV heads of a layer.
 struct HeadSpan {
   int begin = 0;
-  int end = 0;  // 0: up to the last one
+  int end = 0;  // 0: the layer's last KV head
 
   constexpr bool operator==(const HeadSpan&) const = default;
 };
@@ -80,11 +81,11 @@ struct StepParams {
   // Key dimensions in the slice of this layer, [kv_heads][slice.dims], the two dimensions of a
   // chunk side by side.
   const int16_t* slice_dims = nullptr;
-  // ALiBi slopes, [query_heads], in device memory; null: none. slope · (key position - query
+  // ALiBi slopes, [query_heads], in device memory; null: no ALiBi. slope · (key position - query
   // position) is added to every q·k before the scale.
   const float* slopes = nullptr;
-  // Soft cap of scores, applied before the scale and after ALiBi: score_cap * tanh(s / score_cap).
-  // 0: none.
+  // Soft cap of scores, applied after ALiBi and before the scale: score_cap * tanh(s / score_cap).
+  // 0: no cap.
   float score_cap = 0;
   // For select, resolve, fetch and attend: the KV heads that this call processes; arrays are for
   // all heads.
@@ -121,12 +122,11 @@ struct StoredRows {
 // Stores k and v as rows and slices. With rows on the device, new rows go to the row blocks. With
 // rows on the host they go to the protected rows (decode), or to the write-back buffer and, if they
 // are protected, to the protected rows (prefill). A new row is also written to its page's device
-// copy, if there is one. New slices go to the tail. A page whose last token arrives is sealed: its
-// codes are made from the tail's precision and written to its slice block, for any split of its
-// tokens over steps. With slice.dims = 0 there are only rows (tail and slice_blocks are null). k
-// and v are rounded to the row's dtype, and the decoded row to the tail's dtype. Value codes, if
-// the layout has them, are made from the row's value in the same way.
-// Value codes, where the layout has them, are made from the row's value in the same way.
+// copy, if there is one. New slices go to the tail. When a page's last token arrives, the page is
+// sealed: its codes are made from the tail's precision and written to its slice block, however its
+// tokens were split over steps. With slice.dims = 0 there are only rows (tail and slice_blocks are
+// null). k and v are rounded to the row's dtype, and the decoded row to the tail's dtype. Value
+// codes, if the layout has them, are made from the row's value in the same way.
 struct AppendParams {
   static constexpr const char* kName = "append";
   StepParams step;
@@ -159,7 +159,7 @@ struct TokenBudget {
   int32_t tokens = 0;  // > 0, or 0: `share` applies
   float share = 0;     // (0, 1], rounded up
 
-  // At least `floor` (sinks + recent + 1), never more than `visible`.
+  // At least `floor` (sinks + recent + 1), at most `visible`.
   constexpr int32_t of(int32_t visible, int32_t floor) const {
     int64_t count = tokens;
     if (tokens == 0) {
@@ -173,13 +173,13 @@ struct TokenBudget {
 };
 
 // The low-bit set of each decode sequence and KV head: tokens outside the set, attended to by codes
-// (slice_format.h). All in device memory; capacity 0: no low-bit set.
+// (slice_format.h). All arrays are in device memory; capacity 0: no low-bit set.
 struct LowBitSet {
   int32_t capacity = 0;          // >= every size
   int32_t* positions = nullptr;  // [count, kv_heads, capacity], ascending
   int32_t* sizes = nullptr;      // [count, kv_heads]
   // [count, query_heads, capacity], by index in `positions`: q·k over the slice as selection
-  // compares it, after the cap.
+  // compares it, with the cap applied.
   float* scores = nullptr;
 };
 
@@ -216,31 +216,30 @@ struct StepCounters {
 };
 
 // TIP: scores every visible token of each decode sequence on the slices and writes the set of the
-// best, ascending, one per KV head. S = Σ q·k over the slice, raw dot products, with ALiBi's part
+// best, ascending, one per KV head. S = Σ q·k over the slice, raw dot products, with ALiBi's term
 // and the cap if set. Within a GQA group the score of a token is the maximum over the query heads
 // of S - max S (max over the visible tokens); NaN counts as -inf. Exact: the best by (score, lower
 // position) of the scores that this kernel computes. Sinks and recent tokens are always in the set
-// and count towards the budget. The last `window` tokens are visible (0: all); sinks only within
-// the window.
-// (0 = all), sinks included only there.
+// and count towards the budget. The last `window` tokens are visible (0: all); sinks are in the set
+// only if they are visible.
 //
-// With `page_tokens`, each block of that many tokens, counted from position 0, has the mean score
-// of its visible tokens before the cap (equal to scoring their mean key). Blocks are taken whole,
-// the last one cut at the budget.
+// With `page_tokens`, each block of that many tokens, counted from position 0, gets the mean score
+// of its visible tokens before the cap (equal to scoring their mean key). Whole blocks are
+// selected; the last one is cut at the budget.
 //
-// The low-bit set is the next best in the same order, up to `low_bit_budget`.
+// The low-bit set holds the next best tokens in the same order, at most `low_bit_budget`.
 //
-// A prediction (`ahead` > 0) is made before the layer's append: it sees only committed tokens, and
-// has no low-bit set. With `score_dims` it reads a part of every page.
+// A prediction (`ahead` > 0) runs before the layer's append: it sees only committed tokens and has
+// no low-bit set. With `score_dims` it reads only the first part of every page.
 struct SelectParams {
   static constexpr const char* kName = "select";
   StepParams step;
   ConstTensorView q;  // [tokens, query_heads, key_dim], rotated
   TokenBudget budget;
   int window = 0;
-  int score_dims = 0;   // only the first so many slice dimensions, SliceFormat::prefix(); 0 = all
-  int ahead = 0;        // 0 = the true set; n = a prediction made n layers before
-  int page_tokens = 1;  // a power of two up to kPageTokens
+  int score_dims = 0;                 // slice dimensions scored, SliceFormat::prefix(); 0 = all
+  int ahead = 0;                      // 0 = the true set; n = a prediction made n layers before
+  int page_tokens = 1;                // a power of two up to kPageTokens
   int32_t selected_capacity = 0;      // >= every budget
   int32_t* sets = nullptr;            // [count, kv_heads, selected_capacity]
   int32_t* selected_sizes = nullptr;  // [count, kv_heads]
@@ -250,7 +249,7 @@ struct SelectParams {
   LowBitSet low_bit = {};
 };
 
-// A step's number, increasing, at most kMaxSteps; by value, or as an address that kernels read when
+// A step's number, increasing, at most kMaxSteps: a value, or an address that kernels read when
 // they run, so that one launch serves many steps.
 class StepNumber {
  public:
@@ -275,12 +274,13 @@ struct FetchItem {
   std::byte* destination;
 };
 
-// Writes the addresses of the rows of set entries [begin, end), valid after the fetches. With rows
-// on the device: addresses in the row blocks. With rows on the host: a protected row, a row of a
-// page with a device copy (a hit without a slot), a hot row, or a fetch into a hot slot (chosen by
-// `replacement`, never a slot that this step uses or predicted; `begin` = 0 marks the hits of the
-// whole set) or, if no slot is left, into the fetch buffer. A row predicted in this step is a hit,
-// but its tile is not ready: the caller also waits for the predictions' fetches.
+// Writes the addresses of the rows of set entries [begin, end); they are valid once the fetches are
+// done. With rows on the device, these are addresses in the row blocks. With rows on the host: a
+// protected row, a row of a page with a device copy (a hit without a slot), a hot row, or a fetch
+// into a hot slot (chosen by `replacement`, never a slot that this step uses or predicted; `begin`
+// = 0 marks the hits of the whole set) or, if no slot is left, into the fetch buffer. A row
+// predicted in this step is a hit, but its tile is not ready: the caller also waits for the
+// predictions' fetches.
 struct ResolveParams {
   static constexpr const char* kName = "resolve";
   StepParams step;
@@ -301,16 +301,16 @@ struct ResolveParams {
 };
 
 // Assigns hot slots and fetches to predictions for a later attend of this layer. Runs before the
-// layer's append. Skips a prediction whose row is not committed, is protected, hot, or in a page's
-// device copy; predicted hot rows stay. Slots are chosen as in resolve, never one that this step
-// uses. A position never has two slots. If there are more new predictions than slots, they are
+// layer's append. Skips a prediction whose row is not committed, is protected, is hot, or is in a
+// page's device copy; predicted hot rows stay. Slots are chosen as in resolve, never one that this
+// step uses. A position never has two slots. If there are more new predictions than slots, they are
 // subsampled evenly, independent of the order of heads.
 struct ClaimSlotsParams {
   static constexpr const char* kName = "claim_slots";
   StepParams step;
   StepNumber step_number;
   Replacement replacement = Replacement::kLru;
-  int32_t max_rows = 0;  // per head, what this step predicted before included; >= 0
+  int32_t max_rows = 0;  // per head, including earlier predictions of this step; >= 0
   int32_t selected_capacity = 0;
   // [count, kv_heads, selected_capacity], in any order, any values; null: the remembered rows.
   const int32_t* sets = nullptr;
@@ -334,7 +334,7 @@ struct GatherParams {
 };
 
 // Resolve with rows on the host and the gather of its fetches in one launch: for a few heads, whose
-// rows are fetched while others are scored.
+// rows are fetched while other heads are scored.
 struct FetchParams {
   static constexpr const char* kName = "fetch";
   ResolveParams resolve;
@@ -355,18 +355,20 @@ enum class AttendPhase : uint8_t {
 };
 
 // FAC: exact softmax attention of each decode sequence over rows, in tiles of kTileTokens of the
-// position-sorted set, each tile's partial (max, sum, weighted values) computed by itself in f32,
-// then folded into the state in tile order by log-sum-exp. A set in waves carries the state along.
-// Which rows: entries [begin, end) of the set through `rows`; or, where sets is null, all visible
-// positions of pages [begin / kPageTokens, ...) from `pages` (the same tiles: position p lies in
-// tile (p - first visible) / kTileTokens; begin is a multiple of kTileTokens of that count). A page
-// is read from its device copy where there is one, outside of `pages` from its row block. Without
-// partials one thread does all tiles of a (sequence, kv_head) in order; with them, few heads are
-// split over all threads.
+// position-sorted set. Each tile's partial (max, sum, weighted values) is computed separately in
+// f32, then the partials are folded into the state in tile order by log-sum-exp. If the set is
+// processed in waves, the state is carried from wave to wave.
 //
-// The low-bit set, where there is one, comes with the last wave: tiles of kTileTokens of it, with
-// the scores as they are and the values by their codes, each a partial like the set's, folded after
-// those in tile order. They wait for no row: kReadyTiles computes them all.
+// Rows: entries [begin, end) of the set through `rows`; or, if `selected_sizes` is null, all
+// visible positions of pages [begin / kPageTokens, ...) from `pages` (the same tiles: position p is
+// in tile (p - first visible) / kTileTokens; begin is a multiple of kTileTokens in that count). A
+// page is read from its device copy if there is one; pages outside of `pages` from their row
+// blocks. Without partials one thread processes all tiles of a (sequence, kv_head) in order; with
+// partials, few heads are split over all threads.
+//
+// The low-bit set, if there is one, is processed with the last wave: in tiles of kTileTokens, with
+// the stored scores and the values' codes. Each tile gives a partial, folded after those of the
+// set, in tile order. These tiles wait for no row: kReadyTiles computes all of them.
 struct AttendParams {
   static constexpr const char* kName = "attend";
   StepParams step;
@@ -381,7 +383,7 @@ struct AttendParams {
   const int32_t* selected_sizes = nullptr;  // null: every visible token, from `pages`
   const std::byte* const* rows = nullptr;   // [count, kv_heads, end - begin]
   const uint8_t* tile_ready = nullptr;
-  // The set's positions, [count, kv_heads, selected_capacity]: read with slopes alone.
+  // The set's positions, [count, kv_heads, selected_capacity]; read only with slopes.
   const int32_t* sets = nullptr;
   int32_t selected_capacity = 0;
   StagedPages pages;
@@ -396,10 +398,10 @@ struct AttendParams {
   float* low_bit_partials = nullptr;
 };
 
-// Exact causal attention of each prefill sequence, key blocks of kPageTokens counted from position
-// 0, folded in order; a query's bits depend only on its q and the rows. Key pages [begin_page,
-// end_page) per call, the state carried between calls. Pages are read from the write-back buffer,
-// else from their device copies, else from `pages`, else from the row blocks.
+// Exact causal attention of each prefill sequence. Key blocks of kPageTokens, counted from position
+// 0, are folded in order; a query's bits depend only on its q and the rows. Each call processes key
+// pages [begin_page, end_page); the state is carried between calls. A page is read from the
+// write-back buffer, else its device copy, else `pages`, else its row block.
 struct PrefillParams {
   static constexpr const char* kName = "prefill";
   StepParams step;
@@ -417,7 +419,7 @@ struct PrefillParams {
 };
 
 // Decodes stored rows of one sequence and layer to keys and values, the row of position first + i
-// to token i, converted to the views' dtypes. Rows on the host are link traffic.
+// to token i, converted to the views' dtypes. Reading rows on the host is link traffic.
 struct ReadRowsParams {
   static constexpr const char* kName = "read_rows";
   CacheLayout layout;

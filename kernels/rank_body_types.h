@@ -1,10 +1,10 @@
-// What calibration does for every query, candidate FC and token: plain structs and a table of
-// function pointers per instruction set. Included by files compiled for one instruction set, hence
-// no other header of ours and none with inline functions.
+// Inner loops of calibration, run for every query, candidate FC and token: plain structs and a
+// table of function pointers per instruction set. Included by files compiled for one instruction
+// set, so it includes no other header of the project and none with inline functions.
 //
-// A *deficit* is how far a token's score is under its head's best, as the bits of that float: the
-// fewer, the better the token. kNoScore is that of a token which no head can be given for (NaN,
-// -infinity); 0 is the best token's.
+// A *deficit* is the difference between a token's score and its head's best, as the bits of that
+// float: smaller is better, and 0 is the best token's. kNoScore marks a token without a usable
+// score in any head (NaN, -infinity).
 #pragma once
 
 #include <stdint.h>
@@ -12,7 +12,8 @@
 namespace fasa::cpu {
 
 inline constexpr int32_t kNoScore = 0x7f800000;  // the bits of infinity
-inline constexpr int kSumLanes = 64;             // sums of the same numbers are the same everywhere
+inline constexpr int kSumLanes =
+    64;  // a fixed number of partial sums: the same bits on every target
 
 // One query of a group and one FC. Rows of head h begin at h * stride.
 struct RankTask {
@@ -29,18 +30,19 @@ struct RankTask {
 };
 
 struct RankBodies {
-  // scores = base + the FC's part, best = each head's maximum, NaN left out (-infinity if none).
+  // scores = base + the FC's part; best = each head's maximum without NaN (-infinity if nothing is
+  // left).
   void (*score)(const RankTask&);
   float (*best)(const float* scores, int64_t tokens);
-  // deficits[t] = the least over the heads of best[h] - scores[h][t].
+  // deficits[t] = the minimum over the heads of best[h] - scores[h][t].
   void (*fold)(const float* scores, int64_t stride, const float* best, int heads, int64_t tokens,
                int32_t* deficits);
   int64_t (*count_below)(const int32_t* deficits, int64_t tokens, int32_t limit);
-  // The sum of the weights of deficits < low; tokens of [low, high) are put into `between`, in
-  // order, and counted.
+  // Returns the sum of the weights of tokens with deficits < low. Tokens with deficits in [low,
+  // high) are written to `between`, in order, and counted.
   double (*sum_below)(const int32_t* deficits, const float* weights, int64_t tokens, int32_t low,
                       int32_t high, int32_t* between, int64_t* between_count);
-  // weights = exp(scale * (scores - best)), 0 for what is no number; returns their sum.
+  // weights = exp(scale * (scores - best)), 0 for NaN; returns their sum.
   double (*weigh)(const float* scores, int64_t tokens, float scale, float best, float* weights);
   // capped = cap * tanh(scores / cap); `capped` may be `scores`.
   void (*soft_cap)(const float* scores, int64_t count, float cap, float* capped);

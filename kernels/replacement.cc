@@ -10,7 +10,7 @@ bool may_go(const HotSlots& slots, int slot, int32_t step, const uint8_t* keep) 
   return slots.positions[slot] < 0 || step_of(slots.last_uses[slot]) != step;
 }
 
-// 0: empty; 1: holds a prediction that no set used; 2: by the policy.
+// Eviction order. 0: empty; 1: holds a prediction that no set used; 2: by the policy.
 int rank_of(const HotSlots& slots, int32_t slot) {
   if (slots.positions[slot] < 0) return 0;
   return is_prediction(slots.last_uses[slot]) ? 1 : 2;
@@ -64,7 +64,7 @@ int ClockReplacement::choose(const HotSlots& slots, int32_t step, const uint8_t*
   if (slots.count == 0) return chosen;
   int32_t& hand = *slots.hand;
   if (hand < 0 || hand >= slots.count) hand = 0;
-  // Twice around at most: the first time takes every chance away.
+  // At most two rounds: the first one clears every count of uses.
   for (int seen = 0; seen < 2 * slots.count && chosen < wanted; ++seen) {
     const int32_t slot = hand;
     hand = hand + 1 < slots.count ? hand + 1 : 0;
@@ -75,7 +75,7 @@ int ClockReplacement::choose(const HotSlots& slots, int32_t step, const uint8_t*
       continue;
     }
     victims[chosen++] = slot;
-    last_use = slot_use(step, 0);  // taken: not a second time
+    last_use = slot_use(step, 0);  // marked as used: it is not taken twice
   }
   return chosen;
 }

@@ -1,10 +1,10 @@
-// Which hot rows give way to fetched ones. One definition for all kernels on the host: what is
-// evicted changes no result, but every implementation evicts the same.
+// Chooses the hot rows that fetched rows replace. One definition for all kernels on the host: the
+// choice changes no result, but every implementation evicts the same rows.
 //
-// All take empty slots first, then rows that were fetched on a prediction and never used (measured
-// with queries that drift by a tenth a step: 484 instead of 491 us, hits 0.68 instead of 0.66,
-// where they had their turn by age), and never a slot that was stamped in this step: its row is
-// needed, or on its way. `keep`: slots that stay as well, or null.
+// All policies take empty slots first, then rows that were fetched on a prediction and never used
+// (measured with queries that drift by a tenth per step: 484 us instead of 491 us, hits 0.68
+// instead of 0.66, against evicting them by age). They never take a slot that this step has used:
+// its row is needed, or on its way. `keep`: further slots that stay, or null.
 #pragma once
 
 #include <cstdint>
@@ -15,29 +15,29 @@ namespace fasa {
 
 enum class Replacement : uint8_t {
   kLru,    // least recently used, ties by slot
-  kClock,  // second chance: a hand passes over what was used since it last came by
-  kScore,  // longest unused for how often it was used
+  kClock,  // second chance: a hand passes over slots used since its last visit
+  kScore,  // longest unused, weighted by how often it was used
 };
 
 class LruReplacement {
  public:
-  // Writes up to `wanted` slots to victims[slots.count], the first to go first; returns how many.
-  // The caller sets the last use of every one of them anew.
+  // Writes up to `wanted` slots to victims[slots.count] in eviction order; returns how many. The
+  // caller sets the last use of each of them.
   static int choose(const HotSlots& slots, int32_t step, const uint8_t* keep, int wanted,
                     int32_t* victims);
 };
 
 class ClockReplacement {
  public:
-  // Moves the hand and takes chances away.
+  // Moves the hand and clears the second chances that it passes.
   static int choose(const HotSlots& slots, int32_t step, const uint8_t* keep, int wanted,
                     int32_t* victims);
 };
 
-// A row that n steps used counts as unused for 1 / (n + 1) of the steps since the last of them. The
-// count (renewed_use) decays. Counts and not the scores that selection gave: those tell how much a
-// query wanted a row, are not comparable between queries, and age at once, while a row that step
-// after step selects comes back.
+// A row that n steps used counts as unused for 1 / (n + 1) of the steps since its last use. The
+// count (renewed_use) decays. Uses are counted instead of the selection's scores because scores of
+// different queries cannot be compared and are outdated after a step, while a row that is selected
+// step after step comes back.
 class ScoreReplacement {
  public:
   static int choose(const HotSlots& slots, int32_t step, const uint8_t* keep, int wanted,

@@ -1,5 +1,5 @@
-// How a coded row's scale and codes are chosen (row_format.h says what they mean), for hosts and
-// devices alike: nothing here needs a library.
+// How a coded row's scale and codes are chosen (row_format.h defines them), for hosts and devices:
+// no library calls.
 #pragma once
 
 #include <bit>
@@ -26,7 +26,7 @@ constexpr uint16_t row_scale(uint32_t largest_bits) {
   return static_cast<uint16_t>(bits > kLargest ? kLargest : bits);
 }
 
-// What elements are multiplied by; 0 where all codes are 0 but for the scale's bits.
+// Factor of the elements; 0 if all codes are 0 apart from the scale's bits.
 constexpr float row_inverse(uint16_t scale) {
   if (scale == 0 || scale == kNotAScale) return 0;
   return 1.0f / f32_from_bf16(scale);
@@ -34,18 +34,18 @@ constexpr float row_inverse(uint16_t scale) {
 
 struct RowCode {
   float code = 0;
-  float rest = 0;  // of the exact place above the code
+  float rest = 0;  // exact quotient less the code
 };
 constexpr RowCode row_code(float value, float inverse) {
   constexpr auto kTop = static_cast<float>(kLargestCode);
   const float product = value * inverse;
-  const float place = product == product ? product : 0.0f;  // no number, where inverse is 0 alone
+  const float place = product == product ? product : 0.0f;  // NaN only if inverse is 0
   const float code = round_code(place);
   const float below = code < kTop ? code : kTop;
   const float within = below > -kTop ? below : -kTop;
   return {within, place - within};
 }
-// How good a code is to move.
+// Preference for moving a code to fix a parity: the largest is moved.
 constexpr float row_code_distance(const RowCode& of) {
   constexpr auto kTop = static_cast<float>(kLargestCode);
   const float rest = of.rest < 0 ? -of.rest : of.rest;
@@ -53,8 +53,8 @@ constexpr float row_code_distance(const RowCode& of) {
   return magnitude < kTop ? rest : -0.5f;
 }
 
-// What is added to a code for its other neighbour: away from what it was rounded by, or towards
-// zero where it is exact; never out of the codes.
+// Step from a code to its other neighbour: towards the exact quotient, or towards zero if the code
+// is exact; never out of the codes' range.
 constexpr int other_neighbour(const RowCode& of) {
   constexpr auto kTop = static_cast<float>(kLargestCode);
   const bool above = of.rest > 0 || (of.rest == 0 && of.code <= 0);

@@ -1,4 +1,4 @@
-// Which positions of one sequence compete for which share of a decode step's budget.
+// The positions of one sequence that compete for a decode step's budget.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@ struct SelectPlan {
   int sinks_end = 0;     // [first, sinks_end) and [recent_begin, end) are in the set
   int recent_begin = 0;  // [sinks_end, recent_begin) compete
   int budget = 0;        // the set's size
-  int need = 0;          // of those that compete; all of them where budget = visible
-  int low_bit = 0;       // the next best of them
+  int need = 0;          // tokens to select of those that compete; all of them if budget = visible
+  int low_bit = 0;       // next best tokens, for the low-bit set
 
   constexpr int ranked() const { return need + low_bit; }
   constexpr int visible() const { return end - first; }
@@ -38,9 +38,9 @@ constexpr SelectPlan plan_selection(const SelectParams& params, const SequenceDe
   return plan;
 }
 
-// Whether a block of the CUDA device's select has room for what it shares: the queries of a KV
-// head's group, and a page's scores and weights of one warp. In floats, of 99 KiB that every GPU
-// from 8.0 on has, less 25 KiB for ranking.
+// Whether a block of the CUDA device's select has enough shared memory for the queries of a KV
+// head's group, and for one warp's scores and weights of a page. In floats, out of the 99 KiB that
+// every GPU from 8.0 on has, less 25 KiB for ranking.
 constexpr bool cuda_holds_queries(int group, int slice_dims) {
   return int64_t{group} * (slice_dims + kPageTokens + 20) + int64_t{6} * slice_dims <= 18 << 10;
 }

@@ -1,5 +1,5 @@
-// How a dimension's scale and zero are chosen and read, one place for every packer and scorer in
-// plain C++ (the format is slice_format.h's). Not for files compiled for one instruction set.
+// How a dimension's scale and zero are chosen and read: one definition for every packer and scorer
+// in plain C++ (slice_format.h defines the format). Not for files compiled for one instruction set.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,11 @@
 
 namespace fasa {
 
-// Scales are 2^(step / 8). The least keeps reciprocals and products normal: smaller values are 0.
+// Scales are 2^(step / 8). The minimum keeps reciprocals and products normal: smaller values are 0.
 inline constexpr int kMinScaleStep = -100 * 8;
 inline constexpr int kMaxScaleStep = 127 * 8;
-inline constexpr int kScaleSteps = 64;  // what the six bits of a parameter reach below the base
+inline constexpr int kScaleSteps =
+    64;  // scale steps below the base that a parameter's six bits can express
 
 float scale_of_step(int step);
 
@@ -22,22 +23,22 @@ struct DimCode {
   uint16_t parameter = 0;
 };
 
-// The smallest scale step with a zero that brings lo and hi (finite) within the codes after
-// rounding.
+// The smallest scale step for which a zero exists that keeps lo and hi (finite) within the codes
+// after rounding.
 int smallest_scale_step(float lo, float hi, int bits);
 
-// The zero, at `step`, of a page whose base is 2^(base_step / 8), base_step a multiple of 8.
+// Scale and zero at `step`, in a page whose base is 2^(base_step / 8), base_step a multiple of 8.
 // `step` >= smallest_scale_step(); base_step - step < kScaleSteps.
 DimCode choose_code(float lo, float hi, int bits, int step, int base_step);
 
-// The power-of-two base for a largest step, as a multiple of 8.
+// The power-of-two base for the largest step of a page, as a multiple of 8.
 int base_step_of(int largest_step);
 
 // scale and n * 2^(bits - 3) of a stored parameter.
 float parameter_scale(uint16_t parameter, float base);
 float parameter_zero(uint16_t parameter, int bits);
 
-// To nearest, ties to even, for |x| < 2^22; every packer rounds by this very sum.
+// Rounds to nearest, ties to even, for |x| < 2^22; every packer rounds by exactly this sum.
 constexpr float round_code(float x) {
   constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23
   return (x + kMagic) - kMagic;

@@ -1,4 +1,4 @@
-// How slice_codec.h chooses codes, for hosts and devices alike: nothing here needs a library.
+// How slice_codec.h chooses codes, for hosts and devices: no library calls.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace fasa::codec {
 
-// Powers of two and rounding without library calls, of which packing would make thousands a page.
+// Powers of two and rounding without library calls: packing would make thousands per page.
 constexpr float power_of_two(int exponent) {  // of a normal number
   return std::bit_cast<float>(static_cast<uint32_t>(exponent + 127) << 23);
 }
@@ -42,16 +42,17 @@ constexpr Fit fit_at(float lo, float hi, int bits, int step) {
   const float top = static_cast<float>((1 << bits) - 1);
   const float unit = power_of_two(bits - 3);
   const double centre = (static_cast<double>(first) + last - top) / (2.0 * unit);
-  // A constant channel takes whole codes, so that a channel of zeros stays one.
+  // A constant channel gets whole codes, so that a channel of zeros stays zero.
   const double grid = lo == hi && unit < 1 ? 1 / static_cast<double>(unit) : 1;
   const double n = round_even(std::clamp(centre, -512.0, 512.0 - grid) / grid) * grid;
   const float zero = static_cast<float>(n) * unit;
-  // Half a code beyond rounds to even: down to 0 at the low end, out of the codes at the high end.
+  // Values half a code out of range round to even: to 0 at the low end, out of the codes at the
+  // high end.
   const bool fits = first - zero >= -0.5f && last - zero < top + 0.5f;
   return {inverse, static_cast<int>(n), fits};
 }
 
-// No scale below this can fit: the range within the codes, the centre within the zeros.
+// A lower bound of the scales that can fit: the range must fit the codes, and the centre the zeros.
 constexpr double min_scale(float lo, float hi, int bits) {
   const double top = (1 << bits) - 1;
   const double unit = power_of_two(bits - 3);

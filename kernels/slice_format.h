@@ -1,6 +1,6 @@
 // The slice: an index over the dominant dimensions of the keys of one page and KV head. TIP reads
-// it; what it computes chooses tokens, and weighs those of a low-bit set. Layouts make one 512-bit
-// register hold 16 tokens:
+// it to choose tokens, and to weigh those of a low-bit set. The layouts put 16 tokens into one
+// 512-bit register:
 //
 //   f32   [dim][64 tokens]
 //   bf16  [dim / 2][64 tokens][2]
@@ -12,8 +12,8 @@
 // scale, base * 2^(-j/8) with one f32 `base` (a power of two) per page and head in the block's
 // header; the high ten bits n (signed) give the zero, n * 2^(bits - 3) * scale:
 //     value = scale * (n * 2^(bits - 3) + code)
-// A zero relative to the scale keeps channels of a large mean and a small spread apart (key
-// biases), where an 8-bit float zero would lose them.
+// A zero relative to the scale preserves channels with a large mean and a small spread (key
+// biases), which an 8-bit float zero would lose.
 //
 // Measured, error of 128-dimensional dot products, relative to unrounded f32 scales (range / codes)
 // and zeros (minimum), Gaussian channels of 64 tokens: int2 0.84, int4 1.04, int8 1.14; channels of
@@ -25,13 +25,13 @@
 // least squared error among those that fit: no gain (0.84). Eight octaves of scales below the
 // largest are enough: what a smaller scale would save is below the error of that largest channel.
 //
-// Value codes have the same form, of all dimensions of the values, in token order: word
-// [token][group of dimensions] in place of [group][token]. A low-bit set takes a token or two of a
-// page, whose words then lie side by side. Parameters are a dimension's all the same: one scale and
-// zero for each token cost twice the error in what attention gives (SmolLM2, one window of 256
-// tokens, 128 rows and 512 low-bit tokens, KL to full attention: 0.0071 by token, 0.0036 by page
-// and dimension, 0.0036 with values as they are): values differ most between dimensions, so codes
-// of a token round a dimension the same way in every token, which no sum averages out.
+// Value codes have the same form, for all dimensions of the values, in token order: word
+// [token][group of dimensions] instead of [group][token]. A low-bit set reads one or two tokens of
+// a page, whose words are then contiguous. Parameters are still per dimension: one scale and zero
+// per token doubled the error of attention (SmolLM2, one window of 256 tokens, 128 rows and 512
+// low-bit tokens, KL to full attention: 0.0071 by token, 0.0036 by page and dimension, 0.0036 with
+// uncoded values). Values differ most between dimensions, so codes per token round a dimension the
+// same way in every token, and sums do not average this error out.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Plain loops over the 64 tokens of a page, of a form that the compiler vectorises: packing is
-// once a page and far from any bottleneck, so it needs no body per instruction set.
+// Plain loops over the 64 tokens of a page, written so that the compiler vectorises them: packing
+// runs once per page and is no bottleneck, so it needs no body per instruction set.
 #include "kernels/slice_pack.h"
 
 #include <algorithm>
@@ -13,10 +13,10 @@
 namespace fasa {
 namespace {
 
-// Floats as integers of the same order; its own inverse.
+// Maps a float's bits to an integer of the same order; its own inverse.
 int32_t ordered(int32_t bits) { return bits ^ ((bits >> 31) & 0x7fffffff); }
 
-// Bits of one dimension's 64 values out of a bf16 tail page [dim / 2][64][2].
+// Bits of one dimension's 64 values from a bf16 tail page [dim / 2][64][2].
 void load_dim(const std::byte* tail_page, int dim, int32_t* bits) {
   uint32_t pairs[kPageTokens];
   std::memcpy(pairs, tail_page + dim / 2 * kPageTokens * 4, sizeof(pairs));
@@ -95,7 +95,7 @@ void seal_page(const SliceFormat& format, const std::byte* tail_page, std::byte*
     Range range;
     int step = 0;
   };
-  thread_local std::vector<Choice> choices;  // grows only: nothing is allocated while decoding
+  thread_local std::vector<Choice> choices;  // grows only: no allocation while decoding
   choices.resize(static_cast<size_t>(format.dims));
   int32_t bits[kPageTokens];
   const int code_bits = slice_bits(format.dtype);

@@ -1,5 +1,5 @@
-// Writing slices on the host: the newest page's keys scattered into the tail's layout, and a full
-// tail page coded into its slice block. The same bytes on every machine (tests compare with
+// Writes slices on the host: scatters the newest page's keys into the tail's layout, and codes a
+// full tail page into its slice block. The bytes are the same on every machine (tests compare with
 // reference/slices.h).
 #pragma once
 
@@ -11,15 +11,15 @@
 
 namespace fasa {
 
-// One token's slice into a tail page of `format` (SliceFormat::tail() of the slice's). `key`: the
-// whole key (or value) of one token and KV head, in the row's dtype; `slice_dims`: [format.dims]
-// dimensions of it, null = the first ones; `slot`: position % kPageTokens. Padded dimensions are
-// zeroed.
+// Writes one token's slice into a tail page of `format` (SliceFormat::tail() of the slice's).
+// `key`: the whole key (or value) of one token and KV head, in the row's dtype; `slice_dims`:
+// [format.dims] dimensions of it, null = the first ones; `slot`: position % kPageTokens. Padding
+// dimensions are zeroed.
 void write_tail_token(const SliceFormat& format, const int16_t* slice_dims, DType key_dtype,
                       const void* key, int slot, std::byte* tail_page);
 
-// A full tail page (layout of format.tail()) into a slice page of `format`; `base`: this page and
-// head's f32 in the slice block's header, written for coded formats only.
+// Codes a full tail page (layout of format.tail()) into a slice page of `format`; `base`: this page
+// and head's f32 in the slice block's header, written for coded formats only.
 void seal_page(const SliceFormat& format, const std::byte* tail_page, std::byte* slice_page,
                float* base);
 

@@ -8,8 +8,8 @@
 // because exp(s - M) = exp(m(A) - M) exp(s - m(A)); a(A ∪ B) likewise. The rule is associative only
 // in exact arithmetic: in f32 the order counts, so tiles are merged in tile order.
 //
-// A set without tokens, or whose scores are all -inf, is (−inf, 0, 0): it merges into anything
-// without a trace, and nothing ever computes -inf - -inf.
+// A set without tokens, or with scores that are all -inf, is (−inf, 0, 0): merging it changes
+// nothing, and -inf - -inf is never computed.
 //
 // Layout, of partials and states alike: f32 [2 + value_dim]: m, l, a. No standard headers here and
 // internal linkage only: files compiled for one instruction set include this.

@@ -1,4 +1,4 @@
-// Between the MLP's projections, biases of logits, shares of attention sinks: an element a thread.
+// The MLP's activations, biases of logits and attention sinks: one thread per element.
 #pragma once
 
 #include "kernels/cuda/element_inl.h"
@@ -91,7 +91,8 @@ struct TakeSinksKernel {
   }
 };
 
-// Blocks of `threads` elements over rows: rows in y, as many launches as a grid's y takes.
+// Launches over rows: blocks of `threads` elements in x, rows in y. Several launches if there are
+// more rows than a grid's y allows.
 inline constexpr int64_t kMaxGridRows = 65535;
 
 template <typename Launcher>

@@ -1,8 +1,8 @@
-// New tokens become rows and slices. A block takes a page of one (sequence, KV head): a warp a row,
-// then the page's tail, then, where the page is full, its codes. The tail holds the newest page,
-// full or not, until the next one begins: the first page of the step may continue it and the last
-// one ends in it, so one block does both, in order. Pages between them never see the tail: their
-// codes are made from the rows just written, rounded as the tail rounds.
+// Appends new tokens as rows and slices. A block processes a page of one (sequence, KV head): one
+// warp per row, then the page's tail, then, if the page is full, its codes. The tail holds the
+// newest page, full or not, until the next one begins. The step's first page may continue the tail
+// and its last page ends in it, so one block does both, in order. Pages between them never use the
+// tail: their codes are made from the rows just written, rounded as the tail rounds.
 #pragma once
 
 #include "kernels/cuda/encode_row_inl.h"
@@ -10,11 +10,11 @@
 
 namespace fasa::cuda {
 
-// A page whose values are coded: from the tail, or from rows.
+// Source of a page of values to be coded: the tail, or rows.
 struct SealSource {
   SliceFormat tail;
   const std::byte* page;  // of the tail, or null
-  const std::byte* rows;  // of the page, one after the other; from the part of a row that is coded
+  const std::byte* rows;  // of the page, contiguous; from the coded part of a row on
   const int16_t* dims;    // null: the first ones
   RowFormat row;
   const float* scales;  // of the page's rows, where they are coded
@@ -39,7 +39,7 @@ struct SealSource {
   }
 };
 
-// What of a row is coded, and where that goes: its key, or its value.
+// The part of a row that is coded, its key or its value, and where the codes go.
 struct SlicePart {
   SliceFormat format;
   const int16_t* dims;  // as SealSource's
@@ -70,7 +70,7 @@ struct SlicePart {
   }
 };
 
-// One dimension of a page that is being coded, in shared memory.
+// One dimension of a page during coding, in shared memory.
 struct SealDim {
   float lo;
   float hi;
@@ -86,7 +86,8 @@ struct AppendKernel {
 
   AppendParams params;
 
-  // The largest step over the dimensions, the scales of a page's rows, then SealDim [padded dims].
+  // Shared memory: the largest step over the dimensions, the scales of a page's rows, then SealDim
+  // [padded dims].
   static constexpr int64_t kScalesAt = 64;
   static constexpr int64_t kDimsAt = kScalesAt + kPageTokens * int64_t{sizeof(float)};
   static constexpr int64_t shared_bytes(const CacheLayout& layout) {
@@ -107,7 +108,7 @@ struct AppendKernel {
     }
   }
 
-  // As smallest_scale_step(), which begins nearer to what fits.
+  // Same result as smallest_scale_step(); the search starts nearer to it.
   FASA_DEVICE static int smallest_step(float lo, float hi, int bits) {
     const double least = codec::min_scale(lo, hi, bits);
     if (least <= 0) return kMinScaleStep;
@@ -135,7 +136,7 @@ struct AppendKernel {
     slice_page(sequence, begin, end, in_tail, SlicePart::values(layout(), layer, simt::block_y()));
   }
 
-  // Tokens [begin, end) of a page, whose rows are written, but for a barrier.
+  // Slices of tokens [begin, end) of a page. Their rows are written, but no barrier has followed.
   FASA_DEVICE void slice_page(const SequenceDesc& sequence, int begin, int end, bool in_tail,
                               const SlicePart& part) const {
     SealSource source = {part.format.tail(), nullptr,      nullptr,
@@ -165,7 +166,7 @@ struct AppendKernel {
   // Scales of the page's new rows, by slot.
   FASA_DEVICE void find_scales(const SequenceDesc& sequence, int begin, int end,
                                const SlicePart& part) const {
-    simt::sync_block();  // the rows are written, and the scales of what was before are read
+    simt::sync_block();  // the rows are written, and the previous scales have been read
     for (int position = begin + simt::thread_index(); position < end; position += kThreads) {
       row_scales()[position % kPageTokens] =
           scale_of(row_of(sequence, position) + part.in_row, part.row_dim);
@@ -184,7 +185,7 @@ struct AppendKernel {
                                                                layout().protected_slot(position));
   }
 
-  // Where a new row goes first.
+  // The first location that a new row is written to.
   FASA_DEVICE std::byte* row_of(const SequenceDesc& sequence, int position) const {
     const int page = position / kPageTokens;
     const int slot = position % kPageTokens;
@@ -196,7 +197,7 @@ struct AppendKernel {
     return params.step.write_back_row(sequence, simt::block_y(), position);
   }
 
-  // One warp: key, value, zeros, to every place that holds the row.
+  // One warp: writes key, value and zero padding to every location of the row.
   FASA_DEVICE void write_row(const SequenceDesc& sequence, int position) const {
     const RowFormat& format = layout().row;
     std::byte* device = sequence.device_row_block(position / kPageTokens);
@@ -325,7 +326,7 @@ struct AppendKernel {
     return codec::base_step_of(static_cast<int>(*largest) + kMinScaleStep);
   }
 
-  // And the parameters into the page, zeros behind them.
+  // Also writes the parameters into the page, and zeros behind them.
   FASA_DEVICE void choose_codes(const SliceFormat& format, int base_step, std::byte* page) const {
     auto* parameters = reinterpret_cast<uint16_t*>(page + format.code_bytes());
     const auto room = static_cast<int>((format.page_bytes() - format.code_bytes()) / 2);
@@ -362,7 +363,7 @@ struct AppendKernel {
 
 template <typename Launcher>
 void start(const AppendParams& params, const Launcher& launch) {
-  // As many blocks as pages between the first and the last one, were all tokens one sequence's.
+  // A block per page, for the case that all tokens belong to one sequence.
   const int64_t pages = params.k.tokens / kPageTokens + 1;
   launch(
       AppendKernel{params},

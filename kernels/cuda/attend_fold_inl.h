@@ -1,7 +1,7 @@
-// Partials of tiles into a query head's state, in tile order: a block for each query head, a thread
-// for each element of the value. The weights of 32 merges are found by a warp's lanes together,
-// since a running maximum is the same in whatever order it is taken; values of the next 32 tiles
-// arrive meanwhile. Every warp works by itself.
+// Folds the partials of tiles into a query head's state, in tile order: a block per query head, a
+// thread per element of the value. A warp's lanes compute the weights of 32 merges together,
+// because a running maximum does not depend on order; the values of the next 32 tiles arrive
+// meanwhile. Warps work independently.
 #pragma once
 
 #include "kernels/cuda/element_inl.h"
@@ -24,18 +24,18 @@ constexpr int tiles_of(int tokens) { return (tokens + kTileTokens - 1) / kTileTo
 FASA_DEVICE int wave_tiles(const AttendParams& params) {
   return tiles_of(params.end - params.begin);
 }
-// As many as the low-bit set may have, where this call computes them.
+// The largest number of low-bit tiles of a head, if this call computes them.
 FASA_DEVICE int low_bit_tiles(const AttendParams& params) {
   return tiles_of(params.low_bit.capacity);
 }
 
-// The partials of one query head, those of the low-bit set after the others.
+// The partials of one query head; those of the low-bit set come last.
 struct HeadPartials {
   const float* tiles;
   const float* low_bit;
   int64_t width;  // floats of each
   int count;
-  int total;  // with the low-bit set's
+  int total;  // including the low-bit set's
 
   FASA_DEVICE const float* at(int tile) const {
     return tile < count ? tiles + tile * width : low_bit + (tile - count) * width;
@@ -45,8 +45,7 @@ struct HeadPartials {
 // A warp's part of a head's fold: its lanes' elements of the value.
 class WarpFold {
  public:
-  static constexpr int kChunk =
-      simt::kWarpThreads;  // tiles at a time, whose merges are a lane each
+  static constexpr int kChunk = simt::kWarpThreads;  // tiles at a time: one merge per lane
   // Shared memory per warp: values of two chunks, merges of one.
   static constexpr int64_t kWarpFloats = (2 * simt::kWarpThreads + 4) * int64_t{kChunk};
 
@@ -75,13 +74,13 @@ class WarpFold {
   static constexpr float kNot = -1;  // no weight of a SoftmaxMerge
 
   struct alignas(16) Merge {
-    float mine;    // kNot: the state is empty, and what comes is taken
-    float theirs;  // kNot: nothing comes
+    float mine;    // kNot: the state is empty, the tile is taken as it is
+    float theirs;  // kNot: the tile is empty
     float sum;
     float padding;
   };
 
-  // Element d of the tiles from `first` on, each lane's own: no other reads what it brings.
+  // Copies element d of the tiles from `first` on. A lane reads only what it has copied itself.
   FASA_DEVICE static void bring(const HeadPartials& partials, int first, int d, bool owns,
                                 float* values) {
     const int left = partials.total - first;
@@ -94,13 +93,13 @@ class WarpFold {
     simt::commit_copies();
   }
 
-  // A NaN is the maximum of whatever it is among.
+  // The maximum of two; NaN if either is NaN.
   FASA_DEVICE static float later_top(float before, float tile) {
     if (before != before) return before;
     return before < tile || tile != tile ? tile : before;
   }
 
-  // Those of tiles [first, first + kChunk), a lane each, and the maximum after all of them.
+  // The merges of tiles [first, first + kChunk), one per lane, and the maximum after all of them.
   FASA_DEVICE void find_merges(const HeadPartials& partials, int first, Merge* merges) {
     const int tile = first + simt::lane();
     const bool some = tile < partials.total;
@@ -140,7 +139,7 @@ class WarpFold {
   }
 };
 
-// Partials into the state. Blocks: query heads, sequences.
+// Folds partials into the state. Blocks: query heads, sequences.
 struct AttendFoldKernel {
   static constexpr const char* kName = "attend";
   static constexpr int kThreads = 128;
@@ -162,7 +161,7 @@ struct AttendFoldKernel {
     float* state = params.state == nullptr ? nullptr : params.state + at * width;
     float* const shared =
         reinterpret_cast<float*>(simt::shared_memory()) + simt::warp() * WarpFold::kWarpFloats;
-    // All have read the state before any writes it.
+    // All threads have read the state before any writes it.
     const float first_top = params.first_wave ? no_maximum() : state[0];
     const float first_sum = params.first_wave ? 0.0f : state[1];
     simt::sync_block();

@@ -1,9 +1,9 @@
-// FAC: a block for each tile of 32 rows and KV head, all query heads of the GQA group on the same
-// rows. Rows come into shared memory as they lie, all loads of a tile under way together, and
-// values arrive while keys are scored. A warp scores eight rows at a time, products summed over the
-// lanes by halving, so that lane l ends with one row's score for one head, to which ALiBi's part
-// and the cap come; the softmax of a head's tile is one warp's; then every thread sums two
-// dimensions of the values for two heads. A tile's partial depends on its rows and queries alone.
+// FAC: a block per KV head and tile of 32 rows; all query heads of the GQA group use the same rows.
+// Rows are copied to shared memory unchanged, all loads of a tile at once, and values arrive while
+// keys are scored. A warp scores eight rows at a time. Products are summed over the lanes by
+// halving, so that lane l ends with one row's score for one head, to which ALiBi's term and the cap
+// are applied. One warp computes the softmax of a head's tile; then every thread sums two
+// dimensions of the values for two heads. A tile's partial depends only on its rows and queries.
 // Tiles of the low-bit set are blocks of the same launch. A second kernel folds the partials in
 // tile order (attend_fold_inl.h).
 #pragma once
@@ -15,7 +15,7 @@
 
 namespace fasa::cuda {
 
-// Where a tile's rows are read: copied into shared memory, or where they lie.
+// Where a tile's rows are read: from a copy in shared memory, or in place.
 enum class RowsAt : uint8_t { kShared, kHome };
 
 // One tile of one KV head, for up to kMaxHeads of its query heads.
@@ -25,7 +25,7 @@ class AttendTile {
   static constexpr int kThreads = 128;
   static constexpr int kMaxHeads = 16;
 
-  // Floats of shared memory: queries, scores, scales of coded rows, the rows' places, the rows.
+  // Floats of shared memory: queries, scores, scales of coded rows, the rows' addresses, the rows.
   static constexpr int64_t shared_floats(const CacheLayout& layout, int heads) {
     const int64_t rows = kAt == RowsAt::kShared ? kTileTokens * row_stride(layout) : 0;
     return rows_at(layout, heads) + rows / int64_t{sizeof(float)};
@@ -69,7 +69,7 @@ class AttendTile {
   FASA_DEVICE int entries() const { return entries_; }  // of the wave
   FASA_DEVICE int tiles() const { return (entries_ + kTileTokens - 1) / kTileTokens; }
 
-  // Looks the tile's rows up and has them brought. By all threads of the block, a barrier inside.
+  // Looks up the tile's rows and starts their copies. All threads of the block; contains a barrier.
   FASA_DEVICE void begin(int tile) const {
     if (simt::thread_index() < kTileTokens) {
       const int last = tile_tokens(tile) - 1;
@@ -85,7 +85,7 @@ class AttendTile {
       simt::commit_copies();
     }
   }
-  // Into shared memory, for all tiles.
+  // Copies the queries of all tiles to shared memory.
   FASA_DEVICE void load_queries() const {
     const int width = 2 * keys_.pairs();
     for (int i = simt::thread_index(); i < heads_ * width; i += kThreads) {
@@ -95,8 +95,8 @@ class AttendTile {
       q_[i] = d < keys_.dim ? load(params_.q.dtype, params_.q.data, at) : 0.0f;
     }
   }
-  // partial(heads): f32 [2 + value_dim] of each, `stride` floats apart. By all threads of the
-  // block, with barriers inside, after begin and load_queries.
+  // partial(heads): f32 [2 + value_dim] of each, `stride` floats apart. All threads of the block,
+  // after begin and load_queries; contains barriers.
   FASA_DEVICE void compute(int tile, float* partial, int64_t stride) const {
     const int tokens = tile_tokens(tile);
     if constexpr (kAt == RowsAt::kShared) simt::wait_copies<1>();
@@ -120,7 +120,7 @@ class AttendTile {
   static constexpr int kSummed = 2;  // query heads of a thread
   static constexpr bool kCoded = RowDType(kRow).is_coded();
 
-  // Floats before the rows' places, and before the rows.
+  // Floats before the rows' addresses, and before the rows.
   static constexpr int64_t homes_at(const CacheLayout& layout, int heads) {
     const int pairs = (layout.row.key_dim + 1) / 2;
     return int64_t{heads} * (2 * pairs + kTileTokens) + (kCoded ? kTileTokens : 0);
@@ -130,7 +130,7 @@ class AttendTile {
     const int64_t floats = homes_at(layout, heads) + kTileTokens * int64_t{sizeof(void*)} / 4;
     return (floats + kWord - 1) / kWord * kWord;
   }
-  // A word more than a row: that threads with a row each find them in different banks.
+  // One word more than a row, so that threads with a row each access different banks.
   static constexpr int64_t row_stride(const CacheLayout& layout) {
     return layout.row.bytes() + int64_t{sizeof(simt::Word16)};
   }
@@ -152,7 +152,7 @@ class AttendTile {
     return row_at(params_.step, sequence_, kv_head_, first_visible_ + params_.begin + entry,
                   params_.pages, NewRows::kInPages);
   }
-  // Words [first, end) of the tile's rows, eight threads a row.
+  // Copies words [first, end) of the tile's rows, eight threads per row.
   FASA_DEVICE void bring(int tile, int first, int end) const {
     constexpr int kOfRow = 8;
     const int tokens = tile_tokens(tile);
@@ -164,7 +164,7 @@ class AttendTile {
       }
     }
   }
-  // Where row i of the tile is read.
+  // Address of row i of the tile.
   FASA_DEVICE const std::byte* place(int i) const {
     if constexpr (kAt == RowsAt::kShared) {
       return rows_ + i * row_stride(layout_);
@@ -232,8 +232,8 @@ class AttendTile {
     return simt::fused(slopes_[query], static_cast<float>(position - (desc_.end() - 1)), score);
   }
 
-  // Lane l gets the sum of sums[l] over all lanes, in 31 shuffles instead of 160. Every index is
-  // known when it is compiled: a loop over halves is not unrolled, and puts the sums into memory.
+  // Lane l gets the sum of sums[l] over all lanes, in 31 shuffles instead of 160. Every index is a
+  // compile-time constant: a loop over halves is not unrolled and moves the sums to memory.
   FASA_DEVICE static float sum_over_lanes(float (&sums)[simt::kWarpThreads]) {
     halve<simt::kWarpThreads / 2>(sums);
     return sums[0];
@@ -298,8 +298,8 @@ class AttendTile {
   int entries_;
 };
 
-// Partials of the wanted tiles. Blocks: (tiles, then the low-bit set's) x parts of the GQA group,
-// KV heads, sequences.
+// Partials of the requested tiles. Blocks: (tiles, then low-bit tiles) x parts of the GQA group, KV
+// heads, sequences.
 template <RowDType::Kind kRow, RowsAt kAt>
 struct AttendPartialsKernel {
   using Tile = AttendTile<kRow, kAt>;
@@ -345,7 +345,7 @@ struct AttendPartialsKernel {
   }
 };
 
-// Floats of shared memory that a tile of either kind works in.
+// Floats of shared memory that a tile of either kind needs.
 template <typename Tile>
 constexpr int64_t tile_floats(const AttendParams& params, int heads) {
   const int64_t rows = Tile::shared_floats(params.step.layout, heads);
@@ -353,8 +353,8 @@ constexpr int64_t tile_floats(const AttendParams& params, int heads) {
   return rows > low_bit ? rows : low_bit;
 }
 
-// Where there is no room for partials: a block goes through all tiles of a KV head, state and
-// partial in shared memory. The same bits.
+// Used if there is no memory for partials: a block processes all tiles of a KV head, with state and
+// partial in shared memory. The bits are the same.
 template <RowDType::Kind kRow>
 struct AttendAtOnceKernel {
   using Tile = AttendTile<kRow, RowsAt::kHome>;
@@ -414,7 +414,7 @@ struct AttendAtOnceKernel {
 
  private:
   FASA_DEVICE void fold(float* states, const float* partials, int heads, int width) const {
-    // Every element by one thread; the maxima, which all need, last.
+    // Each element by one thread; the maxima, which all threads read, last.
     for (int i = simt::thread_index(); i < heads * width; i += kThreads) {
       const int top = i / width * width;
       if (i == top) continue;
@@ -428,10 +428,10 @@ struct AttendAtOnceKernel {
   }
 };
 
-// A GQA group's query heads, dealt over blocks.
+// A GQA group's query heads, split over blocks.
 struct GroupParts {
   int count;
-  int heads;  // of the largest
+  int heads;  // of the largest part
 
   template <typename Tile>
   static GroupParts of(const CacheLayout& layout) {
@@ -468,7 +468,7 @@ void attend_tiles(const AttendParams& params, const Launcher& launch) {
                           .shared_bytes = floats * static_cast<int64_t>(sizeof(float))});
 }
 
-// A tile's rows in shared memory, where every device has the room for them.
+// Copies a tile's rows to shared memory if they fit there on every device.
 template <RowDType::Kind kRow>
 bool rows_fit(const AttendParams& params) {
   constexpr int64_t kGiven = 48 << 10;

@@ -1,10 +1,11 @@
-// Exact ranks within one block of 32 to 1024 threads, a power of two, of keys that are read as
-// often as needed and kept nowhere: the key of a rank by radix, three digits of a histogram, and
-// the positions that reach it, in order.
+// Exact ranks of keys within one block of 32 to 1024 threads, a power of two. Keys are read as
+// often as needed and never stored: a radix search (three histograms, one per digit) finds the key
+// of a rank, then the positions that reach it are written in order.
 //
-// What is ranked is a functor `each(visit)`: every thread of the block calls it, and together they
-// call visit(key, at) for every key once, in any order; at() is its position, read only where it is
-// asked for. Keys are unsigned, larger is better; equal keys are ranked by position, lower first.
+// Keys come from a functor `each(visit)`: every thread of the block calls it, and together they
+// call visit(key, at) once for every key, in any order; at() returns its position and is called
+// only if needed. Keys are unsigned, larger is better; equal keys are ranked by position, lower
+// first.
 #pragma once
 
 #include "kernels/cuda/block_sum_inl.h"
@@ -14,11 +15,11 @@ namespace fasa::cuda {
 
 struct BlockRank {
   static constexpr int kBins = 2048;
-  static constexpr int kWindow = 1 << 16;  // positions that are put in order at a time
+  static constexpr int kWindow = 1 << 16;  // positions that are ordered at a time
   static constexpr int kWindowWords = kWindow / 32;
 
-  static constexpr int kSorted = kWindowWords;  // positions that are sorted rather
-  static constexpr int kMaxHeads = 256;         // more than cuda_holds_queries() lets through
+  static constexpr int kSorted = kWindowWords;  // up to so many positions are sorted instead
+  static constexpr int kMaxHeads = 256;         // more than cuda_holds_queries() allows
 
   struct Window {
     uint32_t above[kWindowWords];  // a bit for each position
@@ -35,20 +36,20 @@ struct BlockRank {
   uint32_t found_rank;
 };
 
-// The last key that is taken, and how many of those equal to it are.
+// The last selected key, and how many keys equal to it are selected.
 struct RankedKey {
   uint32_t key;
   int32_t ties;
 };
 
-// The bin that holds the `rank`-th key from above, and its rank in there.
+// Finds the bin that holds the `rank`-th largest key, and the key's rank in it.
 FASA_DEVICE void find_bin(BlockRank& shared, uint32_t rank) {
   const int each = BlockRank::kBins / simt::block_threads();
   const int top = BlockRank::kBins - 1 - simt::thread_index() * each;
   uint32_t sum = 0;
   for (int i = 0; i < each; ++i) sum += shared.bins[top - i];
   uint32_t before = static_cast<uint32_t>(block_prefix_sum(sum, shared.warp_sums).through) - sum;
-  if (before < rank && rank <= before + sum) {  // one thread's
+  if (before < rank && rank <= before + sum) {  // true in one thread
     int bin = top;
     while (before + shared.bins[bin] < rank) before += shared.bins[bin--];
     shared.found_bin = static_cast<uint32_t>(bin);
@@ -57,8 +58,8 @@ FASA_DEVICE void find_bin(BlockRank& shared, uint32_t rank) {
   simt::sync_block();
 }
 
-// There are at least `rank` keys, rank >= 1. Bits of the key below `min_bit`, 0 or 10, are not
-// looked for: then it is 2^min_bit too low at most, and so many are no ties.
+// At least `rank` keys must exist, rank >= 1. The search ignores bits of the key below `min_bit` (0
+// or 10): the result is then at most 2^min_bit too low, and `ties` counts more than equal keys.
 template <typename Each>
 FASA_DEVICE RankedKey key_of_rank(BlockRank& shared, uint32_t rank, const Each& each,
                                   int min_bit = 0) {
@@ -84,7 +85,7 @@ FASA_DEVICE RankedKey key_of_rank(BlockRank& shared, uint32_t rank, const Each& 
   return {prefix, static_cast<int32_t>(rank)};
 }
 
-// One window's positions to `out`; returns how many there are behind it now.
+// Writes one window's positions to `out`; returns the number of positions in `out` so far.
 FASA_DEVICE int32_t emit_window(BlockRank& shared, int window, int32_t quota, int32_t* ties_before,
                                 int32_t* out) {
   const int each = BlockRank::kWindowWords / simt::block_threads();
@@ -118,9 +119,9 @@ FASA_DEVICE int32_t emit_window(BlockRank& shared, int window, int32_t quota, in
   return written;
 }
 
-// As emit_ranked() below, for no more than kSorted positions: one reading and a sort instead of a
-// reading for each window. False, and nothing is written, where not all keys equal to the last one
-// are taken.
+// As emit_ranked() below, for at most kSorted positions: one pass over the keys and a sort, instead
+// of a pass per window. Returns false, and writes nothing, if only some of the keys equal to the
+// last one are selected.
 template <typename Each>
 FASA_DEVICE bool emit_sorted(BlockRank& shared, RankedKey last, int32_t need, const Each& each,
                              int32_t* out) {
@@ -143,8 +144,8 @@ FASA_DEVICE bool emit_sorted(BlockRank& shared, RankedKey last, int32_t need, co
   return complete;
 }
 
-// The positions in [begin, end) of keys above `last.key`, and the first `last.ties` of those equal
-// to it, ascending. `each(visit, first, end)` may leave out what is not in [first, end).
+// Writes the positions in [begin, end) of keys above `last.key`, and of the first `last.ties` keys
+// equal to it, ascending. `each(visit, first, end)` may skip positions outside [first, end).
 template <typename EachWithin>
 FASA_DEVICE void emit_ranked(BlockRank& shared, RankedKey last, int begin, int end,
                              const EachWithin& each, int32_t* out) {

@@ -1,4 +1,4 @@
-// Sums over the threads of a block, and sorting by one.
+// Sums over the threads of a block, and sorting by a block.
 #pragma once
 
 #include "kernels/cuda/simt.h"
@@ -6,11 +6,11 @@
 namespace fasa::cuda {
 
 struct BlockSum {
-  uint64_t through;  // of the threads up to and with this one
+  uint64_t through;  // of the threads up to and including this one
   uint64_t all;
 };
 
-// `warp_sums`: shared, one for each warp; free again on return.
+// `warp_sums`: shared, one per warp; may be reused on return.
 FASA_DEVICE BlockSum block_prefix_sum(uint64_t value, uint64_t* warp_sums) {
   const uint64_t in_warp = simt::warp_prefix_sum(value);
   if (simt::lane() == simt::kWarpThreads - 1) warp_sums[simt::warp()] = in_warp;
@@ -25,9 +25,9 @@ FASA_DEVICE BlockSum block_prefix_sum(uint64_t value, uint64_t* warp_sums) {
   return {before + in_warp, all};
 }
 
-// Ascending, keys [count] with `stride` between them, in shared or device memory. Bitonic, in the
-// form whose comparisons all put the lesser first, so that what lies beyond the end may be thought
-// of as infinite. Ends with a barrier.
+// Sorts keys [count], `stride` apart, ascending, in shared or device memory. Bitonic, in the form
+// in which every comparison puts the smaller key first, so that keys beyond the end count as
+// infinite. Ends with a barrier.
 FASA_DEVICE void block_sort(uint64_t* keys, int stride, int count) {
   const auto order = [&](int low, int high) {
     if (high >= count) return;
@@ -40,7 +40,7 @@ FASA_DEVICE void block_sort(uint64_t* keys, int stride, int count) {
   int bits = 0;
   while ((1 << bits) < count) ++bits;
   const int pairs = (1 << bits) / 2;
-  // Runs of 2^run become runs of 2^(run + 1): mirrored halves, then halves of halves.
+  // Merges runs of 2^run into runs of 2^(run + 1): mirrored halves, then halves of halves.
   for (int run = 0; run < bits; ++run) {
     const int run_mask = (1 << run) - 1;
     for (int i = simt::thread_index(); i < pairs; i += simt::block_threads()) {

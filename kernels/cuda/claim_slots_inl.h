@@ -1,7 +1,7 @@
-// Predictions to hot slots and fetches, by one block a (sequence, KV head). Predicted sets are
-// ascending where a select wrote them: then slots look themselves up among the predictions.
-// Predictions in any other order, and rows remembered from a table that was invalidated, are
-// compared one with another, which is quadratic and rare.
+// Assigns hot slots and fetches to predictions, one block per (sequence, KV head). Predicted sets
+// that a select wrote are ascending: then each slot looks its position up among the predictions.
+// Predictions in any other order, and rows remembered from an invalidated table, are compared
+// pairwise, which is quadratic but rare.
 #pragma once
 
 #include "kernels/cuda/hot_rows_inl.h"
@@ -9,7 +9,7 @@
 
 namespace fasa::cuda {
 
-// A bit for each of so many predictions or slots; beyond them what the bits say is found out again.
+// One bit per prediction or slot, for the first kMax; for later ones the answer is computed again.
 struct ClaimSlotsBits {
   static constexpr int kMax = 1 << 15;
   uint32_t held[kMax / 32];        // predictions that a slot holds
@@ -117,7 +117,7 @@ struct ClaimSlotsKernel {
     return predictions.ascending ? find_sorted(predictions.set, predictions.count, position) >= 0
                                  : among(predictions, position, predictions.count);
   }
-  // New: in no slot, and the first of its kind.
+  // New: in no slot, and the first prediction of its position.
   FASA_DEVICE bool is_new(const HotHead& hot, const SequenceDesc& sequence,
                           const Predictions& predictions, int i) const {
     const int32_t position = predictions[i];
@@ -154,7 +154,7 @@ struct ClaimSlotsKernel {
     simt::sync_block();
   }
 
-  // Returns how many rows are to be fetched.
+  // Returns the number of rows to fetch.
   FASA_DEVICE int claim(const HotHead& hot, const SequenceDesc& sequence, int64_t index,
                         int room) const {
     const Predictions predictions = find_predictions(hot, index);
@@ -189,8 +189,8 @@ struct ClaimSlotsKernel {
     return victims.count;
   }
 
-  // The position of fetch i, candidate number i * count / chosen, into its item: where not all
-  // candidates find room, those that do are spread over all of them.
+  // Writes the position of fetch i, which is candidate number i * count / chosen, into its item. If
+  // not all candidates get a slot, the chosen ones are spread evenly over them.
   template <typename Candidate>
   FASA_DEVICE static void spread(const Predictions& predictions, const Candidate& candidate,
                                  int count, int chosen, FetchItem* fetches) {

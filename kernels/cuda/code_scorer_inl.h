@@ -1,13 +1,13 @@
-// Scores of a page of codes by one warp (page_scorer_inl.h): by tensor cores, f16, tokens x query
-// heads. With w = q * scale (q brought near 1 by a power of two, scales relative to the page's
-// base):
+// Scores a page of codes by one warp (page_scorer_inl.h): tensor cores, f16, tokens x query heads.
+// With w = q * scale (q scaled to a magnitude near 1 by a power of two, scales relative to the
+// page's base):
 //
 //     S = (Σ w zero + Σ f16(w) code) * base
 //
-// Codes go in as they lie: the bits of a code, masked out of its word, are an f16 that is
-// subnormal, code * 2^(place - 24), and 2^-place goes into the weight. So unpacking is a mask per
+// Codes are used without conversion: a code's bits, masked out of its word, are the subnormal f16
+// code * 2^(place - 24), and the weight is multiplied by 2^-place. So unpacking costs one mask per
 // two codes, and weights of 11 bits need no maximum over the page, which integer products with
-// weights of 7 bits would. Error of a weight: 2^-12, of a code: 1/2.
+// 7-bit weights would. Error of a weight: 2^-12, of a code: 1/2.
 #pragma once
 
 #include "kernels/cuda/math_inl.h"
@@ -20,7 +20,7 @@ class CodeScorer {
  public:
   FASA_DEVICE explicit CodeScorer(const ScorerMemory& memory) : memory_(memory) {}
 
-  // A block's page of codes and its base, of finite queries.
+  // Scores a page of codes and its base; all queries must be finite.
   FASA_DEVICE void score(const std::byte* page, float base) const {
     if (memory_.format.dtype == SliceDType::kInt2) {
       score_codes<2>(page, base);
@@ -31,7 +31,7 @@ class CodeScorer {
     }
   }
 
-  // For any queries.
+  // The same for any queries, without tensor cores.
   FASA_DEVICE void score_one_by_one(const std::byte* page, float base) const {
     const int bits = slice_bits(memory_.format.dtype);
     const int unit = 32 / bits;
@@ -69,14 +69,15 @@ class CodeScorer {
       constexpr uint32_t kMask = ((1u << kBits) - 1) * 0x00010001u;
       return (word >> (r / kPlaces * 8)) & (kMask << (r % kPlaces * kBits));
     }
-    // The dimension, within the word's, of the pair's low half; of the high half two more.
+    // Dimension, within the word's, of the low half of pair r; the high half is two dimensions
+    // further.
     FASA_DEVICE static constexpr int dim(int r) { return r % kPlaces * 4 + r / kPlaces; }
     FASA_DEVICE static constexpr float weight_scale(int r) {
       return 1.0f / static_cast<float>(1 << (r % kPlaces * kBits));
     }
   };
 
-  // A word's weights, in as few accesses as there are vectors.
+  // A word's weights, in as few vector accesses as possible.
   template <int kBits>
   struct Weights {
     static constexpr int kPairs = Codes<kBits>::kPairs;
@@ -109,8 +110,8 @@ class CodeScorer {
     }
   };
 
-  // Weights of heads [first, first + count) and the part of their scores that all tokens share, by
-  // words: each lane takes some (head, word).
+  // Weights of heads [first, first + count), and the term of their scores that all tokens share, by
+  // words: each lane computes some (head, word).
   template <int kBits>
   FASA_DEVICE void prepare(const std::byte* page, int first, int count, int words) const {
     using C = Codes<kBits>;
@@ -162,8 +163,8 @@ class CodeScorer {
     }
   }
 
-  // Lane (row, c) has the words [4 chunk + c] of tokens 4 row to 4 row + 3 of each half of the
-  // page: all of a word's codes are its own, so that a product's inner index is (c, pair), and its
+  // Lane (row, c) has words [4 chunk + c] of tokens 4 row to 4 row + 3 of each half of the page.
+  // All codes of a word are in one lane, so a product's inner index is (c, pair), and the lane's
   // weights are those of head `row` and the same word.
   template <int kBits>
   FASA_DEVICE void score_heads(const std::byte* page, float base, int first, int count) const {
@@ -181,7 +182,7 @@ class CodeScorer {
         tokens[0] = at[row];
         tokens[1] = at[row + 8];
       }
-      if (!prepared) {  // after the first loads, which it hides
+      if (!prepared) {  // after the first loads, to hide their latency
         prepare<kBits>(page, first, count, words);
         simt::sync_warp();
         prepared = true;
@@ -228,7 +229,7 @@ class CodeScorer {
         *reinterpret_cast<simt::Word16*>(out + half * 32) = four_tokens;
       }
     }
-    simt::sync_warp();  // before other heads' weights take these ones' place
+    simt::sync_warp();  // before the next heads' weights overwrite these
   }
 
   const ScorerMemory& memory_;

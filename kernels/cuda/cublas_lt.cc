@@ -34,7 +34,7 @@ uint32_t alignment_of(const void* pointer, int64_t row_bytes) {
 
 }  // namespace
 
-// The functions that are used, found by name.
+// The functions used, looked up by name.
 struct CublasLt::Library {
 #define FASA_CUBLASLT_FUNCTION(name) decltype(&::name) name = nullptr
   FASA_CUBLASLT_FUNCTION(cublasLtCreate);
@@ -48,7 +48,7 @@ struct CublasLt::Library {
   FASA_CUBLASLT_FUNCTION(cublasLtMatmulPreferenceDestroy);
 #undef FASA_CUBLASLT_FUNCTION
 
-  // False where one is missing.
+  // Returns false if a function is missing.
   bool load(void* opened) {
     const auto find = [&](auto& function, const char* name) {
       function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(opened, name));
@@ -65,7 +65,7 @@ struct CublasLt::Library {
   }
 };
 
-// What cublasLtMatmul is given.
+// Arguments of cublasLtMatmul.
 struct CublasLt::Plan {
   cublasLtHandle_t handle = nullptr;
   cublasLtMatmulDesc_t product = nullptr;
@@ -97,7 +97,7 @@ CublasLt* CublasLt::get() {
   return made;
 }
 
-// As columns: y [columns, rows] = weights [inputs, columns]ᵀ x [inputs, rows].
+// In column-major order: y [columns, rows] = weights [inputs, columns]ᵀ x [inputs, rows].
 void CublasLt::describe(const ProjectParams& params, Plan& plan) const {
   const Library& lt = *library_;
   const cudaDataType_t type = params.dtype == DType::kF32 ? CUDA_R_32F : CUDA_R_16BF;

@@ -1,5 +1,6 @@
-// Projections by cuBLASLt, in builds with FASA_CUDA. Its library, which weighs more than everything
-// else, is opened when the first model asks for it: programs start and models run without it.
+// Projections by cuBLASLt, in builds with FASA_CUDA. The library, which is larger than everything
+// else together, is loaded when the first model asks for it: programs start, and models run,
+// without it.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -20,14 +21,14 @@ class CublasLt {
 
   // Returns null, with one notice, if the library is not found.
   static CublasLt* get();
-  // Runs on a stream of the current GPU. Throws DeviceError if the library refuses.
+  // Enqueues on a stream of the current GPU. Throws DeviceError if the library refuses.
   void project(const ProjectParams& params, cudaStream_t stream);
 
  private:
   struct Library;
-  struct Plan;  // how one shape is multiplied on one GPU
+  struct Plan;  // algorithm and layouts for one shape on one GPU
   struct Alignments {
-    uint32_t weights, x, y;  // of all their rows, bytes
+    uint32_t weights, x, y;  // alignment of all their rows, bytes
   };
   using Key =
       std::tuple<int, DType, int64_t, int64_t, int64_t, int64_t, uint32_t, uint32_t, uint32_t>;
@@ -37,7 +38,7 @@ class CublasLt {
   void describe(const ProjectParams& params, Plan& plan) const;
   void choose(const ProjectParams& params, const Alignments& alignments, Plan& plan) const;
 
-  Library* const library_;  // kept for the process, as is all that follows
+  Library* const library_;  // kept until the process ends, as are all members below
   std::mutex mutex_;
   std::map<Key, std::unique_ptr<Plan>> plans_;
   std::map<int, void*> handles_;  // of each GPU

@@ -1,4 +1,4 @@
-// Failures of CUDA calls as DeviceError: the call, what CUDA says, file and line.
+// Turns failed CUDA calls into DeviceError: the call, CUDA's message, file and line.
 #pragma once
 
 #include <cuda_runtime_api.h>

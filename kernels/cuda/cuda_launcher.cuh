@@ -13,7 +13,7 @@
 
 namespace fasa::cuda {
 
-// Kernel::kResidentBlocks: blocks that a multiprocessor is to hold, which limits their registers.
+// Kernel::kResidentBlocks: blocks per multiprocessor, which limits the registers of a thread.
 template <typename Kernel>
 constexpr int resident_blocks() {
   if constexpr (requires { Kernel::kResidentBlocks; }) {
@@ -57,7 +57,7 @@ class CudaLauncher {
     check(cudaDeviceGetAttribute(&value, wanted, device), "cudaDeviceGetAttribute");
     return value;
   }
-  // More than 48 KiB of shared memory has to be asked for, once per device and size.
+  // Shared memory above 48 KiB has to be requested, once per device and size.
   template <typename Kernel>
   static void allow_shared(int64_t bytes) {
     constexpr int64_t kGiven = 48 << 10;
@@ -69,7 +69,8 @@ class CudaLauncher {
     check(cudaGetDevice(&device), "cudaGetDevice");
     std::atomic<int64_t>& most = allowed[device % kDevices];
     if (most.load(std::memory_order_acquire) >= bytes) return;
-    // The attribute is what was set last, not the largest: two threads must not lower it in turns.
+    // CUDA keeps the last value set, not the largest: the lock keeps another thread from lowering
+    // it.
     const std::lock_guard lock(raising);
     if (most.load(std::memory_order_relaxed) >= bytes) return;
     check(cudaFuncSetAttribute(run_kernel<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize,

@@ -1,5 +1,5 @@
-// Elements of tensors and rows, one at a time: runtime/base/dtype.h for kernel bodies, the same
-// bits.
+// Elements of tensors and rows, one at a time: runtime/base/dtype.h for kernel bodies, with the
+// same bits.
 #pragma once
 
 #include "kernels/cuda/simt.h"
@@ -14,7 +14,7 @@ namespace fasa::cuda {
 FASA_DEVICE float float_of_f16(uint16_t bits) { return __half2float(__ushort_as_half(bits)); }
 FASA_DEVICE uint16_t f16_of_float(float value) {
   const uint32_t bits = simt::bits_of(value);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) {  // the host's NaN
+  if ((bits & 0x7fffffffu) > 0x7f800000u) {  // the same NaN as on the host
     return static_cast<uint16_t>((bits >> 16 & 0x8000u) | 0x7e00u);
   }
   return __half_as_ushort(__float2half_rn(value));
@@ -30,7 +30,7 @@ FASA_DEVICE float load(DType dtype, const void* data, int64_t index) {
   return dtype == DType::kBF16 ? simt::float_of(uint32_t{bits} << 16) : float_of_f16(bits);
 }
 
-// The low bits: 32 of f32, 16 of the others.
+// The element in the low bits: 32 of f32, 16 of the others.
 FASA_DEVICE uint32_t element_bits(DType dtype, float value) {
   if (dtype == DType::kF32) return simt::bits_of(value);
   return dtype == DType::kBF16 ? bf16_from_f32(value) : f16_of_float(value);

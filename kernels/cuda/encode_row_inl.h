@@ -1,12 +1,12 @@
-// Keys and values to coded rows (row_format.h), by one warp: lanes l and l + 16 have the codes that
-// hold bit l of the scale.
+// Codes keys and values as rows (row_format.h), one warp each: lanes l and l + 16 have the codes
+// that hold bit l of the scale.
 #pragma once
 
 #include "kernels/cuda/rows_inl.h"
 
 namespace fasa::cuda {
 
-// One key or value that is being coded.
+// One key or value during coding.
 class VectorEncoder {
  public:
   FASA_DEVICE VectorEncoder(const ConstTensorView& from, int64_t token, int dim)
@@ -21,7 +21,7 @@ class VectorEncoder {
     choose_moved(static_cast<uint32_t>(scale) >> (simt::lane() % kScaleBits) & 1u);
   }
 
-  // For this lane's dimensions: simt::lane(), and every 32nd.
+  // Code of dimension d, one of this lane's: simt::lane(), and every 32nd after it.
   FASA_DEVICE int8_t code(int d) const {
     const codec::RowCode of = codec::row_code(value(d), inverse_);
     const int moved = d == moved_ ? codec::other_neighbour(of) : 0;
@@ -31,7 +31,8 @@ class VectorEncoder {
  private:
   FASA_DEVICE float value(int d) const { return load(from_.dtype, from_.data, index_ + d); }
 
-  // The code that was rounded farthest, the first of several, where the parity is not `wanted`.
+  // If the parity is not `wanted`, chooses the code with the largest rounding error, the first one
+  // of equals.
   FASA_DEVICE void choose_moved(uint32_t wanted) {
     uint32_t parity = 0;
     float farthest = -1;
@@ -56,7 +57,7 @@ class VectorEncoder {
   int moved_ = -1;
 };
 
-// The row of a token, of the KV head of the block, to up to three places.
+// Writes a token's row, of the block's KV head, to up to three addresses.
 FASA_DEVICE void encode_row(const RowFormat& format, const ConstTensorView& k,
                             const ConstTensorView& v, int64_t token, std::byte* const (&homes)[3]) {
   const VectorEncoder key(k, token, format.key_dim);

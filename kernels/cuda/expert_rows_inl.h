@@ -1,4 +1,4 @@
-// Which pairs of tokens and experts a block of a projection works for.
+// The pairs of tokens and experts that a block of a projection processes.
 #pragma once
 
 #include "kernels/cuda/row_group.h"
@@ -7,8 +7,8 @@
 
 namespace fasa::cuda {
 
-// The group of rows that the pair is the first of, if it is: pairs of one expert between multiples
-// of kRows. Its weights: the expert.
+// The group of rows that begins at `pair`, or an empty one if none does. A group has consecutive
+// pairs of one expert and crosses no multiple of kRows. Its `weights` is the expert.
 template <int kRows>
 FASA_DEVICE RowGroup group_led_by(const ExpertPairs& pairs, int64_t pair) {
   const int32_t expert = pairs.experts[pair];
@@ -20,10 +20,10 @@ FASA_DEVICE RowGroup group_led_by(const ExpertPairs& pairs, int64_t pair) {
   return group;
 }
 
-// Whether an expert has a row or two, as a rule.
+// Whether most experts have only one or two rows.
 constexpr bool are_scattered(const ExpertPairs& pairs) { return pairs.pairs() <= pairs.count; }
 
-// Where the row of x is.
+// Row of x of a pair.
 FASA_DEVICE int64_t row_of(const ExpertPairs& pairs, PairInput input, int64_t pair) {
   return input == PairInput::kToken ? pairs.rows[pair] : pair;
 }

@@ -1,5 +1,5 @@
-// Around the products of layers of experts: which experts a token goes through, the pairs that this
-// makes, and the sum of what they give.
+// Kernels around the products of expert layers: choosing a token's experts, arranging the pairs,
+// and summing the results.
 #pragma once
 
 #include "kernels/cuda/block_sum_inl.h"
@@ -9,11 +9,11 @@
 
 namespace fasa::cuda {
 
-// A warp a token.
+// One warp per token.
 struct ChooseExpertsKernel {
   static constexpr const char* kName = ChooseExpertsParams::kName;
   static constexpr int kThreads = simt::kWarpThreads;
-  static constexpr float kTaken = -1;  // no share of a softmax
+  static constexpr float kTaken = -1;  // below every share of a softmax
 
   ChooseExpertsParams params;
 
@@ -62,7 +62,7 @@ struct ChooseExpertsKernel {
     simt::sync_warp();
   }
 
-  // Marks the `count` best of `left` [size]; of equal ones the first.
+  // Marks the `count` best of `left` [size] as taken; among equals the first.
   FASA_DEVICE static void take_best(float* left, int size, int count) {
     for (int taken = 0; taken < count; ++taken) {
       Best best;
@@ -74,7 +74,7 @@ struct ChooseExpertsKernel {
                          simt::shuffle_xor(best.index, lanes)};
         if (is_better(other, best)) best = other;
       }
-      // What is no number is better than nothing else: all lanes take the first one's word.
+      // With NaN, lanes may disagree on the best: all lanes use the first one's.
       best.index = simt::shuffle(best.index, 0);
       if (best.index % simt::kWarpThreads == simt::lane()) left[best.index] = kTaken;
       simt::sync_warp();
@@ -85,7 +85,7 @@ struct ChooseExpertsKernel {
     return b.index < 0 || a.value > b.value || (a.value == b.value && a.index < b.index);
   }
 
-  // Those of other groups have no share.
+  // Keeps the shares of the chosen groups; sets the others to 0.
   FASA_DEVICE void keep_groups(float* shares, float* best) const {
     const int size = params.count / params.groups;
     for_mine(params.groups, [&](int group) {
@@ -122,7 +122,7 @@ struct ChooseExpertsKernel {
   }
 };
 
-// A block an expert: it counts the pairs of those before, and puts its own in their order.
+// One block per expert: counts the pairs of the experts before, and writes its own in order.
 struct ArrangeExpertsKernel {
   static constexpr const char* kName = ArrangeExpertsParams::kName;
   static constexpr int kThreads = 256;
@@ -159,7 +159,7 @@ struct ArrangeExpertsKernel {
   }
 };
 
-// An element a thread, tokens in y.
+// One thread per element, tokens in y.
 struct MixExpertsKernel {
   static constexpr const char* kName = MixExpertsParams::kName;
   static constexpr int kThreads = 256;

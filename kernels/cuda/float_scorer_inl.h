@@ -1,5 +1,5 @@
-// Scores of a page of floats by one warp (page_scorer_inl.h): fused multiply-adds, bound by the
-// bytes read.
+// Scores a page of floats by one warp (page_scorer_inl.h): fused multiply-adds, bound by the bytes
+// read.
 #pragma once
 
 #include "kernels/cuda/scorer_memory_inl.h"
@@ -26,7 +26,7 @@ class FloatScorer {
   }
 
  private:
-  // Lane l has tokens 2 l and 2 l + 1. Four dimensions of a query are read at a time.
+  // Lane l has tokens 2 l and 2 l + 1. Reads four dimensions of a query at a time.
   template <int kHeads>
   FASA_DEVICE void score_float_heads(const std::byte* page, SliceDType dtype, int first) const {
     struct alignas(8) Two {
@@ -74,7 +74,7 @@ class FloatScorer {
     }
   }
 
-  // Dimensions d to d + 3 of two tokens, as far as they are scored, for heads from `first` on.
+  // Dimensions d to d + 3 of two tokens, or as many as are scored, for heads from `first` on.
   template <int kHeads>
   FASA_DEVICE void add_four(int first, int d, const uint32_t (&values)[2][4],
                             float (&sums)[kHeads][2]) const {

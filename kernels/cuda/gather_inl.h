@@ -1,7 +1,7 @@
-// Rows from pinned host memory, which the device reads over the link itself: a call for each row
-// costs 2.3 us, a thread that loads 16 bytes nothing. Resolve has written what to copy; the copies
-// of all heads are dealt out over all threads in units of 16 bytes, so that a row of 512 bytes is a
-// warp's, and each thread has several loads under way before it stores.
+// Copies rows from pinned host memory: device threads read them over the link. A copy call per row
+// would cost 2.3 us, a thread's load of 16 bytes nothing. Resolve has written the list of copies.
+// Those of all heads are split over all threads in units of 16 bytes, so a row of 512 bytes takes
+// one warp, and each thread has several loads in flight before it stores.
 #pragma once
 
 #include "kernels/cuda/simt.h"
@@ -12,13 +12,13 @@ namespace fasa::cuda {
 struct GatherKernel {
   static constexpr const char* kName = "gather";
   static constexpr int kThreads = 512;
-  // With kBlocks: 128 KiB under way, which PCIe 5 takes (about 100 KB), on few multiprocessors.
+  // With kBlocks: 128 KiB in flight, enough for PCIe 5 (about 100 KB), on few multiprocessors.
   static constexpr int kBlocks = 4;
   static constexpr int kUnderWay = 4;
-  static constexpr int kHeads = 1024;  // whose counts a block looks at together
+  static constexpr int kHeads = 1024;  // heads whose counts a block sums at a time
 
   struct Shared {
-    int32_t ends[kHeads];  // rows of the heads up to and with this one
+    int32_t ends[kHeads];  // rows of the heads up to and including this one
   };
 
   GatherParams params;
@@ -35,7 +35,7 @@ struct GatherKernel {
   }
 
  private:
-  // By the first warp: few heads, and short.
+  // The first warp's work: heads are few, and the loop short.
   FASA_DEVICE void sum_counts(int first, int count) const {
     int32_t* ends = simt::shared<Shared>().ends;
     if (simt::warp() == 0) {
@@ -51,7 +51,7 @@ struct GatherKernel {
     simt::sync_block();
   }
 
-  // The head of flat row `row`.
+  // The head that flat row `row` belongs to.
   FASA_DEVICE static int head_of(const int32_t* ends, int count, int64_t row) {
     int low = 0;
     int high = count - 1;

@@ -1,5 +1,5 @@
-// A projection's heads: bias, norm, rotation, the model's dtype; a warp a head. And the rotation's
-// angles.
+// A projection's heads: bias, norm, rotation, the model's dtype; one warp per head. Also the angles
+// of the rotation.
 #pragma once
 
 #include "kernels/cuda/math_inl.h"
@@ -31,7 +31,7 @@ struct HeadsKernel {
 
   FASA_DEVICE void operator()() const {
     const int64_t item = int64_t{simt::block_x()} * simt::block_warps() + simt::warp();
-    if (item >= params.tokens * params.heads) return;  // a whole warp
+    if (item >= params.tokens * params.heads) return;  // true for whole warps
     const int64_t token = item / params.heads;
     const int head = static_cast<int>(item % params.heads);
     const Head of = head_at(token, head);
@@ -69,8 +69,8 @@ struct HeadsKernel {
     if (norm.bias != nullptr) norm.bias += offset;
     return norm;
   }
-  // For the head alone, or for all heads of its kind: then each of their warps reads all of them,
-  // a row that lies in L2, and a launch is saved.
+  // The norm's scale of one head, or of all heads of its kind. In the latter case each of their
+  // warps reads all of them: the row is in L2, and a launch is saved.
   FASA_DEVICE NormScale scale_of(const Head& of, int64_t token, int head) const {
     if (of.norm.weight == nullptr) return {};
     int first = head, count = 1;

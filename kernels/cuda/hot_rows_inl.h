@@ -1,5 +1,5 @@
-// One block's work on the hot rows of a (sequence, KV head): positions looked up, and the slots
-// that give way chosen, in the order of kernels/replacement.h.
+// One block's work on the hot rows of a (sequence, KV head): looks positions up, and chooses the
+// slots to evict, in the order of kernels/replacement.h.
 #pragma once
 
 #include "kernels/cuda/block_sum_inl.h"
@@ -13,7 +13,8 @@ inline constexpr int kHotThreads = 512;
 
 struct HotShared {
   static constexpr int kBins = 1024;
-  static constexpr int kSorted = 1024;  // victims; more are sorted in the fetch list
+  static constexpr int kSorted =
+      1024;  // victims sorted in shared memory; more are sorted in the fetch list
 
   uint64_t warp_sums[simt::kWarpThreads];
   uint64_t sorted[kSorted];
@@ -23,7 +24,7 @@ struct HotShared {
   int32_t rank;
 };
 
-// Chosen slots, in the order in which they go: slot = low bits of keys[i * stride].
+// Chosen slots, in eviction order: slot = low bits of keys[i * stride].
 struct Victims {
   static constexpr int kSlotBits = 25;
   uint64_t* keys;
@@ -58,7 +59,7 @@ class HotHead {
   FASA_DEVICE const std::byte* block_row(int position) const {
     return sequence_.row_blocks[position / step_.layout.row_page] + row_offset(position);
   }
-  // In its page's device copy, or null.
+  // Address in the page's device copy, or null.
   FASA_DEVICE const std::byte* device_row(int position) const {
     const std::byte* block = sequence_.device_row_block(position / kPageTokens);
     return block == nullptr ? nullptr : block + row_offset(position);
@@ -68,9 +69,10 @@ class HotHead {
   }
   FASA_DEVICE static HotShared& shared() { return simt::shared<HotShared>(); }
 
-  // Up to `wanted` slots for which `keep(slot)` is false and that this step has not used.
-  // `overflow`: device memory for `wanted` keys, 16 bytes apart. The whole block; as
-  // choose_victims(). Clock moves its hand and marks what it chooses as used in this step.
+  // Chooses up to `wanted` slots for which `keep(slot)` is false and that this step has not used.
+  // `overflow`: device memory for `wanted` keys, 16 bytes apart. All threads of the block call it.
+  // The results are those of kernels/replacement.h; Clock moves its hand and marks the slots that
+  // it chooses as used in this step.
   template <typename Keep>
   FASA_DEVICE Victims choose(Replacement policy, int32_t step, const Keep& keep, int wanted,
                              void* overflow) const {
@@ -93,7 +95,7 @@ class HotHead {
   FASA_DEVICE int64_t row_offset(int position) const {
     return step_.layout.row_offset(step_.layer, kv_head_, position % step_.layout.row_page);
   }
-  // 0: empty; 1: holds a prediction that no set used; 2: by the policy.
+  // Eviction order. 0: empty; 1: holds a prediction that no set used; 2: by the policy.
   FASA_DEVICE int rank_of(int slot) const {
     if (slots_.positions[slot] < 0) return 0;
     return is_prediction(slots_.last_uses[slot]) ? 1 : 2;
@@ -104,7 +106,7 @@ class HotHead {
     return free && !keep(slot);
   }
 
-  // What goes first has the least key: rank (2 bits), order (37 bits), slot (25 bits).
+  // The smallest key is evicted first: rank (2 bits), order (37 bits), slot (25 bits).
   template <typename Keep>
   FASA_DEVICE uint64_t key_of(Replacement policy, int slot, int32_t step, const Keep& keep) const {
     if (!may_go(slot, step, keep)) return kNever;
@@ -123,14 +125,14 @@ class HotHead {
            static_cast<uint64_t>(slot);
   }
 
-  // What goes: orders below `order`, and the first `ties` slots of those equal to it.
+  // Slots to evict: those with orders below `order`, and the first `ties` of those equal to it.
   struct Last {
     uint64_t order;
     int32_t ties;
   };
 
-  // The `wanted`-th least order (rank and order of a key, without its slot), by digits of a
-  // histogram; every one where there are no more.
+  // Finds the `wanted`-th smallest order (rank and order of a key, without its slot) by histograms
+  // of its digits; selects all slots if there are fewer.
   template <typename Keep>
   FASA_DEVICE Last find_last(Replacement policy, int32_t step, const Keep& keep, int wanted) const {
     constexpr int kDigits = 4;
@@ -167,7 +169,7 @@ class HotHead {
     simt::sync_block();
   }
 
-  // The bin of the `rank`-th from below, and its rank in there. False: there are fewer.
+  // The bin that holds the `rank`-th smallest, and its rank in the bin. False if there are fewer.
   FASA_DEVICE static bool find_digit(int32_t rank) {
     HotShared& of = shared();
     constexpr int kEach = HotShared::kBins / kHotThreads;
@@ -176,7 +178,7 @@ class HotHead {
     for (int i = first; i < first + kEach; ++i) mine += of.bins[i];
     const BlockSum sum = block_prefix_sum(mine, of.warp_sums);
     auto before = static_cast<int32_t>(sum.through - mine);
-    if (before < rank && rank <= static_cast<int32_t>(sum.through)) {  // one thread's
+    if (before < rank && rank <= static_cast<int32_t>(sum.through)) {  // true in one thread
       int bin = first;
       while (before + static_cast<int32_t>(of.bins[bin]) < rank) {
         before += static_cast<int32_t>(of.bins[bin++]);
@@ -188,7 +190,7 @@ class HotHead {
     return static_cast<int32_t>(sum.all) >= rank;
   }
 
-  // The keys of what goes, by slot.
+  // Writes the keys of the slots to evict, by slot.
   template <typename Keep>
   FASA_DEVICE void gather(Replacement policy, int32_t step, const Keep& keep, const Last& last,
                           Victims* victims) const {
@@ -215,8 +217,8 @@ class HotHead {
     simt::sync_block();
   }
 
-  // Empty slots and unused predictions by slot; then the hand, twice around at most: it passes over
-  // what was used and takes that chance away.
+  // Takes empty slots and unused predictions by slot; then the hand moves, at most twice around: it
+  // passes over used slots and clears their counts of uses.
   template <typename Keep>
   FASA_DEVICE void choose_by_clock(int32_t step, const Keep& keep, int wanted,
                                    Victims* victims) const {
@@ -241,7 +243,7 @@ class HotHead {
     if (simt::thread_index() == 0) *slots_.hand = hand;
   }
 
-  // Slots from the `begin`-th after `first` on, a block's worth; returns where the hand stops.
+  // Takes slots from the `begin`-th after `first` on, one per thread; returns where the hand stops.
   template <typename Keep>
   FASA_DEVICE int pass_over(int first, int begin, int32_t step, const Keep& keep, int wanted,
                             Victims* victims) const {
@@ -258,7 +260,7 @@ class HotHead {
         take(candidate && uses_of(last_use) == 0, slot, wanted, victims, &shared().stop, at);
     const int stop = shared().stop;
     if (chosen) {
-      slots_.last_uses[slot] = slot_use(step, 0);  // taken: not a second time
+      slots_.last_uses[slot] = slot_use(step, 0);  // marked as used: it is not taken twice
     } else if (candidate && uses_of(last_use) > 0 && at <= stop) {
       slots_.last_uses[slot] = slot_use(step_of(last_use), 0);
     }
@@ -266,8 +268,8 @@ class HotHead {
     return (first + stop + 1) % slots_.count;
   }
 
-  // Adds the threads' slots in thread order until there are enough; whether this one's was taken.
-  // The thread whose slot is the last one wanted leaves `at` in *stop.
+  // Adds the threads' slots in thread order until there are enough; returns whether this thread's
+  // was taken. The thread of the last slot taken writes `at` to *stop.
   FASA_DEVICE static bool take(bool goes, int slot, int wanted, Victims* victims,
                                int32_t* stop = nullptr, int at = 0) {
     const BlockSum sum = block_prefix_sum(goes ? 1 : 0, shared().warp_sums);
@@ -302,7 +304,7 @@ FASA_DEVICE int find_sorted(const int32_t* list, int count, int32_t position) {
   return low < count && list[low] == position ? low : -1;
 }
 
-// A warp's sum of `amount` to a counter in device memory.
+// Adds a warp's sum of `amount` to a counter in device memory.
 FASA_DEVICE void add_counter(uint64_t* counter, int amount) {
   const int sum = simt::warp_sum(amount);
   if (sum != 0 && simt::lane() == 0) simt::atomic_add(counter, static_cast<uint64_t>(sum));

@@ -1,7 +1,7 @@
-// The launchers of the CUDA device: params.h and model_params.h say what each of them does. They
-// enqueue on the stream (a cudaStream_t), wait for nothing and read lengths on the device only:
-// what they start depends on the host's arguments alone, so that a step can be captured as a CUDA
-// graph. Throw DeviceError where a launch is refused.
+// The launchers of the CUDA device; params.h and model_params.h define the calls. A launcher
+// enqueues on the stream (a cudaStream_t), does not wait, and reads lengths only on the device: the
+// kernels it starts depend only on the host's arguments, so a step can be captured as a CUDA graph.
+// Throws DeviceError if a launch fails.
 #pragma once
 
 #include "kernels/expert_params.h"
@@ -12,12 +12,12 @@
 
 namespace fasa::cuda {
 
-// Specialised beside each body (append.cu, ...): a kernel that has none does not link. The
-// projection is the kernels' own, without cuBLASLt.
+// Specialised next to each body (append.cu, ...): a missing kernel does not link. The projection is
+// the project's own kernel, without cuBLASLt.
 template <typename Params>
 void enqueue(const Params& params, StreamView stream);
 
-// Rows up to which reading the weights takes longer than multiplying without tensor cores.
+// Up to so many rows, reading the weights takes longer than multiplying without tensor cores.
 inline constexpr int64_t kFewRows = 16;
 
 }  // namespace fasa::cuda

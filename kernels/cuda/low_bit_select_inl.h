@@ -1,12 +1,12 @@
-// A select's low-bit set, by the block that has ranked a head: what the best need + low_bit have
-// beyond the best `need`, and these tokens' scores.
+// A select's low-bit set, written by the block that has ranked a head: the tokens of the best need
+// + low_bit that are not among the best `need`, and their scores.
 #pragma once
 
 #include "kernels/cuda/select_head_inl.h"
 
 namespace fasa::cuda {
 
-// The first of `count` rising positions that is not below `position`.
+// Index of the first of `count` ascending positions that is not below `position`.
 FASA_DEVICE int32_t lower_bound(const int32_t* positions, int32_t count, int32_t position) {
   int32_t first = 0;
   while (count > 0) {
@@ -21,8 +21,8 @@ FASA_DEVICE int32_t lower_bound(const int32_t* positions, int32_t count, int32_t
   return first;
 }
 
-// `both`: the best need + low_bit; the set is written. Both visible to the block; ends with a
-// barrier.
+// Writes the low-bit set. `both`: the best need + low_bit; the selected set is already written.
+// Both must be visible to the block; ends with a barrier.
 FASA_DEVICE void write_low_bit_positions(const SelectHead& head, const int32_t* both) {
   const SelectPlan& plan = head.plan();
   const int32_t* set = head.set() + (plan.sinks_end - plan.first);
@@ -35,7 +35,7 @@ FASA_DEVICE void write_low_bit_positions(const SelectHead& head, const int32_t* 
   simt::sync_block();
 }
 
-// Out of the candidates, of which those that rank have keys from `least` on; a thread visits the
+// Copies scores from the candidates; competing ones have keys from `least` on. A thread visits the
 // keys that it wrote itself.
 FASA_DEVICE void copy_low_bit_scores(const SelectHead& head, int32_t count, uint32_t least) {
   const SelectLists& lists = head.lists();
@@ -53,7 +53,7 @@ FASA_DEVICE void copy_low_bit_scores(const SelectHead& head, int32_t count, uint
   }
 }
 
-// Where no scores were kept: the low-bit set's pages are scored once more, a warp a page.
+// Used if no scores were stored: scores the low-bit set's pages again, one warp per page.
 FASA_DEVICE void score_low_bit(const SelectHead& head, const PageScorer& scorer) {
   const int32_t* positions = head.low_bit_positions();
   const int32_t count = head.plan().low_bit;

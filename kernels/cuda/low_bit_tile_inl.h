@@ -1,7 +1,7 @@
-// A tile of a low-bit set: scores are given, values come out of codes (slice_format.h, by token),
-// or out of the tail in bf16 where their page is not sealed yet. One block, all query heads of its
-// part of the GQA group: threads look up the tile's tokens, a warp a head makes weights of the
-// scores, then every thread sums two dimensions of the values for two heads.
+// A tile of a low-bit set: scores are given; values are read from codes (slice_format.h, by token),
+// or from the tail in bf16 if their page is not sealed yet. A block processes all query heads of
+// its part of the GQA group: threads look up the tile's tokens, one warp per head turns scores into
+// weights, then every thread sums two dimensions of the values for two heads.
 #pragma once
 
 #include "kernels/cuda/rows_inl.h"
@@ -36,8 +36,8 @@ class LowBitTile {
         eighths_(shared + kTileTokens * sizeof(Token) / sizeof(float)),
         scores_(eighths_ + 64) {}
 
-  // partial(heads): f32 [2 + value_dim] of each, `stride` floats apart. By all threads of the
-  // block, with barriers inside, the last thing before which is none.
+  // partial(heads): f32 [2 + value_dim] of each, `stride` floats apart. All threads of the block;
+  // contains barriers but does not end with one.
   FASA_DEVICE void compute(int tile, float* partial, int64_t stride) const {
     const LowBitSet& low_bit = params_.low_bit;
     const int first = tile * kTileTokens;
@@ -72,9 +72,9 @@ class LowBitTile {
  private:
   static constexpr int kSummed = 2;  // query heads of a thread
 
-  // Where a token's values are.
+  // Location of a token's values.
   struct Token {
-    const uint32_t* words;       // of its codes; of the tail, its pairs begin here
+    const uint32_t* words;       // of its codes; in the tail, its pairs begin here
     const uint32_t* parameters;  // its page's, in pairs; null: the tail
     float base;
     float padding;

@@ -1,4 +1,4 @@
-// Functions of floats for kernel bodies: the accurate ones, on either side.
+// Float functions for kernel bodies: the accurate ones, on host and device.
 #pragma once
 
 #include "kernels/cuda/simt.h"

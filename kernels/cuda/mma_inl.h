@@ -3,7 +3,7 @@
 //   a[0] = a[row][c, c + 1]   a[1] = a[row + 8][c, c + 1]   a[2], a[3]: columns c + 8, c + 9
 //   b[0] = b[c, c + 1][row]   b[1] = b[c + 8, c + 9][row]
 //   d[0], d[1] = d[row][c, c + 1]   d[2], d[3] = d[row + 8][c, c + 1]
-// Subnormal f16 count in full, on the hardware as well. Sums are f32 of no given order.
+// Subnormal f16 are not flushed, on the hardware as well. The order of the f32 sums is unspecified.
 #pragma once
 
 #include "kernels/cuda/element_inl.h"
@@ -21,7 +21,7 @@ FASA_DEVICE void mma_f16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #else
-  for (int half = 0; half < 2; ++half) {  // Turing's are half as deep
+  for (int half = 0; half < 2; ++half) {  // a product of Turing has half the depth
     asm volatile(
         "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, "
         "{%0, %1, %2, %3};"

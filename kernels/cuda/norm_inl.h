@@ -1,5 +1,5 @@
-// Norms: over a row by a block, over a head by a warp. Two passes, as the processor's: what a layer
-// norm subtracts is the mean, not an estimate on the way. A row's bits depend on the row alone.
+// Norms: a block per row, or a warp per head. Two passes, as on the processor: a layer norm
+// subtracts the exact mean, not a running estimate. A row's bits depend only on the row.
 #pragma once
 
 #include "kernels/cuda/element_inl.h"
@@ -8,7 +8,7 @@
 
 namespace fasa::cuda {
 
-// The same in every thread; `warp_sums`: shared, one for each warp, free again on return.
+// Returns the same in every thread; `warp_sums`: shared, one per warp, may be reused on return.
 FASA_DEVICE float block_sum(float value, float* warp_sums) {
   value = simt::warp_sum(value);
   if (simt::lane() == 0) warp_sums[simt::warp()] = value;
@@ -19,12 +19,12 @@ FASA_DEVICE float block_sum(float value, float* warp_sums) {
   return sum;
 }
 
-// y = (x - mean) * scale * weight + bias; of no weight y = x.
+// y = (x - mean) * scale * weight + bias; null weight: y = x.
 struct NormScale {
   float mean = 0;
   float scale = 1;
 
-  // `sum` adds up what its argument gives for the elements of all threads that share the row.
+  // `sum(f)` adds up f over the elements of all threads that share the row.
   template <typename Sum>
   FASA_DEVICE static NormScale of(const NormParams& norm, int64_t size, const Sum& sum) {
     const auto count = static_cast<float>(size);
@@ -48,7 +48,7 @@ struct AddNormKernel {
 
   AddNormParams params;
 
-  // A block a row; a thread has the same elements all along.
+  // One block per row; a thread handles the same elements in every pass.
   FASA_DEVICE void operator()() const {
     const int64_t row = simt::block_x();
     const int64_t token = params.tokens == nullptr ? row : params.tokens[row];

@@ -1,9 +1,9 @@
-// Packed weights in the hands of one thread: four outputs side by side and the eight places of a
-// line, 16 bytes of each line and plane (kernels/packed_format.h).
+// Packed weights as one thread reads them: four adjacent outputs and the eight places of a line, 16
+// bytes of each line and plane (kernels/packed_format.h).
 //
-// The processor's panels suit as they lie: a line is 16 outputs' words one behind the other, so
-// that a warp's loads are 512 bytes without a gap (8 bits: twice 256), and what a thread loads is
-// of four outputs, which share the activations that it reads.
+// The processor's panel layout suits the GPU unchanged: a line is 16 outputs' words in a row, so a
+// warp's loads are 512 contiguous bytes (8 bits: twice 256), and a thread's loads are of four
+// outputs, which share the activations that it reads.
 #pragma once
 
 #include "kernels/cuda/element_inl.h"
@@ -11,12 +11,12 @@
 
 namespace fasa::cuda {
 
-inline constexpr int kOutputs = 4;  // of a thread
+inline constexpr int kOutputs = 4;  // per thread
 inline constexpr int kPlaces = static_cast<int>(kPackedLine);
 inline constexpr int64_t kLineBytes = 64;
 inline constexpr int64_t kBlockLines = kPackedBlock / kPackedLine;
 
-// Numbers of a thread's outputs as they lie, of 1, 2 or 4 bytes each.
+// Scales or offsets of a thread's outputs as stored, 1, 2 or 4 bytes each.
 struct PackedNumbers {
   uint32_t words[kOutputs];
 };
@@ -49,27 +49,27 @@ FASA_DEVICE float f16_of(const PackedNumbers& numbers, int i) {
   return float_of_f16(static_cast<uint16_t>(half_of(numbers, i)));
 }
 
-// One line of codes on its way, and its scale group's numbers.
+// One line of codes being loaded, and its scale group's numbers.
 template <int kBits>
 struct PackedLine {
-  // None for 4 bits; for 8 bits the line of the high nibbles.
+  // 4 bits: unused; 8 bits: the line of the high nibbles.
   static constexpr size_t kHigh = kBits == 5 || kBits == 6 ? kBits - 4 : 1;
 
-  int64_t place = 0;   // the line's first
-  bool there = false;  // else beyond the end: nothing was loaded
+  int64_t place = 0;   // the line's first place
+  bool there = false;  // false: beyond the end, nothing was loaded
   simt::Word16 low{};
   simt::Word16 high[kHigh] = {};
   PackedNumbers scales{}, offsets{}, super_scales{}, super_offsets{};
 };
 
-// For the panels of one format.
+// Reads the panels of one format.
 template <int kBits>
 struct PackedReader {
   PackedWeights weights;
   uint64_t group_reciprocal;  // 2^32 / (group / kUnit), rounded up
   static constexpr int64_t kUnit = 16;
 
-  // A division for each line would cost more than its sums.
+  // Computes group_reciprocal: a division per line would cost more than its sums.
   static PackedReader of(const PackedWeights& weights) {
     const auto units = static_cast<uint64_t>(weights.format.group / kUnit);
     return {weights, ((uint64_t{1} << 32) + units - 1) / units};
@@ -78,7 +78,7 @@ struct PackedReader {
   FASA_DEVICE const std::byte* panel_at(int64_t index) const {
     return weights.panels + index * weights.panel.bytes;
   }
-  // Line `line` of the panel `from` for outputs [quad x kOutputs, ...): all loads that it takes.
+  // Loads line `line` of the panel `from` for outputs [quad x kOutputs, ...).
   FASA_DEVICE PackedLine<kBits> fetch(const std::byte* from, int64_t line, int quad) const {
     const PackedPanel& panel = weights.panel;
     PackedLine<kBits> got;
@@ -100,7 +100,7 @@ struct PackedReader {
     return got;
   }
 
-  // Scales and offsets in f32.
+  // Converts scales and offsets to f32.
   FASA_DEVICE void numbers(const PackedLine<kBits>& line, float (&scales)[kOutputs],
                            float (&offsets)[kOutputs]) const {
     load_scales(line, scales);
@@ -111,10 +111,10 @@ struct PackedReader {
   }
   FASA_DEVICE bool has_offsets() const { return weights.format.offset != OffsetKind::kNone; }
 
-  // value(code) of an output's places; `table`: the format's, or null.
+  // value(code) of each of an output's places; `table`: the format's, or null.
   FASA_DEVICE void values(const PackedLine<kBits>& line, int output, const float* table,
                           float (&out)[kPlaces]) const {
-    // As bytes: places 0, 4, 1, 5, and 2, 6, 3, 7.
+    // As bytes: even has places 0, 4, 1, 5, odd 2, 6, 3, 7.
     uint32_t even = line.low.words[output] & 0x0f0f0f0fu;
     uint32_t odd = line.low.words[output] >> 4 & 0x0f0f0f0fu;
     if constexpr (kBits == 8) {
@@ -158,7 +158,7 @@ struct PackedReader {
       line.super_offsets = load_numbers(from + panel.super_offsets + super, 2);
     }
   }
-  // One branch for four outputs.
+  // One branch per four outputs.
   FASA_DEVICE void load_scales(const PackedLine<kBits>& line, float (&out)[kOutputs]) const {
     switch (weights.format.scale) {
       case ScaleKind::kF32:

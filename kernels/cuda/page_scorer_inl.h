@@ -1,10 +1,10 @@
-// Scores of one slice page by one warp, for the query heads of a KV head, S = Σ q k over the slice,
-// and ALiBi's part where there are slopes; those of tokens that are taken together, their mean;
-// then the cap. A page's scores are the same bits wherever they are computed.
+// Scores of one slice page by one warp, for the query heads of a KV head: S = Σ q k over the slice,
+// plus ALiBi's term if there are slopes; the mean score of blocks of tokens if `page_tokens` > 1;
+// then the cap. A page's scores have the same bits wherever they are computed.
 //
-//   codes       tensor cores (code_scorer_inl.h); one by one with a query that is not finite, so
-//               that infinities come out as they should
-//   bf16, f32   fused multiply-adds, two tokens a lane (float_scorer_inl.h)
+//   codes       tensor cores (code_scorer_inl.h); one by one if a query is not finite, so that
+//               infinities are computed correctly
+//   bf16, f32   fused multiply-adds, two tokens per lane (float_scorer_inl.h)
 #pragma once
 
 #include "kernels/cuda/code_scorer_inl.h"
@@ -19,8 +19,8 @@ namespace fasa::cuda {
 
 class PageScorer {
  public:
-  // Every thread of the block; ends with a barrier. `memory`: ScorerLayout::bytes() of shared
-  // memory.
+  // Called by every thread of the block; ends with a barrier. `memory`: ScorerLayout::bytes() of
+  // shared memory.
   FASA_DEVICE PageScorer(const SelectParams& params, const SequenceDesc& sequence, int kv_head,
                          const ScorerLayout& layout, std::byte* memory)
       : sequence_(sequence),
@@ -42,13 +42,14 @@ class PageScorer {
     finite_ = memory_.finite();
   }
 
-  // [group][kScoreStride], of this warp; raw, not yet made finite.
+  // [group][kScoreStride], this warp's; NaN and infinities are not replaced yet.
   FASA_DEVICE const float* scores() const { return memory_.mine; }
   FASA_DEVICE int group() const { return memory_.layout.gqa_group; }
-  // Warps from this one on score nothing.
+  // Number of warps that score; the others have no memory for it.
   FASA_DEVICE int warps() const { return memory_.layout.warps; }
 
-  // The whole warp. The slice block of a sealed page is given; others are read from the tail.
+  // Called by the whole warp. `block`: the slice block of a sealed page; other pages are read from
+  // the tail.
   FASA_DEVICE void score(int page, const std::byte* block) const {
     const SliceFormat& format = memory_.format;
     simt::sync_warp();  // the last page's scores have been read
@@ -97,7 +98,7 @@ class PageScorer {
     simt::sync_warp();
   }
 
-  // A lane has a small page of one head.
+  // Each lane averages one block of `page_tokens` tokens of one head.
   FASA_DEVICE void average(int page) const {
     const int parts = kPageTokens / page_tokens_;
     const int first = first_visible_ - page * kPageTokens;

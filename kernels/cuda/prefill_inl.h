@@ -1,9 +1,8 @@
-// Exact causal attention of a prefill, the path that any machine and any dtype can take: a block
-// takes some query tokens with all query heads of a GQA group, or as many as it has room for, and
-// goes through the pages of keys in order with an online softmax, all state in shared memory. Keys,
-// then values, of a page are staged there, a part at a time where they are wide. What one query's
-// bits come from: its own q, and the rows, page by page; neither the cut into blocks nor that into
-// parts.
+// Exact causal attention of a prefill, for any GPU and any dtype. A block takes some query tokens
+// and all query heads of a GQA group, or as many as fit, and processes the pages of keys in order
+// with an online softmax; all state is in shared memory. A page's keys, then its values, are copied
+// there, part by part if they are wide. A query's bits depend only on its own q and the rows, page
+// by page, not on the split into blocks or parts.
 #pragma once
 
 #include "kernels/cuda/prefill_tile_inl.h"
@@ -12,20 +11,20 @@
 
 namespace fasa::cuda {
 
-// How a block's shared memory is cut, in floats.
+// Layout of a block's shared memory, in floats.
 struct PrefillShape {
   int tokens = 0;  // query tokens of a block
   int heads = 0;   // query heads of a block, of one GQA group
   int parts = 0;   // blocks that a GQA group takes
   int rows = 0;    // tokens times heads
-  int keys = 0;    // rows of a page that are staged at a time, a power of 2
+  int keys = 0;    // rows of a page that are copied at a time, a power of 2
   int q_width = 0;
   int out_width = 0;
-  int staged_words = 0;  // of one staged vector, odd: lanes that read down a column meet no other
-  int scales = 0;        // of staged vectors, where rows are coded
+  int staged_words = 0;  // of one copied vector; odd: no bank conflicts along a column
+  int scales = 0;        // of copied vectors, if rows are coded
 
   static constexpr int kMaxRows = 32;
-  static constexpr int64_t kBudget = 48 << 10;  // what every GPU gives unasked
+  static constexpr int64_t kBudget = 48 << 10;  // available on every GPU without a request
 
   static PrefillShape of(const CacheLayout& layout, int max_tokens) {
     PrefillShape shape;
@@ -44,7 +43,7 @@ struct PrefillShape {
     }
     return shape;
   }
-  // At most so many of each, at least one.
+  // Limits tokens and heads of a block, to at least one each.
   constexpr void cut(int group, int max_tokens, int max_heads) {
     tokens = max_tokens < 1 ? 1 : max_tokens;
     parts = (group + max_heads - 1) / max_heads;
@@ -70,7 +69,7 @@ struct PrefillKernel {
   PrefillShape shape;
 
   // Blocks: parts of the query tokens and of the GQA group, KV heads, sequences. Later queries see
-  // more: they go first.
+  // more keys, so their blocks start first.
   FASA_DEVICE void operator()() const {
     const SequenceDesc& desc = params.step.sequences[simt::block_z()];
     const int cut = simt::grid_x() - 1 - simt::block_x();
@@ -92,26 +91,26 @@ struct PrefillKernel {
   }
 
  private:
-  // One block's part, and its shared memory.
+  // One block's queries, and its shared memory.
   struct Block {
     const PrefillKernel& kernel;
     const PrefillParams& params;
     const PrefillShape& shape;
     const CacheLayout& layout;
     const SequenceDesc& desc;
-    int first;       // query token of the sequence's new ones
-    int tokens;      // of them
+    int first;       // first query token, counted from the sequence's first new one
+    int tokens;      // query tokens
     int first_head;  // in the GQA group
     int heads;
     int rows;        // tokens times heads
     float* q;        // [rows][q_width]
-    float* out;      // [rows][out_width], not divided yet
+    float* out;      // [rows][out_width], not divided by the sums yet
     float* weights;  // [rows][kPageTokens]
     float* tops;     // [rows]
     float* sums;
-    float* factors;  // of what `out` holds, for the page under way
+    float* factors;  // factor of `out` for the current page
     std::byte* staged;
-    float* scales;  // of what is staged, where rows are coded
+    float* scales;  // of the copied vectors, if rows are coded
     PairFormat keys;
     PairFormat values;
 
@@ -138,7 +137,7 @@ struct PrefillKernel {
       scales = factors + shape.rows;
       staged = reinterpret_cast<std::byte*>(scales + shape.scales);
       const bool aligned = layout.row.key_dim % 2 == 0 && layout.row.value_dim % 2 == 0 &&
-                           kRow != RowDType::kF32;  // staged vectors begin at words
+                           kRow != RowDType::kF32;  // copied vectors begin at whole words
       keys = {layout.row.key_dim, aligned};
       values = {layout.row.value_dim, aligned};
     }
@@ -171,7 +170,7 @@ struct PrefillKernel {
       }
     }
 
-    // The page's keys that the query row sees, as slots [begin, end).
+    // The page's keys that the query row may attend to, as slots [begin, end).
     struct Seen {
       int begin;
       int end;
@@ -202,7 +201,7 @@ struct PrefillKernel {
       }
     }
 
-    // Slots [slot, slot + keys) of the page, one of their two vectors: a warp a row.
+    // Copies slots [slot, slot + keys) of the page, their keys or their values: one warp per row.
     FASA_DEVICE void stage(int page, int slot, int slots, int64_t offset, int dim) const {
       const int bytes = dim * RowDType(kRow).bytes();
       const int end = slots - slot < shape.keys ? slots - slot : shape.keys;
@@ -212,7 +211,7 @@ struct PrefillKernel {
                    params.pages, NewRows::kInWriteBackBuffer) +
             offset;
         std::byte* to = staged + int64_t{i} * shape.staged_words * 4;
-        // Whole words, but for the last elements.
+        // Whole words; single bytes for the rest.
         const int words = offset % 4 == 0 ? bytes / 4 : 0;
         for (int w = simt::lane(); w < words; w += simt::kWarpThreads) {
           reinterpret_cast<uint32_t*>(to)[w] = reinterpret_cast<const uint32_t*>(from)[w];
@@ -226,7 +225,7 @@ struct PrefillKernel {
       return staged + int64_t{i} * shape.staged_words * 4;
     }
 
-    // A thread has one key and every (threads / keys)-th query row.
+    // Each thread scores one key for every (threads / keys)-th query row.
     FASA_DEVICE void score(int page, int slot, int slots) const {
       const int key = simt::thread_index() % shape.keys;
       const int step = kThreads / shape.keys;
@@ -257,7 +256,8 @@ struct PrefillKernel {
       return simt::fused(params.step.slopes[head_of(row)], static_cast<float>(distance), score);
     }
 
-    // A row's scores on a page to weights, its maximum and sum: by a warp. A NaN stays one.
+    // Turns a row's scores on a page into weights, and updates its maximum and sum; one warp. NaN
+    // is preserved.
     FASA_DEVICE void weigh(int row, int page) const {
       constexpr int kSlots = kPageTokens / simt::kWarpThreads;
       const Seen of = seen(row, page);
@@ -291,7 +291,7 @@ struct PrefillKernel {
       tops[row] = top;
     }
 
-    // A thread has two dimensions of kBlocked query rows.
+    // Each thread has two dimensions of kBlocked query rows.
     FASA_DEVICE void add_values(int page, int slot, int slots) const {
       const int count = slots - slot < shape.keys ? slots - slot : shape.keys;
       const int pairs = values.pairs();
@@ -313,7 +313,7 @@ struct PrefillKernel {
           const Pair v = load_pair<kRow>(staged_at(k), pair, values);
           FASA_UNROLL
           for (int i = 0; i < kBlocked; ++i) {
-            // An infinite value that the query does not see must not meet its weight of zero.
+            // Skips values that the query does not see: zero times infinity would be NaN.
             if (slot + k < of[i].begin || slot + k >= of[i].end) continue;
             const int row = top_row + i < rows ? top_row + i : top_row;
             const float weight = weights[row * kPageTokens + slot + k] * scale_at(k);

@@ -1,8 +1,8 @@
-// Keys and values of a page in shared memory, for a prefill on tensor cores: elements as they are
-// stored, brought beside the block's work; codes as bf16, which holds them exactly, with their
-// scales. What is beyond the page's visible slots is zero, and so are values that are not finite,
-// which must not meet the weights of queries that don't see them. Wide heads' values take the place
-// of their keys.
+// Keys and values of a page in shared memory, for a prefill on tensor cores: elements as stored,
+// copied while the block works; codes as bf16, which represents them exactly, with their scales.
+// Slots beyond the page's visible ones are zero. Values that are not finite are zero too, because
+// they must not be multiplied by the zero weights of queries that do not see them. Values of wide
+// heads overwrite their keys.
 #pragma once
 
 #include "kernels/cuda/rows_inl.h"
@@ -14,25 +14,25 @@ FASA_DEVICE uint32_t packed(float low, float high) {
   return element_bits(kElement, low) | element_bits(kElement, high) << 16;
 }
 
-// What a width costs. Rows of `kDim` / 2 + 4 words: no two lanes of a product's loads meet in a
-// bank.
+// Costs of a head dimension. Rows have `kDim` / 2 + 4 words, so that the lanes of a product's loads
+// use different banks.
 template <int kDim>
 struct PrefillTileDim {
   static_assert(kDim % 16 == 0);                // a product's depth
-  static constexpr int kDepths = kDim / 16;     // products deep is a key
+  static constexpr int kDepths = kDim / 16;     // products along a key
   static constexpr int kStride = kDim / 2 + 4;  // words of a staged vector
   static constexpr int64_t kVectorWords = int64_t{kPageTokens} * kStride;
   static constexpr bool kKeepsQueries = kDim <= 128;  // in registers, from page to page
-  static constexpr bool kKeepsKeys = kDim <= 128;     // beside the values, while those are read
+  static constexpr bool kKeepsKeys = kDim <= 128;  // beside the values, while the values are read
 };
 
-// Where a page's rows of one KV head lie: new ones in the write-back buffer, where there is one,
-// the others one after the other wherever their page is.
+// Location of a page's rows of one KV head: new ones in the write-back buffer, if there is one, the
+// others contiguous in their page.
 struct PageRows {
   const std::byte* stored;
   const std::byte* fresh;
   int first_fresh;  // slot
-  int slots;        // that are read
+  int slots;        // number of slots that are read
   int64_t row_bytes;
 
   FASA_DEVICE static PageRows of(const PrefillParams& params, int sequence, int kv_head, int page,
@@ -58,7 +58,7 @@ struct PageRows {
   }
 };
 
-// By a block of kThreads.
+// Used by a block of kThreads.
 template <RowDType::Kind kRow, int kDim, int kThreads>
 struct PrefillStage {
   using Dim = PrefillTileDim<kDim>;
@@ -67,26 +67,27 @@ struct PrefillStage {
   static constexpr int kStride = Dim::kStride;
   static constexpr int64_t kStagedWords = (Dim::kKeepsKeys ? 2 : 1) * Dim::kVectorWords;
   static constexpr int64_t kScales = kCoded ? 2 * kPageTokens : 0;  // of keys, then of values
-  static constexpr int64_t kSharedBytes = kStagedWords * 4 + 16 + kScales * 4;  // and a flag
+  static constexpr int64_t kSharedBytes = kStagedWords * 4 + 16 + kScales * 4;  // plus a flag
   static_assert(kThreads == 2 * kPageTokens);
 
   FASA_DEVICE static uint32_t* keys() { return reinterpret_cast<uint32_t*>(simt::shared_memory()); }
   FASA_DEVICE static uint32_t* values() {
     return Dim::kKeepsKeys ? keys() + Dim::kVectorWords : keys();
   }
-  // Set where the page has values that are not finite.
+  // Set if the page has values that are not finite.
   FASA_DEVICE static uint32_t& spoilt() { return keys()[kStagedWords]; }
   FASA_DEVICE static float* key_scales() {
     return reinterpret_cast<float*>(keys() + kStagedWords + 4);
   }
   FASA_DEVICE static float* value_scales() { return key_scales() + kPageTokens; }
 
-  // Each a group of copies, which may still be under way on return. What lay there has been read.
+  // Each call is one group of copies, which may still be running on return. The caller has finished
+  // reading the memory that they overwrite.
   FASA_DEVICE static void bring_keys(const PageRows& rows) { bring(rows, 0, keys(), key_scales()); }
   FASA_DEVICE static void bring_values(const PageRows& rows) {
     bring(rows, kDim, values(), value_scales());
   }
-  // What this thread brought of values and has waited for: before the others read it.
+  // Cleans the values that this thread copied and has waited for, before other threads read them.
   FASA_DEVICE static void clean_values(int slots) {
     if constexpr (kCoded) {
       const int slot = simt::thread_index();
@@ -105,7 +106,7 @@ struct PrefillStage {
     return reinterpret_cast<simt::Word16*>(vectors + slot * kStride) + word;
   }
 
-  // visit(slot, word of 16 bytes of a vector), eight threads a slot.
+  // Calls visit(slot, 16-byte word of a vector), eight threads per slot.
   template <typename Visit>
   FASA_DEVICE static void for_each_word(const Visit& visit) {
     constexpr int kOfSlot = 8;
@@ -121,11 +122,11 @@ struct PrefillStage {
     }
   }
 
-  // The vectors that begin at element `first` of each row.
+  // Copies the vectors that begin at element `first` of each row.
   FASA_DEVICE static void bring(const PageRows& rows, int first, uint32_t* to, float* scales) {
     if constexpr (kCoded) {
       bring_codes(rows, first, to);
-      // A thread a slot, by as many again as there are slots.
+      // One thread per slot computes the scale.
       const int slot = simt::thread_index();
       if (slot < kPageTokens) {
         scales[slot] = slot < rows.slots ? scale_of(rows.at(slot) + first, kDim) : 0.0f;
@@ -145,7 +146,7 @@ struct PrefillStage {
     simt::commit_copies();
   }
 
-  // Eight codes a thread and four slots at a time, which are all read before any is written.
+  // Each thread reads eight codes of four slots before it writes any.
   FASA_DEVICE static void bring_codes(const PageRows& rows, int first, uint32_t* to) {
     constexpr int kWords = kDim / 8;  // of eight codes
     constexpr int kAtOnce = 4;

@@ -1,13 +1,14 @@
 // Exact causal attention of a prefill on tensor cores, for rows of bf16, f16 or codes, with keys
-// and values of kDim: a block takes kRows rows (query tokens times the query heads of a GQA group),
-// a warp sixteen of them, whose queries, scores of a page and outputs stay in its registers. Keys
-// and values of a page lie in shared memory (prefill_stage_inl.h): the next page's keys come while
-// this one's values are added, its values while the next one's keys are scored. Wide heads read
-// their queries anew in each page: neither registers nor 48 KiB would hold them.
+// and values of kDim. A block takes kRows rows (query tokens times the query heads of a GQA group),
+// a warp sixteen of them, whose queries, page scores and outputs stay in its registers. Keys and
+// values of a page are in shared memory (prefill_stage_inl.h): the next page's keys are copied
+// while this page's values are added, its values while its keys are scored. For wide heads queries
+// are read again in each page, because neither registers nor 48 KiB hold them.
 //
-// Weights are two numbers of the rows' type, the second what the first leaves, so that they are
-// exact to 2^-16 and more; so are queries of another type than the rows'. Pages are folded in order
-// by an online softmax as in prefill_inl.h: a query's bits come from its own q and the rows.
+// A weight is the sum of two numbers of the rows' type (the rounded weight and its remainder),
+// exact to 2^-16 or better; queries of another type than the rows are split likewise. Pages are
+// folded in order by an online softmax as in prefill_inl.h: a query's bits depend only on its own q
+// and the rows.
 #pragma once
 
 #include "kernels/cuda/mma_inl.h"
@@ -30,7 +31,7 @@ FASA_DEVICE float rounded(float value) {
   const auto bits = static_cast<uint16_t>(element_bits(kElement, value));
   return kElement == DType::kBF16 ? simt::float_of(uint32_t{bits} << 16) : float_of_f16(bits);
 }
-// What rounding leaves of two numbers; of those that have no finite rest: nothing.
+// Rounding remainders of two numbers; zero for a number without a finite remainder.
 template <DType kElement>
 FASA_DEVICE uint32_t packed_rest(float low, float high) {
   const float a = low - rounded<kElement>(low);
@@ -42,14 +43,14 @@ constexpr bool has_prefill_tiles(int dim) {
   return dim == 64 || dim == 80 || dim == 96 || dim == 128 || dim == 256;
 }
 
-// `kSplit`: queries are of another type than the rows.
+// `kSplit`: queries have another type than the rows.
 template <RowDType::Kind kRow, int kDim, bool kSplit>
 struct PrefillTileKernel {
   static constexpr const char* kName = "prefill";
   static constexpr int kThreads = 128;
   static constexpr int kResidentBlocks = 2;
   static constexpr int kRows = 64;
-  static constexpr int kGroups = kPageTokens / 8;  // of keys, as many as a product is wide
+  static constexpr int kGroups = kPageTokens / 8;  // of keys, one product wide
   using Dim = PrefillTileDim<kDim>;
   using Stage = PrefillStage<kRow, kDim, kThreads>;
   static constexpr bool kCoded = Stage::kCoded;
@@ -62,7 +63,7 @@ struct PrefillTileKernel {
   PrefillParams params;
   int tokens = 0;  // query tokens of a block
 
-  // What a thread has of its two rows: lane / 4 of its warp's sixteen, and eight below.
+  // A thread's part of its two rows: lane / 4 of its warp's sixteen, and the one eight below.
   struct State {
     uint32_t q[kHeldDepths][4];
     uint32_t q_rest[kSplit ? kHeldDepths : 1][4];
@@ -71,7 +72,8 @@ struct PrefillTileKernel {
     float sum[2];
   };
 
-  // Blocks: parts of the query tokens, KV heads, sequences. Later queries see more: they go first.
+  // Blocks: parts of the query tokens, KV heads, sequences. Later queries see more keys: they start
+  // first.
   FASA_DEVICE void operator()() const {
     const SequenceDesc& desc = params.step.sequences[simt::block_z()];
     const int first = (simt::grid_x() - 1 - simt::block_x()) * tokens;
@@ -96,8 +98,8 @@ struct PrefillTileKernel {
   }
 
  private:
-  // The page's rows visible to the block's newest query, at position `last`. Looked up when they
-  // are brought: what lies in registers from page to page has no room for them.
+  // The page's rows visible to the block's newest query, at position `last`. Looked up for each
+  // copy, because there are no registers left to keep them from page to page.
   FASA_DEVICE static int slots_of(int last, int page) {
     const int seen = last + 1 - page * kPageTokens;
     return seen < kPageTokens ? seen : kPageTokens;
@@ -106,12 +108,13 @@ struct PrefillTileKernel {
     return PageRows::of(params, simt::block_z(), simt::block_y(), page, slots_of(last, page));
   }
 
-  // For the block's rows; `half`: the lower eight or the upper ones.
+  // Index among the block's rows; `half`: the upper or the lower eight of the warp's sixteen.
   FASA_DEVICE static int row_of(int half) {
     return simt::warp() * 16 + simt::lane() / 4 + 8 * half;
   }
-  // Element `i` of a thread's out[2 * depth + odd], which is of row i / 2: loads of values bring
-  // two neighbours at a time, and one goes to an even product, the other to the odd one beside it.
+  // Dimension of element `i` of a thread's out[2 * depth + odd], which belongs to row i / 2: a load
+  // of values gets two adjacent dimensions; the first goes to the even product, the second to the
+  // odd one.
   FASA_DEVICE static int dim_of(int depth, int odd, int i) {
     return depth * 16 + simt::lane() % 4 * 4 + 2 * (i % 2) + odd;
   }
@@ -151,7 +154,8 @@ struct PrefillTileKernel {
     }
   }
 
-  // Sixteen columns of a row's query, to where a kept depth lies or to the only place.
+  // Loads sixteen columns of a row's query, into the registers of `depth`, or into the only ones
+  // for wide heads.
   FASA_DEVICE void load_queries(const SequenceDesc& desc, int first, int count, int half, int depth,
                                 State& state) const {
     const int row = row_of(half);
@@ -170,8 +174,8 @@ struct PrefillTileKernel {
     }
   }
 
-  // `goes_on`: there is a page after this one. This page's keys are on their way, its values too
-  // where they have a place of their own.
+  // `goes_on`: another page follows. This page's keys are being copied, and so are its values if
+  // they have memory of their own.
   FASA_DEVICE void add_page(const SequenceDesc& desc, int first, int count, int page, bool goes_on,
                             State& state) const {
     const int last = desc.start + first + count - 1;
@@ -195,7 +199,7 @@ struct PrefillTileKernel {
     simt::sync_block();
     add_values(weights, state);
     const bool spoilt = Stage::spoilt() != 0;
-    simt::sync_block();  // the values have been read, and whether they were spoilt
+    simt::sync_block();  // the values and the flag have been read
     if (spoilt) {
       simt::wait_copies<0>();
       add_spoilt(desc, first, count, page, weights, state);
@@ -205,7 +209,7 @@ struct PrefillTileKernel {
     if constexpr (Dim::kKeepsKeys) Stage::bring_values(rows_of(last, page + 1));
   }
 
-  // Scores of the page to weights.
+  // Turns scores of the page into weights.
   FASA_DEVICE void weigh_page(const SequenceDesc& desc, int first, int count, int page,
                               float (&weights)[kGroups][4], State& state) const {
     FASA_UNROLL
@@ -251,7 +255,7 @@ struct PrefillTileKernel {
     }
   }
 
-  // ALiBi's part of one row's scores, `query`: its slot, which may lie in a later page.
+  // Adds ALiBi's term to one row's scores. `query`: the query's slot, which may be in a later page.
   FASA_DEVICE static void add_slope(int half, float slope, int query, float (&scores)[kGroups][4]) {
     FASA_UNROLL
     for (int n = 0; n < kGroups; ++n) {
@@ -275,7 +279,8 @@ struct PrefillTileKernel {
     }
   }
 
-  // One row's scores to weights, by the four lanes that share it. It sees slots [begin, end).
+  // Turns one row's scores into weights, by the four lanes that share it. The row sees slots
+  // [begin, end).
   FASA_DEVICE void weigh(int half, int begin, int end, State& state,
                          float (&weights)[kGroups][4]) const {
     float top = no_maximum();
@@ -360,11 +365,11 @@ struct PrefillTileKernel {
     return first >> 16 | (second & 0xffff0000u);
   }
 
-  // The values that stage() left out, one by one: rare, and slow.
+  // Adds the values that clean_values() has zeroed, one by one: rare and slow.
   FASA_DEVICE void add_spoilt(const SequenceDesc& desc, int first, int count, int page,
                               const float (&weights)[kGroups][4], State& state) const {
     auto* const shared = reinterpret_cast<float*>(simt::shared_memory());  // [rows][slots]
-    simt::sync_block();  // nothing is on its way any more
+    simt::sync_block();                                                    // no copies are running
     FASA_UNROLL
     for (int n = 0; n < kGroups; ++n) {
       FASA_UNROLL
@@ -374,7 +379,7 @@ struct PrefillTileKernel {
     }
     simt::sync_block();
     for (int slot = 0; slot < kPageTokens; ++slot) {
-      // Unrolled, or the state would be memory in place of registers, in every page.
+      // Unrolled; otherwise the state would be in memory instead of registers, in every page.
       FASA_UNROLL
       for (int half = 0; half < 2; ++half) {
         const int row = row_of(half);
@@ -465,8 +470,8 @@ void launch_prefill_tiles_of(const PrefillParams& params, const Launcher& launch
   }
 }
 
-// By dtypes, widths and GPU alone, never by the step's tokens, for the other kernel's bits are
-// others.
+// Depends only on dtypes, widths and GPU, never on the step's tokens: the other kernel gives other
+// bits.
 inline bool takes_prefill_tiles(const CacheLayout& layout, int compute_capability) {
   constexpr int kMaxGroup = 64;
   const RowFormat& row = layout.row;
@@ -475,7 +480,7 @@ inline bool takes_prefill_tiles(const CacheLayout& layout, int compute_capabilit
   return row.dtype == RowDType::kF16 || compute_capability >= 80;
 }
 
-// True where it was for these kernels.
+// Returns false if these kernels do not support the call.
 template <typename Launcher>
 bool launch_prefill_tiles(const PrefillParams& params, const Launcher& launch) {
   const CacheLayout& layout = params.step.layout;

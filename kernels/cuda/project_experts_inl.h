@@ -1,8 +1,8 @@
 // Projections of pairs of tokens and experts, each by its expert's weights (expert_params.h): the
-// bodies of plain ones, told which rows are theirs.
+// kernels of plain projections, with other rows.
 //
-//   few rows   a block for each pair; the first of an expert's, of kRows at most, works for all
-//   many rows  tiles of an expert's rows, the experts in z; rows beyond the last are left
+//   few rows   a block per pair; the first of at most kRows pairs of an expert works for all
+//   many rows  tiles of an expert's rows, the experts in z; blocks beyond the last row end at once
 //
 // The host knows the number of pairs but not their experts, so some blocks have no work.
 #pragma once
@@ -17,7 +17,7 @@ struct PairRows {
   PairInput input;
   int first_expert;
   int experts;
-  int64_t first_pair;  // of the grid's y
+  int64_t first_pair;  // pair of the grid's first block in y
 
   template <int kRows>
   FASA_DEVICE RowGroup few(const ProjectParams& params) const {
@@ -67,7 +67,7 @@ void start(const ProjectExpertsParams& params, const Launcher& launch) {
   const bool bf16_products = launch.compute_capability() >= 80;
   if (params.pairs.tokens > kFewRows && bf16_products &&
       in_words(product, kWordElements<DType::kBF16>)) {
-    // A token is an expert's once at most.
+    // A token chooses an expert at most once.
     return launch_project_tiles(
         product, rows, {.y = static_cast<int>(params.pairs.tokens), .z = params.experts}, launch);
   }

@@ -1,13 +1,13 @@
 // Projections, for machines without cuBLASLt and for few rows: y = x · wᵀ with f32 sums.
 //
-//   few rows   a warp a column: the weights are read once for kRows rows at a time, in units of 16
-//              bytes, several under way; all of a decode step's time is that reading
-//   many rows  bf16 on tensor cores in tiles of 128 x 128 through shared memory, the next part of
-//              the inputs on its way while one is multiplied
+//   few rows   a warp per column: the weights are read once for kRows rows at a time, in units of
+//              16 bytes, several in flight; this reading is all of a decode step's time
+//   many rows  bf16 on tensor cores in tiles of 128 x 128 in shared memory; the next part of the
+//              inputs is copied while one is multiplied
 //
-// In either a row's bits depend on the row and the weights alone, but the two differ. Which rows a
-// block multiplies, and by which weights, its rows say: a step's (StepRows), or those of pairs with
-// experts (PairRows).
+// In either kernel a row's bits depend only on the row and the weights, but the two kernels differ.
+// The `Rows` parameter says which rows a block multiplies, and by which weights: those of a step
+// (StepRows), or of pairs with experts (PairRows).
 #pragma once
 
 #include "kernels/cuda/element_inl.h"
@@ -20,7 +20,7 @@ namespace fasa::cuda {
 template <DType kType>
 inline constexpr int kWordElements = 16 / dtype_bytes(kType);
 
-// An element of a word of 16 bytes.
+// An element of a 16-byte word.
 template <DType kType>
 FASA_DEVICE float element_of(const simt::Word16& word, int i) {
   if constexpr (kType == DType::kF32) {
@@ -31,13 +31,13 @@ FASA_DEVICE float element_of(const simt::Word16& word, int i) {
   }
 }
 
-// Whether all rows begin at whole words of so many elements, and are some.
+// Whether all rows begin at multiples of `elements` elements and end at one.
 constexpr bool in_words(const ProjectParams& params, int64_t elements) {
   return (params.inputs | params.row_stride() | params.x_step | params.weights_step) % elements ==
          0;
 }
 
-// Rows that follow each other: groups of them in a grid's y, the batch in z.
+// Contiguous rows: groups of them in a grid's y, the batch in z.
 struct StepRows {
   template <int kRows>
   FASA_DEVICE static RowGroup few(const ProjectParams& params) {
@@ -47,7 +47,7 @@ struct StepRows {
   FASA_DEVICE static RowGroup tile(const ProjectParams& params) {
     return {int64_t{simt::block_y()} * kRows, params.rows, simt::block_z() * params.weights_step};
   }
-  // Where the row of x begins, and the element of y is.
+  // Index where the row of x begins, and of an element of y.
   FASA_DEVICE static int64_t x_at(const ProjectParams& params, int64_t row) {
     return simt::block_z() * params.x_step + row * params.row_stride();
   }
@@ -61,7 +61,7 @@ template <DType kType, int kRows, typename Rows = StepRows>
 struct ProjectFewKernel {
   static constexpr const char* kName = "project";
   static constexpr int kThreads = 256;
-  static constexpr int kUnder = kRows > 4 ? 2 : 4;  // loads of weights under way in a thread
+  static constexpr int kUnder = kRows > 4 ? 2 : 4;  // loads of weights in flight per thread
 
   ProjectParams params;
   Rows rows;
@@ -102,7 +102,7 @@ struct ProjectFewKernel {
   }
 
  private:
-  // Rows beyond the last: the last.
+  // Rows beyond the last read the last one.
   FASA_DEVICE int64_t row_at(const RowGroup& group, int r) const {
     const int64_t row = group.first + r;
     return rows.x_at(params, row < group.end ? row : group.end - 1);
@@ -131,17 +131,18 @@ struct ProjectFewKernel {
   }
 };
 
-// Blocks: tiles of columns in x, of rows in y, the batch in z. All rows are whole words.
+// Blocks: tiles of columns in x, of rows in y, the batch in z. All rows must be whole words.
 template <typename Rows = StepRows>
 struct ProjectTileKernel {
   static constexpr const char* kName = "project";
   static constexpr int kThreads = 256;
   static constexpr int kTile = 128;   // rows and columns of a block
-  static constexpr int kDepth = 32;   // inputs at a time
+  static constexpr int kDepth = 32;   // inputs per part
   static constexpr int kStride = 20;  // words of a tile's row: eight rows fill all banks
   static constexpr int kWarpRows = 64;
   static constexpr int kWarpColumns = 32;
-  static constexpr int kWords = kTile * kDepth / 8 / kThreads;  // of 16 bytes a thread and operand
+  static constexpr int kWords =
+      kTile * kDepth / 8 / kThreads;  // 16-byte words per thread and operand
   static constexpr int64_t kTileWords = int64_t{kTile} * kStride;
   static constexpr int64_t kSharedBytes = 2 * 2 * kTileWords * 4;  // two operands, two stages
 
@@ -160,7 +161,7 @@ struct ProjectTileKernel {
     for (int64_t k = 0; k < params.inputs; k += kDepth) {
       put(x, tile(stage, 0));
       put(w, tile(stage, 1));
-      simt::sync_block();  // and the other stage, which is written next, has been read
+      simt::sync_block();  // and the other half, which is written next, has been read
       if (k + kDepth < params.inputs) {
         fetch_x(group, k + kDepth, x);
         fetch_weights(group, column, k + kDepth, w);
@@ -187,7 +188,7 @@ struct ProjectTileKernel {
         params.columns - column, k, [&](int64_t row) { return (column + row) * params.inputs; },
         words);
   }
-  // Element of an operand with `count` rows; beyond the end: zero.
+  // Element of an operand with `count` rows; zero beyond the end.
   template <typename At>
   FASA_DEVICE void fetch(const simt::Word16* from, int64_t count, int64_t k, const At& at,
                          simt::Word16 (&words)[kWords]) const {

@@ -1,6 +1,6 @@
-// Decode's projections of pairs of tokens and experts by packed weights: the bodies of
-// project_packed_inl.h, a block for each pair and panel, of which the first of an expert's rows,
-// eight at most, works for all.
+// Decode's projections of pairs of tokens and experts by packed weights: the kernels of
+// project_packed_inl.h, a block per pair and panel. The block of the first of up to eight rows of
+// an expert works for all of them.
 #pragma once
 
 #include "kernels/cuda/expert_rows_inl.h"
@@ -13,8 +13,8 @@ struct PackedPairRows {
   PairInput input;
   int64_t panels_step;
   int64_t order_step;
-  int64_t first_pair;  // of the grid's y
-  bool moved;          // x was rearranged for these pairs, from the first on
+  int64_t first_pair;  // pair of the grid's first block in y
+  bool moved;          // x was reordered for these pairs, the first one at row 0
 
   template <int kRows>
   FASA_DEVICE RowGroup group(const ProjectPackedParams&) const {
@@ -27,7 +27,7 @@ struct PackedPairRows {
   }
 };
 
-// Rows of x on their way to where the weights want them.
+// Rows of x that are reordered to the weights' order of inputs.
 struct MovedPairRows {
   PackedPairRows rows;
 

@@ -1,13 +1,13 @@
-// Decode's projections by packed weights: y = x · wᵀ with f32 sums, the weights read once for up to
-// eight rows, in units of 16 bytes, and multiplied as they lie.
+// Decode's projections by packed weights: y = x · wᵀ with f32 sums. The weights are read once for
+// up to eight rows, in units of 16 bytes, without unpacking them in memory.
 //
-//   block    a panel of 16 outputs; its warps take 64 inputs each by turns
-//   thread   four outputs times eight inputs at a time: values of codes meet the activations, which
-//            all panels' blocks on a multiprocessor find in its cache, then the sum its scale
-//   order    sums of a thread, then of a warp's lanes, then of the warps: fixed by the weights'
-//            shape alone, so that the batch does not change a row's bits
+//   block    a panel of 16 outputs; its warps take 64 inputs each in turn
+//   thread   four outputs times eight inputs at a time: values of codes are multiplied by the
+//            activations, which are in the multiprocessor's cache, then the sum by its scale
+//   order    sums of a thread, then of a warp's lanes, then of the warps: depends only on the
+//            weights' shape, so that the batch does not change a row's bits
 //
-// Where inputs lie in another order, or end within a line, rows are rearranged first.
+// If inputs are in another order, or end within a line, rows are reordered first.
 #pragma once
 
 #include "kernels/cuda/kernels.h"
@@ -16,8 +16,8 @@
 
 namespace fasa::cuda {
 
-// All rows of a step, kRows at most. What another kind of rows says likewise: which of y's rows a
-// block works for, where a row's x is, where its panels begin.
+// All rows of a step, at most kRows. Other kinds of rows have the same members: the rows of y that
+// a block works for, the index of a row of x, the order of its weights' inputs.
 struct PackedStepRows {
   template <int kRows>
   FASA_DEVICE static RowGroup group(const ProjectPackedParams& params) {
@@ -35,7 +35,7 @@ struct ProjectPackedKernel {
   static constexpr int kThreads = 256;
   static constexpr int kResidentBlocks = 2;
   static constexpr int kWarps = kThreads / simt::kWarpThreads;
-  // Lines under way in a thread; those of more than 4 bits are two loads or more.
+  // Lines in flight per thread; lines of more than 4 bits take two loads or more.
   static constexpr int kUnder = kRows == 1 || (kRows <= 4 && kBits == 4) ? 2 : 1;
   static constexpr int kQuads = kPackedColumns / kOutputs;
   static constexpr int64_t kWarpLines = simt::kWarpThreads / kQuads;
@@ -86,7 +86,7 @@ struct ProjectPackedKernel {
   FASA_DEVICE static float* sums_memory() {
     return reinterpret_cast<float*>(simt::shared_memory() + kTableBytes);
   }
-  // Rows beyond the last: the last.
+  // Rows beyond the last read the last one.
   FASA_DEVICE void load_row(const RowGroup& group, int r, int64_t place,
                             float (&out)[kPlaces]) const {
     const int64_t row = group.first + r;
@@ -200,7 +200,7 @@ void launch_rearrange(const ProjectPackedParams& params, const Rows& rows, const
        .y = static_cast<int>(params.rows)});
 }
 
-// `groups`: of rows, in a grid's y.
+// `groups`: row groups, in a grid's y.
 template <int kBits, bool kTable, DType kType, int kRows, typename Rows, typename Launcher>
 void launch_project_packed(const ProjectPackedParams& params, const Rows& rows, int64_t groups,
                            const Launcher& launch) {

@@ -1,4 +1,4 @@
-// Stored rows back to keys and values: a warp a row, wherever the rows are.
+// Decodes stored rows to keys and values: one warp per row, wherever the rows are.
 #pragma once
 
 #include "kernels/cuda/rows_inl.h"
@@ -41,7 +41,7 @@ struct ReadRowsKernel {
 
 template <typename Launcher>
 void start(const ReadRowsParams& params, const Launcher& launch) {
-  constexpr int kRows = ReadRowsKernel::kThreads / simt::kWarpThreads;  // of a block at a time
+  constexpr int kRows = ReadRowsKernel::kThreads / simt::kWarpThreads;  // per block at a time
   const int64_t blocks = (params.k.tokens * params.layout.kv_heads + kRows - 1) / kRows;
   const int64_t most = ReadRowsKernel::kMaxBlocks;
   launch(ReadRowsKernel{params}, {.x = static_cast<int>(blocks < most ? blocks : most)});

@@ -1,7 +1,7 @@
-// Where the rows of a wave of set entries are, and what has to be fetched: a block a (sequence, KV
+// Finds the rows of a wave of set entries and lists the rows to fetch: a block per (sequence, KV
 // head). Sets are ascending: each hot slot looks itself up in the set, and no table of positions is
-// built. Many rows are another kernel's to copy (gather_inl.h); those of few heads, while others
-// are scored, the head's own block copies.
+// built. Another kernel copies the rows of many heads (gather_inl.h); rows of few heads, fetched
+// while others are scored, are copied by the head's own block.
 #pragma once
 
 #include "kernels/cuda/hot_rows_inl.h"
@@ -88,8 +88,8 @@ struct ResolveKernel {
     return wave;
   }
 
-  // Hot rows of the wave into `rows`, null for the others; at the set's first wave all of its hits
-  // are marked as used in this step: whatever is fetched, they stay.
+  // Writes the wave's hot rows to `rows`, and null for the other entries. In the set's first wave,
+  // marks all hits of the set as used in this step, so that no fetch evicts them.
   FASA_DEVICE void find_hot(const HotHead& head, const Wave& wave, Counts* counts) const {
     for (int i = simt::thread_index(); i < wave.entries; i += kThreads) wave.rows[i] = nullptr;
     simt::sync_block();
@@ -106,7 +106,7 @@ struct ResolveKernel {
     simt::sync_block();
   }
 
-  // A prediction of this step is still on its way, one of an earlier step has been waited for.
+  // The fetch of a prediction made in this step may not be done yet; fetches of earlier steps are.
   FASA_DEVICE void mark_hit(int32_t* last_use, int entry, const Wave& wave, Counts* counts) const {
     if (is_prediction(*last_use)) {
       ++counts->used_predictions;
@@ -117,8 +117,8 @@ struct ResolveKernel {
     *last_use = renewed_use(*last_use, params.step_number.read());
   }
 
-  // Protected rows and device copies; the misses' entries, in order, into the fetch list. Returns
-  // how many of those there are.
+  // Finds protected rows and device copies, and writes the entries of the misses, in order, to the
+  // fetch list. Returns the number of misses.
   FASA_DEVICE int find_others(const HotHead& head, const Wave& wave, Counts* counts) const {
     int misses = 0;
     for (int begin = 0; begin < wave.entries; begin += kThreads) {
@@ -175,7 +175,7 @@ struct ResolveKernel {
   }
 };
 
-// Resolve, then the block copies what it found: 32 KiB of its head are under way at a time.
+// Resolve, then the block copies the rows it found: 32 KiB of its head are in flight at a time.
 struct FetchKernel : ResolveKernel {
   static constexpr const char* kName = "fetch";
   static constexpr int kUnderWay = 4;

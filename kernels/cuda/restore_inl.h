@@ -1,5 +1,5 @@
-// Tail and protected rows of a sequence out of its rows, after a truncation, a fork or an aborted
-// step: a block for each layer and KV head.
+// Rebuilds tail and protected rows of a sequence from its rows, after a truncation, a fork or an
+// aborted step: a block per layer and KV head.
 #pragma once
 
 #include "kernels/cuda/rows_inl.h"
@@ -13,7 +13,7 @@ struct RestoreKernel {
 
   RestoreParams params;
 
-  // Scales of a page's keys, or values, where rows are coded.
+  // Scales of a page's keys or values, if rows are coded.
   static constexpr int64_t kSharedBytes = kPageTokens * int64_t{sizeof(float)};
 
   FASA_DEVICE void operator()() const {
@@ -45,7 +45,7 @@ struct RestoreKernel {
                  desc.tail + layout.value_tail_offset(layer, head));
   }
 
-  // Its key, or its value.
+  // The key or the value of a row.
   struct RowPart {
     int64_t in_row;  // bytes
     int dim;
@@ -53,10 +53,10 @@ struct RestoreKernel {
 
   FASA_DEVICE static float* scales() { return reinterpret_cast<float*>(simt::shared_memory()); }
 
-  // For a part of rows; `dims` null: its first elements.
-  // The tail's order: pairs of dimensions of one token side by side, f32 one dimension (see
-  // slice_format.h). Slots without a token are zero. A thread writes what lies together, so that
-  // nothing has to be cleared first.
+  // Rebuilds the tail for a part of the rows; `dims` null: its first elements. The tail's order:
+  // pairs of dimensions of one token side by side, in f32 single dimensions (see slice_format.h).
+  // Slots without a token are zero. Each thread writes contiguous memory, so nothing has to be
+  // cleared first.
   FASA_DEVICE void restore_tail(const SequenceDesc& desc, int layer, int head,
                                 const SliceFormat& format, const int16_t* dims, const RowPart& part,
                                 std::byte* tail) const {
@@ -83,7 +83,8 @@ struct RestoreKernel {
     }
   }
 
-  // The first `sinks` positions, then the last `recent` that are none of these: a warp a row.
+  // Copies the first `sinks` positions, then the last `recent` that are not among them: one warp
+  // per row.
   FASA_DEVICE void restore_protected_rows(const SequenceDesc& desc, int layer, int head) const {
     const CacheLayout& layout = params.step.layout;
     const int sinks = desc.start < layout.sinks ? desc.start : layout.sinks;

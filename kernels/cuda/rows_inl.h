@@ -1,4 +1,4 @@
-// Rows: where they are, and how a warp moves and reads them.
+// Rows: finding, copying and reading them by warps.
 #pragma once
 
 #include "kernels/cuda/element_inl.h"
@@ -10,8 +10,8 @@ namespace fasa::cuda {
 
 enum class NewRows : uint8_t { kInPages, kInWriteBackBuffer };
 
-// Where a position's row is: new rows of a prefill in the write-back buffer, the page's device
-// copy, the pages staged for this call, the row blocks.
+// Address of a position's row: new rows of a prefill in the write-back buffer, the page's device
+// copy, the pages staged for this call, or the row blocks.
 FASA_DEVICE const std::byte* row_at(const StepParams& step, int sequence, int kv_head, int position,
                                     const StagedPages& pages, NewRows fresh) {
   const CacheLayout& layout = step.layout;
@@ -33,7 +33,7 @@ FASA_DEVICE const std::byte* row_at(const StepParams& step, int sequence, int kv
   return desc.row_blocks[page] + in_block;
 }
 
-// By the lanes of one warp; rows are whole words.
+// Copies a row by the lanes of one warp; rows are whole words.
 FASA_DEVICE void copy_row(std::byte* to, const std::byte* from, int64_t row_bytes) {
   const int words = static_cast<int>(row_bytes / static_cast<int64_t>(sizeof(simt::Word16)));
   for (int i = simt::lane(); i < words; i += simt::kWarpThreads) {
@@ -41,7 +41,7 @@ FASA_DEVICE void copy_row(std::byte* to, const std::byte* from, int64_t row_byte
   }
 }
 
-// The scale of a whole coded vector (row_format.h): sixteen parities of its codes. Any thread, by
+// The scale of a whole coded vector (row_format.h): sixteen parities of its codes. Each thread by
 // itself.
 FASA_DEVICE float scale_of(const std::byte* codes, int dim) {
   simt::Word16 all = {};
@@ -55,7 +55,7 @@ FASA_DEVICE float scale_of(const std::byte* codes, int dim) {
   }
   uint32_t bits = 0;
   FASA_UNROLL
-  for (int i = 0; i < 4; ++i) {  // the lowest bits of a word's bytes, side by side
+  for (int i = 0; i < 4; ++i) {  // the lowest bits of a word's bytes, packed
     bits |= ((all.words[i] & 0x01010101u) * 0x01020408u >> 24 & 15u) << (4 * i);
   }
   for (; d < dim; ++d) bits ^= (static_cast<uint32_t>(codes[d]) & 1u) << (d % kScaleBits);
@@ -69,7 +69,7 @@ FASA_DEVICE float code_at(const std::byte* codes, int d) {
 struct RowVector {
   RowDType dtype;
   const std::byte* data = nullptr;
-  float scale = 1;  // where it is coded
+  float scale = 1;  // if it is coded
 
   FASA_DEVICE static RowVector of(RowDType dtype, const std::byte* data, int dim) {
     return {dtype, data, dtype.is_coded() ? scale_of(data, dim) : 1.0f};
@@ -84,7 +84,7 @@ struct Pair {
   float high = 0;
 };
 
-// How pairs of a vector lie: two at a time where every vector of a row begins at a whole pair.
+// How a vector's pairs are loaded: as one word if every vector of a row begins at a whole pair.
 struct PairFormat {
   int dim = 0;
   bool aligned = false;

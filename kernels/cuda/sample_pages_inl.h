@@ -1,4 +1,4 @@
-// Which pages of a head a select scores first (select_inl.h).
+// The pages of a head that a select scores first (select_inl.h).
 #pragma once
 
 #include "kernels/cuda/select_head_inl.h"
@@ -12,8 +12,8 @@ struct SamplePages {
   FASA_DEVICE int ranked() const {
     return (head.pages() - head.stride() / 2 + head.stride() - 1) / head.stride();
   }
-  // Behind it the first page and the newest two: their maxima count, for the sinks and the newest
-  // tokens tend to have them.
+  // The sample plus the first page and the newest two: scored for their maxima, because sinks and
+  // the newest tokens tend to have the highest scores.
   FASA_DEVICE int scored() const { return ranked() + kMaximaPages; }
 
   FASA_DEVICE int at(int i) const {

@@ -1,8 +1,8 @@
-// Where the scorers of a block keep what they share (page_scorer_inl.h).
+// Shared memory of a block's scorers (page_scorer_inl.h).
 //
-// What lanes read of shared memory at once lies in different banks, 16 bytes a lane: queries and
-// weights are kept with their units exchanged by a few bits of their place (ScorerBanks), scores of
-// a head kScoreStride apart. tests/simt/banks_test.cc counts.
+// Lanes that read at the same time must use different banks, 16 bytes per lane: so queries and
+// weights are permuted by a few bits of their index (ScorerBanks), and the scores of heads are
+// kScoreStride apart. tests/simt/banks_test.cc counts the conflicts.
 #pragma once
 
 #include "kernels/cuda/simt.h"
@@ -10,18 +10,18 @@
 
 namespace fasa::cuda {
 
-inline constexpr int kMmaHeads = 8;                   // query heads that one product takes
+inline constexpr int kMmaHeads = 8;                   // query heads per product
 inline constexpr int kScoreStride = kPageTokens + 4;  // floats from a head's scores to the next's
 
-// Where things lie in shared memory, so that lanes that read at once meet in no bank: a bijection
-// within aligned blocks, which costs no room.
+// Indices in shared memory such that lanes reading at the same time cause no bank conflict: a
+// permutation within aligned blocks, which needs no extra memory.
 struct ScorerBanks {
-  // Float `at` of the queries, head * stride + dimension in slice order. Eight words side by side,
-  // or four of two heads, are read at once, four floats of each.
+  // Index of float `at` of the queries (head * stride + dimension in slice order). Eight adjacent
+  // words, or four of two heads, are read at the same time, four floats of each.
   FASA_DEVICE static constexpr int query(int at) { return at ^ ((at >> 5 & 3) << 2); }
 
-  // The vector of a word's weights: 16 bytes, of which a word of int2 has two, int4 one; 8 bytes in
-  // int8. Read by four words of two heads (int8: four heads) at once.
+  // Index of a vector of a word's weights: 16 bytes, of which a word of int2 has two, int4 one; 8
+  // bytes in int8. Four words of two heads (int8: four heads) are read at the same time.
   template <int kBits>
   FASA_DEVICE static constexpr int weights(int vector) {
     if constexpr (kBits == 2) {
@@ -34,14 +34,14 @@ struct ScorerBanks {
   }
 };
 
-// Where a block's scorers keep what they share, in floats from the start of its shared memory:
+// Layout of the shared memory of a block's scorers, in floats from its start:
 //   query [group][stride] in slice order, unscale [group], eighths [64], then for each warp
 //   scores [group][kScoreStride], weights [heads][padded dims / 2] (pairs of f16), offsets
 //   [heads][groups]
 struct ScorerLayout {
   int gqa_group = 1;
   int padded = 0;  // dimensions of the slice
-  int warps = 1;   // that score: where heads are wide or many, not all of a block's find room
+  int warps = 1;   // that score: with wide or many heads, not all warps of a block fit
 
   constexpr static int64_t round(int64_t floats) { return (floats + 15) / 16 * 16; }
   constexpr int stride() const { return static_cast<int>(round(padded)); }
@@ -50,7 +50,7 @@ struct ScorerLayout {
   constexpr int64_t eighths_at() const { return unscale_at() + round(gqa_group + 1); }
   constexpr int64_t warps_at() const { return eighths_at() + 64; }
   constexpr int64_t weights_at() const { return int64_t{gqa_group} * kScoreStride; }
-  // Whole blocks of what ScorerBanks exchanges.
+  // Rounded up to whole blocks of ScorerBanks' permutation.
   constexpr int64_t weight_words() const { return align_up(int64_t{heads()} * padded / 2, 32); }
   constexpr int64_t offsets_at() const { return weights_at() + weight_words(); }
   constexpr int64_t warp_floats() const {
@@ -59,7 +59,7 @@ struct ScorerLayout {
   constexpr int64_t bytes() const {
     return (warps_at() + warps * warp_floats()) * int64_t{sizeof(float)};
   }
-  // With as many warps as fit, at least one.
+  // The layout with as many warps as fit into max_bytes, at least one.
   constexpr ScorerLayout within(int64_t max_bytes) const {
     ScorerLayout fitting = *this;
     while (fitting.warps > 1 && fitting.bytes() > max_bytes) --fitting.warps;

@@ -1,4 +1,4 @@
-// What the scorers of a page (page_scorer_inl.h) read and write in shared memory.
+// Shared memory that the scorers of a page (page_scorer_inl.h) read and write.
 #pragma once
 
 #include "kernels/cuda/element_inl.h"
@@ -12,9 +12,9 @@ namespace fasa::cuda {
 struct ScorerMemory {
   ScorerLayout layout;
   SliceFormat format;
-  int dims;        // of the slice that are scored
-  float of_words;  // 1 / words of a token's codes of these
-  float* queries;  // of the block, ScorerLayout's start
+  int dims;        // scored dimensions of the slice
+  float of_words;  // 1 / words of a token's codes of these dimensions
+  float* queries;  // of the block, at ScorerLayout's start
   float* mine;     // of this warp
 
   FASA_DEVICE static ScorerMemory of(const SelectParams& params, const ScorerLayout& layout,
@@ -27,8 +27,8 @@ struct ScorerMemory {
             queries, queries + layout.warps_at() + simt::warp() * layout.warp_floats()};
   }
 
-  // Into slice order; each head brought to a largest element of [1, 2) by a power of two, which is
-  // taken back from the scores. Beyond the scored dimensions zero.
+  // Loads the queries in slice order. Each head is scaled by a power of two so that its largest
+  // element is in [1, 2); the scores are scaled back. Zero beyond the scored dimensions.
   FASA_DEVICE void load_query(const SelectParams& params, const SequenceDesc& sequence,
                               int kv_head) const {
     const int16_t* order = params.step.slice_dims + kv_head * format.dims;
@@ -61,7 +61,7 @@ struct ScorerMemory {
     }
   }
 
-  // Whether every number of every query is; after a barrier.
+  // Whether all elements of all queries are finite; call after a barrier.
   FASA_DEVICE bool finite() const { return queries[layout.unscale_at() + layout.gqa_group] == 0; }
   FASA_DEVICE float unscale(int head) const { return queries[layout.unscale_at() + head]; }
   FASA_DEVICE const float* eighths() const { return queries + layout.eighths_at(); }
@@ -69,7 +69,7 @@ struct ScorerMemory {
     return reinterpret_cast<uint32_t*>(mine + layout.weights_at());
   }
   FASA_DEVICE float* offsets() const { return mine + layout.offsets_at(); }
-  // [kScoreStride] of a head.
+  // A head's scores, [kScoreStride].
   FASA_DEVICE float* scores(int head) const { return mine + head * kScoreStride; }
 
   // Four floats of a head's query, from a dimension that is a multiple of four.

@@ -1,6 +1,6 @@
-// A select's second kernel (select_inl.h): bounds for each query head out of the sample, by one
-// large block a KV head, which keeps the sample's keys in registers; and the state that the scan
-// starts from.
+// A select's second kernel (select_inl.h): computes bounds for each query head from the sample, by
+// one large block per KV head, which keeps the sample's keys in registers; and initialises the
+// scan's state.
 #pragma once
 
 #include "kernels/cuda/sample_pages_inl.h"
@@ -22,7 +22,7 @@ struct BoundsKernel : SelectKernel {
     load_maxima(head);
     const uint32_t threshold = sample_threshold(head);
     for (int h = simt::thread_index(); h < head.group(); h += kThreads) {
-      // Below the lowest float, or of a key that is no number: nothing is left out but -inf.
+      // If the threshold is below the lowest float, or not a number, only -inf is left out.
       const float bound = value_of(threshold) + rank().maxima[h];
       set_bound(head, h, bound >= kLowestFloat ? bound : kLowestFloat, rank().maxima[h]);
     }
@@ -55,7 +55,7 @@ struct BoundsKernel : SelectKernel {
     simt::sync_block();
   }
 
-  // A rank among the sample's keys; 0 if it has too few.
+  // The key of a rank in the sample; 0 if the sample has too few keys.
   FASA_DEVICE uint32_t sample_threshold(const SelectHead& head) const {
     const SamplePages pages = {head};
     const int tokens = pages.ranked() * kPageTokens;
@@ -86,13 +86,13 @@ struct BoundsKernel : SelectKernel {
         if (key != 0) visit(key, [] { return 0; });
       }
     };
-    constexpr int kMinBit = 10;  // what lies lower lets less than a thousandth more survive
+    constexpr int kMinBit = 10;  // the lower bits would let less than a thousandth more survive
     return key_of_rank(rank(), static_cast<uint32_t>(wanted), each, kMinBit).key;
   }
 
-  // Several times the rank that the budget has in a sample, and its noise, so that the bounds hold
-  // although the sample's maxima are too low, unlike for different heads; never so many that half
-  // of the room would not do.
+  // Several times the budget's rank in a sample, plus its noise, so that the bounds hold although
+  // the sample's maxima are too low, by a different amount per head; limited so that the expected
+  // candidates fit into 60 % of the capacity.
   FASA_DEVICE static int32_t sample_rank(const SelectHead& head, int32_t counted) {
     const float competing = static_cast<float>(head.competing());
     const float need = static_cast<float>(head.plan().ranked());

@@ -1,5 +1,5 @@
-// A select's fourth kernel (select_inl.h): a head's candidates are ranked, by one large block, and
-// the sets written where they tell them.
+// A select's fourth kernel (select_inl.h): ranks a head's candidates, by one large block, and
+// writes the sets if the candidates determine them.
 #pragma once
 
 #include "kernels/cuda/select_kernel_inl.h"
@@ -17,7 +17,7 @@ struct FinishKernel : SelectKernel {
     if (!head.scores()) return;
     const SelectLists& lists = head.lists();
     const int32_t asked = simt::load_fresh(&lists.state->candidates);
-    // A count that passed the largest int comes back negative.
+    // A count above INT32_MAX is negative.
     const bool overflown = asked < 0 || asked > lists.capacity;
     const int32_t count = overflown ? lists.capacity : asked;
     head.load_maxima(rank().maxima);
@@ -39,7 +39,7 @@ struct FinishKernel : SelectKernel {
   }
 
  private:
-  // 0 for what does not compete. Returns how many do.
+  // Keys of the candidates; 0 for tokens that do not compete. Returns how many compete.
   FASA_DEVICE int32_t make_keys(const SelectHead& head, int32_t count) const {
     const SelectLists& lists = head.lists();
     if (simt::thread_index() == 0) rank().found_rank = 0;
@@ -67,7 +67,7 @@ struct FinishKernel : SelectKernel {
     return static_cast<int32_t>(block_count(mine));
   }
 
-  // No token that did not survive has a greater key.
+  // An upper bound of the keys of tokens that did not survive.
   FASA_DEVICE static uint32_t greatest_lost_key(const SelectHead& head, const float* maxima) {
     if (head.stride() == 0) return 0;
     uint32_t greatest = 0;

@@ -1,5 +1,5 @@
-// What the passes of a select (select_inl.h) share: one block's view of its (sequence, KV
-// head), scores made finite, sort keys.
+// Shared by the passes of a select (select_inl.h): one block's view of its (sequence, KV head),
+// scores made finite, sort keys.
 #pragma once
 
 #include "kernels/cuda/block_rank_inl.h"
@@ -10,12 +10,12 @@
 
 namespace fasa::cuda {
 
-inline constexpr int kKeepAllTokens = 2048;  // up to here every token survives
+inline constexpr int kKeepAllTokens = 2048;  // up to so many, every token survives
 inline constexpr float kLowestFloat = -3.402823466e38f;
 
 FASA_DEVICE float infinity() { return simt::float_of(0x7f800000u); }
 
-// A key of the same order; 0 is below all of them. Not for NaN.
+// A key of the same order as the float; 0 is below all of them. Not for NaN.
 FASA_DEVICE uint32_t key_of(float value) {
   const uint32_t bits = simt::bits_of(value);
   return (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
@@ -24,7 +24,7 @@ FASA_DEVICE float value_of(uint32_t key) {
   return simt::float_of((key >> 31) != 0 ? key & 0x7fffffffu : ~key);
 }
 
-// A head's part of the scratch.
+// A head's part of the scratch memory.
 struct SelectLists {
   SelectState* state;
   SelectBound* bounds;
@@ -55,7 +55,7 @@ struct SelectLists {
   }
 };
 
-// One block's head: its place, its plan, what it shares.
+// One block's head: its indices, its plan, its lists.
 class SelectHead {
  public:
   FASA_DEVICE SelectHead(const SelectParams& params, const SelectScratch& scratch,
@@ -69,7 +69,7 @@ class SelectHead {
         lists_(SelectLists::of(scratch, params.scratch, index_)) {}
 
   FASA_DEVICE bool decodes() const { return sequence_.mode == StepMode::kDecode; }
-  // Whether anything has to be scored.
+  // Whether any page has to be scored.
   FASA_DEVICE bool scores() const { return decodes() && !plan_.is_dense(); }
   FASA_DEVICE const SelectPlan& plan() const { return plan_; }
   FASA_DEVICE const SelectLists& lists() const { return lists_; }
@@ -105,7 +105,7 @@ class SelectHead {
   }
   FASA_DEVICE int competing() const { return plan_.recent_begin - plan_.sinks_end; }
 
-  // Every which page is in the sample; 0: there is none, every token survives.
+  // Distance of the sample's pages; 0: no sample, every token survives.
   FASA_DEVICE int stride() const {
     if (plan_.visible() <= kKeepAllTokens || plan_.ranked() >= (plan_.visible() + 3) / 4) return 0;
     const int shortest = pages() / 16 < 2 ? 2 : pages() / 16 > 16 ? 16 : pages() / 16;
@@ -113,7 +113,8 @@ class SelectHead {
     return shortest > longest ? shortest : longest;
   }
 
-  // Tells the last of the head's blocks to come here; what the others have written it then sees.
+  // Returns true in the last block of the head that calls it; that block then sees the writes of
+  // all others.
   FASA_DEVICE bool last_block(uint32_t* arrived, uint32_t* shared_flag) const {
     simt::fence();
     simt::sync_block();
@@ -128,8 +129,8 @@ class SelectHead {
     return last;
   }
 
-  // The largest of max over heads of (score - maximum), as a key. `raw(h)` for every head of the
-  // group.
+  // The maximum over the heads of (score - the head's maximum), as a key. `raw(h)`: score of each
+  // head of the group.
   template <typename Raw>
   FASA_DEVICE uint32_t relative_key(const Raw& raw, const float* maxima) const {
     float best = raw(0) - maxima[0];
@@ -140,13 +141,13 @@ class SelectHead {
     return key_of(best + 0.0f);  // -0 is 0
   }
 
-  // Scores of a list are [token][group]. What other blocks have written is read past the cache, by
-  // loads that stay in their order: so many tokens' are under way together.
+  // Scores of a list are [token][group]. Scores written by other blocks are loaded past the L1
+  // cache, by loads that are not reordered: those of kAhead tokens are in flight together.
   static constexpr int kAhead = 4;
   struct Four {
     float of[4];
   };
-  // For heads h to h + 3; -inf beyond the GQA group.
+  // Scores of heads h to h + 3; -inf beyond the GQA group.
   FASA_DEVICE Four four_scores(const float* scores, int64_t token, int h) const {
     const float* at = scores + token * group() + h;
     Four four;
@@ -159,7 +160,7 @@ class SelectHead {
     }
     return four;
   }
-  // score(h) of every head, to one token's place.
+  // Stores score(h) of every head as the scores of one token.
   template <typename Score>
   FASA_DEVICE void store_scores(float* scores, int64_t token, const Score& score) const {
     float* at = scores + token * group();
@@ -173,7 +174,7 @@ class SelectHead {
       for (int h = 0; h < group(); ++h) at[h] = score(h);
     }
   }
-  // As relative_key(), of tokens first, first + block_threads(), ... of a list, below `count`.
+  // As relative_key(), for tokens first, first + block_threads(), ... of a list, below `count`.
   FASA_DEVICE void relative_keys(const float* scores, int first, int count, const float* maxima,
                                  uint32_t (&keys)[kAhead]) const {
     float best[kAhead];
@@ -199,9 +200,9 @@ class SelectHead {
     for (int a = 0; a < kAhead; ++a) keys[a] = key_of(best[a] + 0.0f);
   }
 
-  // The maxima of all heads, which other blocks have raised, into shared memory; 0 up to a multiple
-  // of four heads. They are finite: a head of nothing but -inf counts from the lowest float. The
-  // whole block; ends with a barrier.
+  // Loads the maxima of all heads, raised by other blocks, into shared memory, with 0 up to a
+  // multiple of four heads. They are finite: for a head with only -inf it is the lowest float.
+  // Called by the whole block; ends with a barrier.
   FASA_DEVICE void load_maxima(float* shared) const {
     const uint32_t lowest = key_of(kLowestFloat);
     for (int h = simt::thread_index(); h < whole_fours(); h += simt::block_threads()) {
@@ -210,7 +211,7 @@ class SelectHead {
     }
     simt::sync_block();
   }
-  // Heads up to a multiple of four.
+  // Heads, rounded up to a multiple of four.
   FASA_DEVICE int whole_fours() const { return (group() + 3) / 4 * 4; }
 
  private:
@@ -223,7 +224,7 @@ class SelectHead {
   const SelectLists lists_;
 };
 
-// One token's score: NaN as -inf, counted; +inf as the largest finite number.
+// One token's score: NaN becomes -inf and is counted; +inf becomes the largest finite number.
 FASA_DEVICE float finite_score(float score, int* nans) {
   if (score != score) {
     ++*nans;
@@ -232,8 +233,8 @@ FASA_DEVICE float finite_score(float score, int* nans) {
   return score < -kLowestFloat ? score : -kLowestFloat;
 }
 
-// Pages [first, end) by turns: by the scoring warps of the `part`-th of so many blocks. A warp
-// calls visit(page, scores). The addresses of 32 pages are asked for together.
+// Visits pages [first, end) in turn by the scoring warps of block `part` of `parts`. A warp calls
+// visit(page, scores). The addresses of 32 pages are loaded together.
 template <typename Visit>
 FASA_DEVICE void visit_pages(const PageScorer& scorer, int first, int end, int part, int parts,
                              const Visit& visit) {

@@ -1,24 +1,26 @@
-// TIP score + select over many blocks, exact, in one read of the slices; as kernels/cpu's:
+// TIP score and select over many blocks: exact, in one read of the slices, with the results of
+// kernels/cpu's.
 //
 //   sample  a share of the pages is scored
-//   bounds  the heads' maxima among them (never above the true ones) and a rank among their
+//   bounds  the heads' maxima in the sample (never above the true ones) and a rank among its
 //           relative scores give a bound for each query head
 //   scan    all pages are scored; tokens with some head at or above its bound survive, with the raw
 //           scores of all heads. A new maximum always survives, so the true maxima are known then
-//   finish  candidates are compared by max over heads of (raw - true maximum). Certain if the last
-//           one taken lies above what any other token can reach, max over heads of (bound - true
-//           maximum): f32 subtraction is monotone
-//   rescan  where it is not (the sample missed some head's maximum by much): pages are scored again
-//           with the true maxima; what reaches the last candidate that would have been taken is
-//           ranked. Where even that is more than there is room for (rows of equal values), the
-//           head's last block ranks by reading the slices three more times. Ends at once otherwise
+//   finish  candidates are compared by the maximum over heads of (raw - true maximum). The set is
+//           certain if the last selected candidate is above the maximum over heads of (bound - true
+//           maximum), which no other token can exceed: f32 subtraction is monotone
+//   rescan  only if the set is uncertain (the sample missed some head's maximum by much): pages are
+//           scored again with the true maxima; tokens that reach the last candidate that would have
+//           been selected are ranked. If even these exceed the capacity (rows of equal values), the
+//           head's last block ranks by reading the slices three more times
 //
-// Bounds and finish are one large block a head. Blocks of the others share a head's pages; how many
-// there are does not depend on the context, so the same launch serves any length. Nothing is
-// dropped: what finds no room is counted, and read again.
+// Bounds and finish run as one large block per head. In the other kernels several blocks share a
+// head's pages; their number does not depend on the context, so the same launch serves any length.
+// Candidates beyond the capacity are counted, not dropped: the rescan reads them again.
 //
-// Kernels hand on by the scratch alone, each word of it written before it is read: by an earlier
-// kernel of the same call, where blocks add to it by the bounds. So no memory is cleared before.
+// Kernels pass data only through the scratch memory. Each word is written before it is read, by an
+// earlier kernel of the same call (words that blocks add to: by bounds), so nothing is cleared
+// first.
 #pragma once
 
 #include "kernels/cuda/select_bounds_inl.h"
@@ -31,7 +33,7 @@ namespace fasa::cuda {
 
 constexpr int kMaxHeadBlocks = 1024;
 
-// All blocks of all heads run at once, where the heads alone are not too many for that.
+// As many blocks per head as can run at once over all heads, at least one.
 constexpr int head_blocks(int multiprocessors, int64_t heads) {
   const int64_t blocks = int64_t{SelectKernel::kResidentBlocks} * multiprocessors / heads;
   return static_cast<int>(blocks < 1 ? 1 : blocks < kMaxHeadBlocks ? blocks : kMaxHeadBlocks);

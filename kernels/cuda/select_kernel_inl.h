@@ -1,4 +1,4 @@
-// What the kernels of a select (select_inl.h) are launched with.
+// Launch parameters of a select's kernels (select_inl.h).
 #pragma once
 
 #include "kernels/cuda/select_head_inl.h"
@@ -8,17 +8,17 @@ namespace fasa::cuda {
 struct SelectKernel {
   static constexpr int kThreads = 256;
 
-  // Per multiprocessor: about 24 warps hide the memory's latency. Bounds registers to 80, for
-  // which the scan spills 84 bytes on sm_90.
+  // Per multiprocessor: about 24 warps hide the memory's latency. Limits registers to 80; the scan
+  // then spills 84 bytes on sm_90.
   static constexpr int kResidentBlocks = 3;
 
   SelectParams params;
   SelectScratch scratch;
   ScorerLayout scorers;
-  // In shared memory: behind the scorers' where pages are read while ranking, else 0.
+  // Offset in shared memory: after the scorers' if pages are read while ranking, else 0.
   int64_t rank_at;
 
-  // What a launch asks for at most: every GPU of 8.0 and newer, before that of 7.5.
+  // The most shared memory that a launch asks for: 99 KiB on GPUs from 8.0 on, 64 KiB on 7.5.
   static constexpr int64_t max_shared(int compute_capability) {
     return int64_t{compute_capability < 80 ? 64 : 99} << 10;
   }
@@ -31,7 +31,7 @@ struct SelectKernel {
   FASA_DEVICE BlockRank& rank() const {
     return *reinterpret_cast<BlockRank*>(simt::shared_memory() + rank_at);
   }
-  // Over the block; rank().found_rank is 0. Ends with a barrier.
+  // The sum of `mine` over the block; rank().found_rank must be 0. Ends with a barrier.
   FASA_DEVICE uint32_t block_count(uint32_t mine) const {
     mine = simt::warp_sum(mine);
     if (simt::lane() == 0 && mine > 0) simt::atomic_add(&rank().found_rank, mine);

@@ -1,4 +1,4 @@
-// A select's last kernel (select_inl.h), where the candidates do not tell the set.
+// A select's last kernel (select_inl.h), for heads whose candidates do not determine the set.
 #pragma once
 
 #include "kernels/cuda/select_kernel_inl.h"
@@ -8,7 +8,7 @@ namespace fasa::cuda {
 
 struct RescanKernel : SelectKernel {
   static constexpr const char* kName = "select rescan";
-  static constexpr int kResidentBlocks = 2;  // scores in several places: more registers
+  static constexpr int kResidentBlocks = 2;  // scores in several places take more registers
 
   FASA_DEVICE void operator()() const {
     const SelectHead head(params, scratch, scorers);
@@ -31,7 +31,7 @@ struct RescanKernel : SelectKernel {
   }
 
  private:
-  // All tokens that compete, by this block; the whole context where no window is asked for.
+  // All competing tokens, scored by this block; the whole context if no range is given.
   struct EachOfPages {
     const SelectHead& head;
     const PageScorer& scorer;

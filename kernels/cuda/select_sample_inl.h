@@ -9,7 +9,7 @@ namespace fasa::cuda {
 struct SampleKernel : SelectKernel {
   static constexpr const char* kName = "select sample";
 
-  // Pages per head: one per warp if all its warps score.
+  // Blocks per head: one page per warp if all its warps score.
   static constexpr int kMaxBlocks =
       (kSamplePages + kMaximaPages - 1) / (kThreads / simt::kWarpThreads) + 1;
 
@@ -42,7 +42,7 @@ struct SampleKernel : SelectKernel {
                : -infinity();
   }
 
-  // To `out` [group].
+  // Writes a page's maxima to `out` [group].
   FASA_DEVICE static void store_maxima(const SelectHead& head, const PageScorer& scorer, int page,
                                        float* out) {
     for (int h = 0; h < head.group(); ++h) {

@@ -1,4 +1,4 @@
-// A select's third kernel (select_inl.h): every page is scored, and what survives is kept.
+// A select's third kernel (select_inl.h): scores every page and stores the tokens that survive.
 #pragma once
 
 #include "kernels/cuda/select_kernel_inl.h"
@@ -46,13 +46,14 @@ struct ScanKernel : SelectKernel {
     }
   }
 
-  // The whole warp, each lane with a token of its own; `scores`: of head h at h * kScoreStride.
+  // Called by the whole warp, each lane with its own token; `scores`: those of head h at h *
+  // kScoreStride.
   FASA_DEVICE void keep(const SelectHead& head, int position, const float* scores,
                         int* nans) const {
     const SelectLists& lists = head.lists();
     const bool visible = head.visible(position);
     bool survives = false;
-    bool is_maximum = false;  // of what this thread knows
+    bool is_maximum = false;  // a new maximum, as far as this thread knows
     for (int h = 0; h < head.group() && visible; ++h) {
       const float score = finite_score(scores[h * kScoreStride], nans);
       const SelectBound bound = lists.bounds[h];
@@ -75,7 +76,7 @@ struct ScanKernel : SelectKernel {
     head.store_scores(lists.raw, at, score);
   }
 
-  // The whole warp: to what its tokens score that survive.
+  // Called by the whole warp: raises the heads' maxima to the scores of its surviving tokens.
   template <typename Score>
   FASA_DEVICE static void raise_maxima(const SelectHead& head, bool survives, const Score& score) {
     for (int h = 0; h < head.group(); ++h) {

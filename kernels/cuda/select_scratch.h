@@ -1,7 +1,7 @@
-// What a select works in, in device memory: a state for each (sequence, KV head), then for each of
-// them the scores of the sample and the tokens that may be selected.
-// Its size depends on the batch and the set's capacity alone, never on the context. What lies in it
-// before a call means nothing: every word is written before it is read or added to.
+// A select's scratch in device memory: a state for each (sequence, KV head), then for each of them
+// the scores of the sample and the candidates. Its size depends only on the batch and the set's
+// capacity, never on the context. Its contents before a call are irrelevant: every word is written
+// before it is read or added to.
 #pragma once
 
 #include "kernels/cuda/simt.h"
@@ -10,35 +10,35 @@
 namespace fasa::cuda {
 
 inline constexpr int kSamplePages = 128;
-inline constexpr int kMaximaPages = 3;  // that are scored beside the sample, for their maxima alone
+inline constexpr int kMaximaPages = 3;  // scored beside the sample, only for their maxima
 
-// What the blocks of one head tell each other; zero before the scan.
+// State that the blocks of one head share; zero before the scan.
 struct SelectState {
-  uint32_t rescanned;         // blocks that are done with the rescan
-  int32_t candidates;         // asked to be kept, more than there is room for where this exceeds it
-  int32_t rescan_candidates;  // of the rescan
-  uint32_t uncertain;         // the candidates do not tell the set: a rescan does
-  uint32_t floor;             // of its keys
+  uint32_t rescanned;         // blocks that have finished the rescan
+  int32_t candidates;         // found by the scan; those above the capacity are not stored
+  int32_t rescan_candidates;  // found by the rescan, likewise
+  uint32_t uncertain;         // the candidates do not determine the set: a rescan is needed
+  uint32_t floor;             // lowest key that the rescan has to rank
   uint32_t padding[3];
   // then bounds [group], maxima [group], as sort keys
 };
 
-// For a query head's scores.
+// Bounds of a query head's scores.
 struct SelectBound {
-  float least;    // of those that survive
-  float sampled;  // the largest that was known before the scan
+  float least;    // lowest score that survives
+  float sampled;  // largest score known before the scan
 };
 
 struct SelectScratch {
   int heads = 0;  // sequences x KV heads
   int gqa_group = 1;
   int capacity = 0;  // candidates of a head
-  int both = 0;      // room for set and low-bit set together, where there is a low-bit set
+  int both = 0;      // entries for set and low-bit set together, if there is a low-bit set
 
   // `selected_capacity`: of the set and the low-bit set together.
   static constexpr SelectScratch of(const CacheLayout& layout, int count, int selected_capacity) {
-    // Several times the set, so that the sample's threshold may be wrong by as much; all of a
-    // context that a set is a quarter of.
+    // Several times the set, to tolerate errors of the sample's threshold. Holds all of a context
+    // up to four times the set.
     const int64_t most = int64_t{4} * selected_capacity + kSamplePages * kPageTokens;
     return {count * layout.kv_heads, layout.gqa_group,
             static_cast<int>(most < INT32_MAX / 2 ? most : INT32_MAX / 2),

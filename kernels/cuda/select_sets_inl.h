@@ -1,4 +1,4 @@
-// A select's sets, by the block that knows the keys of a head.
+// Writes a select's sets, by the block that knows the keys of a head.
 #pragma once
 
 #include "kernels/cuda/low_bit_select_inl.h"
@@ -6,7 +6,7 @@
 
 namespace fasa::cuda {
 
-// The keys of a list, whoever wrote them; many of them are under way together.
+// Visits the keys of a list, written by any block; several loads are in flight together.
 struct EachOfList {
   static constexpr int kAhead = 8;
 
@@ -33,12 +33,12 @@ struct EachOfList {
   }
 };
 
-// Set and low-bit set, but for its scores.
+// Writes the set and the low-bit set's positions, not its scores.
 struct SetWriter {
   const SelectHead& head;
   BlockRank& rank;
 
-  // `last` is the last key of both; `each` as BlockRank's.
+  // `last`: the last key of both sets together; `each` as in BlockRank.
   template <typename Each>
   FASA_DEVICE void write(RankedKey last, const Each& each) const {
     const SelectPlan& plan = head.plan();
@@ -54,7 +54,7 @@ struct SetWriter {
   }
 
  private:
-  // The best `count` of those that compete, ascending.
+  // The best `count` competing tokens, ascending.
   template <typename Each>
   FASA_DEVICE void emit(RankedKey last, int32_t count, const Each& each, int32_t* out) const {
     if (count > BlockRank::kSorted || !emit_sorted(rank, last, count, each, out)) {

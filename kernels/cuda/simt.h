@@ -1,11 +1,11 @@
-// What the bodies of the CUDA kernels use of the machine: where a thread is, barriers, ballots,
-// shuffles, atomics, shared memory. Under nvcc these are the hardware's, at no cost; elsewhere an
-// interpreter stands behind them (simt_machine.h, tests/support/simt_interpreter.h), so that the
-// same bodies run on a host, under its sanitizers.
+// The machine interface of the CUDA kernels' bodies: thread indices, barriers, ballots, shuffles,
+// atomics, shared memory. Under nvcc these are the hardware's, at no cost; elsewhere an interpreter
+// implements them (simt_machine.h, tests/support/simt_interpreter.h), so that the same bodies run
+// on a host, under its sanitizers.
 //
-// A kernel is a plain struct of its parameters with `void operator()() const`, the body of one
-// thread, `kName`, and `kThreads`, the threads of a block, a multiple of 32. Which kernels a call
-// starts is a template over the launcher (cuda_launcher.cuh, SimtLauncher), in the same *_inl.h.
+// A kernel is a plain struct of its parameters with `void operator()() const` (the body of one
+// thread), `kName`, and `kThreads` (threads per block, a multiple of 32). A call's `start` is a
+// template over the launcher (cuda_launcher.cuh, SimtLauncher), in the same *_inl.h.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ namespace fasa::simt {
 inline constexpr int kWarpThreads = 32;
 inline constexpr uint32_t kFullWarp = 0xffffffffu;
 
-// What one thread moves at a time.
+// The unit in which a thread moves data.
 struct alignas(16) Word16 {
   uint32_t words[4];
 };
@@ -35,7 +35,7 @@ struct alignas(8) Word8 {
   uint32_t words[2];
 };
 
-// Blocks of a launch, and what each of them gets.
+// Blocks of a launch, and each block's shared memory.
 struct Grid {
   int x = 1;
   int y = 1;
@@ -60,7 +60,7 @@ FASA_DEVICE std::byte* shared_memory() {
   return reinterpret_cast<std::byte*>(fasa_shared_memory);
 }
 
-// All threads of the block that have not ended.
+// All threads of the block that have not ended must call it.
 FASA_DEVICE void sync_block() { __syncthreads(); }
 FASA_DEVICE void sync_warp(uint32_t mask = kFullWarp) { __syncwarp(mask); }
 FASA_DEVICE void fence() { __threadfence(); }
@@ -74,7 +74,7 @@ FASA_DEVICE T shuffle(T value, int source, uint32_t mask = kFullWarp) {
   return __shfl_sync(mask, value, source);
 }
 
-// The old value.
+// Returns the old value.
 template <typename T>
 FASA_DEVICE T atomic_add(T* address, T value) {
   return atomicAdd(address, value);
@@ -89,7 +89,7 @@ FASA_DEVICE uint32_t atomic_or(uint32_t* address, uint32_t value) {
   return atomicOr(address, value);
 }
 
-// What other blocks of this launch have written, past this multiprocessor's own cache.
+// Reads data that other blocks of this launch have written, past the L1 cache.
 template <typename T>
 FASA_DEVICE T load_fresh(const T* address) {
   return __ldcg(address);
@@ -99,14 +99,13 @@ FASA_DEVICE Word16 load_fresh(const Word16* address) {
   return {{words.x, words.y, words.z, words.w}};
 }
 
-// What nobody reads again, past what others do.
+// Reads data that is not read again, without displacing other data from the cache.
 FASA_DEVICE Word16 load_once(const Word16* address) {
   const uint4 words = __ldcs(reinterpret_cast<const uint4*>(address));
   return {{words.x, words.y, words.z, words.w}};
 }
 
-// From global into shared memory, beside what the thread does until it waits; before sm_80, at
-// once.
+// Copies from global to shared memory; the thread goes on until it waits. Synchronous before sm_80.
 template <typename Word>
 FASA_DEVICE void copy_async(Word* to, const Word* from) {
 #if __CUDA_ARCH__ >= 800
@@ -128,8 +127,8 @@ FASA_DEVICE void commit_copies() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
-// Until all but the newest kLeft groups of this thread's copies are there. Other threads see them
-// after a barrier.
+// Waits until all but the newest kLeft groups of this thread's copies are done. Other threads see
+// the data after a barrier.
 template <int kLeft>
 FASA_DEVICE void wait_copies() {
 #if __CUDA_ARCH__ >= 800
@@ -140,10 +139,10 @@ FASA_DEVICE void wait_copies() {
 FASA_DEVICE int count_bits(uint32_t word) { return __popc(word); }
 FASA_DEVICE int lowest_bit(uint32_t word) { return __ffs(static_cast<int>(word)) - 1; }
 
-// A float by its bits.
+// A float from its bits.
 FASA_DEVICE float float_of(uint32_t bits) { return __uint_as_float(bits); }
 FASA_DEVICE uint32_t bits_of(float value) { return __float_as_uint(value); }
-// 2^23 and a byte of a word, which f32 holds exactly: a conversion in one instruction.
+// 2^23 plus a byte of a word, exact in f32: a conversion in one instruction.
 FASA_DEVICE float byte_above_2_23(uint32_t word, int byte) {
   return float_of(__byte_perm(word, 0x4b000000u, 0x7440u + static_cast<uint32_t>(byte)));
 }
@@ -196,7 +195,7 @@ FASA_DEVICE T shuffle(T value, int source, uint32_t mask = kFullWarp) {
   return word.result;
 }
 
-// Another thread may come first.
+// Yields, so that the interpreter may run another thread first.
 template <typename T>
 FASA_DEVICE T atomic_add(T* address, T value) {
   machine().yield();
@@ -224,7 +223,7 @@ FASA_DEVICE T load_fresh(const T* address) {
 
 FASA_DEVICE Word16 load_once(const Word16* address) { return *address; }
 
-// Done at once or when they are waited for, by the order in which threads run.
+// The interpreter copies at once or at the wait, depending on the order in which threads run.
 template <typename Word>
 FASA_DEVICE void copy_async(Word* to, const Word* from) {
   machine().copy_later(to, from, sizeof(Word));
@@ -271,7 +270,7 @@ FASA_DEVICE T shuffle_xor(T value, int lanes, uint32_t mask = kFullWarp) {
   return shuffle(value, lane() ^ lanes, mask);
 }
 
-// Over the whole warp, the same in every lane; sums of floats in a fixed order.
+// Over the whole warp, with the same result in every lane; sums of floats in a fixed order.
 template <typename T>
 FASA_DEVICE T warp_sum(T value) {
   for (int lanes = kWarpThreads / 2; lanes > 0; lanes /= 2) value += shuffle_xor(value, lanes);

@@ -1,4 +1,4 @@
-// The interface between kernel bodies compiled for the host and what interprets them. Only simt.h
+// The interface between kernel bodies compiled for the host and their interpreter. Only simt.h
 // includes this.
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace fasa::simt {
 
-// Where a thread is.
+// Indices of a thread.
 struct Place {
   int thread = 0;   // in its block
   int threads = 0;  // of a block
@@ -17,8 +17,8 @@ struct Place {
 
 class Machine {
  public:
-  // Once for all lanes of the mask together: `lanes` are their operands, [32], in which each finds
-  // its result afterwards.
+  // Runs once for all lanes of the mask. `lanes`: their operands, [32]; each lane finds its result
+  // there afterwards.
   using Combine = void (*)(void* const* lanes, uint32_t mask);
 
   virtual ~Machine() = default;
@@ -26,16 +26,16 @@ class Machine {
   virtual std::byte* shared_memory() = 0;
   virtual void sync_block() = 0;
   virtual void collective(uint32_t mask, void* operands, Combine combine) = 0;
-  virtual void yield() = 0;  // others may run now
-  // The running thread's copies: into its open group; the group ends; all but the newest `left`
-  // groups are done.
+  virtual void yield() = 0;  // lets other threads run
+  // Copies of the running thread: add one to the open group; end the group; wait for all but the
+  // newest `left` groups.
   virtual void copy_later(void* to, const void* from, size_t bytes) = 0;
   virtual void commit_copies() = 0;
   virtual void finish_copies(int left) = 0;
   virtual void fault(const char* what, int lane, int other) = 0;
 };
 
-// The machine that runs on this (operating system's) thread.
+// The interpreter of this operating system thread.
 inline thread_local Machine* current_machine = nullptr;
 inline Machine& machine() { return *current_machine; }
 

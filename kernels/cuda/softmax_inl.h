@@ -10,12 +10,12 @@ inline constexpr int kStateHeader = 2;  // floats before the values: maximum, su
 
 FASA_DEVICE float no_maximum() { return -__builtin_inff(); }
 
-// state = state ∪ partial, by their maxima.
+// state = state ∪ partial, given both maxima.
 struct SoftmaxMerge {
   enum class Kind : uint8_t { kKeep, kTake, kAdd } kind;
   float top;
   float mine;    // weight of the state
-  float theirs;  // of the partial
+  float theirs;  // weight of the partial
 
   FASA_DEVICE static SoftmaxMerge of(float state, float partial) {
     if (partial == no_maximum()) return {Kind::kKeep, state, 1, 0};
@@ -30,7 +30,7 @@ struct SoftmaxMerge {
   }
 };
 
-// What a softmax over nothing gives is 0, of log-sum-exp -inf.
+// A softmax over nothing gives 0, with log-sum-exp -inf.
 FASA_DEVICE float divisor_of(float maximum, float sum) {
   return maximum == no_maximum() ? 1.0f : sum;
 }

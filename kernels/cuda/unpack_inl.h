@@ -1,5 +1,5 @@
-// Packed weights -> plain ones, [columns, inputs], as ProjectParams take them: a line of four
-// outputs a thread, panels in y, the batch in z.
+// Packed weights -> plain ones, [columns, inputs], as in ProjectParams: one thread per line of four
+// outputs, panels in y, the batch in z.
 #pragma once
 
 #include "kernels/cuda/kernels.h"
@@ -16,7 +16,7 @@ struct UnpackKernel {
 
   UnpackParams params;
   PackedReader<kBits> reader;
-  int64_t plain_columns;  // of a matrix
+  int64_t plain_columns;  // per matrix
 
   FASA_DEVICE void operator()() const {
     const int64_t matrix = simt::block_z();

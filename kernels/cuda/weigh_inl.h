@@ -1,4 +1,4 @@
-// Scores of a tile to weights, for FAC over rows and over codes.
+// Turns scores of a tile into weights, for FAC over rows and over codes.
 #pragma once
 
 #include "kernels/cuda/softmax_inl.h"
@@ -8,9 +8,9 @@ namespace fasa::cuda {
 
 static_assert(kTileTokens == simt::kWarpThreads, "a tile's softmax is one warp's");
 
-// By a block of kThreads, a warp a head: scores [heads][kTileTokens] in shared memory, of which the
-// first `tokens` count; maximum and sum to each head's partial. A NaN among the scores is the
-// head's maximum, so that it is lost in no merge.
+// Called by a block of kThreads, one warp per head: scores [heads][kTileTokens] in shared memory,
+// of which the first `tokens` count. Writes maximum and sum to each head's partial. A NaN score
+// becomes the head's maximum, so that every merge preserves it.
 template <int kThreads>
 FASA_DEVICE void weigh_scores(float* all_scores, int heads, int tokens, float* partial,
                               int64_t stride) {

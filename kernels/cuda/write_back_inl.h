@@ -1,4 +1,4 @@
-// New rows to pinned host memory: a warp a row. Writes over the link wait for nothing, so few
+// Copies new rows to pinned host memory: one warp per row. Writes over the link do not wait, so few
 // threads keep it busy.
 #pragma once
 
@@ -9,7 +9,7 @@ namespace fasa::cuda {
 struct WriteBackKernel {
   static constexpr const char* kName = "write_back";
   static constexpr int kThreads = 256;
-  static constexpr int kBlocks = 8;  // of a sequence, whose length the host need not know
+  static constexpr int kBlocks = 8;  // per sequence; the host need not know its length
 
   WriteBackParams params;
 

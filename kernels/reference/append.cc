@@ -7,7 +7,7 @@
 namespace fasa::reference {
 namespace {
 
-// Where the row goes first, and where else (or null).
+// The row's first location, and the others (or null).
 struct Homes {
   std::byte* row;
   std::byte* copy;

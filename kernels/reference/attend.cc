@@ -72,7 +72,7 @@ void attend_query(const AttendParams& params, int sequence, int query) {
 
 }  // namespace
 
-// Everything happens in the phase that folds.
+// All work is done in the phase that folds.
 void attend(const AttendParams& params) {
   if (params.phase == AttendPhase::kReadyTiles) return;
   for (int sequence = 0; sequence < params.step.count; ++sequence) {

@@ -1,5 +1,5 @@
-// The scalar reference: plain loops in f32/f64, the oracle of every kernel's tests. Same
-// parameters.
+// The scalar reference: plain loops in f32/f64, the oracle of every kernel's tests. The parameters
+// are those of the kernels.
 #pragma once
 
 #include "kernels/params.h"

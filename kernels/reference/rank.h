@@ -1,4 +1,4 @@
-// The scalar form of calibration's ranking (cpu/rank_body_types.h says what each is).
+// The scalar form of calibration's ranking (cpu/rank_body_types.h defines the functions).
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace fasa::reference {
 std::vector<float> chunk_scores(const std::vector<float>& base, float first, float second,
                                 const float* first_keys, const float* second_keys,
                                 std::size_t tokens);
-// NaN left out; -infinity where nothing is left.
+// The largest score without NaN; -infinity if none is left.
 float best_score(const std::vector<float>& scores);
 // rows: [heads][tokens].
 std::vector<int32_t> deficits(const std::vector<std::vector<float>>& rows);

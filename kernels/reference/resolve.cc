@@ -8,7 +8,7 @@
 namespace fasa::reference {
 namespace {
 
-// One KV head of one sequence, by plain searches.
+// One KV head of one sequence; positions are found by linear searches.
 struct Head {
   const ResolveParams& params;
   const SequenceDesc& desc;
@@ -30,7 +30,7 @@ struct Head {
   std::byte* hot_row(int slot) const {
     return desc.hot + params.step.layout.hot_offset(params.step.layer, kv_head, slot, slots.count);
   }
-  // In its page's device copy, or null.
+  // Address in the page's device copy, or null.
   const std::byte* device_row(int position) const {
     const std::byte* block = desc.device_row_block(position / kPageTokens);
     if (block == nullptr) return nullptr;
@@ -44,7 +44,7 @@ struct Head {
   }
 };
 
-// The hits of set entries from `begin` on: whatever is fetched, they stay.
+// Marks the hits of set entries from `begin` on as used, so that no fetch evicts them.
 void mark_hits(const Head& head, int size) {
   const ResolveParams& params = head.params;
   const int32_t* set = params.sets + head.index * params.selected_capacity;

@@ -10,7 +10,7 @@
 namespace fasa::reference {
 namespace {
 
-// largest / 127 as bf16, not below 2^-126, the next smaller one where 127 of them would be
+// largest / 127 as bf16, at least 2^-126, and the next smaller bf16 if 127 times it would be
 // infinite.
 float scale_for(float largest) {
   if (!std::isfinite(largest)) return std::numeric_limits<float>::quiet_NaN();
@@ -29,8 +29,8 @@ int parity(const int8_t* codes, int dim, int bit) {
   return sum & 1;
 }
 
-// Moves the code of this bit that lies farthest from its place, the first of several, to its other
-// neighbour; one of +-127 where all of them are.
+// Moves the code of this bit with the largest rounding error (the first of equals) to its other
+// neighbour; a code of +-127 only if all of the bit's codes are +-127.
 void flip(const std::vector<float>& places, int bit, int8_t* codes) {
   const int dim = static_cast<int>(places.size());
   int worst = bit;

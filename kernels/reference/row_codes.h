@@ -1,5 +1,5 @@
-// Coded rows one code at a time, by row_format.h's words: what every writer and reader of rows is
-// tested against.
+// Coded rows, one code at a time, as row_format.h defines them: the oracle of every writer and
+// reader of rows.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +10,11 @@
 
 namespace fasa::reference {
 
-// As cpu::write_row, for every row dtype.
+// Same as cpu::write_row, for every row dtype.
 void write_row(const RowFormat& format, const ConstTensorView& k, const ConstTensorView& v,
                int64_t token, int64_t head, std::byte* row);
 
-// What a row stands for.
+// The decoded key of a row.
 std::vector<float> row_key(const RowFormat& format, const std::byte* row);
 std::vector<float> row_value(const RowFormat& format, const std::byte* row);
 

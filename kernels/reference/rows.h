@@ -1,5 +1,5 @@
-// Rows one value at a time, and softmax one token at a time in f64: what the kernels over rows are
-// tested against.
+// Rows one value at a time, and softmax one token at a time in f64: the oracle of the kernels over
+// rows.
 #pragma once
 
 #include <cmath>
@@ -16,22 +16,22 @@ inline double soft_capped(double score, double cap) {
   return cap > 0 ? cap * std::tanh(score / cap) : score;
 }
 
-// Where a position's row is: the write-back buffer for new tokens of a prefill, the page's device
-// copy, the pages staged for this call, the row blocks.
+// Address of a position's row: the write-back buffer for new tokens of a prefill, the page's device
+// copy, the pages staged for this call, or the row blocks.
 const std::byte* find_row(const StepParams& step, int sequence, int kv_head, int position,
                           const StagedPages& pages, bool use_write_back_buffer);
 
 // The attention of one query head over tokens added one by one.
 class RunningSoftmax {
  public:
-  // `cap`: of scores before the scale, 0 = none.
+  // `cap`: soft cap of scores before the scale, 0 = none.
   RunningSoftmax(const RowFormat& format, const ConstTensorView& q, int token, int query_head,
                  float scale, float cap);
   void load(const float* state);  // [2 + value_dim]: max, sum, values
   void store(float* state) const;
   // `bias` is added to q·k before the cap and the scale.
   void add(const std::byte* row, double bias);
-  // A token of this score, scaled already, whose value is value_of(d).
+  // Adds a token with this score, already scaled; its value is value_of(d).
   template <typename ValueOf>
   void add_value(double score, const ValueOf& value_of) {
     if (!raise_max(score)) return;
@@ -44,7 +44,7 @@ class RunningSoftmax {
   void write(const TensorView& out, int token, int query_head, float* lse) const;
 
  private:
-  bool raise_max(double score);  // false: of no weight
+  bool raise_max(double score);  // false: the score has weight zero
 
   RowFormat format_;
   std::vector<double> query_;

@@ -14,7 +14,7 @@
 namespace fasa::reference {
 namespace {
 
-// The page that holds a position: its slice as codes, or the tail.
+// The page of a position: its slice as codes, or the tail.
 struct SlicePage {
   SliceFormat format;
   const std::byte* data;
@@ -34,7 +34,7 @@ SlicePage page_at(const SelectParams& params, const SequenceDesc& sequence, int 
   return {layout.slice, block + layout.slice_offset(params.step.layer, kv_head), base};
 }
 
-// `scores` of positions from `first` on.
+// Replaces `scores` (positions from `first` on) by the means of their blocks of `page_tokens`.
 void average_pages(int page_tokens, int first, std::vector<double>& scores) {
   for (size_t begin = 0; begin < scores.size();) {
     const auto page =
@@ -47,7 +47,7 @@ void average_pages(int page_tokens, int first, std::vector<double>& scores) {
   }
 }
 
-// `low_bit` are the low-bit set's positions, in any order.
+// `low_bit`: the low-bit set's positions, in any order.
 void write_low_bit(const SelectParams& params, const GroupScores& scores, const SelectPlan& plan,
                    int64_t head, std::vector<int32_t> low_bit) {
   const LowBitSet& out = params.low_bit;

@@ -1,4 +1,4 @@
-// The steps of the reference selection, for tests that compare more than the set.
+// The steps of the reference selection, for tests that compare intermediate results.
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,7 @@
 namespace fasa::reference {
 namespace {
 
-// Where a dimension's code lies: the byte of a token, and the lowest bit in it.
+// Location of a dimension's code: the byte of a token, and the code's lowest bit in it.
 struct CodePlace {
   size_t byte;
   int bit;
@@ -33,7 +33,7 @@ struct Range {
   float hi = 0;
 };
 
-// Range of the finite values; other values saturate.
+// Range of the finite values; others are saturated.
 Range range_of(const SliceFormat& tail, const std::byte* page, int dim) {
   Range range;
   bool any = false;

@@ -1,4 +1,4 @@
-// Slices, one value at a time: what the SIMD packers and scorers are tested against.
+// Slices, one value at a time: the oracle of the SIMD packers and scorers.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,8 @@
 
 namespace fasa::reference {
 
-// As those of kernels/slice_pack.h, the same bytes.
-// write_tail_token takes the tail's format, SliceFormat::tail(): codes pad their dimensions
-// further.
+// Same as those of kernels/slice_pack.h, with the same bytes. write_tail_token takes the tail's
+// format, SliceFormat::tail(): codes have more padding dimensions.
 void write_tail_token(const SliceFormat& format, const int16_t* slice_dims, DType key_dtype,
                       const void* key, int slot, std::byte* tail_page);
 void seal_page(const SliceFormat& format, const std::byte* tail_page, std::byte* slice_page,

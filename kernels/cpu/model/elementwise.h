@@ -14,7 +14,7 @@ using Norm = NormParams;  // without weight: no norm, out = x
 
 // kRms: out = x / sqrt(mean(x²) + eps) * weight; kLayer: the same of x - mean(x). Then + bias.
 void normalise(const float* x, const Norm& norm, int64_t size, DType dtype, void* out);
-// The same in place, f32.
+// The same in place, in f32.
 void normalise(float* x, const Norm& norm, int64_t size);
 // sum += addend + bias; `bias` may be null.
 void add_row(const float* addend, const float* bias, int64_t size, float* sum);

@@ -44,19 +44,19 @@ dnnl::stream& stream() {
   return instance;
 }
 
-// Measured with oneDNN 2.6: its kernels named "brg" take weights in one packed layout for any
-// number of rows, and while the same kernel is chosen, a row's bits are the same for 1, 2, 4, ...
-// 128 rows. One row reads weights at 46 to 98 GB/s from the cache (Sapphire Rapids). So rows are
-// split into powers of two: eight primitives serve all counts without padding. With working AMX,
-// few rows get another kernel than many (one row avx512_core_bf16, from 2 or 16 on
-// avx512_core_amx_bf16) whose sums differ. There, few rows are padded to the smallest number that
-// gets the kernel of many, which reads the same weights.
+// Measured with oneDNN 2.6: its kernels named "brg" use one packed weight layout for any number of
+// rows. While the same kernel is chosen, a row's bits are the same for 1, 2, 4, ... 128 rows. One
+// row reads weights at 46 to 98 GB/s from the cache (Sapphire Rapids). So rows are split into
+// powers of two: eight primitives serve all counts without padding. With working AMX, few rows get
+// another kernel than many (one row avx512_core_bf16, from 2 or 16 on avx512_core_amx_bf16), whose
+// sums differ. There, few rows are padded to the smallest number that gets the kernel of many,
+// which reads the same weights.
 //
-// These kernels need rows without gaps; with gaps the library takes a slower one. So the rows of a
-// matrix of several panels are copied out of a block.
+// These kernels need contiguous rows; with gaps oneDNN takes a slower one. So the rows of a matrix
+// of several panels are computed in a contiguous block and copied out.
 //
-// Other kernels (gemm:jit on AVX2) choose their order of sums by the shape: they get padded blocks
-// of kFixedRows. In blocks of 2, 3, 4 and 6 rows a row's bits do not depend on its index; in blocks
+// Other kernels (gemm:jit on AVX2) choose their order of sums by the shape: their blocks are padded
+// to kFixedRows. In blocks of 2, 3, 4 and 6 rows a row's bits do not depend on its index; in blocks
 // of 8 the last two rows differ.
 constexpr int64_t kMaxRows = 128;
 constexpr int64_t kFixedRows = 4;

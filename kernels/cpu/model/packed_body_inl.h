@@ -1,6 +1,7 @@
-// Bodies that multiply and unpack packed weights, for one instruction set. A vector header before
-// this one has: Vec and Bits (kLanes floats, ints), fma(), Table with load_table() and look_up(),
-// widen_f16(), widen_bf16(), widen_i8(), widen_u8(), widen_i16() of kLanes numbers, kMaxRows.
+// Bodies that multiply and unpack packed weights, for one instruction set. A vector header,
+// included before, defines Vec and Bits (kLanes floats, ints), fma(), Table with load_table() and
+// look_up(), widen_f16(), widen_bf16(), widen_i8(), widen_u8(), widen_i16() of kLanes numbers, and
+// kMaxRows.
 //
 // A step's products go to four sums per output, by the pair index within the line. The sums are
 // added as (0 + 1) + (2 + 3), scaled, and added to the output, in the same way for any number of

@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kPair = cpu::kPanelsAtOnce * kPackedColumns;
 // Multiplications below which a further thread costs more than it saves.
 constexpr int64_t kTaskWork = 64 * 1024;
-// Columns of an unpacked panel: it and its copy in the library's order stay in the second-level
+// Columns of an unpacked panel. The panel and its copy in oneDNN's layout fit the second-level
 // cache (256 columns of 576 inputs did not, and took a fifth longer).
 constexpr int64_t kUnpackedColumns = 128;
 
@@ -48,7 +48,7 @@ auto body_of(cpu::PackedInputKind kind, const cpu::PackedBodies& bodies) {
 
 }  // namespace
 
-// A step's rows in the form needed by all panels.
+// A step's rows in the format that all panels use.
 class PackedRows {
  public:
   PackedRows(const cpu::PackedInputShape& shape, const void* x, int64_t count)

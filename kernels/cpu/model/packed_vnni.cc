@@ -1,7 +1,7 @@
-// AVX-512 with dot products of bf16 and of bytes: codes of four bits look up 32 values of bf16 at
-// once (two places of 16 outputs), which one instruction multiplies and adds; bytes take four
-// places. The other bits of wider codes join the index: 32 values have 5 bits, 64 two registers,
-// and 8 bits are two look-ups, one of the high nibble's values.
+// AVX-512 with dot products of bf16 and of bytes. A look-up with 4-bit codes gives 32 values of
+// bf16 (two places of 16 outputs), which one instruction multiplies and adds; bytes take four
+// places. Wider codes add bits to the index: 5 bits look up among 32 values, 6 bits among 64 in two
+// registers; 8 bits take two look-ups, one of them for the high nibble's values.
 // clang-format off
 #include "kernels/cpu/model/packed_vector_avx512.h"
 // clang-format on
@@ -31,8 +31,8 @@ inline __m512i choose(__m512i mask, __m512i bits, __m512i otherwise) {
 
 // Values of codes in bf16.
 struct PairTables {
-  __m512i low;   // of indices 0 to 31; 4 and 8 bits: 16 of them, twice
-  __m512i high;  // of 32 to 63; 8 bits: of high nibbles
+  __m512i low;   // values of indices 0 to 31; 4 and 8 bits: 16 values, twice
+  __m512i high;  // of indices 32 to 63; 8 bits: of high nibbles
 };
 
 inline unsigned short bf16_of(float value) {
