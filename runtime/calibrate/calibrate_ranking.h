@@ -1,13 +1,11 @@
-// The order in which a head's frequency chunks are taken: the mathematics of calibration, without a
-// model.
+// Ranks a head's frequency chunks: the mathematics of calibration, independent of a model.
 //
 //   ca                 mean contextual agreement of the FC alone with the whole head (the paper's)
 //   distant_ca         the same, each query's agreement weighted by its distant attention
-//   attention          greedy: each time the FC that adds most captured attention to those picked
+//   attention          greedy: picks the FC that adds most captured attention to those picked before
 //   distant_attention  the same, distant tokens only: those outside sinks and recent window
 //
-// Attention is not normalised per query: a query that looks far back counts for as much as it
-// looks.
+// Attention is not normalised per query: a query weighs as much as its distant attention.
 #pragma once
 
 #include <cstdint>
