@@ -2,7 +2,7 @@
 //
 //   ca                 mean contextual agreement of the FC alone with the whole head (the paper's)
 //   distant_ca         the same, each query's agreement weighted by its distant attention
-//   attention          greedy: picks the FC that adds most captured attention to those picked before
+//   attention          greedy: picks the FC that adds most captured attention to the earlier picks
 //   distant_attention  the same, distant tokens only: those outside sinks and recent window
 //
 // Attention is not normalised per query: a query weighs as much as its distant attention.
