@@ -14,7 +14,7 @@ LayerSearch::LayerSearch(const SelectionRule& rule, double keep, int64_t tokens)
   }
 }
 
-// A set that sees less than a query's tokens keeps what is given and the best of the distant ones.
+// A set smaller than the visible tokens holds the protected tokens and the best distant ones.
 void LayerSearch::add(size_t layer, const HeadSamples& samples) {
   if (layers_.size() <= layer) layers_.resize(layer + 1);
   layers_[layer].kept.resize(tried_.size());

@@ -30,7 +30,7 @@ CalibrationQuery::CalibrationQuery(const HeadSamples& samples, size_t index,
   scratch.scores.resize(attention_.size());
   for (int head = 0; head < samples.gqa_group; ++head) {
     const float* row = weighed.data() + head * stride();
-    // NaN and infinite scores attend to nothing.
+    // Tokens with NaN or infinite scores get no attention.
     const double sum = bodies_->weigh(row, tokens(), samples.scale, bodies_->best(row, tokens()),
                                       scratch.scores.data());
     const double share = sum > 0 ? 1 / sum : 0;
@@ -125,7 +125,7 @@ void CalibrationQuery::combine(const ScoreRows& rows, int chunk, QueryScratch& s
                 scratch.deficits.data());
 }
 
-// What is given is put behind everything else, so that all of it stays aligned.
+// Protected tokens are ranked last rather than removed, which keeps the rows aligned.
 double CalibrationQuery::captured_distant(const ScoreRows& rows, int chunk,
                                           QueryScratch& scratch) const {
   combine(rows, chunk, scratch);
@@ -148,7 +148,7 @@ std::vector<double> CalibrationQuery::agreement(const ScoreRows& truth,
   const auto chunks = samples_->chunks.size();
   const auto group = static_cast<size_t>(samples_->gqa_group);
   const int64_t k = std::min<int64_t>(rule_.window, tokens());
-  std::vector<AlignedVector<float>> best;  // of each head: 1 for its best tokens
+  std::vector<AlignedVector<float>> best;  // per head: 1 for its best tokens
   std::vector<uint8_t> marks(attention_.size());
   scratch.deficits.resize(attention_.size());
   const auto select = [&](const float* row, float top) {

@@ -21,17 +21,18 @@ constexpr std::array<std::string_view, 4> kNames = {"distant_attention", "attent
 constexpr size_t kAgreementStep = 4;
 
 struct Order {
-  std::vector<int> chunks;       // best first
-  std::vector<double> captured;  // distant attention of all queries after each of the first ones
+  std::vector<int> chunks;  // best first
+  // Distant attention of all queries after the first 1, 2, ... chunks.
+  std::vector<double> captured;
 };
 
-// Queries first, first + step, ...
+// The queries first, first + step, ...
 struct Part {
   size_t first = 0;
   size_t step = 1;
 };
 
-// All queries of a head, worked on side by side. Sums over queries are taken in one order.
+// All queries of a head, processed in parallel. Sums over queries have a fixed order.
 class Ranker {
  public:
   Ranker(const HeadSamples& samples, const RankingOptions& options)
@@ -39,7 +40,7 @@ class Ranker {
     const SelectionRule rule{options.window, options.sinks, options.recent};
     queries_.resize(samples.query_count());
     agreement_.resize(samples.query_count());
-    // Agreement for information only is measured on a part of the queries.
+    // If the objective does not use agreement, it is measured on a part of the queries only.
     const bool ranks =
         options.objective == Objective::kCa || options.objective == Objective::kDistantCa;
     const size_t step = ranks ? 1 : kAgreementStep;
@@ -50,8 +51,7 @@ class Ranker {
     });
   }
 
-  // [chunks]: mean CA over queries and query heads, each weighted by its distant attention if so
-  // asked.
+  // [chunks]: mean CA over queries and query heads, weighted by distant attention if requested.
   std::vector<double> agreement(bool by_distant_attention) const {
     std::vector<double> mean(static_cast<size_t>(chunks_));
     double weights = 0;
@@ -92,7 +92,7 @@ class Ranker {
     return order;
   }
 
-  // The chunks, best first; equals in their natural order.
+  // The chunks, best first; ties in natural order.
   static Order order_of(const std::vector<double>& values) {
     Order order;
     order.chunks.resize(values.size());
@@ -108,7 +108,7 @@ class Ranker {
     std::vector<double> kept = order.captured;
     kept.resize(order.chunks.size());
     if (order.captured.size() < order.chunks.size()) add_captured(order, kept);
-    // A head without distant attention loses none.
+    // A head without distant attention loses nothing.
     for (double& value : kept) value = oracle > 0 ? value / oracle : 1;
     return kept;
   }
@@ -116,7 +116,7 @@ class Ranker {
  private:
   struct Candidate {
     int chunk;
-    double captured;  // of the queries that were asked
+    double captured;  // over the queries evaluated
   };
 
   int dims_of(int chunk) const {
@@ -142,10 +142,10 @@ class Ranker {
     items = std::move(sorted);
   }
 
-  // The candidate that captures most beside the picked FCs, by successive halving: all are asked
-  // for an eighth of the queries, the better half of them for as many more, then the better quarter
-  // for another quarter and the best few for the other half. Parts have eight queries or more: of
-  // under sixteen all are asked at once, and the result is that of comparing all with all.
+  // The candidate that captures most together with the picked FCs, by successive halving: all are
+  // evaluated on an eighth of the queries, the better half on another eighth, the better quarter on
+  // another quarter, and the best few on the last half. A part has at least eight queries; with
+  // fewer than sixteen, all candidates are evaluated on all queries, an exact comparison.
   Candidate race(const std::vector<ScoreRows>& rows, const std::vector<int>& chunks) {
     constexpr size_t kMin = 2;
     std::vector<Candidate> running;
@@ -164,7 +164,7 @@ class Ranker {
     }
   }
 
-  // [candidates]: attention captured over the part's queries by the picked FCs and each candidate.
+  // [candidates]: attention captured by the picked FCs and each candidate, over the part's queries.
   std::vector<double> captured_with(const std::vector<ScoreRows>& rows,
                                     const std::vector<int>& candidates, Part part) {
     std::vector<std::vector<double>> each(queries_.size());
@@ -184,8 +184,8 @@ class Ranker {
     return total;
   }
 
-  // kept[i] = distant attention that the first i + 1 chunks capture, where the order does not say
-  // it.
+  // kept[i] = distant attention that the first i + 1 chunks capture, for entries that the order
+  // lacks.
   void add_captured(const Order& order, std::vector<double>& kept) {
     const size_t known = order.captured.size();
     std::vector<std::vector<double>> each(queries_.size());

@@ -1,13 +1,11 @@
-// The order in which a head's frequency chunks are taken: the mathematics of calibration, without a
-// model.
+// Ranks a head's frequency chunks: the mathematics of calibration, independent of a model.
 //
 //   ca                 mean contextual agreement of the FC alone with the whole head (the paper's)
 //   distant_ca         the same, each query's agreement weighted by its distant attention
-//   attention          greedy: each time the FC that adds most captured attention to those picked
+//   attention          greedy: picks the FC that adds most captured attention to the earlier picks
 //   distant_attention  the same, distant tokens only: those outside sinks and recent window
 //
-// Attention is not normalised per query: a query that looks far back counts for as much as it
-// looks.
+// Attention is not normalised per query: a query weighs as much as its distant attention.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +20,7 @@ namespace fasa {
 enum class Objective : uint8_t { kDistantAttention, kAttention, kDistantCa, kCa };
 
 std::string_view objective_name(
-    Objective objective);  // "distant_attention", "attention", "distant_ca", "ca"
+    Objective objective);  // names: "distant_attention", "attention", "distant_ca", "ca"
 std::optional<Objective> parse_objective(std::string_view name);
 
 struct RankingOptions {
@@ -30,16 +28,17 @@ struct RankingOptions {
   int window = 256;  // K: tokens selected, for agreement and attention alike; > sinks + recent
   int sinks = 4;
   int recent = 16;
-  // Greedy objectives pick this many FCs one by one, or as many single dimensions as they have; the
-  // others follow by what each would have added at the last pick. 0 = all one by one.
+  // Greedy objectives pick this many FCs one by one, or as many single dimensions as those have.
+  // The others follow, ordered by their gain at the last pick. 0 = pick all one by one.
   int greedy_chunks = 0;
 };
 
-// Ranks all FCs of a head. Selection follows the runtime's rule: the score of a token is the
-// maximum over the group's query heads of S - max S, sinks and recent tokens are always in the set
-// and count. (`attention` alone lets them compete by score: with them given it would equal
-// distant_attention.) Parallel over queries in the caller's oneTBB arena, the same result with any
-// number of threads. Time grows with queries x tokens x group x greedy_chunks x FCs.
+// Ranks all FCs of a head. Selection follows the runtime's rule: a token's score is the maximum
+// over the group's query heads of S - max S; protected tokens (sinks and recent) are always
+// selected and count. (`attention` alone ranks them by score: if they were protected, it would
+// equal distant_attention.) Runs in parallel over queries in the caller's oneTBB arena; the result
+// does not depend on the number of threads. Time grows with queries x tokens x group x
+// greedy_chunks x FCs.
 HeadRanking rank_chunks(const HeadSamples& samples, const RankingOptions& options);
 
 }  // namespace fasa

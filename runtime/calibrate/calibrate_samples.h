@@ -10,23 +10,23 @@
 
 namespace fasa {
 
-// Aligned to cache lines: a vector register that crosses one takes two loads.
+// Aligned to cache lines: a vector that crosses one takes two loads.
 template <typename T>
 using AlignedVector = std::vector<T, tbb::cache_aligned_allocator<T>>;
 
 struct HeadSamples {
   int gqa_group = 1;  // query heads per KV head
   int key_dim = 0;
-  int window = 0;       // of the layer, in tokens; 0 = none
-  float scale = 1;      // of q·k before the softmax
-  float score_cap = 0;  // of q·k before the scale, 0 = none
+  int window = 0;       // of the layer, tokens; 0 = none
+  float scale = 1;      // multiplies q·k before the softmax
+  float score_cap = 0;  // caps q·k before the scale; 0 = none
   int64_t tokens = 0;
-  std::vector<float> slopes;  // ALiBi, [group], before the scale; empty = none
-  // What is ranked: the dimensions of each FC, and those that stand alone,
+  std::vector<float> slopes;  // ALiBi, [group], applied before the scale; empty = none
+  // The units to rank: the dimensions of each FC, and single dimensions, as in
   // Geometry::ranked_chunks().
   std::vector<Geometry::Pair> chunks;
   AlignedVector<float> keys;       // [key_dim][tokens], rotated
-  std::vector<int32_t> positions;  // [queries], each sees the tokens up to its own
+  std::vector<int32_t> positions;  // [queries]; a query sees the tokens up to its position
   std::vector<float> queries;      // [queries][group][key_dim], rotated
 
   size_t query_count() const { return positions.size(); }
@@ -35,7 +35,7 @@ struct HeadSamples {
     return queries.data() + (index * static_cast<size_t>(gqa_group) + static_cast<size_t>(head)) *
                                 static_cast<size_t>(key_dim);
   }
-  // The tokens that a query sees: [first, end).
+  // The tokens visible to a query: [first, end).
   int64_t visible_end(size_t index) const { return int64_t{positions[index]} + 1; }
   int64_t visible_first(size_t index) const {
     const int64_t first = visible_end(index) - window;

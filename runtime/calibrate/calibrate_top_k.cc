@@ -6,7 +6,7 @@
 namespace fasa {
 namespace {
 
-// Tokens by which a step aims past the k-th, to have it between two counts.
+// A step aims this many tokens beyond the k-th, so that it falls between two counts.
 constexpr double kPast = 0.5;
 
 }  // namespace
@@ -36,7 +36,7 @@ void TopKSelector::select(std::span<const int32_t> deficits, int64_t k) {
   k = std::clamp<int64_t>(k, 0, tokens);
   End low{0, 0, false};
   End high{int64_t{cpu::kNoScore} + 1, tokens, false};
-  // Interpolation may creep along one side: a step that leaves over half is followed by halving.
+  // Interpolation may converge from one side only: halve after a step that leaves more than half.
   bool halve = density_ == 0;
   bool enclosed = false;
   int slow_steps = 0;
@@ -50,7 +50,7 @@ void TopKSelector::select(std::span<const int32_t> deficits, int64_t k) {
     const bool slow = 2 * (high.deficit - low.deficit) > width;
     if (!low.counted || !high.counted) {
       halve = density_ == 0;
-      if (!at_start) density_ /= 4;  // farther than it said
+      if (!at_start) density_ /= 4;  // farther than density_ predicted
       continue;
     }
     if (!enclosed) {

@@ -14,7 +14,7 @@ namespace fasa {
 
 std::vector<int16_t> HeadRanking::dims() const {
   std::vector<int16_t> dims;
-  std::vector<std::vector<int>> waiting;  // pairs that would begin at an odd place
+  std::vector<std::vector<int>> waiting;  // pairs that would begin at an odd position
   const auto take = [&](const std::vector<int>& chunk) {
     for (const int dim : chunk) dims.push_back(static_cast<int16_t>(dim));
   };
@@ -69,7 +69,7 @@ void FcMap::require_fits(const ModelFingerprint& model, const std::string& path)
           fmt::format("'{}'", model.rope_scaling));
   require("the number of key_rows", own.key_rows.size(), model.key_rows.size());
   for (size_t layer = 0; layer < own.key_rows.size(); ++layer) {
-    // A row of bits is long; its beginning is enough to see that it differs, its end may not be.
+    // The bits of a row are long: print only the beginning.
     const auto& [in_map, in_model] =
         std::mismatch(own.key_rows[layer].begin(), own.key_rows[layer].end(),
                       model.key_rows[layer].begin(), model.key_rows[layer].end());
@@ -117,7 +117,7 @@ std::vector<int16_t> all_slice_dims(const Geometry& geometry) {
 
 namespace {
 
-// Entries of one head. Throws UsageError where there are not as many for every head.
+// Slice dimensions per head. Throws UsageError unless every head has the same number.
 size_t dims_a_head(const std::vector<int16_t>& slice_dims, const Geometry& whole) {
   const size_t heads = static_cast<size_t>(whole.layers) * static_cast<size_t>(whole.kv_heads);
   if (slice_dims.size() % heads != 0) {
@@ -166,7 +166,7 @@ std::vector<int16_t> share_of_slice_dims(const std::vector<int16_t>& slice_dims,
 
 std::vector<int16_t> layer_of_slice_dims(const std::vector<int16_t>& slice_dims,
                                          const Geometry& whole, int layer) {
-  whole.only_layer(layer);  // throws for one that it does not have
+  whole.only_layer(layer);  // throws if the layer does not exist
   const auto dims = static_cast<int64_t>(dims_a_head(slice_dims, whole)) * whole.kv_heads;
   return {slice_dims.begin() + layer * dims, slice_dims.begin() + (layer + 1) * dims};
 }

@@ -1,4 +1,4 @@
-// The file form of FC maps: reading checks every field before anything is made from it.
+// FC maps as JSON files. Every field is checked before use.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kMaxHeads = 1 << 20;  // layers x KV heads: more is a broken file, not a model
+constexpr int kMaxHeads = 1 << 20;  // layers x KV heads; more means a broken file
 
 // "a, b, c". (fmt::join of texts sets off a false warning of GCC 12 at -O3.)
 std::string listed(const std::set<std::string_view>& names) {
@@ -26,7 +26,7 @@ std::string listed(const std::set<std::string_view>& names) {
   return text;
 }
 
-// A value of the file and the place where it stands, for messages.
+// A value of the file, with its path for messages.
 class Node {
  public:
   Node(const Json& json, std::string file, std::string place)
@@ -50,7 +50,7 @@ class Node {
   Node operator[](size_t index) const {
     return {(*json_)[index], file_, fmt::format("{}[{}]", place_, index)};
   }
-  // An optional key, of an object.
+  // For optional keys; the value must be an object.
   bool has(const char* key) const { return json_->contains(key); }
   size_t size() const { return json_->is_array() ? json_->size() : 0; }
   // A list of exactly `size` items.
@@ -144,7 +144,7 @@ Geometry pairs_of(const ModelFingerprint& print) {
   return geometry;
 }
 
-// `partner`: by first dimension, the second; what was found is -1 after.
+// `partner`: each pair's second dimension by its first; set to -1 once found.
 std::vector<int> parse_chunk(const Node& chunk, const Geometry& geometry,
                              std::vector<int>& partner) {
   if (chunk.size() == 0) chunk.fail("a list of one or two dimensions");
@@ -166,13 +166,14 @@ std::vector<int> parse_chunk(const Node& chunk, const Geometry& geometry,
   return dims;
 }
 
-// Every chunk of the head exactly once: the pairs of dimensions that RoPE rotates together, and
-// alone those that it does not.
+// Requires each chunk of the head exactly once: pairs of dimensions that RoPE rotates together, and
+// single dimensions that it does not rotate.
 HeadRanking parse_head(const Node& node, const Geometry& geometry) {
   node.require_keys({"chunks", "agreement", "distant_attention_kept"});
   const std::vector<Geometry::Pair> all = geometry.ranked_chunks();
   const size_t count = all.size();
-  std::vector<int> partner(static_cast<size_t>(geometry.key_dim), -1);  // itself: it stands alone
+  // Own index: a single dimension.
+  std::vector<int> partner(static_cast<size_t>(geometry.key_dim), -1);
   for (const Geometry::Pair& pair : all) partner[static_cast<size_t>(pair.first)] = pair.second;
   HeadRanking head;
   const Node chunks = node["chunks"];
@@ -201,7 +202,7 @@ MapSlice parse_slice(const Node& node, int chunks) {
 }
 
 Json head_to_json(const HeadRanking& head) {
-  // Five digits are more than 96 queries tell.
+  // 96 queries give no more than five significant digits.
   const auto rounded = [](const std::vector<double>& values) {
     Json list = Json::array();
     for (const double value : values) list.push_back(std::round(value * 1e5) / 1e5);
@@ -272,7 +273,7 @@ std::string FcMap::to_json() const {
   }
   if (!fac_tokens.empty()) head["fac_tokens"] = fac_tokens;
   head["model"] = model;
-  // One line a head: a line a number would make the file of a large model half a million lines.
+  // One line per head: with one per number, a large model's file would have half a million lines.
   std::string text = head.dump(1);
   text.resize(text.rfind('\n'));
   text += ",\n \"heads\": [";

@@ -1,4 +1,4 @@
-// The part of a fingerprint that a geometry says.
+// Fills in the part of a fingerprint that a geometry determines.
 #pragma once
 
 #include <utility>
@@ -7,7 +7,7 @@
 
 namespace fasa {
 
-// `print` with the heads of `geometry`; what a geometry does not say stays.
+// `print` with the heads of `geometry`; other properties are unchanged.
 inline ModelFingerprint with_heads_of(const Geometry& geometry, ModelFingerprint print) {
   print.layers = geometry.layers;
   print.kv_heads = geometry.kv_heads;

@@ -1,4 +1,4 @@
-// Settings that a config leaves to the FC map: selection.slice = map, selection.layer_budget = map.
+// Settings taken from the FC map: selection.slice = map, selection.layer_budget = map.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace fasa {
 
-// Whether the config leaves anything to a map.
+// Whether a setting of the config is taken from a map.
 bool asks_map(const Config& config);
 
-// Puts in what is asked for; a slice_dtype or tip_chunks that the config has stays. Throws
-// InputError naming `path` where the map does not say.
+// Fills in those settings; an explicit slice_dtype or tip_chunks is kept. Throws InputError naming
+// `path` if the map lacks a setting.
 void take_from_map(const FcMap& map, const std::string& path, Config& config);
 
 }  // namespace fasa

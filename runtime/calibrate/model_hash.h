@@ -1,4 +1,4 @@
-// A short name for a model's weights and shape.
+// A short hash of a model's weights and shape.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace fasa {
 
-// "fnv1a:" and 16 digits: differs between models that an FC map tells apart.
+// "fnv1a:" and 16 digits. Differs between models with different fingerprints.
 std::string model_hash(const ModelFingerprint& model);
 
 }  // namespace fasa

@@ -10,7 +10,7 @@ namespace fasa {
 
 std::span<const ModelShape> model_shapes();
 
-// Ignores capitals, blanks, dashes and underscores. Throws UsageError with the nearest names.
+// Ignores case, blanks, dashes and underscores. Throws UsageError with the nearest names.
 const ModelShape& find_model_shape(std::string_view name);
 
 }  // namespace fasa

@@ -14,16 +14,16 @@ namespace {
 struct Row {
   const char* name;  // without the memory
   int gigabytes;     // as sold
-  int mebibytes;     // that the driver shows; 0 = all
+  int mebibytes;     // visible to programs; 0 = all
   double gb_per_s;
   double teraflops;
   int pcie;
   int lanes;
 };
 
-// Vendor data sheets and architecture papers (NVIDIA: Turing, GA102, Ada, RTX Blackwell, A100,
-// H100, H200; bandwidth and tensor throughput without sparsity and with f32 accumulation, which on
-// GeForce is half of the headline figure). Memory of data-centre cards is what is left under error
+// From vendor data sheets and architecture papers (NVIDIA: Turing, GA102, Ada, RTX Blackwell, A100,
+// H100, H200). Bandwidth and tensor throughput are without sparsity and with f32 accumulation, on
+// GeForce half of the advertised figure. Memory of data-centre cards is the capacity with error
 // correction.
 constexpr Row kRows[] = {
     {"RTX 2080 Ti", 11, 0, 616, 53.8, 3, 16},
@@ -107,8 +107,8 @@ std::vector<std::string> names_of(const std::vector<const Gpu*>& chosen) {
 }  // namespace
 
 double Gpu::link_bandwidth() const {
-  // Raw bytes per second of a lane after line coding; packet headers and flow control leave about
-  // four fifths to large copies.
+  // Share of a lane's raw bandwidth (after line coding) that large copies reach; the rest goes to
+  // packet headers and flow control.
   constexpr double kEffective = 0.8;
   const double lane = pcie_generation == 3 ? 0.985e9 : pcie_generation == 4 ? 1.969e9 : 3.938e9;
   return kEffective * lane * pcie_lanes;

@@ -1,4 +1,4 @@
-// Names as people type them: capitals, blanks, dashes and underscores make no difference.
+// Compares names loosely: case, blanks, dashes and underscores are ignored.
 #pragma once
 
 #include <cctype>

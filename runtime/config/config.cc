@@ -20,7 +20,7 @@ struct Preset {
   RowPlacement rows;
 };
 
-// A preset sets these two values and nothing else.
+// A preset sets only these two values.
 constexpr std::array<Preset, 3> kPresets{{
     {"fasa-m", SelectionKind::kFasa, RowPlacement::kHost},
     {"fasa-c", SelectionKind::kFasa, RowPlacement::kDevice},
@@ -45,7 +45,7 @@ void require_range(std::string_view key, int value, int lowest, int highest) {
           fmt::format("{} to {}", lowest, highest));
 }
 
-// For an option that is "auto" if it has no value.
+// For an option whose missing value means "auto".
 void require_range(std::string_view key, std::optional<int> value, int lowest, int highest) {
   require(!value || (*value >= lowest && *value <= highest), key,
           value ? fmt::to_string(*value) : "auto",
@@ -100,8 +100,8 @@ void validate_selection_options(const Config::Selection& selection) {
           "uniform where selection.fac_tokens has a value per layer");
 }
 
-// With what no low-bit set goes, the model aside; empty: one does. Weights of low-bit tokens are
-// scores over the whole key, of each head by itself.
+// Returns the setting (the model aside) that excludes a low-bit set; "" if none does. Low-bit
+// tokens are weighted by scores over the whole key, per head.
 std::string against_low_bit_set(const Config::Selection& selection) {
   const SelectionOptions& options = selection.options;
   if (selection.kind != SelectionKind::kFasa) {
@@ -114,7 +114,7 @@ std::string against_low_bit_set(const Config::Selection& selection) {
   return "";
 }
 
-// True if sets contain all tokens of any context.
+// True if the selection keeps all tokens of any context.
 bool selects_all(const Config::Selection& selection) {
   const auto& counts = selection.fac_tokens;
   return std::all_of(counts.begin(), counts.end(),
@@ -269,7 +269,7 @@ void Config::validate() const {
 
 namespace {
 
-// Says where the key was given, where that is known.
+// Adds the key's source to an error, if known.
 template <typename Check>
 void with_place(const std::map<std::string, std::string>& places, const Check& check) {
   try {
@@ -291,7 +291,7 @@ void Config::validate_on(const DeviceTraits& traits) const {
   with_place(places, [&] { check_on(traits); });
 }
 
-// Selections of the host's read rows and sets between two kernels.
+// A token selection runs on the host and reads rows and sets between two kernels.
 void Config::check_on(const DeviceTraits& traits) const {
   if (traits.done_on_return || !make_selection()) return;
   constexpr std::string_view kElsewhere = "on the cpu device (device.name = \"cpu\"); elsewhere: ";

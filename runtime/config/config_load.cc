@@ -14,14 +14,14 @@
 #include "runtime/io/nearest.h"
 
 namespace fasa {
-// Thrown in place of a failed toml++ assertion.
+// Thrown when a toml++ assertion fails.
 struct TomlAssertion {};
 [[noreturn]] void fail_toml_assertion() { throw TomlAssertion{}; }
 }  // namespace fasa
 
-// toml++ 3.3 asserts what some malformed texts break (found by fuzzing: a key may start nowhere),
-// and with NDEBUG it tells the compiler to assume it: undefined behaviour on bad input. So its
-// assertions stay, and throw. No other file includes it.
+// Some malformed texts violate assertions of toml++ 3.3 (found by fuzzing: a key may have no
+// beginning). With NDEBUG the assertions are assumptions for the compiler, hence undefined
+// behaviour on bad input. So they stay on here, and throw. No other file includes toml++.
 #pragma push_macro("NDEBUG")
 #undef NDEBUG
 #define TOML_ASSERT(condition) ((condition) ? static_cast<void>(0) : ::fasa::fail_toml_assertion())
@@ -33,14 +33,14 @@ namespace {
 
 using Json = nlohmann::json;
 
-// One value of one source, and where it stands: "fasa.toml:3: ", "FASA_SINKS: ", "--sinks: ".
+// A value and its source: "fasa.toml:3: ", "FASA_SINKS: ", "--sinks: ".
 struct Given {
   const ConfigOption* option;
   Json value;
   std::string place;
 };
 
-// Variables of this prefix that are read elsewhere.
+// FASA_* variables that are not options of the config.
 constexpr std::string_view kOtherVariables[] = {"FASA_TARGET"};
 
 Json to_json(const toml::node& node) {
@@ -53,7 +53,7 @@ Json to_json(const toml::node& node) {
     for (const toml::node& element : *array) json.push_back(to_json(element));
     return json;
   }
-  return nullptr;  // a table or a date: no option takes one
+  return nullptr;  // tables and dates: no option takes them
 }
 
 std::string shown(const toml::node& node) {
@@ -129,7 +129,7 @@ void read_key(const std::string& name, std::string_view table, std::string_view 
   out.push_back(std::move(given));
 }
 
-// The parser nests a table for each dot of a key and destroys them recursively: 200,000 dots
+// The parser nests a table for each dot of a key and destroys them recursively, so 200,000 dots
 // overflow the stack. No option has more than one dot.
 void check_toml_depth(std::string_view text, const std::string& name) {
   constexpr auto kMaxDots = 64;
@@ -184,7 +184,7 @@ void read_toml(std::string_view text, const std::string& name, std::vector<Given
   }
 }
 
-// An integer, a float, a list of these, else the text itself.
+// Parses an integer, a float, or a list of these; other text stays a string.
 Json scalar_from_text(std::string_view text) {
   const char* end = text.data() + text.size();
   int64_t integer = 0;
@@ -206,7 +206,7 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-// What a flag or a variable says: 256, 0.25, 6GiB, [0, 1] or 0,1.
+// Value of a flag or variable: 256, 0.25, 6GiB, [0, 1] or 0,1.
 Json value_from_text(const ConfigOption& option, const std::string& text) {
   if (option.text) return text;
   std::string_view rest = trimmed(text);
@@ -254,7 +254,7 @@ Config build(const std::vector<Given>& all, const Config& defaults) {
   std::map<std::string, std::string> places;
   for (const Given& given : all) places[given.option->path()] = given.place;
   try {
-    // The last preset counts, whatever its source; then every explicit key over it.
+    // The last preset applies, whatever its source; then every explicit key overrides it.
     for (const Given& given : all) {
       if (given.option->path() == "preset") given.option->set(config, given.value);
     }

@@ -1,4 +1,5 @@
-// A Config from all its sources. Later ones win: default < preset < file < environment < flag.
+// Loads a Config from all sources. Later ones override: default < preset < file < environment <
+// flag.
 #pragma once
 
 #include <map>
@@ -16,7 +17,7 @@ struct GivenFlag {
   std::string text;
 };
 
-// A value as TOML has them, given by a caller in code.
+// A value given by a caller in code, in TOML's types.
 struct GivenValue {
   const ConfigOption* option = nullptr;
   nlohmann::json value;
@@ -26,19 +27,19 @@ struct ConfigSources {
   std::string file = {};                                // path of a TOML file; "" = none
   std::map<std::string, std::string> environment = {};  // FASA_* variables
   std::vector<GivenFlag> flags = {};
-  Config defaults = {};  // what a command takes where no source says otherwise
-  // The text of a file, read after `file`, and what stands for it in messages.
+  Config defaults = {};  // a command's own defaults
+  // Text of another file, read after `file`, and its name in messages.
   std::string toml = {};
   std::string toml_name = {};
-  std::vector<GivenValue> values = {};  // over everything else
+  std::vector<GivenValue> values = {};  // override everything else
 };
 
-// Validated (Config::validate). Throws UsageError with the place, the key, what was given and what
-// is allowed; the error for an unknown key names the nearest one, or the new name of a renamed key.
-// A variable that is no option is a warning, but an error where it was one.
+// Validated (Config::validate). Throws UsageError naming the source, the key, the given and the
+// allowed values. For an unknown key, the error names the nearest key, or the new name of a renamed
+// key. An unknown FASA_* variable is a warning, but an error if it is a renamed option.
 Config load_config(const ConfigSources& sources);
 
-// The same for the text of a file alone; `name` stands for the file in messages.
+// Loads the text of one file; `name`: the file's name in messages.
 Config parse_config(std::string_view toml, const std::string& name);
 
 // The FASA_* variables of this process.

@@ -1,5 +1,5 @@
-// The one table of options. From it come the reader of config files, environment variables and
-// flags (config_load.h), the help and docs/configuration.md.
+// The table of all options. Config files, environment variables and flags (config_load.h), the help
+// and docs/configuration.md are generated from it.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,16 +12,16 @@
 namespace fasa {
 
 struct ConfigOption {
-  std::string_view table;    // of the TOML file; "" = top level
-  std::string_view key;      // in its table
-  std::string_view flag;     // "" = the key, dashed; given where the key alone would not say enough
+  std::string_view table;    // table in the TOML file; "" = top level
+  std::string_view key;      // key in the table
+  std::string_view flag;     // "" = the key with dashes; set if the key alone is ambiguous
   std::string_view type;     // SIZE, N, ... in the help
   std::string_view allowed;  // in words
   std::string_view help;
-  std::string_view default_text = "";  // where the default is no constant; "" = get() of a Config
-  bool text = false;                   // a flag's text is the value itself, never a number or list
+  std::string_view default_text = "";  // if the default is not constant; "" = get() of a Config
+  bool text = false;                   // a flag's text is always a string, never a number or list
 
-  // Sets the value; false when it is none of the allowed. Values are as TOML has them: strings,
+  // Sets the value; returns false if it is not allowed. Values have TOML's types: strings,
   // integers, floats, booleans, arrays.
   bool (*set)(Config&, const nlohmann::json&);
   nlohmann::json (*get)(const Config&);  // null: not set
@@ -33,13 +33,13 @@ struct ConfigOption {
 
 std::span<const ConfigOption> config_options();
 
-// nullptr: no such option.
+// nullptr if there is no such option.
 const ConfigOption* find_option(std::string_view table, std::string_view key);
 
-// {"preset": ..., "device": {"name": ...}, ...}: every option, null where nothing is set.
+// {"preset": ..., "device": {"name": ...}, ...}: all options, null if not set.
 nlohmann::json config_to_json(const Config& config);
 
-// docs/configuration.md, whole.
+// The text of docs/configuration.md.
 std::string config_reference();
 
 }  // namespace fasa

@@ -1,4 +1,4 @@
-// docs/configuration.md, made from the table of options.
+// Generates docs/configuration.md from the table of options.
 #include <fmt/format.h>
 
 #include "runtime/config/config_options.h"
@@ -42,7 +42,7 @@ std::string default_of(const ConfigOption& option) {
   return fmt::format("`{}`", value.dump());
 }
 
-// A cell ends at a bar, even in code.
+// A bar ends a table cell, even inside code, so bars are escaped.
 std::string cell(std::string_view text) {
   std::string escaped;
   for (const char c : text) {

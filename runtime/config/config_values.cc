@@ -28,7 +28,7 @@ bool take_string(const Json& value, std::string& out) {
   return true;
 }
 
-// Ranges that depend on nothing are Config::validate's; here only what an int can hold.
+// Checks only the range of int; Config::validate checks the option's range.
 bool take_int(const Json& value, int& out) {
   if (!value.is_number_integer()) return false;
   const auto number = value.get<int64_t>();

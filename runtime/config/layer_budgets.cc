@@ -14,7 +14,7 @@ double on_line(double mean, double last, int i, int steps) {
   return 2 * mean - last - 2 * (mean - last) * i / (steps - 1);
 }
 
-// Whole tokens whose sum is steps x mean exactly: differences of rounded running sums.
+// Integers whose sum is exactly steps x mean: differences of rounded running sums.
 std::vector<TokenBudget> count_pyramid(int64_t mean, int64_t least, int steps) {
   const double last =
       std::max<double>(static_cast<double>(least), static_cast<double>(mean) / kPyramidShrink);
@@ -33,7 +33,8 @@ std::vector<TokenBudget> count_pyramid(int64_t mean, int64_t least, int steps) {
 }
 
 std::vector<TokenBudget> share_pyramid(double mean, int steps) {
-  const double last = std::max(mean / kPyramidShrink, 2 * mean - 1);  // the first has 1 at most
+  // So that the first share is at most 1.
+  const double last = std::max(mean / kPyramidShrink, 2 * mean - 1);
   std::vector<TokenBudget> budgets;
   for (int i = 0; i < steps; ++i) {
     budgets.push_back({.tokens = 0, .share = static_cast<float>(on_line(mean, last, i, steps))});

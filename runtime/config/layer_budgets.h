@@ -1,4 +1,4 @@
-// How many tokens each layer attends to: what fac_tokens says, or spread by depth at equal total.
+// The number of tokens that each layer attends to: fac_tokens, or spread by depth with equal total.
 #pragma once
 
 #include <vector>
@@ -9,12 +9,12 @@
 
 namespace fasa {
 
-// As kernels take it.
+// The budget in the form that kernels take.
 TokenBudget budget_of(const TokenCount& count);
 
-// One per layer. Of a pyramid (PyramidKV, arXiv 2406.02069) the layers that are not dense share
-// what they would have had: the last of them gets a twentieth of fac_tokens, but never less than
-// sinks + recent + 1, the first as much more, in between on a straight line.
+// One budget per layer. With a pyramid (PyramidKV, arXiv 2406.02069) the total of the layers that
+// are not dense is unchanged: the last gets a twentieth of fac_tokens, but at least sinks + recent
+// + 1; the first gets correspondingly more; layers between are on a straight line.
 std::vector<TokenBudget> layer_budgets(const Config& config, const Geometry& geometry);
 
 }  // namespace fasa

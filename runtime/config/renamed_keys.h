@@ -1,4 +1,4 @@
-// Options that had another name in earlier versions. Old names are refused, not read.
+// Options with another name in earlier versions. An old name is an error that names the new one.
 #pragma once
 
 #include <span>
@@ -14,8 +14,8 @@ struct RenamedKey {
 
 std::span<const RenamedKey> renamed_keys();
 
-// " (renamed to low_bit_tokens)" where `given` is an earlier name, written as a key, a flag or a
-// variable; the new name is written in the same way. "" for any other name.
+// " (renamed to low_bit_tokens)" if `given` is an old name, written as key, flag or variable; the
+// new name is written in the same form. "" for any other name.
 std::string renamed_hint(std::string_view given);
 
 }  // namespace fasa

@@ -6,17 +6,16 @@
 
 namespace fasa {
 
-// What matrices of 16 or 32 bits are rounded to while they are loaded.
+// Format to which 16- or 32-bit matrices are rounded at load.
 enum class WeightRounding : uint8_t { kAsIs, kInt8, kInt4 };
-// What decode multiplies packed weights by.
+// Format of the activations that decode multiplies with packed weights.
 enum class DecodeActivations : uint8_t { kModel, kInt8 };
-// Where the weights of experts lie that a router chooses. kHost: read over the link, as far as they
-// were chosen.
+// Location of the routed experts' weights. kHost: chosen ones are read over the link.
 enum class ExpertPlace : uint8_t { kDevice, kHost };
 
 struct WeightOptions {
   WeightRounding rounding = WeightRounding::kAsIs;
-  int group = 64;  // inputs on one scale: 32, 64, 128
+  int group = 64;  // inputs per scale: 32, 64, 128
   // Format of the projection to logits, kAsIs or kInt8; none: int8 if other matrices are rounded.
   std::optional<WeightRounding> head;
   DecodeActivations activations = DecodeActivations::kModel;

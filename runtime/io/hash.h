@@ -1,4 +1,4 @@
-// FNV-1a, to tell contents apart: no protection against anybody.
+// FNV-1a, to tell contents apart; not cryptographic.
 #pragma once
 
 #include <cstdint>

@@ -26,7 +26,7 @@ class Descriptor {
   ~Descriptor() {
     if (file_ >= 0) ::close(file_);
   }
-  Descriptor(const Descriptor&) = delete;  // closes
+  Descriptor(const Descriptor&) = delete;  // closes the file
   Descriptor& operator=(const Descriptor&) = delete;
   int get() const { return file_; }
 
@@ -45,7 +45,7 @@ std::string_view kind_of(mode_t mode) {
   return "a device";
 }
 
-// Pipes without a name live in a file system of their own.
+// Anonymous pipes have their own file system.
 bool is_shell_pipe(int file, mode_t mode) {
   struct statfs system = {};
   return S_ISFIFO(mode) && ::fstatfs(file, &system) == 0 && system.f_type == PIPEFS_MAGIC;
@@ -63,7 +63,7 @@ void require_readable(const std::string& path, int file, const struct stat& stat
   const bool pipes = rule.pipes == FileRule::Pipes::kOfShell;
   if (is_shell_pipe(file, status.st_mode)) {
     if (!pipes) fail(path, rule, "it is a pipe; allowed: a regular file");
-    ::fcntl(file, F_SETFL, O_RDONLY);  // now wait for its writer
+    ::fcntl(file, F_SETFL, O_RDONLY);  // from here on, reads wait for the pipe's writer
     return;
   }
   fail(path, rule,
@@ -81,7 +81,8 @@ std::string read_file(const std::string& path, const FileRule& rule) {
   require_readable(path, file.get(), status, rule);
   std::string bytes;
   size_t got = 0;
-  // A byte more than was said: a file that grew meanwhile is read to its end, up to the limit.
+  // One byte more than the reported size: a file that grew is still read to its end, up to the
+  // limit.
   size_t next = static_cast<size_t>(std::max<off_t>(status.st_size, 1 << 16)) + 1;
   while (true) {
     bytes.resize(got + next);

@@ -10,8 +10,8 @@ using nlohmann::json;
 
 namespace {
 
-// Before anything is made of the text. Up to a syntax error, which the parser then finds, brackets
-// outside of strings are the parser's.
+// Runs before parsing. Brackets outside strings are counted as the parser would; it reports syntax
+// errors later.
 void check_depth(std::string_view text, const std::string& name) {
   int depth = 0;
   bool in_string = false;
@@ -80,7 +80,7 @@ int64_t JsonFields::integer(const char* key, int64_t low, int64_t high) const {
   const std::string allowed = fmt::format("an integer from {} to {}", low, high);
   if (!has(key) || !at(key).is_number_integer()) fail(key, allowed);
   const json& value = at(key);
-  // Unsigned values above INT64_MAX would turn negative.
+  // Unsigned values above INT64_MAX would become negative.
   if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) {
     fail(key, allowed);
   }

@@ -1,5 +1,4 @@
-// Reads the fields of a JSON object with errors that name file, key, what was given and what is
-// allowed.
+// Reads the fields of a JSON object. Errors name file, key, the given and the allowed value.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +9,21 @@
 
 namespace fasa {
 
-// Lists and objects within each other. What works through JSON calls itself once a level (the
-// wording of errors too), and no file of ours or of a published model has more than a few.
+// Maximum nesting of lists and objects. Code that processes JSON, error messages included, recurses
+// once per level; published models' files have only a few levels.
 inline constexpr int kMaxJsonDepth = 64;
 
-// Json: nlohmann::json or ordered_json. Throws InputError naming file and byte for what is no JSON
-// or deeper than kMaxJsonDepth. Every text from outside comes in here.
+// Json: nlohmann::json or ordered_json. Throws InputError naming file and byte for invalid JSON or
+// nesting beyond kMaxJsonDepth. Every untrusted text is parsed here.
 template <typename Json = nlohmann::json>
 Json parse_json(std::string_view text, const std::string& name);
 
-// A view: the object outlives it. null counts as absent unless said otherwise.
+// A view: the object must outlive it. null counts as absent unless stated otherwise.
 class JsonFields {
  public:
   JsonFields(const nlohmann::json& object, std::string name, std::string prefix = "");
 
-  bool has(const char* key) const;                                    // and not null
+  bool has(const char* key) const;                                    // and is not null
   bool present(const char* key) const;                                // null or not
   int64_t integer(const char* key, int64_t low, int64_t high) const;  // required
   int64_t integer_or(const char* key, int64_t low, int64_t high, int64_t otherwise) const;

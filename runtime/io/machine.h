@@ -8,16 +8,16 @@
 
 namespace fasa {
 
-// Throws UsageError when FASA_TARGET names no instruction set that this processor runs: before any
-// work, not in the middle of it.
+// Throws UsageError if FASA_TARGET names an instruction set that this CPU does not have. Call it at
+// startup, so that the error does not come in the middle of work.
 void require_usable_target();
 
-// Bytes that the system could still give without swapping; none where it does not say.
+// Bytes that the system can provide without swapping; none if unknown.
 std::optional<uint64_t> available_memory();
 
 // topology, devices, targets (instruction sets of the kernels), target (in use).
 nlohmann::json machine_to_json();
-// The same for people, several lines.
+// The same as text for users, several lines.
 std::string describe_machine();
 
 }  // namespace fasa

@@ -1,4 +1,4 @@
-// A file's bytes, mapped for reading.
+// A read-only memory mapping of a file.
 #pragma once
 
 #include <cstddef>
@@ -8,17 +8,17 @@
 
 namespace fasa {
 
-// Neither copies nor moves: views point into the mapping.
+// Neither copyable nor movable: views point into the mapping.
 class MappedFile {
  public:
-  // Throws InputError where the path can't be opened or is no regular file.
+  // Throws InputError if the path cannot be opened or is not a regular file.
   explicit MappedFile(const std::string& path);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;  // views point into the mapping
   MappedFile& operator=(const MappedFile&) = delete;
 
   std::span<const std::byte> bytes() const { return {data_, static_cast<size_t>(size_)}; }
-  // Throws InputError where the file has been cut since: reading what is gone would be fatal.
+  // Throws InputError if the file was truncated: reading beyond its end would kill the process.
   void require_whole() const;
 
  private:

@@ -12,7 +12,7 @@
 namespace fasa {
 namespace {
 
-// Levenshtein's distance.
+// Levenshtein distance.
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
@@ -28,7 +28,7 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-constexpr size_t kLongest = 64;  // of any name; keeps hostile input cheap
+constexpr size_t kLongest = 64;  // longest name compared; keeps untrusted input cheap
 
 std::string lower(std::string_view text) {
   std::string lowered(text);

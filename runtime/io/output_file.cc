@@ -20,7 +20,7 @@ namespace {
                                path, std::strerror(error)));
 }
 
-// A file of our own beside `path`, removed unless it was renamed.
+// A temporary file beside `path`, removed unless it was renamed.
 class AsideFile {
  public:
   explicit AsideFile(const std::string& path) : path_(path) {
@@ -64,7 +64,7 @@ class AsideFile {
   int file_ = -1;
 };
 
-// A device, a pipe: written in place, since a rename would replace it.
+// Devices and pipes are written in place: a rename would replace them.
 bool is_special(const std::string& path) {
   struct stat info {};
   return ::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);

@@ -1,4 +1,4 @@
-// Results written to files: never half, and a bad path is found before the work.
+// Writes result files atomically; a bad path is found before the work.
 #pragma once
 
 #include <string>
@@ -6,12 +6,12 @@
 
 namespace fasa {
 
-// Throws UsageError when no file can be written at `path` (folder missing, not writable, a folder
-// itself). Call it before long work; leaves nothing behind.
+// Throws UsageError if no file can be written at `path` (folder missing or not writable, or path is
+// a folder). Call it before long work; it leaves no file.
 void check_writable(const std::string& path);
 
-// Writes aside in the same folder, then renames: readers see the old file or the whole new one.
-// Throws UsageError; nothing changes then.
+// Writes a temporary file in the same folder, then renames it: readers see the old or the new file.
+// Throws UsageError; the old file then remains.
 void write_file_atomically(const std::string& path, std::string_view text);
 
 }  // namespace fasa

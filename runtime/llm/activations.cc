@@ -6,7 +6,7 @@ namespace fasa {
 
 namespace {
 
-// Rows of a token that one product gives at once: those of all its experts, or one after the other.
+// Rows per token in one expert product: all chosen experts at once, or one expert at a time.
 int64_t expert_rows(const ExpertShape& experts, PanelOrder order) {
   return order == PanelOrder::kPacked ? 1 : experts.chosen;
 }
@@ -76,7 +76,7 @@ size_t Activations::lay_out(const ModelConfig& config, DType dtype, PanelOrder o
   attended_ = take(tokens * attended, dtype_bytes(dtype));
   with_lse_ = config.has_sinks();
   if (with_lse_) lse_ = take(tokens * heads, kFloat);
-  // Host code works through the heads one by one, kernels through all at once.
+  // Host code handles one head at a time, kernels handle all heads at once.
   const int64_t at_once = order == PanelOrder::kPacked ? 1 : heads;
   const int64_t head_in = std::max(at_once * mla.plain, int64_t{mla.latent});
   head_input_ = take(tokens * std::max(head_in, int64_t{mla.query_rank}), dtype_bytes(dtype));

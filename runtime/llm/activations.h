@@ -1,4 +1,4 @@
-// The memory of a step between its layers' parts.
+// Activation memory of a step, shared by all layers.
 #pragma once
 
 #include <cstdint>
@@ -12,23 +12,23 @@
 
 namespace fasa {
 
-// Where kernels store which experts a step's tokens are routed to: see kernels/expert_params.h.
+// Device arrays with the experts chosen for each of a step's tokens: see kernels/expert_params.h.
 struct ExpertSpace {
   int32_t* chosen = nullptr;   // [tokens, experts.chosen]
-  float* weights = nullptr;    // the same
-  int32_t* experts = nullptr;  // as ExpertPairs'
+  float* weights = nullptr;    // [tokens, experts.chosen]
+  int32_t* experts = nullptr;  // laid out as ExpertPairs::experts
   int32_t* rows = nullptr;
   int32_t* first = nullptr;
   int32_t* places = nullptr;
 };
 
-// All of one step, [tokens, ...] each. Device memory but for the two host parts.
+// All activations of one step, [tokens, ...] each. Device memory, except the two host buffers.
 class Activations {
  public:
   Activations() = default;
-  // Room for `tokens` tokens, logits for `rows` of them.
+  // Sized for `tokens` tokens, with logits for `rows` of them.
   Activations(Device& device, const ModelConfig& config, DType dtype, int64_t tokens, int64_t rows);
-  // The device memory of that. kPacked: where host code works, through the heads of MLA one by one.
+  // Device memory that the constructor takes. kPacked: host code computes, one MLA head at a time.
   static uint64_t device_bytes(const ModelConfig& config, DType dtype, PanelOrder order,
                                int64_t tokens, int64_t rows);
 
@@ -36,13 +36,13 @@ class Activations {
   int64_t rows() const { return rows_; }
 
   float* residual() const { return at<float>(residual_); }          // [hidden]
-  float* result() const { return at<float>(result_); }              // of a projection, the widest
-  std::byte* input() const { return at<std::byte>(input_); }        // of a projection, the widest
+  float* result() const { return at<float>(result_); }              // largest projection output
+  std::byte* input() const { return at<std::byte>(input_); }        // largest projection input
   std::byte* qkv() const { return at<std::byte>(qkv_); }            // [qkv]: what attention reads
   std::byte* attended() const { return at<std::byte>(attended_); }  // [query_heads, value_dim]
-  // [query_heads]: natural logs of the softmaxes' sums; null where no family's part needs them.
+  // [query_heads]: log-sum-exp of each softmax; null unless a part of the family needs it.
   float* lse() const { return with_lse_ ? at<float>(lse_) : nullptr; }
-  // MLA: of a projection of one head, by kernels of all, or the query's small one.
+  // MLA: input of the per-head projections (kernels: all heads at once), or the low-rank query.
   std::byte* head_input() const { return at<std::byte>(head_input_); }
   float* head_result() const { return at<float>(head_result_); }
   // [rotary_dims / 2], of one of the model's rotations.
@@ -56,13 +56,13 @@ class Activations {
   float* mixed() const { return at<float>(mixed_); }
   std::byte* gathered() const { return at<std::byte>(gathered_); }
   std::byte* activated() const { return at<std::byte>(activated_); }
-  ExpertSpace experts() const;                          // of kernels
+  ExpertSpace experts() const;                          // for kernels
   float* logits() const { return at<float>(logits_); }  // [rows, vocab]
   float* host_embeddings() const { return host_.as<float>(); }
   float* host_logits() const { return host_logits_.as<float>(); }
 
  private:
-  // Sets where everything lies; returns the bytes.
+  // Sets all offsets; returns the total bytes.
   size_t lay_out(const ModelConfig& config, DType dtype, PanelOrder order);
   template <typename Take>
   void lay_out_experts(const ModelConfig& config, DType dtype, PanelOrder order, const Take& take);
@@ -72,14 +72,14 @@ class Activations {
   }
   int64_t tokens_ = 0;
   int64_t rows_ = 0;
-  int64_t angles_ = 0;  // of all tokens, for one rotation
+  int64_t angles_ = 0;  // elements of one rotation, all tokens
   Buffer device_;
   Buffer host_;
   Buffer host_logits_;
   size_t residual_ = 0, result_ = 0, input_ = 0, qkv_ = 0, attended_ = 0, cosines_ = 0, sines_ = 0,
          logits_ = 0, head_input_ = 0, head_result_ = 0, routed_ = 0, mixed_ = 0, gathered_ = 0,
          activated_ = 0, lse_ = 0, chosen_ = 0, pairs_ = 0;
-  int64_t pair_count_ = 0;  // of all tokens
+  int64_t pair_count_ = 0;  // all tokens
   bool with_lse_ = false;
 };
 

@@ -6,7 +6,8 @@
 namespace fasa {
 namespace {
 
-// Slopes of `heads` heads, a power of two: every `step`-th, beginning with the `first`-th, from 1.
+// Slopes of every `step`-th of `heads` heads (a power of two) from the `first`-th on, counted from
+// 1.
 std::vector<float> series(int heads, int first, int step, double most) {
   std::vector<float> slopes;
   for (int i = first; i <= heads; i += step) {

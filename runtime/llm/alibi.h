@@ -1,5 +1,4 @@
-// ALiBi (arXiv 2108.12409): attention falls off linearly with the distance, by a slope per query
-// head.
+// ALiBi (arXiv 2108.12409): scores fall linearly with distance, with one slope per query head.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +6,9 @@
 
 namespace fasa {
 
-// Where the number of heads is no power of two: the slopes of the power below it, then every other
-// one of the power above (bloom); or those of the power above, odd places before even ones, as far
-// as there are heads (mpt).
+// Slopes where the number of heads is not a power of two. kExtrasLast (bloom): those of the next
+// lower power, then every other one of the next higher power. kInterleaved (mpt): those of the next
+// higher power, odd positions before even ones, cut to the number of heads.
 enum class AlibiOrder : uint8_t { kExtrasLast, kInterleaved };
 
 // Slopes [heads]; for n = 2^k heads: 2^(-most/n), 2^(-2 most/n), ..., 2^-most.

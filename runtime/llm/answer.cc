@@ -38,7 +38,7 @@ bool Answer::is_eos(int32_t token) const {
   return std::find(eos_.begin(), eos_.end(), token) != eos_.end();
 }
 
-// The sampler takes no NaN while there is something else.
+// Masked tokens are NaN: the sampler never takes NaN while another token is left.
 std::span<const float> Answer::of_grammar(std::span<const float> logits) {
   const auto mask = options_.grammar->allowed(*held_);
   const bool may_end = options_.grammar->may_end(*held_);

@@ -1,4 +1,4 @@
-// A model's answer as it comes: tokens from logits, text from tokens, and where it ends.
+// One answer of a model: picks tokens from logits, decodes them to text, decides where it ends.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +21,12 @@ namespace fasa {
 struct AnswerOptions {
   int64_t max_tokens = 128;
   Sampling sampling = {};
-  std::vector<std::string> stop = {};  // end the text where they begin
-  std::optional<int> logprobs = {};    // for each token its own, and those of the best N
-  std::vector<int32_t> shown = {};     // special tokens that the text shows
-  std::shared_ptr<text::TokenGrammar> grammar = {};  // what the text must be; null: any
+  std::vector<std::string> stop = {};  // strings that end the text; not part of it
+  std::optional<int> logprobs = {};    // log-probabilities of each token and of the best N
+  std::vector<int32_t> shown = {};     // special tokens that appear in the text
+  std::shared_ptr<text::TokenGrammar> grammar = {};  // grammar that the text must match; null: none
 
-  // Throws UsageError naming the option that is impossible.
+  // Throws UsageError naming the invalid option.
   void validate() const;
 };
 
@@ -36,23 +36,22 @@ enum class AnswerEnd { kOpen, kEndOfSequence, kStopString, kMaxTokens, kCancelle
 // Answer per sequence. One thread at a time.
 class Answer {
  public:
-  // `tokenizer` may be null: there is no text then, and no stop strings are allowed. It and `eos`
-  // outlive the answer. Throws UsageError.
+  // `tokenizer` may be null: the answer then has no text, and stop strings are an error. The
+  // tokenizer and `eos` must outlive the answer. Throws UsageError.
   Answer(const AnswerOptions& options, std::span<const int32_t> eos,
          const text::Tokenizer* tokenizer, std::span<const int32_t> prompt);
 
-  // Takes a token from the logits [vocab] behind the last one. True: the answer goes on, and
-  // tokens().back() is what the model reads next. Throws InputError where no token is one of the
-  // grammar's.
+  // Picks a token from the logits [vocab] of the last position. True: the answer continues, and
+  // tokens().back() is the model's next input. Throws InputError if the grammar allows no token.
   bool take(std::span<const float> logits);
-  // Ends an answer that its reader has enough of.
+  // Ends the answer early.
   void cancel();
 
   AnswerEnd end() const { return end_; }
   const std::vector<int32_t>& tokens() const { return tokens_; }  // without an end-of-sequence id
-  const std::string& text() const { return text_; }               // all that is certain
-  // What the last call made certain. Text is held back while a character is incomplete, or a stop
-  // string may begin in it; the call that ends the answer gives the rest.
+  const std::string& text() const { return text_; }               // final text only, see fresh()
+  // Text that the last call added. Text is held back while a character is incomplete or a stop
+  // string may have begun; the call that ends the answer releases the rest.
   std::string_view fresh() const { return std::string_view(text_).substr(fresh_); }
   const std::vector<TokenLogprobs>& logprobs() const { return logprobs_; }  // of each token
 
@@ -66,12 +65,12 @@ class Answer {
   Sampler sampler_;
   std::optional<text::Continuation> continuation_;
   text::StopStrings stop_;
-  std::optional<text::TokenGrammar::Text> held_;  // to the grammar: what is written of it
+  std::optional<text::TokenGrammar::Text> held_;  // the grammar's state after the text so far
   std::vector<float> masked_;                     // logits, NaN where the grammar allows no token
   std::vector<int32_t> tokens_;
   std::vector<TokenLogprobs> logprobs_;
   std::string text_;
-  size_t fresh_ = 0;  // where it begins
+  size_t fresh_ = 0;  // where fresh() begins in text_
   AnswerEnd end_ = AnswerEnd::kOpen;
 };
 

@@ -48,9 +48,9 @@ std::vector<int32_t> ChatSession::prompt_ids(const text::Tokenizer& tokenizer,
   return tokenizer.encode(templates.render(messages, now).segments(), false);
 }
 
-// An answer's text need not encode to the tokens that the model chose for it. Where the prompt goes
-// on from the last one and its answer by a control token, in which no piece of text can end, their
-// ids are taken as they are.
+// The text of an answer may encode to other tokens than the model chose. If the prompt continues
+// the last one and its answer with a control token, which no piece of text can cross, the known ids
+// are used as they are.
 ChatSession::Encoded ChatSession::encode(const text::ChatPrompt& prompt,
                                          const Branch& branch) const {
   const bool goes_on = !branch.known_text.empty() && prompt.text().starts_with(branch.known_text);
@@ -71,7 +71,7 @@ void ChatSession::remember(Branch& branch, const text::ChatPrompt& prompt, const
                                           : Known{});
   branch.known_text = prompt.text();
   branch.known_ids = encoded.ids;
-  // What a stop string cut off is in the tokens and not in the text.
+  // Text after a stop string is in the tokens but not in the answer's text.
   if (answer.end() == AnswerEnd::kStopString) return;
   branch.known_text += answer.text();
   branch.known_ids.insert(branch.known_ids.end(), answer.tokens().begin(), answer.tokens().end());
@@ -88,7 +88,7 @@ int64_t ChatSession::room_for_answer(size_t prompt_tokens) const {
   return std::min(room, options_.answer.max_tokens);
 }
 
-// The last id is always computed anew, for its logits.
+// The last id is always recomputed: its logits are needed.
 void ChatSession::keep_common(Branch& branch, std::span<const int32_t> ids) {
   const auto end =
       std::mismatch(branch.cached.begin(), branch.cached.end(), ids.begin(), ids.end() - 1);
@@ -107,7 +107,7 @@ std::span<const float> ChatSession::step(Branch& branch, std::span<const int32_t
   return result;
 }
 
-// Logits behind the last id; none where the question was given up on the way.
+// Logits after the last id; empty if the question was cancelled.
 std::span<const float> ChatSession::prefill(Branch& branch, std::span<const int32_t> ids,
                                             ChatTurn* turn) {
   const auto start = Clock::now();

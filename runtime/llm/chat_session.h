@@ -1,4 +1,4 @@
-// A conversation with a model whose KV cache keeps the history: each turn prefills only new tokens.
+// A chat with a model. The KV cache holds the history, so each turn prefills only its new tokens.
 #pragma once
 
 #include <ctime>
@@ -19,46 +19,46 @@
 namespace fasa {
 
 struct ChatOptions {
-  std::string system = "";  // the first message, of the role system; "": none
+  std::string system = "";  // the first message, role "system"; "": none
   AnswerOptions answer = {};
   int prefill_chunk = 512;
-  // Tokens that can be taken back from the cache's end, where every layer sees a window only
-  // (Runtime::set_rollback_tokens): behind that all is computed anew.
+  // Rollback window, in tokens, of models whose layers all have a sliding window
+  // (Runtime::set_rollback_tokens). Rolling back further recomputes the whole conversation.
   int64_t rollback_tokens = kConversationRollback;
-  std::tm now{};  // what templates show
+  std::tm now{};  // date and time that templates print
   std::function<void(int64_t done, int64_t total)> on_prefill = {};
   std::function<void(std::string_view text)> on_text = {};
-  // Asked after every step and chunk; true ends the answer, or gives a question up.
+  // Polled after every step and prefill chunk; true ends the answer, or cancels the question.
   std::function<bool()> cancelled = {};
 };
 
 struct ChatTurn {
   std::string text;
   AnswerEnd end = AnswerEnd::kOpen;
-  int64_t prompt_tokens = 0;     // of the whole conversation up to the answer
-  int64_t prefilled_tokens = 0;  // of those, what the cache did not hold
+  int64_t prompt_tokens = 0;     // the whole conversation, without the answer
+  int64_t prefilled_tokens = 0;  // part of prompt_tokens that was not in the cache
   int64_t answer_tokens = 0;
   int64_t decode_steps = 0;
-  double prefill_seconds = 0;  // of wall time
+  double prefill_seconds = 0;  // wall time
   double decode_seconds = 0;
 };
 
-// Branches of one conversation share the cache of their common tokens. User text is never parsed
-// for special tokens. One thread at a time. A runtime with predictor = next-query uses `model` as
-// its query source from then on.
+// Branches of one conversation share the cache of their common prefix. User text is never parsed
+// for special tokens. One thread at a time. With predictor = next-query, the session makes `model`
+// the runtime's query source.
 class ChatSession {
  public:
-  // All outlive the session. Throws UsageError.
+  // All arguments must outlive the session. Throws UsageError.
   ChatSession(Model& model, Runtime& runtime, const text::Tokenizer& tokenizer,
               const text::ChatTemplates& templates, ChatOptions options);
 
   // Throws UsageError if the model's positions do not suffice, TemplateError, BudgetError and
-  // DeviceError. A question that failed, or was cancelled before its answer began (kCancelled
-  // without tokens), leaves the conversation unchanged.
+  // DeviceError. A question that fails, or is cancelled before the first token (kCancelled without
+  // tokens), leaves the conversation unchanged.
   ChatTurn ask(const std::string& question);
-  // Takes the last question and its answer back. False: there is none.
+  // Removes the last question and its answer. False: there is none.
   bool undo();
-  // A new branch that begins as this one does, and is the current one from here on. Its number.
+  // Copies the current branch and makes the copy current. Returns its number.
   size_t fork();
   // Makes another branch the current one. Throws UsageError for one that does not exist.
   void go_to(size_t branch);
@@ -68,21 +68,21 @@ class ChatSession {
   const std::vector<text::ChatMessage>& messages() const { return branches_[current_]->messages; }
   int64_t cached_tokens() const { return static_cast<int64_t>(branches_[current_]->cached.size()); }
 
-  // The ids of the prompt for a conversation, as ask() encodes it without a history.
+  // Token ids of the prompt for a conversation, as ask() encodes it for an empty history.
   static std::vector<int32_t> prompt_ids(const text::Tokenizer& tokenizer,
                                          const text::ChatTemplates& templates,
                                          std::span<const text::ChatMessage> messages,
                                          const std::tm& now);
 
  private:
-  // How much of a text and of its ids.
+  // Lengths of a known text and of its ids.
   struct Known {
     size_t text = 0;
     size_t ids = 0;
   };
   struct Encoded {
     std::vector<int32_t> ids;
-    bool goes_on;  // begins with what was known
+    bool goes_on;  // the prompt begins with the known text
   };
   struct Branch {
     explicit Branch(Runtime& runtime) : sequence(runtime) {}
@@ -91,10 +91,10 @@ class ChatSession {
     std::vector<text::ChatMessage> messages;
     OwnedSequence sequence;
     std::vector<int32_t> cached;  // ids whose keys and values the sequence holds
-    // The last prompt and its answer: their text, and the ids that it came from.
+    // Text of the last prompt and its answer, and the ids it was encoded to.
     std::string known_text;
     std::vector<int32_t> known_ids;
-    std::vector<Known> before;  // each turn: what was known before it, a part of what is known now
+    std::vector<Known> before;  // for each turn: the lengths before it
   };
 
   Encoded encode(const text::ChatPrompt& prompt, const Branch& branch) const;

@@ -1,4 +1,4 @@
-// What the work of all steps of a model refers to.
+// Objects that the work of all steps of a model refers to.
 #pragma once
 
 #include <cstdint>
@@ -25,21 +25,21 @@ struct EngineParts {
   StreamView stream;
 };
 
-// One step's shape. Outlives the work that refers to it.
+// Shape of one step. Must outlive the work that refers to it.
 struct StepShape {
   int64_t tokens = 0;
   std::vector<int32_t> positions;   // of each token
   std::vector<int32_t> logit_rows;  // tokens whose logits are wanted, ascending
-  std::vector<RowRun> runs;         // of the tokens, by their sequences' phases
-  std::vector<RowRun> logit_runs;   // of the logits' rows
-  Cause cause = Cause::kCompute;    // kPrefill where the step fills
+  std::vector<RowRun> runs;         // the tokens' rows, by phase of their sequences
+  std::vector<RowRun> logit_runs;   // the logits' rows, by phase
+  Cause cause = Cause::kCompute;    // kPrefill if a sequence is in prefill
 };
 
-// Where the work reads what the host knows of a step, and the rotations' frequencies.
+// Addresses of a step's host inputs and of the rotation frequencies, as the work reads them.
 struct StepInputs {
   const int32_t* positions = nullptr;              // [tokens]
   const int32_t* logit_rows = nullptr;             // StepShape::logit_rows
-  std::span<const float* const> frequencies = {};  // of each rotation [rotary_dims / 2]
+  std::span<const float* const> frequencies = {};  // per rotation: [rotary_dims / 2]
 };
 
 }  // namespace fasa

@@ -14,7 +14,8 @@ int read_count(const JsonFields& fields, std::initializer_list<const char*> keys
   for (const char* const key : keys) {
     if (fields.has(key)) return static_cast<int>(fields.integer(key, 1, kMaxExperts));
   }
-  return static_cast<int>(fields.integer(*keys.begin(), 1, kMaxExperts));  // says that it lacks
+  // Throws for the missing key.
+  return static_cast<int>(fields.integer(*keys.begin(), 1, kMaxExperts));
 }
 
 int read_chosen(const JsonFields& fields, int count) {

@@ -1,4 +1,4 @@
-// Layers of experts in a config.json.
+// Reads a config.json's mixture-of-experts keys.
 #pragma once
 
 #include "runtime/io/json_fields.h"
@@ -6,7 +6,7 @@
 
 namespace fasa {
 
-// `config` with family, layers and intermediate set. Throws InputError.
+// `config` must have family, layers and intermediate set. Throws InputError.
 void read_experts(const JsonFields& fields, ModelConfig* config);
 
 }  // namespace fasa

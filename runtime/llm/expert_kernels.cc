@@ -7,13 +7,14 @@
 namespace fasa {
 namespace {
 
-// From an expert's vector to the next one's, in elements; experts were placed by turns.
+// Distance between two experts' vectors, in elements. Experts are allocated in turn, equally
+// spaced.
 int64_t bias_step(const ExpertLayerWeights& layer, const float* ExpertWeights::*bias) {
   if (layer.routed.size() < 2) return 0;
   return layer.routed[1].*bias - layer.routed[0].*bias;
 }
 
-// The same of one part of a matrix.
+// The same distances for one part of a matrix.
 struct PartSteps {
   int64_t bytes = 0;
   int64_t places = 0;
@@ -136,7 +137,7 @@ void ExpertKernels::decode(const ExpertLayerWeights& layer, size_t index, const 
       .input = product.input});
 }
 
-// As many experts at once as a slab holds, or one expert slab by slab.
+// Unpacks as many experts at once as fit a slab, or one expert slab by slab.
 void ExpertKernels::prefill(const ExpertLayerWeights& layer, size_t index, const Product& product,
                             const ExpertPairs& pairs) const {
   const Matrix::Part& part = (layer.routed.front().*product.matrix).parts()[index];

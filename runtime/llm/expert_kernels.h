@@ -1,5 +1,4 @@
-// Layers of experts as kernels of a device (kernels/expert_params.h): what ExpertWork is for host
-// code.
+// Layers with experts as device kernels (kernels/expert_params.h); ExpertWork is the host version.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +10,10 @@
 
 namespace fasa {
 
-// References: all outlive it.
+// Holds references: all arguments must outlive it.
 class ExpertKernels {
  public:
-  // `scratch`: KernelSink::Scratch::packed. What has no experts goes to `sink`.
+  // `scratch`: KernelSink::Scratch::packed. Work outside the experts goes to `sink`.
   ExpertKernels(const EngineParts& parts, std::byte* scratch, OperationTag tag, WorkSink& sink)
       : parts_(parts), scratch_(scratch), tag_(tag), sink_(sink) {}
 
@@ -22,7 +21,7 @@ class ExpertKernels {
   void run(const ExpertLayerWeights& layer, RowRuns runs) const;
 
  private:
-  // One of the matrices that each expert has, of all experts, and what it is multiplied by.
+  // A matrix that each expert has, for all experts, and its input.
   struct Product {
     Matrix ExpertWeights::*matrix;
     const std::byte* x;
@@ -32,7 +31,7 @@ class ExpertKernels {
   void enqueue(const KernelCall& call) const { parts_.device.enqueue(call, parts_.stream, tag_); }
   void choose(const ExpertLayerWeights& layer, int64_t tokens) const;
   ExpertPairs pairs_of(int64_t tokens) const;
-  // The tokens of one run, from `first` on.
+  // Processes the tokens of one run, starting at token `first`.
   void run_experts(const ExpertLayerWeights& layer, int64_t first, const RowRun& run) const;
   void project(const ExpertLayerWeights& layer, const Product& product,
                const ExpertPairs& pairs) const;

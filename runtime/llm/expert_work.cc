@@ -19,7 +19,7 @@ void softmax(float* x, int count) {
   for (int i = 0; i < count; ++i) x[i] /= sum;
 }
 
-// Zeroes all but the best `kept` of `count` blocks of `size` scores, by their largest.
+// Zeroes all but the best `kept` of `count` blocks of `size` scores; blocks rank by their maximum.
 void keep_best(float* scores, int count, int size, int kept) {
   thread_local std::vector<int> order;  // grows only
   order.resize(static_cast<size_t>(count));
@@ -54,7 +54,7 @@ void route(const ExpertShape& shape, float* logits) {
   for (int i = 0; i < shape.count; ++i) logits[i] *= factor;
 }
 
-// In order, with their runs by phase.
+// The tokens that chose one expert, in order, and their runs by phase.
 struct ExpertWork::Chosen {
   std::vector<int64_t> tokens;
   std::vector<RowRun> runs;
@@ -76,8 +76,8 @@ ExpertWork::Bytes ExpertWork::run(const ExpertLayerWeights& layer) const {
   const auto mixed = static_cast<size_t>(tokens_ * config_.hidden);
   std::fill_n(activations_.mixed(), mixed, 0.0f);
   Bytes bytes{.routed = 0, .other = layer.router.work_bytes(tokens_)};
-  // Its memory is kept between the layers; taken out, for while this thread waits for others it may
-  // be given another model's layer.
+  // Reused between layers. Moved out while in use: a thread that waits for others may be given work
+  // of another model's layer.
   thread_local Chosen kept;
   Chosen chosen = std::move(kept);
   for (size_t i = 0; i < layer.routed.size(); ++i) {

@@ -1,4 +1,4 @@
-// Layers of experts: see ExpertShape.
+// Layers with experts on the host: see ExpertShape.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace fasa {
 
-// The router's choice for one token: logits [shape.count] -> weights, 0 where an expert is not
-// chosen. Of equal ones the first is chosen.
+// The router's choice for one token, in place: logits [shape.count] -> weights, 0 for experts not
+// chosen. Ties go to the lower index.
 void route(const ExpertShape& shape, float* logits);
 
-// Work of a step's tokens in layers with experts. All references must outlive it.
+// A step's work in layers with experts. Holds references: all arguments must outlive it.
 class ExpertWork {
  public:
   ExpertWork(const ModelConfig& config, const Activations& activations, DType dtype, RowRuns runs)
@@ -28,8 +28,8 @@ class ExpertWork {
     uint64_t routed = 0;  // weights of experts that were chosen
     uint64_t other = 0;
   };
-  // The normalised input -> the activations' mixed(). Expert by expert, in their order, so that a
-  // token's sum depends on no other; only experts that a token chose are read.
+  // The normalised input -> the activations' mixed(). Experts run in index order, so a token's sum
+  // does not depend on other tokens; weights of unchosen experts are not read.
   Bytes run(const ExpertLayerWeights& layer) const;
 
  private:

@@ -1,4 +1,4 @@
-// The settings that a model's generation_config.json asks for.
+// Sampling settings from a model's generation_config.json.
 #pragma once
 
 #include <optional>
@@ -9,9 +9,9 @@
 
 namespace fasa {
 
-// Fields that the file does not name are absent. Temperature, top_k, top_p and min_p count where
-// do_sample is true, with a temperature of 1 where none is named, as in transformers; else the file
-// asks for greedy decoding, and names none of them. The penalty counts either way.
+// Fields missing in the file are absent. As in transformers: with do_sample = true, temperature,
+// top_k, top_p and min_p apply, and a missing temperature is 1; otherwise decoding is greedy and
+// they are ignored. The penalty always applies.
 struct GenerationDefaults {
   std::optional<float> temperature;
   std::optional<int> top_k;
@@ -19,13 +19,13 @@ struct GenerationDefaults {
   std::optional<float> min_p;
   std::optional<float> repetition_penalty;
 
-  // From generation_config.json in a model's folder, or from a GGUF file's metadata; empty if there
-  // is none. Throws InputError naming file and key.
+  // Reads generation_config.json in a model's folder, or a GGUF file's metadata; empty if there is
+  // none. Throws InputError naming file and key.
   static GenerationDefaults load(const std::string& model);
   static GenerationDefaults parse(std::string_view json, const std::string& name);
 };
 
-// What a user said, field by field; what is absent is the model's, else Sampling's own.
+// The user's settings. Absent fields fall back to the model's defaults, then to Sampling's.
 struct SamplingChoice : GenerationDefaults {
   std::optional<float> presence_penalty;
   std::optional<float> frequency_penalty;

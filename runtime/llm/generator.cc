@@ -42,7 +42,7 @@ void check(const ModelConfig& config, std::span<const int32_t> prompt,
   check_positions(config, static_cast<int64_t>(prompt.size()), options);
 }
 
-// A point in time on both clocks.
+// A time on the device's clock and on the wall clock.
 class Instant {
  public:
   explicit Instant(Model& model)
@@ -106,7 +106,7 @@ class Generation {
   }
 
  private:
-  // Where the settings fetch ahead by query, the model says what later queries will be.
+  // With the next-query predictor, the model supplies the query estimates.
   void estimate_queries() {
     const int ahead = runtime_.estimate_depth();
     if (ahead == 0) return;
@@ -114,7 +114,7 @@ class Generation {
     runtime_.set_query_source(model_.query_source());
   }
 
-  // Logits behind the prompt, valid until the model's next step.
+  // Logits after the prompt, valid until the model's next step.
   std::span<const float> prefill(std::span<const int32_t> prompt, int chunk, StepMode mode) {
     const auto total = static_cast<int64_t>(prompt.size());
     std::span<const float> logits;
@@ -160,7 +160,7 @@ class Generation {
     if (options_.on_rest && !answer_.fresh().empty()) options_.on_rest(answer_.fresh());
   }
 
-  // What was held back when a step failed.
+  // Emits text that was held back when a step failed.
   void show_rest() {
     answer_.cancel();
     show_fresh();
@@ -174,7 +174,7 @@ class Generation {
     result_.stopped_on_eos = result_.end == AnswerEnd::kEndOfSequence;
   }
 
-  // A device that failed has no times to tell.
+  // A failed device has no times to report.
   void finish(const Instant& start, const Instant& prefilled) {
     result_.memory = runtime_.memory();
     result_.cache_tokens = runtime_.length(sequence_.id());

@@ -1,4 +1,4 @@
-// Generation of one sequence: prompt in chunks, then token by token.
+// Generates one sequence: prefills the prompt in chunks, then decodes token by token.
 #pragma once
 
 #include <cstdint>
@@ -21,17 +21,17 @@ struct GenerateOptions {
   int64_t max_tokens = 128;
   int prefill_chunk = 512;
   Sampling sampling = {};
-  std::vector<std::string> stop = {};  // as in AnswerOptions, these two
+  std::vector<std::string> stop = {};  // see AnswerOptions, as logprobs
   std::optional<int> logprobs = {};
-  // Tokens of noise that the prompt stands behind (random_context.h), for measuring: the prompt is
-  // decoded then, token by token.
+  // Tokens of random context before the prompt (random_context.h), for measurements. The prompt is
+  // then decoded token by token.
   int64_t random_context = 0;
-  bool allow_long = false;  // beyond the model's positions: a warning, not an error
+  bool allow_long = false;  // prompts beyond the model's positions: a warning instead of an error
   std::function<void(int64_t done, int64_t total)> on_prefill = {};
-  // `text`: whole characters that are certain once `id` is known; "" while a character is
-  // incomplete or a stop string may have begun.
+  // `text`: the complete characters that `id` makes final; "" while a character is incomplete or a
+  // stop string may have begun.
   std::function<void(int32_t id, std::string_view text)> on_token = {};
-  // Text held back until the end, if any.
+  // Text that was held back until the end, if any.
   std::function<void(std::string_view text)> on_rest = {};
 
   AnswerOptions answer() const { return {max_tokens, sampling, stop, logprobs, {}, {}}; }
@@ -39,31 +39,31 @@ struct GenerateOptions {
 
 struct GenerateResult {
   std::vector<int32_t> tokens;  // generated, the end-of-sequence id left out
-  std::string text;             // theirs, behind the prompt's; "" without a tokenizer
+  std::string text;             // text of the tokens, without the prompt; "" without a tokenizer
   int64_t prompt_tokens = 0;
   int64_t cache_tokens = 0;  // in the KV cache at the end
-  // On the device's clock (virtual on the emulated device); wall time apart.
+  // Seconds on the device's clock (virtual on the emulated device); wall time is separate.
   double prefill_seconds = 0;
   double decode_seconds = 0;
   double prefill_wall_seconds = 0;
   double decode_wall_seconds = 0;
   int64_t decode_steps = 0;
-  std::vector<double> step_seconds;  // of each decode step, on the device's clock
-  AnswerEnd end = AnswerEnd::kOpen;  // open where an error ended it
+  std::vector<double> step_seconds;  // each decode step, on the device's clock
+  AnswerEnd end = AnswerEnd::kOpen;  // kOpen if an error ended it
   bool stopped_on_eos = false;
-  std::vector<TokenLogprobs> logprobs;  // of each token, where they were asked for
+  std::vector<TokenLogprobs> logprobs;  // one per token, if requested
   KvMemory memory;                      // after the last token
-  // A budget or the device failed in mid-generation; what was generated is kept.
+  // Set if a budget or device error stopped the generation; tokens so far are kept.
   std::optional<std::string> error;
   std::optional<ErrorKind> error_kind;
 };
 
-// Reserves memory for prompt + max_tokens before the first token, runs the prompt in chunks,
+// Reserves memory for prompt + max_tokens before the first token, prefills the prompt in chunks,
 // decodes until max_tokens, an end-of-sequence id or a stop string, then frees the sequence.
-// `tokenizer` may be null: then no text is made. A runtime with predictor = next-query uses `model`
-// as its query source from then on, so `model` must outlive the runtime's later steps. Resets the
-// metrics of `runtime` before the first decode step. Throws UsageError (empty prompt, ids,
-// positions, options) and BudgetError (before the first token).
+// `tokenizer` may be null: the result then has no text. With predictor = next-query, `model`
+// becomes the query source of `runtime` and must outlive its later steps. Resets the metrics of
+// `runtime` before the first decode step. Throws UsageError (empty prompt, ids, positions, options)
+// and BudgetError (before the first token).
 GenerateResult generate(Model& model, Runtime& runtime, std::span<const int32_t> prompt,
                         const GenerateOptions& options, const text::Tokenizer* tokenizer);
 

@@ -38,7 +38,7 @@ void HostSink::mix_experts(const ExpertLayerWeights& layer, RowRuns runs) {
   const ExpertWork::Bytes bytes =
       ExpertWork(parts_.config, parts_.activations, parts_.dtype, runs).run(layer);
   if (parts_.weights.experts_on_host()) {
-    work_.bytes_before_link = work_.device_bytes;  // which are chosen is not known earlier
+    work_.bytes_before_link = work_.device_bytes;  // experts are chosen later
     work_.h2d_bytes += bytes.routed;
     work_.device_bytes += bytes.other;
   } else {

@@ -1,4 +1,4 @@
-// A model's own work done at once by the processor, within one piece of host work of a device.
+// Runs a model's own work on the CPU, immediately, inside one piece of a device's host work.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace fasa {
 
-// References: all outlive it.
+// Holds references: all arguments must outlive it.
 class HostSink final : public WorkSink {
  public:
   explicit HostSink(const EngineParts& parts) : parts_(parts) {}
@@ -18,7 +18,7 @@ class HostSink final : public WorkSink {
   void run(const RowCalls::Call& call) override;
   void project(const Matrix& matrix, const std::byte* x, RowRuns runs, int64_t columns,
                float* y) override;
-  // One: its rows fit beside each other where a product reads them.
+  // One head at a time: its rows are adjacent where a product reads them.
   int heads_at_once(int) const override { return 1; }
   void project_heads(std::span<const Matrix> heads, const std::byte* x, int64_t x_stride,
                      RowRuns runs, float* y) override;
@@ -29,8 +29,8 @@ class HostSink final : public WorkSink {
   KernelWork work_ = {};
 };
 
-// What oneDNN uses for its projections, for people: "avx512_core_bf16 (AMX is announced but does
-// not work)".
+// The instruction set that oneDNN uses for projections, as text for users: "avx512_core_bf16 (AMX
+// is announced but does not work)".
 std::string host_projections_note();
 
 }  // namespace fasa

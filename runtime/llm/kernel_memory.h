@@ -1,5 +1,5 @@
-// Device memory that kernels of a model's own work need beside activations: the rotations'
-// frequencies, scratch of projections, and what the host knows of a step.
+// Device memory of a model's own kernels, besides activations: rotation frequencies, scratch of
+// projections, and a step's inputs from the host.
 #pragma once
 
 #include <cstddef>
@@ -19,10 +19,10 @@ class KernelMemory {
   const float* frequencies(size_t rotation) const { return frequencies_[rotation]; }
   const KernelSink::Scratch& scratch() const { return scratch_; }
 
-  // As LayerEngine's.
+  // As LayerEngine::reserve.
   void reserve(const Activations& larger);
   void stage(const StepShape& step);
-  // Enqueues the copy of what was staged: positions [tokens], then logit_rows.
+  // Enqueues the upload of the staged inputs: positions [tokens], then logit_rows.
   const int32_t* copy_staged(const StepShape& step, OperationTag tag) const;
 
  private:
@@ -30,7 +30,7 @@ class KernelMemory {
   StreamView stream_;
   Buffer fixed_;          // frequencies, scratch
   Buffer inputs_;         // positions and logit_rows of a step
-  Buffer upload_buffer_;  // the same, on the host
+  Buffer upload_buffer_;  // their copy on the host
   std::vector<const float*> frequencies_;
   KernelSink::Scratch scratch_;
 };

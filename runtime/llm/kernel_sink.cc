@@ -8,7 +8,7 @@
 namespace fasa {
 namespace {
 
-// Calls with (phase, rows) for each run, of which `rows` are all.
+// Calls with (phase, rows) for each run; `rows` are the run's part of all rows.
 template <typename Rows, typename Call>
 void for_runs(const PackedLinear& linear, Rows rows, RowRuns runs, const Call& call) {
   for (const RowRun& run : runs) {
@@ -46,7 +46,7 @@ void KernelSink::decode(const Matrix::Part& part, const Rows& rows, int64_t colu
                               .scratch = scratch_.packed});
 }
 
-// A slab is unpacked once for all runs.
+// Each slab is unpacked once, for all runs.
 void KernelSink::prefill(const Matrix::Part& part, const Rows& all, RowRuns runs,
                          int64_t columns) const {
   const auto& linear = std::get<PackedLinear>(part.linear);
@@ -92,7 +92,7 @@ void KernelSink::project(const Matrix& matrix, const std::byte* x, RowRuns runs,
   }
 }
 
-// The heads' matrices are of one shape and were placed by turns: equally far from each other.
+// The heads' matrices have one shape and were allocated in turn, so they are equally spaced.
 void KernelSink::project_heads(std::span<const Matrix> heads, const std::byte* x, int64_t x_stride,
                                RowRuns runs, float* y) {
   const Matrix& matrix = heads.front();

@@ -1,5 +1,5 @@
-// A model's own work as kernels of a device. Projections: plain weights by one product; packed ones
-// as they lie in decode, and slab by slab through scratch memory in prefill.
+// Runs a model's own work as kernels of a device. Plain weights take one product. Packed weights
+// are read as stored in decode, and unpacked slab by slab into scratch memory in prefill.
 #pragma once
 
 #include <cstddef>
@@ -10,10 +10,10 @@
 
 namespace fasa {
 
-// All references must outlive it.
+// Holds references: all arguments must outlive it.
 class KernelSink final : public WorkSink {
  public:
-  // Scratch of all projections, which run one after the other on one stream.
+  // Scratch shared by all projections, which run in order on one stream.
   struct Scratch {
     std::byte* product = nullptr;  // DeviceTraits::project_scratch
     std::byte* packed = nullptr;   // WeightBytes::kernel_scratch

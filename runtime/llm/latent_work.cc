@@ -37,7 +37,7 @@ HeadsParams LatentWork::rotated(int heads) const {
   return params;
 }
 
-// What the queries are projected from.
+// Input of the query projection.
 const std::byte* LatentWork::query_input(const LatentWeights& weights) const {
   const Activations& activations = parts_.activations;
   const int rank = parts_.config.mla.query_rank;
@@ -58,7 +58,7 @@ void LatentWork::queries(const LatentWeights& weights, std::byte* out, int64_t s
   const Activations& activations = parts_.activations;
   const int plain = config.mla.plain;
   const int latent = config.mla.latent;
-  const int width = plain + config.rotary_dims;  // of a head's projection
+  const int width = plain + config.rotary_dims;  // of one head's projection
   const int64_t x_stride = int64_t{config.query_heads} * width;
   project(weights.query, query_input(weights), activations.result());
   HeadsParams turned = rotated(config.query_heads);

@@ -1,5 +1,5 @@
-// Multi-head latent attention's projections, in the absorbed form: see LatentShape. A token's key
-// is [rotary_dims, latent], its rotated part first.
+// Projections of multi-head latent attention in the absorbed form: see LatentShape. A token's key
+// is [rotary_dims, latent], the rotated part first.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace fasa {
 
-// Work of a step's tokens in layers with MLA. All references must outlive it.
+// A step's work in layers with MLA. Holds references: all arguments must outlive it.
 class LatentWork {
  public:
   LatentWork(const EngineParts& parts, RowRuns runs, WorkSink& sink)
@@ -20,7 +20,7 @@ class LatentWork {
   void queries(const LatentWeights& weights, std::byte* out, int64_t stride) const;
   // -> [tokens, head_dim].
   void keys(const LatentWeights& weights, std::byte* out, int64_t stride) const;
-  // What attention gave, latents per head -> the heads' values, in the activations' input.
+  // Attention output, one latent per head -> the heads' values, in the activations' input.
   void values(const LatentWeights& weights) const;
 
  private:
@@ -28,9 +28,9 @@ class LatentWork {
   void project(const Matrix& matrix, const std::byte* x, float* y) const {
     sink_.project(matrix, x, runs_, matrix.outputs(), y);
   }
-  void convert(HeadsParams heads) const;  // with what all calls share
+  void convert(HeadsParams heads) const;  // fills in the fields common to all calls
   HeadsParams rotated(int heads) const;
-  // Calls with (first head, heads) of those that the sink takes at once.
+  // Calls with (first head, heads) for each batch of heads that the sink takes at once.
   template <typename Part>
   void for_heads(const Part& part) const;
 

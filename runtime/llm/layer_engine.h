@@ -1,5 +1,5 @@
-// Enqueues a model's work between two attentions: as kernels if the device has them, else as host
-// code.
+// Enqueues a model's work between two attentions: as kernels if the device has them, otherwise as
+// host code.
 #pragma once
 
 #include <cstddef>
@@ -14,37 +14,37 @@ namespace fasa {
 
 class LayerWork;
 
-// Everything except stage() is enqueued on the parts' stream without waiting; equal sizes in the
-// shapes make equal work. The step's shape must not move between begin() and the end of the step.
+// Everything except stage() is enqueued on the parts' stream without waiting. Shapes of equal sizes
+// enqueue equal work. The step's shape must not move between begin() and the end of the step.
 class LayerEngine {
  public:
-  // The parts outlive it. Throws BudgetError.
+  // The parts must outlive it. Throws BudgetError.
   explicit LayerEngine(const EngineParts& parts);
 
-  // Room for steps as large as these activations, which will take the place of the parts' ones.
-  // Throws BudgetError; the old room stays.
+  // Allocates memory for steps as large as `larger`, which will replace the parts' activations.
+  // Throws BudgetError; the old memory then stays.
   void reserve(const Activations& larger);
-  // Host data of a step to where its work will read it. The last step's work is done.
+  // Copies a step's host inputs to where its work reads them. The last step's work must be done.
   void stage(const StepShape& step);
   // Host embeddings -> residual. After stage().
   void begin(const StepShape& step);
   // LayerWork::to_attention.
   void to_attention(int layer);
-  // LayerWork::query_of, after to_attention() of an earlier layer, which `tag` names.
+  // LayerWork::query_of. Call after to_attention() of an earlier layer, which `tag` names.
   void query_of(int layer, std::byte* query, OperationTag tag);
   // LayerWork::logits -> the activations' host logits.
   void logits();
 
  private:
-  // One launch where host code works: few launches matter where a launch costs microseconds.
+  // Host code runs as one launch: fewer launches matter where each costs microseconds.
   template <typename Work>
   void enqueue(const char* name, OperationTag tag, const Work& work);
 
   const EngineParts parts_;
-  std::optional<KernelMemory> kernels_;    // none: host code works
-  std::vector<const float*> frequencies_;  // of each rotation
-  const StepShape* step_ = nullptr;        // under way
-  StepInputs inputs_;                      // of that
+  std::optional<KernelMemory> kernels_;    // empty: host code computes
+  std::vector<const float*> frequencies_;  // per rotation
+  const StepShape* step_ = nullptr;        // the current step
+  StepInputs inputs_;                      // of the current step
 };
 
 }  // namespace fasa

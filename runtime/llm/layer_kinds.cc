@@ -9,7 +9,8 @@ namespace {
 
 constexpr int64_t kMaxInterval = 4096;
 
-// no_rope_layers says 1 of those that are rotated; else every no_rope_layer_interval-th is not.
+// no_rope_layers holds 1 for rotated layers; without it, every no_rope_layer_interval-th layer is
+// unrotated.
 std::vector<bool> read_rotated(const JsonFields& fields, const ModelConfig& config) {
   std::vector<bool> rotated(static_cast<size_t>(config.layers), true);
   if (!config.family->unrotated_layers) return rotated;
@@ -81,8 +82,7 @@ std::vector<bool> read_windowed(const JsonFields& fields, const ModelConfig& con
   return windowed;
 }
 
-// 0 = none. Where the key is written as null there is none; where it is missing, what transformers
-// takes then.
+// 0 = none. A null key means none; a missing key means transformers' default.
 int read_window(const JsonFields& fields, const WindowRule& rule) {
   constexpr const char* kKey = "sliding_window";
   if (fields.has(kKey)) return static_cast<int>(fields.integer(kKey, 1, INT32_MAX));

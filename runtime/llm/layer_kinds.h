@@ -1,4 +1,4 @@
-// What a config says of each layer by itself: its window, its rotation.
+// Reads a config's per-layer settings: window and rotation.
 #pragma once
 
 #include "runtime/io/json_fields.h"
@@ -6,7 +6,7 @@
 
 namespace fasa {
 
-// Sets windows and layer_rotations of a config whose shapes and rotary parameters are read. Throws
+// Sets windows and layer_rotations. `config` must have its shapes and rotary parameters. Throws
 // InputError.
 void read_layer_kinds(const JsonFields& fields, ModelConfig* config);
 

@@ -1,4 +1,4 @@
-// What a model computes between two attentions, as calls into a sink.
+// A model's computation between two attentions, as calls into a sink.
 #pragma once
 
 #include <cstdint>
@@ -9,34 +9,36 @@
 
 namespace fasa {
 
-// References: all outlive the work.
+// Holds references: all arguments must outlive it.
 class LayerWork {
  public:
   LayerWork(const EngineParts& parts, const StepShape& step, const StepInputs& inputs,
             WorkSink& sink)
       : parts_(parts), step_(step), inputs_(inputs), sink_(sink) {}
 
-  // What has yet to join the residual: a projection's result, its bias and the norm of both.
+  // A result not yet added to the residual: of a projection, with its bias and norm.
   struct Pending {
     const float* addend = nullptr;
     const float* bias = nullptr;
     Norm norm = {};
   };
-  // All that follows the attention of the layer before, or begin(), then before_attention().
+  // Enqueues the rest of the previous layer after its attention (or begin()), then
+  // before_attention().
   void to_attention(int layer) const;
-  // Cosines and sines of the step's positions; the embeddings' norm, where the family has one.
+  // Computes cosines and sines of the step's positions, and the norm of the embeddings if the
+  // family has one.
   void begin() const;
   // Residual -> norm, q, k and v with bias and norms, rotated -> the activations' qkv().
   void before_attention(int layer, const Pending& pending) const;
-  // The query that layer `index` would compute if the residual entered it, the same bits as there:
-  // residual -> query, [tokens, query_heads, head_dim] in the model's dtype. Uses the memory of
-  // to_attention's input and result; the residual is whole, as to_attention leaves it.
+  // The query that layer `index` would compute from the current residual, bit for bit: residual ->
+  // query, [tokens, query_heads, head_dim] in the model's dtype. Uses the memory of to_attention's
+  // input and result. The residual must be complete, as to_attention leaves it.
   void query_of(int index, std::byte* query) const;
-  // All that follows the last attention -> the activations' logits() of the rows that are wanted.
+  // Everything after the last attention -> logits() of the requested rows, in the activations.
   void logits() const;
 
  private:
-  // Heads of a layer's projection: the first `all`, of them query heads, then key heads to rotate.
+  // Heads of a layer's projection. The first `all`: query heads, then key heads to rotate.
   struct Heads {
     int all;
     int query;
@@ -48,7 +50,7 @@ class LayerWork {
     sink_.project(matrix, x, step_.runs, matrix.outputs(), y);
   }
   void project_heads(int layer, const Heads& heads) const;
-  // attended -> output projection, residual, norm, MLP; what that gave is pending.
+  // attended -> output projection, residual, norm, MLP. Returns the MLP's result as pending.
   Pending after_attention(int layer) const;
   Pending mlp(const LayerWeights& layer) const;
   LatentWork latent_work() const { return {parts_, step_.runs, sink_}; }

@@ -19,7 +19,7 @@ TokenLogprobs logprobs_of(std::span<const float> logits, int32_t id, int top) {
   }
   double sum = 0;
   for (const int32_t index : ids) sum += std::exp(static_cast<double>(logit(index)) - best);
-  // In two parts: beside a large best logit the sum's logarithm would be lost.
+  // Two terms: with a large best logit, the sum's logarithm would be rounded away.
   const double rest = std::log(sum);
   const auto logprob = [&](int32_t index) {
     return static_cast<double>(logit(index)) - best - rest;

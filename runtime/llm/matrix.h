@@ -1,5 +1,5 @@
-// A projection and its place in device memory: plain weights, packed ones, or parts of both one
-// below the other (a layer's queries may be packed where its values are not).
+// A projection's weights in device memory: plain, packed, or rows of both kinds (a layer's queries
+// may be packed while its values are not).
 #pragma once
 
 #include <cstdint>
@@ -13,25 +13,25 @@
 
 namespace fasa {
 
-// Rows of a step side by side that are of one phase: packed weights are multiplied as they lie in
-// decode, unpacked in prefill, whatever the number of rows.
+// Adjacent rows of a step in the same phase. Packed weights are read as stored in decode and
+// unpacked in prefill, whatever the number of rows.
 struct RowRun {
   int64_t rows = 0;
   StepMode mode = StepMode::kDecode;
 };
 using RowRuns = std::span<const RowRun>;
 int64_t rows_of(RowRuns runs);
-// Neighbours of one phase are one run: they read the weights once.
+// Appends rows; adjacent rows of one phase join one run, which reads the weights once.
 void add_rows(std::vector<RowRun>* runs, int64_t rows, StepMode mode);
 
-// The weights' memory belongs to the model; apply() runs as work of a stream of its device.
+// The model owns the weights' memory; apply() runs as work of a stream of its device.
 class Matrix {
  public:
   struct Part {
-    int64_t first = 0;  // output
+    int64_t first = 0;  // output row
     std::variant<Linear, PackedLinear> linear;
     const std::byte* data = nullptr;
-    const int32_t* order = nullptr;  // packed, for kernels of a device: the inputs' places, there
+    const int32_t* order = nullptr;  // packed, for kernels: positions of the inputs, on the device
 
     int64_t outputs() const;
     size_t bytes() const;
@@ -42,17 +42,17 @@ class Matrix {
 
   int64_t outputs() const { return outputs_; }
   int64_t inputs() const { return inputs_; }
-  std::vector<Part>& parts() { return parts_; }  // cover the outputs in order
+  std::vector<Part>& parts() { return parts_; }  // cover all outputs, in order
   const std::vector<Part>& parts() const { return parts_; }
-  // The weights of a matrix that is one plain part, as kernels of a device read them in batches.
+  // The weights of a matrix with one plain part, for batched kernels.
   const std::byte* data() const { return parts_.front().data; }
 
   // x [rows, inputs] -> y [rows, outputs], both dense.
   void apply(const void* x, RowRuns runs, float* y) const { apply_first(x, runs, outputs_, y); }
-  // The first `columns` outputs only; of the others whole panels may be written or nothing.
+  // Computes the first `columns` outputs only; some of the other outputs may be written.
   void apply_first(const void* x, RowRuns runs, int64_t columns, float* y) const;
   size_t bytes() const;  // of the weights
-  // Read and written by apply(), by apply_first().
+  // Bytes that apply() and apply_first() read and write.
   uint64_t work_bytes(int64_t rows) const { return work_bytes(rows, outputs_); }
   uint64_t work_bytes(int64_t rows, int64_t columns) const;
 

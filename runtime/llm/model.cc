@@ -20,7 +20,7 @@
 namespace fasa {
 namespace {
 
-// Another one for each model and each place that its activations lie in.
+// A new number for each model and each location of its activations: part of a graph's key.
 uint64_t next_place() {
   static std::atomic<uint64_t> last = 0;
   return ++last;
@@ -69,11 +69,11 @@ class Model::Impl final : public QuerySource {
                                  std::span<const StepSequence> step, const ForwardOptions& options);
 
  private:
-  // What is under way, for estimates.
+  // The forward() under way, for estimates.
   struct OpenForward {
     const StepShape* shape;
-    bool decodes;   // all sequences do
-    int layer = 0;  // whose attention is being enqueued
+    bool decodes;   // all sequences are in decode
+    int layer = 0;  // the layer whose attention is being enqueued
   };
   void check(std::span<const int32_t> tokens, std::span<const StepSequence> step,
              const ForwardOptions& options) const;
@@ -83,8 +83,8 @@ class Model::Impl final : public QuerySource {
   void enqueue(Runtime& runtime, const StepShape& shape, const ForwardOptions& options);
   void attention(Runtime& runtime, int layer, const StepShape& shape,
                  const ForwardOptions& options);
-  // Host code that looks at what the stream has computed so far in memory that begins at `data`:
-  // its argument is how far from there the host has it.
+  // Host code that reads what the stream has computed in the memory at `data`. Its argument is the
+  // distance from there to the host's copy.
   using Report = std::function<void(ptrdiff_t moved)>;
   void publish(const std::byte* data, size_t bytes, Report report);
   void publish_estimates(int layer, const ForwardOptions& options);
@@ -100,7 +100,7 @@ class Model::Impl final : public QuerySource {
   std::vector<Rotation> rotations_;
   Activations activations_;
   LayerEngine engine_;
-  Buffer published_;  // what observers look at, where the device's memory is not the host's
+  Buffer published_;  // the observers' copy, where device memory is not host memory
   QueryEstimates estimates_;
   uint64_t place_ = next_place();
   std::optional<OpenForward> open_;
@@ -168,7 +168,7 @@ ConstTensorView Model::Impl::part_of_qkv(int64_t tokens, int first_head, int hea
   return view;
 }
 
-// The values of a layer with MLA, which are a part of its keys.
+// With MLA the values are a part of the keys.
 ConstTensorView Model::Impl::latent_part(ConstTensorView keys) const {
   const int rotated = config_.rotary_dims;
   keys.data = static_cast<const std::byte*>(keys.data) + rotated * dtype_bytes(dtype_);
@@ -206,7 +206,8 @@ void Model::Impl::check_estimate(int layer, int ahead, StreamView stream) const 
   if (stream.native != stream_.view().native) fail("allowed: on the model's stream");
 }
 
-// The residual enters `layer` until after_attention() of it, which comes later in the stream.
+// The residual enters `layer`; it stays valid until that layer's after_attention(), later in the
+// stream.
 ConstTensorView Model::Impl::estimate(int layer, int ahead, StreamView stream) {
   check_estimate(layer, ahead, stream);
   engine_.query_of(layer + ahead, estimates_.data(ahead), tag_of(layer, Cause::kPrefetch));
@@ -230,7 +231,7 @@ void Model::Impl::publish(const std::byte* data, size_t bytes, Report report) {
     published_ = device_.allocate(MemorySpace::kHost, bytes, "what observers look at");
   }
   device_.copy(published_.data(), data, bytes, CopyKind::kDeviceToHost, stream(), tag);
-  device_.synchronize(stream());  // the next layer writes there
+  device_.synchronize(stream());  // the next layer overwrites it
   report(published_.data() - data);
 }
 
@@ -276,12 +277,12 @@ void Model::Impl::enqueue(Runtime& runtime, const StepShape& shape, const Forwar
     open_->layer = layer;
     attention(runtime, layer, shape, options);
   }
-  // The last layer's output matters to logits alone.
+  // Only logits need the last layer's output.
   if (shape.logit_rows.empty()) return;
   engine_.logits();
 }
 
-// On the host, where logits come to.
+// Caps the logits in host memory.
 void Model::Impl::cap_logits(std::span<float> logits) const {
   if (config_.logits_cap == 0) return;
   cpu::rank_bodies(cpu::active_target())
@@ -314,7 +315,7 @@ std::span<const float> Model::Impl::forward(Runtime& runtime, std::span<const in
     open_.reset();
   } catch (...) {
     open_.reset();
-    // What is enqueued refers to this frame. The first error is the one to report.
+    // Enqueued work refers to this frame. The first error is reported.
     try {
       device_.synchronize(stream());
     } catch (const Error&) {

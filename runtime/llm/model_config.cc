@@ -19,7 +19,7 @@
 namespace fasa {
 namespace {
 
-// Above all models in sight, and small enough that products of two stay below 2^63.
+// Larger than any known model, and small enough that products of two widths stay below 2^63.
 constexpr int64_t kMaxWidth = int64_t{1} << 24;
 constexpr int64_t kMaxLayers = 4096;
 constexpr int64_t kMaxHeads = 4096;
@@ -69,7 +69,7 @@ void read_shapes(const JsonFields& fields, ModelConfig* config) {
   if (fields.has("head_dim")) {
     config->head_dim = integer("head_dim", kMaxHeadDim);
   } else if (keys.default_head_dim > 0) {
-    config->head_dim = keys.default_head_dim;  // transformers' default, whatever the hidden size
+    config->head_dim = keys.default_head_dim;  // as in transformers, whatever the hidden size
   } else if (config->hidden % config->query_heads != 0) {
     fields.fail("head_dim", "a number where hidden_size is no multiple of num_attention_heads");
   } else {
@@ -109,7 +109,7 @@ void read_choices(const JsonFields& fields, ModelConfig* config) {
   config->activation = read_activation(fields, family.keys);
 }
 
-// After the rotary parameters.
+// Call after the rotary parameters are read.
 void read_mla(const JsonFields& fields, ModelConfig* config) {
   const auto integer = [&](const char* key) {
     return static_cast<int>(fields.integer(key, 1, kMaxHeadDim));
@@ -175,7 +175,7 @@ void refuse_bidirectional(const JsonFields& fields) {
   }
 }
 
-// Where the config says nothing, transformers' default; null is none.
+// Missing keys take transformers' defaults; null means none.
 void read_gemma2(const JsonFields& fields, ModelConfig* config) {
   constexpr double kLow = 1e-3, kHigh = 1e6;
   refuse_bidirectional(fields);
@@ -216,7 +216,7 @@ void read_rotary(const JsonFields& fields, const std::string& name, ModelConfig*
   if (config->local_rope) check(*config->local_rope);
 }
 
-// `of_experts`: their intermediate sizes together, of one layer.
+// `of_experts`: sum of the experts' intermediate sizes in one layer.
 int64_t sum_of_mlps(const ModelConfig& config, int64_t of_experts) {
   const int64_t matrices = config.family->names.gated() ? 3 : 2;
   int64_t sum = 0;
@@ -283,7 +283,7 @@ bool ModelConfig::is_eos(int32_t id) const {
 ModelConfig ModelConfig::parse(std::string_view json, const std::string& name) {
   const nlohmann::json document = parse_json(json, name);
   const JsonFields fields(document, name);
-  QuantizationConfig::parse(document, name);  // refuses what no reader takes
+  QuantizationConfig::parse(document, name);  // throws for unsupported quantization
   ModelConfig config;
   config.model_type = fields.text("model_type").value_or("");
   const std::string& type = config.model_type;

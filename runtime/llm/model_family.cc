@@ -157,7 +157,7 @@ constexpr ModelFamily kBloom{.type = "bloom",
                                        .up = "mlp.dense_h_to_4h",
                                        .down = "mlp.dense_4h_to_h"}};
 
-// As transformers has it: heads of one key and value each, no clipping, no norm of queries.
+// As in transformers: one KV head per query head, no clipping, no query norm.
 constexpr ModelFamily kMpt{.type = "mpt",
                            .norm = NormKind::kLayer,
                            .position = PositionKind::kAlibi,

@@ -1,6 +1,6 @@
-// What distinguishes the model families that run here, as one table: names of tensors, order of a
-// layer's parts, kinds of norm and activation. What a model's own config.json decides lies in
-// ModelConfig. A new family is a new entry, and code only for what no entry can say yet.
+// Table of the supported model families: tensor names, order of a layer's parts, kinds of norm and
+// activation. Settings that a model's config.json decides are in ModelConfig. A new family is a new
+// entry, plus code only for features that no entry has yet.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,18 @@ namespace fasa {
 
 enum class PositionKind : uint8_t { kRotary, kAlibi };
 
-// Where queries, keys and values lie in the files: in tensors of their own; stacked in one, all
-// queries first; or in one that holds query, key and value of a head beside each other.
+// Layout of queries, keys and values in files: separate tensors; stacked in one tensor, all queries
+// first; or one tensor with query, key and value of each head adjacent.
 enum class QkvLayout : uint8_t { kSeparate, kStacked, kByHead };
 
-// Norms of each query and key head: one for all heads, or one a head; or all query heads together
-// and all key heads, as if they were one wide head.
+// Norms of query and key heads: one set of weights for all heads; one per head; or one norm over
+// all query heads together, and one over all key heads.
 enum class HeadNorm : uint8_t { kNone, kShared, kPerHead, kTogether };
 
-// Which layers have a window where the config has no layer_types.
+// Which layers have a window if the config has no layer_types.
 enum class WindowedLayers : uint8_t {
   kNone,       // none; the config is ignored
-  kAll,        // without layer_types, too
+  kAll,        // all layers
   kFrom,       // those from max_window_layers on
   kUnrotated,  // those without rotation
   kPattern,    // all but every sliding_window_pattern-th
@@ -33,75 +33,74 @@ enum class WindowedLayers : uint8_t {
 
 struct WindowRule {
   WindowedLayers layers = WindowedLayers::kNone;
-  const char* enabled = nullptr;  // the key that must be true; null = always
-  int otherwise = 0;              // tokens where the config does not say; 0 = none
-  int pattern = 0;                // where the config does not say
+  const char* enabled = nullptr;  // key that must be true; null = always enabled
+  int otherwise = 0;              // default in tokens; 0 = none
+  int pattern = 0;                // default
 };
 
-// What the config says under `key`, and where there is no key or it says nothing, `otherwise`.
+// A config value: read from `key`; `otherwise` without a key or if the config lacks it.
 struct Choice {
   const char* key = nullptr;
   bool otherwise = false;
 };
 
-// How a family's layers of experts are described, where it has any (expert_config.h).
+// Key names and rules of a family's experts, if any (expert_config.h).
 enum class ExpertKind : uint8_t { kNone, kMixtral, kQwen, kDeepSeek, kGptOss };
 
-// Where a config.json says a family's shapes.
+// Names of the config.json keys for a family's shapes.
 struct ConfigKeys {
   const char* hidden = "hidden_size";
   const char* layers = "num_hidden_layers";
   const char* query_heads = "num_attention_heads";
-  const char* old_hidden = nullptr;  // taken where the others are missing
+  const char* old_hidden = nullptr;  // alternative, if the others are missing
   const char* old_query_heads = nullptr;
   const char* kv_heads = "num_key_value_heads";
   const char* intermediate = "intermediate_size";
-  int default_head_dim = 0;   // where the config does not say; 0 = a head's share of hidden
-  int default_expansion = 0;  // of the MLP, where the config does not say; 0 = it must
-  const char* positions = "max_position_embeddings";  // null: the model has no limit
+  int default_head_dim = 0;                           // default; 0 = hidden / heads
+  int default_expansion = 0;                          // default of MLP width / hidden; 0 = required
+  const char* positions = "max_position_embeddings";  // null: no limit
   const char* norm_eps = "rms_norm_eps";
   double default_norm_eps = 1e-6;
   const char* activation = "hidden_act";
   const char* default_activation = "silu";
-  // Factors, 1 where the key is null or the config does not say.
+  // Keys of factors; 1 if the key is null or the config lacks it.
   const char* embedding_scale = nullptr;
-  const char* residual_scale = nullptr;  // of what attention and MLP add
+  const char* residual_scale = nullptr;  // multiplies the outputs of attention and MLP
   const char* logits_divisor = nullptr;
   const char* score_scale = nullptr;  // of q·k, instead of 1/sqrt(head_dim)
-  // 1/sqrt of this instead, and where the config does not say, of default_query_scalar.
+  // Key whose value s gives the scale 1/sqrt(s) instead; default_query_scalar if it is missing.
   const char* query_scalar = nullptr;
   int default_query_scalar = 0;
 };
 
-// Names without ".weight" and ".bias". Those of a layer follow "<root><layers>.<index>.".
+// Names without ".weight" and ".bias". Names in a layer follow "<root><layers>.<index>.".
 struct TensorNames {
   std::string_view root = "model.";
   std::string_view embeddings = "embed_tokens";
   std::string_view embedding_norm = "";  // "" = none
   std::string_view layers = "layers";
   std::string_view final_norm = "norm";
-  std::string_view head = "lm_head";                       // without the root
-  std::string_view attention_norm = "input_layernorm";     // "" = none
-  std::string_view attention_out_norm = "";                // of what the attention adds; "" = none
+  std::string_view head = "lm_head";                    // without the root
+  std::string_view attention_norm = "input_layernorm";  // "" = none
+  std::string_view attention_out_norm = "";             // norm of the attention's output; "" = none
   std::string_view mlp_norm = "post_attention_layernorm";  // "" = none
   std::string_view mlp_out_norm = "";
-  std::string_view qkv = "";  // where one tensor holds all three
+  std::string_view qkv = "";  // if one tensor holds all three
   std::string_view query = "self_attn.q_proj";
   std::string_view key = "self_attn.k_proj";
   std::string_view value = "self_attn.v_proj";
   std::string_view output = "self_attn.o_proj";
-  std::string_view sinks = "";  // logits that a softmax has beside the tokens', one a query head
+  std::string_view sinks = "";  // extra logits of the softmax, one per query head
   std::string_view query_norm = "self_attn.q_norm";
   std::string_view key_norm = "self_attn.k_norm";
-  std::string_view gate_up = "";            // where one tensor holds gate, then up
+  std::string_view gate_up = "";            // if one tensor holds gate, then up
   std::string_view gate = "mlp.gate_proj";  // "" = the MLP has no gate
   std::string_view up = "mlp.up_proj";
   std::string_view down = "mlp.down_proj";
-  // Layers of experts, whose own parts follow "<experts>.<index>."; gate, up and down of those that
-  // every token goes through follow "<shared>.".
+  // Experts' own names follow "<experts>.<index>."; those of the shared expert follow "<shared>.".
   std::string_view router = "mlp.gate";
   std::string_view experts = "mlp.experts";
-  // Where all experts' matrices lie in one tensor, [experts, inputs, outputs], beside "_bias".
+  // If one tensor holds all experts: [experts, inputs, outputs], biases in "<name>_bias".
   std::string_view expert_gate_up = "";
   std::string_view expert_gate = "gate_proj";
   std::string_view expert_up = "up_proj";
@@ -114,32 +113,32 @@ struct TensorNames {
 struct ModelFamily {
   std::string_view type;  // config.json's model_type
   NormKind norm = NormKind::kRms;
-  float norm_base = 0;  // added to the weights of all norms
+  float norm_base = 0;  // added to all norm weights
   PositionKind position = PositionKind::kRotary;
   QkvLayout qkv_layout = QkvLayout::kSeparate;
   RotaryLayout rotary_layout = RotaryLayout::kHalf;
-  double rotary_share = 1;        // of a head's dimensions, where the config does not say
-  bool partial_rotary = false;    // the config may say less than all
-  double rope_theta = 10000;      // where the config does not say
-  bool local_rope = false;        // layers with a window have a rotation of their own
-  bool unrotated_layers = false;  // no_rope_layers
+  double rotary_share = 1;        // default rotated share of a head's dimensions
+  bool partial_rotary = false;    // the config may set a smaller share
+  double rope_theta = 10000;      // default
+  bool local_rope = false;        // layers with a window have their own rotation
+  bool unrotated_layers = false;  // the config may list unrotated layers (no_rope_layers)
   WindowRule window = {};
-  bool root_embedding_scale = false;  // embeddings times sqrt(hidden)
+  bool root_embedding_scale = false;  // embeddings are multiplied by sqrt(hidden)
   bool latent_attention = false;      // MLA, see LatentShape
   ExpertKind experts = ExpertKind::kNone;
-  bool expert_bias = false;  // of routers, too
+  bool expert_bias = false;  // on routers too
   HeadNorm head_norm = HeadNorm::kNone;
   Choice has_head_norm = {};
   bool head_norm_bias = false;
   Choice qkv_bias = {}, output_bias = {}, mlp_bias = {}, head_bias = {};
-  bool tied_embeddings = false;        // where the config does not say
-  bool norm_bias = true;               // of NormKind::kLayer
-  Choice parallel = {};                // attention and MLP side by side, see ModelConfig
-  bool one_norm_when_parallel = true;  // for both
+  bool tied_embeddings = false;        // default
+  bool norm_bias = true;               // for NormKind::kLayer
+  Choice parallel = {};                // see ModelConfig::parallel
+  bool one_norm_when_parallel = true;  // see ModelConfig::one_norm
   ConfigKeys keys = {};
   TensorNames names = {};
 
-  // Null where there is none of this type.
+  // Null for an unknown type.
   static const ModelFamily* find(std::string_view type);
   static std::string all_types();  // "a, b, c"
 };

@@ -20,7 +20,7 @@ ModelShape model_shape(const ModelConfig& config, const std::string& name) {
 }
 
 ModelConfig llama_config(const ModelShape& shape) {
-  constexpr double kTheta = 500000;  // of Llama 3
+  constexpr double kTheta = 500000;  // Llama 3's
   ModelConfig config;
   config.model_type = "llama";
   config.family = ModelFamily::find(config.model_type);

@@ -1,4 +1,4 @@
-// A model folder's config.json as plans take it, and the other way round.
+// Converts between a model's config and the shape that plans use.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace fasa {
 
 ModelShape model_shape(const ModelConfig& config, const std::string& name);
 
-// A llama of that shape, stored in bf16, that never ends a text.
+// A llama of this shape, stored in bf16, without end-of-sequence ids.
 ModelConfig llama_config(const ModelShape& shape);
 
 }  // namespace fasa

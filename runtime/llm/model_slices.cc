@@ -31,7 +31,7 @@ ModelSlices from_map(const Model& model, const std::string& path, int count) {
   return {.dims = map.slice_dims(count), .map = path};
 }
 
-// All FCs, in the order of the model's own map if it has one that can be used.
+// All FCs, ordered by the model's own map if it has a usable one.
 ModelSlices all_ranked(const Model& model, const std::string& usual) {
   const Geometry geometry = model.config().geometry();
   if (std::filesystem::exists(usual)) {
@@ -66,10 +66,10 @@ std::optional<ModelSlices> model_slices(const Model& model, const Config& config
   const Geometry geometry = model.config().geometry();
   config.validate_for(geometry);
   const int count = config.effective_tip_chunks(geometry.chunks());
-  // What reads no slices takes any dimensions.
+  // Without slice reads, the dimensions do not matter.
   if (!config.reads_slices()) return ModelSlices{first_slice_dims(geometry, count), ""};
   if (!config.selection.map.empty()) return from_map(model, config.selection.map, count);
-  // Random weights have no better chunks.
+  // With random weights no chunk is better than another.
   if (model_path.empty()) return ModelSlices{first_slice_dims(geometry, count), ""};
   const std::string usual = usual_map(model_path);
   if (count == geometry.chunks()) return all_ranked(model, usual);

@@ -1,4 +1,4 @@
-// Which key dimensions a model's slices take, and the FC map beside a model that says so.
+// The key dimensions in a model's slices, chosen by the FC map beside the model.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,21 @@ namespace fasa {
 
 struct ModelSlices {
   std::vector<int16_t> dims;  // [layers][kv_heads][2 x tip_chunks]
-  std::string map;            // path of the FC map; "" = none needed
+  std::string map;            // path of the FC map used; "" = none
 };
 
-// Where a model's FC map lies by itself: fc_map.json in its folder, NAME.fc_map.json beside
-// NAME.gguf; "" for a model without files.
+// Default path of a model's FC map: fc_map.json in its folder, NAME.fc_map.json beside NAME.gguf;
+// "" for a model without files.
 std::string usual_map(const std::string& model_path);
 
-// The config with what it leaves to the model's FC map (selection.slice = map, layer_budget = map):
-// of selection.map, else of the usual one. Throws InputError.
+// Returns the config with its settings from the FC map filled in (selection.slice = map,
+// layer_budget = map): from selection.map, else the default path. Throws InputError.
 Config with_map(Config config, const std::string& model_path);
 
-// The first FCs of the config's map, else of the usual one. A slice over all FCs needs no map: one
-// that is there only says which of them predictions read. None where fewer FCs are asked for and
-// there is no map. Throws InputError for a map that cannot be read or belongs to another model;
-// where all FCs are taken, the usual one is then left aside with a warning.
+// The first FCs of the config's map, else of the map at the default path. A slice over all FCs
+// needs no map; if there is one, it only tells which FCs predictions read. Empty if fewer FCs are
+// requested and there is no map. Throws InputError for a map that cannot be read or belongs to
+// another model; if all FCs are taken, a bad map at the default path is skipped with a warning.
 std::optional<ModelSlices> model_slices(const Model& model, const Config& config,
                                         const std::string& model_path);
 

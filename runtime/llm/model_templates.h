@@ -1,4 +1,4 @@
-// The chat templates of a model, wherever a path says that it lies.
+// Opens a model's chat templates: of a folder or a GGUF file.
 #pragma once
 
 #include <optional>
@@ -8,10 +8,10 @@
 
 namespace fasa {
 
-// Chat templates of a Hugging Face folder or of a GGUF file's metadata; nothing if there are none.
+// Chat templates of a Hugging Face folder or of a GGUF file's metadata; empty if there are none.
 // Throws InputError.
 std::optional<text::ChatTemplates> open_templates(const std::string& path);
-// As open_templates(), but throws InputError if there are none.
+// Like open_templates(), but throws InputError if there are none.
 text::ChatTemplates require_templates(const std::string& path);
 
 }  // namespace fasa

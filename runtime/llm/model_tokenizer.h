@@ -1,4 +1,4 @@
-// The tokenizer of a model, wherever a path says that it lies.
+// Opens a model's tokenizer: of a folder or a GGUF file.
 #pragma once
 
 #include <memory>
@@ -8,10 +8,10 @@
 
 namespace fasa {
 
-// `path`: a Hugging Face folder (null where it has no tokenizer.json), or a GGUF file, whose
-// metadata say it. Throws InputError.
+// `path`: a Hugging Face folder (null if it has no tokenizer.json), or a GGUF file with the
+// tokenizer in its metadata. Throws InputError.
 std::unique_ptr<text::Tokenizer> open_tokenizer(const std::string& path);
-// The same of a model that has to have one.
+// Like open_tokenizer(), but throws InputError if there is none.
 text::Tokenizer require_tokenizer(const std::string& path);
 
 }  // namespace fasa

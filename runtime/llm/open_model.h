@@ -1,4 +1,4 @@
-// A model with all that it takes to run it, in one call.
+// Opens a model with its device, config and tokenizer in one call.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +13,21 @@
 
 namespace fasa {
 
-// Declared in the order in which they are needed: runtimes end before it does.
+// Members are in order of dependency; runtimes must be destroyed first.
 struct OpenModel {
-  Config config;  // with what it leaves to the FC map
+  Config config;  // with the settings of the FC map
   std::unique_ptr<Device> device;
   Model model;
   ModelSlices slices;
 
-  // A KV cache for the model. `max_context`: tokens of the longest sequence expected, 0 = unknown.
+  // Makes a KV cache for the model. `max_context`: tokens of the longest expected sequence, 0 =
+  // unknown.
   std::unique_ptr<Runtime> make_runtime(int64_t max_context = 0) const;
 };
 
-// `path`: a Hugging Face folder or a GGUF file. Opens the config's device with its memory limits;
-// `dtype`: of activations, as in Model::load(). Throws InputError for an invalid file, or for
-// slices over fewer than all FCs without an FC map (`fasa calibrate` makes one); BudgetError,
+// `path`: a Hugging Face folder or a GGUF file. Opens the config's device with its memory limits.
+// `dtype`: of activations, as in Model::load(). Throws InputError for an invalid file, or if slices
+// take fewer than all FCs and there is no FC map (`fasa calibrate` makes one); BudgetError;
 // UsageError.
 OpenModel open_model(const std::string& path, const Config& config,
                      std::optional<DType> dtype = std::nullopt);

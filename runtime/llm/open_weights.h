@@ -1,4 +1,4 @@
-// The tensors of a model, wherever a path says that it lies.
+// Opens a model's tensors: of a folder or a GGUF file.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace fasa {
 
-// `path`: a Hugging Face folder, its matrices packed or not, or a GGUF file. Throws InputError.
+// `path`: a Hugging Face folder, packed or not, or a GGUF file. Throws InputError.
 std::unique_ptr<WeightSource> open_weights(const std::string& path);
 
 }  // namespace fasa

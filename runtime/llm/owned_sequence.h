@@ -1,4 +1,4 @@
-// A sequence of a runtime that is freed with its owner.
+// Owns a sequence of a runtime and frees it on destruction.
 #pragma once
 
 #include <fmt/format.h>
@@ -12,7 +12,7 @@ namespace fasa {
 class OwnedSequence {
  public:
   explicit OwnedSequence(Runtime& runtime) : OwnedSequence(runtime, runtime.create()) {}
-  // Takes over `id`, a fork's for one.
+  // Takes ownership of `id`, for example of a fork.
   OwnedSequence(Runtime& runtime, SequenceId id) : runtime_(runtime), id_(id) {}
   ~OwnedSequence() {
     if (released_) return;
@@ -26,7 +26,7 @@ class OwnedSequence {
   OwnedSequence& operator=(const OwnedSequence&) = delete;
   SequenceId id() const { return id_; }
   Runtime& runtime() const { return runtime_; }
-  // Passes the sequence to another owner, which must free it.
+  // Passes ownership to the caller, which must free the sequence.
   SequenceId release() {
     released_ = true;
     return id_;
@@ -37,7 +37,7 @@ class OwnedSequence {
     try {
       log_warning(fmt::format("freeing a sequence: {}", why));
     } catch (const std::exception&) {
-      // No memory for the words.
+      // No memory for the message.
     }
   }
   Runtime& runtime_;

@@ -1,4 +1,4 @@
-// Scratch of device kernels that multiply packed weights: decode rearranges its rows there, prefill
+// Scratch of device kernels that multiply packed weights: decode reorders its inputs there, prefill
 // unpacks a slab of columns at a time.
 #pragma once
 
@@ -24,7 +24,7 @@ inline PackedWeights packed_weights(const PackedLinear& linear, const std::byte*
           .panels = panels};
 }
 
-// Columns that are unpacked at once: whole tiles of a product, but no more than there are.
+// Columns unpacked at once: whole tiles of a product, at most all columns.
 inline int64_t slab_columns(const PackedLinear& linear) {
   constexpr int64_t kTile = 128;
   const int64_t column_bytes = linear.inputs() * dtype_bytes(linear.dtype());
@@ -32,7 +32,7 @@ inline int64_t slab_columns(const PackedLinear& linear) {
   return std::min(room, linear.outputs());
 }
 
-// How many of `count` such matrices are unpacked at once: whole ones, as many as fit.
+// How many of `count` such matrices fit a slab whole.
 inline int64_t slab_matrices(const PackedLinear& linear, int64_t count) {
   const int64_t bytes = linear.outputs() * linear.inputs() * dtype_bytes(linear.dtype());
   return std::clamp<int64_t>(kSlabBytes / bytes, 1, count);
@@ -40,7 +40,7 @@ inline int64_t slab_matrices(const PackedLinear& linear, int64_t count) {
 
 // Scratch bytes for one of `count` matrices that are multiplied together.
 inline size_t packed_scratch_bytes(const PackedLinear& linear, int64_t count = 1) {
-  // Whatever the order is, it is there.
+  // Only whether there is an order matters here, not its contents.
   const auto* const order = linear.order().empty() ? nullptr : linear.order().data();
   const int64_t rearranged =
       ProjectPackedParams::scratch_bytes(packed_weights(linear, nullptr, order), linear.dtype());

@@ -1,4 +1,4 @@
-// Bias and penalties of one sequence's logits.
+// Bias and penalties applied to one sequence's logits.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,17 @@ class Penalties {
  public:
   explicit Penalties(const Sampling& sampling) : sampling_(sampling) {}
 
-  // Tokens of the prompt, which the repetition penalty alone counts.
+  // Adds tokens of the prompt; only the repetition penalty counts them.
   void see_prompt(std::span<const int32_t> ids);
   void see_generated(int32_t id);
   // False: apply() would change nothing.
   bool any() const;
-  // Logits [vocab]; ids beyond it are left aside.
+  // Logits [vocab]; ids beyond it are ignored.
   void apply(std::span<float> logits) const;
 
  private:
   const Sampling& sampling_;
-  std::map<int32_t, int> generated_;  // id, how often; 0: in the prompt alone
+  std::map<int32_t, int> generated_;  // id -> count; 0: only in the prompt
 };
 
 }  // namespace fasa

@@ -1,4 +1,4 @@
-// Room for predictions of later layers' queries, kept until the next prediction as far ahead.
+// Memory for predicted queries of later layers. A prediction stays until the next one of its depth.
 #pragma once
 
 #include <algorithm>

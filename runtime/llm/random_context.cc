@@ -8,8 +8,8 @@
 namespace fasa {
 namespace {
 
-// Tensors differ by where they begin in one pool: fresh noise for each would take longer than what
-// is done with it.
+// Tensors are different offsets into one pool of noise: fresh noise for each would take longer than
+// the work measured.
 constexpr size_t kShift = 64;
 constexpr size_t kShifts = 1024;
 

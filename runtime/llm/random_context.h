@@ -1,4 +1,4 @@
-// A context of random keys and values, for measuring the steps after it.
+// Fills a sequence with random keys and values, to measure the steps after it.
 #pragma once
 
 #include <cstdint>

@@ -7,7 +7,7 @@
 namespace fasa {
 namespace {
 
-// Long waves are stretched by `factor`, short ones kept, those between blended.
+// Divides low frequencies by `factor`, keeps high ones, blends between.
 void scale_llama3(const RopeParameters& rope, std::vector<float>* frequencies) {
   const auto original = static_cast<double>(rope.original_positions);
   const double low_wave = original / rope.low_freq_factor;
@@ -25,8 +25,8 @@ void scale_llama3(const RopeParameters& rope, std::vector<float>* frequencies) {
   }
 }
 
-// YaRN (arXiv 2309.00071): chunks that turn more than beta_fast times within the original context
-// are kept, those below beta_slow stretched, a linear ramp between.
+// YaRN (arXiv 2309.00071): pairs that turn more than beta_fast times within the original context
+// are kept, those below beta_slow are stretched, with a linear ramp between.
 void scale_yarn(const RopeParameters& rope, int dim, std::vector<float>* frequencies) {
   const auto turning = [&](double rotations) {
     return dim *

@@ -8,14 +8,14 @@
 namespace fasa {
 
 struct Rotation {
-  // Radians a position for each frequency chunk, [rotary_dims / 2]. In f32 as transformers computes
-  // them: at position 100000 an ulp of the frequency is already 0.01 radians.
+  // Radians per position for each frequency chunk, [rotary_dims / 2]. Computed in f32 as
+  // transformers does: at position 100000 an ulp of the frequency is already 0.01 radians.
   std::vector<float> frequencies;
-  double factor = 1;  // of cosines and sines
+  double factor = 1;  // multiplies cosines and sines
 };
 
 std::vector<float> rope_frequencies(const RopeParameters& rope, int rotary_dims);
-// All of a model, as ModelConfig::rotation() counts them.
+// All rotations of a model, indexed by ModelConfig::rotation().
 std::vector<Rotation> make_rotations(const ModelConfig& config);
 
 }  // namespace fasa

@@ -41,9 +41,9 @@ std::vector<double> read_factors(const JsonFields& fields, const char* key) {
   return factors;
 }
 
-// LongRoPE (arXiv 2402.13753): every frequency has a divisor of its own, other ones within the
-// original context than beyond it. A sequence keeps the ones that it began with, as its keys do; so
-// a model with a longer context takes those, whatever the length.
+// LongRoPE (arXiv 2402.13753): each frequency has its own divisor, and sequences longer than the
+// original context use another set. A sequence cannot change its divisors, because its keys are
+// stored rotated; so a model with an extended context always uses the long set.
 void read_long_rope(const JsonFields& fields, int64_t max_positions, RopeParameters* rope) {
   const auto original = static_cast<double>(rope->original_positions);
   rope->factor =
@@ -103,7 +103,7 @@ double read_share(const JsonFields& fields, const char* key, double otherwise,
   return value;
 }
 
-// rope_parameters.sliding_attention and its like. Null where there is none.
+// The rope_parameters entry of a kind of layers ("sliding_attention"); null if there is none.
 const nlohmann::json* part_of(const JsonFields& config, const char* kind) {
   if (!config.has("rope_parameters")) return nullptr;
   const nlohmann::json& all = config.at("rope_parameters");

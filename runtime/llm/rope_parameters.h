@@ -17,36 +17,36 @@ struct RopeParameters {
   RopeKind kind = RopeKind::kDefault;
   double theta = 10000;
   double factor = 1;
-  int64_t original_positions = 0;  // of the model before its context was extended
+  int64_t original_positions = 0;  // context length before the model was extended
   double low_freq_factor = 1;      // llama3
   double high_freq_factor = 4;
   double beta_fast = 32;  // yarn
   double beta_slow = 1;
   bool truncate = true;
   double attention_factor = 1;       // multiplies cosines and sines
-  std::vector<double> pair_factors;  // longrope: of each frequency, which it divides
-  // deepseek: multiplies the scores' scale, the square of YaRN's factor for "all dimensions".
+  std::vector<double> pair_factors;  // longrope: divisor of each frequency
+  // deepseek: multiplies the score scale; the square of YaRN's mscale_all_dim factor.
   double score_factor = 1;
-  double share = 1;  // of a head's dimensions that are rotated, the first ones
+  double share = 1;  // rotated share of a head's dimensions, the first ones
 
-  // Canonical text of the scaling, "" = none: part of a model's fingerprint.
+  // Canonical text of the scaling, "" = none. Part of a model's fingerprint.
   std::string scaling_text() const;
 };
 
-// What a family's configs may say, and take where they don't.
+// Defaults of a family's rotary settings, and what its configs may set.
 struct RotaryDefaults {
   double share = 1;      // of a head's dimensions
-  bool partial = false;  // less than all is allowed
+  bool partial = false;  // a share below 1 is allowed
   double theta = 10000;
 };
 
-// Reads rope_parameters (transformers 5), or the older rope_theta beside rope_scaling, whose kind
-// was once called "type"; gpt_neox had rotary_pct and rotary_emb_base. If rope_parameters has parts
-// for kinds of layers, takes those of full attention. `name`: of the file. Throws InputError.
+// Reads rope_parameters (transformers 5), or the older rope_theta and rope_scaling, whose kind was
+// once called "type"; gpt_neox had rotary_pct and rotary_emb_base. If rope_parameters differs by
+// kind of layer, reads that of full attention. `name`: the file. Throws InputError.
 RopeParameters read_rope(const JsonFields& config, const std::string& name, int64_t max_positions,
                          const RotaryDefaults& defaults);
-// Those of layers with a window where they have their own: rope_parameters.sliding_attention,
-// before transformers 5 rope_local_base_freq.
+// Parameters of windowed layers, if they differ: rope_parameters.sliding_attention, or before
+// transformers 5 rope_local_base_freq.
 RopeParameters read_local_rope(const JsonFields& config, const std::string& name,
                                int64_t max_positions);
 

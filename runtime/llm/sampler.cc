@@ -51,14 +51,14 @@ void Sampler::keep_best(size_t count) {
   std::sort(candidates_.begin(), candidates_.end(), better);
 }
 
-// How many of the weights, which fall, top_p and min_p leave. `sum`: of all.
+// How many of the weights (descending) top_p and min_p keep. `sum`: of all weights.
 size_t Sampler::cut_by_mass(double sum) const {
   double kept = 0;
   size_t count = 0;
   while (count < weights_.size() && (count == 0 || kept < sampling_.top_p * sum)) {
     kept += weights_[count++];
   }
-  // Weights are parts of the best one's, which is 1.
+  // Weights are relative to the best one, which is 1.
   while (count > 1 && weights_[count - 1] < sampling_.min_p) --count;
   return count;
 }
@@ -81,7 +81,7 @@ int32_t Sampler::draw(std::span<const float> logits) {
   const size_t count = cut_by_mass(sum);
   double kept = 0;
   for (size_t i = 0; i < count; ++i) kept += weights_[i];
-  // 53 random bits: std::uniform_real_distribution may differ between libraries.
+  // 53 random bits; std::uniform_real_distribution may differ between libraries.
   double point = static_cast<double>(random_() >> 11) * 0x1p-53 * kept;
   for (size_t i = 0; i < count; ++i) {
     point -= weights_[i];

@@ -12,9 +12,9 @@
 
 namespace fasa {
 
-// Deterministic: equal logits and seed give equal tokens on every machine. Greedy takes the lowest
-// id among equals; NaN logits are never taken while another is there. One a sequence, one thread at
-// a time.
+// Deterministic: equal logits and seeds give equal tokens on every machine. Greedy decoding breaks
+// ties by the lowest id; NaN logits are taken only if all are NaN. One sampler per sequence, one
+// thread at a time.
 class Sampler {
  public:
   // Throws UsageError.
@@ -23,7 +23,7 @@ class Sampler {
   Sampler& operator=(const Sampler&) = delete;
 
   void see_prompt(std::span<const int32_t> ids) { penalties_.see_prompt(ids); }
-  // Logits [vocab] behind the last token. What it returns counts as generated.
+  // Logits [vocab] of the last position. The returned token counts as generated.
   int32_t next(std::span<const float> logits);
 
  private:
@@ -34,7 +34,7 @@ class Sampler {
   Sampling sampling_;
   Penalties penalties_;
   std::mt19937_64 random_;
-  std::vector<float> changed_;  // logits behind bias and penalties
+  std::vector<float> changed_;  // logits after bias and penalties
   std::vector<std::pair<float, int32_t>> candidates_;
   std::vector<double> weights_;
 };

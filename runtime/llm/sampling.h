@@ -1,4 +1,4 @@
-// What a sampler may do to logits before it takes a token.
+// Settings that change logits before a token is sampled.
 #pragma once
 
 #include <cstdint>
@@ -7,21 +7,21 @@
 
 namespace fasa {
 
-// In the order in which they are applied, which is transformers': bias, penalties, temperature,
-// top-k, top-p, min-p. Defaults change nothing: greedy decoding.
+// Applied in transformers' order: bias, penalties, temperature, top-k, top-p, min-p. The defaults
+// change nothing: greedy decoding.
 struct Sampling {
   float temperature = 0;  // 0: greedy, the best after bias and penalties
   int top_k = 0;          // 0: all
-  float top_p = 1;        // (0, 1]: the fewest tokens with so much of what top_k left
-  float min_p = 0;        // [0, 1]: those with so much of the best one's probability
-  // Logits of tokens that prompt or answer hold: divided by it where positive, else multiplied.
+  float top_p = 1;        // (0, 1]: keep the fewest tokens with this share of the probability
+  float min_p = 0;  // [0, 1]: keep tokens with at least this share of the best token's probability
+  // For tokens in the prompt or answer: divides positive logits, multiplies negative ones.
   float repetition_penalty = 1;
-  float presence_penalty = 0;   // taken from logits of tokens that the answer holds
-  float frequency_penalty = 0;  // the same, for each time
-  std::vector<std::pair<int32_t, float>> logit_bias = {};  // id, what its logit is raised by
+  float presence_penalty = 0;   // subtracted from logits of tokens in the answer
+  float frequency_penalty = 0;  // subtracted once per occurrence in the answer
+  std::vector<std::pair<int32_t, float>> logit_bias = {};  // id, amount added to its logit
   uint64_t seed = 0;
 
-  // Throws UsageError naming the option that is impossible.
+  // Throws UsageError naming the invalid option.
   void validate() const;
 };
 

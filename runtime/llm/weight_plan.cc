@@ -17,7 +17,7 @@ constexpr size_t kUploadBytes = size_t{16} << 20;
 
 size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// Panels of packed weights are one length all through, of plain ones the last may be shorter.
+// All panels of packed weights have one length; the last panel of plain ones may be shorter.
 size_t panel_bytes(const Linear& linear, int64_t panel) { return linear.panel_bytes(panel); }
 size_t panel_bytes(const PackedLinear& linear, int64_t) { return linear.panel_bytes(); }
 size_t panel_offset(const Linear& linear, int64_t panel) { return linear.panel_offset(panel); }
@@ -32,7 +32,7 @@ size_t largest_panel(const L& linear) {
 
 }  // namespace
 
-// Brings bytes to their places through one upload buffer.
+// Copies bytes to device memory through one upload buffer.
 class WeightPlan::Uploader {
  public:
   Uploader(Device& device, StreamView stream, const Loaded& memory, size_t buffer_bytes)
@@ -89,7 +89,7 @@ const PackedTensor* WeightPlan::packed_of(const Piece& piece) const {
   return !piece.unpacked && packed != nullptr && packed->packs() ? packed : nullptr;
 }
 
-// Whether two pieces are one part: both plain, or codes of one format whose inputs lie alike.
+// Whether two pieces form one part: both plain, or codes of one format with inputs in one order.
 bool WeightPlan::joins(const Piece& before, const Piece& after) const {
   const PackedTensor* const a = packed_of(before);
   const PackedTensor* const b = packed_of(after);
@@ -195,7 +195,7 @@ void WeightPlan::vector(const float** target, const Parts& parts, const Adjust& 
 
 void WeightPlan::require_all_used(const std::string& prefix, const std::string& config_path) const {
   for (const std::string& name : files_.names()) {
-    // Old exports keep the rotary frequencies; they follow from the config.
+    // Old exports store the rotary frequencies; they follow from the config.
     if (!name.starts_with(prefix) || used_.contains(name) || name.ends_with("inv_freq")) continue;
     throw InputError(
         fmt::format("{}: tensor {} has no place in the model that {} describes; is "
@@ -214,7 +214,7 @@ void read_as(DType dtype, const WeightView& tensor, int64_t first, int64_t count
   }
 }
 
-// Calls with (piece, first row in the piece, rows, rows done before) for rows of stacked pieces.
+// Calls with (piece, first row in the piece, rows, rows before) for a range of stacked rows.
 template <typename Pieces, typename Call>
 void for_rows(const Pieces& pieces, int64_t first, int64_t rows, const Call& call) {
   int64_t done = 0;
@@ -229,7 +229,8 @@ void for_rows(const Pieces& pieces, int64_t first, int64_t rows, const Call& cal
   }
 }
 
-// Calls body(first panel, end) for runs of panels that the upload buffer holds, then sends them.
+// Calls body(first panel, end) for runs of panels that fit the upload buffer, then uploads each
+// run.
 template <typename L, typename Place, typename Uploader, typename Body>
 void load_panels(const L& linear, const Place& place, Uploader* uploader, const Body& body) {
   for (int64_t first = 0; first < linear.panels();) {
@@ -304,7 +305,7 @@ void WeightPlan::load_packed(const MatrixItem& item, const PackedLinear& linear,
   });
 }
 
-// The upload buffer holds a panel, which is longer.
+// A panel is longer than the order, so the upload buffer is large enough.
 const int32_t* WeightPlan::load_order(const MatrixItem& item, const PackedLinear& linear,
                                       Uploader* uploader) const {
   const size_t bytes = linear.order().size() * sizeof(int32_t);

@@ -1,4 +1,4 @@
-// Collects what a model needs from its files, gives each part its place, then loads all of it.
+// Collects the tensors that a model needs, assigns each a location, then loads all of them.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace fasa {
 
-// How a model's matrices are kept. Packed ones lie alike for host code and for kernels of a device,
-// which find the order of inputs behind them; plain ones as `order` says.
+// How a model's matrices are stored. Packed matrices have one layout for host code and kernels; for
+// kernels, the order of inputs follows the codes. Plain matrices are laid out as `order` says.
 struct WeightLayout {
   DType dtype = DType::kF32;  // of activations and plain weights
   PanelOrder order = PanelOrder::kPacked;
@@ -28,57 +28,57 @@ class WeightPlan {
   WeightPlan(const WeightSource& files, const WeightLayout& layout)
       : files_(files), layout_(layout) {}
 
-  // Some rows of a tensor, as a rule all.
+  // Some rows of a tensor, usually all.
   struct Part {
     std::string tensor;
     int64_t rows;
     int64_t first = 0;
     int64_t of = 0;  // rows of the tensor; 0 = `rows`
-    // Leading dimension of the tensor, of which each block has `of` rows; 0 = it has none.
+    // Leading dimension of the tensor, each block with `of` rows; 0 = it has none.
     int64_t blocks = 0;
   };
   using Parts = std::vector<Part>;
 
-  // A projection of the rows of all parts, one below the other. `target` must stay where it is.
+  // A projection with the rows of all parts stacked. `target` must not move.
   struct MatrixOptions {
-    std::optional<Rounding> rounding = {};  // of parts that are not packed yet; null = as they are
+    std::optional<Rounding> rounding = {};  // applies to unpacked parts; null = keep them
     MemorySpace space = MemorySpace::kDevice;
   };
   void matrix(Matrix* target, const Parts& parts, int64_t inputs, const MatrixOptions& options);
   void matrix(Matrix* target, const Parts& parts, int64_t inputs) {
     matrix(target, parts, inputs, {});
   }
-  // One of several that kernels multiply at once, which take plain ones alone: where these read it,
-  // it is unpacked while it is loaded.
+  // One of several matrices that kernels multiply together. Those kernels read plain weights only,
+  // so for them it is unpacked at load.
   void one_of_batch(Matrix* target, const Part& part, int64_t inputs);
-  // `part` of a tensor of `columns` columns, its rows as inputs and its columns as outputs.
+  // Transposed: the rows of `part` are inputs, its `columns` columns are outputs.
   void transposed(Matrix* target, const Part& part, int64_t columns,
                   MemorySpace space = MemorySpace::kDevice);
-  // What becomes of a vector's values: (value + base) * scale.
+  // Change to a vector's values at load: (value + base) * scale.
   struct Adjust {
     float base = 0;
     float scale = 1;
   };
-  // All parts side by side.
+  // Concatenates all parts.
   void vector(const float** target, const Parts& parts, const Adjust& adjust = {0, 1});
-  // A tensor that other code reads.
+  // Marks a tensor as used that other code reads.
   WeightView used(const std::string& name, std::span<const int64_t> shape);
   bool has(const std::string& name) const { return files_.has(name); }
-  // Matrices are read by kernels of a device.
+  // Whether device kernels read the matrices.
   bool is_for_kernels() const { return layout_.order == PanelOrder::kPlain; }
   std::string source() const { return files_.source(); }
-  // Throws InputError for a tensor that `prefix` names and that was never asked for: the config
-  // describes another model.
+  // Throws InputError if a tensor with `prefix` in its name was never requested: the config is of
+  // another model.
   void require_all_used(const std::string& prefix, const std::string& config_path) const;
 
-  // What load() allocates.
+  // Bytes that load() allocates.
   uint64_t bytes(MemorySpace space) const { return bytes_[index(space)]; }
-  // What kernels of a device need beside it, to rearrange and unpack (kernel_projection.h).
+  // Bytes that device kernels need in addition, to reorder and unpack (kernel_projection.h).
   uint64_t kernel_scratch() const { return kernel_scratch_; }
   struct Loaded {
     Buffer device, host;
   };
-  // Allocates, packs and copies; sets all targets.
+  // Allocates, packs and copies the weights; sets all targets.
   Loaded load(Device& device, StreamView stream) const;
 
  private:
@@ -99,7 +99,7 @@ class WeightPlan {
     std::vector<Piece> pieces;
     Place place;
     bool transposed = false;
-    Place order = {};  // of packed parts that have one for kernels
+    Place order = {};  // of packed parts with an order for kernels
   };
   struct VectorItem {
     const float** target;
@@ -109,7 +109,7 @@ class WeightPlan {
     Adjust adjust;
   };
   class Uploader;
-  // `columns` 0: of a vector.
+  // `columns` 0: a vector.
   WeightView used(const Part& part, int64_t columns);
   const PackedTensor* packed_of(const Piece& piece) const;
   bool joins(const Piece& before, const Piece& after) const;
@@ -131,7 +131,7 @@ class WeightPlan {
   std::vector<std::unique_ptr<PackedTensor>> rounded_;
   std::vector<MatrixItem> matrices_;
   std::vector<VectorItem> vectors_;
-  size_t bytes_[2] = {};  // by space
+  size_t bytes_[2] = {};  // by MemorySpace
   size_t kernel_scratch_ = 0;
 };
 

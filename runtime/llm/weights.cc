@@ -11,7 +11,7 @@
 namespace fasa {
 namespace {
 
-// Whatever the config says of the others, as transformers has it.
+// As in transformers, independent of the config's epsilon.
 constexpr float kLatentNormEps = 1e-6f;
 
 std::optional<Rounding> rounding_of(WeightRounding to, int group) {
@@ -30,7 +30,7 @@ MemorySpace experts_space(const WeightOptions& options) {
   return options.experts == ExpertPlace::kHost ? MemorySpace::kHost : MemorySpace::kDevice;
 }
 
-// The names of a family's tensors and the shapes of one model, put together.
+// Combines a family's tensor names with one model's shapes.
 class Planner {
  public:
   Planner(const ModelConfig& config, const WeightOptions& options, WeightPlan* plan)
@@ -40,7 +40,7 @@ class Planner {
         all_{.rounding = rounding_of(options.rounding, options.group)},
         routed_{.rounding = all_.rounding, .space = experts_space(options)},
         plan_(plan) {
-    // Some files are of the model without its head, whose names have no root.
+    // Files of the bare model, without its head, have names without the root.
     const std::string bare = fmt::format("{}.weight", names_.embeddings);
     if (plan->has(bare)) root_ = "";
   }
@@ -59,7 +59,7 @@ class Planner {
     layer_norm(index, names_.mlp_out_norm, &layer->mlp_out_norm);
   }
 
-  // `tensor`: without ".weight" and ".bias". What it gives is multiplied by `scale`.
+  // `tensor`: without ".weight" and ".bias". Weights are multiplied by `scale`.
   void norm(const std::string& tensor, int64_t size, Norm* norm, float scale = 1) const {
     *norm = {.kind = config_.family->norm, .eps = config_.norm_eps};
     plan_->vector(&norm->weight, {{tensor + ".weight", size}},
@@ -94,7 +94,7 @@ class Planner {
                : 1;
   }
 
-  // All queries, then all keys, then all values, wherever they lie.
+  // All queries, then all keys, then all values, for any layout in the file.
   Parts qkv(int index, std::string_view kind) const {
     const auto tensor = [&](std::string_view name) {
       return fmt::format("{}.{}", in_layer(index, name), kind);
@@ -169,7 +169,7 @@ class Planner {
                   config_.hidden);
     norm(tensor("kv_a_layernorm"), shape.latent, &mla.key_norm);
     mla.key_norm.eps = mla.query_norm.eps = kLatentNormEps;
-    const int64_t rows = shape.plain + shape.value;  // of a head
+    const int64_t rows = shape.plain + shape.value;  // of one head
     mla.absorb.resize(static_cast<size_t>(heads));
     mla.expand.resize(static_cast<size_t>(heads));
     const std::string up = tensor("kv_b_proj.weight");
@@ -216,8 +216,8 @@ class Planner {
     plan_->vector(&weights->down_bias, {{bias(names_.expert_down), config_.hidden}});
   }
 
-  // One of a tensor that has all experts': packed ones lie as other matrices do, in rows of an
-  // output's inputs; plain ones the other way round.
+  // A matrix of one expert in a tensor that holds all experts. Packed ones have rows of inputs like
+  // other matrices; plain ones are transposed.
   void one_of_all(const std::string& tensor, size_t which, int64_t outputs, int64_t inputs,
                   Matrix* matrix, const float** bias) const {
     const int64_t count = config_.experts.count;
@@ -233,7 +233,7 @@ class Planner {
     plan_->vector(bias, {{tensor + "_bias", outputs, index * outputs, count * outputs, count}});
   }
 
-  // GGUF files have each expert's by themselves.
+  // GGUF files are read as separate experts.
   bool has_stacked_experts(int index) const {
     if (names_.expert_gate_up.empty()) return false;
     const std::string first =
@@ -254,7 +254,7 @@ class Planner {
     }
   }
 
-  // The router decides which weights are read at all: it is never rounded.
+  // The router is never rounded: it decides which weights are read.
   void experts(int index, ExpertLayerWeights* layer) const {
     const ExpertShape& shape = config_.experts;
     plan_->matrix(&layer->router, {{in_layer(index, names_.router) + ".weight", shape.count}},
@@ -289,7 +289,7 @@ class Planner {
   const TensorNames& names_;
   std::string root_;
   WeightPlan::MatrixOptions all_;
-  WeightPlan::MatrixOptions routed_;  // of experts that a router chooses
+  WeightPlan::MatrixOptions routed_;  // for routed experts
   WeightPlan* plan_;
 };
 
@@ -349,7 +349,7 @@ bool are_alike(const Matrix& a, const Matrix& b) {
 
 }  // namespace
 
-// Kernels find an expert's matrices by their distance from the first one's.
+// Kernels compute an expert's addresses from the distance between the first two.
 void Weights::require_alike(int layer, const WeightPlan& plan) const {
   const std::vector<ExpertWeights>& experts = layers_[static_cast<size_t>(layer)].experts.routed;
   for (size_t i = 1; i < experts.size(); ++i) {
@@ -364,7 +364,7 @@ void Weights::require_alike(int layer, const WeightPlan& plan) const {
   }
 }
 
-// What kernels unpack experts in: several at once.
+// Scratch in which kernels unpack several experts at once.
 uint64_t Weights::expert_scratch() const {
   uint64_t bytes = 0;
   for (const LayerWeights& layer : layers_) {

@@ -21,20 +21,20 @@ class WeightPlan;
 
 // Weights of a layer with MLA; each head's matrices are separate.
 struct LatentWeights {
-  Matrix query_down;           // [query_rank, hidden], where queries are projected in two steps
+  Matrix query_down;           // [query_rank, hidden], if query_rank > 0
   Norm query_norm;             // [query_rank]
   Matrix query;                // [query_heads x (plain + rotary_dims), query_rank or hidden]
   Matrix key_down;             // [latent + rotary_dims, hidden]
   Norm key_norm;               // [latent]
-  std::vector<Matrix> absorb;  // [query_heads] of [latent, plain]: queries into the latent's space
-  std::vector<Matrix> expand;  // [query_heads] of [value, latent]: the latent to a head's value
+  std::vector<Matrix> absorb;  // [query_heads] of [latent, plain]: queries to latent space
+  std::vector<Matrix> expand;  // [query_heads] of [value, latent]: latents to head values
 };
 
 // A gated MLP.
 struct ExpertWeights {
   Matrix gate_up;                       // [2 x intermediate, hidden]
   Matrix down;                          // [hidden, intermediate]
-  const float* gate_up_bias = nullptr;  // null where the family has none
+  const float* gate_up_bias = nullptr;  // null if the family has none
   const float* down_bias = nullptr;
 };
 
@@ -42,15 +42,15 @@ struct ExpertWeights {
 struct ExpertLayerWeights {
   Matrix router;  // [count, hidden]
   const float* router_bias = nullptr;
-  std::vector<ExpertWeights> routed;  // [count]; empty = a layer without
-  ExpertWeights shared;               // of no outputs: none
-  // A gate's row of gate_up and its up's lie beside each other; else all gates before all ups.
+  std::vector<ExpertWeights> routed;  // [count]; empty = the layer has no experts
+  ExpertWeights shared;               // no outputs: none
+  // Rows of gate and up alternate in gate_up; otherwise all gate rows come first.
   bool interleaved = false;
 
   bool present() const { return !routed.empty(); }
 };
 
-// Vectors are f32 in device memory; null where the family has none.
+// Vectors are f32 in device memory; null if the family has none.
 struct LayerWeights {
   LatentWeights mla;
   Matrix qkv;      // [(query_heads + 2 kv_heads) x head_dim, hidden]
@@ -58,7 +58,7 @@ struct LayerWeights {
   Matrix gate_up;  // [2 x intermediate, hidden], without a gate [intermediate, hidden]
   Matrix down;     // [hidden, intermediate]
   ExpertLayerWeights experts;
-  Norm attention_norm;  // norms of no weight leave everything as it is
+  Norm attention_norm;  // norms without weights do nothing
   Norm attention_out_norm;
   Norm mlp_norm;
   Norm mlp_out_norm;
@@ -73,24 +73,24 @@ struct LayerWeights {
 
 class Weights {
  public:
-  // What they would take: nothing is loaded. kPacked: on a device for which host code multiplies.
-  // Throws InputError, as the constructor does.
+  // Bytes that the weights would take, without loading them. kPacked: for a device where host code
+  // multiplies. Throws InputError, as the constructor does.
   static WeightBytes count(std::unique_ptr<WeightSource> source, const ModelConfig& config,
                            DType dtype, PanelOrder order, const WeightOptions& options);
-  // Throws InputError naming what is missing, wrong or left over, before any memory is taken;
-  // BudgetError where the device has too little.
+  // Throws InputError naming the tensor that is missing, wrong or unused, before allocating;
+  // BudgetError if the device has too little memory.
   Weights(std::unique_ptr<WeightSource> source, const ModelConfig& config, DType dtype,
           Device& device, StreamView stream, const WeightOptions& options = {});
 
   const LayerWeights& layer(int index) const { return layers_[static_cast<size_t>(index)]; }
   const Matrix& head() const { return head_; }
-  const Norm& embedding_norm() const { return embedding_norm_; }  // of no weight: none
+  const Norm& embedding_norm() const { return embedding_norm_; }  // without weights: none
   const Norm& final_norm() const { return final_norm_; }
-  const float* head_bias() const { return head_bias_; }  // null where the family has none
-  // Embeddings stay in the mapped file: a step reads one row per token, and the device saves the
-  // memory. out [hidden].
+  const float* head_bias() const { return head_bias_; }  // null if the family has none
+  // Embeddings stay in the mapped file, which saves device memory: a step reads one row per token.
+  // out [hidden].
   void embed(int32_t token, float* out) const;
-  // Per layer, the first row of the key projection: bf16 bits in hex.
+  // The first row of each layer's key projection, as bf16 bits in hex.
   const std::vector<std::string>& key_rows() const { return key_rows_; }
 
   WeightBytes bytes() const;
@@ -112,7 +112,7 @@ class Weights {
   uint64_t planned_host_bytes_ = 0;
   uint64_t kernel_scratch_ = 0;
   Buffer memory_;
-  Buffer host_memory_;  // experts, where they lie there
+  Buffer host_memory_;  // experts, if on the host
   std::vector<LayerWeights> layers_;
   Matrix head_;
   const float* head_bias_ = nullptr;

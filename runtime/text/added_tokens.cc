@@ -12,7 +12,7 @@ namespace fasa::text {
 namespace {
 
 constexpr size_t kMaxTokens = 1 << 17;
-constexpr size_t kMaxTokenBytes = 1024;  // every byte of a prompt may be the beginning of one
+constexpr size_t kMaxTokenBytes = 1024;  // limits the search at each byte of a prompt
 
 bool is_all_white_space(std::string_view text) {
   for (size_t at = 0; at < text.size(); at += utf8_bytes(text[at])) {
@@ -59,8 +59,9 @@ AddedToken read_token(const JsonPart& part, const NormalizerChain& normalizer) {
   return token;
 }
 
-// Reads all; Hugging Face gives a token the vocabulary's id, or the next one free behind it,
-// whatever its own says: a file that says otherwise means something else than it would do there.
+// Reads all tokens. Hugging Face ignores the ids in the file: a token gets its id in the
+// vocabulary, or the next free id. A file with other ids is an error, since it would be read
+// differently there.
 std::vector<AddedToken> read_tokens(const nlohmann::json& part, const Vocabulary& vocabulary,
                                     const NormalizerChain& normalizer, const std::string& place) {
   std::vector<AddedToken> tokens;
@@ -103,7 +104,7 @@ TokenFinder::TokenFinder(std::vector<const AddedToken*> tokens, const std::strin
 }
 
 void TokenFinder::add(const AddedToken* token, const std::string& place) {
-  if (token->spelling.empty()) return;  // normalized to nothing, it is never found
+  if (token->spelling.empty()) return;  // a token that normalizes to nothing is never found
   uint32_t node = 0;
   for (const char character : token->spelling) {
     const auto byte = static_cast<uint8_t>(character);
@@ -129,7 +130,7 @@ void TokenFinder::add(const AddedToken* token, const std::string& place) {
   begins_[static_cast<uint8_t>(token->spelling[0])] = true;
 }
 
-// A user's bytes make no control token, nor does a part of one that a user's bytes complete.
+// Bytes written by a user never form a control token, not even a part of one.
 const AddedToken* TokenFinder::longest_at(const MappedText& text, size_t at,
                                           const UserBytes& user) const {
   const AddedToken* longest = nullptr;
@@ -174,8 +175,8 @@ std::vector<TokenSpan> TokenFinder::find(const MappedText& mapped, const UserByt
     }
     if (token->lstrip) found.begin = std::max(white_space_before(text, found.begin), done);
     if (token->rstrip) found.end = white_space_behind(text, found.end);
-    // A token may begin in the white space that the one before took: both count then, as in Hugging
-    // Face's, and what lies behind the later one goes on from there.
+    // A token may begin in the white space that the previous token took. As in Hugging Face, both
+    // count, and the text continues after the later one.
     if (done < found.begin) spans.push_back({{done, found.begin}, nullptr});
     spans.push_back({found, token});
     done = found.end;

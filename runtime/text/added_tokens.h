@@ -1,5 +1,4 @@
-// Tokens that stand beside a model's vocabulary: found in the text as they are spelt, before it is
-// split into words.
+// Tokens outside a model's vocabulary: matched by spelling before the text is split into words.
 #pragma once
 
 #include <array>
@@ -21,39 +20,40 @@ namespace fasa::text {
 struct AddedToken {
   int32_t id = 0;
   std::string content;
-  std::string spelling;      // what is looked for: normalized where it says so
-  bool single_word = false;  // only where no word character touches it
-  bool lstrip = false;       // takes the white space before it
-  bool rstrip = false;       // and behind it
-  bool normalized = true;    // looked for in the normalized text, else in the raw one
-  bool special = false;      // left out by decoding that skips special tokens
-  // In a text that a user wrote: runs of white space are vocabulary, all else controls.
+  std::string spelling;      // searched text; normalized if `normalized`
+  bool single_word = false;  // no word character may be adjacent
+  bool lstrip = false;       // takes preceding white space
+  bool rstrip = false;       // takes following white space
+  bool normalized = true;    // searched in the normalized text, else in the raw one
+  bool special = false;      // skipped when decoding skips special tokens
+  // In user text: runs of white space count as vocabulary, all other added tokens as controls.
   bool is_control = true;
-  // What decoding begins with: the spelling that a text would have had.
+  // Input of decoding: the spelling in a text.
   std::string_view decoded() const { return normalized ? spelling : content; }
 };
 
-// Which bytes of a prompt a user wrote: 1, else 0; empty where none are.
+// One flag per byte of a prompt: 1 if a user wrote it; empty if none.
 using UserBytes = std::vector<uint8_t>;
 
-// A stretch of a text: a token, or what is between two.
+// A part of a text: a token, or the text between two tokens.
 struct TokenSpan {
   Span span;
   const AddedToken* token = nullptr;
 };
 
-// Finds tokens in texts: at each place the longest. Read by any number of threads.
+// Finds tokens in texts, the longest at each position. Thread-safe.
 class TokenFinder {
  public:
-  // `tokens` outlive it. Throws InputError where two are spelt the same.
+  // `tokens` must outlive it. Throws InputError if two have the same spelling.
   TokenFinder(std::vector<const AddedToken*> tokens, const std::string& place);
 
-  // All of the text, in order. `text.origins` are places in `user`; needed where that is not empty.
+  // Covers the whole text, in order. `text.origins` are indexes into `user`; needed unless that is
+  // empty.
   std::vector<TokenSpan> find(const MappedText& text, const UserBytes& user) const;
 
  private:
   struct Node {
-    std::vector<std::pair<uint8_t, uint32_t>> children;  // byte, place in nodes_
+    std::vector<std::pair<uint8_t, uint32_t>> children;  // byte, index in nodes_
     const AddedToken* token = nullptr;
   };
   void add(const AddedToken* token, const std::string& place);
@@ -67,20 +67,20 @@ class TokenFinder {
 
 class AddedTokens {
  public:
-  // `part`: the "added_tokens" of a tokenizer.json. Throws InputError where one contradicts itself,
-  // the others or the vocabulary.
+  // `part`: the "added_tokens" of a tokenizer.json. Throws InputError for a token that is
+  // inconsistent in itself, with other tokens or with the vocabulary.
   AddedTokens(const nlohmann::json& part, const Vocabulary& vocabulary,
               const NormalizerChain& normalizer, const std::string& place);
 
   const TokenFinder& in_raw_text() const { return raw_; }
   const TokenFinder& in_normalized_text() const { return normalized_; }
-  // Null where no added token has the id.
+  // Null if no added token has the id.
   const AddedToken* find(int32_t id) const;
   const AddedToken* find(std::string_view content) const;
   bool is_special(std::string_view spelling) const {
     return special_.contains(std::string(spelling));
   }
-  int32_t end_id() const { return end_id_; }  // above the largest
+  int32_t end_id() const { return end_id_; }  // one more than the largest id
   bool has_normalized_control() const;
 
  private:

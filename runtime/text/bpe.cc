@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kMaxMerges = 1 << 22;
 
-// What looks like a byte's piece is one: <0x-1> would be decoded to no byte.
+// Every piece that looks like a byte must be one: decoding cannot read <0x-1>.
 void check_byte_pieces(const Vocabulary& vocabulary, const std::string& place) {
   for (int32_t id = 0; id < vocabulary.end_id(); ++id) {
     const std::string_view piece = vocabulary.piece(id);
@@ -104,7 +104,7 @@ int32_t Bpe::id_of_character(std::string_view character) const {
 }
 
 void WordEncoder::append(std::string_view word, std::vector<int32_t>& ids) {
-  // Longer words hardly come again, and a text of words that never do must not grow the memory.
+  // Longer words are not cached: they rarely recur, and memory must not grow with unique words.
   constexpr size_t kMaxRememberedBytes = 256;
   constexpr size_t kMaxRemembered = 1 << 17;
   if (word.empty()) return;
@@ -155,7 +155,7 @@ void WordEncoder::add_symbol(int32_t id) {
   symbols_.push_back({.id = id, .previous = place - 1, .next = -1});
 }
 
-// An unknown character that waits stays behind the bytes, as in Hugging Face's.
+// A pending unknown character is output after the bytes, as in Hugging Face.
 bool WordEncoder::add_bytes(std::string_view character) {
   if (!bpe_.options_.byte_fallback) return false;
   for (const char byte : character) {
@@ -207,7 +207,7 @@ void WordEncoder::merge() {
       std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
       heap_.pop_back();
     }
-    // One whose symbols have become others since has another rank now, or none.
+    // Skip stale candidates: their symbols have changed, so their rank has too.
     const auto at = static_cast<int32_t>(best & UINT32_MAX);
     if (symbols_[static_cast<size_t>(at)].merge_rank == best >> 32) merge_at(at);
   }

@@ -1,4 +1,4 @@
-// Byte-pair encoding: a word's characters, merged pair by pair in the order of the merges' ranks.
+// Byte-pair encoding: a word's characters are merged pair by pair in order of rank.
 #pragma once
 
 #include <array>
@@ -15,13 +15,13 @@
 namespace fasa::text {
 
 struct BpeOptions {
-  std::string unk_token;       // "" for none: unknown characters vanish then
-  bool fuse_unk = false;       // neighbouring unknown characters become one
+  std::string unk_token;       // "": unknown characters are dropped
+  bool fuse_unk = false;       // adjacent unknown characters become one token
   bool byte_fallback = false;  // unknown characters become the pieces <0x00> to <0xFF>
-  bool ignore_merges = false;  // a word that is a piece is that piece
+  bool ignore_merges = false;  // a word that is a piece is not split
 };
 
-// Merges as the file gives them, before all pieces are known.
+// Merges from the file, collected before all pieces are known.
 class MergeList {
  public:
   // Throws InputError beyond the limits.
@@ -29,7 +29,7 @@ class MergeList {
   // `pair`: "left right".
   void add(std::string_view pair, const std::string& place);
   size_t size() const { return lengths_.size(); }
-  // Throws InputError, naming the merge, where a part or the whole is no piece.
+  // Throws InputError, naming the merge, if a part or its result is not a piece.
   MergeTable table(const Vocabulary& vocabulary, const std::string& place) const;
 
  private:
@@ -40,10 +40,10 @@ class MergeList {
   std::vector<Lengths> lengths_;
 };
 
-// Read by any number of threads.
+// Thread-safe.
 class Bpe {
  public:
-  // Throws InputError where `unk_token` is no piece.
+  // Throws InputError if `unk_token` is not a piece.
   Bpe(Vocabulary vocabulary, MergeTable merges, BpeOptions options, const std::string& place);
 
   const Vocabulary& vocabulary() const { return vocabulary_; }
@@ -58,22 +58,22 @@ class Bpe {
   MergeTable merges_;
   BpeOptions options_;
   std::optional<int32_t> unk_id_;
-  std::array<int32_t, 256> byte_ids_;  // of <0x00> to <0xFF>; -1: none
-  std::vector<int32_t> low_ids_;       // of the characters below kLowCharacters; -1: none
+  std::array<int32_t, 256> byte_ids_;  // <0x00> to <0xFF>; -1: none
+  std::vector<int32_t> low_ids_;       // characters below kLowCharacters; -1: none
 };
 
-// Encodes the words of one prompt and remembers them. Of one thread.
+// Encodes the words of one prompt, with a cache of words. Not thread-safe.
 class WordEncoder {
  public:
-  explicit WordEncoder(const Bpe& bpe) : bpe_(bpe) {}  // outlives it
+  explicit WordEncoder(const Bpe& bpe) : bpe_(bpe) {}  // `bpe` must outlive it
   void append(std::string_view word, std::vector<int32_t>& ids);
 
  private:
   static constexpr uint32_t kNoMerge = UINT32_MAX;
   struct Symbol {
     int32_t id;                      // -1: merged into the one before
-    int32_t previous, next;          // places in symbols_; -1: none
-    uint32_t merge_rank = kNoMerge;  // with the next one
+    int32_t previous, next;          // indexes in symbols_; -1: none
+    uint32_t merge_rank = kNoMerge;  // of the merge with the next symbol
     int32_t merge_id = -1;
   };
   struct Hash {
@@ -86,19 +86,19 @@ class WordEncoder {
   bool add_bytes(std::string_view character);
   void add_unknown();
   void merge();
-  // Finds how a symbol merges with the next one now; a candidate, kNoCandidate where it does not.
+  // The candidate for merging a symbol with its next one, kNoCandidate if they do not merge.
   uint64_t candidate_at(int32_t at);
   void merge_at(int32_t at);
   void offer(int32_t at);
 
   const Bpe& bpe_;
   std::vector<Symbol> symbols_;
-  // Candidates are ranks above places, in 64 bits, so that the least goes first: those of the word
-  // as it was split, sorted, and a heap of those that merges made.
+  // A candidate is 64 bits, rank above index, so the smallest merges first. Candidates of the
+  // word's initial symbols are sorted; those created by merges are in a heap.
   static constexpr uint64_t kNoCandidate = UINT64_MAX;
   std::vector<uint64_t> first_, heap_;
   bool unknown_pending_ = false;
-  // Ids of words that came before: [begin, end) of remembered_.
+  // Cached words: their ids are [begin, end) of remembered_.
   std::unordered_map<std::string, std::pair<uint32_t, uint32_t>, Hash, std::equal_to<>> words_;
   std::vector<int32_t> remembered_;
 };

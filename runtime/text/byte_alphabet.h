@@ -1,5 +1,5 @@
-// The characters that ByteLevel vocabularies (GPT-2's) write bytes with: printable Latin-1 as
-// itself, the other bytes, in order, as the characters from U+0100 on.
+// The characters with which ByteLevel vocabularies (GPT-2's) write bytes: printable Latin-1 as
+// itself, the other bytes, in order, as characters from U+0100.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ class ByteAlphabet {
     const Letter& letter = letters_[static_cast<unsigned char>(byte)];
     text.append(letter.utf8.data(), letter.bytes);
   }
-  // The bytes that a valid text of these characters stands for; nothing where one is none of them.
+  // The bytes that a valid text spells; nullopt if a character is not in the alphabet.
   std::optional<std::string> bytes_of(std::string_view text) const;
 
  private:

@@ -9,16 +9,16 @@
 namespace fasa::text {
 namespace {
 
-// Below U+0300 no character is a mark or composes with what stands before it, nor does composing
-// change one; some come apart from U+00C0 on.
+// Below U+0300 no character is a mark or composes with the one before it, and NFC changes none;
+// some from U+00C0 on decompose in NFD.
 constexpr char32_t kFirstMark = 0x300;
 
 bool is_joining_jamo(char32_t c) { return c >= 0x1160 && c <= 0x11ff; }
 
-// Whether a text may be normalized in two parts, the second from this character on.
+// Whether a text can be split before this character and each part normalized separately.
 bool may_cut_before(char32_t c) {
   if (c < kFirstMark) return true;
-  // Three Tibetan vowels are no marks themselves but come apart into some.
+  // Three Tibetan vowels are not marks but decompose into marks.
   if (c == 0xf73 || c == 0xf75 || c == 0xf81 || is_joining_jamo(c)) return false;
   constexpr uint16_t kNone = 0xffff, kSecond = 0x8000;  // in utf8proc's table of pairs
   const utf8proc_property_t* property = utf8proc_get_property(static_cast<utf8proc_int32_t>(c));
@@ -57,7 +57,7 @@ class CanonicalText {
     if (c < 0x80 || (composes_ && c < kFirstMark)) return true;
     constexpr uint16_t kNone = 0xffff;
     const auto point = static_cast<utf8proc_int32_t>(c);
-    const bool syllable = c >= 0xac00 && c <= 0xd7a3;  // come apart by arithmetic
+    const bool syllable = c >= 0xac00 && c <= 0xd7a3;  // decomposes by arithmetic
     return utf8proc_get_property(point)->decomp_seqindex == kNone && (composes_ || !syllable);
   }
 
@@ -66,7 +66,7 @@ class CanonicalText {
         UTF8PROC_STABLE | (composes_ ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE));
     const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(text_.text.data()) + run.begin;
     const auto length = static_cast<utf8proc_ssize_t>(run.size());
-    // Most runs come apart into as many characters as they have bytes, at most.
+    // Usually enough: a run decomposes into at most as many characters as it has bytes.
     points_.resize(run.size() + 8);
     auto count = utf8proc_decompose(bytes, length, points_.data(),
                                     static_cast<utf8proc_ssize_t>(points_.size()), options);

@@ -61,7 +61,7 @@ SourceMap read_config(const nlohmann::json& config, const std::string& file) {
   return sources;
 }
 
-// A token is a text, or an object whose `content` is its text.
+// A token is a string, or an object whose `content` is the string.
 TokenList read_control_tokens(const nlohmann::json& config) {
   TokenList tokens;
   for (const char* name : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token",

@@ -1,4 +1,4 @@
-// The chat templates of a model's folder, and the prompts that they make of messages.
+// A model's chat templates, and the prompts rendered from them.
 #pragma once
 
 #include <filesystem>
@@ -20,7 +20,7 @@ class ChatPrompt {
  public:
   explicit ChatPrompt(jinja::MarkedText text) : text_(std::move(text)) {}
   const std::string& text() const { return text_.bytes(); }
-  // What Tokenizer::encode takes, from the byte `begin` on. Valid as long as the prompt is.
+  // Input for Tokenizer::encode, from the byte `begin` on. Valid while the prompt exists.
   std::vector<Segment> segments(size_t begin = 0) const;
 
  private:
@@ -28,35 +28,36 @@ class ChatPrompt {
 };
 
 struct ChatMessage {
-  std::string role;  // of the program: trusted, as the template's own words
+  std::string role;  // trusted, as the template's own text
   std::string content;
 };
 
-// Immutable: any number of threads may use one at a time.
+// Immutable and thread-safe.
 class ChatTemplates {
  public:
-  // Reads chat_template.jinja and additional_chat_templates/NAME.jinja or, where there are none,
-  // chat_template of tokenizer_config.json: a text, or a list of {name, template}. Control tokens
-  // (bos_token and its like) are tokenizer_config.json's. Throws InputError naming the file: none
-  // has a template, not JSON, not what it should be; TemplateError for a template.
+  // Reads chat_template.jinja and additional_chat_templates/NAME.jinja; if there are none,
+  // chat_template of tokenizer_config.json: a string, or a list of {name, template}. Control tokens
+  // (bos_token etc.) come from tokenizer_config.json. Throws InputError naming the file (no
+  // template, not JSON, or a wrong value), TemplateError for an invalid template.
   static ChatTemplates load(const std::filesystem::path& model_dir);
-  // Nothing where the folder has no template.
+  // nullopt if the folder has no template.
   static std::optional<ChatTemplates> load_if_present(const std::filesystem::path& model_dir);
-  // The same of the text of a tokenizer_config.json; errors name `name`.
+  // Reads the text of a tokenizer_config.json; errors name `name`.
   static std::optional<ChatTemplates> parse(std::string_view config, const std::string& name);
 
-  // The one of this name; "": `tool_use` where there are tools and one of this name, else
-  // `default`, else the only one. Throws UsageError naming those that there are.
+  // The template of this name. For "": `tool_use` if `tools` and there is one, else `default`, else
+  // the only one. Throws UsageError listing the available names.
   const jinja::Template& choose(std::string_view name, bool tools) const;
-  // The text of the template that choose() gives.
+  // The source of the template that choose() returns.
   const std::string& source(std::string_view name, bool tools) const;
-  // The file's control tokens, where the context has none of the same name.
+  // Adds the file's control tokens that the context does not define.
   void add_control_tokens(jinja::Context* context) const;
 
-  // The prompt of a context that was given whole: control tokens are added. Throws TemplateError.
+  // Renders a complete context, to which control tokens are added. Throws TemplateError.
   ChatPrompt render(jinja::Context context, std::string_view name = "") const;
-  // The prompt for an answer to messages, as transformers' apply_chat_template makes it with
-  // add_generation_prompt. Contents are a user's. `now`: what strftime_now shows.
+  // The prompt for an answer to messages, as transformers' apply_chat_template with
+  // add_generation_prompt makes it. Contents count as user text. `now`: the time that strftime_now
+  // prints.
   ChatPrompt render(std::span<const ChatMessage> messages, const std::tm& now) const;
 
  private:

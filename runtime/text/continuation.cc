@@ -17,8 +17,8 @@ Continuation::Continuation(const Tokenizer& tokenizer, std::span<const int32_t> 
   held_.erase(0, sent);
 }
 
-// A prompt that ends within a character has ended with U+FFFD so far; the character itself is the
-// continuation's then.
+// A prompt that ends within a character decodes with U+FFFD at its end; the completed character is
+// then part of the continuation.
 std::string Continuation::behind_prompt(std::string text) {
   if (held_.empty() || text.empty()) return text;
   const std::string held = std::exchange(held_, "");

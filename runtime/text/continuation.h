@@ -1,4 +1,4 @@
-// The text that generated ids add to a prompt's.
+// The text that generated ids add to a prompt.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace fasa::text {
 
-// What the pushes and finish() return, put together, is the text of prompt and generated ids behind
-// the prompt's own: a first " word" keeps its blank where the prompt has text. Special tokens are
-// left out. Not thread-safe.
+// The concatenated results of push() and finish() are the text of prompt and generated ids, without
+// the prompt's own text: a first " word" keeps its blank if the prompt has text. Special tokens are
+// skipped. Not thread-safe.
 class Continuation {
  public:
-  // `tokenizer` outlives it. `shown`: special tokens that are not left out.
+  // `tokenizer` must outlive it. `shown`: special tokens that are not skipped.
   Continuation(const Tokenizer& tokenizer, std::span<const int32_t> prompt,
                const std::vector<int32_t>& shown = {});
 
@@ -26,7 +26,7 @@ class Continuation {
   std::string behind_prompt(std::string text);
 
   DecodeStream stream_;
-  std::string held_;  // the prompt's end, which the stream still holds back
+  std::string held_;  // end of the prompt's text, still held back
 };
 
 }  // namespace fasa::text

@@ -13,7 +13,7 @@ struct DecodeStream::State {
         shown(std::move(not_skipped)),
         steps(tokenizer.decoder.start()) {}
 
-  // Sends parts through the steps from `first` on; what comes out behind the last is text.
+  // Passes parts through the steps from `first` on; the last step's output is text.
   std::string run(std::vector<DecoderStep::Part> in, size_t first) {
     for (size_t step = first; step < steps.size(); ++step) {
       std::vector<DecoderStep::Part> out;

@@ -16,10 +16,10 @@ namespace {
 using Part = DecoderStep::Part;
 using Parts = std::vector<Part>;
 
-// What chains of replacements may make of one piece.
+// Limit on the result of chained replacements of one piece.
 constexpr size_t kMaxDecodedBytes = 1 << 22;
 
-// A step made of what one description knows, for steps that hold a reference to it.
+// Creates a step that holds a reference to its description.
 template <typename Step, typename Description>
 class DecoderOf final : public Decoder {
  public:
@@ -35,7 +35,7 @@ class DecoderOf final : public Decoder {
   Description description_;
 };
 
-// Steps that leave pieces within a text as they are.
+// Base of steps that leave pieces within a text unchanged.
 struct KeepsPieces {
   template <typename Description>
   static std::string bytes_of(const Description&, std::string piece) {
@@ -43,7 +43,8 @@ struct KeepsPieces {
   }
 };
 
-// Steps that look at whole pieces: where an earlier one made one piece of all, at the very end.
+// Base of steps that need whole pieces. If an earlier step joined all pieces into one, they run at
+// the end.
 class WholePieceStep : public DecoderStep {
  public:
   void push(Part part, Parts& out) final {
@@ -66,7 +67,7 @@ class WholePieceStep : public DecoderStep {
 
 struct ByteLevelDescription {};
 
-// All pieces become one, of the bytes that they spell.
+// Joins all pieces into one, made of the bytes that they spell.
 class ByteLevelStep final : public DecoderStep {
  public:
   explicit ByteLevelStep(const ByteLevelDescription&) {}
@@ -102,8 +103,8 @@ class ByteLevelStep final : public DecoderStep {
     if (!text.empty() || at_end) out.push_back({std::move(text), at_end});
   }
 
-  std::string piece_;  // the beginning of one
-  std::string bytes_;  // those of an incomplete character
+  std::string piece_;  // incomplete piece
+  std::string bytes_;  // incomplete character
 };
 
 class ReplaceStep final : public WholePieceStep {
@@ -135,8 +136,8 @@ class ReplaceStep final : public WholePieceStep {
 
 struct ByteFallbackDescription {};
 
-// Runs of pieces like <0xE2> become the characters that their bytes spell together, or as many
-// U+FFFD as they are where any of them spells none: a run's text is certain behind its last piece.
+// Runs of pieces like <0xE2> become the characters that their bytes spell. If the bytes are not
+// valid UTF-8, each becomes U+FFFD, so a run's text is known only after its last piece.
 class ByteFallbackStep final : public WholePieceStep {
  public:
   explicit ByteFallbackStep(const ByteFallbackDescription&) {}
@@ -160,7 +161,7 @@ class ByteFallbackStep final : public WholePieceStep {
       } else if (digit >= 'A' && digit <= 'F') {
         value = digit - 'A' + 10;
       } else if (digit == '+' && i == 3) {
-        value = 0;  // a sign, to Rust's from_str_radix
+        value = 0;  // Rust's from_str_radix allows a sign
       } else {
         return std::nullopt;
       }
@@ -193,7 +194,7 @@ class ByteFallbackStep final : public WholePieceStep {
 
 struct FuseDescription {};
 
-// All pieces become one.
+// Joins all pieces into one.
 class FuseStep final : public DecoderStep, public KeepsPieces {
  public:
   explicit FuseStep(const FuseDescription&) {}
@@ -203,7 +204,7 @@ class FuseStep final : public DecoderStep, public KeepsPieces {
 
 struct StripDescription {
   std::string character;
-  int64_t start, stop;  // how many of it go at a piece's beginning and end, at most
+  int64_t start, stop;  // maximum removed at a piece's beginning and end
 };
 
 class StripStep final : public DecoderStep, public KeepsPieces {
@@ -220,10 +221,10 @@ class StripStep final : public DecoderStep, public KeepsPieces {
         ++stripped_;
       } else if (is_it && held_ < strip_.stop) {
         at_start_ = false;
-        ++held_;  // goes, if nothing else follows
+        ++held_;  // removed if nothing else follows
       } else {
         at_start_ = false;
-        // The last ones of a run are dropped: the first ones are released instead.
+        // Only the last ones of a run are removed, so the first ones are released.
         if (!is_it) release(text);
         text.append(part.text, at, bytes);
       }
@@ -242,8 +243,8 @@ class StripStep final : public DecoderStep, public KeepsPieces {
 
   const StripDescription& strip_;
   bool at_start_ = true;
-  int64_t stripped_ = 0;  // at this piece's beginning
-  int64_t held_ = 0;      // at its end so far
+  int64_t stripped_ = 0;  // removed at this piece's beginning
+  int64_t held_ = 0;      // pending at its end
 };
 
 struct MetaspaceDescription {
@@ -251,7 +252,7 @@ struct MetaspaceDescription {
   bool prepends;
 };
 
-// Marks become blanks, but vanish in the first piece where they were put before it.
+// Replaces marks by blanks; in the first piece it removes marks that were prepended.
 class MetaspaceStep final : public WholePieceStep {
  public:
   explicit MetaspaceStep(const MetaspaceDescription& metaspace) : metaspace_(metaspace) {}
@@ -286,7 +287,7 @@ class MetaspaceStep final : public WholePieceStep {
 
 struct JoinDescription {};
 
-// Without a decoder pieces are put side by side with blanks between.
+// Joins pieces with blanks: the behaviour without a decoder.
 class JoinStep final : public WholePieceStep, public KeepsPieces {
  public:
   explicit JoinStep(const JoinDescription&) {}

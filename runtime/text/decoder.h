@@ -1,4 +1,4 @@
-// From pieces back to text, one piece after another: the decoders that the supported families use.
+// Decoders of the supported families: pieces back to text, one at a time.
 #pragma once
 
 #include <memory>
@@ -9,36 +9,35 @@
 
 namespace fasa::text {
 
-// One step of a decoder at work: pieces go in, pieces come out, as soon as they are certain.
+// A decoder step in progress. Outputs pieces as soon as they are final.
 class DecoderStep {
  public:
   virtual ~DecoderStep() = default;
-  // A part of a piece; `ends` where it is the last one. Appends to `out` the parts that it makes
-  // certain.
+  // A part of a piece; `ends` marks the last part. push() appends to `out` the parts that became
+  // final.
   struct Part {
     std::string text;
     bool ends = true;
   };
   virtual void push(Part part, std::vector<Part>& out) = 0;
-  // No piece follows.
+  // Call after the last piece.
   virtual void finish(std::vector<Part>& out) { (void)out; }
 };
 
-// A step as the file describes it. Read by any number of threads.
+// A step's description from the file. Thread-safe.
 class Decoder {
  public:
   virtual ~Decoder() = default;
   virtual std::unique_ptr<DecoderStep> start() const = 0;
-  // What a piece within a text becomes, its neighbours apart.
+  // The bytes that a piece becomes within a text, ignoring its neighbours.
   virtual std::string bytes_of(std::string piece) const { return piece; }
 };
 
-// ByteLevel, Replace, ByteFallback, Fuse, Strip, Metaspace and sequences of them, one after
-// another.
+// ByteLevel, Replace, ByteFallback, Fuse, Strip, Metaspace and sequences of them, applied in order.
 class DecoderChain {
  public:
-  // `part`: the "decoder" of a tokenizer.json, null for none: pieces are joined by blanks then.
-  // Throws InputError for any other.
+  // `part`: the "decoder" of a tokenizer.json; null: pieces are joined by blanks. Throws InputError
+  // for any other decoder.
   DecoderChain(const nlohmann::json& part, const std::string& place);
 
   std::vector<std::unique_ptr<DecoderStep>> start() const;

@@ -16,7 +16,7 @@ std::string shown(const json& value) {
   return text;
 }
 
-// The pattern that matches `text` alone.
+// A pattern that matches exactly `text`.
 std::string escaped(std::string_view text) {
   std::string pattern;
   for (const char byte : text) {

@@ -1,4 +1,4 @@
-// A stretch of a prompt on its way to the model's pieces.
+// A part of a prompt during normalization and splitting.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,20 @@
 
 namespace fasa::text {
 
-// What a normalizer may turn a text of so many bytes into; more is an attack or a mistake.
+// Limit on a normalized text's size for an input of this many bytes.
 constexpr size_t max_normalized_bytes(size_t bytes) { return (1 << 20) + 16 * bytes; }
 
-// Valid UTF-8 and where each byte of it came from.
+// Valid UTF-8, with the source position of each byte.
 struct MappedText {
   std::string text;
-  // For each byte of `text` the byte of the prompt that it stands for (what is put in stands for
-  // what it is put before or in place of), rising; empty where not asked for.
+  // For each byte of `text`, the index of its source byte in the prompt, ascending; inserted bytes
+  // count as the byte that they precede or replace. Empty if not requested.
   std::vector<uint32_t> origins;
 
   bool is_mapped() const { return !origins.empty(); }
 };
 
-// Builds a text out of an older one.
+// Builds a new text from an older one.
 class TextBuilder {
  public:
   explicit TextBuilder(const MappedText& from) : from_(from) {
@@ -37,7 +37,7 @@ class TextBuilder {
     built_.origins.insert(built_.origins.end(), begin + static_cast<int64_t>(span.begin),
                           begin + static_cast<int64_t>(span.end));
   }
-  // Bytes that stand for the one at `at`, or for the last where there is none.
+  // Appends bytes whose source is the byte at `at`, or the last byte if there is none.
   void put(std::string_view bytes, size_t at) {
     built_.text += bytes;
     if (!from_.is_mapped()) return;

@@ -15,7 +15,7 @@ MergeTable::MergeTable(size_t merges)
     : slots_(std::bit_ceil(2 * merges + 2), Slot{kEmpty, {0, 0}}),
       shift_(64 - std::countr_zero(slots_.size())) {}
 
-// Fibonacci hashing; from the slot on that it gives the next free one is taken.
+// Fibonacci hashing with linear probing.
 size_t MergeTable::slot_of(uint64_t pair) const {
   size_t slot = static_cast<size_t>(pair * 0x9e3779b97f4a7c15u >> shift_);
   while (slots_[slot].pair != pair && slots_[slot].pair != kEmpty) {

@@ -1,4 +1,4 @@
-// Which two pieces merge into which, and which merge goes first.
+// Hash table of merges: two pieces -> rank and merged piece.
 #pragma once
 
 #include <cstddef>
@@ -8,17 +8,17 @@
 namespace fasa::text {
 
 struct Merge {
-  uint32_t rank;  // lower ones first
-  int32_t id;     // what the two become
+  uint32_t rank;  // lower ranks merge first
+  int32_t id;     // the merged piece
 };
 
-// Filled, then read by any number of threads.
+// Filled, then immutable and thread-safe.
 class MergeTable {
  public:
   explicit MergeTable(size_t merges);
-  // The last of two merges of one pair counts.
+  // A later merge of the same pair replaces an earlier one.
   void set(int32_t left, int32_t right, Merge merge);
-  // Null where they do not merge.
+  // Null if they do not merge.
   const Merge* find(int32_t left, int32_t right) const;
 
  private:
@@ -29,7 +29,7 @@ class MergeTable {
   static constexpr uint64_t kEmpty = UINT64_MAX;
   size_t slot_of(uint64_t pair) const;
 
-  std::vector<Slot> slots_;  // a power of two of them, at most half full
+  std::vector<Slot> slots_;  // a power of two, at most half full
   int shift_;
 };
 

@@ -10,12 +10,12 @@ namespace {
 
 struct Newer {
   char32_t first, last;
-  // A code point of Unicode 8 with the same general category, the same script if Han, as many bytes
-  // in UTF-8, and no punctuation.
+  // A Unicode 8 code point with the same general category, script class (Han or not) and UTF-8
+  // length, and not punctuation.
   char32_t older;
 };
 
-// What Unicode 15.0, 15.1 and 16.0 assigned (and one mark whose category changed), rising.
+// Assigned in Unicode 15.0, 15.1 and 16.0 (and one mark whose category changed), ascending.
 constexpr auto kNewer = std::to_array<Newer>({
     {0x897, 0x897, 0x941},       {0xcf3, 0xcf3, 0x903},       {0xece, 0xece, 0x941},
     {0x1b4e, 0x1b4f, 0x2e4f},    {0x1b7f, 0x1b7f, 0x2e4f},    {0x1c89, 0x1c89, 0x1e00},
@@ -74,7 +74,7 @@ const Newer* find_newer(char32_t code_point) {
 }  // namespace
 
 std::string with_older_characters(std::string_view text) {
-  constexpr char kFirstLead = '\xe0';  // no newer character takes fewer than three bytes
+  constexpr char kFirstLead = '\xe0';  // all newer characters take at least three bytes
   std::string older;
   for (size_t at = 0; at < text.size(); ++at) {
     if (static_cast<unsigned char>(text[at]) < static_cast<unsigned char>(kFirstLead)) continue;

@@ -1,4 +1,4 @@
-// Characters that Unicode 15 and 16 added, for a library of regular expressions that knows fewer.
+// Characters added by Unicode 15 and 16, which an older regular-expression library does not know.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace fasa::text {
 
-// The text with each such character replaced by an old one of the same general category, script
-// class and number of bytes, so that places in both are the same; "" where it has none of them.
+// Replaces each such character by an older one of the same general category, script class and
+// number of bytes, so offsets stay the same; "" if the text has none.
 std::string with_older_characters(std::string_view text);
 
 }  // namespace fasa::text

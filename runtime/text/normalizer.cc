@@ -30,7 +30,7 @@ class Prepend final : public Normalizer {
   std::string text_;
 };
 
-// Each match of a pattern, or each occurrence of a text, becomes another text.
+// Replaces each match of a pattern, or each occurrence of a text.
 class Replace final : public Normalizer {
  public:
   explicit Replace(const JsonPart& part) : replacement_(part) {}

@@ -1,4 +1,4 @@
-// What is done to a text before it is split: the normalizers that the supported families use.
+// Normalizers of the supported families, applied to a text before it is split.
 #pragma once
 
 #include <memory>
@@ -16,13 +16,14 @@ class Normalizer {
   virtual MappedText apply(const MappedText& text) const = 0;
 };
 
-// NFC, NFD, Prepend, Replace, Strip and sequences of them, one after another.
+// NFC, NFD, Prepend, Replace, Strip and sequences of them, applied in order.
 class NormalizerChain {
  public:
-  // `part`: the "normalizer" of a tokenizer.json, null for none. Throws InputError for any other.
+  // `part`: the "normalizer" of a tokenizer.json, or null. Throws InputError for any other
+  // normalizer.
   NormalizerChain(const nlohmann::json& part, const std::string& place);
 
-  // Throws InputError where the text grows beyond max_normalized_bytes.
+  // Throws InputError if the text grows beyond max_normalized_bytes.
   void apply(MappedText& text) const;
   bool is_empty() const { return steps_.empty(); }
 

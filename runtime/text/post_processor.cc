@@ -51,7 +51,7 @@ Surroundings read_post_processor(const nlohmann::json& part, const std::string& 
   bool seen = false;
   for (const JsonPart& step : steps_of(part, place, "processors")) {
     const std::string type = step.type();
-    if (type == "ByteLevel") continue;  // offsets alone
+    if (type == "ByteLevel") continue;  // changes offsets only
     if (type != "TemplateProcessing") step.refuse("ByteLevel, TemplateProcessing, Sequence");
     if (seen) {
       throw InputError(fmt::format("{}: a second TemplateProcessing; allowed: one", step.place()));

@@ -1,4 +1,4 @@
-// What is put around the ids of a text: the post-processors that the supported families use.
+// Post-processors of the supported families, which add tokens around a text.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ struct Surroundings {
   std::vector<int32_t> prefix, suffix;
 };
 
-// `part`: the "post_processor" of a tokenizer.json, null for none: ByteLevel (which changes no id),
-// TemplateProcessing (of which the form for one text counts), a sequence of them. Throws InputError
+// `part`: the "post_processor" of a tokenizer.json, or null: ByteLevel (which changes no id),
+// TemplateProcessing (only its form for one text is used), or a sequence of them. Throws InputError
 // for any other, and for a template that is not one text with tokens around it.
 Surroundings read_post_processor(const nlohmann::json& part, const std::string& place);
 

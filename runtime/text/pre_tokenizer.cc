@@ -8,12 +8,12 @@
 namespace fasa::text {
 namespace {
 
-// GPT-2's words: contractions, then letters, numbers and other signs with the blank before them.
+// GPT-2's words: contractions; letters, numbers or other signs, each with the blank before them.
 constexpr std::string_view kByteLevelPattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-// Numbers of Unicode 17.
+// Numbers in Unicode 17.
 constexpr std::string_view kNumberPattern = R"([\p{N}\x{11de0}-\x{11de9}\x{16ff4}-\x{16ff6}])";
-// Hugging Face's table of punctuation is older than its regular expressions: ASCII signs and the
+// Hugging Face's punctuation table is older than its regular expressions: ASCII signs and the
 // categories P* of Unicode 8.
 constexpr std::string_view kPunctuationPattern =
     R"([\p{P}$+<=>\^`|~\x{166d}\x{111c9}&&[^\x{61d}\x{9fd}\x{a76}\x{c77}\x{c84}\x{1b4e}\x{1b4f})"
@@ -30,7 +30,7 @@ SplitBehavior behavior_of(const JsonPart& part) {
       "behavior", {"Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"}));
 }
 
-// Puts `prefix` before each word that `wants` it.
+// Inserts `prefix` before each word for which `wants` is true.
 template <typename Wants>
 void put_before_words(Words& words, std::string_view prefix, Wants wants) {
   TextBuilder built(words.text);

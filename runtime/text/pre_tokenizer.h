@@ -1,5 +1,4 @@
-// How a normalized text is cut into words before merges: the pre-tokenizers that the supported
-// families use.
+// Pre-tokenizers of the supported families, which split a normalized text into words before merges.
 #pragma once
 
 #include <memory>
@@ -11,7 +10,7 @@
 
 namespace fasa::text {
 
-// A text and its words, in order and none empty; what lies between two words is dropped.
+// A text and its non-empty words, in order; text between words is dropped.
 struct Words {
   MappedText text;
   std::vector<Span> spans;
@@ -23,15 +22,15 @@ class PreTokenizer {
   virtual void apply(Words& words) const = 0;
 };
 
-// Split, ByteLevel, Digits, Punctuation, Metaspace and sequences of them, one after another.
+// Split, ByteLevel, Digits, Punctuation, Metaspace and sequences of them, applied in order.
 class PreTokenizerChain {
  public:
-  // `part`: the "pre_tokenizer" of a tokenizer.json, null for none: a text is one word then. Throws
-  // InputError for any other.
+  // `part`: the "pre_tokenizer" of a tokenizer.json; null: the text is one word. Throws InputError
+  // for any other pre-tokenizer.
   PreTokenizerChain(const nlohmann::json& part, const std::string& place);
 
   Words apply(MappedText text) const;
-  // Whether words depend on where in the prompt a text stands: its origins are needed then.
+  // Whether splitting depends on a text's position in the prompt; its origins are then required.
   bool needs_origins() const { return needs_origins_; }
 
  private:

@@ -15,13 +15,14 @@ namespace {
 
 constexpr size_t kMaxPatternBytes = 64 << 10;
 constexpr unsigned kMaxParseDepth = 250;
-// Ten million steps back in one match is the library's own default and Hugging Face's; a search
-// tries one match from each place. Real patterns step back less than once a byte.
+// Ten million backtracking steps per match is the default of the library and of Hugging Face. A
+// search tries a match at each position. Real patterns backtrack less than once per byte.
 constexpr unsigned long kMaxRetriesInMatch = 10'000'000;
 constexpr unsigned long kMaxRetriesInSearch = 50'000'000;
-constexpr unsigned kMaxStack = 4 << 20;  // entries of some 40 bytes; a run of blanks takes one each
-// Beyond these a pattern does not run away in one place but is slow everywhere. Real ones take
-// 0.1 us a byte.
+// Entries of about 40 bytes; a run of blanks takes one each.
+constexpr unsigned kMaxStack = 4 << 20;
+// Time limits for patterns that are slow everywhere without exceeding the limit per match. Real
+// patterns take 0.1 us per byte.
 constexpr double kMaxSeconds = 4, kMaxSecondsPerByte = 4e-6;
 constexpr unsigned kMatchesPerTimeCheck = 8;
 
@@ -40,15 +41,15 @@ double seconds_for(std::string_view text) {
   return kMaxSeconds + static_cast<double>(text.size()) * kMaxSecondsPerByte;
 }
 
-// The processor's, of this thread: a machine under load does not make a pattern worse.
+// CPU time of this thread, so that load on the machine does not matter.
 double thread_seconds() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// The library's own syntax but for what no tokenizer uses: the absence operator, which no limit of
-// retries bounds, and callouts.
+// The library's syntax without features that no tokenizer uses: the absence operator, which the
+// retry limit does not bound, and callouts.
 OnigSyntaxType* initialized_syntax() {
   static OnigSyntaxType syntax;
   static std::once_flag once;

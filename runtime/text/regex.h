@@ -1,5 +1,5 @@
-// Regular expressions as Hugging Face's tokenizers understand them: Oniguruma's syntax on UTF-8,
-// with limits on what a pattern may cost.
+// Regular expressions as in Hugging Face's tokenizers: Oniguruma syntax on UTF-8, with limits on
+// time and memory.
 #pragma once
 
 #include <cstddef>
@@ -19,11 +19,11 @@ struct Span {
   size_t size() const { return end - begin; }
 };
 
-// Compiled once, then read by any number of threads.
+// Compiled once; thread-safe.
 class Regex {
  public:
-  // `where` names the pattern's place in its file. Throws InputError for what is no pattern, or is
-  // longer or deeper than allowed.
+  // `where`: the pattern's location, for errors. Throws InputError for an invalid pattern and for
+  // one that is too long or too deeply nested.
   Regex(std::string_view pattern, std::string where);
   const std::string& where() const { return where_; }
 
@@ -36,19 +36,20 @@ class Regex {
   std::unique_ptr<re_pattern_buffer, Free> regex_;
 };
 
-// Finds a pattern's matches in one text, stretch by stretch. Of one thread.
+// Finds a pattern's matches in parts of one text. Not thread-safe.
 class RegexSearch {
  public:
-  // Both outlive the search. `text` is valid UTF-8.
+  // Both arguments must outlive the search. `text` must be valid UTF-8.
   RegexSearch(const Regex& regex, std::string_view text);
   ~RegexSearch();
   RegexSearch(const RegexSearch&) = delete;  // owns the library's buffers
   RegexSearch& operator=(const RegexSearch&) = delete;
 
-  // From here on matches lie in `stretch`, whose ends are the pattern's beginning and end of text.
+  // Restricts the search to `stretch`; the pattern sees its ends as the beginning and end of the
+  // text.
   void enter(Span stretch);
-  // The next match behind the one before, empty ones only where none ended. Throws InputError when
-  // the pattern takes more steps, memory or time than it may.
+  // The next match; an empty one is skipped where the previous match ended. Throws InputError if
+  // the pattern exceeds its limit of steps, memory or time.
   std::optional<Span> next();
 
  private:
@@ -62,8 +63,8 @@ class RegexSearch {
   [[noreturn]] void fail(int code) const;
 
   const Regex& regex_;
-  std::string older_;      // the text, where it has characters that the library does not know
-  std::string_view text_;  // the one that is searched
+  std::string older_;      // copy of the text without characters that the library does not know
+  std::string_view text_;  // the searched text
   std::unique_ptr<re_registers, FreeRegion> region_;
   std::unique_ptr<OnigMatchParamStruct, FreeLimits> limits_;
   Span stretch_;

@@ -1,4 +1,4 @@
-// What normalizers and decoders called Replace share: where a text's matches are.
+// Shared by the normalizer and the decoder called Replace: finds a text's matches.
 #pragma once
 
 #include <string>
@@ -39,7 +39,7 @@ class Replacement {
  private:
   Regex pattern_;
   std::string content_;
-  std::string literal_;  // the pattern, where it is a mere text: ten times faster
+  std::string literal_;  // the pattern, if it is plain text: ten times faster
 };
 
 }  // namespace fasa::text

@@ -10,7 +10,7 @@ struct Part {
   bool is_match;
 };
 
-// Appends a word's matches and what lies between them: all of it, in order.
+// Appends a word's matches and the text between them, in order.
 void add_parts(RegexSearch& search, Span word, bool invert, std::vector<Part>& parts) {
   search.enter(word);
   size_t end = word.begin;
@@ -22,7 +22,7 @@ void add_parts(RegexSearch& search, Span word, bool invert, std::vector<Part>& p
   if (end != word.end) parts.push_back({{end, word.end}, invert});
 }
 
-// Merges each match with the word before it, unless that is one too.
+// Merges each match with the previous part, unless that is a match too.
 void merge_with_previous(std::vector<Part>& parts) {
   std::vector<Part> merged;
   bool after_match = false;
@@ -38,7 +38,7 @@ void merge_with_previous(std::vector<Part>& parts) {
 }
 
 void merge_with_next(std::vector<Part>& parts) {
-  std::vector<Part> merged;  // from the last to the first
+  std::vector<Part> merged;  // in reverse order
   bool before_match = false;
   for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
     if (part->is_match && !before_match && !merged.empty()) {

@@ -1,4 +1,4 @@
-// Cutting words at the matches of a pattern.
+// Splits words at the matches of a pattern.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@
 
 namespace fasa::text {
 
-// What becomes of a match: dropped, a word of its own, a part of the word before or after it, or of
-// the matches beside it.
+// Treatment of a match: dropped, its own word, merged with the previous or next word, or with
+// adjacent matches.
 enum class SplitBehavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
 class Splitter final : public PreTokenizer {
  public:
-  // `invert`: what lies between matches counts as matches.
+  // `invert`: the text between matches counts as the matches.
   Splitter(Regex pattern, SplitBehavior behavior, bool invert)
       : pattern_(std::move(pattern)), behavior_(behavior), invert_(invert) {}
 

@@ -1,4 +1,4 @@
-// Ends a text where it spells one of some strings, which may lie across tokens.
+// Ends a text at the first stop string, which may span tokens.
 #pragma once
 
 #include <string>
@@ -7,22 +7,22 @@
 
 namespace fasa::text {
 
-// Text goes in as it comes and comes out as soon as no stop string can begin in it. The first stop
-// string to be complete ends the text, the longest where several are; it is left out. How the text
-// is cut into pushes makes no difference. Not thread-safe.
+// Releases text as soon as no stop string can begin in it. The first stop string to be complete
+// ends the text, the longest if several are; it is not part of the text. The result does not depend
+// on how the text is divided into pushes. Not thread-safe.
 class StopStrings {
  public:
-  // Throws UsageError for an empty one.
+  // Throws UsageError for an empty string.
   explicit StopStrings(std::vector<std::string> strings);
 
-  // What is certain now. Nothing comes any more once stopped().
+  // Returns the text that became final; "" once stopped().
   std::string push(std::string_view text);
-  // What was held back, at the text's end.
+  // Returns the held-back text at the end.
   std::string finish();
   bool stopped() const { return stopped_; }
 
  private:
-  // Bytes at the end of `held_` that a stop string may begin with.
+  // Bytes at the end of `held_` that may be the beginning of a stop string.
   size_t possible_beginning() const;
 
   std::vector<std::string> strings_;

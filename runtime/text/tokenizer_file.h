@@ -1,4 +1,4 @@
-// Reads tokenizer.json: small parts as JSON, the vocabulary and its merges straight into place.
+// Reads tokenizer.json: small parts as JSON, vocabulary and merges directly into their tables.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -18,11 +18,11 @@ struct TokenizerFile {
   Vocabulary vocabulary;  // not sealed
   MergeList merges;
   bool has_vocabulary = false, has_merges = false;
-  bool has_scored_pieces = false;  // the vocabulary is a list, as a Unigram's: left out
+  bool has_scored_pieces = false;  // the vocabulary is a list, as a Unigram's, and was skipped
 };
 
-// `place` names the file. Throws InputError: not JSON, deeper or larger than allowed, a vocabulary
-// or merges of another form.
+// `place`: the file's name, for errors. Throws InputError if it is not JSON, is deeper or larger
+// than allowed, or has a vocabulary or merges in another form.
 TokenizerFile read_tokenizer_file(std::string_view json, const std::string& place);
 
 }  // namespace fasa::text

@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-// A member of the document, null where it is not there.
+// A member of the document, null if it is missing.
 const json& member(const json& document, const char* key) {
   static const json none;
   const auto found = document.find(key);
@@ -48,7 +48,7 @@ Bpe read_bpe(TokenizerFile& file, const std::string& place) {
   return {std::move(file.vocabulary), std::move(merges), std::move(options), model.place()};
 }
 
-// A token of tokenizer_config.json: its text, or an object with it.
+// A token of tokenizer_config.json: a string, or an object that contains it.
 std::optional<std::string> config_token(const json& config, const char* key) {
   const json& token = member(config, key);
   if (token.is_string()) return token.get<std::string>();

@@ -1,4 +1,4 @@
-// What a tokenizer is made of.
+// The components of a tokenizer.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct TokenizerParts {
   DecoderChain decoder;
   NamedTokens named;
 
-  // The text that decoding takes for an id; nothing for an id that stands for none.
+  // The text used to decode an id; nullopt for an unused id.
   std::optional<std::string_view> spelling(int32_t id) const;
   std::optional<int32_t> find(std::string_view piece) const;
 };

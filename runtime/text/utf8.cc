@@ -7,7 +7,7 @@ struct Range {
   unsigned char low, high;
 };
 
-// What may follow a lead byte, and how many bytes the character then takes; 0 for no lead byte.
+// Allowed range of the byte after a lead byte, and the character's length; 0: not a lead byte.
 struct Lead {
   uint8_t bytes;
   Range second;
@@ -19,7 +19,7 @@ Lead lead_of(unsigned char byte) {
   if (byte < 0xe0) return {2, {0x80, 0xbf}};
   if (byte < 0xf0) {
     if (byte == 0xe0) return {3, {0xa0, 0xbf}};
-    if (byte == 0xed) return {3, {0x80, 0x9f}};  // surrogates are none
+    if (byte == 0xed) return {3, {0x80, 0x9f}};  // no surrogates
     return {3, {0x80, 0xbf}};
   }
   if (byte == 0xf0) return {4, {0x90, 0xbf}};

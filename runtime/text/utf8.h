@@ -1,4 +1,4 @@
-// UTF-8 as tokenizers need it: sequences, checked and mended.
+// UTF-8 for tokenizers: finds valid and invalid sequences, and replaces invalid ones.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@ inline constexpr std::string_view kReplacement = "\xef\xbf\xbd";  // U+FFFD
 
 enum class SequenceKind : uint8_t {
   kWhole,  // a character
-  kWrong,  // as much of one as can be told to be none: stands for one U+FFFD
-  kCut,    // the beginning of a character that the text's end cuts off
+  kWrong,  // the longest invalid prefix: becomes one U+FFFD
+  kCut,    // a character cut off by the end of the text
 };
 
 struct Utf8Sequence {
@@ -24,7 +24,7 @@ struct Utf8Sequence {
 // The sequence at `at` < text.size(): the longest that Unicode's table 3-7 allows.
 Utf8Sequence utf8_sequence(std::string_view text, size_t at);
 
-// How many bytes the character takes that begins with `lead`, in text known to be valid.
+// Bytes of the character that begins with `lead`, in valid text.
 constexpr size_t utf8_bytes(char lead) {
   const auto byte = static_cast<unsigned char>(lead);
   return byte < 0x80 ? 1 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : 4;
@@ -36,11 +36,11 @@ constexpr bool continues_character(char byte) {
 
 // The character at `at` of a valid text.
 char32_t code_point_at(std::string_view text, size_t at);
-// The place where the character before `end` > 0 of a valid text begins.
+// Offset of the character before `end` > 0 of a valid text.
 size_t character_before(std::string_view text, size_t end);
 void append_utf8(std::string& text, char32_t code_point);
 
-// The valid text itself, else one with U+FFFD for each wrong or cut sequence.
+// The text itself if valid, else a copy with U+FFFD for each invalid or cut sequence.
 std::string valid_utf8(std::string_view text);
 bool is_valid_utf8(std::string_view text);
 

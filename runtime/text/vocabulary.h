@@ -13,19 +13,20 @@ inline constexpr int32_t kMaxTokenId = (1 << 23) - 1;
 inline constexpr size_t kMaxPieceBytes = 1 << 16;
 inline constexpr size_t kMaxPieces = 1 << 21;
 
-// Filled, then sealed, then read by any number of threads.
+// Filled, then sealed; then immutable and thread-safe.
 class Vocabulary {
  public:
-  // `place` names the vocabulary's place in its file. Throws InputError for a piece or an id beyond
-  // the limits.
+  // `place`: the vocabulary's location in its file, for errors. Throws InputError for a piece or an
+  // id beyond the limits.
   void add(std::string_view piece, int64_t id, const std::string& place);
-  // Throws InputError where a piece or an id is there twice.
+  // Throws InputError for a duplicate piece or id.
   void seal(const std::string& place);
 
   std::optional<int32_t> find(std::string_view piece) const;
   bool has(int32_t id) const { return index(id) != nullptr; }
-  std::string_view piece(int32_t id) const;  // "" for an id that stands for none
-  int32_t end_id() const { return static_cast<int32_t>(by_id_.size()); }  // above the largest
+  std::string_view piece(int32_t id) const;  // "" for an unused id
+  // One more than the largest id.
+  int32_t end_id() const { return static_cast<int32_t>(by_id_.size()); }
   size_t size() const { return entries_.size(); }
 
  private:
@@ -41,8 +42,8 @@ class Vocabulary {
 
   std::vector<char> bytes_;
   std::vector<Entry> entries_;
-  std::vector<uint32_t> by_id_;  // places in entries_, kNone for gaps
-  std::vector<uint32_t> slots_;  // the same, hashed by piece; a power of two of them
+  std::vector<uint32_t> by_id_;  // indexes in entries_, kNone for gaps
+  std::vector<uint32_t> slots_;  // the same, hashed by piece; size is a power of two
 };
 
 }  // namespace fasa::text

@@ -1,4 +1,4 @@
-// The file form of selection traces: reading checks every number before it is believed.
+// File format of selection traces. Every number is checked before use.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,9 +20,10 @@ constexpr std::string_view kMagic = "fasatrc\n";
 constexpr size_t kLengthBytes = 4;
 constexpr size_t kChecksumBytes = 8;
 constexpr size_t kMaxHeaderBytes = 1 << 20;
-constexpr int64_t kMaxHeads = 1 << 16;  // layers x KV heads: more is a broken file, not a model
-// Sets of a step, empty ones included, for a byte of it. An empty set, of a prediction that its
-// layer has not, takes no byte but a place in memory; recorded traces have less than one.
+constexpr int64_t kMaxHeads = 1 << 16;  // layers x KV heads; more means a broken file
+// Limit on a step's sets, empty ones included, per byte of the step. An empty set (a prediction
+// that its layer lacks) takes memory but no byte in the file. Recorded traces have less than one
+// set per byte.
 constexpr size_t kMaxSetsPerByte = 4;
 
 uint64_t fnv1a(std::string_view bytes) {
@@ -42,7 +43,7 @@ void put_varint(std::string& out, uint32_t value) {
   out.push_back(static_cast<char>(value));
 }
 
-// The bytes of a file and where one is in them.
+// A file's bytes with a read position.
 class Reader {
  public:
   Reader(std::string_view bytes, const std::string& name) : bytes_(bytes), name_(name) {}
@@ -68,7 +69,7 @@ class Reader {
     }
     return value;
   }
-  // Reads a value of at most 31 bits, in as few bytes as it needs.
+  // Reads a value of at most 31 bits, stored with as few bytes as possible.
   int32_t varint(std::string_view what) {
     const size_t start = offset_;
     uint64_t value = 0;
@@ -133,7 +134,7 @@ void parse_predictions(const JsonFields& fields, const std::string& place, Trace
     TracePrediction& prediction = shape.predictions.emplace_back();
     prediction.predictor = one.text("predictor").value_or("");
     if (prediction.predictor != "next-query") one.fail("predictor", "next-query");
-    // A prediction made before the first layer would be of nothing.
+    // A prediction cannot be made before the first layer.
     prediction.depth = int_field(one, "depth", 1, shape.layers - 1);
     prediction.chunks = int_field(one, "chunks", 1, kMaxHeads);
     prediction.tokens = int_field(one, "tokens", 1, INT32_MAX);
@@ -159,8 +160,8 @@ Header parse_header(std::string_view text, const std::string& place) {
   return header;
 }
 
-// A set of at most `most` positions, each below `context`: its size, the first position, then how
-// many positions lie between neighbours.
+// A set of at most `most` positions, each below `context`: its size, its first position, then the
+// number of positions between neighbours.
 void read_set(Reader& reader, int32_t most, int32_t context, std::vector<int32_t>& set) {
   const size_t start = reader.offset();
   const int32_t size = reader.varint("the size of a set");
@@ -188,7 +189,7 @@ void write_set(std::span<const int32_t> set, std::string& out) {
   }
 }
 
-// A step is its context (as what it adds to the last one's, less one), then its sets.
+// A step: its context (as the increase over the last step, minus one), then its sets.
 void read_step(Reader& reader, SelectionTrace& trace, std::vector<std::vector<int32_t>>& sets) {
   const TraceShape& shape = trace.shape();
   const size_t start = reader.offset();
@@ -237,7 +238,7 @@ SelectionTrace SelectionTrace::parse(std::string_view bytes, const std::string& 
   const Header header = parse_header(reader.take(length, "a header"),
                                      fmt::format("{}: header at byte {}", name, header_at));
   SelectionTrace trace(header.shape);
-  // Each step has a context, each set a size and a position.
+  // Each step has a context, each true set a size and a position.
   const size_t truths = trace.slots() / (1 + header.shape.predictions.size());
   const size_t step_bytes = std::max(1 + 2 * truths, trace.slots() / kMaxSetsPerByte);
   if (static_cast<size_t>(header.steps) > reader.left() / step_bytes) {

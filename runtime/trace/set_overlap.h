@@ -1,4 +1,4 @@
-// How much of a token set was in the set of the step before.
+// Overlap of a token set with the previous step's set.
 #pragma once
 
 #include <algorithm>
@@ -12,10 +12,10 @@
 
 namespace fasa {
 
-// Entries beside sinks and recent tokens, which are always there.
+// Counts without sinks and recent tokens, which are in every set.
 struct OverlapCount {
-  uint64_t kept = 0;     // in the set of the step before too
-  uint64_t entries = 0;  // of sets that had one before
+  uint64_t kept = 0;     // also in the previous step's set
+  uint64_t entries = 0;  // of sets with a previous set
   double share() const {
     return entries == 0 ? 1.0 : static_cast<double>(kept) / static_cast<double>(entries);
   }
@@ -26,10 +26,10 @@ struct OverlapCount {
   }
 };
 
-// Remembers each head's last set. Thread-safe: sets are seen on a stream, counts read by the host.
+// Remembers each head's last set. Thread-safe: a stream adds sets while the host reads counts.
 class SetOverlap {
  public:
-  // After a selection: its sets, on memory that the caller can read.
+  // Call after a selection, with its sets in host-readable memory.
   void observe(const SelectParams& params) {
     if (params.ahead > 0) return;
     const std::lock_guard lock(mutex_);
@@ -51,7 +51,7 @@ class SetOverlap {
     }
   }
 
-  // Since the last call, by layer.
+  // Counts per layer since the last call.
   std::vector<OverlapCount> take() {
     const std::lock_guard lock(mutex_);
     std::vector<OverlapCount> taken(counts_.size());

@@ -18,9 +18,9 @@ constexpr int kProcess = 1;
 constexpr const char* kDirections[2] = {"host to device", "device to host"};
 
 double microseconds(double seconds) { return seconds * 1e6; }
-uint32_t thread_of(TimelineStream stream) { return stream + 1; }  // 0 is none to some viewers
+uint32_t thread_of(TimelineStream stream) { return stream + 1; }  // some viewers treat 0 as none
 
-// Events with a time, to be sorted by it.
+// Timed events, for sorting.
 struct TimedEvent {
   double seconds;
   Json json;
@@ -76,7 +76,7 @@ class TraceEvents {
     });
   }
 
-  // One event a line, so that a person can read the file as well.
+  // One event per line keeps the file readable.
   void append_to(std::string& text, const std::string& process) const {
     text += metadata("process_name", 0, {{"name", process}}).dump();
     for (const auto& [stream, name] : streams_) {
@@ -115,7 +115,8 @@ class TraceEvents {
     return args;
   }
 
-  // From the first byte's departure to the last one's; the sum over all transfers under way.
+  // A transfer's bytes count from its first byte sent until its last; all active transfers are
+  // summed.
   void add_bytes_in_flight(const std::vector<TimelineEntry>& entries, size_t direction) {
     std::vector<std::pair<double, int64_t>> changes;
     for (const TimelineEntry& entry : entries) {

@@ -1,6 +1,6 @@
-// A device's timeline as a file for ui.perfetto.dev and chrome://tracing: the Trace Event Format,
-// https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU (JSON object
-// form; times in microseconds on the device's clock).
+// Writes a device's timeline as a file for ui.perfetto.dev and chrome://tracing: the Trace Event
+// Format, https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU (JSON
+// object form; times in microseconds on the device's clock).
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ struct TraceSource {
 // time.
 std::string trace_json(const Timeline& timeline, const TraceSource& source);
 
-// Records a device while it lives, which is no longer than the device.
+// Records a device from construction to destruction; the device must outlive it.
 class DeviceTrace {
  public:
   explicit DeviceTrace(Device& device);
@@ -30,9 +30,9 @@ class DeviceTrace {
   DeviceTrace& operator=(const DeviceTrace&) = delete;
 
   const Timeline& timeline() const { return timeline_; }
-  // What synchronized streams have done so far. Throws UsageError where the file can't be written,
-  // and then leaves what was there (check_writable() finds a bad path before the work). Warns where
-  // the run was too long to be kept whole.
+  // Writes the work done by synchronized streams so far. Throws UsageError if the file cannot be
+  // written and leaves an old file unchanged (check_writable() finds a bad path before the work).
+  // Warns if the run was too long to be recorded completely.
   void write(const std::string& path) const;
 
  private:

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kMax = int64_t{1} << 30;
 
-// Keys of one architecture.
+// Reads metadata keys with an architecture's prefix.
 class Keys {
  public:
   Keys(const GgufHeader& header, std::string_view architecture)
@@ -41,8 +41,8 @@ class Keys {
   std::string prefix_;
 };
 
-// Frequencies of Llama 3.1's kind are stored divided: by nothing where a turn is short, by the
-// factor where it is long, in between smoothly.
+// Llama 3.1 frequencies are stored as divisors: 1 for short wavelengths, the factor for long ones,
+// a smooth blend between.
 double llama3_divisor(double theta, int64_t pair, int64_t dims, double factor, double original) {
   constexpr double kLow = 1, kHigh = 4;
   const double frequency =
@@ -115,7 +115,8 @@ nlohmann::json rope_scaling(const GgufHeader& header, const Keys& keys, double t
   const double factor = keys.number("rope.scaling.factor");
   if (kind == "linear") return {{"rope_type", "linear"}, {"factor", factor}};
   if (kind == "yarn") {
-    // No file says it: gpt-oss alone was trained with ramps that begin and end between two pairs.
+    // Not stored in files: only gpt-oss was trained with ramps that begin and end between two
+    // pairs.
     return {
         {"rope_type", "yarn"},
         {"factor", factor},
@@ -149,7 +150,7 @@ void add_heads(const Keys& keys, const GgufArchitecture& architecture, nlohmann:
   if (rotated > head_dim || (rotated != head_dim && !architecture.partial_rotary)) {
     keys.fail("rope.dimension_count", "the length of a head's key");
   }
-  if (rotated != head_dim) {  // a share whose product with head_dim does not fall short of it
+  if (rotated != head_dim) {  // smallest share whose product with head_dim reaches `rotated`
     (*config)["partial_rotary_factor"] =
         std::nextafter(static_cast<double>(rotated) / static_cast<double>(head_dim), 1.0);
   }
@@ -159,7 +160,7 @@ void add_heads(const Keys& keys, const GgufArchitecture& architecture, nlohmann:
   (*config)["head_dim"] = head_dim;
 }
 
-// Adds granite's factors that the file has.
+// Adds granite's scaling factors that the file has.
 void add_factors(const Keys& keys, nlohmann::json* config) {
   constexpr std::pair<const char*, const char*> kFactors[] = {
       {"attention.scale", "attention_multiplier"},
@@ -176,7 +177,7 @@ void add_phi3(const Keys& keys, nlohmann::json* config) {
   if (window > 0) (*config)["sliding_window"] = window;
 }
 
-// The weights of a token's experts sum to 1 in all models of these architectures.
+// In all models of these architectures a token's expert weights sum to 1.
 void add_experts(const Keys& keys, nlohmann::json* config) {
   const int64_t count = keys.integer("expert_count");
   (*config)["num_local_experts"] = count;
@@ -191,8 +192,8 @@ void add_gpt_oss(const Keys& keys, nlohmann::json* config) {
   (*config)["sliding_window"] = keys.integer("attention.sliding_window");
 }
 
-// What the files do not say is the same in all models of a family, but for the largest, whose
-// scores are scaled by what a head's share of the hidden size is; it has this many layers.
+// These values are not stored in files. They are equal for all models of a family, except that the
+// largest (recognised by its number of layers) scales scores by hidden / heads.
 void add_gemma(const Keys& keys, int64_t largest_layers, nlohmann::json* config) {
   const bool largest = (*config)["num_hidden_layers"] == largest_layers;
   const int64_t share =
@@ -219,8 +220,8 @@ void add_gemma3(const Keys& keys, nlohmann::json* config) {
 
 }  // namespace
 
-// Some files say how their model is meant to be sampled. `do_sample` is what a temperature above 0
-// says; no temperature beside other settings is one of 1, as in a folder.
+// Some files store sampling settings. do_sample is true for a temperature above 0; if other
+// settings come without a temperature, it is 1, as for a folder.
 std::string gguf_generation_json(const GgufHeader& header) {
   constexpr std::pair<const char*, const char*> kKeys[] = {{"temp", "temperature"},
                                                            {"top_p", "top_p"},
@@ -250,7 +251,7 @@ std::string gguf_config_json(const GgufHeader& header) {
     throw InputError(fmt::format("{}: has no matrix token_embd.weight", header.name()));
   }
   const double theta = keys.number_or("rope.freq_base", 10000);
-  // Written from a float, as 9.99999974e-06: six digits are what was meant.
+  // Stored as f32 (9.99999974e-06): rounding to six digits restores the intended value.
   const double eps = keys.number("attention.layer_norm_rms_epsilon");
   nlohmann::json config = {
       {"model_type", architecture.model_type},

@@ -21,8 +21,8 @@ std::optional<DType> plain_dtype(GgmlType type) {
   return std::nullopt;
 }
 
-// Head dimension of query and key matrices whose rows the file stores in rotary pairs; 0: rows are
-// in the model's order.
+// Head dimension of query and key matrices whose rows are stored in rotary pairs; 0: rows are in
+// the model's order.
 int64_t paired_head_dim(const GgufHeader& header, const GgufArchitecture& architecture,
                         std::string_view name) {
   if (!architecture.paired_heads) return 0;
@@ -36,7 +36,7 @@ int64_t paired_head_dim(const GgufHeader& header, const GgufArchitecture& archit
   return header.integer_or(key("attention.key_length"), 1, int64_t{1} << 20, hidden / heads);
 }
 
-// Frequencies of the rotation: the config says what they say.
+// Rotation frequencies are skipped: they follow from the config.
 bool is_rotary(std::string_view name) {
   return name == "rope_freqs.weight" || name.starts_with("rope_factors_");
 }
@@ -68,7 +68,7 @@ GgufFile::GgufFile(const std::string& path) : file_(path), header_(file_.bytes()
       const bool is_norm = name.ends_with("norm.weight");
       const float base = architecture.norms_have_base && is_norm ? 1.0f : 0.0f;
       if (head_dim > 0 || base != 0) add_vector(wanted, tensor, head_dim, base);
-    } else if (tensor.shape.size() == 2) {  // of others require() says what is wrong
+    } else if (tensor.shape.size() == 2) {  // require() reports other ranks
       add_matrix(wanted, tensor, head_dim);
     }
   }
@@ -81,7 +81,7 @@ void GgufFile::add_name(const std::string& name, const GgufTensor& tensor) {
 }
 
 void GgufFile::add_matrix(const std::string& name, const GgufTensor& tensor, int64_t head_dim) {
-  if (plain_dtype(tensor.block->type) && head_dim == 0) return;  // as it is in the file
+  if (plain_dtype(tensor.block->type) && head_dim == 0) return;  // used as stored
   matrices_[name] =
       make_gguf_matrix(tensor, header_.data().data() + tensor.begin, {.head_dim = head_dim});
 }
@@ -115,7 +115,7 @@ void GgufFile::add_experts(const std::string& name, const GgufTensor& tensor) {
 void GgufFile::add_vector(const std::string& name, const GgufTensor& tensor, int64_t head_dim,
                           float base) {
   const auto dtype = plain_dtype(tensor.block->type);
-  if (!dtype) return;  // require() says so
+  if (!dtype) return;  // require() reports it
   WeightView view;
   view.dtype = *dtype;
   view.data = header_.data().data() + tensor.begin;

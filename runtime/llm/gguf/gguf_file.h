@@ -1,5 +1,5 @@
-// A GGUF file, mapped: weights by the names of a Hugging Face folder, config and tokenizer from its
-// metadata.
+// A memory-mapped GGUF file: weights under the names of a Hugging Face folder; config and tokenizer
+// from its metadata.
 #pragma once
 
 #include <deque>
@@ -15,7 +15,7 @@
 
 namespace fasa {
 
-// Whether a model's path names such a file.
+// Whether `path` names a GGUF file.
 bool is_gguf(const std::string& path);
 
 class GgufFile final : public WeightSource {
@@ -31,11 +31,10 @@ class GgufFile final : public WeightSource {
   const std::string& source() const override { return header_.name(); }
 
  private:
-  // What the model has where the file has `base` more, or rows of heads in another order
-  // (head_dim above 0).
+  // Converts a vector: subtracts `base`, and reorders rows of rotary pairs where head_dim > 0.
   void add_vector(const std::string& name, const GgufTensor& tensor, int64_t head_dim, float base);
   void add_matrix(const std::string& name, const GgufTensor& tensor, int64_t head_dim);
-  // Experts that lie in one tensor; `name` has a "*" in place of an expert's number.
+  // Adds the experts of one stacked tensor; `name` has a "*" for the expert's number.
   void add_experts(const std::string& name, const GgufTensor& tensor);
   void add_name(const std::string& name, const GgufTensor& tensor);
 
@@ -44,7 +43,7 @@ class GgufFile final : public WeightSource {
   std::map<std::string, const GgufTensor*> names_;
   std::deque<GgufTensor> experts_;  // parts of the header's tensors
   std::map<std::string, std::unique_ptr<PackedTensor>> matrices_;
-  std::map<std::string, std::vector<float>> vectors_;  // those that are not as in the file
+  std::map<std::string, std::vector<float>> vectors_;  // converted vectors
 };
 
 }  // namespace fasa

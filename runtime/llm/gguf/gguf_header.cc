@@ -60,7 +60,7 @@ bool is_integer(GgufType type) {
          type != GgufType::kBool;
 }
 
-// Numbers above 2^63 come out negative: out of all bounds.
+// Numbers of 2^63 and above become negative, so they fail every bounds check.
 int64_t integer_at(const GgufValue& value, uint64_t index) {
   switch (value.type) {
     case GgufType::kU8:
@@ -97,7 +97,7 @@ const GgmlBlock* find_ggml_block(uint32_t type) {
   return found == std::end(kBlocks) ? nullptr : found;
 }
 
-// Bytes from the file's beginning on, up to the limit on headers.
+// Reads the file from the beginning, up to the limit on header size.
 class GgufHeader::Cursor {
  public:
   Cursor(std::span<const std::byte> file, const std::string& name)
@@ -134,7 +134,7 @@ class GgufHeader::Cursor {
     }
     return static_cast<GgufType>(type);
   }
-  // Steps over the values.
+  // Records the location of a value and skips it.
   GgufValue value(const std::string& key) {
     GgufValue value;
     value.type = type(key);
@@ -146,7 +146,7 @@ class GgufHeader::Cursor {
     }
     const uint64_t begin = at_;
     if (value.type == GgufType::kString) {
-      // Each has 8 bytes at least, so a length that lies runs into the end soon.
+      // Each string takes at least 8 bytes, so a false count soon reaches the end of the file.
       for (uint64_t i = 0; i < value.count; ++i) text("a string", kMaxGgufHeaderBytes);
     } else {
       const uint64_t each = fixed_bytes(value.type);
@@ -204,7 +204,7 @@ void GgufHeader::read_values(Cursor* cursor, uint64_t count) {
 
 namespace {
 
-// Throws a text of what is wrong, "" for nothing.
+// Returns an error text; "" if the shape is valid.
 std::string shape_error(const GgufTensor& tensor, uint64_t* bytes) {
   uint64_t elements = 1;
   for (const int64_t length : tensor.shape) {

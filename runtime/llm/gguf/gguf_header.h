@@ -1,5 +1,5 @@
-// The header of a GGUF file: metadata and where tensors lie. Read once from beginning to end, every
-// count checked before it is used; strings and arrays stay in the file.
+// The header of a GGUF file: metadata and tensor locations. Read once, front to back; every count
+// is checked before use. Strings and arrays stay in the file.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace fasa {
 inline constexpr uint64_t kMaxGgufHeaderBytes = uint64_t{64} << 20;
 inline constexpr uint64_t kMaxGgufTensors = 100'000;
 
-// Types of metadata, as numbered in the format.
+// Metadata types, with the format's numbers.
 enum class GgufType : uint32_t {
   kU8,
   kI8,
@@ -33,15 +33,15 @@ enum class GgufType : uint32_t {
   kF64,
 };
 
-// A value in the file's bytes. Of an array: its elements, one after another.
+// A value in the file; for an array, its elements in sequence.
 struct GgufValue {
-  GgufType type = GgufType::kU8;  // of the elements
+  GgufType type = GgufType::kU8;  // for an array, of its elements
   bool is_array = false;
   uint64_t count = 1;
   std::span<const std::byte> bytes;
 };
 
-// How elements are stored: as numbered in the format.
+// Storage types of tensor elements, with the format's numbers.
 enum class GgmlType : uint32_t {
   kF32 = 0,
   kF16 = 1,
@@ -63,7 +63,7 @@ struct GgmlBlock {
   int64_t elements;
   int64_t bytes;
 };
-// Null for a type that is not read.
+// Null for an unsupported type.
 const GgmlBlock* find_ggml_block(uint32_t type);
 
 struct GgufTensor {
@@ -73,11 +73,12 @@ struct GgufTensor {
   uint64_t bytes = 0;
 };
 
-// Views into `file`, which outlives it.
+// Holds views into `file`, which must outlive it.
 class GgufHeader {
  public:
-  // Throws InputError, naming `name` and the byte, for what is no GGUF of version 2 or 3, passes a
-  // limit, lies about a length, or whose tensors overlap, leave holes or end beyond the file.
+  // Throws InputError, naming `name` and the byte offset, if `file` is not GGUF version 2 or 3,
+  // exceeds a limit, has a false length, or has tensors that overlap, leave gaps or end beyond the
+  // file.
   GgufHeader(std::span<const std::byte> file, std::string name);
 
   const std::string& name() const { return name_; }
@@ -85,8 +86,8 @@ class GgufHeader {
   std::span<const std::byte> data() const { return file_.subspan(data_begin_); }
 
   bool has(const std::string& key) const { return values_.contains(key); }
-  // All throw InputError naming the key for a value of another type or out of bounds; those without
-  // a default also for a missing key.
+  // All throw InputError naming the key for a value of another type or out of bounds; the functions
+  // without a default also throw for a missing key.
   int64_t integer(const std::string& key, int64_t low, int64_t high) const;
   int64_t integer_or(const std::string& key, int64_t low, int64_t high, int64_t otherwise) const;
   double number(const std::string& key) const;  // finite

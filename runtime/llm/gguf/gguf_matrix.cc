@@ -55,7 +55,7 @@ PackedFormat format_of(GgmlType type) {
   return {};
 }
 
-// Where the parts of one block go.
+// Destinations of a block's parts.
 struct BlockTarget {
   uint8_t* codes;
   float* scales;
@@ -64,7 +64,7 @@ struct BlockTarget {
   float* super_offset;
 };
 
-// Blocks of 32: low nibbles are the first half. `high`: the fifth bits, null = none.
+// Blocks of 32: low nibbles hold the first half. `high`: the fifth bits, or null.
 void read_nibbles(const std::byte* nibbles, const std::byte* high, uint8_t* codes) {
   uint32_t bits = 0;
   if (high != nullptr) std::memcpy(&bits, high, sizeof(bits));

@@ -1,4 +1,4 @@
-// A matrix of a GGUF file as codes and groups' numbers.
+// A matrix of a GGUF file as codes and per-group scales and offsets.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace fasa {
 
-// Rotary pairs that lie side by side in the file's rows of a head, as halves in the model's.
+// Row order within heads. Files store rotary pairs adjacent; the model uses two halves.
 struct GgufRows {
   int64_t head_dim = 0;  // 0: rows lie in the model's order
   int64_t in_file(int64_t row) const {
@@ -18,7 +18,8 @@ struct GgufRows {
   }
 };
 
-// `data`: the tensor's bytes, which outlive it. Of F32, F16, BF16 too: those do not pack.
+// `data`: the tensor's bytes, which must outlive the result. Also takes F32, F16 and BF16, which do
+// not pack.
 std::unique_ptr<PackedTensor> make_gguf_matrix(const GgufTensor& tensor, const std::byte* data,
                                                const GgufRows& rows);
 

@@ -1,5 +1,5 @@
-// What a GGUF file's metadata says, as the JSON files of a Hugging Face folder say it: so that one
-// reader of each serves both.
+// Converts a GGUF file's metadata to the JSON files of a Hugging Face folder, so that one reader
+// serves both formats.
 #pragma once
 
 #include <string>
@@ -8,17 +8,17 @@
 
 namespace fasa {
 
-// config.json. Throws InputError for an architecture, or a part of one, that is not read.
+// Returns a config.json. Throws InputError for an unsupported architecture or feature.
 std::string gguf_config_json(const GgufHeader& header);
 
 // Whether the file has a vocabulary.
 bool has_gguf_tokenizer(const GgufHeader& header);
-// tokenizer.json. Throws InputError for a kind of vocabulary or a pre-tokenizer that is not known.
+// Returns a tokenizer.json. Throws InputError for an unknown kind of vocabulary or pre-tokenizer.
 std::string gguf_tokenizer_json(const GgufHeader& header);
-// tokenizer_config.json, with the chat templates where there are any.
+// Returns a tokenizer_config.json, with chat templates if the file has any.
 std::string gguf_tokenizer_config_json(const GgufHeader& header);
 
-// generation_config.json.
+// Returns a generation_config.json.
 std::string gguf_generation_json(const GgufHeader& header);
 
 }  // namespace fasa

@@ -13,7 +13,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kMaxTokens = size_t{1} << 21;
-// Bytes of the longest piece whose splits are tried; SentencePiece's own have a few dozen.
+// Maximum bytes of a piece whose splits are tried; SentencePiece's own pieces have a few dozen.
 constexpr size_t kMaxSplitBytes = 256;
 
 enum TokenType : int { kUnknown = 2, kControl = 3, kUserDefined = 4 };
@@ -26,7 +26,7 @@ std::string words_pattern(const char* digits) {
                      kContractions, digits, kBlanks);
 }
 
-// Words in capitals, then in small letters, whatever follows them as `ending`.
+// Pattern: words in capitals or lower case, each followed by `ending`.
 std::string cased_pattern(const std::string& ending, const char* digits) {
   constexpr const char* kUpper = R"([\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])";
   constexpr const char* kLower = R"([\p{Ll}\p{Lm}\p{Lo}\p{M}])";
@@ -52,13 +52,13 @@ Json split_by(const std::string& pattern) {
             byte_level(false)}}};
 }
 
-// How a byte-level vocabulary cuts text, by the name that the file gives it.
+// How a byte-level vocabulary splits text, by the pre-tokenizer's name in the file.
 struct PreTokenizer {
   std::string_view name;
   Json parts;
   Json normalizer;
   bool ignore_merges = false;
-  bool adds_beginning = false;  // where the file does not say
+  bool adds_beginning = false;  // default if the file has no key for it
 };
 
 PreTokenizer find_pre_tokenizer(const GgufHeader& header) {
@@ -88,7 +88,7 @@ PreTokenizer find_pre_tokenizer(const GgufHeader& header) {
   header.fail(key, "llama-bpe, qwen2, gpt-2, smollm, tekken, gpt-4o");
 }
 
-// As JSON, quoted. Throws InputError for what is no UTF-8.
+// As a quoted JSON string. Throws InputError for invalid UTF-8.
 std::string quoted(std::string_view text, const GgufHeader& header) {
   try {
     return Json(text).dump();
@@ -117,7 +117,8 @@ struct Merge {
   double score;
 };
 
-// SentencePiece keeps scores, no merges: every split of a piece into two others, best score first.
+// SentencePiece stores scores, not merges: merges are all splits of a piece into two pieces, best
+// score first.
 std::vector<Merge> merges_by_score(const std::vector<std::string_view>& tokens,
                                    const Vocabulary& vocabulary,
                                    const std::vector<double>& scores) {
@@ -156,7 +157,7 @@ std::vector<Merge> merges_as_written(const GgufHeader& header) {
   return merges;
 }
 
-// Builds tokenizer.json piece by piece: as one document it would take ten times the memory.
+// Writes tokenizer.json in parts: one JSON document would take ten times the memory.
 class Writer {
  public:
   Writer(const GgufHeader& header, const std::vector<std::string_view>& tokens)
@@ -187,7 +188,7 @@ class Writer {
     }
     return text + "]";
   }
-  // `model`: its other members.
+  // `model`: all its members but the vocabulary and merges.
   std::string model(const Json& model, const std::vector<Merge>& merges) const {
     std::string text = model.dump();
     text.back() = ',';
@@ -219,7 +220,7 @@ std::optional<size_t> token_of(const GgufHeader& header, const char* kind, size_
   return static_cast<size_t>(header.integer(key, 0, static_cast<int64_t>(tokens) - 1));
 }
 
-// Null where nothing is added around a text.
+// Null if no tokens are added around a text.
 Json post_processor(const GgufHeader& header, const std::vector<std::string_view>& tokens,
                     bool adds_beginning) {
   Json single = Json::array();

@@ -1,5 +1,5 @@
-// AWQ's "gemm": qweight i32 [K, N/8], qzeros i32 [groups, N/8], scales [groups, N]; eight outputs a
-// word, in an order of their own.
+// AWQ's "gemm": qweight i32 [K, N/8], qzeros i32 [groups, N/8], scales [groups, N]; eight outputs
+// per word, interleaved (kNibble).
 #include <fmt/format.h>
 
 #include "runtime/base/error.h"
@@ -10,7 +10,7 @@ namespace fasa {
 namespace {
 
 constexpr int64_t kWord = 8;
-// Where output i of a word's eight lies, as a nibble: 0, 2, 4, 6, 1, 3, 5, 7 lie one after another.
+// Nibble of each of a word's eight outputs; nibbles hold the outputs 0, 2, 4, 6, 1, 3, 5, 7.
 constexpr int64_t kNibble[kWord] = {0, 4, 1, 5, 2, 6, 3, 7};
 
 class AwqTensor final : public PackedTensor {

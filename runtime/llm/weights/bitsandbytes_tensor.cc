@@ -37,7 +37,7 @@ class BlockTensor final : public PackedTensor {
   explicit BlockTensor(BlockParts parts)
       : PackedTensor(parts.state.outputs, parts.state.inputs), parts_(std::move(parts)) {
     PackedFormat format{.scale = ScaleKind::kF32, .has_table = true, .table = parts_.table};
-    // Blocks run through all rows: where a row ends within one, a group is what both divide into.
+    // Blocks span row boundaries. The group is the largest size that divides both rows and blocks.
     const int64_t group = std::gcd(inputs(), parts_.state.block);
     const int64_t whole = inputs() % parts_.state.block == 0 ? parts_.state.block : group;
     if (whole != 16 && whole % kPackedBlock != 0) set_unpackable();

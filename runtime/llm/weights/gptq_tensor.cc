@@ -1,6 +1,6 @@
 // GPTQ: qweight i32 [K * bits / 32, N] (inputs in a word), qzeros i32 [groups, N * bits / 32]
 // (outputs in a word), scales [groups, N], g_idx i32 [K], the group of each input. Version 1 stores
-// zeros less one.
+// zeros minus one.
 #include <fmt/format.h>
 
 #include "runtime/base/error.h"
@@ -15,7 +15,7 @@ struct GptqParts {
   RawTensor zeros;
   WeightView scales;
   int bits;
-  int stored_less;  // of zeros
+  int stored_less;  // added to stored zeros
 };
 
 class GptqTensor final : public PackedTensor {
@@ -54,7 +54,7 @@ class GptqTensor final : public PackedTensor {
   int64_t per_word_;
 };
 
-// The group of each input: as stored, or runs of `group`.
+// The group of each input: as stored, else consecutive runs of `group` inputs.
 std::vector<int32_t> groups_of(const TensorParts& parts, int64_t inputs, int64_t groups,
                                int64_t group) {
   std::vector<int32_t> of(static_cast<size_t>(inputs));

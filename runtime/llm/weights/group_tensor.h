@@ -1,5 +1,5 @@
-// What AWQ, GPTQ and compressed-tensors share: integers of 4 or 8 bits, a scale and perhaps a zero
-// for each group of inputs.
+// Shared by AWQ, GPTQ and compressed-tensors: integers of 4 or 8 bits with a scale, and optionally
+// a zero, per group of inputs.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace fasa {
 
-// The kind that holds numbers of this type exactly.
+// The scale kind that holds numbers of this type exactly.
 inline ScaleKind scale_kind(DType dtype) {
   switch (dtype) {
     case DType::kF16:
@@ -23,7 +23,7 @@ inline ScaleKind scale_kind(DType dtype) {
   return ScaleKind::kF32;
 }
 
-// value = (code - zero) * scale; zeros are kept beside the middle of the codes.
+// value = (code - zero) * scale; zeros are stored relative to the middle of the code range.
 inline PackedFormat integer_format(int bits, DType scales, bool zeros) {
   const OffsetKind offset = bits == 8 ? OffsetKind::kZero16 : OffsetKind::kZero;
   return {.bits = bits,

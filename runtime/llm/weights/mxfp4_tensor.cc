@@ -43,7 +43,7 @@ class Mxfp4Tensor final : public PackedTensor {
 }  // namespace
 
 std::unique_ptr<PackedTensor> read_mxfp4(const TensorParts& parts, const Mxfp4Names& names) {
-  // Lengths before the last are rows, experts' one after another.
+  // The product of all dimensions but the last gives the rows; experts follow one another.
   const RawTensor scales = parts.any(names.scales, "U8");
   const RawTensor blocks = parts.any(names.blocks, "U8");
   const size_t rank = scales.shape.size();

@@ -1,6 +1,7 @@
-// compressed-tensors' "pack-quantized": weight_packed i32 [N, K * bits / 32], codes offset to be
-// unsigned; weight_scale [N, groups]; weight_shape i64 [2]; with zeros weight_zero_point i32 [N *
-// bits / 32, groups], packed along outputs; with activation order weight_g_idx i32 [K].
+// compressed-tensors' "pack-quantized": weight_packed i32 [N, K * bits / 32], codes with an offset
+// that makes them unsigned; weight_scale [N, groups]; weight_shape i64 [2]; with zeros
+// weight_zero_point i32 [N * bits / 32, groups], packed along outputs; with activation order
+// weight_g_idx i32 [K].
 #include <fmt/format.h>
 
 #include <cstring>
@@ -14,10 +15,10 @@ namespace {
 
 struct PackedParts {
   RawTensor weights;
-  RawTensor zeros;  // of no data: symmetric
+  RawTensor zeros;  // without data: symmetric
   WeightView scales;
   int bits;
-  int64_t group;  // 0 = all of a row
+  int64_t group;  // 0 = the whole row
 };
 
 class PackQuantizedTensor final : public PackedTensor {
@@ -67,7 +68,7 @@ int64_t long_at(const RawTensor& tensor, int64_t index) {
   return value;
 }
 
-// Empty where inputs are in order: the tensor is missing or holds -1s.
+// Empty if inputs are in order: the tensor is missing or holds only -1.
 std::vector<int32_t> order_of(const TensorParts& parts, int64_t inputs, int64_t groups) {
   if (!parts.has(".weight_g_idx")) return {};
   const RawTensor index = parts.raw(".weight_g_idx", "I32", {inputs});
@@ -97,7 +98,7 @@ std::unique_ptr<PackedTensor> read_pack_quantized(const TensorParts& parts,
   const int64_t outputs = long_at(shape, 0);
   const int64_t inputs = long_at(shape, 1);
   const int64_t per_word = 32 / scheme.bits;
-  // The words that the file has bound what the shape may say.
+  // The size of the packed tensor bounds the stated shape.
   if (outputs < 1 || inputs < 1 || outputs != packed.shape[0] ||
       inputs > packed.shape[1] * per_word || inputs <= (packed.shape[1] - 1) * per_word) {
     parts.fail(".weight_shape",

@@ -35,7 +35,7 @@ void PackedTensor::set_groups(int64_t group) {
     format_.group = static_cast<int>(group);
     return;
   }
-  if (group >= inputs()) {  // one for the row
+  if (group >= inputs()) {  // one group for the row
     format_.group = static_cast<int>(rounded_up(inputs(), kPackedBlock));
     return;
   }

@@ -1,5 +1,5 @@
-// A matrix of few bits a weight as its file has it, read in rows of codes and groups' numbers: what
-// kernels' panels are packed from (kernels/packed_format.h).
+// A quantised matrix as stored in its file, read as rows of codes and per-group numbers. Kernels'
+// panels are packed from it (kernels/packed_format.h).
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace fasa {
 
-// Rows of a PackedTensor. Numbers are those of kernels' PackedRow.
+// Rows of a PackedTensor, with the numbers of the kernels' PackedRow.
 class CodeRows {
  public:
   CodeRows(const PackedFormat& format, int64_t places, int64_t rows);
@@ -30,7 +30,7 @@ class CodeRows {
   std::vector<float> scales_, offsets_, super_scales_, super_offsets_;
 };
 
-// MXFP4: blocks of 32 with a power of two, an exponent of eight bits and this bias.
+// MXFP4: blocks of 32 share a power of two, stored as an eight-bit exponent with this bias.
 inline constexpr int kMxfp4Block = 32;
 inline constexpr int kMxfp4Bias = 127;
 inline PackedFormat mxfp4_format() {
@@ -50,16 +50,18 @@ class PackedTensor {
   int64_t outputs() const { return shape_[0]; }
   int64_t inputs() const { return shape_[1]; }
 
-  // False where no panel holds the weights as they are: they can be dequantised alone.
+  // False if no panel format holds the weights exactly: they can only be dequantised.
   bool packs() const { return packs_; }
   const PackedFormat& format() const { return format_; }
-  // The input that lies in each place, -1 = none; empty: in order. A multiple of kPackedBlock.
+  // The input at each position, -1 = padding; empty: in order. Its size is a multiple of
+  // kPackedBlock.
   const std::vector<int32_t>& order() const { return order_; }
   int64_t places() const;
 
-  // Codes and numbers of rows [first, first + count), into `out`, which is zero before. Any thread.
+  // Reads codes and numbers of rows [first, first + count) into `out`, which must be zeroed.
+  // Thread-safe.
   virtual void read(int64_t first, int64_t count, CodeRows* out) const = 0;
-  // The same rows as f32, [count, inputs], inputs in their own order.
+  // The same rows as f32, [count, inputs], with inputs in their original order.
   virtual void dequantise(int64_t first, int64_t count, float* out) const;
 
  protected:
@@ -67,12 +69,12 @@ class PackedTensor {
   void set_format(const PackedFormat& format) { format_ = format; }
   void set_unpackable() { packs_ = false; }
   // Groups of any size and order: input i belongs to group groups[i] of `count`. Sets the order and
-  // the format's group, or leaves inputs in order where they are. Throws InputError where places
-  // would be many times the inputs: groups of few inputs, or of very different sizes.
+  // the format's group size; inputs that are already in order stay so. Throws InputError if padding
+  // would multiply the size: groups with few inputs, or of very different sizes.
   void set_groups(std::span<const int32_t> groups, int64_t count);
   // Groups of `group` inputs in order.
   void set_groups(int64_t group);
-  // The input in a place, -1 for padding.
+  // The input at a position, -1 for padding.
   int64_t input_of(int64_t place) const {
     const int64_t input = order_.empty() ? place : order_[static_cast<size_t>(place)];
     return input < shape_[1] ? input : -1;

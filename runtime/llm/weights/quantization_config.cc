@@ -33,7 +33,7 @@ void require_bits(const JsonFields& fields, const char* key) {
   if (bits != 4 && bits != 8) fields.fail(key, "4 or 8");
 }
 
-// Inputs on one scale; 0 = all of a row, written as -1 or null.
+// Inputs per scale; 0 = the whole row, written as -1 or null.
 int64_t read_group_size(const JsonFields& fields) {
   constexpr int64_t kMax = int64_t{1} << 24;
   const int64_t size = fields.integer_or("group_size", -1, kMax, -1);

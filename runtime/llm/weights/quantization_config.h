@@ -1,5 +1,5 @@
-// What config.json's quantization_config says: the layout of quantised matrices and which modules
-// have them.
+// config.json's quantization_config: the layout of quantised matrices, and which modules are
+// quantised.
 #pragma once
 
 #include <cstdint>
@@ -20,16 +20,16 @@ enum class QuantLayout : uint8_t {
   kPackQuantized,  // compressed-tensors: integers
   kPackedMxfp4,    // compressed-tensors: MXFP4
   kBitsAndBytes,
-  kMxfp4,  // of experts
+  kMxfp4,  // of experts only
 };
 
-// A name or, after "re:", a regular expression, of modules.
+// Matches modules by name or, after "re:", by regular expression.
 class ModulePattern {
  public:
-  // Throws InputError for a regular expression that can't be one.
+  // Throws InputError for an invalid regular expression.
   ModulePattern(const std::string& text, const std::string& where);
-  // A name is the module's as a whole, or parts of it between dots; an expression matches from the
-  // name's beginning.
+  // A name matches the whole module name or whole dot-separated parts of it; an expression matches
+  // from the beginning of the name.
   bool matches(const std::string& module) const;
   const std::string& text() const { return text_; }
 
@@ -39,25 +39,26 @@ class ModulePattern {
 };
 
 struct QuantizationConfig {
-  // compressed-tensors: quantization of the modules that a target names.
+  // compressed-tensors: the format of the modules that its targets match.
   struct Group {
     std::vector<ModulePattern> targets;
     int bits = 4;
     bool symmetric = true;
-    int64_t group = 0;  // inputs on one scale; 0 = all of a row
+    int64_t group = 0;  // inputs per scale; 0 = the whole row
   };
 
   QuantLayout layout = QuantLayout::kAwq;
-  int64_t group_size = 0;  // of AWQ and GPTQ, as Group's group
+  int64_t group_size = 0;  // AWQ and GPTQ: as Group::group
   std::vector<Group> groups;
   std::vector<ModulePattern> ignored;
 
   bool ignores(const std::string& module) const;
-  // Null where no group has it. A target that is a kind of module, "Linear", has all of them.
+  // Null if no group targets the module. The target "Linear", a kind of module, matches all of
+  // them.
   const Group* group_of(const std::string& module) const;
 
-  // `config`: config.json. nullopt where it has no quantization_config. Throws InputError naming
-  // what is not read.
+  // `config`: config.json. nullopt if it has no quantization_config. Throws InputError naming the
+  // unsupported setting.
   static std::optional<QuantizationConfig> parse(const nlohmann::json& config,
                                                  const std::string& name);
 };

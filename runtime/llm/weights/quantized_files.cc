@@ -11,7 +11,7 @@
 namespace fasa {
 namespace {
 
-// What ends the name of a matrix's first tensor, and of its others.
+// Suffixes of a matrix's first tensor and of its other tensors.
 struct LayoutNames {
   std::string_view first;
   std::vector<std::string_view> others;
@@ -84,7 +84,7 @@ void QuantizedFiles::add(const std::string& stem, const QuantizationConfig& conf
   if (config.ignores(stem)) {
     parts.fail(layout.first, "is quantised, but quantization_config leaves the module out");
   }
-  // The names of experts' matrices lack the ".weight" that others have.
+  // Names of experts' matrices have no ".weight".
   const bool whole = stem.ends_with(".weight");
   matrices_[whole ? stem : stem + ".weight"] = read_matrix(parts, config);
   parts_.insert(stem + std::string(layout.first));

@@ -1,5 +1,5 @@
-// A folder whose matrices are quantised, as a source of weights: a matrix has one name, whatever
-// tensors it lies in.
+// A folder with quantised matrices as a source of weights: each matrix has one name, however many
+// tensors it is stored in.
 #pragma once
 
 #include <map>
@@ -17,7 +17,7 @@ namespace fasa {
 
 class QuantizedFiles final : public WeightSource {
  public:
-  // Throws InputError for matrices that the config's layout does not describe.
+  // Throws InputError for matrices that do not have the config's layout.
   QuantizedFiles(std::unique_ptr<WeightFiles> files, const QuantizationConfig& config);
 
   bool has(const std::string& name) const override;

@@ -14,14 +14,14 @@ uint64_t mixed(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-uint64_t hash_of(const std::string& name) {  // FNV-1a: the same everywhere
+uint64_t hash_of(const std::string& name) {  // FNV-1a: equal on all platforms
   uint64_t hash = 0xcbf29ce484222325u;
   for (const char letter : name) hash = (hash ^ static_cast<uint8_t>(letter)) * 0x100000001b3u;
   return hash;
 }
 
 constexpr uint64_t kStep = 0x9e3779b97f4a7c15u;
-constexpr float kSpread = 0.02f * 1.7320508f;  // of a standard deviation of 0.02
+constexpr float kSpread = 0.02f * 1.7320508f;  // standard deviation 0.02, if uniform
 
 }  // namespace
 
@@ -51,7 +51,7 @@ RandomCodes::RandomCodes(const WeightView& view, const PackedFormat& format)
   set_format(format);
 }
 
-// Eight bits of a number an input.
+// Each input takes eight bits of a random number.
 void RandomCodes::read(int64_t first, int64_t count, CodeRows* out) const {
   const int shift = 8 - format().bits;
   const int64_t groups = (inputs() + format().group - 1) / format().group;
@@ -66,7 +66,7 @@ void RandomCodes::read(int64_t first, int64_t count, CodeRows* out) const {
   }
 }
 
-// Four elements a number.
+// Each random number gives four elements.
 void read_random(const WeightView& view, int64_t first, int64_t count, float* out) {
   uint64_t word = 0;
   for (int64_t i = first; i < first + count; ++i) {

@@ -11,9 +11,9 @@
 
 namespace fasa {
 
-// Every tensor that is asked for is there: matrices uniform with a standard deviation of 0.02, as
-// models are initialised; norms one, biases zero. Functions of seed, name and place, so that a
-// model is the same on every device.
+// Has every tensor that is requested: matrices are uniform with a standard deviation of 0.02, as
+// models are initialised; norms are one, biases zero. Values depend on seed, name and index only,
+// so a model is the same on every device.
 class RandomWeights final : public WeightSource {
  public:
   explicit RandomWeights(uint64_t seed) : seed_(seed) {}
@@ -27,11 +27,11 @@ class RandomWeights final : public WeightSource {
   uint64_t seed_;
   std::string source_ = "random weights";
   mutable std::mutex mutex_;
-  mutable std::map<std::string, std::vector<int64_t>> shapes_;  // that views point to
+  mutable std::map<std::string, std::vector<int64_t>> shapes_;  // views point to them
 };
 
-// A random matrix in the format that a rounded one has: codes from the seed, one scale. Rounding
-// numbers that mean nothing would take minutes at 8 B of them.
+// A random matrix in the format of a rounded one: codes from the seed, one scale. Rounding random
+// numbers instead would take minutes for 8 B weights.
 class RandomCodes final : public PackedTensor {
  public:
   RandomCodes(const WeightView& view, const PackedFormat& format);

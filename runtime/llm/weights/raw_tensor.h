@@ -1,4 +1,4 @@
-// A tensor of any dtype as it lies in a safetensors file.
+// A tensor of any dtype as stored in a safetensors file.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace fasa {
 
-// Little endian, at any alignment; valid as long as the file is mapped.
+// Little endian, unaligned; valid while the file is mapped.
 struct RawTensor {
   std::string_view dtype;  // as written: I32, U8, F16, ...
   std::span<const int64_t> shape;

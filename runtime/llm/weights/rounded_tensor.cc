@@ -18,7 +18,7 @@ struct Codes {
   }
 };
 
-// Scales are kept in bf16: any weight's magnitude has one.
+// Scales are stored in bf16, whose range covers any weight.
 float as_bf16(float value) { return f32_from_bf16(bf16_from_f32(value)); }
 
 double squared_error(const float* values, int64_t count, const Codes& codes, float scale) {
@@ -31,8 +31,8 @@ double squared_error(const float* values, int64_t count, const Codes& codes, flo
   return error;
 }
 
-// The largest value by magnitude goes to the lowest code, which has one more than the highest; or
-// is cut, where the others gain by a finer scale.
+// The value of largest magnitude is mapped to the lowest code, since codes reach one further down
+// than up; or it is clipped, if the finer scale reduces the error of the others.
 float best_scale(const float* values, int64_t count, const Codes& codes) {
   float most = 0;
   for (int64_t i = 0; i < count; ++i) {

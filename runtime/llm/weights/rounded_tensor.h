@@ -8,11 +8,11 @@ namespace fasa {
 
 struct Rounding {
   int bits = 8;    // 4, 8
-  int group = 64;  // inputs on one scale: 32, 64, 128
+  int group = 64;  // inputs per scale: 32, 64, 128
 };
 
-// Symmetric: value = code * scale, the scale of each group being the one of a few candidates that
-// errs least in squares. `view` [outputs, inputs] stays valid as long as its source lives.
+// Symmetric: value = code * scale. Each group takes the scale with the least squared error among a
+// few candidates. `view` [outputs, inputs] must stay valid.
 class RoundedTensor final : public PackedTensor {
  public:
   RoundedTensor(const WeightView& view, const Rounding& rounding);

@@ -75,7 +75,7 @@ void WeightFiles::load_shards(const std::string& dir, const std::string& index) 
   std::map<std::string, const SafetensorsFile*> opened;
   for (const auto& [tensor, file] : fields.at("weight_map").items()) {
     const std::string shard = file.is_string() ? file.get<std::string>() : "";
-    // A shard lies in the model's folder: an index may not name files elsewhere.
+    // Shards must be in the model's folder: an index may not name files elsewhere.
     if (shard.empty() || shard.find('/') != std::string::npos) {
       throw InputError(
           fmt::format("{}: weight_map.{} is no file name of the model's folder", index, tensor));

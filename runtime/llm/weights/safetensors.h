@@ -1,4 +1,4 @@
-// Memory-mapped readers of safetensors: one file, and a model's folder of one or many.
+// Memory-mapped readers of safetensors: a single file, and a model's folder with one or more.
 #pragma once
 
 #include <cstddef>
@@ -17,34 +17,34 @@
 
 namespace fasa {
 
-// Where a tensor lies in its file, as the header says.
+// Location of a tensor in its file, from the header.
 struct SafetensorsEntry {
   std::string dtype;  // as written: F32, F16, BF16, I64, ...
   std::vector<int64_t> shape;
-  uint64_t begin = 0;  // of the data that follows the header, bytes
+  uint64_t begin = 0;  // of the data, in bytes after the header
   uint64_t end = 0;
 };
 
 // Reads and checks the header in the first bytes of a file of `file_bytes` bytes. Throws InputError
-// for a header that is cut off, too large or no JSON, and for tensors whose offsets lie outside the
-// file, overlap, leave holes, or don't match dtype and shape. `data_begin` is set to the header's
-// end.
+// for a header that is truncated, too large or not JSON, and for tensors whose offsets are outside
+// the file, overlap, leave gaps, or do not match dtype and shape. Sets `data_begin` to the end of
+// the header.
 std::map<std::string, SafetensorsEntry> parse_safetensors_header(std::span<const std::byte> bytes,
                                                                  uint64_t file_bytes,
                                                                  const std::string& name,
                                                                  uint64_t* data_begin);
 
-// Owns a mapping of one file; not copyable or movable, because views point into it. The file must
-// keep its bytes that long: reading a page that was truncated away ends the process with SIGBUS,
-// which a library cannot turn into an error. view() checks the size again, so a file truncated
-// before that is an error. To replace a model's files, rename new ones over them.
+// Owns a mapping of one file; neither copyable nor movable, because views point into it. The file
+// must not shrink while it is mapped: reading a truncated page ends the process with SIGBUS, which
+// a library cannot turn into an error. view() checks the size again and throws for a file truncated
+// before the call. To replace a model's files, rename new ones over them.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::string& path);
 
   const std::string& path() const { return path_; }
   const std::map<std::string, SafetensorsEntry>& entries() const { return entries_; }
-  // Throws InputError where the dtype is none of F32, F16, BF16, and where the file has been cut.
+  // Throws InputError if the dtype is not F32, F16 or BF16, or if the file was truncated.
   WeightView view(const std::string& name) const;
   RawTensor raw(const std::string& name) const;  // of any dtype
 
@@ -64,7 +64,7 @@ class WeightFiles final : public WeightSource {
   std::vector<std::string> names() const override;
   WeightView require(const std::string& name, std::span<const int64_t> shape) const override;
   const std::string& source() const override { return source_; }
-  RawTensor raw(const std::string& name) const;  // that the folder has
+  RawTensor raw(const std::string& name) const;  // the folder must have it
 
  private:
   void load_shards(const std::string& dir, const std::string& index);

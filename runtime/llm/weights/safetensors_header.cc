@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
 
-// Bytes of an element, 0 for a dtype that the format doesn't have.
+// Bytes of an element; 0 for a dtype outside the format.
 uint64_t element_bytes(std::string_view dtype) {
   struct Kind {
     std::string_view name;

@@ -1,4 +1,4 @@
-// The tensors that make up one quantised matrix, by the name they share.
+// The tensors that form one quantised matrix; they share a name stem.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace fasa {
 
-// Reads `stem` + suffix of a model's files. A wildcard length of a shape is -1. Errors are
-// InputErrors that name file and tensor.
+// Reads tensors named `stem` + suffix. -1 in a shape matches any length. Throws InputError naming
+// file and tensor.
 class TensorParts {
  public:
   TensorParts(const WeightFiles& files, std::string stem) : files_(files), stem_(std::move(stem)) {}
@@ -51,7 +51,7 @@ struct PackQuantized {
 std::unique_ptr<PackedTensor> read_pack_quantized(const TensorParts& parts,
                                                   const PackQuantized& scheme);
 std::unique_ptr<PackedTensor> read_bitsandbytes(const TensorParts& parts);
-// blocks u8 [.., N, K/32, 16] or [N, K/2], scales u8 [.., N, K/32]; `experts` are rows one after
+// blocks u8 [.., N, K/32, 16] or [N, K/2], scales u8 [.., N, K/32]; experts' rows follow one
 // another.
 struct Mxfp4Names {
   std::string_view blocks;

@@ -15,7 +15,7 @@ uint16_t load_u16(const std::byte* data, int64_t index) {
   return bits;
 }
 
-// Parts of rows through a whole one.
+// Reads part of a row by reading the whole row.
 void read_packed(const PackedTensor& matrix, int64_t first, int64_t count, float* out) {
   const int64_t width = matrix.inputs();
   std::vector<float> row;

@@ -47,12 +47,12 @@ std::vector<ByteGrammar::Symbol> ByteGrammar::literal(std::string_view text) {
   return symbols;
 }
 
-// Knuth's form of Dijkstra's algorithm: the lowest rule that is known next is known for good.
+// Knuth's generalisation of Dijkstra's algorithm: the lowest known rule is final.
 void ByteGrammar::measure() {
   struct Use {
     Rule caller;
     size_t sequence;
-    int frames;  // that the call takes
+    int frames;  // stack levels of the call
   };
   std::vector<std::vector<Use>> uses(rules_.size());
   std::vector<std::vector<int>> missing(rules_.size());

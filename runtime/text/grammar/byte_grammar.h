@@ -13,25 +13,24 @@ namespace fasa::text {
 
 using ByteSet = std::bitset<256>;
 
-// Built, then sealed, then read by any number of threads. Rules may call each other and themselves,
-// but not as the first symbol of a sequence (no left recursion).
+// Built, then sealed; then immutable and thread-safe. Rules may be recursive, but not as the first
+// symbol of a sequence (no left recursion).
 class ByteGrammar {
  public:
   using Rule = int32_t;
-  // A rule (its number), one byte of a set (below kEnd), or the end of a sequence.
+  // A rule's number, one byte of a set (values below kEnd), or the end of a sequence.
   using Symbol = int32_t;
   static constexpr Symbol kEnd = -1;
-  // A symbol's place; the next one of its sequence is one behind.
+  // A symbol's position; the next symbol of its sequence is at the position plus one.
   using Place = int32_t;
 
   static constexpr size_t kMaxSymbols = 200'000;
-  // Maximum depth of the stack of open sequences. Every call of a rule takes one level, except a
-  // sequence's last.
+  // Maximum depth of the stack of open sequences. A call of a rule takes one level unless it is the
+  // last symbol of its sequence.
   static constexpr int kMaxDepth = 192;
 
   Rule new_rule();
-  // One more sequence that the rule may be; {} is the empty text. Throws InputError beyond
-  // kMaxSymbols.
+  // Adds an alternative to the rule; {} is the empty text. Throws InputError beyond kMaxSymbols.
   void add(Rule rule, std::span<const Symbol> symbols);
   void add(Rule rule, std::initializer_list<Symbol> symbols) {
     add(rule, std::span<const Symbol>(symbols.begin(), symbols.size()));
@@ -40,13 +39,13 @@ class ByteGrammar {
   Symbol byte(char value);
   std::vector<Symbol> literal(std::string_view text);
 
-  // `start`: what a whole text is. Sequences that no text of kMaxDepth ends are dropped. Throws
-  // InputError where nothing is left.
+  // `start`: the rule of a whole text. Drops sequences that no text within kMaxDepth completes.
+  // Throws InputError if nothing is left.
   void seal(Rule start);
 
   struct Sequence {
     Place begin;
-    int height;  // of the stack, at least, until it ends
+    int height;  // minimum stack height needed to complete it
   };
   const std::vector<Sequence>& sequences(Rule rule) const {
     return rules_[static_cast<size_t>(rule)];

@@ -22,7 +22,7 @@ void GrammarAutomaton::clear() {
   start_ = new_state(std::move(open));
 }
 
-// The end of a sequence is what lies below it.
+// At the end of a sequence, the reading is the stack below it.
 GrammarAutomaton::Reading GrammarAutomaton::frame(ByteGrammar::Place place, Reading below) {
   if (grammar_.symbol(place) == ByteGrammar::kEnd) return below;
   const uint64_t key =
@@ -55,7 +55,7 @@ GrammarAutomaton::State GrammarAutomaton::find_next(State state, unsigned char b
   return found;
 }
 
-// Rules are followed until every reading wants a byte.
+// Expands rules until every reading expects a byte.
 GrammarAutomaton::State GrammarAutomaton::new_state(std::vector<Reading> open) {
   std::vector<Reading> readings;
   std::unordered_set<Reading> seen;

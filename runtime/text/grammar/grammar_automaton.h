@@ -1,4 +1,5 @@
-// Reads texts of a grammar byte by byte: all readings at once, states made as they are met.
+// Parses texts of a grammar byte by byte. Tracks all readings at once; states are created on
+// demand.
 #pragma once
 
 #include <array>
@@ -12,12 +13,12 @@
 
 namespace fasa::text {
 
-// Every state but kDead can be gone on from to a text of the grammar. One thread at a time.
+// Every state but kDead can be completed to a text of the grammar. One thread at a time.
 class GrammarAutomaton {
  public:
   using State = int32_t;
   static constexpr State kDead = -1;
-  // Beyond so many new_state() throws InputError; see clear().
+  // Above this number new_state() throws InputError; see clear().
   static constexpr size_t kMaxStates = 65'536;
 
   explicit GrammarAutomaton(ByteGrammar grammar);
@@ -29,17 +30,17 @@ class GrammarAutomaton {
   }
   // The text may end here.
   bool accepts(State state) const { return states_[static_cast<size_t>(state)].accepts; }
-  // And does: nothing follows.
+  // The text must end here: nothing can follow.
   bool complete(State state) const {
     const Entry& entry = states_[static_cast<size_t>(state)];
     return entry.accepts && entry.readings.empty();
   }
   size_t states() const { return states_.size(); }
-  // Forgets all states but start().
+  // Deletes all states but start().
   void clear();
 
  private:
-  // What is still to be read: a place of the grammar, then what lies on the stack below.
+  // Input still expected: a position in the grammar, then the stack below it.
   using Reading = int32_t;
   static constexpr Reading kDone = -1;
   static constexpr State kUnknown = -2;
@@ -47,10 +48,10 @@ class GrammarAutomaton {
   struct Frame {
     ByteGrammar::Place place;
     Reading below;
-    int depth;  // of the stack, this one included
+    int depth;  // of the stack, with this frame
   };
   struct Entry {
-    std::vector<Reading> readings;  // each wants a byte next
+    std::vector<Reading> readings;  // each expects a byte
     bool accepts = false;
     std::array<State, 256> next;
   };
@@ -63,7 +64,8 @@ class GrammarAutomaton {
   std::unordered_map<uint64_t, Reading> frame_of_;
   std::vector<Entry> states_;
   std::map<std::pair<std::vector<Reading>, bool>, State> state_of_;
-  std::map<std::vector<Reading>, State> behind_byte_;  // before rules are followed
+  // Keyed by readings before rules are expanded.
+  std::map<std::vector<Reading>, State> behind_byte_;
   State start_ = 0;
 };
 

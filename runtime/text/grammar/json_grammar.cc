@@ -68,7 +68,7 @@ JsonGrammar::Rule JsonGrammar::array() {
   return *array_;
 }
 
-// One character as Unicode's table 3-7 has it, or an escape; halves of pairs come together.
+// One character (Unicode table 3-7) or an escape; surrogate escapes come in pairs.
 JsonGrammar::Rule JsonGrammar::character() {
   if (character_) return *character_;
   ByteSet plain;
@@ -110,7 +110,7 @@ JsonGrammar::Rule JsonGrammar::string(int64_t least, std::optional<int64_t> most
   Rule rest = grammar_.new_rule();
   grammar_.add(rest, {});
   if (!most) grammar_.add(rest, {character(), rest});
-  // The last character's rule first.
+  // Built from the last character backwards.
   for (int64_t count = 1; count <= most.value_or(least); ++count) {
     const Rule longer = grammar_.new_rule();
     const bool optional = most && *most - count >= least;
@@ -135,7 +135,7 @@ JsonGrammar::Rule JsonGrammar::digits(int least, int most) {
   return rest;
 }
 
-// Doubles hold it: at most 15 digits on each side of the point, and two in the exponent.
+// Fits a double: at most 15 digits on each side of the point, and two in the exponent.
 JsonGrammar::Rule JsonGrammar::number() {
   if (number_) return *number_;
   const Rule sign = grammar_.new_rule(), whole = grammar_.new_rule();
@@ -158,8 +158,8 @@ JsonGrammar::Rule JsonGrammar::number() {
   return *number_;
 }
 
-// Numbers of as many digits as both bounds have, between them: where the first digits differ, a
-// number that begins with neither's is free behind it.
+// Numbers between two bounds of equal length. A number whose first digit lies strictly between the
+// bounds' first digits may have any further digits.
 JsonGrammar::Rule JsonGrammar::below(std::string_view least, std::string_view most) {
   const Rule rule = grammar_.new_rule();
   if (least.empty()) {
@@ -187,7 +187,7 @@ JsonGrammar::Rule JsonGrammar::below(std::string_view least, std::string_view mo
 
 JsonGrammar::Rule JsonGrammar::integer(int64_t least, int64_t most) {
   const Rule rule = grammar_.new_rule();
-  // least and most of one sign, as digits.
+  // Digits of bounds with one sign.
   const auto add = [&](int64_t low, int64_t high, bool negative) {
     for (int64_t begin = low; begin <= high;) {
       const std::string text = std::to_string(begin);
@@ -208,7 +208,7 @@ JsonGrammar::Rule JsonGrammar::integer(int64_t least, int64_t most) {
 std::optional<JsonGrammar::Rule> JsonGrammar::format(std::string_view name) {
   const Rule hour = choice({below("00", "23")}), sixty = below("00", "59");
   const Rule year = digits(4, 4), month = below("01", "12");
-  // Every month has 28 days.
+  // 28 days, which every month has.
   const Rule day = below("01", "28");
   const Symbol quote = grammar_.byte('"'), dash = grammar_.byte('-'), colon = grammar_.byte(':');
   const Rule zone = grammar_.new_rule();
@@ -247,7 +247,7 @@ JsonGrammar::Rule JsonGrammar::member_of(Rule value) {
   return rule;
 }
 
-// , item , item ... with the blanks behind each.
+// ", item" repeated, with white space after each.
 JsonGrammar::Rule JsonGrammar::list_of(Rule item) {
   const Rule more = grammar_.new_rule();
   grammar_.add(more, {});
@@ -264,7 +264,7 @@ JsonGrammar::Rule JsonGrammar::object_of(Rule member) {
 }
 
 JsonGrammar::Rule JsonGrammar::array_of(Rule item, int64_t least, std::optional<int64_t> most) {
-  // What follows when so many items are there.
+  // What may follow after `count` items.
   Rule rest = most ? literal("") : list_of(item);
   const int64_t counted = most.value_or(std::max<int64_t>(least, 1));
   for (int64_t there = counted - 1; there >= 0; --there) {

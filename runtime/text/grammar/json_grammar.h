@@ -1,4 +1,4 @@
-// Grammars of JSON texts: of any value, of a number in a range, of a string so long.
+// Grammars of JSON texts: any value, numbers in a range, strings of limited length.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 
 namespace fasa::text {
 
-// Adds JSON rules to a grammar, each kind once. White space between tokens is one blank, or a new
-// line and up to 20 blanks.
+// Adds JSON rules to a grammar, each kind once. White space between tokens is one blank, or a
+// newline and up to 20 blanks.
 class JsonGrammar {
  public:
   using Rule = ByteGrammar::Rule;
-  // Whole numbers have no more digits, so that doubles hold them.
+  // Limit of integers: doubles hold every one up to 15 digits.
   static constexpr int64_t kMaxInteger = 999'999'999'999'999;
 
   explicit JsonGrammar(ByteGrammar& grammar) : grammar_(grammar) {}
@@ -25,18 +25,18 @@ class JsonGrammar {
   Rule array();
   Rule string();
   Rule number();
-  // A string of `least` to `most` characters; without `most` of any length from `least`.
+  // A string of `least` to `most` characters; without `most`, of at least `least`.
   Rule string(int64_t least, std::optional<int64_t> most);
-  // least <= most, both at most kMaxInteger from zero.
+  // An integer in [least, most]; both bounds within +-kMaxInteger.
   Rule integer(int64_t least = -kMaxInteger, int64_t most = kMaxInteger);
-  // "date", "time", "date-time", "uuid"; nothing for others.
+  // "date", "time", "date-time", "uuid"; nullopt for others.
   std::optional<Rule> format(std::string_view name);
 
-  // { members }: `member` is one of them.
+  // { members }: each is `member`.
   Rule object_of(Rule member);
-  // "KEY": value, where the key's text is any.
+  // "KEY": value, with any text as key.
   Rule member_of(Rule value);
-  // [ items ], between so many.
+  // [ items ], `least` to `most` of them.
   Rule array_of(Rule item, int64_t least, std::optional<int64_t> most);
   Rule literal(std::string_view text);
   Rule choice(std::initializer_list<Rule> rules);

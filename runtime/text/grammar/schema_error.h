@@ -1,4 +1,4 @@
-// A JSON Schema that no grammar is made of.
+// Error for a JSON Schema that cannot be converted to a grammar.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ class SchemaError : public InputError {
  public:
   SchemaError(std::string place, const std::string& message)
       : InputError(place + ": " + message), place_(std::move(place)) {}
-  // The keyword with what it lies in: "schema.properties.age.pattern".
+  // The keyword's path: "schema.properties.age.pattern".
   const std::string& place() const { return place_; }
 
  private:

@@ -58,7 +58,7 @@ bool has_kind(const Json& value, const std::vector<std::string>& kinds) {
   return is_among(kinds, kind) || (kind == "integer" && is_among(kinds, "number"));
 }
 
-// A bound of a length, a whole number from 0 on.
+// A limit on a length: an integer >= 0.
 std::optional<int64_t> length_at(const Json& schema, const char* keyword,
                                  const std::string& place) {
   const auto found = schema.find(keyword);
@@ -121,7 +121,7 @@ ByteGrammar::Rule SchemaGrammar::read(const Json& schema, const std::string& pla
   return rule;
 }
 
-// A schema that refers to itself meets its own rule.
+// A recursive schema refers to its own rule.
 ByteGrammar::Rule SchemaGrammar::reference(const Json& target, const std::string& place) {
   const auto found = referred_.find(&target);
   if (found != referred_.end()) return found->second;
@@ -168,7 +168,7 @@ ByteGrammar::Rule SchemaGrammar::one_of_values(const Json& schema, const std::st
   return rule;
 }
 
-// The types that the schema names or, where it names none, that its keywords are of.
+// The types that the schema names; if it names none, those that its keywords apply to.
 std::vector<std::string> SchemaGrammar::kinds_of(const Json& schema,
                                                  const std::string& place) const {
   std::vector<std::string> kinds;
@@ -212,7 +212,7 @@ void SchemaGrammar::check_keywords(const Json& schema, const std::string& place,
       throw SchemaError(place + "." + keyword,
                         "is a keyword that this server cannot hold an answer to");
     }
-    // Bounds say something of numbers too.
+    // Bounds also apply to numbers.
     if (of->kind == "integer" && is_among(kinds, "number")) {
       throw SchemaError(place + "." + keyword,
                         "of a number is more than this server can hold an answer to; allowed: of "
@@ -289,9 +289,9 @@ ByteGrammar::Rule SchemaGrammar::object(const Json& schema, const std::string& p
   return members(list);
 }
 
-// The members in their order; those that need not be there may be left out.
+// The members in order; optional ones may be left out.
 ByteGrammar::Rule SchemaGrammar::members(const std::vector<Property>& properties) {
-  // What follows the properties before: as the first member, and behind another.
+  // The remaining members: as the first of the object, and after another member.
   Rule first = json_.literal(""), later = first;
   for (auto one = properties.rbegin(); one != properties.rend(); ++one) {
     const Rule member = grammar_.new_rule();
@@ -376,7 +376,7 @@ const Json& SchemaGrammar::target_of(const Json& reference, const std::string& p
     if (text == "#") return root_;
     if (text.starts_with("#/")) return root_.at(Json::json_pointer(text.substr(1)));
   } catch (const Json::exception&) {
-    // It leads nowhere.
+    // The reference does not resolve.
   }
   throw SchemaError(place,
                     shown(reference) + "; allowed: the place of a schema in this one, #/...");
@@ -392,10 +392,10 @@ const Json& SchemaGrammar::resolved(const Json& schema, const std::string& place
   throw SchemaError(place, "leads in a circle");
 }
 
-// No value is of two of them: they are of different types, or one member tells them apart.
+// Requires that no value matches two alternatives: their types differ, or a member's value does.
 void SchemaGrammar::require_disjoint(const Json& list, const std::string& place) const {
   const auto tags_of = [&](const Json& schema) {
-    std::map<std::string, std::set<std::string>> tags;  // members that must be there: their values
+    std::map<std::string, std::set<std::string>> tags;  // required members and their allowed values
     if (!schema.is_object() || !schema.contains("properties") || !schema.contains("required")) {
       return tags;
     }

@@ -1,4 +1,4 @@
-// From a JSON Schema to a grammar: every text of the grammar is JSON that the schema allows.
+// Converts a JSON Schema to a grammar. Every text of the grammar is JSON that the schema allows.
 #pragma once
 
 #include <map>
@@ -15,19 +15,20 @@ namespace fasa::text {
 using OrderedJson = nlohmann::ordered_json;
 
 // Grammar of a subset of what the schema allows: members in the order of `properties` and no
-// others, numbers of at most 15 digits. Schemas that the subset cannot express are refused, not
-// approximated. Apart from annotations, every keyword must be one of type, enum, const, properties,
+// others, numbers of at most 15 digits. Schemas that the subset cannot express are an error, not
+// approximated. Besides annotations, the supported keywords are type, enum, const, properties,
 // required, additionalProperties, items, minItems, maxItems, minLength, maxLength, format (date,
 // time, date-time, uuid), minimum, maximum and their exclusive forms (of integers), anyOf, oneOf
-// (of disjoint alternatives), allOf (of one), $ref within the schema, recursive ones too.
+// (disjoint alternatives), allOf (a single schema), $ref within the schema, including recursive
+// ones.
 class SchemaGrammar {
  public:
-  static constexpr int64_t kMaxLength = 2048;  // of strings and arrays with a bound
-  static constexpr int kMaxSchemas = 128;      // within each other
+  static constexpr int64_t kMaxLength = 2048;  // of bounded strings and arrays
+  static constexpr int kMaxSchemas = 128;      // nesting depth
   static constexpr size_t kMaxMembers = 1024;
   static constexpr size_t kMaxAlternatives = 64;  // of oneOf
 
-  // `schema` outlives this; `place`: what errors call it.
+  // `schema` must outlive it; `place`: its name in errors.
   SchemaGrammar(ByteGrammar& grammar, const OrderedJson& schema, std::string place);
 
   // Throws SchemaError.
@@ -67,7 +68,7 @@ class SchemaGrammar {
   const Json& root_;
   const std::string place_;
   std::map<const Json*, Rule> referred_;
-  int depth_ = 0;  // of schemas that are being read
+  int depth_ = 0;  // nesting depth while reading
 };
 
 }  // namespace fasa::text

@@ -28,7 +28,7 @@ void TokenGrammar::forget() {
   ++age_;
 }
 
-// Its state in the automaton as it is now.
+// Looks up the text's state again if the automaton was cleared.
 void TokenGrammar::find(Text& text) {
   const bool too_many = automaton_.states() > max_states_;
   if (too_many) forget();
@@ -51,7 +51,7 @@ std::shared_ptr<const TokenGrammar::Mask> TokenGrammar::allowed(Text& text) {
   return mask;
 }
 
-// Tokens that share a beginning lie together: it is read once, and where it is wrong all are.
+// Tokens are sorted, so a common prefix is read once, and rejected for all tokens that share it.
 std::shared_ptr<const TokenGrammar::Mask> TokenGrammar::compute(State state) {
   auto mask = std::make_shared<Mask>((static_cast<size_t>(tokens_->end_id()) + 63) / 64);
   path_.assign(1, state);
@@ -102,7 +102,7 @@ bool TokenGrammar::is_whole(Text& text) {
 }
 
 size_t TokenGrammar::bytes() const {
-  constexpr size_t kState = 2048;  // with what finds it, about
+  constexpr size_t kState = 2048;  // approximate bytes of a state and its map entry
   const std::lock_guard lock(mutex_);
   size_t bytes = automaton_.states() * kState;
   for (const auto& [state, mask] : masks_) bytes += mask->size() * sizeof(uint64_t);

@@ -1,4 +1,4 @@
-// Which tokens may come next, so that a text is one of a grammar.
+// The tokens that may come next if a text is to match a grammar.
 #pragma once
 
 #include <cstdint>
@@ -15,29 +15,29 @@
 
 namespace fasa::text {
 
-// Shared by all answers that are held to it: what one of them has met costs the others nothing. Any
-// thread.
+// Shared by all answers with this grammar: masks computed for one are reused by the others.
+// Thread-safe.
 class TokenGrammar {
  public:
-  // A text as far as it is written. One thread at a time.
+  // A text written so far. One thread at a time.
   class Text {
    private:
     friend class TokenGrammar;
     std::string bytes_;
     GrammarAutomaton::State state_ = 0;
-    uint64_t age_ = 0;  // of the automaton that has the state
+    uint64_t age_ = 0;  // the automaton's generation that holds the state
   };
-  // A bit for each id of the vocabulary, the lowest first.
+  // One bit per id of the vocabulary, lowest first.
   using Mask = std::vector<uint64_t>;
 
   TokenGrammar(ByteGrammar grammar, std::shared_ptr<const TokenTable> tokens);
 
   Text begin();
-  // What may come next. Throws InputError where no token fits, or beyond a limit.
+  // The tokens that may come next. Throws InputError if no token fits, or beyond a limit.
   std::shared_ptr<const Mask> allowed(Text& text);
-  // Throws InputError for a token that is not allowed.
+  // Throws InputError if the token is not allowed.
   void push(Text& text, int32_t token);
-  // The text may end here; all() also says that nothing can follow.
+  // Whether the text may end here; is_whole(): and nothing can follow.
   bool may_end(Text& text);
   bool is_whole(Text& text);
 
@@ -45,7 +45,7 @@ class TokenGrammar {
   size_t bytes() const;
 
  private:
-  static constexpr size_t kManyStates = 8192;  // forgotten beyond that, unless one text has as many
+  static constexpr size_t kManyStates = 8192;  // limit on cached states, unless one text needs more
   static constexpr size_t kMaskBytes = size_t{16} << 20;
 
   void find(Text& text);

@@ -1,4 +1,4 @@
-// The bytes of a vocabulary's tokens, in the order in which their common beginnings lie together.
+// The bytes of a vocabulary's tokens, sorted so that common prefixes are adjacent.
 #pragma once
 
 #include <cstdint>
@@ -18,21 +18,22 @@ class TokenTable {
   struct Token {
     std::string bytes;
     int32_t id;
-    uint32_t common;  // bytes that the one before begins with, too
+    uint32_t common;  // bytes shared with the previous entry
   };
 
-  // `bytes`: of each id; "" for what stands for none.
+  // `bytes`: one entry per id; "" for an unused id.
   explicit TokenTable(std::vector<std::string> bytes);
-  // Control tokens have no bytes, but for those of `shown`.
+  // Control tokens have no bytes, except those in `shown`.
   TokenTable(const Tokenizer& tokenizer, std::span<const int32_t> shown);
 
   std::span<const Token> sorted() const { return sorted_; }
   std::string_view bytes(int32_t id) const;
-  int32_t end_id() const { return static_cast<int32_t>(index_of_.size()); }  // above the largest
+  // One more than the largest id.
+  int32_t end_id() const { return static_cast<int32_t>(index_of_.size()); }
 
  private:
   std::vector<Token> sorted_;
-  std::vector<int32_t> index_of_;  // of each id in sorted_, -1: none
+  std::vector<int32_t> index_of_;  // index in sorted_ per id, -1: none
 };
 
 }  // namespace fasa::text

@@ -1,4 +1,4 @@
-// What a filter, test, method, function or macro is called with.
+// Arguments of a call of a filter, test, method, function or macro.
 #pragma once
 
 #include <initializer_list>
@@ -19,15 +19,16 @@ struct Arguments {
   bool empty() const { return by_place.empty() && by_name.empty(); }
 };
 
-// Arguments in the order of a callee's parameters.
+// Arguments matched to a callee's parameters, in parameter order.
 class Bound {
  public:
-  // Throws Failure for arguments too many, unknown or given twice. `callee`: for errors.
+  // Throws Failure for arguments that are too many, unknown or given twice. `callee`: its name in
+  // errors.
   Bound(std::string_view callee, const Arguments& arguments,
         std::initializer_list<std::string_view> parameters);
 
   bool has(size_t index) const { return given_[index]; }
-  // Throws Failure where it was not given.
+  // Throws Failure if the argument was not given.
   const Value& at(size_t index) const;
   const Value& or_else(size_t index, const Value& otherwise) const {
     return given_[index] ? values_[index] : otherwise;
@@ -35,10 +36,10 @@ class Bound {
   bool truth_or(size_t index, bool otherwise) const {
     return given_[index] ? truth(values_[index]) : otherwise;
   }
-  // A text. Throws Failure for another kind.
+  // The argument as a text. Throws Failure for another kind.
   const TextValue& text(size_t index) const;
   int64_t integer_or(size_t index, int64_t otherwise) const;
-  // Not given, or none.
+  // Whether the argument was not given, or is none.
   bool absent(size_t index) const { return !given_[index] || values_[index].is_none(); }
 
  private:

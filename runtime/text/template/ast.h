@@ -1,4 +1,4 @@
-// A parsed template.
+// Syntax tree of a template.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@ struct Expression;
 using ExpressionPtr = std::unique_ptr<Expression>;
 
 struct Argument {
-  std::string name;  // "": by its place
+  std::string name;  // "": positional
   ExpressionPtr value;
 };
 
-// Chains of one operator's rank are one node, so that depth comes from brackets alone.
+// Operators of one precedence in a row form one node, so only brackets add depth.
 struct Expression {
   enum class Kind : uint8_t {
     kConstant,
@@ -43,7 +43,7 @@ struct Expression {
     kCall,        // parts: callee; arguments
     kFilter,      // parts: value; name, arguments
     kTest,        // parts: value; name, arguments
-    kBlockText,   // what a set block or filter block wrote
+    kBlockText,   // output of a set block or filter block
   };
 
   Kind kind = Kind::kConstant;
@@ -57,12 +57,12 @@ struct Expression {
   std::vector<Comparison> comparisons;
 };
 
-// What a value is assigned to.
+// Target of an assignment.
 struct Target {
   uint32_t at = 0;
   std::string name;
-  std::string member;         // of the namespace `name`; "": the variable itself
-  std::vector<Target> parts;  // a tuple; then no name
+  std::string member;         // member of the namespace `name`; "": the variable itself
+  std::vector<Target> parts;  // of a tuple, which has no name
 };
 
 struct Statement;

@@ -13,7 +13,7 @@
 namespace fasa::jinja {
 namespace {
 
-// Attributes that Python's types have. An item of the same name is found with brackets alone.
+// Attributes of Python's types. Items with these names are reachable by brackets only.
 constexpr std::string_view kTextMethods[] = {
     "capitalize",   "casefold",    "center",    "count",      "encode",       "endswith",
     "expandtabs",   "find",        "format",    "format_map", "index",        "isalnum",
@@ -26,7 +26,7 @@ constexpr std::string_view kTextMethods[] = {
 constexpr std::string_view kDictMethods[] = {"copy", "fromkeys", "get", "items", "keys", "values"};
 constexpr std::string_view kListMethods[] = {"copy", "count", "index"};
 constexpr std::string_view kTupleMethods[] = {"count", "index"};
-// What would change a value, which templates may not.
+// Methods that would change a value, which templates may not do.
 constexpr std::string_view kDictChanges[] = {"clear", "pop", "popitem", "setdefault", "update"};
 constexpr std::string_view kListChanges[] = {"append", "clear",  "extend",  "insert",
                                              "pop",    "remove", "reverse", "sort"};
@@ -49,7 +49,7 @@ Value missing(const Value& object, const std::string& name) {
   return Value::undefined(fmt::format("a {} has no {}", object.type_name(), name));
 }
 
-// Attributes of the type itself; nothing if the type has none of this name.
+// Attributes of the type itself; nullopt if it has none of this name.
 std::optional<Value> own_attribute(const Value& object, std::string_view name) {
   if (object.is_text() && is_among(kTextMethods, name)) return method(object, name);
   if (object.dict() != nullptr) {
@@ -126,7 +126,7 @@ int64_t bound_of(const Value& value, std::string_view what) {
                             value.type_name()));
 }
 
-// Python's slice.indices: the places that a slice takes.
+// Python's slice.indices: the indexes that a slice selects.
 std::vector<size_t> sliced(int64_t length, const Value& begin, const Value& end,
                            const Value& step) {
   const int64_t stride = step.is_none() ? 1 : bound_of(step, "step");

@@ -1,4 +1,4 @@
-// Looking things up in values: a.b, a["b"], a[1:2].
+// Lookups in values: a.b, a["b"], a[1:2].
 #pragma once
 
 #include <string_view>
@@ -14,9 +14,9 @@ Value attribute_of(const Value& object, std::string_view name, Work& work);
 // Looks up items first, then methods.
 Value item_of(const Value& object, const Value& key, Work& work);
 // The item at a path of names and indexes, such as "a.b.0", by repeated item_of. `otherwise`
-// replaces each undefined item; null: nothing does.
+// replaces each undefined item; null: no replacement.
 Value path_of(const Value& object, const Value& path, Work& work, const Value* otherwise = nullptr);
-// Bounds and step are whole numbers or none. Throws Failure for objects without places.
+// Bounds and step are integers or none. Throws Failure for objects without indexes.
 Value slice_of(const Value& object, const Value& begin, const Value& end, const Value& step,
                Work& work);
 

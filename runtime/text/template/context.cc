@@ -12,7 +12,7 @@
 namespace fasa::jinja {
 namespace {
 
-// Names that templates put between the parts of a control token, as "<|" + role + "|>".
+// Roles that templates insert into a control token, as in "<|" + role + "|>".
 constexpr std::string_view kRoles[] = {"assistant", "context", "developer", "documents",
                                        "function",  "ipython", "model",     "observation",
                                        "system",    "tool",    "user"};
@@ -24,8 +24,7 @@ bool is_among(const Names& names, std::string_view name) {
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
 }
 
-// Builds values as the JSON is read, without nlohmann's own tree: objects of very many members are
-// slow there.
+// Builds values directly from JSON: nlohmann's own tree is slow for objects with very many members.
 class ContextReader : public nlohmann::json_sax<nlohmann::json> {
  public:
   ContextReader(const std::string& name, int depth) : name_(name), depth_(depth) {}
@@ -119,7 +118,8 @@ class ContextReader : public nlohmann::json_sax<nlohmann::json> {
   std::vector<Dict::Entry> members_;
 };
 
-// Reads digits and one of `behind`, which may be missing at the end of the text. Nothing: no match.
+// Reads digits and a following character from `behind`, which may be missing at the end of the
+// text. nullopt: no match.
 std::optional<int> take_number(std::string_view* text, size_t digits, std::string_view behind) {
   int value = 0;
   if (text->size() < digits) return std::nullopt;
@@ -132,7 +132,7 @@ std::optional<int> take_number(std::string_view* text, size_t digits, std::strin
   return value;
 }
 
-// Days and weekdays of the calendar; nothing for a date that it has not.
+// Fills in day of year and weekday; nullopt for a date that does not exist.
 std::optional<std::tm> completed(std::tm time) {
   const std::tm wanted = time;
   const std::time_t seconds = timegm(&time);
@@ -172,7 +172,7 @@ Context parse_context(std::string_view json, const std::string& name, int depth)
     throw InputError(fmt::format("{}: the context is no JSON object", name));
   }
   Context context;
-  // A dict keeps the later of two members of one name.
+  // A dict keeps the later of two members with the same name.
   const Dict members(reader.take());
   for (const auto& [key, value] : members.entries()) {
     context.variables.emplace_back(key.text()->text.bytes(), value);

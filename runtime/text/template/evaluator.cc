@@ -124,12 +124,12 @@ Value Evaluator::comparison(const Expression& node, const Scope& scope) {
   return Value::of(true);
 }
 
-// Texts that are added in a row are put together once: templates grow the prompt in this way.
+// A row of additions of texts is concatenated once, since templates grow the prompt this way.
 Value Evaluator::arithmetic(const Expression& node, const Scope& scope) {
   const auto plain = [](const Value& value) { return value.is_text() && !value.text()->markup; };
   Value left = value(*node.parts[0], scope);
   MarkedText sum;
-  bool summing = false;  // `left` and what was added to it are in `sum`
+  bool summing = false;  // `left` and all added to it are in `sum`
   for (size_t i = 0; i < node.operations.size(); ++i) {
     const Value right = value(*node.parts[i + 1], scope);
     at_ = node.at;
@@ -237,7 +237,7 @@ Value Evaluator::call_macro(const Macro& macro, Arguments arguments) {
   return work_.text(std::move(text));
 }
 
-// The arguments by place beyond the parameters.
+// The positional arguments beyond the parameters.
 Value Evaluator::rest_of(const Arguments& arguments, size_t taken) {
   std::vector<Value> rest;
   for (size_t i = taken; i < arguments.by_place.size(); ++i) {

@@ -11,7 +11,7 @@
 
 namespace fasa::jinja {
 
-// One rendering. Throws Failure; at() is where then.
+// One rendering. Throws Failure; at() is then its position in the source.
 class Evaluator {
  public:
   Evaluator(Work& work, const std::tm& now) : work_(work), now_(now) {}
@@ -28,7 +28,7 @@ class Evaluator {
   Flow loop(const Statement& statement, Scope& scope);
   std::vector<Value> loop_items(const Statement& statement, Scope& scope);
   void write(const MarkedText& text);
-  // What the body writes.
+  // Runs the body and returns its output in `text`.
   Flow capture(const Body& body, Scope& scope, MarkedText* text);
   Flow set_block(const Statement& statement, Scope& scope);
   Flow filter_block(const Statement& statement, Scope& scope);
@@ -59,10 +59,10 @@ class Evaluator {
   Work& work_;
   const std::tm& now_;
   uint32_t at_ = 0;
-  int frames_ = 0;  // of these functions in each other
-  int macros_ = 0;  // calls in each other
+  int frames_ = 0;  // recursion depth of these functions
+  int macros_ = 0;  // depth of macro calls
   MarkedText* out_ = nullptr;
-  Value block_text_;  // what kBlockText is
+  Value block_text_;  // value of kBlockText
 };
 
 }  // namespace fasa::jinja

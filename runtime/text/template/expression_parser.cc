@@ -9,7 +9,7 @@ namespace {
 
 using Kind = Expression::Kind;
 
-// Maximum height of a tree: brackets and chains of attributes, calls and filters add to it.
+// Maximum height of a tree, to which brackets and chains of attributes, calls and filters add.
 constexpr int kMaxHeight = 128;
 
 template <class... Parts>

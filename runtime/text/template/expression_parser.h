@@ -1,4 +1,4 @@
-// Parses expressions by Jinja's ranks of operators.
+// Parses expressions with Jinja's operator precedence.
 #pragma once
 
 #include <optional>
@@ -13,18 +13,18 @@ namespace fasa::jinja {
 // Throws SyntaxFailure.
 class ExpressionParser {
  public:
-  // `depth` counts what is nested in each other, blocks included, up to `limit`.
+  // `depth` counts nesting, blocks included; at most `limit`.
   ExpressionParser(TokenReader& tokens, int* depth, int limit)
       : tokens_(tokens), depth_(depth), limit_(limit) {}
 
-  ExpressionPtr expression();  // `a if b else c` included
-  // One expression, or several between commas, which are a tuple.
+  ExpressionPtr expression();  // including `a if b else c`
+  // One expression, or several separated by commas, which form a tuple.
   ExpressionPtr tuple(bool with_condition);
-  // Filters, without what they are applied to: that is kBlockText.
+  // Filters only; they apply to kBlockText.
   ExpressionPtr block_filters();
   Target target(bool members);
 
-  // Names of the kinds that macros must know about, since the last call of reset.
+  // Special names used since the last reset, which a macro needs to know.
   struct Uses {
     bool caller = false;
     bool varargs = false;

@@ -1,4 +1,4 @@
-// One function a filter, by Jinja's name of it.
+// One function per filter, under Jinja's name.
 #pragma once
 
 #include "runtime/text/template/arguments.h"

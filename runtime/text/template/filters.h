@@ -1,4 +1,4 @@
-// The filters behind `|`.
+// The filters, applied by `|`.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace fasa::jinja {
 
 bool is_filter(std::string_view name);
-std::string unknown_filter(std::string_view name);  // the error that says so
+std::string unknown_filter(std::string_view name);  // the error message
 // Throws Failure, also for an unknown name.
 Value apply_filter(std::string_view name, const Value& value, const Arguments& arguments,
                    Work& work);

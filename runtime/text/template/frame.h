@@ -1,4 +1,4 @@
-// How deep the evaluator is in itself.
+// Recursion depth of the evaluator.
 #pragma once
 
 #include <fmt/format.h>
@@ -7,7 +7,7 @@
 
 namespace fasa::jinja {
 
-// Counts one level as long as it lives. A level takes about half a kilobyte of stack.
+// Counts one level during its lifetime. A level takes about half a kilobyte of stack.
 class Frame {
  public:
   explicit Frame(int* frames) : frames_(frames) {

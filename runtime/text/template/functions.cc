@@ -34,7 +34,7 @@ Value range(const Arguments& arguments, const std::tm&, Work& work) {
   return work.list(std::move(items), ListKind::kRange);
 }
 
-// The entries of a dict that is given by place, then those given by name.
+// Entries of a dict passed as positional argument, then entries passed by name.
 std::vector<Dict::Entry> entries_of(std::string_view callee, const Arguments& arguments,
                                     Work& work) {
   std::vector<Dict::Entry> entries;
@@ -89,7 +89,7 @@ Value strftime_now(const Arguments& arguments, const std::tm& now, Work& work) {
       if (given[at] == '%' && next == '%') format += given[++at];
     }
   }
-  format += ' ';  // a result of no bytes cannot be told from one that is too long
+  format += ' ';  // an empty result could not be told from a buffer that is too small
   char text[4096];
   const size_t size = std::strftime(text, sizeof text, format.c_str(), &now);
   if (size == 0) throw Failure("strftime_now: the result is too long");

@@ -39,7 +39,7 @@ class JsonWriter {
  public:
   JsonWriter(const JsonStyle& style, Work& work) : style_(style), work_(work) {}
 
-  // `level`: of brackets around it, at most Limits::depth.
+  // `level`: number of enclosing brackets, at most Limits::depth.
   void write(const Value& value, int level) {
     work_.step();
     if (const TextValue* text = value.text()) {

@@ -51,7 +51,7 @@ class Lexer {
     return at;
   }
 
-  // Everything up to the next tag, and that tag.
+  // Reads text up to the next tag, and that tag.
   void read_data() {
     size_t tag = at_;
     while (tag < source_.size() &&
@@ -88,7 +88,7 @@ class Lexer {
     if (!text.empty()) add(TokenKind::kData, at_, text);
   }
 
-  // Behind an end of a tag that lies at `end`: its own sign decides what goes with it.
+  // Continues after the end of a tag at `end`; its sign decides which white space is removed.
   void leave(size_t end, char sign, bool variable) {
     at_ = end + 2;
     if (sign == '-') {
@@ -105,7 +105,7 @@ class Lexer {
     leave(end, end > at_ ? source_[end - 1] : '\0', false);
   }
 
-  // True where the tag ends here.
+  // True if the tag ends here.
   bool read_end(bool variable) {
     const std::string_view mark = variable ? "}}" : "%}";
     const char sign = byte(at_);
@@ -216,7 +216,7 @@ class Lexer {
   std::string_view source_;
   size_t at_ = 0;
   bool line_starts_ = true;  // what was read last ends a line
-  std::string brackets_;     // those that are to close
+  std::string brackets_;     // open brackets
   std::vector<Token> tokens_;
 };
 

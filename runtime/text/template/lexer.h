@@ -1,5 +1,5 @@
-// The tokens of a template, with its white space rules applied: trim_blocks and lstrip_blocks, as
-// Hugging Face sets them, and the signs of single tags.
+// Splits a template into tokens and applies its white space rules: trim_blocks and lstrip_blocks,
+// as Hugging Face sets them, and the signs of single tags.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ enum class TokenKind : uint8_t {
   kBlockBegin,
   kBlockEnd,
   kName,
-  kText,  // a literal; `text` is what it stands for
+  kText,  // a literal; `text` is its value
   kInteger,
   kFloat,
   kOperator,
@@ -29,13 +29,13 @@ struct Token {
   std::string text;
 };
 
-// What is wrong with a template, and where.
+// An error in a template, and its position.
 struct SyntaxFailure {
   uint32_t at;
   std::string message;
 };
 
-// The source in the form that token offsets refer to: line ends are \n; one at the end is left out.
+// The source to which token offsets refer: line ends are \n, and one at the end is removed.
 std::string normalize_lines(std::string_view source);
 // `source`: normalized, valid UTF-8. The last token is kEnd. Throws SyntaxFailure.
 std::vector<Token> tokenize(std::string_view source);

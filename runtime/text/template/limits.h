@@ -1,4 +1,4 @@
-// What one rendering may take: templates come from outside.
+// Limits on one rendering, because templates are untrusted.
 #pragma once
 
 #include <cstddef>
@@ -7,15 +7,15 @@
 namespace fasa::jinja {
 
 struct Limits {
-  // Steps: one per evaluated node, and one per 256 bytes or 8 items made or read. The largest
+  // Steps: one per evaluated node, and one per 256 bytes or 8 items created or read. The largest
   // published template takes about 5,000 for a conversation of four messages.
   uint64_t steps = 50'000'000;
-  int depth = 64;                   // nested blocks, brackets, calls of macros, lists in lists
-  size_t output_bytes = 64u << 20;  // of the prompt, and of every single text on the way
-  size_t value_bytes = 512u << 20;  // of all texts, lists and dicts alive at one time
+  int depth = 64;                   // of nested blocks, brackets, macro calls and lists
+  size_t output_bytes = 64u << 20;  // of the prompt, and of each text made for it
+  size_t value_bytes = 512u << 20;  // of all texts, lists and dicts that exist at one time
 };
 
-// Bytes of values that are alive. Outlives the values that it counts.
+// Bytes of existing values. Must outlive the values that it counts.
 class ByteCount {
  public:
   explicit ByteCount(size_t limit) : limit_(limit) {}
@@ -34,7 +34,7 @@ class ByteCount {
   size_t used_ = 0;
 };
 
-// A value's part of a count, given back with the value.
+// A value's share of a count, subtracted when the value is destroyed.
 class HeldBytes {
  public:
   HeldBytes() = default;
@@ -59,7 +59,7 @@ class HeldBytes {
     count_ = nullptr;
   }
 
-  ByteCount* count_ = nullptr;  // null: counted nowhere, as a context is
+  ByteCount* count_ = nullptr;  // null: not counted, as in a context
   size_t bytes_ = 0;
 };
 

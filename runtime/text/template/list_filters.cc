@@ -1,4 +1,4 @@
-// Filters that go through lists and dicts.
+// Filters on lists and dicts.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ Value folded(const Value& value, bool case_sensitive, Work& work) {
   return work.text(lower(value.text()->text));
 }
 
-// What an item is sorted by: each of the attributes between commas, or itself.
+// An item's sort keys: each of the comma-separated attributes, or the item itself.
 std::vector<Value> sort_keys(const Value& item, const Value& attributes, bool case_sensitive,
                              Work& work) {
   std::vector<Value> keys;
@@ -41,7 +41,7 @@ std::vector<Value> sort_keys(const Value& item, const Value& attributes, bool ca
 
 using Keyed = std::pair<std::vector<Value>, Value>;
 
-// Stable; `reverse` keeps the order of equal items too, as Python does.
+// Stable: as in Python, `reverse` also keeps the order of equal items.
 std::vector<Value> sorted(std::vector<Keyed> items, bool reverse, Work& work) {
   if (reverse) std::reverse(items.begin(), items.end());
   std::stable_sort(items.begin(), items.end(), [&](const Keyed& a, const Keyed& b) {
@@ -78,8 +78,8 @@ Value extreme(std::string_view name, const Value& value, const Arguments& argume
   return items[best];
 }
 
-// The items for which a test holds, or does not. `by_attribute`: of an attribute of theirs, which
-// the first argument names.
+// The items for which a test holds, or does not hold. `by_attribute`: the test applies to the
+// attribute that the first argument names.
 Value selected(const Value& value, const Arguments& arguments, bool by_attribute, bool wanted,
                Work& work) {
   if (!truth(value)) return work.list({}, ListKind::kIterator);
@@ -102,7 +102,7 @@ Value selected(const Value& value, const Arguments& arguments, bool by_attribute
   return work.list(std::move(kept), ListKind::kIterator);
 }
 
-// What `unique` takes beside keys: a tuple of them.
+// Keys of `unique` may also be tuples of keys.
 bool is_key_tuple(const Value& value) {
   const List* list = value.list();
   return list != nullptr && list->kind() == ListKind::kTuple &&

@@ -5,7 +5,7 @@
 namespace fasa::jinja {
 namespace {
 
-// The run that holds `offset`.
+// The run that contains `offset`.
 std::vector<MarkedText::Run>::const_iterator run_at(const std::vector<MarkedText::Run>& runs,
                                                     size_t offset) {
   return std::upper_bound(runs.begin(), runs.end(), offset,

@@ -1,4 +1,4 @@
-// Text that remembers which of its bytes the template wrote and which a user did.
+// Text that records, for each byte, whether the template or a user wrote it.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +11,11 @@ namespace fasa::jinja {
 
 enum class Origin : uint8_t { kTemplate, kUser };
 
-// UTF-8 bytes and runs of one origin. A value: copies are independent.
+// UTF-8 bytes and runs of one origin. Value semantics: copies are independent.
 class MarkedText {
  public:
   struct Run {
-    size_t end;  // offset behind the run's last byte
+    size_t end;  // end offset of the run, exclusive
     Origin origin;
   };
 
@@ -25,11 +25,11 @@ class MarkedText {
   const std::string& bytes() const { return bytes_; }
   size_t size() const { return bytes_.size(); }
   bool empty() const { return bytes_.empty(); }
-  const std::vector<Run>& runs() const { return runs_; }  // in order, none empty, neighbours differ
+  const std::vector<Run>& runs() const { return runs_; }  // in order, non-empty, origins alternate
 
   void append(std::string_view bytes, Origin origin);
   void append(const MarkedText& other) { append(other, 0, other.size()); }
-  // Bytes [begin, end) of another text, which is not this one.
+  // Appends bytes [begin, end) of another text, not of this one.
   void append(const MarkedText& other, size_t begin, size_t end);
   MarkedText part(size_t begin, size_t end) const;
   Origin origin_at(size_t offset) const;  // offset < size()

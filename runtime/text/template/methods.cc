@@ -50,7 +50,7 @@ Value split_text(const MarkedText& text, const Arguments& arguments, Work& work)
   return work.list(std::move(parts));
 }
 
-// A text, or any of a tuple of texts.
+// True if a text, or any text of a tuple, matches.
 template <class Matches>
 Value matches_any(std::string_view name, const Arguments& arguments, const Matches& matches) {
   const Bound bound(name, arguments, {"prefix"});

@@ -5,7 +5,7 @@
 
 namespace fasa::jinja {
 
-// Throws Failure for a method that Python has and this engine has not.
+// Throws Failure for a method of Python that is not supported.
 Value call_method(const Method& method, const Arguments& arguments, Work& work);
 
 }  // namespace fasa::jinja

@@ -9,7 +9,7 @@
 namespace fasa::jinja {
 namespace {
 
-// `conditional`: inside of an if. Trees are at most as deep as the parser allows.
+// `conditional`: inside an if. The parser limits the depth of trees.
 void check(const Expression* node, bool conditional) {
   if (node == nullptr) return;
   const bool inner = conditional || node->kind == Expression::Kind::kCondition;
@@ -37,7 +37,7 @@ void check(const Statement& statement, bool conditional) {
       check(parameter.otherwise.get(), false);
     }
   }
-  // Every other body is a function of its own, where an if around it counts no more.
+  // Every other body is a function of its own, for which an enclosing if does not count.
   check(statement.body, false);
   check(statement.otherwise, false);
 }

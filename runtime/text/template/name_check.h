@@ -1,13 +1,12 @@
-// Filters and tests that a template names must be known before it runs.
+// Checks the names of filters and tests in a template before it runs.
 #pragma once
 
 #include "runtime/text/template/ast.h"
 
 namespace fasa::jinja {
 
-// Throws SyntaxFailure at the first unknown one. As Jinja does, it leaves out those inside of an if
-// or a conditional expression, which fail when they are reached: templates try what an environment
-// has in this way.
+// Throws SyntaxFailure at the first unknown name. As in Jinja, names inside an if or a conditional
+// expression are not checked and fail when reached: templates use this to detect features.
 void check_names(const Body& body);
 
 }  // namespace fasa::jinja

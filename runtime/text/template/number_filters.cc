@@ -1,4 +1,4 @@
-// Filters that make numbers, and `default`.
+// Filters that return numbers, and `default`.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -13,8 +13,8 @@
 namespace fasa::jinja {
 namespace {
 
-// A text as Python's int() and float() take it: white space around it, a sign, single underscores
-// between digits. Nothing where underscores stand elsewhere.
+// A text in the form that Python's int() and float() accept: surrounding white space, a sign,
+// single underscores between digits. nullopt if underscores are elsewhere.
 std::optional<std::string> numeral(const std::string& text) {
   const auto kept = strip(text, nullptr, {});
   const size_t begin = kept.first, end = kept.second;
@@ -47,7 +47,7 @@ std::optional<int64_t> parse_integer(const std::string& text) {
 
 std::optional<double> parse_float(const std::string& text) {
   const auto digits = numeral(text);
-  // from_chars takes "nan(...)" and no other form that float() does not take.
+  // Reject "nan(...)", the only form that from_chars accepts and float() does not.
   if (!digits || digits->find('(') != std::string::npos) return std::nullopt;
   double value = 0;
   const auto read = std::from_chars(digits->data(), digits->data() + digits->size(), value);

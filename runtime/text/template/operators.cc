@@ -52,7 +52,7 @@ int64_t integer_power(int64_t base, int64_t exponent, Work& work) {
   return result;
 }
 
-// Python's rounds to minus infinity; the remainder has the divisor's sign.
+// As in Python: rounds to minus infinity, and the remainder has the divisor's sign.
 int64_t floor_divide(int64_t a, int64_t b) {
   if (b == 0) throw Failure("division by zero");
   if (b == -1) return minus(0, a);
@@ -125,7 +125,7 @@ Value float_result(Arithmetic operation, double a, double b) {
   }
 }
 
-// Joins two texts; a text that is marked safe escapes the other.
+// Concatenates two texts; if one is marked safe, the other is escaped.
 Value joined(const TextValue& a, const TextValue& b, Work& work) {
   work.check_size(a.text.size() + b.text.size());
   const bool markup = a.markup || b.markup;
@@ -276,7 +276,7 @@ bool less(const Value& a, const Value& b, Work& work) {
     return wide(a) < wide(b);
   }
   if (a.is_text() && b.is_text()) {
-    // The order of UTF-8 is the order of the characters.
+    // UTF-8 byte order is code point order.
     work.step_bytes(a.text()->text.size());
     return a.text()->text.bytes() < b.text()->text.bytes();
   }

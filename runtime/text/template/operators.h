@@ -1,4 +1,4 @@
-// Python's operators on values. All throw Failure where Python raises TypeError and the like.
+// Python's operators on values. All throw Failure where Python raises an error such as TypeError.
 #pragma once
 
 #include <cstdint>
@@ -37,9 +37,10 @@ bool equal(const Value& a, const Value& b, Work& work);
 bool less(const Value& a, const Value& b, Work& work);
 bool contains(const Value& container, const Value& item, Work& work);
 
-// What a for goes through: items, keys, characters; none of undefined. Empties an iterator.
+// The items that a `for` iterates over: items, keys or characters; none if undefined. Empties an
+// iterator.
 std::vector<Value> items_of(const Value& value, Work& work);
-// A dict's (key, value) tuples.
+// A dict's entries as (key, value) tuples.
 std::vector<Value> pairs_of(const Dict& dict, Work& work);
 int64_t length_of(const Value& value);
 MarkedText escaped_html(const MarkedText& text);

@@ -23,8 +23,8 @@ class Parser {
   Body run() { return body({}); }
 
  private:
-  // Statements up to a tag of one of these names, which is the next token then; to the template's
-  // end where there are none.
+  // Statements up to a tag with one of these names, which is then the next token; up to the
+  // template's end if there are no names.
   Body body(Words ends) {
     const Nesting nesting(&depth_, depth_limit_, tokens_.peek().at);
     Body statements;
@@ -60,7 +60,7 @@ class Parser {
 
   void end_tag() { tokens_.expect(TokenKind::kBlockEnd, "\"%}\""); }
 
-  // The body of a tag that ends here, up to its end tag, whose name is taken.
+  // The body after this tag, up to its end tag, whose name is consumed.
   Body block(std::string_view end) {
     tokens_.skip_operator(":");
     end_tag();
@@ -69,7 +69,7 @@ class Parser {
     return statements;
   }
 
-  // The same for a body that is a function of its own: a loop around it is not its loop.
+  // Like block(), for a body that is a function of its own: an enclosing loop is not its loop.
   Body function_block(std::string_view end) {
     const int loops = std::exchange(loops_, 0);
     Body statements = block(end);

@@ -7,8 +7,8 @@
 
 namespace fasa::jinja {
 
-// `source`: normalized lines, valid UTF-8. `depth`: of blocks and brackets in each other. Throws
-// SyntaxFailure, also for what Jinja has and this engine has not.
+// `source`: normalized lines, valid UTF-8. `depth`: limit on nested blocks and brackets. Throws
+// SyntaxFailure, also for features of Jinja that are not supported.
 Body parse_template(std::string_view source, int depth);
 
 }  // namespace fasa::jinja

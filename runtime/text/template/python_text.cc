@@ -11,7 +11,7 @@
 namespace fasa::jinja {
 namespace {
 
-// Builds repr(). Values are at most Limits::depth deep.
+// Builds repr(). The depth of values is at most Limits::depth.
 class ReprWriter {
  public:
   explicit ReprWriter(Work& work) : work_(work) {}
@@ -119,7 +119,7 @@ class ReprWriter {
 std::string repr_of(double number) {
   if (std::isnan(number)) return "nan";
   if (std::isinf(number)) return number < 0 ? "-inf" : "inf";
-  // The shortest digits that read back as the same number; Python's choice between the forms.
+  // The shortest digits that parse to the same number; Python's rule decides between the forms.
   char digits[40];
   const auto scientific =
       std::to_chars(digits, digits + sizeof digits, number, std::chars_format::scientific);

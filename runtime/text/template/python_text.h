@@ -10,22 +10,22 @@
 
 namespace fasa::jinja {
 
-// str(): a text is itself, and keeps its origins. Throws Failure for what has no text but an
-// address: macros, methods, iterators.
+// str(): a text is unchanged and keeps its origins. Throws Failure for values that Python shows as
+// an address: macros, methods, iterators.
 MarkedText str_of(const Value& value, Work& work);
 std::string repr_of(double number);  // "1.0", "1e+16", "inf"
-// As an error shows a value: its repr(), cut.
+// A value in an error message: its repr(), truncated.
 std::string shown(const Value& value, Work& work);
 
 struct JsonStyle {
-  bool ascii = false;                 // \u escapes beyond ASCII
-  std::optional<std::string> indent;  // of one level; none: all on one line
+  bool ascii = false;                 // \u escapes for characters beyond ASCII
+  std::optional<std::string> indent;  // indentation per level; none: one line
   std::string item_separator = ", ";
   std::string key_separator = ": ";
   bool sort_keys = false;
 };
-// json.dumps(): keys in their order, texts keep their origins. Throws Failure as json.dumps raises
-// TypeError.
+// json.dumps(): keys in insertion order, texts keep their origins. Throws Failure where json.dumps
+// raises TypeError.
 MarkedText json_of(const Value& value, const JsonStyle& style, Work& work);
 
 }  // namespace fasa::jinja

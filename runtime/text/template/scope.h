@@ -1,4 +1,4 @@
-// Variables, and macros that remember where they were defined.
+// Variables, and macros with the scope of their definition.
 #pragma once
 
 #include <string_view>
@@ -10,7 +10,7 @@
 
 namespace fasa::jinja {
 
-// Names are the template's or the context's, which outlive it.
+// Names are views into the template or the context, which must outlive it.
 class Scope {
  public:
   explicit Scope(const Scope* parent) : parent_(parent) {}
@@ -25,7 +25,7 @@ class Scope {
     }
     variables_.emplace_back(name, std::move(value));
   }
-  // Here or in a scope around this one; null: nowhere.
+  // Searches this scope and the enclosing ones; null: not found.
   const Value* find(std::string_view name) const {
     for (const Scope* scope = this; scope != nullptr; scope = scope->parent_) {
       for (const auto& [known, value] : scope->variables_) {
@@ -40,8 +40,8 @@ class Scope {
   std::vector<std::pair<std::string_view, Value>> variables_;
 };
 
-// A statement kMacro or kCallBlock with its scope. It cannot leave the scope that it was defined
-// in: no longer-lived value holds one.
+// A kMacro or kCallBlock statement with its scope. Never outlives that scope: no longer-lived value
+// can hold it.
 class Macro {
  public:
   Macro(const Statement& statement, const Scope& scope) : statement_(statement), scope_(scope) {}

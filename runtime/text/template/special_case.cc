@@ -6,7 +6,7 @@
 namespace fasa::jinja {
 namespace {
 
-// Unicode's SpecialCasing.txt as far as it depends on nothing but the character, in order.
+// The unconditional entries of Unicode's SpecialCasing.txt, in order.
 constexpr SpecialCase kSpecialCases[] = {
     {0x00df, U"SS", U"Ss"},
     {0x0149, U"\u02bcN", U"\u02bcN"},

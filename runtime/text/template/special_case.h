@@ -1,4 +1,4 @@
-// Characters whose upper or title case is more than one character.
+// Characters whose upper or title case has several characters.
 #pragma once
 
 #include <string_view>
@@ -11,7 +11,7 @@ struct SpecialCase {
   std::u32string_view title;
 };
 
-// Null for the other characters, whose case is one character each.
+// Null for characters whose case is a single character.
 const SpecialCase* find_special_case(char32_t character);
 
 }  // namespace fasa::jinja

@@ -94,7 +94,7 @@ Evaluator::Flow Evaluator::branch(const Statement& statement, Scope& scope) {
   return Flow::kNext;
 }
 
-// Those for which the loop's condition holds.
+// The items for which the loop's condition holds.
 std::vector<Value> Evaluator::loop_items(const Statement& statement, Scope& scope) {
   const Value iterable = value(*statement.expression, scope);
   at_ = statement.at;
@@ -111,7 +111,7 @@ std::vector<Value> Evaluator::loop_items(const Statement& statement, Scope& scop
 
 Evaluator::Flow Evaluator::loop(const Statement& statement, Scope& scope) {
   const auto loop = std::make_shared<Loop>(loop_items(statement, scope));
-  // As Jinja has it: else follows where no turn came to its end, be it that all left it early.
+  // As in Jinja: `else` runs if no iteration completed, even if all were left early.
   bool came_to_end = false;
   for (; loop->index() < loop->items().size(); loop->advance()) {
     Scope inner(&scope);

@@ -22,7 +22,7 @@ bool read_hex(std::string_view digits, size_t count, char32_t* code) {
   return read.ec == std::errc() && read.ptr == digits.data() + count;
 }
 
-// Reads up to three octal digits; the count of those read.
+// Reads up to three octal digits; returns their number.
 size_t read_octal(std::string_view digits, char32_t* code) {
   size_t count = 0;
   *code = 0;
@@ -33,8 +33,8 @@ size_t read_octal(std::string_view digits, char32_t* code) {
   return count;
 }
 
-// Python turns what is beyond ASCII into escapes before it reads escapes, so that a backslash
-// before such a character stays, and the character becomes its escape's text.
+// Python turns characters beyond ASCII into escapes before it reads escapes: a backslash before
+// such a character stays, and the character becomes the text of its escape.
 std::string escape_text(char32_t character) {
   const auto code = static_cast<uint32_t>(character);
   return code < 0x100     ? fmt::format("x{:02x}", code)

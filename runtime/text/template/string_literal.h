@@ -6,7 +6,7 @@
 
 namespace fasa::jinja {
 
-// What a literal between its quotes stands for, by Python's rules. Returns null, or what is wrong.
+// Decodes a literal (without its quotes) by Python's rules. Returns null, or an error text.
 const char* unescape(std::string_view literal, std::string* text);
 
 }  // namespace fasa::jinja

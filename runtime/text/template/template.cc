@@ -30,7 +30,7 @@ std::string location_of(const std::string& name, std::string_view source, uint32
 
 struct Template::Parts {
   std::string name;
-  std::string source;  // its lines normalized
+  std::string source;  // with normalized line ends
   Limits limits;
   Body body;
 };

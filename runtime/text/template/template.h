@@ -14,20 +14,20 @@
 
 namespace fasa::jinja {
 
-// An error in a template, or raised by it: "NAME:LINE:COLUMN: MESSAGE", counted from 1, columns in
-// bytes.
+// An error in a template, or raised by it: "NAME:LINE:COLUMN: MESSAGE". Lines and columns count
+// from 1; columns are bytes.
 class TemplateError : public InputError {
  public:
   TemplateError(const std::string& place, const std::string& message)
       : InputError(place + ": " + message), message_(message) {}
-  // Without the place: as raise_exception was given it.
+  // The message without its position: the argument of raise_exception.
   const std::string& message() const { return message_; }
 
  private:
   std::string message_;
 };
 
-// Immutable: any number of threads may render one at a time.
+// Immutable and thread-safe.
 class Template {
  public:
   // `name`: the file, for errors. Throws TemplateError.
@@ -37,7 +37,7 @@ class Template {
   Template& operator=(Template&&) noexcept;
   ~Template();
 
-  // The prompt, with what the context's users wrote marked. Throws TemplateError.
+  // The prompt, with user text marked. Throws TemplateError.
   MarkedText render(const Context& context) const;
 
  private:

@@ -11,7 +11,7 @@ namespace {
 
 using Test = bool (*)(const Value& value, const Arguments& arguments, Work& work);
 
-// A test without arguments.
+// Wraps a test without arguments.
 template <bool (*kHolds)(const Value&)>
 bool plain(const Value& value, const Arguments& arguments, Work&) {
   const Bound bound("the test", arguments, {});

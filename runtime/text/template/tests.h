@@ -1,4 +1,4 @@
-// The tests behind `is`.
+// The tests, applied by `is`.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace fasa::jinja {
 
 bool is_test(std::string_view name);
-std::string unknown_test(std::string_view name);  // the error that says so
+std::string unknown_test(std::string_view name);  // the error message
 // Throws Failure, also for an unknown name.
 bool apply_test(std::string_view name, const Value& value, const Arguments& arguments, Work& work);
 

@@ -82,7 +82,7 @@ MarkedText replaced(const MarkedText& text, std::string_view from, const MarkedT
     result.append(to);
     work.check_size(result.size());
     begin = found + from.size();
-    // An empty text is found before each character and at the end.
+    // An empty text matches before each character and at the end.
     search = begin;
     if (from.empty()) {
       if (begin == bytes.size()) break;

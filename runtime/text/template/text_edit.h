@@ -1,4 +1,4 @@
-// Cutting and putting together of texts, by Python's str methods.
+// Splits, replaces and formats texts like Python's str methods.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@
 
 namespace fasa::jinja {
 
-// Beginnings and ends in bytes. `most`: cuts at most so many times; negative: everywhere.
+// Begin and end of each part, in bytes. `most`: maximum number of cuts; negative: no limit.
 using Cuts = std::vector<std::pair<size_t, size_t>>;
 // str.split(separator, most). Throws Failure for an empty separator.
 Cuts split_at(std::string_view text, std::string_view separator, int64_t most);
-// str.split(None, most): at runs of white space, none of it in the parts.
+// str.split(None, most): at runs of white space, which are dropped.
 Cuts split_at_space(std::string_view text, int64_t most);
 
 // str.replace(from, to, most).

@@ -1,4 +1,4 @@
-// Filters that make texts.
+// Filters that return texts.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ Value changed(std::string_view name, const Value& value, const Arguments& argume
   return work.text(kChange(str_of(value, work)), is_markup(value));
 }
 
-// A word begins behind white space, a hyphen or an opening bracket.
+// A word begins after white space, a hyphen or an opening bracket.
 bool separates_words(char32_t character) {
   return is_space(character) || character == '-' || character == '(' || character == '{' ||
          character == '[' || character == '<';
@@ -45,7 +45,7 @@ MarkedText titled(const MarkedText& text) {
   return result;
 }
 
-// json.dumps takes a count of blanks, or the text to indent with.
+// json.dumps takes a number of blanks, or the indentation itself.
 std::optional<std::string> json_indent(const Value& value) {
   constexpr int64_t kWidest = 64;
   if (value.is_none() || value.is_undefined()) return std::nullopt;
@@ -130,7 +130,7 @@ Value filter_indent(const Value& value, const Arguments& arguments, Work& work) 
                            Origin::kTemplate);
   const bool first = bound.truth_or(1, false), blank = bound.truth_or(2, false);
   MarkedText text = value.text()->text;
-  text.append("\n", Origin::kTemplate);  // the last line ends too
+  text.append("\n", Origin::kTemplate);  // after the last line too
   MarkedText result;
   bool begins = true;
   for (const auto& [begin, end] : split_lines(text.bytes())) {
@@ -149,7 +149,7 @@ Value filter_tojson(const Value& value, const Arguments& arguments, Work& work) 
   style.ascii = bound.truth_or(0, false);
   style.indent = json_indent(bound.or_else(1, Value::none()));
   style.sort_keys = bound.truth_or(3, false);
-  if (style.indent) style.item_separator.resize(1);  // no blank behind the comma
+  if (style.indent) style.item_separator.resize(1);  // no blank after the comma
   if (!bound.absent(2)) {
     const List* pair = bound.at(2).list();
     if (pair == nullptr || !pair->has_places() || pair->items().size() != 2 ||

@@ -1,4 +1,4 @@
-// A parser's place among the tokens.
+// A parser's position in the tokens.
 #pragma once
 
 #include <fmt/format.h>
@@ -69,7 +69,7 @@ class TokenReader {
   size_t next_ = 0;
 };
 
-// Counts what the parser is inside of.
+// Counts the parser's nesting depth during its lifetime.
 class Nesting {
  public:
   Nesting(int* depth, int limit, uint32_t at) : depth_(depth) {

@@ -27,7 +27,7 @@ bool is_cased(char32_t character) {
          kind == UTF8PROC_CATEGORY_LT;
 }
 
-// Between letters it does not end a word.
+// Whether the character, between letters, does not end a word.
 bool is_case_ignorable(char32_t character) {
   switch (category(character)) {
     case UTF8PROC_CATEGORY_MN:
@@ -42,7 +42,7 @@ bool is_case_ignorable(char32_t character) {
   }
 }
 
-// A capital sigma at `offset` ends a word.
+// Whether a capital sigma at `offset` ends a word.
 bool ends_word(std::string_view text, size_t offset) {
   bool letter_before = false;
   for (size_t at = offset; at > 0 && !letter_before;) {
@@ -94,7 +94,8 @@ void append_title(std::string* out, char32_t character) {
   }
 }
 
-// `change(out, offset, character)` writes what becomes of each character; it keeps its origin.
+// `change(out, offset, character)` writes the replacement of each character, which keeps its
+// origin.
 template <class Change>
 MarkedText map_characters(const MarkedText& text, const Change& change) {
   MarkedText mapped;
@@ -193,7 +194,7 @@ std::pair<size_t, size_t> strip(std::string_view text, const std::string_view* c
   const auto goes = [&](size_t at) {
     const Character character = character_at(text, at);
     if (characters == nullptr) return is_space(character.code);
-    // A character's bytes are found at no other place than a character's.
+    // A substring search suffices: in UTF-8 a character's bytes only match at a character.
     return characters->find(text.substr(at, character.size)) != std::string_view::npos;
   };
   size_t begin = 0, end = text.size();

@@ -1,4 +1,4 @@
-// Characters of UTF-8 text, with Python's notions of space and case.
+// Characters of UTF-8 text, with Python's definitions of space and case.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace fasa::jinja {
 
 bool is_valid_utf8(std::string_view bytes);
 
-// The texts below are valid UTF-8.
+// All texts below must be valid UTF-8.
 struct Character {
   char32_t code = 0;
   size_t size = 0;  // bytes
@@ -23,20 +23,20 @@ void append_utf8(std::string* out, char32_t character);
 std::string utf8_of(char32_t character);
 
 size_t count_characters(std::string_view text);
-// Offset of the character `index`, or the size where there are not so many.
+// Offset of the character `index`, or the text's size if there are fewer.
 size_t offset_of_character(std::string_view text, size_t index);
 
 bool is_space(char32_t character);      // str.isspace
-bool is_printable(char32_t character);  // str.isprintable: what repr() writes as it is
+bool is_printable(char32_t character);  // str.isprintable: repr() does not escape it
 
-// What str.strip leaves: [begin, end). `characters`: those to strip; null: white space.
+// The range [begin, end) that str.strip keeps. `characters`: those to strip; null: white space.
 struct Sides {
   bool left = true;
   bool right = true;
 };
 std::pair<size_t, size_t> strip(std::string_view text, const std::string_view* characters,
                                 Sides sides);
-// Beginnings and ends of lines as str.splitlines cuts them, line ends left out.
+// Begin and end of each line, split as by str.splitlines, without line ends.
 std::vector<std::pair<size_t, size_t>> split_lines(std::string_view text);
 
 MarkedText lower(const MarkedText& text);

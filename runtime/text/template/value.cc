@@ -13,7 +13,7 @@ int depth_of(const std::vector<Value>& items) {
 
 bool equal_numbers(const Value& a, const Value& b) {
   if (const auto left = a.integer(), right = b.integer(); left && right) return *left == *right;
-  // Exact where one is an integer of 64 bits: long double has 64 bits of mantissa here.
+  // Exact if one is a 64-bit integer: long double has a 64-bit mantissa here.
   const auto exact = [](const Value& value) {
     return value.integer() ? static_cast<long double>(*value.integer())
                            : static_cast<long double>(*value.number());

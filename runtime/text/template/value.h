@@ -1,4 +1,4 @@
-// A value of a template, with Python's kinds and their meaning.
+// A value of a template, with the kinds and semantics of Python's.
 #pragma once
 
 #include <cstdint>
@@ -24,18 +24,18 @@ class Namespace;
 struct Method;
 struct TextValue;
 
-// Nothing there: what was looked for, for errors.
+// An undefined value, with the name looked up, for errors.
 struct Undefined {
   std::shared_ptr<const std::string> why;
 };
 struct None {};
-// A function of the environment, by its place in the table of functions.
+// A built-in function, by its index in the table of functions.
 struct Function {
   int index = 0;
 };
 
-// Small and cheap to copy; what it refers to never changes, except namespaces, loops and iterators,
-// and holds no value that refers back to it.
+// Small and cheap to copy. Its contents are immutable, except namespaces, loops and iterators, and
+// never refer back to the value.
 class Value {
  public:
   using Store =
@@ -57,12 +57,12 @@ class Value {
   bool is_undefined() const { return holds<Undefined>(); }
   bool is_none() const { return holds<None>(); }
   bool is_bool() const { return holds<bool>(); }
-  bool is_integer() const { return holds<int64_t>(); }  // and no bool
+  bool is_integer() const { return holds<int64_t>(); }  // and not a bool
   bool is_float() const { return holds<double>(); }
   bool is_number() const { return is_bool() || is_integer() || is_float(); }
   bool is_text() const { return text() != nullptr; }
 
-  // Null where the value is of another kind. Valid as long as the value is.
+  // Null if the value is of another kind. Valid while the value exists.
   const TextValue* text() const { return object<const TextValue>(); }
   const List* list() const { return object<const List>(); }
   const Dict* dict() const { return object<const Dict>(); }
@@ -80,7 +80,7 @@ class Value {
   std::string_view type_name() const;
   const std::string& why_undefined() const;
   const Store& store() const { return store_; }
-  int depth() const;  // of lists and dicts in each other; 0: neither
+  int depth() const;  // nesting of lists and dicts; 0: neither
 
  private:
   template <class T>
@@ -98,15 +98,15 @@ class Value {
 
 struct TextValue {
   MarkedText text;
-  bool markup = false;  // by the filter `safe`: escapes what is added to it, as Markup does
+  bool markup = false;  // set by the filter `safe`: text added to it is escaped, as in Markup
   HeldBytes held;
 };
 
 enum class ListKind : uint8_t {
   kList,
   kTuple,
-  kIterator,  // a generator: always true, has no length, can be gone through once
-  kView,      // of a dict: has a length, no places
+  kIterator,  // a generator: always true, no length, can be iterated once
+  kView,      // of a dict: has a length, no indexes
   kRange,
 };
 
@@ -117,7 +117,7 @@ class List {
   bool has_places() const { return kind_ != ListKind::kIterator && kind_ != ListKind::kView; }
   // Takes the remaining items of an iterator, which is then empty.
   std::vector<Value> take() const;
-  const std::vector<Value>& items() const { return items_; }  // of no iterator
+  const std::vector<Value>& items() const { return items_; }  // not for iterators
   int depth() const { return depth_; }
 
  private:
@@ -132,7 +132,7 @@ class Dict {
  public:
   using Entry = std::pair<Value, Value>;
 
-  // All keys are is_key. One that comes again keeps its place and takes the later value.
+  // All keys must satisfy is_key. A repeated key keeps its position and takes the later value.
   explicit Dict(std::vector<Entry> entries, HeldBytes held = {});
   const std::vector<Entry>& entries() const { return entries_; }
   const Value* find(std::string_view key) const;
@@ -143,7 +143,7 @@ class Dict {
   std::optional<size_t> place(const Value& key) const;
 
   std::vector<Entry> entries_;
-  std::unordered_map<std::string_view, size_t> texts_;  // the places of keys that are texts
+  std::unordered_map<std::string_view, size_t> texts_;  // key texts -> indexes
   int depth_ = 1;
   HeldBytes held_;
 };
@@ -157,13 +157,13 @@ class Namespace {
   std::vector<std::pair<std::string, Value>> members_;
 };
 
-// A method of a text or dict that is not called yet.
+// A method of a text or dict, not yet called.
 struct Method {
   Value object;
   std::string name;
 };
 
-// What `loop` is in the body of a for.
+// The variable `loop` in the body of a for.
 class Loop {
  public:
   explicit Loop(std::vector<Value> items) : items_(std::move(items)) {}
@@ -177,9 +177,10 @@ class Loop {
 };
 
 bool truth(const Value& value);
-// A value that a dict takes as a key. Python takes tuples too; no template was seen to.
+// Whether a dict accepts the value as a key. Python also accepts tuples; no known template needs
+// it.
 bool is_key(const Value& value);
-// Python's equality of numbers and of what is_key: 1 == 1.0 == True.
+// Python's equality for values that satisfy is_key: 1 == 1.0 == True.
 bool equal_keys(const Value& a, const Value& b);
 
 }  // namespace fasa::jinja

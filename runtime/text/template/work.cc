@@ -8,7 +8,7 @@
 namespace fasa::jinja {
 namespace {
 
-constexpr size_t kObjectBytes = 64;  // about what an object takes beside its contents
+constexpr size_t kObjectBytes = 64;  // approximate bytes of an object without its contents
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// One rendering's account: what it may still do, and the values that it makes.
+// Resource accounting of one rendering: its remaining steps and bytes, and the values it creates.
 #pragma once
 
 #include <stdexcept>
@@ -11,13 +11,13 @@
 
 namespace fasa::jinja {
 
-// What went wrong, without the place in the template, which the evaluator adds.
+// An error without its position in the template, which the evaluator adds.
 class Failure : public std::runtime_error {
  public:
   explicit Failure(const std::string& message) : std::runtime_error(message) {}
 };
 
-// All of these throw Failure where a limit is reached. Outlives the values that it makes.
+// All functions throw Failure if a limit is reached. Must outlive the values that it creates.
 class Work {
  public:
   explicit Work(const Limits& limits) : limits_(limits), bytes_(limits.value_bytes) {}
@@ -31,7 +31,7 @@ class Work {
   Value text(std::string_view bytes) { return text(MarkedText(bytes, Origin::kTemplate)); }
   Value list(std::vector<Value> items, ListKind kind = ListKind::kList);
   Value dict(std::vector<Dict::Entry> entries);
-  void check_size(size_t bytes) const;  // of a text that is being made
+  void check_size(size_t bytes) const;  // of a text being built
 
  private:
   HeldBytes hold(size_t bytes);
