@@ -11,7 +11,7 @@
 //   line     a 32-bit word an output; places 2 j + h (j < 4, h < 2) are nibbles 4 h + j, so that
 //            nibble j of both halves is a pair of neighbours, what a dot product of bf16 takes
 //   plane    one bit of 4 lines: a 32-bit word an output; bit 16 h + 8 (j / 2) + 2 line + j % 2, so
-//            that one shift brings it beside nibbles of 16-bit halves as well as of bytes
+//            that one shift aligns it with the nibbles of 16-bit halves and of bytes
 //   scales   [groups][16] f32, f16, bf16; or int8 with f16 [supers][16], a super being 256 places
 //   offsets  [groups][16] none, int8 zeros, f16; or uint8 with f16 [supers][16]
 #pragma once

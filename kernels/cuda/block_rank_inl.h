@@ -18,7 +18,7 @@ struct BlockRank {
   static constexpr int kWindow = 1 << 16;  // positions that are ordered at a time
   static constexpr int kWindowWords = kWindow / 32;
 
-  static constexpr int kSorted = kWindowWords;  // up to so many positions are sorted instead
+  static constexpr int kSorted = kWindowWords;  // positions; up to this many are sorted instead
   static constexpr int kMaxHeads = 256;         // more than cuda_holds_queries() allows
 
   struct Window {

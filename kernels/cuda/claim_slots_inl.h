@@ -51,7 +51,7 @@ struct ClaimSlotsKernel {
 
  private:
   struct Predictions {
-    const int32_t* set;  // null: what the slots remember
+    const int32_t* set;  // null: the rows that the slots remember
     const HotSlots* slots;
     int count;
     bool ascending;

@@ -17,7 +17,7 @@ namespace fasa::cuda {
 template <typename Params>
 void enqueue(const Params& params, StreamView stream);
 
-// Up to so many rows, reading the weights takes longer than multiplying without tensor cores.
+// Up to this many rows, reading the weights takes longer than multiplying without tensor cores.
 inline constexpr int64_t kFewRows = 16;
 
 }  // namespace fasa::cuda

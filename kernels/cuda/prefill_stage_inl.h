@@ -20,10 +20,10 @@ template <int kDim>
 struct PrefillTileDim {
   static_assert(kDim % 16 == 0);                // a product's depth
   static constexpr int kDepths = kDim / 16;     // products along a key
-  static constexpr int kStride = kDim / 2 + 4;  // words of a staged vector
+  static constexpr int kStride = kDim / 2 + 4;  // words of a copied vector
   static constexpr int64_t kVectorWords = int64_t{kPageTokens} * kStride;
   static constexpr bool kKeepsQueries = kDim <= 128;  // in registers, from page to page
-  static constexpr bool kKeepsKeys = kDim <= 128;  // beside the values, while the values are read
+  static constexpr bool kKeepsKeys = kDim <= 128;  // in memory of their own, apart from the values
 };
 
 // Location of a page's rows of one KV head: new ones in the write-back buffer, if there is one, the

@@ -10,7 +10,7 @@
 
 namespace fasa::cuda {
 
-inline constexpr int kKeepAllTokens = 2048;  // up to so many, every token survives
+inline constexpr int kKeepAllTokens = 2048;  // up to this many tokens, all survive
 inline constexpr float kLowestFloat = -3.402823466e38f;
 
 FASA_DEVICE float infinity() { return simt::float_of(0x7f800000u); }
