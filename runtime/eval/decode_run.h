@@ -1,5 +1,5 @@
-// A sequence that prefills a prompt and decodes everything after it, so that it goes through the
-// selection.
+// A sequence that prefills a prompt and then decodes token by token, so that every later token goes
+// through the selection.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@ constexpr int kEvalPrefillChunk = 512;
 class DecodeRun {
  public:
   // Reserves memory for `tokens` tokens in all. If the settings prefetch by query, `model` provides
-  // queries from then on. `shared`, if not null, provides rows of the prompt from another runtime, and
-  // stores those that it does not have: the run then keeps rows behind every window, because they are
-  // copied whole. Throws BudgetError.
+  // queries from then on. `shared`, if not null, provides rows of the prompt from another runtime
+  // and stores those that it does not have; the run then keeps rows behind every window, because
+  // prompts are copied whole. Throws BudgetError.
   DecodeRun(Model& model, Runtime& runtime, int64_t tokens, SharedPrompt* shared = nullptr);
   // A separate run that begins with the first `tokens` tokens of `other`.
   DecodeRun(const DecodeRun& other, int64_t tokens);
