@@ -15,7 +15,7 @@ UNITTEST_SKIP = re.compile(r"^skipped (\S+): (.*)$", re.M)
 
 
 def skips(name, case):
-    """[(test, number, reason)] of one test of ctest's."""
+    """[(test, number, reason)] of one ctest test."""
     output = case.findtext("system-out") or ""
     found = collections.Counter()
     for reason in GTEST_SKIP.findall(output):

@@ -10,10 +10,10 @@ import dataclasses
 
 import torch
 
-EMBEDDING = 0.1   # standard deviation, and that of the part that all bytes share
-LIKENESS = 1.4    # of queries and keys: a unit input's, times 1 / sqrt(hidden)
-COPY = 0.1        # of what a head writes
-LOOK_BACK = 7.0   # of a rotated pair: enough that one token gets most of the attention
+EMBEDDING = 0.1   # standard deviation, also of the component that all bytes share
+LIKENESS = 1.4    # scale of queries and keys: for a unit input, times 1 / sqrt(hidden)
+COPY = 0.1        # scale of a head's output
+LOOK_BACK = 7.0   # scale of a rotated pair: one token gets most of the attention
 
 
 @dataclasses.dataclass
@@ -27,7 +27,8 @@ class Attention:
 
 
 def attention_layers(model):
-    """Of models whose queries, keys and values lie apart, or stacked (mpt). Empty: of no other."""
+    """Attention layers with separate or stacked (mpt) queries, keys and values; [] for other
+    models."""
     layers = []
     for module in model.modules():
         if hasattr(module, "q_proj"):
@@ -40,7 +41,8 @@ def attention_layers(model):
 
 
 def _rotated_pairs(config, head_dim):
-    """The two dimensions of each rotated pair, and radians a token. Empty where none is."""
+    """The two dimensions of each rotated pair, and its radians per token. Empty without
+    rotation."""
     rope = getattr(config, "rope_parameters", None)
     if not rope:
         return [], []
@@ -51,8 +53,8 @@ def _rotated_pairs(config, head_dim):
 
 
 def _look_back(layer, config, heads, shared):
-    """A query of (1, 0) and a key rotated by `back` tokens score highest that many tokens apart.
-    Only the faster half of the pairs: the others hardly tell neighbours apart."""
+    """Makes head h look back h + 1 tokens: a query of (1, 0) and a rotated key score highest at
+    that distance. Uses the faster half of the pairs: the others hardly distinguish neighbours."""
     head_dim = len(layer.query) // heads
     pairs, radians = _rotated_pairs(config, head_dim)
     for head in range(heads if pairs else 0):
@@ -67,14 +69,14 @@ def _look_back(layer, config, heads, shared):
 
 
 def begin(model):
-    """Of models with as many key heads as query heads; others keep the weights they have."""
+    """Sets the weights of models with as many key heads as query heads; leaves others unchanged."""
     layers = attention_layers(model)
     if not layers or layers[0].key.shape != layers[0].query.shape:
         return
     heads = model.config.num_attention_heads
     embeddings = model.get_input_embeddings().weight.data
     hidden = embeddings.shape[1]
-    # Mean zero: a LayerNorm takes the mean away.
+    # The mean is zero because a LayerNorm removes the mean.
     shared = torch.tensor([1.0, -1.0]).repeat(hidden // 2)
     embeddings.normal_(0, EMBEDDING).add_(EMBEDDING * shared)
     for index, layer in enumerate(layers):
