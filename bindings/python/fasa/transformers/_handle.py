@@ -1,4 +1,4 @@
-"""What a cache layer returns in place of keys and values."""
+"""The object that a cache layer returns in place of keys and values."""
 from __future__ import annotations
 
 import weakref
@@ -18,7 +18,7 @@ class Handle(torch.Tensor):
     @staticmethod
     def of(layer) -> Handle:
         handle = torch.Tensor._make_subclass(Handle, torch.empty(0))
-        handle.layer = weakref.ref(layer)  # no cycle: a cache's memory goes when the cache does
+        handle.layer = weakref.ref(layer)  # weak: no reference cycle, so the cache is freed at once
         return handle
 
     @classmethod
