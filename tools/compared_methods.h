@@ -17,8 +17,7 @@ std::vector<std::string> selection_list(std::string_view text);
 // Tokens attended to exactly, 0 = as configured, and low-bit tokens in addition.
 struct ComparedBudget {
   int64_t tokens = 0;
-  std::optional<int64_t> low_bit =
-      {};  // none: as configured; auto is none if `tokens` is given
+  std::optional<int64_t> low_bit = {};  // none: as configured; auto is none if `tokens` is given
 };
 
 // "128", or "128+512" with low-bit tokens. Throws UsageError naming the flag.

@@ -1,4 +1,4 @@
-"""What a test run left out, then how many tests passed and failed: the last lines of tools/test.
+"""Lists what a test run left out and counts passed and failed tests: the end of tools/test.
 
   python3 tools/test_report.py FOLDER           FOLDER holds ctest's JUnit files and the list `left-out`
   python3 tools/test_report.py --times FOLDER   how long each step and the slowest tests took

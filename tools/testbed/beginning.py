@@ -1,11 +1,12 @@
-"""The weights a model begins with. Random ones take most of a small model's training to find how to
-look one token back, and that a question's key is a fact's; these begin close by:
+"""Initial weights of a model. From random weights, a small model spends most of its training on
+learning to look one token back and to match a question's key with a fact's. These weights start
+close to that:
 
-- queries and keys are alike, and outputs are the transposes of values, so that a head attends to
-  what resembles its token and writes a copy of it (after mimetic initialisation, Trockman and
+- queries and keys are similar, and outputs are the transposes of values, so that a head attends to
+  tokens similar to its own and writes a copy of them (after mimetic initialisation, Trockman and
   Kolter, arXiv 2305.09828);
-- the heads of the first layer look back, head h by h + 1 tokens, where the position is rotated.
-  With ALiBi the biases do that by themselves."""
+- with rotary positions, head h of the first layer looks back h + 1 tokens. With ALiBi the biases
+  have that effect."""
 import dataclasses
 
 import torch

@@ -239,7 +239,7 @@ TASKS = ("ppl", "needle", "longbench", "math")
 
 
 def planned_tasks(given, model, tokenizer: Tokenizer) -> list[Planned]:
-    """Of `python -m fasa eval`'s arguments. Raises UsageError, InputError."""
+    """The tasks that `python -m fasa eval`'s arguments request. Raises UsageError, InputError."""
     if given.task not in TASKS:
         raise UsageError(f'unknown task "{given.task}"; allowed: {", ".join(TASKS)}')
     if given.examples is not None and given.examples < 1:

@@ -14,9 +14,9 @@ _observers: list = []  # called with (module, query, key, scaling, softcap) of e
 
 def fasa_mask(batch_size, q_length, kv_length, q_offset=0, kv_offset=0,
               mask_function=causal_mask_function, attention_mask=None, **kwargs):
-    """None or a 2-D padding mask where attention is plainly causal, else sdpa's 4-D mask.
+    """None or a 2-D padding mask for plain causal attention, else sdpa's 4-D mask.
 
-    A static cache hands over keys padded to its full length: those need a mask too.
+    A static cache returns keys padded to its full length, which need a mask too.
     """
     whole = int(q_offset) + q_length == kv_length + int(kv_offset)
     arguments = dict(batch_size=batch_size, q_length=q_length, kv_length=kv_length,

@@ -108,9 +108,9 @@ def _settings(config, options) -> Config:
 class Cache(cache_utils.Cache):
     """Keys and values of `model` in tiers, for `generate(..., past_key_values=...)`.
 
-    config: a fasa.Config, the path of a TOML file, or None for the defaults; options by name go
-    over it, as fac_tokens=1024. fc_map: a fasa.FcMap, or the config's. Only full attention layers
-    are fasa's; others keep transformers' own.
+    config: a fasa.Config, the path of a TOML file, or None for the defaults; keyword options such
+    as fac_tokens=1024 override it. fc_map: a fasa.FcMap; default: the config's map. Layers without
+    full attention keep transformers' own cache.
     """
 
     def __init__(self, model, config=None, fc_map: FcMap | None = None, **options):

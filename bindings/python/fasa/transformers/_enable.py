@@ -89,10 +89,10 @@ def _refusal(name):
 
 
 def enable(model, config=None, fc_map=None, *, prefill_chunk_size: int | None = _CHUNK, **options):
-    """From now on `model.generate` runs on fasa, with a new cache where it is given none.
+    """Makes `model.generate` run on fasa, with a new cache if the call passes none.
 
     config, fc_map, options: as fasa.transformers.Cache takes them. prefill_chunk_size: prompt
-    tokens a step, None for all at once. Returns the model.
+    tokens per step, None for all at once. Returns the model.
     """
     from ._cache import Cache
 

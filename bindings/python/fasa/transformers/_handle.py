@@ -11,8 +11,8 @@ from .. import UsageError
 class Handle(torch.Tensor):
     """Stands for keys and values that the runtime holds.
 
-    It carries its cache layer through the model to the attention function. Everything else that is
-    asked of it raises: another attention implementation would compute on an empty tensor.
+    It carries its cache layer through the model to the attention function. All other uses raise,
+    because another attention implementation would compute on an empty tensor.
     """
 
     @staticmethod

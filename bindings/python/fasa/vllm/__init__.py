@@ -1,8 +1,8 @@
-"""fasa as the attention and the memory of a vLLM engine: docs/vllm.md.
+"""Attention and KV cache of a vLLM engine by fasa: docs/vllm.md.
 
-vLLM finds register() by its entry point in every process. What it registers is vLLM's own backend
-still, unless --additional-config '{"fasa": {...}}' asks for fasa; --worker-cls fasa.vllm.CpuWorker,
-on a GPU fasa.vllm.GpuWorker, is what tells a process of vLLM that did not find register().
+vLLM calls register() by its entry point in every process. The registered backend behaves as vLLM's
+own unless --additional-config '{"fasa": {...}}' requests fasa. --worker-cls fasa.vllm.CpuWorker, on
+a GPU fasa.vllm.GpuWorker, detects processes of vLLM that did not find register().
 """
 from __future__ import annotations
 
