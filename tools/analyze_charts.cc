@@ -13,7 +13,7 @@
 namespace fasa {
 namespace {
 
-// Light to dark, equal steps of lightness.
+// Light to dark, in equal steps of lightness.
 constexpr int kShades = 16;
 std::string shade(int level) {
   constexpr std::array kLight = {247, 251, 255}, kMiddle = {107, 174, 214}, kDark = {8, 48, 107};
@@ -40,7 +40,8 @@ double largest_agreement(const Analysis& analysis) {
   return std::max(largest, 1e-6);
 }
 
-// One layer's cells from (x, y), those of a shade as one path: a model has tens of thousands.
+// The cells of one layer from (x, y) on. Cells of one shade share a path, because a model has tens
+// of thousands of cells.
 std::string layer_cells(const Analysis& analysis, int layer, double x, double y, double cell_width,
                         double cell_height, double top) {
   const AgreementTable& shape = analysis.agreement.front();

@@ -7,16 +7,16 @@
 
 namespace fasa {
 
-// FC x query head, one block a layer, and the scale of its colours.
+// FC x query head, one block per layer, with the colour scale.
 std::string agreement_heatmaps_svg(const Analysis& analysis);
 std::string agreement_cdf_svg(const Analysis& analysis);
 std::string compound_svg(const CompoundTable& table);
 std::string fifths_svg(const FifthsTable& fifths);
 std::string size_overlap_svg(const std::vector<double>& overlap);
-// Distant attention that selections capture, by budget.
+// Distant attention captured by each selection, against the budget.
 std::string selections_svg(const std::vector<SelectionAttention>& selections,
                            CapturedAttention SelectionAttention::*queries);
-// Distant attention that slices keep of the oracle's, by bytes.
+// Distant attention kept by each slice format, relative to the oracle's, against bytes.
 std::string slices_svg(const std::vector<SliceChoiceAttention>& slices, size_t kind);
 
 }  // namespace fasa

@@ -95,7 +95,7 @@ void AnalyzeCommand::validate(const ModelConfig& model) const {
   }
 }
 
-// On the last of the texts: maps and agreement are of all of them.
+// Measured on the last text only; maps and agreement use all texts.
 void AnalyzeCommand::measure_selections(Model& model, SetObserver& observer,
                                         AnalyzeReport& report) const {
   const auto names = selection_list(selections_);

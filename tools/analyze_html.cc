@@ -1,4 +1,4 @@
-// The page of an analysis: each part with what it shows, a picture and its numbers.
+// The HTML page of an analysis: for each part an explanation, a picture and its numbers.
 #include <fmt/format.h>
 
 #include "runtime/config/config_options.h"

@@ -1,4 +1,4 @@
-// An analysis as JSON. Shares are of 1.
+// An analysis as JSON. Shares are fractions, 0 to 1.
 #include "runtime/config/config_options.h"
 #include "tools/analyze_report.h"
 

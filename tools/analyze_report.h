@@ -1,4 +1,4 @@
-// What `fasa analyze` found, as JSON, as tables and as one HTML page.
+// The results of `fasa analyze`, as JSON, as tables and as one HTML page.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,7 +12,7 @@ namespace fasa {
 struct AnalyzeReport {
   std::string model;
   AnalysisOptions options;
-  int text_steps = 0;  // decoded on the text for the selections
+  int text_steps = 0;  // decode steps on the text for measuring selections
   Analysis analysis;
   Config config;
   double seconds = 0;

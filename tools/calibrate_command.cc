@@ -18,7 +18,7 @@
 namespace fasa {
 namespace {
 
-// Chunks, best first, that a slice of `dims` dimensions begins.
+// The number of best chunks that a slice of `dims` dimensions holds, at least in part.
 size_t chunks_within(const HeadRanking& ranking, int dims) {
   size_t count = 0;
   for (int taken = 0; taken < dims && count < ranking.chunks.size(); ++count) {

@@ -24,7 +24,7 @@
 namespace fasa {
 namespace {
 
-constexpr int64_t kMinContext = 512;  // tokens that --fit leaves a conversation
+constexpr int64_t kMinContext = 512;  // --fit keeps at least so many tokens for a conversation
 
 class ChatCommand final : public Command, private ChatHost {
  public:
@@ -117,7 +117,7 @@ class ChatCommand final : public Command, private ChatHost {
   int64_t context_ = 0;
   Config config_;
   Progress progress_{"prefill"};
-  // In the order in which they need each other.
+  // Declared in order of dependency.
   std::optional<text::Tokenizer> tokenizer_;
   std::optional<text::ChatTemplates> templates_;
   std::unique_ptr<Device> device_;

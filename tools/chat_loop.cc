@@ -25,7 +25,7 @@ constexpr std::string_view kHelp =
     "/quit        leave; so does the end of the input\n"
     "Ctrl-C stops an answer. A line that begins with // is a question that begins with /.\n";
 
-// Errors that leave the conversation as it was.
+// Errors that leave the conversation unchanged.
 bool is_mild(const Error& error) { return error.kind() != ErrorKind::kDevice; }
 
 void print_error(const Error& error) {

@@ -13,7 +13,7 @@
 
 namespace fasa {
 
-// A session with the runtime that it runs on, made when the first question is there.
+// A session and its runtime, created when the first question is known.
 class ChatHost {
  public:
   virtual ~ChatHost() = default;
@@ -25,12 +25,13 @@ class ChatLoop {
  public:
   ChatLoop(ChatHost& host, LineReader& input) : host_(host), input_(input) {}
 
-  // Until the input ends or /quit. Throws what is no fault of a single question or command.
+  // Runs until the input ends or /quit. Throws errors that are not specific to one question or
+  // command.
   void run();
 
  private:
   void ask(const std::string& question);
-  // False: the conversation is over.
+  // False: the command ends the conversation.
   bool command(std::string_view line);
   void undo();
   void fork(std::string_view argument);
@@ -41,7 +42,7 @@ class ChatLoop {
   ChatHost& host_;
   LineReader& input_;
   ChatSession* session_ = nullptr;
-  std::string pending_;  // what /read put before the next question
+  std::string pending_;  // text from /read, put before the next question
   ChatTurn last_;
   int64_t turns_ = 0;
 };

@@ -15,7 +15,7 @@ std::tm shown_time(const std::string& now) {
   if (!now.empty()) return jinja::parse_time(now, "--now");
   if (const char* epoch = std::getenv("SOURCE_DATE_EPOCH"); epoch != nullptr && *epoch != '\0') {
     const std::string_view text = epoch;
-    constexpr int64_t kLast = 253'402'300'799;  // the end of 9999
+    constexpr int64_t kLast = 253'402'300'799;  // end of the year 9999
     int64_t seconds = 0;
     const auto read = std::from_chars(text.data(), text.data() + text.size(), seconds);
     if (read.ec != std::errc() || read.ptr != text.data() + text.size() || seconds < 0 ||

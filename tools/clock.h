@@ -1,4 +1,4 @@
-// The time that chat templates show.
+// The current time for chat templates.
 #pragma once
 
 #include <ctime>

@@ -9,9 +9,10 @@ namespace fasa {
 class Command {
  public:
   virtual ~Command() = default;
-  // Adds the subcommand and its flags to `app`, which fills this object when it parses.
+  // Adds the subcommand and its flags to `app`. Parsing stores the flags' values in this object.
   virtual CLI::App* add_to(CLI::App& app) = 0;
-  // Results go to standard output, all else to standard error. Returns the exit code; throws Error.
+  // Writes results to standard output and everything else to standard error. Returns the exit code;
+  // throws Error.
   virtual int run() = 0;
 };
 

@@ -60,7 +60,8 @@ Config with_selection(const Config& base, const std::string& selection,
         has_comparison_selections() ? ""
                                     : "; builds with FASA_LAB=ON have comparison selections too"));
   }
-  // A budget is all that a method attends to: auto would add to that of fasa alone.
+  // A budget counts all tokens that a method attends to; an automatic low-bit set would add tokens
+  // for fasa only.
   if (budget.tokens > 0) {
     if (config.selection.layer_budget == LayerBudget::kMap) {
       throw UsageError(

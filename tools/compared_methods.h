@@ -11,25 +11,24 @@
 
 namespace fasa {
 
-// "all": every selection that there is but the one that takes everything; "none": none; else the
-// names between commas.
+// "all": every selection except `full`; "none": none; else a comma-separated list of names.
 std::vector<std::string> selection_list(std::string_view text);
 
-// Tokens of a set, 0 = as configured, and of the low-bit set beside it.
+// Tokens attended to exactly, 0 = as configured, and low-bit tokens in addition.
 struct ComparedBudget {
   int64_t tokens = 0;
-  std::optional<int64_t> low_bit = {};  // none: as configured, and beside `tokens` auto is none
+  std::optional<int64_t> low_bit = {};  // none: as configured; auto is none if `tokens` is given
 };
 
 // "128", or "128+512" with low-bit tokens. Throws UsageError naming the flag.
 ComparedBudget parse_budget(const std::string& text, std::string_view flag);
 
-// `base` with that selection and budget; other selections than fasa have no low-bit set. Throws
-// UsageError for an unknown name and ConfigError for what does not go together.
+// `base` with that selection and budget; only fasa has a low-bit set. Throws UsageError for an
+// unknown name and ConfigError for contradicting settings.
 Config with_selection(const Config& base, const std::string& selection,
                       const ComparedBudget& budget);
 
-// `base` over each kind of rows, or `base` where none is named. Throws UsageError.
+// `base` with each of the row dtypes, or `base` alone if `names` is empty. Throws UsageError.
 std::vector<Config> with_row_dtypes(const Config& base, const std::vector<std::string>& names);
 
 }  // namespace fasa

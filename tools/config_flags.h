@@ -1,4 +1,4 @@
-// The flags of a command that come from the table of options.
+// Command flags generated from the table of options.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -14,9 +14,9 @@ class ConfigFlags {
   ConfigFlags() = default;
   ConfigFlags(const ConfigFlags&) = delete;  // the parser holds addresses of its members
 
-  // --config and one flag per option, grouped by table.
+  // Adds --config and one flag per option, grouped by table.
   void add_to(CLI::App& command);
-  // After parsing: file, environment and flags together, over `defaults`. Throws UsageError.
+  // Call after parsing: merges file, environment and flags over `defaults`. Throws UsageError.
   Config load(const Config& defaults = {}) const { return load_file(file_, defaults); }
   // The same with another file in place of --config.
   Config load_file(const std::string& file, const Config& defaults) const;
@@ -25,10 +25,10 @@ class ConfigFlags {
  private:
   std::string file_;
   std::vector<std::string> texts_;     // by index of config_options()
-  std::vector<CLI::Option*> options_;  // the same
+  std::vector<CLI::Option*> options_;  // by index of config_options()
 };
 
-// Throws UsageError for arguments that the command does not know, with the nearest flag.
+// Throws UsageError for unknown arguments, suggesting the nearest flag.
 void reject_unknown_arguments(const CLI::App& command);
 
 }  // namespace fasa

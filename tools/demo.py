@@ -10,7 +10,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ANSWER_TOKENS = 6  # five digits and a full stop
-TOKENS = 128       # attended to per step, of up to 8000
+TOKENS = 128       # tokens attended to per step, of up to 8000
 RUNS = {
     "fasa-m": ["--preset", "fasa-m", "--fac-tokens", str(TOKENS), "--low-bit-tokens", "0",
                "--hot-rows", str(TOKENS)],
@@ -31,7 +31,7 @@ def generate(fasa, model, prompt, flags):
 
 
 class Totals:
-    """What one way of running did over all questions."""
+    """The results of one configuration over all questions."""
 
     def __init__(self):
         self.right = self.asked = self.steps = 0

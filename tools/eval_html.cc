@@ -1,4 +1,4 @@
-// The page of an evaluation: what came out, and where in the text the facts that were recalled lay.
+// The HTML page of an evaluation: the results, and where in the text the recalled facts were.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -36,7 +36,7 @@ Grid grid_of(const MethodReport& report) {
   return grid;
 }
 
-// From a red over a pale yellow to a blue, told apart by eyes of all kinds.
+// From red over pale yellow to blue: distinguishable for colour-blind readers.
 std::string share_colour(double share) {
   constexpr double kLow[] = {215, 48, 39}, kMiddle[] = {255, 243, 191}, kHigh[] = {69, 117, 180};
   std::string colour = "#";

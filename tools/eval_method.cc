@@ -26,7 +26,8 @@ std::string tokens_text(const Config& config, int chunks) {
   return text;
 }
 
-// What sets it apart beside its kind, budget and slices: "group_rule log-softmax".
+// Selection settings that differ from their defaults, without kind, budget and slices: "group_rule
+// log-softmax".
 std::string unusual_text(const Config& config) {
   const nlohmann::json own = config_to_json(config).at("selection");
   const nlohmann::json usual = config_to_json(Config()).at("selection");

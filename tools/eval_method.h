@@ -1,4 +1,4 @@
-// How a config's way of selecting is called in tables of results.
+// Names of methods in tables of results.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,11 +9,11 @@
 namespace fasa {
 
 // "full", "streaming 128", "fasa 128, 32 FCs int2, sinks 8": kind, tokens attended to, slices, and
-// what is not as by default.
+// settings that differ from their defaults.
 std::string method_name(const Config& config, const Geometry& geometry);
 
-// What the results of a config depend on: its selection, low-bit tokens as a number, but for where
-// the FC map lies; of full attention its kind alone.
+// The settings that determine a config's results: its selection without the path of the FC map,
+// low-bit tokens as a number. For full attention only the kind.
 nlohmann::json method_setup(const Config& config, const Geometry& geometry);
 
 }  // namespace fasa

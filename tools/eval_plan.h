@@ -1,4 +1,4 @@
-// From what `fasa eval` was asked for to the tasks that it runs.
+// Turns the options of `fasa eval` into tasks.
 #pragma once
 
 #include <cstdint>
@@ -18,27 +18,27 @@ struct EvalOptions {
   std::string task;
   std::string model_dir;
   std::vector<std::string> texts;
-  std::vector<int64_t> contexts;    // none: 4096, or the model's positions where they are fewer
-  std::optional<int> examples;      // none: the task's own
+  std::vector<int64_t> contexts;    // empty: 4096, or the model's positions if fewer
+  std::optional<int> examples;      // none: the task's default
   std::optional<int64_t> stride;    // ppl; none: a quarter of the context
   bool one_pass = false;            // ppl
   int facts = 4;                    // needle
-  std::vector<double> depths = {};  // needle; none: the task's own
+  std::vector<double> depths = {};  // needle; empty: the task's default
   uint64_t seed = 1;
-  std::string data;                     // longbench, math: their folder
-  std::vector<std::string> tasks = {};  // of them; none: all whose files are there
-  MathOptions math = {};                // but for its context
+  std::string data;                     // folder of the longbench or math files
+  std::vector<std::string> tasks = {};  // names; empty: every task with a file in the folder
+  MathOptions math = {};                // `context` is ignored: it comes from `contexts`
 };
 
 struct PlannedTask {
   std::unique_ptr<EvalTask> task;
   size_t examples = 0;                     // to run
-  std::vector<std::string> problems = {};  // lines of its file that are left out
-  bool scored_apart = false;               // by the metrics' own program
+  std::vector<std::string> problems = {};  // skipped lines of its file
+  bool scored_apart = false;               // by the separate program fasa_metrics
 };
 
-// `tokenizer` outlives the tasks; may be null. Throws UsageError (unknown task, flags) and
-// InputError (texts), before any model is loaded.
+// `tokenizer` must outlive the tasks; may be null. Throws UsageError (unknown task, flags) and
+// InputError (texts), before a model is loaded.
 std::vector<PlannedTask> plan_tasks(const EvalOptions& flags, const ModelConfig& model,
                                     const text::TextCoder* tokenizer);
 

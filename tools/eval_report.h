@@ -1,4 +1,4 @@
-// What `fasa eval` found, as JSON, as a table and as one HTML page.
+// The results of `fasa eval`, as JSON, as a table and as one HTML page.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,13 +9,13 @@
 
 namespace fasa {
 
-// What one method came to.
+// The results of one method.
 struct MethodReport {
   std::string method;
   Config config;
   std::vector<TaskResult> tasks;
 
-  // Over all tasks: pooled, except scores, where each task counts once.
+  // Over all tasks: examples are pooled, except for scores, where each task counts once.
   Summary total() const;
 };
 
@@ -23,17 +23,18 @@ struct EvalReport {
   std::string task;  // as on the command line
   std::string model;
   std::vector<MethodReport> methods;
-  std::vector<std::string> notes;  // lines of data left out and the like
-  int64_t skipped = 0;             // such lines
+  std::vector<std::string> notes;  // such as skipped lines of data
+  int64_t skipped = 0;             // number of skipped lines
 };
 
 // One line: KL, same best token, perplexity, with intervals.
 std::string against_full_text(const AgainstFull& against);
 
-// One method: its members at the top level. Several: an array "methods" of such objects.
+// For one method, its members are at the top level. For several, an array "methods" of such
+// objects.
 nlohmann::json to_json(const EvalReport& report);
 std::string to_table(const EvalReport& report);
-// With the accuracy grid of planted facts, depth x length.
+// Includes the accuracy of planted facts by depth and length.
 std::string to_html(const EvalReport& report);
 
 }  // namespace fasa

@@ -26,7 +26,7 @@ std::string dims_hash(const std::vector<int16_t>& dims) {
   return fmt::format("fnv1a:{:016x}", fnv1a(fmt::format("{}", fmt::join(dims, " "))));
 }
 
-// Letters, digits and dots; everything else a dash, never two of them.
+// Keeps letters, digits and dots; replaces each run of other characters by one dash.
 std::string file_part(const std::string& text) {
   std::string part;
   for (const char c : text) {
@@ -39,7 +39,7 @@ std::string file_part(const std::string& text) {
   return part;
 }
 
-// The path has whatever else the results depend on as a hash: other setups are other files.
+// The file name contains a hash of the setup, so that each setup has a file of its own.
 std::string results_path(const std::string& folder, const Json& setup) {
   const std::string name = fmt::format(
       "{}-{}-{:08x}.jsonl", file_part(setup.at("task").get<std::string>()),
@@ -50,7 +50,8 @@ std::string results_path(const std::string& folder, const Json& setup) {
 // The examples of a task with one method.
 class MethodRun {
  public:
-  // `full`: what it is compared with by the logits of every step, perhaps itself; null = nothing.
+  // `full`: the method to compare every step's logits with, possibly this one; null = no
+  // comparison.
   MethodRun(EvalTask& task, const EvalSubject& subject, const EvalMethod& method,
             const EvalMethod* full)
       : task_(task),
@@ -71,8 +72,8 @@ class MethodRun {
   RowDType rows() const { return rows_; }
   bool has(size_t example) const { return log_.find(task_.id(example)) != nullptr; }
 
-  // Runs it where it has no result yet. `full`: logits of full attention, which leaves them there
-  // and is run again where others are yet to be compared (`wanted`).
+  // Runs the example unless the log has its result. `full` holds the logits of full attention: that
+  // method writes them, and runs again if other methods still need them (`wanted`).
   void take(size_t example, SharedPrompt* prompt, StepLogits* full, bool wanted) {
     const std::string id = task_.id(example);
     EvalTarget target{model_, runtime_, learns_from_prompts_ ? nullptr : prompt};
@@ -93,7 +94,7 @@ class MethodRun {
     result_.seconds += std::chrono::duration<double>(spent).count();
   }
 
-  // `full`: records of full attention, or null.
+  // `full`: the records of full attention, or null.
   TaskResult result(const std::vector<Json>* full) const {
     TaskResult result = result_;
     result.summary = summarize(task_.metric(), result.records);
@@ -133,7 +134,8 @@ class MethodRun {
 
 namespace {
 
-// A row of its own in tables of results: " int4/64, lm_head int8"; "" for weights as they are.
+// Makes quantised weights a separate row in tables: " int4/64, lm_head int8"; "" for unquantised
+// weights.
 std::string weights_suffix(const Config& config) {
   if (config.weights == WeightOptions{}) return "";
   const Json weights = config_to_json(config)["weights"];
@@ -175,8 +177,8 @@ void make_results_folder(const std::string& path) {
 
 namespace {
 
-// Whether methods are compared with full attention step by step; where they can't be for their
-// logits' size alone, `note` says so.
+// Whether methods are compared with full attention step by step. If only the logits' size prevents
+// it, `note` says so.
 bool compares_steps(const EvalTask& task, const EvalSubject& subject,
                     std::span<const EvalMethod> methods, std::string* note) {
   if (methods.size() < 2 || task.compared_steps() == 0) return false;
@@ -193,7 +195,7 @@ bool compares_steps(const EvalTask& task, const EvalSubject& subject,
 }
 
 using Runs = std::vector<std::unique_ptr<MethodRun>>;
-// A prompt's own attention reads rows too: one for each way to store them.
+// Prompts are stored once per row dtype, because prefill reads the stored rows.
 using SharedPrompts = std::map<RowDType::Kind, SharedPrompt>;
 
 void take_example(Runs& runs, size_t example, SharedPrompts* prompts, Progress& progress,

@@ -1,4 +1,4 @@
-// Runs evaluations: examples one by one, each kept as soon as it is there.
+// Runs evaluations example by example and stores each result at once.
 #pragma once
 
 #include <cstdint>
@@ -15,25 +15,25 @@
 
 namespace fasa {
 
-// One way of selecting, of those that a command compares.
+// One of the methods that a command compares.
 struct EvalMethod {
   std::string name;
   Config config;
   std::vector<int16_t> slice_dims;
 };
 
-// What all tasks and methods of a command share.
+// Parameters common to all tasks and methods of a command.
 struct EvalSubject {
   Model* model = nullptr;
   std::string model_dir;
-  RowDType row_dtype = DType::kF32;  // of methods that have none of their own
+  RowDType row_dtype = DType::kF32;  // for methods that set none
   std::string results;               // folder
   ResultLog::Begin begin = ResultLog::Begin::kResume;
 
   RowDType rows_of(const EvalMethod& method) const {
     return method.config.placement.row_dtype.value_or(row_dtype);
   }
-  // What the results depend on beside the task.
+  // Everything except the task that the results depend on.
   nlohmann::json setup(const EvalMethod& method) const;
 };
 
@@ -41,21 +41,21 @@ struct TaskResult {
   std::string task;
   std::string path;  // of the results
   nlohmann::json setup;
-  std::vector<nlohmann::json> records;  // of the examples asked for
-  int64_t resumed = 0;                  // of those, there before
-  double seconds = 0;                   // spent on the others
+  std::vector<nlohmann::json> records;  // of the requested examples
+  int64_t resumed = 0;                  // number of records read from the file
+  double seconds = 0;                   // running the other examples
   Summary summary = summarize(Metric::kAccuracy, {});
-  std::optional<AgainstFull> against_full;  // where full attention is among the methods
-  std::string note;                         // of what was left out; mostly ""
+  std::optional<AgainstFull> against_full;  // set if full attention is among the methods
+  std::string note;                         // why something was left out, or ""
 };
 
-// Makes the results' folder. Throws UsageError.
+// Creates the folder for results. Throws UsageError.
 void make_results_folder(const std::string& path);
 
-// Runs the first `examples` examples of the task that have no result yet, each with all methods,
-// one after the other: a text is prefilled once for all that have rows of one dtype. Full
-// attention, the first of several, goes first, and the others' predictions are compared with it.
-// One result a method. Throws what they throw; what was done until then is kept.
+// Runs the first `examples` examples of the task that have no result yet, each with all methods in
+// turn: methods with the same row dtype share the prefill of a text. Full attention runs first, and
+// the others' predictions are compared with it. Returns one result per method. Throws the methods'
+// errors; finished results remain stored.
 std::vector<TaskResult> run_task(EvalTask& task, size_t examples, const EvalSubject& subject,
                                  std::span<const EvalMethod> methods);
 

@@ -20,11 +20,11 @@ namespace fs = std::filesystem;
 
 std::string scores_path(const std::string& results) { return results + ".scores.json"; }
 
-// Where the metrics' code lies, and the environment that was made for it. A program in its build
-// folder takes its source tree's, any other what was installed with it. Code that merely lies in
-// some folder above is not run: who may write there need not be who runs this.
+// The folder of the metrics' code and its Python environment: those of the source tree for a
+// program in its build folder, else the installed ones. Parent folders are not searched, because
+// other users may be able to write there.
 struct MetricsPlace {
-  fs::path folder;  // that holds fasa_metrics
+  fs::path folder;  // contains fasa_metrics
   fs::path python;
 };
 
@@ -85,7 +85,7 @@ MetricsProgram::MetricsProgram(std::string python) : python_(std::move(python)) 
   }
 }
 
-// `python -m` and `-c` look for modules in the working folder first, which may be anybody's.
+// `python -m` and `-c` search the working folder first, and other users may be able to write there.
 std::string MetricsProgram::command(const std::string& argument) const {
   constexpr std::string_view kRun =
       "import sys; sys.path[:] = [p for p in sys.path if p]; import runpy; "

@@ -20,7 +20,7 @@ struct Cell {
   Summary summary;
 };
 
-// Ordered by task; two setups of one task are two columns.
+// Ordered by task; each setup of a task is a column.
 struct Column {
   std::string name;
   std::string setup;
@@ -86,7 +86,7 @@ class Results {
  private:
   static constexpr size_t kCell = 9;
   std::map<std::string, std::map<Column, Summary>> cells_;  // by method
-  std::map<Column, int64_t> max_;                           // examples
+  std::map<Column, int64_t> max_;                           // examples of the fullest cell
 };
 
 }  // namespace

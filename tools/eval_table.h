@@ -1,4 +1,4 @@
-// All results of one model in a folder, in the layout of a paper's table: methods x tasks.
+// All results of one model in a folder as a table, methods x tasks.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace fasa {
 
-// Reads every file of results in the folder that is of the same model; files that are no results
-// are left out with a warning. Perplexity as it is, accuracy and score in per cent; a cell with
-// fewer examples than the best filled one of its column has an asterisk.
+// Reads all files of results in the folder that belong to the same model; skips other files with a
+// warning. Accuracy and score are in per cent. An asterisk marks cells with fewer examples than the
+// fullest cell of the column.
 std::string results_table(const std::string& folder, const std::string& model_hash);
 
 }  // namespace fasa

@@ -1,5 +1,5 @@
-// The `fasa` command. Exit codes: 0 done, 2 usage or config, 3 bad model or input file, 4 a budget
-// does not suffice, 5 device failure, 1 anything else.
+// The `fasa` command. Exit codes: 0 success, 2 usage or config, 3 invalid model or input file, 4
+// budget too small, 5 device failure, 1 anything else.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -26,7 +26,7 @@ int run_chosen(const std::vector<std::pair<CLI::App*, std::unique_ptr<Command>>>
 }
 
 int finish(int code) {
-  // A full disk or a closed pipe must not look like success.
+  // Reports write errors, such as a full disk or a closed pipe, as failure.
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
     print_error("standard output cannot be written");
     return code == 0 ? 1 : code;

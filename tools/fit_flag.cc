@@ -10,10 +10,10 @@
 namespace fasa {
 namespace {
 
-// Estimates of queries and small tables, which no prediction counts.
+// Memory for query estimates and small tables, which estimate_memory does not count.
 constexpr uint64_t kSmallThings = uint64_t{256} << 10;
 
-// Beside experts that lie there.
+// Host memory left besides the experts.
 uint64_t host_left(const Device& device, uint64_t experts) {
   const uint64_t limit = device.memory(MemorySpace::kHost).limit_bytes;
   return limit == UINT64_MAX ? limit : limit - std::min(limit, experts);

@@ -21,14 +21,14 @@ class FitFlag {
     std::string path;  // of the model; "" = random weights
     const ModelConfig& model;
     std::optional<DType> dtype;
-    int64_t tokens = 0;        // wanted
-    int64_t min_tokens = 1;    // fewer are of no use
-    int step_tokens = 512;     // of the largest step that appends
-    int model_tokens = 512;    // of the largest step through the model
-    uint64_t other_bytes = 0;  // of device memory
+    int64_t tokens = 0;        // requested
+    int64_t min_tokens = 1;    // fewer are refused
+    int step_tokens = 512;     // largest step that appends
+    int model_tokens = 512;    // largest step through the model
+    uint64_t other_bytes = 0;  // other device memory in use
   };
-  // Without the flag nothing changes. Else the config's settings and the subject's tokens become
-  // what fits `device`, and each thing that was given up is printed. Throws BudgetError.
+  // Does nothing without the flag. Otherwise reduces the config's settings and the subject's tokens
+  // to fit into `device`, and prints each reduction. Throws BudgetError.
   void apply(const Device& device, Config* config, Subject* subject) const;
 
  private:

@@ -31,10 +31,10 @@
 namespace fasa {
 namespace {
 
-// Physical memory that host rows share where the machine cannot hold them.
+// Physical memory that all host rows share if they exceed the machine's memory.
 constexpr uint64_t kSharedRowBytes = uint64_t{1} << 30;
 
-// A folder, or the name of a shape whose weights are random.
+// A model folder, or the name of a geometry with random weights.
 struct ModelOptions {
   std::string dir;
   std::string geometry;
@@ -123,7 +123,7 @@ class GenerateCommand final : public Command {
   DeviceOptions device_options(const Config& config, const ModelConfig& model) const;
   void fit_to(const Device& device, const ModelConfig& model, std::optional<DType> dtype,
               int64_t prompt_tokens, Config* config);
-  // The prompt's ids, through the chat template with --chat.
+  // The prompt's token ids, with --chat through the chat template.
   std::vector<int32_t> prompt_ids(const text::Tokenizer* tokenizer, int vocab_size) const;
 
   CLI::App* command_ = nullptr;
@@ -232,14 +232,14 @@ void GenerateCommand::print(const GenerateReport& report) const {
     fmt::print("{}\n", to_json(report).dump(2));
     return;
   }
-  // The text alone stays byte for byte where it goes to a file.
+  // When standard output is a file, the text is written byte for byte, without a newline.
   const bool no_tokenizer = report.result.text.empty() && !report.result.tokens.empty();
   if (no_tokenizer) fmt::print("{}", fmt::join(report.result.tokens, " "));
   if (stats_ || no_tokenizer || isatty(STDOUT_FILENO) == 1) fmt::print("\n");
   if (stats_) fmt::print("\n{}", to_table(report));
 }
 
-// A context of noise may have any length; its prompt is one token by default.
+// A random context may have any length; its default prompt is one token.
 void GenerateCommand::prepare_random_context() {
   if (options_.random_context == 0) return;
   options_.allow_long = true;
@@ -247,8 +247,8 @@ void GenerateCommand::prepare_random_context() {
   if (!given) prompt_.random_tokens = 1;
 }
 
-// Rows of a context of noise that the machine cannot hold share physical memory: what is measured
-// is the same.
+// If the rows of a random context exceed the machine's memory, they share physical memory: the
+// measurements are the same.
 DeviceOptions GenerateCommand::device_options(const Config& config,
                                               const ModelConfig& model) const {
   DeviceOptions options = config.device_options();

@@ -1,4 +1,4 @@
-// What a generation did, as JSON and as a table for people.
+// The results of a generation, as JSON and as a table.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@ struct GenerateReport {
   bool virtual_clock = false;
   DType dtype = DType::kF32;         // of weights and activations
   RowDType row_dtype = DType::kF32;  // of rows
-  uint64_t shared_row_bytes = 0;  // of physical memory that all host rows share; 0 = each its own
-  uint64_t weight_bytes = 0;      // on the device, scales included
+  uint64_t shared_row_bytes = 0;     // if all host rows share memory; 0 = they do not
+  uint64_t weight_bytes = 0;         // on the device, scales included
   FetchMetrics fetch;
   MemoryUse device_memory;
-  uint64_t full_kv_bytes = 0;  // keys and values of every cached token in 2 bytes
-  std::string map;             // path of the FC map, "" = none was needed
-  double map_seconds = 0;      // spent on making it from the prompt, 0 = it was there
-  Sampling sampling;           // flags over generation_config.json
+  uint64_t full_kv_bytes = 0;  // keys and values of all cached tokens in 16 bits
+  std::string map;             // path of the FC map; "" = not needed
+  double map_seconds = 0;      // making it from the prompt; 0 = it existed
+  Sampling sampling;           // flags merged over generation_config.json
   Config config;
 
   double tpot_ms() const;  // per decode step, on the device's clock
@@ -36,7 +36,7 @@ struct GenerateReport {
 nlohmann::json to_json(const GenerateReport& report);
 std::string to_table(const GenerateReport& report);  // lines of at most 100 columns
 
-// JSON text must be UTF-8: bytes that are none become U+FFFD, and *lossy says so.
+// JSON must be UTF-8: invalid bytes become U+FFFD, and *lossy reports that.
 std::string valid_utf8(const std::string& bytes, bool* lossy);
 
 }  // namespace fasa

@@ -1,5 +1,4 @@
-// The frame of every report: one page that needs nothing beside itself, styles inline, pictures as
-// SVG.
+// The frame of every HTML report: one self-contained page with inline styles and SVG pictures.
 #pragma once
 
 #include <string>
@@ -9,7 +8,7 @@ namespace fasa {
 
 std::string html_escaped(std::string_view text);
 
-std::string html_begin(std::string_view title);  // up to the body's begin
+std::string html_begin(std::string_view title);  // up to the start of the body
 std::string html_end();
 
 }  // namespace fasa

@@ -1,4 +1,4 @@
-// fasa info: the machine, the devices, and what a model's KV cache costs.
+// fasa info: the machine, its devices, and the memory of a model's KV cache.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>

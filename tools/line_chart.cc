@@ -28,7 +28,7 @@ std::vector<double> ticks_of(const ChartAxis& axis, int most) {
   if (!axis.ticks.empty()) return axis.ticks;
   std::vector<double> ticks;
   const double step = tick_of(axis.high - axis.low, most);
-  // Counted, so that 3 x 0.1 is no 0.30000000000000004.
+  // By multiplication, because repeated addition would accumulate rounding errors.
   for (int i = 0; axis.low + i * step <= axis.high + step / 1000; ++i) {
     ticks.push_back(axis.low + i * step);
   }

@@ -1,4 +1,4 @@
-// Curves over one axis as SVG, with named axes and a key.
+// Line charts as SVG, with labelled axes and a legend.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ struct ChartAxis {
   std::string label;  // with the unit
   double low = 0, high = 1;
   bool logarithmic = false;        // base 2; low > 0
-  std::vector<double> ticks = {};  // where numbers stand; none: by the range
+  std::vector<double> ticks = {};  // labelled values; empty: chosen from the range
 };
 
 struct ChartSeries {
@@ -23,11 +23,11 @@ struct ChartSeries {
 struct LineChart {
   ChartAxis x, y;
   std::vector<ChartSeries> series;
-  std::vector<std::pair<double, std::string>> marks = {};  // upright lines at x, with their names
+  std::vector<std::pair<double, std::string>> marks = {};  // vertical lines at x, with labels
   double width = 760, height = 320;
 };
 
-// Colours repeat after ten series, then dashed. The key stands to the right.
+// Colours repeat after ten series, then with dashes. The legend is on the right.
 std::string line_chart_svg(const LineChart& chart);
 
 // The colour of series `index`.

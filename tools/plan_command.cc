@@ -1,4 +1,4 @@
-// fasa plan: what a model takes on a machine, before anything is loaded.
+// fasa plan: a model's memory and speed on a machine, before it is loaded.
 #include <fmt/format.h>
 
 #include <algorithm>

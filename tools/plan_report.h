@@ -1,4 +1,4 @@
-// A plan as tables for people, and as JSON (runtime/plan/plan_json.h).
+// A plan as tables, and as JSON (runtime/plan/plan_json.h).
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace fasa {
 
 std::string to_table(const PlanOptions& request, const Plan& plan);  // lines of at most 100 columns
 
-// Every GPU and geometry by name.
+// All known GPUs and geometries by name.
 std::string catalog_table();
 
 }  // namespace fasa

@@ -96,7 +96,7 @@ std::string streams_svg(const ProfiledDecode& decode, TimeSpan shown) {
   std::map<TimelineStream, std::vector<const TimelineEntry*>> lanes;
   const auto compute = compute_stream(decode.last_step());
   for (const TimelineEntry& entry : decode.last_step()) {
-    // Copy streams wait most of the time: their waits say nothing.
+    // Copy streams wait most of the time, so their waits are not drawn.
     if (entry.kind == TimelineEntry::Kind::kWait && entry.stream != compute) continue;
     if (entry.span.end - begin <= shown.start || entry.span.start - begin >= shown.end) continue;
     lanes[entry.stream].push_back(&entry);

@@ -7,15 +7,15 @@
 
 namespace fasa {
 
-// Seconds from the begin of the decode's last step: its length, and `layers` layers in its middle.
+// Seconds since the start of the last step: its end, and the span of `layers` layers in its middle.
 double step_end(const ProfiledDecode& decode);
 TimeSpan middle_of_step(const ProfiledDecode& decode, int layers);
-// One lane per stream that did something in the last step, between two times of it.
+// One row per stream with work in the last step, within `shown`.
 std::string streams_svg(const ProfiledDecode& decode, TimeSpan shown);
-std::string cause_key();  // what the lanes' colours mean
+std::string cause_key();  // the legend of streams_svg's colours
 
 std::string hit_rate_svg(const Profile& profile);
-// For each layer a bar of compute and waits, and beside it one of transfers.
+// For each layer one bar of compute and waits, and beside it one of transfers.
 std::string layer_bars_svg(const Profile& profile);
 std::string bar_key();
 

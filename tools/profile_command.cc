@@ -1,4 +1,4 @@
-// fasa profile: what the steps of a decode spend their time on.
+// fasa profile: the time of decode steps by layer and cause.
 #include <fmt/format.h>
 
 #include <utility>

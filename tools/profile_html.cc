@@ -1,4 +1,4 @@
-// One page that needs nothing beside itself: styles inline, pictures as SVG.
+// The HTML report: one self-contained page with inline styles and SVG pictures.
 #include <fmt/format.h>
 
 #include <string_view>

@@ -8,7 +8,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Everything per step: means over the profiled steps.
+// All values are means over the profiled steps.
 class ProfileJson {
  public:
   explicit ProfileJson(const Profile& profile)

@@ -1,4 +1,4 @@
-// A profile as JSON, as tables for people and as one HTML page.
+// A profile as JSON, as tables and as one HTML page.
 #pragma once
 
 #include <memory>
@@ -12,9 +12,9 @@ namespace fasa {
 
 // One config's decode, profiled.
 struct ProfileRun {
-  std::string name;  // of its config file; "" where there is one run only
+  std::string name;  // of its config file; "" for a single run
   Config config;
-  std::vector<std::string> notes;  // what a reader has to know
+  std::vector<std::string> notes;  // for the reader
   std::unique_ptr<ProfiledDecode> decode;
 
   const Profile& profile() const { return decode->profile(); }
@@ -24,25 +24,25 @@ struct ProfileReport {
   std::string subject;  // the model's folder, or the geometry's name
   Geometry geometry;
   int64_t tokens = 0;  // of each sequence before the first step, warm-up included
-  int sequences = 1;   // that decode together
+  int sequences = 1;   // decoding together
   int warmup = 0;
-  int weight_bits = 0;           // of a synthetic decode; 0 = attention alone
-  std::string trace;             // of a synthetic decode
+  int weight_bits = 0;           // synthetic decode; 0 = attention alone
+  std::string trace;             // synthetic decode
   std::string compute;           // "modelled" or "real"
-  std::vector<ProfileRun> runs;  // one, or two that took turns
+  std::vector<ProfileRun> runs;  // one, or two that alternate
 };
 
-// The first run; of two also `compare`, a list of both.
+// The JSON of the first run. For two runs it also has `compare` and a list of both.
 nlohmann::json to_json(const ProfileReport& report);
 // "131072 tokens", "4 sequences of 131072 tokens".
 std::string context_of(const ProfileReport& report);
 std::string to_table(const ProfileReport& report);  // lines of at most 100 columns
-std::string to_html(const ProfileReport& report);   // needs nothing beside itself
+std::string to_html(const ProfileReport& report);   // self-contained
 
-// Two runs that took turns: what the table and the JSON say of both.
+// The comparison of two alternating runs, for the table and the JSON.
 struct ProfileRatio {
-  double ratio = 1;  // mean step of the second over that of the first
-  double low = 1;    // of single pairs of steps
+  double ratio = 1;  // mean step time of the second run over that of the first
+  double low = 1;    // lowest ratio of a pair of steps
   double high = 1;
 };
 ProfileRatio ratio_of(const Profile& first, const Profile& second);

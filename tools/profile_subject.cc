@@ -25,14 +25,14 @@ namespace {
 
 constexpr const char* kUsualGpu = "RTX 4060 Ti 16GB";
 constexpr int kTraceSteps = 48;         // recorded by --trace-from
-constexpr int64_t kTraceSet = 128;      // as large a share of a small model's context
-constexpr int64_t kTracePrompt = 7492;  // tokens of the bundled text, as the shipped trace has it
+constexpr int64_t kTraceSet = 128;      // the same share of a small model's context
+constexpr int64_t kTracePrompt = 7492;  // tokens of the bundled text, as in the shipped trace
 
 void require(bool ok, std::string_view flag, auto given, std::string_view allowed) {
   if (!ok) throw UsageError(fmt::format("{} = {}: allowed: {}", flag, given, allowed));
 }
 
-// The text behind the shipped trace, found as that is.
+// The text of the shipped trace, found in the same way as the trace.
 std::string bundled_text() {
   const std::filesystem::path trace = default_selection_trace();
   const auto path = trace.parent_path().parent_path() / "texts" / "facts-8k.json";
@@ -41,7 +41,7 @@ std::string bundled_text() {
          json.at("questions").at(0).at("prompt_suffix").get<std::string>();
 }
 
-// Rows that are to lie on the device are given room for: that is what they are compared with.
+// A baseline with all rows on the device gets the memory that it needs.
 bool lifts_budget(const Config& config) {
   return config.placement.rows == RowPlacement::kDevice && !config.memory.device_memory;
 }

@@ -1,4 +1,4 @@
-// What `fasa profile` profiles: flags turned into a decode.
+// The subject of `fasa profile`: turns flags into a decode.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,15 @@ struct ProfileOptions {
   std::string geometry;
   PromptSource prompt;
   int64_t tokens = 131072;
-  int sequences = 1;  // that decode together
+  int sequences = 1;  // decoding together
   int steps = 32;
   int warmup = 48;
-  std::string trace_from;  // a model that generates to make the trace
+  std::string trace_from;  // a model whose generation is recorded as the trace
   std::string trace_file;
   std::string compute = "modelled";
   int weight_bits = 0;
 
-  // Throws UsageError: what contradicts what, and what is allowed.
+  // Throws UsageError for contradicting flags, naming the allowed values.
   void validate() const;
   bool synthetic() const { return !geometry.empty(); }
 };
@@ -34,16 +34,16 @@ struct ProfileOptions {
 // Opens decodes of one subject under different configs.
 class ProfileSubject {
  public:
-  // Reads what it names: geometry or config.json, prompt, trace. Throws UsageError, InputError.
+  // Reads the named inputs: geometry or config.json, prompt, trace. Throws UsageError, InputError.
   explicit ProfileSubject(const ProfileOptions& flags);
 
-  // What the command takes where no source says otherwise.
+  // The command's defaults, below file, environment and flags.
   Config defaults() const;
   const Geometry& geometry() const { return geometry_; }
   void describe(ProfileReport& report) const;
-  // Reads the prompt or makes the trace, once and after all checks that need neither.
+  // Reads the prompt or records the trace. Call it once, after all checks that need neither.
   void prepare();
-  // Throws UsageError for a config that does not fit, before anything is loaded.
+  // Throws UsageError for a config that does not match the model, before loading anything.
   void check(const Config& config) const;
   ProfileRun open(const std::string& name, Config config) const;
 
@@ -61,7 +61,7 @@ class ProfileSubject {
   std::string trace_name_;
 };
 
-// What has to be said after the steps: predictions that fell back, entries that were dropped.
+// Adds notes that are known after the steps: predictions that fell back, dropped entries.
 void add_late_notes(ProfileRun& run);
 
 }  // namespace fasa

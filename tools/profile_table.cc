@@ -16,7 +16,7 @@ std::string bytes_of(double bytes) {
   return format_bytes(static_cast<uint64_t>(std::llround(std::max(0.0, bytes))));
 }
 
-// Lines of at most 100 columns, broken between words.
+// Wraps text between words to lines of at most 100 columns.
 std::string wrapped(const std::string& text, const std::string& indent) {
   constexpr size_t kColumns = 100;
   std::string result;
@@ -176,7 +176,7 @@ namespace {
 struct CompareRow {
   const char* name;
   std::function<double(const Profile&)> value;
-  bool is_time = false;  // has a ratio
+  bool is_time = false;  // the comparison shows a ratio
 };
 
 std::vector<CompareRow> compare_rows() {
@@ -220,7 +220,7 @@ std::vector<CompareRow> compare_rows() {
   };
 }
 
-// The end of a path that is too long for a column.
+// Shortens a path to its end if it is too long for a column.
 std::string shortened(const std::string& name) {
   constexpr size_t kMax = 26;
   return name.size() <= kMax ? name : "..." + name.substr(name.size() - kMax + 3);

@@ -1,4 +1,4 @@
-// A line of progress on standard error; nothing where that is no terminal.
+// A progress line on standard error; prints nothing if that is not a terminal.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace fasa {
 class Progress {
  public:
   explicit Progress(std::string label);
-  Progress(const Progress&) = delete;  // one line on one terminal
+  Progress(const Progress&) = delete;  // owns the terminal's line
   ~Progress();                         // clears the line
 
   void update(int64_t done, int64_t total);

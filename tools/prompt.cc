@@ -59,7 +59,7 @@ std::vector<int32_t> ids_from_words(std::string_view text, const std::string& pa
   }
 }
 
-// A tokenizer may know more ids than the model has rows.
+// A tokenizer may have more ids than the model's embedding has rows.
 void check_ids(const std::vector<int32_t>& ids, int vocab_size) {
   for (const int32_t id : ids) {
     if (id < vocab_size) continue;

@@ -10,7 +10,7 @@
 namespace fasa {
 namespace {
 
-// "ID:BIAS", where the bias may be -inf.
+// Parses "ID:BIAS"; the bias may be -inf.
 std::pair<int32_t, float> parse_bias(const std::string& text) {
   const size_t colon = text.find(':');
   const char* const end = text.data() + text.size();

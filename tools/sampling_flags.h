@@ -1,4 +1,4 @@
-// The flags that say how answers are sampled and where they end.
+// Flags for sampling and for the end of answers.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -16,7 +16,7 @@ class SamplingFlags {
   SamplingFlags(const SamplingFlags&) = delete;  // the parser holds addresses of its members
 
   void add_to(CLI::App& command);
-  // What the flags say, over generation_config.json of the model's folder ("": none). Throws
+  // The flags' values merged over generation_config.json of the model's folder ("": none). Throws
   // UsageError, InputError.
   AnswerOptions options(const std::string& model_dir) const;
 

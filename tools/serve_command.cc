@@ -1,4 +1,4 @@
-// fasa serve: a model behind OpenAI's API.
+// fasa serve: serves a model through OpenAI's API.
 #include <fmt/format.h>
 
 #include <boost/asio/io_context.hpp>
@@ -35,17 +35,16 @@ using serve::HttpServer;
 using serve::Service;
 constexpr std::chrono::seconds kDrain{30};
 constexpr int kSecondSignal = 0;
-constexpr int64_t kMinContext = 512;  // tokens that --fit leaves a sequence
+constexpr int64_t kMinContext = 512;  // --fit keeps at least so many tokens for a sequence
 
-// SIGINT and SIGTERM as something to wait for. The system gives them to the main thread, whose wait
-// this is.
+// Waits for SIGINT and SIGTERM. Use it from the main thread, to which the system delivers them.
 class EndSignals {
  public:
   EndSignals() { expect_next(); }
   EndSignals(const EndSignals&) = delete;  // a pending operation refers to it
   EndSignals& operator=(const EndSignals&) = delete;
 
-  // True: one came within that time.
+  // True: a signal arrived within that time.
   bool wait(std::chrono::milliseconds most) {
     came_ = false;
     io_.restart();
@@ -166,7 +165,7 @@ class ServeCommand final : public Command {
   bool allow_long_ = false;
 };
 
-// No network is to be served by mistake.
+// Without API keys, listen on loopback only, so that no network is served by mistake.
 void ServeCommand::check() const {
   if (serve::is_loopback(http_.host) || !key_file_.empty()) return;
   throw UsageError(
@@ -191,7 +190,7 @@ int ServeCommand::serve_until_signal(HttpServer& server, Service& service, Engin
   constexpr std::chrono::milliseconds kLook{200};
   while (!signals.wait(kLook)) {
     if (const auto failure = engine.failure()) {
-      // What this process computes from here on would not be to be trusted.
+      // After a device failure, this process's results cannot be trusted.
       server.drain();
       server.wait_idle(std::chrono::seconds(2));
       throw DeviceError(*failure);
@@ -212,7 +211,7 @@ int ServeCommand::serve_until_signal(HttpServer& server, Service& service, Engin
   return kSecondSignal;
 }
 
-// The conversations that are in memory alone.
+// Writes the conversations that are only in memory to disk.
 void ServeCommand::suspend(EngineLoop& engine, EndSignals& signals) {
   engine.suspend_idle_now();
   while (engine.status().suspension.busy && !engine.failure()) {

@@ -1,4 +1,4 @@
-// Which key dimensions the slices of a command's model take.
+// The key dimensions of a model's slices, for commands.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace fasa {
 struct SliceChoice {
   std::vector<int16_t> dims;  // [layers][kv_heads][2 x tip_chunks]
   std::string map;            // path of the FC map; "(made from the prompt)"; "" = none needed
-  double seconds = 0;         // of wall time, spent on making a map
+  double seconds = 0;         // wall time of making a map
 };
 
 // Like model_slices(). If fewer than all FCs are needed and there is no map, makes one from the

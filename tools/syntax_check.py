@@ -12,7 +12,7 @@ import sys
 
 
 def check(entry):
-    """(source, what the compiler says against it)"""
+    """(source, the compiler's complaints)"""
     words = shlex.split(entry["command"])
     at = words.index("-o")
     del words[at:at + 2]

@@ -19,7 +19,7 @@ void note_interrupt(int) { interrupted = 1; }
 
 Interrupts::Interrupts() {
   struct sigaction action {};
-  action.sa_handler = note_interrupt;  // no SA_RESTART: a read that waits returns
+  action.sa_handler = note_interrupt;  // no SA_RESTART: Ctrl-C makes a blocking read return
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, &former);
   interrupted = 0;
@@ -32,7 +32,7 @@ void Interrupts::forget() { interrupted = 0; }
 
 bool LineReader::is_terminal() const { return isatty(STDIN_FILENO) == 1; }
 
-// False where the input ends.
+// False at the end of the input.
 bool LineReader::read_more(std::string_view prompt) {
   char bytes[4096];
   while (true) {

@@ -1,4 +1,4 @@
-// A conversation's terminal: lines in, and Ctrl-C as a wish to stop.
+// Terminal input of a conversation: lines, and Ctrl-C as a request to stop.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,8 @@
 
 namespace fasa {
 
-// While it lives, Ctrl-C (SIGINT) ends no program but is asked for. One at a time.
+// During its lifetime, Ctrl-C (SIGINT) does not end the program; came() reports it. One instance at
+// a time.
 class Interrupts {
  public:
   Interrupts();
@@ -15,7 +16,7 @@ class Interrupts {
   Interrupts(const Interrupts&) = delete;  // the handler is the process's
   Interrupts& operator=(const Interrupts&) = delete;
 
-  // Whether one came since the last forget().
+  // Whether SIGINT arrived since the last forget().
   static bool came();
   static void forget();
 };
@@ -24,14 +25,14 @@ class Interrupts {
 class LineReader {
  public:
   bool is_terminal() const;
-  // The next line without its end; nothing where the input ends. Ctrl-C throws the line that is
-  // being typed away and begins another, with the prompt again; prompts go to terminals alone.
+  // The next line without its newline; nullopt at the end of the input. Ctrl-C discards the line
+  // being typed and prints the prompt again. Prompts are printed on terminals only.
   std::optional<std::string> next(std::string_view prompt);
 
  private:
   bool read_more(std::string_view prompt);
 
-  std::string read_;  // and not taken yet
+  std::string read_;  // bytes read but not returned yet
   bool ended_ = false;
 };
 

@@ -1,4 +1,4 @@
-"""What a test run left out, then how many tests passed and failed: the last lines of tools/test.
+"""Lists what a test run left out and counts passed and failed tests: the end of tools/test.
 
   python3 tools/test_report.py FOLDER          FOLDER: ctest's JUnit files and the list `left-out`
   python3 tools/test_report.py --times FOLDER  how long each step and the slowest tests took
@@ -15,7 +15,7 @@ UNITTEST_SKIP = re.compile(r"^skipped (\S+): (.*)$", re.M)
 
 
 def skips(name, case):
-    """[(test, number, reason)] of one test of ctest's."""
+    """[(test, number, reason)] of one ctest test."""
     output = case.findtext("system-out") or ""
     found = collections.Counter()
     for reason in GTEST_SKIP.findall(output):

@@ -1,4 +1,4 @@
-// fasa trace: records which tokens a model's selections take while it generates.
+// fasa trace: records the tokens that a model's selections take while it generates.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -16,10 +16,10 @@
 namespace fasa {
 namespace {
 
-// For small models: the same share of the context as a large model's set.
+// For small models: as large a share of the context as a large model's set.
 constexpr int64_t kTraceTokens = 128;
 
-// The map's order of FCs where the model has a map.
+// The FC order of the map, if the model has a map.
 std::vector<int16_t> ranked_dims(const Model& model, const Config& config,
                                  const std::string& model_dir) {
   const std::string usual = usual_map(model_dir);

@@ -1,4 +1,4 @@
-// fasa tune: searches the settings that fetch rows for the least time a token.
+// fasa tune: searches for the settings of rows and prefetch with the least time per token.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -161,7 +161,7 @@ std::string TuneCommand::machine_words(const Config& config) const {
                                    : fmt::format(", weights in {} bits", weight_bits_));
 }
 
-// None where it does not fit; the first reason why stays in `unfit`.
+// nullopt if the config does not fit; `unfit` keeps the first error.
 std::optional<TuneMeasurement> measure(TuneObjective& objective, const Config& config,
                                        const Deadline& deadline, std::exception_ptr& unfit) {
   try {

@@ -30,9 +30,9 @@ MachineRates rates_of(const Config& config) {
           .unified = false};
 }
 
-// The rows that were measured, as the cost model takes them.
+// Converts measured row counts into the cost model's input.
 StepLoad load_of(const StepCounters& rows, int64_t tokens) {
-  StepCounters without = rows;  // predictions
+  StepCounters without = rows;  // no prefetched rows
   without.hits -= std::min(without.hits, rows.prefetched_used);
   without.misses += rows.prefetched_used;
   return {.tokens = tokens, .hit_rate = without.hit_rate(), .out = DType::kBF16};

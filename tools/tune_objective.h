@@ -1,4 +1,4 @@
-// What a tuner minimises: the time of a token under a config, measured.
+// The objective of a tuner: the measured time per token under a config.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,7 @@
 
 namespace fasa {
 
-// A trial was under way when the time was over.
+// Thrown if the time runs out during a trial.
 class TimeUp : public UsageError {
  public:
   using UsageError::UsageError;
@@ -42,7 +42,7 @@ class Deadline {
 
 struct TuneMeasurement {
   double tpot_seconds = 0;  // on the device's clock
-  // By the plan's cost model, from the rows measured; none on a GPU, whose rates are unknown.
+  // Predicted by the cost model from the measured rows; none on a GPU, whose rates are unknown.
   std::optional<double> predicted_seconds;
   uint64_t decode_steps = 0;
   StepCounters rows;
@@ -51,24 +51,24 @@ struct TuneMeasurement {
 class TuneObjective {
  public:
   virtual ~TuneObjective() = default;
-  // Throws BudgetError where the config does not fit, TimeUp.
+  // Throws BudgetError if the config does not fit, and TimeUp.
   virtual TuneMeasurement measure(const Config& config, const Deadline& deadline) = 0;
   virtual std::string model() const = 0;
   virtual int64_t tokens() const = 0;
 };
 
-// A geometry, its selections those of a trace.
+// A geometry with the selections of a trace.
 class SyntheticObjective final : public TuneObjective {
  public:
   struct Settings {
     ModelShape shape;
     int64_t tokens = 0;
     int weight_bits = 4;  // 0: attention alone
-    int steps = 16;       // measured, after as many that fill the hot rows
+    int steps = 16;       // measured, after as many warm-up steps
     uint64_t seed = 0;
   };
-  // `config`: the machine, its memory's limit included. Throws BudgetError where not even the
-  // weights fit.
+  // `config` describes the machine, including its memory limit. Throws BudgetError if the weights
+  // alone do not fit.
   SyntheticObjective(Settings settings, const Config& config);
   TuneMeasurement measure(const Config& config, const Deadline& deadline) override;
   std::string model() const override { return settings_.shape.name; }
@@ -81,7 +81,7 @@ class SyntheticObjective final : public TuneObjective {
   }
 
   Settings settings_;
-  std::optional<uint64_t> kv_limit_;  // of the device's memory, beside weights and activations
+  std::optional<uint64_t> kv_limit_;  // device memory besides weights and activations
   SelectionTrace trace_;
 };
 

@@ -1,4 +1,4 @@
-// What `fasa tune` found, for people, for programs and as a config file.
+// The results of `fasa tune`, as a table, as JSON and as a config file.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,22 @@ namespace fasa {
 
 struct TuneTrial {
   Config config;
-  std::optional<TuneMeasurement> measured;  // none: it did not fit
+  std::optional<TuneMeasurement> measured;  // none: the config did not fit
 };
 
 struct TuneReport {
   std::string model;
   int64_t tokens = 0;
   std::string machine;
-  bool exhausted = false;  // all there is was tried
+  bool exhausted = false;  // all settings were tried
   double seconds = 0;
-  std::vector<TuneTrial> trials;  // the first is what was given
-  size_t best = 0;                // of trials, one that was measured
+  std::vector<TuneTrial> trials;  // the first has the given settings
+  size_t best = 0;                // index of the best measured trial
 
   const TuneTrial& best_trial() const { return trials[best]; }
 };
 
-// A config file that --config takes, what was measured in its comments.
+// A config file for --config, with the measurements in comments.
 std::string to_toml(const TuneReport& report);
 nlohmann::json to_json(const TuneReport& report);
 std::string to_table(const TuneReport& report);

@@ -22,7 +22,7 @@ ApiError unsupported(const std::string& param, const std::string& message) {
   return {400, "invalid_request_error", message, param, "unsupported_value"};
 }
 
-// Any bytes up to the end of the thought. Rule i has matched the end's first i bytes.
+// Any bytes up to the end tag of the reasoning. Rule i has matched the tag's first i bytes.
 ByteGrammar::Rule thought_end(ByteGrammar& grammar) {
   constexpr std::string_view kEnd = "</think>";
   std::vector<ByteGrammar::Rule> rules;
@@ -54,7 +54,7 @@ ByteGrammar::Rule behind_thought(ByteGrammar& grammar, ByteGrammar::Rule answer,
 }
 
 struct CallSpelling {
-  std::string before, between, behind;  // the name, its arguments
+  std::string before, between, behind;  // around the name and the arguments
 };
 
 CallSpelling spelling_of(ToolFormat format) {
@@ -143,7 +143,7 @@ std::shared_ptr<text::TokenGrammar> AnswerGrammars::find(std::string key, Make m
   }
   auto grammar = std::make_shared<text::TokenGrammar>(make(), tokens_);
   const std::lock_guard lock(mutex_);
-  if (auto other = cached()) return other;  // of a request that asked the same meanwhile
+  if (auto other = cached()) return other;  // another thread has compiled the same grammar
   kept_.emplace_front(std::move(key), grammar);
   forget_old();
   return grammar;

@@ -101,7 +101,7 @@ CallScanner::State CallScanner::in_value(char byte) {
     return State::kOpen;
   }
   const bool closes = byte == '}' || byte == ']';
-  if (brackets_.empty() && (closes || byte == ',' || is_blank(byte))) {  // behind a number or word
+  if (brackets_.empty() && (closes || byte == ',' || is_blank(byte))) {  // ends a number or word
     const State state = end_value();
     return state == State::kOpen ? step(byte) : state;
   }

@@ -21,7 +21,7 @@ namespace http = boost::beast::http;
 
 constexpr std::chrono::milliseconds kLinger{2000};
 
-// Exchanges live on any thread; the connection on the server's.
+// Exchanges may live on any thread; the connection lives on the server's thread.
 class Exchange final : public HttpExchange {
  public:
   Exchange(std::shared_ptr<HttpConnection> connection, uint64_t number)
@@ -212,7 +212,7 @@ std::optional<std::pair<int, std::string>> HttpConnection::origin_complaint() co
   return std::nullopt;
 }
 
-// A browser asks so before it sends another origin's request with a key or with JSON.
+// A CORS preflight: browsers send it before a cross-origin request with a key or with JSON.
 bool HttpConnection::is_preflight() const {
   const auto& header = parser_->get();
   return header.method() == http::verb::options && !origin_.empty() &&
@@ -220,7 +220,7 @@ bool HttpConnection::is_preflight() const {
 }
 
 void HttpConnection::answer_preflight() {
-  constexpr const char* kSeconds = "600";  // that the browser remembers it
+  constexpr const char* kSeconds = "600";  // how long the browser caches the preflight
   const auto& header = parser_->get();
   HttpResponse response{.status = 204,
                         .headers = {{"Access-Control-Allow-Methods", "GET, POST, DELETE"},
@@ -230,7 +230,7 @@ void HttpConnection::answer_preflight() {
   if (header.find("Access-Control-Request-Private-Network") != header.end()) {
     response.headers.emplace_back("Access-Control-Allow-Private-Network", "true");
   }
-  if (!parser_->is_done()) keep_alive_ = false;  // its body is not read
+  if (!parser_->is_done()) keep_alive_ = false;  // the refused request's body is left unread
   state_ = State::kResponding;
   ++exchange_;
   begun_ = finished_ = false;
@@ -286,8 +286,8 @@ void HttpConnection::handle() {
   shared_->handler(std::move(request), std::move(exchange));
 }
 
-// A client that leaves while it waits is seen by the end of its stream. One that sends its next
-// request meanwhile is seen by a failing write only.
+// While a request is answered, a disconnect is detected as end of stream. If the client has already
+// sent its next request, only a failing write detects it.
 void HttpConnection::watch_client() {
   if (watching_) return;
   watching_ = true;
@@ -368,7 +368,7 @@ void HttpConnection::watch(uint64_t exchange, std::function<void()> gone) {
 
 void HttpConnection::abandon(uint64_t exchange) {
   if (!answers(exchange) || finished_) return;
-  if (begun_) return close();  // what is missing must not look like an end
+  if (begun_) return close();  // a truncated response must not look complete
   keep_alive_ = false;
   send(exchange, shared_->refusal(500, "the request was given up; the server's log says why"));
 }
@@ -384,7 +384,7 @@ void HttpConnection::enqueue(std::string_view bytes) {
   pending_ += bytes;
   if (pending_.size() + sending_.size() - sent_ >
       shared_->options.limits.backlog_bytes + shared_->options.limits.header_bytes) {
-    // A whole response may be larger: only pieces pile up behind a client that does not read.
+    // The backlog limit applies to streamed pieces only: a whole response may be larger.
     if (body_ == Body::kChunked || body_ == Body::kUntilClose) return close();
   }
   if (!writing_) flush();
@@ -424,8 +424,8 @@ void HttpConnection::after_flush() {
   read_first_byte();
 }
 
-// The response is out. What the client still sends is read and thrown away for a moment: closing at
-// once could take the response from it.
+// The response is sent. Input is read and discarded for a moment before closing: closing with
+// unread input sends a reset, which could discard the response at the client.
 void HttpConnection::linger() {
   if (state_ != State::kClosing) {
     state_ = State::kClosing;

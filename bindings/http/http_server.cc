@@ -23,7 +23,7 @@ namespace asio = boost::asio;
 using Protocol = HttpConnection::Protocol;
 using ErrorCode = boost::system::error_code;
 constexpr std::string_view kUnix = "unix:";
-constexpr std::chrono::milliseconds kAcceptPause{100};  // where the process has no descriptors left
+constexpr std::chrono::milliseconds kAcceptPause{100};  // without free file descriptors
 
 [[noreturn]] void refuse_address(const HttpOptions& options, const std::string& why) {
   throw UsageError(
@@ -32,7 +32,7 @@ constexpr std::chrono::milliseconds kAcceptPause{100};  // where the process has
                   options.host, options.port, why));
 }
 
-// A socket that an earlier server left behind is taken away; one that somebody listens on is not.
+// Removes a socket file left by an earlier server, but not one that a process listens on.
 void remove_stale_socket(asio::io_context& io, const std::string& path,
                          const HttpOptions& options) {
   if (!std::filesystem::is_socket(path)) return;
@@ -119,7 +119,7 @@ class HttpServer::Impl {
     if (!error && !unix_path_.empty()) ::chmod(unix_path_.c_str(), S_IRUSR | S_IWUSR);
     if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
     if (error) {
-      unix_path_.clear();  // not ours to remove
+      unix_path_.clear();  // another process owns the socket file
       refuse_address(options, error.message());
     }
     note_address();
@@ -167,7 +167,7 @@ class HttpServer::Impl {
     });
   }
 
-  // Makes place for a new connection. False: all that are open have a request.
+  // Closes an idle connection to admit a new one. False: all connections have a request.
   bool close_oldest_without_request() {
     std::shared_ptr<HttpConnection> oldest;
     for (const auto& connection : connections_) {
@@ -192,8 +192,8 @@ class HttpServer::Impl {
   const std::shared_ptr<HttpShared> shared_;
   asio::basic_socket_acceptor<Protocol> acceptor_;
   asio::steady_timer pause_;
-  std::list<std::weak_ptr<HttpConnection>> connections_;  // the server's thread alone
-  std::string unix_path_;                                 // removed at the end, unless empty
+  std::list<std::weak_ptr<HttpConnection>> connections_;  // accessed on the server's thread only
+  std::string unix_path_;                                 // removed on shutdown, unless empty
   std::string address_;
   int port_ = 0;
   std::thread thread_;

@@ -118,7 +118,7 @@ bool MessageParser::step_begin() {
   return true;
 }
 
-// Whitespace around a thought is dropped with its tags.
+// Whitespace around the reasoning is dropped together with its tags.
 bool MessageParser::step_thinking() {
   if (skips_blanks_) skip_blanks();
   if (held_.empty()) return false;

@@ -62,7 +62,7 @@ SamplingFields read_sampling(const RequestFields& fields) {
   SamplingFields sampling;
   sampling.temperature = fields.number("temperature", 0, 2);
   sampling.top_p = fields.number("top_p", 0, 1);
-  if (sampling.top_p == 0.0) sampling.top_p = 1e-6;  // the most probable token, as others read it
+  if (sampling.top_p == 0.0) sampling.top_p = 1e-6;  // greedy, as other servers treat 0
   sampling.min_p = fields.number("min_p", 0, 1);
   sampling.top_k = fields.integer("top_k", -1, INT32_MAX);
   sampling.presence_penalty = fields.number("presence_penalty", -2, 2);
@@ -144,7 +144,7 @@ Json read_chat_calls(const Json& calls, const std::string& path) {
         Json parsed = parse_body(arguments->get<std::string>());
         if (parsed.is_object()) shown = std::move(parsed);
       } catch (const ApiError&) {
-        // The answer was cut off: its arguments are passed on unchanged.
+        // The model's answer was cut off: pass its arguments on unchanged.
       }
     } else if (!arguments->is_object()) {
       throw ApiError::bad_field(function->path_of("arguments"),

@@ -23,7 +23,7 @@ std::optional<int> parse_port(std::string_view text) {
   return whole && port > 0 && port <= 65535 ? std::optional(port) : std::nullopt;
 }
 
-// "name", "name:80", "[::1]:80"; the port of `scheme` where none is given.
+// Accepts "name", "name:80" and "[::1]:80". The default port is that of `scheme`.
 std::optional<Origin> with_scheme(std::string scheme, std::string_view host) {
   if (host.empty() || host.find_first_of("/?#@ ,\\") != std::string_view::npos) return std::nullopt;
   const size_t bracket = host.find(']');
@@ -53,7 +53,7 @@ bool is_allowed_origin(std::string_view origin, std::string_view host_header,
                        const HttpOptions& options) {
   const auto parsed = parse_origin(origin);
   if (!parsed) return false;
-  // The header names no scheme: a proxy may have taken https from the request.
+  // The Host header names no scheme, and a proxy may have terminated TLS: use the origin's scheme.
   if (with_scheme(parsed->scheme, host_header) == parsed) return true;
   return std::any_of(options.allowed_origins.begin(), options.allowed_origins.end(),
                      [&](const std::string& allowed) { return parse_origin(allowed) == parsed; });

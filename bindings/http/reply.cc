@@ -11,8 +11,7 @@ ApiError api_error_of(ErrorKind kind, const std::string& message) {
     case ErrorKind::kUsage:
     case ErrorKind::kInput:
       return {400, "invalid_request_error", message};
-    case ErrorKind::
-        kBudget:  // alone on the device, and too large all the same: no use to try again
+    case ErrorKind::kBudget:  // exceeds the memory even when it runs alone: retrying cannot help
       return {400, "invalid_request_error", message, "", "memory_exceeded"};
     default:
       return {500, "server_error", message};
@@ -64,7 +63,7 @@ void Reply::on_error(ErrorKind kind, const std::string& message) {
   hand_over({.kind = Event::Kind::kError, .error = kind, .message = message});
 }
 
-// A lock that is held for moments and an allocation: the price of formatting elsewhere.
+// Costs a short lock and an allocation on the engine's thread; formatting runs elsewhere.
 void Reply::hand_over(Event event) {
   const std::lock_guard lock(events_mutex_);
   if (closed_) return;
@@ -136,7 +135,7 @@ TokenText Reply::token_text(const TokenLogprobs& token) const {
   return told;
 }
 
-// Tokens whose text is held back come with the text.
+// Tokens are sent together with their text: while the text is held back, so are they.
 void Reply::add_piece(int choice, MessagePiece piece) {
   Choice& of = choices_[static_cast<size_t>(choice)];
   AnswerMessage& message = of.message;
@@ -187,7 +186,7 @@ void Reply::take_end(Event& event) {
   const std::vector<TokenText> rest = std::exchange(of.tokens, {});
   of.message.tokens.insert(of.message.tokens.end(), rest.begin(), rest.end());
   if (options_.stream) write(form_->end_choice(choice, of.message, rest));
-  // Before the client can ask on.
+  // Called before the client sees the end, and so before its next request.
   if (choice == 0) {
     if (const Done done = std::exchange(done_, nullptr)) done(std::move(event.answer));
   }

@@ -27,7 +27,7 @@ std::string ResponsesForm::event(const char* type, Json fields) {
   return fmt::format("event: {}\n{}", type, frame_of(text_of(json)));
 }
 
-// Members as in the request, or their defaults.
+// The members are copied from the request or set to their defaults.
 Json ResponsesForm::response(const char* status, Json output) const {
   Json json = {{"id", head_.id},
                {"object", "response"},

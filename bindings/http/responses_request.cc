@@ -50,7 +50,7 @@ class Conversation {
       messages_.push_back({{"role", "tool"},
                            {"tool_call_id", fields.string("call_id").value_or("")},
                            {"content", text_of(fields, "output")}});
-    } else if (type != "reasoning") {  // templates leave out what was thought in earlier turns
+    } else if (type != "reasoning") {  // templates omit the reasoning of earlier turns
       refuse_type(fields, type, "message, function_call, function_call_output, reasoning");
     }
   }

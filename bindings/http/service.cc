@@ -15,8 +15,8 @@ namespace fasa::serve {
 namespace {
 
 constexpr size_t kJobThreads = 4;
-constexpr size_t kMaxJobs = 64;  // that wait
-// So that one long answer to format delays no other.
+constexpr size_t kMaxJobs = 64;  // queued
+// Several threads, so that formatting one long answer does not delay the others.
 constexpr size_t kFormatThreads = 2;
 constexpr size_t kKnownBytes = size_t{64} << 20;
 
@@ -58,7 +58,7 @@ Service::Service(ServiceOptions options, EngineLoop& engine, const text::Tokeniz
 }
 
 Service::~Service() {
-  jobs_.stop();  // no reply begins from here on
+  jobs_.stop();  // no reply can begin after this
   {
     const std::lock_guard lock(replies_mutex_);
     stopping_ = true;

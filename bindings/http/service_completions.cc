@@ -105,7 +105,7 @@ std::vector<int32_t> Service::encode(const std::string& salt, const text::ChatPr
   return tokenizer_.encode(prompt.segments(), false);
 }
 
-// A model whose template does not show tools would not call them.
+// If the template does not show the tools, the model would not call them.
 MessageFormat Service::message_format(const ToolFields& tools, const std::string& prompt) const {
   MessageFormat format;
   const size_t last = prompt.find_last_not_of(" \n");
@@ -127,7 +127,7 @@ MessageFormat Service::message_format(const ToolFields& tools, const std::string
   return format;
 }
 
-// The grammar that constrains the answer; null: none.
+// The grammar that constrains the answer; null if it is unconstrained.
 std::shared_ptr<text::TokenGrammar> Service::grammar_of(const ToolFields& tools,
                                                         const ResponseFormat& format,
                                                         const MessageFormat& message) {
@@ -163,7 +163,7 @@ ReplyHead Service::reply_head(ReplyKind kind, const CompletionFields& fields) co
           .include_usage = fields.include_usage};
 }
 
-// Everything but the form.
+// Fills in everything except the form.
 Service::Generation Service::chat_generation(const Call& call, const ChatRequest& request) {
   check_model(request.common);
   const text::ChatPrompt prompt = render(request.context);
@@ -221,7 +221,7 @@ void Service::complete(Call& call) {
          .form = std::make_unique<CompletionForm>(reply_head(ReplyKind::kText, request.common))});
 }
 
-// Retry when a place in the queue may be free: after the mean waiting time of all requests so far.
+// Retry-After: the mean queueing time of all requests so far.
 ApiError Service::refusal() const {
   constexpr double kMin = 1, kMax = 60;  // seconds
   if (draining_) {

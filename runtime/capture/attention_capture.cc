@@ -33,7 +33,7 @@ AttentionCapture::AttentionCapture(const Geometry& geometry, int64_t tokens,
         one.slopes.assign(first, first + one.gqa_group);
       }
       one.positions = positions_;
-      // All memory now: observers must not throw.
+      // Allocates all memory now, because observers must not throw.
       one.keys.resize(key_dim * static_cast<size_t>(tokens));
       one.queries.resize(positions_.size() * group * key_dim);
     }
@@ -45,7 +45,7 @@ void AttentionCapture::on_layer(int layer, ConstTensorView q, ConstTensorView k,
   if (!layers_.holds(layer)) return;
   for (int head = 0; head < geometry_.kv_heads; ++head) {
     HeadSamples& one = samples(layer, head);
-    // Tokens by cache lines of the planes.
+    // Interleaves tokens by cache lines of the planes.
     constexpr int64_t kBlock = 16;
     for (int64_t begin = 0; begin < k.tokens; begin += kBlock) {
       const int64_t end = std::min(begin + kBlock, k.tokens);

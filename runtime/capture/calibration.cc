@@ -36,7 +36,7 @@ void CalibrationOptions::validate(const Geometry& geometry, int64_t max_position
   require(queries >= 1 && queries <= 1 << 20, "queries", queries, "1 to 1048576");
   require(tokens >= 1 && tokens <= max_positions, "tokens", tokens,
           fmt::format("1 to {}, the model's positions", max_positions));
-  if (slice_bytes) SliceSearch(*slice_bytes, geometry.chunks());  // says what is too little
+  if (slice_bytes) SliceSearch(*slice_bytes, geometry.chunks());  // throws if too small
   require(!keep_attention || (*keep_attention > 0 && *keep_attention < 1), "keep_attention",
           keep_attention.value_or(0), "a share above 0 and below 1");
   require(fac_tokens > sinks + recent, "fac_tokens", fac_tokens,
@@ -46,7 +46,7 @@ void CalibrationOptions::validate(const Geometry& geometry, int64_t max_position
 
 int default_calibration_window(int64_t tokens, int sinks, int recent) {
   constexpr int64_t kWindow = 256;
-  constexpr int64_t kMin = 32;  // beside the tokens that are given
+  constexpr int64_t kMin = 32;  // without the sinks and recent tokens
   return static_cast<int>(std::clamp<int64_t>(tokens / 16, sinks + recent + kMin,
                                               std::max(kWindow, sinks + recent + kMin)));
 }

@@ -85,7 +85,7 @@ CalibrationData make_calibration_data(std::span<const int32_t> text, const DataO
 std::vector<std::string> default_calibration_texts(const std::string& model_dir) {
   namespace fs = std::filesystem;
   const fs::path model = fs::absolute(model_dir.empty() ? "." : model_dir).lexically_normal();
-  // A trailing slash leaves an empty file name behind.
+  // With a trailing slash the file name is empty.
   const fs::path parent =
       model.has_filename() ? model.parent_path() : model.parent_path().parent_path();
   std::vector<fs::path> folders = {parent / "texts"};
@@ -118,7 +118,8 @@ std::vector<int32_t> read_calibration_texts(const std::vector<std::string>& path
     texts.push_back(tokenizer != nullptr ? tokenizer->encode(bytes) : parse_ids(bytes, path));
     if (texts.back().empty()) throw InputError(fmt::format("{}: the file is empty", path));
   }
-  // Shortest first, so that what it leaves goes to the others; joined in the order given.
+  // Takes the shortest text first, so that the tokens it leaves go to the others; the texts are
+  // joined in the order given.
   std::vector<size_t> order(texts.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),

@@ -7,7 +7,7 @@
 namespace fasa {
 namespace {
 
-// The first tokens of a repeat cannot be known to be one: nothing to look back for yet.
+// The first tokens of a repeat give no queries: the model cannot know yet that it is a repeat.
 constexpr int kLeadTokens = 2;
 // Few queries per string: more strings at more distances are more informative.
 constexpr int kQueriesPerString = 4;
@@ -39,7 +39,8 @@ ProbedText plant_probes(std::span<const int32_t> text, int64_t tokens,
   ProbedText result;
   int64_t copied = 0;
   for (int64_t s = 0; s < strings; ++s) {
-    // In its own stretch of the text, anywhere in it: distances differ.
+    // Each string is planted at a random position in its own stretch of the text, so that distances
+    // differ.
     const int64_t begin = body * s / strings, end = body * (s + 1) / strings;
     const int64_t at =
         begin +

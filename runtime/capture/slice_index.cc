@@ -54,7 +54,7 @@ SequenceDesc SliceIndex::describe(int64_t start, int tokens) const {
   sequence.start = static_cast<int32_t>(start);
   sequence.slice_blocks = slice_blocks_.data();
   sequence.row_blocks = row_blocks_.data();
-  sequence.tail = const_cast<std::byte*>(tail_.data()->bytes);  // written by append() alone
+  sequence.tail = const_cast<std::byte*>(tail_.data()->bytes);  // only append() writes it
   return sequence;
 }
 
@@ -68,7 +68,7 @@ StepParams SliceIndex::step_params(int layer, const SequenceDesc& sequence) cons
           .score_cap = score_cap_};
 }
 
-// Page by page: all pages' rows go through one block.
+// Seals page by page: the rows of all pages go through one block.
 void SliceIndex::append(int layer, ConstTensorView k, ConstTensorView v, int64_t start) {
   for (int64_t done = 0; done < k.tokens;) {
     const int64_t position = start + done;

@@ -1,5 +1,5 @@
-// The slices of one sequence apart from any Runtime, in host memory: which tokens a selection over
-// some slice format takes. For recordings and studies; works in the caller's oneTBB arena.
+// The slices of one sequence without a Runtime, in host memory: finds the tokens that a selection
+// over a slice format takes. For recordings and studies; works in the caller's oneTBB arena.
 #pragma once
 
 #include <cstdint>

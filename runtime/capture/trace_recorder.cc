@@ -12,7 +12,7 @@
 namespace fasa {
 namespace {
 
-constexpr int kMinPredictionChunks = 8;  // a lane of 2-bit codes
+constexpr int kMinPredictionChunks = 8;  // one SIMD lane of 2-bit codes
 
 void require(bool ok, std::string_view name, auto given, const std::string& allowed) {
   if (!ok) throw UsageError(fmt::format("{} = {}: allowed: {}", name, given, allowed));
@@ -41,7 +41,7 @@ TraceShape shape_of(const Config& config, const Geometry& geometry, const TraceO
   return shape;
 }
 
-// Follows a generation: keeps slices of its own, selects with each query and each prediction.
+// Follows a generation: keeps its own slices, and selects with each query and each prediction.
 class Recorder final : public LayerObserver {
  public:
   Recorder(const Model& model, const Config& config, const TraceOptions& options, int64_t tokens)
@@ -55,7 +55,7 @@ class Recorder final : public LayerObserver {
     for (const int count : options.chunks_of_predictions(geometry_)) {
       predictions_.emplace_back(geometry_, index_shape(model, config, count, tokens), ranked_dims_);
     }
-    // Observers must not throw: the sets keep this room.
+    // Reserved now, because observers must not throw.
     for (auto& set : sets_) set.reserve(static_cast<size_t>(largest_set()));
   }
 
@@ -87,7 +87,7 @@ class Recorder final : public LayerObserver {
   void on_estimate(int layer, int ahead, ConstTensorView q) override {
     for (size_t i = 0; i < predictions_.size(); ++i) {
       const size_t prediction = static_cast<size_t>(ahead - 1) * predictions_.size() + i;
-      // That layer has not seen this token yet.
+      // That layer has not appended this token yet.
       predictions_[i].select(layer + ahead, q, position_ - 1,
                              trace_.shape().predictions[prediction].tokens);
       keep(predictions_[i], layer + ahead, 1 + prediction);
@@ -123,7 +123,7 @@ class Recorder final : public LayerObserver {
   SelectionTrace trace_;
   const std::vector<int16_t> ranked_dims_;
   SliceIndex exact_;
-  std::vector<SliceIndex> predictions_;     // by count of FCs
+  std::vector<SliceIndex> predictions_;     // by index of the FC count
   std::vector<std::vector<int32_t>> sets_;  // of the step, by slot
   int64_t position_ = 0;
   bool recording_ = false;
@@ -136,7 +136,7 @@ struct Generation {
   Recorder& recorder;
   const TraceOptions& options;
 
-  // Returns the first token after the prompt: the likeliest.
+  // Returns the most likely first token after the prompt.
   int32_t prefill(std::span<const int32_t> prompt, int64_t chunk) const {
     const auto tokens = static_cast<int64_t>(prompt.size());
     int32_t token = 0;

@@ -1,5 +1,5 @@
-// A sequence that prefills a prompt and decodes everything after it, so that it goes through the
-// selection.
+// A sequence that prefills a prompt and then decodes token by token, so that every later token goes
+// through the selection.
 #pragma once
 
 #include <cstdint>

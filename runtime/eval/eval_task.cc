@@ -17,7 +17,7 @@ Summary empty(Metric metric) {
   return {.metric = metric, .value = 0, .interval = {}, .examples = 0, .counted = 0};
 }
 
-// The interval treats examples as independent: exp of that of their mean losses.
+// The interval treats examples as independent: it is exp of the interval of their mean losses.
 Summary perplexity_of(std::span<const Json> records) {
   Summary summary = empty(Metric::kPerplexity);
   double loss = 0;
@@ -64,7 +64,7 @@ Summary score_of(std::span<const Json> records) {
   return summary;
 }
 
-// Records come from files too.
+// Records may have been read from a file, so their members are checked.
 Summary summary_of(Metric metric, std::span<const Json> records) {
   try {
     return metric == Metric::kPerplexity ? perplexity_of(records)

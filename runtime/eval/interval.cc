@@ -16,7 +16,7 @@ Interval wilson_interval(int64_t right, int64_t asked) {
   const double z2 = kZ * kZ;
   const double centre = (share + z2 / (2 * n)) / (1 + z2 / n);
   const double half = kZ / (1 + z2 / n) * std::sqrt(share * (1 - share) / n + z2 / (4 * n * n));
-  // Rounding must not move the ends off a share's own.
+  // Rounding must not exclude the measured share from its own interval.
   return {right == 0 ? 0 : centre - half, right == asked ? 1 : centre + half};
 }
 

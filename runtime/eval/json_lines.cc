@@ -11,7 +11,7 @@
 namespace fasa {
 namespace {
 
-// Why the line is left out; "" where it isn't.
+// The reason for skipping the line; "" if it is valid.
 std::string problem_of(const nlohmann::json& object, const std::vector<std::string>& required) {
   if (!object.is_object()) return "no JSON object";
   const auto missing = std::find_if(required.begin(), required.end(), [&](const std::string& key) {

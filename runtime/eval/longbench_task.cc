@@ -39,7 +39,7 @@ constexpr std::array<std::string_view, 21> kNames = {"narrativeqa",
                                                      "passage_retrieval_zh",
                                                      "repobench-p"};
 
-// A member of one of the two published files.
+// Reads a member of one of the two published files.
 nlohmann::json published(const std::string& folder, const char* file, const std::string& task) {
   for (const fs::path& place : {fs::path(folder), fs::path(folder) / "config"}) {
     const std::string path = (place / file).string();

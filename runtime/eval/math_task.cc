@@ -18,7 +18,7 @@ constexpr std::string_view kPrompt =
     "Solve the following problem step by step, and write the final answer as \\boxed{{answer}}.\n\n"
     "Problem: {problem}\n\nSolution:";
 
-// Files call it either way.
+// Files use either name for the member.
 void rename_question(JsonLine& line) {
   if (!line.object.contains("problem") && line.object.contains("question")) {
     line.object["problem"] = line.object["question"];
@@ -101,7 +101,7 @@ nlohmann::json MathTask::run(size_t example, const EvalTarget& target) {
   for (int sample = 0; sample < options_.samples; ++sample) {
     Sampling sampling = options_.sampling;
     sampling.seed += static_cast<uint64_t>(sample);
-    // A problem that fills the context has no answer.
+    // A problem that fills the context leaves no tokens for an answer.
     predictions.push_back(room < 1 ? "" : write_answer(target, tokenizer_, ids, room, sampling));
   }
   return record(example, ids.size(), predictions);

@@ -13,10 +13,10 @@
 namespace fasa {
 namespace {
 
-// Beside those of the value: blanks before it and the mark that ends it.
+// Tokens of an answer besides the value's: blanks before it and the mark that ends it.
 constexpr int64_t kSlackTokens = 4;
 
-// Tokens that are taken out of a text may begin and end within a character.
+// Tokens cut out of a text may begin or end within a character.
 std::string without_cut_characters(std::string text) {
   while (text.starts_with(text::kReplacement)) text.erase(0, text::kReplacement.size());
   while (text.ends_with(text::kReplacement)) text.resize(text.size() - text::kReplacement.size());
@@ -51,7 +51,7 @@ NeedleTask::NeedleTask(std::vector<EvalText> texts, NeedleTemplate needle,
         "{}: {} tokens; a context of {} needs as many; give a longer text, or lower --context",
         text.path, text.ids.size(), options_.context));
   }
-  make(0);  // finds a context too short, and too few keys
+  make(0);  // throws if the context is too short or there are too few keys
 }
 
 std::string NeedleTask::name() const { return fmt::format("needle {}", options_.context); }
@@ -64,14 +64,15 @@ nlohmann::json NeedleTask::setup() const {
           {"seed", options_.seed},   {"template", needle_.hash()}};
 }
 
-// So many tokens of one of the texts.
+// Takes `tokens` tokens of one of the texts.
 std::span<const int32_t> NeedleTask::haystack(size_t tokens, std::mt19937_64& random) const {
   const EvalText& text = texts_[random() % texts_.size()];
   const size_t first = random() % (text.ids.size() - tokens + 1);
   return std::span(text.ids).subspan(first, tokens);
 }
 
-// The statements in the haystack, each at its depth, counted in tokens, where a word begins.
+// Inserts the statements into the haystack at word boundaries, each at its depth, counted in
+// tokens.
 std::vector<int32_t> NeedleTask::planted(std::span<const int32_t> hay,
                                          std::span<const Example::Question> questions) const {
   const std::string text = tokenizer_.decode(hay);
@@ -114,7 +115,7 @@ NeedleTask::Example NeedleTask::make(size_t example) const {
     result.questions.push_back({facts[i], depth});
   }
   result.text = planted(hay, result.questions);
-  // Where a statement cuts a piece in two, the parts may be more than they were.
+  // Cutting the text at a statement may increase its number of tokens.
   for (size_t tokens = hay.size();;) {
     const int64_t excess = static_cast<int64_t>(result.text.size()) + asked - options_.context;
     if (excess <= 0) return result;

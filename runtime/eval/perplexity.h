@@ -1,6 +1,6 @@
-// Perplexity by a sliding window: of each window the beginning is prefilled, the rest goes token by
-// token through decode, and each step's logits are scored on the token that follows. Where there
-// are logits to compare with, a record has "kl" and "same_best" too, see against_full.h.
+// Perplexity by a sliding window: the beginning of each window is prefilled, the rest is decoded
+// token by token, and each step's logits are scored on the token that follows. If reference logits
+// are given, a record also has "kl" and "same_best", see against_full.h.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,16 @@ namespace fasa {
 
 struct PerplexityOptions {
   int64_t context = 4096;  // tokens of a window
-  int64_t stride = 1024;   // of which the last so many are decoded; windows lie so far apart
-  // As many tokens at once as the runtime decodes, in place of one by one: the same bits.
+  int64_t stride = 1024;   // tokens decoded at a window's end, and the windows' distance
+  // Decode as many tokens at once as the runtime allows instead of one by one. The results are
+  // bit-identical.
   bool one_pass = false;
   // Throws UsageError naming the flag, what was given and what is allowed.
   void validate(int64_t max_positions) const;
 };
 
-// A scored token has context - stride to context - 1 tokens before it, whatever the window; the
-// first context - stride tokens of a text are never scored.
+// A scored token has context - stride to context - 1 tokens before it in its window; the first
+// context - stride tokens of a text are never scored.
 class PerplexityTask final : public EvalTask {
  public:
   // Throws InputError for a text too short for one window.

@@ -122,7 +122,7 @@ const Json* ResultLog::find(const std::string& id) const {
 }
 
 void ResultLog::add(const Json& record) {
-  // Bytes of a model's answer need not be UTF-8.
+  // A model's answer may contain bytes that are not UTF-8.
   append(record.dump(-1, ' ', false, Json::error_handler_t::replace));
   records_[record.at("id").get<std::string>()] = record;
 }

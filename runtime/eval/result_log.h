@@ -1,8 +1,8 @@
-// Results of one evaluation, a JSON line an example, kept as they come: an interrupted evaluation
-// goes on where it was.
+// The results of one evaluation, one JSON line per example, written as they are computed: an
+// interrupted evaluation continues from the file.
 //
-// The first line is {"fasa_eval": 1, "setup": {...}}, all that the results depend on; every other
-// one is an object with a member "id" that no other line has.
+// The first line is {"fasa_eval": 1, "setup": {...}}; the setup holds everything that the results
+// depend on. Every other line is an object with a unique member "id".
 #pragma once
 
 #include <cstdint>
@@ -19,25 +19,26 @@ struct ResultFile {
   size_t whole_bytes = 0;  // up to the end of the last whole line
 };
 
-// A last line that an interruption cut off is left out. Throws InputError with file and line.
+// An incomplete last line, left by an interruption, is ignored. Throws InputError with file and
+// line.
 ResultFile read_results(const std::string& path);
 
 class ResultLog {
  public:
   enum class Begin { kResume, kAfresh };
-  // Opens or makes the file; takes up what it holds unless `begin` says to start afresh. Throws
-  // UsageError (no such folder, another process writes to it), InputError (no such file of results,
-  // or one of another setup).
+  // Opens or creates the file and reads its records, or empties it if `begin` requests that. Throws
+  // UsageError (no such folder, another process writes to it) and InputError (not a file of
+  // results, or one of another setup).
   ResultLog(std::string path, const nlohmann::json& setup, Begin begin);
   ~ResultLog();
   ResultLog(const ResultLog&) = delete;  // holds the file's lock
   ResultLog& operator=(const ResultLog&) = delete;
 
   const std::string& path() const { return path_; }
-  // nullptr: not there yet. Valid until the next add().
+  // nullptr: no such record. Valid until the next add().
   const nlohmann::json* find(const std::string& id) const;
-  // `record` has its id as "id". On disk when this returns. Throws UsageError when it can't be
-  // written; the file then ends in whole lines.
+  // `record` has its id as "id". The record is on disk when this returns. Throws UsageError if it
+  // cannot be written; the file then ends with a complete line.
   void add(const nlohmann::json& record);
 
  private:

@@ -9,8 +9,8 @@
 namespace fasa {
 namespace {
 
-// Room for the keys or values of a chunk of one layer. In f32 every dtype of rows goes there and
-// back unchanged.
+// A buffer for the keys or values of a chunk of one layer. In f32, rows of every dtype survive the
+// copy unchanged.
 class ChunkBuffer {
  public:
   ChunkBuffer(Device& device, int64_t heads, int64_t dim)
@@ -28,7 +28,8 @@ class ChunkBuffer {
   Buffer memory_;
 };
 
-// One chunk from position `first` on, layer by layer through the same buffers, in stream order.
+// Copies one chunk from position `first` on, layer by layer through the same buffers, in stream
+// order.
 void copy_chunk(const DecodeRun& from, DecodeRun& to, int64_t first, TensorView k, TensorView v) {
   Runtime& runtime = to.runtime();
   const std::array step{StepSequence{to.id(), static_cast<int>(k.tokens), StepMode::kPrefill}};
@@ -64,7 +65,7 @@ bool SharedPrompt::copy_to(DecodeRun& run, std::span<const int32_t> ids) const {
     const int64_t count = std::min<int64_t>(kEvalPrefillChunk, tokens - first);
     copy_chunk(*source_, run, first, keys.view(count), values.view(count));
   }
-  device.synchronize(run.model().stream());  // the buffers end here
+  device.synchronize(run.model().stream());  // before the buffers are freed
   return true;
 }
 

@@ -1,5 +1,5 @@
-// A prompt for several runtimes of one model in turn: the model computes it in the first runtime,
-// the others get copies of its rows. Prefill is full attention under every selection, and slices
+// A prompt that several runtimes of one model use in turn: the model computes it in the first
+// runtime, the others copy its rows. Prefill is full attention under every selection, and slices
 // are computed from the stored rows, so results equal those of separate prefills bit by bit. Not
 // for selections that learn from a prompt's queries.
 #pragma once

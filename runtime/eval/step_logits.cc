@@ -7,7 +7,7 @@
 namespace fasa {
 namespace {
 
-// ln Σ exp(logit); NaN or an infinity where the logits make no distribution.
+// ln Σ exp(logit); NaN or an infinity if the logits do not define a distribution.
 double log_sum_exp(std::span<const float> logits) {
   const double top = double{*std::max_element(logits.begin(), logits.end())};
   double sum = 0;
@@ -28,7 +28,7 @@ double kl_divergence(std::span<const float> reference, std::span<const float> ot
     const double p = std::exp(log_p);
     if (p > 0) sum += p * (log_p - (double{other[i]} - of_other));
   }
-  return std::isnan(sum) ? kInfinity : std::max(sum, 0.0);  // rounding may pass below
+  return std::isnan(sum) ? kInfinity : std::max(sum, 0.0);  // rounding may give less than 0
 }
 
 int32_t best_token(std::span<const float> logits) {

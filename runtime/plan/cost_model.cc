@@ -12,10 +12,10 @@ namespace fasa {
 // Rows that one layer moves, on average.
 struct CostModel::Fetch {
   double missing = 0;     // entries not on the device, all KV heads
-  double demanded = 0;    // of them, fetched when they are asked for
+  double demanded = 0;    // of them, fetched on demand
   double prefetched = 0;  // fetched ahead, used or not
   double any_demand = 0;  // probability that something is demanded
-  double ready = 0;       // share of the tiles with nothing to wait for
+  double ready = 0;       // share of the tiles that need no transfer
 };
 
 double CostTerms::hidden() const {
@@ -54,7 +54,7 @@ PrefetchLoad prediction_by_query(const CacheLayout& layout, int64_t tokens,
 CostModel::CostModel(const StepSettings& settings, const MachineRates& machine, int64_t context)
     : settings_(settings), machine_(machine) {
   DecodeShape shape = decode_shape(settings, context, 1);
-  // While a sequence is short, layers attend to all of it that select later.
+  // While a sequence is short, layers with a selection also attend to all of it.
   shape.dense_tokens = std::max(shape.dense_tokens, static_cast<int>(context));
   const DecodeScratch sizes = StepScratch::waves(settings, shape);
   wave_ = sizes.wave;
@@ -85,7 +85,7 @@ double CostModel::hit_rate(double overlap, int64_t tokens) const {
     const double protected_tokens = std::min<double>(set, settings_.layout.protected_tokens());
     const double competing = set - protected_tokens;
     const auto hot = static_cast<double>(settings_.layout.hot_rows);
-    // A context that fits is fetched once and stays.
+    // A context that fits is fetched once and stays on the device.
     const double kept = hot >= static_cast<double>(tokens) ? 1 : overlap;
     found += protected_tokens + std::min(hot, kept * competing);
     all += set;
@@ -95,7 +95,7 @@ double CostModel::hit_rate(double overlap, int64_t tokens) const {
 
 void CostModel::add_append(int layer, CostTerms& terms) const {
   const CacheLayout& layout = settings_.layout_of(layer);
-  // Every kPageTokens-th token seals a page: its share of that.
+  // Every kPageTokens-th token seals a page: charges each step its share of that.
   const uint64_t bytes = append_bytes(layout, 1) + seal_bytes(layout) / kPageTokens;
   terms.append += device(static_cast<uint64_t>(layout.kv_heads) * bytes);
   terms.launches += machine_.launch_seconds;
@@ -110,8 +110,8 @@ void CostModel::add_dense_on_device(int layer, const StepLoad& load, CostTerms& 
   terms.launches += static_cast<double>(waves) * machine_.launch_seconds;
 }
 
-// Pages come one copy at a time through two buffers; attention works on the one while the other
-// fills, so the slower of the two bounds the step.
+// Pages are copied one at a time through two buffers: attention reads one while the other fills, so
+// the slower of copy and attention bounds the step.
 void CostModel::add_dense_from_host(int layer, const StepLoad& load, CostTerms& terms) const {
   const CacheLayout& layout = settings_.layout;
   const int64_t seen = visible(layer, load.tokens);
@@ -122,7 +122,7 @@ void CostModel::add_dense_from_host(int layer, const StepLoad& load, CostTerms& 
   const double attention = device(rows_bytes(layout, seen * layout.kv_heads) +
                                   output_bytes(layout, layout.query_heads(), load.out));
   const double launches = static_cast<double>(waves) * machine_.launch_seconds;
-  // The newest row comes back from the host with its page: written there first.
+  // The newest row must be written to the host before its page is read back.
   const double written = machine_.launch_seconds + machine_.link_latency +
                          link(static_cast<double>(rows_bytes(layout, layout.kv_heads)));
   const double first = transfer / static_cast<double>(std::max<int64_t>(1, waves));
@@ -148,7 +148,7 @@ CostModel::Fetch CostModel::fetch_of(int64_t set, double hit_rate,
   const double coverage = prefetch ? std::clamp(prefetch->coverage, 0.0, 1.0) : 0;
   fetch.demanded = fetch.missing * (1 - coverage);
   if (prefetch) fetch.prefetched = fetch.missing * coverage * std::max(1.0, prefetch->overfetch);
-  // Entries miss independently of each other, as far as the model knows.
+  // The model assumes that entries miss independently of each other.
   const double present =
       entries > protected_tokens ? 1 - fetch.demanded / (entries - protected_tokens) : 1;
   const double there =
@@ -158,10 +158,10 @@ CostModel::Fetch CostModel::fetch_of(int64_t set, double hit_rate,
   return fetch;
 }
 
-// What both ways of going through a set move.
+// Transfers that both ways of processing a set have in common.
 void CostModel::add_fetched(const Fetch& fetch, double rounds, CostTerms& terms) const {
   const auto row_bytes = static_cast<double>(settings_.layout.row.bytes());
-  // A layer can't be shorter than the link takes for it, whatever the order.
+  // A layer takes at least as long as its transfers, in any order.
   const double busy = link((fetch.demanded + fetch.prefetched) * row_bytes);
   terms.wait += std::max(0.0, busy - terms.total());
   if (fetch.missing > 0) {
@@ -173,7 +173,7 @@ void CostModel::add_fetched(const Fetch& fetch, double rounds, CostTerms& terms)
       static_cast<uint64_t>(std::max(0.0, fetch.prefetched - used_prefetches) * row_bytes);
 }
 
-// Groups of heads, as the pipeline chooses them.
+// Head groups, as the pipeline chooses them.
 void CostModel::add_groups(int layer, const StepLoad& load,
                            const std::optional<PrefetchLoad>& prefetch, CostTerms& terms) const {
   const CacheLayout& layout = settings_.layout;
@@ -234,9 +234,9 @@ void CostModel::add_selected(int layer, const StepLoad& load,
   const auto row_bytes = static_cast<double>(layout.row.bytes());
   const double demand = waves * launch + link(fetch.demanded * row_bytes) +
                         fetch.any_demand * waves * machine_.link_latency;
-  // What compute does between asking for the rows and needing them.
+  // Compute time between requesting the rows and needing them.
   double meanwhile = 0;
-  if (low_bit_tokens > 0) {  // with the last wave's ready tiles
+  if (low_bit_tokens > 0) {  // with the ready tiles of the last wave
     terms.launches += launch;
     meanwhile = launch + fetch.ready * rows / waves + low_bit;
   }
@@ -280,11 +280,11 @@ CostTerms CostModel::step(const StepLoad& load, const std::optional<PrefetchLoad
     terms.launches += (layers + 1) * machine_.launch_seconds;
   }
   if (machine_.unified) return terms;
-  // The sequence's descriptor goes up first.
+  // The sequence's descriptor is sent first.
   const double tables = link(static_cast<double>(sizeof(SequenceDesc))) + machine_.link_latency;
   terms.setup = tables;
   if (weights.any()) {
-    // ... beside the embedding and the first layer's projections.
+    // Overlaps with the embedding and the first layer's projections.
     const double embedding =
         link(static_cast<double>(weights.hidden_bytes)) + machine_.link_latency;
     const double first = embedding + machine_.launch_seconds + device(weights.layer_bytes);

@@ -1,8 +1,8 @@
 // Cost model: the seconds of one sequence's decode step on a machine, by cause. Pure functions of
-// settings, length and hit rate. Prices are those of the emulated device's clock: a kernel costs
-// its launch plus its device bytes (kernels/kernel_work.h) over the memory bandwidth; a transfer
-// costs its latency plus its bytes over the link's bandwidth. Memory-bound kernels on a real GPU
-// come close to that, and never below.
+// settings, length and hit rate. Prices follow the emulated device's clock: a kernel costs its
+// launch plus its device bytes (kernels/kernel_work.h) over the memory bandwidth; a transfer costs
+// its latency plus its bytes over the link's bandwidth. Memory-bound kernels on a real GPU come
+// close to these costs but are not faster.
 #pragma once
 
 #include <cstdint>

@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::string_view kHotRows = "hot rows";
 
-// The largest number from `low` to `high` that is good; nullopt where not even `low` is. Good ones
-// come first.
+// The largest number from `low` to `high` for which `good` holds; nullopt if it fails at `low`.
+// Requires `good` to be monotonic: true, then false.
 template <typename Good>
 std::optional<int64_t> last_good(int64_t low, int64_t high, const Good& good) {
   if (!good(low)) return std::nullopt;
@@ -90,7 +90,7 @@ class Fitting {
     return most.has_value();
   }
 
-  // What is given up next leaves room for hot rows again.
+  // The next reduction frees memory for hot rows again.
   bool as_far_as_hot_rows_go() {
     fitted_.config.placement.hot_rows = request_.config.placement.hot_rows;
     std::erase_if(fitted_.given_up,

@@ -10,7 +10,7 @@
 namespace fasa {
 namespace {
 
-// A CUDA context with its kernels, and what memory allocators round up.
+// Memory of a CUDA context with its kernels, and the rounding of memory allocators.
 constexpr uint64_t kDriverBytes = uint64_t{512} << 20;
 
 PlanMachine this_machine() {
@@ -73,7 +73,7 @@ PlanMachine make_plan_machine(const Config& config, const GivenMachine& given) {
   PlanMachine machine = modelled ? accelerator(config, given) : this_machine();
   if (config.memory.device_memory &&
       (!machine.device_memory || *config.memory.device_memory < machine.usable_device_bytes())) {
-    // A budget of the config is for fasa alone.
+    // A budget in the config is entirely available to fasa.
     machine.device_memory = config.memory.device_memory;
     machine.reserved_bytes = 0;
   }

@@ -16,7 +16,7 @@ std::string recommended_toml(const PlanOptions& request, const Plan& plan) {
     text += "# Slices of fewer than all frequency chunks need an FC map (fasa calibrate).\n";
   }
   Config config = option.config;
-  // Auto takes more than the promised ones where there is room.
+  // With auto, the runtime takes more than the guaranteed hot rows while memory is free.
   if (config.placement.rows != RowPlacement::kDevice && option.extra_hot_rows == 0) {
     config.placement.hot_rows = option.hot_rows;
   }

@@ -14,7 +14,7 @@ namespace fasa {
 namespace {
 
 constexpr int64_t kMaxTokens = INT32_MAX;
-// `full` loses nothing: it is worth this much time.
+// `full` has no loss of accuracy: it is preferred unless it is slower by more than this factor.
 constexpr double kFullMayTake = 1.05;
 
 struct SliceVariant {
@@ -94,7 +94,7 @@ class Planner {
     return memory_of(settings, tokens, step_tokens(tokens));
   }
   KvMemory memory_of(const StepSettings& settings, int64_t tokens, int step) const {
-    const int layers_ahead = settings.layer_count() - 1;  // that a model sees
+    const int layers_ahead = settings.layer_count() - 1;  // the deepest prediction of a model
     return estimate_memory(settings, tokens, step,
                            PrefetchControl::scratch_for(settings, layers_ahead),
                            kConversationRollback);
@@ -104,8 +104,8 @@ class Planner {
            kv.host_rows + weights_.host <= request_.machine.host_memory.value_or(UINT64_MAX);
   }
 
-  // Memory only grows with the context: bisection.
-  // With no hot rows where their number is free: that is what is given up last.
+  // Memory grows with the context, so bisection finds the limit. Assumes no hot rows if their
+  // number is automatic.
   std::optional<int64_t> longest_context(Config config) const {
     if (config.placement.rows != RowPlacement::kDevice && !request_.config.placement.hot_rows) {
       config.placement.hot_rows = 0;
@@ -120,7 +120,7 @@ class Planner {
     return good;
   }
 
-  // Fewer hot rows where the memory is short, unless their number was asked for.
+  // Reduces hot rows if memory is short, unless the config sets their number.
   void shrink_hot_rows(Config& config) const {
     if (config.placement.rows == RowPlacement::kDevice || config.placement.hot_rows) return;
     const int usual = settings_of(config, request_.tokens).layout.hot_rows;
@@ -181,16 +181,16 @@ class Planner {
     plan_.options.push_back(std::move(option));
   }
 
-  // As the runtime widens them: not where the number was asked for, or had to shrink.
+  // Adds extra hot rows as the runtime does: not if their number was configured or had to shrink.
   void add_extra_hot_rows(const StepSettings& settings, const Config& config,
                           PlanOption& option) const {
     if (!option.fits || settings.rows_on_device || config.placement.hot_rows) return;
-    // While it decodes, what a prefill worked in is free.
+    // Prefill scratch memory is free during decode.
     const uint64_t held = device_bytes(memory_of(settings, request_.tokens, 1));
     const uint64_t free = request_.machine.usable_device_bytes() - held;
     option.extra_hot_rows = extra_hot_rows(settings, request_.tokens, free);
     if (option.extra_hot_rows == 0) return;
-    option.extra_bytes =  // beside those promised, which are empty then
+    option.extra_bytes =  // besides the guaranteed ones, which are empty meanwhile
         static_cast<uint64_t>(settings.layout.hot_bytes(option.extra_hot_rows) +
                               settings.layout.hot_table_bytes(option.extra_hot_rows));
   }
@@ -209,7 +209,7 @@ class Planner {
                     model.step(load, prefetch_load(settings.layout, query_bytes()), weights)};
   }
 
-  // What was asked for stays. One layer ahead: deeper predictions are worse.
+  // A configured prefetch stays. Otherwise one layer ahead, because deeper predictions are worse.
   void choose_prefetch(const PlanOption& option, Config& config) const {
     Config::Prefetch& prefetch = config.prefetch;
     if (prefetch.depth || prefetch.predictor != PredictorKind::kAuto) return;
@@ -229,7 +229,7 @@ class Planner {
             .logit_bytes = floats(model.vocab)};
   }
 
-  // Bytes of a layer's query projection: its share of the layer's weights.
+  // Estimates the bytes of a layer's query projection as its share of the layer's weights.
   uint64_t query_bytes() const {
     const ModelShape& model = request_.model;
     const double share = static_cast<double>(model.query_parameters()) /
@@ -238,7 +238,7 @@ class Planner {
                                  model.geometry.layers);
   }
 
-  // The projection's weights count where weights do.
+  // The projection's weights count only if weights are counted.
   PrefetchLoad prefetch_load(const CacheLayout& layout, uint64_t projection) const {
     PrefetchLoad load = prediction_by_query(layout, request_.tokens, projection);
     load.coverage = request_.prediction.coverage;
@@ -247,7 +247,7 @@ class Planner {
     return load;
   }
 
-  // Two operations a weight and token; causal attention over half of all pairs.
+  // Two operations per weight and token; causal attention covers half of all pairs.
   double prefill_seconds() const {
     if (request_.machine.tensor_flops <= 0) return 0;
     const Geometry& g = request_.model.geometry;
@@ -263,7 +263,7 @@ class Planner {
     return std::min(step.whole.total(), option.step.whole.total());
   }
 
-  // The fastest of what fits with the slices that were asked for; else of those with smaller ones.
+  // The fastest option that fits with the configured slices; else the fastest with smaller ones.
   std::optional<size_t> recommend() const {
     for (const bool configured : {true, false}) {
       std::optional<size_t> best;

@@ -18,8 +18,8 @@ namespace fasa {
 // Assumptions of a plan; measured values are better (`fasa generate --stats`).
 struct PlanPrediction {
   double overlap = 0.5;  // share of a set, without sinks and recent tokens, found in the hot rows
-  // See PrefetchLoad. Measured with 8 of 32 FCs, as many as a prediction scores
-  // (docs/results/prefetch.md: depth 1, x1.25, rows that hot rows of two sets' size miss).
+  // See PrefetchLoad. Measured with 8 of 32 FCs, the number that a prediction scores
+  // (docs/results/prefetch.md: depth 1, x1.25, hot rows of two sets' size).
   double coverage = 0.17;
 
   // Rows fetched ahead per missing row, used or not. Measured: 2.0, 1.87, 1.74 and 1.39 at coverage

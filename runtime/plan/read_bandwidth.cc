@@ -11,7 +11,7 @@ namespace fasa {
 namespace {
 
 constexpr size_t kBlock = size_t{1} << 15;  // values
-constexpr size_t kLanes = 32;               // sums side by side: no chain of additions
+constexpr size_t kLanes = 32;               // independent sums, added in parallel
 
 uint64_t sum_of(const uint64_t* values) {
   uint64_t lanes[kLanes] = {};
@@ -27,7 +27,7 @@ uint64_t sum_of(const uint64_t* values) {
 
 double read_once(std::span<const uint64_t> values) {
   const size_t blocks = values.size() / kBlock;
-  std::atomic<uint64_t> total{0};  // what is read must be used
+  std::atomic<uint64_t> total{0};  // keeps the compiler from removing the reads
   const auto begin = std::chrono::steady_clock::now();
   parallel_for(size_t{0}, blocks, [&](size_t block) {
     total.fetch_add(sum_of(values.data() + block * kBlock), std::memory_order_relaxed);

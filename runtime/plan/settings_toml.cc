@@ -11,7 +11,7 @@
 namespace fasa {
 namespace {
 
-// JSON's scalars and arrays are TOML's. `wanted`: of a table.
+// JSON's scalars and arrays are valid TOML. `wanted`: whether to write a table.
 template <typename Wanted>
 std::string toml_of(const Config& config, const Wanted& wanted) {
   std::string lines;

@@ -141,8 +141,8 @@ void Profile::add_while_scoring(const std::vector<TimelineEntry>& entries, Timel
   }
 }
 
-// Streams carry rows side by side, each of them one transfer behind the other: the longest row of
-// transfers counts.
+// Streams transfer rows in parallel; on each stream, transfers run one after the other. Counts the
+// longest sequence of transfers.
 void Profile::add_rounds(const std::vector<TimelineEntry>& entries) {
   std::map<std::pair<int, Cause>, std::map<TimelineStream, uint64_t>> rounds;
   for (const TimelineEntry& entry : entries) {
@@ -163,7 +163,7 @@ void Profile::add_link(const std::vector<TimelineEntry>& entries) {
     const TimeSpan& link = entry.link[kToDevice];
     spans.push_back(link);
     link_bytes_ += entry.work.h2d_bytes;
-    // The last byte's arrival ends the operation.
+    // The operation ends when its last byte arrives.
     const double latency = std::max(0.0, entry.span.end - link.end);
     latency_ = std::min(latency_.value_or(latency), latency);
   }

@@ -14,7 +14,7 @@
 namespace fasa {
 namespace {
 
-// Predictions deeper than this are poor, and each depth takes room for a query.
+// Deeper predictions are inaccurate, and each depth needs memory for a query.
 constexpr int kMaxAutomaticDepth = 4;
 
 void check(const ProfiledModelOptions& settings, const ModelConfig& model) {
@@ -41,7 +41,7 @@ ProfiledModel::ProfiledModel(const ProfiledModelOptions& settings, const ModelCo
       begun_(device_.create_event()),
       ended_(device_.create_event()) {
   Config config = settings.config;
-  config.device.graphs = false;  // their operations have no times of their own
+  config.device.graphs = false;  // operations of a graph have no times of their own
   const auto prompt = static_cast<int64_t>(settings.prompt.size());
   const auto chunk = static_cast<int>(std::min<int64_t>(settings.prefill_chunk, prompt));
   runtime_ = std::make_unique<Runtime>(device_, config, model.geometry(),

@@ -8,7 +8,7 @@
 namespace fasa {
 namespace {
 
-// Where a selection's outcome goes in memory that begins at `base`.
+// The layout of a selection's results in memory that begins at `base`.
 struct Outcome {
   SequenceDesc* sequences;
   int32_t* selected_sizes;
@@ -59,7 +59,7 @@ void SelectionObserver::do_enqueue(const KernelCall& call, StreamView stream, Op
   copy_sets(*select, stream);
 }
 
-// One sequence's sets are some kilobytes; memory for them is taken once.
+// One sequence's sets are a few kilobytes: their memory is allocated once.
 void SelectionObserver::copy_sets(const SelectParams& params, StreamView stream) {
   const auto layer = static_cast<size_t>(params.step.layer);
   if (copied_.size() <= layer) copied_.resize(layer + 1);

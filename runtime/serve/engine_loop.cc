@@ -79,7 +79,7 @@ void EngineLoop::end_with(const DeviceError& error) {
 
 void EngineLoop::take_commands() {
   const EngineCommands commands = inbox_.take_commands();
-  take_submitted();  // after that: what is to be cancelled has been submitted before
+  take_submitted();  // after reading cancellations: each names a request that is already submitted
   for (const uint64_t id : commands.cancelled) choices_.cancel(id);
   memory_.apply(commands);
   remove_finished();
@@ -108,8 +108,8 @@ void EngineLoop::remove_finished() {
   choices_.end_finished();
 }
 
-// Runs before observers hear of the end: a client with its answer finds it counted and its session
-// cached.
+// Runs before observers are notified of the end, so that a client that has its answer finds it in
+// the counters and its session in the cache.
 void EngineLoop::publish() {
   constexpr double kFetchesEvery = 0.5;  // seconds: reading the counters takes a moment
   if (choices_.active().empty() || seconds_between(fetches_read_, Clock::now()) > kFetchesEvery) {

@@ -44,8 +44,8 @@ std::vector<ActiveChoice*> EngineSteps::decoding() const {
   return batch;
 }
 
-// One token for each. Prompts that are decoded take more, if the runtime allows, up to a chunk in
-// all.
+// One token per choice. Prompts being decoded take more if the runtime allows it, up to a prefill
+// chunk in all.
 std::vector<int> EngineSteps::decode_counts(std::span<ActiveChoice* const> batch) const {
   std::vector<int> counts(batch.size(), 1);
   const bool others =
@@ -73,7 +73,7 @@ void EngineSteps::decode() {
       if (one_each) prefill_budget_.decoded(took);
       stats_.decode_step_seconds.add(took);
       const size_t vocab = logits.size() / batch.size();
-      // Sampling may start further choices, which leaves this batch as it is.
+      // Sampling may start further choices; this batch does not include them.
       for (size_t i = 0; i < batch.size(); ++i) {
         computed(*batch[i], counts[i], StepMode::kDecode, logits.subspan(i * vocab, vocab));
       }
@@ -85,7 +85,7 @@ void EngineSteps::decode() {
   }
 }
 
-// The oldest prompts first, several in a step where they are short.
+// Oldest prompts first; a step takes several if they are short.
 EngineSteps::Prefill EngineSteps::next_prefill() const {
   Prefill prefill;
   int left = prefill_budget_.chunk(!decoding().empty());
@@ -134,7 +134,7 @@ std::span<const float> EngineSteps::run_step(std::span<ActiveChoice* const> batc
   return model_.step(runtime_, tokens, parts, {.no_logits = !any_ends});
 }
 
-// `count` more tokens of the choice are in the cache; `logits` follow the last one.
+// Called after `count` more tokens of the choice were cached; `logits` follow the last one.
 void EngineSteps::computed(ActiveChoice& active, int count, StepMode mode,
                            std::span<const float> logits) {
   const Computed how = mode == StepMode::kDecode ? Computed::kDecode : Computed::kPrefill;
@@ -145,7 +145,7 @@ void EngineSteps::computed(ActiveChoice& active, int count, StepMode mode,
       active.request.observer->on_prefill(
           active.log.size(), static_cast<int64_t>(active.wanted.size()), active.cached);
     }
-    if (active.at_prompt() || active.next) return;  // more to compute, or recomputed
+    if (active.at_prompt() || active.next) return;  // prompt or recomputed tokens remain
     if (active.choice == 0) start_choices(active, logits);
   }
   sample(active, logits);
@@ -177,7 +177,7 @@ void EngineSteps::sample(ActiveChoice& active, std::span<const float> logits) {
   bool goes_on = false;
   try {
     goes_on = answer.take(logits);
-  } catch (const InputError& error) {  // an error of its grammar; other choices continue
+  } catch (const InputError& error) {  // from the choice's grammar; other choices continue
     return choices_.fail(active, error.kind(), error.what());
   }
   if (answer.tokens().size() > before) {

@@ -5,7 +5,7 @@
 namespace fasa::serve {
 
 void KnownTexts::remember(std::string salt, std::string text, std::vector<int32_t> ids) {
-  // Conversations only grow, so the text that the new one continues is no longer needed.
+  // Conversations only grow: the new text replaces the known text that it continues.
   for (auto known = known_.begin(); known != known_.end();) {
     const bool beginning = known->salt == salt && text.starts_with(known->text);
     if (beginning) bytes_ -= known->bytes();

@@ -30,10 +30,10 @@ void PrefillBudget::prefilled(int64_t tokens, double seconds) {
 }
 
 double PrefillBudget::fixed_seconds() const {
-  if (min_tokens_ >= max_tokens_) return 0;  // one size gives no line
+  if (min_tokens_ >= max_tokens_) return 0;  // a line needs two different sizes
   const auto few = static_cast<double>(min_tokens_);
   const auto many = static_cast<double>(max_tokens_);
-  // The intercept of the line through both chunks.
+  // The intercept of the line through the two chunk sizes' times.
   return std::max(0.0, (min_seconds_ - few * min_per_token_) * many / (many - few));
 }
 
@@ -45,7 +45,7 @@ int PrefillBudget::chunk(bool others_decode) const {
   const double most = !automatic            ? max_step_seconds_
                       : decode_seconds_ > 0 ? std::min(2 * decode_seconds_, kAutomaticMost)
                                             : kAutomaticMost;
-  // A decode step runs between two chunks and is part of the time; the rest is the chunk's.
+  // A decode step runs between two chunks and counts in the limit; the rest is for the chunk.
   double on_tokens = most - decode_seconds_ - fixed_seconds();
   if (automatic) {
     constexpr double kPerFixed = kUsefulShare / (1 - kUsefulShare);

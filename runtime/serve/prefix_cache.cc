@@ -112,7 +112,8 @@ void PrefixCache::insert(Conversation conversation, uint64_t session, int64_t fi
                        .last_used = ++uses_});
 }
 
-// Passes on what the heir lacks: the longer session on disk, and the text if no token was added.
+// Passes on to the extending session what it lacks: the copy on disk if it is longer, and the text
+// if no token was added.
 void PrefixCache::inherit(CachedSession& heir, CachedSession& beginning) {
   free(beginning);
   if (heir.conversation.text.empty() && beginning.log().size() == heir.log().size()) {

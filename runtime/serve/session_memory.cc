@@ -16,8 +16,8 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-// What is known ends in what was generated, or in a turn that was decoded: it is this conversation.
-// A beginning that others have too ends in what was prefilled.
+// True if the cached tokens end in generated or decoded ones: then the request continues this
+// conversation. A prefilled end may be a prefix that several conversations share.
 bool goes_on(const TokenLog& known) {
   return known.size() > 0 && known.computed(known.size() - 1) == Computed::kDecode;
 }
@@ -43,7 +43,7 @@ void SessionMemory::admit_waiting() {
          static_cast<int>(choices_.active().size()) < options_.max_sequences) {
     ActiveChoice& first = *choices_.waiting().front();
     if (!admit(first)) {
-      if (!first.finished) return;  // it waits for the memory of those that are served
+      if (!first.finished) return;  // the first waits for memory that running requests hold
       choices_.end_first_waiting();
     } else {
       stats_.queue_seconds.add(seconds_between(first.submitted, Clock::now()));
@@ -52,7 +52,7 @@ void SessionMemory::admit_waiting() {
   }
 }
 
-// False: there is no memory now, or it was finished with an error because there never will be.
+// False: there is no memory now, or the request failed because it can never fit.
 bool SessionMemory::admit(ActiveChoice& active) {
   for (;;) {
     try {
@@ -70,7 +70,7 @@ bool SessionMemory::admit(ActiveChoice& active) {
   }
 }
 
-// A sequence with room for the prompt and the beginning of an answer.
+// Creates a sequence with memory for the prompt and the beginning of an answer.
 void SessionMemory::place(ActiveChoice& active) {
   constexpr int64_t kAnswer = 64;
   PrefixMatch match = cache_.find(active.request.salt, active.wanted, active.known);
@@ -81,10 +81,10 @@ void SessionMemory::place(ActiveChoice& active) {
   const SequenceId sequence =
       match.source ? cache_.take(*match.source, match.cached) : runtime_.create();
   OwnedSequence owned(runtime_, sequence);
-  // A session goes to disk whole, and what comes back is cut as Runtime::create() says.
+  // A session is stored on disk whole; on resume it is truncated as Runtime::create() specifies.
   if (!match.source && !options_.sessions)
     runtime_.set_rollback_tokens(sequence, options_.rollback_tokens);
-  if (match.suspended) {  // what comes from the disk comes in whole pages
+  if (match.suspended) {  // the disk returns whole pages
     log.truncate(log.size() / kPageTokens * kPageTokens);
     runtime_.truncate(sequence, log.size());
   }
@@ -116,8 +116,8 @@ void SessionMemory::place(ActiveChoice& active) {
   stats_.cached_tokens += static_cast<uint64_t>(active.cached);
 }
 
-// Gives up what nobody waits for; while steps are under way then the youngest of those served, so
-// that the oldest always gets on. False: there is nothing left to give up.
+// Frees cached sessions first. While steps are running it then preempts the youngest request, so
+// that the oldest always progresses. False: nothing is left to free.
 bool SessionMemory::make_room(bool may_preempt) {
   if (evict_oldest()) return true;
   const auto placed = [](const auto& one) { return one->placed() && !one->finished; };
@@ -127,7 +127,8 @@ bool SessionMemory::make_room(bool may_preempt) {
   return true;
 }
 
-// Its memory goes; its tokens are computed again, each as it was, when there is room.
+// Frees its memory. Its tokens are recomputed, each as before (prefilled or decoded), once memory
+// is free.
 void SessionMemory::preempt(ActiveChoice& active) {
   ++stats_.preemptions;
   choices_.set_memory_pressure(true);
@@ -145,7 +146,7 @@ void SessionMemory::step_back(ActiveChoice& active) {
   inbox_.count(choices_.active().size(), choices_.waiting().size());
 }
 
-// With a place on disk for it, it is there before its memory is another's.
+// If the disk has space for it, the session is written before its memory is reused.
 bool SessionMemory::evict_oldest() {
   CachedSession* const oldest = cache_.oldest_in_memory();
   if (oldest == nullptr) return false;
@@ -157,7 +158,7 @@ bool SessionMemory::evict_oldest() {
 
 // --- sessions on disk ---
 
-// The next piece of the first session that resumes; other requests run before the one after it.
+// Reads the next piece of the first resuming session; other requests run between pieces.
 void SessionMemory::resume_next() {
   constexpr size_t kBytes = size_t{16} << 20;
   const auto resuming = std::find_if(
@@ -177,7 +178,7 @@ void SessionMemory::resume(ActiveChoice& active) {
     suspension_->resume_some(*active.resuming, *active.sequence);
   } catch (const BudgetError& error) {
     if (!make_room(true)) choices_.fail(active, error.kind(), error.what());
-    if (!active.resuming) return;  // it gave way itself
+    if (!active.resuming) return;  // it was preempted
   }
   for (int64_t i = active.log.size(); i < runtime_.length(*active.sequence); ++i) {
     active.log.append(active.known.ids()[static_cast<size_t>(i)], active.known.computed(i));
@@ -187,7 +188,7 @@ void SessionMemory::resume(ActiveChoice& active) {
   suspension_->count_resumed(active.cached);
 }
 
-// Sequences whose only copy of rows was lost are recomputed; those with all rows in memory
+// Sequences that lost the only copy of some rows are recomputed; those with all rows in memory
 // continue.
 void SessionMemory::give_up(const LostSession& error) {
   log_warning(fmt::format("{}; it is computed again", error.what()));
@@ -208,13 +209,13 @@ void SessionMemory::give_up(const LostSession& error) {
   release_lost();
 }
 
-// Cached sessions that lack rows which cannot be had: only how they were computed is remembered.
+// Cached sessions with lost rows keep only the record of how their tokens were computed.
 void SessionMemory::release_lost() {
   const auto is_lost = [&](const CachedSession& cached) {
     return cached.sequence && runtime_.lost_rows(*cached.sequence);
   };
   auto& cached = cache_.sessions();
-  for (;;) {  // a release may forget others
+  for (;;) {  // releasing one session may remove others
     const auto lost = std::find_if(cached.begin(), cached.end(), is_lost);
     if (lost == cached.end()) return;
     cache_.release(*lost);

@@ -50,7 +50,7 @@ void sync(const PageFile& file) {
   if (::fdatasync(file.get()) != 0) fail(file.path(), "write", errno);
 }
 
-// The number at the beginning of a file's name, "12.rows".
+// Parses the number at the beginning of a file name such as "12.rows".
 std::optional<uint64_t> number_of(const fs::path& path, const char* suffix) {
   if (path.extension() != suffix) return std::nullopt;
   const std::string stem = path.stem().string();
@@ -271,7 +271,7 @@ void SessionStore::remove(uint64_t session) noexcept {
     used_bytes_ -= taken_by(found->second);
     stored_.erase(found);
   } catch (const std::exception&) {
-    // No memory for a path: the files stay until the next start.
+    // Out of memory while building the path: the files stay until the next start.
   }
 }
 

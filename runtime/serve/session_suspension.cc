@@ -13,7 +13,7 @@
 namespace fasa::serve {
 namespace {
 
-// Long enough for a disk's full rate, short enough to lie between two tokens.
+// Large enough for the disk's full rate, small enough to write between two tokens.
 constexpr size_t kBytesAtOnce = size_t{16} << 20;
 
 }  // namespace
@@ -41,7 +41,8 @@ bool SessionSuspension::is_due(const CachedSession& cached, Clock::time_point no
   return cached.sequence && !cached.suspend_failed && (all_ || now - cached.used_at >= idle_after_);
 }
 
-// The session idle longest. If all are due, the one idle shortest: if time runs out it is on disk.
+// Picks the session idle longest. If all must be written before shutdown, picks the one idle
+// shortest: if time runs out, it is on disk.
 CachedSession* SessionSuspension::next_to_suspend(Clock::time_point now) {
   CachedSession* next = nullptr;
   for (CachedSession& cached : cache_.sessions()) {
@@ -94,14 +95,14 @@ void SessionSuspension::suspend(CachedSession& cached) {
   }
 }
 
-// What a first attempt left is removed: no session could resume from it.
+// Removes the files of a failed first attempt: no session could resume from them.
 void SessionSuspension::refused(CachedSession& cached, const char* why) {
   log_warning(fmt::format("a session of {} tokens is not on disk: {}", cached.log().size(), why));
   cached.suspend_failed = true;
   if (cached.suspended && cached.suspended->tokens == 0) lost(cached.suspended->session);
 }
 
-// True: all of it is on disk.
+// True: the whole session is on disk.
 bool SessionSuspension::suspend_piece(CachedSession& cached) {
   if (!cached.suspended) cached.suspended = SuspendedPrefix{store_.create(), 0};
   const uint64_t session = cached.suspended->session;
@@ -133,7 +134,7 @@ bool SessionSuspension::suspend_piece(CachedSession& cached) {
   return true;
 }
 
-// Sessions used longest ago go first.
+// Least recently used sessions first.
 void SessionSuspension::require_room(const CachedSession& cached, uint64_t bytes) {
   while (!store_.make_room(bytes)) {
     CachedSession* oldest = nullptr;
@@ -164,7 +165,7 @@ int64_t SessionSuspension::resume_some(Resuming& resuming, SequenceId sequence) 
   return runtime_.length(sequence) - have;
 }
 
-// The last page's rows come with it: its tail is made from them.
+// The last page's rows are read with it, because its tail is rebuilt from them.
 void SessionSuspension::load_pages(Resuming& resuming, SequenceId sequence, int64_t first,
                                    int64_t pages) {
   const PageFormat& format = resuming.pages->format();

@@ -11,8 +11,8 @@
 namespace fasa::serve {
 namespace {
 
-// Neighbouring pieces up to this size are one read: a disk gives its full rate then, with 64 reads
-// outstanding.
+// Neighbouring pieces are merged into one read up to this size: with 64 reads outstanding, disks
+// then reach their full rate.
 constexpr size_t kMaxAtATime = size_t{256} << 10;
 
 }  // namespace
@@ -34,7 +34,7 @@ SuspendedPages::SuspendedPages(ReadPool& pool, uint64_t session, std::unique_ptr
       pages_(std::move(pages)),
       checksums_(pages_.size() * format.pieces()),
       present_(pages_.size() * format.pieces()) {
-  // No read-ahead: bytes beside a piece are not needed.
+  // Disables read-ahead: bytes beside a piece are not needed.
   ::posix_fadvise(file_->get(), 0, 0, POSIX_FADV_RANDOM);
 }
 

@@ -26,7 +26,7 @@ int64_t fetched_rows(const ResolveParams& params) {
   return rows;
 }
 
-// Entries of a tile-wise wave that this phase computes.
+// The entries of a tile-wise wave that this phase computes.
 int64_t entries_of_phase(const AttendParams& params, int64_t head, int64_t entries) {
   if (params.phase == AttendPhase::kAllTiles) return entries;
   const int64_t tiles = (params.end - params.begin + kTileTokens - 1) / kTileTokens;
@@ -84,7 +84,7 @@ KernelWork modelled_work(const SelectParams& params) {
   return {.device_bytes = bytes * static_cast<uint64_t>(params.step.head_count())};
 }
 
-// It decides what is fetched, so resolving stays real.
+// Resolving decides what is fetched, so it runs for real.
 KernelWork modelled_work(const FetchParams& params) {
   KernelWork work = run_on_host(params.resolve);
   work.bytes_before_link = work.device_bytes;

@@ -15,8 +15,8 @@ namespace {
 
 constexpr int kFillTokens =
     1024;  // appended at a time: a write-back buffer of so many rows is device memory
-// Host rows repeat so much memory: what is written there overwrites itself, and nothing reads it
-// but a run that computes.
+// Host rows share this much physical memory: writes overwrite each other, and only a run that
+// computes reads them.
 constexpr uint64_t kHostAliasBytes = uint64_t{64} << 20;
 
 void require(bool ok, std::string_view what, auto given, std::string_view allowed) {
@@ -55,7 +55,7 @@ TransferTotals difference(const TransferTotals& now, const TransferTotals& befor
           .d2h_seconds = now.d2h_seconds - before.d2h_seconds};
 }
 
-// Charges an estimate; the query is what it is, for the trace knows the prediction.
+// Charges the cost of an estimate but leaves the query unchanged: the trace holds the prediction.
 class SyntheticQueries final : public QuerySource {
  public:
   SyntheticQueries(Device& device, const SyntheticInputs& inputs, const SyntheticOptions& settings)
@@ -157,7 +157,7 @@ void SyntheticDecode::Impl::fill() {
     runtime_.reserve(sequence, settings_.tokens + settings_.max_steps, 1);
     for (int64_t done = 0; done < settings_.tokens; done += chunk) {
       append_chunk(sequence, static_cast<int>(std::min(chunk, settings_.tokens - done)));
-      // What is enqueued ahead of the device costs host memory.
+      // Work enqueued ahead of the device takes host memory.
       device_.synchronize(stream_.view());
     }
   }

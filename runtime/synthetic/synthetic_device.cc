@@ -9,8 +9,8 @@
 namespace fasa {
 namespace {
 
-// Tables, descriptors and counters are smaller; rows and slices of a length worth modelling are
-// larger. Small ones are copied for real, which changes no time.
+// Smaller copies are made for real: tables, descriptors and counters. Larger ones are rows and
+// slices. The modelled time is the same for both.
 constexpr size_t kLargeBytes = size_t{16} << 20;
 
 }  // namespace
@@ -19,7 +19,7 @@ SyntheticDevice::SyntheticDevice(EmulatedDevice& inner, const TraceTiling& tilin
                                  SyntheticCompute compute)
     : WrappedDevice(inner), emulated_(inner), tiling_(tiling), tokens_(tokens), compute_(compute) {}
 
-// What decides what is fetched, `resolve` (in `fetch` too) and `claim_slots`, stays real.
+// `resolve` (also within `fetch`) and `claim_slots` decide what is fetched, so they run for real.
 void SyntheticDevice::do_enqueue(const KernelCall& call, StreamView stream, OperationTag tag) {
   std::visit(
       [&]<typename Params>(const Params& params) {

@@ -8,8 +8,8 @@
 namespace fasa {
 namespace {
 
-// Tensors differ by where they begin in one pool: fresh noise for each would take longer than what
-// is computed with it.
+// Tensors are different windows into one pool: generating new noise for each would take longer than
+// computing with it.
 constexpr size_t kShift = 4099;
 constexpr size_t kShifts = 256;
 
@@ -17,7 +17,7 @@ std::vector<uint16_t> noise(size_t values, uint64_t seed) {
   std::vector<uint16_t> pool(values);
   std::mt19937_64 random(seed);
   for (uint16_t& value : pool) {
-    // A sum of four bytes is close enough to a normal distribution for scores.
+    // For scores, a sum of four bytes is close enough to a normal distribution.
     const uint64_t bits = random();
     const auto sum = static_cast<int>((bits & 255) + (bits >> 8 & 255) + (bits >> 16 & 255) +
                                       (bits >> 24 & 255));

@@ -15,7 +15,7 @@ uint64_t mix(uint64_t value) {
   return value ^ (value >> 31);
 }
 
-// A set of positions that is filled up to a size.
+// A set of positions that grows up to a given size.
 class PositionSet {
  public:
   PositionSet(const SelectPlan& plan, std::vector<uint64_t>& words) : plan_(plan), words_(words) {
@@ -24,7 +24,7 @@ class PositionSet {
     for (int at = plan.recent_begin; at < plan.end; ++at) insert(at);
   }
   bool full() const { return size_ >= plan_.budget; }
-  // A position that competes and is not there yet.
+  // Adds a position if it is eligible and not in the set yet.
   void add(int64_t position) {
     if (position >= plan_.sinks_end && position < plan_.recent_begin && !full()) {
       insert(static_cast<int>(position));
@@ -59,7 +59,7 @@ int64_t TraceTiling::stretch_begin(int64_t position) const {
   return position * tokens_ / trace_.context(trace_.steps() - 1);
 }
 
-// Later groups repeat the layers that a prediction can be of: the first has no layer before it.
+// Later head groups repeat the layers that have a prediction: the first has no layer before it.
 int TraceTiling::trace_layer(int layer) const {
   const int layers = trace_.shape().layers;
   if (layer < layers || layers == 1) return layer % layers;
@@ -69,7 +69,7 @@ int TraceTiling::trace_layer(int layer) const {
 int TraceTiling::trace_step(const TracePlace& place) const {
   const int steps = trace_.steps();
   if (steps == 1) return 0;
-  // To and fro: neighbours stay neighbours where the trace ends.
+  // Runs through the trace forwards, then backwards, so that neighbouring steps stay neighbours.
   const int layers = trace_.shape().layers;
   const int layer_group =
       place.layer < layers ? 0 : 1 + (place.layer - layers) / std::max(1, layers - 1);
@@ -87,7 +87,7 @@ void TraceTiling::fill(int trace_step, std::span<const int32_t> source, const Se
     uint64_t rank;
     int64_t begin, end;  // the stretch
   };
-  // Grow only: the streams' threads stay.
+  // These vectors only grow: the streams' threads are reused.
   thread_local std::vector<uint64_t> words;
   thread_local std::vector<Item> items;
   PositionSet result(plan, words);
@@ -98,7 +98,7 @@ void TraceTiling::fill(int trace_step, std::span<const int32_t> source, const Se
     items.push_back({mix(seed_ * 0x10001 + static_cast<uint64_t>(position)),
                      stretch_begin(position), stretch_begin(position + 1)});
   }
-  // Each round takes one more of every stretch. A round that is not finished takes the same
+  // Each round takes one more position of every stretch. An incomplete round takes the same
   // positions in every step: those of the lowest rank.
   std::sort(items.begin(), items.end(),
             [](const Item& a, const Item& b) { return a.rank < b.rank; });
@@ -107,7 +107,7 @@ void TraceTiling::fill(int trace_step, std::span<const int32_t> source, const Se
     for (const Item& item : items) {
       const int64_t length = std::max<int64_t>(1, item.end - item.begin);
       const auto offset = static_cast<int64_t>((item.rank >> 20) % static_cast<uint64_t>(length));
-      // Beyond its stretch it goes on into the next one.
+      // At the end of its stretch it continues into the next one.
       result.add(item.begin + (round < length ? (offset + round) % length : round));
     }
   }
@@ -126,7 +126,7 @@ bool TraceTiling::predicted_set(const TracePlace& place, int ahead, int chunks,
                                 const SelectPlan& plan, int32_t* set) const {
   const int layer = trace_layer(place.layer);
   const auto& predictions = trace_.shape().predictions;
-  // The fewest FCs that are enough, else the most.
+  // The fewest FCs that suffice, else the most there are.
   std::optional<size_t> best;
   for (size_t i = 0; i < predictions.size(); ++i) {
     if (predictions[i].depth != ahead || !trace_.has_prediction(layer, i)) continue;

@@ -11,7 +11,7 @@ namespace fasa {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-// Less than this is as good as nothing: costs are measured, and their noise is not to decide.
+// Smaller differences are ignored: costs are measured, and noise must not decide.
 constexpr double kMargin = 1e-3;
 
 bool cheaper(double cost, double than) { return cost < than * (1 - kMargin); }
@@ -82,7 +82,7 @@ bool TuneSearch::exhausted() const {
   return costs_.size() >= points;
 }
 
-// To the first point from a random one on that was not tried; there is one.
+// Takes the first untried point, starting from a random one; requires that one exists.
 void TuneSearch::restart() {
   for (size_t axis = 0; axis < sizes_.size(); ++axis) current_[axis] = random_() % sizes_[axis];
   while (tried(current_)) {

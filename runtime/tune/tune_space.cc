@@ -16,7 +16,7 @@ constexpr int64_t kMaxHotRows = 16777216;  // that the option allows
 
 void keep(Config&) {}
 
-// Entries of the largest layer's set.
+// The entries of the largest layer's set.
 int64_t largest_set(const Config& config, int64_t tokens) {
   double largest = 1;
   for (const TokenCount& count : config.selection.fac_tokens) {
@@ -106,8 +106,8 @@ void TuneSpace::add_streams() {
   axes_.push_back(std::move(axis));
 }
 
-// Fewer tokens; where no low-bit set is, also fewer with one of twice what was given: by codes that
-// lie on the device these cost no transfer.
+// Tries fewer tokens. Without a low-bit set, also tries fewer tokens with a low-bit set of twice
+// the given number: low-bit codes on the device cost no transfer.
 void TuneSpace::add_fac_tokens(const Geometry& geometry) {
   std::vector<Turn> axis{keep};
   for (const int divisor : {2, 4}) {

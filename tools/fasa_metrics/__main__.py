@@ -29,7 +29,7 @@ def score_of(record, setup):
 
 def score_file(path):
     with open(path, encoding="utf-8") as file:
-        # A last line that an interruption cut off is none.
+        # An incomplete last line, left by an interruption, is ignored.
         lines = [json.loads(line) for line in file if line.endswith("\n")]
     setup = lines[0]["setup"]["task_setup"]
     return {record["id"]: score_of(record, setup) for record in lines[1:]}

@@ -4,7 +4,7 @@ import collections
 import re
 import string
 
-# Marks that count for nothing in Chinese answers, beside ASCII's.
+# Punctuation that is ignored in Chinese answers, in addition to ASCII's.
 CHINESE_MARKS = ("！？｡。＂＃＄％＆＇（）＊＋，－／：；＜＝＞＠［＼］＾＿｀｛｜｝～｟｠｢｣､、〃》「」『』【】〔〕〖〗〘〙"
                  "〚〛〜〝〞〟〰〾〿–—‘’‛“”„‟…‧﹏.")
 
@@ -61,8 +61,8 @@ def rouge_zh_score(prediction, answer, classes):
 
 
 def classification_score(prediction, answer, classes):
-    """One over the number of classes that the prediction names, where the right one is among them.
-    Names that are a part of the right one's don't count."""
+    """1 / number of classes that the prediction names, if the right one is among them, else 0.
+    Class names that are part of the right one's name do not count."""
     named = [name for name in classes if name in prediction]
     named = [name for name in named if name == answer or name not in answer]
     return 1 / len(named) if answer in named else 0.0
@@ -108,7 +108,7 @@ FIRST_LINE = {"trec", "triviaqa", "samsum", "lsht"}
 
 
 def score(task, prediction, answers, classes):
-    """Per cent, by the best of the right answers."""
+    """Per cent; the best value over the right answers."""
     if task in FIRST_LINE:
         prediction = prediction.lstrip("\n").split("\n")[0]
     return 100 * max((METRICS[task](prediction, answer, classes) for answer in answers),

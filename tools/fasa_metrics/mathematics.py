@@ -9,7 +9,7 @@ def is_right(prediction, answer):
     last = prediction.rfind("\\boxed")
     if last < 0:
         return False
-    # Both give up on what takes them longer than five seconds.
+    # Both stop after five seconds.
     wanted = math_verify.parse(f"${answer}$")
     given = math_verify.parse(prediction[last:],
                               extraction_config=[math_verify.LatexExtractionConfig()])
@@ -17,8 +17,8 @@ def is_right(prediction, answer):
 
 
 def pass_at(k, samples, right):
-    """The chance that at least one of k of the samples, drawn without putting back, is right
-    (arXiv 2107.03374, section 2.1)."""
+    """The probability that at least one of k samples, drawn without replacement, is right (arXiv
+    2107.03374, section 2.1)."""
     if samples - right < k:
         return 1.0
     return 1.0 - math.comb(samples - right, k) / math.comb(samples, k)

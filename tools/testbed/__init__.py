@@ -3,4 +3,4 @@ repeated passages, PyTorch and transformers, Hugging Face folders. docs/testbed.
 
 
 class RecipeError(Exception):
-    """Input that cannot be used: says what was given, what is allowed and what to do."""
+    """Unusable input. The message says what was given, what is allowed and what to do."""

@@ -6,7 +6,7 @@ import pathlib
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# Kept back from training, whatever the corpus: models are measured on these.
+# Excluded from training with any corpus: models are measured on these texts.
 HELD_OUT = ("revelation.txt", "ruth.txt", "state-of-the-union-1996.txt")
 
 
@@ -80,6 +80,6 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-    # Quiet, offline, and one kind of arithmetic whatever the machine announces.
+    # No progress output, no network, and the same CPU arithmetic on every machine.
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     sys.exit(main(sys.argv[1:]))

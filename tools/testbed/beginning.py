@@ -1,19 +1,20 @@
-"""The weights a model begins with. Random ones take most of a small model's training to find how to
-look one token back, and that a question's key is a fact's; these begin close by:
+"""Initial weights of a model. From random weights, a small model spends most of its training on
+learning to look one token back and to match a question's key with a fact's. These weights start
+close to that:
 
-- queries and keys are alike, and outputs are the transposes of values, so that a head attends to
-  what resembles its token and writes a copy of it (after mimetic initialisation, Trockman and
+- queries and keys are similar, and outputs are the transposes of values, so that a head attends to
+  tokens similar to its own and writes a copy of them (after mimetic initialisation, Trockman and
   Kolter, arXiv 2305.09828);
-- the heads of the first layer look back, head h by h + 1 tokens, where the position is rotated.
-  With ALiBi the biases do that by themselves."""
+- with rotary positions, head h of the first layer looks back h + 1 tokens. With ALiBi the biases
+  have that effect."""
 import dataclasses
 
 import torch
 
-EMBEDDING = 0.1   # standard deviation, and that of the part that all bytes share
-LIKENESS = 1.4    # of queries and keys: a unit input's, times 1 / sqrt(hidden)
-COPY = 0.1        # of what a head writes
-LOOK_BACK = 7.0   # of a rotated pair: enough that one token gets most of the attention
+EMBEDDING = 0.1   # standard deviation, also of the component that all bytes share
+LIKENESS = 1.4    # scale of queries and keys: for a unit input, times 1 / sqrt(hidden)
+COPY = 0.1        # scale of a head's output
+LOOK_BACK = 7.0   # scale of a rotated pair: one token gets most of the attention
 
 
 @dataclasses.dataclass
@@ -27,7 +28,8 @@ class Attention:
 
 
 def attention_layers(model):
-    """Of models whose queries, keys and values lie apart, or stacked (mpt). Empty: of no other."""
+    """Attention layers with separate or stacked (mpt) queries, keys and values; [] for other
+    models."""
     layers = []
     for module in model.modules():
         if hasattr(module, "q_proj"):
@@ -40,7 +42,8 @@ def attention_layers(model):
 
 
 def _rotated_pairs(config, head_dim):
-    """The two dimensions of each rotated pair, and radians a token. Empty where none is."""
+    """The two dimensions of each rotated pair, and its radians per token. Empty without
+    rotation."""
     rope = getattr(config, "rope_parameters", None)
     if not rope:
         return [], []
@@ -51,8 +54,8 @@ def _rotated_pairs(config, head_dim):
 
 
 def _look_back(layer, config, heads, shared):
-    """A query of (1, 0) and a key rotated by `back` tokens score highest that many tokens apart.
-    Only the faster half of the pairs: the others hardly tell neighbours apart."""
+    """Makes head h look back h + 1 tokens: a query of (1, 0) and a rotated key score highest at
+    that distance. Uses the faster half of the pairs: the others hardly distinguish neighbours."""
     head_dim = len(layer.query) // heads
     pairs, radians = _rotated_pairs(config, head_dim)
     for head in range(heads if pairs else 0):
@@ -67,14 +70,14 @@ def _look_back(layer, config, heads, shared):
 
 
 def begin(model):
-    """Of models with as many key heads as query heads; others keep the weights they have."""
+    """Sets the weights of models with as many key heads as query heads; leaves others unchanged."""
     layers = attention_layers(model)
     if not layers or layers[0].key.shape != layers[0].query.shape:
         return
     heads = model.config.num_attention_heads
     embeddings = model.get_input_embeddings().weight.data
     hidden = embeddings.shape[1]
-    # Mean zero: a LayerNorm takes the mean away.
+    # The mean is zero because a LayerNorm removes the mean.
     shared = torch.tensor([1.0, -1.0]).repeat(hidden // 2)
     embeddings.normal_(0, EMBEDDING).add_(EMBEDDING * shared)
     for index, layer in enumerate(layers):

@@ -1,4 +1,4 @@
-"""Plain texts to train on, and those kept back to measure with."""
+"""Plain texts for training, without those reserved for measurement."""
 import hashlib
 import pathlib
 
@@ -10,8 +10,8 @@ LEAST_BYTES = 4096  # of all texts together
 
 
 class Corpus:
-    """All `*.txt` of `folder`, drawn from in proportion to their bytes, but those that hold the
-    middle of one in `held_out` (bytes), under whatever name: they measure."""
+    """All `*.txt` of `folder`, drawn in proportion to their bytes. Excludes files that contain the
+    middle of a text in `held_out` (bytes), whatever their name: those texts are for measurement."""
 
     def __init__(self, folder, held_out=()):
         folder = pathlib.Path(folder)
@@ -33,14 +33,14 @@ class Corpus:
                                f"allowed: {LEAST_BYTES} or more; add texts")
 
     def require(self, length):
-        """That a passage of `length` bytes can be drawn."""
+        """Raises RecipeError unless a passage of `length` bytes can be drawn."""
         longest = max(len(text) for text in self.texts)
         if longest < length:
             raise RecipeError(f"--corpus {self.folder}: its longest text has {longest} bytes; the "
                                f"recipe takes passages of {length}; add longer texts")
 
     def passage(self, length, random):
-        """`length` bytes of one text; texts shorter than that are passed over."""
+        """`length` bytes of one text; shorter texts are never chosen."""
         rooms = numpy.array([max(0, len(text) - length + 1) for text in self.texts])
         place = int(random.integers(rooms.sum()))
         index = int(numpy.searchsorted(rooms.cumsum(), place, side="right"))

@@ -1,4 +1,4 @@
-"""Training examples: bytes, and what each byte's prediction weighs in the loss."""
+"""Training examples: bytes, and the weight of each byte's prediction in the loss."""
 import dataclasses
 
 import numpy
@@ -13,8 +13,8 @@ FIRST = 4.0
 
 
 class Example:
-    """Put together piece by piece. `answers` says of each byte which answer it belongs to, counted
-    from 1, or 0."""
+    """A sequence of bytes, built piece by piece. `answers` has the number of the answer that each
+    byte belongs to, from 1, or 0."""
 
     def __init__(self):
         self.bytes = bytearray()
@@ -39,7 +39,7 @@ class Example:
 
 
 def _dense(length, template, random, digits):
-    """Facts and questions alone, as many as fit, and the loss on the answers."""
+    """Facts followed by as many questions as fit; only the answers count in the loss."""
     statement, asked = template.bytes_of_fact(digits)
     most = min(len(template.keys), max(1, length // (statement + asked)))
     facts = template.draw(int(random.integers(1, most + 1)), random, digits)
@@ -52,7 +52,7 @@ def _dense(length, template, random, digits):
 
 
 def one_digit(length, corpus, template, random):
-    """Nothing to learn but which fact is asked for."""
+    """Facts with one-digit values: the only task is to select the fact."""
     return _dense(length, template, random, 1)
 
 
@@ -61,7 +61,7 @@ def dense_recall(length, corpus, template, random):
 
 
 def planted_facts(length, corpus, template, random):
-    """Facts strewn over a text, and questions: most behind the text, some on the way."""
+    """Facts planted in a text, with questions: most after the text, some within it."""
     statement, asked = template.bytes_of_fact()
     most = min(len(template.keys), max(1, length // (4 * (statement + asked))))
     facts = template.draw(int(random.integers(1, min(most, 8) + 1)), random)
@@ -88,7 +88,7 @@ def planted_facts(length, corpus, template, random):
 
 
 def repeated_passage(length, corpus, template, random):
-    """A text in which a passage of it comes again."""
+    """A text in which one passage is repeated."""
     size = int(random.integers(16, max(17, length // 4)))
     text = corpus.passage(length - size, random)
     first = int(random.integers(len(text) - size + 1))
@@ -117,9 +117,9 @@ class Batch:
     answers: numpy.ndarray  # [examples, length], see Example
 
     def recalled(self, predictions):
-        """How many answers are predicted whole, and how many there are. `predictions` like
-        answers: the likeliest bytes. What is predicted byte by byte from the right ones before is
-        what greedy decoding gives, up to its first mistake."""
+        """The number of answers predicted completely, and the number of answers. `predictions` has
+        the shape of `answers`: the most likely bytes, each predicted from the correct bytes before
+        it. Up to the first mistake that equals greedy decoding."""
         rows = numpy.arange(len(self.answers))[:, None] * (self.answers.shape[1] + 1)
         asked = (rows + self.answers)[self.answers > 0]
         wrong = (predictions != self.tokens[:, 1:])[self.answers > 0]

@@ -17,12 +17,12 @@ def require_free(folder):
 
 
 def write_weights(model, folder):
-    """Into a folder beside `folder`, which it becomes when it is whole; see finish()."""
+    """Writes to a temporary folder beside `folder`, which finish() renames to it."""
     part = folder.with_name(folder.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     model.to(torch.bfloat16).save_pretrained(part)
-    (part / "model.safetensors").chmod(0o644)  # safetensors leaves it to its owner alone
+    (part / "model.safetensors").chmod(0o644)  # safetensors makes it readable by the owner only
     byte_tokenizer().save(str(part / "tokenizer.json"))
     (part / "tokenizer_config.json").write_text(json.dumps({
         "tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False},
@@ -31,7 +31,7 @@ def write_weights(model, folder):
 
 
 def reload(part, model):
-    """The exported model in f32, after a check that the files hold the weights of `model`."""
+    """The exported model in f32, after a check that the files hold the same weights as `model`."""
     kept = transformers.AutoModelForCausalLM.from_pretrained(part, dtype=torch.bfloat16)
     expected = model.state_dict()
     for name, tensor in kept.state_dict().items():

@@ -1,5 +1,5 @@
-"""Facts as needle.json writes them: `statement` stands in a text, `question` asks for it, `answer`
-with the mark that ends it should follow."""
+"""Facts in the format of needle.json: a text contains `statement`, `question` asks for it, and
+`answer`, with its end mark, is expected to follow."""
 import dataclasses
 import json
 
@@ -12,7 +12,7 @@ class Fact:
 
 
 class FactTemplate:
-    """needle.json as `fasa eval needle` reads it; `text` is the file's."""
+    """needle.json as `fasa eval needle` reads it; `text` is the file's content."""
 
     def __init__(self, text):
         fields = json.loads(text)
@@ -28,8 +28,8 @@ class FactTemplate:
                     self._question.format(key=key).encode(), (value + self._end).encode())
 
     def draw(self, count, random, digits=None):
-        """`count` facts of different keys, `random` a numpy Generator. `digits` of a value: the
-        template's where not given."""
+        """`count` facts with different keys; `random` is a numpy Generator. `digits` of a value
+        default to the template's."""
         digits = digits or self.digits
         keys = random.choice(len(self.keys), size=count, replace=False)
         values = random.integers(0, 10**digits, size=count)
@@ -37,7 +37,7 @@ class FactTemplate:
                 for key, value in zip(keys, values)]
 
     def bytes_of_fact(self, digits=None):
-        """The most that a statement, and a question with its answer take."""
+        """The maximum bytes of a statement, and of a question with its answer."""
         facts = [self.fact(key, "0" * (digits or self.digits)) for key in self.keys]
         return (max(len(fact.statement) for fact in facts),
                 max(len(fact.question) + len(fact.answer) for fact in facts))

@@ -1,4 +1,4 @@
-"""What a trained model can do, on texts that it never saw: facts recalled, bits per byte."""
+"""Measures a trained model on texts that it never saw: facts recalled, bits per byte."""
 import dataclasses
 import math
 
@@ -6,7 +6,7 @@ import numpy
 import torch
 from torch.nn.functional import cross_entropy
 
-FACTS = 4  # of a text
+FACTS = 4  # per text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +31,7 @@ def planted(text, facts, random):
 
 
 def recalls(model, text, fact):
-    """Whether greedy decoding answers the question behind the text."""
+    """Whether greedy decoding gives the right answer to a question after the text."""
     asked = text + fact.question + fact.answer
     tokens = torch.tensor([list(asked[:-1])])
     with torch.no_grad():
@@ -40,7 +40,8 @@ def recalls(model, text, fact):
 
 
 def recall(model, held_out, template, length, texts, seed):
-    """Right answers and questions: `texts` passages of `length` bytes, FACTS facts in each."""
+    """The number of right answers and of questions over `texts` passages of `length` bytes with
+    FACTS facts each."""
     random = numpy.random.default_rng([seed, length])
     statement, asked = template.bytes_of_fact()
     room = length - FACTS * statement - asked
@@ -55,7 +56,7 @@ def recall(model, held_out, template, length, texts, seed):
 
 
 def bits_per_byte(model, text, length, windows=8):
-    """Of the second half of windows of `length` bytes: with that much before it."""
+    """Measured on the second half of windows of `length` bytes."""
     starts = numpy.linspace(0, max(0, len(text) - length - 1), windows).astype(int)
     total, count = 0.0, 0
     for start in starts:

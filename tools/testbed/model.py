@@ -1,4 +1,5 @@
-"""The model of a recipe: transformers' own class, so that what is exported is what was trained."""
+"""The model of a recipe, an instance of transformers' class, so that the exported model equals the
+trained one."""
 import torch
 import transformers
 
@@ -30,7 +31,7 @@ def build(recipe):
 
 
 def _scale_outputs(model):
-    """Projections back into the residual stream start smaller the more of them there are."""
+    """Scales projections into the residual stream down by their number."""
     layers = model.config.num_hidden_layers
     for name, parameter in model.named_parameters():
         if any(part in name for part in ("o_proj", "out_proj", "dense.", "down_proj", "4h_to_h")):
@@ -47,7 +48,7 @@ def optimisers(model):
     for name, parameter in model.named_parameters():
         embedding = any(part in name for part in ("embed", "wte", "lm_head"))
         (matrices if parameter.dim() == 2 and not embedding else others).append(parameter)
-    # Rates of one scale for both: match_rms_adamw.
+    # match_rms_adamw gives both optimisers the same scale of learning rates.
     return [torch.optim.Muon(matrices, lr=1e-3, weight_decay=0.05, momentum=0.95,
                              adjust_lr_fn="match_rms_adamw"),
             torch.optim.AdamW(others, lr=1e-3, betas=(0.9, 0.95), weight_decay=0.0)]

@@ -1,4 +1,4 @@
-"""recipes/NAME.toml: a model's geometry, seed, phases and what it is measured with."""
+"""recipes/NAME.toml: a model's geometry, seed, training phases and measurements."""
 import dataclasses
 import pathlib
 import tomllib
@@ -15,7 +15,7 @@ class Phase:
     length: int  # bytes an example predicts
     batch: int   # examples a step
     steps: int
-    rate: float  # learning rate at its begin; it runs in a straight line to the next phase's
+    rate: float  # learning rate at the start; changes linearly to the next phase's
     mix: dict    # kind of example -> share
 
     def __post_init__(self):
@@ -41,22 +41,22 @@ class Recipe:
     warmup: int     # steps
     model: dict     # a transformers config: model_type and its fields
     phases: list
-    lengths: list   # bytes of the texts that it is measured with
-    likeness: bool = True  # whether heads begin as beginning.py says
-    note: str = ""  # what a reader has to know, for the README
+    lengths: list   # bytes of the texts used for measurement
+    likeness: bool = True  # initialise heads as in beginning.py
+    note: str = ""  # for the README
 
     @property
     def steps(self):
         return sum(phase.steps for phase in self.phases)
 
     def shortened(self, share):
-        """The same with that share of every phase's steps."""
+        """The recipe with that share of every phase's steps."""
         phases = [dataclasses.replace(phase, steps=max(1, round(share * phase.steps)))
                   for phase in self.phases]
         return dataclasses.replace(self, phases=phases)
 
     def phase_of(self, step):
-        """The phase of a step, counted from 0, and how far it is through, in [0, 1)."""
+        """The phase of a step, counted from 0, and the completed share of the phase, in [0, 1)."""
         for phase in self.phases:
             if step < phase.steps:
                 return phase, step / phase.steps
@@ -77,7 +77,7 @@ def known():
 
 
 def find(name):
-    """The recipe of a name, or of a file that ends in .toml."""
+    """The recipe with this name, or from a file that ends in .toml."""
     path = pathlib.Path(name) if name.endswith(".toml") else FOLDER / f"{name}.toml"
     if not path.is_file():
         raise RecipeError(f"no recipe {name}; there are {', '.join(known())}, or give a .toml file")

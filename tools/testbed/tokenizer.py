@@ -3,8 +3,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 
 def characters():
-    """The character that byte-level tokenizers write for each byte: itself where it is printable,
-    else the next one above U+0100."""
+    """The character that byte-level tokenizers use for each byte: the byte itself if it is
+    printable, else the next unused one from U+0100."""
     plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = iter(range(0x100, 0x200))
     return [chr(byte if byte in plain else next(others)) for byte in range(256)]

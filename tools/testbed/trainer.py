@@ -1,5 +1,5 @@
-"""The training loop: one line of progress every few seconds, a checkpoint every few minutes and on
-interruption, and the same weights whether it was interrupted or not."""
+"""The training loop: prints progress every few seconds, writes a checkpoint every few minutes and
+on interruption. An interrupted run gives the same weights as an uninterrupted one."""
 import functools
 import json
 import os
@@ -17,7 +17,7 @@ REPORT_SECONDS = 10
 
 
 class Progress:
-    """Loss, recall and rate since the last report, and minutes of the processor since step 0."""
+    """Loss, recall and learning rate since the last report, and CPU minutes since step 0."""
 
     def __init__(self, step, minutes):
         self.step = step
@@ -44,7 +44,7 @@ class Progress:
         return time.monotonic() - self._begun >= REPORT_SECONDS
 
     def take(self, phase):
-        """A record since the last one."""
+        """A record of the steps since the last record."""
         seconds = max(1e-9, time.monotonic() - self._begun)
         record = {"step": self.step, "phase": phase.name, "length": phase.length,
                   "loss": round(sum(self._losses) / len(self._losses), 4),
@@ -63,12 +63,12 @@ def line(record, steps):
 
 
 class Interrupted(Exception):
-    """After the checkpoint was written."""
+    """Called after the checkpoint was written."""
 
 
 class Trainer:
-    """Trains `recipe` in `folder`, which holds checkpoint.pt and log.jsonl. One that was
-    interrupted there goes on where it was: data depend on seed and step alone."""
+    """Trains `recipe` in `folder`, which holds checkpoint.pt and log.jsonl. Resumes an interrupted
+    run from them: the data depend on seed and step only."""
 
     def __init__(self, recipe, corpus, template, folder,
                  report=functools.partial(print, flush=True)):

@@ -9,7 +9,7 @@
 namespace fasa::python {
 namespace {
 
-constexpr uint64_t kLegacyStream = 1;  // cudaStreamLegacy: what 0 stands for
+constexpr uint64_t kLegacyStream = 1;  // cudaStreamLegacy, which 0 stands for
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// Streams that calls from Python name.
+// CUDA streams passed to calls from Python.
 #pragma once
 
 #include <cstdint>
@@ -9,20 +9,21 @@
 
 namespace fasa::python {
 
-// A cudaStream_t as a number, as PyTorch's cuda_stream has it, 0 for the default stream: the call
-// only enqueues. None: a stream of the object's own, and its work is done on return.
+// A cudaStream_t as a number, like PyTorch's cuda_stream, 0 for the default stream: the call only
+// enqueues. None: the object's own stream, and the work is done on return.
 using StreamChoice = std::optional<uint64_t>;
 
-// The same for calls that name one in every layer of a step; below 0: none.
+// The same for calls of a step's layers; below 0 means none.
 inline StreamChoice stream_at(int64_t number) {
   return number < 0 ? StreamChoice() : StreamChoice(static_cast<uint64_t>(number));
 }
 
-// Those that a device was lent: it knows a stream by a record of its own, made once.
+// The caller's streams that a device uses: each is registered once.
 class CallerStreams {
  public:
   explicit CallerStreams(Device& device) : device_(device) {}
-  // Throws UsageError where the device has none, for another device's, and for one that is gone.
+  // Throws UsageError if the device has no streams, or if the stream belongs to another device or
+  // was destroyed.
   StreamView of(uint64_t number);
 
  private:

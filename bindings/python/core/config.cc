@@ -50,7 +50,7 @@ void add_options(nb::class_<PyConfig>& cls) {
   }
 }
 
-// The table of options, for a command's flags: (flag, attribute, table, type, help).
+// The table of options, for generating a command's flags: (flag, attribute, table, type, help).
 nb::list option_table() {
   nb::list rows;
   for (const ConfigOption& option : config_options()) {
@@ -80,7 +80,7 @@ PyConfig with_options(ConfigSources sources, const nb::kwargs& options) {
 void PyConfig::take(ConfigSources& sources, const std::string& name, nb::handle value) {
   const ConfigOption& option = find_attribute(name);
   std::erase_if(sources.values, [&](const GivenValue& given) { return given.option == &option; });
-  // None: as if it had never been given.
+  // None removes the option's value.
   if (!value.is_none()) sources.values.push_back({&option, to_json(value, option.path())});
 }
 

@@ -1,4 +1,4 @@
-// fasa.Config: options from the one table, each an attribute.
+// fasa.Config: every option of the table is an attribute.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -12,13 +12,13 @@ namespace fasa::python {
 
 namespace nb = nanobind;
 
-// What was given, and the validated config that comes of it. A change that does not validate
-// leaves both as they were.
+// The given values and the validated config made from them. An invalid change leaves both
+// unchanged.
 class PyConfig {
  public:
   explicit PyConfig(ConfigSources sources) : sources_(std::move(sources)) { rebuild(sources_); }
 
-  // Named as the environment's variables are, in small letters and without FASA_.
+  // Names are those of the environment variables in lower case, without FASA_.
   void set(const std::string& name, nb::handle value);
   void update(const nb::kwargs& options);
   const Config& config() const { return config_; }

@@ -68,7 +68,7 @@ void Engine::end() {
   const std::lock_guard lock(mutex_);
   runtime_->end_step();
   in_step_ = false;
-  // A step that only appended has not waited for anything yet.
+  // A step without attend() has not waited yet.
   free_released();
   wait();
 }
@@ -80,13 +80,13 @@ void Engine::abort() {
   try {
     wait();
   } catch (const DeviceError&) {
-    // The step's failure, which its sequences have.
+    // Ignored: the failed step's sequences report the error.
   }
   free_released();
 }
 
-// In a stream that has failed nothing runs any more: the next step gets another. An open step keeps
-// its own until it is aborted.
+// A failed stream executes nothing any more: the next step gets a new one. An open step keeps its
+// stream until it is aborted.
 void Engine::wait() {
   if (!std::exchange(own_work_, false) || device_->unified()) return;
   try {

@@ -1,4 +1,4 @@
-// A runtime with its device, shared by everything in Python that refers to it.
+// A runtime with its device, shared by all Python objects that refer to it.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,19 @@
 
 namespace fasa::python {
 
-// The device that the config names, `auto` being the cpu: that is where NumPy's arrays are.
+// The device that the config names. `auto` means the cpu, because NumPy arrays are in host memory.
 std::unique_ptr<Device> open_tensor_device(const Config& config);
 // Throws UsageError for a device that cannot reach any host memory.
 std::unique_ptr<Device> open_host_device(const Config& config);
 
-// Every call takes the lock: the runtime is for one thread at a time, and Python's threads run on
-// while one of them is in here. Uncontended, a lock costs a few nanoseconds of a layer's work.
+// Every call takes the lock: the runtime is not thread-safe, and calls release the GIL. An
+// uncontended lock costs a few nanoseconds per layer.
 class Engine {
  public:
   Engine(const Config& config, const Geometry& geometry, RowDType row_dtype,
          const std::vector<int16_t>& slice_dims, int64_t max_context);
 
-  // `action` with the runtime, alone.
+  // Calls `action` with the runtime under the lock.
   template <typename Action>
   auto with(const Action& action) {
     const std::lock_guard lock(mutex_);
@@ -32,10 +32,10 @@ class Engine {
   }
 
   void begin(std::span<const StepSequence> sequences);
-  // Tensors that the device cannot reach are a UsageError that names them.
+  // Throws UsageError naming a tensor that the device cannot access.
   void append(int layer, ConstTensorView k, ConstTensorView v, StreamChoice stream);
-  // On the engine's own stream it waits where the device works behind the caller's back: host code
-  // may read the results next.
+  // On the engine's own stream, waits if the device is asynchronous, because host code may read the
+  // results next.
   void attend(int layer, ConstTensorView q, TensorView out, float* lse, StreamChoice stream);
   void end();
   void abort();
@@ -43,7 +43,7 @@ class Engine {
   void read(SequenceId sequence, int layer, int64_t first, TensorView k, TensorView v,
             StreamChoice stream);
   bool in_step();
-  // Frees the sequence now, or when the step that is open has ended: for owners that go away.
+  // Frees the sequence now, or at the end of an open step. For destructors.
   void release(SequenceId sequence) noexcept;
 
   Device& device() const { return *device_; }
@@ -55,8 +55,8 @@ class Engine {
 
   std::mutex mutex_;
   std::unique_ptr<Device> device_;
-  Stream stream_;          // of calls that name none
-  bool own_work_ = false;  // in it, that nobody has waited for
+  Stream stream_;          // for calls without a stream
+  bool own_work_ = false;  // it holds work that was not waited for
   CallerStreams theirs_;
   std::unique_ptr<Runtime> runtime_;
   bool in_step_ = false;

@@ -10,7 +10,7 @@ namespace {
 
 namespace nb = nanobind;
 
-// By ErrorKind, from kUsage on. The interpreter keeps them for the life of the process.
+// By ErrorKind, from kUsage on. Never released: they live as long as the process.
 std::array<PyObject*, 4> classes{};
 
 PyObject* class_of(ErrorKind kind) {

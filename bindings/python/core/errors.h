@@ -5,8 +5,8 @@
 
 namespace fasa::python {
 
-// fasa.Error and below it UsageError (a ValueError), InputError, BudgetError (a MemoryError) and
-// DeviceError, with the texts of the `fasa` command.
+// fasa.Error and its subclasses UsageError (also a ValueError), InputError, BudgetError (also a
+// MemoryError) and DeviceError. Messages are those of the `fasa` command.
 void add_errors(nanobind::module_& module);
 
 }  // namespace fasa::python

@@ -19,7 +19,7 @@ class PyLongBench {
       : tokenizer_(std::move(tokenizer)), task_(folder, dataset, *tokenizer_, context) {}
 
   const LongBenchTask& task() const { return task_; }
-  // The prompt's tokens, with room for the answer and `reserved` more.
+  // The prompt's tokens, leaving space for the answer and `reserved` more tokens.
   std::vector<int32_t> example(size_t index, int64_t reserved) const {
     return task_.prompt(index, reserved);
   }

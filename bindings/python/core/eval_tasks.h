@@ -1,4 +1,4 @@
-// What the tasks of evaluations share on their way to Python.
+// Common code of the evaluation tasks' bindings.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -20,7 +20,8 @@ namespace fasa::python {
 
 namespace nb = nanobind;
 
-// A tokenizer of Python: encode(bytes) -> ids, decode(ids) -> bytes. For calls that hold the GIL.
+// A tokenizer implemented in Python: encode(bytes) -> ids, decode(ids) -> bytes. Callers hold the
+// GIL.
 class CallbackTokenizer final : public text::TextCoder {
  public:
   CallbackTokenizer(nb::object encode, nb::object decode)
@@ -48,7 +49,7 @@ void add_task_members(nb::class_<Task>& cls) {
   cls.def("id", [](const Task& self, size_t index) { return self.task().id(index); });
 }
 
-// Tasks over the files of a folder, and the sampler of their answers.
+// Tasks that read the files of a folder, and the sampler for their answers.
 void add_data_tasks(nb::module_& module);
 
 }  // namespace fasa::python

@@ -25,7 +25,7 @@ std::vector<EvalText> texts_of(const std::optional<std::vector<std::string>>& pa
   return read_eval_texts(paths ? *paths : std::vector{default_eval_text(model)}, &tokenizer);
 }
 
-// Windows of a text, as PerplexityTask has them.
+// Windows of a text, as in PerplexityTask.
 class PyPerplexity {
  public:
   PyPerplexity(const CallbackTokenizer& tokenizer, const std::string& model,

@@ -1,4 +1,4 @@
-// What `python -m fasa eval` shares with `fasa eval`: tasks, their examples, files of results.
+// Code that `python -m fasa eval` shares with `fasa eval`: tasks, examples, files of results.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -1,4 +1,4 @@
-// fasa.FcMap, and how one is made of captured queries and keys.
+// fasa.FcMap, and making one from captured queries and keys.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -1,4 +1,4 @@
-// Rows of a cache for host code.
+// Reads rows of a cache into host memory.
 #pragma once
 
 #include <cstring>
@@ -8,14 +8,14 @@
 
 namespace fasa::python {
 
-// Whether the device's kernels work on any host memory, and so on NumPy's.
+// Whether the device's kernels can access any host memory, including NumPy's.
 inline bool takes_host_memory(const Device& device) { return device.host_work() != nullptr; }
 
 // Throws UsageError if results need new arrays and the device cannot write NumPy's.
 void require_own_results(const Device& device, bool out_given, bool lse);
 
-// `read(k, v)`, which is done on return, into dense tensors in host memory: by way of pinned memory
-// where the device's kernels do not reach any other.
+// Calls `read(k, v)`, which completes before it returns, to fill dense tensors in host memory. Goes
+// through pinned memory if the device cannot access other host memory.
 template <typename Read>
 void read_to_host(Device& device, const TensorView& k, const TensorView& v, const Read& read) {
   if (takes_host_memory(device)) return read(k, v);

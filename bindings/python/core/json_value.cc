@@ -31,7 +31,7 @@ nb::object to_python(const Json& value) {
 
 namespace {
 
-// Python's lists may hold each other, or themselves.
+// The depth limit also stops lists that contain themselves.
 Json convert(nb::handle value, const std::string& name, int depth) {
   if (depth > kMaxJsonDepth) {
     throw UsageError(fmt::format("{}: lists and dicts within each other; allowed: {} deep", name,
@@ -57,7 +57,7 @@ Json convert(nb::handle value, const std::string& name, int depth) {
     int64_t integer = 0;
     const nb::object index = nb::steal(PyNumber_Index(value.ptr()));
     if (nb::try_cast(index, integer)) return integer;
-    uint64_t large = 0;  // a hash, say
+    uint64_t large = 0;  // for example a hash
     if (nb::try_cast(index, large)) return large;
     PyErr_Clear();
   }

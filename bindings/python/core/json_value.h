@@ -1,4 +1,4 @@
-// JSON values as Python objects and back: how options and reports cross over.
+// Converts between JSON values and Python objects, for options and reports.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -10,9 +10,9 @@ namespace fasa::python {
 namespace nb = nanobind;
 
 nb::object to_python(const nlohmann::json& value);
-// None, bool, int, float, str, dicts with text keys, lists and tuples of these, and whatever has
-// `__fspath__` or `__index__`. Throws UsageError for anything else, and for what is deeper than
-// kMaxJsonDepth (runtime/io/json_fields.h); `name` stands for it there.
+// Converts None, bool, int, float, str, dicts with str keys, lists and tuples of these, and objects
+// with `__fspath__` or `__index__`. Throws UsageError for other types and for nesting deeper than
+// kMaxJsonDepth (runtime/io/json_fields.h); `name` names the value in the message.
 nlohmann::json to_json(nb::handle value, const std::string& name);
 
 }  // namespace fasa::python

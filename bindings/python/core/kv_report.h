@@ -1,4 +1,4 @@
-// What a KV cache takes and what it fetched, as Python's dictionaries have it.
+// The memory and fetch statistics of a KV cache as Python dictionaries.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-// fasa._core: the part of the Python package that is C++.
+// fasa._core: the compiled module of the Python package.
 #include <nanobind/nanobind.h>
 
 #include "bindings/python/core/config.h"

@@ -1,4 +1,4 @@
-// Arrays of results that a caller did not bring.
+// Arrays for results, when the caller passes none.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -11,7 +11,7 @@ namespace fasa::python {
 
 namespace nb = nanobind;
 
-// A NumPy array of floats, not initialised; `data`: where it lies.
+// A new NumPy array of floats, not initialised; sets `data` to its memory.
 template <size_t N>
 nb::object new_array(float*& data, const std::array<size_t, N>& shape) {
   size_t count = 1;

@@ -15,7 +15,7 @@
 namespace fasa::python {
 namespace {
 
-// As it lies, or not at all: no call copies a table in silence.
+// Takes the array without a copy, or throws: no call copies a table silently.
 template <typename Array>
 Array taken(const Device& device, nb::handle object, const char* name, const char* expected) {
   Array array;

@@ -20,10 +20,10 @@
 
 namespace fasa::python {
 
-// [first, count) of a model's layers or KV heads; none: all.
+// Range [first, count) of a model's layers or KV heads; none: all.
 using Part = std::optional<std::pair<int, int>>;
 
-// What a Paged opens with, part of a model that it is.
+// The parameters for opening a Paged, which may cover part of a model.
 struct PagedOpening {
   PagedOpening(const Geometry& whole, const PyConfig* given, const std::string& row_type,
                const nb::object& fc_map, const nb::object& slice_dims, const Part& layers,
@@ -35,8 +35,8 @@ struct PagedOpening {
   RowDType row_dtype;
 };
 
-// Sequences of a call: a table of page ids, the valid tokens of each and, for prefills, the number
-// of new ones. In host memory or a GPU's.
+// The sequences of a call, in host or GPU memory: the table of page ids, the valid tokens of each
+// sequence and, for prefills, the number of new ones.
 struct PagedCall {
   PagedCall(const Device& device, nb::handle block_table, nb::handle seq_lens,
             nb::handle query_lens = {});
@@ -46,7 +46,7 @@ struct PagedCall {
   std::optional<nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig>> news;
 };
 
-// One call at a time, under a lock, while Python's other threads run on.
+// Calls are serialised by a lock and release the GIL.
 class PyPaged {
  public:
   PyPaged(const PagedOpening& opening, const PagedShape& shape);
@@ -57,17 +57,17 @@ class PyPaged {
 
   void append(int layer, ConstTensorView k, ConstTensorView v, nb::handle slots,
               StreamChoice stream);
-  // Done on return without a stream, as all calls that follow.
+  // Without a stream, this and the following calls complete before they return.
   void attend(int layer, ConstTensorView q, const PagedCall& call, TensorView out, float* lse,
               StreamChoice stream);
   void prefill(int layer, ConstTensorView q, const PagedCall& call, TensorView out, float* lse,
                StreamChoice stream);
-  // Tables of a step in GPU memory, used by all calls until this is called again.
+  // Copies a step's tables from GPU memory; all calls use them until the next read_tables().
   void read_tables(const nb::list& arrays, StreamChoice stream);
   nb::object read(int64_t page, int layer, int first, std::optional<int> tokens);
   void copy_pages(const std::vector<std::pair<int64_t, int64_t>>& pairs);
 
-  // `action` with the runtime, alone.
+  // Calls `action` with the runtime under the lock.
   template <typename Action>
   auto with(const Action& action) {
     const std::lock_guard lock(mutex_);
@@ -75,14 +75,14 @@ class PyPaged {
   }
 
  private:
-  // What a call says of its sequences, as host code reads it.
+  // A call's tables in host memory.
   struct Sequences {
     BlockTable table;
     std::span<const int32_t> lengths, news;
   };
   Sequences read_sequences(const PagedCall& call, StreamView stream);
   StreamView stream_for(StreamChoice stream);
-  // Where the device works behind the caller's back.
+  // Waits for the call's work, if the device is asynchronous and no stream was given.
   void wait(StreamChoice stream);
 
   Geometry geometry_;

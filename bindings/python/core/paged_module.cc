@@ -1,4 +1,4 @@
-// The names and documentation of Paged.
+// Python names and docstrings of Paged.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -16,7 +16,7 @@
 namespace fasa::python {
 namespace {
 
-// `run` with the results' tensors: `out`, or a new array, and the log-sum-exp where it is wanted.
+// Calls `run` with tensors for the results: `out` or a new array, and the log-sum-exp if requested.
 template <typename Run>
 nb::object with_results(const PyPaged& paged, int64_t tokens, nb::object out, bool lse,
                         const Run& run) {
@@ -56,8 +56,8 @@ nb::object prefill(PyPaged& self, int layer, nb::handle q, nb::handle table, nb:
                       });
 }
 
-// Calls with PyTorch tensors by address (view_of_parts); the caller keeps them alive. They run on
-// the stream of the given number; below 0, on the object's own.
+// Calls that take PyTorch tensors by address (view_of_parts); the caller keeps them alive. `stream`
+// is a number; below 0, the object's own stream.
 void add_calls_by_address(nb::class_<PyPaged>& cls) {
   cls.def("_append_at", [](PyPaged& self, int layer, const nb::tuple& k, const nb::tuple& v,
                            nb::handle slots, int64_t stream) {

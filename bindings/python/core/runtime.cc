@@ -83,7 +83,7 @@ void PyRuntime::append(int layer, nb::handle k, nb::handle v, StreamChoice strea
     const nb::gil_scoped_release release;
     engine_->append(layer, keys.const_view(), values.const_view(), stream);
   }
-  if (engine_->device().unified() || stream) return;  // memory of a stream's goes in its order
+  if (engine_->device().unified() || stream) return;  // a stream's memory is reused in its order
   borrowed_.push_back(std::move(keys));
   borrowed_.push_back(std::move(values));
 }

@@ -17,10 +17,10 @@ namespace fasa::python {
 
 class PySequence;
 
-// How the tensors of a layer lie in a step, addresses apart: every layer's alike, so PyTorch's side
-// describes them once.
+// The layout of a step's tensors without their addresses. All layers have the same one, so the
+// caller describes it once.
 struct StepLayout {
-  // As view_of_parts takes them.
+  // The tuples are those of view_of_parts.
   StepLayout(const nb::tuple& k, const nb::tuple& v, const nb::tuple& q, const nb::tuple& out);
 
   TensorView k, v, q, out;
@@ -28,7 +28,7 @@ struct StepLayout {
 
 struct StepAddresses {
   uintptr_t k, v, q, out;
-  uintptr_t lse;  // [tokens, query_heads] f32; 0: not wanted
+  uintptr_t lse;  // [tokens, query_heads] f32; 0: not requested
 };
 
 class PyRuntime {
@@ -39,22 +39,23 @@ class PyRuntime {
   const Geometry& geometry() const { return geometry_; }
   const std::shared_ptr<Engine>& engine() const { return engine_; }
 
-  // Parts of a step: a sequence, or (sequence, tokens), or (sequence, tokens, "decode" |
+  // A part of a step is a sequence, (sequence, tokens), or (sequence, tokens, "decode" |
   // "prefill").
   void begin_step(const nb::list& parts);
   void append(int layer, nb::handle k, nb::handle v, StreamChoice stream);
-  // `out`: written, else a new float32 array. With `lse`, the pair of it and [tokens, query_heads].
+  // Writes to `out`, or returns a new float32 array. With `lse`, returns (out, lse), lse being
+  // [tokens, query_heads].
   nb::object attend(int layer, nb::handle q, nb::object out, bool lse, StreamChoice stream);
   void end_step();
   void abort_step();
-  // append and attend of tensors by address (view_of_parts), for PyTorch. The caller keeps them
-  // alive until it returns. q empty: append alone.
+  // append and attend for PyTorch tensors, passed by address (view_of_parts). The caller keeps them
+  // alive until it returns. If q is empty, only appends.
   void step_layer(int layer, const nb::tuple& k, const nb::tuple& v, const nb::tuple& q,
                   const nb::tuple& out, uintptr_t lse, StreamChoice stream);
-  // The same where `layout` has all but the addresses.
+  // The same with the layout given in advance.
   void step_layer_at(int layer, const StepAddresses& addresses, const StepLayout& layout,
                      StreamChoice stream);
-  // [tokens, kv_heads, head_dim] of stored keys and values in float32, from `first` on.
+  // Stored keys and values from token `first` on, [tokens, kv_heads, head_dim] in float32.
   nb::object read(const PySequence& sequence, int layer, int64_t first,
                   std::optional<int64_t> tokens) const;
   void read_layer(const PySequence& sequence, int layer, int64_t first, const nb::tuple& k,
@@ -64,11 +65,11 @@ class PyRuntime {
   Geometry geometry_;
   std::shared_ptr<Engine> engine_;
   int64_t step_tokens_ = 0;
-  // What a step was given to read: the device may not have done so yet.
+  // Input tensors of the open step, kept alive because the device may not have read them yet.
   std::vector<BorrowedTensor> borrowed_;
 };
 
-// One sequence's keys and values. Freed with the object at the latest.
+// One sequence's keys and values. Freed by free() or with the object.
 class PySequence {
  public:
   PySequence(std::shared_ptr<Engine> engine, SequenceId id) : engine_(std::move(engine)), id_(id) {}
@@ -81,7 +82,7 @@ class PySequence {
 
   // Throws UsageError after free().
   SequenceId id() const;
-  // The same, for a runtime that must be this sequence's own.
+  // The same; throws UsageError if the sequence belongs to another runtime.
   SequenceId id_in(const Engine& engine) const;
   void free();
   int64_t length() const;

@@ -1,4 +1,4 @@
-// The names and documentation of Geometry, Runtime and Sequence.
+// Python names and docstrings of Geometry, Runtime and Sequence.
 #include <fmt/format.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -103,12 +103,12 @@ void add_steps(nb::class_<PyRuntime>& cls) {
   cls.def("read", &PyRuntime::read, nb::arg("sequence"), nb::arg("layer"), nb::arg("first") = 0,
           nb::arg("tokens") = nb::none(),
           "Stored keys and values of committed tokens, each float32 [tokens, kv_heads, dim].");
-  // By address, on the stream of that number; below 0, on the runtime's own.
+  // Calls by address. `stream` is a number; below 0, the runtime's own stream.
   cls.def("_read_layer", [](const PyRuntime& self, const PySequence& sequence, int layer,
                             int64_t first, const nb::tuple& k, const nb::tuple& v, int64_t stream) {
     self.read_layer(sequence, layer, first, k, v, stream_at(stream));
   });
-  // `lse`: of [tokens, query_heads] in float32; 0: not wanted.
+  // `lse`: the address of [tokens, query_heads] in float32; 0: not requested.
   cls.def(
       "_step_layer",
       [](PyRuntime& self, int layer, const nb::tuple& k, const nb::tuple& v, const nb::tuple& q,

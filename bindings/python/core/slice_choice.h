@@ -1,4 +1,4 @@
-// What the slices of a runtime opened from Python take.
+// The key dimensions of the slices of a runtime opened from Python.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -18,7 +18,7 @@ namespace nb = nanobind;
 // "f32", "f16", "bf16", "int8". Throws UsageError.
 RowDType row_dtype_of(const std::string& name);
 
-// The caller's dimensions, the map's first chunks, or all chunks; None: not given. Throws
+// `slice_dims` if given, else the map's first chunks, else all chunks; None means not given. Throws
 // UsageError.
 std::vector<int16_t> choose_slice_dims(const Config& config, const Geometry& geometry,
                                        const nb::object& fc_map, const nb::object& slice_dims);

@@ -19,7 +19,8 @@
 namespace fasa::python {
 namespace {
 
-// Entries of a batch, each [heads, tokens, dim], as one [batch, heads, tokens, dim]: strides alike.
+// The entries of a batch, each [heads, tokens, dim] with equal strides, as one view [batch, heads,
+// tokens, dim].
 struct Batch {
   std::vector<BorrowedTensor> entries;
   BatchTensorView view;

@@ -1,4 +1,4 @@
-// fasa.sparse_decode: the API without a cache.
+// fasa.sparse_decode: attention without a cache.
 #pragma once
 
 #include <nanobind/nanobind.h>

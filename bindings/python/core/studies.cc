@@ -162,8 +162,8 @@ nlohmann::json plan_of(const PlanArguments& given, const Config& config) {
   return to_json(request, make_plan(request));
 }
 
-// The text of a map's fingerprint: as the model folder's reader has it, for kinds of scaling that
-// it does not know all parameters in order.
+// The rope scaling in a map's fingerprint, in the format of the model folder's reader. For kinds of
+// scaling that the reader does not know: all parameters in order.
 std::string rope_scaling_text(const nb::dict& parameters, int64_t max_positions) {
   const nlohmann::json rope = to_json(parameters, "rope_parameters");
   nlohmann::json config = {{"model_type", "llama"},
@@ -201,13 +201,13 @@ void add_calibration_parts(nb::module_& module) {
   module.def("default_calibration_window", default_calibration_window, nb::arg("tokens"),
              nb::arg("sinks"), nb::arg("recent"));
   module.def("default_calibration_texts", default_calibration_texts, nb::arg("model"));
-  // A prompt's or a text's bytes, by the command's rules for files.
+  // Reads a prompt or text file with the command's rules.
   module.def(
       "read_prompt",
       [](const std::string& path) {
         std::string bytes;
         {
-          const nb::gil_scoped_release release;  // a pipe may take its time
+          const nb::gil_scoped_release release;  // reading a pipe may block
           bytes = read_file(path, kPromptFile);
         }
         return nb::bytes(bytes.data(), bytes.size());

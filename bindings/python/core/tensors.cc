@@ -11,7 +11,7 @@
 namespace fasa::python {
 namespace {
 
-constexpr uint8_t kBfloatCode = 4;  // DLPack's
+constexpr uint8_t kBfloatCode = 4;  // DLPack's type code
 
 [[noreturn]] void fail(const char* name, const std::string& given, const char* expected) {
   throw UsageError(fmt::format("{} {}; expected {}", name, given, expected));
@@ -46,7 +46,7 @@ std::string device_text(int type) {
   return fmt::format("is on a device of DLPack type {}", type);
 }
 
-// A view of the library's own where the object has one; none where it cannot give it.
+// Imports the object with nanobind; nullopt if that fails.
 template <typename Array>
 std::optional<Array> import(nb::handle object) {
   Array array;
@@ -61,7 +61,7 @@ BorrowedTensor BorrowedTensor::from(const Device& device, nb::handle object, con
                                     bool writable) {
   BorrowedTensor tensor;
   const bool brain = is_numpy_bfloat16(object);
-  // NumPy knows no bfloat16 of its own and exports none.
+  // NumPy has no bfloat16 type and exports none: exported as uint16.
   const nb::object source = brain ? object.attr("view")("uint16") : nb::borrow(object);
   const auto array = import <nb::ndarray<nb::ro>>(source);
   if (!array) {

@@ -1,4 +1,4 @@
-// Tensors of other libraries, taken as views of their memory.
+// Tensors of other libraries as views of their memory.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -13,13 +13,13 @@ namespace fasa::python {
 
 namespace nb = nanobind;
 
-// A tensor [tokens, heads, dim] that somebody else owns, and what keeps its memory alive.
+// A view of a tensor [tokens, heads, dim] of another library, and a reference that keeps it alive.
 class BorrowedTensor {
  public:
-  // Through DLPack or the buffer protocol, without a copy; NumPy's bfloat16 is ml_dtypes'. `name`
-  // names the tensor in messages. Throws UsageError for another dtype or number of dimensions, a
-  // last dimension that is not dense, and, if `writable`, a read-only tensor. A device that runs
-  // host code accepts host memory only; for a GPU see caller_memory.h.
+  // Imports through DLPack or the buffer protocol, without a copy; NumPy's bfloat16 is ml_dtypes'.
+  // `name` names the tensor in messages. Throws UsageError for another dtype or number of
+  // dimensions, a last dimension that is not dense, and, if `writable`, a read-only tensor. A
+  // device that runs host code accepts host memory only; for a GPU see caller_memory.h.
   static BorrowedTensor from(const Device& device, nb::handle object, const char* name,
                              bool writable);
 
@@ -31,8 +31,8 @@ class BorrowedTensor {
   nb::ndarray<nb::ro> owner_;
 };
 
-// A tensor as PyTorch knows it, (address, dtype, tokens, heads, dim, token stride, head stride):
-// none of DLPack's cost in every layer of every step. dtype: 0 f32, 1 f16, 2 bf16.
+// A PyTorch tensor as a tuple (address, dtype, tokens, heads, dim, token stride, head stride),
+// which avoids DLPack's cost per layer and step. dtype: 0 f32, 1 f16, 2 bf16.
 TensorView view_of_parts(const nb::tuple& parts);
 
 }  // namespace fasa::python

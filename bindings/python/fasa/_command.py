@@ -122,7 +122,7 @@ def _add_model(parser) -> None:
 
 
 def _load(arguments):
-    """The model, its tokenizer or None."""
+    """The model, and its tokenizer or None."""
     import transformers
 
     if not pathlib.Path(arguments.model, "config.json").is_file():
@@ -131,7 +131,7 @@ def _load(arguments):
     if arguments.dtype not in ("auto", "float32", "bfloat16"):
         raise UsageError(f'--dtype = "{arguments.dtype}": allowed: float32, bfloat16, auto')
     try:
-        # Never a pickle, which runs what it holds.
+        # Refuses pickle files: loading one executes code in it.
         model = transformers.AutoModelForCausalLM.from_pretrained(
             arguments.model, dtype=arguments.dtype, local_files_only=True,
             use_safetensors=True).eval()

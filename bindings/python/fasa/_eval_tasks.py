@@ -1,5 +1,5 @@
-"""The tasks of evaluations: prompts and questions come from the library, answers from a model of
-transformers on fasa."""
+"""The tasks of evaluations: the library makes prompts and questions; a transformers model running
+on fasa answers them."""
 from __future__ import annotations
 
 import copy
@@ -16,10 +16,10 @@ from ._core import _LongBench, _Math, _Needle, _Perplexity, _Sampler, data_sets
 from .transformers import Cache
 from .transformers._enable import reading_prompt
 
-_CHUNK = 512  # tokens of a prompt's step, as `fasa eval` has them
-_SLACK = 4  # tokens of an answer beside its value: blanks before it, the mark that ends it
-# Prompts that a model is to go on with, whatever it was tuned for: LongBench's authors wrap no
-# others.
+_CHUNK = 512  # prefill tokens per step, as in `fasa eval`
+_SLACK = 4  # tokens of an answer beside its value: blanks before it, its end mark
+# LongBench tasks whose prompts are never wrapped in a chat template, as in its authors' code: the
+# model continues the text.
 _PLAIN = {"trec", "triviaqa", "samsum", "lsht", "lcc", "repobench-p"}
 
 
@@ -31,7 +31,8 @@ class Sampling:
 
 
 class Decode:
-    """One sequence: a prompt that is read exactly, then token by token with the selection on."""
+    """One sequence: a prompt prefilled with full attention, then decoded tokens with the
+    selection."""
 
     def __init__(self, model, config, cache=None):
         self._model, self._config = model, config
@@ -43,14 +44,14 @@ class Decode:
         return Decode(self._model, self._config, copy.deepcopy(self._cache))
 
     def prefill(self, ids) -> torch.Tensor:
-        """The logits after the last, [vocabulary]."""
+        """Returns the logits after the last token, [vocabulary]."""
         with reading_prompt(self._model):
             for first in range(0, len(ids), _CHUNK):
                 logits = self._run(ids[first:first + _CHUNK])
         return logits
 
     def answer(self, prompt, most: int, sampling: Sampling) -> list[int]:
-        """Up to `most` tokens after the prompt, without the one that ends them."""
+        """Generates up to `most` tokens after the prompt, without the end token."""
         sampler = _Sampler(sampling.temperature, sampling.top_p, sampling.seed)
         logits, ids = self.prefill(prompt), []
         while (token := sampler.next(logits.float().numpy())) not in self._ends():
@@ -61,7 +62,8 @@ class Decode:
         return ids
 
     def reply(self, question, most: int, enough: Callable[[bytes], bool], tokenizer) -> bytes:
-        """After what was read and `question`, greedily: up to `most` tokens, or until enough."""
+        """Decodes `question`, then generates greedily up to `most` tokens or until `enough`
+        holds."""
         for token in question:
             logits = self.step(token)
         ids = [int(logits.argmax())]
@@ -74,7 +76,7 @@ class Decode:
         return ends if isinstance(ends, list) else [ends]
 
     def step(self, token: int) -> torch.Tensor:
-        """The logits after it, [vocabulary]."""
+        """Decodes the token; returns the logits after it, [vocabulary]."""
         return self._run([token])
 
     def _run(self, ids) -> torch.Tensor:
@@ -84,7 +86,7 @@ class Decode:
 
 
 class Tokenizer:
-    """A tokenizer of transformers between bytes and ids, nothing added to either."""
+    """A tokenizer of transformers between bytes and ids, without special tokens."""
 
     def __init__(self, tokenizer):
         self._tokenizer = tokenizer
@@ -97,7 +99,7 @@ class Tokenizer:
         return self._tokenizer.decode(ids, clean_up_tokenization_spaces=False).encode("utf-8")
 
     def chat(self, text: bytes) -> list[int]:
-        """What a user says, and the beginning of the answer."""
+        """A user's message and the beginning of the answer, by the chat template."""
         if self._tokenizer.chat_template is None:
             raise UsageError("--chat: the model's folder has no chat template")
         return self._tokenizer.apply_chat_template(
@@ -162,9 +164,9 @@ class Planned:
     task: object
     examples: int  # to run
     record_of: Callable[[int, Decode], dict]
-    problems: list[str] = field(default_factory=list)  # lines of its file that are left out
-    scored_apart: bool = False  # by the metrics' own program
-    setup: dict = field(default_factory=dict)  # what results depend on beside the task's own
+    problems: list[str] = field(default_factory=list)  # skipped lines of its file
+    scored_apart: bool = False  # by the program fasa_metrics
+    setup: dict = field(default_factory=dict)  # further settings that determine results
 
 
 class _Plan:
@@ -228,7 +230,7 @@ class _Plan:
 
     def _data_sets(self) -> list[str]:
         if self._given.chat:
-            self._tokenizer.chat(b"")  # refused before any work
+            self._tokenizer.chat(b"")  # fails early if there is no chat template
         return data_sets(self._given.task, self._given.data or "", self._given.tasks or [])
 
     def _of_file(self, task, record_of) -> Planned:
@@ -241,7 +243,7 @@ TASKS = ("ppl", "needle", "longbench", "math")
 
 
 def planned_tasks(given, model, tokenizer: Tokenizer) -> list[Planned]:
-    """Of `python -m fasa eval`'s arguments. Raises UsageError, InputError."""
+    """The tasks that `python -m fasa eval`'s arguments request. Raises UsageError, InputError."""
     if given.task not in TASKS:
         raise UsageError(f'unknown task "{given.task}"; allowed: {", ".join(TASKS)}')
     if given.examples is not None and given.examples < 1:

@@ -1,5 +1,5 @@
-"""Evaluations of a model of transformers on fasa: the tasks, examples and files of results of `fasa
-eval`, the model run by transformers."""
+"""Evaluates a transformers model on fasa, with the tasks, examples and files of results of `fasa
+eval`."""
 from __future__ import annotations
 
 import hashlib
@@ -35,14 +35,14 @@ class TaskResult:
 
 
 class Evaluation:
-    """A model with one selection, and where its results go."""
+    """A model with one selection, and the folder of its results."""
 
     def __init__(self, model, tokenizer, config, arguments):
         if tokenizer is None:
             raise UsageError("the model's folder has no tokenizer; eval needs one")
         self.model, self.config, self.arguments = model, config, arguments
         self.tokenizer = Tokenizer(tokenizer)
-        probe = Cache(model, config)  # refuses what it cannot serve before any work
+        probe = Cache(model, config)  # refuses an unsupported model before any work
         self._map = probe.session.fc_map
         model.set_attn_implementation("fasa")
 
@@ -53,7 +53,7 @@ class Evaluation:
         return Decode(self.model, self.config)
 
     def asked_of(self) -> dict:
-        """What of a report says who answered."""
+        """The part of a report that describes what answered."""
         return {"config": self.config.to_dict()}
 
     def _geometry(self) -> Geometry:
@@ -63,7 +63,7 @@ class Evaluation:
                         rotary_dims=shape.rotary_dims)
 
     def method(self) -> str:
-        """As `fasa eval` names it, and that transformers runs the model."""
+        """The method's name in `fasa eval`, marked as run by transformers."""
         selection = self.config.to_dict()["selection"]
         kind = selection["kind"]
         if kind == "full":
@@ -139,7 +139,7 @@ def _summary(metric, records) -> dict:
 
 
 def _pooled(results: list[TaskResult], summaries: list[dict]) -> dict:
-    """All tasks together: their records, or the mean of scores that each weigh alike."""
+    """The summary of all tasks: of their records or, for scores, the mean with equal weights."""
     metric = results[0].metric
     if metric != "score" or len(results) == 1:
         return _summary(metric, [record for one in results for record in one.records])
@@ -148,7 +148,7 @@ def _pooled(results: list[TaskResult], summaries: list[dict]) -> dict:
 
 
 def report(evaluation: Evaluation, results: list[TaskResult]) -> dict:
-    """The object of `fasa eval --json`."""
+    """The JSON object of `fasa eval --json`."""
     given = evaluation.arguments
     summaries = [_summary(one.metric, one.records) for one in results]
     skipped = [problem for one in results for problem in one.skipped]

@@ -1,4 +1,4 @@
-"""One generation through transformers, and its report in the form of `fasa generate --json`."""
+"""One generation through transformers, with a report in the form of `fasa generate --json`."""
 from __future__ import annotations
 
 import time
@@ -23,7 +23,7 @@ class Run:
 
 
 class _Clock:
-    """A streamer: the time of the first token is the end of the prompt."""
+    """A streamer that records times; the first token's is the end of the prompt."""
 
     def __init__(self):
         self.times: list[float] = []
@@ -47,7 +47,7 @@ def generate(model, tokenizer, ids, config, arguments) -> Run:
     start = time.perf_counter()
     found = model.generate(prompt, attention_mask=torch.ones_like(prompt), past_key_values=cache,
                            max_new_tokens=arguments.max_tokens, streamer=clock, **sampling)
-    ends = clock.times[1:] or [start]  # the first call shows the prompt
+    ends = clock.times[1:] or [start]  # the first call passes the prompt
     knobs = {name: getattr(arguments, name) for name in ("temperature", "top_k", "top_p", "seed")}
     run = Run(len(ids), found[0, len(ids):].tolist(), sampling=knobs, cache=cache,
               dtype=str(model.dtype).removeprefix("torch."))

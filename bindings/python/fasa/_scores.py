@@ -1,4 +1,4 @@
-"""Scores of kept predictions, from the metrics' own program in its Python environment."""
+"""Scores stored predictions with the program fasa_metrics in its Python environment."""
 from __future__ import annotations
 
 import json
@@ -14,20 +14,20 @@ _HOW = ("make the environment with tools/metrics-env, or name one (--metrics-pyt
         "default: this Python)")
 
 
-# Python looks for modules in the working folder first, which may be anybody's: not here.
+# Removes the working folder from the module search path: other users may be able to write there.
 _RUN = ("import sys; sys.path[:] = [p for p in sys.path if p]; import runpy; "
         "runpy.run_module('fasa_metrics', run_name='__main__', alter_sys=True)")
 
 
 def _source_tree() -> pathlib.Path | None:
-    """That this package lies in as its sources do; not any folder above it."""
+    """The source tree of this package, if it is in one; parent folders are not searched."""
     package = pathlib.Path(__file__).resolve().parent
     tree = package.parents[min(2, len(package.parents) - 1)]
     return tree if package == tree / "bindings/python/fasa" else None
 
 
 def _folder() -> pathlib.Path:
-    """That holds fasa_metrics: beside this package, or the source tree's."""
+    """The folder that contains fasa_metrics: beside this package, or in the source tree."""
     tree = _source_tree()
     place = tree / "tools" if tree else pathlib.Path(__file__).resolve().parents[1]
     if (place / "fasa_metrics/__main__.py").is_file():
@@ -44,7 +44,8 @@ def _default_python() -> str:
 
 class MetricsProgram:
     def __init__(self, python: str | None):
-        """Raises UsageError where it, or a package of its, is missing: before hours of answers."""
+        """Raises UsageError if the program or a package is missing. Call it before answers are
+        generated."""
         self._folder = _folder()
         self._python = python or _default_python()
         done = self._run("--check")
@@ -54,7 +55,7 @@ class MetricsProgram:
                              f"{said[0] if said else 'no answer'}; {_HOW}")
 
     def score(self, results: str) -> dict:
-        """Per cent by the id of a record; kept beside the results, as `fasa eval` keeps them."""
+        """Scores in per cent by record id; also stored beside the results, as `fasa eval` does."""
         done = self._run(results)
         line = next((line for line in reversed(done.stdout.splitlines())
                      if line.startswith('{"scores"')), None)

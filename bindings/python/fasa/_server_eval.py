@@ -1,5 +1,5 @@
-"""Evaluations of a server that speaks OpenAI's completions: the questions of `fasa eval`, sent as
-token ids, whoever answers them."""
+"""Evaluates a server with OpenAI's completions API: the questions of `fasa eval`, sent as token
+ids. Works with any such server."""
 from __future__ import annotations
 
 import json
@@ -13,12 +13,12 @@ from . import InputError, UsageError
 from ._eval_tasks import Planned, Sampling, Tokenizer, planned_tasks
 from ._evaluation import Evaluation
 
-_SECONDS = 3600  # that an answer may take
+_SECONDS = 3600  # timeout of an answer
 _MOST_BYTES = 64 << 20
 
 
 class Server:
-    """Raises InputError for one that does not answer, or answers something else."""
+    """Raises InputError if the server does not answer or its answer is invalid."""
 
     def __init__(self, url: str, model: str | None = None, key: str | None = None):
         parts = urllib.parse.urlsplit(url)
@@ -90,7 +90,7 @@ class ServerDecode:
 
 
 class ServerEvaluation(Evaluation):
-    """A server, and where its results go."""
+    """A server, and the folder of its results."""
 
     def __init__(self, server: Server, config, tokenizer, arguments):
         if tokenizer is None:

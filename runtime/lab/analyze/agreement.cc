@@ -101,7 +101,7 @@ std::vector<int32_t> best_order(const std::vector<float>& whole, int64_t k) {
   return order;
 }
 
-// The share of each fifth of the head's best tokens that the FC has among its own best.
+// The share of each fifth of the head's best tokens that is among the FC's own best tokens.
 void add_fifths(const std::vector<int32_t>& order, const std::vector<float>& part, double weight,
                 Fifths& sums) {
   const TokenSet found = best_tokens(part, static_cast<int64_t>(order.size()));

@@ -50,7 +50,7 @@ struct FifthsTable {
   Fifths dominant{};  // by each head's FC with the highest CA
   Fifths others{};    // by FCs beyond the first quarter, their mean
 };
-// `table` ranks the FCs. The mean over all heads of the group and the anchors.
+// `table` ranks the FCs. Means over all heads of the group and the anchors.
 FifthsTable find_fifths(const HeadSamples& samples, std::span<const size_t> anchors,
                         const AgreementTable& table, int window, int layer, int first_head);
 

@@ -33,8 +33,8 @@ std::vector<int16_t> all_dims(const HeadSamples& samples) {
   return dims;
 }
 
-// The FCs of a KV head in the order that calibration gives: distant attention, queries on text and
-// probes, the even ones of each.
+// The FCs of a KV head in the order that calibration gives, by distant attention over the even
+// queries on text and the even probes.
 std::vector<int> ranked_chunks(const HeadSamples& samples, const AnalysisText& text, int window) {
   HeadSamples part = samples;
   part.positions.clear();
@@ -99,7 +99,7 @@ class Analyzer {
   }
 
  private:
-  // Ranked by the even anchors' agreement, measured on the odd ones.
+  // Ranked by agreement on the even anchors, measured on the odd ones.
   void add_compound(const AnalysisText& from, const HeadSamples& samples) {
     AgreementTable even(1, samples.gqa_group, ranked_count(geometry_));
     even.add(samples, every_second(from.anchors, 0), options_.window, 0, 0);
@@ -137,7 +137,7 @@ class Analyzer {
   int64_t heads_ = 0;
 };
 
-// As many layers as fit, for every text.
+// As many layers as fit into capture_bytes, for every text.
 int layers_at_once(const Geometry& geometry, const Analysis& analysis, uint64_t bytes) {
   uint64_t largest = 1;
   for (const AnalysisText& text : analysis.texts) {

@@ -16,7 +16,7 @@ constexpr int kObservationWindow = 32;
 
 struct AnalysisText {
   std::string name;
-  CalibrationData data;         // positions: those of all windows of observation and of all probes
+  CalibrationData data;         // positions: all observation windows and all probes
   std::vector<size_t> anchors;  // indices of data.positions: queries on the text, rising
   std::vector<size_t>
       probes;  // indices of data.positions: queries at the repeats, with long-range attention

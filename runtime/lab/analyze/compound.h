@@ -23,7 +23,7 @@ struct CompoundTable {
 // Rows: random (its expectation), streaming (8 sinks and the newest), snapkv (the last 32 queries'
 // weights, max-pooled over 7, and their tokens), a few FCs of each query head (1/8, 5/32, 3/16,
 // 7/32 and 1/4 of all: 8 to 16 of 64), and all FCs in int2. FCs are ranked by their CA over the
-// even anchors, `table`'s as long as it was made from those; agreement is measured on the odd ones.
+// even anchors, if `table` was made from those; agreement is measured on the odd anchors.
 class Compound {
  public:
   Compound(int chunks, std::vector<int64_t> windows);

@@ -35,7 +35,7 @@ void HeadQuery::add(int chunk, std::vector<float>& row) const {
   for (size_t t = 0; t < row.size(); ++t) row[t] += a * keys_a[t] + b * keys_b[t];
 }
 
-// What ALiBi alone gives, else zero.
+// The ALiBi bias of each token; zeros without ALiBi.
 std::vector<float> HeadQuery::empty_row() const {
   std::vector<float> row(static_cast<size_t>(tokens()));
   if (samples_.slopes.empty()) return row;

@@ -15,8 +15,8 @@ namespace {
 constexpr int64_t kSinks = 4, kRecent = 16;
 constexpr int kChunk = 512;
 
-// The sets of decode steps, by layer and position: [kv_heads] token positions. Layers that attend
-// to everything have none.
+// The sets of decode steps, by layer and position: [kv_heads] token positions. Layers with full
+// attention have none.
 class Sets {
  public:
   explicit Sets(SetObserver& observer) : observer_(observer) {

@@ -14,7 +14,7 @@ SetObserver::SetObserver(Device& inner) : WrappedDevice(inner) {
 
 void SetObserver::do_enqueue(const KernelCall& call, StreamView stream, OperationTag tag) {
   const auto* const resolve = std::get_if<ResolveParams>(&call);
-  // A set goes through in waves; each of them has it whole.
+  // A set is resolved in waves; each wave's parameters hold the whole set.
   if (resolve != nullptr && observer_ && resolve->begin == 0) observer_(*resolve);
   inner_.enqueue(call, stream, tag);
 }

@@ -30,7 +30,7 @@ std::vector<SliceChoiceAttention> slice_choices(int chunks, size_t kinds) {
 
 namespace {
 
-// Key dimensions in the order that slices take them.
+// Key dimensions in the order in which slices take them.
 std::vector<int16_t> dims_of(const HeadSamples& samples, std::span<const int> ranked) {
   HeadRanking ranking;
   for (const int chunk : ranked) {
@@ -41,7 +41,7 @@ std::vector<int16_t> dims_of(const HeadSamples& samples, std::span<const int> ra
   return ranking.dims();
 }
 
-// Score rows of a query, all heads of the group one after the other.
+// Score rows of one query, for all heads of the group in order.
 ScoreRows score_rows(const HeadSamples& samples, size_t query) {
   ScoreRows rows;
   for (int head = 0; head < samples.gqa_group; ++head) {

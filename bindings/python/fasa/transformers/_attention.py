@@ -14,9 +14,9 @@ _observers: list = []  # called with (module, query, key, scaling, softcap) of e
 
 def fasa_mask(batch_size, q_length, kv_length, q_offset=0, kv_offset=0,
               mask_function=causal_mask_function, attention_mask=None, **kwargs):
-    """None or a 2-D padding mask where attention is plainly causal, else sdpa's 4-D mask.
+    """None or a 2-D padding mask for plain causal attention, else sdpa's 4-D mask.
 
-    A static cache hands over keys padded to its full length: those need a mask too.
+    A static cache returns keys padded to its full length, which need a mask too.
     """
     whole = int(q_offset) + q_length == kv_length + int(kv_offset)
     arguments = dict(batch_size=batch_size, q_length=q_length, kv_length=kv_length,
@@ -30,7 +30,7 @@ def fasa_mask(batch_size, q_length, kv_length, q_offset=0, kv_offset=0,
 
 def fasa_attention(module, query, key, value, attention_mask, dropout=0.0, scaling=None,
                    is_causal=None, softcap=None, s_aux=None, position_bias=None, **kwargs):
-    """The runtime's attention for keys that it holds, sdpa's for all others."""
+    """The runtime's attention for keys that it holds, sdpa's for others."""
     if softcap is not None and s_aux is not None:
         raise _unsupported("softcap together with s_aux")
     if type(key) is Handle:
@@ -72,7 +72,8 @@ def _refuse(dropout, position_bias) -> None:
 
 
 def _sdpa_mask_of(module, query, key, mask, is_causal):
-    """sdpa takes 4-D masks alone, and for None takes queries for the first tokens, not the last."""
+    """A mask for sdpa, which takes 4-D masks only, and without one aligns queries with the first
+    tokens instead of the last."""
     if mask is not None and mask.ndim == 4:
         return mask
     new, total = query.shape[2], key.shape[2]
@@ -86,8 +87,8 @@ def _sdpa_mask_of(module, query, key, mask, is_causal):
 
 
 class observing:
-    """Within it, `observe(module, query, key, scaling, softcap)` sees every call without a fasa
-    cache."""
+    """Context manager: inside, `observe(module, query, key, scaling, softcap)` is called for every
+    attention without a fasa cache."""
 
     def __init__(self, observe):
         self._observe = observe
@@ -100,12 +101,12 @@ class observing:
 
 
 def _with_sinks(module, query, key, value, mask, scaling, sinks) -> torch.Tensor:
-    """sdpa with one more logit in each head's softmax: that of a first key, which the others'
-    further dimensions do not see, without a value. Where sdpa is causal by itself, query i sees
-    keys up to i: a first query of no use keeps them in step."""
+    """sdpa with one more logit in each head's softmax. Prepends a key without a value that only an
+    extra dimension of the queries sees. If sdpa applies the causal mask, query i sees keys up to i,
+    so a dummy first query keeps them aligned."""
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     causal = mask is None and query.shape[2] > 1
-    dim, more = value.shape[-1], 8  # as aligned as the dimensions were
+    dim, more = value.shape[-1], 8  # keeps the alignment of the dimensions
     queries = F.pad(query, (0, more, int(causal), 0))
     queries[..., query.shape[-1]] = (sinks / scaling).to(query.dtype)[None, :, None]
     keys = F.pad(key, (0, more, 1, 0))
@@ -118,8 +119,8 @@ def _with_sinks(module, query, key, value, mask, scaling, sinks) -> torch.Tensor
 
 
 def _capped(query, key, value, mask, scaling, softcap, causal) -> torch.Tensor:
-    """Attention with a soft cap, which sdpa has not, and all scores in memory at once:
-    [batch, tokens, query_heads, value_dim]."""
+    """Attention with a soft cap, which sdpa does not support. Holds all scores in memory at once.
+    Returns [batch, tokens, query_heads, value_dim]."""
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     group = query.shape[1] // key.shape[1]
     keys, values = (x.repeat_interleave(group, dim=1) for x in (key, value))
@@ -137,7 +138,7 @@ def _capped(query, key, value, mask, scaling, softcap, causal) -> torch.Tensor:
 
 
 def exact(module, query, key, value, mask, scaling, sinks=None, softcap=None) -> torch.Tensor:
-    """sdpa under a 4-D mask: [batch, tokens, query_heads, value_dim]."""
+    """sdpa with a 4-D mask; returns [batch, tokens, query_heads, value_dim]."""
     if softcap is not None:
         return _capped(query, key, value, mask, scaling, softcap, False)
     if sinks is not None:

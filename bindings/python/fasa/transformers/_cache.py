@@ -1,4 +1,4 @@
-"""A cache of transformers whose full attention layers are the runtime's."""
+"""A transformers cache whose full attention layers use the runtime."""
 from __future__ import annotations
 
 import copy
@@ -18,12 +18,12 @@ from ._geometry import (
 from ._handle import Handle
 from ._session import ModelPart, Session
 
-# Up to 5.12 or so `crop` takes the length that remains, later the tokens that go.
+# Up to about 5.12 `crop` takes the number of tokens to keep, later the number to remove.
 _CROP_TAKES_LENGTH = "max_length" in parameters_of(cache_utils.DynamicLayer.crop)
 
 
 class FasaLayer(cache_utils.CacheLayerMixin):
-    """One layer's part of a session. What concerns all layers at once, the first of them does."""
+    """One layer's part of a session. The first layer also performs what concerns all layers."""
 
     is_sliding = False
     is_compileable = False
@@ -34,15 +34,15 @@ class FasaLayer(cache_utils.CacheLayerMixin):
         self.keys = self.values = None
         self.is_initialized = True
         self.session = session
-        self.index = index  # among the session's layers
-        self.handles = (Handle.of(self),) * 2  # keys and values, to the model
+        self.index = index  # index among the session's layers
+        self.handles = (Handle.of(self),) * 2  # returned to the model as keys and values
         self.pending = None
 
     def __repr__(self):
         return f"FasaLayer({self.index})"
 
     def lazy_initialization(self, key_states, value_states=None) -> None:
-        """The session opens its runtime with the first step."""
+        """Does nothing: the session opens its runtime with the first step."""
 
     def update(self, key_states, value_states, *args, **kwargs):
         self.pending = (key_states, value_states)
@@ -55,7 +55,7 @@ class FasaLayer(cache_utils.CacheLayerMixin):
         )
 
     def get_seq_length(self, *_) -> int:
-        return self.session.length  # grows with the last layer: a forward that fails leaves it
+        return self.session.length  # a failed forward leaves it unchanged
 
     def get_mask_sizes(self, query_length) -> tuple[int, int]:
         if not isinstance(query_length, int):  # cache positions, in older releases
@@ -68,7 +68,7 @@ class FasaLayer(cache_utils.CacheLayerMixin):
     get_max_cache_shape = get_max_length
 
     def offload(self) -> None:
-        """Where rows live is the runtime's to decide."""
+        """Does nothing: the runtime decides where rows are stored."""
 
     prefetch = offload
 
@@ -114,9 +114,9 @@ def _settings(config, options) -> Config:
 class Cache(cache_utils.Cache):
     """Keys and values of `model` in tiers, for `generate(..., past_key_values=...)`.
 
-    config: a fasa.Config, the path of a TOML file, or None for the defaults; options by name go
-    over it, as fac_tokens=1024. fc_map: a fasa.FcMap, or the config's. Only full attention layers
-    are fasa's; others keep transformers' own.
+    config: a fasa.Config, the path of a TOML file, or None for the defaults; keyword options such
+    as fac_tokens=1024 override it. fc_map: a fasa.FcMap; default: the config's map. Layers without
+    full attention keep transformers' own cache.
     """
 
     def __init__(self, model, config=None, fc_map: FcMap | None = None, **options):
@@ -144,7 +144,7 @@ class Cache(cache_utils.Cache):
         mark_prefill(model)
 
     def update(self, key_states, value_states, layer_idx, *args, **kwargs):
-        # The layers are there and none is offloaded: of the base's work this is what is left.
+        # The layers exist and are not offloaded: only this part of the base class's work remains.
         layer = self.layers[layer_idx]
         if type(layer) is not FasaLayer:
             return layer.update(key_states, value_states, *args, **kwargs)

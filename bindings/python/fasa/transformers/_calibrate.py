@@ -1,4 +1,4 @@
-"""The FC map of any model of transformers."""
+"""Makes the FC map of any transformers model."""
 from __future__ import annotations
 
 import torch
@@ -10,7 +10,7 @@ from ._geometry import attention_modules, fingerprint, geometry_of, text_config
 
 
 class _Capture:
-    """The rotated keys of all tokens and the queries at some positions, by layer."""
+    """Collects the rotated keys of all tokens and the queries at some positions, by layer."""
 
     def __init__(self, modules, positions):
         self._layers = {id(module): layer for layer, module in enumerate(modules)}

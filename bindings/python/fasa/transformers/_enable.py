@@ -9,7 +9,7 @@ import weakref
 
 from .. import UsageError
 
-# Models whose `_prefill` is under way, by identity: its last chunk may be one token long and is no
+# Ids of models whose `_prefill` is running: its last chunk may be a single token and is still no
 # decode step.
 _prefilling: set[int] = set()
 _MARK = "_fasa_originals"
@@ -18,13 +18,14 @@ _CHUNK = 512
 
 
 def prefilling(owner) -> bool:
-    """Of the model that the reference `owner` leads to."""
+    """Whether `_prefill` is running on the model that the weak reference `owner` refers to."""
     return bool(_prefilling) and id(owner()) in _prefilling
 
 
 @contextlib.contextmanager
 def reading_prompt(model):
-    """Within it, one token over a past is the end of a prompt."""
+    """Context manager: inside, a single token after cached ones ends a prompt; it is no decode
+    step."""
     _prefilling.add(id(model))
     try:
         yield
@@ -33,7 +34,7 @@ def reading_prompt(model):
 
 
 def _replace(model, name, make) -> None:
-    """model.name becomes make(original), on this instance alone; once."""
+    """Replaces model.name by make(original), on this instance only and only once."""
     originals = model.__dict__.setdefault(_MARK, {})
     original = getattr(model, name, None)
     if name in originals or original is None:
@@ -52,8 +53,8 @@ def _marked(original, owner):
 
 
 class _unchunked:
-    """A prompt goes in one piece where there is no cache, and over a past: early releases don't
-    slice off what a cache holds already before they cut the prompt into chunks."""
+    """Disables prefill chunks without a cache and with cached tokens: early releases cut the prompt
+    into chunks without removing the cached tokens."""
 
     def __init__(self, original, args, kwargs):
         given = inspect.signature(original).bind(*args, **kwargs).arguments
@@ -72,7 +73,7 @@ class _unchunked:
 
 
 def mark_prefill(model) -> None:
-    """From now on `prefilling(owner)` tells whether the model's prompt is being read."""
+    """Makes `prefilling(owner)` report whether the model's prompt is being read."""
     owner = weakref.ref(model)
     _replace(model, "_prefill", lambda original: _marked(original, owner))
 
@@ -88,15 +89,15 @@ def _refusal(name):
 
 
 def enable(model, config=None, fc_map=None, *, prefill_chunk_size: int | None = _CHUNK, **options):
-    """From now on `model.generate` runs on fasa, with a new cache where it is given none.
+    """Makes `model.generate` run on fasa, with a new cache if the call passes none.
 
     config, fc_map, options: as fasa.transformers.Cache takes them. prefill_chunk_size: prompt
-    tokens a step, None for all at once. Returns the model.
+    tokens per step, None for all at once. Returns the model.
     """
     from ._cache import Cache
 
     owner = weakref.ref(model)
-    Cache(model, config, fc_map, **options)  # whatever is wrong is said now
+    Cache(model, config, fc_map, **options)  # reports errors now
     disable(model)
     before = (model.config._attn_implementation, model.generation_config.prefill_chunk_size)
     model.set_attn_implementation("fasa")

@@ -1,4 +1,4 @@
-"""What fasa has to know of a model that transformers' config does not say in one place."""
+"""Properties of a model that transformers' config does not state in one place."""
 from __future__ import annotations
 
 import inspect
@@ -15,7 +15,7 @@ def text_config(model):
 
 
 def rope_parameters(config) -> dict:
-    """The parameters of full attention layers. Raises UsageError for a model without RoPE."""
+    """The rope parameters of full attention layers. Raises UsageError for a model without RoPE."""
     rope = getattr(config, "rope_parameters", None)
     if rope and "full_attention" in rope:
         rope = rope["full_attention"]
@@ -28,8 +28,8 @@ def rope_parameters(config) -> dict:
 
 
 def _quarter_turn(source):
-    """Rotates all pairs of the last dimension by a right angle, as the model's file pairs them;
-    None where it does not say."""
+    """A function that rotates all pairs of the last dimension by a right angle, paired as in the
+    model's source; None if the source has no such function."""
     if rotate := getattr(source, "rotate_half", None):
         return rotate
     apply = getattr(source, "_apply_rotary_emb", None)
@@ -62,7 +62,8 @@ def rotary_dims(config, head_dim: int) -> int:
 
 def geometry_of(module, config, layers: int, query, key, value, scale: float | None,
                 softcap: float | None = None) -> Geometry:
-    """From the tensors of the first step: a tensor-parallel rank sees its own heads alone."""
+    """The geometry from the tensors of the first step: a tensor-parallel rank sees only its own
+    heads."""
     head_dim = key.shape[-1]
     return Geometry(
         layers=layers,
@@ -78,7 +79,7 @@ def geometry_of(module, config, layers: int, query, key, value, scale: float | N
 
 
 def key_projection(module):
-    """The linear module that gives keys, of queries and values too where they are stacked."""
+    """The linear module that computes keys, possibly stacked with queries and values."""
     return getattr(module, "k_proj", None) or getattr(module, "qkv_proj", None)
 
 
@@ -100,13 +101,13 @@ def attention_modules(model, layers: list[int]) -> list[torch.nn.Module]:
 
 
 def shard_of(module) -> tuple[int, int]:
-    """(rank, ranks) of a tensor-parallel module's KV heads; (0, 1) for a whole one."""
+    """(rank, ranks) of a tensor-parallel module's KV heads; (0, 1) if it is not split."""
     mesh = getattr(getattr(key_projection(module), "weight", None), "device_mesh", None)
     return (0, 1) if mesh is None else (mesh.get_local_rank(), mesh.size())
 
 
 def require_divisible(model, config) -> None:
-    """Raises UsageError where tensor parallelism would split a KV head."""
+    """Raises UsageError if tensor parallelism would split a KV head."""
     ranks = getattr(model, "tp_size", None) or 1
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     if heads % ranks:
@@ -116,8 +117,8 @@ def require_divisible(model, config) -> None:
 
 
 def require_one_rotation(config) -> None:
-    """Raises UsageError where transformers rotates by other frequencies beyond the original
-    context: it drops the cache there, and in chunks it mixes both."""
+    """Raises UsageError if transformers uses other rotary frequencies beyond the original context:
+    it would drop the cache there, or mix both in chunks."""
     original = getattr(config, "original_max_position_embeddings", None)
     longer = original is not None and config.max_position_embeddings > original
     if longer and rope_parameters(config).get("rope_type") == "longrope":
@@ -140,7 +141,7 @@ def _first_key_row(module, query_rows: int) -> str:
 
 
 def fingerprint(model) -> ModelFingerprint:
-    """What an FC map and the model that it is used with must share, as `fasa calibrate` says it."""
+    """The properties that an FC map shares with its model, in the format of `fasa calibrate`."""
     config = text_config(model)
     layers = config.num_hidden_layers
     modules = attention_modules(model, list(range(layers)))

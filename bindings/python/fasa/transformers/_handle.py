@@ -1,4 +1,4 @@
-"""What a cache layer returns in place of keys and values."""
+"""The object that a cache layer returns in place of keys and values."""
 from __future__ import annotations
 
 import weakref
@@ -11,14 +11,14 @@ from .. import UsageError
 class Handle(torch.Tensor):
     """Stands for keys and values that the runtime holds.
 
-    It carries its cache layer through the model to the attention function. Everything else that is
-    asked of it raises: another attention implementation would compute on an empty tensor.
+    It carries its cache layer through the model to the attention function. All other uses raise,
+    because another attention implementation would compute on an empty tensor.
     """
 
     @staticmethod
     def of(layer) -> Handle:
         handle = torch.Tensor._make_subclass(Handle, torch.empty(0))
-        handle.layer = weakref.ref(layer)  # no cycle: a cache's memory goes when the cache does
+        handle.layer = weakref.ref(layer)  # weak: no reference cycle, so the cache is freed at once
         return handle
 
     @classmethod

@@ -19,13 +19,13 @@ _ROW_DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16
 
 
 class ModelPart:
-    """The layers of a model that a session serves. Does not keep the model alive."""
+    """The layers of a model that a session serves. Holds only weak references to the model."""
 
     def __init__(self, model, config, modules, layers):
         self.model = weakref.ref(model)
         self.config = config
         self.modules = [weakref.ref(module) for module in modules]
-        self.layers = layers  # their numbers in the model
+        self.layers = layers  # their indices in the model
 
     def refuse(self, index: int) -> None:
         raise UsageError(
@@ -36,23 +36,23 @@ class ModelPart:
 
 @dataclass
 class Step:
-    """What is open between the first layer's attention and the last's."""
+    """An open step, from the first layer's attention to the last's."""
 
-    tokens: int  # new ones of every row, padding included
-    present: torch.Tensor | None  # [rows, tokens]: which are no padding; None: all
-    attends: bool  # else the keys alone are stored, attention is computed here
-    stream: int  # that the model's work is on, -1: none
-    layer: int = 0  # whose turn it is
+    tokens: int  # new tokens per row, padding included
+    present: torch.Tensor | None  # [rows, tokens]: True except for padding; None: no padding
+    attends: bool  # False: the runtime only stores keys and values, PyTorch computes attention
+    stream: int  # of the model's work, -1: none
+    layer: int = 0  # the next layer
 
     def __post_init__(self):
-        # Nothing but one token of every row, as most steps of decode are.
+        # One token per row without padding, as in most decode steps.
         self.single = self.tokens == 1 and self.present is None and self.attends
-        self.lie = None  # how every layer's tensors lie, if they do as the first layer's
+        self.lie = None  # the layout of all layers' tensors, once described to the runtime
 
 
 def _beside(sinks, out, lse) -> torch.Tensor:
-    """Attention [..., query_heads, dim] with one more logit in each softmax, of no value: the
-    others' share of it is sigmoid(lse - sink)."""
+    """Adds one logit without a value to each softmax of attention [..., query_heads, dim]: the
+    share of the other tokens is sigmoid(lse - sink)."""
     return out * torch.sigmoid(lse - sinks.float())[..., None].to(out.dtype)
 
 
@@ -66,15 +66,15 @@ class Session:
         self.runtime: Runtime | None = None
         self.rows: list = []
         self.length = 0  # tokens of every row, padding included
-        self.present: torch.Tensor | None = None  # [rows, length], where some are padding
+        self.present: torch.Tensor | None = None  # [rows, length]; None: no padding
         self.open: Step | None = None
-        self.lie: tuple = ()  # how the tensors that `layout` is of lie
-        self.device = None  # and where
+        self.lie: tuple = ()  # the tensor layout that `layout` describes
+        self.device = None  # the device of `layout`'s tensors
         self.layout: _StepLayout | None = None
         self.out_shape: tuple = ()
         self.softcap: float | None = None  # of scores, in all layers
 
-    # The cache's side.
+    # --- called by the cache ---
 
     def reset(self) -> None:
         self._abort()
@@ -83,7 +83,7 @@ class Session:
         self.present = None
 
     def select(self, rows: list[int]) -> None:
-        """Row i becomes what row rows[i] was."""
+        """Replaces the rows: row i becomes the former row rows[i]."""
         self._abort()
         if not self.rows or rows == list(range(len(self.rows))):
             return
@@ -92,7 +92,7 @@ class Session:
         for row in rows:
             chosen.append(self.rows[row].fork() if row in taken else self.rows[row])
             taken.add(row)
-        self.rows = chosen  # rows that nobody chose are freed here
+        self.rows = chosen  # frees the rows that were not chosen
         if self.present is not None:
             self.present = self.present[torch.tensor(rows)]
 
@@ -115,12 +115,12 @@ class Session:
         twin.present = None if self.present is None else self.present.clone()
         return twin
 
-    # The attention's side.
+    # --- called by the attention function ---
 
     def step(self, index, module, query, key, value, mask, scaling, sinks=None,
              softcap=None) -> torch.Tensor:
-        """Stores key and value of the layer and attends: [rows, tokens, query_heads, value_dim].
-        `sinks` [query_heads]: logits that each softmax has beside the tokens'. `softcap`: of scaled
+        """Stores key and value of the layer and attends; returns [rows, tokens, query_heads,
+        value_dim]. `sinks` [query_heads]: an additional logit of each softmax. `softcap`: of scaled
         scores, the same in all layers."""
         if index == 0:
             self._begin(module, query, key, value, mask, scaling, softcap)
@@ -139,8 +139,9 @@ class Session:
                 f"layer {self.part.layers[index]} is out of turn; a fasa cache goes through all "
                 "layers of its model in order"
             )
-        # The way of nearly all calls: a decode step whose tensors lie as the last layer's did. Each
-        # function more costs a microsecond: attention has emptied the caches of its code.
+        # Fast path of nearly all calls: a decode step whose tensors have the last layer's layout.
+        # No further function calls here: each costs a microsecond, because attention evicts their
+        # code from the caches.
         if step.lie is not None and sinks is None and step.lie == lie_of(query, key, value):
             out = torch.empty(self.out_shape, dtype=query.dtype, device=self.device)
             self.runtime._step_layer_at(index, key.data_ptr(), value.data_ptr(), query.data_ptr(),
@@ -163,8 +164,9 @@ class Session:
         return self._padded(index, query, key, value, step, sinks)
 
     def _describe(self, lie, query, key, value) -> bool:
-        """Tells the runtime how the first layer's tensors, checked, lie: those of the others and of
-        later steps lie alike, as a rule. Whether it takes them so."""
+        """Describes the layout of the first layer's checked tensors to the runtime; other layers
+        and later steps usually have the same. Returns False if the runtime cannot take them
+        directly."""
         if key.shape[2] != query.shape[2] or any(x.stride(3) != 1 for x in (query, key, value)):
             return False
         rows, heads, dim = query.shape[0], query.shape[1], value.shape[3]
@@ -193,7 +195,7 @@ class Session:
         rows, heads, tokens, _ = query.shape
         dim = value.shape[3]
         out = query.new_empty((rows, tokens, heads, dim))
-        # Names keep what flat() copied alive until the runtime has read it.
+        # These names keep copies made by flat() alive until the runtime has read them.
         k, v, q = flat(key), flat(value), flat(query)
         result = (out.data_ptr(), DTYPES[out.dtype], rows * tokens, heads, dim, heads * dim, dim)
         if sinks is None:
@@ -219,7 +221,7 @@ class Session:
 
     def _masked(self, index, module, query, key, value, mask, scaling, sinks,
                 softcap) -> torch.Tensor:
-        """Attention under a mask of the caller's own, over stored and new keys: transformers'."""
+        """Attention with the caller's mask over stored and new keys, computed by transformers."""
         keys, values = key, value
         if self.length:
             past = [self._read(row, number, index, key, value)
@@ -234,7 +236,7 @@ class Session:
         return exact(module, query, keys, values, mask, scaling, sinks, softcap)
 
     def _read(self, row, number, index, key, value):
-        """[heads, length, dim] of a row's keys and values, zeros where there is padding."""
+        """A row's stored keys and values, [heads, length, dim], with zeros for padding."""
         kept = len(row)
         k = key.new_empty((kept, key.shape[1], key.shape[3]))
         v = value.new_empty((kept, value.shape[1], value.shape[3]))
@@ -323,7 +325,7 @@ class Session:
                        slice_dims=self._slice_dims(module, geometry))
 
     def _slice_dims(self, module, geometry):
-        """The map's first chunks for this session's layers and this rank's heads."""
+        """The map's first chunks for this session's layers and this rank's KV heads."""
         if self.fc_map is None:
             return None
         self.fc_map.require_fits(fingerprint(self.part.model()), self.settings.map or "fc_map")
@@ -348,7 +350,7 @@ class Session:
         self.length += step.tokens
 
     def _abort(self) -> None:
-        """A forward that ended early leaves its step open: it is taken back."""
+        """Aborts the open step of a forward that failed."""
         if self.open is None:
             return
         self.open = None

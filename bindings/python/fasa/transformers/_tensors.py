@@ -1,4 +1,4 @@
-"""Tensors of PyTorch as the runtime is told of them: without a copy, and without DLPack's cost."""
+"""Describes PyTorch tensors to the runtime, without a copy and without DLPack's cost."""
 from __future__ import annotations
 
 import torch
@@ -7,27 +7,28 @@ DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 
 
 def lie_of(query, key, value) -> tuple:
-    """All of how the tensors lie, where they lie apart."""
+    """The layout of the tensors, without their addresses."""
     return (query.shape, query.stride(), query.dtype, query.is_cpu,
             key.shape, key.stride(), key.dtype, key.is_cpu,
             value.shape, value.stride(), value.dtype, value.is_cpu)
 
 
 def device_of(tensor: torch.Tensor) -> str:
-    """As fasa names it: "cpu", "cuda:1"; what it has no such device for, as PyTorch does."""
+    """fasa's name of a device: "cpu", "cuda:1"; PyTorch's name for devices that fasa does not
+    support."""
     device = tensor.device
     return device.type if device.type == "cpu" else str(device)
 
 
 def stream_of(tensor: torch.Tensor) -> int:
-    """PyTorch's current stream where the tensor is, as the runtime takes it; -1: there is none."""
+    """PyTorch's current stream on the tensor's device, for the runtime; -1: none."""
     if tensor.device.type != "cuda":
         return -1
     return torch.cuda.current_stream(tensor.device).cuda_stream
 
 
 def parts(tensor: torch.Tensor) -> tuple:
-    """[tokens, heads, dim], or [tokens, heads, 1, dim], as Runtime._step_layer takes it. The caller
+    """[tokens, heads, dim] or [tokens, heads, 1, dim], as Runtime._step_layer takes it. The caller
     keeps the tensor alive."""
     shape, strides = tensor.shape, tensor.stride()
     return (tensor.data_ptr(), DTYPES[tensor.dtype], shape[0], shape[1], shape[-1], strides[0],

@@ -1,8 +1,8 @@
-"""fasa as the attention and the memory of a vLLM engine: docs/vllm.md.
+"""Attention and KV cache of a vLLM engine by fasa: docs/vllm.md.
 
-vLLM finds register() by its entry point in every process. What it registers is vLLM's own backend
-still, unless --additional-config '{"fasa": {...}}' asks for fasa; --worker-cls fasa.vllm.CpuWorker,
-on a GPU fasa.vllm.GpuWorker, is what tells a process of vLLM that did not find register().
+vLLM calls register() by its entry point in every process. The registered backend behaves as vLLM's
+own unless --additional-config '{"fasa": {...}}' requests fasa. --worker-cls fasa.vllm.CpuWorker, on
+a GPU fasa.vllm.GpuWorker, detects processes of vLLM that did not find register().
 """
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OLDEST, NEWEST = (0, 32), (0, 33)  # minor versions of vLLM
 
 
 def require_version() -> None:
-    """Raises UsageError for a vLLM that this package was not made for."""
+    """Raises UsageError for an unsupported version of vLLM."""
     from vllm.version import __version__, __version_tuple__
 
     if not OLDEST <= tuple(__version_tuple__[:2]) <= NEWEST:
@@ -27,8 +27,8 @@ def require_version() -> None:
 
 
 def register() -> None:
-    """The entry point vllm.general_plugins. Of a vLLM that fasa was not made for it changes
-    nothing: the worker says so where fasa is asked for."""
+    """The entry point vllm.general_plugins. With an unsupported version of vLLM it changes nothing;
+    the worker reports the version if fasa is requested."""
     try:
         require_version()
     except UsageError:
@@ -37,14 +37,14 @@ def register() -> None:
     from vllm.v1.attention.backends.registry import AttentionBackendEnum, register_backend
 
     custom = AttentionBackendEnum.CUSTOM
-    if current_platform.is_cpu():  # a platform that takes this one backend, by whatever name
+    if current_platform.is_cpu():  # the only backend of this platform, under any name
         register_backend(AttentionBackendEnum.CPU_ATTN, CPU_BACKEND)
-    elif current_platform.is_cuda() and not custom.is_overridden():  # else it is another plugin's
+    elif current_platform.is_cuda() and not custom.is_overridden():  # not by another plugin
         register_backend(custom, GPU_BACKEND)
 
 
 def __getattr__(name: str):
-    """The workers are vLLM's with fasa's memory: they are made when they are asked for."""
+    """vLLM's workers with fasa's memory, created on first use."""
     if name in ("CpuWorker", "GpuWorker"):
         from . import _worker
 

@@ -13,17 +13,17 @@ from ._impl import FasaImpl
 from ._metadata import FasaMetadataBuilder
 from ._settings import BLOCK_SIZES, ROW_DTYPES, Settings, on_gpu_platform, refuse, refuse_device
 
-STUB_BYTES = 2  # a token and layer, in vLLM's own pool
+STUB_BYTES = 2  # per token and layer, in vLLM's own pool
 
 
 def stub_of(spec):
-    """vLLM's blocks count fasa's pages and hold nothing."""
+    """A spec for vLLM's blocks, which only count fasa's pages and hold no keys or values."""
     return dataclasses.replace(spec, dtype=torch.bfloat16, num_head_slots=1,
                                state_content_bytes=STUB_BYTES)
 
 
-# State of the engine whose layers this process made last: vLLM asks for specs and builders without
-# setting a configuration.
+# Whether the engine whose layers this process made last uses fasa: vLLM requests specs and builders
+# without a current configuration.
 _asked = False
 
 
@@ -59,7 +59,7 @@ def _require_worker(vllm_config) -> None:
 
 
 class FasaCpuBackend(CPUAttentionBackend):
-    """vLLM's own backend of processors, until fasa is asked for."""
+    """vLLM's CPU backend, which becomes fasa's if the configuration requests fasa."""
 
     @staticmethod
     def get_impl_cls():
@@ -85,7 +85,7 @@ class FasaCpuBackend(CPUAttentionBackend):
 
 
 class FasaGpuBackend(AttentionBackend):
-    """On a GPU there is a choice of backends, and who takes this one takes fasa."""
+    """fasa's GPU backend: GPUs have several backends, and selecting this one selects fasa."""
 
     supported_dtypes = list(ROW_DTYPES)
     forward_includes_kv_cache_update = False

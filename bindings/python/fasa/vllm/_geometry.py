@@ -1,4 +1,4 @@
-"""The shape of a model's attention, as fasa counts it, and a rank's part of it."""
+"""The geometry of a model's attention, and a rank's part of it."""
 from __future__ import annotations
 
 import dataclasses
@@ -9,15 +9,16 @@ from .. import FcMap, Geometry, UsageError
 
 @dataclasses.dataclass(frozen=True)
 class Rotation:
-    """Of a layer's keys: its first dimensions, in pairs (i, i + dims/2) or (2i, 2i + 1)."""
+    """The rotation of a layer's keys: the first `dims` dimensions, in pairs (i, i + dims/2) or (2i,
+    2i + 1)."""
 
     dims: int
     layout: str
 
 
 def rotation_of(model) -> Rotation | None:
-    """That of the model's attention layers; None where no module says it. Raises UsageError where
-    layers differ."""
+    """The rotation of the model's attention layers; None if no module defines it. Raises UsageError
+    if layers differ."""
     found = {
         Rotation(module.rotary_dim, "half" if module.is_neox_style else "interleaved")
         for module in model.modules()
@@ -30,7 +31,7 @@ def rotation_of(model) -> Rotation | None:
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """What of a model's attention this process has; each (first, count)."""
+    """The layers and KV heads of this process, each (first, count)."""
 
     layers: tuple[int, int]
     kv_heads: tuple[int, int]
@@ -43,7 +44,7 @@ def layer_number(name: str) -> int:
 
 
 def part_of(vllm_config, layer_names: list[str], tp_rank: int) -> Part:
-    """Raises UsageError where its layers do not stand side by side."""
+    """The part of this process. Raises UsageError if its layers are not consecutive."""
     numbers = sorted(map(layer_number, layer_names))
     if numbers != list(range(numbers[0], numbers[0] + len(numbers))):
         raise UsageError(
@@ -70,8 +71,8 @@ def whole_geometry(vllm_config, head_dim: int, scale: float, rotation: Rotation 
 
 
 def map_of(vllm_config, config, geometry: Geometry) -> FcMap | None:
-    """The option's, or that of the model's folder, where slices take one. Raises UsageError for a
-    map of another model."""
+    """The map that the option names, or the model folder's, if the selection uses one. Raises
+    UsageError for a map of another model."""
     if config.selection == "full":
         return None
     path = config.map or os.path.join(vllm_config.model_config.model, "fc_map.json")

@@ -1,4 +1,5 @@
-"""A layer's attention: vLLM stores the batch's keys and values first, then asks for the outputs."""
+"""A layer's attention: vLLM first has the batch's keys and values stored, then requests the
+outputs."""
 from __future__ import annotations
 
 import torch
@@ -32,8 +33,8 @@ class FasaImpl(AttentionImpl):
         self._store, self._layer = store, layer
 
     def do_kv_cache_update(self, layer, key, value, kv_cache, slot_mapping) -> None:
-        """All tokens of the batch before any of them attends: a sequence may read a block that
-        another one of the step writes."""
+        """Stores all tokens of the batch before attention: a sequence may read a block that another
+        sequence of the step writes."""
         count = slot_mapping.shape[0]
         slots = slot_mapping if on_gpu(slot_mapping) else slot_mapping.numpy()
         self._store.paged._append_at(self._layer, lie_of(key[:count]), lie_of(value[:count]), slots,
@@ -43,7 +44,7 @@ class FasaImpl(AttentionImpl):
                 output_scale=None, output_block_scale=None) -> torch.Tensor:
         if output_scale is not None or output_block_scale is not None:
             raise UsageError("fasa writes no quantised outputs; turn that fusion off")
-        if attn_metadata is None:  # vLLM measures memory
+        if attn_metadata is None:  # vLLM's memory profiling run
             return output
         paged, stream = self._store.paged, stream_of(query)
         rows = attn_metadata.decode

@@ -1,4 +1,4 @@
-"""What a step's layers share: which rows of the batch decode, and which are parts of prompts."""
+"""Metadata that a step's layers share: which rows of the batch decode and which prefill."""
 from __future__ import annotations
 
 import dataclasses
@@ -15,17 +15,17 @@ from ._settings import Settings
 from ._store import on_gpu, store_for, stream_of
 
 
-Array = np.ndarray | torch.Tensor  # in host memory, or in the GPU's
+Array = np.ndarray | torch.Tensor  # in host or GPU memory
 
 
 @dataclasses.dataclass
 class Rows:
-    """Some sequences of the batch, and where their tokens stand in its tensors."""
+    """Some sequences of the batch, and the positions of their tokens in its tensors."""
 
     table: Array    # int32 [sequences, columns]
-    lengths: Array  # int32, with the step's tokens
-    queries: Array  # int32, the step's tokens of each
-    first: int      # token; tokens stand side by side where `tokens` is None
+    lengths: Array  # int32, including the step's tokens
+    queries: Array  # int32, each sequence's tokens in this step
+    first: int      # index of the first token; tokens are consecutive if `tokens` is None
     count: int
     tokens: torch.Tensor | None  # int64 [count]
 
@@ -42,7 +42,7 @@ class Rows:
             tokens = torch.from_numpy(
                 np.concatenate([np.arange(starts[row], starts[row + 1]) for row in rows])
             ).to(table.device, torch.int64)
-        # Copies: the runner writes the next step's over its own.
+        # Copies, because the runner overwrites its tensors in the next step.
         if not on_gpu(table):
             return cls(np.ascontiguousarray(table.numpy()[rows]),
                        np.ascontiguousarray(lengths.numpy()[rows]), queries, first, count, tokens)
@@ -63,7 +63,7 @@ class FasaMetadata:
 
     @classmethod
     def of(cls, batch) -> FasaMetadata:
-        """Of vLLM's. Rows of no tokens are padding."""
+        """Made from vLLM's metadata. Rows without tokens are padding."""
         count = batch.num_reqs
         starts = batch.query_start_loc_cpu[:count + 1].numpy()
         lengths = batch.seq_lens[:count]
@@ -76,16 +76,16 @@ class FasaMetadata:
                    Rows.of((queries > 0) & ~decodes, starts, lengths, table))
 
     def arrays(self) -> list[Array]:
-        """All that calls of the step are given of it."""
+        """All arrays that the step's calls take."""
         found = [rows for rows in (self.decode, self.prefill) if rows is not None]
         return [array for rows in found for array in (rows.table, rows.lengths, rows.queries)]
 
 
 class FasaMetadataBuilder(AttentionMetadataBuilder[FasaMetadata]):
-    """Opens the store, for it is made when the number of blocks is known."""
+    """Opens the store, because the number of blocks is known when vLLM creates builders."""
 
     _cudagraph_support = AttentionCGSupport.NEVER  # the host plans each step
-    reorder_batch_threshold: int = 1  # decodes stand first
+    reorder_batch_threshold: int = 1  # decodes come first
 
     def __init__(self, kv_cache_spec, layer_names, vllm_config, device):
         super().__init__(kv_cache_spec, layer_names, vllm_config, device)
@@ -109,8 +109,8 @@ class FasaMetadataBuilder(AttentionMetadataBuilder[FasaMetadata]):
         batch = common_attn_metadata
         made = FasaMetadata.of(batch)
         if on_gpu(batch.block_table_tensor):
-            # The step's one wait: fasa plans on the host what its layers fetch. Lengths that vLLM
-            # knows there are bounds, and its own table there may be the next step's already.
+            # The only wait of a step: fasa plans fetches on the host. The lengths that vLLM has on
+            # the host are only bounds, and its host table may already be the next step's.
             self._store.paged.read_tables([batch.slot_mapping, *made.arrays()],
                                           stream=stream_of(batch.block_table_tensor))
         return made

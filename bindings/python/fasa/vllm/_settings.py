@@ -1,4 +1,4 @@
-"""What --additional-config asks fasa for, and what of vLLM's configuration it cannot serve."""
+"""fasa's part of --additional-config, and checks of vLLM's configuration."""
 from __future__ import annotations
 
 import dataclasses
@@ -21,7 +21,7 @@ class Settings:
 
     @classmethod
     def of(cls, vllm_config) -> Settings | None:
-        """None: fasa was not asked for."""
+        """The settings; None if the configuration does not request fasa."""
         given = vllm_config.additional_config
         if not isinstance(given, Mapping) or "fasa" not in given:
             return None
@@ -43,7 +43,8 @@ class Settings:
         return settings
 
     def config(self) -> Config:
-        """Over the FASA_* variables. Raises UsageError naming a wrong option."""
+        """The config: these options over the FASA_* variables. Raises UsageError naming a wrong
+        option."""
         try:
             return Config(**self.options)
         except UsageError as error:
@@ -57,7 +58,7 @@ def on_gpu_platform() -> bool:
 
 
 def refuse_device(settings: Settings) -> None:
-    """Raises UsageError for a device that does not go with vLLM's."""
+    """Raises UsageError if fasa's device does not match vLLM's."""
     from vllm.platforms import current_platform
 
     name = settings.config().device
@@ -82,7 +83,7 @@ def refuse_device(settings: Settings) -> None:
 
 
 def refuse(vllm_config) -> None:
-    """Raises UsageError naming the first thing that fasa cannot serve."""
+    """Raises UsageError naming the first setting that fasa does not support."""
     for wrong, what in _refusals(vllm_config):
         if wrong:
             raise UsageError(f"fasa serves no {what}; take it away, or leave fasa out")
@@ -116,7 +117,7 @@ def _refusals(vllm_config):
 
 def refuse_layer(*, alibi_slopes, sliding_window, logits_soft_cap, attn_type, kv_sharing, extra,
                  kv_cache_dtype, model_dtype) -> None:
-    """What a layer of a model asks for beside causal attention over all of its tokens."""
+    """Refuses layers with features other than causal attention over all tokens."""
     for wrong, what in [
         (alibi_slopes is not None, "ALiBi"),
         (sliding_window is not None, "sliding windows"),

@@ -15,24 +15,25 @@ def on_gpu(tensor: torch.Tensor) -> bool:
 
 
 def stream_of(tensor: torch.Tensor) -> int:
-    """PyTorch's current one where the tensor is, as fasa.Paged takes it; -1: there is none."""
+    """PyTorch's current stream on the tensor's device, for fasa.Paged; -1: none."""
     return torch.cuda.current_stream(tensor.device).cuda_stream if on_gpu(tensor) else -1
 
 
 def own_gpu() -> str:
-    """This process's, as vLLM has set it."""
+    """The GPU that vLLM has set for this process."""
     return f"cuda:{torch.cuda.current_device()}"
 
 
 def lie_of(tensor: torch.Tensor) -> tuple:
-    """[tokens, heads, dim] by address, as fasa.Paged takes it; the caller keeps it alive."""
+    """[tokens, heads, dim] by address, as fasa.Paged takes it; the caller keeps the tensor
+    alive."""
     shape, strides = tensor.shape, tensor.stride()
     return (tensor.data_ptr(), _DTYPES[tensor.dtype], shape[0], shape[1], shape[2], strides[0],
             strides[1])
 
 
 class Store:
-    """A layer is counted from 0 in this process's part of the model."""
+    """The pages of this process's part of the model. Its layers are numbered from 0."""
 
     def __init__(self, vllm_config, settings: Settings, part: Part, head_dim: int, scale: float,
                  rotation: Rotation | None):
@@ -61,7 +62,7 @@ class Store:
         return self._pages
 
     def sizes(self) -> dict:
-        """Bytes of a page, and of all else."""
+        """Bytes per page, and bytes independent of the number of pages."""
         return Paged.sizes(
             self._geometry, self._config,
             max_context=self._vllm_config.model_config.max_model_len,
@@ -70,12 +71,12 @@ class Store:
         )
 
     def pages_that_fit(self, available: int, stub_bytes: int) -> int:
-        """In `available` bytes of this process's memory and the option's limits, with vLLM's stub
-        of each. Raises UsageError where not one does."""
+        """The number of pages that fit into `available` bytes of this process's memory and the
+        options' limits, each with vLLM's stub. Raises UsageError if none fits."""
         sizes = self.sizes()
         page, fixed = sizes["page"], sizes["fixed"]
         host = {key: part["host_rows"] + part["host_tables"] for key, part in sizes.items()}
-        # A GPU's memory is not the host's, which has the rows then.
+        # On a CPU, rows in host memory count in the same limit; on a GPU they do not.
         both = not self._gpu
         limits = [(available, page["device_total"] + stub_bytes + both * host["page"],
                    fixed["device_total"] + both * host["fixed"])]
@@ -94,12 +95,13 @@ class Store:
                 "fewer sequences (--max-num-seqs) or tokens a step (--max-num-batched-tokens)"
             )
         if self._gpu and not self._config.device_memory:
-            # vLLM's share of the GPU, for what is taken as there is room: hot rows.
+            # The rest of vLLM's share of the GPU is the limit for memory taken on demand, such as
+            # hot rows.
             self._config.device_memory = available - pages * stub_bytes
         return pages
 
     def _share_of_host(self) -> int:
-        """What of this machine's memory a process may pin where no option says it."""
+        """The host memory that this process may pin if no option sets it."""
         import psutil
 
         reserved = 2 << 30
@@ -109,7 +111,7 @@ class Store:
     def open(self, pages: int) -> None:
         if self._pages is not None and self._pages.num_pages == pages:
             return
-        self._pages = None  # the old ones go first
+        self._pages = None  # frees the old pages first
         self._pages = Paged(self._geometry, self._config, num_pages=pages, **self._opening)
 
     def close(self) -> None:
@@ -127,7 +129,7 @@ def remember_rotation(rotation: Rotation | None) -> None:
 
 def store_for(vllm_config, settings: Settings, layer_names: list[str], head_dim: int,
               scale: float) -> Store:
-    """This process's, made anew for another model."""
+    """This process's store; created again for another model."""
     global _store
     from vllm.distributed.parallel_state import get_tp_group
 

@@ -1,4 +1,5 @@
-"""vLLM's workers with fasa's memory: blocks are as many as fasa's pages fit in."""
+"""vLLM's workers with fasa's memory: the number of blocks is the number of fasa's pages that
+fit."""
 from __future__ import annotations
 
 import functools
@@ -28,7 +29,7 @@ def _require_registered() -> None:
 
 
 def _require_chosen(vllm_config) -> None:
-    """On a GPU vLLM chooses among backends."""
+    """On a GPU, raises UsageError unless fasa's backend is selected."""
     from vllm.v1.attention.backends.registry import AttentionBackendEnum
 
     chosen = vllm_config.attention_config.backend
@@ -48,7 +49,7 @@ def _require_one_group(groups) -> None:
 
 
 class _Memory:
-    """Before vLLM's worker among a class's bases."""
+    """A mixin, placed before vLLM's worker in a class's bases."""
 
     def __init__(self, vllm_config, *args, **kwargs):
         require_version()
@@ -69,7 +70,8 @@ class _Memory:
         remember_rotation(rotation_of(self.model_runner.get_model()))
 
     def determine_available_memory(self) -> int:
-        """As bytes of vLLM's stubs: it divides by what one block of them takes."""
+        """The pages that fit, in bytes of vLLM's stubs, because vLLM divides by a block's stub
+        size."""
         available = super().determine_available_memory()
         specs = self.get_kv_cache_spec()
         stubs = sum(spec.page_size_bytes for spec in specs.values())
@@ -106,8 +108,8 @@ def cpu_worker():
     class FasaCpuWorker(_Memory, CPUWorker):
         def determine_available_memory(self) -> int:
             if self.parallel_config.pipeline_parallel_size > 1:
-                # Later stages make the buffers that they receive into in it; where nothing is
-                # compiled vLLM leaves it out.
+                # On later pipeline stages, this run creates the receive buffers; without
+                # compilation vLLM omits it.
                 self.model_runner.profile_run()
             return super().determine_available_memory()
 
