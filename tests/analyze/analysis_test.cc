@@ -1,4 +1,4 @@
-// What an analysis computes, on samples small enough to work out by hand, and whole on the bundled
+// The results of an analysis on samples small enough to work out by hand, and on the whole bundled
 // model.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Two FCs of the dimensions (0, 2) and (1, 3), one query head unless said otherwise.
+// Two FCs, of the dimensions (0, 2) and (1, 3), and one query head unless a test sets more.
 HeadSamples samples_of(int64_t tokens, int queries, int group = 1, uint32_t seed = 5) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;
@@ -187,8 +187,8 @@ TEST_F(ModelAnalysis, CapturedAttentionGrowsWithTheBudget) {
   EXPECT_EQ(sum.queries, few.text.queries + few.probes.queries);
 }
 
-// The share of the distant attention that the true scores' choice has. Measured: 0.97 to 0.99
-// (docs/results/README.md).
+// The share of distant attention that the tokens chosen by the true scores keep. Measured: 0.97 to
+// 0.99 (docs/results/README.md).
 TEST_F(ModelAnalysis, DefaultSlicesKeepTheDistantAttention) {
   const AnalysisText text = make_analysis_text("ruth", ruth(), 2000, 256, 40, 1);
   for (const int64_t budget : {64, 128, 256}) {

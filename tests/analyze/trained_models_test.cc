@@ -1,5 +1,5 @@
-// What calibration sees of the small trained models: chunks of both kinds where a head is rotated
-// in part, and biases that decide which tokens are the best.
+// Calibration of the small trained models: chunks of both kinds where only a part of a head is
+// rotated, and position biases that decide which tokens score best.
 #include <gtest/gtest.h>
 
 #include "runtime/capture/calibration.h"
@@ -47,7 +47,7 @@ double sum_over(const TokenSet& set, const std::vector<float>& weights) {
   return sum;
 }
 
-// Best tokens by all of the score, and by q·k alone.
+// The best tokens by the whole score, and by q·k alone.
 TEST(AlibiModel, BiasesDecideWhichTokensAreTheBest) {
   constexpr int64_t kBest = 64;
   TrainedModel trained("alibi-400k");

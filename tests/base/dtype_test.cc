@@ -15,7 +15,7 @@ bool is_nan16(uint16_t bits, int fraction_bits) {
   return (bits & exponent) == exponent && (bits & fraction) != 0;
 }
 
-// The value of an f16 by its definition.
+// The value of an f16 bit pattern, computed from the format's definition.
 double f16_by_definition(uint16_t bits) {
   const double sign = (bits & 0x8000u) != 0 ? -1 : 1;
   const int exponent = (bits >> 10) & 31;
@@ -53,7 +53,7 @@ TEST(F16, EveryValueIsThatOfItsDefinitionAndSurvivesTheRoundTrip) {
   }
 }
 
-// Between any two neighbours: what is nearer wins, the middle goes to the even one.
+// Between two adjacent values the nearer one is the result; the midpoint rounds to even.
 template <typename FromBits, typename ToBits>
 void check_rounding(uint16_t infinity, FromBits from_bits, ToBits to_bits) {
   for (uint16_t low = 0; low + 1 < infinity; ++low) {
@@ -78,7 +78,7 @@ TEST(F16, OverflowsToInfinity) {
   EXPECT_EQ(f16_from_f32(65520.0f), 0x7c00);
   EXPECT_EQ(f16_from_f32(-1e30f), 0xfc00);
   EXPECT_EQ(f16_from_f32(std::numeric_limits<float>::infinity()), 0x7c00);
-  EXPECT_EQ(f16_from_f32(std::ldexp(1.0f, -25)), 0);  // the middle to the even one
+  EXPECT_EQ(f16_from_f32(std::ldexp(1.0f, -25)), 0);  // the midpoint rounds to even
   EXPECT_EQ(f16_from_f32(std::nextafter(std::ldexp(1.0f, -25), 1.0f)), 1);
   EXPECT_EQ(f16_from_f32(std::numeric_limits<float>::denorm_min()), 0);
 }

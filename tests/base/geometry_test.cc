@@ -31,7 +31,7 @@ TEST(Geometry, HalfLayoutPairsAcrossTheRotaryPart) {
   EXPECT_EQ(geometry.chunk_dims(0).second, 3);
   EXPECT_EQ(geometry.chunk_dims(2).first, 2);
   EXPECT_EQ(geometry.chunk_dims(2).second, 5);
-  // What is not rotated is taken in pairs of neighbours.
+  // Dimensions that are not rotated are paired with their neighbours.
   EXPECT_EQ(geometry.chunk_dims(3).first, 6);
   EXPECT_EQ(geometry.chunk_dims(4).second, 9);
 }

@@ -1,5 +1,5 @@
-"""The package as a user has it: installed somewhere, found by pkg-config and by find_package. What
-the tests of the C and the C++ API stand on; arguments: BUILD SOURCE [SANITIZERS]."""
+"""The installed package, as a user finds it with pkg-config and find_package. Base of the C and C++
+package tests; arguments: BUILD SOURCE [SANITIZERS]."""
 import os
 import pathlib
 import re
@@ -51,7 +51,7 @@ class InstalledPackage(unittest.TestCase):
         return program
 
     def project(self, name, text):
-        """A CMake project that finds the package, configured and built."""
+        """Configures and builds a CMake project that finds the package."""
         folder = self.folder / name
         folder.mkdir()
         (folder / "CMakeLists.txt").write_text(text)
@@ -61,7 +61,7 @@ class InstalledPackage(unittest.TestCase):
         return folder / "build"
 
     def check_documented(self, page, language, suffix):
-        """The one program of a page of docs prints what the page says."""
+        """The single program on a documentation page prints the output that the page gives."""
         text = (SOURCE / page).read_text(encoding="utf-8")
         programs = re.findall(rf"^```{language}\n(.*?)^```$", text, re.M | re.S)
         self.assertEqual(len(programs), 1)

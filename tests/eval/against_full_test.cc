@@ -1,4 +1,5 @@
-// How predictions are compared with full attention's: known distributions, and the bundled model's.
+// The comparison of predicted distributions with those of full attention: known distributions, and
+// the bundled model's.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -1,5 +1,5 @@
-// A million levels of lists, in every kind of JSON file that is read: an error with the place and
-// the limit, and the stack holds.
+// A million nested lists, in every kind of JSON file that is read: an error with the location and
+// the limit, and no stack overflow.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -62,10 +62,10 @@ TEST(DeepJson, IsRefusedByEveryReader) {
     EXPECT_THAT(error_of(read), AllOf(HasSubstr("byte"), HasSubstr("65 deep; allowed: 64")))
         << name;
   }
-  // Read piece by piece, for its size.
+  // The tokenizer's file is large and parsed in a stream.
   EXPECT_THAT(error_of([&] { text::Tokenizer::parse("{\"model\": " + deep + "}", "", "f"); }),
               HasSubstr("deeper than 64 levels"));
-  // A line of data is left out, and said to be.
+  // A data line that nests too deep is skipped and reported.
   const std::string data = "{\"x\": 1}\n{\"x\": " + deep + "}\n";
   const JsonLines lines = read_json_lines(written("d.jsonl", data), {"x"});
   EXPECT_EQ(lines.lines.size(), 1u);

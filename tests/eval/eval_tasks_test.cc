@@ -1,4 +1,4 @@
-// Perplexity and planted facts on the bundled model.
+// The tasks perplexity and needle on the bundled model.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ class EvalTasksTest : public ::testing::Test {
     config.selection.fac_tokens = {{.tokens = tokens, .share = 0}};
     config.selection.tip_chunks = chunks;
     const Geometry geometry = model_.config().geometry();
-    std::vector<int16_t> dims;  // of the fastest FCs, which see the neighbourhood
+    std::vector<int16_t> dims;  // of the fastest FCs, which tell nearby tokens apart
     for (int head = 0; head < geometry.layers * geometry.kv_heads; ++head) {
       for (int chunk = 0; chunk < chunks; ++chunk) {
         dims.push_back(static_cast<int16_t>(chunk));
@@ -61,8 +61,7 @@ TEST(NegativeLogLikelihood, KnownValues) {
   EXPECT_TRUE(std::isinf(negative_log_likelihood(broken, 1)));
 }
 
-// Whatever goes through decode with everything attended to is what one prefill of the same window
-// says.
+// Decoding with every token attended to gives the results of one prefill over the same window.
 TEST_F(EvalTasksTest, PerplexityOfFullAttentionIsThatOfOnePass) {
   const auto texts = text(300);
   PerplexityTask task(texts, {.context = 200, .stride = 50});
@@ -122,8 +121,8 @@ TEST_F(EvalTasksTest, PredictionsAreComparedStepByStep) {
   EXPECT_EQ(pruned.at("same_best"), same);
 }
 
-// A window that begins inside a page, a stride of several pages: bit for bit, low-bit sets
-// included.
+// A window that begins inside a page and a stride of several pages: equal bit for bit, with low-bit
+// sets too.
 TEST_F(EvalTasksTest, OnePassIsWhatStepsGive) {
   const auto texts = text(600);
   PerplexityTask stepping(texts, {.context = 430, .stride = 90});
@@ -153,7 +152,7 @@ TEST_F(EvalTasksTest, OnePassIsWhatStepsGive) {
   }
 }
 
-// Records of runtimes that take turns on one prompt are those of runtimes by themselves.
+// Runtimes that share the computation of one prompt give the same records as runtimes run alone.
 TEST_F(EvalTasksTest, APromptIsComputedOnceForSeveralRuntimes) {
   PerplexityTask perplexity(text(1200), {.context = 700, .stride = 40});
   const NeedleTask made = needle({.context = 700});
@@ -185,7 +184,7 @@ TEST_F(EvalTasksTest, AnotherPromptIsComputed) {
   prompt.forget();
 }
 
-// Longer than what layers with windows keep of a sequence: the prompt is copied whole all the same.
+// The prompt is longer than what layers with windows keep: it is still copied whole.
 TEST_F(EvalTasksTest, APromptIsComputedOnceWithWindowsToo) {
   for (const char* name : {"gemma3", "mistral-window"}) {
     SCOPED_TRACE(name);
@@ -261,7 +260,7 @@ TEST_F(EvalTasksTest, TheModelRecallsFactsAndABlindSelectionForgetsThem) {
   EXPECT_GE(right(*full), 10) << "of 12";
   const auto wide = fasa(600);
   EXPECT_EQ(right(*wide), right(*full));
-  const auto blind = fasa(21, 1);  // sinks, recent tokens and one more by one FC
+  const auto blind = fasa(21, 1);  // sinks, recent tokens and one more chosen by one FC
   EXPECT_LT(right(*blind), 6);
 }
 

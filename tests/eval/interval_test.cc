@@ -7,7 +7,7 @@
 namespace fasa {
 namespace {
 
-// Values worked out by hand from the formula with z = 1.959964.
+// Values computed by hand from the formula, with z = 1.959964.
 TEST(WilsonInterval, KnownValues) {
   const Interval half = wilson_interval(5, 10);
   EXPECT_NEAR(half.low, 0.23659, 1e-5);

@@ -1,4 +1,4 @@
-// Data sets of JSON lines: what is read, what is left out, and the prompts that come of it.
+// Data sets of JSON lines: which lines are read, which are skipped, and the prompts made from them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -25,7 +25,7 @@ class ResultLogTest : public ::testing::Test {
   void write(const std::string& text) const {
     std::ofstream(path_, std::ios::binary | std::ios::trunc) << text;
   }
-  // Opens the log and returns what it says; "" where it opens.
+  // Opens the log and returns the error message; "" on success.
   template <typename E>
   std::string error_of(const Json& setup) const {
     try {
@@ -62,7 +62,7 @@ TEST_F(ResultLogTest, LosesNoMoreThanTheLineThatWasCutOff) {
   }
   const std::string whole = bytes();
   const size_t second = whole.rfind('\n', whole.size() - 2) + 1;
-  // Wherever the last line was cut, the first example is there, and the file goes on in order.
+  // Wherever the last line was cut, the first example is still there and the log can be continued.
   for (size_t cut = second; cut < whole.size(); ++cut) {
     write(whole.substr(0, cut));
     ResultLog log(path_, setup_, Begin::kResume);

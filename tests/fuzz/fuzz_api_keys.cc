@@ -1,4 +1,5 @@
-// A file of keys, and after its last NUL byte the Authorization header of a client.
+// Input: a file of API keys, a NUL byte (the input's last one), and a client's Authorization
+// header.
 #include <sys/stat.h>
 
 #include <cstdlib>
@@ -14,6 +15,6 @@ FASA_FUZZ_TARGET(api_keys) {
   const std::string file = folder.write("keys", std::string(text.substr(0, cut)));
   ::chmod(file.c_str(), 0600);
   const auto keys = fasa::serve::ApiKeys::load(file);
-  if (keys.salt_of("")) std::abort();  // nobody without a key
+  if (keys.salt_of("")) std::abort();  // an empty key must never match
   keys.salt_of(text.substr(std::min(cut + 1, text.size())));
 }

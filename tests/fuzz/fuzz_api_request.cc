@@ -1,5 +1,5 @@
-// Bodies of POST /v1/chat/completions and /v1/completions. What is refused is the client's fault,
-// in words that can be sent.
+// Bodies of POST /v1/chat/completions and /v1/completions. A rejected body is a client error whose
+// message can be sent.
 #include <cstdlib>
 
 #include "bindings/http/api_error.h"

@@ -1,5 +1,5 @@
-// tokenizer_config.json as the place of chat templates and control tokens; what is let through
-// renders a conversation or says why not.
+// tokenizer_config.json as the source of chat templates and control tokens. An accepted file
+// renders a conversation or gives an error.
 #include <ctime>
 
 #include "runtime/text/chat_template.h"

@@ -1,4 +1,4 @@
-// Files and folders for readers that take paths: in memory, written anew for each input.
+// In-memory files and folders for readers that take paths; written anew for each input.
 #pragma once
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// generation_config.json, and what it makes of a request that chooses nothing.
+// generation_config.json, and the sampling options that it gives a request without options.
 #include <cmath>
 #include <cstdlib>
 

@@ -1,4 +1,4 @@
-// dataset2prompt.json and dataset2maxlen.json: the input is one after the other.
+// dataset2prompt.json and dataset2maxlen.json: each input is used first as one, then as the other.
 #include "runtime/eval/longbench_task.h"
 #include "tests/fuzz/fuzz_file.h"
 #include "tests/fuzz/fuzz_target.h"

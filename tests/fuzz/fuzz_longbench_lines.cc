@@ -1,4 +1,5 @@
-// Examples of LongBench, a JSON object a line, with prompts as their authors publish them.
+// LongBench examples, one JSON object a line, with prompts in the form in which the authors publish
+// them.
 #include "runtime/eval/longbench_task.h"
 #include "runtime/text/tokenizer.h"
 #include "tests/fuzz/fuzz_file.h"

@@ -1,4 +1,4 @@
-// Problems of MATH500's or AIME's form, a JSON object a line.
+// Problems in the form of MATH500 or AIME, one JSON object a line.
 #include "runtime/eval/math_task.h"
 #include "runtime/text/tokenizer.h"
 #include "tests/fuzz/fuzz_file.h"

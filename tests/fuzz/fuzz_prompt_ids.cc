@@ -1,4 +1,4 @@
-// Token ids of a prompt: a JSON array, or numbers between blanks.
+// Token ids of a prompt: a JSON array, or numbers separated by blanks.
 #include "runtime/capture/calibration_data.h"
 #include "tests/fuzz/fuzz_file.h"
 #include "tests/fuzz/fuzz_target.h"

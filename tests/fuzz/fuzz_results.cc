@@ -1,4 +1,4 @@
-// Files of results that an evaluation takes up again, and what it makes of their records.
+// Result files that an evaluation resumes from, and the scores computed from their records.
 #include "runtime/eval/eval_task.h"
 #include "runtime/eval/result_log.h"
 #include "tests/fuzz/fuzz_file.h"

@@ -1,4 +1,4 @@
-// The scores that are kept beside a file of results.
+// The file of scores beside a result file.
 #include "tests/fuzz/fuzz_file.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tools/eval_scores.h"

@@ -1,5 +1,5 @@
-// A session's manifest, behind its first line and before its checksum, which would keep everything
-// out that was not written by us.
+// A session's manifest without its first line and its checksum: the checksum would reject nearly
+// every input.
 #include <xxhash.h>
 
 #include "runtime/serve/session_manifest.h"

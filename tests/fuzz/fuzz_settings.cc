@@ -1,5 +1,5 @@
-// Options from the environment and from flags: lines NAME=VALUE; those that begin with "--" are
-// flags, the others variables.
+// Options from the environment and from flags: lines NAME=VALUE. Lines that begin with "--" are
+// flags, the others environment variables.
 #include "runtime/config/config_load.h"
 #include "runtime/config/config_options.h"
 #include "tests/fuzz/fuzz_target.h"

@@ -1,12 +1,12 @@
-// A reader of outside files, let loose on whatever bytes. Each file fuzz_NAME.cc has one target:
-// with clang and tools/fuzz a libFuzzer program of its own; always a part of fuzz_targets_test,
-// which runs it over its seeds (corpus/NAME), what is left of them when they are cut off, and
-// changes of them.
+// A fuzz target feeds arbitrary bytes to a reader of outside files. Each file fuzz_NAME.cc has one
+// target. With clang and tools/fuzz it is a libFuzzer program; in every build it is a part of
+// fuzz_targets_test, which runs it over its seeds (corpus/NAME), their prefixes and pseudo-random
+// changes.
 //
 //   FASA_FUZZ_TARGET(needle_template) { NeedleTemplate::parse(text_of(data, size), "fuzz"); }
 //
-// A target may throw InputError and UsageError, the errors that files and settings have. Anything
-// else, and whatever hangs, eats memory or trips a sanitizer, is a finding.
+// A target may throw InputError and UsageError, the errors for files and settings. Any other
+// exception, a hang, excessive memory or a sanitizer report is a finding.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Every target over its seeds, their beginnings, and fixed pseudo-random changes of them.
+// Runs every target over its seeds, their prefixes, and reproducible pseudo-random changes.
 #include <filesystem>
 #include <map>
 
@@ -31,13 +31,13 @@ TEST(FuzzTargets, SeedsBeginningsAndChanges) {
   }
 }
 
-// A target without a folder of seeds, or a folder without a target, is a slip.
+// Every target has a folder of seeds, and every folder a target.
 TEST(FuzzTargets, EachHasItsSeeds) {
   const auto corpus = std::filesystem::path(FASA_SOURCE_DIR) / "tests" / "fuzz" / "corpus";
   for (const auto& entry : std::filesystem::directory_iterator(corpus)) {
     if (!entry.is_directory()) continue;  // dictionaries
     const std::string name = entry.path().filename();
-    // A build without Boost has no server.
+    // A build without Boost has no server, so no such target.
     if (name.starts_with("api_") && !targets().contains("api_request")) continue;
     EXPECT_TRUE(targets().contains(name)) << entry;
   }

@@ -1,4 +1,4 @@
-// Sizes, rates and times as people write them.
+// Sizes, rates and times as users write them.
 #include <cmath>
 
 #include "runtime/base/units.h"

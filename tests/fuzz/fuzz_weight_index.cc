@@ -1,4 +1,4 @@
-// model.safetensors.index.json beside two shards that are as they should be.
+// model.safetensors.index.json beside two valid shards.
 #include "runtime/llm/weights/safetensors.h"
 #include "tests/fuzz/fuzz_file.h"
 #include "tests/fuzz/fuzz_target.h"

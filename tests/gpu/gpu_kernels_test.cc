@@ -1,5 +1,5 @@
-// The kernels of the CUDA device on a GPU, by the cases of the CPU's: see pinned_main.cc for how
-// they reach these cases' memory. "Small" are those that compute-sanitizer runs too.
+// The CUDA device's kernels on a GPU, with the test cases of the CPU kernels; pinned_main.cc makes
+// the cases' memory visible to the GPU. compute-sanitizer runs the tests named "Small" too.
 #include <gtest/gtest.h>
 
 #include "kernels/cuda/kernels.h"
@@ -19,7 +19,7 @@
 namespace fasa {
 namespace {
 
-// A launcher of the GPU's as a function that is done on return.
+// Wraps a kernel launcher so that it returns when the kernel has finished.
 template <typename Params>
 void run(const Params& params) {
   const CudaPlatform platform = cuda_platform();
@@ -58,7 +58,7 @@ class GpuKernels : public ::testing::Test {
   }
 };
 
-// Our own kernels, for few rows and for many; cuBLASLt's are tested with whole models.
+// fasa's own kernels, for few rows and for many; cuBLASLt is tested with whole models.
 TEST_F(GpuKernels, SmallProjections) {
   constexpr int64_t kColumns = 150;
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
@@ -102,7 +102,7 @@ TEST_F(GpuKernels, SmallProjections) {
   }
 }
 
-// Which experts are chosen is tested with whole models.
+// The choice of experts is tested with whole models.
 TEST_F(GpuKernels, SmallExperts) {
   const auto all = [](const auto& params) { run(params); };
   expert_case::expect_arranged(all);
@@ -131,7 +131,8 @@ TEST_F(GpuKernels, SmallAttendWithSoftCap) {
   }
 }
 
-// Rows of every fourth token, codes of the values between them; unsealed pages too.
+// Every fourth token is attended to by rows, the tokens between by codes; unsealed pages are
+// included.
 TEST_F(GpuKernels, SmallLowBitAttend) {
   for (const SliceDType values : {SliceDType::kInt2, SliceDType::kInt4, SliceDType::kInt8}) {
     for (const RowDType row : {RowDType::kBF16, RowDType::kInt8}) {
@@ -170,7 +171,7 @@ TEST_F(GpuKernels, SmallPrefill) {
   }
 }
 
-// Rows that tensor cores take.
+// A row format that the tensor core kernels accept.
 RowShape tile_shape(int group, int dim, RowDType row, DType input) {
   RowShape shape;
   shape.kv_heads = 1, shape.group = group, shape.key_dim = shape.value_dim = dim;
@@ -192,7 +193,7 @@ TEST_F(GpuKernels, SmallTilePrefill) {
   }
 }
 
-// A value that is no number reaches the queries behind it, and changes no bit of those before.
+// A NaN among the values reaches the later queries and changes no bit of the earlier ones.
 TEST_F(GpuKernels, SmallTilePrefillOfNaN) {
   for (const int dim : {64, 80, 128, 256}) {
     const RowShape shape = tile_shape(2, dim, DType::kBF16, DType::kBF16);
@@ -216,7 +217,7 @@ TEST_F(GpuKernels, SmallTilePrefillOfNaN) {
   }
 }
 
-// As latent attention has them, and as tensor cores take them with ALiBi.
+// Shapes of latent attention, and tensor core shapes with ALiBi.
 TEST_F(GpuKernels, PrefillOfWideRowsAndOfSlopes) {
   RowShape wide;
   wide.kv_heads = 1, wide.group = 16, wide.key_dim = 576, wide.value_dim = 512;
@@ -299,7 +300,7 @@ TEST_F(GpuKernels, SmallResolveSpeculateGather) {
   expect_remembered_rows_come_back(gpu_row_kernels());
 }
 
-// What a select works in, 64-byte aligned.
+// Scratch for a select, 64-byte aligned.
 class SelectMemory {
  public:
   explicit SelectMemory(const SelectParams& params)
@@ -332,10 +333,10 @@ reference::GroupScores own_scores(const SelectParams& params, int sequence, int 
   return own;
 }
 
-// Tensor cores cut off where the interpreter rounds: twice its bound.
+// Tensor cores truncate where the interpreter rounds: the bound is doubled.
 constexpr double kTruncation = 2;
 
-// Scores near the reference's, and sets that are a full sort of these scores.
+// The scores are near the reference's, and the sets equal a full sort of these scores.
 void expect_scored_and_sorted(const SelectShape& shape, const std::vector<int>& lengths) {
   SelectCase cache(shape, lengths, gaussian_keys(1), gaussian_queries(1));
   const SelectParams params = cache.params();
@@ -351,8 +352,8 @@ void expect_scored_and_sorted(const SelectShape& shape, const std::vector<int>& 
   }
 }
 
-// Integers of which every product and sum is exact, in f16 too, so that the reference's set is the
-// only one.
+// Integers whose products and sums are exact, in f16 too: the reference's set is the only correct
+// one.
 void expect_selects_as_reference(const SelectShape& shape, int tokens, unsigned seed) {
   std::mt19937 random(seed);
   const auto small = [&](unsigned range, int middle) {
@@ -369,7 +370,7 @@ void expect_selects_as_reference(const SelectShape& shape, int tokens, unsigned 
   EXPECT_EQ(cache.set_of(0, 0), expected) << tokens << " tokens";
 }
 
-// What runs by default: codes of 2 bits over whole keys.
+// The default scorer: 2-bit codes of whole keys.
 TEST_F(GpuKernels, DefaultScorer) {
   expect_scored_and_sorted({SliceDType::kInt2, 128, 2, 4, 4, 60, 0, 256}, {20000, 300});
   expect_selects_as_reference({SliceDType::kInt2, 128, 1, 4, 4, 60, 0, 256}, 20000, 5);
@@ -399,7 +400,7 @@ TEST_F(GpuKernels, SmallSelect) {
   }
 }
 
-// The set and the low-bit set beside it, as 320 rows and 1024 low-bit tokens are by default.
+// A set and a low-bit set of the default sizes, 320 rows and 1024 low-bit tokens.
 TEST_F(GpuKernels, SmallLowBitSelect) {
   for (const low_bit_case::LowBitShape& shape : low_bit_case::select_shapes()) {
     SCOPED_TRACE(::testing::Message() << slice_dtype_name(shape.select.dtype) << " low-bit "

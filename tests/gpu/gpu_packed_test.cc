@@ -1,4 +1,4 @@
-// Packed weights on a GPU, by the cases of the processor's.
+// Packed weights on a GPU, with the test cases of the CPU kernels.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -21,7 +21,7 @@ void run(const Params& params) {
   ASSERT_EQ(cuda_platform().calls->synchronize_stream(nullptr), cuda_status::kSuccess);
 }
 
-// As kernels want them: at multiples of 64 bytes.
+// A copy at a multiple of 64 bytes, as the kernels require.
 class Aligned {
  public:
   explicit Aligned(int64_t bytes) : memory_(static_cast<size_t>(bytes) + 64) {}

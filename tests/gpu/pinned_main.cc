@@ -1,7 +1,6 @@
-// Runs tests that were written for the host with everything that they allocate, their stack
-// included, in memory that the GPU reaches at the same addresses: so that the cases of the CPU's
-// kernels run on a GPU's as they are. Without a GPU memory is the heap's, and tests skip
-// themselves.
+// Runs host tests with all their memory, the stack included, in memory that the GPU accesses at the
+// same addresses, so that the CPU kernels' cases run unchanged on GPU kernels. Without a GPU,
+// memory comes from the heap and the tests skip themselves.
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -21,10 +20,10 @@ constexpr size_t kArenaBytes = size_t{1} << 30;
 constexpr size_t kStackBytes = size_t{16} << 20;
 constexpr size_t kHeader = 64;  // before each block: its size class; blocks are 64-byte aligned
 
-// Blocks of powers of two out of one mapping, never split nor joined.
+// Allocates power-of-two blocks from one mapping; blocks are never split or merged.
 class PinnedHeap {
  public:
-  // False: the arena could not be had.
+  // False: the mapping could not be made.
   bool open(fasa::CudaCalls& calls) {
     void* data =
         mmap(nullptr, kArenaBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

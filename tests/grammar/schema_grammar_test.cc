@@ -1,5 +1,5 @@
-// Whatever a schema's grammar lets through is JSON that the schema allows; what it can't hold an
-// answer to is refused by its name.
+// Every text that a schema's grammar accepts is JSON valid under the schema; an unsupported keyword
+// is rejected by name.
 #include "runtime/text/grammar/schema_grammar.h"
 
 #include <gmock/gmock.h>
@@ -38,7 +38,7 @@ bool matches(const Json& schema, const std::string& text) {
   return matches(automaton, text);
 }
 
-// A text that the automaton lets through, byte by byte at random; towards its end once it is long.
+// A random text that the automaton accepts, byte by byte; steered towards its end once it is long.
 std::string some_text(GrammarAutomaton& automaton, std::mt19937& random, size_t length) {
   std::string text;
   GrammarAutomaton::State state = automaton.start();
@@ -191,7 +191,7 @@ TEST(SchemaGrammar, NamesWhatItCannotExpress) {
   EXPECT_EQ(location_of(R"({"properties": 5})"), "schema.properties");
   EXPECT_EQ(location_of("7"), "schema");
   EXPECT_EQ(location_of("false"), "schema");
-  // Nothing is that: it has to contain itself.
+  // No value matches: it would have to contain itself.
   EXPECT_THAT(location_of(R"({"properties": {"a": {"$ref": "#"}}, "required": ["a"]})"),
               HasSubstr("no text"));
   EXPECT_THAT(location_of(R"({"$ref": "#"})"), HasSubstr("no text"));
@@ -204,7 +204,7 @@ TEST(SchemaGrammar, HugeSchemasAreRefused) {
   Json chain = Json::object();
   for (int i = 0; i < 100'000; ++i) {
     chain[std::to_string(i)] = {{"$ref", "#/$defs/" + std::to_string(i + 1)}};
-    if (i == 2000) break;  // looking members up is linear
+    if (i == 2000) break;  // member look-up is linear
   }
   EXPECT_THROW(grammar_of({{"$defs", chain}, {"$ref", "#/$defs/0"}}), SchemaError);
   Json members = Json::object();
@@ -212,7 +212,7 @@ TEST(SchemaGrammar, HugeSchemasAreRefused) {
   EXPECT_THROW(grammar_of({{"properties", members}}), SchemaError);
 }
 
-// However deep a text is led, it can be ended.
+// A text can be completed at any nesting depth.
 TEST(SchemaGrammar, DepthEnds) {
   GrammarAutomaton automaton(grammar_of(true));
   GrammarAutomaton::State state = automaton.start();

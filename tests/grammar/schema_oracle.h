@@ -1,5 +1,4 @@
-// Whether a value is what a schema asks for: straight from the specification, one keyword at a
-// time.
+// Validates a value against a schema directly by the specification, one keyword at a time.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-// The mask of a state holds exactly the tokens whose bytes the grammar goes on with.
+// A state's mask holds exactly the tokens whose bytes the grammar accepts next.
 #include "runtime/text/grammar/token_grammar.h"
 
 #include <gmock/gmock.h>
@@ -19,7 +19,8 @@ ByteGrammar grammar_of(const char* schema) {
   return grammar;
 }
 
-// All bytes, pieces of JSON, words that begin alike, half characters; 0 and 300 stand for nothing.
+// Single bytes, pieces of JSON, words with common prefixes, parts of UTF-8 characters; 0 and 300
+// have no bytes.
 std::shared_ptr<const TokenTable> some_tokens() {
   std::vector<std::string> tokens = {""};
   for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
@@ -102,7 +103,7 @@ TEST(TokenGrammar, AVocabularyThatCannotSpellItSaysSo) {
   EXPECT_THROW(grammar.allowed(text), InputError);
 }
 
-// More states than it keeps: what was forgotten is found again, for every text.
+// More states than the cache holds: a state that was evicted is computed again, with the same mask.
 TEST(TokenGrammar, ForgettingChangesNothing) {
   const auto tokens = some_tokens();
   TokenGrammar grammar(

@@ -1,5 +1,4 @@
-// What the tests of appends have in common, whoever appends: shapes, and the comparison of two
-// sequences.
+// Shared by the tests of every append: shapes, and the comparison of two sequences.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -41,7 +40,8 @@ inline std::vector<RowShape> append_shapes() {
   return all;
 }
 
-// Bytes of pages [0, length), slices of sealed pages, the tail and the protected rows.
+// Compares the bytes of pages [0, length), the slices of sealed pages, the tail and the protected
+// rows.
 inline void expect_same(const RowCase& owner, RowSequence& a, RowSequence& b, bool protected_rows) {
   ASSERT_EQ(a.length, b.length);
   const CacheLayout& layout = owner.layout();

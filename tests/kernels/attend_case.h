@@ -1,5 +1,4 @@
-// Decode attention over a small cache, cut up in every way: what the tests of all kernels of FAC
-// share.
+// Decode attention over a small cache, split in every way; shared by the tests of all FAC kernels.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +14,7 @@ namespace fasa::attend_case {
 
 struct Result {
   std::vector<float> out, lse;
-  bool operator==(const Result& other) const {  // bits, so that NaN equals NaN
+  bool operator==(const Result& other) const {  // compares bits, so that NaN equals NaN
     return same(out, other.out) && same(lse, other.lse);
   }
   static bool same(const std::vector<float>& a, const std::vector<float>& b) {
@@ -23,18 +22,17 @@ struct Result {
   }
 };
 
-// How one attention is cut up. Everything but `set`, `window` and `run` must not matter.
+// How one attention is split. Only `set`, `low_bit`, `window` and `run` may change the result.
 struct Cut {
   std::function<void(const AttendParams&)> run = reference::attend;
-  std::optional<std::vector<int>> set;  // none: every visible token, from pages
+  std::optional<std::vector<int>> set;  // nullopt: every visible token, read from pages
   int window = 0;
   int wave = 0;  // 0: all at once
   bool phases = false;
   bool partials = false;
-  bool staged = false;   // pages or rows copied to a place of their own
-  bool by_head = false;  // a call for each KV head
-  // The set of every KV head, with scores of (query head, index); matters too. Empty: no low-bit
-  // set.
+  bool staged = false;   // pages or rows copied to a separate buffer
+  bool by_head = false;  // one call per KV head
+  // The low-bit set of every KV head, with scores by (query head, index). Empty: no low-bit set.
   std::vector<int> low_bit = {};
   std::function<float(int, int)> low_bit_score = [](int head, int i) {
     return 8 * noise(InputKind::kQuery, 77, 0, i, head, 1);
@@ -82,7 +80,7 @@ class Attention {
   void make_low_bit(int64_t count) {
     const auto heads = static_cast<size_t>(count * layout_.kv_heads);
     low_bit_sizes_.assign(heads, static_cast<int32_t>(cut_.low_bit.size()));
-    const size_t capacity = cut_.low_bit.size() + 5;  // rows of it are not packed
+    const size_t capacity = cut_.low_bit.size() + 5;  // leaves a gap between the heads' rows
     for (size_t head = 0; head < heads; ++head) {
       low_bit_.insert(low_bit_.end(), cut_.low_bit.begin(), cut_.low_bit.end());
       low_bit_.resize((head + 1) * capacity, -1);
@@ -146,7 +144,7 @@ class Attention {
     run_heads(params);
   }
 
-  // The last head first: heads share nothing.
+  // Last head first: heads are independent.
   void run_heads(AttendParams params) const {
     for (int head = cut_.by_head ? layout_.kv_heads : 0; head-- > 0;) {
       params.step.heads = {head, head + 1};
@@ -172,7 +170,7 @@ class Attention {
     }
   }
 
-  // The wave's pages beside each other, but for the first, which stays in its row block.
+  // Copies the wave's pages into one buffer, except the first, which stays in its block.
   StagedPages stage_pages(int begin, int wave, std::vector<std::byte>& copies) const {
     StagedPages pages;
     pages.first_page = begin / kPageTokens + 1;
@@ -206,7 +204,7 @@ inline Result attention(const RowCase& cache, const RowStep& step, const Cut& cu
   return Attention(cache, step, cut).run();
 }
 
-// `length` tokens in the cache, the last of them the step's.
+// A cache of `length` tokens per sequence; the last token is the step's.
 struct Decode {
   Decode(const RowShape& shape, const std::vector<int>& lengths,
          const RowCase::InputOf& input = noise)
@@ -231,13 +229,13 @@ struct Decode {
   RowStep step;
 };
 
-// Values lie in (-1, 1), so an output moves by at most the relative error of its weights. A score
-// is a sum of key_dim products of magnitude < 1 times key_dim^-1/2: an error of at most
-// key_dim^1/2 * log2(key_dim) * 2^-24 < 1e-5 for the dimensions here; exp adds 2 ulp, the sums over
-// tokens stay below 1e-5 too. lse adds the rounding of its own size (< 16).
+// Values lie in (-1, 1), so an output's error is at most the relative error of its weights. A score
+// is a sum of key_dim products of magnitude < 1 times key_dim^-1/2: an error of at most key_dim^1/2
+// * log2(key_dim) * 2^-24 < 1e-5 for the dimensions here. exp adds 2 ulp, and the sums over tokens
+// stay below 1e-5 too. lse adds the rounding of its own magnitude (< 16).
 inline constexpr float kTolerance = 3e-5f;
-// Weights of coded rows have 16 bits: each moves by at most 2^-16 of the largest of its tile, which
-// here is within four times the tile's mean.
+// Weights of coded rows have 16 bits: each is off by at most 2^-16 of its tile's largest weight,
+// which here is within four times the tile's mean.
 inline constexpr float kCodedTolerance = kTolerance + 0x1p-14f;
 
 inline void expect_near(const Result& result, const Result& truth, float tolerance) {
@@ -250,7 +248,7 @@ inline void expect_near(const Result& result, const Result& truth, float toleran
   }
 }
 
-// Every way to cut it gives the bits of the plain one, which is near the reference.
+// Every split gives the bits of the plain one, which is near the reference.
 inline void expect_all_cuts_equal(const Decode& decode, const Cut& plain,
                                   const std::vector<int>& waves = {0, 32, 96, 256}) {
   Cut reference = plain;

@@ -1,5 +1,5 @@
 // FAC and full attention, on every target of this processor: against the f64 reference, and bit for
-// bit against itself over phases, waves, threads, batches and places of the rows.
+// bit equal across phases, waves, threads, batches and row locations.
 #include <gtest/gtest.h>
 #include <tbb/task_arena.h>
 
@@ -105,7 +105,8 @@ TEST_P(AttendTest, SetOfAllTokensIsFullAttention) {
   }
 }
 
-// Steep slopes for some heads: their scores reach hundreds, by weights whose error stays theirs.
+// Steep slopes for some heads: scores reach hundreds. The bias is exact, so the weights' error
+// stays that of the dot product.
 TEST_P(AttendTest, AlibiOfPagesAndSets) {
   for (const int group : {1, 3, 4, 7}) {
     RowShape shape;
@@ -135,7 +136,8 @@ TEST_P(AttendTest, AlibiOfPagesAndSets) {
   }
 }
 
-// Scores beyond the cap many times, and all far below it; with ALiBi, in codes, by pages and sets.
+// Scores many times the cap, and scores far below it; with ALiBi, with coded rows, over pages and
+// sets.
 TEST_P(AttendTest, SoftCap) {
   for (const float cap : {0.3f, 2.0f, 1000.0f}) {
     for (const int group : {1, 5}) {
@@ -183,7 +185,7 @@ TEST_P(AttendTest, BatchAndThreadsDoNotMatter) {
 }
 
 TEST_P(AttendTest, InfiniteScoresAndValues) {
-  // Keys of -inf against positive queries: whole tiles of -inf, then some tokens that count.
+  // Keys of -inf against positive queries: whole tiles score -inf, then some tokens have weight.
   RowShape shape;
   shape.kv_heads = 1, shape.group = 2;
   const auto keys = [](InputKind kind, int sequence, int layer, int position, int head, int dim) {
@@ -192,12 +194,12 @@ TEST_P(AttendTest, InfiniteScoresAndValues) {
     return kind == InputKind::kQuery && dim == 0 ? 1.0f : value;
   };
   expect_all_cuts_equal(Decode(shape, {300}, keys), cut());
-  // Every score -inf: no weight anywhere, no NaN either.
+  // Every score is -inf: all weights are 0, and no output is NaN.
   const Decode nothing(shape, {40}, keys);
   const Result empty = attention(nothing.cache, nothing.step, cut());
   for (const float value : empty.out) EXPECT_EQ(value, 0);
   for (const float value : empty.lse) EXPECT_EQ(value, -INFINITY);
-  // An infinite value stays in its dimension.
+  // An infinite value affects its own dimension only.
   const auto values = [](InputKind kind, int sequence, int layer, int position, int head, int dim) {
     if (kind == InputKind::kValue && dim == 3 && position == 50) return INFINITY;
     return noise(kind, sequence, layer, position, head, dim);
@@ -209,7 +211,7 @@ TEST_P(AttendTest, InfiniteScoresAndValues) {
   }
 }
 
-// Infinite scores are the cap's; a NaN stays one.
+// An infinite score becomes the cap; a NaN stays NaN.
 TEST_P(AttendTest, SoftCapOfInfiniteScores) {
   RowShape shape;
   shape.kv_heads = 1, shape.group = 2, shape.score_cap = 3;
@@ -230,7 +232,7 @@ TEST_P(AttendTest, SoftCapOfInfiniteScores) {
   }
 }
 
-// In codes one infinite or missing element makes its whole vector NaN, and nothing else.
+// In a coded vector one infinite or NaN element makes the whole vector NaN, and no other vector.
 TEST_P(AttendTest, CodedRowsThatAreNotNumbers) {
   RowShape shape;
   shape.row = RowDType::kInt8, shape.kv_heads = 1, shape.group = 2;
@@ -252,7 +254,8 @@ TEST_P(AttendTest, CodedRowsThatAreNotNumbers) {
   }
 }
 
-// Weights as codes reach down to values of 2^-100, floats beyond; a large value beside small ones.
+// Weights as codes represent values down to 2^-100, floats smaller ones; a large value beside small
+// ones.
 TEST_P(AttendTest, CodedValuesOfAllSizes) {
   RowShape shape;
   shape.row = RowDType::kInt8, shape.kv_heads = 1, shape.group = 5;
@@ -276,7 +279,7 @@ TEST_P(AttendTest, CodedValuesOfAllSizes) {
   }
 }
 
-// Weights that underflow and scores far apart: the tiles' maxima differ by hundreds.
+// Weights underflow and scores differ widely: the tiles' maxima are hundreds apart.
 TEST_P(AttendTest, FarApartScores) {
   RowShape shape;
   shape.kv_heads = 1, shape.row = DType::kF32;

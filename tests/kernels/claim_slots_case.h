@@ -1,5 +1,5 @@
-// ClaimSlots against the reference, slot for slot, between resolves with changing sets; and what it
-// promises whatever the predictions are; for any device's kernels.
+// ClaimSlots against the reference, slot for slot, between resolves with changing sets, and its
+// guarantees for arbitrary predictions. For any device's kernels.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -86,7 +86,7 @@ class ClaimSlotsSide {
                                                         {1, 1, StepMode::kDecode}};
 
  private:
-  // By three lanes, as the pipeline deals heads out.
+  // In three calls, as the pipeline distributes heads over its copy streams.
   void gather(int wave) {
     for (int lane = 0; lane < 3; ++lane) {
       const GatherParams params{cache.layout(),        2,    wave, buffers.fetches.data(),
@@ -112,7 +112,7 @@ inline std::vector<int32_t> anything(std::mt19937& random, int count) {
   return predictions;
 }
 
-// As a select writes them: four heads' sets, each rising.
+// Four heads' sets in the order of a select: each ascending.
 inline std::vector<int32_t> ascending(std::mt19937& random, int capacity) {
   std::vector<int32_t> predictions;
   for (int head = 0; head < 4; ++head) {
@@ -125,7 +125,7 @@ inline std::vector<int32_t> ascending(std::mt19937& random, int capacity) {
   return predictions;
 }
 
-// Sinks, recent and random others: the same in both.
+// Sinks, recent tokens and random others; the same sets on both sides.
 inline std::vector<int32_t> true_sets(RowCase& cache, std::mt19937& random) {
   std::vector<int32_t> sets;
   for (int head = 0; head < 4; ++head) {
@@ -140,7 +140,7 @@ inline std::vector<int32_t> true_sets(RowCase& cache, std::mt19937& random) {
   return sets;
 }
 
-// No position twice, and every hot row is the row of its position.
+// No position occurs twice, and every hot row holds the row of its position.
 inline void expect_sound(ClaimSlotsSide& side) {
   for (int sequence = 0; sequence < 2; ++sequence) {
     for (int head = 0; head < 2; ++head) {
@@ -223,8 +223,10 @@ inline void expect_claims_slots_as_reference(const ClaimSlotsSetting& setting,
       const uint64_t before = side->counters.prefetched;
       side->claim_slots(prediction);
       const uint64_t predicted = side->counters.prefetched - before;
-      EXPECT_LE(predicted, static_cast<uint64_t>(3 * setting.max_rows));  // one head had none
-      side->claim_slots(prediction);  // once more: all of it is there, or there was no room
+      // one head had no prediction
+      EXPECT_LE(predicted, static_cast<uint64_t>(3 * setting.max_rows));
+      // a second call finds every row present, or still no free slot
+      side->claim_slots(prediction);
       expect_sound(*side);
       for (const int32_t count : side->buffers.counts) EXPECT_LE(count, setting.max_rows);
     }
@@ -249,7 +251,8 @@ inline void expect_claims_slots_as_reference(const ClaimSlotsSetting& setting,
   EXPECT_EQ(fast.counters.prefetched > 0, setting.max_rows > 0 && setting.hot_rows > 0);
 }
 
-// A table that was invalidated says what it held; that is fetched back, into free slots.
+// An invalidated table still remembers the positions that it held; these rows are fetched back into
+// free slots.
 inline void expect_remembered_rows_come_back(const RowKernels& kernels) {
   ClaimSlotsSide fast(40, kernels);
   ClaimSlotsSide slow(40, reference_row_kernels());

@@ -18,7 +18,8 @@ TEST(ClaimSlotsTest, RememberedRowsComeBack) {
   expect_remembered_rows_come_back(cpu_row_kernels());
 }
 
-// A prediction that comes true is a hit whose tile waits; one that does not has no user.
+// A prediction that is selected counts as a hit, and its tile waits for the row; an unselected one
+// is counted as unused.
 TEST(ClaimSlotsTest, UsedPredictionsAreCountedAndNotReady) {
   ClaimSlotsSide side(100, cpu_row_kernels());
   side.begin();
@@ -35,7 +36,7 @@ TEST(ClaimSlotsTest, UsedPredictionsAreCountedAndNotReady) {
   EXPECT_EQ(side.counters.prefetched, 8u);
   std::vector<int32_t> sets;
   for (int head = 0; head < 4; ++head) {
-    for (int i = 0; i < kClaimSet; ++i) sets.push_back(41 + 3 * i);  // has 41 and not 40
+    for (int i = 0; i < kClaimSet; ++i) sets.push_back(41 + 3 * i);  // contains 41, not 40
   }
   const std::vector<int32_t> selected_sizes(4, 20);
   side.resolve({.step = {},

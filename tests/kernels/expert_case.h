@@ -1,5 +1,6 @@
-// Pairs of tokens and experts for tests of the kernels that work on them, against what each pair
-// has alone: interpreted and on a GPU. `run` takes a call's parameters and is done on return.
+// Pairs of tokens and experts, for tests of the kernels that work on them: each pair must give the
+// result that it gives alone. Interpreted and on a GPU. `run` takes a call's parameters and returns
+// when the kernel has finished.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +22,7 @@ namespace fasa::expert_case {
 
 inline constexpr float kUntouched = -7;
 
-// Elements that begin at a whole word.
+// Elements of a dtype, beginning at a whole word.
 struct Elements {
   DType dtype;
   std::vector<simt::Word16> words;
@@ -35,7 +36,7 @@ struct Elements {
   double operator[](int64_t i) const { return load_element(dtype, words.data(), i); }
 };
 
-// What the device finds out of what was chosen, in memory of its own.
+// The routing tables that the device computes from the choices, in its own memory.
 struct Pairs {
   std::vector<int32_t> chosen, experts, rows, first, places;
   ExpertPairs view;
@@ -55,7 +56,7 @@ struct Pairs {
              .places = places.data()} {}
 };
 
-// For each token `each` experts, ascending; never the last one, where there are others.
+// For each token `each` experts, ascending; never the last expert, unless it is the only one.
 inline std::vector<int32_t> draw(int64_t tokens, int each, int count, unsigned seed) {
   std::mt19937 random(seed);
   std::vector<int32_t> all(static_cast<size_t>(count > each ? count - 1 : count)), drawn;
@@ -117,7 +118,7 @@ inline const ProductCase kProductCases[] = {
     {DType::kBF16, 40, 9, 6, 2, 5},    {DType::kBF16, 20, 40, 8, 2, 4, 75},
 };
 
-// `run` on a device of the case's capability.
+// Executes `run` on a device of the case's compute capability.
 template <typename Run>
 void expect_products(const Run& run, const ProductCase& c) {
   const Pairs pairs = arranged(run, c.tokens, c.each, c.count);
@@ -125,7 +126,7 @@ void expect_products(const Run& run, const ProductCase& c) {
   const Elements weights(c.dtype, randoms(c.count * step, 2));
   for (const PairInput input : {PairInput::kToken, PairInput::kPair}) {
     const Elements x(c.dtype, randoms(pairs.view.pairs() * c.inputs, 1));
-    // All experts, and all but the first and the last.
+    // All experts, then all but the first and the last.
     for (const int left_out : {0, c.count > 2 ? 1 : 0}) {
       const int64_t stride = c.columns + 3;
       std::vector<float> y(static_cast<size_t>(pairs.view.pairs() * stride), kUntouched);
@@ -165,9 +166,9 @@ void expect_products(const Run& run, const ProductCase& c) {
   }
 }
 
-// Packed matrices of one format, one behind the other, each with an order of its own.
+// Packed matrices of one format in one buffer, each with its own order of inputs.
 struct PackedExperts {
-  static constexpr int64_t kPanels = 2;  // of an expert
+  static constexpr int64_t kPanels = 2;  // per expert
   int64_t inputs, outputs;
   packed_case::Packed all;
   std::vector<int32_t> order;
@@ -198,7 +199,7 @@ struct PackedExperts {
   }
 };
 
-// Whatever the batch, a pair has the bits that its row has alone.
+// A pair gives the bits that its row gives alone, whatever the batch.
 template <typename Run>
 void expect_packed_products(const Run& run) {
   struct Case {

@@ -1,4 +1,4 @@
-// What the kernels report is what kernel_work.h says they do.
+// The work that kernels report equals the formulas of kernel_work.h.
 #include "kernels/kernel_work.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ float some_query(int sequence, int head, int dim) {
   return static_cast<float>((dim * 7 + head * 3 + sequence) % 13) / 6.0f - 1.0f;
 }
 
-// At most 1024 visible tokens: none is left out by a sampled threshold, so there is no rescan.
+// With at most 1024 visible tokens the sampled threshold excludes none, so there is no rescan.
 TEST(KernelWork, SelectionReadsEveryVisiblePageOnce) {
   for (const SliceDType dtype : {SliceDType::kF32, SliceDType::kBF16, SliceDType::kInt8,
                                  SliceDType::kInt4, SliceDType::kInt2}) {
@@ -27,8 +27,8 @@ TEST(KernelWork, SelectionReadsEveryVisiblePageOnce) {
           .dtype = dtype, .dims = 18, .kv_heads = 3, .group = 2, .window = window, .budget = 40};
       const std::vector<int> lengths = {65, 64, 1000};
       SelectCase cache(shape, lengths, some_key, some_query);
-      // By hand, 18 dimensions: padded to 20, 24 and 32 as codes of 8, 4 and 2 bits; with 16 bits
-      // of parameters a dimension, rounded up to 64 bytes, and an f32 for the page.
+      // By hand: 18 dimensions are padded to 20, 24 and 32 as codes of 8, 4 and 2 bits. 16 bits of
+      // parameters a dimension, rounded up to 64 bytes, and an f32 for the page.
       const std::map<SliceDType, uint64_t> sealed = {{SliceDType::kF32, 64 * 18 * 4},
                                                      {SliceDType::kBF16, 64 * 18 * 2},
                                                      {SliceDType::kInt8, 1344 + 4},
@@ -67,7 +67,8 @@ TEST(KernelWork, BytesByHand) {
   EXPECT_EQ(select_bytes(layout.slice, 0, 129), 2u * (64 * 32 + 256 + 4) + 64 * 256);
   EXPECT_EQ(resolve_bytes(8, 256, 512), 8u * (256 * 12 + 2 * 512 * 4));
   EXPECT_EQ(output_bytes(layout, 32, DType::kF32), 32u * 128 * 4);
-  // Positions and scores of four query heads twice; 32 bytes of codes, parameters and their base.
+  // Positions and scores of four query heads are read twice; a row has 32 bytes of codes, its
+  // parameters and their base.
   layout.values = {SliceDType::kInt2, 128, SliceOrder::kByToken};
   EXPECT_EQ(low_bit_bytes(layout, 3), 3u * (2 * (4 + 4 * 4) + 32 + 256 + 4));
   EXPECT_EQ(append_bytes(layout, 2), 2u * (1024 + 256 + 256));

@@ -1,4 +1,4 @@
-// Selections with a low-bit set beside the set, for the tests of every device's kernel.
+// Selections with a low-bit set in addition to the set; for every device's kernel.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ inline std::vector<LowBitShape> select_shapes() {
     });
   }
   add([](LowBitShape& s) { s.low_bit.tokens = 1; });
-  add([](LowBitShape& s) { s.low_bit.tokens = 1 << 20; });  // all that the set leaves
+  add([](LowBitShape& s) { s.low_bit.tokens = 1 << 20; });  // every token outside the set
   add([](LowBitShape& s) { s.low_bit = {.tokens = 0, .share = 0.3f}, s.lengths = {5000, 70, 20}; });
   add([](LowBitShape& s) { s.select.window = 333, s.lengths = {1000, 100}; });
   add([](LowBitShape& s) { s.select.budget = 21, s.select.group = 3, s.low_bit.tokens = 700; });
@@ -50,7 +50,7 @@ struct Selected {
 
 using Select = std::function<void(const SelectParams&)>;
 
-// `selected_tokens`: in place of the case's budget, 0 = that.
+// `selected_tokens` replaces the case's budget; 0 keeps it.
 inline Selected select_low_bit(SelectCase& cache, TokenBudget budget, const Select& select,
                                int selected_tokens = 0) {
   SelectParams params = cache.params();
@@ -83,8 +83,8 @@ inline Selected select_low_bit(SelectCase& cache, TokenBudget budget, const Sele
   return selected;
 }
 
-// The low-bit set is what a set of as many more has beyond the set, by the same kernel; its scores
-// are near the reference's.
+// The low-bit set holds the tokens that a larger set would add, by the same kernel; its scores are
+// near the reference's.
 inline void expect_next_best(const LowBitShape& shape, const SelectCase::KeyOf& key,
                              const Select& select) {
   SelectCase cache(shape.select, shape.lengths, key, gaussian_queries(9));

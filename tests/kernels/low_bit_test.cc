@@ -1,5 +1,5 @@
-// The low-bit set: what select writes beside the set, and attention to it by codes, on every target
-// of this processor, against the f64 reference and bit for bit against itself however it is cut up.
+// The low-bit set: the select that writes it and the attention to it by codes, on every target of
+// this processor, against the f64 reference and bit for bit equal however the work is split.
 #include <gtest/gtest.h>
 #include <oneapi/tbb/task_arena.h>
 
@@ -27,7 +27,7 @@ TEST(LowBitSelect, IsTheNextBest) {
   }
 }
 
-// Equal rows, misleading samples, keys without order: what a rescan finds.
+// Equal rows, misleading samples and unordered keys: inputs that need a rescan.
 TEST(LowBitSelect, TiesAndRescans) {
   std::vector<SelectCase::KeyOf> keys = misleading_keys();
   keys.push_back([](int, int, int, int) { return 1.0f; });
@@ -65,7 +65,7 @@ TEST(LowBitSelect, ThreadsDoNotMatter) {
   EXPECT_TRUE(one == two);
 }
 
-// Samples that miss the maxima: heads are rescanned, in as many parts as there are ranges.
+// The samples miss the maxima, so heads are rescanned, in one part per range.
 TEST(LowBitSelect, ThreadsDoNotMatterToRescans) {
   for (const SelectCase::KeyOf& key : misleading_keys()) {
     LowBitShape shape;
@@ -79,7 +79,7 @@ TEST(LowBitSelect, ThreadsDoNotMatterToRescans) {
   }
 }
 
-// A prediction has none.
+// Predictions have no low-bit set.
 TEST(LowBitSelect, PredictionsHaveNone) {
   LowBitShape shape;
   shape.select.ahead = 1;
@@ -89,7 +89,8 @@ TEST(LowBitSelect, PredictionsHaveNone) {
 
 class LowBitAttend : public ::testing::TestWithParam<cpu::Target> {
  protected:
-  // A set of every ninth token, and a low-bit set of `count` between them, the last pages' too.
+  // A set of every ninth token, and a low-bit set of `count` tokens between them, up to the last
+  // pages.
   Cut cut(int length, int count) const {
     Cut made;
     made.run = [&of = cpu::row_bodies(GetParam())](const AttendParams& params) {

@@ -1,5 +1,5 @@
-// Packed weights for tests of what multiplies them: every kind of format, in sizes that its numbers
-// hold exactly.
+// Packed weights for tests of matrix products: every kind of format, with scales that each kind
+// represents exactly.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ inline const std::vector<NamedFormat>& formats() {
   return all;
 }
 
-// A row's numbers, of sizes that the kinds hold exactly.
+// A random scale that this kind represents exactly.
 inline float random_scale(ScaleKind kind, std::mt19937& random) {
   if (kind == ScaleKind::kSuper) return static_cast<float>(static_cast<int>(random() % 63) + 1);
   return std::ldexp(static_cast<float>(64 + random() % 64), -14);
@@ -61,7 +61,7 @@ inline float random_offset(OffsetKind kind, std::mt19937& random) {
   }
 }
 
-// Packed weights beside what they stand for.
+// Packed weights together with their unpacked values.
 class Packed {
  public:
   Packed(const PackedFormat& format, int64_t outputs, int64_t inputs)

@@ -10,7 +10,7 @@
 namespace fasa::cpu {
 namespace {
 
-// Every task runs once, and finds every task of the phases before its own done.
+// Every task runs once, after all tasks of the phases before its own.
 void expect_order(const std::vector<size_t>& sizes, int threads) {
   std::vector<std::atomic<size_t>> done(sizes.size());
   std::vector<std::vector<std::atomic<int>>> runs;

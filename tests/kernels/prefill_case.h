@@ -1,5 +1,5 @@
-// Prefills of a small cache, in chunks, waves and placements: what the tests of all kernels of
-// prefill attention share.
+// Prefills of a small cache, in chunks, waves and placements; shared by the tests of all prefill
+// attention kernels.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,10 +17,11 @@ struct Ways {
   int window = 0;
   int chunk = 1 << 20;
   int wave_pages = 0;   // 0: all pages in one call
-  bool staged = false;  // older pages copied beside each other (host placement)
+  bool staged = false;  // older pages copied into one buffer (host placement)
 };
 
-// Outputs and log-sum-exps of every token, for all sequences of equal length, prefilled in chunks.
+// Outputs and log-sum-exps of every token. All sequences have the same length and are prefilled in
+// chunks.
 class Prefill {
  public:
   Prefill(const RowShape& shape, const std::vector<int>& ids, int tokens, const Ways& ways,
@@ -30,7 +31,7 @@ class Prefill {
     for (size_t s = 0; s < ids.size(); ++s) out_.emplace_back();
     while (cache_.sequence(0).length < tokens) run_chunk(static_cast<int>(ids.size()));
   }
-  // [token][query head][value_dim + 1], the last the log-sum-exp.
+  // [token][query head][value_dim + 1]; the last element is the log-sum-exp.
   const std::vector<float>& of(int sequence) const { return out_[static_cast<size_t>(sequence)]; }
 
  private:
@@ -120,7 +121,7 @@ inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) 
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-// The reasoning of attend_case.h's bound holds here too.
+// The error bound is derived in attend_case.h.
 inline constexpr float kTolerance = 3e-5f;
 
 inline void expect_near(const std::vector<float>& result, const std::vector<float>& truth) {

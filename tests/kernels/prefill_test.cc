@@ -1,5 +1,5 @@
 // Exact causal attention, on every target of this processor: against the f64 reference, and bit for
-// bit against itself over chunks, waves of pages, threads, batches and placements.
+// bit equal across chunks, waves of pages, threads, batches and placements.
 #include <gtest/gtest.h>
 #include <tbb/task_arena.h>
 
@@ -53,8 +53,8 @@ TEST_P(PrefillTest, Shapes) {
   }
 }
 
-// Queries and keys in bf16, whose products need no widening: pairs that fill no register, whole
-// ones, an odd number of dimensions, of which there are no pairs.
+// Queries and keys in bf16, whose products need no widening: dimensions that fill part of a
+// register, whole registers, and an odd number, which has no pairs.
 TEST_P(PrefillTest, QueriesInBf16) {
   for (const int group : {1, 3, 16}) {
     for (const auto& [key_dim, value_dim] :
@@ -126,7 +126,7 @@ TEST_P(PrefillTest, SoftCap) {
 }
 
 // Chunks, waves, copied pages and placement, with and without a window; with ALiBi, a soft cap and
-// coded rows where there is one.
+// coded rows where the target has them.
 TEST_P(PrefillTest, CutsDoNotMatter) {
   constexpr int kTokens = 530;
   for (const int window : {0, 90}) {
@@ -141,7 +141,7 @@ TEST_P(PrefillTest, CutsDoNotMatter) {
     for (const int chunk : {1, 7, 64, 100, 512}) {
       for (const int wave : {0, 1, 3}) {
         for (const bool on_device : {true, false}) {
-          // A token at a time costs most and has nothing to add in most of the ways.
+          // A token at a time is the slowest case and adds nothing in most combinations.
           if (chunk == 1 && (wave != 3 || on_device)) continue;
           Ways other = whole;
           other.chunk = chunk;
@@ -175,8 +175,8 @@ TEST_P(PrefillTest, BatchAndThreadsDoNotMatter) {
   }
 }
 
-// A later token's infinite value must not reach an earlier query, not even as 0 * inf, whatever
-// chunk brought it; and scores of -inf are no weight.
+// A later token's infinite value must not affect an earlier query, not even as 0 * inf, whichever
+// chunk brought it; a score of -inf gives weight 0.
 TEST_P(PrefillTest, Infinities) {
   RowShape shape;
   shape.kv_heads = 1;
@@ -205,7 +205,7 @@ TEST_P(PrefillTest, Infinities) {
   }
 }
 
-// A coded value that is not a number is NaN throughout, for the queries that see it.
+// A coded value that is not finite is NaN in all dimensions, for the queries that see it.
 TEST_P(PrefillTest, CodedValuesThatAreNotNumbers) {
   RowShape shape;
   shape.row = RowDType::kInt8, shape.kv_heads = 1;

@@ -1,4 +1,4 @@
-// The bodies of calibration's ranking of every instruction set against the scalar reference.
+// Calibration's ranking kernels of every instruction set against the scalar reference.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -22,7 +22,8 @@ class Rank : public ::testing::TestWithParam<Target> {
   std::vector<float> numbers(size_t count, bool wild = false) {
     std::vector<float> values(count);
     for (float& value : values) {
-      value = std::round(normal_(random_) * 8) / 8;  // with equals; sums of products are exact
+      // rounded, so that equal values occur and sums of products are exact
+      value = std::round(normal_(random_) * 8) / 8;
       if (!wild || random_() % 5 != 0) continue;
       constexpr float kWild[] = {0, -0.0f, kInfinity, -kInfinity, kNaN};
       value = kWild[random_() % 5];
@@ -65,7 +66,7 @@ TEST_P(Rank, ScoresOfEveryGroupAreTheReferences) {
           const float* given = scores.data() + h * stride;
           EXPECT_EQ(std::vector<float>(given, given + tokens), expected);
           EXPECT_EQ(best[h], reference::best_score(expected));
-          EXPECT_EQ(given[tokens], 99);  // nothing behind the row
+          EXPECT_EQ(given[tokens], 99);  // nothing is written past the row
         }
       }
     }

@@ -1,4 +1,4 @@
-// Each policy against a plain statement of it, one victim at a time.
+// Each replacement policy against a simple implementation that chooses one victim at a time.
 #include "kernels/replacement.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ bool may_go(const Table& table, size_t slot, int32_t step, const std::vector<uin
   return keep[slot] == 0 && (table.positions[slot] < 0 || step_of(table.last_uses[slot]) != step);
 }
 
-// The next victim, or -1. Empty slots, then unused predictions, are common to all.
+// The next victim, or -1. Every policy takes empty slots first, then unused predictions.
 int simple_victim(const Table& table, int32_t step, const std::vector<uint8_t>& keep) {
   for (const bool empty : {true, false}) {
     int best = -1;
@@ -113,7 +113,7 @@ TEST(Replacement, SameAsOneAtATime) {
 
 TEST(Replacement, UsesCountAndDecay) {
   int32_t last_use = slot_use(10, 1);
-  EXPECT_EQ(renewed_use(last_use, 10), last_use);  // once a step
+  EXPECT_EQ(renewed_use(last_use, 10), last_use);  // at most once a step
   for (int32_t step = 11; step < 40; ++step) last_use = renewed_use(last_use, step);
   EXPECT_EQ(uses_of(last_use), kMaxUses);
   EXPECT_EQ(step_of(last_use), 39);

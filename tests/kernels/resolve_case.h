@@ -1,5 +1,5 @@
-// Resolve and gather against the reference, entry for entry, over steps with a changing set, for
-// any device's kernels: after the gather every row pointer leads to the right row.
+// Resolve and gather against the reference, entry for entry, over steps with a changing set: after
+// the gather every row pointer leads to the right row. For any device's kernels.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ struct Sets {
   std::vector<int32_t> positions, sizes;
 };
 
-// Sinks, recent and random others, ascending; different sizes per head.
+// Sinks, recent tokens and random others, ascending; a different size per head.
 inline Sets random_sets(const CacheLayout& layout, int count, int length, int size,
                         std::mt19937& random) {
   Sets sets;
@@ -67,7 +67,7 @@ inline Sets random_sets(const CacheLayout& layout, int count, int length, int si
   return sets;
 }
 
-// An address as an offset that two caches share: (owner, bytes).
+// An address as (owner, byte offset), comparable between two caches.
 inline std::pair<int, int64_t> place(RowCase& cache, const Wave& wave, const std::byte* address) {
   const auto within = [&](const std::vector<std::byte>& block) {
     return address >= block.data() && address < block.data() + block.size();
@@ -98,7 +98,7 @@ struct ResolveSetting {
   bool on_device;
   bool device_copies = false;
   Replacement replacement = Replacement::kLru;
-  bool by_head = false;  // fetch, the last head first, in place of resolve and gather
+  bool by_head = false;  // fetch per head, last head first, instead of resolve and gather
 };
 
 inline std::vector<ResolveSetting> resolve_settings() {

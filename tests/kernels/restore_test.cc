@@ -11,7 +11,7 @@ RestoreParams restore_params(RowCase& cache, const RowStep& step, bool on_device
   return {cache.params(step, 0), on_device};
 }
 
-// Truncating to any length gives the tail and protected rows of a fresh append of that length.
+// Truncating to any length gives the tail and protected rows of a new sequence of that length.
 TEST(RestoreTest, AnyLengthIsAFreshAppend) {
   for (const bool on_device : {true, false}) {
     for (const int recent : {1, 16, 70}) {

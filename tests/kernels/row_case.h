@@ -1,6 +1,6 @@
-// A small cache for the tests of the kernels over rows: sequences whose keys, values and queries
-// are functions of (sequence, layer, position, head, dimension), so that the same tokens can be
-// appended in any split, batch and placement.
+// A small cache for the tests of the row kernels: keys, values and queries are functions of
+// (sequence, layer, position, head, dimension), so that the same tokens can be appended in any
+// split, batch and placement.
 #pragma once
 
 #include <cstdint>
@@ -33,9 +33,9 @@ struct RowShape {
   int recent = 16;
   int hot_rows = 0;
   bool on_device = true;
-  bool device_copies = false;      // of every other page of rows on the host
+  bool device_copies = false;      // device copies of every other page of host rows
   std::vector<float> slopes = {};  // ALiBi's, [kv_heads x group]
-  float score_cap = 0;             // before the scale
+  float score_cap = 0;             // applied before the scale
 };
 
 inline constexpr RowDType kRowDTypes[] = {RowDType::kF32, RowDType::kF16, RowDType::kBF16,
@@ -53,7 +53,7 @@ inline float noise(InputKind kind, int sequence, int layer, int position, int he
   return static_cast<float>(static_cast<int32_t>(x >> 32)) * 0x1p-31f;
 }
 
-// What a sequence owns, at room for `capacity` tokens; everything starts as 0xAB bytes.
+// A sequence's memory, for up to `capacity` tokens; filled with 0xAB bytes.
 struct RowSequence {
   RowSequence(const CacheLayout& layout, int number, int capacity) : id(number) {
     const int pages = (capacity + kPageTokens - 1) / kPageTokens;
@@ -73,7 +73,7 @@ struct RowSequence {
     hot = bytes(layout.hot_bytes());
     hot_table.assign(static_cast<size_t>(layout.hot_table_bytes() / 4), -1);
   }
-  // The last page has no entry.
+  // The last page gets no copy.
   void copy_every_other_page() {
     copies.resize(rows.size());
     for (size_t page = 0; page + 1 < rows.size(); ++page) {
@@ -121,7 +121,7 @@ class RowCase {
       if (shape.device_copies) sequences_.back()->copy_every_other_page();
     }
     for (int64_t head = 0; head < layout_.heads(); ++head) {
-      for (int d = 0; d < shape.key_dim; ++d) {  // another order in every head
+      for (int d = 0; d < shape.key_dim; ++d) {  // a different order in every head
         dims_.push_back(static_cast<int16_t>((d + head) % shape.key_dim));
       }
     }
@@ -165,7 +165,7 @@ class RowCase {
     return step;
   }
 
-  // The tensors of `layer`.
+  // Fills in the tensors of `layer`.
   void fill(RowStep& step, int layer) const {
     step.k = tensor(step, InputKind::kKey, layer, shape_.kv_heads, shape_.key_dim);
     step.v = tensor(step, InputKind::kValue, layer, shape_.kv_heads, shape_.value_dim);
@@ -196,7 +196,7 @@ class RowCase {
                                   shape_.key_dim);
   }
 
-  // Appends all layers, and writes back where rows live on the host.
+  // Appends all layers, and writes rows back where they live on the host.
   void append(RowStep& step, bool with_reference = false) {
     for (int layer = 0; layer < shape_.layers; ++layer) {
       fill(step, layer);

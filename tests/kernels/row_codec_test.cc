@@ -1,5 +1,5 @@
-// Rows in codes: how they are written and read, against the reference and against row_format.h's
-// words.
+// Coded rows: encoding and decoding, against the reference and the format described in
+// row_format.h.
 #include <gtest/gtest.h>
 
 #include <cfloat>
@@ -26,8 +26,8 @@ Values random_values(int dim, int seed) {
   return values;
 }
 
-// What cannot be drawn: zeros, constants, ties, one element that dwarfs the others, the ends of
-// f32, values that are not numbers.
+// Vectors that random draws miss: zeros, constants, ties, one element that dwarfs the others, the
+// limits of f32, NaN and infinities.
 std::vector<Values> special_values(int dim) {
   std::vector<Values> all;
   const auto add = [&](const std::function<float(int)>& value) {
@@ -42,9 +42,11 @@ std::vector<Values> special_values(int dim) {
     add([=](int d) { return d == dim - 1 ? constant : 0.0f; });
     add([=](int d) { return d == 0 ? constant : 1e-3f * constant; });
   }
-  add([](int d) { return d == 0 ? 127.0f : static_cast<float>(d % 9) + 0.5f; });  // all ties
-  add([](int d) { return d == 0 ? -127.0f : static_cast<float>(d % 9 - 4); });    // all exact
-  add([](int d) { return 300.0f + static_cast<float>(d % 3); });                  // far from zero
+  // every element a tie
+  add([](int d) { return d == 0 ? 127.0f : static_cast<float>(d % 9) + 0.5f; });
+  // every element exact
+  add([](int d) { return d == 0 ? -127.0f : static_cast<float>(d % 9 - 4); });
+  add([](int d) { return 300.0f + static_cast<float>(d % 3); });  // far from zero
   for (const float odd : {INFINITY, -INFINITY, NAN}) {
     add([=](int) { return odd; });
     add([=](int d) { return d == 5 ? odd : 1.0f; });
@@ -62,7 +64,7 @@ std::vector<std::byte> written(const Values& key, const Values& value, bool by_r
   return row;
 }
 
-// The key, and the value, that come back.
+// The key and the value, decoded.
 struct Stored {
   Values key, value;
 };
@@ -142,8 +144,8 @@ TEST(RowCodecTest, SpecialValuesSameAsReference) {
   }
 }
 
-// No element is farther from its code than one step, and the mean square error is what
-// row_format.h says: 1/12 of a step's square, and a bit for the scale.
+// Every element is within one step of its code, and the mean square error is the one in
+// row_format.h: 1/12 of a step squared, plus the rounding of the scale.
 TEST(RowCodecTest, ErrorIsAsSaid) {
   for (const auto& [dim, most] : {std::pair{64, 1.35}, {128, 1.12}}) {
     double sum = 0;
@@ -156,7 +158,7 @@ TEST(RowCodecTest, ErrorIsAsSaid) {
       const double step = static_cast<double>(largest) / 127;
       for (size_t d = 0; d < values.size(); ++d) {
         const double error = (static_cast<double>(back[d]) - static_cast<double>(values[d])) / step;
-        EXPECT_LT(std::fabs(error), 1.01);  // of steps of the scale as it was rounded
+        EXPECT_LT(std::fabs(error), 1.01);  // in steps of the rounded scale
         sum += 12 * error * error / dim / kRows;
       }
     }

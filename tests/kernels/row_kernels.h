@@ -1,4 +1,4 @@
-// The kernels over hot rows of one device, so that the same tests run over each.
+// One device's kernels over hot rows, so that the same tests run on each device.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// A made-up cache of one layer for the selection's tests: sequences of given keys, sealed as an
-// append would, and the parameters of a select over them.
+// A synthetic cache of one layer for selection tests: sequences with given keys, sealed as an
+// append does, and the parameters of a select over them.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ struct SelectShape {
   int ahead = 0;
   std::vector<float> slopes = {};  // ALiBi's, [kv_heads x group]
   int page_tokens = 1;
-  int value_dim = 0;  // of value codes, whose contents no selection reads; 0 = none
+  int value_dim = 0;  // dimensions of value codes, which no selection reads; 0 = none
   float score_cap = 0;
 };
 
@@ -103,7 +103,8 @@ class SelectCase {
     const int32_t* begin = sets_.data() + at * static_cast<size_t>(selected_capacity_);
     return {begin, begin + sizes_[at]};
   }
-  // Forgets those of all sequences and heads; sizes and entries that no call wrote are negative.
+  // Clears the sets of all sequences and heads: sizes and entries not written by a later call are
+  // negative.
   void forget_sets() {
     std::fill(sets_.begin(), sets_.end(), -5);
     std::fill(sizes_.begin(), sizes_.end(), -5);
@@ -165,7 +166,7 @@ class SelectCase {
   StepCounters counters_;
 };
 
-// The best by these scores, ascending.
+// The tokens with the best of these scores, ascending.
 inline std::vector<int32_t> sorted_set(const SelectPlan& plan,
                                        const reference::GroupScores& scores) {
   std::vector<int32_t> taken;

@@ -1,4 +1,4 @@
-// Inputs that a selection gets wrong easily, for the tests of every device's kernel.
+// Difficult inputs for selections; for every device's kernel.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,7 +17,8 @@ namespace fasa {
 inline constexpr std::array kSelectDTypes = {SliceDType::kF32, SliceDType::kBF16, SliceDType::kInt8,
                                              SliceDType::kInt4, SliceDType::kInt2};
 
-// The sample misses what matters: one page that beats all, rising scores, a saw, heads apart.
+// Keys whose maxima the sample misses: one page above all, rising scores, a sawtooth, heads that
+// differ.
 inline std::vector<SelectCase::KeyOf> misleading_keys() {
   return {
       [](int, int, int t, int d) {
@@ -31,7 +32,7 @@ inline std::vector<SelectCase::KeyOf> misleading_keys() {
   };
 }
 
-// One dimension with a NaN at 50 of every hundred tokens, and both infinities at 77 and 78.
+// One dimension is NaN at 50 of every hundred tokens, and infinite (both signs) at 77 and 78.
 inline SelectCase::KeyOf odd_keys() {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   return [gaussian = gaussian_keys(5)](int s, int h, int t, int d) {
@@ -42,7 +43,8 @@ inline SelectCase::KeyOf odd_keys() {
   };
 }
 
-// Sealed pages of a case of one head get random codes and zeros, and `base` for every scale.
+// Fills the sealed pages of a one-head case with random codes and zeros, and every scale with
+// `base`.
 inline void fill_with_codes(SelectCase& cache, int tokens, float base, std::mt19937& random) {
   const CacheLayout& layout = cache.layout();
   for (int p = 0; p < (tokens - 1) / kPageTokens; ++p) {
@@ -58,7 +60,7 @@ inline void fill_with_codes(SelectCase& cache, int tokens, float base, std::mt19
   }
 }
 
-// What ties leave: the first `count` tokens and the recent sixteen.
+// The set when all scores tie: the first `count` tokens and the recent sixteen.
 inline std::vector<int32_t> first_and_recent(int count, int tokens) {
   std::vector<int32_t> set(static_cast<size_t>(count + 16));
   std::iota(set.begin(), set.begin() + count, 0);
@@ -66,7 +68,7 @@ inline std::vector<int32_t> first_and_recent(int count, int tokens) {
   return set;
 }
 
-// Two query heads of eight dimensions, d - 3 h, with gaps between heads.
+// Two query heads of eight dimensions, element d - 3 h, with gaps between heads.
 class StridedQueries {
  public:
   static float value(int head, int d) { return static_cast<float>(d - 3 * head); }
@@ -84,7 +86,8 @@ class StridedQueries {
   std::vector<std::byte> bytes_;
 };
 
-// The KV heads of a select in two calls: each writes its own, and both what one call for all does.
+// A select split by KV heads into two calls: each call writes its own heads only, and together they
+// give the result of one call.
 template <typename Run>
 void expect_same_in_parts(SelectCase& cache, SelectParams params, const Run& run) {
   const int kv_heads = params.step.layout.kv_heads;

@@ -1,4 +1,5 @@
-// TIP scores: each target's against the reference, and what slopes, caps and pages do to them.
+// TIP scores: every target against the reference, and the effect of ALiBi slopes, soft caps and
+// page means.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,13 +18,13 @@ using cpu::Target;
 
 class SelectScoresOf : public ::testing::TestWithParam<SliceDType> {};
 
-// A score in f64, and the size of what is added up for it.
+// A score in f64, and the sum of the magnitudes of its terms.
 struct Expected {
   double score = 0, size = 0;
 };
 
-// The score of a token of the newest page, of values that nobody rounds, or by a target that
-// requantises nothing.
+// The score of a token in the newest page, or by a target that does not requantise weights; no
+// value is rounded.
 Expected plain_score(const SliceFormat& format, const std::byte* page, float base, int token,
                      const float* q) {
   Expected sum;
@@ -35,8 +36,8 @@ Expected plain_score(const SliceFormat& format, const std::byte* page, float bas
   return sum;
 }
 
-// The score of a token of a coded page: weights q x scale in steps of the page's largest / 127
-// (4095 in int8), times codes counted from their middle (score_body_inl.h).
+// The score of a token in a coded page: weights q x scale, rounded to steps of the page's largest /
+// 127 (4095 in int8), times the codes relative to their midpoint (score_body_inl.h).
 Expected requantised_score(const SliceFormat& format, const std::byte* page, float base, int token,
                            const float* q) {
   const int bits = slice_bits(format.dtype);
@@ -104,7 +105,7 @@ TEST_P(SelectScoresOf, ScoresAreThoseOfTheRequantisedWeights) {
   }
 }
 
-// What ALiBi adds, beside the scores without it; and the set of the sums.
+// ALiBi changes each score by its bias; the set is the one of the biased scores.
 TEST_P(SelectScoresOf, AlibiLowersWhatIsFar) {
   for (const int group : {1, 3, 5}) {
     for (const int window : {0, 100}) {
@@ -137,8 +138,8 @@ TEST_P(SelectScoresOf, AlibiLowersWhatIsFar) {
   }
 }
 
-// Scores beside those without a cap; and the set of the capped ones, which a group's heads share by
-// what is left of their distances.
+// Capped against uncapped scores; and the set of the capped scores, which a group's heads combine
+// by their capped distances.
 TEST_P(SelectScoresOf, SoftCap) {
   constexpr float kCap = 1.5f;
   for (const int group : {1, 3, 5}) {
@@ -166,7 +167,8 @@ TEST_P(SelectScoresOf, SoftCap) {
   }
 }
 
-// The mean of a page's scores, from a window's first token to the newest; and the set of the means.
+// A page's score is the mean over its tokens, from a window's first token to the newest; the set is
+// the one of the means.
 TEST_P(SelectScoresOf, PagesOfTokensHaveTheirMeanScore) {
   for (const int page_tokens : {8, 16, 32}) {
     for (const int window : {0, 101}) {

@@ -1,4 +1,4 @@
-// The processor's select by each of its targets, for tests.
+// The processor's select on each of its targets, for tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 
 namespace fasa {
 
-// What a target's own page scores give under a full sort.
+// The scores that a target itself computes, for a full sort.
 inline reference::GroupScores own_scores(const SelectParams& params, int sequence, int kv_head,
                                          cpu::Target target) {
   const SelectPlan plan = plan_selection(params, params.step.sequences[sequence]);
@@ -41,7 +41,7 @@ inline reference::GroupScores own_scores(const SelectParams& params, int sequenc
   return own;
 }
 
-// One target's selection of one head, in `splits` parts.
+// One target's selection for one head, in `splits` parts.
 inline std::vector<int32_t> select_parts(const SelectParams& params, int sequence, int kv_head,
                                          cpu::Target target, int splits) {
   const SelectPlan plan = plan_selection(params, params.step.sequences[sequence]);
@@ -85,7 +85,7 @@ inline std::vector<int32_t> select_parts(const SelectParams& params, int sequenc
   return set;
 }
 
-// Every sequence and head, every target, whole and in parts.
+// Every sequence, head and target, in one call and in parts.
 inline void expect_own_sort(SelectCase& cache) {
   const SelectParams params = cache.params();
   for (const cpu::Target target : cpu::supported_targets()) {

@@ -1,5 +1,5 @@
-// TIP score + select: each target's selection against a full sort, of its own scores bit for bit,
-// and of the reference's where all sums are exact. Its scores: select_scores_test.cc.
+// TIP score and select: each target's set equals a full sort of its own scores, and of the
+// reference's scores where all sums are exact. select_scores_test.cc tests the scores.
 #include <gtest/gtest.h>
 #include <oneapi/tbb/task_arena.h>
 
@@ -46,8 +46,8 @@ TEST_P(SelectOf, GroupsAndWindows) {
   }
 }
 
-// A prediction over a part of the slice: the set of the part alone, whatever the rest holds, and
-// without the token that has not been appended yet.
+// A prediction over a part of the slice gives the set of that part alone, whatever the other
+// dimensions hold, and excludes the token that is not appended yet.
 TEST_P(SelectOf, PartsOfTheSliceAndPredictions) {
   const SliceFormat format{GetParam(), 40};
   for (const int score_dims : {1, 4, 16, 17, 39, 40, 100}) {
@@ -63,7 +63,7 @@ TEST_P(SelectOf, PartsOfTheSliceAndPredictions) {
         shape.ahead = whole.ahead = ahead;
         SelectCase part(shape, {tokens}, gaussian_keys(7), gaussian_queries(7));
         expect_own_sort(part);
-        // The whole slice with a query that is zero beyond the part.
+        // The reference: the whole slice with a query that is zero outside the part.
         const auto query = gaussian_queries(7);
         SelectCase zeros(whole, {tokens}, gaussian_keys(7),
                          [&](int s, int h, int d) { return query(s, h, d) * (d < read ? 1 : 0); });
@@ -86,7 +86,7 @@ TEST_P(SelectOf, PartsOfTheSliceAndPredictions) {
   }
 }
 
-// What the emulated device is charged shrinks with what is read.
+// The emulated device charges a part of the slice for the bytes of the part only.
 TEST_P(SelectOf, APartCostsAPart) {
   SelectShape shape{GetParam(), 128, 1, 4, 4, 16, 0, 64};
   SelectCase whole(shape, {5000}, gaussian_keys(7), gaussian_queries(7));
@@ -97,7 +97,7 @@ TEST_P(SelectOf, APartCostsAPart) {
 }
 
 // Codes of full range and scales of 1 (or 2): all sums are small integers and halves. The largest
-// weight is the requantisation's limit, which makes its step 1.
+// weight equals the requantisation's range, so that its step is 1.
 TEST_P(SelectOf, ExactSumsGiveTheReferencesSet) {
   const SliceDType dtype = GetParam();
   std::mt19937 random(11);
@@ -132,7 +132,8 @@ TEST_P(SelectOf, EqualRowsAndZeroQueriesGoToTheLowerPositions) {
     SelectCase zeros(shape, {tokens}, gaussian_keys(3), [](int, int, int) { return 0.0f; });
     const std::vector<int32_t> expected = first_and_recent(34, tokens);
     for (SelectCase* cache : {&equal, &zeros}) {
-      // Sealed and unsealed pages of equal rows may round differently: only whole-page ties there.
+      // Sealed and unsealed pages of equal rows may round differently: use ties of whole pages
+      // only.
       if (cache == &equal && is_coded(GetParam())) {
         expect_own_sort(*cache);
         continue;
@@ -156,7 +157,7 @@ TEST_P(SelectOf, UnrepresentativeSamplesLoseNothing) {
   }
 }
 
-// More candidates than there is room for: the scan gives up keeping them and the rescan prunes.
+// More candidates than the buffer holds: the scan stops keeping them, and the rescan prunes.
 TEST_P(SelectOf, OverflowingCandidatesAreRescannedExactly) {
   SelectShape shape{GetParam(), 2, 1, 2, 4, 16, 0, 300};
   SelectCase cache(
@@ -167,7 +168,7 @@ TEST_P(SelectOf, OverflowingCandidatesAreRescannedExactly) {
 
 TEST_P(SelectOf, NaNCountsAsMinusInfinityAndIsCounted) {
   if (is_coded(GetParam())) {
-    // Codes hold no NaN: only a query can bring one.
+    // Codes hold no NaN: only a query can contain one.
     SelectShape shape{GetParam(), 8, 1, 2, 4, 16, 0, 40};
     SelectCase cache(shape, {500}, gaussian_keys(5),
                      [](int, int h, int d) { return h == 1 && d == 2 ? kNaN : 1.0f; });

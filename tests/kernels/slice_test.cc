@@ -1,5 +1,5 @@
-// Packing slices: the CPU's bytes are the reference's, codes cover their page, and what is not
-// finite leaves the other tokens alone.
+// Packing of slices: the CPU's bytes equal the reference's, a page's codes cover its range, and a
+// value that is not finite does not affect other tokens.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -39,14 +39,14 @@ struct Sealed {
   }
 };
 
-// Packs by both and expects the same bytes everywhere.
+// Packs with the CPU kernel and the reference, and expects the same bytes.
 Sealed seal(SliceFormat format, DType key_dtype, const std::function<float(int, int)>& value) {
   Sealed sealed{format, {}, {}, 0};
   sealed.tail.assign(static_cast<size_t>(format.tail().page_bytes()), std::byte{0xee});
   sealed.page.assign(static_cast<size_t>(format.page_bytes()), std::byte{0xee});
   std::vector<std::byte> tail = sealed.tail;
   std::vector<std::byte> page = sealed.page;
-  // A key of twice as many dimensions, of which the slice takes every other one, backwards.
+  // The key has twice as many dimensions; the slice takes every other one, backwards.
   std::vector<int16_t> dims(static_cast<size_t>(format.dims));
   for (int d = 0; d < format.dims; ++d) {
     dims[static_cast<size_t>(d)] = static_cast<int16_t>(2 * (format.dims - 1 - d));
@@ -73,7 +73,7 @@ class CodedSlices : public ::testing::TestWithParam<SliceDType> {
   int top() const { return (1 << slice_bits(GetParam())) - 1; }
 };
 
-// Every finite value comes back within half a scale: the codes cover minimum and maximum.
+// Every finite value decodes to within half a scale: the codes cover minimum and maximum.
 void expect_covered(const Sealed& sealed) {
   for (int d = 0; d < sealed.format.dims; ++d) {
     for (int t = 0; t < kPageTokens; ++t) {
@@ -101,8 +101,8 @@ TEST_P(CodedSlices, GaussianChannelsOfOddCountsAreCoveredTightly) {
         lo = std::min(lo, sealed.in(d, t));
         hi = std::max(hi, sealed.in(d, t));
       }
-      // Zeros come in eighths of the codes, scales in eighths of an octave: an eighth of the codes
-      // and one step above the ideal, range / codes, at most.
+      // Zeros are multiples of 1/8 code, scales multiples of 1/8 octave: the scale is at most an
+      // eighth of the codes and one step above the ideal, range / codes.
       const float ideal = (hi - lo) / static_cast<float>(top() + 1);
       EXPECT_LE(sealed.scale(d), ideal * 1.0906f / 0.875f * 1.001f) << d;
       EXPECT_GE(sealed.scale(d), ideal * 0.999f) << d;
@@ -170,7 +170,7 @@ TEST_P(CodedSlices, HugeAndTinyRanges) {
         seal({GetParam(), 8}, DType::kF32, [&](int, int) { return size * uniform(random); });
     expect_covered(sealed);
   }
-  // Scales eight octaves apart and more: the small channels are within the largest one's error.
+  // Scales at least eight octaves apart: the small channels are within the largest one's error.
   const Sealed mixed = seal({GetParam(), 8}, DType::kF32, [&](int d, int) {
     return uniform(random) * (d == 0 ? 1000.0f : d == 1 ? 1e-4f : 1.0f);
   });
@@ -190,8 +190,8 @@ INSTANTIATE_TEST_SUITE_P(All, CodedSlices,
                            return std::string(slice_dtype_name(test.param));
                          });
 
-// Root mean square error of dot products over a page, per dtype, in units of the error that
-// unrounded scales (range / (codes - 1)) and zeros (the minimum) would have.
+// Root mean square error of dot products over a page, per dtype, relative to the error with
+// unrounded scales (range / (codes - 1)) and zeros (the minimum).
 double relative_error(SliceDType dtype, float mean) {
   std::mt19937 random(6);
   std::normal_distribution<float> normal;

@@ -1,4 +1,4 @@
-// Answers made of logits: where they end, and what of their text comes when.
+// Answers generated from logits: where they end, and when their text is released.
 #include "runtime/llm/answer.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ namespace {
 
 using namespace llm_test;
 
-// Logits whose best is the byte.
+// Logits with this byte as the best token.
 std::vector<float> logits_of(char byte) {
   std::vector<float> logits(256, 0);
   logits[static_cast<unsigned char>(byte)] = 5;
@@ -20,7 +20,7 @@ std::vector<float> logits_of(char byte) {
 
 class AnswerTest : public ::testing::Test {
  protected:
-  // What came of each byte, in brackets, until the answer ended.
+  // The text released after each byte, in brackets, until the answer ends.
   std::string shown(Answer& answer, std::string_view bytes) {
     std::string all;
     for (const char byte : bytes) {
@@ -50,7 +50,7 @@ TEST_F(AnswerTest, StopStringsSpanTokensAndHoldTextBack) {
   EXPECT_EQ(shown(answer, "abcabcde"), "[a][][][bca][][][]");
   EXPECT_EQ(answer.end(), AnswerEnd::kStopString);
   EXPECT_EQ(answer.text(), "abca");
-  // The end gives what was held.
+  // The end releases the text that was held back.
   Answer ended(options, eos_, tokenizer_.get(), prompt_);
   EXPECT_EQ(shown(ended, "abc$"), "[a][][][bc]");
   EXPECT_EQ(ended.text(), "abc");

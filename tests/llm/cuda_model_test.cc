@@ -1,5 +1,5 @@
 // Models on the CUDA device: over a fake runtime on the host, where projections are a plain loop
-// and the kernels' bodies are interpreted; and on a GPU, where there is one.
+// and the kernels' bodies are interpreted, and on a GPU if there is one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -51,7 +51,7 @@ TEST_P(CudaModel, LogitsEqualTransformers) {
 
 INSTANTIATE_TEST_SUITE_P(Families, CudaModel, ::testing::ValuesIn(kDenseModels), by_folder);
 
-// In bf16 a router may choose another expert.
+// In bf16 a router may choose another expert than in f32.
 class CudaExpertModel : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(CudaExpertModel, LogitsEqualTransformers) {
@@ -65,8 +65,7 @@ TEST_P(CudaExpertModel, LogitsEqualTransformers) {
 INSTANTIATE_TEST_SUITE_P(Families, CudaExpertModel, ::testing::ValuesIn(kModelsWithExperts),
                          by_folder);
 
-// Attention too by the kernels' bodies: positions of all kinds, windows, wide heads that share one
-// key.
+// Attention is interpreted too: positions of all kinds, windows, wide heads that share one key.
 class InterpretedModel : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(InterpretedModel, LogitsEqualTransformers) {
@@ -83,8 +82,8 @@ INSTANTIATE_TEST_SUITE_P(Families, InterpretedModel,
                                            "phi3", "gemma2", "gemma3"),
                          by_folder);
 
-// Logits of the last tokens, each decoded with a set of 24 of those before; f32 slices, whose
-// scores choose the same on every device.
+// Logits of the last tokens, each decoded with a set of 24 earlier tokens. Slices are f32: their
+// scores select the same tokens on every device.
 std::vector<float> decoded_logits(Model& model, std::span<const int32_t> tokens) {
   constexpr size_t kDecoded = 6;
   Config config;
@@ -148,7 +147,7 @@ INSTANTIATE_TEST_SUITE_P(Families, InterpretedExpertModel,
                                            "deepseek-v2-moe-groups"),
                          by_folder);
 
-// A model with the widths of real ones: sixteen heads of 576 dimensions on one KV head.
+// A model with realistic widths: sixteen heads of 576 dimensions on one KV head.
 TEST(InterpretedLatentModel, DecodesAreTheProcessors) {
   ModelConfig config = ModelConfig::load(golden_dir("deepseek-v2"));
   config.layers = 1;
@@ -173,10 +172,10 @@ struct TextOptions {
   std::string dir = bundled_dir();
   int tokens = 30;
   WeightOptions weights = {};
-  GraphMetrics* graphs = nullptr;  // filled in if given
+  GraphMetrics* graphs = nullptr;  // set if not null
 };
 
-// A bundled model's continuation of a text, with rows on the host and sets of 32.
+// A bundled model's continuation of a text, with rows on the host and sets of 32 tokens.
 std::vector<int32_t> continuation(Device& device, PredictorKind predictor,
                                   const TextOptions& wanted = {}) {
   Model model = Model::load(wanted.dir, device, std::nullopt, wanted.weights);
@@ -212,7 +211,7 @@ TEST(CudaModelText, IsTheProcessors) {
   }
 }
 
-// Rounded while it is loaded; steps that read packed weights are graphs as others are.
+// Weights rounded at load time; steps that read packed weights are captured as graphs too.
 TEST(CudaModelText, OfRoundedWeightsIsTheProcessors) {
   for (const WeightRounding rounding : {WeightRounding::kInt4, WeightRounding::kInt8}) {
     GraphMetrics graphs;
@@ -245,8 +244,8 @@ TEST(CudaModelErrors, RoundedActivationsAreTheProcessors) {
   }
 }
 
-// Selected attention too: TIP, hot rows and FAC of ALiBi, of interleaved pairs, of keys rotated in
-// part.
+// Selected attention too: TIP, hot rows and FAC with ALiBi, interleaved pairs and partly rotated
+// keys.
 TEST(CudaModelText, OfInterpretedKernelsIsTheProcessors) {
   for (const char* const name : {"alibi-400k", "pairs-400k", "partial-400k"}) {
     const TextOptions wanted{.dir = source_path(std::string("models/") + name), .tokens = 12};
@@ -259,7 +258,7 @@ TEST(CudaModelText, OfInterpretedKernelsIsTheProcessors) {
   }
 }
 
-// Logits of a model without files, after a prompt.
+// Logits of a model with random weights, after a prompt.
 std::vector<float> random_logits(Device& device, uint64_t seed) {
   ModelConfig config = ModelConfig::load(golden_dir("llama-gqa-bf16"));
   config.vocab_size = 77;
@@ -287,7 +286,7 @@ TEST(CudaModelRandom, IsTheSameModelOnEveryDevice) {
   }
 }
 
-// Queries, keys and values of all layers, as an observer sees them.
+// Records the queries, keys and values of all layers that an observer receives.
 class Recorder final : public LayerObserver {
  public:
   void on_layer(int, ConstTensorView q, ConstTensorView k, ConstTensorView v, int64_t) override {
@@ -343,7 +342,7 @@ std::string error_of_load(const std::string& dir, Device& device) {
   return "";
 }
 
-// A model of more query heads, and wider ones, than a GPU scores: an error where slices are read.
+// A model with more or wider query heads than a GPU can score: an error where slices are read.
 TEST(CudaModelErrors, WhatCannotBeScoredIsNamed) {
   FakeCuda fake;
   const auto device = open_device(cuda_options(), fake.platform());
@@ -377,7 +376,7 @@ TEST(CudaModelErrors, WeightsStayWithinTheBudget) {
   EXPECT_EQ(fake.device_bytes, 0u);
 }
 
-// Whatever operation fails while it runs: a DeviceError, and everything ends in order.
+// Each operation in turn fails while it runs: the call throws a DeviceError, and teardown is clean.
 TEST(CudaModelErrors, AFailureEndsInOrder) {
   int64_t failed = 0;
   for (bool all = false; !all; ++failed) {
@@ -413,7 +412,7 @@ TEST_F(CudaModelOnGpu, LogitsEqualTransformers) {
   }
 }
 
-// On either side of the link.
+// Experts on the host and on the device.
 TEST_F(CudaModelOnGpu, LogitsOfExpertsEqualTransformers) {
   const auto device = open_device(cuda_options());
   for (const ExpertPlace place : {ExpertPlace::kDevice, ExpertPlace::kHost}) {

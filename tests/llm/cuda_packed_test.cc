@@ -1,5 +1,5 @@
 // Packed weights on the CUDA device, over a fake runtime on the host: the kernels that read them
-// are interpreted, products of what prefill unpacks a plain loop.
+// are interpreted; products of the matrices that prefill unpacks are a plain loop.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,8 +24,8 @@ std::unique_ptr<Device> open_fake(FakeCuda& fake) {
   return open_device(options, fake.platform());
 }
 
-// Matrices that a file has packed stay packed: codes of 4, 5, 6 and 8 bits, tables, groups in any
-// order, inputs that end within a group.
+// Matrices packed in a file stay packed: codes of 4, 5, 6 and 8 bits, tables, scale groups in any
+// order, and inputs that end within a scale group.
 class PackedModel : public ::testing::TestWithParam<const char*> {
  protected:
   std::string path() const {
@@ -63,7 +63,7 @@ TEST_P(PackedModel, PrefillAndDecodeHaveTheLogitsOfUnpackedWeights) {
   {
     const auto device = open_fake(fake);
     EXPECT_LT(difference(logits(*device, DType::kF32)), kF32Bound);
-    // Where activations and what prefill unpacks are rounded to bf16: as the processor has it.
+    // Activations and unpacked matrices are rounded to bf16, as on the processor.
     const auto cpu = open_test_device("cpu");
     const std::vector<float> given = logits(*device, DType::kBF16);
     const std::vector<float> expected = logits(*cpu, DType::kBF16);
@@ -78,7 +78,7 @@ TEST_P(PackedModel, PrefillAndDecodeHaveTheLogitsOfUnpackedWeights) {
   EXPECT_EQ(fake.device_bytes, 0u);
 }
 
-// In bf16 a router may choose another expert.
+// In bf16 a router may choose another expert than in f32.
 using PackedExpertModel = PackedModel;
 
 TEST_P(PackedExpertModel, PrefillAndDecodeHaveTheLogitsOfUnpackedWeights) {
@@ -92,7 +92,7 @@ INSTANTIATE_TEST_SUITE_P(Layouts, PackedExpertModel,
                                            "packed-gguf-mixtral", "packed-gguf-gpt-oss"),
                          by_folder);
 
-// What is planned is what the device counts.
+// The planned memory equals the device's count.
 TEST_P(PackedModel, TakesTheMemoryThatIsPredicted) {
   FakeCuda fake;
   const auto device = open_fake(fake);
@@ -102,7 +102,7 @@ TEST_P(PackedModel, TakesTheMemoryThatIsPredicted) {
   EXPECT_EQ(planned.weights.total, model.weight_bytes().total);
   EXPECT_GT(planned.weights.kernel_scratch, 0u);
   const ModelMemory host = model_memory(path(), model.config(), DType::kBF16, {}, 40);
-  // Orders of inputs lie beside the codes; plain parts are not padded to panels.
+  // Orders of inputs lie beside the codes; unpacked parts are not padded to panels.
   EXPECT_LT(static_cast<double>(planned.weights.layers),
             1.05 * static_cast<double>(host.weights.layers));
   model.reserve(40);

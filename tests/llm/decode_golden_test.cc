@@ -1,5 +1,5 @@
 // Decoding token by token against Hugging Face transformers' logits (tests/golden/make_golden.py),
-// of every family: rows fetched from the host, found in hot rows, predicted ahead, or on the
+// for every model family: rows fetched from the host, found in hot rows, predicted, or on the
 // device.
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ struct Decoded {
   StepCounters rows;
 };
 
-// The first `prompt` tokens at once, the others one by one, all of them selected.
+// Prefills the first `prompt` tokens and decodes the others one by one, with all tokens selected.
 Decoded decode(const std::string& dir, const Golden& golden, size_t prompt, const Way& way) {
   const auto device = open_test_device(way.device);
   Model model = Model::load(dir, *device, DType::kF32);

@@ -1,5 +1,5 @@
-// The kernels of layers of experts, interpreted: against the processor's choice, and against the
-// products that each pair has alone.
+// The kernels of expert layers, interpreted: against the processor's choice of experts, and against
+// each pair's product alone.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -62,13 +62,13 @@ TEST_P(ExpertCalls, TheChoiceIsTheProcessors) {
       {.count = 33, .chosen = 33, .scale = 3},
       {.count = 64, .chosen = 6, .scale = 16, .groups = 8, .chosen_groups = 3},
       {.count = 128, .chosen = 8, .normalised = true},
-      {.count = 6, .chosen = 4, .groups = 3, .chosen_groups = 1},  // more than the group has
+      {.count = 6, .chosen = 4, .groups = 3, .chosen_groups = 1},  // more than the group contains
   };
   constexpr int64_t kTokens = 4;
   for (const ExpertShape& shape : shapes) {
     std::vector<float> logits = randoms(kTokens * shape.count, 3);
     const std::vector<float> bias = randoms(shape.count, 4);
-    // Ties in the second token, nothing but one in the third.
+    // The second token has ties only, the third nothing but one value.
     std::fill_n(logits.begin() + shape.count, shape.count, 0.5f);
     std::fill_n(logits.begin() + 2 * shape.count, shape.count,
                 -std::numeric_limits<float>::infinity());
@@ -82,7 +82,7 @@ TEST_P(ExpertCalls, TheChoiceIsTheProcessors) {
           expected[static_cast<size_t>(i)] += bias[static_cast<size_t>(i)];
         }
         route(shape, expected.data());
-        float left = 0;  // of weights that the choice lacks
+        float left = 0;  // weight of experts that the choice lacks
         for (const float weight : expected) left += weight;
         for (int i = 0; i < shape.chosen; ++i) {
           const auto at = static_cast<size_t>(token * shape.chosen + i);
@@ -100,7 +100,7 @@ TEST_P(ExpertCalls, TheChoiceIsTheProcessors) {
   }
 }
 
-// A router may give anything: what is chosen are experts, all the same.
+// For logits that are NaN the kernel still chooses valid experts.
 TEST_P(ExpertCalls, WhatIsNoNumberChoosesSomething) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   std::vector<float> logits(2 * 40, nan);
@@ -112,13 +112,13 @@ TEST_P(ExpertCalls, WhatIsNoNumberChoosesSomething) {
   }
 }
 
-// Several matrices in one call, as each alone; those without rows are left out.
+// Several matrices unpacked in one call equal each one alone; those without rows are skipped.
 TEST_P(ExpertCalls, WhatIsUnpackedTogether) {
   for (const bool ordered : {false, true}) {
     const packed_case::NamedFormat& named = packed_case::formats().front();
     const PackedExperts experts(named.format, 3, 40, ordered);
     const int64_t matrix = kPackedColumns * experts.inputs;
-    const std::vector<int32_t> rows = {4, 7, 7, 8};  // none for the second
+    const std::vector<int32_t> rows = {4, 7, 7, 8};  // the second has none
     std::vector<simt::Word16> plain(static_cast<size_t>(3 * matrix) / 4 + 1);
     std::fill(plain.begin(), plain.end(), simt::Word16{{1, 1, 1, 1}});
     const auto untouched = plain;

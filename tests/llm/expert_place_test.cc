@@ -1,5 +1,5 @@
-// Experts in host memory: the same logits, the memory where it is said to be, and over the link
-// what was chosen.
+// Experts in host memory: the same logits, memory where the plan puts it, and only chosen experts
+// transferred over the link.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -63,7 +63,7 @@ TEST_P(ExpertPlaces, LogitsAreTheSame) {
   EXPECT_EQ(logits(*device, kOnHost), logits(*device, {}));
 }
 
-// What is planned is what is taken, in both memories.
+// The planned memory equals the memory in use, on host and device.
 TEST_P(ExpertPlaces, MemoryIsWhatIsPredicted) {
   const auto device = open_test_device("emulated");
   const auto used = [&](MemorySpace space) { return device->memory(space).used_bytes; };

@@ -1,4 +1,4 @@
-// Which experts a token goes through, and with what weights.
+// The experts that a token is routed to, and their weights.
 #include "runtime/llm/expert_work.h"
 
 #include <gtest/gtest.h>
@@ -41,14 +41,14 @@ TEST(Route, TheFirstOfEqualOnesIsChosen) {
               {0.25f, 0.25f, 0, 0});
 }
 
-// The best expert's group alone: 0.3 is in another.
+// Only the best expert group is chosen from: 0.3 is in another one.
 TEST(Route, OnlyTheBestGroupsAreChosenFrom) {
   expect_near(routed({.count = 6, .chosen = 2, .groups = 3, .chosen_groups = 1},
                      {0.05f, 0.3f, 0.35f, 0.1f, 0.1f, 0.1f}),
               {0, 0, 0.35f, 0.1f, 0, 0});
 }
 
-// Far logits: the others' shares are nothing, and no weight is no number.
+// Logits far apart: the other experts' shares are 0, and no weight is NaN.
 TEST(Route, OneExpertMayTakeAll) {
   std::vector<float> logits = {-1e30f, 200.0f, -200.0f};
   route({.count = 3, .chosen = 2, .normalised = true}, logits.data());

@@ -1,5 +1,5 @@
-// A libFuzzer target of the reader of GGUF files: header, config, tokenizer and matrices. With
-// clang, -fsanitize=fuzzer and this file; gguf_fuzz_test.cc runs it over the seed corpus and over
+// A libFuzzer target of the GGUF reader: header, config, tokenizer and matrices. Build it with
+// clang, -fsanitize=fuzzer and this file; gguf_fuzz_test.cc runs it over the seed corpus and
 // changes of it.
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace {
 
-// Whatever was let through can be read to its last element.
+// Reads every matrix of an accepted file to its last element.
 void read_all(const fasa::GgufHeader& header) {
   for (const auto& [name, tensor] : header.tensors()) {
     if (tensor.begin > header.data().size() || tensor.bytes > header.data().size() - tensor.begin) {
@@ -37,7 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     try {
       fasa::ModelConfig::parse(fasa::gguf_config_json(header), "fuzz.gguf");
     } catch (const fasa::InputError&) {
-      // The only error that a file may give.
+      // The only error that a file may cause.
     }
     fasa::GenerationDefaults::parse(fasa::gguf_generation_json(header), "fuzz.gguf");
     fasa::gguf_tokenizer_config_json(header);

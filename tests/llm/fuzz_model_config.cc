@@ -1,6 +1,6 @@
-// A libFuzzer target of the readers of config.json and generation_config.json: with clang,
-// -fsanitize=fuzzer and this file. model_config_fuzz_test.cc runs it over the seed corpus
-// and over changes of it.
+// A libFuzzer target of the readers of config.json and generation_config.json. Build it with clang,
+// -fsanitize=fuzzer and this file; model_config_fuzz_test.cc runs it over the seed corpus and
+// changes of it.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   try {
     fasa::ModelConfig config = fasa::ModelConfig::parse(text, "fuzz.json");
-    // What was let through makes a geometry and frequencies.
+    // An accepted config gives a valid geometry and frequencies.
     config.geometry().validate();
     if (config.parameters() <= 0) std::abort();
     for (const fasa::Rotation& rotation : fasa::make_rotations(config)) {
@@ -25,7 +25,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
     config.parse_generation(text, "fuzz.json");
   } catch (const fasa::InputError&) {
-    // The only error that a model's files may give.
+    // The only error that a model's files may cause.
   }
   return 0;
 }

@@ -1,6 +1,6 @@
 // A libFuzzer target of the readers of packed matrices in safetensors files. The input is a line
-// with quantization_config, then the file. With clang, -fsanitize=fuzzer and this file;
-// quantised_fuzz_test.cc runs it over the seed corpus and over changes of it.
+// with quantization_config, then the file. Build it with clang, -fsanitize=fuzzer and this file;
+// quantised_fuzz_test.cc runs it over the seed corpus and changes of it.
 #include <unistd.h>
 
 #include <cstddef>
@@ -26,7 +26,7 @@ const std::string& folder() {
   return path;
 }
 
-// Every matrix is read to its last element, as panels read it and as rows of f32.
+// Reads every matrix to its last element, as panels and as rows of f32.
 void read_all(const fasa::QuantizedFiles& files) {
   for (const auto& [name, matrix] : files.matrices()) {
     if (matrix->inputs() > 4096 || matrix->outputs() > 4096) continue;
@@ -52,7 +52,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     std::ofstream(folder() + "/model.safetensors", std::ios::binary) << text.substr(end + 1);
     read_all(fasa::QuantizedFiles(std::make_unique<fasa::WeightFiles>(folder()), *config));
   } catch (const fasa::InputError&) {
-    // The only error that a file may give.
+    // The only error that a file may cause.
   }
   return 0;
 }

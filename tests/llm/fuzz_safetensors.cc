@@ -1,5 +1,5 @@
-// A libFuzzer target of the safetensors header's reader: with clang, -fsanitize=fuzzer and this
-// file. safetensors_fuzz_test.cc runs it over the seed corpus and over changes of it.
+// A libFuzzer target of the safetensors header's reader. Build it with clang, -fsanitize=fuzzer and
+// this file; safetensors_fuzz_test.cc runs it over the seed corpus and changes of it.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -12,7 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     uint64_t begin = 0;
     const auto entries = fasa::parse_safetensors_header(
         {reinterpret_cast<const std::byte*>(data), size}, size, "fuzz.safetensors", &begin);
-    // Whatever was let through lies inside of the file, and has the size that its shape says.
+    // An accepted tensor lies inside the file and has the size of its shape.
     if (begin > size) std::abort();
     for (const auto& [name, entry] : entries) {
       if (entry.begin > entry.end || entry.end > size - begin) std::abort();
@@ -21,7 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       }
     }
   } catch (const fasa::InputError&) {
-    // The only error that a file may give.
+    // The only error that a file may cause.
   }
   return 0;
 }

@@ -1,4 +1,4 @@
-// What generation_config.json asks for, and what flags make of it.
+// Sampling options from generation_config.json, and flags that override them.
 #include "runtime/llm/generation_defaults.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Generation end to end on the bundled model, and what it refuses.
+// Generation end to end on the bundled model, and its errors.
 #include "runtime/llm/generator.h"
 
 #include <gmock/gmock.h>
@@ -84,7 +84,7 @@ TEST_F(SmallGeneratorTest, ChunksDontChangeTheText) {
 }
 
 TEST_F(SmallGeneratorTest, StopsOnEndOfSequence) {
-  Model model = load("llama-mha-tied");  // ends on 3 and 5
+  Model model = load("llama-mha-tied");  // its end tokens are 3 and 5
   const auto runtime = full_runtime(model);
   GenerateOptions options;
   options.max_tokens = 240;

@@ -21,7 +21,7 @@ double difference_to(const std::string& model_dir, const Golden& golden, DType d
 }
 
 class GoldenTest : public ::testing::TestWithParam<const char*> {};
-// In bf16 a router may choose another expert than in f32, whose logits then are others.
+// In bf16 a router may choose another expert than in f32, which changes the logits.
 class Bf16GoldenTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(GoldenTest, F32LogitsEqualTransformers) {

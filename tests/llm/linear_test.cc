@@ -1,4 +1,4 @@
-// Projections: right, and the same bits whatever the number of rows and threads.
+// Projections: correct, and the same bits for any number of rows and threads.
 #include "kernels/cpu/model/linear.h"
 
 #include <gtest/gtest.h>
@@ -118,7 +118,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, LinearTest,
                                                               Size{300, 257}, Size{513, 64},
                                                               Size{70, 1030})));
 
-// A wide matrix is no reason for a slower kernel.
+// A wider matrix uses the same kernel.
 TEST(PanelKernelTest, IsTheSameForPanelsOfWiderMatrices) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     const PanelShape alone{dtype, 256, 256, 256};

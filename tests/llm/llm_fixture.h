@@ -73,17 +73,17 @@ inline constexpr const char* kDenseModels[] = {"llama-gqa-bf16",
 inline constexpr const char* kModelsWithExperts[] = {
     "qwen3-moe",       "qwen3-moe-mixed",       "mixtral", "gpt-oss", "gpt-oss-old-config",
     "deepseek-v2-moe", "deepseek-v2-moe-groups"};
-// A test's name of its folder's.
+// Names a test after its folder.
 inline std::string by_folder(const ::testing::TestParamInfo<const char*>& test) {
   std::string name = test.param;
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 }
 
-// What transformers gave for a folder's model.
+// The output of transformers for a folder's model.
 struct Golden {
   std::vector<int32_t> tokens;
-  std::vector<size_t> positions;  // whose logits are kept
+  std::vector<size_t> positions;  // the positions that have logits
   std::vector<float> logits;      // [positions, vocab]
 
   static Golden load(const std::string& dir, const std::string& name = "logits") {
@@ -98,11 +98,11 @@ struct Golden {
   }
 };
 
-// Bounds of relative_difference() to transformers' logits, by the type of weights and activations.
+// Bounds of relative_difference() to transformers' logits, by the dtype of weights and activations.
 inline constexpr double kF32Bound = 1e-4;
 inline constexpr double kBf16Bound = 2e-2;
 
-// max |difference| / max |logit| of the kept positions; `all`: logits of every position, by id.
+// max |difference| / max |logit| over the golden's positions; `all`: logits of every position.
 inline double relative_difference(const std::vector<float>& all, const Golden& golden,
                                   size_t vocab) {
   double worst = 0, largest = 0;
@@ -125,7 +125,7 @@ inline std::unique_ptr<Device> open_test_device(const std::string& name, int thr
   return open_device(options);
 }
 
-// The model's geometry with a window in all layers, 0 = none; but for the first `whole` layers.
+// The model's geometry with a window in all layers but the first `whole`; 0 = no window.
 inline Geometry windowed(const Model& model, int window, int whole = 0) {
   Geometry geometry = model.config().geometry();
   if (window > 0) geometry.windows.assign(static_cast<size_t>(geometry.layers), window);

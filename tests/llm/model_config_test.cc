@@ -1,4 +1,4 @@
-// What config.json may say, in its older and newer forms, and what it may not.
+// The supported contents of config.json, in older and newer forms, and the rejected ones.
 #include "runtime/llm/model_config.h"
 
 #include <gmock/gmock.h>
@@ -87,7 +87,7 @@ TEST(ModelConfigTest, ExpertsOfQwen) {
               ElementsAre(false, true, false));
   EXPECT_THAT(parse(with({{"mlp_only_layers", {2}}})).expert_layers,
               ElementsAre(true, true, false));
-  // Three layers of 128 experts and a router, 8 of which a token reads.
+  // Three layers of 128 experts and a router; a token reads 8 experts.
   EXPECT_EQ(config.mlp_parameters(), 3 * 32 * (128 * 3 * 24 + 128));
   EXPECT_EQ(config.read_mlp_parameters(), 3 * 32 * (8 * 3 * 24 + 128));
   EXPECT_THAT(error_of(with({{"mlp_only_layers", {3}}})), HasSubstr("layers from 0 to 2"));
@@ -195,7 +195,7 @@ std::vector<int> rotations(const ModelConfig& config) {
 TEST(ModelConfigTest, LayersWithoutRotation) {
   nlohmann::json smol = {{"model_type", "smollm3"}, {"sliding_window", 9}};
   EXPECT_THAT(rotations(parse({})), ElementsAre(0, 0, 0));
-  EXPECT_THAT(rotations(parse(smol)), ElementsAre(0, 0, 0));  // every fourth is not
+  EXPECT_THAT(rotations(parse(smol)), ElementsAre(0, 0, 0));  // every fourth layer is not rotated
   smol["no_rope_layer_interval"] = 2;
   EXPECT_THAT(rotations(parse(smol)), ElementsAre(0, kUnrotated, 0));
   EXPECT_THAT(parse(smol).windows, IsEmpty());
@@ -236,7 +236,7 @@ TEST(ModelConfigTest, LayersWithAWindowHaveTheirOwnRotation) {
   EXPECT_THAT(unsaid.windows, ElementsAre(4096, 4096, 4096));
   EXPECT_EQ(unsaid.rope.theta, 1e6);
   EXPECT_EQ(unsaid.local_rope->theta, 1e4);
-  // The kind of a layer counts where there is no window either.
+  // The layer type matters where there is no window, too.
   const ModelConfig none = parse({{"model_type", "gemma3_text"}, {"sliding_window", nullptr}});
   EXPECT_THAT(none.windows, IsEmpty());
   EXPECT_THAT(rotations(none), ElementsAre(1, 1, 1));

@@ -1,5 +1,5 @@
-// The kernels of a model's own work, against what they are made of, row by row: CUDA's bodies,
-// interpreted, and the processor's, which have the same bits.
+// The kernels of the model's own operations against their definitions, row by row: the interpreted
+// CUDA bodies, and the processor's, which give the same bits.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -20,7 +20,7 @@
 namespace fasa {
 namespace {
 
-// Sums in another order; then, in bf16, a rounding that may fall the other way.
+// Sums in another order, and in bf16 one rounding that may differ.
 constexpr double kF32Bound = 2e-6;
 constexpr double kBf16Bound = 1.0 / 128;
 
@@ -200,7 +200,7 @@ struct HeadsCase {
   RotaryLayout layout = RotaryLayout::kHalf;
 };
 
-// Three query heads, two of keys, two of values, in rows with something behind them.
+// Three query heads, two key heads and two value heads, in rows that are followed by other data.
 void expect_heads(const HeadsCase& c, const SimtLauncher& launch) {
   constexpr int kTokens = 3, kQueries = 3, kKeys = 2, kAll = 7;
   const int64_t width = int64_t{kAll} * c.dim, stride = width + 5;
@@ -278,7 +278,7 @@ TEST_P(ModelKernels, HeadsAreTheProcessors) {
   }
 }
 
-// Parts of heads, to a place between others that stay as they were.
+// Parts of heads, written between others that must not change.
 TEST_P(ModelKernels, HeadsWithinWiderOnes) {
   constexpr int kTokens = 2, kHeads = 3, kDim = 6, kFrom = 10, kTo = 9;
   constexpr int kInput = kHeads * kFrom + 1, kOutput = kHeads * kTo + 4;
@@ -390,7 +390,7 @@ struct ProjectCase {
   int capability = 90;
 };
 
-// The whole y, with something behind each row that must stay.
+// The whole y; the elements after each row must not change.
 std::vector<float> project(const ProjectCase& c, const Elements& x, const Elements& weights,
                            const SimtLauncher& launch) {
   const int64_t stride = c.columns + 3;
@@ -441,7 +441,7 @@ struct BatchCase {
   int capability = 90;
 };
 
-// Heads by matrices of their own, x and y [rows, heads, ...]: each as alone.
+// Heads with their own matrices, x and y [rows, heads, ...]: each head as alone.
 TEST_P(ModelKernels, BatchesAreTheirProjections) {
   constexpr int64_t kHeads = 3;
   const BatchCase cases[] = {{DType::kF32, 2, 100, 9, 12},      {DType::kF32, 9, 7, 5, 1},
@@ -484,7 +484,7 @@ TEST_P(ModelKernels, BatchesAreTheirProjections) {
   }
 }
 
-// A token's bits do not depend on what else a step of few tokens holds.
+// A token's bits do not depend on the other tokens of a small step.
 TEST_P(ModelKernels, ARowsBitsAreItsOwn) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     const Elements x(dtype, randoms(7 * 264, 1)), weights(dtype, randoms(12 * 264, 2));

@@ -1,4 +1,4 @@
-// Models that are wrong, and steps whose bits may not depend on how they are run.
+// Invalid models, and steps whose bits must not depend on how they are run.
 #include "runtime/llm/model.h"
 
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ using namespace llm_test;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// The error of loading llama-gqa-bf16 with a changed config.
+// The error of loading llama-gqa-bf16 with a modified config.
 std::string error_with(const std::string& golden, const nlohmann::json& changes) {
   const TempDir dir;
   dir.copy_from(golden_dir(golden));

@@ -1,4 +1,5 @@
-// A model opened in one call answers as one put together by hand, and finds the FC map beside it.
+// A model opened in one call gives the answers of one assembled by hand, and finds the FC map in
+// its folder.
 #include "runtime/llm/open_model.h"
 
 #include <gmock/gmock.h>
@@ -36,7 +37,7 @@ std::vector<int32_t> answer(Model& model, Runtime& runtime) {
   return generate(model, runtime, some_prompt(), options, nullptr).tokens;
 }
 
-// The bundled model without its map.
+// A copy of the bundled model without its map.
 class Mapless {
  public:
   Mapless() : path_(std::filesystem::path(::testing::TempDir()) / "mapless-model") {

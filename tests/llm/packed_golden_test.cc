@@ -1,6 +1,5 @@
-// Models whose matrices are packed, in every layout that is read, against transformers' logits for
-// the same weights unpacked: prefill, which unpacks panels, and decode, which multiplies them as
-// they lie.
+// Packed models in every supported layout against transformers' logits for the same weights
+// unpacked: prefill, which unpacks panels, and decode, which multiplies packed weights directly.
 #include <gtest/gtest.h>
 
 #include "kernels/target.h"
@@ -54,7 +53,7 @@ TEST_P(PackedGolden, DecodeHasTheLogitsOfUnpackedWeights) {
   EXPECT_LT(difference(decode_logits(model, golden_.tokens)), llm_test::kF32Bound);
 }
 
-// Not of those with experts: their router may choose another one for a rounded input.
+// Models with experts are excluded: their router may choose another expert for a rounded input.
 class DensePackedGolden : public PackedGolden {};
 
 TEST_P(DensePackedGolden, DecodeWithActivationsInBf16HasThemToo) {
@@ -62,7 +61,7 @@ TEST_P(DensePackedGolden, DecodeWithActivationsInBf16HasThemToo) {
   EXPECT_LT(difference(decode_logits(model, golden_.tokens)), llm_test::kBf16Bound);
 }
 
-// A chunk of one token is still a prefill: the same bits as in a longer one.
+// A chunk of one token is still a prefill and gives the bits of a longer chunk.
 TEST_P(PackedGolden, PrefillsBitsDontDependOnTheChunk) {
   Model model = Model::load(path_of(GetParam()), *device_, DType::kF32);
   const std::span<const int32_t> tokens(golden_.tokens.data(), 24);

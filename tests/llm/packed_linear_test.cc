@@ -1,5 +1,5 @@
-// Packed weights against the scalar reference: every format, instruction set and kind of
-// activations; the same bits whatever a row's batch and the threads.
+// Packed weights against the scalar reference: every format, instruction set and activation type;
+// the same bits for any batch and number of threads.
 #include "kernels/cpu/model/packed_linear.h"
 
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ class PackedLinearTest
   // The largest error relative to the largest result.
   double error(const Packed& packed, const Size& size, const std::vector<std::byte>& x,
                const std::vector<float>& y) const {
-    double worst = 0, most = 1e-9;  // one weight may be nothing
+    double worst = 0, most = 1e-9;  // avoids a division by 0
     for (int64_t row = 0; row < kRows; ++row) {
       for (int64_t output = 0; output < size.outputs; ++output) {
         double exact = 0;
@@ -69,8 +69,8 @@ class PackedLinearTest
 };
 
 TEST_P(PackedLinearTest, DecodeEqualsTheReference) {
-  // Sums in f32; a table that bf16 does not hold is rounded to it beside activations in bf16; bytes
-  // have 7 bits and a sign.
+  // Sums in f32. With bf16 activations a table is rounded to bf16; int8 weights have 7 bits and a
+  // sign.
   const double bound =
       is_int8() ? 2e-2 : (dtype() == DType::kBF16 && format().has_table ? 4e-3 : 1e-5);
   for (const Size& size : kSizes) {
@@ -201,7 +201,7 @@ TEST(PackedLinear, InputsInAnotherOrderMeetTheirWeights) {
   }
 }
 
-// Sequences of a step that decode read the weights together.
+// Adjacent decoding sequences of a step form one run, which reads the weights once.
 TEST(RowRuns, NeighboursOfOnePhaseAreOne) {
   std::vector<RowRun> runs;
   add_rows(&runs, 1, StepMode::kDecode);

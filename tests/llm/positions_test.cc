@@ -1,5 +1,5 @@
 // Models whose keys are not rotated, or only in part, through the whole pipeline: decoded token by
-// token with selection on, and calibrated.
+// token with selection, and calibrated.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ struct Way {
   int tip_chunks = 0;  // 0 = all
 };
 
-// Logits of the tokens from `first` on, decoded one by one after a prefill of the others.
+// Prefills the tokens before `first`, decodes the others one by one and returns their logits.
 std::vector<float> decode(const std::string& dir, std::span<const int32_t> tokens, size_t first,
                           const Way& way) {
   const auto device = open_test_device(way.device);
@@ -79,7 +79,7 @@ class PositionsTest : public ::testing::TestWithParam<const char*> {
   Golden golden_;
 };
 
-// Sets of all tokens give full attention, which is what transformers computes.
+// Sets of all tokens equal full attention, which transformers computes.
 TEST_P(PositionsTest, WholeSetsGiveTransformersLogits) {
   const std::vector<float> cpu = decoded({});
   EXPECT_LE(difference(cpu, kFirst, golden_), 1e-4);
@@ -99,7 +99,7 @@ TEST_P(PositionsTest, CalibratedSlicesOfHalfTheDimensions) {
   const int pairs = ModelConfig::load(dir_).geometry().key_dim / 2;
   const std::vector<float> cpu = decoded({.fac_tokens = 30, .tip_chunks = pairs / 2});
   EXPECT_EQ(decoded({.device = "emulated", .fac_tokens = 30, .tip_chunks = pairs / 2}), cpu);
-  // They choose other tokens than whole slices do, unless that is all of them.
+  // A part of the chunks selects other tokens than whole slices, unless the part has all chunks.
   EXPECT_NE(decoded({.fac_tokens = 30}), cpu);
   EXPECT_EQ(decoded({.tip_chunks = pairs / 2}), decoded({}));
 }

@@ -1,4 +1,5 @@
-// quantization_config: what is read, what is refused by name, which modules a pattern means.
+// quantization_config: supported contents, rejected ones by name, and the modules that a pattern
+// matches.
 #include "runtime/llm/weights/quantization_config.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
-// Predictions of later layers' queries: the layer's own query where the residual does not change.
+// Predictions of later layers' queries: equal to the layer's own query where the residual does not
+// change.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +17,7 @@
 namespace fasa::llm_test {
 namespace {
 
-// Puts any residual into a layer, without a model around it.
+// Feeds any residual to a single layer, without a model.
 class LoneLayer {
  public:
   LoneLayer(const std::string& dir, DType dtype, int64_t tokens)
@@ -40,7 +41,7 @@ class LoneLayer {
     bytes_of([](const LayerWork& work) { work.begin(); });
   }
 
-  // Returns the bytes of what `work` does with a LayerWork.
+  // The bytes that `work` reports for a LayerWork.
   template <typename Work>
   uint64_t bytes_of(const Work& work) const {
     HostSink sink(parts_);
@@ -177,7 +178,7 @@ TEST(QueryEstimate, IsTheLaterLayersQueryWhereTheResidualStays) {
   }
 }
 
-// Calls the source from outside of what it allows.
+// Calls the query source at moments when that is not allowed.
 class Meddler : public LayerObserver {
  public:
   explicit Meddler(Model& model) : model_(model) {}
@@ -206,7 +207,7 @@ class Meddler : public LayerObserver {
 
 TEST(QueryEstimate, SaysWhatIsOutside) {
   using ::testing::HasSubstr;
-  const auto device = open_test_device("cpu");  // where observers run inside of forward()
+  const auto device = open_test_device("cpu");  // on the cpu device observers run inside forward()
   Model model = Model::load(bundled_dir(), *device, std::nullopt);
   EXPECT_THROW(model.reserve_estimates(1, 4), UsageError);
   EXPECT_THROW(model.reserve_estimates(1, 0), UsageError);

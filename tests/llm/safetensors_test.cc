@@ -1,4 +1,4 @@
-// Files that are right, cut off, or lie.
+// Files that are valid, truncated or inconsistent.
 #include "runtime/llm/weights/safetensors.h"
 
 #include <gmock/gmock.h>
@@ -36,7 +36,7 @@ const char* const kTwo = R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]
 
 TEST(SafetensorsTest, ReadsF32F16AndBf16AtAnyAlignment) {
   const TempDir dir;
-  // The odd byte shifts the tensors behind it.
+  // The one-byte tensor misaligns the tensors after it.
   const std::string header = R"({"byte":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
                              R"("x":{"dtype":"F32","shape":[2],"data_offsets":[1,9]},)"
                              R"("y":{"dtype":"F16","shape":[2],"data_offsets":[9,13]},)"

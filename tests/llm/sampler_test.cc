@@ -67,16 +67,18 @@ TEST(SamplerTest, MinPCutsByTheBestOnesProbability) {
   EXPECT_EQ(drawn({.temperature = 1, .min_p = 0.6f}, logits), (std::set<int32_t>{0}));
   EXPECT_EQ(drawn({.temperature = 1, .min_p = 0.4f}, logits), (std::set<int32_t>{0, 1}));
   EXPECT_EQ(drawn({.temperature = 1, .min_p = 0.2f}, logits), (std::set<int32_t>{0, 1, 2, 3}));
-  // Behind the temperature: at 0.5 the second has a quarter of the first.
+  // min_p applies after the temperature: at 0.5 the second token has a quarter of the first's
+  // probability.
   EXPECT_EQ(drawn({.temperature = 0.5f, .min_p = 0.3f}, logits), (std::set<int32_t>{0}));
-  // Behind top_p: the mass is that of all, min_p's measure the best one.
+  // min_p applies after top_p: the total probability is that of all tokens, min_p is relative to
+  // the best one.
   EXPECT_EQ(drawn({.temperature = 1, .top_p = 0.8f, .min_p = 0.4f}, logits),
             (std::set<int32_t>{0, 1}));
 }
 
 TEST(SamplerTest, PenaltiesCountWhatWasSaid) {
   const std::vector<float> logits = {2, 1.5f, -1, -2};
-  // The first is divided: 2 / 1.5 < 1.5. Negative ones are multiplied.
+  // Positive logits are divided: 2 / 1.5 < 1.5. Negative ones are multiplied.
   Sampler repetition({.repetition_penalty = 1.5f});
   repetition.see_prompt(std::vector<int32_t>{0, 0, 99, -1});
   EXPECT_EQ(repetition.next(logits), 1);
@@ -85,12 +87,12 @@ TEST(SamplerTest, PenaltiesCountWhatWasSaid) {
   negative.see_prompt(std::vector<int32_t>{2});
   EXPECT_EQ(negative.next(std::vector<float>{-4, -5, -1, -2}), 3);
 
-  // Presence and frequency leave the prompt alone.
+  // Presence and frequency penalties ignore the prompt.
   Sampler presence({.presence_penalty = 0.6f});
   presence.see_prompt(std::vector<int32_t>{0});
   EXPECT_EQ(presence.next(logits), 0);
   EXPECT_EQ(presence.next(logits), 1);  // 1.4 against 1.5
-  EXPECT_EQ(presence.next(logits), 0);  // 1.4 against 0.9, however often
+  EXPECT_EQ(presence.next(logits), 0);  // 1.4 against 0.9, independent of the count
   EXPECT_EQ(presence.next(logits), 0);
   Sampler frequency({.frequency_penalty = 0.3f});
   EXPECT_EQ(frequency.next(logits), 0);  // then 1.7, 1.4, 1.1

@@ -1,4 +1,4 @@
-// Folders made for one test, and safetensors files written by hand.
+// Temporary folders for one test, and safetensors files assembled by hand.
 #pragma once
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 namespace fasa::llm_test {
 
-// Removed with all in it.
+// A folder that is removed with its contents.
 class TempDir {
  public:
   TempDir() {
@@ -19,7 +19,7 @@ class TempDir {
     if (mkdtemp(path_.data()) == nullptr) throw std::runtime_error("mkdtemp: " + path_);
   }
   ~TempDir() { std::filesystem::remove_all(path_); }
-  TempDir(const TempDir&) = delete;  // removes its folder once
+  TempDir(const TempDir&) = delete;  // the destructor removes the folder
   TempDir& operator=(const TempDir&) = delete;
 
   const std::string& path() const { return path_; }
@@ -34,7 +34,7 @@ class TempDir {
   std::string path_;
 };
 
-// `length`: what the file says of its header's bytes, the truth by default.
+// `length`: the header length that the file states; the true one by default.
 inline std::string safetensors_bytes(const std::string& header, const std::string& data,
                                      std::optional<uint64_t> length = std::nullopt) {
   const uint64_t said = length.value_or(header.size());

@@ -67,10 +67,11 @@ TEST(TraceRecorder, IsTheSameOnAnyDeviceAndInAnyChunks) {
   EXPECT_NE(record("cpu", small_config(48), options), trace);
 }
 
-// With room for all rows each is fetched once: the runtime's misses count the true sets' members.
+// With hot rows for all tokens each row is fetched once: the runtime's misses count the distinct
+// members of the true sets.
 TEST(TraceRecorder, TrueSetsAreWhatTheRuntimeAttendsTo) {
   Config config = small_config(48);
-  config.prefetch.depth = 0;  // rows that come on a prediction are no misses
+  config.prefetch.depth = 0;  // predicted rows would not count as misses
   config.placement.hot_rows = 400;
   const SelectionTrace trace = record("emulated", config, small_options());
   uint64_t expected = 0;

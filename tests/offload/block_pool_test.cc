@@ -44,7 +44,7 @@ TEST(BlockPool, BlocksAreDistinctAndStay) {
     EXPECT_EQ(static_cast<size_t>(places[i][127]), i);
   }
   EXPECT_EQ(pool.used_blocks(), 100);
-  // Growth leaves at most an eighth, and a block, unused.
+  // Growth leaves at most an eighth of the blocks, plus one, unused.
   EXPECT_LE(pool.held_bytes(), uint64_t{128} * (100 + 100 / 8 + 1));
   EXPECT_EQ(device->memory(MemorySpace::kDevice).used_bytes, pool.held_bytes());
 }
@@ -80,7 +80,7 @@ TEST(BlockPool, ReserveIsExactAndAPromise) {
   BlockPool pool(*device, MemorySpace::kDevice, 64, "test pages");
   BlockReservation seven = pool.reserve(7);
   EXPECT_EQ(pool.held_bytes(), 64u * 7);
-  // Others get what is left, not what is promised.
+  // Other allocations get free blocks, but no reserved ones.
   std::vector<PageId> others;
   for (int i = 0; i < 3; ++i) others.push_back(pool.allocate());
   EXPECT_THROW(pool.allocate(), BudgetError);
@@ -149,7 +149,7 @@ TEST(BlockPool, TrimGivesBackWhatIsWhollyFree) {
   EXPECT_EQ(pool.held_bytes(), 64u * 6);  // the slab of the block that is in use
   EXPECT_EQ(pool.free_blocks(), 5);
   EXPECT_EQ(pool.data(pages.back()), kept);
-  // Ids of slabs that were given back serve again.
+  // Block ids of freed slabs are reused.
   for (int i = 0; i < 20; ++i) EXPECT_LT(index_of(pool.allocate()), 64u);
 }
 
@@ -164,7 +164,7 @@ TEST(BlockPool, TrimKeepsPromises) {
   EXPECT_EQ(pool.held_bytes(), 64u * 4);
 }
 
-// Random use against a plain model; every n-th allocation of the device fails once.
+// Random operations against a plain model; every `fault`-th device allocation fails once.
 void random_use(unsigned seed, int64_t fault) {
   const auto inner = device_with();
   FaultyDevice device(*inner);

@@ -1,4 +1,4 @@
-// Which GPU is taken, and what is said where none can be.
+// The choice of a GPU, and the messages where no GPU can be used.
 #include "offload/cuda/cuda_choice.h"
 
 #include <gmock/gmock.h>
@@ -118,7 +118,7 @@ TEST(OpenCuda, ByNameAndByItself) {
   EXPECT_THROW(open_device(options, CudaPlatform{}), UsageError);
 }
 
-// What is wrong with the GPU is an error for who asked for it, and a notice for who did not.
+// A problem with the GPU is an error if the user asked for the GPU, and a notice otherwise.
 TEST(OpenCuda, AutoFallsBackToTheCpu) {
   const auto check = [](auto change, const char* said) {
     FakeCuda fake;
@@ -166,7 +166,7 @@ TEST(OpenCuda, WrongOptionsAreWrongEverywhere) {
   EXPECT_THROW(open_device(options, fake.platform()), UsageError);
 }
 
-// The thread's own GPU stays what it was.
+// Opening another GPU does not change the thread's current GPU.
 TEST(OpenCuda, AnotherGpuLeavesTheThreadsOwn) {
   FakeCuda fake;
   fake.gpus.push_back(fake.gpus[0]);

@@ -1,5 +1,5 @@
-// The CUDA device against a fake runtime on the host: each call failing in turn, failures while
-// work runs, memory that others take, times, timelines.
+// The CUDA device against a fake runtime on the host: failures of each call in turn, failures of
+// running work, memory used by other processes, times, timelines.
 #include "offload/cuda/cuda_device.h"
 
 #include <gmock/gmock.h>
@@ -40,7 +40,7 @@ std::string device_error_of(const Work& work) {
   return "";
 }
 
-// Everything that a device is asked for, once.
+// Uses every operation of a device once.
 void use(Device& device) {
   const Stream a = device.create_stream(StreamPriority::kNormal, "a");
   const Stream b = device.create_stream(StreamPriority::kHigh, "b");
@@ -75,14 +75,15 @@ TEST(CudaDevice, LeavesNothingBehind) {
   expect_nothing_left(fake);
 }
 
-// Each call of the runtime's fails once, first while the device is opened, then while it is used:
-// an error of ours every time, nothing leaks, and the device goes on.
+// Each runtime call fails once, while the device is opened and while it is used: every failure
+// throws a fasa error, nothing leaks, and the device stays usable.
 TEST(CudaDevice, EveryCallMayFail) {
   FakeCuda counted;
   use(*open(counted));
   int failures = 0;
   for (const auto& [name, times] : counted.calls) {
-    // What gives back does so without a word, and an error's text is no failure.
+    // Calls that free resources fail silently, and a failure to get an error's text is not an
+    // error.
     if (name == "take_last_error" || name == "free" || name == "unregister_host" ||
         name.starts_with("destroy") || name == "trim_pool") {
       continue;
@@ -103,7 +104,7 @@ TEST(CudaDevice, EveryCallMayFail) {
       } catch (const Error& error) {
         said = error.what();
       }
-      // Some waits are for what is given back.
+      // Some waits belong to freeing.
       if (name == "synchronize_stream" && said.empty()) said = "cudaError801";
       failures += said.empty() ? 0 : 1;
       EXPECT_THAT(said, HasSubstr("cudaError801"));
@@ -137,14 +138,14 @@ TEST(CudaDevice, AFailedCallNamesItselfItsPlaceAndItsBytes) {
               }),
               AllOf(HasSubstr("copy host to device of 777 bytes"),
                     HasSubstr("offload/cuda/cuda_device.cc:"), HasSubstr("cudaError1")));
-  // Nothing else is hurt.
+  // Other operations still work.
   device->fill(buffer.data(), 0, 1000, stream.view());
   EXPECT_NO_THROW(device->synchronize(stream.view()));
 }
 
 TEST(CudaDevice, AKernelThatCannotBeLaunchedIsNamed) {
   FakeCuda fake;
-  // The launcher leaves a last error, as a launch of too large a block does.
+  // The launcher leaves a last error, as a launch with too large a block does.
   CudaPlatform platform = fake.platform();
   platform.launch = [&fake](const KernelCall&, void* stream) {
     fake.fail_call("fill", 1, cuda_status::kNoKernelImage);
@@ -169,7 +170,7 @@ TEST(CudaDevice, AFailureWhileWorkRunsNamesWhatWasUnderWay) {
   device->record(event.view(), copy.view());
   device->wait(compute.view(), event.view());
   device->enqueue(SelectParams{}, compute.view(), tag_of(2, Cause::kCompute));
-  device->synchronize(compute.view());  // the fill has passed with it
+  device->synchronize(compute.view());  // the fill has passed too
 
   device->enqueue(ResolveParams{}, compute.view(), tag_of(3, Cause::kCompute));
   device->enqueue(AttendParams{}, compute.view(), tag_of(4, Cause::kCompute));
@@ -181,7 +182,7 @@ TEST(CudaDevice, AFailureWhileWorkRunsNamesWhatWasUnderWay) {
                            HasSubstr("CUDA_LAUNCH_BLOCKING=1"), HasSubstr("cuda_device.cc:")));
   EXPECT_THAT(first,
               AllOf(Not(HasSubstr("select")), Not(HasSubstr("fill")), Not(HasSubstr("copy 0"))));
-  // Everything after that gives the same, and everything can be destroyed.
+  // Every later call gives the same error, and everything can be destroyed.
   EXPECT_EQ(device_error_of([&] { device->synchronize(copy.view()); }), first);
   EXPECT_EQ(device_error_of([&] { device->done(event.view()); }), first);
   EXPECT_EQ(device_error_of([&] { device->fill(buffer.data(), 0, 1, copy.view()); }), first);
@@ -222,7 +223,7 @@ TEST(CudaMemory, OthersMayTakeIt) {
   EXPECT_NO_THROW(device->allocate(MemorySpace::kDevice, 100 << 20, "slice pages"));
 }
 
-// What the pool keeps is given back before an allocation fails for want of it.
+// The pool's cached memory is released before an allocation fails.
 TEST(CudaMemory, ThePoolIsTrimmedFirst) {
   FakeCuda fake;
   fake.gpus[0].memory_bytes = uint64_t{300} << 20;
@@ -240,7 +241,7 @@ TEST(CudaMemory, GpusWithoutPoolsHaveMemoryToo) {
   expect_nothing_left(fake);
 }
 
-// An hour of milliseconds in a float would be known to a quarter of one only.
+// An hour of milliseconds in a float would have a resolution of a quarter of a millisecond.
 TEST(CudaClock, StaysFine) {
   FakeCuda fake;
   const auto device = open(fake);
@@ -315,7 +316,7 @@ TEST(CudaDevice, HostCodeIsNoKernel) {
   EXPECT_THROW(device->fill(nullptr, 0, 1, StreamView{}), UsageError);
 }
 
-// An engine's stream is used in its order and left to it.
+// Work runs in the order of an engine's own stream, and the device does not destroy that stream.
 TEST(CudaDevice, StreamsOfOthersAreAdopted) {
   FakeCuda fake;
   const auto device = open(fake);
@@ -335,7 +336,7 @@ TEST(CudaDevice, StreamsOfOthersAreAdopted) {
   EXPECT_EQ(fake.destroy_stream(theirs), cuda_status::kSuccess);
 }
 
-// Large ones go in one call where the runtime has it; what comes of them is the same.
+// Many ranges go in one call where the runtime has it; the copied bytes are the same.
 TEST(CudaCopies, OfManyRangesAreOneCallWhereThereIsOne) {
   constexpr size_t kBytes = CudaDevice::kMinBatched;
   const struct {
@@ -405,7 +406,7 @@ TEST(CudaDevice, KnowsWhoseACallersStreamIs) {
   const Stream own = device->create_stream(StreamPriority::kNormal, "test");
   const Stream adopted = adopt_stream(*device, native, "engine");
   EXPECT_NO_THROW(require_alive(*device, adopted.view()));
-  // Older toolkits cannot tell.
+  // Older CUDA versions cannot tell the GPU of a stream.
   fake.fail_call("gpu_of_stream", 1, cuda_status::kNotSupported);
   EXPECT_NO_THROW(require_alive(*device, adopted.view()));
   EXPECT_EQ(fake.take_last_error(), cuda_status::kSuccess);

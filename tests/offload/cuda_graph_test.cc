@@ -1,5 +1,5 @@
-// Graphs of the CUDA device against a fake runtime on the host: a launch is what was recorded,
-// enqueued anew.
+// Graphs of the CUDA device against a fake runtime on the host: a launch enqueues the recorded work
+// again.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -103,10 +103,10 @@ TEST_F(CudaGraphTest, ComesAfterAndBeforeItsStreamsOtherWork) {
 
 TEST_F(CudaGraphTest, EventsFromOutsideAreAwaitedAsTheyAreThen) {
   const Graph graph = record([&] {
-    device_->wait(b_.view(), outside_.view());  // nobody has recorded it yet
+    device_->wait(b_.view(), outside_.view());  // a recording alone is no event record outside it
     enqueue();
   });
-  // Stream c brings what the graph reads, and is late.
+  // Stream c writes the graph's input, and runs late.
   const Buffer source = device_->allocate(MemorySpace::kHost, kBytes, "test");
   const Buffer between = device_->allocate(MemorySpace::kDevice, kBytes, "test");
   for (const int value : {3, 4}) {
@@ -133,11 +133,11 @@ TEST_F(CudaGraphTest, ItsEventsStandForTheLaunch) {
   device_->wait(c_.view(), forked_.view());
   device_->synchronize(c_.view());
   EXPECT_EQ(*back_.as<int>(), 7);
-  device_->record(joined_.view(), c_.view());  // and is an event like any other again
+  device_->record(joined_.view(), c_.view());  // an ordinary event again
   device_->synchronize(joined_.view());
 }
 
-// Also where nothing was ever launched: what came before the recording stays before.
+// A recording that is never launched keeps the order: earlier work stays before it.
 TEST_F(CudaGraphTest, AnUnfinishedRecordingKeepsTheOrder) {
   *host_.as<int>() = 9;
   device_->copy(x_.data(), host_.data(), kBytes, CopyKind::kHostToDevice, b_.view());
@@ -155,7 +155,7 @@ TEST_F(CudaGraphTest, AnUnfinishedRecordingKeepsTheOrder) {
   device_->synchronize(c_.view());
   EXPECT_EQ(*back_.as<int>(), 9);
   EXPECT_TRUE(
-      device_->graphs()->launch_graph(record().view()));  // the streams are good for another one
+      device_->graphs()->launch_graph(record().view()));  // the streams can be recorded again
 }
 
 TEST_F(CudaGraphTest, CountsItsCopiesAndItsMemory) {
@@ -219,7 +219,7 @@ TEST_F(CudaGraphTest, WhatCannotBePartOfItIsRefused) {
   device_->set_timeline(nullptr);
 }
 
-// The fake runtime is as strict as the real one with what our device never does.
+// The fake runtime rejects illegal capture calls as the real one does; fasa's device makes none.
 TEST_F(CudaGraphTest, TheFakeRuntimeKnowsWhatIsIllegal) {
   void *s = nullptr, *t = nullptr, *event = nullptr, *graph = nullptr;
   fake_.create_stream(&s, StreamPriority::kNormal);

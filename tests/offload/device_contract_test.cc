@@ -1,6 +1,6 @@
-// What every device must do. Runs over each implementation; a new device joins by its name in
-// kDevices. "cuda" is a GPU, skipped where there is none, "fake" the same device over a CUDA
-// fake runtime on the host.
+// The contract of every device. Runs over each implementation; a new device is added to kDevices.
+// "cuda" is a GPU, skipped where there is none; "fake" is the same device over a fake CUDA runtime
+// on the host.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -42,7 +42,7 @@ class DeviceContract : public ::testing::TestWithParam<const char*> {
     options.threads = 2;
     options.device_memory = device_memory;
     options.host_memory = host_memory;
-    if (options.name == "stepped") {  // the tests' own
+    if (options.name == "stepped") {  // a device of the tests
       return std::make_unique<SteppedDevice>(lifo(), options);
     }
     if (options.name == "fake") {
@@ -226,7 +226,7 @@ TEST_P(DeviceContract, TransfersAreCounted) {
   EXPECT_EQ(totals.d2h_bytes, 100u);
   EXPECT_EQ(totals.d2h_operations, 1u);
   device->synchronize(stream.view());
-  // The emulated link's bandwidth; what the others measure of so few bytes may be nothing.
+  // The emulated link's bandwidth is exact; other devices may measure no time for so few bytes.
   if (std::string_view(GetParam()) == "emulated") {
     EXPECT_DOUBLE_EQ(totals.h2d_seconds, 1007 / 25e9);
   } else {
@@ -294,7 +294,7 @@ TEST_P(DeviceContract, RecordingAgainMovesTheEvent) {
   device->synchronize(b.view());
   EXPECT_EQ(seen, 42);
   EXPECT_GE(device->seconds_at(event.view()), early);
-  // On another stream too.
+  // On another stream as well.
   run(*device, b.view(), [&value] { value = 43; });
   device->record(event.view(), b.view());
   device->synchronize(event.view());
@@ -328,7 +328,7 @@ TEST_P(DeviceContract, TimesRise) {
   EXPECT_GT(device->seconds_at(after.view()), device->seconds_at(before.view()));
 }
 
-// On the cpu the call itself throws, elsewhere the wait for it.
+// The cpu device throws from the call itself, others from the wait for it.
 TEST_P(DeviceContract, FailuresNameTheFirstOperation) {
   const auto device = open();
   const Stream stream = stream_of(*device);

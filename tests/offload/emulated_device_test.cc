@@ -1,4 +1,5 @@
-// What only the emulated device does: modelled times, failures that arrive later, real concurrency.
+// Properties of the emulated device alone: modelled times, failures that arrive late, real
+// concurrency.
 #include "offload/emulated/emulated_device.h"
 
 #include <gmock/gmock.h>
@@ -98,7 +99,7 @@ TEST_F(EmulatedDeviceTest, WorkAfterASynchronizeStartsNoEarlier) {
 }
 
 TEST_F(EmulatedDeviceTest, StreamsReallyRunConcurrently) {
-  std::latch both(2);  // neither gets past it alone
+  std::latch both(2);  // neither work can pass it alone
   for (const Stream* stream : {&a, &b}) {
     device.launch(stream->view(), "meet", [&both] {
       both.arrive_and_wait();
@@ -124,7 +125,7 @@ TEST_F(EmulatedDeviceTest, TheHostDoesNotWaitToEnqueue) {
   EXPECT_TRUE(device.done(event.view()));
 }
 
-// A wait holds the stream up until the recording that there was when it was enqueued.
+// A wait refers to the event's recording at the time the wait is enqueued.
 TEST_F(EmulatedDeviceTest, WaitsMeanTheRecordingOfTheirTime) {
   const Event event = mark(a);
   device.wait(b.view(), event.view());
@@ -215,7 +216,7 @@ TEST_F(EmulatedDeviceTest, FreeingWaitsForWorkInFlight) {
   }
   taken = {};
   EXPECT_EQ(value, 50);
-  // Nor does it hang where a work owns memory.
+  // No deadlock where the work owns memory, either.
   auto owned = std::make_shared<Buffer>(device.allocate(MemorySpace::kHost, 4000, "test"));
   device.launch(a.view(), "own", [owned = std::move(owned)] {
     std::memset(owned->data(), 1, 4000);
@@ -241,8 +242,8 @@ TEST_F(EmulatedDeviceTest, PinnedMemoryIsLimited) {
   EXPECT_NO_THROW(limited.allocate(MemorySpace::kHost, 40, "test"));
 }
 
-// One program of random operations, run with different real delays each time: the times that the
-// device reports are the same.
+// One program of random operations, run with different real delays: the device reports the same
+// times.
 std::vector<double> times_of_random_program(unsigned delay_seed) {
   constexpr size_t kStreams = 4;
   EmulatedDevice device(round_figures());

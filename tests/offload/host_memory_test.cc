@@ -119,7 +119,7 @@ TEST(HostArena, AliasedMemoryRepeatsOneStretch) {
   data[3 * alias + 99] = std::byte{43};
   EXPECT_EQ(data[99], std::byte{43});
   std::byte* const small = arena.allocate_aliased(4096);
-  EXPECT_NE(small[7], std::byte{42});  // up to the stretch, memory is its owner's alone
+  EXPECT_NE(small[7], std::byte{42});  // the memory before the stretch stays its owner's
   arena.free(small);
   arena.free(data);
 }

@@ -27,7 +27,7 @@ std::unique_ptr<Device> open(const char* name, std::optional<uint64_t> device_me
   return open_device(options);
 }
 
-// What the device sees of a table, fetched by way of the stream.
+// The table's entries as the device sees them, copied back by way of the stream.
 std::vector<std::byte*> device_view(Device& device, PageTable& table, StreamView stream) {
   table.upload(stream);
   std::vector<std::byte*> seen(static_cast<size_t>(table.pages()));
@@ -59,7 +59,8 @@ class PageTables : public ::testing::TestWithParam<const char*> {
   }
 };
 
-// Back to the room that there was before, byte for byte, with what entries have become since.
+// Shrinking to the earlier capacity gives back all memory that growth took, and keeps later changes
+// of entries.
 TEST_P(PageTables, ShrinkGivesBackWhatGrowthTook) {
   PageTable table(pool), other(pool);
   table.shrink(0);
@@ -148,7 +149,7 @@ TEST_P(PageTables, ARingGrowsOnWhatItDropped) {
     EXPECT_EQ(pool.used_blocks() + pool.reserved_blocks(), 4);
     EXPECT_EQ(pool.held_bytes(), held);
   }
-  other = table.fork(table.pages());  // what others hold is not promised again
+  other = table.fork(table.pages());  // pages shared with others need no reservation
   table.drop(table.pages() - 1, table.pages());
   EXPECT_EQ(pool.reserved_blocks(), 2);
   other.truncate(0);
@@ -209,7 +210,7 @@ TEST_P(PageTables, ReservedGrowthAndCopiesCannotFail) {
   EXPECT_EQ(fork.reserved_blocks(), 8);
   fork.reserve(10, 2);  // has them
   EXPECT_EQ(fork.reserved_blocks(), 8);
-  EXPECT_THROW(for (;;) small.allocate(), BudgetError);  // takes what is not promised
+  EXPECT_THROW(for (;;) small.allocate(), BudgetError);  // takes everything that is not reserved
   EXPECT_THROW(table.grow(4), BudgetError);
   EXPECT_EQ(table.pages(), 3);
   EXPECT_NO_THROW(fork.make_writable(2, on.view()));
@@ -221,7 +222,7 @@ TEST_P(PageTables, ReservedGrowthAndCopiesCannotFail) {
   limited->synchronize(on.view());
 }
 
-// Entries may change while the upload of their old values is still under way.
+// Entries may be overwritten while their old values are still being uploaded.
 TEST_P(PageTables, OverwritesWaitForUploads) {
   PageTable table(pool), other(pool);
   table.grow(8);
@@ -257,8 +258,8 @@ TEST_P(PageTables, TablesMove) {
 INSTANTIATE_TEST_SUITE_P(Devices, PageTables, ::testing::Values("cpu", "emulated"),
                          [](const auto& tested) { return std::string(tested.param); });
 
-// A sequence as the caller keeps it: pages that are written once and copied on write. The model
-// holds the value of each page.
+// A sequence as its owner manages it: pages are written once and copied on write. The model holds
+// the value of each page.
 struct Modelled {
   PageTable table;
   std::vector<int> values;
@@ -286,7 +287,7 @@ class RandomUse {
       sequences_.emplace(next_, Modelled{std::move(table), std::move(values)});
       ++next_;
     } else if (choice == 2) {
-      device.synchronize(stream_.view());  // memory may be given back
+      device.synchronize(stream_.view());  // memory may be freed from here on
       sequences_.erase(chosen);
     } else if (choice == 3) {
       device.synchronize(stream_.view());
@@ -316,7 +317,7 @@ class RandomUse {
         ++references[page];
         ASSERT_EQ(sequence.table.blocks()[static_cast<size_t>(i)], pool_.data(page));
         const int value = sequence.values[static_cast<size_t>(i)];
-        if (value < 0) continue;  // its fill was the one that failed
+        if (value < 0) continue;  // its fill was the operation that failed
         ASSERT_EQ(static_cast<int>(pool_.data(page)[0]), value) << "sequence " << id;
         ASSERT_EQ(static_cast<int>(pool_.data(page)[kBlock - 1]), value);
       }
@@ -325,7 +326,7 @@ class RandomUse {
     ASSERT_EQ(pool_.used_blocks(), static_cast<int64_t>(references.size()));
   }
 
-  // Every table, as the device sees it.
+  // Checks every table as the device sees it.
   void check_device() {
     for (auto& [id, sequence] : sequences_) {
       const auto blocks = sequence.table.blocks();
@@ -410,7 +411,7 @@ TEST(PageTableModel, SurvivesEveryFailedAllocationAndCopy) {
     for (; fired; ++nth) {
       ASSERT_NO_FATAL_FAILURE(survive(fault, nth, fired)) << "fault " << nth;
     }
-    EXPECT_GT(nth, 10);  // there was something to fail
+    EXPECT_GT(nth, 10);  // some call did fail
   }
 }
 

@@ -1,4 +1,4 @@
-// Pinned host memory: how it is cut and shared, and what is said where the system refuses it.
+// Pinned host memory: how it is split and shared, and the message where the system refuses it.
 #include "offload/cuda/pinned_arena.h"
 
 #include <gmock/gmock.h>
@@ -92,7 +92,7 @@ TEST_F(PinnedArenaTest, SmallBlocksShareRegistrationsAndNeverBytes) {
   EXPECT_LT(fake_.registrations, 60);
   EXPECT_EQ(fake_.registered.size(), arena_.pinned_bytes() / PinnedArena::kSlabBytes);
   for (const auto& [data, bytes] : blocks) arena_.free(data, bytes);
-  // All runs have become whole slabs again.
+  // All runs have been merged into whole slabs.
   const int before = fake_.registrations;
   for (size_t i = 0; i < fake_.registered.size() * 4; ++i) {
     arena_.allocate(PinnedArena::kMaxInSlab, "test");

@@ -1,4 +1,5 @@
-// What devices record of their streams: names, tags, bytes, times on their clock, waits.
+// The records that devices make of their streams: names, tags, bytes, times on the device's clock,
+// waits.
 #include "offload/timeline/timeline.h"
 
 #include <gmock/gmock.h>
@@ -37,7 +38,7 @@ void kernel(Device& device, const Stream& stream, const char* name, const Kernel
       stream.view(), name, [work] { return work; }, tag);
 }
 
-// Entries of one kind and stream, by start.
+// The entries of one kind and stream, by start time.
 std::vector<TimelineEntry> entries_of(const Timeline& timeline, Kind kind,
                                       const std::string& stream) {
   std::vector<TimelineEntry> found;
@@ -227,7 +228,7 @@ TEST_F(EmulatedTimeline, WaitsSayForWhatAndHowLong) {
          tag);  // 1
   device->wait(compute.view(), copied.view(), tag);
   kernel(*device, compute, "attend", {}, tag);
-  device->wait(compute.view(), copied.view(), tag);  // holds nobody up any more
+  device->wait(compute.view(), copied.view(), tag);  // no longer holds up any stream
   kernel(*device, compute, "attend", {}, tag);
   device->synchronize(compute.view());
   const auto waits = entries_of(timeline, Kind::kWait, "compute");
@@ -240,7 +241,7 @@ TEST_F(EmulatedTimeline, WaitsSayForWhatAndHowLong) {
   EXPECT_EQ(timeline.streams().at(waits[0].awaited.stream), "copy");
 }
 
-// A stream that had nothing to do before the host asked it to wait did not stand still.
+// Idle time before the host enqueues a wait does not count as waiting.
 TEST_F(EmulatedTimeline, IdleTimeIsNoWait) {
   const Event first = device->create_event(), second = device->create_event();
   h2d(copy, 2);  // until 2.5
@@ -280,7 +281,7 @@ TEST(TimelineChangesNothing, VirtualTimes) {
   EXPECT_GT(timeline.size(), 40u);
 }
 
-// The first timeline ends while transfers still wait for their times.
+// The first timeline ends while some transfers have no times yet.
 TEST(TimelineEnds, WhatHasNoTimesYetIsForgotten) {
   const auto device = open("emulated");
   const Buffer buffer = device->allocate(MemorySpace::kDevice, kChunk, "test");

@@ -12,7 +12,7 @@ namespace {
 
 using Mark = VirtualClock::Mark;
 
-// Round figures: 100 B/s a direction, one second of latency, 1000 B/s of device memory.
+// Round figures: 100 B/s in each direction, one second of latency, 1000 B/s of device memory.
 constexpr VirtualClock::Rates kRates = {
     .link_bandwidth = 100, .link_latency = 1, .memory_bandwidth = 1000, .chunk_bytes = 100};
 
@@ -84,7 +84,7 @@ TEST_F(VirtualClockTest, DirectionsAreServedSideBySide) {
 TEST_F(VirtualClockTest, OneDirectionIsShared) {
   const auto a = normal(), b = normal();
   h2d(a, 300);
-  h2d(b, 300);  // as long in the queue, enqueued later
+  h2d(b, 300);  // the same total in the queue, enqueued later
   const auto end_a = mark(a), end_b = mark(b);
   EXPECT_DOUBLE_EQ(clock.wait_for(*end_b), 7);
   EXPECT_DOUBLE_EQ(clock.wait_for(*end_a), 4);
@@ -175,8 +175,7 @@ TEST_F(VirtualClockTest, HostTimeHoldsLaterWorkUp) {
   EXPECT_DOUBLE_EQ(clock.wait_for(*mark(b)), 6);
 }
 
-// A transfer that goes on beyond the time that the host waited for still competes with what the
-// host enqueues then.
+// A transfer that continues after the host's wait still competes with work enqueued later.
 TEST_F(VirtualClockTest, WorkAfterASynchronizeOvertakesWhatIsLeft) {
   const auto low = normal(), urgent = high();
   h2d(low, 1000);

@@ -54,7 +54,7 @@ TEST(CudaProfile, SeesTheSetsAndTheBytesThatAnEmulatedOneSees) {
   EXPECT_EQ(b.overlap.entries, a.overlap.entries);
   EXPECT_NEAR(b.overlap.share(), a.overlap.share(), 0.05);
   EXPECT_NEAR(b.rows.hit_rate(), a.rows.hit_rate(), 0.05);
-  // Bytes come from the counters, to the operations that carried them.
+  // Bytes come from the counters and are assigned to the operations that transferred them.
   EXPECT_EQ(b.write_back_bytes, a.write_back_bytes);
   EXPECT_EQ(b.miss.bytes * a.rows.misses, a.miss.bytes * b.rows.misses);
   EXPECT_GT(given.profile.total_transfer(), 0);

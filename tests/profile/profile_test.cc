@@ -22,7 +22,8 @@ TimelineEntry work(const char* name, TimelineStream stream, OperationTag tag, Ti
   return entry;
 }
 
-// Its bytes leave when the operation begins; `latency` after the last one it ends.
+// The bytes are sent from the operation's start on; the operation ends `latency` after the last
+// one.
 TimelineEntry gather(TimelineStream stream, OperationTag tag, TimeSpan span, uint64_t bytes,
                      double latency) {
   TimelineEntry entry = work("gather", stream, tag, span);
@@ -38,9 +39,9 @@ TimelineEntry wait(OperationTag tag, TimeSpan span, const char* name, OperationT
   return entry;
 }
 
-// Two layers. Layer 0 misses 100 bytes in 10 s + 1 s of latency and waits 4 s for them. For layer 1
-// 300 bytes were fetched ahead, a third of which was used; it waits 2 s for a prediction to claim
-// slots.
+// Two layers. Layer 0 transfers 100 bytes of misses in 10 s + 1 s of latency, and waits 4 s for
+// them. For layer 1 300 bytes were prefetched, a third of which was used; it waits 2 s for the
+// claim of slots by a prediction.
 ProfiledStep step() {
   const OperationTag first = tag_of(0, Cause::kCompute);
   const OperationTag second = tag_of(1, Cause::kCompute);
@@ -73,7 +74,7 @@ ProfiledStep step() {
 
 TEST(Profile, TellsWhatWasFetchedWhileScoring) {
   ProfiledStep split = step();
-  // A second select of layer 0, beside which 4 of its gather's 10 s on the link lie.
+  // A second select of layer 0, which overlaps 4 of its gather's 10 s on the link.
   split.entries.push_back(work("select", kComputeStream, tag_of(0, Cause::kCompute), {22, 26}));
   // Predictions and other layers' selects do not count.
   split.entries.push_back(work("select", kComputeStream, tag_of(1, Cause::kCompute), {26, 27}));
@@ -137,7 +138,7 @@ TEST(Profile, StepsAddUp) {
   EXPECT_DOUBLE_EQ(twice.points()[1].wait_rows, 4);
 }
 
-// Several transfers of one stream pay the latency each, those of several streams once.
+// Transfers on one stream pay the latency each; parallel ones on several streams pay it once.
 TEST(Profile, LatencyIsPaidOncePerRound) {
   const OperationTag miss = tag_of(0, Cause::kMiss);
   ProfiledStep pages;
@@ -163,7 +164,7 @@ TEST(Profile, NothingMovedIsHidden) {
   EXPECT_FALSE(profile.knows_overlap());
 }
 
-// What the timeline says and what the runtime counts are the same bytes and the same time.
+// The timeline and the runtime's counters agree on bytes and times.
 TEST(Profile, AgreesWithTheRuntime) {
   SyntheticOptions settings = small_settings();
   settings.config.prefetch.predictor = PredictorKind::kNextQuery;

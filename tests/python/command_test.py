@@ -1,4 +1,4 @@
-"""python -m fasa, beside the `fasa` command on the same model."""
+"""python -m fasa gives the results of the `fasa` command on the same model."""
 import json
 import os
 import pickle
@@ -42,14 +42,14 @@ def test_generates_what_the_command_does(tokens, tmp_path):
     assert mine["row_dtype"] == theirs["row_dtype"] and mine["config"] == theirs["config"]
     assert mine["end"] == theirs["end"]
     assert set(mine["sampling"]) <= set(theirs["sampling"])
-    # Every key there is a key here but what the clock and the making of maps bring along.
+    # Every key of the command's result is here too, except those about time and map making.
     assert set(theirs) - set(mine) <= {"text_lossy", "map_seconds"}
     for part in ("prefill", "decode", "memory", "fetch"):
         assert set(mine[part]) <= set(theirs[part])
 
 
 class Planted:
-    """A pickle that runs a command where it is loaded."""
+    """A pickle that runs a shell command when it is loaded."""
 
     def __init__(self, ran):
         self.ran = ran
@@ -87,12 +87,12 @@ def test_calibrates(tmp_path):
     assert "8 queries over 512 tokens" in done.stdout
     done = command("generate", "--model", MODEL, "--prompt", "In the beginning", "--max-tokens", 2,
                    "--slice", "lean", "--map", made, "--json")
-    assert done.returncode == 0, done.stderr  # a map of the same fingerprint
+    assert done.returncode == 0, done.stderr  # the map has the same fingerprint
 
 
 def evaluate(capsys, *arguments):
-    """`python -m fasa eval` in this process, which has loaded PyTorch already: code, output,
-    errors."""
+    """Runs `python -m fasa eval` in this process, which has loaded PyTorch already; returns exit
+    code, output and errors."""
     from fasa._command import main
 
     with pytest.raises(SystemExit) as ended:
@@ -127,7 +127,7 @@ def test_evaluates_as_the_command_does(task, tmp_path, capsys):
     for one, other in zip(mine_lines[1:], their_lines[1:], strict=True):
         assert one.pop("nll", 0) == pytest.approx(other.pop("nll", 0), rel=1e-3)
         assert one == other  # questions, answers and all
-    # The same again takes up what is there; more examples are added to it.
+    # A second run with the same settings resumes from the file; more examples are appended.
     flags[flags.index("--examples") + 1] = 3
     code, out, _ = evaluate(capsys, *flags, "--dtype", "float32", "--results", tmp_path / "mine")
     assert code == 0 and json.loads(out)["tasks"][0]["resumed"] == 2
@@ -136,7 +136,7 @@ def test_evaluates_as_the_command_does(task, tmp_path, capsys):
 
 @pytest.fixture
 def data(tmp_path):
-    """LongBench's files and problems in small, of our own writing."""
+    """A small data set in the formats of LongBench and of math problems, written for this test."""
     folder = tmp_path / "data"
     folder.mkdir()
     (folder / "dataset2prompt.json").write_text(json.dumps(
@@ -150,7 +150,7 @@ def data(tmp_path):
     problems.mkdir()
     (problems / "aime.jsonl").write_text("".join(
         json.dumps({"question": f"{n}+1?", "answer": n + 1}) + "\n" for n in range(2)))
-    # A Python that plays the metrics.
+    # A Python that stands in for the metrics.
     stand_in = tmp_path / "python"
     stand_in.write_text("#!/bin/sh\n[ \"$3\" = --check ] && exit 0\n"
                         "echo '{\"scores\": {\"1\": 50, \"3\": 100}}'\n")
@@ -199,7 +199,7 @@ def test_chat_wraps_what_is_no_continuation(data, capsys):
     tokens = {one["task"]: json.loads(
                   open(one["results"], encoding="utf-8").readlines()[1])["tokens"]
               for one in json.loads(out)["tasks"]}
-    assert tokens == {"qasper": 300 - 5, "trec": 300 - 3}  # the template counts, the middle goes
+    assert tokens == {"qasper": 300 - 5, "trec": 300 - 3}  # the template counts, the middle is cut
 
 
 @pytest.mark.parametrize("arguments,message", [

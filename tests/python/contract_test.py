@@ -1,4 +1,5 @@
-"""What a cache of transformers owes its callers, what enable() does, and what is refused."""
+"""The contract of fasa's cache for transformers: behaviour for callers, effect of enable(),
+errors."""
 import copy
 import weakref
 
@@ -24,7 +25,7 @@ def forward(model, ids, own, **options):
 
 
 def logits_after(model, own, rows):
-    """Of one more token in every row."""
+    """The logits after one more token in every row."""
     return forward(model, [[65]] * rows, own)
 
 
@@ -35,7 +36,7 @@ def same(model, plain, mine, theirs, rows):
 
 @pytest.fixture
 def pair(plain, model, text_ids):
-    """Caches of both, over the same two rows of 100 tokens."""
+    """Caches of transformers and of fasa, over the same two rows of 100 tokens."""
     mine, theirs = cache(model), transformers.DynamicCache(config=plain.config)
     rows = [text_ids[:100], text_ids[200:300]]
     forward(model, rows, mine)
@@ -92,7 +93,7 @@ def test_copy_reset_and_the_rest(plain, model, pair, text_ids):
         layer.prefetch()
     held = weakref.ref(twin.session)
     del twin
-    assert held() is None  # its memory goes at once: nothing waits for the garbage collector
+    assert held() is None  # memory is freed at once, without the garbage collector
 
 
 def test_an_interrupted_forward_leaves_the_cache_as_it_was(plain, model, pair):

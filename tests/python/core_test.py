@@ -1,4 +1,4 @@
-"""The core: NumPy alone. Runs under the address sanitizer too."""
+"""The core, with NumPy alone. Runs under the address sanitizer too."""
 import copy
 import ctypes
 import gc
@@ -47,7 +47,7 @@ def run(runtime, parts, layers):
 
 
 def softmax_attention(keys, values, query):
-    """[query_heads, dim] of one query over all keys."""
+    """[query_heads, dim]: one query's attention over all keys."""
     out = np.empty((QUERY, DIM))
     sums = np.empty(QUERY)
     for head in range(QUERY):
@@ -72,7 +72,7 @@ def test_attention_is_softmax_over_everything_selected(options):
         keys = np.concatenate([prompt[layer][0], k])
         values = np.concatenate([prompt[layer][1], v])
         expected, expected_sums = softmax_attention(keys, values, q[0])
-        # f32 sums of 132 terms of size 1.
+        # f32 sums of 132 terms of magnitude 1.
         np.testing.assert_allclose(out[0], expected, atol=2e-5)
         np.testing.assert_allclose(sums[0], expected_sums, atol=2e-5)
     runtime.end_step()
@@ -108,7 +108,8 @@ def test_rows_in_eight_bits(device):
             if kind == "int8":
                 for stored, given in ((keys, given_k), (values, given_v)):
                     step = np.abs(given).max(axis=-1, keepdims=True) / 127
-                    # Rounded once, and one code of a bit of the scale's goes to its neighbour.
+                    # Rounded once, so an element may move to a neighbouring code: a step plus the
+                    # scale's rounding.
                     assert (np.abs(stored[:300].astype(np.float32) - given) <= 1.01 * step).all()
             expected, _ = softmax_attention(keys.astype(np.float32), values.astype(np.float32),
                                             new[layer][2][0])
@@ -127,7 +128,7 @@ def test_dtypes_and_strides_without_a_copy():
         layers = [[t.astype(dtype) for t in same]] * LAYERS
         out = run(runtime, [(sequence, 5)], layers)[1]
         wanted = out if wanted is None else wanted
-        np.testing.assert_array_equal(out, wanted)  # small integers: the same in every dtype
+        np.testing.assert_array_equal(out, wanted)  # small integers: exact in every dtype
     wide = [np.zeros((5, 2 * t.shape[1], DIM), np.float32) for t in same]
     for big, t in zip(wide, same):
         big[:, ::2] = t
@@ -149,7 +150,7 @@ def test_pytorch_tensors():
         exact = torch.zeros(3, QUERY, DIM)
         out = exact if layer == 0 else torch.zeros(3, QUERY, DIM, dtype=torch.bfloat16)
         assert runtime.attend(layer, torch.from_numpy(q), out=out) is out
-        # As NumPy's tensors give it, and that rounded.
+        # The output for NumPy tensors, rounded to the tensor's dtype.
         assert torch.equal(out, torch.from_numpy(wanted[layer]).to(out.dtype))
     runtime.end_step()
 
@@ -177,7 +178,8 @@ def test_a_sequence_goes_with_its_object_even_inside_a_step():
     runtime.begin_step([kept])
     del gone
     gc.collect()
-    assert runtime.memory()["device_rows"] == held  # a step is open: freed when it ends
+    # the step is still open; its memory is freed when it ends
+    assert runtime.memory()["device_rows"] == held
     runtime.abort_step()
     assert runtime.memory()["device_rows"] <= held
     assert len(kept) == 70
@@ -269,7 +271,7 @@ def test_lifetimes():
                  lambda: sequence.truncate(0), lambda: runtime.begin_step([sequence])):
         with expect(fasa.UsageError, "the sequence was freed"):
             call()
-    alone = open_runtime().sequence()  # the sequence keeps its runtime
+    alone = open_runtime().sequence()  # the sequence keeps its runtime alive
     gc.collect()
     assert len(alone) == 0
     with expect(fasa.UsageError, "fork at token 5; allowed: 0 to the sequence's length, 0"):
@@ -343,7 +345,7 @@ def test_maps_and_plans():
         open_runtime(slice="lean")
     made = fasa.calibrate(str(ROOT / "models/needle-3m"), tokens=512, queries=8)
     assert made.slice_dims(8).shape == (4, 2, 16)
-    again = fasa.FcMap.from_json(made.to_json())  # rounded there
+    again = fasa.FcMap.from_json(made.to_json())  # the JSON form rounds
     assert again.to_json() == made.to_json() and again == fasa.FcMap.from_json(again.to_json())
     with expect(fasa.UsageError, "4 layers of 2 KV heads; expected 2 of 2"):
         fasa.Runtime(geometry(), fasa.Config(slice="lean"), fc_map=made)
@@ -358,7 +360,7 @@ def test_maps_and_plans():
 
 def test_slices_of_a_map_select_what_they_rank():
     keys, queries = RNG.standard_normal((64, DIM)), RNG.standard_normal((3, 2, DIM))
-    keys[:, [3, 3 + DIM // 2]] *= 8  # one chunk decides
+    keys[:, [3, 3 + DIM // 2]] *= 8  # one chunk dominates the scores
     queries[:, :, [3, 3 + DIM // 2]] *= 8
     ranking = fasa.rank_chunks(keys.astype(np.float32), queries.astype(np.float32), [40, 50, 63],
                                geometry().chunks, scale=DIM**-0.5, window=32)
@@ -399,8 +401,7 @@ def test_the_stateless_api_knows_rows_in_eight_bits():
 
 
 def test_threads_take_turns():
-    """Threads that step, one step at a time, beside others that make sequences, ask and drop them
-    in the midst of these steps."""
+    """Some threads run steps, one step at a time, while others create, query and drop sequences."""
     runtime = open_runtime(device="emulated")
     prompt, new = new_tokens(70), [new_tokens(1) for _ in range(10)]
     quiet = runtime.sequence()
@@ -455,7 +456,7 @@ def test_the_package_is_typed():
 
 
 class OnCuda:
-    """Exports DLPack as a tensor of a GPU does; its address leads nowhere."""
+    """Exports DLPack like a GPU tensor; its address is not valid."""
 
     class Managed(ctypes.Structure):
         _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32),

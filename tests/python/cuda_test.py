@@ -1,5 +1,5 @@
-"""fasa.Runtime, fasa.Paged and fasa.transformers on a fake GPU: tensors in its memory, the
-caller's streams, the bits of the processor."""
+"""fasa.Runtime, fasa.Paged and fasa.transformers on a fake GPU: tensors in its memory, callers'
+streams, and the bits of the processor."""
 import numpy as np
 import fake_cuda_calls as fake_gpu
 import pytest
@@ -19,7 +19,7 @@ def config(device):
 
 @pytest.fixture(scope="module")
 def new():
-    """[layer] of k, v, q."""
+    """k, v and q of each layer."""
     def tensor(heads):
         return RNG.standard_normal((TOKENS, heads, DIM)).astype(np.float32)
     return [(tensor(KV), tensor(KV), tensor(QUERY)) for _ in range(LAYERS)]
@@ -34,7 +34,7 @@ def stream():
 
 @pytest.fixture(scope="module")
 def expected(new):
-    """[layer][token] by the processor."""
+    """The processor's outputs, [layer][token]."""
     runtime = fasa.Runtime(GEOMETRY, config("cpu"), row_dtype="f32")
     return steps(runtime, new, lambda array: array, lambda shape: np.empty(shape, np.float32), None)
 
@@ -57,7 +57,7 @@ def steps(runtime, new, place, result, stream):
 
 
 def test_a_callers_stream(new, expected, stream):
-    """Nothing has been waited for: the inputs' copies are before the steps in the same stream."""
+    """The host waits for nothing: the inputs' copies precede the steps in the same stream."""
     runtime = fasa.Runtime(GEOMETRY, config("cuda"), row_dtype="f32")
     assert runtime.device == "cuda:0"
     found = steps(runtime, new, lambda array: fake_gpu.coming(array, stream), fake_gpu.empty,
@@ -81,7 +81,7 @@ def test_calls_with_a_stream_only_enqueue(new, stream):
 
 
 def test_its_own_stream(new, expected, stream):
-    """Done on return."""
+    """The work is done when the call returns."""
     runtime = fasa.Runtime(GEOMETRY, config("cuda"), row_dtype="f32")
 
     def there(array):
@@ -140,7 +140,7 @@ def test_streams_that_are_refused(new, expected, stream):
     runtime.begin_step([(sequence, 4)])
     with pytest.raises(fasa.UsageError, match="the stream belongs to cuda:1"):
         runtime.append(0, k, v, stream=theirs)
-    # Known from the step before, and destroyed since.
+    # A stream known from the step before that was destroyed since.
     runtime.append(0, k, v, stream=gone)
     runtime.abort_step()
     fake_gpu.destroy_stream(gone)
@@ -158,13 +158,13 @@ def test_streams_that_are_refused(new, expected, stream):
 
 
 class Pages:
-    """A store of pages on the fake GPU, and a sequence's tables, in its memory or the host's."""
+    """A page store on the fake GPU, and a sequence's tables in GPU or host memory."""
 
     def __init__(self, stream, place):
         self.paged = fasa.Paged(GEOMETRY, config("cuda"), num_pages=8, row_dtype="f32")
         self.stream, self.place, pages = stream, place, [5, 0, 7]
         slots = [pages[i // PAGE] * PAGE + i % PAGE for i in range(TOKENS)]
-        # The prompt's, then each token's; the lengths of all steps.
+        # The prompt's slots, then each token's; the lengths of all steps.
         self.slots = place(np.array(slots, np.int64))
         self.table = place(np.array([pages], np.int32))
         self.lengths = place(np.arange(PROMPT, TOKENS + 1, dtype=np.int32))
@@ -213,7 +213,7 @@ def test_tables_are_read_once_a_step(new, expected, stream):
     before = fake_gpu.calls("synchronize_stream")
     pages.paged.read_tables(every, stream=stream)
     assert fake_gpu.calls("synchronize_stream") - before == 1
-    for array in every:  # they hold, whatever lies there by now
+    for array in every:  # the read tables stay valid, whatever the memory holds now
         array.view(np.uint8)[:] = 0x55
     np.testing.assert_array_equal(pages.run(new), expected)
     waits = []
@@ -262,7 +262,7 @@ def test_sizes_before_there_are_pages():
 
 @pytest.fixture
 def model_on_gpu(monkeypatch):
-    """PyTorch here has no CUDA: its tensors count as the fake GPU's, whose work is done at once."""
+    """This PyTorch has no CUDA: its tensors count as the fake GPU's, whose work is done at once."""
     pytest.importorskip("transformers")
     from fasa.transformers import _session
 
@@ -279,7 +279,7 @@ PROMPTS = [(0, 300), (900, 300), (40, 77)]
 
 
 def generate(model, ids, **options):
-    """Of a batch with padding, and of one prompt by itself; with a mask of the caller's own too."""
+    """A batch with padding, and a single prompt; with the caller's own mask too."""
     import torch
 
     import fasa.transformers
@@ -313,7 +313,7 @@ def test_transformers(model, text_ids, model_on_gpu, device):
 
 
 def test_a_model_that_is_elsewhere(model, text_ids):
-    """On the processor, for a cache that is to be on the GPU; and the other way round."""
+    """A processor's tensors for a cache on the GPU, and the other way round."""
     with pytest.raises(fasa.UsageError,
                        match="query is torch.float32 on cpu; expected .* on cuda:0"):
         generate(model, text_ids, device="cuda")

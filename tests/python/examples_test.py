@@ -1,4 +1,4 @@
-"""The examples in Python run as they are."""
+"""The Python examples run unchanged."""
 import os
 import subprocess
 import sys

@@ -1,5 +1,5 @@
-"""The fake CUDA runtime of fasa's package under test (fake_gpu/fake_gpu.cc): memory that counts as
-a GPU's, streams whose work waits until somebody asks for it."""
+"""The fake CUDA runtime inside the package under test (fake_gpu/fake_gpu.cc): memory that counts as
+a GPU's, and streams whose work runs only when a caller waits for it."""
 import ctypes
 
 import numpy as np
@@ -36,8 +36,7 @@ def calls(method):
 
 
 def empty(shape, dtype=np.float32):
-    """In the GPU's memory, with nonsense in it; host code may look once its streams were waited
-    for."""
+    """GPU memory filled with nonsense; host code may read it after waiting for its streams."""
     count = int(np.prod(shape)) * np.dtype(dtype).itemsize
     memory = (ctypes.c_uint8 * count).from_address(_library.fake_gpu_allocate(count))
     array = np.frombuffer(memory, dtype=np.uint8)
@@ -46,7 +45,7 @@ def empty(shape, dtype=np.float32):
 
 
 def coming(values, on):
-    """`values` in the GPU's memory, once the stream has come so far."""
+    """GPU memory that holds `values` once the stream has copied them."""
     values = np.ascontiguousarray(values)
     there = empty(values.shape, values.dtype)
     status = _library.fake_gpu_upload(there.ctypes.data, values.ctypes.data, values.nbytes, on)
@@ -55,6 +54,6 @@ def coming(values, on):
 
 
 def elsewhere(array):
-    """From now on another GPU's."""
+    """Assigns the memory to another GPU from now on."""
     _library.fake_gpu_elsewhere(array.ctypes.data, array.nbytes)
     return array

@@ -1,4 +1,4 @@
-"""Models of other kinds: windows, other rotary layouts, quantised weights, none of it."""
+"""Other model families: windows, other rotary layouts or none, quantised weights."""
 import copy
 import json
 
@@ -74,7 +74,8 @@ LONG_ROPE = {
         "sliding_attention", "full_attention"] * 2}),
 ], ids=lambda value: value if isinstance(value, str) else "")
 def test_families_of_the_runner(kind, changes, tmp_path):
-    """transformers' own text on fasa, and the fingerprint that the runner's maps have."""
+    """The text on fasa equals transformers' own, and the fingerprint equals that of the runner's
+    maps."""
     torch.manual_seed(1)
     config = getattr(transformers, f"{'Gemma3Text' if kind == 'Gemma3' else kind}Config")
     model = getattr(transformers, f"{kind}ForCausalLM")(
@@ -101,7 +102,7 @@ def test_a_rotation_that_changes_on_the_way_is_refused():
                                    ["sliding_attention", "full_attention"] * 2],
                          ids=["full", "mixed"])
 def test_capped_scores(kinds):
-    """Soft caps that matter, of fasa's layers and of those that keep transformers' cache."""
+    """Soft caps that change scores, in fasa's layers and in those that keep transformers' cache."""
     gemma = small("Gemma2", query_pre_attn_scalar=1, layer_types=kinds, sliding_window=32,
                   attn_logit_softcapping=0.5)
     gemma.set_attn_implementation("eager")
@@ -141,7 +142,8 @@ def test_layers_with_caps_of_their_own_are_refused():
                                    ["sliding_attention", "full_attention"] * 2],
                          ids=["full", "mixed"])
 def test_logits_beside_the_tokens(kinds):
-    """Sinks of fasa's layers and of transformers' own; larger ones take more of every softmax."""
+    """Attention sinks in fasa's layers and in transformers' own; larger sinks take more of every
+    softmax."""
     gpt = small("GptOss", num_local_experts=4, num_experts_per_tok=2, layer_types=kinds,
                 sliding_window=32)
     gpt.set_attn_implementation("eager")
@@ -151,7 +153,7 @@ def test_logits_beside_the_tokens(kinds):
         twin, own = on_fasa(gpt)
         assert torch.equal(generate(twin, own), generate(gpt))
         ids = torch.randint(1, 97, (2, 60))
-        with torch.no_grad():  # without a cache of fasa's, and with one
+        with torch.no_grad():  # without fasa's cache, and with it
             expected = gpt(ids).logits
             torch.testing.assert_close(twin(ids, use_cache=False).logits, expected,
                                    rtol=1e-4, atol=1e-4)
@@ -207,7 +209,7 @@ def test_quantised_weights():
 
 
 def test_calibration_through_transformers(model, text_ids, tmp_path):
-    """The map of a transformers model is the one that fasa's own runner makes of it."""
+    """The map made from a transformers model equals the one that fasa's own runner makes."""
     texts = tmp_path / "text.txt"
     texts.write_bytes(bytes(text_ids[:1500]))
     options = dict(tokens=1024, queries=12, window=64)

@@ -1,4 +1,4 @@
-"""fasa.Paged: pages whose ids the caller owns. Bits are those of sequences."""
+"""fasa.Paged: pages whose ids the caller owns. The bits are those of the sequences API."""
 import threading
 
 import numpy as np
@@ -19,7 +19,7 @@ def open_pages(**changes):
 
 
 def tokens(count):
-    """[layer] of k, v, q."""
+    """k, v and q of each layer."""
     def tensor(heads):
         return RNG.standard_normal((count, heads, DIM)).astype(np.float32)
     return [(tensor(KV), tensor(KV), tensor(QUERY)) for _ in range(LAYERS)]
@@ -40,7 +40,7 @@ def i32(*values):
 
 
 def of_sequences(new, prompt, device="cpu"):
-    """The same tokens through fasa.Runtime: a prompt, then decodes; [layer][token]."""
+    """The same tokens through fasa.Runtime: a prompt, then decodes; outputs [layer][token]."""
     runtime = fasa.Runtime(GEOMETRY, fasa.Config(**CONFIG, device=device), row_dtype="f32")
     sequence = runtime.sequence()
     outs = [[] for _ in range(LAYERS)]
@@ -78,7 +78,7 @@ def test_the_bits_of_sequences(device):
 
 
 def test_sequences_of_a_step_share_pages():
-    """One of them reads in a layer what another writes in the same layer of the same step."""
+    """In one layer of one step, a sequence reads pages that another sequence writes."""
     new, prefix = tokens(150), [3, 4]
     rest = tokens(20)
     expected = of_sequences([tuple(np.concatenate([a[:128], b]) for a, b in zip(x, y))
@@ -115,7 +115,7 @@ def test_pages():
 
 
 def test_a_part_of_the_model():
-    """One layer and one head: their part of the whole's bits."""
+    """One layer and one head give their part of the whole model's bits."""
     new, pages = tokens(100), [0, 1]
     whole = of_sequences(new, 99)
     paged = open_pages(layers=(1, 1), kv_heads=(1, 1))
@@ -158,7 +158,7 @@ def test_what_is_refused():
 
 
 def test_other_threads_run_on():
-    """A call lets go of the interpreter's lock: many at once end, and each has its own results."""
+    """Calls release the interpreter's lock: many run at once, each with its own results."""
     paged = open_pages(num_pages=40)
     new = tokens(300)[0]
     expected = {}

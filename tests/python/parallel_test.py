@@ -1,4 +1,4 @@
-"""Tensor parallelism: two processes of PyTorch on this machine, against one."""
+"""Tensor parallelism: two PyTorch processes on this machine, against one."""
 import json
 import os
 import subprocess
@@ -30,7 +30,7 @@ def test_two_ranks_give_the_text_and_sets_of_one(tmp_path):
     assert [found["kv_heads"] for found in two] == [1, 1] and one["kv_heads"] == 2
     for found in two:
         assert found["all"] == one["all"]
-    # 128 tokens through the model's own map, each rank by its heads' part of it.
+    # 128 tokens selected by the model's own map; each rank uses its heads' part of the map.
     for name in ("sparse", "scored"):
         assert [found[name] for found in two] == [one[name]] * 2
     scores = [abs(a - b) for a, b in zip(two[0]["logits"], one["logits"])]
@@ -41,7 +41,8 @@ def test_two_ranks_give_the_text_and_sets_of_one(tmp_path):
 
 
 def same_sets(one, two):
-    """Both ranks' sets together are the one process's, but for tokens at the edge of a set."""
+    """Both ranks' sets together equal the single process's, except for tokens at the edge of a
+    set."""
     sets, scores = ([two[0][part][layer] + two[1][part][layer] for layer in range(len(one[part]))]
                     for part in ("sets", "scores"))
     for layer, heads in enumerate(one["sets"]):
@@ -50,7 +51,8 @@ def same_sets(one, two):
             assert len(wanted) == len(sets[layer][head]) == 128
             alike = one["scores"][layer][head]
             assert max(abs(a - b) for a, b in zip(alike, scores[layer][head])) < 1e-3
-            inner = [alike[t] for t in wanted if 4 <= t < len(alike) - 16]  # no sinks, none recent
+            # neither sinks nor recent tokens
+            inner = [alike[t] for t in wanted if 4 <= t < len(alike) - 16]
             for token in set(wanted) ^ set(sets[layer][head]):
                 assert abs(alike[token] - min(inner)) <= 1e-5, (layer, head, token)
 

@@ -1,4 +1,4 @@
-"""One rank of parallel_test.py: generates, and writes what it got to FOLDER/RANK.json."""
+"""One rank of parallel_test.py: generates, and writes its results to FOLDER/RANK.json."""
 import json
 import os
 import sys
@@ -21,7 +21,7 @@ def load(folder):
 
 
 class LastQueries:
-    """Remembers the query and attention module of every layer's last step."""
+    """Keeps the query and the attention module of every layer's last step."""
 
     def __init__(self, session):
         self.session, self.step, self.of = session, session.step, {}
@@ -36,8 +36,9 @@ def selected(cache, queries):
     """The sets and scores of the last step, [layer][own KV head]: positions, and every position's
     score by the slices' dimensions.
 
-    A runtime with the same keys and dimensions attends over values that say which tokens they are
-    of: as many sequences as a value has dimensions too few to tell all of them apart.
+    A runtime with the same keys and dimensions attends over values that identify their tokens. It
+    uses several sequences, because a value has too few dimensions to identify all tokens at
+    once.
     """
     session = cache.session
     geometry, row = session.runtime.geometry, session.rows[0]
@@ -67,7 +68,8 @@ def selected(cache, queries):
 
 
 def scores(keys, queries, dims, geometry):
-    """The group's rule: the most that a query head's score is above, or least below, its best."""
+    """The head group's rule: the maximum over its query heads of a score relative to that head's
+    best."""
     group = geometry.query_heads // geometry.kv_heads
     found = []
     for layer, own in enumerate(keys):
@@ -92,7 +94,7 @@ def main():
     for name, settings in {
         "all": {"fac_tokens": 1 << 20},
         "sparse": {"fac_tokens": 128, "slice": "lean", "map": os.path.join(folder, "fc_map.json")},
-        # Slices that are not coded: a set is what its scores say.
+        # Uncoded slices: the set follows from the scores exactly.
         "scored": {"fac_tokens": 128, "slice": "lean", "slice_dtype": "f32",
                    "map": os.path.join(folder, "fc_map.json")},
     }.items():

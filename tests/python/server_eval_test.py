@@ -27,7 +27,7 @@ def records(report):
 
 @pytest.fixture(scope="module")
 def serving():
-    """`fasa serve` with a set of K tokens."""
+    """`fasa serve` with sets of K tokens."""
     process = subprocess.Popen(
         [os.environ["COMMAND_UNDER_TEST"], "serve", "--model", str(MODEL), "--port", "0",
          "--fac-tokens", str(K), "--row-dtype", "bf16"], stderr=subprocess.PIPE, text=True)
@@ -84,7 +84,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def fake_server():
-    """A server that says the same to everything, and what it was asked."""
+    """A server that gives every request the same answer, and records the requests."""
     handler = type("Handler", (Answers,), {"asked": [], "body": None})
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -1,4 +1,4 @@
-"""tools/testbed: a tiny recipe from the committed texts to a folder that fasa loads."""
+"""tools/testbed: a small recipe, from the committed texts to a folder that fasa loads."""
 import json
 import os
 import shutil
@@ -80,7 +80,7 @@ def script(*arguments):
 
 @pytest.fixture
 def train(capsys):
-    """Runs the script's program in this process: PyTorch is slow to import."""
+    """Runs the script's program in this process, because PyTorch is slow to import."""
     def run(*arguments):
         code = main([str(argument) for argument in arguments])
         return code, "".join(capsys.readouterr())
@@ -180,7 +180,7 @@ def test_corpora_too_short_or_kept_back(tmp_path):
     (tmp_path / "a.txt").write_text("word " * 1000)
     with pytest.raises(RecipeError, match="5000 bytes"):
         corpus.Corpus(tmp_path).require(5001)
-    # A text that measures is kept back under whatever name.
+    # A text used for measuring is excluded from training under any file name.
     ruth = (TEXTS / "ruth.txt").read_bytes()
     shutil.copy(TEXTS / "ruth.txt", tmp_path / "b.txt")
     assert [path.name for path in corpus.Corpus(tmp_path, [ruth]).paths] == ["a.txt"]

@@ -1,6 +1,6 @@
-"""Small tokenizers with the settings of every supported family, and texts that try them.
+"""Small tokenizers with the settings of every supported family, and texts that exercise them.
 
-Vocabularies are trained on the texts of models/texts and on scraps of other scripts."""
+Vocabularies are trained on the texts of models/texts and on fragments of other scripts."""
 import functools
 import json
 import pathlib
@@ -44,7 +44,7 @@ def corpus():
 
 
 def trained(pre_tokenizer, alphabet, size=900, normalizer=None):
-    """(vocabulary, merges) by training."""
+    """Trains a vocabulary; returns (vocabulary, merges)."""
     tokenizer = Tokenizer(models.BPE())
     if pre_tokenizer is not None:
         tokenizer.pre_tokenizer = pre_tokenizer
@@ -64,7 +64,7 @@ def byte_level_pieces():
 
 @functools.cache
 def sentence_pieces():
-    """As SentencePiece's: <unk>, <s>, </s>, the bytes, then pieces with marks."""
+    """A vocabulary in SentencePiece's form: <unk>, <s>, </s>, the bytes, then pieces with marks."""
     vocabulary, merges = trained(pre_tokenizers.Metaspace(), [])
     pieces = ["<unk>", "<s>", "</s>"] + [f"<0x{byte:02X}>" for byte in range(256)]
     pieces += [piece for piece in vocabulary if piece not in pieces]
@@ -135,7 +135,7 @@ def gemma_decoder():
 
 
 def families():
-    """name -> tokenizer."""
+    """All tokenizers: name -> tokenizer."""
     phi3 = [special(name, rstrip=True) for name in
             ("<|user|>", "<|assistant|>", "<|end|>", "<|system|>")]
     blanks = [AddedToken(" " * count, normalized=True, special=False) for count in range(2, 9)]
@@ -223,7 +223,7 @@ def letters():
 
 
 class Texts:
-    """Random texts: words of the corpus, white space, tokens spelt out, characters of all
+    """Random texts: corpus words, white space, special tokens spelt out, characters of all
     scripts."""
 
     def __init__(self, tokenizer, seed):

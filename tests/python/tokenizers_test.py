@@ -15,7 +15,7 @@ SEED = int(os.environ.get("FASA_TOKENIZER_SEED", "1"))
 
 
 def tokenize(folder, lines, *flags):
-    """The command's answer to each line."""
+    """The command's output for each line."""
     path = folder / "lines"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     done = subprocess.run(
@@ -42,7 +42,7 @@ def test_ids_and_texts_are_those_of_hugging_face(name, tmp_path):
     for flags, adds in (((), False), (("--add-special",), True)):
         theirs = [tokenizer.encode(text, add_special_tokens=adds).ids for text in given]
         check_equal(given, tokenize(tmp_path, given, *flags), theirs)
-    # Ids of texts, whole and cut, and any ids at all.
+    # Decoding: ids of whole and truncated texts, and random ids.
     chance = random.Random(SEED)
     ids = theirs + [one[chance.randrange(len(one) + 1):] for one in theirs]
     size = tokenizer.get_vocab_size()

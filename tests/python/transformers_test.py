@@ -1,4 +1,4 @@
-"""Text of the bundled model on fasa, everything selected, against transformers' own attention."""
+"""Text of the bundled model on fasa, all tokens selected, against transformers' own attention."""
 import copy
 
 import pytest
@@ -41,7 +41,7 @@ def test_tiers_give_the_same_text(plain, model, text_ids):
 
 
 def test_rows_in_eight_bits(model, text_ids):
-    """The same text from every tier, in half of the bytes."""
+    """The same text with rows in every tier, in half of the bytes."""
     ids = text_ids[:300]
     texts, sizes = [], []
     for options in ({"row_dtype": "int8"}, {"row_dtype": "int8", "preset": "fasa-c"},
@@ -158,7 +158,7 @@ def test_continued_conversation_and_its_copy(plain, model, text_ids, chunk):
 
 
 def test_few_tokens_still_answer(model):
-    """Sparse attention differs from exact attention, and finds a planted fact all the same."""
+    """Sparse attention differs from exact attention and still finds a planted fact."""
     import json
 
     from conftest import ROOT
@@ -180,5 +180,5 @@ def test_half_precision(plain, model, text_ids):
         own = cache(half)
         half(ids[:, :-1], past_key_values=own)
         found = half(ids[:, -1:], past_key_values=own).logits[0, -1]
-    # bf16 has 8 bits: logits of size 10 after 4 layers.
+    # bf16 has 8 significant bits: logits of magnitude 10 after 4 layers.
     torch.testing.assert_close(found.float(), wanted, atol=0.5, rtol=0.1)

@@ -22,9 +22,8 @@ print(fasa.__file__)
 
 
 def test_the_wheel(tmp_path):
-    # The compiler's cache has what the build of this tree compiled: under its settings, which stay
-    # as they are, and the compiler's name, which is CMake's here and that of Python's build
-    # elsewhere.
+    # Reuses the compiler cache of this tree's build. That needs the same compiler settings and
+    # CMake's name of the compiler; Python's build would use another one.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment.setdefault("CXX", "c++")
     done = subprocess.run(

@@ -1,5 +1,5 @@
-// What the APIs of the cache share: ranges of KV heads, log-sum-exp, reading back, and a decode
-// step without a cache.
+// Features common to all cache APIs: ranges of KV heads, log-sum-exp, reading rows back, and a
+// decode step without a cache.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,8 +40,8 @@ struct Output {
   std::vector<float> out, lse;
 };
 
-// A prefill and three decodes of KV heads `heads` of the tape's sequence 1, through a runtime of
-// those; [step][layer][query heads of the range].
+// A prefill and three decodes of KV heads `heads` of the tape's sequence 1, through a runtime for
+// these heads; [step][layer][query heads of the range].
 std::vector<Output> run(const char* device_name, const Geometry& whole, const Config& config,
                         const std::vector<int16_t>& dims, HeadRange heads) {
   const auto device = open(device_name);
@@ -79,7 +79,7 @@ std::vector<Output> run(const char* device_name, const Geometry& whole, const Co
   return outputs;
 }
 
-// The part of query heads [first, first + count) of [tokens, heads, width].
+// Query heads [first, first + count) of [tokens, heads, width].
 std::vector<float> cut(const std::vector<float>& all, int heads, int first, int count, int width) {
   std::vector<float> part;
   for (size_t token = 0; token < all.size(); token += static_cast<size_t>(heads * width)) {
@@ -89,7 +89,7 @@ std::vector<float> cut(const std::vector<float>& all, int heads, int first, int 
   return part;
 }
 
-// What holds whatever rows are stored as.
+// Tests that hold for every row format.
 class ApisOfRows : public ::testing::TestWithParam<RowDType> {};
 
 TEST_P(ApisOfRows, AShareOfTheHeadsGivesTheBitsOfTheWhole) {
@@ -99,7 +99,7 @@ TEST_P(ApisOfRows, AShareOfTheHeadsGivesTheBitsOfTheWhole) {
   for (const char* device : {"cpu", "emulated"}) {
     Config config = small_config(RowPlacement::kHost, 4);
     config.placement.row_dtype = GetParam();
-    std::vector<int16_t> dims;  // other ones for every head
+    std::vector<int16_t> dims;  // different ones for every head
     for (int head = 0; head < whole.layers * whole.kv_heads; ++head) {
       for (int i = 0; i < 4; ++i) {
         const Geometry::Pair pair = whole.chunk_dims((i * 2 + head) % whole.chunks());
@@ -132,7 +132,7 @@ TEST(Api, ImpossibleRangesAreNamed) {
   EXPECT_THROW(share_of_slice_dims(std::vector<int16_t>(7), whole, {0, 1}), UsageError);
 }
 
-// Over all tokens in double precision.
+// Attention over all tokens in double precision.
 double naive_lse(const Geometry& geometry, int layer, int64_t position, int query_head) {
   const int head = query_head / geometry.gqa_group();
   std::vector<double> scores;
@@ -172,7 +172,7 @@ TEST(Api, LogSumExpIsOfTheScaledScores) {
   }
 }
 
-// What rows of keys and values stand for, one after the other.
+// The decoded keys and values of rows, one after the other.
 struct Stored {
   std::vector<float> keys, values;
 };
@@ -226,7 +226,7 @@ TEST_P(ApisOfRows, StoredKeysAndValuesCanBeReadBack) {
       const SequenceId child = run.runtime().fork(id, 100);
       expect_rows(tensors, run.runtime(), GetParam(), child, 60, 40, 3);
       const StepSequence part{id, 1, StepMode::kDecode};
-      run.runtime().begin_step({&part, 1});  // the past is there while a step is open
+      run.runtime().begin_step({&part, 1});  // committed tokens can be read while a step is open
       expect_rows(tensors, run.runtime(), GetParam(), id, 130, 7, 3);
       run.runtime().abort_step();
     }
@@ -249,7 +249,8 @@ TEST(Api, ReadingBackWhatIsNotThereIsRefused) {
   EXPECT_THROW(read(0, 0, 1, 3), UsageError);
 }
 
-// [batch, heads, tokens, dim] with any strides out of a dense [tokens, heads, dim] of every entry.
+// A tensor [batch, heads, tokens, dim] with any strides, made from a dense [tokens, heads, dim] per
+// batch entry.
 struct Batch {
   std::vector<std::byte> host;
   BatchTensorView view;
@@ -258,7 +259,7 @@ struct Batch {
 Batch batch_of(const std::vector<uint64_t>& seeds, int layer, int64_t tokens, TapeKind kind,
                int heads, int dim, bool tokens_first) {
   const auto batch = static_cast<int64_t>(seeds.size());
-  const int64_t padded = dim + 3;  // nothing needs to be dense but the last dimension
+  const int64_t padded = dim + 3;  // only the last dimension has to be dense
   const int64_t head_stride = tokens_first ? padded : tokens * padded;
   const int64_t token_stride = tokens_first ? heads * padded : padded;
   const int64_t batch_stride = heads * tokens * padded + 5;

@@ -1,5 +1,4 @@
-// What calibration says beside the order of FCs: bits and FCs within so many bytes, tokens per
-// layer.
+// Calibration's advice beside the order of FCs: bits and FCs for a byte budget, tokens per layer.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +20,7 @@ constexpr int kChunks = 32;
 constexpr int64_t kTokens = 640;
 constexpr SelectionRule kRule{40, 4, 8};
 
-// Keys and queries that live in the first `alive` FCs alone.
+// Keys and queries that are nonzero in the first `alive` FCs only.
 HeadSamples head_with(unsigned seed, int alive, float sharpness) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;
@@ -92,8 +91,8 @@ TEST(SliceSearch, TooFewBytesAreRefused) {
 
 TEST(LayerSearch, SpreadLayersGetMoreTokens) {
   LayerSearch search({40, 4, 8}, 0.9, kTokens);
-  search.add(0, head_with(3, kChunks, 3.0f));   // one token has nearly all
-  search.add(1, head_with(4, kChunks, 0.01f));  // all have the same
+  search.add(0, head_with(3, kChunks, 3.0f));   // one token has nearly all attention
+  search.add(1, head_with(4, kChunks, 0.01f));  // all tokens have the same
   search.add(2, head_with(5, kChunks, 0.3f));
   const std::vector<int> counts = search.counts();
   ASSERT_EQ(counts.size(), 3u);

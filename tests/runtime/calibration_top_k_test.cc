@@ -26,7 +26,7 @@ std::vector<uint8_t> sorted_set(const std::vector<int32_t>& deficits, int64_t k)
   return set;
 }
 
-// With every instruction set; each selector has seen other scores before.
+// Runs with every instruction set; each selector has been used for other scores before.
 class TopK : public ::testing::Test {
  protected:
   TopK() {
@@ -73,7 +73,7 @@ TEST_F(TopK, EqualsAFullSort) {
   }
 }
 
-// A search begins where the last ended: far off, and with a density that is of no use.
+// A search starts from the last one's result: here far off, with a density that does not apply.
 TEST_F(TopK, GoesFromAnyScaleToAnyOther) {
   std::mt19937 random(2);
   std::normal_distribution<float> normal;

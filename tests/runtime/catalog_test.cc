@@ -1,4 +1,4 @@
-// GPUs and models by name.
+// The catalog: GPUs and models by name.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -107,7 +107,7 @@ TEST(ModelShape, WeightBytes) {
   EXPECT_EQ(weight_bytes(6400, 16), 12800u);
   EXPECT_EQ(weight_bytes(6400, 8), 6400u + 200);  // 100 scales
   EXPECT_EQ(weight_bytes(6400, 4), 3200u + 200);
-  // The input embeddings stay on the host; tied ones are the head's as well.
+  // The input embeddings stay on the host; tied embeddings count for the output head.
   const ModelShape& untied = find_model_shape("Llama-3.1-8B");
   EXPECT_EQ(untied.parameters() - untied.device_parameters(), untied.hidden * untied.vocab);
   const ModelShape& tied = find_model_shape("Llama-3.2-1B");

@@ -40,7 +40,7 @@ const ConfigOption* option_at(const std::string& path) {
   return nullptr;
 }
 
-// A file of the test's own that is gone afterwards.
+// A temporary file, removed by the destructor.
 class TemporaryFile {
  public:
   explicit TemporaryFile(const std::string& text)
@@ -94,7 +94,8 @@ TEST(ConfigTable, NamesAreUniqueAndEveryKeyOfTheDesignIsThere) {
   EXPECT_FALSE(variables.count("FASA_TARGET"));
 }
 
-// What an option shows is what it takes: for the defaults and for a config with everything set.
+// The value that an option prints is accepted as its input: for the defaults, and for a config with
+// every option set.
 TEST(ConfigTable, EveryValueSurvivesTheWayThroughJson) {
   Config full = parse_config(R"(
     preset = "fasa-c"
@@ -210,7 +211,7 @@ TEST(ConfigToml, ChecksOverSeveralKeysNameThePlaceOfTheKey) {
   EXPECT_THAT(toml_error("[selection]\nrecent = 300\nfac_tokens = 256\n"),
               StartsWith("f.toml:3: selection.fac_tokens = 256: allowed: at least"));
   EXPECT_THAT(toml_error("[selection]\nrecent = 400\n"),
-              StartsWith("selection.fac_tokens = 320: allowed: at least"));  // the default's
+              StartsWith("selection.fac_tokens = 320: allowed: at least"));  // the default set's
   EXPECT_THAT(toml_error("preset = \"fast\"\n"), StartsWith("f.toml:1: preset = \"fast\""));
 }
 
@@ -233,7 +234,7 @@ TEST(ConfigSources, LaterOnesWinAndExplicitKeysWinOverThePreset) {
   EXPECT_EQ(config.selection.recent, 7);
   EXPECT_EQ(config.preset, "fasa-c");
   EXPECT_EQ(config.selection.kind, SelectionKind::kFasa);
-  EXPECT_EQ(config.placement.rows, RowPlacement::kHost);  // said in the file
+  EXPECT_EQ(config.placement.rows, RowPlacement::kHost);  // set in the file
 
   sources.flags.push_back({option_at("preset"), "full"});
   config = load_config(sources);

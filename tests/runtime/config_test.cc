@@ -71,7 +71,7 @@ TEST(Config, SlicePresetsAndWhatOverridesThem) {
   config.selection.slice = SlicePreset::kPaper;
   EXPECT_EQ(config.effective_slice_dtype(), SliceDType::kBF16);
   EXPECT_EQ(config.effective_tip_chunks(64), 16);
-  EXPECT_EQ(config.effective_tip_chunks(3), 1);  // never none
+  EXPECT_EQ(config.effective_tip_chunks(3), 1);  // at least one
   config.selection.slice = SlicePreset::kLean;
   EXPECT_EQ(config.effective_slice_dtype(), SliceDType::kInt2);
   EXPECT_EQ(config.effective_tip_chunks(64), 32);
@@ -93,9 +93,9 @@ TEST(Config, FacTokensBelowTheProtectedOnesPlusOneIsAnError) {
   config.selection.recent = 1;
   config.validate();
   config.selection.fac_tokens = {{.tokens = 256, .share = 0}, {.tokens = 5, .share = 0}};
-  EXPECT_NE(message_of([&] { config.validate(); }), "");  // every layer's is checked
+  EXPECT_NE(message_of([&] { config.validate(); }), "");  // every layer's budget is checked
   config.selection.fac_tokens = {{.tokens = 0, .share = 0.001}};
-  config.validate();  // a share is raised to the protected tokens plus one in each step
+  config.validate();  // each step raises a share to the protected tokens plus one
 }
 
 TEST(Config, RangesAreChecked) {

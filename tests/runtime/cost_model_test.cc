@@ -1,4 +1,5 @@
-// The cost model by hand, and against what the emulated device's clock says of real steps.
+// The cost model against values computed by hand, and against the emulated device's clock for real
+// steps.
 #include "runtime/plan/cost_model.h"
 
 #include <gtest/gtest.h>
@@ -57,7 +58,7 @@ TEST(CostModel, FullAttentionReadsEveryRow) {
   EXPECT_DOUBLE_EQ(terms.launches, (1 + 3) * kRates.launch_seconds);  // three waves of 16384
 }
 
-// Wherever others' rows are.
+// Wherever the other layers' rows are.
 TEST(CostModel, AWindowBesideLayersThatSeeEverythingIsReadOnTheDevice) {
   Geometry geometry = llama_8b(kLayers);
   geometry.windows = {512, 0};
@@ -80,17 +81,18 @@ TEST(CostModel, MissesAreWaitedForAndPrefetchHidesThem) {
   const StepLoad load{.tokens = kTokens, .hit_rate = 0.5};
   const CostTerms none = model.layer(0, load);
   EXPECT_EQ(none.used_bytes, uint64_t{8} * 1024 * 512);
-  // The first heads' are on the way while the others are scored and the first are attended to.
+  // The first heads' rows are transferred while the other heads are scored and the first are
+  // attended to.
   const double transfer = 8 * 1024 * 512 / 25e9 + kRates.link_latency;
   EXPECT_LT(none.wait, transfer - none.scoring / 2);
   EXPECT_GT(none.wait, transfer - none.scoring - none.attention - none.launches);
-  // All heads together: nothing is on the way while they are scored.
+  // All heads in one group: nothing is transferred while they are scored.
   Config together = config_of("fasa-m", 2048);
   together.prefetch.head_groups = 1;
   const CostModel whole = model_of(together, kTokens);
   EXPECT_GT(whole.layer(0, load).wait, transfer);
   const CostTerms all = whole.layer(0, load, PrefetchLoad{.coverage = 1, .overfetch = 1});
-  EXPECT_LT(all.wait, 2 * kRates.launch_seconds);  // to look them up
+  EXPECT_LT(all.wait, 2 * kRates.launch_seconds);  // the look-up
   EXPECT_GT(all.hidden(), 0.95);
   const CostTerms most = whole.layer(0, load, PrefetchLoad{.coverage = 0.9, .overfetch = 1.5});
   EXPECT_GT(most.wait, all.wait);
@@ -129,9 +131,9 @@ TEST(CostModel, WeightsAreReadOnce) {
   EXPECT_GT(terms.total(), model.step({.tokens = 8192}).total() + terms.weights);
 }
 
-// Real steps on the emulated device, timed by its clock.
+// Results of real steps on the emulated device, timed by its clock.
 struct Measured {
-  double seconds = 0;  // a step
+  double seconds = 0;  // per step
   double hit_rate = 0;
 };
 
@@ -159,7 +161,7 @@ class Prediction : public ::testing::TestWithParam<Case> {
     return config;
   }
 
-  // A step's queries change by little, so that its set is partly that of the step before.
+  // A step's queries change by little, so its set overlaps with that of the step before.
   static Measured measure(FilledRuntime& filled, int steps) {
     Device& device = filled.device();
     const Geometry g = filled.runtime().geometry();

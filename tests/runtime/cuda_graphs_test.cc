@@ -1,6 +1,5 @@
-// Decode steps as CUDA graphs, over a runtime replay by the host that runs what a graph leaves
-// unordered in whatever order: the bits of steps that were enqueued one by one, whatever happens in
-// between.
+// Decode steps as CUDA graphs, over a replay device on the host that runs the unordered nodes of a
+// graph in any order: the bits of steps enqueued one by one, whatever happens between the steps.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +33,7 @@ std::unique_ptr<Device> open_fake(FakeCuda& fake, std::optional<uint64_t> device
   return open_device(options, fake.platform());
 }
 
-// Sequences that grow over pages together, fork, are cut and freed, and a step that is given up.
+// Sequences that cross page ends together, are forked, truncated and freed, and an aborted step.
 class Script {
  public:
   Script(RuntimeRun& run, Step step) : run_(run), step_(std::move(step)) {}
@@ -86,7 +85,7 @@ class Script {
   Outputs outputs_;
 };
 
-// Enqueued one by one, on the cpu device: all placements and predictions have these bits.
+// Steps enqueued one by one on the cpu device: all placements and predictors give these bits.
 Outputs expected(RunSetup setup) {
   setup.device = "cpu";
   RuntimeRun run(setup);
@@ -165,7 +164,7 @@ TEST(CudaGraphs, LaunchedStepsHaveTheBitsOfEnqueuedOnes) {
       {
         const Replay replay = play(open_fake(fake), way.setup);
         expect_same(base, replay.outputs);
-        // Two slots, some shapes: each enqueued twice, the second time for the graph.
+        // Two slots and several shapes: each is enqueued twice, and captured the second time.
         EXPECT_GT(replay.graphs.launched, 80u);
         EXPECT_LE(replay.graphs.recorded, 20u);
         EXPECT_EQ(replay.enqueued + static_cast<int64_t>(replay.graphs.launched),
@@ -207,7 +206,7 @@ TEST(CudaGraphs, LookAheadIsPartOfThem) {
   }
 }
 
-// Rows on the host are streamed page by page for them: copies that no graph knows beforehand.
+// Dense layers stream host rows page by page: the copies are not known when a graph is captured.
 TEST(CudaGraphs, DenseLayersWithRowsOnTheHostAreEnqueued) {
   const RunSetup setup{.dense_layers = {1}};
   FakeCuda fake;
@@ -216,7 +215,7 @@ TEST(CudaGraphs, DenseLayersWithRowsOnTheHostAreEnqueued) {
   EXPECT_EQ(replay.graphs.recorded, 0u);
 }
 
-// A longer context takes one more wave: another graph.
+// A longer context takes one more wave, so another graph.
 TEST(CudaGraphs, WavesOverAllTokensGrow) {
   RunSetup setup{.rows = RowPlacement::kDevice, .kind = SelectionKind::kFull};
   const auto play_it = [&](RuntimeRun& run, const Step& step) {
@@ -265,7 +264,7 @@ Outputs decoded(int count) {
   return run.decode(id, 1, count);
 }
 
-// What the runtime has against a graph is nobody's failure: the step is enqueued.
+// A shape that the runtime cannot capture is no failure: the step is enqueued.
 TEST(CudaGraphs, ARefusedCaptureChangesNothing) {
   const Outputs base = decoded(8);
   const struct {
@@ -282,7 +281,7 @@ TEST(CudaGraphs, ARefusedCaptureChangesNothing) {
       Outputs outputs;
       for (int i = 0; i < 2; ++i) outputs.push_back(decode.step());
       const int64_t before = fake.calls[refusal.call];
-      // From the first layer of the capture on.
+      // Throws from the capture's first layer on.
       const auto fail = [&] {
         fake.fail_call(refusal.call, refusal.nth, cuda_status::kNotSupported);
       };
@@ -303,7 +302,7 @@ TEST(CudaGraphs, ARefusedCaptureChangesNothing) {
   }
 }
 
-// What the caller throws while its work is recorded ends the step as it would anywhere else.
+// An exception from the caller during a capture ends the step as it does elsewhere.
 TEST(CudaGraphs, TheCallersFailureInACaptureLeavesTheSequenceAsItWas) {
   const Outputs base = decoded(8);
   FakeCuda fake;
@@ -351,7 +350,7 @@ TEST(CudaGraphs, WhatHasNoPlaceInACaptureIsNamed) {
               AllOf(HasSubstr("'other'"), HasSubstr("while a graph")));
 }
 
-// An operation of a graph that fails is one of what was under way, and all ends in order.
+// A failed operation of a graph counts as work under way, and teardown is clean.
 TEST(CudaGraphs, AFailureOfALaunchEndsInOrder) {
   int64_t failed = 0;
   for (bool all = false; !all; ++failed) {
@@ -394,7 +393,7 @@ TEST(CudaGraphs, TheirMemoryIsCountedAndGivenUpFirst) {
     const Buffer rest = device.allocate(
         MemorySpace::kDevice, use.limit_bytes - use.used_bytes + graphs.device_bytes, "a test");
     EXPECT_EQ(decode.graphs().device_bytes, 0u);
-    // No room for graphs: steps are enqueued.
+    // No memory for graphs: steps are enqueued.
     const Outputs base = decoded(12);
     for (int i = 6; i < 12; ++i)
       ASSERT_TRUE(same_bits(decode.step(), base[static_cast<size_t>(i)]));
@@ -403,19 +402,20 @@ TEST(CudaGraphs, TheirMemoryIsCountedAndGivenUpFirst) {
   expect_nothing_left(fake);
 }
 
-// Pages that begin while nothing is recorded fill what memory there is with their copies.
+// Pages that begin while nothing is captured fill the free memory with device copies.
 TEST(CudaGraphs, FindRoomBesideDeviceCopies) {
   RuntimeRun cpu({});
   const SequenceId cpu_id = cpu.runtime().create();
   cpu.prefill(cpu_id, 1, 20, 20);
   const Outputs base = cpu.decode(cpu_id, 1, 190);
   int made_room = 0;
-  // Half a MiB of it is what selection works in; below 630 KiB graphs would not fit without copies.
+  // Selection scratch takes half a MiB of it; below 630 KiB graphs would not fit even without
+  // copies.
   for (uint64_t limit = 630 << 10; limit < 790 << 10; limit += 8 << 10) {
     FakeCuda fake;
     fake.graph_node_bytes = 512;
     try {
-      Timeline timeline;  // a step that finds too little memory leaves it set
+      Timeline timeline;  // stays set if a step throws for want of memory
       Decode decode(open_fake(fake, limit), {.rows = RowPlacement::kAuto}, 20);
       decode.run.device().set_timeline(&timeline);
       for (size_t i = 0; i < 180; ++i) ASSERT_TRUE(same_bits(decode.step(), base[i])) << i;
@@ -425,13 +425,13 @@ TEST(CudaGraphs, FindRoomBesideDeviceCopies) {
       EXPECT_EQ(recorded, 2);
       made_room += fake.calls["instantiate_graph"] > recorded ? 1 : 0;
     } catch (const BudgetError&) {
-      continue;  // too little even without copies
+      continue;  // too little memory even without copies
     }
   }
   EXPECT_GT(made_room, 3);
 }
 
-// Graphs of a caller who comes with a new stream, whose address may be the old one's.
+// The caller changes to a new stream, which may have the old one's address.
 TEST(CudaGraphs, AreMadeAnewForAnotherStream) {
   const Outputs base = decoded(24);
   FakeCuda fake;

@@ -1,5 +1,5 @@
-// The whole pipeline on the CUDA device: over a fake runtime on the host, whose kernels are the
-// CPU's, with the CPU's bits; and on a GPU, where there is one, with its own bits in every way.
+// The whole pipeline on the CUDA device: over a fake runtime on the host, with the CPU's kernels
+// and bits; and on a GPU, where there is one, with the GPU's own bits in every setup.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -48,7 +48,7 @@ void expect_same(const Outputs& a, const Outputs& b, const std::string& what) {
   }
 }
 
-// Outputs of values below 2 in weighted means, summed in another order.
+// The values are below 2, and weighted means are summed in another order.
 void expect_near(const Outputs& a, const Outputs& b) {
   ASSERT_EQ(a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i) {
@@ -64,7 +64,7 @@ struct NamedSetup {
   RunSetup setup;
 };
 
-// All with the same outputs on one kind of device. The tests' own predictors are host code.
+// Setups that give the same outputs on one kind of device. The tests' own predictors are host code.
 std::vector<NamedSetup> ways() {
   return {{"host rows", {}},
           {"device rows", {.rows = RowPlacement::kDevice}},
@@ -91,7 +91,7 @@ TEST(CudaPipeline, OverAFakeRuntimeHasTheCpusBits) {
   }
 }
 
-// As on a GPU: the kernels' own bits, the same in every way, with ALiBi, a soft cap
+// With the interpreted GPU kernels: their own bits, the same in every setup, with ALiBi, a soft cap
 // and pages of tokens too.
 TEST(CudaPipeline, OfInterpretedKernelsHasTheSameBitsInEveryWay) {
   for (const int page_tokens : {1, 8}) {
@@ -112,8 +112,8 @@ TEST(CudaPipeline, OfInterpretedKernelsHasTheSameBitsInEveryWay) {
   }
 }
 
-// Uncoded slices are scored in f32 there and here, so that the same tokens are chosen, and outputs
-// differ by the order of sums alone.
+// Uncoded slices are scored in f32 on both devices, so the same tokens are selected, and outputs
+// differ only by the order of sums.
 TEST(CudaPipeline, OfInterpretedKernelsIsTheCpusOverUncodedSlices) {
   for (const SliceDType slice : {SliceDType::kF32, SliceDType::kBF16}) {
     for (const int page_tokens : {1, 8}) {
@@ -128,7 +128,7 @@ TEST(CudaPipeline, OfInterpretedKernelsIsTheCpusOverUncodedSlices) {
   }
 }
 
-// A layer's pages are as large here as a model's: they come in batches.
+// A layer's pages here are as large as a real model's: they are streamed in batches.
 TEST(CudaPipeline, StreamsWholePagesInBatches) {
   Geometry geometry = small_geometry();
   geometry.kv_heads = 4;
@@ -147,8 +147,8 @@ TEST(CudaPipeline, StreamsWholePagesInBatches) {
   }
 }
 
-// Whatever operation fails while it runs: a DeviceError that says what was under way, at some later
-// call, and an orderly end.
+// Each operation in turn fails while it runs: a later call throws a DeviceError that names the
+// work, and teardown is clean.
 TEST(CudaPipeline, EveryFailureIsNamedAndEndsInOrder) {
   int64_t failed = 0;
   for (bool all = false; !all; ++failed) {
@@ -164,9 +164,9 @@ TEST(CudaPipeline, EveryFailureIsNamedAndEndsInOrder) {
       } catch (const DeviceError& error) {
         said = error.what();
         try {
-          run.runtime().abort_step();  // while the caller's stream is there
+          run.runtime().abort_step();  // the caller's stream still exists
         } catch (const UsageError&) {
-          // The failure came between steps.
+          // The failure occurred between steps.
         }
       }
     }
@@ -209,7 +209,7 @@ TEST_F(CudaPipelineOnGpu, EverythingSelectedIsFullAndNearTheCpu) {
   expect_near(cpu, gpu);
 }
 
-// As the interpreted kernels, whose scores of uncoded slices are the GPU's to the bit.
+// The same as the interpreted kernels, whose scores of uncoded slices equal the GPU's to the bit.
 TEST_F(CudaPipelineOnGpu, OverUncodedSlicesIsTheCpus) {
   for (const SliceDType slice : {SliceDType::kF32, SliceDType::kBF16}) {
     RunSetup setup{.slice = slice};

@@ -1,5 +1,5 @@
-// placement.rows = auto: rows on the host with copies on the device, as many as its budget leaves
-// room for. What is computed, and what fits, is as with rows on the host.
+// placement.rows = auto: rows on the host, with as many device copies as the budget allows.
+// Results, and the contexts that fit, are those of rows on the host.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -26,7 +26,8 @@ void abort_a_step(RuntimeRun& run, SequenceId id) {
   run.runtime().abort_step();
 }
 
-// Grows over page borders, is cut inside and between pages, forked and continued on both sides.
+// A sequence's life: crosses page ends, is truncated inside and between pages, forked, and
+// continued on both sides.
 Outputs life(RuntimeRun& run, int chunk) {
   Runtime& runtime = run.runtime();
   const SequenceId a = runtime.create();
@@ -57,7 +58,7 @@ struct Lived {
   StepCounters rows;
 };
 
-// What the device counts beside what memory() says: others' memory.
+// Device memory beyond memory(): memory of others.
 uint64_t of_others(RuntimeRun& run) {
   return run.device().memory(MemorySpace::kDevice).used_bytes -
          run.runtime().memory().device_total();
@@ -95,7 +96,7 @@ struct Case {
 
 class DeviceRowsOf : public ::testing::TestWithParam<Case> {};
 
-// From the budget that rows on the host need, to the byte, to one that has room for all.
+// From the exact budget that host rows need to one that holds copies of all rows.
 TEST_P(DeviceRowsOf, EveryBudgetGivesTheSameBits) {
   const auto& [name, setup, chunk] = GetParam();
   const Lived host = live(setup, RowPlacement::kHost, chunk);
@@ -163,7 +164,7 @@ TEST(DeviceRows, TheOldestPagesGoFirst) {
   const SequenceId id = run.runtime().create();
   expect_same(expected, grow(run, id), "growing");
   EXPECT_GE(run.runtime().memory().device_rows, 2 * kBlock);
-  // Cutting the old ones off leaves none, cutting into the newest keeps it.
+  // Truncation that removes older copies leaves none; truncation within the newest page keeps it.
   run.runtime().truncate(id, 650);
   EXPECT_GE(run.runtime().memory().device_rows, kBlock);
   run.runtime().truncate(id, 100);
@@ -194,8 +195,8 @@ TEST(DeviceRows, ASecondSequenceTakesItsShare) {
   }
 }
 
-// Others who allocate on the device get what copies hold, inside a step too; what no copies can
-// give is refused as ever.
+// Another allocation on the device takes memory from the copies, inside a step too; if the copies
+// cannot free enough, it is refused as usual.
 TEST(DeviceRows, AnybodysAllocationComesFirst) {
   const RunSetup setup{.device = "emulated",
                        .rows = RowPlacement::kAuto,
@@ -217,21 +218,21 @@ TEST(DeviceRows, AnybodysAllocationComesFirst) {
       EXPECT_GT(run.runtime().memory().device_rows, 0u);
       EXPECT_THROW(run.device().allocate(MemorySpace::kDevice, left + before, "too much"),
                    BudgetError);
-      EXPECT_GT(run.runtime().memory().device_rows, 0u);  // nothing was lost for nothing
+      EXPECT_GT(run.runtime().memory().device_rows, 0u);  // copies are dropped only if that helps
       other = Buffer();
     }
     std::vector<float> out = run.tape().layers({&part, 1});
     run.runtime().end_step();
     Outputs all = run.decode(id, 1, 70);
     all.push_back(std::move(out));
-    EXPECT_GT(run.runtime().memory().device_rows, 0u);  // pages that began since
+    EXPECT_GT(run.runtime().memory().device_rows, 0u);  // of pages that began since
     return all;
   };
   expect_same(run_one(false), run_one(true), "disturbed");
 }
 
-// Steps that are all enqueued before any has to run, over two page borders: a copy goes only once
-// the steps that read it have passed.
+// All steps are enqueued before any of them runs, over two page ends: a copy is freed only after
+// the steps that read it.
 TEST(DeviceRows, EveryOrderOfStreamsGivesTheSameBits) {
   constexpr int kPrompt = 185;
   const auto run_one = [](RowPlacement rows, const StepPolicy& policy, int depth) {
@@ -244,7 +245,7 @@ TEST(DeviceRows, EveryOrderOfStreamsGivesTheSameBits) {
                                       .depth = depth,
                                       .prediction_source = PredictionSource::kGoodQueries});
     const SequenceId id = run.runtime().create();
-    run.runtime().reserve(id, kPrompt + 75, 100);  // so that nothing else waits for steps
+    run.runtime().reserve(id, kPrompt + 75, 100);  // so that no step waits for memory
     run.prefill(id, 1, kPrompt - 1, 100);
     run.decode(id, 1, 1);
     QueuedSteps queued(run.device(), run.runtime(), run.tape());
@@ -252,7 +253,7 @@ TEST(DeviceRows, EveryOrderOfStreamsGivesTheSameBits) {
       const Part part{id, 1, kPrompt + i, 1, StepMode::kDecode};
       queued.prepare({&part, 1});
     }
-    Buffer other;  // no page from here on finds free memory
+    Buffer other;  // from here on no page finds free memory
     const uint64_t before = run.runtime().memory().device_rows;
     if (rows == RowPlacement::kAuto) {
       const MemoryUse use = device.memory(MemorySpace::kDevice);

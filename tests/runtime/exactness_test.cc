@@ -1,5 +1,5 @@
-// The invariants that design.md promises, bit for bit: what is attended to, and in which order it
-// is summed, depends on the tokens alone.
+// The invariants of design.md, bit for bit: the attended set and the order of sums depend on the
+// tokens alone.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -17,7 +17,7 @@ constexpr RowDType kRows[] = {RowDType::kBF16, RowDType::kInt8};
 
 using Outputs = std::vector<std::vector<float>>;
 
-// Holds whatever rows are stored as.
+// Holds for every row format.
 class Exactness : public ::testing::TestWithParam<RowDType> {
  protected:
   static RunSetup of(RunSetup setup) {
@@ -99,7 +99,7 @@ TEST_P(Exactness, EverythingSelectedIsFull) {
   }
 }
 
-TEST_P(Exactness, SelectionChangesTheResult) {  // or the tests above would prove nothing
+TEST_P(Exactness, SelectionChangesTheResult) {  // otherwise the tests above would prove nothing
   const Outputs fasa = generate({});
   const Outputs full = generate({.kind = SelectionKind::kFull});
   EXPECT_FALSE(same_bits(fasa.back(), full.back()));
@@ -168,7 +168,7 @@ class PrefetchExactness : public ::testing::TestWithParam<std::tuple<PredictionC
 
 TEST_P(PrefetchExactness, DepthHotRowsReplacementStreams) {
   const Outputs base = of({.depth = 0});
-  const bool coded = std::get<1>(GetParam()).is_coded();  // half of the ways are enough
+  const bool coded = std::get<1>(GetParam()).is_coded();  // coded rows run half of the setups
   for (const std::optional<int> depth : {std::optional<int>(), {0}, {1}, {2}, {3}, {4}}) {
     for (const int hot_rows : {0, 30, 51, 300}) {
       for (const auto replacement : {Replacement::kLru, Replacement::kClock, Replacement::kScore}) {
@@ -192,7 +192,7 @@ TEST_P(PrefetchExactness, DepthHotRowsReplacementStreams) {
                       what);
           const bool predictions =
               depth != 0 && hot_rows > 48 && who().predictor != PredictorKind::kNone;
-          // The automatic depth tries predictions later than this; see below.
+          // The automatic depth tries predictions later than these steps; see AutomaticDepth.
           const bool later = !depth && who().prediction_source != PredictionSource::kNone;
           EXPECT_EQ(rows.prefetched > 0, predictions && !later) << what;
           EXPECT_LE(rows.prefetched_used, rows.prefetched) << what;
@@ -202,7 +202,7 @@ TEST_P(PrefetchExactness, DepthHotRowsReplacementStreams) {
   }
 }
 
-// Long enough for trials of several depths.
+// Enough steps for trials of several depths.
 TEST_P(PrefetchExactness, AutomaticDepth) {
   constexpr int kLong = 50;
   StepCounters rows;
@@ -245,7 +245,7 @@ TEST_P(Exactness, PrefetchWithWindowsAndDenseLayers) {
     RuntimeRun run(of(setup), geometry);
     const SequenceId id = run.runtime().create();
     run.prefill(id, 5, 20, 20);
-    return run.decode(id, 5, 60);  // from fewer tokens than a set to more
+    return run.decode(id, 5, 60);  // from a context smaller than a set to a larger one
   };
   const Outputs base = run_one({.dense_layers = {3}, .depth = 0});
   for (const PredictionSource prediction_source :
@@ -322,7 +322,7 @@ TEST_P(Exactness, PrefillAndDecodeInOneStep) {
   }
 }
 
-// Forks, truncations, aborts and frees at random: every sequence gives what a fresh one gives.
+// Random forks, truncations, aborts and frees: every sequence gives the outputs of a new one.
 TEST_P(Exactness, RandomSchedules) {
   for (const RunSetup& setup :
        {RunSetup{}, RunSetup{.device = "emulated", .hot_rows = 40},

@@ -1,5 +1,5 @@
-// Hot rows beyond two sets (placement.hot_rows = auto): what the device's budget has left, given
-// back when somebody asks, whenever that is; bits do not depend on it.
+// Extra hot rows (placement.hot_rows = auto, beyond two sets): they use free device memory, and
+// give it back to any other allocation at any time. Bits do not depend on them.
 #include <gtest/gtest.h>
 
 #include "runtime/base/error.h"
@@ -49,7 +49,7 @@ TEST(ExtraHotRows, AreWhatIsLeftAndHitMore) {
   EXPECT_LT(misses_extra, misses_two * 3 / 4);
 }
 
-// Inside a step too: its layers go on with fewer.
+// An allocation inside a step too: its layers continue with fewer hot rows.
 TEST(ExtraHotRows, AnybodysAllocationComesFirst) {
   const auto run_one = [](bool disturbed) {
     RuntimeRun run(setup_with(std::nullopt));
@@ -65,14 +65,14 @@ TEST(ExtraHotRows, AnybodysAllocationComesFirst) {
     if (disturbed) {
       EXPECT_THROW(run.device().allocate(MemorySpace::kDevice, free_bytes(run) + before, "all"),
                    BudgetError);
-      EXPECT_EQ(hot_bytes(run), before);  // nothing was lost for nothing
+      EXPECT_EQ(hot_bytes(run), before);  // hot rows shrink only if that helps
       other = run.device().allocate(MemorySpace::kDevice, free_bytes(run) + 1, "somebody else");
       EXPECT_EQ(hot_bytes(run), least);
     }
     all.push_back(run.tape().layers({&part, 1}));
     run.runtime().end_step();
     for (auto& step : run.decode(id, 1, 5)) all.push_back(std::move(step));
-    EXPECT_EQ(hot_bytes(run), disturbed ? least : before);  // they don't come and go
+    EXPECT_EQ(hot_bytes(run), disturbed ? least : before);  // they do not alternate
     return all;
   };
   expect_same(run_one(false), run_one(true), "disturbed");
@@ -96,8 +96,8 @@ TEST(ExtraHotRows, GiveWayToAnotherSequence) {
   expect_same(alone.decode(same, 2, 5), shared, "second");
 }
 
-// Steps that are all enqueued before any has to run, in whatever order: what was widened is read by
-// later steps alone.
+// All steps are enqueued before any of them runs, in any order: only later steps use a widened
+// table.
 TEST(ExtraHotRows, EveryOrderOfStreamsGivesTheSameBits) {
   const auto run_one = [](std::optional<int> hot_rows, const StepPolicy& policy) {
     auto owned = std::make_unique<SteppedDevice>();

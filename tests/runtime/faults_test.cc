@@ -1,5 +1,5 @@
-// The n-th allocation or copy fails, for every n: the call that met it throws, nothing committed is
-// lost, and the same call goes through afterwards with the bits of an undisturbed run.
+// The n-th allocation or copy fails, for every n: the affected call throws, committed tokens are
+// kept, and the same call succeeds afterwards with the bits of an undisturbed run.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -10,7 +10,7 @@
 namespace fasa::testing {
 namespace {
 
-// A step, aborted where it throws.
+// Runs a step; aborts it if it throws.
 std::vector<float> step(RuntimeRun& run, Tape& tape, const Part& part) {
   tape.begin({&part, 1});
   try {
@@ -23,7 +23,7 @@ std::vector<float> step(RuntimeRun& run, Tape& tape, const Part& part) {
   }
 }
 
-// What every run does; each entry can be tried again.
+// The operations of every run; each can be repeated after a failure.
 struct Script {
   explicit Script(RuntimeRun& run)
       : runtime(run.runtime()), tape(run.inner(), runtime, DType::kF32) {
@@ -49,7 +49,7 @@ struct Script {
     calls.push_back([=, this] { forward(b, 1, StepMode::kDecode); });
   }
   Runtime& runtime;
-  Tape tape;  // its own memory and copies do not fail: what does is the runtime's
+  Tape tape;  // the tape's own memory and copies do not fail, only the runtime's
   SequenceId a{}, b{};
   std::vector<std::function<void()>> calls;
   std::vector<std::vector<float>> outputs;
@@ -87,7 +87,7 @@ void disturb(const RunSetup& setup, void (FaultyDevice::*fail)(int64_t)) {
     EXPECT_EQ(script.runtime.memory().device_slices, 0u);
     if (!run.device().fired()) break;
   }
-  // Copies of rows on the device make room for many an allocation that is refused.
+  // Device copies of rows make memory for many a refused allocation.
   EXPECT_GT(failures, setup.rows == RowPlacement::kAuto ? 5 : 15);
 }
 

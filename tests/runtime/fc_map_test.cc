@@ -1,4 +1,4 @@
-// FC maps: the file form, what broken files get, and whose map it is.
+// FC maps: the file format, errors for broken files, and the check of the map's model.
 #include "runtime/calibrate/fc_map.h"
 
 #include <gmock/gmock.h>
@@ -21,8 +21,8 @@ using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Two layers of one KV head, six dimensions of which four are rotated (half): FCs (0,2) (1,3), and
-// 4 and 5 by themselves.
+// Two layers of one KV head with six dimensions, four of them rotated (half): FCs (0,2) and (1,3),
+// and 4 and 5 as single dimensions.
 FcMap small_map() {
   FcMap map;
   map.objective = "distant_attention";
@@ -84,7 +84,7 @@ TEST(FcMap, WhatIsSavedIsLoaded) {
 
 TEST(FcMap, SliceDimensionsInOrder) {
   EXPECT_THAT(small_map().slice_dims(1), ::testing::ElementsAre(1, 3, 5, 4));
-  // (0,2) would be cut in two: 5 goes before it.
+  // (0,2) would be split, so 5 comes first.
   EXPECT_THAT(small_map().slice_dims(2), ::testing::ElementsAre(1, 3, 4, 5, 5, 4, 1, 3));
   EXPECT_THAT(small_map().slice_dims(3),
               ::testing::ElementsAre(1, 3, 4, 5, 0, 2, 5, 4, 1, 3, 0, 2));

@@ -1,4 +1,4 @@
-// What is given up, in which order, so that a model fits; and that it fits then.
+// The settings that are reduced, in order, until a model fits, and a check that it then fits.
 #include "runtime/plan/fit.h"
 
 #include <gmock/gmock.h>
@@ -73,7 +73,7 @@ TEST(Fit, ThenLowBitTokensWhoseRoomHotRowsGetBack) {
 }
 
 TEST(Fit, ThenSlicesThenTokens) {
-  const uint64_t slices = uint64_t{36} * kTokens * 8 * 32;  // bytes of the usual ones
+  const uint64_t slices = uint64_t{36} * kTokens * 8 * 32;  // bytes of the default slices
   const uint64_t needed = bytes_as_it_is(without_low_bit_tokens(request(0)));
   const Fitted lean = fit(request(needed - slices / 3));
   EXPECT_THAT(lean.given_up,

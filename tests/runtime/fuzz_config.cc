@@ -1,5 +1,5 @@
-// A libFuzzer target of the config file's reader: with clang, -fsanitize=fuzzer and this file.
-// config_fuzz_test.cc runs it over the seed corpus and over mutations of it.
+// A libFuzzer target of the config file's reader. Build it with clang, -fsanitize=fuzzer and this
+// file; config_fuzz_test.cc runs it over the seed corpus and mutations of it.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -13,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     config.validate();
     fasa::config_to_json(config);
   } catch (const fasa::UsageError&) {
-    // The only error that a config file may give.
+    // The only error that a config file may cause.
   }
   return 0;
 }

@@ -1,5 +1,5 @@
-// A libFuzzer target of the FC map's reader: with clang, -fsanitize=fuzzer and this file.
-// fc_map_fuzz_test.cc runs it over the seed corpus and over mutations of it.
+// A libFuzzer target of the FC map's reader. Build it with clang, -fsanitize=fuzzer and this file;
+// fc_map_fuzz_test.cc runs it over the seed corpus and mutations of it.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -16,11 +16,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const int chunks = map.fingerprint.key_dim / 2;
     const auto heads = static_cast<size_t>(map.fingerprint.layers * map.fingerprint.kv_heads);
     if (map.slice_dims(chunks).size() != heads * static_cast<size_t>(2 * chunks)) std::abort();
-    // What was read can be written and read again.
+    // An accepted map can be written and read again.
     const std::string written = map.to_json();
     if (fasa::FcMap::parse(written, "again.json").to_json() != written) std::abort();
   } catch (const fasa::InputError&) {
-    // The only error that a map file may give.
+    // The only error that a map file may cause.
   }
   return 0;
 }

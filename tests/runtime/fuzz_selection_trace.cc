@@ -1,5 +1,5 @@
-// A libFuzzer target of the selection trace's reader: with clang, -fsanitize=fuzzer and this file.
-// selection_trace_fuzz_test.cc runs it over the seed corpus and over mutations of it.
+// A libFuzzer target of the selection trace's reader. Build it with clang, -fsanitize=fuzzer and
+// this file; selection_trace_fuzz_test.cc runs it over the seed corpus and mutations of it.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -13,15 +13,15 @@ namespace {
 void read(const std::string& bytes) {
   try {
     const auto trace = fasa::SelectionTrace::parse(bytes, "fuzz.fasatrace");
-    // What was read can be written and read again.
+    // An accepted trace can be written and read again.
     const std::string written = trace.to_bytes();
     if (!(fasa::SelectionTrace::parse(written, "again.fasatrace") == trace)) std::abort();
   } catch (const fasa::InputError&) {
-    // The only error that a trace file may give.
+    // The only error that a trace file may cause.
   }
 }
 
-// The checksum keeps changed files from the checks behind it: they get one that fits.
+// The checksum would reject every changed file: replace it with one that fits.
 std::string with_checksum(std::string bytes) {
   if (bytes.size() < 8) return bytes;
   bytes.resize(bytes.size() - 8);

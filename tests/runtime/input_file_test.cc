@@ -1,5 +1,5 @@
-// What a path may name: regular files up to a limit, pipes of the shell's where a rule says so, and
-// nothing that might never end.
+// Paths that may be read: regular files up to a size limit, and pipes from the shell where allowed.
+// Files that might never end are rejected.
 #include "runtime/io/input_file.h"
 
 #include <fcntl.h>
@@ -51,7 +51,7 @@ TEST_F(InputFile, RegularFilesAreReadWhole) {
   EXPECT_EQ(read_file(at("none")), "");
   std::filesystem::create_symlink(at("some"), at("link"));
   EXPECT_EQ(read_file(at("link")), bytes);
-  EXPECT_GT(read_file("/proc/self/status").size(), 100u);  // says that it has no bytes
+  EXPECT_GT(read_file("/proc/self/status").size(), 100u);  // its size is reported as 0
 }
 
 TEST_F(InputFile, TheLimitIsTheLastSizeAllowed) {
@@ -90,7 +90,7 @@ TEST_F(InputFile, ASocketIsNone) {
   ::close(socket);
 }
 
-// As a shell hands over `<(command)`.
+// A path to a pipe, as a shell passes it for `<(command)`.
 class ShellPipe {
  public:
   ShellPipe() { EXPECT_EQ(::pipe2(ends_, O_CLOEXEC), 0); }
@@ -98,7 +98,7 @@ class ShellPipe {
     ::close(ends_[0]);
     if (!closed_) close();
   }
-  ShellPipe(const ShellPipe&) = delete;  // closes
+  ShellPipe(const ShellPipe&) = delete;  // the destructor closes
   ShellPipe& operator=(const ShellPipe&) = delete;
   std::string path() const { return "/dev/fd/" + std::to_string(ends_[0]); }
   void write(const std::string& text) const {
@@ -131,7 +131,7 @@ TEST_F(InputFile, PipesOfTheShellAreReadToTheirEnd) {
 
 TEST_F(InputFile, PipesKeepTheLimitAndTheRule) {
   ShellPipe large;
-  large.write(std::string(2000, 'x'));  // and stays open
+  large.write(std::string(2000, 'x'));  // the pipe stays open
   EXPECT_THAT(error_of(large.path(), kPiped), HasSubstr("more than 1000 B"));
   ShellPipe refused;
   refused.write("x");

@@ -1,5 +1,5 @@
-// Every order of the streams that events allow gives the same bits, and each of these events is
-// there for a reason: without it some order gives others.
+// Every order of the streams that events allow gives the same bits, and every event is necessary:
+// without it some order gives other bits.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -44,7 +44,7 @@ std::vector<NamedPolicy> random_orders(int count) {
   return orders;
 }
 
-// Two sequences: decode steps, a step that decodes one and fills the other, decode steps.
+// Two sequences: decode steps, a step that decodes one and prefills the other, decode steps.
 struct Sequences {
   SequenceId a, b;
 };
@@ -94,7 +94,7 @@ Outputs run_synchronized(const RunSetup& setup, int before, int after) {
   return outputs;
 }
 
-// Fills with `as enqueued`, then enqueues all steps before any of them has to run.
+// Prefills with `as enqueued`, then enqueues all steps before any of them runs.
 Outputs run_queued(RuntimeRun& run, const std::vector<std::vector<Part>>& steps) {
   QueuedSteps queued(run.device(), run.runtime(), run.tape());
   for (const auto& parts : steps) queued.prepare(parts);
@@ -129,8 +129,7 @@ TEST(Interleaving, EveryOrderGivesTheSameBits) {
   }
 }
 
-// The points at which today's pipeline overlaps, forced one after the other: where a set goes
-// through in waves,
+// Overlaps of the pipeline, each forced in turn. First: a set that is attended to in waves.
 TEST(Interleaving, TheLowBitSetIsAttendedToBeforeTheMissesArrive) {
   auto owned = std::make_unique<SteppedDevice>();
   SteppedDevice& device = *owned;
@@ -161,7 +160,7 @@ TEST(Interleaving, TheLowBitSetIsAttendedToBeforeTheMissesArrive) {
   EXPECT_TRUE(same(run_synchronized(setup, 1, 0), queued.finish()));
 }
 
-// and where heads are scored in groups.
+// Second: heads that are scored in groups.
 TEST(Interleaving, RowsOfTheFirstHeadsArriveWhileOthersAreScored) {
   auto owned = std::make_unique<SteppedDevice>();
   SteppedDevice& device = *owned;
@@ -188,7 +187,8 @@ TEST(Interleaving, RowsOfTheFirstHeadsArriveWhileOthersAreScored) {
   fetch("copy 1");  // layer 1 begins with lane 1
   EXPECT_EQ(device.next_operation("test compute"), "select");
   ASSERT_TRUE(device.run_until("test compute", "attend", 1));
-  ASSERT_TRUE(device.step(compute));  // the first group, before the second one's rows are there
+  // the first group, before the second group's rows have arrived
+  ASSERT_TRUE(device.step(compute));
   EXPECT_EQ(device.next_operation("test compute"), "wait");
   EXPECT_FALSE(device.step(compute)) << "the other heads' rows";
   fetch("copy 0");
@@ -197,7 +197,7 @@ TEST(Interleaving, RowsOfTheFirstHeadsArriveWhileOthersAreScored) {
   EXPECT_TRUE(same(run_synchronized(setup, 1, 0), queued.finish()));
 }
 
-// A wait is worth having when some order goes wrong without it.
+// Drops waits one by one: a wait is necessary if some order gives wrong bits without it.
 class DroppedWaits {
  public:
   struct Count {
@@ -247,7 +247,7 @@ class DroppedWaits {
   std::vector<std::string> waits_;
 };
 
-// Prints which waits no order noticed: others cover them in runs as short as these.
+// Prints the waits whose loss no order detected: in runs this short, other waits cover them.
 void expect_noticed(const RunSetup& setup, const std::vector<std::string>& needed) {
   const auto counts = DroppedWaits(setup).count();
   for (const std::string& name : needed) {

@@ -1,4 +1,4 @@
-// Texts from outside: how deep they may go, and how errors word what is wrong.
+// JSON from outside: the depth limit, and the wording of errors.
 #include "runtime/io/json_fields.h"
 
 #include <gmock/gmock.h>
@@ -44,7 +44,7 @@ TEST(ParseJson, TakesWhatIsNestedUpToTheLimit) {
   EXPECT_THAT(error_of([] { parse_json(nested(65), "a.json"); }), HasSubstr("byte 65 of 130"));
 }
 
-// Siblings and brackets in texts are no depth.
+// Siblings, and brackets inside strings, do not add depth.
 TEST(ParseJson, CountsLevelsOnly) {
   std::string wide = "[";
   for (int i = 0; i < 10000; ++i) wide += "[],";
@@ -63,7 +63,7 @@ TEST(ParseJson, NamesThePlace) {
               HasSubstr("a.json: no valid JSON"));
 }
 
-// A field of the wrong kind is shown as it is, cut: that works its way down the value.
+// A field of the wrong type is printed in the error, truncated: that code recurses into the value.
 TEST(JsonFields, ShowsAValueAsDeepAsTheyGo) {
   const nlohmann::json json = parse_json("{\"size\": " + nested(kMaxJsonDepth - 1) + "}", "a.json");
   EXPECT_THAT(error_of([&] { JsonFields(json, "a.json").integer("size", 1, 9); }),

@@ -1,5 +1,5 @@
-// Work fails when it runs, n = 1, 2, 3, ... until none is left to fail: the sequences that were at
-// work remember it, the others go on with the bits of an undisturbed run, and all can be freed.
+// Work fails when it runs, n = 1, 2, 3, ... until nothing fails: the sequences in that step stay
+// failed, the others continue with the bits of an undisturbed run, and all can be freed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ struct LateRun {
   }
   Runtime& runtime() { return run.runtime(); }
 
-  // In a stream of its own: one that has failed runs nothing any more.
+  // Uses a stream of its own: a failed stream runs nothing any more.
   std::vector<float> decode(std::vector<Part> parts) {
     Tape tape(run.device(), runtime(), DType::kF32);
     tape.on_begin = run.tape().on_begin;
@@ -61,7 +61,7 @@ std::string failure_of(Runtime& runtime, SequenceId id) {
   return "";
 }
 
-// `at_work` sequences in one step that meets the n-th failure, beside one that waits.
+// Runs `at_work` sequences in one step that meets the n-th failure, beside an idle sequence.
 class LateFailures {
  public:
   LateFailures(const RunSetup& setup, int at_work) : setup_(setup), at_work_(at_work) {
@@ -71,7 +71,7 @@ class LateFailures {
     for (int i = 0; i < 3; ++i) expected_.push_back(run.decode({run.part(idle, kIdle)}));
   }
 
-  // False: nothing was left to fail.
+  // False: no operation was left to fail.
   bool meet(int64_t n) {
     SCOPED_TRACE("failure " + std::to_string(n));
     LateRun run(setup_);
@@ -84,13 +84,13 @@ class LateFailures {
     }
     run.run.prefill(idle, kIdle, 90, 64);
     EXPECT_TRUE(same_bits(run.decode({run.part(idle, kIdle)}), expected_[0]));
-    static_cast<void>(runtime.metrics());  // nothing is under way
+    static_cast<void>(runtime.metrics());  // the failed work is no longer under way
     run.faults.fail_late(n);
     const bool failed = work(run, ids);
     run.faults.fail_late(0);
     if (!failed) return false;
 
-    // Either somebody waits, or the next step looks.
+    // Either a call waits for the work, or the next step checks.
     run.faults.let_all_run();
     if (n % 2 == 0) {
       EXPECT_NO_THROW(static_cast<void>(runtime.metrics()));
@@ -113,17 +113,17 @@ class LateFailures {
  private:
   static constexpr uint64_t kIdle = 77;
 
-  // True where something failed, in the step or behind it.
+  // True if something failed, in the step or after it.
   bool work(LateRun& run, const std::vector<SequenceId>& ids) {
     std::vector<Part> parts;
     for (size_t i = 0; i < ids.size(); ++i) parts.push_back(run.part(ids[i], i));
     Tape tape(run.faults.inner(), run.runtime(),
-              DType::kF32);  // the runtime's own work fails alone
+              DType::kF32);  // only the runtime's own work fails
     tape.on_begin = run.run.tape().on_begin;
     try {
       tape.begin(parts);
     } catch (const DeviceError&) {
-      return true;  // it never began
+      return true;  // the step never began
     }
     try {
       tape.layers(parts);
@@ -144,7 +144,7 @@ TEST(LateFailures, StayWithTheSequenceAtWork) {
     LateFailures failures(setup, 1);
     int64_t met = 0;
     while (failures.meet(met + 1) && !::testing::Test::HasFailure()) ++met;
-    EXPECT_GT(met, setup.rows == RowPlacement::kDevice ? 4 : 40);  // one tier: little to copy
+    EXPECT_GT(met, setup.rows == RowPlacement::kDevice ? 4 : 40);  // with one tier little is copied
   }
 }
 
@@ -155,7 +155,7 @@ TEST(LateFailures, StayWithAllSequencesOfTheStep) {
   EXPECT_GT(met, 40);
 }
 
-// Reading rows back changes nothing, so it can spoil nothing.
+// Reading rows back changes no sequence, so its failure affects none.
 TEST(LateFailures, OfAReadStayWithItsStream) {
   LateRun run(kSetups[0]);
   Runtime& runtime = run.runtime();

@@ -1,4 +1,4 @@
-// Budgets of layers: sums stay what they were, nobody gets less than the floor.
+// Budgets per layer: the sum is unchanged, and no layer gets less than the minimum.
 #include "runtime/config/layer_budgets.h"
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ TEST(LayerBudgets, APyramidFallsAndKeepsTheTotal) {
       int64_t sum = 0;
       for (size_t i = 0; i < budgets.size(); ++i) {
         sum += budgets[i].tokens;
-        EXPECT_GE(budgets[i].tokens, 21);  // 4 sinks, 16 recent, and one that competes
+        EXPECT_GE(budgets[i].tokens, 21);  // 4 sinks, 16 recent, and one selected token
         const int32_t before = i > 0 ? budgets[i - 1].tokens : INT32_MAX - 1;
         EXPECT_LE(budgets[i].tokens, before + 1);  // but for rounding
       }

@@ -1,6 +1,6 @@
 // Contexts of 128k and 1M tokens through the whole pipeline: one layer of eight KV heads, whose
-// rows take more than 2^32 bytes. The rows' memory repeats every so many tokens, and so do keys and
-// values: a row fetched from a wrong place is another token's.
+// rows take more than 2^32 bytes. The rows' memory is aliased with a fixed period, and so are keys
+// and values: a row fetched from a wrong address is another token's.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,12 +19,12 @@ constexpr int64_t kRowBytes = 2 * kDim * 2;
 constexpr int kSinks = 4;
 constexpr int kRecent = 16;
 constexpr uint64_t kAlias = uint64_t{62} << 20;
-// Tokens whose rows fill the memory that repeats. No power of two is a multiple of it, so that an
-// offset that lost its upper bits leads to a row of another kind.
+// Tokens whose rows fill the aliased memory. No power of two is a multiple of it, so an offset that
+// lost its upper bits leads to a different row.
 constexpr int kPeriod = static_cast<int>(kAlias / (kHeads * kRowBytes));
 static_assert(kPeriod % kPageTokens == 0 && (1 << 19) % kPeriod != 0 && (1 << 20) % kPeriod != 0);
 
-// Every head looks for the tokens that are so many after the beginning of each period.
+// Each head looks for the tokens at these distances from the beginning of each period.
 std::vector<int> sought(int head) {
   return {700 + 7 * head, 5003 + head, kPeriod - 100 - 3 * head};
 }
@@ -34,7 +34,7 @@ bool is_sought(int head, int residue) {
   return std::find(all.begin(), all.end(), residue) != all.end();
 }
 
-// Small multiples of powers of two, which bf16 holds exactly.
+// Small multiples of powers of two, exact in bf16.
 float key(int head, int residue, int dim) {
   const int noise = (residue * 37 + dim * 11 + head * 5) % 17 - 8;
   const float direction = (dim * 7 + head) % 3 == 0 ? -1.0f : 1.0f;
@@ -60,7 +60,7 @@ class LongContext {
     }
   }
 
-  // [head][dim] of the newest token.
+  // The output of the newest token, [head][dim].
   std::vector<float> decode() {
     std::vector<uint16_t> q(kHeads * kDim);
     for (int h = 0; h < kHeads; ++h) {
@@ -70,7 +70,7 @@ class LongContext {
     return step(1, StepMode::kDecode, q);
   }
 
-  // By the definition, in f64, over the set that the sought tokens, sinks and recent ones are.
+  // By definition, in f64, over the sought tokens, the sinks and the recent tokens.
   std::vector<float> expected() const {
     const int64_t length = runtime_.length(sequence_);
     std::vector<float> out(kHeads * kDim);
@@ -96,7 +96,7 @@ class LongContext {
   }
   FetchMetrics metrics() { return runtime_.metrics(); }
 
-  // A stored token's key and value are the ones of its place in the period.
+  // A stored token's key and value are those of its position in the period.
   void expect_rows(int64_t first) {
     constexpr int kCount = 3;
     std::vector<float> k(kCount * kHeads * kDim), v(k.size());
@@ -135,7 +135,7 @@ class LongContext {
             .scale = kScale,
             .windows = {}};
   }
-  // Room for exactly the tokens that are sought beside sinks and recent ones.
+  // The budget is exactly the sought tokens, the sinks and the recent tokens.
   static Config config(int64_t tokens) {
     Config config;
     const int64_t periods = tokens / kPeriod;
@@ -156,7 +156,7 @@ class LongContext {
     return set;
   }
 
-  // A period of tokens, [token][head][dim].
+  // One period of tokens, [token][head][dim].
   Buffer upload(float (*of)(int, int, int)) {
     std::vector<uint16_t> host(static_cast<size_t>(kPeriod) * kHeads * kDim);
     size_t at = 0;
@@ -206,7 +206,7 @@ class LongContext {
   SequenceId sequence_{};
 };
 
-// Whole periods and a page's part, so that the newest tokens look for nothing.
+// Whole periods and part of a page; the newest tokens' queries look for nothing.
 void expect_exact(int64_t tokens) {
   LongContext context(tokens);
   for (int i = 0; i < 3; ++i) {

@@ -1,5 +1,5 @@
-// With a low-bit set the same invariants hold, bit for bit: it depends on the tokens alone; and
-// without one, or where the set covers the context, no code has a part in the output.
+// The same invariants with a low-bit set, bit for bit: it depends on the tokens alone. Without one,
+// or where the set covers the context, codes do not affect the output.
 #include <gtest/gtest.h>
 
 #include "tests/support/runs.h"
@@ -11,7 +11,7 @@ constexpr int kPrompt = 333;
 
 using Outputs = std::vector<std::vector<float>>;
 
-// Decode steps alone: prefill attends to everything whatever is selected. They cross a page's end.
+// Decode steps only: prefill is exact anyway. The steps cross a page end.
 Outputs decoded(const RunSetup& setup, int chunk, const Geometry& geometry) {
   RuntimeRun run(setup, geometry);
   const SequenceId id = run.runtime().create();
@@ -53,7 +53,8 @@ TEST(LowBitExactness, DevicesPlacementHotRowsStreamsThreads) {
     other.threads = 1;
     expect_same(base, decoded(other), "one thread on the cpu");
     for (const auto rows : {RowPlacement::kHost, RowPlacement::kDevice, RowPlacement::kAuto}) {
-      for (const int hot_rows : {0, 20, 300}) {  // waves through the fetch buffer, few, all
+      // waves through the fetch buffer, few hot rows, hot rows for all
+      for (const int hot_rows : {0, 20, 300}) {
         other = plain;
         other.device = "emulated", other.rows = rows, other.hot_rows = hot_rows;
         other.streams = hot_rows == 0 ? 4 : 1;
@@ -113,7 +114,7 @@ TEST(LowBitExactness, PredictionsChangeNothing) {
   }
 }
 
-// Sequences of any lengths, in one batch: some have no low-bit set yet, some a part of one.
+// Sequences of different lengths in one batch: some have no low-bit set yet, some a partial one.
 TEST(LowBitExactness, SequencesTogether) {
   const auto length_of = [](int i) { return 20 + 37 * i; };
   for (const char* device : {"cpu", "emulated"}) {

@@ -1,4 +1,4 @@
-// Scratch that is reserved for a context serves every shorter one.
+// Scratch reserved for a context serves every shorter context.
 #include "runtime/api/memory_estimate.h"
 
 #include <gtest/gtest.h>
@@ -68,7 +68,7 @@ TEST(MemoryEstimate, AShorterContextNeedsNoMoreOfAnything) {
   }
 }
 
-// Hot rows that no set takes are predictions' rows: of a longer set fewer are left.
+// Hot rows not used by sets are available to predictions: a longer set leaves fewer.
 TEST(MemoryEstimate, PredictionsHaveTheHotRowsThatNoSetTakes) {
   const DecodeShape sets = {.selected_capacity = 100,
                             .predictions = true,

@@ -1,5 +1,5 @@
-// How much smaller the device's part of the KV cache is: a prediction for the sizes that matter,
-// and a cache filled for real that holds the prediction to its word.
+// The reduction of the KV cache's device memory: an estimate for relevant sizes, and a filled cache
+// that the estimate must match.
 #include <gtest/gtest.h>
 
 #include "bench/filled_runtime.h"
@@ -10,8 +10,8 @@ namespace {
 struct Format {
   SliceDType dtype;
   int chunks;
-  double at_least;  // times smaller than full KV in bf16
-  int low_bit = 0;  // tokens, by values in as many bits
+  double at_least;  // reduction against full KV in bf16
+  int low_bit = 0;  // tokens, with value codes of this many bits
 };
 
 DeviceOptions emulated() {
@@ -74,9 +74,9 @@ TEST(Memory, EstimateHolds) {
     FilledRuntime filled(emulated(), config_of(format, 256), geometry,
                          first_chunk_dims(geometry, 64), kTokens);
     const KvMemory held = filled.runtime().memory();
-    // By the device's own counters.
+    // Compared with the device's own counters.
     EXPECT_EQ(held.device_total(), filled.device().memory(MemorySpace::kDevice).used_bytes);
-    // The fill's own chunks are prefill: their scratch is the only other thing on the device.
+    // The fill runs as prefill chunks: their scratch is the only other device memory.
     const KvMemory estimated =
         filled.runtime().estimate_memory(kTokens + FilledRuntime::kRoom, 2048);
     EXPECT_EQ(held.device_slices, estimated.device_slices);

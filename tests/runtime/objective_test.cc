@@ -1,5 +1,5 @@
-// The objectives of calibration on heads whose answers are known by hand, and against a plain
-// evaluation of their definitions.
+// The calibration objectives on heads with results known by hand, and against a plain evaluation of
+// their definitions.
 #include "runtime/calibrate/calibrate_ranking.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,8 @@
 namespace fasa {
 namespace {
 
-// Interleaved chunks of a head of `chunks` FCs over `tokens` tokens, keys zero, no queries yet.
+// A head of `chunks` interleaved FCs over `tokens` tokens; keys are zero, and there are no queries
+// yet.
 HeadSamples empty_head(int chunks, int64_t tokens, int group) {
   HeadSamples head;
   head.gqa_group = group;
@@ -73,7 +74,7 @@ std::vector<int> order_in(const HeadSamples& head, const HeadRanking& ranking) {
   return order;
 }
 
-// Definitions, plainly: what the set of the k best by the FCs in `picked` captures.
+// By definition: the captured part of the set of the k best tokens, scored by the FCs in `picked`.
 double plain_captured(const HeadSamples& head, size_t q, const std::vector<int>& picked,
                       const RankingOptions& options, bool distant_only) {
   const auto visible = static_cast<size_t>(head.visible_end(q));
@@ -132,7 +133,7 @@ double plain_total(const HeadSamples& head, const std::vector<int>& picked,
   return total;
 }
 
-// Each pick adds the most to those before it.
+// Each pick is the one that adds most to the picks before it.
 void expect_greedy(const HeadSamples& head, const std::vector<int>& order,
                    const RankingOptions& options, bool distant_only) {
   std::vector<int> picked;
@@ -173,7 +174,7 @@ TEST(Objectives, GreedyPicksAreTheBestByDefinition) {
   }
 }
 
-// The others follow in one go, once the slice is full.
+// Once the slice is full, the other FCs follow in one step.
 TEST(Objectives, PicksEndWithTheSlicesDimensions) {
   const HeadSamples head = partly_rotated_head(7, 2);
   RankingOptions options{.window = 12, .sinks = 2, .recent = 5, .greedy_chunks = 0};
@@ -280,7 +281,7 @@ TEST(Objectives, SameResultOnAnyNumberOfThreads) {
 TEST(Objectives, DegenerateHeads) {
   const RankingOptions options{.window = 8, .sinks = 2, .recent = 4};
   const std::vector<int> natural = {0, 1, 2};
-  // All zero; a single token; a query that sees less than the window.
+  // All keys zero; a single token; a query that sees fewer tokens than the window.
   HeadSamples zero = empty_head(3, 40, 2);
   add_query(zero, 39, std::vector<float>(12, 1.0f));
   EXPECT_EQ(order_of(rank_chunks(zero, options)), natural);
@@ -289,7 +290,7 @@ TEST(Objectives, DegenerateHeads) {
   EXPECT_EQ(order_of(rank_chunks(single, options)), natural);
   EXPECT_EQ(rank_chunks(single, options).distant_attention_kept, (std::vector<double>{1, 1, 1}));
   EXPECT_EQ(order_of(rank_chunks(empty_head(3, 5, 1), options)), natural);
-  // NaN and infinite keys end as numbers.
+  // NaN and infinite keys still give finite results.
   HeadSamples wild = random_head(2, 3, 60, 1, 3);
   key(wild, 5, 0) = std::numeric_limits<float>::quiet_NaN();
   key(wild, 6, 2) = std::numeric_limits<float>::infinity();
@@ -300,7 +301,7 @@ TEST(Objectives, DegenerateHeads) {
 }
 
 TEST(Objectives, WindowedLayersSeeOnlyTheirWindow) {
-  // Beyond the window of 30, tokens that would win by far.
+  // Tokens beyond the window of 30 would win by far.
   HeadSamples head = random_head(4, 3, 100, 1, 4);
   head.window = 30;
   HeadSamples changed = head;

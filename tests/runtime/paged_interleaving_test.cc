@@ -23,7 +23,7 @@ class PagedRun {
         paged_(device, config(), small_geometry(), DType::kBF16, all_slice_dims(small_geometry()),
                {.page_size = page_size, .num_pages = 1024 / page_size}) {}
 
-  // Everything is enqueued before anything has to run.
+  // Enqueues everything before anything runs.
   std::vector<float> run() {
     std::vector<std::vector<Call>> steps;
     steps.push_back(prepare({{1, 0, kLengths[0]}, {2, 0, kLengths[1]}}));
@@ -87,7 +87,7 @@ class PagedRun {
     }
     return calls;
   }
-  // Pages in no order.
+  // Page ids in no particular order.
   int32_t page_of(uint64_t seed, int64_t index) const {
     return static_cast<int32_t>((seed == 1 ? 2 * index : 2 * index + 1) * 5 % (1024 / page_size_));
   }

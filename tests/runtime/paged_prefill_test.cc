@@ -1,5 +1,6 @@
-// Prompts over a caller's pages: the bits of a prompt that the sequences API takes at once, however
-// it is cut, whatever pages it came to lie in, and whoever wrote them in the same step.
+// Prompts over a caller's pages give the bits of a prompt that the sequences API takes at once,
+// however the prompt is split, in whatever pages it lies, and whichever sequence of the step writes
+// them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,8 +14,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Steps that a serving engine makes: chunks of prompts beside decodes, prompts that begin with
-// pages of others, of the same step's too, ends.
+// Steps like a serving engine's: prompt chunks beside decodes, prompts that share the first pages
+// of others (of the same step too), and ends of sequences.
 class PromptSchedule {
  public:
   PromptSchedule(const PagedSetup& setup, unsigned seed)
@@ -40,7 +41,7 @@ class PromptSchedule {
     if (pick(2) == 0) engine_.paged().drop_pages(freed);
     live_.erase(live_.begin() + static_cast<int64_t>(at));
   }
-  // One more sequence, of nothing or of the first pages of another.
+  // Adds a sequence, empty or with the first pages of another.
   void begin(bool in_step, size_t donor) {
     Sequence sequence;
     if (in_step) {
@@ -212,7 +213,7 @@ TEST(PagedPrefill, WhatAPageHolds) {
   }
 }
 
-// What a runtime takes once all its sequences are as long as was said is within what was said.
+// Memory in use once all sequences have the announced lengths is within the estimate made before.
 TEST(PagedPrefill, SizesBeforeThereAreAny) {
   for (const char* device : {"cpu", "emulated"}) {
     for (const int page_size : {16, 64, 128}) {

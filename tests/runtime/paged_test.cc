@@ -1,5 +1,5 @@
-// The paged API against the sequences API: the same tokens give the same bits, whatever pages
-// they came to lie in, in which order, and whose ids these were before.
+// The paged API against the sequences API: the same tokens give the same bits, whatever pages they
+// are in, in any order, and whatever the page ids were used for before.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,8 +13,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Prompts, decodes of some, forks, ends: pages are shared, copied, dropped, and their ids come
-// again.
+// Prompts, decodes of some sequences, forks, ends: pages are shared, copied and dropped, and their
+// ids are reused.
 class Schedule {
  public:
   Schedule(const PagedSetup& setup, unsigned seed)
@@ -52,7 +52,7 @@ class Schedule {
     }
     live_.push_back(std::move(sequence));
   }
-  // `count` new tokens of each, in one call a layer.
+  // Stores `count` new tokens of each sequence, in one call per layer.
   std::vector<Token> store(const std::vector<Sequence*>& sequences, int64_t count,
                            std::vector<int64_t>* slots_out = nullptr) {
     std::vector<Token> tokens;
@@ -89,7 +89,7 @@ class Schedule {
     for (Sequence& sequence : live_) {
       if (pick(3) > 0) batch.push_back(&sequence);
     }
-    // A page to begin, and one to copy.
+    // One new page, and one page to copy.
     if (batch.empty() || static_cast<int64_t>(batch.size()) * 2 > engine_.free_pages()) {
       return end();
     }
@@ -214,11 +214,11 @@ TEST(Paged, HotRowsServeTheNextStep) {
   const FetchMetrics metrics = engine.paged().metrics();
   EXPECT_EQ(metrics.decode_steps, 4u);
   EXPECT_EQ(metrics.rows.hits + metrics.rows.misses, 4u * 6 * 48);
-  EXPECT_GT(metrics.rows.hits, 200u);  // the first step finds none
+  EXPECT_GT(metrics.rows.hits, 200u);  // the first step has no hits
   EXPECT_EQ(metrics.bytes.write_back, 4u * 6 * 64);
 }
 
-// The end of a prefix that others went on from, at every length, with and without a tail.
+// A prefix that other sequences continue from, ending at every length, with and without a tail.
 TEST(Paged, EveryLengthOfStoredPages) {
   for (const int page_size : {16, 32, 64, 128}) {
     const PagedSetup setup{.device = "emulated",
@@ -273,13 +273,13 @@ TEST_F(PagedErrors, SlotsPastAGap) {
                                       "0, which starts the page anew"));
   EXPECT_EQ(append({64, 65}), "nothing was thrown");
   EXPECT_THAT(append({67}), HasSubstr("holds 2 tokens; allowed: 2, the next, or 0"));
-  EXPECT_THAT(append({65}), HasSubstr("holds 2 tokens"));  // not twice, either
+  EXPECT_THAT(append({65}), HasSubstr("holds 2 tokens"));  // storing a token twice is an error, too
   EXPECT_THAT(append({66}, 1), HasSubstr("layer 1, which holds 0"));
   EXPECT_THAT(append({256}), HasSubstr("slot_mapping[0] = 256: allowed: 0 to 255 (4 pages of 64"));
   EXPECT_THAT(append({0, 128, 1}), HasSubstr("stand side by side"));
   EXPECT_THAT(append({1, 0}), HasSubstr("stand side by side"));
   EXPECT_THAT(append({0}, 3), HasSubstr("append of layer 3; allowed: 0 to 2"));
-  EXPECT_EQ(engine_.paged().held(0, 0), 0);  // of what was refused nothing was stored
+  EXPECT_EQ(engine_.paged().held(0, 0), 0);  // a refused call stores nothing
   EXPECT_EQ(engine_.paged().held(1, 0), 2);
   EXPECT_EQ(append({66}), "nothing was thrown");
 }
@@ -307,7 +307,7 @@ TEST_F(PagedErrors, Copies) {
   EXPECT_THAT(copy(0, 1), HasSubstr("copy between steps"));
   EXPECT_THAT(copy(0, 9), HasSubstr("page 9: allowed: 0 to 3"));
   EXPECT_THAT(copy(2, 2), HasSubstr("page 2 onto itself"));
-  EXPECT_EQ(copy(2, 3), "nothing was thrown");  // of nothing
+  EXPECT_EQ(copy(2, 3), "nothing was thrown");  // no pages
 }
 
 TEST_F(PagedErrors, Shapes) {
@@ -325,7 +325,7 @@ TEST_F(PagedErrors, Shapes) {
               HasSubstr("max_sequences = 0"));
 }
 
-// Wherever memory gives out, the call can be made again, and nothing has changed meanwhile.
+// Wherever memory runs out, nothing has changed and the call can be repeated.
 TEST(Paged, AFailedCallChangesNothing) {
   const PagedSetup setup{.device = "emulated", .pages = 9};
   Reference reference(setup);
@@ -340,7 +340,7 @@ TEST(Paged, AFailedCallChangesNothing) {
     for (const int64_t slot : engine.place(second, 100, 6)) slots.push_back(slot);
     for (int64_t i = 0; i < 100; ++i) tokens.push_back({6, i});
     engine.append_all(tokens, slots);
-    Sequence forked = engine.fork(second);  // has to copy a page, and to begin one's tail anew
+    Sequence forked = engine.fork(second);  // needs a page copy, and a new tail
     engine.device().fail_allocation(nth);
     const auto again = [&](const auto& call) {
       try {
@@ -368,7 +368,7 @@ TEST(Paged, AFailedCallChangesNothing) {
   EXPECT_GT(failed, 5);
 }
 
-// An operation that failed is what every later call says; nobody crashes.
+// Every later call reports the failed operation; no call crashes.
 TEST(Paged, AFailedDeviceIsRemembered) {
   Engine engine({.device = "emulated", .pages = 4});
   Sequence sequence;
@@ -390,7 +390,7 @@ TEST(Paged, AFailedDeviceIsRemembered) {
   EXPECT_THROW(engine.append(0, tokens, slots), DeviceError);
 }
 
-// A budget that allows few views: more sequences take their turns, and nothing is lost.
+// A budget that allows few views: the sequences take turns, and their results are correct.
 TEST(Paged, BudgetsHold) {
   int ran = 0;
   int refused = 0;

@@ -1,4 +1,5 @@
-// A sequence that went out as pages and came back, whole or with rows that come later, is the same.
+// A sequence that was saved as pages and loaded again, with all rows or with rows fetched later,
+// gives the same outputs.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,7 +36,7 @@ std::vector<SavedPage> save(Runtime& runtime, SequenceId id) {
   return pages;
 }
 
-// Rows of pages before `later` are left out.
+// Loads the pages, without the rows of pages before `later`.
 void load(Runtime& runtime, SequenceId id, const std::vector<SavedPage>& pages, int64_t tokens,
           int64_t later = 0) {
   for (int64_t at = runtime.length(id); at < tokens; at = runtime.length(id)) {
@@ -47,7 +48,7 @@ void load(Runtime& runtime, SequenceId id, const std::vector<SavedPage>& pages, 
   }
 }
 
-// Gives bytes out of saved pages, and counts them; what it was not asked for stays as it was.
+// Serves and counts rows of saved pages; memory that no fetch names stays unchanged.
 class SavedRows final : public RowSource {
  public:
   explicit SavedRows(const std::vector<SavedPage>& pages) : pages_(pages) {}
@@ -119,7 +120,7 @@ TEST_P(PagesTest, RefusesWhatIsNoPage) {
   EXPECT_THROW(runtime.save_page(id, 2, rows, slices), UsageError);
   EXPECT_THROW(runtime.save_page(id, 0, rows, {}), UsageError);
   EXPECT_THROW(runtime.save_page(id, 1, rows, slices), UsageError);
-  EXPECT_THROW(runtime.load_page(id, 3, rows, {}), UsageError);  // behind 70 tokens
+  EXPECT_THROW(runtime.load_page(id, 3, rows, {}), UsageError);  // beyond the 70 tokens
   runtime.truncate(id, 64);
   EXPECT_THROW(runtime.load_page(id, 65, rows, slices), UsageError);
   EXPECT_THROW(runtime.load_page(id, 3, {}, {}), UsageError);
@@ -174,7 +175,7 @@ TEST(RowSourceTest, DenseLayersAndFullAttentionFetchAll) {
   }
 }
 
-// In one step with others, several tokens of it at a time.
+// In one step with other sequences, with several of its tokens at a time.
 TEST(RowSourceTest, StepsOfManyFetchForEach) {
   Sourced both;
   Runtime& runtime = both.run.runtime();
@@ -191,7 +192,7 @@ TEST(RowSourceTest, StepsOfManyFetchForEach) {
   EXPECT_EQ(step(both.lacking, other), step(both.whole, same));
 }
 
-// Forks, cuts, prefill, reading back and saving: whoever needs rows has them.
+// Forks, truncations, prefill, reading back and saving fetch the rows that they need.
 TEST(RowSourceTest, WhatLacksRowsIsASequenceLikeOthers) {
   const std::vector<std::function<Outputs(RuntimeRun&, SequenceId)>> uses = {
       [](RuntimeRun& run, SequenceId id) { return run.prefill(id, 3, 100, 40); },
@@ -236,7 +237,7 @@ TEST(RowSourceTest, FetchesTheRestInPieces) {
   EXPECT_EQ(both.run.prefill(both.lacking, 3, 50, 50), both.run.prefill(both.whole, 3, 50, 50));
 }
 
-// A fetch that fails in any layer of a step leaves all sequences as they were before it.
+// A fetch that fails in any layer of a step leaves all sequences as they were before the step.
 TEST(RowSourceTest, AFailedFetchLeavesOthersAsTheyWere) {
   for (int fetches = 0; fetches < 3; ++fetches) {
     Sourced both;

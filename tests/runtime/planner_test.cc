@@ -1,4 +1,4 @@
-// Plans against the runtime that they speak of.
+// Plans against the runtimes that they describe.
 #include "runtime/plan/planner.h"
 
 #include <gtest/gtest.h>
@@ -26,13 +26,13 @@ PlanOptions request_of(const char* model, const char* gpu, int64_t tokens) {
   return request;
 }
 
-// By the device's own counter.
+// Compared with the device's own counter.
 TEST(Planner, MemoryIsWhatARuntimeTakes) {
   PlanOptions request = request_of("Llama-3.2-1B", "RTX 3060", 5000);
   request.config.selection.fac_tokens = {{.tokens = 512, .share = 0}};
   request.config.selection.dense_layers = {3};
   request.config.placement.hot_rows = 700;
-  request.machine.traits = kEmulatedTraits;  // a GPU's selection works in memory of its own
+  request.machine.traits = kEmulatedTraits;  // a GPU's selection has its own scratch
   const Plan plan = make_plan(request);
   for (const PlanOption& option : plan.options) {
     SCOPED_TRACE(option.config.preset);
@@ -50,7 +50,7 @@ TEST(Planner, MemoryIsWhatARuntimeTakes) {
     EXPECT_EQ(option.kv.device_rows, held.device_rows);
     EXPECT_EQ(option.kv.device_hot_rows, held.device_hot_rows);
     EXPECT_EQ(option.kv.host_rows, held.host_rows);
-    // Two tables of page addresses are planned, that grow in powers of two.
+    // Two tables of page addresses are planned, which grow by powers of two.
     const auto taken =
         static_cast<double>(device->memory(MemorySpace::kDevice).used_bytes - opened);
     EXPECT_NEAR(static_cast<double>(option.kv.device_total()), taken, 2 * 128 * sizeof(void*));
@@ -114,11 +114,11 @@ TEST(Planner, FewerHotRowsWhereMemoryIsShort) {
   const PlanOption less = make_plan(request).option("fasa-m");
   EXPECT_TRUE(less.fits);
   EXPECT_EQ(less.hot_rows, 8192);
-  request.config.placement.hot_rows = 16384;  // asked for: kept
+  request.config.placement.hot_rows = 16384;  // set by the user: not changed
   EXPECT_FALSE(make_plan(request).option("fasa-m").fits);
 }
 
-// What a decoding sequence then holds, by the runtime's own counter.
+// The memory of a decoding sequence, by the runtime's own counter.
 TEST(Planner, ExtraHotRowsAreWhatARuntimeTakes) {
   PlanOptions request = request_of("Llama-3.2-1B", "RTX 3060", 1536);
   request.config.selection.fac_tokens = {{.tokens = 100, .share = 0}};
@@ -129,7 +129,7 @@ TEST(Planner, ExtraHotRowsAreWhatARuntimeTakes) {
   request.weights = PlannedWeights{};
   const PlanOption option = make_plan(request).option("fasa-m");
   ASSERT_TRUE(option.fits);
-  EXPECT_EQ(option.extra_hot_rows, 1536);  // all, below 16 sets
+  EXPECT_EQ(option.extra_hot_rows, 1536);  // everything below 16 sets
   DeviceOptions options;
   options.name = "emulated";
   options.device_memory = kGiB;
@@ -143,7 +143,7 @@ TEST(Planner, ExtraHotRowsAreWhatARuntimeTakes) {
   filled.runtime().abort_step();
 }
 
-// Auto stays auto where it takes more than was promised.
+// Auto stays auto where it may take more than the plan reserves.
 TEST(Planner, ExtraHotRowsAreNotForbidden) {
   PlanOptions request = request_of("Llama-3.1-8B", "RTX 4060 Ti 16GB", 131072);
   request.weight_bits = 4;
@@ -200,8 +200,9 @@ TEST(Planner, PrefetchIsRecommendedWhereItPays) {
   request.prediction.coverage = 0.01;
   const PlanOption blind = make_plan(request).option("fasa-m");
   EXPECT_EQ(blind.config.prefetch.depth, 0);
-  EXPECT_LT(blind.kv.device_scratch, foreseen.kv.device_scratch);  // no room for predictions
-  request.config.prefetch.depth = 2;                               // asked for: kept
+  // no rows reserved for predictions
+  EXPECT_LT(blind.kv.device_scratch, foreseen.kv.device_scratch);
+  request.config.prefetch.depth = 2;  // set by the user: not changed
   const PlanOption asked = make_plan(request).option("fasa-m");
   EXPECT_EQ(asked.config.prefetch.depth, 2);
   EXPECT_EQ(asked.config.prefetch.predictor, PredictorKind::kAuto);

@@ -1,5 +1,5 @@
-// Fetching ahead under every order of the streams that events allow: the same bits as without, and
-// without a wait for predicted rows or gathered ones some order gives others.
+// Prefetching under every order of the streams that events allow: the same bits as without
+// prefetching; without a wait for predicted or gathered rows, some order gives other bits.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -46,8 +46,8 @@ struct Result {
   StepCounters rows;
 };
 
-// A run whose last steps are all enqueued before any of them has to run; without the wait of that
-// number, 0 = with all.
+// A run whose last steps are all enqueued before any of them runs, without wait number `dropped`; 0
+// drops none.
 Result run_queued(const RunSetup& setup, const StepPolicy& policy, size_t dropped = 0) {
   auto owned = std::make_unique<WaitDropper>(std::make_unique<SteppedDevice>());
   WaitDropper& device = *owned;
@@ -83,7 +83,7 @@ TEST_P(PrefetchInterleaving, EveryOrderGivesTheSameBits) {
   for (const PredictionSource prediction_source :
        {PredictionSource::kGoodQueries, PredictionSource::kRandom}) {
     for (const int streams : {1, 2, 4}) {
-      // Less than a set with its over-fetch, about one, and more.
+      // Fewer hot rows than a set with its over-fetch, about as many, and more.
       for (const int hot_rows : {51, 64, 100}) {
         const RunSetup setup{.hot_rows = hot_rows,
                              .streams = streams,
@@ -108,7 +108,7 @@ TEST_P(PrefetchInterleaving, EveryOrderGivesTheSameBits) {
 
 INSTANTIATE_TEST_SUITE_P(Depths, PrefetchInterleaving, ::testing::Values(1, 2, 4));
 
-// What compute waits for before it attends to rows that came over the link.
+// The waits of the compute stream before it attends to rows that came over the link.
 TEST(PrefetchInterleavingWaits, ADroppedWaitForRowsIsNoticed) {
   const Outputs expected = run_without_predictions();
   for (const PredictionSource prediction_source :

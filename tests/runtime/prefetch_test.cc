@@ -1,5 +1,5 @@
-// What fetching ahead is for, on the emulated device's clock: rows that were predicted are there
-// when they are asked for.
+// The benefit of prefetching, on the emulated device's clock: predicted rows have arrived when they
+// are selected.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,12 +15,12 @@ namespace fasa::testing {
 namespace {
 
 constexpr int kSteps = 74;
-constexpr int kWarm = 56;  // steps before anything is measured: until the depth has settled
+constexpr int kWarm = 56;  // steps before measuring, so that the depth has settled
 
 struct DecodeCase {
   double link_bandwidth = 25e9;
   std::optional<int> depth = std::nullopt;
-  float error = 0.2f;  // of the estimated queries
+  float error = 0.2f;  // of the predicted queries
   bool random = false;
   int layers = 2;
   int64_t tokens = 16384;
@@ -33,7 +33,8 @@ struct DecodeResult {
   FetchMetrics metrics;
 };
 
-// Queries of all steps and layers in device memory: each keeps 0.9 of the last step's.
+// Queries of all steps and layers in device memory: each has a correlation of 0.9 with the step
+// before.
 class DriftingQueries final : public QuerySource {
  public:
   DriftingQueries(Device& device, const Geometry& geometry, float error)
@@ -125,7 +126,7 @@ class Decode {
             filled_.runtime().metrics()};
   }
 
-  // The first step: the seconds that the attend of each layer took.
+  // Seconds that each layer's attend takes in the first step.
   std::vector<double> layer_seconds() {
     Device& device = filled_.device();
     std::vector<Event> events;
@@ -196,15 +197,15 @@ DecodeResult measure(const char* what, const DecodeCase& setup) {
   return result;
 }
 
-// While heads are scored one group after the other, most of what a prediction hides is hidden
-// already: all heads together.
+// All heads in one group: with several groups, most of the transfer is hidden even without
+// predictions.
 TEST(Prefetch, PredictedRowsAreThere) {
   const DecodeResult off = measure("off", {.depth = 0, .head_groups = 1});
   const DecodeResult one = measure("depth 1", {.depth = 1, .head_groups = 1});
   EXPECT_EQ(off.metrics.rows.prefetched, 0u);
   EXPECT_LT(one.seconds_per_step, 0.98 * off.seconds_per_step);
   EXPECT_GT(one.metrics.hit_rate(), off.metrics.hit_rate() + 0.03);
-  EXPECT_EQ(one.metrics.layers[0].prefetched, 0u);  // nothing predicts it
+  EXPECT_EQ(one.metrics.layers[0].prefetched, 0u);  // layer 0 has no predictions
   EXPECT_GT(one.metrics.layers[1].coverage(), 0.25);
   EXPECT_GT(one.metrics.layers[1].accuracy(), 0.2);
   EXPECT_EQ(one.metrics.bytes.prefetch, one.metrics.rows.prefetched * 512);
@@ -215,13 +216,13 @@ TEST(Prefetch, PredictedRowsAreThere) {
 TEST(Prefetch, AutomaticDepthTakesTheBetter) {
   const double off = measure("off", {.depth = 0, .head_groups = 1}).seconds_per_step;
   EXPECT_LT(measure("automatic", {.head_groups = 1}).seconds_per_step, 0.99 * off);
-  // Predictions that are all wrong are given up.
+  // If all predictions are wrong, prefetching stops.
   const DecodeResult wrong = measure("wrong predictions", {.error = 30, .head_groups = 1});
   EXPECT_LT(wrong.seconds_per_step, 1.02 * off);
   EXPECT_EQ(wrong.metrics.rows.prefetched, 0u);
 }
 
-// A layer waits for its own rows, not for those that were predicted for layers behind it.
+// A layer waits for its own rows, not for rows predicted for later layers.
 TEST(Prefetch, MissesOvertakePredictions) {
   constexpr double kLink = 1e9;
   const DecodeCase near{
@@ -235,7 +236,7 @@ TEST(Prefetch, MissesOvertakePredictions) {
   const StepCounters predicted = three.runtime().metrics().layers[2];
   EXPECT_EQ(one.runtime().metrics().layers[1].misses, three.runtime().metrics().layers[1].misses);
   const double crowd = 2 * static_cast<double>(predicted.prefetched) * 512 / kLink;
-  constexpr double kChunk = 65536 / kLink;  // what is under way goes first
+  constexpr double kChunk = 65536 / kLink;  // a chunk under way finishes first
   ASSERT_GT(crowd, 10 * kChunk);
   EXPECT_LT(contended, alone + 2 * kChunk);
 }
@@ -243,7 +244,7 @@ TEST(Prefetch, MissesOvertakePredictions) {
 TEST(Prefetch, NextQueryNeedsASource) {
   RuntimeRun run({.device = "emulated", .predictor = PredictorKind::kNextQuery});
   const SequenceId id = run.runtime().create();
-  run.prefill(id, 1, 100, 100);  // nothing is predicted there
+  run.prefill(id, 1, 100, 100);  // prefill makes no predictions
   try {
     run.decode(id, 1, 1);
     FAIL() << "nothing was thrown";
@@ -256,10 +257,10 @@ TEST(Prefetch, NextQueryNeedsASource) {
                         .predictor = PredictorKind::kNextQuery});
   const SequenceId there = on_device.runtime().create();
   on_device.prefill(there, 1, 100, 100);
-  EXPECT_NO_THROW(on_device.decode(there, 1, 1));  // there is nothing to fetch
+  EXPECT_NO_THROW(on_device.decode(there, 1, 1));  // no rows to fetch
 }
 
-// What an aborted step cost the hot rows is fetched ahead of the next one.
+// Hot rows lost in an aborted step are prefetched for the next step.
 TEST(Prefetch, PreviousStepBringsBackWhatWasLost) {
   RuntimeRun run({.device = "emulated", .predictor = PredictorKind::kPreviousStep});
   const SequenceId id = run.runtime().create();
@@ -277,7 +278,7 @@ TEST(Prefetch, PreviousStepBringsBackWhatWasLost) {
   EXPECT_EQ(run.runtime().metrics().rows.prefetched, fetched);  // once
 }
 
-// Scratch for predictions is counted: what reserve took is enough for all that follows.
+// Scratch for predictions is counted: memory from reserve() suffices for all later steps.
 TEST(Prefetch, ReservedMemorySuffices) {
   RuntimeRun run({.device = "emulated",
                   .hot_rows = 200,
@@ -297,13 +298,13 @@ TEST(Prefetch, ReservedMemorySuffices) {
 
 class HotRows : public ::testing::Test {
  protected:
-  // Bytes of hot rows that a sequence of `tokens` gets on a device of so much memory; 0 where the
+  // Bytes of hot rows that a sequence of `tokens` tokens gets with this device memory; 0 if the
   // sequence does not fit.
   static uint64_t held(std::optional<uint64_t> device_memory, int64_t tokens = 3000) {
     RuntimeRun run(
         {.device = "emulated", .hot_rows = std::nullopt, .device_memory = device_memory});
     const SequenceId id = run.runtime().create();
-    // Room for the tape's tensors.
+    // The memory of the tape's tensors.
     Buffer inputs = run.device().allocate(MemorySpace::kDevice, 96 << 10, "test inputs");
     try {
       run.runtime().reserve(id, tokens, 50);

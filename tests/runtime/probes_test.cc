@@ -1,4 +1,4 @@
-// Where probes are planted, and which positions of the calibration's data are queries.
+// Where probes are inserted, and which positions of the calibration data are queries.
 #include "runtime/capture/probes.h"
 
 #include <gmock/gmock.h>
@@ -16,7 +16,7 @@
 namespace fasa {
 namespace {
 
-// Ids that rise: whatever is repeated, was planted.
+// Ascending ids: every repetition is an inserted probe.
 std::vector<int32_t> rising(int count) {
   std::vector<int32_t> ids(static_cast<size_t>(count));
   std::iota(ids.begin(), ids.end(), 1000);
@@ -38,14 +38,15 @@ TEST(Probes, EveryRepeatStandsEarlierInTheText) {
   for (const int32_t position : probed.positions) {
     EXPECT_GE(position, probed.text_end);
     EXPECT_LT(position, 2000);
-    EXPECT_GE((position - probed.text_end) % 16, 2);  // nothing to look back for before that
+    // earlier queries have nothing to look back to
+    EXPECT_GE((position - probed.text_end) % 16, 2);
   }
 }
 
 TEST(Probes, TheTextIsWholeBetweenTheStrings) {
   const std::vector<int32_t> text = rising(1000);
   const ProbedText probed = plant_probes(text, 700, {.queries = 8, .length = 10, .seed = 1});
-  // Text tokens keep their order: taking the strings out again leaves its beginning.
+  // Text tokens keep their order: without the inserted strings the ids are a prefix of the text.
   std::vector<int32_t> body(probed.ids.begin(), probed.ids.begin() + probed.text_end);
   size_t next = 0;
   for (const int32_t id : body) {
@@ -124,7 +125,7 @@ TEST_F(Texts, IdsWithoutATokenizer) {
   const std::string list = write("list", "[1, 2,\n3]");
   const std::string plain = write("plain", "10 20\t30 40 50 60\n");
   EXPECT_EQ(read_calibration_texts({list}, nullptr, 100), (std::vector<int32_t>{1, 2, 3}));
-  // Equal shares, as far as the files reach.
+  // Equal shares, as far as the files are long enough.
   EXPECT_EQ(read_calibration_texts({plain, list}, nullptr, 4),
             (std::vector<int32_t>{10, 20, 1, 2}));
   EXPECT_EQ(read_calibration_texts({plain, list}, nullptr, 8),

@@ -1,6 +1,7 @@
-// A sequence gives back rows of layers with a window that nobody sees any more, of all layers where
-// every one has a window, of a window_rows beside those that see everything: the bits are those of
-// a sequence that keeps everything, its memory does not grow, and it is cut where it reaches.
+// A sequence frees rows that no later query can see: of all layers where each has a window, or of
+// the layers with a window, kept as window rows, beside layers that see everything. Bits are those
+// of a sequence that keeps everything, memory does not grow, and truncation works within the
+// rollback window.
 #include <gtest/gtest.h>
 
 #include "runtime/base/error.h"
@@ -56,7 +57,7 @@ std::string name_of(const RunSetup& setup) {
          std::to_string(static_cast<int>(setup.kind));
 }
 
-// Prompt and answer, truncated within the rollback window and continued, and a fork of that.
+// Prompt and answer, truncated within the rollback window and continued, and a fork of the result.
 Outputs whole_life(const RunSetup& setup, const std::vector<int>& windows, int64_t rollback_tokens,
                    int chunk) {
   RuntimeRun run(setup, windowed(setup, windows));
@@ -91,7 +92,7 @@ TEST(RollbackWindow, BitsAreThoseOfASequenceThatKeepsAll) {
   }
 }
 
-// Nor do the kernels for GPUs look behind the window.
+// The GPU kernels do not read rows behind the window, either.
 TEST(RollbackWindow, InterpretedKernelsHaveTheSameBits) {
   const auto life = [](const RunSetup& setup, const std::vector<int>& windows,
                        int64_t rollback_tokens) {
@@ -160,7 +161,7 @@ TEST(RollbackWindow, ALongSequenceFitsABudgetThatHoldsAFewPages) {
   EXPECT_THROW(run.runtime().reserve(all, 50000, 100), BudgetError);
   run.runtime().set_rollback_tokens(all, 0);
   run.runtime().reserve(all, 50000, 100);
-  // Nobody else gets what was promised.
+  // Another sequence cannot get the reserved memory.
   const SequenceId other = run.runtime().create();
   EXPECT_THROW(run.runtime().reserve(other, 50000, 100), BudgetError);
   run.prefill(all, 1, 2500, 100);
@@ -191,7 +192,7 @@ TEST(RollbackWindow, WhatWasGivenBackIsRefused) {
   runtime.free(runtime.fork(id, 0));
 }
 
-// Rows of layers with a window lie on the device and do not grow; all others are kept.
+// Rows of layers with a window lie on the device and do not grow; the other layers keep all rows.
 TEST(RollbackWindow, BesideLayersThatSeeEverythingWindowsHaveRowsOfTheirOwn) {
   for (const RunSetup& setup : setups()) {
     RuntimeRun run(setup, windowed(setup, kSomeWindows));
@@ -200,7 +201,7 @@ TEST(RollbackWindow, BesideLayersThatSeeEverythingWindowsHaveRowsOfTheirOwn) {
       return static_cast<uint64_t>(pages_of(tokens)) * runtime.page_bytes().rows / 3;
     };
     const KvMemory predicted = runtime.estimate_memory(6000, 100, 64);
-    if (setup.rows != RowPlacement::kAuto) {  // copies take all that is free
+    if (setup.rows != RowPlacement::kAuto) {  // device copies take all free memory
       EXPECT_LT(rows_of(predicted), of_all(6000) + 2 * of_all(1300)) << name_of(setup);
       EXPECT_EQ(rows_of(runtime.estimate_memory(6000, 100, kUnlimitedRollback)), 3 * of_all(6000));
     }
@@ -226,8 +227,7 @@ TEST(RollbackWindow, BesideLayersThatSeeEverythingWindowsHaveRowsOfTheirOwn) {
   }
 }
 
-// Rows of a layer that sees everything are there to be read; those that were given back are
-// refused.
+// All rows of a layer that sees everything can be read; freed window rows give an error.
 TEST(RollbackWindow, OfWindowRowsOnlyThoseThatAreThereAreRead) {
   const RunSetup setup;
   RuntimeRun run(setup, windowed(setup, kSomeWindows));
@@ -250,7 +250,7 @@ TEST(RollbackWindow, OfWindowRowsOnlyThoseThatAreThereAreRead) {
   EXPECT_EQ(runtime.length(id), kPrompt + 1);
 }
 
-// Pages of all layers go out and come back.
+// Pages with the rows of all layers are saved and loaded.
 TEST(RollbackWindow, PagesOfASequenceWithWindowRowsAreSavedAndLoaded) {
   for (const RunSetup& setup : setups()) {
     RuntimeRun run(setup, windowed(setup, kSomeWindows));

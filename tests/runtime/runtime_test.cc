@@ -1,4 +1,4 @@
-// The runtime's promises beside exactness: budgets, misuse, counters, memory.
+// Guarantees of the runtime other than exactness: budgets, misuse, counters, memory.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -56,7 +56,7 @@ TEST(Runtime, MisuseIsNamed) {
   EXPECT_THAT(message_of<UsageError>([&] { runtime.length(id); }), HasSubstr("was freed"));
 }
 
-// At every limit either the call goes through, or it throws and the sequence goes on as before.
+// At every limit the call either succeeds, or throws and the sequence can continue.
 TEST(Runtime, BudgetsLeaveTheSequenceUsable) {
   RuntimeRun roomy(RunSetup{.device = "emulated"});
   const SequenceId twin = roomy.runtime().create();
@@ -101,13 +101,13 @@ TEST(Runtime, ReserveMakesLaterStepsSafe) {
   run.prefill(id, 1, 450, 128);
   EXPECT_EQ(run.runtime().memory().device_total(), device);
   run.decode(id, 1, 50);
-  EXPECT_LE(run.runtime().memory().device_total(), device);  // the prefill's part went
+  EXPECT_LE(run.runtime().memory().device_total(), device);  // the prefill's scratch was freed
   EXPECT_EQ(run.runtime().memory().host_rows, host);
   EXPECT_EQ(run.runtime().length(id), 500);
 }
 
-// Whatever refuses a step to two sequences, the one that had reserved still has what it was
-// promised when somebody else has taken all that is free.
+// If a step of two sequences is refused, a sequence with reserved memory still has it, even when
+// another one has taken all free memory.
 TEST(Runtime, ARefusedStepLeavesWhatWasReserved) {
   for (const RowPlacement rows : {RowPlacement::kHost, RowPlacement::kDevice}) {
     RunSetup setup{.device = "emulated",
@@ -135,7 +135,7 @@ TEST(Runtime, ARefusedStepLeavesWhatWasReserved) {
       try {
         runtime.begin_step(both);
         runtime.abort_step();
-        break;  // nothing was left to refuse
+        break;  // nothing left that could be refused
       } catch (const BudgetError&) {
         ++refused;
       }
@@ -174,7 +174,7 @@ TEST(Runtime, FreeingGivesEverythingBack) {
   EXPECT_EQ(runtime.memory().host_rows, 0u);
   EXPECT_EQ(runtime.memory().device_slices, 0u);
   EXPECT_EQ(runtime.memory().device_hot_rows, 0u);
-  // Scratch stays, in which the next sequence works.
+  // Scratch stays, and the next sequence uses it.
   const uint64_t scratch = runtime.memory().device_scratch;
   EXPECT_GT(scratch, empty);
   EXPECT_EQ(runtime.memory().device_total(), scratch);

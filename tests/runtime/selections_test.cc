@@ -1,4 +1,4 @@
-// Baselines and variants through the whole pipeline: what holds for each of them.
+// Baselines and variants through the whole pipeline: properties that hold for each of them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ Outputs generate(const RunSetup& setup, int chunk = kPrompt, int steps = kSteps,
   return run.decode(id, 1, steps);
 }
 
-// A kind, or FASA with options.
+// A selection kind, or FASA with options.
 struct Variant {
   std::string name;
   SelectionOptions options = {};
@@ -90,7 +90,7 @@ TEST_P(Selections, TruncatedIsAsIfTheRestHadNeverBeen) {
   RuntimeRun run(GetParam().setup());
   const SequenceId id = run.runtime().create();
   run.prefill(id, 1, kPrompt, 64);
-  run.decode(id, 7, 20);  // other tokens, later taken back
+  run.decode(id, 7, 20);  // other tokens, truncated later
   run.runtime().truncate(id, kPrompt);
   Outputs outputs = run.decode(id, 1, 11);
   run.decode(id, 8, 9);
@@ -165,7 +165,8 @@ TEST_P(Selections, AppendedWithoutAttention) {
   };
   const Outputs at_once = appended({kPrompt});
   expect_same(at_once, appended({40, 64, kPrompt - 104}), "chunks");
-  // Whoever evicts by what the prompt's queries saw has seen none; for the others it is no matter.
+  // Without a prefill that attends, selections that evict by the prompt's queries have seen none;
+  // the others give the same outputs.
   const Outputs attended = generate(GetParam().setup(), kPrompt, 12);
   const bool by_queries =
       GetParam().name == "snapkv" || GetParam().name == "h2o" || GetParam().name == "rkv";
@@ -186,7 +187,7 @@ TEST_P(CpuSelections, ElsewhereThanOnTheCpuAreRefused) {
   }
 }
 
-// Every step attends to at most fac_tokens tokens, and, but for eviction, to as many.
+// Every step attends to at most fac_tokens tokens; without eviction, to exactly as many.
 TEST_P(Selections, CountsAsManyTokensAsItsBudget) {
   RuntimeRun run(GetParam().setup());
   const SequenceId id = run.runtime().create();
@@ -228,7 +229,7 @@ std::vector<Variant> cpu_variants() {
 INSTANTIATE_TEST_SUITE_P(All, CpuSelections, ::testing::ValuesIn(cpu_variants()),
                          [](const auto& one) { return one.param.label; });
 
-// Wherever rows are, whatever predicts.
+// For all row locations and predictors.
 TEST(Selections, PagesOfTokensAreThoseOfEveryDevice) {
   Geometry geometry = small_geometry();
   for (const bool alibi : {false, true}) {
@@ -254,7 +255,7 @@ TEST(Selections, PagesOfTokensAreThoseOfEveryDevice) {
   }
 }
 
-// Slices that lose nothing, or candidates without end, are the oracle.
+// Lossless slices, or an unlimited number of candidates, give the oracle's selection.
 TEST(Selections, FasaWithoutLossIsTheOracle) {
   const Outputs oracle = generate({.kind = kind_of("oracle"), .row_dtype = DType::kF32});
   expect_same(oracle, generate({.slice = SliceDType::kF32, .row_dtype = DType::kF32}), "f32");

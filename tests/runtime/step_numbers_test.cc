@@ -1,5 +1,4 @@
-// Steps have numbers, and numbers run out: hot rows begin anew then, and nothing else is seen of
-// it.
+// Step numbers overflow: hot rows then start empty, and outputs do not change.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -53,7 +52,7 @@ TEST(StepNumbers, MayRunOutInTheSequencesApi) {
         ASSERT_TRUE(same_bits(cut.outputs[i], whole.outputs[i])) << "output " << i;
       }
       EXPECT_EQ(cut.rows.hits + cut.rows.misses, whole.rows.hits + whole.rows.misses);
-      if (setup.hot_rows == 64) {  // they hold the sets of two steps, and lost them
+      if (setup.hot_rows == 64) {  // they held the sets of two steps, and lost them
         EXPECT_GT(cut.rows.misses, whole.rows.misses);
       }
     }

@@ -53,7 +53,7 @@ TEST(TuneSearch, TriesEveryPointOnceAndStops) {
   EXPECT_FALSE(search.next().has_value());
 }
 
-// Neither axis alone improves on the start: only a restart gets out.
+// No single axis improves on the start: only a restart leaves it.
 TEST(TuneSearch, LeavesAPlaceThatIsOnlyLocallyBest) {
   const Objective valley = [](const Point& p) {
     return p == Point{0, 0} ? 2.0 : p == Point{3, 3} ? 1.0 : 5.0;

@@ -65,7 +65,7 @@ TEST(TuneSpace, FewerTokensOnlyWhereAllowed) {
     EXPECT_FALSE(config.selection.low_bit_tokens.has_value());
     EXPECT_NO_THROW(config.validate());
   });
-  EXPECT_EQ(tokens, (std::set<int64_t>{60, 30, 21}));  // no fewer than sinks, recent and one more
+  EXPECT_EQ(tokens, (std::set<int64_t>{60, 30, 21}));  // at least sinks, recent tokens and one more
 }
 
 TEST(TuneSpace, FewerTokensWithALowBitSetWhereNoneWas) {

@@ -12,7 +12,7 @@
 namespace fasa {
 namespace {
 
-// A machine: a layer's compute, its rows' transfer, and what of it is waited for at a depth.
+// A simulated machine: a layer's compute time, its rows' transfer time, and the wait at each depth.
 struct Machine {
   double compute = 100e-6;
   double transfer = 50e-6;
@@ -29,7 +29,7 @@ struct Machine {
   }
 };
 
-// The depths of so many measurements.
+// The depths chosen over this many measurements.
 std::vector<int> run(DepthController& controller, const Machine& machine, int measurements) {
   std::vector<int> depths;
   for (int i = 0; i < measurements; ++i) {
@@ -87,13 +87,14 @@ TEST(DepthController, FollowsTheTimes) {
   DepthController controller(4);
   run(controller, {.transfer = 90e-6}, 60);
   ASSERT_EQ(controller.depth(), 1);
-  run(controller, {.transfer = 250e-6}, 60);  // at once: what was hidden no longer is
+  run(controller, {.transfer = 250e-6}, 60);  // at once: the transfer is no longer hidden
   EXPECT_EQ(controller.depth(), 3);
-  run(controller, {.transfer = 50e-6}, 400);  // in its turn: less would do
+  // later, when its turn comes: a smaller depth suffices
+  run(controller, {.transfer = 50e-6}, 400);
   EXPECT_EQ(controller.depth(), 1);
 }
 
-// Steps that get shorter by themselves, as hot rows fill: what is tried later is no better for it.
+// Steps that get shorter because hot rows fill: a depth tried later gets no credit for it.
 TEST(DepthController, FillingRowsAreNoMeritOfPredictions) {
   for (const double half_life : {2.0, 5.0, 20.0, 60.0}) {
     DepthController controller(4);
@@ -109,7 +110,7 @@ TEST(DepthController, FillingRowsAreNoMeritOfPredictions) {
   }
 }
 
-// The mean step of a long run beside that of the best constant depth. As in the runtime, every
+// The mean step of a long run against that of the best constant depth. As in the runtime, every
 // eighth step is measured once the depth has settled.
 TEST(DepthController, IsNeverMuchSlowerThanTheBestDepth) {
   std::mt19937 random(7);

@@ -1,5 +1,5 @@
-// Selections that evict against plain references: whole histories, worked through in double
-// precision from the first token.
+// Selections that evict, against plain references: whole histories computed in double precision
+// from the first token.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -44,7 +44,8 @@ std::vector<double> weights(const SelectionCase& data, int query, int head, cons
   return values;
 }
 
-// Keeps the best `kBudget` by merit; sinks, recent and the newest `window` whatever their merit.
+// Keeps the best `kBudget` tokens by merit; sinks, recent tokens and the newest `window` are always
+// kept.
 Set pruned(const Set& kept, int position, int window, const std::map<int32_t, double>& merit) {
   if (kept.size() <= kBudget) return kept;
   std::vector<std::pair<double, int32_t>> order;
@@ -97,8 +98,8 @@ std::vector<double> pooled(const std::vector<double>& values) {
 
 using Values = std::function<std::vector<double>(int position, const Set& kept)>;
 
-// `values`: of the tokens of `kept` that are older than the window. Values are found every third
-// step; what has none yet stays.
+// `values`: of the tokens in `kept` that are older than the window. Values are computed every third
+// step; tokens without a value stay.
 std::vector<Set> plain_windowed(const Values& values) {
   std::map<int32_t, double> merit;
   Set kept = first_tokens(kPrompt);
@@ -165,7 +166,7 @@ std::vector<Set> plain_rkv(const SelectionCase& data, int kv_head) {
       for (size_t i = 0; i < older; ++i) importance[i] += logits[i] / sum / 8;
     }
     importance = pooled(importance);
-    // matrix[i][j], the diagonal and for each i the newest j that it resembles left out
+    // The redundancy matrix without the diagonal, and for each i without the newest j similar to i.
     std::vector<double> redundancy(kept.size());
     for (size_t i = 0; i < kept.size(); ++i) {
       bool resembled = false;
@@ -218,7 +219,8 @@ TEST_P(EvictingSelection, NothingComesBack) {
   }
 }
 
-TEST_P(EvictingSelection, ChoiceByMeritIsNotAWindow) {  // or the tests above would prove little
+// otherwise the tests above would prove little
+TEST_P(EvictingSelection, ChoiceByMeritIsNotAWindow) {
   SelectionCase data = noisy(9);
   const Set last = data.keep(GetParam().first, kPrompt, 0).back();
   Set window{0, 1};
@@ -231,7 +233,7 @@ TEST_P(EvictingSelection, EqualMeritsKeepTheLowerPosition) {
   SelectionCase data(kTokens, [](uint64_t) { return 1.0f; });
   const Set kept = data.keep(GetParam().first, kPrompt, 0).front();
   EXPECT_EQ(kept.size(), size_t{kBudget});
-  if (GetParam().first != std::string("h2o")) {  // there earlier tokens have seen more queries
+  if (GetParam().first != std::string("h2o")) {  // in H2O earlier tokens have seen more queries
     EXPECT_EQ(kept[5], 5);
   }
 }

@@ -1,4 +1,4 @@
-// How the KV heads of a layer are dealt out to groups.
+// How a layer's KV heads are split into head groups.
 #include "scheduler/head_groups.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ TEST(HeadGroups, OnlyTheLastGroupIsWaitedForWhereTheFirstIsHidden) {
   HeadGroups groups = HeadGroups::none();
   groups.add(7);
   groups.add(kHeads);
-  // Scored, then looked up and fetched, then attended to; the first group's FAC lies beside that.
+  // Score, then look up and fetch, then attend; the first group's FAC overlaps with the fetch.
   EXPECT_NEAR(t.span(groups),
               2 * t.launch + kHeads * t.score + t.launch + t.resolve + t.transfer + t.latency +
                   t.launch + t.attend,
@@ -87,7 +87,7 @@ TEST(HeadGroups, AsManyAsAreWanted) {
   }
 }
 
-// The best of all ways to deal out few heads.
+// No other split of a few heads costs less.
 TEST(HeadGroups, NoOtherWayCostsLess) {
   for (const double transfer : {0.1e-6, 2e-6, 9e-6, 40e-6}) {
     for (const double score : {0.5e-6, 4e-6, 30e-6}) {

@@ -1,4 +1,4 @@
-// Predictors by name, and what each says of itself.
+// Predictors by name, and their declared properties.
 #include "scheduler/prefetch/predictor_table.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ TEST(PredictorTable, NamesAreFoundAndListed) {
   EXPECT_FALSE(find_predictor(""));
 }
 
-// Scratch is reserved by what the table says before there is a predictor.
+// Scratch is reserved from the table's declarations, before the predictor exists.
 TEST(PredictorTable, WhatItForeseesIsWhatPredictorsSay) {
   const auto device = open_device({});
   NoQueries queries;

@@ -1,4 +1,4 @@
-// Selections without memory against plain references in double precision.
+// Stateless selections against plain references in double precision.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,8 @@ SelectionCase noisy(uint64_t seed) {
   return SelectionCase(kTokens, [seed](uint64_t i) { return 3 * noise(seed * 1000003 + i); });
 }
 
-// The best by score of those between sinks and recent, the lower position first, with these two.
+// The best tokens by score between sinks and recent tokens, ties to the lower position, plus sinks
+// and recent tokens.
 Set best(const std::vector<double>& scores) {
   Set order(scores.size() - kSinks - kRecent);
   std::iota(order.begin(), order.end(), kSinks);
@@ -50,7 +51,7 @@ std::vector<double> softmax_of(std::vector<double> scores, double scale) {
   return scores;
 }
 
-// scores[head of the group][token] -> one per token.
+// scores[head of the head group][token] -> one score per token.
 std::vector<double> joined(std::vector<std::vector<double>> scores, GroupRule rule) {
   const bool sum = rule == GroupRule::kSoftmaxSum || rule == GroupRule::kRawSum;
   std::vector<double> all(scores[0].size(), sum ? 0 : -1e300);
@@ -89,7 +90,7 @@ TEST(ScoredSelection, OracleUnderEveryGroupRule) {
       if (seed == 0) different.insert(set);
     }
   }
-  EXPECT_EQ(different.size(), 5u);  // or the rules would not be told apart
+  EXPECT_EQ(different.size(), 5u);  // otherwise the rules could not be told apart
 }
 
 TEST(ScoredSelection, EqualScoresGoByPosition) {
@@ -111,7 +112,7 @@ TEST(ScoredSelection, WhatIsNoNumberComesLast) {
   for (const char* name : {"oracle", "sparq", "quest"}) {
     const Set set = broken.choose(name, 0);
     EXPECT_EQ(set.size(), size_t{kBudget}) << name;
-    if (name == std::string("quest")) continue;  // its bounds pass over a number that is none
+    if (name == std::string("quest")) continue;  // its bounds ignore NaN
     EXPECT_FALSE(std::count(set.begin(), set.end(), 100)) << name;
   }
   EXPECT_EQ(SelectionCase(kTokens, [&](uint64_t) { return nan; }).choose("oracle", 0).size(),
@@ -124,7 +125,8 @@ TEST(ScoredSelection, StreamingTakesEightSinksAndTheNewest) {
   EXPECT_EQ(noisy(1).choose("streaming", 0), expected);
 }
 
-// Plain bounds of pages of 16, pages taken by rank until the budget is used up.
+// Quest's bounds computed plainly: pages of 16 tokens, taken in order of rank until the budget is
+// used up.
 TEST(ScoredSelection, QuestTakesPagesByTheirBounds) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     const SelectionCase data = noisy(seed);
@@ -145,7 +147,7 @@ TEST(ScoredSelection, QuestTakesPagesByTheirBounds) {
         bounds[static_cast<size_t>(h)][static_cast<size_t>(t)] = sum;
       }
     }
-    // Equal within a page to the last bit, as they have to be for ties to go by position.
+    // Bitwise equal within a page, because ties are broken by position.
     EXPECT_EQ(data.choose("quest", 0), best(joined(bounds, GroupRule::kMaxNormalised)));
   }
 }

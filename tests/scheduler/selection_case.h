@@ -1,4 +1,4 @@
-// One sequence and layer of keys and queries, for selections to choose from.
+// Keys and queries of one sequence and layer, as input of selections.
 #pragma once
 
 #include <cstdint>
@@ -57,7 +57,7 @@ class SelectionCase {
     return sum;
   }
 
-  // As a step of `count` tokens from `start` would have it.
+  // The descriptor of a step of `count` tokens from `start`.
   SequenceDesc sequence(int start, int count, StepMode mode) const {
     SequenceDesc desc;
     desc.mode = mode;
@@ -76,7 +76,7 @@ class SelectionCase {
     return params;
   }
 
-  // What a selection without memory chooses for the last token.
+  // The tokens that a stateless selection chooses for the last token.
   std::vector<int32_t> choose(const TokenSelection& selection, int kv_head) const {
     const SequenceDesc desc = sequence(tokens - 1, 1, StepMode::kDecode);
     const SelectParams select = params(desc);
@@ -100,7 +100,8 @@ class SelectionCase {
     return choose(*make_selection(find_selection(name).value(), options), kv_head);
   }
 
-  // What a selection that evicts has kept after each decode step from `prompt` on, of one head.
+  // The tokens of one head that a selection with eviction keeps after each decode step from
+  // `prompt` on.
   std::vector<std::vector<int32_t>> keep(const std::string& name, int prompt, int kv_head) {
     settings.selection = make_selection(find_selection(name).value(), {});
     SelectionHistory history(settings);

@@ -1,4 +1,4 @@
-// Many requests on one model: each gets, bit for bit, what it gets alone.
+// Many requests on one model: each gets, bit for bit, the answer that it gets alone.
 #include "runtime/serve/engine_loop.h"
 
 #include <gmock/gmock.h>
@@ -47,7 +47,7 @@ TEST_P(EngineLoopTest, ACrowdGetsWhatEachGetsAlone) {
   }
 }
 
-// Who has an answer finds it counted, and the session kept.
+// When a client has its answer, the answer is counted and the session is cached.
 TEST_P(EngineLoopTest, AnEndIsToldWhenItIsCounted) {
   LocalServer server(GetParam());
   for (uint64_t request = 1; request <= 50; ++request) {
@@ -60,7 +60,7 @@ TEST_P(EngineLoopTest, AnEndIsToldWhenItIsCounted) {
   }
 }
 
-// A turn computes what is new: its 40 tokens, and the answer's last token, which was never fed.
+// A turn computes only its 40 new tokens and the answer's last token, which was never an input.
 TEST_P(EngineLoopTest, ATurnComputesWhatIsNew) {
   LocalServer server(GetParam());
   const Turns turns = converse(server, 0, 200, "");
@@ -86,7 +86,7 @@ TEST_P(EngineLoopTest, WhatWasEvictedIsComputedAsItWas) {
   EXPECT_GE(server.loop().status().evictions, 2u);
 }
 
-// Where all layers see a window, a conversation keeps what its rollback window asks for.
+// Where all layers have a window, a conversation keeps the tokens of its rollback window.
 TEST_P(EngineLoopTest, WhatIsBehindTheReachIsComputedAnew) {
   const auto beginning = bytes_of(some_text(0, 600));
   LocalServer fresh(LocalServer::open(GetParam(), {}), {}, 50);
@@ -146,7 +146,7 @@ TEST_P(EngineLoopTest, ACancelledRequestEndsAndOthersGoOn) {
 
 INSTANTIATE_TEST_SUITE_P(Devices, EngineLoopTest, ::testing::Values("cpu", "emulated"));
 
-// Memory for two conversations, and five of them: those that wait get the same as ever.
+// Five conversations in memory for two: those that wait get the same answers.
 TEST(EngineLoopMemory, ASmallDeviceServesManyInTurns) {
   constexpr uint64_t kLimit = uint64_t{17} << 20;
   std::vector<Turns> alone;
@@ -194,7 +194,7 @@ TEST(EngineLoopQueue, IsBoundedAndDrains) {
             std::nullopt);
 }
 
-// A device that is lost, as somebody pulls it out, at any call.
+// A device that is lost at any call, as if it were unplugged.
 class MortalDevice final : public WrappedDevice {
  public:
   explicit MortalDevice(std::unique_ptr<Device> inner)
@@ -223,7 +223,7 @@ TEST(EngineLoopDevice, ALostOneEndsTheLoopAndEverybodyHearsOfIt) {
     EXPECT_EQ(one->error_kind(), ErrorKind::kDevice);
     EXPECT_THAT(one->error(), HasSubstr("the device is lost"));
   }
-  // Who hears of an end finds it counted.
+  // A request that has received its end is already counted.
   EXPECT_THAT(server.loop().failure().value_or(""), HasSubstr("the device is lost"));
   EXPECT_EQ(server.loop().status().finished_error, 2u);
   EXPECT_TRUE(server.loop().idle());

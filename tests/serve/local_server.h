@@ -1,4 +1,4 @@
-// A model, a runtime and an engine loop on one device, and conversations with them.
+// A model, a runtime and an engine loop on one device, and test conversations with them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 
 namespace fasa::serve {
 
-inline constexpr int kSet = 24;  // fac_tokens: far fewer than the prompts have
+inline constexpr int kSet = 24;  // fac_tokens: much smaller than the prompts
 
 inline Config sparse_config() {
   Config config;
@@ -37,7 +37,7 @@ class LocalServer {
   explicit LocalServer(const std::string& device_name, const EngineOptions& options = {},
                        std::optional<uint64_t> device_memory = {})
       : LocalServer(open(device_name, device_memory), options) {}
-  // `window`: of all layers but the first `whole`, 0 = none.
+  // `window`: of all layers but the first `whole`; 0 = none.
   LocalServer(std::unique_ptr<Device> device, const EngineOptions& options, int window = 0,
               int whole = 0)
       : device_(std::move(device)),
@@ -57,7 +57,7 @@ class LocalServer {
                       .answer = {.max_tokens = max_tokens, .sampling = sampling, .logprobs = 0},
                       .observer = recorder});
     EXPECT_TRUE(id.has_value());
-    if (!id) recorder->on_error(ErrorKind::kUsage, "refused");  // ends whoever waits
+    if (!id) recorder->on_error(ErrorKind::kUsage, "refused");  // ends waiting threads
     last_id_ = id.value_or(0);
     return recorder;
   }
@@ -92,7 +92,7 @@ struct Turns {
   std::vector<int64_t> computed;  // tokens of each prompt that were not in the cache
 };
 
-// Three turns: each prompt is all that was said before and something new.
+// Three turns: each prompt is the whole conversation so far plus new tokens.
 inline Turns converse(LocalServer& server, size_t begin, size_t length, const std::string& salt) {
   Turns turns;
   std::vector<int32_t> history = bytes_of(some_text(begin, length));

@@ -1,4 +1,4 @@
-// Chunks of prompts beside those who stream: sized by what steps took.
+// The size of prompt chunks beside streaming requests follows from measured step times.
 #include "runtime/serve/prefill_budget.h"
 
 #include <gtest/gtest.h>
@@ -8,13 +8,13 @@
 namespace fasa::serve {
 namespace {
 
-// A machine whose chunks take a fixed time and one by the token.
+// A machine whose chunks take a fixed time plus a time per token.
 struct Machine {
   double fixed = 0;
   double per_token = 0;
 
   double seconds(int tokens) const { return fixed + per_token * tokens; }
-  // Chunks as the budget allows them, until it has seen `chunks`.
+  // Runs chunks of the size that the budget allows, `chunks` times.
   int settle(PrefillBudget* budget, int chunks) const {
     for (int i = 0; i < chunks; ++i)
       budget->prefilled(budget->chunk(true), seconds(budget->chunk(true)));

@@ -1,4 +1,4 @@
-// What a prompt finds of what is cached.
+// What a prompt finds among the cached sequences.
 #include "runtime/serve/prefix_cache.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 
 class PrefixCacheTest : public ::testing::Test {
  protected:
-  // A log of tokens 0, 1, ...; from `sampled` on they came by decode steps.
+  // A log of tokens 0, 1, ...; the tokens from `sampled` on came from decode steps.
   static TokenLog log_of(int64_t tokens, int64_t sampled) {
     TokenLog log;
     for (int64_t i = 0; i < tokens; ++i) {
@@ -48,14 +48,15 @@ TEST_F(PrefixCacheTest, TheLongestThatIsLessThanThePrompt) {
   EXPECT_FALSE(cache().find("c", prompt_of(90)).suspended);
 }
 
-// Who was here before goes on as it began, whatever others have computed of the same tokens since.
+// A request continues the sequence that it began, even if another one has computed the same tokens
+// since.
 TEST_F(PrefixCacheTest, ARequestKeepsToWhatItKnows) {
   cache().insert({.salt = "a", .log = log_of(100, 30)}, uint64_t{1});
   const PrefixMatch match = cache().find("a", prompt_of(120), log_of(40, 40));
   EXPECT_EQ(match.known.size(), 40);
   EXPECT_EQ(match.known.computed(35), Computed::kPrefill);
   ASSERT_TRUE(match.suspended);
-  EXPECT_EQ(match.suspended->tokens, 30);  // from there on they were computed otherwise
+  EXPECT_EQ(match.suspended->tokens, 30);  // later tokens were computed in another way
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Hears of a request on the engine's thread, and lets a test wait for what it hears.
+// Records a request's events on the engine's thread, and lets a test wait for them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ class Recorder final : public RequestObserver {
     changed_.notify_all();
   }
 
-  // The first choice, once all have ended.
+  // Returns the first choice after all have ended.
   const Choice& wait() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return ended_ >= choices_.size(); });

@@ -1,4 +1,4 @@
-// Sessions on disk: there again after any end of the process, and refused when they are damaged.
+// Sessions on disk survive any end of the process, and damaged ones are rejected.
 #include "runtime/serve/session_store.h"
 
 #include <fmt/format.h>
@@ -26,7 +26,7 @@ using ::testing::SizeIs;
 
 constexpr PageBytes kPage{.rows = 9000, .slices = 40};  // three pieces, the last one shorter
 constexpr PageFormat kFormat{kPage};
-constexpr int64_t kToken = kPageTokens;  // tokens of a page
+constexpr int64_t kToken = kPageTokens;  // tokens per page
 
 class SessionStoreTest : public ::testing::Test {
  protected:
@@ -73,7 +73,7 @@ std::vector<std::byte> read_rows(SuspendedPages& pages, int64_t page) {
   return rows;
 }
 
-// All pages of a session are what grow() wrote.
+// Expects in every page of a session the bytes that grow() wrote.
 void expect_pages(const SessionStore& store, uint64_t session) {
   ReadPool pool;
   const int64_t tokens = store.committed(session);
@@ -108,11 +108,11 @@ TEST_F(SessionStoreTest, IsThereAgain) {
   EXPECT_EQ(said.text, "what was said");
   EXPECT_THAT(said.ahead, ::testing::ElementsAre(5, 6));
   for (const FoundSession& one : found) expect_pages(store, one.number);
-  grow(store, found[1].number, 300);  // and goes on
+  grow(store, found[1].number, 300);  // and continues
   expect_pages(store, found[1].number);
 }
 
-// A page that was not full is written elsewhere, and its place is the next one's after the commit.
+// A partly filled page is rewritten elsewhere; its old location is free after the commit.
 TEST_F(SessionStoreTest, PlacesOfPagesAreTakenAgain) {
   const auto grow_by_tens = [&](int64_t begin, int64_t end) {
     SessionStore store(options());
@@ -124,11 +124,11 @@ TEST_F(SessionStoreTest, PlacesOfPagesAreTakenAgain) {
     }
     return std::filesystem::file_size(file("1.rows")) / kFormat.page_bytes();
   };
-  EXPECT_EQ(grow_by_tens(10, 200), 5u);  // four pages, and a place to change the last
+  EXPECT_EQ(grow_by_tens(10, 200), 5u);  // four pages, and a location for rewriting the last
   EXPECT_EQ(grow_by_tens(210, 250), 5u);
 }
 
-// A process that ends at its n-th change of the disk, for every n: what was committed is there.
+// The process ends at its n-th disk write, for every n: committed sessions are there.
 TEST_F(SessionStoreTest, SurvivesAnEndAtEveryChange) {
   bool ended = true;
   int changes = 0;
@@ -213,7 +213,7 @@ TEST_F(SessionStoreTest, DamageIsRefused) {
   std::filesystem::resize_file(file("4.rows"), 2 * kFormat.page_bytes());
   SessionStore store(options());
   ASSERT_THAT(store.take_found(),
-              SizeIs(3));  // fewer bytes show at once, others when they are read
+              SizeIs(3));  // missing bytes are detected at once, changed ones when they are read
   ReadPool pool;
   std::vector<std::byte> header(kFormat.header_bytes());
   for (const uint64_t session : {1, 2, 3}) {
@@ -232,7 +232,7 @@ TEST_F(SessionStoreTest, DamageIsRefused) {
   EXPECT_THROW(store.open(1, 4, pool), LostSession);
 }
 
-// Only what is asked for is read, once, and a damaged piece is nobody's business until then.
+// A piece is read only when it is needed, once; damage in other pieces is not detected until then.
 TEST_F(SessionStoreTest, PiecesAreReadWhenTheyAreAskedFor) {
   SessionStore store(options());
   grow(store, store.create(), 300);
@@ -262,7 +262,7 @@ TEST_F(SessionStoreTest, PiecesAreReadWhenTheyAreAskedFor) {
   EXPECT_THROW(pages->fetch(wanted, blocks), LostSession);
 }
 
-// Those of another model are left alone until their room is needed.
+// Sessions of another model stay until their disk space is needed.
 TEST_F(SessionStoreTest, OthersGiveWay) {
   {
     SessionStore store(options("model b"));

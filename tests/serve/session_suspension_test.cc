@@ -1,4 +1,5 @@
-// Conversations that go to disk and come back are, bit for bit, those that stayed.
+// Conversations that are suspended to disk and resumed give, bit for bit, the answers of those that
+// stayed in memory.
 #include "runtime/serve/session_suspension.h"
 
 #include <gmock/gmock.h>
@@ -32,13 +33,13 @@ class SessionSuspensionTest : public ::testing::TestWithParam<const char*> {
   llm_test::TempDir folder_;
 };
 
-// Until all that is kept is on disk alone.
+// Returns when all cached sequences are on disk alone.
 void suspend(LocalServer& server) {
   server.loop().suspend_idle_now();
   while (server.loop().status().suspension.busy) std::this_thread::yield();
 }
 
-// The turns of converse(), and what `between` does after each.
+// The turns of converse(), with `between` called after each.
 Turns converse_with(const std::function<LocalServer&()>& server,
                     const std::function<void()>& between) {
   Turns turns;
@@ -73,7 +74,7 @@ EngineOptions with_short_turns(EngineOptions options) {
   return options;
 }
 
-// A document and an answer, then a question that goes on from there.
+// A document and an answer, then a question that continues from there.
 struct Question {
   std::vector<int32_t> document = bytes_of(some_text(0, 3000));
   std::vector<int32_t> next = {};
@@ -106,7 +107,7 @@ TEST_P(SessionSuspensionTest, AResumedConversationIsTheSame) {
   EXPECT_EQ(suspension.damaged, 0u);
 }
 
-// Decoded turns are what they are wherever the conversation was meanwhile.
+// Decoded turns give the same tokens, whether the conversation was in memory or on disk.
 TEST_P(SessionSuspensionTest, ShortTurnsAreTheSameWhereverTheyBegin) {
   EngineOptions kept{.prefill_chunk = 96, .sparse_turn_tokens = 256};
   EngineOptions suspended = options();
@@ -138,7 +139,7 @@ TEST_P(SessionSuspensionTest, ShortTurnsAreTheSameWhereverTheyBegin) {
   expect_equal(restarted, expected);
 }
 
-// Two conversations that begin with the same words are not each other's next turn.
+// A conversation is not continued by another one's turn that begins with the same words.
 TEST_P(SessionSuspensionTest, AnothersBeginningMakesNoTurnShort) {
   const auto prompt = bytes_of(some_text(0, 400));
   auto own = prompt;
@@ -153,7 +154,7 @@ TEST_P(SessionSuspensionTest, AnothersBeginningMakesNoTurnShort) {
   EXPECT_EQ(answer->cached(), 400);
 }
 
-// The same question again: its last token is computed as it was the first time.
+// Repeating a question recomputes its last token, with the same result as the first time.
 TEST_P(SessionSuspensionTest, AShortTurnAskedAgainIsTheSame) {
   LocalServer server(GetParam(), {.sparse_turn_tokens = 256});
   auto prompt = bytes_of(some_text(0, 400));
@@ -179,7 +180,7 @@ TEST_P(SessionSuspensionTest, AConversationOutlivesItsServer) {
   expect_equal(turns, undisturbed(GetParam()));
 }
 
-// What was not suspended when its server ended is computed again.
+// Conversations that were not suspended when their server ended are computed again.
 TEST_P(SessionSuspensionTest, AnAbruptEndLosesOnlyWhatWasNotSuspended) {
   auto server = std::make_unique<LocalServer>(GetParam(), options());
   int turn = 0;
@@ -193,7 +194,7 @@ TEST_P(SessionSuspensionTest, AnAbruptEndLosesOnlyWhatWasNotSuspended) {
   EXPECT_EQ(turns.ids[1], expected.ids[1]);
   EXPECT_EQ(turns.logprobs[1], expected.logprobs[1]);
   EXPECT_EQ(turns.computed[1], expected.computed[1]);
-  // Nothing of the second turn is known any more: its answer is a prompt's part now.
+  // The second turn is lost: its answer is now computed as part of the prompt.
   EXPECT_EQ(turns.computed[2], expected.computed[2] + 12 + 40);
 }
 
@@ -204,7 +205,7 @@ TEST_P(SessionSuspensionTest, EvictedSessionsAreOnDisk) {
   expect_equal(turns, undisturbed(GetParam()));
 }
 
-// One that is resumed and one that goes on meanwhile.
+// One conversation is resumed while another one runs.
 TEST_P(SessionSuspensionTest, OthersGoOnWhileOneResumes) {
   const auto prompt = bytes_of(some_text(0, 900)), other = bytes_of(some_text(900, 300));
   LocalServer alone(GetParam());
@@ -221,7 +222,7 @@ TEST_P(SessionSuspensionTest, OthersGoOnWhileOneResumes) {
   EXPECT_EQ(streams->wait().ids, expected_other);
 }
 
-// Half of what is on disk, and a fork of what was resumed.
+// A prompt that shares half of a suspended sequence, and a fork of the resumed one.
 TEST_P(SessionSuspensionTest, APromptTakesWhatItShares) {
   LocalServer server(GetParam(), options());
   const auto prompt = bytes_of(some_text(0, 400));
@@ -239,7 +240,7 @@ TEST_P(SessionSuspensionTest, APromptTakesWhatItShares) {
   EXPECT_EQ(again->cached(), 399);
 }
 
-// On a processor a short turn reads the rows that it selects, and nothing else of them.
+// On a processor a short turn reads only the rows that it selects.
 TEST_P(SessionSuspensionTest, AShortTurnReadsWhatItSelects) {
   LocalServer kept(GetParam(), with_short_turns({.prefill_chunk = 96}));
   const Question same(kept);
@@ -261,8 +262,8 @@ TEST_P(SessionSuspensionTest, AShortTurnReadsWhatItSelects) {
   }
 }
 
-// What lacks rows is suspended again, forked, cut, prefilled behind, beside another's steps: all
-// the same.
+// A sequence whose rows are still on disk is suspended again, forked, truncated, prefilled and
+// stepped beside others, with the same results.
 TEST_P(SessionSuspensionTest, WhatLacksRowsIsAConversationLikeOthers) {
   const auto converse_on = [&](LocalServer& server, const std::function<void()>& between) {
     const Question question(server);
@@ -283,10 +284,10 @@ TEST_P(SessionSuspensionTest, WhatLacksRowsIsAConversationLikeOthers) {
       history.insert(history.end(), more.begin(), more.end());
     };
     go_on(6000, 40);
-    go_on(6500, 300);  // a turn that reads all
+    go_on(6500, 300);  // a turn that reads all rows
     go_on(7000, 20);
     ask(history);
-    ask(history);          // again: a fork
+    ask(history);          // the same prompt again: a fork
     history.resize(3004);  // within the first answer
     const auto other = bytes_of(some_text(8000, 25));
     history.insert(history.end(), other.begin(), other.end());
@@ -301,7 +302,7 @@ TEST_P(SessionSuspensionTest, WhatLacksRowsIsAConversationLikeOthers) {
   LocalServer suspended(GetParam(), with_short_turns(options()));
   EXPECT_EQ(converse_on(suspended, [&] { suspend(suspended); }), expected);
   std::filesystem::remove_all(file(""));
-  // Suspended once, so that later turns meet sequences in memory that lack rows.
+  // Suspends once, so that later turns find sequences in memory that lack rows.
   LocalServer once(GetParam(), with_short_turns(options()));
   int turn = 0;
   EXPECT_EQ(converse_on(once,
@@ -311,7 +312,7 @@ TEST_P(SessionSuspensionTest, WhatLacksRowsIsAConversationLikeOthers) {
             expected);
 }
 
-// Slices, checksums, and rows that a step selects: each is found, and the conversation computed
+// Damage in slices, checksums and selected rows is detected, and the conversation is computed
 // again.
 TEST_P(SessionSuspensionTest, DamageUnderAShortTurnIsComputedAgain) {
   LocalServer kept(GetParam(), with_short_turns({.prefill_chunk = 96}));
@@ -395,17 +396,17 @@ TEST_P(SessionSuspensionTest, TheDiskHasALimit) {
   }
   LocalServer server(GetParam(), limited);
   server.start(of(1000, 200), 3)->wait();
-  suspend(server);  // takes the place of the first
+  suspend(server);  // uses the disk space of the first
   EXPECT_FALSE(std::filesystem::exists(file("1.rows")));
   EXPECT_TRUE(std::filesystem::exists(file("2.rows")));
   server.start(of(2000, 900), 3)->wait();
-  suspend(server);  // larger than all that is allowed
+  suspend(server);  // larger than the limit
   const EngineStatus status = server.loop().status();
   EXPECT_TRUE(status.sessions->back().in_memory);
   EXPECT_LE(status.suspension.disk_bytes, limited.sessions->limit_bytes);
 }
 
-// The conversation goes on from memory, and nothing is left of the attempt.
+// The conversation continues from memory, and nothing of the attempt stays on disk.
 TEST_P(SessionSuspensionTest, ADiskThatRefusesKeepsNothing) {
   EngineOptions refusing = options();
   int left = 5;

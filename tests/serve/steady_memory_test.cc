@@ -1,4 +1,4 @@
-// Once budgets are full a server's memory does not grow with the requests that it has answered.
+// Once its budgets are full, a server's memory does not grow with the number of answered requests.
 #include <gtest/gtest.h>
 #include <malloc.h>
 
@@ -16,7 +16,7 @@ size_t bytes_in_use() {
 
 TEST(SteadyMemoryTest, RequestsLeaveNothingBehind) {
   if (bytes_in_use() == 0) GTEST_SKIP() << "this allocator does not count";
-  constexpr int kRequests = 500;  // of a period
+  constexpr int kRequests = 500;  // per period
   LocalServer server("cpu", {.max_sequences = 4, .log_bytes = size_t{64} << 10},
                      uint64_t{24} << 20);
   int request = 0;

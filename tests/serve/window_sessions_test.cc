@@ -1,5 +1,5 @@
-// Conversations of a model with windows in some layers: what nobody sees any more of those is given
-// back, stays away on disk, and is computed anew where a request goes back behind it.
+// Conversations of a model with windows in some layers: rows behind the windows are freed, are not
+// saved to disk, and are computed again if a request goes back behind them.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -51,7 +51,7 @@ void expect_same(const Answer& answer, const Answer& expected, int64_t cached) {
   EXPECT_EQ(answer.cached, cached);
 }
 
-// A document; a question about it; and questions about its first tokens.
+// A document, a question about its end, and questions about its first tokens.
 struct Prompts {
   std::vector<int32_t> document = bytes_of(some_text(0, kLong));
   std::vector<int32_t> question = {};
@@ -68,7 +68,7 @@ struct Prompts {
   std::vector<int32_t> beginning(size_t tokens) const {
     return {document.begin(), document.begin() + static_cast<int64_t>(tokens)};
   }
-  // What was computed of the document and its answer: all but the last token.
+  // The computed tokens of the document and its answer: all but the last.
   int64_t computed() const { return static_cast<int64_t>(kLong + to_document.ids.size()) - 1; }
 };
 
@@ -98,7 +98,7 @@ TEST_P(WindowSessionsTest, AResumedConversationIsTheSame) {
   LocalServer server = open(suspension());
   expect_same(ask(server, prompts.question), prompts.to_question, prompts.computed());
   suspend(server);
-  // It was cut back on the way: what a conversation keeps is what it can be cut back to.
+  // The prompt was prefilled in chunks: the conversation keeps what truncation needs.
   LocalServer other = open({.prefill_chunk = 100});
   const auto goes_on = [&](size_t tokens, int64_t cached) {
     SCOPED_TRACE(tokens);

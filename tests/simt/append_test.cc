@@ -1,4 +1,4 @@
-// The append of the CUDA device under the interpreter: the reference's bytes.
+// The CUDA device's append under the interpreter gives the reference's bytes.
 #include "kernels/cuda/append_inl.h"
 
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ TEST_P(AppendBody, SameBytesAsReference) {
   }
 }
 
-// Rows that are stored are copied, and give the slices that they have.
+// Stored rows are copied, and sealed into the same slices.
 TEST_P(AppendBody, StoredRowsAreCopied) {
   for (const RowDType row : {RowDType::kBF16, RowDType::kInt8}) {
     RowShape shape;
@@ -79,7 +79,7 @@ TEST_P(AppendBody, StoredRowsAreCopied) {
   }
 }
 
-// Channels of large means, constants, infinities, NaN, both zeros.
+// Channels with large means, constants, infinities, NaN and both zeros.
 TEST_P(AppendBody, OddChannelsAreCodedAsTheReferenceDoes) {
   for (const SliceDType slice : {SliceDType::kInt8, SliceDType::kInt4, SliceDType::kInt2}) {
     RowShape shape;
@@ -125,7 +125,7 @@ TEST_P(AppendBody, OddChannelsAreCodedAsTheReferenceDoes) {
 INSTANTIATE_TEST_SUITE_P(Orders, AppendBody, ::testing::ValuesIn(simt_runs()),
                          [](const auto& test) { return name_of(test.param); });
 
-// The step that a device searches from is never beyond what fits.
+// The step from which the device starts its search is never larger than the largest that fits.
 TEST(Append, DeviceFindsTheHostsSteps) {
   for (const int bits : {2, 4, 8}) {
     for (int i = 0; i < 20000; ++i) {

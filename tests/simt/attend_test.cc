@@ -1,5 +1,5 @@
-// The bodies of FAC (kernels/cuda/attend_inl.h): against the f64 reference, and bit for bit against
-// themselves over phases, waves, partials and places of the rows.
+// The bodies of FAC (kernels/cuda/attend_inl.h): against the f64 reference, and bit for bit equal
+// across phases, waves, partials and row locations.
 #include "kernels/cuda/attend_inl.h"
 
 #include "tests/kernels/attend_case.h"
@@ -42,7 +42,8 @@ struct Shape {
   int group, key_dim, value_dim;
 };
 
-// Groups of several blocks, odd dimensions, dimensions beyond a block's threads. In one order.
+// Groups that take several blocks, odd dimensions, more dimensions than a block has threads. In one
+// thread order.
 TEST_F(AttendBody, Shapes) {
   for (const Shape& of : {Shape{1, 2, 2},
                           {3, 33, 7},
@@ -103,7 +104,7 @@ TEST_P(AttendBodyInOrders, WindowsAndDeviceCopies) {
   }
 }
 
-// Codes of every width, the tail's values, groups of several blocks, odd dimensions.
+// Codes of every width, values of the tail, groups that take several blocks, odd dimensions.
 TEST_F(AttendBody, LowBitSets) {
   int turn = 0;
   for (const Shape& of : {Shape{1, 2, 2}, {4, 16, 33}, {3, 8, 64}, {17, 8, 6}}) {
@@ -140,7 +141,8 @@ TEST_P(AttendBodyInOrders, SetsAndSetsOfAll) {
   EXPECT_TRUE(attention(whole.cache, whole.step, cut()) == attention(whole.cache, whole.step, all));
 }
 
-// Steep slopes for some heads: their scores reach hundreds, by weights whose error stays theirs.
+// Steep slopes for some heads: scores reach hundreds. The bias is exact, so the weights' error
+// stays that of the dot product.
 TEST_F(AttendBody, AlibiOfPagesAndSets) {
   for (const int group : {1, 3, 17}) {
     RowShape shape;
@@ -169,7 +171,8 @@ TEST_F(AttendBody, AlibiOfPagesAndSets) {
   }
 }
 
-// Scores beyond the cap many times, and all far below it; with ALiBi, in codes, by pages and sets.
+// Scores many times the cap, and scores far below it; with ALiBi, with coded rows, over pages and
+// sets.
 TEST_F(AttendBody, SoftCap) {
   for (const float cap : {0.3f, 2.0f, 1000.0f}) {
     for (const int group : {1, 5}) {
@@ -231,7 +234,7 @@ TEST_P(AttendBodyInOrders, InfiniteScoresAndValues) {
   }
 }
 
-// A NaN among the scores reaches the output, in whatever tile it is.
+// A NaN among the scores reaches the output, whichever tile it is in.
 TEST_P(AttendBodyInOrders, NaNIsNotLost) {
   RowShape shape;
   shape.kv_heads = 1, shape.group = 1;
@@ -251,7 +254,7 @@ TEST_P(AttendBodyInOrders, NaNIsNotLost) {
   }
 }
 
-// More tiles than a fold takes at a time, the first ones of nothing.
+// More tiles than a fold takes at a time; the first ones are empty.
 TEST_F(AttendBody, FoldsOfManyTiles) {
   RowShape shape;
   shape.kv_heads = 1, shape.group = 2, shape.key_dim = 8, shape.value_dim = 6;

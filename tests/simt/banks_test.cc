@@ -1,6 +1,6 @@
-// What a warp's accesses to shared memory cost on hardware, in wavefronts, where the page scorer
-// and its layout (kernels/cuda/page_scorer_inl.h) say where things lie. 32 banks of 4 bytes; of
-// accesses of 8 and 16 bytes a half and a quarter of the warp go together.
+// The cost of a warp's accesses to shared memory on hardware, in wavefronts, for the layout of the
+// page scorer (kernels/cuda/page_scorer_inl.h). There are 32 banks of 4 bytes; accesses of 8 bytes
+// are served per half warp, of 16 bytes per quarter warp.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -16,7 +16,7 @@ namespace {
 using cuda::kScoreStride;
 using cuda::ScorerBanks;
 
-// `word_of(lane)`: the first 4-byte word of its `words`; negative: the lane takes no part.
+// `word_of(lane)`: the first of the lane's `words` 4-byte words; negative: the lane is inactive.
 int wavefronts(int words, const std::function<int(int)>& word_of) {
   const int together = 32 / words;
   int sum = 0;
@@ -36,17 +36,17 @@ int wavefronts(int words, const std::function<int(int)>& word_of) {
   return sum;
 }
 
-constexpr int least(int words) { return words; }  // of a whole warp
+constexpr int least(int words) { return words; }  // for a whole warp
 
 template <int kBits>
 struct Case {
-  static constexpr int kUnit = 32 / kBits;                // dimensions of a word
-  static constexpr int kPairs = kUnit / 2;                // weights of a word, two each
-  static constexpr int kWidth = kPairs < 4 ? kPairs : 4;  // words of an access to them
+  static constexpr int kUnit = 32 / kBits;                // dimensions per word
+  static constexpr int kPairs = kUnit / 2;                // weights per word, two each
+  static constexpr int kWidth = kPairs < 4 ? kPairs : 4;  // words per access to the weights
   static constexpr int kVectors = kPairs / kWidth;
 };
 
-// Queries, by lanes of (head, word) of `dims` dimensions.
+// Loads of queries: lanes are (head, word) of `dims` dimensions.
 template <int kBits>
 int reading_queries(int dims, bool exchanged) {
   using C = Case<kBits>;
@@ -74,7 +74,7 @@ int storing_weights(bool exchanged) {
   return sum;
 }
 
-// By lanes (head, c) of eight heads, the words 4 chunk + c.
+// Loads of codes: lanes (head, c) of eight heads read the words 4 chunk + c.
 template <int kBits>
 int loading_weights(int dims, bool exchanged) {
   using C = Case<kBits>;
@@ -114,7 +114,7 @@ TEST(Banks, LanesMeetInNone) {
   EXPECT_EQ(storing_scores(kScoreStride), least(4));
 }
 
-// Laid out as they come.
+// In the plain order lanes conflict.
 TEST(Banks, LanesWouldMeet) {
   EXPECT_EQ(reading_queries<2>(128, false), 4 * 16);
   EXPECT_EQ(storing_weights<2>(false), 2 * 8);
@@ -122,7 +122,7 @@ TEST(Banks, LanesWouldMeet) {
   EXPECT_EQ(storing_scores(kPageTokens), 4 * 4);
 }
 
-// Every place is taken once, within the room that there is.
+// Every location is used once, within the allocated words.
 TEST(Banks, PlacesAreExchanged) {
   const auto expect_permutation = [](int count, const std::function<int(int)>& place) {
     std::vector<int> seen(static_cast<size_t>(count));

@@ -25,7 +25,7 @@ struct Shape {
   int lanes;
 };
 
-// Rows in a shuffled order to rows in another; heads with none, some and a whole wave.
+// Rows from a shuffled order to another one; heads without rows, with some, and with a whole wave.
 TEST_P(GatherBody, EveryLaneMovesItsHeadsAndNothingElse) {
   for (const Shape& shape : {Shape{1, 1, 1, 8, 1}, Shape{2, 3, 40, 128, 1}, Shape{3, 2, 33, 20, 4},
                              Shape{1, 2, 300, 72, 2}, Shape{700, 2, 2, 16, 1}}) {
@@ -81,7 +81,7 @@ TEST_P(GatherBody, NothingToDo) {
   const std::vector<std::byte> from(2 * row_bytes, std::byte{0x5a});
   std::vector<std::byte> to(2 * row_bytes, std::byte{0xc3});
   const std::vector<std::byte> before = to;
-  // Rows that were to move a step before; none is to now.
+  // Items of the step before; this step has none.
   const FetchItem items[2] = {{from.data(), to.data()},
                               {from.data() + row_bytes, to.data() + row_bytes}};
   const int32_t counts[2] = {0, 0};

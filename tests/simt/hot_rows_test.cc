@@ -49,7 +49,7 @@ TEST(SimtSpeculateTest, RememberedRowsComeBack) {
   }
 }
 
-// Slots that give way, more of them than a block sorts in shared memory too, against the host's.
+// The slots to replace, also more than a block sorts in shared memory, against the host's choice.
 struct ChooseKernel {
   static constexpr const char* kName = "choose";
   static constexpr int kThreads = cuda::kHotThreads;

@@ -1,4 +1,4 @@
-// The interpreter itself: what runs, in which orders, and what it refuses.
+// The interpreter itself: what it runs, in which orders, and what it rejects.
 #include "tests/support/simt_interpreter.h"
 
 #include <gtest/gtest.h>
@@ -69,7 +69,7 @@ TEST_P(InOrder, CollectivesSeeAllLanes) {
   EXPECT_EQ(wrong, std::vector<int>(96));
 }
 
-// The two halves of a warp go different ways, with different collectives.
+// The two halves of a warp take different branches with different collectives.
 TEST_P(InOrder, DivergedLanesMeetInMasks) {
   std::vector<uint32_t> votes(32);
   interpreter_.run({}, 32, [&] {
@@ -213,7 +213,7 @@ TEST(SimtInterpreter, RefusesPartialWarps) {
   EXPECT_NE(error_of([] {}, 33).find("33"), std::string::npos);
 }
 
-// A missing barrier: some order shows it.
+// A missing barrier is detected in some order.
 TEST(SimtInterpreter, RefusesWhatNoLaunchMayAskFor) {
   SimtInterpreter interpreter;
   const auto nothing = [] {};
@@ -224,8 +224,8 @@ TEST(SimtInterpreter, RefusesWhatNoLaunchMayAskFor) {
                SimtError);
 }
 
-// Blocks that run by turns show what takes a whole launch for one block after the other; each has
-// shared memory of its own.
+// Blocks that run by turns detect code that assumes one block runs after the other; each block has
+// its own shared memory.
 TEST(SimtInterpreter, RandomOrderRunsBlocksByTurns) {
   int torn = 0;
   for (unsigned seed = 1; seed <= 20; ++seed) {
@@ -261,7 +261,7 @@ TEST(SimtInterpreter, RandomOrderFindsMissingBarriers) {
   EXPECT_TRUE(wrong);
 }
 
-// After an error the interpreter runs on.
+// The interpreter is usable after an error.
 TEST(SimtInterpreter, GoesOnAfterAnError) {
   SimtInterpreter interpreter;
   EXPECT_THROW(interpreter.run({}, 32, [] { simt::ballot(true, 0xfffffffeu); }), SimtError);

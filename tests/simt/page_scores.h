@@ -1,5 +1,5 @@
-// What the CUDA scorer gives but for the order of its sums, in f64: of coded pages, the weights
-// rounded to f16 as it rounds them (page_scorer_inl.h).
+// The CUDA scorer's scores in f64, without its order of sums; for coded pages with the weights
+// rounded to f16 as in page_scorer_inl.h.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace fasa {
 
 struct PageScore {
   double score = 0;
-  double bound = 0;  // of what sums in f32 are off by
+  double bound = 0;  // error bound of the f32 sums
 };
 
 class PageScores {
@@ -73,8 +73,8 @@ class PageScores {
       const double slope = params_.step.slopes[kv_head_ * layout_.gqa_group + head];
       sum.add(slope * (position - (sequence_.end() - 1)));
     }
-    // A chain of n roundings to f32, each by 2^-24 of what is added up; at the end of f32, by one
-    // of its smallest numbers.
+    // A chain of n roundings to f32, each of 2^-24 of the sum of magnitudes; near the smallest
+    // numbers, of one subnormal step.
     return {sum.value, (dims_ + 16) * 0x1p-24 * sum.size + 0x1p-149};
   }
 
@@ -111,7 +111,7 @@ class PageScores {
       const float zero = parameter_zero(parameter, bits);
       const float value = reference::slice_value(format, page, 1, d, position % kPageTokens);
       const double code = std::nearbyint(value / parameter_scale(parameter, 1) - zero);
-      // The code's bits stay where they lie in their byte; the weight makes up for it.
+      // The code's bits stay at their position in the byte; the weight is scaled to match.
       const int place = d % (32 / bits) / 4 * bits;
       const double rounded =
           std::ldexp(f32_from_f16(f16_from_f32(std::ldexp(weight, -place))), place);
@@ -122,8 +122,8 @@ class PageScores {
     return {sum.value * back, sum.size * std::abs(back)};
   }
 
-  // By which power of two a query is brought to a largest element of [1, 2); of the very small, and
-  // the very large, as near as its inverse is a normal number.
+  // The exponent that scales a query to a largest element in [1, 2); for very small and very large
+  // queries, the nearest whose inverse is a normal number.
   static int scale_exponent(const std::vector<float>& query) {
     float largest = 0;
     for (const float value : query) largest = std::max(largest, std::abs(value));
@@ -138,7 +138,7 @@ class PageScores {
       PageScore mean;
       for (size_t i = begin; i < end; ++i) {
         mean.score += scores[i].score / static_cast<double>(end - begin);
-        // Its part in a sum of at most 64.
+        // Its part of a sum of at most 64 scores.
         mean.bound += scores[i].bound + 64 * 0x1p-24 * std::abs(scores[i].score);
       }
       mean.bound /= static_cast<double>(end - begin);
@@ -165,7 +165,7 @@ class PageScores {
   const int dims_;
 };
 
-// `own`: [group][visible], by the scorer itself, off by at most `slack` times the bound.
+// `own`: [group][visible], from the scorer itself; its error is at most `slack` times the bound.
 inline void expect_scores(const SelectParams& params, int sequence, int kv_head,
                           const std::vector<float>& own, double slack = 1) {
   constexpr float kLargest = std::numeric_limits<float>::max();

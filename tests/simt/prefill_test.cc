@@ -1,5 +1,5 @@
 // The bodies of prefill attention (kernels/cuda/prefill_inl.h): against the f64 reference, and bit
-// for bit against themselves over chunks, waves of pages and placements.
+// for bit equal across chunks, waves of pages and placements.
 #include "kernels/cuda/prefill_inl.h"
 
 #include "tests/kernels/prefill_case.h"
@@ -59,7 +59,7 @@ TEST_F(PrefillBody, Shapes) {
   }
 }
 
-// What tensor cores would take, on a GPU that has none for it.
+// Shapes for tensor cores, on a GPU without suitable ones.
 TEST_F(PrefillBody, OldGpus) {
   for (const RowDType row : {RowDType::kBF16, RowDType::kInt8}) {
     RowShape shape;
@@ -73,14 +73,14 @@ TEST_F(PrefillBody, OldGpus) {
   }
 }
 
-// Rows so wide that a page is staged in parts, and blocks hold fewer tokens.
+// Wide rows: a page is copied to shared memory in parts, and a block has fewer tokens.
 TEST_F(PrefillBody, WideRows) {
   RowShape shape;
   shape.kv_heads = 1, shape.key_dim = 256, shape.value_dim = 256, shape.row = DType::kF32;
   expect_near_reference(shape, 70);
 }
 
-// As latent attention has them: many query heads, wide keys. A block has no room for a whole group.
+// Latent attention's shape: many query heads, wide keys. A block cannot hold a whole GQA group.
 TEST_F(PrefillBody, WideRowsOfManyHeads) {
   for (const RowDType row : {RowDType::kF32, RowDType::kBF16, RowDType::kInt8}) {
     RowShape shape;
@@ -88,7 +88,7 @@ TEST_F(PrefillBody, WideRowsOfManyHeads) {
     shape.row = row;
     CacheLayout layout;
     layout.kv_heads = 1, layout.gqa_group = 7, layout.row = {row, 576, 512};
-    if (!row.is_coded()) {  // codes take so little room that a group fits
+    if (!row.is_coded()) {  // coded rows are small enough for a whole group
       EXPECT_GT(cuda::PrefillShape::of(layout, 70).parts, 1);
     }
     expect_near_reference(shape, 70);
@@ -180,7 +180,7 @@ TEST_F(PrefillBody, SoftCap) {
   }
 }
 
-// A value that a query does not see, even an infinite one, is not part of it.
+// A value that a query does not see does not affect it, even if infinite.
 TEST_P(PrefillBodyInOrders, LaterTokensAreNotSeen) {
   const auto input = [](InputKind kind, int sequence, int layer, int position, int head, int dim) {
     if (kind == InputKind::kValue && position == 20) return INFINITY;
@@ -199,7 +199,7 @@ TEST_P(PrefillBodyInOrders, LaterTokensAreNotSeen) {
   }
 }
 
-// Rows that tensor cores take (kernels/cuda/prefill_tile_inl.h).
+// Rows that tensor cores process (kernels/cuda/prefill_tile_inl.h).
 RowShape tile_shape(int group, int dim, RowDType row, DType input) {
   RowShape shape;
   shape.kv_heads = 1, shape.group = group, shape.key_dim = shape.value_dim = dim;
@@ -218,7 +218,7 @@ TEST_F(PrefillBody, Tiles) {
   expect_near_reference(tile_shape(64, 64, DType::kBF16, DType::kF16), 3);
 }
 
-// Widths that are no power of two, and one whose keys and values share their place.
+// Widths that are no power of two, and a row whose keys and values share their memory.
 TEST_F(PrefillBody, TilesOfOtherWidths) {
   for (const int dim : {80, 96, 256}) {
     SCOPED_TRACE(dim);
@@ -320,7 +320,7 @@ TEST_P(PrefillTileCuts, DoNotMatter) {
 
 class PrefillTileWidths : public PrefillBody, public ::testing::WithParamInterface<int> {};
 
-// A query has those values that are not finite that it sees; pages after them are as they were.
+// Values that are not finite reach the queries that see them; later pages are unaffected.
 TEST_P(PrefillTileWidths, Infinity) {
   constexpr int kTokens = 150;
   const int width = GetParam();
@@ -345,7 +345,7 @@ TEST_P(PrefillTileWidths, Infinity) {
   }
 }
 
-// A coded value that is not finite is no number at all, for the queries that see it.
+// A coded value that is not finite is NaN for the queries that see it.
 TEST_P(PrefillTileWidths, CodedInfinity) {
   constexpr int kTokens = 150;
   const int width = GetParam();
@@ -367,7 +367,7 @@ TEST_P(PrefillTileWidths, CodedInfinity) {
   }
 }
 
-// Sequences of a step, each with pages of its own.
+// The sequences of a step, each with its own pages.
 TEST_P(PrefillTileWidths, ABatchIsItsSequencesAlone) {
   for (const RowDType row : {RowDType(DType::kBF16), RowDType(RowDType::kInt8)}) {
     const RowShape shape = tile_shape(2, GetParam(), row, DType::kBF16);

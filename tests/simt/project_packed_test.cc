@@ -1,4 +1,4 @@
-// Decode's products by packed weights and what prefill unpacks, interpreted, against the scalar
+// Decode's products with packed weights and prefill's unpacking, interpreted, against the scalar
 // reference of each format.
 #include "kernels/cuda/project_packed_inl.h"
 
@@ -61,7 +61,7 @@ PackedWeights weights_of(const PackedFormat& format, Packed& packed, const Size&
 
 class PackedKernels : public ::testing::TestWithParam<SimtRun> {
  protected:
-  // [rows][outputs + 3], of which the last three must stay.
+  // [rows][outputs + 3]; the last three elements of a row must not change.
   std::vector<float> project(const PackedWeights& weights, const Size& size, const Rows& x,
                              int64_t first, int64_t rows) {
     const int64_t stride = size.outputs + 3;
@@ -95,8 +95,8 @@ class PackedKernels : public ::testing::TestWithParam<SimtRun> {
           const double term = static_cast<double>(packed.weight(output, i)) * x.at(row, i);
           sum += term, sizes += std::abs(term);
         }
-        // Sums in f32; weights that their offsets nearly cancel are summed as what they are made
-        // of.
+        // Sums in f32. For weights nearly cancelled by their offsets the bound uses the magnitudes
+        // of both terms.
         ASSERT_NEAR(y[static_cast<size_t>(row * (size.outputs + 3) + output)], sum,
                     2e-5 * sizes + 1e-6)
             << rows << "x" << size.inputs << " row " << row << " output " << output;
@@ -142,7 +142,7 @@ TEST_P(PackedKernels, ARowsBitsAreItsOwn) {
   }
 }
 
-// Each weight as the reference has it, rounded once.
+// Each weight equals the reference's, rounded once.
 TEST_P(PackedKernels, UnpackedWeightsAreTheReferences) {
   const Size sizes[] = {{37, 328}, {5, 45}, {1, 1}};
   for (const NamedFormat& named : formats()) {
@@ -235,8 +235,8 @@ TEST_P(PackedKernels, InputsInAnotherOrderMeetTheirWeights) {
   }
 }
 
-// A scale that is no number reaches its own output alone; zeros of one are zero; an input that is
-// infinite reaches its own row alone.
+// A NaN scale affects its own output only; zeros times it are 0; an infinite input affects its own
+// row only.
 TEST_P(PackedKernels, InfinitiesAndZerosStayWhereTheyAre) {
   const PackedFormat format{4, 32, ScaleKind::kBF16, OffsetKind::kNone, false, 0};
   const Size size{18, 72};
@@ -245,7 +245,7 @@ TEST_P(PackedKernels, InfinitiesAndZerosStayWhereTheyAre) {
   const std::vector<uint8_t> codes(96, 3);
   for (int64_t output = 0; output < size.outputs; ++output) {
     std::vector<float> scales(3, output == 2 ? 0.0f : 0.5f);
-    if (output == 1) scales[2] = kInfinity;  // of a group that ends beyond the inputs
+    if (output == 1) scales[2] = kInfinity;  // the scale of a group that extends beyond the inputs
     pack_row(format, panel, {codes.data(), scales.data(), nullptr, nullptr, nullptr},
              output % kPackedColumns,
              reinterpret_cast<std::byte*>(memory.data()) + output / kPackedColumns * panel.bytes);
@@ -275,7 +275,7 @@ TEST_P(PackedKernels, InfinitiesAndZerosStayWhereTheyAre) {
   }
 }
 
-// The reciprocal of a group's size in units of 16 stands for a division by it.
+// Division by a group's size is multiplication with a reciprocal, in units of 16.
 TEST(PackedReader, GroupsOfAllSizesAreFound) {
   for (const int group : {16, 32, 96, 128, 160, 4096, 14336}) {
     const PackedFormat format{4, group, ScaleKind::kF16, OffsetKind::kNone, false, 8};

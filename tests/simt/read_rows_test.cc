@@ -1,4 +1,4 @@
-// The body of the kernel that reads rows back: the processor's values.
+// The kernel body that reads rows back gives the processor's values.
 #include "kernels/cuda/read_rows_inl.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ class ReadRowsBody : public ::testing::TestWithParam<SimtRun> {
   SimtInterpreter interpreter_{GetParam().order, GetParam().seed};
 };
 
-// Keys, then values, as f32; what nobody writes stays.
+// Keys, then values, as f32; elements that are not written keep their contents.
 std::vector<float> read(RowCase& cache, int layer, int first, int tokens, DType dtype,
                         const std::function<void(const ReadRowsParams&)>& kernel) {
   const CacheLayout& layout = cache.layout();

@@ -1,4 +1,4 @@
-// The bodies of write-back and restore: the reference's bytes.
+// The bodies of write-back and restore give the reference's bytes.
 #include "kernels/cuda/restore_inl.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ class RestoreBody : public ::testing::TestWithParam<SimtRun> {
   SimtInterpreter interpreter_{GetParam().order, GetParam().seed};
 };
 
-// Any length, any dtypes: tail, protected rows and hot table as the reference leaves them.
+// Any length and any dtypes: tail, protected rows and hot table equal the reference's.
 TEST_P(RestoreBody, SameAsTheReference) {
   for (const SliceDType slice : {SliceDType::kInt2, SliceDType::kF32}) {
     for (const RowDType row : kRowDTypes) {
@@ -67,7 +67,7 @@ TEST_P(RestoreBody, RowsOnly) {
   EXPECT_EQ(after.hot_table, before.hot_table);
 }
 
-// New rows of prefills and decodes reach the host's pages, of one layer, and nothing else changes.
+// New rows of prefills and decodes of one layer reach the host's pages; all other bytes stay.
 TEST_P(RestoreBody, WriteBackSameAsTheReference) {
   RowShape shape;
   shape.layers = 2, shape.kv_heads = 3, shape.key_dim = 20, shape.value_dim = 36;

@@ -1,11 +1,11 @@
-// The page scorer of the CUDA device alone, for tests: under the interpreter and on a GPU.
+// The CUDA device's page scorer alone, for tests under the interpreter and on a GPU.
 #pragma once
 
 #include "kernels/cuda/select_inl.h"
 
 namespace fasa::cuda {
 
-// Scores of all visible tokens of one head, as the passes of a select see them. One block.
+// Scores of all visible tokens of one head, as a select's passes compute them. One block.
 struct ScoresKernel : SelectKernel {
   static constexpr const char* kName = "scores";
 

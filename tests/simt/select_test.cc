@@ -1,6 +1,6 @@
-// The select of the CUDA device under the interpreter: its page scores against the reference, and
-// its sets against a full sort, of its own scores bit for bit, and of the reference's where all
-// sums are exact.
+// The CUDA device's select under the interpreter: its page scores against the reference, and its
+// sets against a full sort of its own scores, and of the reference's scores where all sums are
+// exact.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -43,7 +43,7 @@ class SimtSelect {
     params_.scratch = scratch_.data();
   }
   SelectParams& params() { return params_; }
-  // Over a scratch of any contents.
+  // Runs with scratch of arbitrary contents.
   void run() {
     fill_randomly(scratch_, random_);
     cuda::start(params_, launch_);
@@ -64,7 +64,7 @@ class SimtSelect {
             {.shared_bytes = layout.bytes()});
     return own;
   }
-  // The state's value for a head that was scored.
+  // The state's value for a scored head.
   uint32_t uncertain(int head) const {
     const auto scratch =
         cuda::SelectScratch::of(params_.step.layout, params_.step.count, params_.selected_capacity);
@@ -81,7 +81,7 @@ class SimtSelect {
   SimtLauncher launch_;
 };
 
-// Returns how many heads had to be scanned again.
+// Returns the number of heads that were scanned again.
 int expect_own_sort(SelectCase& cache, Order order = Order::kRandom) {
   SimtSelect select(cache, order);
   const SelectParams& params = select.params();
@@ -141,7 +141,7 @@ TEST_P(SimtSelectOf, GroupsWindowsAndSequences) {
   }
 }
 
-// What ALiBi adds, beside the scores without it; and the set of the sums.
+// ALiBi changes each score by its bias; the set is the one of the biased scores.
 TEST_P(SimtSelectOf, AlibiLowersWhatIsFar) {
   for (const int group : {1, 3, 9}) {
     for (const int window : {0, 100}) {
@@ -195,9 +195,9 @@ TEST_P(SimtSelectOf, PagesOfTokensHaveTheirMeanScore) {
   }
 }
 
-// Infinities and NaN in some tokens are their page's.
+// Infinities and NaN in some tokens affect their page's score.
 TEST_P(SimtSelectOf, PagesOfTokensThatAreNotFinite) {
-  if (is_coded(GetParam())) return;  // codes hold none
+  if (is_coded(GetParam())) return;  // codes hold neither
   SelectShape shape{GetParam(), 8, 1, 2, 4, 16, 0, 40};
   shape.page_tokens = 8;
   SelectCase cache(shape, {500}, odd_keys(), [](int, int, int) { return 0.5f; });
@@ -224,7 +224,7 @@ TEST_P(SimtSelectOf, PartsOfTheSliceAndPredictions) {
   }
 }
 
-// Integers of which every product and sum is exact, in f16 too.
+// Integers whose products and sums are exact, in f16 too.
 TEST_P(SimtSelectOf, ExactSumsGiveTheReferencesSet) {
   const SliceDType dtype = GetParam();
   std::mt19937 random(11);
@@ -265,7 +265,7 @@ TEST_P(SimtSelectOf, EqualRowsAndZeroQueriesGoToTheLowerPositions) {
   }
 }
 
-// More equal tokens than there is room for: the last block reads the slices itself, in windows.
+// More equal tokens than the buffer holds: the last block reads the slices itself, in windows.
 TEST(SimtSelect, MoreTiesThanRoomAndWindow) {
   constexpr int kTokens = 70000;
   SelectShape shape{SliceDType::kBF16, 2, 1, 1, 4, 16, 0, 300};
@@ -277,7 +277,7 @@ TEST(SimtSelect, MoreTiesThanRoomAndWindow) {
       [](int, int, int) { return 1.0f; });
   SelectParams roomy = cache.params();
   SimtSelect select(cache, Order::kRising);
-  select.params().selected_capacity = 300;  // the room follows it
+  select.params().selected_capacity = 300;  // the buffer's size follows from it
   ASSERT_LT(cuda::SelectScratch::of(roomy.step.layout, 1, 300).capacity, kTokens / 3);
   select.run();
   std::vector<int32_t> set(select.params().sets, select.params().sets + 300);
@@ -297,7 +297,7 @@ TEST_P(SimtSelectOf, UnrepresentativeSamplesLoseNothing) {
   }
 }
 
-// On ordinary data one pass suffices.
+// Ordinary data needs one pass only.
 TEST(SimtSelect, OrdinaryScoresNeedNoRescan) {
   SelectShape shape{SliceDType::kBF16, 8, 2, 4, 4, 16, 0, 64};
   SelectCase cache(shape, {12000}, gaussian_keys(21), gaussian_queries(21));
@@ -306,7 +306,7 @@ TEST(SimtSelect, OrdinaryScoresNeedNoRescan) {
 
 TEST_P(SimtSelectOf, NaNAndInfinitiesAreCountedAndOrdered) {
   if (is_coded(GetParam())) {
-    // Codes hold no NaN: only a query can bring one, or an infinity.
+    // Codes hold no NaN: only a query can contain a NaN or an infinity.
     for (const float odd : {kNaN, kInfinity, -kInfinity}) {
       SelectShape shape{GetParam(), 8, 1, 2, 4, 16, 0, 40};
       SelectCase cache(shape, {500}, gaussian_keys(5),
@@ -366,7 +366,7 @@ TEST_P(SimtSelectOf, BlocksBatchAndOrderChangeNothing) {
   EXPECT_TRUE(expected[4].empty());
 }
 
-// What an earlier call has left, of this shape or another, and what none would.
+// Scratch from an earlier call, of this shape or another, and contents that no call leaves.
 TEST_P(SimtSelectOf, OldScratchMeansNothing) {
   const auto case_of = [](std::vector<int> lengths, int group, int budget) {
     SelectShape shape{GetParam(), 8, 2, group, 4, 16, 0, budget};
@@ -401,7 +401,7 @@ TEST_P(SimtSelectOf, OldScratchMeansNothing) {
   }
 }
 
-// Magnitudes at the ends of f32.
+// Magnitudes near the limits of f32.
 TEST_P(SimtSelectOf, HugeAndTinyValues) {
   for (const float q : {1e-38f, 3e38f, 1e30f, 1e-40f}) {
     SelectShape shape{GetParam(), 8, 1, 2, 4, 16, 0, 40};
@@ -416,7 +416,7 @@ TEST_P(SimtSelectOf, HugeAndTinyValues) {
   }
 }
 
-// A block's shared memory holds the queries of few heads so wide, and not all of its warps score.
+// Wide heads: shared memory holds few heads' queries, and only some of a block's warps score.
 TEST_P(SimtSelectOf, WideHeadsAndManyOfThem) {
   for (const auto& [group, dims] : {std::pair{16, 576}, {71, 64}, {4, 1024}}) {
     SelectShape shape{GetParam(), dims, 1, group, 4, 16, 0, 64};
@@ -430,7 +430,7 @@ TEST_P(SimtSelectOf, WideHeadsAndManyOfThem) {
   }
 }
 
-// What the runtime lets through fits on every GPU from 8.0 on.
+// Every shape that the runtime accepts fits on all GPUs from 8.0 on.
 TEST(SimtSelect, QueriesThatAreLetThroughFit) {
   for (int dims = 2; dims <= 1024; dims += 2) {
     int group = 1;
@@ -492,14 +492,14 @@ TEST(SelectBody, HeadsInPartsHaveTheSameSets) {
 
 TEST(LowBitSelectBody, IsTheNextBest) {
   for (low_bit_case::LowBitShape shape : low_bit_case::select_shapes()) {
-    if (shape.lengths[0] > 6000) shape.lengths = {9000};  // an interpreter is slow
+    if (shape.lengths[0] > 6000) shape.lengths = {9000};  // the interpreter is slow
     SCOPED_TRACE(::testing::Message() << slice_dtype_name(shape.select.dtype) << " low-bit "
                                       << shape.low_bit.tokens << " of " << shape.lengths[0]);
     low_bit_case::expect_next_best(shape, gaussian_keys(3), low_bit_select(5));
   }
 }
 
-// What a rescan finds, and a rank by reading the pages again.
+// A rescan, and a rank found by reading the pages again.
 TEST(LowBitSelectBody, TiesAndRescans) {
   std::vector<SelectCase::KeyOf> keys = misleading_keys();
   keys.push_back([](int, int, int, int) { return 1.0f; });

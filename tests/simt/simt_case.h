@@ -1,4 +1,4 @@
-// What the tests of kernel bodies share: the orders in which each is run.
+// Shared by the tests of kernel bodies: the orders in which each body runs.
 #pragma once
 
 #include <string>
@@ -16,7 +16,8 @@ struct SimtRun {
 inline std::vector<SimtRun> simt_runs() {
   using Order = SimtInterpreter::Order;
 #if defined(__SANITIZE_ADDRESS__)
-  return {{Order::kRandom, 1}};  // several times slower there, and memory faults know no order
+  // sanitizer builds are several times slower, and memory faults do not depend on the order
+  return {{Order::kRandom, 1}};
 #endif
   return {{Order::kRising, 1}, {Order::kFalling, 1}, {Order::kRandom, 1}, {Order::kRandom, 2}};
 }

@@ -1,5 +1,5 @@
-// The C API from config to teardown: whatever fails comes out as a status with a text, and what was
-// made can be destroyed.
+// The C API from config to teardown: every failure gives a status with a message, and all objects
+// can be destroyed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,7 +37,8 @@ struct Destroy {
 template <typename T, auto kDestroy>
 using Handle = std::unique_ptr<T, Destroy<kDestroy>>;
 
-// Everything once: config from a file, device, stream, runtime, a prompt, a fork, a decoded token.
+// Every kind of call once: config from a file, device, stream, runtime, a prompt, a fork, a decoded
+// token.
 class ApiFaultCase final : public FaultCase {
  public:
   explicit ApiFaultCase(FaultInjector& injector) : injector_(injector) {
@@ -156,7 +157,7 @@ TEST(CApiFaults, FromConfigToTeardown) {
   std::cout << "C API: injected " << total.injected << ", of which " << total.thrown
             << " came out as errors\n";
   RecordProperty("injected", static_cast<int>(total.injected));
-  EXPECT_LE(live_heap_blocks() - blocks, 8);  // a leak is one in every call
+  EXPECT_LE(live_heap_blocks() - blocks, 8);  // a real leak would grow with every call
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Numbers of a seed, the same on every machine and with every standard library.
+// Pseudo-random numbers from a seed, the same on every machine and with every standard library.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace fasa::testing {
 class Draw {
  public:
   explicit Draw(uint64_t seed) : state_(seed) {}
-  // The draw of one operation: what it draws does not depend on how much others drew.
+  // The generator of one operation: independent of how much other operations drew.
   Draw(uint64_t seed, uint64_t operation) : state_(mix(seed * 0x9e3779b97f4a7c15ull + operation)) {}
 
   uint64_t next() {
@@ -38,7 +38,7 @@ class Draw {
   uint64_t state_;
 };
 
-// A digest of everything that a run did and got: two runs that are the same have the same.
+// A digest of the actions and results of a run: identical runs have equal digests.
 class Digest {
  public:
   void add(uint64_t value) { hash_ = (hash_ ^ value) * 0x100000001b3ull + (hash_ >> 47); }

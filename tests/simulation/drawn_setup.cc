@@ -31,7 +31,7 @@ Geometry drawn_geometry(Draw& draw) {
   return geometry;
 }
 
-// To what coded rows take: of one KV head, for kMaxWidth.
+// Widens to the sizes that coded rows require: one KV head, kMaxWidth.
 void widen(Geometry& geometry) {
   geometry.query_heads = geometry.gqa_group();
   geometry.kv_heads = 1;
@@ -59,8 +59,8 @@ void draw_selection(Draw& draw, const Geometry& geometry, Config::Selection& sel
   }
 }
 
-// Needs slices of all FCs. Drawn apart: without a low-bit set a seed is what it was before there
-// were.
+// Needs slices of all FCs. Uses its own generator, so that a seed without a low-bit set gives the
+// same run as before low-bit sets existed.
 void draw_low_bit_set(Draw draw, const Geometry& geometry, Config::Selection& selection) {
   selection.low_bit_tokens = TokenCount{};
   if (selection.kind != SelectionKind::kFasa || selection.options.page_tokens > 1) return;
@@ -122,7 +122,7 @@ DrawnSetup drawn_setup(uint64_t seed) {
   if (setup.row_dtype.is_coded()) widen(setup.geometry);
   draw_low_bit_set({seed, UINT64_MAX - 1}, setup.geometry, setup.config.selection);
   setup.slice_dims = drawn_dims(draw, setup.geometry, *setup.config.selection.tip_chunks);
-  constexpr uint64_t kRoom = uint64_t{64} << 20;  // what runs here never needs as much
+  constexpr uint64_t kRoom = uint64_t{64} << 20;  // more than any run needs
   if (!draw.one_in(3)) setup.device_memory = kRoom;
   if (draw.one_in(3)) setup.host_memory = kRoom;
   setup.new_memory = draw.of({0, 0xff});

@@ -1,4 +1,4 @@
-// What a seed runs on: a geometry, a config, limits, a source of predictions.
+// The setup that a seed draws: a geometry, a config, limits, a source of predictions.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,11 @@ struct DrawnSetup {
   RowDType row_dtype = DType::kBF16;
   std::vector<int16_t> slice_dims;
   DrawnSource prediction_source = DrawnSource::kNone;
-  // Bytes; none = no limit. Somebody else holds part of the device's memory, more or less of it.
+  // Bytes; nullopt = no limit. Another user holds a changing part of the device's memory.
   std::optional<uint64_t> device_memory;
   std::optional<uint64_t> host_memory;
   std::optional<uint64_t> pinned_memory;
-  int new_memory = 0;  // what fresh memory holds, a byte
+  int new_memory = 0;  // the byte that fills new memory
 };
 
 DrawnSetup drawn_setup(uint64_t seed);

@@ -21,7 +21,7 @@ bool names(const std::string& message, std::initializer_list<std::string_view> w
   return false;
 }
 
-// True where the call threw.
+// True if the call threw.
 bool fails_once(const std::string& where, FaultInjector& injector, FaultCase& fault_case) {
   try {
     const ProcessFaults armed(injector);
@@ -105,7 +105,7 @@ FaultCount inject_faults(const std::string& name, FaultInjector& injector, Fault
   }
 }
 
-// All fault cases of the program together.
+// Totals over all fault cases of the program.
 class TotalOfFaults final : public ::testing::Environment {
  public:
   void TearDown() override {

@@ -1,5 +1,6 @@
-// Something that is done over and over, while each thing in it that can fail does so in its turn:
-// the first, the second, ... until nothing fails any more. Once, and from then on until lifted.
+// A fault case is called repeatedly, and each point that can fail fails in turn: the first, the
+// second, ... until none fails any more. Each point fails once, and then again with all later
+// points until lifted.
 #pragma once
 
 #include <cstdint>
@@ -13,25 +14,25 @@ namespace fasa::testing {
 class FaultCase {
  public:
   virtual ~FaultCase() = default;
-  // Before each call; nothing fails in it.
+  // Called before each call, without faults.
   virtual void prepare() {}
-  // Throws what the product throws.
+  // May throw only errors of the product.
   virtual void call() = 0;
-  // Checks a call that threw: the error is of the kind that such a fault has, and names what
-  // failed. This one and those that follow fail by gtest's expectations.
+  // Checks the error of a call that threw: its kind fits the fault, and its message names what
+  // failed. This and the following functions report by gtest's expectations.
   virtual void check_error(FaultPoint point, const std::exception& error);
-  // After a call that threw: everything is as it was.
+  // After a call that threw: checks that nothing has changed.
   virtual void check_unchanged() = 0;
-  // After a call that went through, perhaps with a fault that it got over.
+  // After a call that succeeded, perhaps despite a fault.
   virtual void check_done() = 0;
-  // The call and prepare() are undone.
+  // Undoes the call and prepare().
   virtual void undo() = 0;
 };
 
 struct FaultCount {
-  int64_t injected = 0;  // faults that were met
-  int64_t thrown = 0;    // of them, those that came out as an error; the others were got over
-  int64_t points = 0;    // places that can fail, in one call
+  int64_t injected = 0;  // faults that occurred
+  int64_t thrown = 0;    // faults that surfaced as an error; the others were handled
+  int64_t points = 0;    // points that can fail, in one call
   FaultCount& operator+=(const FaultCount& other) {
     injected += other.injected;
     thrown += other.thrown;
@@ -40,7 +41,7 @@ struct FaultCount {
   }
 };
 
-// Every `stride`-th place, beginning with `first`.
+// Every `stride`-th point, beginning with `first`.
 struct FaultPlan {
   FaultPoints points;
   FaultMode mode = FaultMode::kOnce;
@@ -51,7 +52,7 @@ struct FaultPlan {
 FaultCount inject_faults(const std::string& name, FaultInjector& injector, FaultCase& fault_case,
                          const FaultPlan& plan);
 
-// FASA_LONG=1: every place; else one of `usual`, a different one for each fault case.
+// FASA_LONG=1: every point; else one in `usual`, with a different offset for each fault case.
 FaultPlan planned(const std::string& name, FaultPoints points, FaultMode mode, int64_t usual);
 
 }  // namespace fasa::testing

@@ -1,5 +1,5 @@
-// Whose code an address is: a library that is not ours may have allocations of its own that must
-// not fail (destructors that allocate), so faults of the heap leave them out.
+// Finds the library of a code address: libraries of others have allocations that must not fail
+// (destructors that allocate), so heap faults exclude them.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace fasa::testing {
 
-// The shared objects of oneTBB, toml++, hwloc and oneDNN, and what this program has of nlohmann's
-// templates. Made from the program's own symbols; allocates.
+// The shared objects of oneTBB, toml++, hwloc and oneDNN, and this program's instances of
+// nlohmann's templates. Built from the program's own symbols; the constructor allocates.
 class LibraryCode {
  public:
   LibraryCode();
@@ -18,7 +18,7 @@ class LibraryCode {
  private:
   void add_shared_objects();
   void add_symbols(uintptr_t base);
-  std::vector<std::pair<uintptr_t, uintptr_t>> ranges_;  // [begin, end), rising
+  std::vector<std::pair<uintptr_t, uintptr_t>> ranges_;  // [begin, end), ascending
 };
 
 }  // namespace fasa::testing

@@ -1,5 +1,5 @@
-// Loading a model, calibrating it, running it, opening devices: each thing that can fail does so in
-// its turn, files and threads among them.
+// Loading a model, calibrating it, running it, opening devices: each point that can fail fails in
+// turn, files and threads included.
 #include <gtest/gtest.h>
 #include <tbb/task_arena.h>
 
@@ -31,7 +31,7 @@ std::unique_ptr<Device> open_emulated() {
   return open_device(options);
 }
 
-// A device of the product, whose calls fail by the injector.
+// A device of the product whose calls fail by the injector.
 struct Bench {
   FaultInjector injector;
   std::unique_ptr<Device> inner = open_emulated();
@@ -55,8 +55,8 @@ class DeviceFaultCase : public FaultCase {
   std::pair<uint64_t, uint64_t> held_;
 };
 
-// Device memory and blocks of the heap are what they were, too, once a first call has made what is
-// made once.
+// Device memory and heap blocks return to their earlier values too, after a first call has made the
+// objects that are made once.
 class LoadFaultCase final : public DeviceFaultCase {
  public:
   explicit LoadFaultCase(Bench& bench) : DeviceFaultCase(bench) {
@@ -87,7 +87,7 @@ class StepOfModelFaultCase final : public DeviceFaultCase {
     logits_ = given_;
     undo();
   }
-  // Prefill, then a decoded token.
+  // A prefill, then a decoded token.
   void call() override {
     const int32_t ids[] = {1, 2, 3, 4, 5, 6, 7};
     const StepSequence fill{sequence_, 7, StepMode::kPrefill};
@@ -153,7 +153,7 @@ class CalibrationFaultCase final : public DeviceFaultCase {
   std::string json_;
 };
 
-// A device with two streams: each is a thread.
+// Opens a device with two streams, each of which is a thread.
 class OpenFaultCase final : public FaultCase {
  public:
   void call() override {
@@ -194,7 +194,8 @@ TEST(ModelFaults, Load) {
   Bench bench;
   LoadFaultCase fault_case(bench);
   run("load a model", bench.injector, fault_case, 29);
-  EXPECT_LE(fault_case.blocks_left(), 8);  // what grows once; a leak is one in every call
+  // for objects made once; a real leak would grow with every call
+  EXPECT_LE(fault_case.blocks_left(), 8);
 }
 
 TEST(ModelFaults, Step) {

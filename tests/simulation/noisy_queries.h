@@ -1,4 +1,4 @@
-// Somebody who estimates later layers' queries: the true ones, and noise.
+// A source of query predictions: the later layers' true queries plus noise.
 #pragma once
 
 #include <algorithm>
@@ -50,7 +50,7 @@ class NoisyQueries final : public QuerySource {
   Device& device_;
   const Geometry geometry_;
   const float error_;
-  std::vector<std::vector<float>> room_;  // host memory, which this device's kernels reach
+  std::vector<std::vector<float>> room_;  // host memory, which this device's kernels can access
   std::vector<Token> tokens_;
 };
 

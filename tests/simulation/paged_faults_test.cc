@@ -1,4 +1,4 @@
-// The paged API, call by call: what fails changes nothing.
+// The paged API, call by call: a failed call changes nothing.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -36,7 +36,7 @@ Geometry page_geometry() {
 Config page_config(RowPlacement rows) {
   Config config;
   config.selection.fac_tokens = {{.tokens = 20, .share = 0}};
-  config.selection.low_bit_tokens = TokenCount{};  // what is expected attends to rows alone
+  config.selection.low_bit_tokens = TokenCount{};  // the expected outputs attend to rows alone
   config.selection.sinks = 2;
   config.selection.recent = 4;
   config.placement.rows = rows;
@@ -50,7 +50,7 @@ struct PageSetup {
   RowPlacement rows = RowPlacement::kHost;
 };
 
-// Two sequences in pages that lie anywhere; the newest tokens of both are attended to.
+// Two sequences in pages in any order; both sequences' newest tokens are attended to.
 class PagedLife {
  public:
   PagedLife(const PageSetup& setup, FaultInjector& injector)
@@ -74,14 +74,14 @@ class PagedLife {
   InjectingDevice& device() { return device_; }
 
   static int64_t tokens_of(int which) { return which == 0 ? 150 : 70; }
-  // Page ids fall: pages do not lie in order.
+  // Page ids fall, so pages are not in order.
   int64_t page_of(int which, int64_t position) const {
     const int64_t page = (which == 0 ? 39 : 19) - position / setup_.page_size;
     const auto moved = moved_.find(page);
     return moved == moved_.end() ? page : moved->second;
   }
-  // A whole page of one sequence and the open one of the other are copied, and the copies are
-  // theirs from now on. A second time back again.
+  // Copies the full page of one sequence and the open page of the other; the sequences use the
+  // copies from then on. A second call copies them back.
   void move_pages() {
     PageCopy copies[] = {{page_of(0, 0), 2}, {page_of(1, tokens_of(1) - 1), 3}};
     std::map<int64_t, int64_t> moved;
@@ -100,7 +100,7 @@ class PagedLife {
     paged_.copy_pages(copies);
     moved_ = std::move(moved);
   }
-  // The whole page again that begins at `first`, with what it held.
+  // Appends again the full page that begins at `first`, with the same contents.
   void append_page(int which, int64_t first) {
     const int64_t end = std::min(tokens_of(which), first + setup_.page_size);
     std::vector<int64_t> slots;
@@ -127,7 +127,7 @@ class PagedLife {
     }
     device_.synchronize(compute_.view());
   }
-  // Another sequence that is the first one but for its last page, a copy.
+  // Adds a sequence equal to the first one, whose last page is a copy.
   void copy_last_page() {
     const PageCopy copy = {page_of(0, tokens_of(0) - 1), 0};
     paged_.copy_pages({&copy, 1});
@@ -198,7 +198,8 @@ class PagedLife {
   }
 
  private:
-  // What was attended to last, of the call's sequence `index`, is what the tokens of `which` give.
+  // Expects the last attention's output for the call's sequence `index` to be that of sequence
+  // `which`.
   void expect_attended(int which, int64_t index) {
     const FaultInjector::Pause pause(injector_, FaultPoint::kOperation);
     const int64_t width = int64_t{geometry_.query_heads} * geometry_.value_dim;
@@ -225,15 +226,15 @@ class PagedLife {
   Stream compute_;
   PagedRuntime paged_;
   std::vector<float> out_;
-  std::map<int64_t, int64_t> moved_;  // pages that lie elsewhere now, by where they lay
+  std::map<int64_t, int64_t> moved_;  // moved pages: old id -> new id
 };
 
-// Want of memory changes nothing. After a failure of the device nothing is to be trusted any more:
-// every later call says so, and the runtime can be destroyed.
+// A call that runs out of memory changes nothing. After a device failure no data is valid: every
+// later call reports it, and the runtime can be destroyed.
 class PagedFaultCase final : public FaultCase {
  public:
   using Call = std::function<void(PagedLife&)>;
-  // `prepare`: none, or what is done before each call, which then has a life of its own.
+  // `prepare`: empty, or run before each call on a PagedLife made for that call.
   PagedFaultCase(const PageSetup& setup, FaultInjector& injector, Call call, Call prepare = {})
       : setup_(setup), injector_(injector), call_(std::move(call)), prepare_(std::move(prepare)) {
     begin_anew();
@@ -246,7 +247,7 @@ class PagedFaultCase final : public FaultCase {
     of_heap_ = point == FaultPoint::kHeap;
     of_device_ = dynamic_cast<const DeviceError*>(&error) != nullptr;
     if (of_device_) failure_ = error.what();
-    // Where work was half enqueued, want of the process's memory is a failure of the device, too.
+    // If work was partly enqueued, running out of host memory is a device failure, too.
     if (!(of_device_ && of_heap_)) FaultCase::check_error(point, error);
   }
   void check_unchanged() override {
@@ -317,7 +318,7 @@ TEST_P(PagedFaults, AppendAttendCopy) {
   run("copy", [](PagedLife& life) { life.move_pages(); });
 }
 
-// The view that another one began alike with may be the one that makes room for it.
+// The view of another sequence with the same beginning may be the one that is evicted.
 TEST_P(PagedFaults, AttendToOneThatBeginsAlike) {
   run(
       "attend to a copy", [](PagedLife& life) { life.attend_copied(); },

@@ -13,7 +13,7 @@
 namespace fasa::testing {
 namespace {
 
-constexpr int kTied = kWriters - 1;  // the writer whose tokens are all alike
+constexpr int kTied = kWriters - 1;  // the writer whose tokens are all equal
 constexpr size_t kParts = 3;
 
 // [writer][layer][position][part][kMaxWidth]
@@ -36,7 +36,7 @@ std::vector<float> make_values() {
   return all;
 }
 
-// All layers in one layout; which of them attend to everything is the runtime's to say.
+// All layers in one layout; the runtime decides which of them attend to everything.
 StepSettings one_layout(const Config& config, const Geometry& geometry, RowDType row_dtype) {
   StepSettings settings = make_paged_step_settings(config, geometry, row_dtype, kHostTraits, 0);
   const StepSettings own = make_step_settings(config, geometry, row_dtype, kHostTraits, 0);

@@ -1,6 +1,6 @@
-// The oracle: attention over a history of tokens that lies in plain arrays, written anew for every
-// question. No pages that are shared, no tiers, no streams, no predictions: what a runtime gives
-// has to be this, bit for bit, however it came to hold these tokens.
+// The oracle: attention over a token history in plain arrays, computed anew for every question,
+// without shared pages, tiers, streams or predictions. A runtime's outputs must equal it bit for
+// bit, however the runtime came to hold the tokens.
 #pragma once
 
 #include <tbb/task_arena.h>
@@ -16,20 +16,20 @@
 
 namespace fasa::testing {
 
-// A sequence's tokens: who wrote each. A token's key, value and query follow from its writer, its
-// position and the layer.
+// A sequence's tokens: the writer of each. Writer, position and layer determine a token's key,
+// value and query.
 using History = std::vector<uint8_t>;
 
 inline constexpr int kWriters = 4;
-inline constexpr int kMaxTokens = 320;  // of a sequence
+inline constexpr int kMaxTokens = 320;  // per sequence
 inline constexpr int kMaxLayers = 4;
 inline constexpr int kMaxWidth = 96;  // heads x dimensions
 
 enum class TokenPart : uint8_t { kKey, kValue, kQuery };
-// [heads x dim] of a token. One writer gives every position the same: scores that tie.
+// [heads x dim] of a token. One writer gives every position the same values, so scores tie.
 const float* token_values(int writer, int layer, int64_t position, TokenPart part);
 
-// What a layer gives for tokens: out [tokens][query_heads][value_dim], lse [tokens][query_heads].
+// A layer's outputs: out [tokens][query_heads][value_dim], lse [tokens][query_heads].
 struct Attended {
   std::vector<float> out;
   std::vector<float> lse;
@@ -37,14 +37,14 @@ struct Attended {
 
 class PlainCache {
  public:
-  // As a Runtime's; the device is always the cpu.
+  // Parameters as of Runtime; the device is always the cpu.
   PlainCache(const Config& config, const Geometry& geometry, RowDType row_dtype,
              const std::vector<int16_t>& slice_dims);
 
-  // What attention gives for the tokens of the history from `start` on, which a step of this mode
-  // brought; one item per layer.
+  // The attention outputs of the history's tokens from `start` on, computed by a step of this mode;
+  // one item per layer.
   std::vector<Attended> attend(std::span<const uint8_t> history, int64_t start, StepMode mode);
-  // The keys and values of a layer as rows hold them, [tokens][kv_heads][dim].
+  // A layer's keys and values as decoded from rows, [tokens][kv_heads][dim].
   void read(std::span<const uint8_t> history, int layer, std::vector<float>* keys,
             std::vector<float>* values);
 

@@ -1,5 +1,5 @@
-// Linked with --wrap for each __wrap_ function here (CMakeLists.txt), which is how calls of the
-// product's objects come by; what the standard library calls in its own shared object does not.
+// Linked with --wrap for each __wrap_ function here (CMakeLists.txt): calls in the product's
+// objects are intercepted, calls inside the standard library's shared object are not.
 #include "tests/simulation/process_faults.h"
 
 #include <fcntl.h>
@@ -30,7 +30,7 @@ bool fails(FaultPoint point) noexcept { return armed != nullptr && armed->fails(
 
 const LibraryCode* library_code = nullptr;
 
-// `caller`: the code that asks.
+// `caller`: the calling code's address.
 void* allocate(size_t bytes, size_t alignment, const void* caller) {
   if (armed != nullptr && !library_code->has(caller) && fails(FaultPoint::kHeap)) return nullptr;
   const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
@@ -141,7 +141,7 @@ ssize_t __wrap_pread(int file, void* data, size_t bytes, off_t offset) {
   return __real_pread(file, data, bytes, offset);
 }
 
-// Maps a file; else memory, as a device of host memory takes it.
+// Maps a file, or memory as a host memory device takes it.
 void* __wrap_mmap(void* address, size_t bytes, int protection, int flags, int file, off_t offset) {
   if (fails((flags & MAP_ANONYMOUS) != 0 ? FaultPoint::kAllocation : FaultPoint::kFile)) {
     errno = ENOMEM;
@@ -158,7 +158,7 @@ void* __wrap_aligned_alloc(size_t alignment, size_t bytes) {
   return __real_aligned_alloc(alignment, bytes);
 }
 
-// std::thread's constructor, but for what its header does.
+// The part of std::thread's constructor that is not in the header.
 void __wrap__ZNSt6thread15_M_start_threadESt10unique_ptrINS_6_StateESt14default_deleteIS1_EEPFvvE(
     std::thread* self, void* state, void (*depend)()) {
   if (fails(FaultPoint::kThread)) {

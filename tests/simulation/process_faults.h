@@ -1,6 +1,6 @@
-// What fails outside of devices: operator new, threads that start, files, mappings. The program
-// that links process_faults.cc has these calls replaced; they fail on the thread of an armed scope
-// alone, by the scope's injector.
+// Faults outside of devices: operator new, thread starts, files, mappings. A program that links
+// process_faults.cc has these calls replaced; they fail only on the thread of an armed scope, by
+// the scope's injector.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,16 @@
 
 namespace fasa::testing {
 
-// On this thread, while it lives, the process's calls ask this injector. One at a time.
+// While it lives, the process's calls on this thread consult this injector. One at a time.
 class ProcessFaults {
  public:
   explicit ProcessFaults(FaultInjector& injector);
-  ProcessFaults(const ProcessFaults&) = delete;  // of one thread
+  ProcessFaults(const ProcessFaults&) = delete;  // belongs to one thread
   ProcessFaults& operator=(const ProcessFaults&) = delete;
   ~ProcessFaults();
 };
 
-// Blocks that operator new gave and operator delete has not taken back, of the whole process.
+// Blocks from operator new that operator delete has not freed, in the whole process.
 int64_t live_heap_blocks();
 
 }  // namespace fasa::testing

@@ -1,5 +1,5 @@
-// What memory() says is what the process grows by: a sequence of a million tokens, one layer of an
-// 8 B model. Takes 5 GiB, so it is a part of the long run (FASA_LONG=1).
+// The process grows by the memory that memory() reports: a sequence of a million tokens, one layer
+// of an 8 B model. Takes 5 GiB, so it is a part of the long run (FASA_LONG=1).
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <unistd.h>
@@ -15,7 +15,7 @@
 namespace fasa::testing {
 namespace {
 
-// Without what was freed and stayed with the allocator.
+// Excludes freed memory that the allocator kept.
 uint64_t resident_bytes() {
   malloc_trim(0);
   std::ifstream file("/proc/self/statm");
@@ -35,8 +35,8 @@ DeviceOptions emulated() {
   return options;
 }
 
-// A decoded token: its scratch is used, and the scratch of the fill, which attended to nothing,
-// goes.
+// Decodes a token: its scratch is used, and the scratch of the fill, which attended to nothing, is
+// freed.
 void decode_one(bench::FilledRuntime& filled) {
   Runtime& runtime = filled.runtime();
   const Geometry& g = runtime.geometry();
@@ -58,7 +58,8 @@ double growth_to_said(int64_t tokens) {
   const Geometry geometry = bench::llama_8b(1);
   const Config config;
   {
-    // What a process makes once: threads, their scratch, the pool of noise, the allocator's own.
+    // Memory that a process allocates once: threads, their scratch, the noise pool, the allocator's
+    // own.
     const bench::FilledRuntime first(emulated(), config, geometry,
                                      bench::first_chunk_dims(geometry, geometry.chunks()), 4096);
   }

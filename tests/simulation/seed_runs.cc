@@ -27,7 +27,7 @@ namespace {
 constexpr size_t kMaxJobs = 64;
 constexpr uint64_t kNoSeed = UINT64_MAX;
 
-// What each thread is at, for the case that the process dies of it.
+// Each thread's current seed, printed if the process crashes.
 struct Place {
   std::atomic<uint64_t> seed = kNoSeed;
   std::atomic<int64_t> operation = 0;
@@ -40,7 +40,7 @@ std::string repeat_command(uint64_t seed, int64_t operations) {
                      operations);
 }
 
-// Formatting in a handler is not safe in general; the process is lost anyway.
+// Formatting in a signal handler is not safe in general, but the process is lost anyway.
 void on_crash(int signal) {
   for (const Place& place : places) {
     if (place.seed == kNoSeed) continue;
@@ -69,7 +69,7 @@ std::string own_program() {
   return fmt::format("{:016x}", digest.value());
 }
 
-// How far a range is: the seeds before `next` are done. Another program begins again.
+// A range's progress: the seeds before `next` are done. A different program starts again.
 class State {
  public:
   explicit State(const SeedRuns& runs)

@@ -1,4 +1,4 @@
-// Many seeds, one after the other or several at a time, and how far one is with them.
+// Runs many seeds, one after the other or in parallel, and keeps track of the progress.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ struct SeedRuns {
   uint64_t last = 299;
   int64_t operations = 300;
   int jobs = 1;
-  std::string state;  // path; empty: nothing is kept
+  std::string state;  // path; empty: no progress is saved
   bool faults = true;
   bool verbose = false;
 
@@ -25,11 +25,11 @@ struct SeedResult {
   uint64_t seed = 0;
   uint64_t digest = 0;
   Tally tally;
-  std::optional<std::string> failure;  // what went wrong, and how to see it again
+  std::optional<std::string> failure;  // the error, and how to reproduce it
 };
 
 SeedResult run_seed(uint64_t seed, const SeedRuns& runs);
-// Prints progress and what came of it. False at the first seed that fails.
+// Prints progress and results. False at the first seed that fails.
 bool run_seeds(const SeedRuns& runs);
 
 }  // namespace fasa::testing

@@ -1,4 +1,4 @@
-// Everything that can fail in the calls of the sequences API fails in its turn.
+// Each point that can fail in the calls of the sequences API fails in turn.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -15,7 +15,7 @@ namespace {
 constexpr FaultPoints kCalls = {FaultPoint::kAllocation, FaultPoint::kCopy,   FaultPoint::kFill,
                                 FaultPoint::kEvent,      FaultPoint::kStream, FaultPoint::kHeap};
 
-// A call of the runtime, and what undoes it.
+// A call of the runtime, and the call that undoes it.
 class LifeFaultCase : public FaultCase {
  public:
   explicit LifeFaultCase(StillLife& life) : life_(life) {}
@@ -33,14 +33,14 @@ class StepFaultCase final : public LifeFaultCase {
  public:
   StepFaultCase(StillLife& life, std::vector<LifePart> parts)
       : LifeFaultCase(life), parts_(std::move(parts)) {}
-  // The step once before, so that whatever the runtime keeps from now on is there.
+  // Runs the step once before, so that memory that the runtime keeps is allocated.
   void prepare() override {
     life_.step(parts_);
     roll_back();
     LifeFaultCase::prepare();
   }
   void call() override { life_.step(parts_); }
-  // A step that had begun has its memory.
+  // A step that had begun has all its memory.
   void check_unchanged() override { life_.expect_books(); }
   void check_done() override { EXPECT_EQ(life_.difference(), ""); }
   void undo() override { roll_back(); }
@@ -80,7 +80,7 @@ class CallFaultCase final : public LifeFaultCase {
  public:
   CallFaultCase(StillLife& life, std::function<void()> call, std::function<void()> undo)
       : LifeFaultCase(life), call_(std::move(call)), undo_(std::move(undo)) {}
-  // Once before, so that whatever the runtime keeps from now on is there.
+  // Runs once before, so that memory that the runtime keeps is allocated.
   void prepare() override {
     call_();
     undo_();
@@ -88,7 +88,7 @@ class CallFaultCase final : public LifeFaultCase {
   }
   void call() override { call_(); }
   void undo() override { undo_(); }
-  // That sequences are what they were: a step says so.
+  // Checks by a step that the sequences are unchanged.
   void check_done() override {
     LifeFaultCase::check_done();
     const std::vector<LifePart> both = {{.id = life_.a()}, {.id = life_.b()}};
@@ -113,7 +113,7 @@ const LifeSetup kSetups[] = {{.name = "host"},
 
 class SequenceFaults : public ::testing::TestWithParam<LifeSetup> {
  protected:
-  // In both modes.
+  // Runs the fault case in both fault modes.
   void run(const std::string& what, FaultCase& fault_case, StillLife& life, int64_t usual) {
     for (const FaultMode mode : {FaultMode::kOnce, FaultMode::kFromThenOn}) {
       const std::string name = std::string(GetParam().name) + ": " + what;
@@ -180,7 +180,7 @@ TEST_P(SequenceFaults, ForksAndTruncations) {
 TEST_P(SequenceFaults, TruncateAndRead) {
   StillLife life(GetParam());
   Runtime& runtime = life.runtime();
-  // The cut tokens are written again.
+  // Writes the truncated tokens again.
   class Truncation final : public LifeFaultCase {
    public:
     using LifeFaultCase::LifeFaultCase;

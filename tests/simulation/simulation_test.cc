@@ -1,4 +1,4 @@
-// The simulation itself: a seed is a run, whoever runs it and however often.
+// The simulation itself: a seed determines the run, on any thread and at every repetition.
 #include <gtest/gtest.h>
 
 #include "tests/simulation/seed_runs.h"
@@ -18,7 +18,7 @@ TEST(Simulation, TheSameSeedIsTheSameRun) {
   }
 }
 
-// Operations draw for themselves: a shorter run is the beginning of a longer one.
+// Each operation has its own generator: a shorter run is the beginning of a longer one.
 TEST(Simulation, ARunIsTheBeginningOfALongerOne) {
   SeedRuns runs;
   for (const int64_t operations : {10, 50}) {

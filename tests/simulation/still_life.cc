@@ -26,7 +26,7 @@ Geometry life_geometry() {
 Config life_config(const LifeSetup& setup) {
   Config config;
   config.selection.fac_tokens = {{.tokens = 20, .share = 0}};
-  config.selection.low_bit_tokens = TokenCount{};  // what is expected attends to rows alone
+  config.selection.low_bit_tokens = TokenCount{};  // the expected outputs attend to rows alone
   config.selection.sinks = 2;
   config.selection.recent = 4;
   config.selection.dense_layers = setup.dense_layers;
@@ -76,7 +76,7 @@ StillLife::StillLife(const LifeSetup& setup)
     wrote({part});
   }
   const std::vector<LifePart> both = {{.id = a_}, {.id = b_}};
-  step(both);  // scratch, tables and hot rows are there from now on
+  step(both);  // allocates scratch, tables and hot rows
   for (const LifePart& part : both) runtime_->truncate(part.id, runtime_->length(part.id) - 1);
   step(both);
   for (const LifePart& part : both) runtime_->truncate(part.id, runtime_->length(part.id) - 1);
@@ -209,16 +209,17 @@ void StillLife::expect_books() {
 void StillLife::expect_as_before(const KvMemory& was) {
   expect_books();
   const KvMemory now = runtime_->memory();
-  // Blocks that were free are given back.
+  // Free blocks are given back to the device.
   EXPECT_LE(now.device_slices, was.device_slices);
   EXPECT_LE(now.device_hot_rows, was.device_hot_rows);
   EXPECT_LE(now.host_rows, was.host_rows);
-  // Copies of rows are what an allocation may cost, or what is free again may go to.
+  // An allocation may have dropped device copies of rows, and memory that is free again may hold
+  // new ones.
   if (setup_.rows != RowPlacement::kAuto) {
     EXPECT_LE(now.device_rows, was.device_rows);
   }
-  // Tables have two halves, and keep room that they got. Where nothing could be had any more,
-  // scratch that went could not be had back.
+  // Tables have two halves, and keep the memory that they got. While every allocation failed,
+  // scratch that was freed could not be allocated again.
   const uint64_t scratch = now.device_scratch - now.host_tables;
   const uint64_t scratch_before = was.device_scratch - was.host_tables;
   EXPECT_LE(scratch, scratch_before);

@@ -1,5 +1,5 @@
-// A runtime with three sequences in it, to be disturbed: `a` that is worked on, `b` that is idle,
-// and now and then a fork. What it should be is in plain books beside it.
+// A runtime with three sequences for fault tests: `a`, which is worked on, `b`, which is idle, and
+// sometimes a fork. Plain records of the expected state are kept beside it.
 #pragma once
 
 #include <functional>
@@ -21,9 +21,9 @@ struct LifeSetup {
   RowPlacement rows = RowPlacement::kHost;
   int hot_rows = 24;  // -1 = auto
   std::optional<int> depth = 0;
-  bool queries = false;  // somebody estimates them
+  bool queries = false;  // with a source of query predictions
   std::vector<int> dense_layers = {};
-  bool emulated = false;  // the product's own device in place of the stepped one
+  bool emulated = false;  // the product's emulated device instead of the stepped one
 };
 
 // One sequence's part of a step.
@@ -37,7 +37,7 @@ class StillLife {
  public:
   explicit StillLife(const LifeSetup& setup);
   ~StillLife();
-  StillLife(const StillLife&) = delete;  // the runtime knows its parts
+  StillLife(const StillLife&) = delete;  // the runtime refers to members
   StillLife& operator=(const StillLife&) = delete;
 
   static constexpr int kLengthA = 150;
@@ -52,15 +52,16 @@ class StillLife {
   const Geometry& geometry() const { return geometry_; }
   const std::vector<int16_t>& slice_dims() const { return slice_dims_; }
 
-  // A step from begin to end, waited for; aborted where it throws.
+  // Runs a step and waits for it; aborts it if it throws.
   void step(const std::vector<LifePart>& parts);
-  // What the last step gave, against the oracle. Says what differs, "" for nothing.
+  // Compares the last step's outputs with the oracle. Returns the difference in words, "" if none.
   std::string difference();
-  // The books: after a step that went through, and by hand.
+  // Updates the records after a step that succeeded, or by hand.
   void wrote(const std::vector<LifePart>& parts);
   History& history(SequenceId id);
 
-  // Lengths and memory as the books have them; no more than before, when memory() said `was`.
+  // Checks lengths and memory against the records; memory must not exceed `was`, the earlier
+  // memory().
   void expect_books();
   void expect_as_before(const KvMemory& was);
   void expect_lengths();
@@ -86,7 +87,7 @@ class StillLife {
   SequenceId a_{}, b_{};
   std::vector<std::pair<SequenceId, History>> histories_;
   std::vector<LifePart> parts_;         // of the last step
-  std::vector<History> parts_written_;  // with its tokens
+  std::vector<History> parts_written_;  // including its tokens
   std::vector<Tensors> tensors_;
 };
 

@@ -75,7 +75,7 @@ World::World(uint64_t seed, bool faults)
 World::~World() {
   injector_.lift();
   late_.lift();
-  stepped_->run_until_idle();  // what is enqueued reads the steps' tensors
+  stepped_->run_until_idle();  // enqueued work reads the steps' tensors
 }
 
 std::string World::setup() const { return describe(setup_); }
@@ -174,7 +174,7 @@ void World::check_lengths() const {
   }
 }
 
-// memory() tells the truth, the device's counters too, and limits hold.
+// Checks memory() against the records and the device's counters, and the limits.
 void World::check_books(std::string_view what) const {
   uint64_t others[2] = {};
   for (const Buffer& squeeze : squeezes_) {
@@ -266,7 +266,7 @@ void World::meet_late_failure() {
   try {
     device_->synchronize(compute_.view());
   } catch (const DeviceError&) {
-    computed = false;  // a stream that failed runs nothing any more
+    computed = false;  // a failed stream runs nothing any more
     compute_ = device_->create_stream(StreamPriority::kNormal, "compute");
   }
   if (computed) {
@@ -297,9 +297,9 @@ void World::meet_late_failure() {
   forget_promises();
 }
 
-// After a failure everything is as it was: nothing more is held but room in page tables, and the
-// step's scratch, which may have been promised, is there. Copies of rows are what an allocation may
-// cost; where nothing can be had any more, scratch that went is not to be had back.
+// After a failure nothing has changed: no additional memory is held except in page tables, and the
+// step's scratch, which may have been reserved, is there. An allocation may have dropped device
+// copies of rows; while every allocation fails, freed scratch cannot be allocated again.
 World::Outcome World::failed(const Before& was, std::string_view what, const Error& error,
                              bool injected, bool lasting) {
   check_lengths();

@@ -1,6 +1,6 @@
-// One simulation run of a runtime: everything that happens in it follows from a seed. The device is
-// one whose streams run only as a policy of the seed lets them, calls fail where the seed says so,
-// and after every operation the runtime is held against plain books of what it should be.
+// One simulation run of a runtime: a seed determines everything that happens in it. The device runs
+// its streams only as a policy of the seed lets them, calls fail where the seed says so, and after
+// every operation the runtime's state is compared with plain records.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@
 
 namespace fasa::testing {
 
-// What is and what should be differ: names both, the operation is added by who runs it.
+// The runtime's state differs from the expected one: names both. The caller adds the operation.
 class Mismatch : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -31,10 +31,10 @@ class Mismatch : public std::runtime_error {
 
 struct Tally {
   int64_t operations = 0;
-  int64_t steps = 0;     // that ended
+  int64_t steps = 0;     // completed
   int64_t compared = 0;  // tokens' outputs, layer by layer
-  int64_t injected = 0;  // faults that something met
-  int64_t refused = 0;   // calls for true want of memory
+  int64_t injected = 0;  // faults that occurred
+  int64_t refused = 0;   // calls refused because memory was really full
   int64_t poisoned = 0;  // sequences lost to a device failure
   Tally& operator+=(const Tally& other);
 };
@@ -45,30 +45,31 @@ class World {
  public:
   explicit World(uint64_t seed, bool faults = true);
   ~World();
-  World(const World&) = delete;  // the device and the runtime know its parts
+  World(const World&) = delete;  // the device and the runtime refer to members
   World& operator=(const World&) = delete;
 
-  // Throws Mismatch. `operation`: counted from 0, each draws for itself.
+  // Throws Mismatch. `operation`: counted from 0; each has its own generator.
   void run(int64_t operation);
-  // Frees everything and looks for what is left.
+  // Frees everything and checks for leaks.
   void close();
 
   const Tally& tally() const { return tally_; }
   uint64_t digest() const;
-  const std::string& last() const { return last_; }  // the operation that ran, in words
+  const std::string& last() const { return last_; }  // the last operation, in words
   std::string setup() const;
 
  private:
   struct Sequence {
     SequenceId id{};
     History history;
-    std::vector<uint64_t> pages;  // who shares a page has the same number here
-    int64_t promised = 0;         // tokens that decode steps of this sequence alone have memory for
-    bool busy = false;            // its work may be under way: a failure may be its
+    std::vector<uint64_t> pages;  // page numbers; sequences that share a page have the same number
+    // tokens that decode steps of this sequence alone have reserved memory for
+    int64_t promised = 0;
+    bool busy = false;  // its work may be under way, so a late failure may affect it
   };
   struct Part {
     SequenceId id{};
-    History history;  // with the step's tokens
+    History history;  // including the step's tokens
     int64_t start = 0;
     StepMode mode = StepMode::kDecode;
     int64_t tokens() const { return static_cast<int64_t>(history.size()) - start; }
@@ -82,7 +83,7 @@ class World {
     bool attends = true;
     int64_t tokens = 0;
   };
-  // What a refused call leaves as it was.
+  // The state that a refused call must leave unchanged.
   struct Before {
     KvMemory memory;
     uint64_t device_bytes = 0;
@@ -92,16 +93,16 @@ class World {
 
   // world.cc
   Before before() const;
-  // Runs the call, with a fault armed now and then; says what came of it and has checked that a
-  // failure had a reason and left the runtime as it was.
+  // Runs the call, sometimes with a fault armed; returns its outcome, after checking that a failure
+  // had a reason and changed nothing.
   Outcome attempt(Draw& draw, std::string_view what, const std::function<void()>& call);
-  // `lasting`: more failed than one thing.
+  // `lasting`: every later point failed too.
   Outcome failed(const Before& was, std::string_view what, const Error& error, bool injected,
                  bool lasting);
   void arm(Draw& draw, FaultPoints points);
-  bool fits(const BudgetError& error) const;  // what was refused
-  // Something that was under way has failed: the sequences whose it may have been are lost or
-  // right, all others are right.
+  bool fits(const BudgetError& error) const;  // the refused allocation
+  // Handles a failure of work that was under way: the sequences that may have been affected are
+  // lost or correct, all others are correct.
   void meet_late_failure();
   bool failed_late() const { return late_.fired() > 0; }
   void check_books(std::string_view what) const;
@@ -109,7 +110,7 @@ class World {
   [[noreturn]] void mismatch(const std::string& text) const;
   Sequence* pick(Draw& draw);
   Sequence& find(SequenceId id);
-  // The next token goes to a page that others share: a step copies it first.
+  // The next token goes to a shared page: a step copies it first.
   bool writes_shared_page(const Sequence& sequence) const;
   void cut_pages(Sequence& sequence) const;  // to the history's length
   void forget_promises();
@@ -123,7 +124,7 @@ class World {
   void open_step(Draw& draw, std::unique_ptr<Step> step, int abort_after);
   void enqueue_layers(Step& step, int layers);
   void commit(std::unique_ptr<Step> step);
-  void settle();  // waits, and compares what steps gave
+  void settle();  // waits, and compares the steps' outputs
   void compare(const Step& step);
   void compare(const Part& part, const Layer& layer, const Attended& expected, size_t first_token,
                int layer_index) const;
@@ -144,8 +145,8 @@ class World {
   const uint64_t seed_;
   const bool faults_;
   const DrawnSetup setup_;
-  FaultInjector injector_;  // of calls
-  FaultInjector late_;      // of what runs
+  FaultInjector injector_;  // for calls
+  FaultInjector late_;      // for enqueued work
   std::unique_ptr<SteppedDevice> stepped_;
   std::unique_ptr<InjectingDevice> device_;
   std::unique_ptr<NoisyQueries> queries_;
@@ -155,8 +156,8 @@ class World {
   Stream compute_;
   std::vector<Sequence> sequences_;
   uint64_t next_page_ = 1;
-  bool copies_pages_ = false;  // the call under way may copy shared pages, and keeps the copies
-  std::vector<std::unique_ptr<Step>> pending_;  // enqueued, not compared yet
+  bool copies_pages_ = false;  // the current call may copy shared pages, and keeps the copies
+  std::vector<std::unique_ptr<Step>> pending_;  // enqueued, not yet compared
   std::vector<Buffer> squeezes_;
   Tally tally_;
   Digest digest_;

@@ -1,4 +1,4 @@
-// The operations of a simulation run but for its steps.
+// The operations of a simulation run other than steps.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -85,7 +85,7 @@ void World::reserve(Draw& draw) {
   sequence->promised = tokens;
 }
 
-// Somebody else takes memory: all that is free, or nearly.
+// Another user takes all or nearly all free memory.
 void World::squeeze(Draw& draw) {
   const MemorySpace space = draw.one_in(3) ? MemorySpace::kHost : MemorySpace::kDevice;
   const MemoryUse use = stepped_->memory(space);

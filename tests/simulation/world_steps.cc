@@ -152,7 +152,8 @@ void World::open_step(Draw& draw, std::unique_ptr<Step> step, int abort_after) {
   if (thrown || abort_after >= 0) {
     runtime_->abort_step();
     if (thrown) last_ += "; a copy failed, aborted";
-    // Its tensors are read until then. Some of it may be under way where it has failed.
+    // The step's tensors are read until then. After a failure some of its work may still be under
+    // way.
     stepped_->run_until_idle();
     return;
   }
@@ -175,7 +176,7 @@ void World::settle() {
   try {
     device_->synchronize(compute_.view());
   } catch (const DeviceError&) {
-    if (failed_late()) return;  // the operation's end sees to it
+    if (failed_late()) return;  // handled at the operation's end
     throw;
   }
   for (const auto& step : pending_) compare(*step);

@@ -1,11 +1,11 @@
 /* The three APIs of the installed library give the same bits for the same tokens, on every device
- * that a build has, with rows in f32 and in eight bits; a share of the heads gives its part of
- * them. */
+ * of the build, with rows in f32 and in eight bits. A runtime with a range of the heads gives the
+ * same bits for its heads. */
 #include "check.h"
 
 enum { kLayers = 2, kKv = 2, kQuery = 4, kDim = 32, kTokens = 200, kPage = 64 };
 
-/* [layer][token][head][dim] of the whole model. */
+/* [layer][token][head][dim], all layers and heads of the model. */
 static float keys[kLayers][kTokens][kKv][kDim];
 static float values[kLayers][kTokens][kKv][kDim];
 static float queries[kLayers][kTokens][kQuery][kDim];
@@ -36,7 +36,7 @@ static void step(fasa_runtime* runtime, fasa_sequence sequence, int first, int t
   OK(fasa_end_step(runtime));
 }
 
-/* Codes stand for steps of 1/127 of a vector's largest element, and may be one step off. */
+/* A code's step is 1/127 of the vector's largest element; a code may be off by one step. */
 static float magnitude(float value) { return value < 0 ? -value : value; }
 static void check_codes(const float* stored, const float* given) {
   float largest = 0;
@@ -109,7 +109,8 @@ static void run_sequences(const fasa_options* options, fasa_stream* stream, int 
   fasa_runtime_destroy(runtime);
 }
 
-/* The prompt's attention over pages, in chunks: that of `prompt`, the same tokens in one step. */
+/* The prompt's attention over pages, in chunks: equal to `prompt`, which takes the same tokens in
+ * one step. */
 static float prompt[kLayers][kTokens][kQuery][kDim];
 static void prefill_pages(fasa_paged* paged, int layer, const fasa_block_table* blocks,
                           fasa_stream* stream) {
@@ -172,7 +173,7 @@ static void check_pages(const fasa_options* options, const fasa_paged_options* p
   CHECK(memcmp(v, values[1][kPage + 4], sizeof v) == 0);
 }
 
-/* Page ids that come in no order, one of them copied on the way. */
+/* Page ids in no particular order; one page is copied between steps. */
 static void run_paged(const fasa_options* options, fasa_stream* stream, int coded,
                       struct result* result) {
   fasa_paged_options pages = FASA_PAGED_OPTIONS_INIT;
@@ -272,7 +273,7 @@ static void run_share(const fasa_options* options, struct result* result) {
   fasa_runtime_destroy(runtime);
 }
 
-/* Layer 1 alone, a pipeline stage's part. */
+/* Layer 1 alone, as one stage of a model split over several processes. */
 static void run_stage(const fasa_options* options, struct result* result) {
   fasa_options stage = *options;
   stage.first_layer = 1;
@@ -336,7 +337,7 @@ static void run_device(const char* name, const char* row_dtype) {
   fasa_memory_use use = FASA_MEMORY_USE_INIT;
   OK(fasa_device_memory(device, FASA_MEMORY_DEVICE, &use));
   CHECK(use.used_bytes == 0 && use.peak_bytes > 0); /* everything was given back */
-  /* In any order. */
+  /* The order does not matter. */
   fasa_runtime* last = NULL;
   OK(fasa_runtime_create(&options, &last));
   fasa_config_destroy(config);

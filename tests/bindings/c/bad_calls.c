@@ -1,10 +1,10 @@
-/* Whatever a caller does wrong gets a status and a text that helps, and leaves everything usable.
+/* Every misuse of the C API returns a status and a helpful message, and leaves all objects usable.
  */
 #include "check.h"
 
 static int failures;
 
-/* The call fails so, and says that. */
+/* The call fails with this status, and its message contains this text. */
 static void expect(fasa_status status, fasa_status wanted, const char* text, int line) {
   if (status == wanted && strstr(fasa_last_error(), text) != NULL) return;
   fprintf(stderr, "bad_calls.c:%d: %s: \"%s\"; expected %s: \"%s\"\n", line,

@@ -1,7 +1,7 @@
-"""The C package as a user has it: installed somewhere, found by pkg-config and by find_package, its
-programs compiled as C11 and run, the example of docs/c.md among them.
+"""The installed C package, as a user finds it with pkg-config and find_package: programs in C11 are
+compiled and run, the example of docs/c.md among them.
 
-  c_package_test.py BUILD SOURCE [SANITIZERS]
+c_package_test.py BUILD SOURCE [SANITIZERS]
 """
 import pathlib
 import re

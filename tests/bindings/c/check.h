@@ -1,4 +1,4 @@
-/* What the C programs of the tests share: checks that end the program, and noise. */
+/* Shared by the C test programs: checks that end the program on failure, and reproducible noise. */
 #ifndef FASA_TESTS_CHECK_H
 #define FASA_TESTS_CHECK_H
 
@@ -26,7 +26,7 @@
     }                                                                                   \
   } while (0)
 
-/* In [-1, 1), the same for the same place. */
+/* In [-1, 1); equal arguments give equal values. */
 static inline float noise(uint64_t place) {
   uint64_t z = place + 0x9e3779b97f4a7c15u;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -39,7 +39,7 @@ static inline void fill(float* values, size_t count, uint64_t seed) {
   for (size_t i = 0; i < count; ++i) values[i] = noise(seed * 1000003u + i);
 }
 
-/* A contiguous [tokens, heads, dim]. */
+/* A contiguous tensor, [tokens, heads, dim]. */
 static inline fasa_tensor tensor3(void* data, int64_t tokens, int64_t heads, int64_t dim) {
   fasa_tensor tensor;
   memset(&tensor, 0, sizeof tensor);

@@ -1,5 +1,6 @@
-// Slots, page tables and lengths in a GPU's memory, through the C interface: the bits of those in
-// host memory, one wait a step, and a named refusal of whatever the GPU or the host cannot reach.
+// Slots, page tables and lengths in GPU memory, through the C interface: the same bits as with
+// tables in host memory, one wait per step, and a specific error for memory that the GPU or the
+// host cannot access.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -14,8 +15,7 @@
 namespace fasa {
 namespace {
 
-// Two sequences: one of pages 2, 0, 3, one of page 1 alone; every table has a column that means
-// nothing.
+// Two sequences: one of pages 2, 0 and 3, one of page 1. Every table has one unused column.
 constexpr int kFirst = kTokens - 1, kSecond = 40, kColumns = 4;
 constexpr std::array<int32_t, 2 * kColumns> kTable = {2, 0, 3, -7, 1, -7, -7, -7};
 constexpr std::array<int32_t, 2> kLengths = {kFirst, kSecond};
@@ -55,8 +55,7 @@ class DeviceTables : public FakeGpuApis {
     if (native_ != nullptr) fake_.destroy_stream(native_);
   }
 
-  // Device memory that holds `values` once the caller's stream has come so far, and nonsense
-  // before.
+  // Device memory that holds nonsense until the caller's stream has copied `values` into it.
   template <typename T>
   Buffer coming(const std::vector<T>& values) {
     const size_t bytes = values.size() * sizeof(T);
@@ -98,7 +97,7 @@ class DeviceTables : public FakeGpuApis {
     return fasa_attend_paged(paged_.get(), layer, &q, &blocks, tables.lengths, 2, &out, nullptr,
                              stream_);
   }
-  // A step of all layers, and what it gave.
+  // Runs a step of all layers and returns its outputs.
   std::vector<float> step(const Tables& tables) {
     std::vector<float> outputs;
     const auto take = [&](fasa_status status, int tokens) {
@@ -115,7 +114,7 @@ class DeviceTables : public FakeGpuApis {
     }
     return outputs;
   }
-  // How often the step waited for the caller's stream.
+  // The number of times that the step waited for the caller's stream.
   int64_t waits_of(const Tables& tables) {
     outputs_wanted_ = false;
     const int64_t before = fake_.calls["synchronize_stream"];
@@ -141,7 +140,7 @@ std::vector<int32_t> list_of(const auto& values) { return {values.begin(), value
 TEST_F(DeviceTables, GiveTheBitsOfHostTables) {
   const std::vector<float> expected = step(host_);
   ASSERT_EQ(expected.size(), static_cast<size_t>(kLayers * (kBoth + 2) * kQuery * kDim));
-  // They are computed on the caller's stream, which nobody has waited for.
+  // The caller's stream still has to compute the tables; the host has not waited for it.
   const Buffer slots = coming(slots_), table = coming(list_of(kTable));
   const Buffer lengths = coming(list_of(kLengths));
   const Tables there = {slots.as<int64_t>(), table.as<int32_t>(), lengths.as<int32_t>()};
@@ -154,7 +153,7 @@ TEST_F(DeviceTables, GiveTheBitsOfHostTables) {
 }
 
 TEST_F(DeviceTables, AStepWaitsOnce) {
-  for (int i = 0; i < 4; ++i) step(host_);  // what grows has grown
+  for (int i = 0; i < 4; ++i) step(host_);  // buffers reach their final size
   const int64_t host = waits_of(host_);
   const Buffer slots = coming(slots_), table = coming(list_of(kTable));
   const Buffer lengths = coming(list_of(kLengths));
@@ -167,7 +166,7 @@ TEST_F(DeviceTables, AStepWaitsOnce) {
   const int64_t reading = fake_.calls["synchronize_stream"] - before;
   EXPECT_EQ(reading, 1);
   EXPECT_EQ(waits_of(there), host);
-  // Without it every call waits.
+  // Without fasa_paged_read_tables every call waits.
   OK(fasa_paged_read_tables(paged_.get(), nullptr, 0, stream_));
   EXPECT_EQ(waits_of(there), host + 3 * kLayers);
 }
@@ -187,7 +186,7 @@ TEST_F(DeviceTables, HoldUntilTheyAreReadAnew) {
   OK(fasa_paged_read_tables(paged_.get(), nullptr, 0, stream_));
   expect_usage(attend(0, there), "seq_lens[0] = 1431655765");
   expect_usage(append(0, there), "slot_mapping[0] = ");
-  // A failure on the way leaves nothing of them.
+  // A failed read leaves no tables behind.
   fake_.fail_call("copy", 1, cuda_status::kInvalidValue);
   EXPECT_EQ(fasa_paged_read_tables(paged_.get(), ranges.data(), 1, stream_), FASA_ERROR_DEVICE);
   EXPECT_EQ(step(host_), expected);

@@ -1,5 +1,5 @@
-// The C interface over a fake CUDA runtime: a device whose memory host code does not touch, and
-// noise in it.
+// The C interface over a fake CUDA runtime: a device whose memory host code does not access, filled
+// with noise.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ inline fasa_tensor tensor(std::byte* data, int tokens, int heads) {
   return {data, FASA_F32, 3, {tokens, heads, kDim, 0}, {0, 0, 0, 0}};
 }
 
-// Device memory that holds noise.
+// Allocates device memory filled with noise.
 inline Buffer filled(Device& device, size_t elements, int seed) {
   std::vector<float> host(elements);
   for (size_t i = 0; i < elements; ++i) {

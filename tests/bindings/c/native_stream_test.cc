@@ -1,5 +1,5 @@
-// A caller's own CUDA stream through the C interface, over a fake CUDA runtime: the bits of the
-// interface's own streams, in every API.
+// A caller's own CUDA stream through the C interface, over a fake CUDA runtime: in every API the
+// bits are the same as on the interface's own streams.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -84,7 +84,7 @@ TEST_F(NativeStream, GivesTheBitsOfTheOwnOne) {
   pages(stream, engine_pages);
   ASSERT_FALSE(own_pages.empty());
   EXPECT_EQ(engine_pages, own_pages);
-  // The handle goes, the stream stays the caller's.
+  // Destroying the handle leaves the stream to the caller.
   fasa_stream_destroy(stream);
   EXPECT_EQ(fake_.destroy_stream(theirs), cuda_status::kSuccess);
 }

@@ -1,5 +1,6 @@
-// The three APIs of the installed header give the same bits for the same tokens; what fails throws
-// what it is, and a step that goes before its end leaves its sequences as they were.
+// The three APIs of the installed header give the same bits for the same tokens. A failed call
+// throws the exception of its error kind, and a step object that is destroyed before end() leaves
+// its sequences unchanged.
 #include <fasa/fasa.hpp>
 
 #include <algorithm>
@@ -36,7 +37,7 @@ std::string text_of(const Call& call) {
   return "";
 }
 
-// [layer][token][head][dim], some numbers.
+// [layer][token][head][dim], pseudo-random values.
 struct Tokens {
   std::vector<float> k = std::vector<float>(size_t{kLayers} * kTokens * kKv * kDim);
   std::vector<float> v = k;
@@ -54,7 +55,7 @@ struct Tokens {
   }
 };
 
-// The newest token's attention in all layers.
+// The newest token's attention, all layers.
 using Out = std::vector<float>;
 
 void run_layers(fasa::Runtime& runtime, Tokens& tokens, int first, int count, Out* out) {
@@ -112,7 +113,7 @@ Out of_pages(const fasa::Options& options, Tokens& tokens) {
     const fasa::BlockTable table = {.pages = pages, .sequences = 1, .columns = 4};
     runtime.attend(layer, {Tokens::at(tokens.q, kQuery, layer, kTokens - 1), 1, kQuery, kDim},
                    table, lengths, {out.data() + layer * kQuery * kDim, 1, kQuery, kDim});
-    // Exactly, in one call and in two.
+    // Exact attention, in one call and in two.
     Out whole(size_t{kTokens} * kQuery * kDim), rest(size_t{80} * kQuery * kDim);
     runtime.prefill(layer, {Tokens::at(tokens.q, kQuery, layer, 0), kTokens, kQuery, kDim}, table,
                     lengths, lengths, {whole.data(), kTokens, kQuery, kDim});
@@ -130,7 +131,8 @@ Out of_pages(const fasa::Options& options, Tokens& tokens) {
   return out;
 }
 
-// Keys and values as [batch, heads, tokens, dim]: strides of what lies as [tokens, heads, dim].
+// Keys and values as [batch, heads, tokens, dim]: strided views of memory laid out as [tokens,
+// heads, dim].
 Out of_tensors(const fasa::Options& options, Tokens& tokens) {
   const std::vector<int64_t> shape = {1, kKv, kTokens, kDim};
   const std::vector<int64_t> strides = {kTokens * kKv * kDim, kDim, kKv * kDim, 1};

@@ -1,7 +1,7 @@
-"""The C++ API as a user has it: the installed header, programs against it, the example of
+"""The installed C++ API, as a user has it: programs compiled against the header, the example of
 docs/cpp.md among them.
 
-  cpp_package_test.py BUILD SOURCE [SANITIZERS]
+cpp_package_test.py BUILD SOURCE [SANITIZERS]
 """
 import pathlib
 import sys

@@ -1,4 +1,5 @@
-// Which requests a server takes, which connections give way, and how it ends.
+// Which requests the server accepts, which connections it closes to make room, and how it shuts
+// down.
 #include "bindings/http/http_server.h"
 
 #include <gtest/gtest.h>
@@ -52,7 +53,7 @@ HttpResponse plain_refusal(int status, const std::string& why) {
   return {.status = status, .body = why};
 }
 
-// Answers each request with "taken" at once.
+// Answers every request at once with "taken".
 std::unique_ptr<HttpServer> taking_server(HttpOptions options) {
   options.port = 0;
   return std::make_unique<HttpServer>(
@@ -61,7 +62,7 @@ std::unique_ptr<HttpServer> taking_server(HttpOptions options) {
       plain_refusal);
 }
 
-// A request with these header lines, "Name: value\r\n" each; the whole response.
+// Sends a request with these header lines ("Name: value\r\n" each) and returns the whole response.
 std::string ask(int port, const std::string& line, const std::string& headers) {
   Client client(port);
   client.send(line + " HTTP/1.1\r\n" + headers + "Connection: close\r\n\r\n");
@@ -102,7 +103,7 @@ TEST(OriginTest, TheServersOwnIsTakenAndNoneToo) {
        {"http://localhost:8080", "https://localhost:8080", "http://LOCALHOST:8080"}) {
     EXPECT_TRUE(ask(server->port(), "POST /", with_origin(own)).starts_with(kTaken)) << own;
   }
-  // A port that is the scheme's default may be left out of either.
+  // The scheme's default port may be omitted on either side.
   const auto taken = [&](const char* origin, const char* host) {
     return ask(server->port(), "POST /", with_origin(origin, host)).starts_with(kTaken);
   };
@@ -113,7 +114,7 @@ TEST(OriginTest, TheServersOwnIsTakenAndNoneToo) {
   EXPECT_TRUE(taken("http://[::1]:80", "Host: [::1]\r\n"));
   EXPECT_FALSE(taken("http://[::1]:81", "Host: [::1]\r\n"));
   EXPECT_TRUE(ask(server->port(), "POST /", kHost).starts_with(kTaken));
-  EXPECT_TRUE(ask(server->port(), "OPTIONS /", kHost).starts_with(kTaken));  // the handler's
+  EXPECT_TRUE(ask(server->port(), "OPTIONS /", kHost).starts_with(kTaken));  // the handler's answer
 }
 
 TEST(OriginTest, AllowedOriginsAreTakenAndPreflightsAnswered) {
@@ -207,7 +208,7 @@ class HttpServerTest : public ::testing::Test {
   std::unique_ptr<HttpServer> server_;
 };
 
-// The answer is out, the server ends, and only then whoever answered lets go.
+// The response is sent and the server shuts down before the handler releases the exchange.
 TEST_F(HttpServerTest, IsIdleThoughAnExchangeOutlivesItsConnection) {
   Client client(server_->port());
   client.send(kGet);

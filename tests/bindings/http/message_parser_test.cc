@@ -1,4 +1,5 @@
-// Answers taken apart: the same pieces however the text is cut, and what is no call is content.
+// Parsing a model's answers: the same pieces wherever the text is cut, and text that is not a tool
+// call is content.
 #include "bindings/http/message_parser.h"
 
 #include <gmock/gmock.h>
@@ -46,7 +47,7 @@ Parsed parse(const MessageFormat& format, std::string_view text, size_t step) {
   return parsed;
 }
 
-// Whole; the same in pieces of any length.
+// Parses the text at once, and checks that pieces of any length give the same.
 Parsed parse(const MessageFormat& format, std::string_view text) {
   const Parsed whole = parse(format, text, text.size() + 1);
   for (size_t step = 1; step <= text.size(); ++step) {

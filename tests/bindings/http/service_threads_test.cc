@@ -1,5 +1,5 @@
-// A service's threads: requests are read beside each other, answers are formatted beside the
-// engine.
+// The service's threads: requests are parsed in parallel, and answers are formatted outside the
+// engine's thread.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -49,7 +49,7 @@ class Answered final : public HttpExchange {
   void end() override { finish(std::move(body_)); }
   void on_gone(std::function<void()>) override {}
 
-  // Nothing: it did not come soon.
+  // nullopt: no body arrived in time.
   std::optional<std::string> body() {
     if (whole_.wait_for(kSoon) != std::future_status::ready) return std::nullopt;
     return whole_.get();
@@ -66,7 +66,7 @@ class Answered final : public HttpExchange {
   std::shared_future<std::string> whole_{done_.get_future().share()};
 };
 
-// Holds the threads that come until it is opened.
+// Blocks the threads that reach it until it is opened.
 class Gate {
  public:
   void pass() {
@@ -160,7 +160,7 @@ TEST_F(ServiceThreadsTest, WhatWaitsIsBounded) {
   Gate gate;
   in_templates_ = [&] { gate.pass(); };
   std::vector<std::shared_ptr<Answered>> all;
-  constexpr int kMore = 100;  // than run and may wait
+  constexpr int kMore = 100;  // more than may run and wait together
   for (int i = 0; i < kMore; ++i) all.push_back(ask("/v1/chat/completions", chat("x", 1)));
   EXPECT_EQ(all.back()->status(), 503);
   gate.open();
@@ -168,7 +168,8 @@ TEST_F(ServiceThreadsTest, WhatWaitsIsBounded) {
   EXPECT_NE(all.front()->status(), 503);
 }
 
-// Schemas, templates, tokenizer: each gets what it gets alone.
+// Schemas, templates and tokenizers are shared between jobs: each job gets the result it gets
+// alone.
 TEST_F(ServiceThreadsTest, WhatJobsShareGivesEachItsOwn) {
   struct Request {
     std::string path;
@@ -188,7 +189,7 @@ TEST_F(ServiceThreadsTest, WhatJobsShareGivesEachItsOwn) {
     requests.push_back({"/tokenize", {{"content", words + " of a longer text, twice"}}});
     requests.push_back({"/detokenize", {{"tokens", {97, 98, 99 + i}}}});
   }
-  // Without ids and times.
+  // The body without its ids and times.
   const auto told = [](const std::optional<std::string>& body) {
     json read = json::parse(body.value_or("{}"));
     return read.contains("choices") ? read["choices"] : read;
@@ -203,7 +204,7 @@ TEST_F(ServiceThreadsTest, WhatJobsShareGivesEachItsOwn) {
   }
 }
 
-// Where the formatting of an answer takes long, the engine goes on with the others.
+// The engine continues with other requests while one answer takes long to format.
 TEST_F(ServiceThreadsTest, TheEngineWaitsForNoAnswersFormat) {
   Gate gate;
   json streamed = chat("held", 6);
@@ -220,7 +221,7 @@ TEST_F(ServiceThreadsTest, TheEngineWaitsForNoAnswersFormat) {
   EXPECT_TRUE(whole->ends_with("data: [DONE]\n\n"));
 }
 
-// Its answers are under way, some of them with pieces that are not formatted.
+// The service is destroyed while answers are under way, some of them with pieces not yet formatted.
 TEST_F(ServiceThreadsTest, AServiceMayEndAtAnyTime) {
   json streamed = chat("left", 400);
   streamed["stream"] = true;

@@ -1,5 +1,5 @@
-// A fake_gpu CUDA runtime (tests/support/fake_cuda.h) in place of this build's, inside a copy of
-// the Python package's compiled part; and what tests need of one, called through ctypes.
+// Replaces the CUDA runtime in a copy of the Python package's compiled part by the fake one
+// (tests/support/fake_cuda.h), with functions for tests, called through ctypes.
 #include <cstdint>
 #include <cstring>
 
@@ -10,7 +10,7 @@ namespace fasa {
 namespace {
 
 FakeCuda& fake() {
-  static auto* const fake_gpu = new FakeCuda;  // devices may outlive statics
+  static auto* const fake_gpu = new FakeCuda;  // never destroyed: devices may outlive statics
   return *fake_gpu;
 }
 
@@ -36,7 +36,7 @@ FAKE_GPU void* fake_gpu_stream() {
 }
 FAKE_GPU int fake_gpu_destroy_stream(void* stream) { return fasa::fake().destroy_stream(stream); }
 FAKE_GPU int fake_gpu_synchronize(void* stream) { return fasa::fake().synchronize_stream(stream); }
-// On `stream`, of host memory that may go at once.
+// Copies on `stream` from host memory that may be freed after the call.
 FAKE_GPU int fake_gpu_upload(void* to, const void* from, uint64_t bytes, void* stream) {
   return fasa::fake().copy(to, from, bytes, fasa::CopyKind::kHostToDevice, stream);
 }
@@ -46,8 +46,8 @@ FAKE_GPU void fake_gpu_elsewhere(const void* data, uint64_t bytes) {
 FAKE_GPU void fake_gpu_foreign_stream(const void* stream) {
   fasa::fake().foreign_streams.insert(stream);
 }
-// A program whose tensors no GPU holds: all that is not pinned counts as the GPU's, and work is
-// done when it is enqueued.
+// For programs whose tensors are on no GPU: all memory that is not pinned counts as the GPU's, and
+// work is done when it is enqueued.
 FAKE_GPU void fake_gpu_serve_host_tensors(int on) {
   fasa::fake().strangers_on_device = on != 0;
   fasa::fake().eager = on != 0;
