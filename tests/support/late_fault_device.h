@@ -17,7 +17,7 @@ class LateFaultDevice final : public WrappedDevice {
   explicit LateFaultDevice(std::unique_ptr<Device> inner)
       : WrappedDevice(*inner), owned_(std::move(inner)) {}
 
-  // Of the copies, fills, records and waits enqueued from now on, on any stream, the n-th (1 = the
+  // Counts copies, fills, records and waits enqueued from now on, on any stream: the n-th (1 = the
   // next) is enqueued behind work that fails; 0 = none.
   void fail_late(int64_t nth) {
     countdown_ = nth;

@@ -149,7 +149,7 @@ def test_a_worker_that_is_not_fasas(engine):
 
 
 class OwnWorker:
-    """vLLM's own worker, which fasa's worker wraps."""
+    """vLLM's own worker, the base of fasa's."""
 
     def __init__(self, vllm_config):
         self.vllm_config = vllm_config
