@@ -51,8 +51,9 @@ struct Sequences {
 constexpr int kLengthA = 150;
 constexpr int kLengthB = 70;
 constexpr int kFilled = 30;  // tokens of b in the mixed step
-constexpr int kWarm = 2;  // steps, so that both slots have descriptors of both sequences: what runs
-                          // too early, for want of a wait, reads old ones and no others
+// Steps before the run, so that both slots hold descriptors of both sequences: work that runs too
+// early for lack of a wait then reads old descriptors, never uninitialised ones.
+constexpr int kWarm = 2;
 
 Sequences fill(RuntimeRun& run) {
   const Sequences ids{run.runtime().create(), run.runtime().create()};

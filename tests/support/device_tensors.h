@@ -1,4 +1,4 @@
-// Tensors of the tape in a device's memory, and what came out of one.
+// Tensors of the tape in a device's memory, and reading tensors back.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +54,7 @@ class DeviceTensors {
     synchronize();
     return host;
   }
-  // A dense one's elements.
+  // The elements of a dense tensor.
   std::vector<float> values(const TensorView& view) {
     std::vector<std::byte> host(
         static_cast<size_t>(view.tokens * view.heads * view.dim * dtype_bytes(view.dtype)));

@@ -214,7 +214,7 @@ CudaStatus FakeCuda::trim_pool(void*) {
 CudaStatus FakeCuda::allocate(void** data, size_t bytes, void* pool, void*) {
   const std::lock_guard lock(mutex_);
   if (const CudaStatus status = outside_capture("allocate")) return status;
-  // A pool hands out what it keeps, in one piece as far as this one goes.
+  // The pool reuses its cached memory, in one piece where that suffices.
   const uint64_t reused = pool != nullptr && kept_bytes_ >= bytes ? bytes : 0;
   if (reused == 0 && bytes > left()) return fail(cuda_status::kOutOfMemory);
   auto* block = static_cast<std::byte*>(std::aligned_alloc(256, (bytes + 255) / 256 * 256));
@@ -281,7 +281,7 @@ CudaStatus FakeCuda::locate(const void* data, CudaLocation* location) {
   return cuda_status::kSuccess;
 }
 
-// Recordings may outlive their stream: all of its work is done first.
+// A recording may outlive its stream: all of the stream's work is done first.
 CudaStatus FakeCuda::destroy_stream(void* stream) {
   const std::lock_guard lock(mutex_);
   if (gone(stream)) return fail(cuda_status::kInvalidHandle);
@@ -341,7 +341,7 @@ CudaStatus FakeCuda::record(void* event, void* stream) {
   return cuda_status::kSuccess;
 }
 
-// Asking makes a little progress, so that who polls gets there.
+// A query makes a little progress, so that a caller that polls succeeds in the end.
 CudaStatus FakeCuda::query_event(void* event) {
   const std::lock_guard lock(mutex_);
   if (const CudaStatus status = outside_capture("query_event")) return status;
@@ -374,7 +374,7 @@ CudaStatus FakeCuda::elapsed(float* milliseconds, void* from, void* to) {
   return cuda_status::kSuccess;
 }
 
-// As the runtime does: what is not pinned is read at once, and written before the call returns.
+// As in the runtime: unpinned host memory is read at once, and written before the call returns.
 CudaStatus FakeCuda::copy(void* destination, const void* source, size_t bytes, CopyKind kind,
                           void* stream) {
   const std::lock_guard lock(mutex_);
@@ -417,7 +417,7 @@ CudaStatus FakeCuda::copy_all(std::span<const CopyRange> ranges, void* stream) {
       return fail(cuda_status::kInvalidValue);
     }
   }
-  // Unordered among themselves: the last comes first.
+  // The ranges are unordered, so the last is copied first.
   enqueue(stream_of(stream), [all = std::vector(ranges.begin(), ranges.end())] {
     for (auto range = all.rbegin(); range != all.rend(); ++range) {
       std::memcpy(range->destination, range->source, range->bytes);
@@ -468,7 +468,7 @@ void project(const ProjectParams& params) {
   }
 }
 
-// A model's own work is the CUDA kernels' bodies, interpreted; but projections, a plain loop.
+// A model's own operations run the CUDA kernels' bodies, interpreted; projections run a plain loop.
 void run(const KernelCall& call) {
   std::visit(
       []<typename Params>(const Params& params) {

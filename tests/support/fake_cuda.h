@@ -1,8 +1,9 @@
-// A fake CUDA runtime on the host, as lazy as the real one may be: what is enqueued runs when
-// somebody waits for it, streams in their own order, and what they wait for first. Kernels are the
-// CPU's. It has a GPU's memory of a set size, copies unpinned host memory as the runtime does, and
-// any call, or any operation while it runs, can be made to fail. Captured work knows no order but
-// what events and streams gave it, and whatever has no place in a capture fails and ends it.
+// A fake CUDA runtime on the host, as lazy as the real one may be: enqueued work runs only when a
+// caller waits for it, each stream in its own order, after the work that the stream waits for.
+// Kernels are the CPU's. It has a GPU's memory of a set size, copies unpinned host memory as the
+// runtime does, and any call, or any operation while it runs, can be made to fail. Captured work
+// has no order beyond that of events and streams, and a call that is illegal in a capture fails and
+// ends the capture.
 #pragma once
 
 #include <cstdint>
@@ -27,32 +28,32 @@ class FakeCuda final : public CudaCalls {
   ~FakeCuda() override;
 
   CudaPlatform platform();
-  // With other kernels: what runs a call on the host.
+  // Uses other kernels: the function runs a kernel call on the host.
   using Kernels = std::function<void(const KernelCall&)>;
   CudaPlatform platform(Kernels kernels);
 
-  // What there is; before a device is opened.
+  // The machine; set before a device is opened.
   int driver_version = 13000;
   int runtime_version = 13000;
   CudaStatus count_status = cuda_status::kSuccess;
   std::vector<CudaGpu> gpus;
-  uint64_t others_bytes = 0;  // of GPU memory, used by somebody else; at any time
+  uint64_t others_bytes = 0;  // of GPU memory, used by other processes; may change at any time
 
   // The n-th call from now (1 = the next) of the method of that name fails with `status`.
   void fail_call(std::string name, int64_t nth, CudaStatus status);
-  // The n-th operation from now fails while it runs, and takes the context with it.
+  // The n-th operation from now fails while it runs, and makes the context unusable.
   void fail_operation(int64_t nth, CudaStatus status = cuda_status::kIllegalAddress);
-  void pass_time(double seconds);  // on the GPU's clock
+  void pass_time(double seconds);  // advances the GPU's clock
 
-  // What a caller brings of his own: memory and streams of a second GPU; with strangers_on_device
-  // all memory that is not pinned counts as the GPU's own, to be located there. Eager: work is done
-  // when it is enqueued, so that host code may look at it.
+  // A caller's own resources: memory and streams of a second GPU. With strangers_on_device all
+  // memory that is not pinned counts as the GPU's own, at a location on it. Eager: work is done
+  // when it is enqueued, so that host code may read its results.
   std::map<const std::byte*, size_t> elsewhere;
   std::set<const void*> foreign_streams;
   bool strangers_on_device = false;
   bool eager = false;
 
-  // What was made and not destroyed.
+  // Objects that were created and not destroyed.
   int64_t live_streams = 0;
   int64_t live_events = 0;
   int64_t live_pools = 0;
@@ -60,9 +61,9 @@ class FakeCuda final : public CudaCalls {
   std::map<const std::byte*, size_t> registered;
   int registrations = 0;
   int copies = 0;
-  int64_t live_graphs = 0;           // instances and what they are made of
-  uint64_t graph_node_bytes = 1024;  // of GPU memory, that an instance takes for each
-  // In which order a launch runs what may run in several.
+  int64_t live_graphs = 0;           // instances and their graphs
+  uint64_t graph_node_bytes = 1024;  // GPU memory of an instance, per node
+  // The order in which a launch runs nodes that are not ordered by the graph.
   enum class GraphOrder : uint8_t { kFirstComeFirst, kLastComeFirst, kShuffled };
   GraphOrder graph_order = GraphOrder::kLastComeFirst;
   std::map<std::string, int64_t> calls;  // how often each method was called
@@ -118,22 +119,22 @@ class FakeCuda final : public CudaCalls {
   struct Capture;
   struct FakeGraph;
 
-  // A call that has no place in a capture: ends this thread's, where there is one.
+  // Marks a call that is illegal in a capture: ends this thread's capture, if there is one.
   CudaStatus outside_capture(const char* name);
-  Capture* capture_here();  // of this thread, or null
+  Capture* capture_here();  // this thread's capture, or null
   CudaStatus break_capture(Capture& capture, CudaStatus status);
   static bool captured(void* event);
-  // Before work goes into a stream.
+  // Called before work enters a stream.
   CudaStatus enter_stream(const char* name, void* stream);
   std::vector<size_t> launch_order(const FakeGraph& graph);
 
-  // Counts the call; what it has to return at once, success where it may go on.
+  // Counts the call; returns the status to return at once, or success if the call may go on.
   CudaStatus enter(const char* name);
   CudaStatus fail(CudaStatus status);
   void run_next(FakeStream& stream);
   void run_all(FakeStream& stream);
   void reach(const std::shared_ptr<Recording>& recording);
-  // Whether a stream was destroyed, or never was.
+  // True if the stream was destroyed or never existed.
   bool gone(const void* stream) const { return stream != nullptr && !streams_.contains(stream); }
   bool on_device(const void* data, size_t bytes) const;
   bool pinned(const void* data, size_t bytes) const;
@@ -143,12 +144,12 @@ class FakeCuda final : public CudaCalls {
   std::map<std::string, std::pair<int64_t, CudaStatus>> failing_calls_;
   int64_t failing_operation_ = 0;
   CudaStatus operation_status_ = cuda_status::kSuccess;
-  CudaStatus lost_ = cuda_status::kSuccess;  // given by every call once it is no success
+  CudaStatus lost_ = cuda_status::kSuccess;  // every call returns it once it is no success
   CudaStatus last_error_ = cuda_status::kSuccess;
   double seconds_ = 0;
   std::map<const std::byte*, size_t> blocks_;
-  std::set<const void*> streams_;  // that live
-  uint64_t kept_bytes_ = 0;        // by pools
+  std::set<const void*> streams_;  // live ones
+  uint64_t kept_bytes_ = 0;        // cached by pools
   uint64_t graph_bytes_ = 0;
   std::shared_ptr<Capture> capture_;  // under way; one at a time
   uint64_t shuffles_ = 0;

@@ -66,7 +66,7 @@ CudaStatus FakeCuda::wait(void* stream, void* event) {
   }
   if (awaited.capture != capture_) return fail(cuda_status::kCapturedEvent);
   if (capture_->broken) return fail(cuda_status::kCaptureInvalidated);
-  waiting.capture = capture_;  // a stream comes into a capture by waiting for it
+  waiting.capture = capture_;  // a stream joins a capture by waiting for one of its events
   std::vector<size_t>& ends = capture_->ends[&waiting];
   for (const size_t node : awaited.nodes) {
     if (std::find(ends.begin(), ends.end(), node) == ends.end()) ends.push_back(node);
@@ -133,7 +133,7 @@ CudaStatus FakeCuda::destroy_graph_instance(void* instance) {
 
 std::vector<size_t> FakeCuda::launch_order(const FakeGraph& graph) {
   std::vector<size_t> order;
-  std::vector<size_t> missing;  // of each node, what it still waits for
+  std::vector<size_t> missing;  // for each node, the number of nodes that it still waits for
   std::vector<std::vector<size_t>> next(graph.nodes.size());
   std::vector<size_t> ready;
   for (size_t node = 0; node < graph.nodes.size(); ++node) {

@@ -1,4 +1,4 @@
-// What the handles of the fake CUDA runtime point to.
+// The objects behind the handles of the fake CUDA runtime.
 #pragma once
 
 #include <deque>
@@ -20,8 +20,8 @@ struct FakeCuda::Recording {
 
 struct FakeCuda::FakeEvent {
   std::shared_ptr<Recording> latest;  // null: never recorded, or in a capture
-  std::shared_ptr<Capture> capture;   // that it was recorded in
-  std::vector<size_t> nodes;          // of the capture, that it stands for
+  std::shared_ptr<Capture> capture;   // the capture in which it was recorded
+  std::vector<size_t> nodes;          // the capture's nodes that it stands for
 };
 
 struct FakeCuda::Operation {
@@ -33,31 +33,32 @@ struct FakeCuda::Operation {
 struct FakeCuda::FakeStream {
   FakeCuda* cuda;
   std::deque<Operation> queue;
-  std::shared_ptr<Capture> capture;  // that it takes part in
+  std::shared_ptr<Capture> capture;  // the capture that it takes part in
 };
 
 struct FakeCuda::FakeGraph {
   struct Node {
     std::function<void()> work;
-    std::vector<size_t> after;  // nodes
+    std::vector<size_t> after;  // nodes that must run before
   };
   std::vector<Node> nodes;
   uint64_t bytes = 0;  // of an instance
 };
 
-// Work is ordered by what a stream was given and by the events that it waited for alone.
+// Order comes only from a stream's own work and from the events that it waited for.
 struct FakeCuda::Capture {
   FakeStream* origin;
   std::thread::id thread;
   FakeGraph graph;
-  std::map<FakeStream*, std::vector<size_t>> ends;  // what each stream's next node comes after
+  // for each stream, the nodes that precede its next node
+  std::map<FakeStream*, std::vector<size_t>> ends;
   bool broken = false;
 
   void add(FakeStream& stream, std::function<void()> work) {
     graph.nodes.push_back({std::move(work), ends[&stream]});
     ends[&stream] = {graph.nodes.size() - 1};
   }
-  bool joined() const;  // all work comes before the origin's end
+  bool joined() const;  // all work precedes the origin stream's end
 };
 
 namespace fake_cuda {

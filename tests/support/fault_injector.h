@@ -1,5 +1,5 @@
-// Where a test makes things fail: one counter that everything which can fail passes, in the order
-// in which it is reached. An injector is used by one thread at a time.
+// Makes test operations fail: one counter over all points that can fail, in the order in which they
+// are reached. An injector is used by one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ enum class FaultPoint : uint8_t {
   kAllocation,  // of device or host memory
   kCopy,        // refused by the call, or half of its ranges done
   kFill,
-  kEvent,      // made, recorded, waited for
-  kStream,     // made
+  kEvent,      // created, recorded, waited for
+  kStream,     // created
   kOperation,  // a kernel, a copy, a fill: when it runs
   kHeap,       // operator new
   kThread,     // started
@@ -55,16 +55,16 @@ class FaultInjector {
     fired_ = 0;
     passed_ = 0;
   }
-  // Everything works again. How often something failed since arm().
+  // Ends all faults. Returns the number of failures since arm().
   int64_t lift() {
     left_ = 0;
     return fired_;
   }
   int64_t fired() const { return fired_; }
   int64_t passed() const { return passed_; }  // points of the armed kinds since arm()
-  FaultPoint last() const { return last_; }   // that failed
+  FaultPoint last() const { return last_; }   // the point that failed last
 
-  // To be asked by whatever can fail: true where it shall.
+  // Called at every point that can fail: true if it must fail.
   bool fails(FaultPoint point) noexcept {
     if (left_ == 0 || !points_.has(point) || (paused_ > 0 && point != but_)) return false;
     ++passed_;
@@ -78,8 +78,8 @@ class FaultInjector {
     return true;
   }
 
-  // While it lives nothing fails and nothing counts but points of one kind: a test's own work. One
-  // of no injector pauses nothing.
+  // While it lives, nothing fails, and no points are counted except those of one kind: for a test's
+  // own work. A null injector pauses nothing.
   class Pause {
    public:
     Pause(FaultInjector& injector, FaultPoint but) : Pause(&injector, but) {}

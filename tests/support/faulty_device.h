@@ -1,4 +1,4 @@
-// A device whose n-th allocation or copy fails; everything else goes to the device it wraps.
+// A device whose n-th allocation or copy fails; all other calls go to the wrapped device.
 #pragma once
 
 #include <span>
@@ -14,7 +14,7 @@ class FaultyDevice final : public WrappedDevice {
   explicit FaultyDevice(Device& inner) : WrappedDevice(inner) {}
 
   // The n-th from now (1 = the next); 0 = none. Allocations fail with BudgetError, copies and fills
-  // with DeviceError, from the call itself.
+  // with DeviceError, thrown by the call itself.
   void fail_allocation(int64_t nth) { allocation_ = nth; }
   void fail_copy(int64_t nth) { copy_ = nth; }
   bool fired() const { return fired_; }

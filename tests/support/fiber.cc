@@ -16,9 +16,9 @@
 #endif
 
 #if defined(__x86_64__)
-// Saves what the caller expects to keep, and the stack pointer in *from; goes on on the other
-// stack. swapcontext() would make two system calls for the signal mask, three quarters of a test's
-// time.
+// Saves the callee-saved registers, and the stack pointer in *from; continues on the other stack.
+// swapcontext() would make two system calls for the signal mask, which take three quarters of a
+// test's time.
 extern "C" void fasa_switch_stack(void** from, void* to);
 asm(R"(
 .text
@@ -68,7 +68,7 @@ void Fiber::prepare(void (*entry)(void*), void* argument) {
   argument_ = argument;
   inside_frames_ = nullptr;
 #if defined(__x86_64__)
-  // Six registers, where to go on, and a return address of nowhere: as at a function's entry.
+  // As at a function's entry: six registers, the address to continue at, and a null return address.
   auto top = reinterpret_cast<uintptr_t>(stack_.get() + kStackBytes) & ~uintptr_t{15};
   auto* words = reinterpret_cast<uintptr_t*>(top) - 8;
   for (int i = 0; i < 8; ++i) words[i] = 0;

@@ -1,4 +1,4 @@
-// A call stack of its own, entered and left by switching: one thread of an interpreted block.
+// A call stack that is entered and left by switching: one thread of an interpreted block.
 #pragma once
 
 #if !defined(__x86_64__)
@@ -10,7 +10,8 @@
 
 namespace fasa {
 
-// Neither copied nor moved: contexts point into it. Sanitizers are told about every switch.
+// Neither copied nor moved, because contexts point into it. Sanitizers are notified of every
+// switch.
 class Fiber {
  public:
   Fiber();
@@ -20,8 +21,8 @@ class Fiber {
 
   // The next resume() enters `entry(argument)`, which must end in leave_for_good().
   void prepare(void (*entry)(void*), void* argument);
-  void resume();  // from outside, until the fiber leaves
-  void leave();   // from inside; returns with the next resume()
+  void resume();  // called from outside; returns when the fiber leaves
+  void leave();   // called from inside; returns at the next resume()
   void leave_for_good();
 
  private:
@@ -34,7 +35,7 @@ class Fiber {
                                         << 10;  // the address sanitizer's frames are large
   std::unique_ptr<std::byte[]> stack_;
 #if defined(__x86_64__)
-  void* inside_ = nullptr;  // stack pointers, what has to be kept lies on the stacks
+  void* inside_ = nullptr;  // stack pointers; the saved registers lie on the stacks
   void* outside_ = nullptr;
 #else
   ucontext_t inside_ = {};
@@ -42,7 +43,7 @@ class Fiber {
 #endif
   void (*entry_)(void*) = nullptr;
   void* argument_ = nullptr;
-  // The sanitizers' handles of both sides.
+  // The sanitizers' handles for both stacks.
   void* inside_frames_ = nullptr;
   void* outside_frames_ = nullptr;
   const void* outside_stack_ = nullptr;

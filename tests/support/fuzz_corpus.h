@@ -1,4 +1,5 @@
-// Runs a libFuzzer target without libFuzzer: seeds, their prefixes, fixed pseudo-random changes.
+// Runs a libFuzzer target without libFuzzer: on seeds, their prefixes and reproducible
+// pseudo-random changes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -44,7 +45,7 @@ inline void fuzz_prefixes(const std::vector<std::string>& seeds) {
   }
 }
 
-// FUZZ_SEED in the environment makes other changes.
+// FUZZ_SEED in the environment gives other changes.
 inline void fuzz_changes(const std::vector<std::string>& seeds, int rounds) {
   const char* const drawn = std::getenv("FUZZ_SEED");
   std::mt19937 random(drawn != nullptr ? static_cast<uint32_t>(std::atoll(drawn)) : 7);

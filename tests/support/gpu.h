@@ -1,5 +1,5 @@
-// Tests that only a GPU can run: skipped, and counted, where there is none; with FASA_REQUIRE_GPU=1
-// they fail instead.
+// Tests that need a GPU are skipped and counted where there is none; with FASA_REQUIRE_GPU=1 they
+// fail instead.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 
 namespace fasa {
 
-// Why cuda:0 can't be used here; "" where it can.
+// The reason why cuda:0 cannot be used; "" if it can.
 inline const std::string& gpu_obstacle() {
   static const std::string obstacle = [] {
     const CudaPlatform platform = cuda_platform();
@@ -28,7 +28,7 @@ inline bool gpu_required() {
   return required != nullptr && std::string_view(required) != "0";
 }
 
-// Counts what was skipped and says so when the tests are over.
+// Counts the skipped tests and reports them at the end.
 class GpuSkips final : public ::testing::EmptyTestEventListener {
  public:
   static void add() {
@@ -49,7 +49,7 @@ class GpuSkips final : public ::testing::EmptyTestEventListener {
 
 }  // namespace fasa
 
-// In SetUp or a test's body.
+// For SetUp or a test's body.
 #define FASA_NEEDS_GPU()                                            \
   do {                                                              \
     if (!::fasa::gpu_obstacle().empty()) {                          \

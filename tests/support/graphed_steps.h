@@ -1,5 +1,5 @@
-// Decode steps of the tape through Runtime::run_layers: tensors that stay where they are, filled
-// before each step.
+// Decode steps of the tape through Runtime::run_layers: tensors at fixed addresses, filled before
+// each step.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace fasa::testing {
 
-// Predictions are the true queries and noise, written down before the step.
+// Predictions are the true queries plus noise, written before the step.
 class WrittenQueries final : public QuerySource {
  public:
   WrittenQueries(Device& device, const Geometry& geometry, int max_tokens, float error)
@@ -45,7 +45,7 @@ class WrittenQueries final : public QuerySource {
 
 class GraphedSteps {
  public:
-  // `stream` is the one that all steps run on.
+  // All steps run on `stream`.
   GraphedSteps(Device& device, Runtime& runtime, StreamView stream, int max_tokens)
       : device_(device), runtime_(runtime), stream_(stream) {
     const Geometry& g = runtime.geometry();
@@ -60,7 +60,7 @@ class GraphedSteps {
     }
   }
 
-  // One token of each part; what attention gave, [layers][tokens][query_heads][dim].
+  // One token of each part; returns the attention outputs, [layers][tokens][query_heads][dim].
   std::vector<float> step(std::span<const Part> parts) {
     std::vector<StepSequence> step;
     for (const Part& part : parts) step.push_back({part.sequence, 1, StepMode::kDecode});
@@ -76,9 +76,9 @@ class GraphedSteps {
     return results(static_cast<int64_t>(parts.size()));
   }
 
-  WrittenQueries* written = nullptr;        // null: nothing is predicted
-  std::function<void(int layer)> on_layer;  // while the layers are enqueued
-  int64_t enqueued = 0;                     // how often they were
+  WrittenQueries* written = nullptr;        // null: no predictions
+  std::function<void(int layer)> on_layer;  // called while the layers are enqueued
+  int64_t enqueued = 0;                     // how often layers were enqueued
 
  private:
   enum Kind : size_t { kKeys, kValues, kQueries, kOut, kKinds };

@@ -1,5 +1,5 @@
-// A device whose calls fail where a fault injector says so, and that keeps books of its own about
-// the memory that it handed out. What runs later fails on the stepped device, by its on_run().
+// A device whose calls fail where a fault injector says so, and that keeps its own records of
+// allocated memory. Operations of the stepped device fail when they run, through its on_run().
 #pragma once
 
 #include <algorithm>
@@ -14,14 +14,14 @@ namespace fasa {
 
 class InjectingDevice final : public WrappedDevice {
  public:
-  // In a device that is a test's own nothing else fails while it is at work.
+  // While a test's own inner device works, nothing else may fail.
   enum class Inner : uint8_t { kProducts, kTests };
   InjectingDevice(Device& inner, FaultInjector& injector, Inner whose = Inner::kTests)
       : WrappedDevice(inner), injector_(injector), whose_(whose) {}
 
-  // Bytes that were handed out and not taken back, by this device's own books.
+  // Bytes allocated and not freed, by this device's own records.
   uint64_t held_bytes(MemorySpace space) const { return held_[static_cast<size_t>(space)]; }
-  // Allocations that the device refused for its limits, and those of them that would have fitted.
+  // Allocations that the device refused at its limits, and how many of them would have fitted.
   int64_t refusals() const { return refusals_; }
   int64_t wrong_refusals() const { return wrong_refusals_; }
 
@@ -42,7 +42,8 @@ class InjectingDevice final : public WrappedDevice {
   }
 
  private:
-  // While it lives nothing fails in a test's device. What runs on it asks for itself.
+  // While it lives, nothing fails in a test's device. Work that runs on it consults the injector
+  // itself.
   class Quiet {
    public:
     explicit Quiet(InjectingDevice& device)
@@ -73,7 +74,7 @@ class InjectingDevice final : public WrappedDevice {
     const Quiet quiet(*this);
     return WrappedDevice::passed(event, patience);
   }
-  // The ranges before the one that fails are copied.
+  // The ranges before the failing one are copied.
   void do_copy(std::span<const CopyRange> ranges, CopyKind kind, StreamView stream,
                OperationTag tag) override {
     size_t done = 0;

@@ -1,5 +1,5 @@
-// The kernels of the CUDA device on the fake runtime (fake_cuda.h): their bodies, interpreted, in
-// place of the CPU's. Slow: for small models.
+// The CUDA device's kernels on the fake runtime (fake_cuda.h): their bodies, interpreted, replace
+// the CPU's kernels. Slow: for small models.
 #pragma once
 
 #include "tests/support/fake_cuda.h"

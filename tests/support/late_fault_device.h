@@ -1,4 +1,4 @@
-// A device on which work fails when it runs, after the call that enqueued it has returned.
+// A device whose work fails when it runs, after the call that enqueued it has returned.
 #pragma once
 
 #include <memory>
@@ -10,21 +10,22 @@
 
 namespace fasa {
 
-// Over a device that runs host code, and that goes before all that is allocated here does.
+// Wraps a device that runs host code. The wrapped device is destroyed before memory allocated here
+// is freed.
 class LateFaultDevice final : public WrappedDevice {
  public:
   explicit LateFaultDevice(std::unique_ptr<Device> inner)
       : WrappedDevice(*inner), owned_(std::move(inner)) {}
 
-  // Among the copies, fills, records and waits that are enqueued from now on, on any stream, the
-  // n-th (1 = the next) comes behind work that fails; 0 = none does.
+  // Counts copies, fills, records and waits enqueued from now on, on any stream: the n-th (1 = the
+  // next) is enqueued behind work that fails; 0 = none.
   void fail_late(int64_t nth) {
     countdown_ = nth;
     fired_ = false;
   }
   bool fired() const { return fired_; }
   Device& inner() { return *owned_; }  // on which nothing fails
-  // Until all that was enqueued has run or failed; throws nothing.
+  // Waits until all enqueued work has run or failed; throws nothing.
   void let_all_run() { static_cast<void>(transfers()); }
 
   void record(EventView event, StreamView stream) override {

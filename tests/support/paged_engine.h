@@ -1,5 +1,5 @@
-// The paged API as an engine uses it, that owns page ids; and the same tokens through the
-// sequences API.
+// Uses the paged API as a serving engine that owns page ids does, and runs the same tokens through
+// the sequences API.
 #pragma once
 
 #include <algorithm>
@@ -18,8 +18,8 @@
 namespace fasa::testing {
 
 struct PagedSetup {
-  const char* device = "cpu";  // cuda:0 is the fake one
-  bool interpreted = false;    // there: the kernels' bodies in place of the CPU's
+  const char* device = "cpu";  // cuda:0 is the fake GPU
+  bool interpreted = false;    // on cuda:0: the kernels' bodies instead of the CPU's kernels
   int page_size = 64;
   int64_t pages = 24;
   RowPlacement rows = RowPlacement::kHost;
@@ -60,14 +60,14 @@ inline std::unique_ptr<Device> open(const PagedSetup& setup, FakeCuda& fake) {
                      setup.interpreted ? interpreted_platform(fake) : fake.platform());
 }
 
-// A sequence as an engine has it: what its tokens are, and where they lie.
+// A sequence as an engine represents it: its tokens and their pages.
 struct Sequence {
-  std::vector<uint64_t> seeds;  // of the token at each position
+  std::vector<uint64_t> seeds;  // the seed of the token at each position
   std::vector<int32_t> pages;
   int64_t length() const { return static_cast<int64_t>(seeds.size()); }
 };
 
-// New tokens of some sequences, side by side as a call takes them.
+// New tokens of several sequences, in the order in which a call takes them.
 struct Token {
   uint64_t seed;
   int64_t position;
@@ -79,7 +79,7 @@ class Engine {
       : setup_(setup),
         inner_(open(setup, fake_)),
         device_(*inner_),
-        tensors_(*inner_),  // what fails, fails in the API's calls
+        tensors_(*inner_),  // only the API's own calls fail
         paged_(device_, config_of(setup), small_geometry(setup.row_dtype), setup.row_dtype,
                all_slice_dims(small_geometry(setup.row_dtype)),
                {.page_size = setup.page_size,
@@ -99,7 +99,8 @@ class Engine {
     return (tokens + setup_.page_size - 1) / setup_.page_size;
   }
 
-  // Where the next tokens of `sequence` go; takes pages, and copies the last one if others have it.
+  // Slots for the next tokens of `sequence`; takes new pages, and copies the last page if it is
+  // shared.
   std::vector<int64_t> place(Sequence& sequence, int64_t tokens, uint64_t seed) {
     std::vector<int64_t> slots;
     for (int64_t i = 0; i < tokens; ++i) {
@@ -176,7 +177,7 @@ class Engine {
       if (lengths.size() <= i) lengths.push_back(static_cast<int32_t>(batch[i]->length()));
       columns = std::max(columns, batch[i]->pages.size());
       const size_t newest =
-          static_cast<size_t>(std::max(lengths[i], 1) - 1);  // wrong ones come too
+          static_cast<size_t>(std::max(lengths[i], 1) - 1);  // invalid lengths are passed too
       queries.push_back(
           {newest < batch[i]->seeds.size() ? batch[i]->seeds[newest] : 0, lengths[i] - 1});
     }
@@ -233,7 +234,8 @@ class Engine {
 
  private:
   static std::vector<int32_t> table_of(const std::vector<const Sequence*>& batch, size_t columns) {
-    std::vector<int32_t> table(batch.size() * columns, -7);  // what is unused means nothing
+    // the value of unused entries has no meaning
+    std::vector<int32_t> table(batch.size() * columns, -7);
     for (size_t i = 0; i < batch.size(); ++i) {
       std::copy(batch[i]->pages.begin(), batch[i]->pages.end(),
                 table.begin() + static_cast<int64_t>(i * columns));
@@ -254,11 +256,11 @@ class Engine {
   DeviceTensors tensors_;
   PagedRuntime paged_;
   std::vector<int> references_;
-  std::vector<int32_t> free_;  // the last one freed is taken first: ids come again soon
+  std::vector<int32_t> free_;  // the last one freed is taken first, so ids are reused soon
 };
 
-// The same tokens through the sequences API, on the processor or with the same kernels: [layer]
-// [query heads x value_dim] of the newest.
+// The same tokens through the sequences API, on the processor or with the same kernels: the newest
+// token's [layer][query heads x value_dim].
 class Reference {
  public:
   explicit Reference(const PagedSetup& setup)

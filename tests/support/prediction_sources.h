@@ -1,5 +1,5 @@
-// Sources of predictions, for tests: a source of queries that knows the tape and adds noise, and a
-// predictor that proposes anything at all.
+// Sources of predictions for tests: a query source that knows the tape and adds noise, and a
+// predictor that proposes random sets.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace fasa::testing {
 
-// The true query of the later layer plus noise. Enqueues a kernel that writes it, as a model would.
+// The later layer's true query plus noise, written by an enqueued kernel as a model would do it.
 class TapeQuerySource final : public QuerySource {
  public:
   TapeQuerySource(Device& device, const Geometry& geometry, int max_depth, float error,
@@ -28,7 +28,7 @@ class TapeQuerySource final : public QuerySource {
           "estimated queries"));
     }
   }
-  // The parts of the step that follows.
+  // Sets the parts of the next step.
   void expect(std::span<const Part> parts) { parts_.assign(parts.begin(), parts.end()); }
   int calls() const { return calls_; }
 
@@ -62,7 +62,8 @@ class TapeQuerySource final : public QuerySource {
   int calls_ = 0;
 };
 
-// Random positions, in random order, twice, negative, beyond the end; sizes beyond the room.
+// Random positions in random order, repeated, negative or beyond the end; sizes beyond the
+// capacity.
 class RandomPredictor final : public Predictor {
  public:
   RandomPredictor(Device& device, uint64_t seed, int max_depth = 4)

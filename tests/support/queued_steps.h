@@ -1,5 +1,5 @@
-// Steps that the host enqueues without waiting in between, so that a device has all of them to
-// interleave. Inputs and outputs are those of Tape::step.
+// Steps that the host enqueues without waiting in between, so that a device can interleave all of
+// them. Inputs and outputs are those of Tape::step.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// Values for tests that only need some: the same for a seed.
+// Arbitrary values for tests; the same for a seed.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace fasa {
 
-// Uniform within ±2.
+// Uniform in [-2, 2).
 inline std::vector<float> randoms(int64_t count, unsigned seed) {
   std::mt19937 random(seed);
   std::uniform_real_distribution<float> uniform(-2, 2);

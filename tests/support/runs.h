@@ -1,4 +1,4 @@
-// A runtime over a small geometry, opened in many ways.
+// A runtime over a small geometry, opened with many setups.
 #pragma once
 
 #include <memory>
@@ -13,8 +13,8 @@
 
 namespace fasa::testing {
 
-// Where predictions come from: the configured predictor without or with a source of queries (of
-// that error), or a predictor of random sets.
+// The source of predictions: the configured predictor without a query source or with one of that
+// error, or a predictor of random sets.
 enum class PredictionSource : uint8_t { kNone, kGoodQueries, kPoorQueries, kRandom };
 
 struct RunSetup {
@@ -44,7 +44,7 @@ struct RunSetup {
   int32_t max_steps = kMaxSteps;
 };
 
-// For rows of a given kind: codes want vectors of 32 dimensions at least.
+// For rows of a given format: coded rows need vectors of at least 32 dimensions.
 inline Geometry small_geometry(RowDType rows = RowDType()) {
   return {.layers = 3,
           .kv_heads = 2,
@@ -62,7 +62,7 @@ class RuntimeRun {
   explicit RuntimeRun(const RunSetup& setup) : RuntimeRun(setup, small_geometry(setup.row_dtype)) {}
   RuntimeRun(const RunSetup& setup, const Geometry& geometry)
       : RuntimeRun(open(setup), setup, geometry) {}
-  // Over a device of the caller's making.
+  // Over a device made by the caller.
   RuntimeRun(std::unique_ptr<Device> device, const RunSetup& setup)
       : RuntimeRun(std::move(device), setup, small_geometry(setup.row_dtype)) {}
   RuntimeRun(std::unique_ptr<Device> device, const RunSetup& setup, const Geometry& geometry)
@@ -82,7 +82,7 @@ class RuntimeRun {
     }
   }
 
-  // Dimensions of the slices, in another order for every head.
+  // The slices' dimensions, in a different order for every head.
   static std::vector<int16_t> dims(const RunSetup& setup, const Geometry& geometry) {
     const int chunks = setup.tip_chunks > 0 ? setup.tip_chunks : geometry.chunks();
     std::vector<int16_t> dims;
@@ -101,7 +101,7 @@ class RuntimeRun {
   Device& inner() { return *inner_; }  // on which nothing fails
   Tape& tape() { return tape_; }
 
-  // Prefills `tokens` tokens in chunks; the outputs by position, [token][layer][...].
+  // Prefills `tokens` tokens in chunks; returns the outputs by position, [token][layer][...].
   std::vector<std::vector<float>> prefill(SequenceId id, uint64_t seed, int64_t tokens, int chunk) {
     std::vector<std::vector<float>> outputs;
     while (tokens > 0) {
@@ -122,7 +122,7 @@ class RuntimeRun {
     return outputs;
   }
 
-  // The outputs of a step of `tokens` tokens, one vector per token.
+  // Splits the outputs of a step of `tokens` tokens into one vector per token.
   void append_split(const std::vector<float>& all, int tokens,
                     std::vector<std::vector<float>>& outputs) const {
     const Geometry& g = runtime_.geometry();

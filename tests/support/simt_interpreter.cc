@@ -103,7 +103,7 @@ bool SimtInterpreter::run_ready() {
   int step = order_ == Order::kFalling ? count_ - 1 : 1;
   int turns = count_;
   if (order_ == Order::kRandom) {
-    // In leaps over all threads, every other time over some alone: the others fall behind.
+    // Alternately steps all threads and only some of them, so that the others fall behind.
     const auto count = static_cast<unsigned>(count_);
     first = static_cast<int>(random_() % count);
     do {
@@ -135,8 +135,8 @@ void SimtInterpreter::settle_warps() {
   }
 }
 
-// The collective that thread `first` is in, if all of its lanes are. A lane that is in one without
-// `first` will come later.
+// Completes the collective that thread `first` is in, if all of its lanes are there. A lane in a
+// collective whose mask lacks `first` arrives at this one later.
 void SimtInterpreter::settle_collective(int first) {
   const Thread& caller = *threads_[static_cast<size_t>(first)];
   const int warp = first / kWarp * kWarp;
@@ -166,7 +166,7 @@ void SimtInterpreter::settle_collective(int first) {
   }
 }
 
-// Releases the barrier of one block: others may wait at theirs while it goes on.
+// Releases one block's barrier; other blocks may still wait at theirs.
 void SimtInterpreter::release_barrier() {
   const auto waits = [&](size_t block) {
     const auto first = states_.begin() + static_cast<std::ptrdiff_t>(block) * block_threads_;
@@ -178,7 +178,7 @@ void SimtInterpreter::release_barrier() {
   std::replace(first, first + block_threads_, State::kAtBarrier, State::kReady);
 }
 
-// Threads under way are abandoned where they stand: kernel bodies own nothing.
+// Abandons the threads that are under way: kernel bodies own no resources.
 void SimtInterpreter::stop_at_fault() {
   if (fault_.empty()) return;
   throw SimtError(std::exchange(fault_, {}));

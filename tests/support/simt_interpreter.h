@@ -1,16 +1,16 @@
-// Runs kernel bodies (kernels/cuda/simt.h) on the host, one block after the other or, now and then
-// in random order, two by turns, each thread of a block on a stack of its own. Threads run until
-// they meet a barrier, a warp's collective or (in random order) an atomic, so that what lacks a
-// barrier shows in some order. Asynchronous copies are done when their thread waits for them, in
-// falling order at once, in random order now so, now so. Shared memory lies in a heap block of
-// exactly the bytes asked for, filled with a pattern before every block.
+// Runs kernel bodies (kernels/cuda/simt.h) on the host, one block after the other or, sometimes in
+// random order, two by turns; each thread of a block has its own stack. Threads run until they
+// reach a barrier, a warp's collective or (in random order) an atomic, so that a missing barrier
+// shows in some order. An asynchronous copy is done when its thread waits for it; in falling order
+// at once, in random order either way. Shared memory is a heap block of exactly the requested size,
+// filled with a pattern before every block.
 //
-// What hardware leaves undefined is an error here, a SimtError that names kernel block and thread:
+// What hardware leaves undefined is an error here, a SimtError that names kernel, block and thread:
 // threads of a block that wait for different things forever, lanes of a warp that meet in a
 // collective with different masks or calls, masks with lanes that have ended or without the caller,
-// shuffles from lanes outside of the mask, asynchronous copies that do not lie at whole words. So
-// is what no launch may ask for: grids and shared memory beyond the devices' limits. Not shown:
-// stores that another block may not see yet, for they are plain stores here.
+// shuffles from lanes outside the mask, asynchronous copies that are not aligned to words. Illegal
+// launches are errors too: grids and shared memory beyond the devices' limits. Not detected: stores
+// that another block may not see yet, because stores here are visible at once.
 #pragma once
 
 #include <cstdint>
@@ -36,9 +36,9 @@ class SimtError : public std::runtime_error {
 class SimtInterpreter : public simt::Machine {
  public:
   enum class Order {
-    kRising,   // blocks and threads as they are numbered
-    kFalling,  // the other way round
-    kRandom,   // any thread that can run, any block; atomics are shuffled too
+    kRising,   // blocks and threads in ascending order
+    kFalling,  // in descending order
+    kRandom,   // any thread of any block that can run; atomics are shuffled too
   };
   explicit SimtInterpreter(Order order = Order::kRising, unsigned seed = 1)
       : order_(order), random_(seed) {}
@@ -47,7 +47,7 @@ class SimtInterpreter : public simt::Machine {
   static constexpr int64_t kMostShared = int64_t{99} << 10;  // a block's, from sm_80 on
   static constexpr int64_t kMostSharedBefore80 = int64_t{64} << 10;
 
-  // Every thread of every block. Throws SimtError.
+  // Runs every thread of every block. Throws SimtError.
   void run(const simt::Grid& grid, int threads, const std::function<void()>& body);
 
   const simt::Place& place() const override { return running_->place; }
@@ -69,22 +69,22 @@ class SimtInterpreter : public simt::Machine {
   };
   struct Thread {
     SimtInterpreter* owner = nullptr;
-    int index = 0;  // among those of all blocks that run by turns
+    int index = 0;  // among the threads of all blocks that run by turns
     Fiber fiber;
     simt::Place place;
     uint32_t mask = 0;
     void* operands = nullptr;
     Combine combine = nullptr;
-    std::vector<Copy> copies;    // that were not waited for, oldest first
-    std::vector<size_t> groups;  // of them, how many each
+    std::vector<Copy> copies;    // not waited for, oldest first
+    std::vector<size_t> groups;  // the number of copies in each group
     size_t open_group = 0;
   };
 
   static void enter(void* thread);
   State& state_of(const Thread& thread) { return states_[static_cast<size_t>(thread.index)]; }
-  // By turns.
+  // Runs the blocks by turns.
   void run_blocks(std::span<const int> blocks, const simt::Grid& grid, int threads);
-  bool run_ready();  // false: nobody could
+  bool run_ready();  // false: no thread could run
   void settle_warps();
   void settle_collective(int first);
   void release_barrier();
@@ -94,17 +94,17 @@ class SimtInterpreter : public simt::Machine {
   const Order order_;
   std::mt19937 random_;
   std::vector<std::unique_ptr<Thread>> threads_;  // grows only
-  std::vector<State> states_;                     // of the blocks' threads, side by side
-  int count_ = 0;                                 // of them
+  std::vector<State> states_;                     // per thread of the blocks
+  int count_ = 0;                                 // number of threads
   int block_threads_ = 0;
   Thread* running_ = nullptr;
-  bool inside_ = false;  // a thread's fiber, not the scheduler
+  bool inside_ = false;  // true inside a thread's fiber, false in the scheduler
   const std::function<void()>* body_ = nullptr;
-  std::vector<std::vector<std::byte>> shared_;  // of each block
+  std::vector<std::vector<std::byte>> shared_;  // per block
   std::string fault_;
 };
 
-// A launcher whose kernels are done on return (kernels/cuda/simt.h).
+// A launcher whose kernels have finished when it returns (kernels/cuda/simt.h).
 class SimtLauncher {
  public:
   explicit SimtLauncher(SimtInterpreter& interpreter, int multiprocessors = 2,

@@ -1,4 +1,4 @@
-// Where the repository's files are: models, texts, goldens, corpora.
+// Finds the repository's files: models, texts, goldens, corpora.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace fasa {
 
-// The place of a file or folder of the repository. FASA_TEST_DATA names another root, for programs
-// that were taken elsewhere.
+// The path of a file or folder of the repository. FASA_TEST_DATA names another root, for test
+// programs that run elsewhere.
 std::string source_path(std::string_view path);
 
 }  // namespace fasa

@@ -1,4 +1,4 @@
-// Which stream of a stepped device goes next, where several could.
+// Chooses the next stream of a stepped device, where several can run.
 #pragma once
 
 #include <algorithm>
@@ -15,15 +15,15 @@ namespace fasa {
 
 // A stream whose next operation may run.
 struct RunnableStream {
-  size_t index = 0;  // of the streams that live, in the order of their creation
+  size_t index = 0;  // index among the live streams, in order of creation
   std::string_view name;
-  uint64_t sequence = 0;  // of the next operation: its place among all enqueued ones
+  uint64_t sequence = 0;  // of the next operation: its number among all enqueued operations
 };
 
-// Chooses one of at least one, by its place in the span.
+// Chooses one of at least one streams; returns its index in the span.
 using StepPolicy = std::function<size_t(std::span<const RunnableStream>)>;
 
-// The order in which everything was enqueued.
+// The order in which operations were enqueued.
 inline StepPolicy fifo() {
   return [](std::span<const RunnableStream> streams) {
     const auto found =
@@ -33,7 +33,7 @@ inline StepPolicy fifo() {
   };
 }
 
-// What was enqueued last, of all that may run.
+// The operation enqueued last among those that may run.
 inline StepPolicy lifo() {
   return [](std::span<const RunnableStream> streams) {
     const auto found =
@@ -43,7 +43,8 @@ inline StepPolicy lifo() {
   };
 }
 
-// One stream as far as it goes before another: the youngest first, so lanes go in reverse order.
+// One stream as far as it can go before the next: the youngest first, so copy streams go in reverse
+// order.
 inline StepPolicy youngest_stream_first() {
   return [](std::span<const RunnableStream> streams) { return streams.size() - 1; };
 }
@@ -57,7 +58,8 @@ inline StepPolicy random_order(uint64_t seed) {
   };
 }
 
-// Streams whose name begins so run only when nothing else can; the others by `among`.
+// Streams whose names begin with `prefix` run only when no other can; `among` chooses among the
+// others.
 inline StepPolicy starve(std::string prefix, StepPolicy among = fifo()) {
   return [prefix = std::move(prefix),
           among = std::move(among)](std::span<const RunnableStream> streams) {

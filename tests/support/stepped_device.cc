@@ -17,8 +17,8 @@ namespace {
 struct Recording {
   bool executed = false;
   double seconds = 0;
-  std::optional<std::string> failure;  // of the work before it
-  std::string source;                  // the work before it and its stream, in words
+  std::optional<std::string> failure;  // of the preceding work
+  std::string source;                  // the preceding work and its stream, in words
 };
 
 struct SteppedEvent {
@@ -54,8 +54,8 @@ class SteppedStream {
   SteppedDevice& device;
   const std::string name;
   std::deque<Operation> queue;
-  std::optional<std::string> failure;  // the first; what follows is skipped
-  const char* last_work = "nothing";   // enqueued
+  std::optional<std::string> failure;  // the first failure; later work is skipped
+  const char* last_work = "nothing";   // enqueued last
 };
 
 namespace {
@@ -330,8 +330,7 @@ TransferTotals SteppedDevice::transfers() {
   return totals_;
 }
 
-// Zeroed, if nothing else was said: a test that leaves a wait out shall read nothing that points
-// anywhere.
+// Zeroed by default: a test that drops a wait must not read invalid pointers.
 std::byte* SteppedDevice::do_allocate(MemorySpace space, size_t bytes, std::string_view purpose) {
   std::byte* data = memory_.allocate(space, bytes, purpose);
   if (data != nullptr) std::memset(data, new_memory_, bytes);

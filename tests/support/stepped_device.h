@@ -1,9 +1,9 @@
-// A device for tests whose streams run only when the test steps them, one operation at a
-// time, or a host call that has to wait, in the order that a policy chooses. So every interleaving
-// that events allow can be forced. Kernels are the CPU's.
+// A device for tests whose streams run one operation at a time, only when the test steps them or a
+// host call has to wait, in the order that a policy chooses: a test can force every interleaving
+// that events allow. Kernels are the CPU's.
 //
-// Freeing memory waits for nothing: unlike the emulated device, an owner that lets go too early is
-// found out. Thread-safe, one operation at a time.
+// Freeing memory does not wait for work: unlike the emulated device, it detects an owner that frees
+// too early. Thread-safe, one operation at a time.
 #pragma once
 
 #include <tbb/task_arena.h>
@@ -37,23 +37,23 @@ class SteppedDevice final : public Device, private HostWork {
   // Runs the stream's next operation; false where it has none or that one still waits.
   bool step(StreamView stream);
   void run_until_idle();
-  void run_random(uint64_t seed);  // until idle, whatever the policy
-  // Steps by the policy until the next operation of the stream called `stream` has this name and
-  // layer (a sequence point); false where that never comes.
+  void run_random(uint64_t seed);  // until idle, ignoring the policy
+  // Steps by the policy until the next operation of the stream named `stream` has this name and
+  // layer (a sequence point); false if that never happens.
   bool run_until(std::string_view stream, std::string_view operation, int layer);
-  // What the stream of this name would run next: an operation's name, "record", "wait", or "" for
-  // nothing.
+  // The next operation of the stream of this name: an operation's name, "record", "wait", or "" if
+  // there is none.
   std::string next_operation(std::string_view stream);
-  // What a wait of the stream for the event is for: "copy 0 for resolve of compute"; "" where the
-  // event was never recorded.
+  // Describes a wait of the stream for the event: "copy 0 for resolve of compute"; "" if the event
+  // was never recorded.
   std::string wait_name(StreamView stream, EventView event);
-  // The oldest stream of this name that lives.
+  // The oldest live stream of this name.
   StreamView find_stream(std::string_view name);
-  uint64_t executed() const { return executed_; }  // operations, records and waits included
-  // Asked before every operation that runs: true where it shall fail. Copies and fills that fail
-  // have done half of their work. An empty function: none fails.
+  uint64_t executed() const { return executed_; }  // records and waits included
+  // Called before every operation that runs: true makes it fail. Failing copies and fills have done
+  // half of their work. An empty function: none fails.
   void on_run(std::function<bool(const char* name)> fails);
-  // What new memory holds; 0 if not said.
+  // The byte that fills new memory; 0 by default.
   void fill_new_memory(int byte) { new_memory_ = byte; }
 
   // Device
@@ -61,8 +61,8 @@ class SteppedDevice final : public Device, private HostWork {
   Stream create_stream(StreamPriority priority, std::string_view name) override;
   Event create_event() override;
   void record(EventView event, StreamView stream) override;
-  double seconds_at(EventView event) override;  // a second an operation
-  TransferTotals transfers() override;          // after all that was enqueued
+  double seconds_at(EventView event) override;  // each operation takes a second
+  TransferTotals transfers() override;          // after all enqueued work
 
  private:
   friend class SteppedStream;
@@ -70,7 +70,7 @@ class SteppedDevice final : public Device, private HostWork {
   void do_free(MemorySpace space, std::byte* data, size_t bytes) noexcept override;
   void do_synchronize(StreamView stream) override;
   void do_wait(StreamView stream, EventView event, OperationTag tag) override;
-  bool passed(EventView event, Patience patience) override;  // kNone steps nothing
+  bool passed(EventView event, Patience patience) override;  // kNone does not step
   void do_enqueue(const KernelCall& call, StreamView stream, OperationTag tag) override;
   void do_copy(std::span<const CopyRange> ranges, CopyKind kind, StreamView stream,
                OperationTag tag) override;
@@ -80,7 +80,7 @@ class SteppedDevice final : public Device, private HostWork {
            OperationTag tag) override;
 
   void destroy(SteppedStream& stream) noexcept;
-  // `half`: what was done of it where it fails.
+  // `half`: the part of the work that is done if it fails.
   void push(StreamView stream, const char* name, OperationTag tag, std::function<KernelWork()> work,
             std::function<void()> half = nullptr);
   KernelWork execute_work(const SteppedStream& stream, const char* name,
@@ -90,7 +90,7 @@ class SteppedDevice final : public Device, private HostWork {
   void step_until(const std::function<bool()>& reached);
   void execute(SteppedStream& stream);
 
-  // Recursive: what an operation's captures own may be freed while it runs.
+  // Recursive: objects captured by an operation may be freed while it runs.
   std::recursive_mutex mutex_;
   StepPolicy policy_;
   SpaceAllocator memory_;

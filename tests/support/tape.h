@@ -1,5 +1,5 @@
-// Attention inputs without a model: q, k, v of any (sequence seed, layer, position), always the
-// same bits, so that runs of different shapes can be compared.
+// Attention inputs without a model: the q, k, v of a (sequence seed, layer, position) always have
+// the same bits, so that differently split runs can be compared.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace fasa::testing {
 
-// Splitmix64, turned into a float in [-1, 1).
+// Splitmix64, mapped to a float in [-1, 1).
 inline float noise(uint64_t seed) {
   uint64_t z = seed + 0x9e3779b97f4a7c15ull;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
@@ -38,20 +38,20 @@ inline float tape_value(uint64_t seed, int layer, int64_t position, TapeKind kin
 // One sequence of a step.
 struct Part {
   SequenceId sequence;
-  uint64_t seed;  // of its tokens
+  uint64_t seed;  // of the sequence's tokens
   int64_t start;  // committed tokens
   int tokens;
   StepMode mode;
 };
 
-// All tokens of the parts.
+// The number of tokens in all parts.
 inline int64_t tokens_of(std::span<const Part> parts) {
   int64_t tokens = 0;
   for (const Part& part : parts) tokens += part.tokens;
   return tokens;
 }
 
-// Runs steps over a runtime and returns what attention gave, [layers][tokens][query_heads][dim].
+// Runs steps over a runtime and returns the attention outputs, [layers][tokens][query_heads][dim].
 class Tape {
  public:
   Tape(Device& device, Runtime& runtime, DType dtype)
@@ -76,7 +76,7 @@ class Tape {
 
   void append_only(std::span<const Part> parts) { layers(parts, false); }
 
-  // `most`: layers, of a step that is then aborted.
+  // `most`: the number of layers before the step is aborted.
   std::vector<float> layers(std::span<const Part> parts, bool attend = true, int most = INT32_MAX) {
     const Geometry& g = runtime_.geometry();
     const int64_t tokens = tokens_of(parts);
@@ -116,7 +116,7 @@ class Tape {
     return all;
   }
 
-  // Uploaded when they return.
+  // Uploaded when the call returns.
   Buffer keys(std::span<const Part> parts, int layer) {
     const Geometry& g = runtime_.geometry();
     return tensor(parts, layer, TapeKind::kKey, g.kv_heads, g.key_dim);
@@ -131,8 +131,9 @@ class Tape {
   }
   DType dtype() const { return dtype_; }
   StreamView stream() const { return stream_.view(); }
-  std::function<void(std::span<const Part>)> on_begin;  // before every step
-  std::vector<float>* lse = nullptr;  // gets the log-sum-exps too, [layers][tokens][query_heads]
+  std::function<void(std::span<const Part>)> on_begin;  // called before every step
+  // receives the log-sum-exps if not null, [layers][tokens][query_heads]
+  std::vector<float>* lse = nullptr;
 
  private:
   Buffer tensor(std::span<const Part> parts, int layer, TapeKind kind, int heads, int dim) {

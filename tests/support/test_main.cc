@@ -1,8 +1,8 @@
-// The main of every test program: GoogleTest's, and what ctest asks for.
+// The main function of every test program: GoogleTest's, with options for ctest.
 //
-//   --only=NAME     the tests of NAME.cc alone, of which `--gtest_filter` takes a part
-//   --part=K/N      the K-th of N parts of them, K from 0: for files too long for one process
-//   --heavy         of these, HEAVY_SHARE=K/N in the environment runs a share
+//   --only=NAME     only the tests of NAME.cc, of which `--gtest_filter` selects a part
+//   --part=K/N      part K of N of these tests, K from 0: for files too long for one process
+//   --heavy         the heavy ones; HEAVY_SHARE=K/N in the environment runs a share of them
 #include <fnmatch.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ bool passes(const std::string& name, std::string_view filter) {
   return in && (dash == std::string_view::npos || !matches_any(name, filter.substr(dash + 1)));
 }
 
-// A filter of the tests that a file holds, "" if there is none.
+// A filter that selects a file's tests, "" if there are none.
 std::string filter_of(const std::string& file, const std::string& filter) {
   std::string names;
   const auto& unit = *::testing::UnitTest::GetInstance();

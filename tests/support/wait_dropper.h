@@ -1,5 +1,5 @@
-// A stepped device that leaves out one wait of a stream: what the pipeline does without it tells
-// whether a test would notice.
+// A stepped device that drops one wait of a stream, to find out whether a test detects the missing
+// wait.
 #pragma once
 
 #include <memory>
@@ -17,13 +17,13 @@ class WaitDropper final : public WrappedDevice {
   explicit WaitDropper(std::unique_ptr<SteppedDevice> stepped)
       : WrappedDevice(*stepped), stepped_(std::move(stepped)) {}
 
-  // Counts from now on; the n-th wait (1 = the next) is left out, 0 = none.
+  // Starts counting; the n-th wait (1 = the next) is dropped, 0 = none.
   void drop(size_t nth) {
     waits_.clear();
     nth_ = nth;
   }
-  // What the waits counted so far were for, in order. Those for events that were never recorded,
-  // which wait for nothing, are not counted.
+  // Descriptions of the waits counted so far, in order. Waits for events that were never recorded
+  // do nothing and are not counted.
   const std::vector<std::string>& waits() const { return waits_; }
   SteppedDevice& stepped() { return *stepped_; }
 

@@ -1,5 +1,5 @@
-// prefetch.depth = auto against the depths that it chooses among, over drawn geometries, links, hot
-// rows, weights and traces: never more than a hundredth slower than the best of them, in virtual
+// prefetch.depth = auto against the constant depths that it chooses among, over random geometries,
+// links, hot rows, weights and traces: at most one percent slower than the best of them, in virtual
 // time.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -14,9 +14,9 @@
 namespace fasa::testing {
 namespace {
 
-constexpr unsigned kFirst = 8, kCases = 6;  // some of which predictions pay for
+constexpr unsigned kFirst = 8, kCases = 6;  // some of which benefit from predictions
 constexpr unsigned kLongCases = 48;
-constexpr int kWarm = 512;  // hot rows fill, and rivals are left alone for longer and longer
+constexpr int kWarm = 512;  // hot rows fill, and other depths are tried less and less often
 constexpr int kMeasured = 512;
 
 template <typename T>
@@ -47,7 +47,7 @@ DrawnDecode drawn(unsigned seed) {
   settings.config.selection.fac_tokens = {{.tokens = set, .share = 0}};
   const int sets = one_of(random, {0, 2, 4, 16});
   if (sets > 0) settings.config.placement.hot_rows = sets * set;
-  if (random() % 2 == 0) settings.config.prefetch.head_groups = 1;  // predictions have more to win
+  if (random() % 2 == 0) settings.config.prefetch.head_groups = 1;  // predictions have more to hide
   settings.config.link.bandwidth = one_of(random, {2e9, 6e9, 25e9, 50e9});
   settings.config.link.latency = one_of(random, {2e-6, 10e-6, 30e-6});
   decode.trace = {.layers = geometry.layers,
@@ -81,7 +81,7 @@ TEST(AutomaticDepth, IsNeverSlowerThanTheBest) {
     EXPECT_LE(automatic, 1.01 * best) << fmt::format("seed {}: {:.2f} us, best {:.2f}, off {:.2f}",
                                                      seed, automatic * 1e6, best * 1e6, off * 1e6);
   }
-  EXPECT_GT(predictions_pay, 0);  // or never to predict would pass
+  EXPECT_GT(predictions_pay, 0);  // otherwise never predicting would pass
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ TEST(SyntheticDecode, ModelledTimesAreThoseOfRealKernels) {
     EXPECT_EQ(a.fetch.rows.misses, b.fetch.rows.misses);
     EXPECT_EQ(a.fetch.rows.hits, b.fetch.rows.hits);
     EXPECT_EQ(a.transfers.d2h_bytes, b.transfers.d2h_bytes);
-    EXPECT_NEAR(a.seconds, b.seconds, 0.02 * b.seconds) << i;  // selections may look twice
+    EXPECT_NEAR(a.seconds, b.seconds, 0.02 * b.seconds) << i;  // selections may scan twice
   }
 }
 

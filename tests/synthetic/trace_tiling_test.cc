@@ -73,7 +73,7 @@ TEST(TraceTiling, StretchesPositions) {
   const SelectionTrace trace = make_trace();
   const int32_t last = trace.context(trace.steps() - 1);
   const TraceTiling tiling(trace, 100 * last, 0);
-  // As many positions as the trace's set has competing ones: one of each stretch.
+  // As many positions as the trace's set has without sinks and recent ones: one of each stretch.
   const SelectPlan plan = plan_of(100 * last, 18 + 20);
   const auto set = true_set(tiling, {}, plan);
   for (const int32_t position : trace.true_set(0, 0, 0)) {
@@ -88,7 +88,7 @@ TEST(TraceTiling, StretchesPositions) {
 TEST(TraceTiling, KeepsTheOverlapOfNeighbouringSteps) {
   const SelectionTrace trace = make_trace({.steps = 12, .keeps = 14});
   const TraceTiling tiling(trace, 20000, 0);
-  // 18 compete in the trace, 14 stay; the target has 10 times as many.
+  // 18 tokens are selected in the trace, 14 stay; the target has 10 times as many.
   for (int step = 0; step < 40; ++step) {  // over the trace's end and back
     const auto first = true_set(tiling, {step, 0, 1, 0}, plan_of(20000 + step, 200));
     const auto second = true_set(tiling, {step + 1, 0, 1, 0}, plan_of(20001 + step, 200));
@@ -106,7 +106,7 @@ TEST(TraceTiling, KeepsTheQualityOfPredictions) {
     const SelectPlan plan = plan_of(20000 + step, 360);
     std::vector<int32_t> prediction(360);
     EXPECT_TRUE(tiling.predicted_set(place, 2, 8, plan, prediction.data()));
-    // 12 of 18 competing ones are in the prediction, sinks and recent always.
+    // 12 of 18 selected ones are in the prediction, sinks and recent ones always.
     const double found = static_cast<double>(shared(truth, prediction) - 20) / 220;
     EXPECT_NEAR(found, 12.0 / 18, 0.12) << step;
   }
@@ -125,7 +125,7 @@ TEST(TraceTiling, GroupsRepeatAtOtherSteps) {
   for (int layer = 0; layer < 11; layer += 2) steps.insert(tiling.trace_step({0, 0, layer, 0}));
   EXPECT_GT(steps.size(), 2u);
   EXPECT_NE(tiling.trace_step({0, 0, 0, 0}), tiling.trace_step({0, 0, 0, 2}));
-  // To and fro.
+  // Forwards, then backwards.
   for (int step = 0; step < 30; ++step) {
     EXPECT_EQ(std::abs(tiling.trace_step({step, 0, 0, 0}) - tiling.trace_step({step + 1, 0, 0, 0})),
               1);

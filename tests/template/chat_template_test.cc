@@ -1,4 +1,4 @@
-// Where a model's chat template is found, and the prompts of conversations.
+// Where a model's chat template is found, and the prompts rendered from conversations.
 #include "runtime/text/chat_template.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // A libFuzzer target of the template engine: a template, a zero byte, a context.
-// template_fuzz_test.cc runs it over the seed corpus and over changes of it.
+// template_fuzz_test.cc runs it over the seed corpus and changes of it.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -13,7 +13,7 @@ using fasa::jinja::Context;
 using fasa::jinja::MarkedText;
 using fasa::jinja::Template;
 
-// Small, so that what is quick alone is seen where it is slow in sum.
+// Small limits, so that many quick operations together show as slow.
 constexpr fasa::jinja::Limits kLimits = {
     .steps = 20'000, .depth = 64, .output_bytes = 1 << 16, .value_bytes = 1 << 20};
 
@@ -43,7 +43,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
     check(Template::parse(input.substr(0, cut), "fuzz", kLimits).render(context));
   } catch (const fasa::InputError&) {
-    // The only error that a template or a context may give.
+    // The only error that a template or a context may cause.
   }
   return 0;
 }

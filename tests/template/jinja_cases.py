@@ -1,4 +1,4 @@
-"""Random small templates over what the engine knows, and the context that they read."""
+"""Random small templates of the supported syntax, and the context that they read."""
 import random
 
 WORDS = ["'abc'", "'a b  c'", "''", "' \\n x\\t'", "'É ß Σ'", "'<b>&\"q\"</b>'", "'it\\'s'",
@@ -88,7 +88,7 @@ class Maker:
         return "(" + self.expression(depth - 1) + ")"
 
     def typed(self, depth):
-        """An expression whose kinds fit, most of the time."""
+        """An expression whose types fit, most of the time."""
         kind = self.pick(["text", "text", "text", "list", "list", "dict", "number"])
         return getattr(self, kind)(depth)
 

@@ -1,4 +1,4 @@
-// Stop strings, however the text is cut into tokens.
+// Stop strings are found however the text is split into tokens.
 #include "runtime/text/stop_strings.h"
 
 #include <gtest/gtest.h>

@@ -19,7 +19,7 @@ except ImportError:
     print("skipped: this Python has no transformers")
     sys.exit(77)
 
-# What the engine leaves out on purpose, and says so.
+# Features that the engine deliberately lacks, by its error messages.
 LEFT_OUT = ["not known here", "has no text of its own", "holds no", "is no key of a dict here",
             "beyond 64 bits", "is no key here", "** takes whole numbers only",
             # Jinja2 folds slices of constants by other rules than it runs slices.
@@ -32,12 +32,12 @@ def rendered(template):
     try:
         return _compile_jinja_template.__wrapped__(template).render(
             **json.loads(json.dumps(CONTEXT)))
-    except Exception:  # whatever Python raises is the oracle's "no"
+    except Exception:  # any Python exception is the oracle's error
         return None
 
 
 def marked(answer):
-    """Every byte's mark."""
+    """Marks every byte."""
     marks, begin = [], 0
     for end, user in answer["runs"]:
         marks += [user] * (end - begin)
@@ -46,7 +46,7 @@ def marked(answer):
 
 
 def complaint(template, expected, answer):
-    """What is wrong with the answer; None: nothing."""
+    """The error in the answer; None: correct."""
     text = answer.get("text")
     if expected is None:
         return None if text is None else f"Jinja2 raises an error, the engine gives {text!r}"
@@ -88,7 +88,7 @@ def main():
     for template, found in wrong[:20]:
         print(f"{template!r}\n    {found}")
     print(f"{count} templates: {dict(tally)}; {len(wrong)} wrong")
-    # A generator that makes mistakes alone, or an engine that leaves out much, would test nothing.
+    # If nearly all templates failed or were unsupported, the test would prove nothing.
     assert tally["equal"] > count * 0.3 and tally["left out"] < count * 0.1
     sys.exit(1 if wrong else 0)
 

@@ -1,5 +1,5 @@
-// The template engine: errors with their places, limits, and who wrote what. What templates mean is
-// compared with Jinja2 in template_oracle_test.py.
+// The template engine: errors with locations, limits, and the marks of user text.
+// template_oracle_test.py compares rendering with Jinja2.
 #include "runtime/text/template/template.h"
 
 #include <gmock/gmock.h>
@@ -13,7 +13,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// A user's parts in brackets, and nothing else changed.
+// Puts the user's parts in brackets; all else is unchanged.
 std::string marked(const MarkedText& text) {
   std::string shown;
   size_t begin = 0;
@@ -119,7 +119,7 @@ TEST(TemplateTest, NestingIsBounded) {
   for (const char* link : {".x", "|trim", "[0]", "()"}) {
     EXPECT_THAT(error_of("{{ x" + repeated(link, kDeep) + " }}"), HasSubstr("deep")) << link;
   }
-  // Chains of operators are no nesting.
+  // Chains of operators do not nest.
   EXPECT_EQ(render("{{ 0" + repeated("+1", kDeep) + " }}").bytes(), std::to_string(kDeep));
   EXPECT_EQ(render("{{ 1" + repeated(" and 1", kDeep) + " }}").bytes(), "1");
   EXPECT_EQ(render("{% if 0 %}" + repeated("{% elif 0 %}", kDeep / 10) + "{% endif %}").bytes(),
@@ -131,7 +131,7 @@ TEST(TemplateTest, RunningIsBounded) {
   EXPECT_THAT(error_of("{% set ns = namespace(x=[]) %}{% for i in range(100) %}"
                        "{% set ns.x = [ns.x] %}{% endfor %}"),
               HasSubstr("nested more than 64 deep"));
-  // Sixty lists that are each other's only items twice: printed whole they would take 2^60 steps.
+  // Sixty lists, each containing the next one twice: printed whole they would take 2^60 steps.
   const std::string doubled =
       "{% set ns = namespace(x=[], y=[]) %}{% for i in range(60) %}"
       "{% set ns.x = [ns.x, ns.x] %}{% set ns.y = [ns.y, ns.y] %}{% endfor %}";
@@ -172,8 +172,8 @@ TEST(TemplateTest, ALongConversationTakesFewSteps) {
       "+ '|>' + m.content|trim + '\n' %}{% endfor %}{{ ns.all }}",
       context);
   EXPECT_EQ(text.size(), 2000u * 509);
-  // Copying what is there already for each message, 4 GB in all, takes a fraction of a second; the
-  // bound is for a machine that does ten other things.
+  // Copying the text so far for each message would copy 4 GB; this takes a fraction of a second.
+  // The bound allows for a busy machine.
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
 }
 

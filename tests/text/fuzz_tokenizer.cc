@@ -1,6 +1,6 @@
-// A libFuzzer target of tokenizers: the input is a tokenizer.json, a NUL byte and a text. With
-// clang, -fsanitize=fuzzer and this file. tokenizer_fuzz_test.cc runs it over the seed corpus and
-// over changes of it.
+// A libFuzzer target of tokenizers: the input is a tokenizer.json, a NUL byte and a text. Build it
+// with clang, -fsanitize=fuzzer and this file; tokenizer_fuzz_test.cc runs it over the seed corpus
+// and changes of it.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -40,7 +40,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
     check(fasa::text::Tokenizer::parse(input.substr(0, end), "", "fuzz"), text);
   } catch (const fasa::InputError&) {
-    // The only error that a file may give.
+    // The only error that a file may cause.
   }
   return 0;
 }

@@ -46,7 +46,7 @@ json byte_level() {
             {"merges", {"a b", "ab c", {"Ġ", "a"}}}}}};
 }
 
-// As SentencePiece's, with "▁" before a text and bytes of U+00E9.
+// In SentencePiece's form, with "▁" before a text and bytes of U+00E9.
 json sentence() {
   return {{"added_tokens", {token(0, "<unk>"), token(1, "<s>")}},
           {"normalizer",
@@ -133,13 +133,13 @@ TEST(TokenizerTest, WhatIsNoUtf8IsReadAsReplacements) {
 
 TEST(TokenizerTest, WhatAUserTypesStaysText) {
   const auto tokenizer = parse(byte_level());
-  // Without ids for its letters a control token that stays text leaves nothing.
+  // The vocabulary lacks its letters: a control token that is treated as text encodes to nothing.
   const Segment spelt[] = {{"a<|end|>"}, {"b<|end|><think>c", Trust::kUser}, {"<|end|>"}};
   EXPECT_THAT(tokenizer.encode(spelt, false), ElementsAre(0, 10, 1, 2, 10));
-  // Two halves make no token unless both are trusted.
+  // Two halves form a token only if both are trusted.
   const Segment halves[] = {{"<|en"}, {"d|>", Trust::kUser}, {"<|en"}, {"d|>"}};
   EXPECT_THAT(tokenizer.encode(halves, false), ElementsAre(10));
-  // Words are those of the whole.
+  // Words are split as in the whole text.
   const Segment parts[] = {{"a"}, {"b", Trust::kUser}, {"c"}};
   EXPECT_THAT(tokenizer.encode(parts, false), ElementsAre(8));
   EXPECT_THAT(tokenizer.encode("a<|end|>", {.parse_special = false}), ElementsAre(0));
@@ -216,11 +216,11 @@ TEST(ContinuationTest, IsWhatFollowsThePrompt) {
   EXPECT_EQ(behind.push(8), " a");
   Continuation first(tokenizer, Ids{1});
   EXPECT_EQ(first.push(8), "a");
-  // Special tokens are left out, but for those that are to be shown.
+  // Special tokens are omitted, except those that are to be shown.
   Continuation hidden(tokenizer, Ids{1, 8}), shown(tokenizer, Ids{1, 8}, {0});
   EXPECT_EQ(hidden.push(0), "");
   EXPECT_EQ(shown.push(0), "<unk>");
-  // The prompt's line break is not the continuation's, though it was held back.
+  // The prompt's line break was held back, but is not part of the continuation.
   Continuation line(tokenizer, Ids{1, 8, 4});
   EXPECT_EQ(line.push(6), "a");
   EXPECT_EQ(line.finish(), "");

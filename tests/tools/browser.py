@@ -1,5 +1,4 @@
-"""A headless Chromium that a test drives over its debugging pipe: the standard library is
-enough."""
+"""Drives a headless Chromium over its debugging pipe, with the standard library alone."""
 import base64
 import json
 import os
@@ -15,8 +14,8 @@ PROGRAM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "
 
 
 class Browser:
-    """One page in a process of its own, ended with the test. `problems` are its exceptions and what
-    it logged as errors, `requests` the addresses that it asked for."""
+    """One page in its own process, ended with the test. `problems` are its exceptions and logged
+    errors, `requests` the addresses that it requested."""
 
     def __init__(self, test, folder, size=(1280, 800)):
         commands, self.commands = os.pipe()
@@ -48,7 +47,7 @@ class Browser:
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         os.close(self.commands), os.close(self.events)
-        deadline = time.monotonic() + 20  # its helpers write to the folder until they are gone
+        deadline = time.monotonic() + 20  # its helper processes write to the folder until they end
         while self.helpers_alive() and time.monotonic() < deadline:
             time.sleep(0.05)
 
@@ -107,7 +106,7 @@ class Browser:
         return result["result"].get("value")
 
     def wait_for(self, expression):
-        """Until it is true, a minute at most; returns its value."""
+        """Waits until the expression is true, a minute at most; returns its value."""
         deadline = time.monotonic() + 60
         while True:
             if value := self.evaluate(expression):
@@ -117,5 +116,5 @@ class Browser:
             time.sleep(0.05)
 
     def screenshot(self):
-        """PNG bytes."""
+        """A screenshot as PNG bytes."""
         return base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"])

@@ -1,4 +1,4 @@
-"""fasa calibrate: the map that it writes is one that fasa generate takes."""
+"""fasa calibrate: fasa generate accepts the map that it writes."""
 import json
 
 from support import MODEL, SOURCE, CommandTest, facts, main

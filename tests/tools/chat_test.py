@@ -1,4 +1,4 @@
-"""fasa chat and fasa template through pipes, generate's chat and sampling flags."""
+"""fasa chat and fasa template through pipes; generate's chat and sampling flags."""
 import json
 import os
 import signal
@@ -40,7 +40,7 @@ class Chat(ChatCase):
         self.assertEqual([message["role"] for message in messages],
                          ["system", "user", "assistant", "user", "assistant"])
         self.assertEqual(messages[3]["content"], "second?")
-        # What was saved is what fasa template reads, and a question alone gives the same answer.
+        # fasa template reads the saved conversation, and a single question gives the same answer.
         prompt = self.assert_done("template", "--model", self.model, "--context", saved).stdout
         self.assertTrue(prompt.startswith(b"[system] S\n[user] first?\n[assistant] "))
         alone, _ = self.chat(["first?"], "--system", "S")
@@ -56,7 +56,7 @@ class Chat(ChatCase):
         prompts = [int(line.split()[2]) for line in counts]
         new = [int(line.split()[4]) for line in counts]
         self.assertEqual(new[0], prompts[0])
-        # A byte is a token: the answer's last, which the cache has not, and the frame.
+        # A byte is a token: the answer's last token, which is not in the cache, and the frame.
         frame = len("\n[user] What is it?\n[assistant] ") + 1
         self.assertEqual(new[1:], [frame, frame])
 

@@ -1,4 +1,5 @@
-"""What bad input gets: the exit code, the place, what is allowed; standard output stays empty."""
+"""Errors for bad input: the exit code, the location, the allowed values; standard output stays
+empty."""
 import json
 import os
 import struct
@@ -197,7 +198,8 @@ class ModelErrors(CommandTest):
 
 
 class HostileFiles(CommandTest):
-    """Whatever a path names, the command ends, with the place and what is allowed."""
+    """Whatever file a path names, the command ends with an error that gives the location and what
+    is allowed."""
     LEVELS = 200_000
 
     def fails(self, code, parts, *arguments):

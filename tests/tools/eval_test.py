@@ -1,4 +1,4 @@
-"""fasa eval: results that are kept example by example, and what they add up to."""
+"""fasa eval: results stored per example, and the totals computed from them."""
 import json
 import math
 import shutil
@@ -137,7 +137,8 @@ class Eval(CommandTest):
         low, high = few["kl"]["range"]
         self.assertLessEqual(low, few["kl"]["mean"])
         self.assertLessEqual(few["kl"]["mean"], high)
-        # What is kept of full attention is taken up, its logits are made again for new budgets.
+        # Stored results of full attention are reused; its logits are computed again for new
+        # budgets.
         more = self.evaluate(*PPL, "--selections", "fasa,full", "--budgets", 24, 30, "--examples",
                              3)
         again = {m["method"].split(",")[0]: m["tasks"][0] for m in more["methods"]}
@@ -214,7 +215,7 @@ class Eval(CommandTest):
         self.assertIn("secret number", self.records()[0]["questions"][0]["question"])
 
     def data_folder(self):
-        """LongBench's files in small, of our own writing."""
+        """A small data set in LongBench's format, written for this test."""
         data = self.folder / "data"
         data.mkdir()
         prompts = {"qasper": "Text: {context}\nQuestion: {input}\nAnswer:",
@@ -228,7 +229,7 @@ class Eval(CommandTest):
         return data
 
     def stand_in(self):
-        """A Python that has the packages, or one that plays the metrics: 50 for all."""
+        """A Python with the packages, or a stand-in whose metrics all return 50."""
         python = self.write("python", "#!/bin/sh\n[ \"$3\" = --check ] && exit 0\n"
                             "echo noise\necho '{\"scores\": {\"1\": 50, \"3\": 100}}'\n")
         python.chmod(0o755)

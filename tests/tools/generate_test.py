@@ -1,4 +1,5 @@
-"""End to end: the bundled model answers, the same over devices and settings; fields of the JSON."""
+"""End to end: the bundled model's answer is the same over devices and settings; fields of the
+JSON."""
 import json
 import re
 import subprocess
@@ -128,10 +129,11 @@ class Output(CommandTest):
         self.assertFalse(result["text_lossy"])
 
     def test_bytes_that_are_no_utf8_are_replaced_and_said_so(self):
-        # Half a letter: the model continues it, or not, but JSON stays readable.
+        # Half a character: whether or not the model completes it, the JSON stays valid.
         result = self.generate_json("--prompt-ids", self.write("ids", "10 63 206"),
                                     "--max-tokens", 1, "--temperature", 5, "--seed", 3)
-        # A letter that the model completes is its own; else the prompt's half is not.
+        # A character that the model completes belongs to its text; otherwise the prompt's half does
+        # not.
         text = bytes([206, *result["tokens"]]).decode(errors="replace").removeprefix("\ufffd")
         self.assertEqual(result["text"], text)
         self.assertEqual(result["text_lossy"], "\ufffd" in text)
@@ -147,7 +149,7 @@ class Output(CommandTest):
         content = b"a\r\n\x00b\n"
         result = self.generate_json("--prompt-file", self.write("p", content), "--max-tokens", 1)
         self.assertEqual(result["prefill"]["tokens"], len(content))
-        # What is no UTF-8 is read as U+FFFD, which takes three bytes.
+        # Invalid UTF-8 is read as U+FFFD, which takes three bytes.
         result = self.generate_json("--prompt-file", self.write("p", b"a\xffb"), "--max-tokens", 1)
         self.assertEqual(result["prefill"]["tokens"], 5)
 

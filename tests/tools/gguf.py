@@ -1,4 +1,4 @@
-"""Writes GGUF files with Python's standard library alone: any metadata, and a folder's model."""
+"""Writes GGUF files with Python's standard library alone: any metadata, or a folder's model."""
 import json
 import struct
 
@@ -20,7 +20,7 @@ def text(value):
 
 
 def value(kind, given):
-    """`given` of a type, or an array of it; the type's number comes first."""
+    """`given` as a value of a type, or an array of it; the type's number comes first."""
     def one(item):
         return text(item) if kind == TEXT else struct.pack("<" + CODES[kind], item)
     if isinstance(given, list):
@@ -49,8 +49,8 @@ def gguf(metadata, tensors, version=3):
 
 
 def rotary_pairs(rows, heads):
-    """Rows of queries or keys as the llama architecture of GGUF has them: first and second half of
-    a head by turns."""
+    """Rows of queries or keys in the order of GGUF's llama architecture: the first and second half
+    of a head interleaved."""
     size = len(rows) // heads
     return [rows[head * size + i % 2 * (size // 2) + i // 2]
             for head in range(heads) for i in range(size)]
@@ -107,7 +107,8 @@ def llama_metadata(folder, config):
 
 
 def of_folder(folder, more=None):
-    """A folder's llama with a byte-level vocabulary without merges, in one file's bytes."""
+    """A folder's llama model as one GGUF file's bytes, with a byte-level vocabulary without
+    merges."""
     config = json.loads((folder / "config.json").read_text())
     metadata = {**llama_metadata(folder, config), **(more or {})}
     return gguf({key: given for key, given in metadata.items() if given is not None},

@@ -1,4 +1,4 @@
-"""GGUF files beside the folder that they were made of: every command that opens a model."""
+"""GGUF files against the folder that they were made from: every command that opens a model."""
 import json
 import os
 import pathlib
@@ -24,7 +24,8 @@ class GgufCase(CommandTest):
         (self.model / "chat_template.jinja").write_text(TEMPLATE)
 
     def from_both(self, command, *arguments, model_flag="--model", **options):
-        """Standard output of a command that is given the file; the same as with the folder."""
+        """Standard output of a command on the file, after checking that the folder gives the
+        same."""
         results = [self.assert_done(*command, model_flag, model, *arguments, **options).stdout
                    for model in (self.file, self.model)]
         self.assertEqual(*results)
@@ -57,7 +58,7 @@ class Commands(GgufCase):
         self.assertNotIn("int4", plain)
         self.assertIn("int4/32", rounded)
         files = list((self.folder / "results").glob("*.jsonl"))
-        self.assertEqual(len(files), 2, files)  # none resumed the other's
+        self.assertEqual(len(files), 2, files)  # neither resumed the other's
 
     def test_the_map_lies_beside_the_file(self):
         shutil.copy(MODEL / "fc_map.json", self.folder / "needle.fc_map.json")
@@ -106,7 +107,7 @@ class Metadata(GgufCase):
                           self.made({"general.sampling.top_p": (gguf.F32, 7)}), "--prompt", "x")
 
     def test_how_text_is_cut(self):
-        """Which pairs may merge, by the name of the cut: no merge goes over its borders."""
+        """The merges allowed by the named pre-tokenizer: no merge crosses its borders."""
         pairs = [("1", "2"), ("12", "3"), ("123", "4"), ("o", "W"), ("t", "'"), ("R", "e"),
                  ("e", "!")]
         pieces = gguf.llama_metadata(MODEL, json.loads((MODEL / "config.json").read_text()))[
@@ -173,7 +174,7 @@ class Flags(GgufCase):
 
 
 def real_file():
-    """SmolLM2-135M-Instruct in Q4_1, where tools/demo --chat has left it."""
+    """SmolLM2-135M-Instruct in Q4_1, as left by tools/demo --chat."""
     base = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
     return pathlib.Path(base) / "fasa/SmolLM2-135M-Instruct.Q4_1.gguf"
 

@@ -1,4 +1,4 @@
-"""tools/gpu-check as it runs on a GPU machine, over programs that only say what they were asked."""
+"""tools/gpu-check as on a GPU machine, over stand-in programs that only report their arguments."""
 import json
 import os
 import shutil

@@ -1,5 +1,5 @@
-"""GGUF files, safetensors and configs of packed weights that lie, beside files of the same kind
-that do not: exit code 3, a sentence that names the file, and little memory."""
+"""GGUF files, safetensors and configs of packed weights with false contents, beside valid files of
+the same kind: exit code 3, a message that names the file, and little memory."""
 import json
 import os
 import shutil
@@ -11,7 +11,7 @@ import gguf
 from gguf import BOOL, F32, I32, TEXT, U32, U64
 from support import FASA, MODEL, SOURCE, CommandTest, main
 
-MOST_MORE_KIB = 128 * 1024  # of resident memory, over a command that opens no model
+MOST_MORE_KIB = 128 * 1024  # of resident memory, above a command that opens no model
 GOLDEN = SOURCE / "tests/golden"
 
 
@@ -26,7 +26,7 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 def run_measured(*arguments):
     """(exit code, standard error, peak of resident memory in KiB). A small process starts the
-    command: one that this process starts would count this one's memory as its own."""
+    command: a direct child would count this process's memory as its own."""
     variables = {k: v for k, v in os.environ.items() if not k.startswith("FASA_")}
     done = subprocess.run([sys.executable, "-S", "-c", MEASURE, FASA, *map(str, arguments)],
                           stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -52,7 +52,7 @@ class HostileCase(CommandTest):
         self.assertLess(peak - self.usual_kib, MOST_MORE_KIB, message)
 
     def all_refused(self, cases, name):
-        """cases: what is wrong -> (bytes, part of the message...)."""
+        """cases: the defect -> (bytes, part of the message...)."""
         for what, (content, *parts) in cases.items():
             with self.subTest(what=what):
                 self.refused(self.write(name, content), [name, *parts])
@@ -63,7 +63,7 @@ def header(tensors, keys, *rest, version=3):
 
 
 def one_tensor(shape, kind=0, offset=0, data=b"", name="token_embd.weight", dims=None):
-    """A file with the metadata of a llama whose only tensor says what is given."""
+    """A file with the metadata of a llama, and one tensor described by the arguments."""
     whole = gguf.gguf({"general.architecture": (TEXT, "llama")}, {})
     metadata = whole[24:].rstrip(b"\0") if False else whole[24:24 + len(
         gguf.text("general.architecture")) + len(gguf.value(TEXT, "llama"))]
@@ -108,7 +108,7 @@ class Gguf(HostileCase):
         }, "hostile.gguf")
 
     def test_many_empty_values(self):
-        # 64 MiB of header, each value with as little as a file can spend on it.
+        # 64 MiB of header, with values of the smallest possible size.
         count = 3_000_000
         values = b"".join(struct.pack("<QIIB", 4, i, gguf.U8, 0) for i in range(count))
         self.refused(self.write("hostile.gguf", header(0, count, values)), ["hostile.gguf"])
@@ -184,7 +184,7 @@ class Gguf(HostileCase):
                              ["hostile.gguf"])
 
     def test_bytes_as_tokens(self):
-        # What made another loader write before the beginning of its table.
+        # Values that made another loader write before the beginning of its table.
         for piece in ("<0x-1>", "<0xZZ>", "<0x100>", "<0x>"):
             tokens = ["<unk>"] + [f"<0x{i:02X}>" for i in range(254)] + [piece]
             file = self.write("hostile.gguf", gguf.of_folder(MODEL, {

@@ -1,5 +1,5 @@
 """The metrics of fasa eval longbench and math against values worked out by hand. Those that need
-packages run where tools/metrics-env has made their environment: python3 TEST.py FASA SOURCE_DIR."""
+packages run where tools/metrics-env has installed them: python3 TEST.py FASA SOURCE_DIR."""
 import importlib.util
 import sys
 import unittest

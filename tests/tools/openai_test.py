@@ -1,5 +1,6 @@
-"""The official openai client against fasa serve, synchronous and asynchronous: what it sends is
-understood, and what it gets it can read. Without the package (tools/clients-env) all is skipped."""
+"""The official openai client against fasa serve, synchronous and asynchronous: the server
+understands its requests, and the client can read the replies. Without the package
+(tools/clients-env) all tests are skipped."""
 import asyncio
 import json
 import unittest
@@ -57,7 +58,7 @@ class Client(ServeTest):
         self.assertEqual(stopped.choices[0].finish_reason, "stop")
 
     def test_characters_come_whole(self):
-        """Whatever bytes the model writes, the stream says what the whole reply says."""
+        """The stream gives the same text as the whole reply, whatever bytes the model writes."""
         server = Server(self, model=self.chat_model())
         client = self.client(server)
         likely = {str(byte): 9 for byte in (0xF0, 0x9F, 0x98, 0x80, 0xE4, 0xB8, 0xAD, 0xE2, 0x8D)}

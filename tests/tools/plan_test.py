@@ -40,7 +40,7 @@ class Plan(CommandTest):
         self.assertLessEqual({(64, "int2"), (32, "int2"), (16, "bf16"), (64, "int4"), (64, "int8")},
                              slices)
         self.assertEqual(plan["recommended"]["preset"], "fasa-m")
-        # hot_rows = auto takes more than it is promised, and stays auto.
+        # hot_rows = auto may take more than is reserved, and stays auto.
         self.assertGreater(fasa_m["extra_hot_rows"], 2 * fasa_m["hot_rows"])
         self.assertGreater(fasa_m["extra_bytes"], 0)
         self.assertIn('hot_rows = "auto"', plan["recommended"]["toml"])
@@ -55,7 +55,8 @@ class Plan(CommandTest):
     def test_prefetch_is_recommended_where_it_pays(self):
         def recommended(*arguments):
             plan = self.plan("--geometry", "llama-3.1-8b", *GPU, "--weight-bits", 4,
-                             "--head-groups", 1, *arguments)  # nothing else hides a fetch
+                             # with one head group only predictions hide a fetch
+                             "--head-groups", 1, *arguments)
             path = self.write("plan.toml", plan["recommended"]["toml"])
             config = json.loads(self.assert_done("config", "--config", path).stdout)
             return self.option(plan, "fasa-m"), config["prefetch"]
@@ -69,7 +70,7 @@ class Plan(CommandTest):
                                option["predicted"][key]["transfer_hidden"])
         option, prefetch = recommended("--coverage", 0.05, "--fac-tokens", 256)
         self.assertEqual(prefetch["depth"], 0)
-        # What is asked for is kept.
+        # Options set by the user are not changed.
         self.assertEqual(recommended("--depth", 3, "--coverage", 0.05)[1]["depth"], 3)
 
     def test_a_model_folder_needs_no_weights(self):
@@ -82,7 +83,7 @@ class Plan(CommandTest):
         self.assertEqual(plan["recommended"]["preset"], "full")
 
     def test_bytes_are_those_of_a_run(self):
-        # A plan's device memory is what the device counts when the same command runs.
+        # A plan's device memory equals the device's count when the same command runs.
         packed = SOURCE / "tests/golden/packed-gguf-llama/model.gguf"
         for model, flags in ((MODEL, ()), (MODEL, ("--weights", "int8")),
                              (MODEL, ("--weights", "int4", "--weight-group", 32)),

@@ -1,4 +1,4 @@
-"""The scripts beside the command, as far as they can run within a test."""
+"""The scripts beside the command, as far as a test can run them."""
 import json
 import os
 import shutil
@@ -15,7 +15,8 @@ def script(name, *arguments, **options):
 
 class Setup(CommandTest):
     def with_packages(self, status):
-        """A dpkg-query that knows one answer, before the real one; apt-get would leave a trace."""
+        """A dpkg-query that knows one answer, found before the real one; an apt-get that would
+        leave a file."""
         folder = self.folder / f"bin-{status.replace(' ', '-')}"
         folder.mkdir()
         for name, text in (("dpkg-query", f"#!/bin/sh\nprintf '%s' '{status}'\n"),
@@ -81,7 +82,7 @@ class Checks(CommandTest):
 
 
 class Naming(CommandTest):
-    """tools/check-naming in a small tree of its own, with a cache of its own."""
+    """tools/check-naming in a small tree with its own cache."""
 
     def setUp(self):
         super().setUp()

@@ -1,5 +1,5 @@
-"""Baselines and variants end to end: what they answer, and what they say elsewhere than on the
-cpu."""
+"""Baselines and variants end to end: their answers on the cpu, and their errors on other
+devices."""
 from support import MODEL, CommandTest, facts, main
 
 BASELINES = ("oracle", "streaming", "snapkv", "h2o", "rkv", "quest", "sparq", "random")

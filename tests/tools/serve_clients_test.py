@@ -1,5 +1,5 @@
-"""fasa serve under clients of all kinds: curl, streams by the hundred, and those who mean harm.
-Every bad request gets its 4xx, and the next good one its answer."""
+"""fasa serve under clients of all kinds: curl, hundreds of streams, hostile clients. Every bad
+request gets a 4xx, and the next good one its answer."""
 import json
 import os
 import re
@@ -64,7 +64,7 @@ class Curl(ServeTest):
         with subprocess.Popen(["curl", "-sSN", self.url + "/v1/completions", "-d", body],
                               stdout=subprocess.PIPE) as curl:
             self.assertTrue(curl.stdout.readline().startswith(b"data: {"))
-            curl.kill()  # its place is free for the next
+            curl.kill()  # frees its connection for the next client
         self.assertEqual(self.server.complete("In the", 2)["usage"]["completion_tokens"], 2)
         self.assertEqual(self.server.metric('fasa_requests_finished_total{reason="cancelled"}'), 1)
 

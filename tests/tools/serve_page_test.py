@@ -1,5 +1,5 @@
-"""The page at / in a browser: a chat, what each tier holds, and the sessions. Without a Chromium
-all is skipped. FASA_SCREENSHOTS=DIR keeps what it looked like."""
+"""The page at / in a browser: a chat, the contents of each tier, and the sessions. Without Chromium
+all tests are skipped. FASA_SCREENSHOTS=DIR saves screenshots."""
 import os
 import pathlib
 import unittest

@@ -1,4 +1,4 @@
-"""fasa serve with sessions on disk: what was said is there after an end of any kind."""
+"""fasa serve with sessions on disk: conversations survive any end of the server."""
 import json
 import os
 import signal

@@ -1,4 +1,4 @@
-"""fasa serve, over sockets: what clients send, and what they must get."""
+"""fasa serve over sockets: requests, and the replies that clients must get."""
 import json
 import re
 import signal
@@ -115,7 +115,7 @@ class Tools(ServeTest):
 
 
 class HeldAnswers(ServeTest):
-    """Answers that a mask holds to a format, from a model that would never write it."""
+    """Answers restricted to a format by a mask, from a model that would never write it."""
 
     def chat(self, server, **fields):
         status, _, body = server.ask("POST", "/v1/chat/completions", {
@@ -126,7 +126,7 @@ class HeldAnswers(ServeTest):
 
     def test_json(self):
         server = Server(self, model=self.chat_model())
-        # Letters and digits are what a free string is made of here; its end is made likely.
+        # Free strings consist of letters and digits; their end is made likely.
         likely = {str(ord(c)): 12 for c in '"}]'}
         for seed in range(3):
             choices = self.chat(server, response_format={"type": "json_object"}, seed=seed, n=2,
@@ -224,7 +224,7 @@ class Refusals(ServeTest):
             ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "x"}}},
              "tool_choice"),
             ({"tool_choice": "required"}, "tool_choice"),
-            ({"tools": TOOLS}, "tools"),  # the template shows none
+            ({"tools": TOOLS}, "tools"),  # the template does not render tools
             ({"messages": user + [{"role": "assistant", "tool_calls": [{"id": "1"}]}]},
              "messages[1].tool_calls[0].function"),
             ({"messages": [{"role": "user", "content": "x", "tool_calls": []}]},
@@ -289,7 +289,7 @@ class Refusals(ServeTest):
         keys = self.write("keys", "# mine\nsecret-1\nsecret-2\n")
         keys.chmod(0o600)
         server = Server(self, "--api-key-file", keys, "--allowed-origin", "https://app.example")
-        # A browser asks without the key whether it may send it.
+        # A browser asks, without the key, whether it may send the request.
         preflight = {"Origin": "https://app.example", "Access-Control-Request-Method": "POST",
                      "Access-Control-Request-Headers": "authorization"}
         status, answer, _ = server.ask("OPTIONS", "/v1/completions", headers=preflight)

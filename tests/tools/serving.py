@@ -1,4 +1,4 @@
-"""A running fasa serve, and what its tests share."""
+"""A running fasa serve, and helpers for its tests."""
 import http.client
 import json
 import os
@@ -86,7 +86,7 @@ class ServeTest(CommandTest):
         return folder
 
     def frames(self, body):
-        """The stream's objects, after its grammar was checked."""
+        """The stream's objects, after a check of its syntax."""
         text = body.decode("utf-8")  # strictly
         self.assertTrue(text.endswith("data: [DONE]\n\n"))
         blocks = text[:-2].split("\n\n")

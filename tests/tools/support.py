@@ -1,4 +1,4 @@
-"""What the tests of the command share: python3 TEST.py FASA SOURCE_DIR."""
+"""Shared by the tests of the command: python3 TEST.py FASA SOURCE_DIR."""
 import html.parser
 import json
 import os
@@ -26,7 +26,7 @@ def run(*arguments, environment=None, **options):
 
 
 class PageCheck(html.parser.HTMLParser):
-    """Elements that are opened are closed, and nothing is fetched."""
+    """Checks that opened elements are closed, and that nothing is fetched."""
     VOID = {"meta", "line", "br"}
 
     def __init__(self):
@@ -81,7 +81,8 @@ class CommandTest(unittest.TestCase):
             (folder / name).write_text(content)
 
     def assert_fails(self, code, parts, *arguments, **options):
-        """Ends with `code`; standard error holds every part, standard output nothing."""
+        """Checks the exit code, that standard error holds every part, and that standard output is
+        empty."""
         done = run(*arguments, **options)
         message = done.stderr.decode(errors="replace")
         self.assertEqual(done.returncode, code, f"{arguments}: {message}")

@@ -1,4 +1,4 @@
-"""The small trained models: what they recall with all tokens, and what a small budget keeps."""
+"""The small trained models: facts recalled with all tokens, and with a small budget."""
 import json
 
 from support import SOURCE, CommandTest, main
@@ -20,8 +20,8 @@ class TestbedModels(CommandTest):
                 self.assertGreaterEqual(whole, 0.5)
                 self.assertGreaterEqual(self.needle(model, "--fac-tokens", 64), whole)
                 if model.startswith("alibi"):
-                    continue  # has fasa and full alone
-                # A window of as many tokens holds hardly any of the facts.
+                    continue  # needs only fasa and full
+                # A window of as many tokens contains hardly any of the facts.
                 window = self.needle(model, "--selection", "streaming", "--fac-tokens", 64)
                 self.assertLess(window, whole / 2)
 

@@ -1,4 +1,4 @@
-"""--trace-file: what it holds is what viewers of the Trace Event Format open."""
+"""--trace-file: the file can be opened by viewers of the Trace Event Format."""
 import json
 
 from support import MODEL, CommandTest, facts, main
@@ -21,7 +21,7 @@ class Trace(CommandTest):
         return read(path), result
 
     def check_format(self, trace):
-        """Every event as the format has it; returns the names of threads by tid."""
+        """Checks every event against the format; returns the names of threads by tid."""
         self.assertEqual(trace["displayTimeUnit"], "ns")
         self.assertEqual(trace["otherData"]["dropped"], 0)
         threads, order, last = {}, {}, 0
@@ -56,7 +56,7 @@ class Trace(CommandTest):
         return [event for event in trace["traceEvents"] if event["ph"] == phase]
 
     def check_streams_are_in_order(self, trace, slack):
-        """What a stream does, and the times in which it stands still, never overlap."""
+        """A stream's work and its waits never overlap."""
         ends = {}
         for event in self.events(trace, "X"):
             self.assertGreaterEqual(event["ts"] + slack, ends.get(event["tid"], 0), event)
@@ -76,14 +76,14 @@ class Trace(CommandTest):
                               ("write-back", "write_back", "write_back"),
                               ("model", "wait for fetch", "wait")},
                              done)
-        # Bytes by cause are those of the report.
+        # Bytes by cause equal those of the report.
         steps = result["decode"]["tokens"]
         missed = sum(e["args"].get("h2d_bytes", 0) for e in self.events(trace, "X")
                      if e["cat"] == "miss")
         self.assertAlmostEqual(missed, result["fetch"]["bytes_per_step"] * steps, delta=0.5)
         layers = {e["args"]["layer"] for e in self.events(trace, "X") if e["name"] == "select"}
         self.assertEqual(layers, {0, 1, 2, 3})
-        # The last thing on the model's stream ends when the clock says.
+        # The last event on the model's stream ends at the clock's final time.
         ends = max(e["ts"] + e["dur"] for e in self.events(trace, "X")
                    if threads[e["tid"]] == "model")
         span = (result["prefill"]["seconds"] + result["decode"]["seconds"]) / MICROSECOND
@@ -152,7 +152,7 @@ class BadPaths(CommandTest):
     def test_a_path_that_cannot_be_written_is_said_before_the_run(self):
         for path in (self.folder / "missing" / "t.json", self.folder):
             self.assert_fails(2, ["cannot write", str(path)], *self.generate(path))
-        # Before the weights are read: these would be the next error.
+        # The error comes before the weights are read; they would be the next error.
         folder = self.copy_model()
         self.replace(folder, "model.safetensors", b"no weights")
         self.assert_fails(2, ["cannot write"], "generate", "--model", folder, "--prompt", "x",

@@ -1,4 +1,4 @@
-"""fasa trace: the file that it writes, and what it says to bad input."""
+"""fasa trace: the file that it writes, and its errors for bad input."""
 import json
 import struct
 

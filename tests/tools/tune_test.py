@@ -4,7 +4,7 @@ import json
 from support import MODEL, CommandTest, facts, main, run
 
 GEOMETRY = ("--geometry", "Llama-3.2-1B", "--tokens", 4096)
-# Few steps: what is checked is not how good the settings are.
+# Few steps: the quality of the settings is not tested.
 QUICK = ("--steps", 2, "--time-limit", "60s")
 
 

@@ -1,5 +1,5 @@
-"""fasa.vllm by itself: vLLM is a fake. What it registers, what a block takes, which rows decode,
-and that a batch's outputs are those of exact attention."""
+"""fasa.vllm alone, over a fake vLLM: what it registers, a block's size, which rows decode, and that
+a batch's outputs are those of exact attention."""
 import types
 
 import numpy as np
@@ -19,7 +19,7 @@ LAYERS, KV, QUERY, DIM, BLOCK = 2, 2, 4, 32, 64
 
 @pytest.fixture(autouse=True)
 def engine():
-    """The configuration that is current, and no store of another test."""
+    """Sets the current configuration, and clears the store of other tests."""
     fake_vllm.REGISTERED.clear()
     fake_vllm.CURRENT["config"] = fake_vllm.config()
     yield fake_vllm.CURRENT["config"]
@@ -149,7 +149,7 @@ def test_a_worker_that_is_not_fasas(engine):
 
 
 class OwnWorker:
-    """vLLM's, as fasa's stands on it."""
+    """vLLM's own worker, the base of fasa's."""
 
     def __init__(self, vllm_config):
         self.vllm_config = vllm_config
@@ -195,7 +195,7 @@ def layers_of(config):
 
 
 def test_as_many_blocks_as_fit(engine):
-    """In what vLLM has for its cache; it divides by what a block of stubs takes."""
+    """In units of vLLM's cache memory, which vLLM divides by a stub block's size."""
     fasa.vllm.register()
     layers_of(engine)
     worker = worker_of(engine)
@@ -222,7 +222,7 @@ def test_as_many_blocks_as_fit(engine):
 
 
 def build(engine, **batch):
-    """Of (block ids, tokens in all, new ones, still in its prompt) a row."""
+    """A batch from (block ids, total tokens, new tokens, still in its prompt) per row."""
     rows = batch["rows"]
     starts = np.concatenate([[0], np.cumsum([row[2] for row in rows])]).astype(np.int32)
     width = max(len(row[0]) for row in rows)
@@ -262,7 +262,7 @@ def exact(q, k, v):
 
 def attend_in_batches(engine):
     """Three sequences over some steps: chunks beside decodes in any order, one that begins with a
-    block which another writes in the same step, blocks that are used again."""
+    block which another writes in the same step, blocks that are reused."""
     impls = layers_of(engine)
     names = list(engine.layers)
     builder = _metadata.FasaMetadataBuilder(
@@ -285,7 +285,7 @@ def attend_in_batches(engine):
             (tables[name], before + new, new, prompt) for name, before, new, prompt in step],
                                           slots=slots))
         for layer, impl in enumerate(impls):
-            # Views of one row of queries, keys and values, with padding behind.
+            # Views into shared rows of queries, keys and values, followed by padding.
             qkv = torch.randn(total + 3, (QUERY + 2 * KV) * DIM, generator=rng)
             q, k, v = (t.view(total + 3, -1, DIM)
                        for t in qkv.split([QUERY * DIM, KV * DIM, KV * DIM], 1))

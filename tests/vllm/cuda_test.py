@@ -1,5 +1,5 @@
-"""fasa.vllm on a GPU: vLLM and the GPU are fakes (tests/python/fake_gpu). Who does not ask for the
-experiment is refused by name; who does gets exact attention from tables in the GPU's memory."""
+"""fasa.vllm on a GPU: vLLM and the GPU are fakes (tests/python/fake_gpu). Without the experiment's
+setting it gives an error that names it; with it, exact attention from tables in GPU memory."""
 import sys
 import types
 

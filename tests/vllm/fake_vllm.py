@@ -1,4 +1,4 @@
-"""As much of vLLM as fasa.vllm touches, for tests without it: names, bases and fields of 0.32."""
+"""The part of vLLM that fasa.vllm uses, for tests without vLLM: names, bases and fields of 0.32."""
 import dataclasses
 import enum
 import sys
@@ -88,7 +88,7 @@ CURRENT = {"config": None}
 
 
 def config(**changes):
-    """A VllmConfig, as far as it is read."""
+    """The fields of a VllmConfig that are read."""
     import torch
 
     def part(**fields):
@@ -123,7 +123,7 @@ class GpuWorker:
 
 
 def install(version=(0, 32, 0)):
-    """In place of vLLM in this process."""
+    """Replaces vLLM in this process."""
     def module(name, **names):
         made = types.ModuleType(name)
         made.__dict__.update(names)

@@ -1,5 +1,5 @@
-"""With all tokens attended to, vLLM on fasa says what vLLM says: chunked prompts, four at a time,
-prefixes that are shared, requests that are preempted."""
+"""With all tokens attended to, vLLM on fasa gives vLLM's outputs: chunked prompts, four at a time,
+shared prefixes, preempted requests."""
 import pytest
 from support import long_run, run, same_tokens
 
@@ -17,13 +17,13 @@ def test_its_own_tokens(own):
     assert same_tokens(found["first"], own["first"]) > 12 * 32
     assert found["stub"] == 2
     assert found["metrics"]["decode_steps"] > 0
-    # The second time prefixes are there already.
+    # In the second run prefixes are cached.
     assert sum(one["cached"] or 0 for one in found["second"]) > 2000
     assert same_tokens(found["second"], own["first"]) > 12 * 32
 
 
 def test_a_budget_beyond_every_context(own):
-    """The selection at work, and nothing to leave out."""
+    """Selection is on, and covers all tokens."""
     found = run("greedy", fasa={"fac_tokens": 4096})
     assert same_tokens(found["first"], own["first"]) > 12 * 32
 
@@ -51,7 +51,7 @@ def test_prompts_of_one_step_share_blocks():
 
 
 def test_half_precision():
-    """Equal until a step whose two best are nearer than bfloat16 can tell."""
+    """Equal until a step whose two best logits are closer than bfloat16 resolves."""
     both = [run("greedy", fasa=fasa, options={"dtype": "bfloat16"})["first"]
             for fasa in ({"selection": "full"}, None)]
     agreed = 0

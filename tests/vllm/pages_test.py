@@ -1,4 +1,4 @@
-"""Blocks come and go, and nobody reads what is no longer there."""
+"""Blocks are allocated and freed, and no freed block is read."""
 from support import long_run, run
 
 pytestmark = long_run
@@ -13,7 +13,7 @@ def test_freed_blocks_are_never_read():
     both = set(found["outputs"]) & set(undisturbed["outputs"])
     same = sum(found["outputs"][name] == undisturbed["outputs"][name] for name in both)
     assert len(both) > 200
-    assert same >= 0.99 * len(both)  # ties of logits, which batches of other sizes break otherwise
+    assert same >= 0.99 * len(both)  # ties of logits, which other batch sizes break differently
 
 
 def test_a_live_page_that_is_dropped_raises():

@@ -1,5 +1,5 @@
-"""What cannot work is refused at start, by name; a plugin that was asked for and is not there is
-loud."""
+"""Unsupported configurations are rejected at start, by name; a plugin that was requested and is
+missing is an error."""
 from support import long_run, run
 
 pytestmark = long_run

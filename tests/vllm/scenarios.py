@@ -1,4 +1,4 @@
-"""Engines of vLLM under test. Run by support.run: NAME ARGUMENTS RESULT."""
+"""vLLM engines under test. Run by support.run: NAME ARGUMENTS RESULT."""
 import json
 import os
 import pathlib
@@ -12,7 +12,7 @@ FULL = {"selection": "full"}
 
 
 def text_ids():
-    """The bundled model's tokens of a text are its bytes, but for the first ones of the
+    """The bundled model's tokens for a text: its bytes, except for the first ones of the
     vocabulary."""
     from transformers import AutoTokenizer
 
@@ -31,7 +31,7 @@ def engine(fasa, **options):
 
 
 def prompts_of(ids):
-    """12 of 1 to 900 tokens; some begin alike, in whole blocks and in parts of one."""
+    """12 prompts of 1 to 900 tokens; some share prefixes of whole blocks and of partial ones."""
     lengths = [1, 900, 130, 257, 64, 128, 700, 385, 129, 512, 20, 900]
     shared = [0, 0, 0, 0, 3000, 3000, 3000, 6000, 6000, 0, 9000, 12000]
     return [ids[first:first + length] for first, length in zip(shared, lengths)]
@@ -70,7 +70,7 @@ def paged_of(_):
 
 
 def greedy(fasa, twice=False, options=None, tokens=64):
-    """The prompts' outputs, the second time's too where asked for."""
+    """The outputs for the prompts, for a second run too if requested."""
     llm = engine(fasa, **(options or {}))
     preemptions = (count_preemptions(llm) if os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] == "0"
                    else [0])
@@ -87,14 +87,14 @@ def greedy(fasa, twice=False, options=None, tokens=64):
 
 
 def stub_bytes(llm):
-    """Of vLLM's own pool, a token and layer."""
+    """Bytes of vLLM's own pool, per token and layer."""
     config = scheduler_of(llm).kv_cache_config
     spec = config.kv_cache_groups[0].kv_cache_spec
     return spec.page_size_bytes / spec.block_size
 
 
 def same_step():
-    """Two equal prompts of three blocks and a bit, submitted together."""
+    """Two equal prompts of three blocks and a partial one, submitted together."""
     llm = engine(FULL, max_num_batched_tokens=2048)
     prompt = text_ids()[:3 * 128 + 40]
     both = outputs_of(llm, [prompt, prompt], 16)
@@ -103,8 +103,8 @@ def same_step():
 
 
 def freed_blocks(requests=300, blocks=40, drops=True, seed=1):
-    """Random requests with aborts; after every step what is free and holds no prefix is dropped, so
-    that a read of it would raise. Pages that are in use hold what the scheduler says."""
+    """Random requests with aborts. After every step free blocks without a cached prefix are
+    dropped, so that a read of one would raise. Blocks in use must hold the scheduler's tokens."""
     from vllm import SamplingParams
 
     llm = engine(FULL, num_gpu_blocks_override=blocks, max_model_len=2048, max_num_seqs=24,
@@ -119,7 +119,8 @@ def freed_blocks(requests=300, blocks=40, drops=True, seed=1):
     live = set()
     while asked < requests or core.has_unfinished_requests():
         while asked < requests and len(live) < 28:
-            rng = random.Random(1000 * seed + asked)  # the same requests, however the engine fares
+            # the same requests, independent of the engine's state
+            rng = random.Random(1000 * seed + asked)
             first, length = rng.randrange(0, 900,
                                           100), rng.choice([5, 110, 128, 230, 370, 620, 700])
             core.add_request(str(asked), {"prompt_token_ids": ids[first:first + length]},
@@ -177,13 +178,13 @@ def a_live_page_dropped():
 
 
 def start(fasa, **options):
-    """What the engine says where it is not to start."""
+    """The engine's error, where it must not start."""
     engine(fasa, **options)
     return {}
 
 
 def refusals(asked):
-    """Of each set of options that a configuration is made of, what fasa says."""
+    """fasa's error for each set of options that a configuration is made from."""
     from fasa import UsageError
     from fasa.vllm._settings import Settings, refuse
     from vllm.engine.arg_utils import EngineArgs
@@ -210,7 +211,7 @@ def refusals(asked):
 
 
 def after_shutdown():
-    """The engine's memory is back when it has gone."""
+    """The engine's memory is freed when the engine is gone."""
     import gc
 
     import psutil

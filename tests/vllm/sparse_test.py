@@ -1,5 +1,5 @@
-"""A server of vLLM on fasa: planted facts are found with 128 tokens attended to as by `fasa eval`;
-streams, ends in the middle, metrics."""
+"""A vLLM server on fasa: planted facts are found with 128 selected tokens, as by `fasa eval`;
+streams, early disconnects, metrics."""
 import concurrent.futures
 import json
 import os
@@ -97,7 +97,7 @@ def test_eight_clients_stream(server):
                     continue
                 pieces.append(json.loads(line[6:])["choices"][0]["text"])
                 if number % 4 == 3 and len(pieces) == 3:
-                    return None  # the client goes away
+                    return None  # the client disconnects
         return "".join(pieces)
 
     with concurrent.futures.ThreadPoolExecutor(8) as clients:

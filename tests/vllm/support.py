@@ -1,4 +1,4 @@
-"""What the tests of fasa.vllm share: scenarios run in processes of their own, for vLLM keeps state
+"""Shared by the tests of fasa.vllm: scenarios run in their own processes, because vLLM keeps state
 of its first engine in a process."""
 import json
 import os
@@ -13,7 +13,7 @@ import pytest
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 MODEL = ROOT / "models/needle-3m"
-GAP = 1e-3  # of the two best logits, below which a step may choose either
+GAP = 1e-3  # between the two best logits; below it a step may choose either
 NEAR = 1e-4  # log-probabilities in float32; orders of summation alone change them by up to 1e-5
 
 long_run = pytest.mark.skipif(
@@ -22,8 +22,8 @@ long_run = pytest.mark.skipif(
 
 
 def installed(folder):
-    """A folder for PYTHONPATH in which vLLM finds fasa's entry points, as pyproject.toml names
-    them."""
+    """A folder for PYTHONPATH in which vLLM finds fasa's entry points, named as in
+    pyproject.toml."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     info = pathlib.Path(folder, f"fasa-{project['version']}.dist-info")
     info.mkdir(parents=True, exist_ok=True)
@@ -44,8 +44,8 @@ def environment(folder, **changes):
 
 
 def run(scenario, changes=None, timeout=900, fails=False, **arguments):
-    """scenarios.py's function of that name in a new process: what it returns; of one that is to
-    fail, what it wrote."""
+    """Runs scenarios.py's function of that name in a new process; returns its result, or its output
+    if it is to fail."""
     with tempfile.TemporaryDirectory() as folder:
         result = pathlib.Path(folder, "result.json")
         done = subprocess.run(
@@ -57,8 +57,8 @@ def run(scenario, changes=None, timeout=900, fails=False, **arguments):
 
 
 def same_tokens(found, expected):
-    """Token for token, up to a step whose two best are too near for float32 to tell; there it must
-    be one of them. Log-probabilities are near."""
+    """Equal token for token, up to a step whose two best logits are too close for float32; there
+    the token must be one of the two. Log-probabilities are near."""
     assert len(found) == len(expected)
     compared = 0
     for one, other in zip(found, expected):
