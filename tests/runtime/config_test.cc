@@ -155,7 +155,7 @@ TEST(Config, LowBitTokensNeedScoresOfWholeKeysHeadByHead) {
             "whose scores are no weights; or slices of all");
 }
 
-TEST(Config, LowBitTokensAreDecidedWhereNobodyDoes) {
+TEST(Config, LowBitTokensHaveADefault) {
   const auto decided = [](const std::function<void(Config&)>& change) {
     Config config;
     change(config);

@@ -22,7 +22,7 @@ struct Machine {
   }
 };
 
-TEST(PrefillBudget, TakesTheLargestChunkWhereNobodyStreams) {
+TEST(PrefillBudget, TakesTheLargestChunkWithoutStreams) {
   PrefillBudget budget(0, 512);
   budget.decoded(0.01);
   budget.prefilled(512, 10);
