@@ -9,8 +9,8 @@
 #include <chrono>
 #include <filesystem>
 
-#include "bench/filled_runtime.h"
 #include "runtime/serve/session_suspension.h"
+#include "runtime/synthetic/filled_runtime.h"
 
 namespace fasa::bench {
 namespace {
@@ -45,12 +45,12 @@ void decode(FilledRuntime& filled, SequenceId sequence, uint64_t seed) {
   const Geometry& g = runtime.geometry();
   const auto dim = static_cast<size_t>(g.key_dim);
   const StepSequence part{sequence, 1, StepMode::kDecode};
-  const auto kv = noise(static_cast<size_t>(g.kv_heads) * dim, seed);
+  const auto kv = random_bf16(static_cast<size_t>(g.kv_heads) * dim, seed);
   std::vector<float> out(static_cast<size_t>(g.query_heads) * dim);
   runtime.begin_step({&part, 1});
   for (int layer = 0; layer < g.layers; ++layer) {
-    const auto q =
-        noise(static_cast<size_t>(g.query_heads) * dim, seed * 100 + static_cast<uint64_t>(layer));
+    const auto q = random_bf16(static_cast<size_t>(g.query_heads) * dim,
+                               seed * 100 + static_cast<uint64_t>(layer));
     const auto of = [&](const std::vector<uint16_t>& data, int heads) {
       return ConstTensorView::dense(data.data(), DType::kBF16, 1, heads, g.key_dim);
     };

@@ -19,9 +19,9 @@
 
 #include <memory>
 
-#include "bench/filled_runtime.h"
 #include "bench/in_cache_scoring.h"
 #include "bench/stream.h"
+#include "runtime/synthetic/filled_runtime.h"
 
 namespace fasa::bench {
 namespace {
@@ -64,8 +64,8 @@ class Case {
         filled_(cpu(), config(format, layers_), llama_8b(layers_),
                 first_chunk_dims(llama_8b(layers_), format.chunks), tokens),
         stream_(filled_.device()),
-        q_(noise(4096, 11)),
-        kv_(noise(1024, 12)),
+        q_(random_bf16(4096, 11)),
+        kv_(random_bf16(1024, 12)),
         out_(4096) {}
 
   double stream_bandwidth() { return stream_.read(); }

@@ -20,11 +20,11 @@
 #include <string>
 #include <vector>
 
-#include "bench/filled_runtime.h"
 #include "bench/gpu_projections.h"
 #include "offload/cuda/cuda_device.h"
 #include "offload/timeline/timeline.h"
 #include "runtime/base/error.h"
+#include "runtime/synthetic/filled_runtime.h"
 
 namespace fasa::bench {
 namespace {
@@ -155,10 +155,10 @@ class Decode {
         q_(device().allocate(MemorySpace::kDevice, query_bytes(), "queries")),
         kv_(device().allocate(MemorySpace::kDevice, kHeads * kWidth * 2, "keys and values")),
         out_(device().allocate(MemorySpace::kDevice, kQueryHeads * kWidth * 4, "output")),
-        host_q_(noise(query_bytes() / 2, 11)),
+        host_q_(random_bf16(query_bytes() / 2, 11)),
         begin_(device().create_event()),
         end_(device().create_event()) {
-    const std::vector<uint16_t> kv = noise(kHeads * kWidth, 12);
+    const std::vector<uint16_t> kv = random_bf16(kHeads * kWidth, 12);
     device().copy(kv_.data(), kv.data(), kv.size() * 2, CopyKind::kHostToDevice, filled_.stream());
     device().synchronize(filled_.stream());
   }
@@ -232,7 +232,7 @@ class Decode {
 
   // Replaces a quarter of the elements.
   void change_queries() {
-    const std::vector<uint16_t> fresh = noise(host_q_.size() / 4, 100 + seed_);
+    const std::vector<uint16_t> fresh = random_bf16(host_q_.size() / 4, 100 + seed_);
     for (size_t i = 0; i < fresh.size(); ++i) host_q_[4 * i + seed_ % 4] = fresh[i];
     ++seed_;
     device().copy(q_.data(), host_q_.data(), query_bytes(), CopyKind::kHostToDevice,

@@ -14,9 +14,9 @@
 
 #include <CLI/CLI.hpp>
 
-#include "bench/filled_runtime.h"
 #include "runtime/base/error.h"
 #include "runtime/base/units.h"
+#include "runtime/synthetic/filled_runtime.h"
 
 namespace fasa::bench {
 namespace {
@@ -60,7 +60,7 @@ void measure(const Options& options, Format format) {
   FilledRuntime filled(device, config, geometry, first_chunk_dims(geometry, format.chunks),
                        options.tokens);
   // One real decode step: its scratch is counted; the prefill's has been freed.
-  const std::vector<uint16_t> q = noise(4096, 3);
+  const std::vector<uint16_t> q = random_bf16(4096, 3);
   std::vector<float> out(4096);
   Device& emulated = filled.device();
   Buffer q_device = emulated.allocate(MemorySpace::kDevice, q.size() * 2, "query");
@@ -101,7 +101,7 @@ void measure_growth(int64_t tokens) {
   Runtime runtime(*device, Config{}, geometry, DType::kBF16, dims);
   const Stream stream = device->create_stream(StreamPriority::kNormal, "compute");
   const SequenceId sequence = runtime.create();
-  const std::vector<uint16_t> values = noise(kChunk * 1024, 1);
+  const std::vector<uint16_t> values = random_bf16(kChunk * 1024, 1);
   const auto kv = [&](int64_t count) {
     return ConstTensorView::dense(values.data(), DType::kBF16, count, 8, 128);
   };

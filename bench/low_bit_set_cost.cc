@@ -13,8 +13,8 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
-#include "bench/filled_runtime.h"
 #include "bench/stream.h"
+#include "runtime/synthetic/filled_runtime.h"
 
 namespace fasa::bench {
 namespace {
@@ -98,8 +98,8 @@ using Round = std::vector<Cost>;  // by case
 
 // A step of every case, alternating layer by layer; each round starts with another case.
 Round round_of(std::span<const std::unique_ptr<Case>> cases, size_t round) {
-  const std::vector<uint16_t> q = noise(4096, 2 * round + 11);
-  const std::vector<uint16_t> kv = noise(1024, 2 * round + 12);
+  const std::vector<uint16_t> q = random_bf16(4096, 2 * round + 11);
+  const std::vector<uint16_t> kv = random_bf16(1024, 2 * round + 12);
   Round costs(cases.size());
   for (const auto& subject : cases) subject->begin();
   for (int layer = 0; layer < kLayers; ++layer) {

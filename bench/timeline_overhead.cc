@@ -24,11 +24,11 @@
 #include <random>
 #include <vector>
 
-#include "bench/filled_runtime.h"
 #include "kernels/run_on_host.h"
 #include "offload/host/thread_count.h"
 #include "offload/timeline/timeline.h"
 #include "offload/wrapped_device.h"
+#include "runtime/synthetic/filled_runtime.h"
 
 namespace fasa::bench {
 namespace {
@@ -140,8 +140,8 @@ class Subject {
         device_(*device),
         filled_(std::move(device), config(options), llama_8b(options.layers),
                 first_chunk_dims(llama_8b(options.layers), 64), options.tokens),
-        q_(noise(4096, 11)),
-        kv_(noise(1024, 12)),
+        q_(random_bf16(4096, 11)),
+        kv_(random_bf16(1024, 12)),
         out_(4096) {}
 
   const Options options_;

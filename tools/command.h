@@ -21,6 +21,8 @@ std::unique_ptr<Command> make_chat_command();
 std::unique_ptr<Command> make_template_command();
 std::unique_ptr<Command> make_calibrate_command();
 std::unique_ptr<Command> make_info_command();
+std::unique_ptr<Command> make_demo_command();
+std::unique_ptr<Command> make_pages_command();
 std::unique_ptr<Command> make_config_command();
 std::unique_ptr<Command> make_plan_command();
 std::unique_ptr<Command> make_trace_command();

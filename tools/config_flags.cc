@@ -21,6 +21,7 @@ void ConfigFlags::add_to(CLI::App& command) {
         option.table.empty() ? "Config" : fmt::format("Config, [{}]", option.table);
     options_.push_back(command.add_option(option.flag_name(), texts_[i], std::string(option.help))
                            ->type_name(std::string(option.type))
+                           ->default_str(option.default_value())
                            ->group(group));
   }
 }

@@ -92,7 +92,8 @@ void EvalCommand::add_data_flags() {
 void EvalCommand::add_method_flags() {
   add_flag("--selections", "NAMES", selections_,
            "Several to compare, between commas, or all; ppl and needle prefill a text once for "
-           "them all; with full among them, ppl compares the others' predictions with its own");
+           "them all; with full among them, ppl compares the others' predictions with its own "
+           "(default: the config's selection; for ppl full as well)");
   add_flag(
       "--budgets", "N", budgets_,
       "fac_tokens that each of them is run with, one or more, by default without low-bit tokens; "
@@ -126,7 +127,10 @@ CLI::App* EvalCommand::add_to(CLI::App& app) {
 // Every selection with every budget (`full` has no budget) and every row dtype.
 std::vector<Config> EvalCommand::configs(const Config& base) const {
   std::vector<std::string> names = selection_list(selections_.empty() ? "none" : selections_);
-  if (names.empty()) names.emplace_back(selection_name(base.selection.kind));
+  if (names.empty()) {
+    names.emplace_back(selection_name(base.selection.kind));
+    if (flags_.task == "ppl" && names.front() != "full") names.emplace_back("full");
+  }
   std::vector<ComparedBudget> budgets;
   for (const std::string& text : budgets_) budgets.push_back(parse_budget(text, "--budgets"));
   if (budgets.empty()) budgets.emplace_back();

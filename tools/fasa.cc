@@ -2,14 +2,19 @@
 // budget too small, 5 device failure, 1 anything else.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <memory>
 #include <new>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "runtime/base/error.h"
 #include "runtime/io/nearest.h"
 #include "tools/command.h"
+#include "tools/help_text.h"
+#include "tools/version.h"
 
 namespace fasa {
 namespace {
@@ -25,6 +30,17 @@ int run_chosen(const std::vector<std::pair<CLI::App*, std::unique_ptr<Command>>>
   return kUsage;
 }
 
+// What CLI11 parses: the arguments from the last to the first; `fasa help X` as `fasa X --help`.
+std::vector<std::string> parsed_arguments(int argc, char** argv) {
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (!arguments.empty() && arguments.front() == "help") {
+    arguments.erase(arguments.begin());
+    arguments.emplace_back("--help");
+  }
+  std::reverse(arguments.begin(), arguments.end());
+  return arguments;
+}
+
 int finish(int code) {
   // Reports write errors, such as a full disk or a closed pipe, as failure.
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
@@ -37,7 +53,11 @@ int finish(int code) {
 int run_main(int argc, char** argv) {
   CLI::App app{"Decode attention from a KV cache in tiers (frequency-aware sparse attention).",
                "fasa"};
-  app.set_version_flag("--version", "fasa " FASA_VERSION);
+  app.formatter(std::make_shared<HelpFormatter>());
+  app.set_help_flag("-h,--help", "Print what the command does and its flags");
+  app.set_help_all_flag("--help-all", "Print the config's flags too");
+  app.set_version_flag(
+      "--version", [] { return version_line(); }, "Print version, commit and kernels");
   app.require_subcommand(1);
   std::vector<std::pair<CLI::App*, std::unique_ptr<Command>>> commands;
   std::vector<std::string> names;
@@ -47,6 +67,7 @@ int run_main(int argc, char** argv) {
     names.push_back(sub->get_name());
     commands.emplace_back(sub, std::move(command));
   };
+  add(make_demo_command());
   add(make_generate_command());
   add(make_chat_command());
   add(make_template_command());
@@ -65,16 +86,20 @@ int run_main(int argc, char** argv) {
 #if defined(FASA_SERVE)
   add(make_serve_command());
 #endif
+  add(make_pages_command());
   try {
-    app.parse(argc, argv);
+    app.parse(parsed_arguments(argc, argv));
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
     const std::string given = argc > 1 ? argv[1] : "";
     std::string message = error.what();
-    if (argc > 1 && std::find(names.begin(), names.end(), given) == names.end()) {
+    std::string help = "fasa --help";
+    if (std::find(names.begin(), names.end(), given) != names.end()) {
+      help = fmt::format("fasa {} --help", given);
+    } else if (argc > 1) {
       message = fmt::format("unknown command {}{}", given, nearest_hint(given, names));
     }
-    print_error(fmt::format("{}; fasa --help lists what there is", message));
+    print_error(fmt::format("{}; {} lists what there is", message, help));
     return kUsage;
   }
   return finish(run_chosen(commands));

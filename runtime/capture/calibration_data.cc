@@ -13,6 +13,7 @@
 #include "runtime/base/error.h"
 #include "runtime/capture/probes.h"
 #include "runtime/io/input_file.h"
+#include "runtime/io/shipped_files.h"
 
 namespace fasa {
 namespace {
@@ -89,12 +90,8 @@ std::vector<std::string> default_calibration_texts(const std::string& model_dir)
   const fs::path parent =
       model.has_filename() ? model.parent_path() : model.parent_path().parent_path();
   std::vector<fs::path> folders = {parent / "texts"};
+  if (const auto shipped = shipped_file("texts")) folders.push_back(*shipped);
   std::error_code error;
-  const fs::path self = fs::read_symlink("/proc/self/exe", error);
-  for (fs::path up = self.parent_path(); !error && up != up.parent_path(); up = up.parent_path()) {
-    folders.push_back(up / "models" / "texts");
-    folders.push_back(up / "share" / "fasa" / "models" / "texts");
-  }
   for (const fs::path& folder : folders) {
     std::vector<std::string> paths;
     for (const char* name : kTexts) {

@@ -654,6 +654,10 @@ std::string ConfigOption::path() const {
 
 std::string ConfigOption::flag_name() const { return "--" + dashed(flag.empty() ? key : flag); }
 
+std::string ConfigOption::default_value() const {
+  return default_text.empty() ? get(Config{}).dump() : std::string(default_text);
+}
+
 std::string ConfigOption::variable() const {
   std::string name = "FASA_" + std::string(flag.empty() ? key : flag);
   std::transform(name.begin(), name.end(), name.begin(),

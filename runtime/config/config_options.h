@@ -26,9 +26,10 @@ struct ConfigOption {
   bool (*set)(Config&, const nlohmann::json&);
   nlohmann::json (*get)(const Config&);  // null: not set
 
-  std::string path() const;       // "selection.fac_tokens"
-  std::string flag_name() const;  // "--fac-tokens"
-  std::string variable() const;   // "FASA_FAC_TOKENS"
+  std::string path() const;           // "selection.fac_tokens"
+  std::string flag_name() const;      // "--fac-tokens"
+  std::string variable() const;       // "FASA_FAC_TOKENS"
+  std::string default_value() const;  // as TOML, or in words
 };
 
 std::span<const ConfigOption> config_options();

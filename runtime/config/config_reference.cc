@@ -37,9 +37,8 @@ fac_tokens = 256
 )";
 
 std::string default_of(const ConfigOption& option) {
-  if (!option.default_text.empty()) return std::string(option.default_text);
-  const nlohmann::json value = option.get(Config{});
-  return fmt::format("`{}`", value.dump());
+  return option.default_text.empty() ? fmt::format("`{}`", option.default_value())
+                                     : std::string(option.default_text);
 }
 
 // A bar ends a table cell, even inside code, so bars are escaped.

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "runtime/base/error.h"
+#include "runtime/io/shipped_files.h"
 
 namespace fasa {
 namespace {
@@ -66,19 +66,10 @@ void SelectionTrace::add_step(int32_t context, std::span<const std::vector<int32
 }
 
 std::string default_selection_trace() {
-  namespace fs = std::filesystem;
-  constexpr const char* kName = "needle-3m-7k.fasatrace";
-  std::error_code error;
-  const fs::path self = fs::read_symlink("/proc/self/exe", error);
-  for (fs::path up = self.parent_path(); !error && up != up.parent_path(); up = up.parent_path()) {
-    for (const fs::path& models : {up / "models", up / "share" / "fasa" / "models"}) {
-      const fs::path file = models / "traces" / kName;
-      std::error_code none;
-      if (fs::is_regular_file(file, none)) return file.string();
-    }
-  }
+  constexpr const char* kName = "traces/needle-3m-7k.fasatrace";
+  if (const auto file = shipped_file(kName)) return file->string();
   throw InputError(
-      fmt::format("the trace models/traces/{} was not found beside the program or "
+      fmt::format("the trace models/{} was not found beside the program or "
                   "above it; record one with fasa trace and name it",
                   kName));
 }

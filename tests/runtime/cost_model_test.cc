@@ -4,9 +4,9 @@
 
 #include <gtest/gtest.h>
 
-#include "bench/filled_runtime.h"
 #include "kernels/kernel_work.h"
 #include "runtime/api/settings.h"
+#include "runtime/synthetic/filled_runtime.h"
 
 namespace fasa::bench {
 namespace {
@@ -165,7 +165,7 @@ class Prediction : public ::testing::TestWithParam<Case> {
   static Measured measure(FilledRuntime& filled, int steps) {
     Device& device = filled.device();
     const Geometry g = filled.runtime().geometry();
-    const std::vector<uint16_t> kv = noise(8 * 128, 3);
+    const std::vector<uint16_t> kv = random_bf16(8 * 128, 3);
     Buffer kv_device = device.allocate(MemorySpace::kDevice, kv.size() * 2, "test keys");
     Buffer q_device = device.allocate(MemorySpace::kDevice, 32 * 128 * 4, "test queries");
     Buffer out = device.allocate(MemorySpace::kDevice, 32 * 128 * 4, "test output");
@@ -175,9 +175,9 @@ class Prediction : public ::testing::TestWithParam<Case> {
     const Event end = device.create_event();
     Measured measured;
     std::vector<float> q(32 * 128);
-    const std::vector<uint16_t> lasting = noise(q.size(), 99);
+    const std::vector<uint16_t> lasting = random_bf16(q.size(), 99);
     for (int step = -3; step < steps; ++step) {
-      const std::vector<uint16_t> change = noise(q.size(), static_cast<uint64_t>(step + 100));
+      const std::vector<uint16_t> change = random_bf16(q.size(), static_cast<uint64_t>(step + 100));
       for (size_t i = 0; i < q.size(); ++i) {
         q[i] = f32_from_bf16(lasting[i]) + 0.3f * f32_from_bf16(change[i]);
       }

@@ -2,7 +2,7 @@
 // that the estimate must match.
 #include <gtest/gtest.h>
 
-#include "bench/filled_runtime.h"
+#include "runtime/synthetic/filled_runtime.h"
 
 namespace fasa::bench {
 namespace {

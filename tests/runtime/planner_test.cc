@@ -3,13 +3,13 @@
 
 #include <gtest/gtest.h>
 
-#include "bench/filled_runtime.h"
 #include "runtime/base/error.h"
 #include "runtime/catalog/geometry_catalog.h"
 #include "runtime/config/config_load.h"
 #include "runtime/config/config_options.h"
 #include "runtime/llm/activations.h"
 #include "runtime/llm/model_shape.h"
+#include "runtime/synthetic/filled_runtime.h"
 #include "tests/support/source_path.h"
 
 namespace fasa {
@@ -41,7 +41,7 @@ TEST(Planner, MemoryIsWhatARuntimeTakes) {
     const auto device = open_device(options);
     const int chunks = option.config.effective_tip_chunks(request.model.geometry.chunks());
     Runtime runtime(*device, option.config, request.model.geometry, DType::kBF16,
-                    bench::first_chunk_dims(request.model.geometry, chunks), request.tokens);
+                    first_chunk_dims(request.model.geometry, chunks), request.tokens);
     const SequenceId sequence = runtime.create();
     const uint64_t opened = device->memory(MemorySpace::kDevice).used_bytes;
     runtime.reserve(sequence, request.tokens, request.prefill_chunk);
@@ -133,9 +133,9 @@ TEST(Planner, ExtraHotRowsAreWhatARuntimeTakes) {
   DeviceOptions options;
   options.name = "emulated";
   options.device_memory = kGiB;
-  bench::FilledRuntime filled(options, option.config, request.model.geometry,
-                              bench::first_chunk_dims(request.model.geometry, option.chunks),
-                              request.tokens - bench::FilledRuntime::kRoom);
+  FilledRuntime filled(options, option.config, request.model.geometry,
+                       first_chunk_dims(request.model.geometry, option.chunks),
+                       request.tokens - FilledRuntime::kRoom);
   const StepSequence part{filled.sequence(), 1, StepMode::kDecode};
   filled.runtime().begin_step({&part, 1});
   EXPECT_EQ(filled.runtime().memory().device_hot_rows,

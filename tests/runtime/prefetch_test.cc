@@ -6,8 +6,8 @@
 
 #include <cmath>
 
-#include "bench/filled_runtime.h"
 #include "runtime/base/error.h"
+#include "runtime/synthetic/filled_runtime.h"
 #include "scheduler/prefetch/query_source.h"
 #include "tests/support/runs.h"
 
@@ -95,8 +95,8 @@ class DriftingQueries final : public QuerySource {
 class Decode {
  public:
   explicit Decode(const DecodeCase& setup)
-      : geometry_(bench::llama_8b(setup.layers)),
-        filled_(options(setup), config(setup), geometry_, bench::first_chunk_dims(geometry_, 64),
+      : geometry_(llama_8b(setup.layers)),
+        filled_(options(setup), config(setup), geometry_, first_chunk_dims(geometry_, 64),
                 setup.tokens),
         queries_(filled_.device(), geometry_, setup.error),
         random_(filled_.device(), 3) {
@@ -180,7 +180,7 @@ class Decode {
   }
 
   Geometry geometry_;
-  bench::FilledRuntime filled_;
+  FilledRuntime filled_;
   DriftingQueries queries_;
   RandomPredictor random_;
   Buffer kv_;

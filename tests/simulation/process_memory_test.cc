@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/filled_runtime.h"
+#include "runtime/synthetic/filled_runtime.h"
 
 namespace fasa::testing {
 namespace {
@@ -37,7 +37,7 @@ DeviceOptions emulated() {
 
 // Decodes a token: its scratch is used, and the scratch of the fill, which attended to nothing, is
 // freed.
-void decode_one(bench::FilledRuntime& filled) {
+void decode_one(FilledRuntime& filled) {
   Runtime& runtime = filled.runtime();
   const Geometry& g = runtime.geometry();
   const std::vector<uint16_t> k(static_cast<size_t>(g.kv_heads * g.key_dim));
@@ -55,17 +55,17 @@ void decode_one(bench::FilledRuntime& filled) {
 }
 
 double growth_to_said(int64_t tokens) {
-  const Geometry geometry = bench::llama_8b(1);
+  const Geometry geometry = llama_8b(1);
   const Config config;
   {
     // Memory that a process allocates once: threads, their scratch, the noise pool, the allocator's
     // own.
-    const bench::FilledRuntime first(emulated(), config, geometry,
-                                     bench::first_chunk_dims(geometry, geometry.chunks()), 4096);
+    const FilledRuntime first(emulated(), config, geometry,
+                              first_chunk_dims(geometry, geometry.chunks()), 4096);
   }
   const uint64_t before = resident_bytes();
-  bench::FilledRuntime filled(emulated(), config, geometry,
-                              bench::first_chunk_dims(geometry, geometry.chunks()), tokens);
+  FilledRuntime filled(emulated(), config, geometry, first_chunk_dims(geometry, geometry.chunks()),
+                       tokens);
   decode_one(filled);
   const KvMemory memory = filled.runtime().memory();
   const auto grown = static_cast<double>(resident_bytes() - before);

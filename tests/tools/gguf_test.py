@@ -174,12 +174,12 @@ class Flags(GgufCase):
 
 
 def real_file():
-    """SmolLM2-135M-Instruct in Q4_1, as left by tools/demo --chat."""
+    """SmolLM2-135M-Instruct in Q4_1, as left by `fasa demo`."""
     base = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
     return pathlib.Path(base) / "fasa/SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
-@unittest.skipUnless(real_file().exists(), "no SmolLM2: tools/demo --chat fetches it")
+@unittest.skipUnless(real_file().exists(), "no SmolLM2: `fasa demo` fetches it")
 class RealModel(CommandTest):
     QUESTION = "What is the capital of France?"
 

@@ -1,0 +1,23 @@
+// The text of --help: wrapped to the terminal, config options apart (--help-all), examples last.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <string_view>
+
+namespace fasa {
+
+// Columns of the terminal that standard output or error is; else 80. From 40 to 120.
+int terminal_columns();
+
+// `text` in lines of at most `columns` characters, each after the first behind `indent` blanks.
+// `used`: characters of the first line that are taken. Breaks at blanks; longer words stay whole.
+std::string wrapped(std::string_view text, int columns, int indent, int used);
+
+class HelpFormatter final : public CLI::FormatterBase {
+ public:
+  std::string make_help(const CLI::App* app, std::string name,
+                        CLI::AppFormatMode mode) const override;
+};
+
+}  // namespace fasa
