@@ -1,5 +1,6 @@
 // fasa chat: a conversation with a model in a terminal or through pipes.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <optional>
@@ -15,11 +16,13 @@
 #include "tools/command.h"
 #include "tools/config_flags.h"
 #include "tools/fit_flag.h"
+#include "tools/help_text.h"
 #include "tools/model_dtype.h"
 #include "tools/progress.h"
 #include "tools/sampling_flags.h"
 #include "tools/slice_choice.h"
 #include "tools/terminal.h"
+#include "tools/word_wrap.h"
 
 namespace fasa {
 namespace {
@@ -78,6 +81,7 @@ class ChatCommand final : public Command, private ChatHost {
 
     const Interrupts interrupts;
     LineReader input;
+    if (input.is_terminal()) greet();
     ChatLoop(*this, input).run();
     return 0;
   }
@@ -97,12 +101,20 @@ class ChatCommand final : public Command, private ChatHost {
     options_.on_prefill = [this](int64_t done, int64_t total) { progress_.update(done, total); };
     options_.on_text = [this](std::string_view text) {
       progress_.clear();
-      std::fwrite(text.data(), 1, text.size(), stdout);
-      std::fflush(stdout);
+      print(wrap_.add(text));
     };
     options_.cancelled = Interrupts::came;
     session_.emplace(*model_, *runtime_, *tokenizer_, *templates_, options_);
     return *session_;
+  }
+  void finish_answer() override { print(wrap_.finish()); }
+  static void print(const std::string& text) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  }
+  void greet() const {
+    fmt::print(stderr, "{} on {}, {}; up to {} tokens\n/help lists the commands\n", dir_,
+               device_->name(), config_.preset, context_);
   }
   Runtime* runtime() override { return runtime_ ? &*runtime_ : nullptr; }
 
@@ -116,7 +128,8 @@ class ChatCommand final : public Command, private ChatHost {
   ChatOptions options_;
   int64_t context_ = 0;
   Config config_;
-  Progress progress_{"prefill"};
+  Progress progress_{"reading the prompt"};
+  WordWrap wrap_{isatty(STDOUT_FILENO) == 1 ? terminal_columns() : 0};
   // Declared in order of dependency.
   std::optional<text::Tokenizer> tokenizer_;
   std::optional<text::ChatTemplates> templates_;

@@ -23,7 +23,8 @@ constexpr std::string_view kHelp =
     "/save FILE   write the conversation as JSON, as fasa template reads it\n"
     "/stats       tokens, rate, bytes on each tier, hit rate\n"
     "/quit        leave; so does the end of the input\n"
-    "Ctrl-C stops an answer. A line that begins with // is a question that begins with /.\n";
+    "Ctrl-C stops an answer. A line that ends with a backslash goes on in the next.\n"
+    "A line that begins with // is a question that begins with /.\n";
 
 // Errors that leave the conversation unchanged.
 bool is_mild(const Error& error) { return error.kind() != ErrorKind::kDevice; }
@@ -40,7 +41,6 @@ double per_second(int64_t count, double seconds) {
 }  // namespace
 
 void ChatLoop::run() {
-  if (input_.is_terminal()) fmt::print(stderr, "/help lists the commands\n");
   while (auto line = input_.next("> ")) {
     Interrupts::forget();
     try {
@@ -61,6 +61,7 @@ void ChatLoop::ask(const std::string& question) {
   if (session_ == nullptr) session_ = &host_.session(whole);
   host_.runtime()->reset_metrics();
   const ChatTurn turn = session_->ask(whole);
+  host_.finish_answer();
   fmt::print("\n");
   std::fflush(stdout);
   if (turn.end == AnswerEnd::kCancelled && turn.answer_tokens == 0) {

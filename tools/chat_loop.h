@@ -18,7 +18,8 @@ class ChatHost {
  public:
   virtual ~ChatHost() = default;
   virtual ChatSession& session(const std::string& first_question) = 0;
-  virtual Runtime* runtime() = 0;  // null before the first question
+  virtual Runtime* runtime() = 0;    // null before the first question
+  virtual void finish_answer() = 0;  // prints what is held back of it
 };
 
 class ChatLoop {

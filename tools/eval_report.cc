@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "runtime/config/config_options.h"
+#include "tools/help_text.h"
 
 namespace fasa {
 namespace {
@@ -97,13 +98,19 @@ Json method_json(const MethodReport& report) {
   return json;
 }
 
+std::string paragraph(const std::string& text, int indent) {
+  return wrapped(text, terminal_columns(), indent, 0) + '\n';
+}
+
 std::string method_text(const MethodReport& report) {
-  std::string text = report.method + '\n';
+  std::string text;
   for (const TaskResult& task : report.tasks) {
-    text += fmt::format("{}: {} {}; {}{}\n", task.task, metric_name(task.summary.metric),
-                        value_text(task.summary), counted_text(task.summary),
-                        task.resumed > 0 ? fmt::format(", {} from before", task.resumed) : "");
-    if (task.against_full) text += "  " + against_full_text(*task.against_full) + '\n';
+    text += paragraph(
+        fmt::format("{}: {} {}; {}{}", task.task, metric_name(task.summary.metric),
+                    value_text(task.summary), counted_text(task.summary),
+                    task.resumed > 0 ? fmt::format(", {} from before", task.resumed) : ""),
+        2);
+    if (task.against_full) text += paragraph("  " + against_full_text(*task.against_full), 4);
   }
   if (report.tasks.size() > 1) text += fmt::format("all: {}\n", value_text(report.total()));
   return text;
@@ -131,9 +138,9 @@ Json to_json(const EvalReport& report) {
 std::string to_table(const EvalReport& report) {
   std::string text;
   for (const MethodReport& method : report.methods) {
-    text += fmt::format("{}, {}", report.model, method_text(method));
+    text += paragraph(fmt::format("{}, {}", report.model, method.method), 2) + method_text(method);
   }
-  for (const std::string& note : report.notes) text += note + '\n';
+  for (const std::string& note : report.notes) text += paragraph(note, 2);
   return text;
 }
 

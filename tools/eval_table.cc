@@ -10,6 +10,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 #include "tools/eval_scores.h"
+#include "tools/text_table.h"
 
 namespace fasa {
 namespace {
@@ -64,27 +65,24 @@ class Results {
   }
 
   std::string table() const {
-    size_t widest = 6;
-    for (const auto& [method, cells] : cells_) widest = std::max(widest, method.size());
-    std::string text = fmt::format("{:<{}}", "method", widest);
-    for (const auto& [column, most] : max_) text += fmt::format("  {:>{}}", column.name, kCell);
-    text += '\n';
+    std::vector<std::string> titles{"method"};
+    for (const auto& [column, most] : max_) titles.push_back(column.name);
+    TextTable table(titles);
     bool partial = false;
     for (const auto& [method, cells] : cells_) {
-      text += fmt::format("{:<{}}", method, widest);
+      std::vector<std::string> row{method};
       for (const auto& [column, most] : max_) {
         const auto found = cells.find(column);
-        const std::string cell = found == cells.end() ? "-" : cell_text(found->second, most);
-        partial = partial || cell.ends_with('*');
-        text += fmt::format("  {:>{}}", cell, std::max<size_t>(kCell, column.name.size()));
+        row.push_back(found == cells.end() ? "-" : cell_text(found->second, most));
+        partial = partial || row.back().ends_with('*');
       }
-      text += '\n';
+      table.add(row);
     }
+    const std::string text = table.text();
     return partial ? text + "* fewer examples than others of the column\n" : text;
   }
 
  private:
-  static constexpr size_t kCell = 9;
   std::map<std::string, std::map<Column, Summary>> cells_;  // by method
   std::map<Column, int64_t> max_;                           // examples of the fullest cell
 };

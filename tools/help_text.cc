@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "tools/option_list.h"
 
@@ -73,14 +74,17 @@ std::string options_text(const std::vector<OptionGroup>& groups, bool all, int c
 }  // namespace
 
 int terminal_columns() {
-  constexpr int kDefault = 80;
+  constexpr int kMin = 40;
+  constexpr int kMax = 120;
   for (const int file : {STDOUT_FILENO, STDERR_FILENO}) {
     winsize size{};
     if (isatty(file) == 1 && ioctl(file, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
-      return std::clamp<int>(size.ws_col, 40, 120);
+      return std::clamp<int>(size.ws_col, kMin, kMax);
     }
   }
-  return kDefault;
+  const char* const columns = std::getenv("COLUMNS");
+  const int given = columns == nullptr ? 0 : std::atoi(columns);
+  return given > 0 ? std::clamp(given, kMin, kMax) : 100;
 }
 
 std::string wrapped(std::string_view text, int columns, int indent, int used) {

@@ -7,7 +7,8 @@
 
 namespace fasa {
 
-// Columns of the terminal that standard output or error is; else 80. From 40 to 120.
+// Columns of the terminal that standard output or error is; else those of the variable COLUMNS, else
+// 100. From 40 to 120.
 int terminal_columns();
 
 // `text` in lines of at most `columns` characters, each after the first behind `indent` blanks.

@@ -103,6 +103,7 @@ PlanOptions PlanCommand::read_model() const {
   }
   const ModelConfig config = ModelConfig::load(model_dir_);
   request.model = model_shape(config, model_dir_);
+  request.model_path = model_dir_;
   request.row_dtype = config.row_dtype();
   return request;
 }
@@ -188,6 +189,7 @@ int PlanCommand::run() {
   request.row_dtype = config.placement.row_dtype.value_or(request.row_dtype);
   request.tokens = read_tokens(request.model);
   request.machine = make_plan_machine(config, given);
+  request.given_machine = given;
   if (weight_bits_) {
     request.weight_bits = *weight_bits_;
   } else {

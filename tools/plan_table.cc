@@ -7,7 +7,9 @@
 #include "runtime/base/units.h"
 #include "runtime/catalog/geometry_catalog.h"
 #include "runtime/catalog/gpu_catalog.h"
+#include "tools/help_text.h"
 #include "tools/plan_report.h"
+#include "tools/text_table.h"
 
 namespace fasa {
 namespace {
@@ -47,17 +49,22 @@ std::string head(const PlanOptions& request, const Plan& plan) {
   std::string text = fmt::format("{} ({} parameters, {} positions), {} tokens, on {}\n",
                                  request.model.name, count_of(request.model.parameters()),
                                  request.model.max_positions, request.tokens, machine.name);
-  text += fmt::format("  memory      {}, {}",
+  // Without a GPU or a given value, the bandwidths of a common card are assumed.
+  const bool assumed = !machine.rates.unified && request.config.device.gpu.empty();
+  const char* const mark = assumed ? " (assumed)" : "";
+  text += fmt::format("  memory      {}, {}{}",
                       machine.device_memory ? format_bytes(*machine.device_memory) : "no limit",
-                      format_rate(machine.rates.memory_bandwidth));
+                      format_rate(machine.rates.memory_bandwidth),
+                      request.given_machine.memory_bandwidth ? "" : mark);
   if (machine.reserved_bytes > 0) {
     text += fmt::format("; {} of it for the driver", format_bytes(machine.reserved_bytes));
   }
   if (machine.rates.unified) {
     text += "; one tier, nothing is transferred\n";
   } else {
-    text += fmt::format("\n  link        {}, {} a transfer; {} a kernel launch\n",
-                        format_rate(machine.rates.link_bandwidth),
+    const bool link_given = request.given_machine.link_bandwidth || request.config.link.bandwidth;
+    text += fmt::format("\n  link        {}{}, {} a transfer; {} a kernel launch\n",
+                        format_rate(machine.rates.link_bandwidth), link_given ? "" : mark,
                         format_seconds(machine.rates.link_latency),
                         format_seconds(machine.rates.launch_seconds));
   }
@@ -83,37 +90,35 @@ std::string milliseconds(double seconds) {
   return fmt::format("{:.{}f}", ms, ms < 1e3 ? 3 : ms < 1e5 ? 1 : 0);
 }
 
-// Width of the slices' column.
-size_t slice_width(const Plan& plan) {
-  size_t width = 12;
-  for (const PlanOption& option : plan.options) width = std::max(width, slice_of(option).size());
-  return width;
-}
-
-std::string option_row(const PlanOption& option, size_t width, bool recommended) {
+std::vector<std::string> option_cells(const PlanOption& option, bool recommended) {
   std::string longest =
       option.longest_context ? fmt::to_string(*option.longest_context) : "no limit";
   if (option.longest_context == 0) longest = "none";
-  return fmt::format("{} {:<6} {:<{}} {:>10} {:>10} {:>10} {:>4} {:>10} {:>7} {:>7} {:>8}\n",
-                     recommended ? '*' : ' ', option.config.preset, slice_of(option), width,
-                     format_bytes(option.kv.device_total()), format_bytes(option.device_bytes),
-                     format_bytes(option.host_bytes), option.fits ? "yes" : "no", longest,
-                     milliseconds(option.step.attention.total()),
-                     milliseconds(option.step.whole.total()),
-                     option.prefetched ? milliseconds(option.prefetched->whole.total()) : "-");
+  const double whole = option.step.whole.total();
+  return {(recommended ? "* " : "  ") + option.config.preset,
+          slice_of(option),
+          format_bytes(option.kv.device_total()),
+          format_bytes(option.device_bytes),
+          format_bytes(option.host_bytes),
+          option.fits ? "yes" : "no",
+          longest,
+          milliseconds(option.step.attention.total()),
+          milliseconds(whole),
+          option.prefetched ? milliseconds(option.prefetched->whole.total()) : "-",
+          fmt::format("{:.1f}", 1 / whole)};
 }
 
+// Times are of a token.
 std::string options_table(const Plan& plan) {
-  const size_t width = slice_width(plan);
-  std::string text = fmt::format("{:<{}} {:>21} {:>10} {:>4} {:>10} {:>24}\n", "", width + 9,
-                                 "device memory", "host", "", "longest", "ms a token, predicted");
-  text += fmt::format("  {:<6} {:<{}} {:>10} {:>10} {:>10} {:>4} {:>10} {:>7} {:>7} {:>8}\n",
-                      "preset", "slice+values", width, "KV", "all", "rows", "fits", "context",
-                      "attn", "weights", "prefetch");
+  TextTable table(
+      {"\n\n  preset", "slices +\nvalue\ncodes", "KV on\nthe\ndevice", "device\nmemory\nin all",
+       "rows on\nthe\nhost", "\n\nfits", "\nlongest\ncontext", "\nattention\nms",
+       "with\nweights\nms", "with\nprefetch\nms", "\ntokens\na second"},
+      2);
   for (size_t i = 0; i < plan.options.size(); ++i) {
-    text += option_row(plan.options[i], width, plan.recommended == i);
+    table.add(option_cells(plan.options[i], plan.recommended == i));
   }
-  return text;
+  return table.text();
 }
 
 struct Column {
@@ -151,23 +156,21 @@ std::string terms_table(const Plan& plan) {
       {"sum", [](const CostTerms& t) { return t.total(); }},
       {"(row transfer)", [](const CostTerms& t) { return t.transfer; }}};
   const std::vector<Column> columns = term_columns(plan);
-  std::string text = fmt::format("{:<18}", "ms a token");
-  for (const Column& column : columns) text += fmt::format(" {:>17}", column.name);
-  text += '\n';
+  std::vector<std::string> titles{"ms a token"};
+  for (const Column& column : columns) titles.push_back(column.name);
+  TextTable table(titles);
   for (const Row& row : kRows) {
-    text += fmt::format("  {:<16}", row.name);
-    for (const Column& column : columns) {
-      text += fmt::format(" {:>17}", milliseconds(row.value(*column.terms)));
-    }
-    text += '\n';
+    std::vector<std::string> cells{std::string("  ") + row.name};
+    for (const Column& column : columns) cells.push_back(milliseconds(row.value(*column.terms)));
+    table.add(cells);
   }
-  text += fmt::format("  {:<16}", "(hidden)");
+  std::vector<std::string> hidden{"  (hidden)"};
   for (const Column& column : columns) {
     const bool any = column.terms->transfer > 0;
-    text +=
-        fmt::format(" {:>17}", any ? fmt::format("{:.0f} %", 100 * column.terms->hidden()) : "-");
+    hidden.push_back(any ? fmt::format("{:.0f} %", 100 * column.terms->hidden()) : "-");
   }
-  return text + '\n';
+  table.add(hidden);
+  return table.text();
 }
 
 std::string notes(const PlanOptions& request, const Plan& plan) {
@@ -193,6 +196,14 @@ std::string notes(const PlanOptions& request, const Plan& plan) {
 
 }  // namespace
 
+// The command that serves what was planned.
+static std::string serve_line(const PlanOptions& request) {
+  return fmt::format(
+      "\nSaved as plan.toml, it is served by\n\n  fasa serve --model {} --config "
+      "plan.toml --max-context {}\n",
+      request.model_path.empty() ? "MODEL" : request.model_path, request.tokens);
+}
+
 std::string to_table(const PlanOptions& request, const Plan& plan) {
   std::string text = head(request, plan) + '\n' + options_table(plan) + '\n' + terms_table(plan) +
                      '\n' + notes(request, plan);
@@ -201,29 +212,26 @@ std::string to_table(const PlanOptions& request, const Plan& plan) {
            "\nNothing fits at this length: take fewer tokens, fewer --weight-bits, or more "
            "memory.\n";
   }
-  return text + "\nRecommended (*), a file for --config:\n\n" + recommended_toml(request, plan);
+  return text + "\nRecommended (*), a file for --config:\n\n" + recommended_toml(request, plan) +
+         serve_line(request);
 }
 
 std::string catalog_table() {
-  std::string text = fmt::format("{:<20} {:>10} {:>10} {:>10} {:>9} {:>10}\n", "GPU", "memory",
-                                 "bandwidth", "bf16", "PCIe", "link");
+  TextTable cards({"GPU", "memory", "bandwidth", "bf16", "PCIe", "link"});
   for (const Gpu& gpu : gpus()) {
-    text += fmt::format("{:<20} {:>10} {:>10} {:>10} {:>9} {:>10}\n", gpu.name,
-                        format_bytes(gpu.memory_bytes), format_rate(gpu.memory_bandwidth),
-                        fmt::format("{:g} TF/s", gpu.tensor_flops / 1e12),
-                        fmt::format("{} x{}", gpu.pcie_generation, gpu.pcie_lanes),
-                        format_rate(gpu.link_bandwidth()));
+    cards.add({gpu.name, format_bytes(gpu.memory_bytes), format_rate(gpu.memory_bandwidth),
+               fmt::format("{:g} TF/s", gpu.tensor_flops / 1e12),
+               fmt::format("{} x{}", gpu.pcie_generation, gpu.pcie_lanes),
+               format_rate(gpu.link_bandwidth())});
   }
-  text += fmt::format("\n{:<20} {:>10} {:>7} {:>12} {:>9} {:>10}\n", "geometry", "parameters",
-                      "layers", "query x KV", "head_dim", "positions");
+  TextTable models({"geometry", "parameters", "layers", "query x KV", "head_dim", "positions"});
   for (const ModelShape& model : model_shapes()) {
     const Geometry& g = model.geometry;
-    text += fmt::format("{:<20} {:>10} {:>7} {:>12} {:>9} {:>10}\n", model.name,
-                        fmt::format("{:.2f} B", static_cast<double>(model.parameters()) / 1e9),
-                        g.layers, fmt::format("{} x {}", g.query_heads, g.kv_heads), g.key_dim,
-                        model.max_positions);
+    models.add({model.name, fmt::format("{:.2f} B", static_cast<double>(model.parameters()) / 1e9),
+                fmt::to_string(g.layers), fmt::format("{} x {}", g.query_heads, g.kv_heads),
+                fmt::to_string(g.key_dim), fmt::to_string(model.max_positions)});
   }
-  return text;
+  return cards.text() + '\n' + models.text();
 }
 
 }  // namespace fasa

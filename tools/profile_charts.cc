@@ -17,6 +17,7 @@ namespace {
 constexpr const char* kCompute = "#3b6fb6";
 constexpr const char* kMiss = "#d1495b";
 constexpr const char* kPrefetch = "#2a9d8f";
+constexpr const char* kPrediction = "#c77dbb";
 constexpr const char* kWriteBack = "#8d6ab8";
 constexpr const char* kControl = "#9aa5b1";
 constexpr const char* kWaitRows = "#f2c14e";
@@ -27,8 +28,8 @@ const char* colour_of(const TimelineEntry& entry) {
   switch (entry.tag.cause) {
     case Cause::kMiss:
       return kMiss;
-    case Cause::kPrefetch:
-      return kPrefetch;
+    case Cause::kPrefetch:  // fetches move bytes, predictions compute
+      return entry.work.h2d_bytes > 0 ? kPrefetch : kPrediction;
     case Cause::kWriteBack:
       return kWriteBack;
     case Cause::kControl:
@@ -138,8 +139,9 @@ std::string cause_key() {
   return colour_key({{kCompute, "compute"},
                      {kWaitRows, "compute waits for rows"},
                      {kWaitOther, "compute waits for something else"},
-                     {kMiss, "misses"},
-                     {kPrefetch, "prefetch"},
+                     {kMiss, "fetched on demand"},
+                     {kPrediction, "prediction"},
+                     {kPrefetch, "fetched ahead"},
                      {kWriteBack, "write-back"},
                      {kControl, "tables"}});
 }

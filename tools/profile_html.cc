@@ -1,9 +1,12 @@
 // The HTML report: one self-contained page with inline styles and SVG pictures.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <string_view>
 
+#include "runtime/base/units.h"
 #include "runtime/config/config_options.h"
+#include "runtime/profile/verdict.h"
 #include "tools/html_page.h"
 #include "tools/profile_charts.h"
 #include "tools/profile_report.h"
@@ -26,6 +29,7 @@ class RunSection {
   std::string html() const {
     std::string text;
     if (!run_.name.empty()) text += fmt::format("<h2>{}</h2>\n", html_escaped(run_.name));
+    text += fmt::format("<p><b>{}</b></p>\n", html_escaped(verdict(profile_)));
     text += totals();
     for (const std::string& note : run_.notes) {
       text += fmt::format("<p class=\"note\">{}</p>\n", html_escaped(note));
@@ -45,7 +49,12 @@ class RunSection {
 
  private:
   double ms(double seconds) const { return seconds * 1e3 / steps_; }
-  double mb(double bytes) const { return bytes / 1e6 / steps_; }
+  std::string bytes(double amount) const {
+    return format_bytes(static_cast<uint64_t>(std::llround(amount / steps_)));
+  }
+  static std::string percent(bool known, double share) {
+    return known ? fmt::format("<td>{:.1f}</td>", 100 * share) : "<td>-</td>";
+  }
 
   std::string totals() const {
     std::string text = "<table>\n";
@@ -65,15 +74,15 @@ class RunSection {
           row("prefetch", fmt::format("accuracy {:.1f} %, coverage {:.1f} %",
                                       100 * total_.rows.accuracy(), 100 * total_.rows.coverage()));
     }
-    text += row("missed", fmt::format("{:.3f} MB, {:.1f} % of it fetched while scoring",
-                                      mb(static_cast<double>(total_.miss.bytes)),
-                                      100 * total_.scoring_share()));
-    text +=
-        row("fetched ahead", fmt::format("{:.3f} MB, {:.3f} MB for nothing",
-                                         mb(static_cast<double>(total_.prefetch.bytes)),
-                                         mb(static_cast<double>(profile_.total_wasted_bytes()))));
+    text += row("fetched on demand", fmt::format("{} a step, {:.1f} % of it while scoring",
+                                                 bytes(static_cast<double>(total_.miss.bytes)),
+                                                 100 * total_.scoring_share()));
+    text += row("fetched ahead",
+                fmt::format("{} a step, {} of it not used",
+                            bytes(static_cast<double>(total_.prefetch.bytes)),
+                            bytes(static_cast<double>(profile_.total_wasted_bytes()))));
     text += row("written back",
-                fmt::format("{:.3f} MB", mb(static_cast<double>(total_.write_back_bytes))));
+                fmt::format("{} a step", bytes(static_cast<double>(total_.write_back_bytes))));
     if (profile_.knows_overlap() && total_.overlap.entries > 0) {
       text += row("kept from step to step", fmt::format("{:.1f} %", 100 * total_.overlap.share()));
     }
@@ -85,7 +94,7 @@ class RunSection {
         "<details><summary>Numbers of each layer</summary><div class=\"wide\"><table>\n"
         "<tr><th>layer</th><th>compute us</th><th>wait for rows us</th><th>other waits us</th>"
         "<th>transfer us</th><th>hidden %</th><th>hit %</th><th>accuracy %</th><th>coverage %</th>"
-        "<th>missed MB</th><th>while scoring MB</th><th>ahead MB</th><th>wasted MB</th>"
+        "<th>on demand</th><th>while scoring</th><th>ahead</th><th>not used</th>"
         "<th>kept %</th></tr>\n";
     for (size_t i = 0; i < profile_.layers().size(); ++i) {
       const LayerProfile& part = profile_.layers()[i];
@@ -94,14 +103,14 @@ class RunSection {
       for (const double us : {part.compute, rows, part.waiting() - rows, profile_.transfer(part)}) {
         text += fmt::format("<td>{:.1f}</td>", 1e3 * ms(us));
       }
-      for (const double share : {profile_.hidden(part), part.rows.hit_rate(), part.rows.accuracy(),
-                                 part.rows.coverage()}) {
-        text += fmt::format("<td>{:.1f}</td>", 100 * share);
-      }
-      const auto bytes = [](uint64_t amount) { return static_cast<double>(amount); };
-      for (const double amount : {bytes(part.miss.bytes), part.miss_while_scoring,
-                                  bytes(part.prefetch.bytes), bytes(part.wasted_bytes())}) {
-        text += fmt::format("<td>{:.3f}</td>", mb(amount));
+      const bool ahead = part.rows.prefetched > 0;
+      text += percent(profile_.transfer(part) > 0, profile_.hidden(part)) +
+              percent(true, part.rows.hit_rate()) + percent(ahead, part.rows.accuracy()) +
+              percent(ahead, part.rows.coverage());
+      for (const double amount :
+           {static_cast<double>(part.miss.bytes), part.miss_while_scoring,
+            static_cast<double>(part.prefetch.bytes), static_cast<double>(part.wasted_bytes())}) {
+        text += fmt::format("<td>{}</td>", bytes(amount));
       }
       text += fmt::format("<td>{:.1f}</td></tr>\n", 100 * part.overlap.share());
     }
@@ -124,6 +133,7 @@ std::string to_html(const ProfileReport& report) {
                       report.warmup, html_escaped(first.decode->device().name()),
                       first.decode->device().virtual_clock() ? "virtual clock" : "wall time",
                       report.compute == "modelled" ? ", kernels' times are modelled" : "");
+  text += fmt::format("<p>{}</p>\n", html_escaped(machine_of(first)));
   if (report.runs.size() > 1) {
     const ProfileRatio ratio = ratio_of(first.profile(), report.runs[1].profile());
     text += fmt::format(

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "runtime/config/config_options.h"
+#include "runtime/profile/verdict.h"
 #include "tools/profile_report.h"
 
 namespace fasa {
@@ -63,7 +64,7 @@ class ProfileJson {
             {"transfer_hidden", hidden},
             {"hit_rate", part.rows.hit_rate()},
             {"prefetch",
-             {{"accuracy", part.rows.accuracy()},
+             {{"accuracy", part.rows.prefetched > 0 ? Json(part.rows.accuracy()) : Json(nullptr)},
               {"coverage", part.rows.coverage()},
               {"wasted", per_step(wasted)},
               {"rows", per_step(part.rows.prefetched)},
@@ -101,6 +102,12 @@ Json run_json(const ProfileRun& run) {
     json["predictions"] = {{"asked", predictions->asked},
                            {"not_recorded", predictions->not_recorded}};
   }
+  const DeviceOptions device = run.config.device_options();
+  json["verdict"] = verdict(run.profile());
+  json["machine"] = {{"gpu", run.config.device.gpu},
+                     {"memory_bandwidth", device.memory_bandwidth},
+                     {"link_bandwidth", device.link_bandwidth},
+                     {"link_latency", device.link_latency}};
   json["notes"] = run.notes;
   json["config"] = config_to_json(run.config);
   return json;

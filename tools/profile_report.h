@@ -36,7 +36,9 @@ struct ProfileReport {
 nlohmann::json to_json(const ProfileReport& report);
 // "131072 tokens", "4 sequences of 131072 tokens".
 std::string context_of(const ProfileReport& report);
-std::string to_table(const ProfileReport& report);  // lines of at most 100 columns
+// The machine that the times are for; values that neither a flag nor a config gives are marked.
+std::string machine_of(const ProfileRun& run);
+std::string to_table(const ProfileReport& report);  // as wide as the terminal
 std::string to_html(const ProfileReport& report);   // self-contained
 
 // The comparison of two alternating runs, for the table and the JSON.

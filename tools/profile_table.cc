@@ -5,7 +5,10 @@
 #include <functional>
 
 #include "runtime/base/units.h"
+#include "runtime/profile/verdict.h"
+#include "tools/help_text.h"
 #include "tools/profile_report.h"
+#include "tools/text_table.h"
 
 namespace fasa {
 namespace {
@@ -16,22 +19,17 @@ std::string bytes_of(double bytes) {
   return format_bytes(static_cast<uint64_t>(std::llround(std::max(0.0, bytes))));
 }
 
-// Wraps text between words to lines of at most 100 columns.
-std::string wrapped(const std::string& text, const std::string& indent) {
-  constexpr size_t kColumns = 100;
-  std::string result;
-  std::string line = "* ";
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find(' ', at), text.size());
-    const std::string word = text.substr(at, end - at);
-    if (line.size() + word.size() > kColumns && line.size() > indent.size()) {
-      result += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
-      line = indent;
-    }
-    line += word + ' ';
-    at = end + 1;
-  }
-  return result + line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
+std::string paragraph(const std::string& text, int indent) {
+  return wrapped(text, terminal_columns(), indent, 0) + '\n';
+}
+
+// Why nothing was fetched ahead, where the config says so.
+std::string why_none(const Config& config) {
+  if (config.prefetch.depth == 0) return " (prefetch.depth = 0)";
+  if (config.prefetch.predictor == PredictorKind::kNone) return " (prefetch.predictor = \"none\")";
+  if (!config.prefetch.depth) return " (depth auto: steps with it were not shorter)";
+  return fmt::format(" (depth {}: what was predicted was on the device already)",
+                     *config.prefetch.depth);
 }
 
 class ProfileTable {
@@ -57,12 +55,11 @@ class ProfileTable {
     row("transfer of rows used",
         fmt::format("{:.3f} ms, {} of it hidden", ms(profile_.total_transfer()),
                     percent(profile_.total_hidden())));
-    row("fetched when asked for",
+    row("fetched on demand",
         fmt::format("{} a step, {} of it while scoring", bytes(total_.miss.bytes),
                     percent(total_.scoring_share())));
-    row("fetched ahead",
-        fmt::format("{} a step, {} of it for nothing", bytes(total_.prefetch.bytes),
-                    bytes(profile_.total_wasted_bytes())));
+    row("fetched ahead", fmt::format("{} a step, {} of it not used", bytes(total_.prefetch.bytes),
+                                     bytes(profile_.total_wasted_bytes())));
     row("written back", fmt::format("{} a step", bytes(total_.write_back_bytes)));
     row("hit rate", percent(total_.rows.hit_rate()));
     row("prefetch", prefetch());
@@ -73,20 +70,16 @@ class ProfileTable {
   }
 
   std::string layers() const {
-    std::string text = fmt::format(
-        "{:>5} {:>7} {:>7} {:>7} {:>8} {:>7} {:>6} {:>6} {:>6} {:>8} {:>7} {:>8} {:>6}\n", "layer",
-        "compute", "rows", "others", "transfer", "hidden", "hit", "acc.", "cover.", "missed",
-        "scoring", "ahead", "kept");
-    text += fmt::format(
-        "{:>5} {:>7} {:>7} {:>7} {:>8} {:>7} {:>6} {:>6} {:>6} {:>8} {:>7} {:>8} {:>6}\n", "", "us",
-        "wait us", "wait us", "us", "%", "%", "%", "%", "bytes", "%", "bytes", "%");
+    TextTable table({"layer", "compute\nus", "wait for\nrows us", "other\nwaits us", "transfer\nus",
+                     "hidden\n%", "hit\n%", "accuracy\n%", "coverage\n%", "missed\nbytes",
+                     "scoring\n%", "ahead\nbytes", "kept\n%"});
     for (size_t i = 0; i < profile_.layers().size(); ++i) {
-      text += layer_row(fmt::to_string(i), profile_.layers()[i]);
+      table.add(layer_cells(fmt::to_string(i), profile_.layers()[i]));
     }
     if (profile_.outside().compute + profile_.outside().waiting() > 0) {
-      text += layer_row("none", profile_.outside());
+      table.add(layer_cells("none", profile_.outside()));
     }
-    return text;
+    return table.text();
   }
 
  private:
@@ -110,26 +103,31 @@ class ProfileTable {
     return reasons.empty() ? text : text + ": " + reasons;
   }
   std::string prefetch() const {
-    if (total_.rows.prefetched == 0) return "none";
+    if (total_.rows.prefetched == 0) return "none" + why_none(run_.config);
     return fmt::format("accuracy {}, coverage {}", percent(total_.rows.accuracy()),
                        percent(total_.rows.coverage()));
   }
   static std::string share(bool known, double value) {
     return known ? fmt::format("{:.1f}", 100 * value) : "-";
   }
-  std::string layer_row(const std::string& name, const LayerProfile& part) const {
+  std::vector<std::string> layer_cells(const std::string& name, const LayerProfile& part) const {
+    const auto number = [&](double seconds) { return fmt::format("{:.1f}", us(seconds)); };
     const bool predicted = part.rows.prefetched > 0;
     const bool looked = part.rows.protected_rows + part.rows.hits + part.rows.misses > 0;
     const bool moved = profile_.transfer(part) > 0;
-    return fmt::format(
-        "{:>5} {:>7.1f} {:>7.1f} {:>7.1f} {:>8.1f} {:>7} {:>6} {:>6} {:>6} {:>8} {:>7} {:>8} "
-        "{:>6}\n",
-        name, us(part.compute), us(part.wait(WaitReason::kRows)),
-        us(part.waiting() - part.wait(WaitReason::kRows)), us(profile_.transfer(part)),
-        share(moved, profile_.hidden(part)), share(looked, part.rows.hit_rate()),
-        share(predicted, part.rows.accuracy()), share(predicted, part.rows.coverage()),
-        short_bytes(part.miss.bytes), share(part.miss.bytes > 0, part.scoring_share()),
-        short_bytes(part.prefetch.bytes), share(knows_overlap(part), part.overlap.share()));
+    return {name,
+            number(part.compute),
+            number(part.wait(WaitReason::kRows)),
+            number(part.waiting() - part.wait(WaitReason::kRows)),
+            number(profile_.transfer(part)),
+            share(moved, profile_.hidden(part)),
+            share(looked, part.rows.hit_rate()),
+            share(predicted, part.rows.accuracy()),
+            share(predicted, part.rows.coverage()),
+            short_bytes(part.miss.bytes),
+            share(part.miss.bytes > 0, part.scoring_share()),
+            short_bytes(part.prefetch.bytes),
+            share(knows_overlap(part), part.overlap.share())};
   }
   std::string short_bytes(uint64_t amount) const {
     const double each = static_cast<double>(amount) / steps_;
@@ -144,15 +142,15 @@ class ProfileTable {
 
 std::string notes_of(const ProfileRun& run) {
   std::string text;
-  for (const std::string& note : run.notes) text += wrapped(note, "  ");
+  for (const std::string& note : run.notes) text += paragraph("* " + note, 2);
   return text;
 }
 
 std::string head(const ProfileReport& report) {
   const ProfileRun& first = report.runs.front();
-  std::string text = fmt::format("{}, {}, {} steps after {} to warm up, on {}\n", report.subject,
-                                 context_of(report), first.profile().steps(), report.warmup,
-                                 first.decode->device().name());
+  std::string text = fmt::format("{}, {}, {} steps after {} to warm up\n", report.subject,
+                                 context_of(report), first.profile().steps(), report.warmup) +
+                     machine_of(first) + '\n';
   if (report.compute == "modelled") {
     text +=
         report.weight_bits == 0
@@ -164,6 +162,20 @@ std::string head(const ProfileReport& report) {
 }
 
 }  // namespace
+
+std::string machine_of(const ProfileRun& run) {
+  if (!run.decode->device().virtual_clock()) return run.decode->device().name();
+  const DeviceOptions options = run.config.device_options();
+  const std::string gpu = run.config.device.gpu;
+  const bool assumed = !run.config.link.bandwidth;
+  return fmt::format("emulated {}: memory {}, link {}{}, {} a transfer",
+                     gpu.empty() ? "device" : gpu, format_rate(options.memory_bandwidth),
+                     format_rate(options.link_bandwidth),
+                     !assumed      ? ""
+                     : gpu.empty() ? " (assumed)"
+                                   : " (its own)",
+                     format_seconds(options.link_latency));
+}
 
 std::string context_of(const ProfileReport& report) {
   const std::string tokens = fmt::format("{} tokens", report.tokens);
@@ -178,6 +190,11 @@ struct CompareRow {
   std::function<double(const Profile&)> value;
   bool is_time = false;  // the comparison shows a ratio
 };
+
+// A prefetch that fetched nothing has no accuracy.
+double percent_if_ahead(const Profile& profile, double share) {
+  return profile.total().rows.prefetched > 0 ? 100 * share : std::nan("");
+}
 
 std::vector<CompareRow> compare_rows() {
   const auto per_step = [](const Profile& p, double amount) {
@@ -199,8 +216,10 @@ std::vector<CompareRow> compare_rows() {
        [=](const Profile& p) { return 1e3 * per_step(p, p.total_transfer()); }, true},
       {"hidden, %", [](const Profile& p) { return 100 * p.total_hidden(); }},
       {"hit rate, %", [](const Profile& p) { return 100 * p.total().rows.hit_rate(); }},
-      {"accuracy, %", [](const Profile& p) { return 100 * p.total().rows.accuracy(); }},
-      {"coverage, %", [](const Profile& p) { return 100 * p.total().rows.coverage(); }},
+      {"accuracy, %",
+       [](const Profile& p) { return percent_if_ahead(p, p.total().rows.accuracy()); }},
+      {"coverage, %",
+       [](const Profile& p) { return percent_if_ahead(p, p.total().rows.coverage()); }},
       {"missed, MB",
        [=](const Profile& p) {
          return per_step(p, static_cast<double>(p.total().miss.bytes)) / 1e6;
@@ -212,7 +231,7 @@ std::vector<CompareRow> compare_rows() {
          return per_step(p, static_cast<double>(p.total().prefetch.bytes)) / 1e6;
        },
        true},
-      {"  for nothing, MB",
+      {"  not used, MB",
        [=](const Profile& p) {
          return per_step(p, static_cast<double>(p.total_wasted_bytes())) / 1e6;
        },
@@ -229,29 +248,36 @@ std::string shortened(const std::string& name) {
 std::string compare_table(const ProfileReport& report) {
   const Profile& a = report.runs[0].profile();
   const Profile& b = report.runs[1].profile();
-  std::string text =
-      fmt::format("{:<28} {:>26} {:>26} {:>10}\n", "", shortened(report.runs[0].name),
-                  shortened(report.runs[1].name), "ratio");
+  const auto number = [](double value) {
+    return std::isnan(value) ? std::string("-") : fmt::format("{:.3f}", value);
+  };
+  TextTable table({"", shortened(report.runs[0].name), shortened(report.runs[1].name), "ratio"});
   for (const CompareRow& row : compare_rows()) {
     const double left = row.value(a);
     const double right = row.value(b);
     const bool ratio = row.is_time && left > 0;
-    text += fmt::format("{:<28} {:>26.3f} {:>26.3f} {:>10}\n", row.name, left, right,
-                        ratio ? fmt::format("{:.3f}", right / left) : "-");
+    table.add(
+        {row.name, number(left), number(right), ratio ? fmt::format("{:.3f}", right / left) : "-"});
   }
   const ProfileRatio ratio = ratio_of(a, b);
-  return text + fmt::format("\nsteps taken in turns; ratio of single pairs: {:.3f} to {:.3f}\n",
-                            ratio.low, ratio.high);
+  return table.text() +
+         fmt::format("\nsteps taken in turns; ratio of single pairs: {:.3f} to {:.3f}\n", ratio.low,
+                     ratio.high);
 }
 
 }  // namespace
 
 std::string to_table(const ProfileReport& report) {
-  std::string text = head(report) + '\n';
+  std::string text;
+  for (const ProfileRun& run : report.runs) {
+    const std::string name = run.name.empty() ? "" : shortened(run.name) + ": ";
+    text += paragraph(name + verdict(run.profile()), 0);
+  }
+  text += '\n' + head(report) + '\n';
   if (report.runs.size() > 1) {
     text += compare_table(report);
     for (const ProfileRun& run : report.runs) {
-      if (!run.notes.empty()) text += '\n' + wrapped(run.name + ":", "  ") + notes_of(run);
+      if (!run.notes.empty()) text += '\n' + paragraph(run.name + ":", 0) + notes_of(run);
     }
     return text;
   }

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "tools/help_text.h"
+
 namespace fasa {
 
 Progress::Progress(std::string label)
@@ -17,15 +19,18 @@ void Progress::update(int64_t done, int64_t total) {
   if (!terminal_) return;
   constexpr int64_t kWidth = 30;
   const int64_t filled = total > 0 ? std::clamp<int64_t>(done * kWidth / total, 0, kWidth) : 0;
-  fmt::print(stderr, "\r\033[K{} [{:<30}] {} of {}", label_,
-             std::string(static_cast<size_t>(filled), '#'), done, total);
-  std::fflush(stderr);
-  shown_ = true;
+  print(fmt::format("{} [{:<30}] {} of {}", label_, std::string(static_cast<size_t>(filled), '#'),
+                    done, total));
 }
 
 void Progress::say(const std::string& text) {
-  if (!terminal_) return;
-  fmt::print(stderr, "\r\033[K{}: {}", label_, text);
+  if (terminal_) print(fmt::format("{}: {}", label_, text));
+}
+
+// A line as wide as the terminal would go on below, where no later text replaces it.
+void Progress::print(const std::string& line) {
+  const auto most = static_cast<size_t>(terminal_columns() - 1);
+  fmt::print(stderr, "\r\033[K{}", line.substr(0, most));
   std::fflush(stderr);
   shown_ = true;
 }

@@ -17,6 +17,8 @@ class Progress {
   void clear();
 
  private:
+  void print(const std::string& line);
+
   std::string label_;
   bool terminal_;
   bool shown_ = false;

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <iostream>
+
+#include "tools/line_editor.h"
 
 namespace fasa {
 namespace {
@@ -30,42 +32,35 @@ Interrupts::~Interrupts() { sigaction(SIGINT, &former, nullptr); }
 bool Interrupts::came() { return interrupted != 0; }
 void Interrupts::forget() { interrupted = 0; }
 
-bool LineReader::is_terminal() const { return isatty(STDIN_FILENO) == 1; }
+LineReader::LineReader() {
+  if (isatty(STDIN_FILENO) == 1) editor_ = std::make_unique<LineEditor>();
+}
 
-// False at the end of the input.
-bool LineReader::read_more(std::string_view prompt) {
-  char bytes[4096];
+LineReader::~LineReader() = default;
+
+std::optional<std::string> LineReader::edited(std::string_view prompt) {
+  std::string whole;
   while (true) {
-    const ssize_t count = ::read(STDIN_FILENO, bytes, sizeof bytes);
-    if (count > 0) {
-      read_.append(bytes, static_cast<size_t>(count));
-      return true;
+    bool interrupted = false;
+    auto line = editor_->next(whole.empty() ? prompt : "... ", &interrupted);
+    if (interrupted) {
+      Interrupts::forget();
+      whole.clear();
+      fmt::print("\n(end the input with Ctrl-D, or /quit, to leave)\n");
+      continue;
     }
-    if (count == 0 || errno != EINTR) return false;
-    Interrupts::forget();
-    read_.clear();
-    if (is_terminal()) {
-      fmt::print("\n(end the input to leave)\n{}", prompt);
-      std::fflush(stdout);
-    }
+    if (!line) return std::nullopt;
+    if (!line->ends_with('\\')) return whole + *line;
+    line->back() = '\n';
+    whole += *line;
   }
 }
 
 std::optional<std::string> LineReader::next(std::string_view prompt) {
-  if (is_terminal()) fmt::print("{}", prompt);
   std::fflush(stdout);
-  size_t end = read_.find('\n');
-  while (end == std::string::npos && !ended_) {
-    ended_ = !read_more(prompt);
-    end = read_.find('\n');
-  }
-  if (end == std::string::npos) {
-    if (read_.empty()) return std::nullopt;
-    end = read_.size();
-    read_ += '\n';
-  }
-  std::string line = read_.substr(0, end);
-  read_.erase(0, end + 1);
+  if (editor_) return edited(prompt);
+  std::string line;
+  if (!std::getline(std::cin, line)) return std::nullopt;
   if (line.ends_with('\r')) line.pop_back();
   return line;
 }

@@ -1,11 +1,14 @@
 // Terminal input of a conversation: lines, and Ctrl-C as a request to stop.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 namespace fasa {
+
+class LineEditor;  // tools/line_editor.h
 
 // During its lifetime, Ctrl-C (SIGINT) does not end the program; came() reports it. One instance at
 // a time.
@@ -21,19 +24,23 @@ class Interrupts {
   static void forget();
 };
 
-// Lines of standard input, from a terminal, a pipe or a file.
+// Lines of standard input: from a terminal with editing keys and history, else from a pipe or file.
 class LineReader {
  public:
-  bool is_terminal() const;
-  // The next line without its newline; nullopt at the end of the input. Ctrl-C discards the line
-  // being typed and prints the prompt again. Prompts are printed on terminals only.
+  LineReader();
+  ~LineReader();
+  LineReader(const LineReader&) = delete;  // reads a stream
+  LineReader& operator=(const LineReader&) = delete;
+
+  bool is_terminal() const { return editor_ != nullptr; }
+  // The next line without its newline; nullopt at the end of the input. On terminals Ctrl-C
+  // discards the line being typed, and a line that ends with a backslash goes on in the next.
   std::optional<std::string> next(std::string_view prompt);
 
  private:
-  bool read_more(std::string_view prompt);
+  std::optional<std::string> edited(std::string_view prompt);
 
-  std::string read_;  // bytes read but not returned yet
-  bool ended_ = false;
+  std::unique_ptr<LineEditor> editor_;  // null: no terminal
 };
 
 }  // namespace fasa

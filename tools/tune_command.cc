@@ -16,6 +16,7 @@
 #include "tools/config_flags.h"
 #include "tools/progress.h"
 #include "tools/slice_choice.h"
+#include "tools/terminal.h"
 #include "tools/tune_objective.h"
 #include "tools/tune_report.h"
 
@@ -154,7 +155,7 @@ std::string TuneCommand::machine_words(const Config& config) const {
     text += fmt::format(" with {} of memory", format_bytes(*config.memory.device_memory));
   }
   if (!emulated) return text;
-  text += fmt::format(", link {} and {}", format_rate(config.link.bandwidth),
+  text += fmt::format(", link {} and {}", format_rate(config.device_options().link_bandwidth),
                       format_seconds(config.link.latency));
   if (geometry_.empty()) return text;
   return text + (weight_bits_ == 0 ? std::string(", attention alone")
@@ -188,8 +189,9 @@ TuneReport TuneCommand::search(TuneObjective& objective, const TuneSpace& space,
   std::exception_ptr unfit;
   double longest = 0;
   bool found = false;
+  const Interrupts interrupts;  // Ctrl-C ends the search, not the command
   while (trials_ == 0 || static_cast<int64_t>(report.trials.size()) < trials_) {
-    if (found && deadline.left() < longest) break;
+    if (found && (deadline.left() < longest || Interrupts::came())) break;
     const auto point = search.next();
     report.exhausted = !point;
     if (!point) break;

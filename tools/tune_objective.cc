@@ -13,8 +13,10 @@
 #include "runtime/llm/model_tokenizer.h"
 #include "runtime/llm/open_model_device.h"
 #include "runtime/plan/plan_machine.h"
+#include "runtime/profile/profiled_decode.h"
 #include "tools/prompt.h"
 #include "tools/slice_choice.h"
+#include "tools/terminal.h"
 
 namespace fasa {
 namespace {
@@ -64,6 +66,7 @@ std::optional<uint64_t> limit_beside_weights(const ModelShape& shape, int weight
 }  // namespace
 
 void Deadline::check() const {
+  if (Interrupts::came()) throw TimeUp("interrupted before one trial was done");
   if (left() > 0) return;
   throw TimeUp(
       fmt::format("--time-limit = {}: not one trial was done by then; allowed: more, or fewer "
@@ -90,15 +93,23 @@ TuneMeasurement SyntheticObjective::measure(const Config& config, const Deadline
   synthetic.layer_bytes = bytes_of(settings_.shape.layer_parameters());
   synthetic.estimate_bytes = bytes_of(settings_.shape.query_parameters());
   synthetic.seed = settings_.seed;
-  SyntheticDecode decode(synthetic, trace_);
-  TuneMeasurement measured;
+  ProfiledSynthetic decode(synthetic, trace_);
   for (int i = 0; i < 2 * settings_.steps; ++i) {
     deadline.check();
-    const SyntheticStep step = decode.step();
-    if (i < settings_.steps) continue;
-    measured.tpot_seconds += step.seconds / settings_.steps;
-    measured.rows += step.fetch.rows;
-    ++measured.decode_steps;
+    i < settings_.steps ? decode.warm_up() : decode.step();
+  }
+  const Profile& profile = decode.profile();
+  TuneMeasurement measured;
+  measured.tpot_seconds = profile.seconds() / settings_.steps;
+  measured.rows = profile.total().rows;
+  measured.decode_steps = profile.steps();
+  measured.hidden = profile.total_hidden();
+  measured.wasted_bytes = static_cast<double>(profile.total_wasted_bytes()) / settings_.steps;
+  if (const auto predictions = decode.predictions(); predictions && predictions->not_recorded > 0) {
+    measured.note = fmt::format(
+        "depth {}: {} of {} predictions are deeper than the trace; the last step's set stands in",
+        config.prefetch.depth ? fmt::to_string(*config.prefetch.depth) : "auto",
+        predictions->not_recorded, predictions->asked);
   }
   measured.predicted_seconds = predict(config, measured);
   return measured;

@@ -46,6 +46,11 @@ struct TuneMeasurement {
   std::optional<double> predicted_seconds;
   uint64_t decode_steps = 0;
   StepCounters rows;
+  // With a timeline: the share of the transfers hidden behind computing, and the bytes a step that
+  // were fetched ahead and not used.
+  std::optional<double> hidden = {};
+  std::optional<double> wasted_bytes = {};
+  std::string note = {};  // for the reader
 };
 
 class TuneObjective {

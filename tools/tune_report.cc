@@ -2,9 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <tuple>
+
+#include "runtime/base/units.h"
 #include "runtime/config/config_options.h"
 #include "runtime/plan/settings_toml.h"
 #include "runtime/tune/tune_space.h"
+#include "tools/help_text.h"
+#include "tools/text_table.h"
 
 namespace fasa {
 namespace {
@@ -64,6 +72,8 @@ Json trial_json(const TuneTrial& trial) {
   json["steps"] = trial.measured->decode_steps;
   json["hit_rate"] = rows.hit_rate();
   json["prefetch"] = {{"accuracy", rows.accuracy()}, {"coverage", rows.coverage()}};
+  if (trial.measured->hidden) json["hidden"] = *trial.measured->hidden;
+  if (trial.measured->wasted_bytes) json["wasted_bytes_per_step"] = *trial.measured->wasted_bytes;
   return json;
 }
 
@@ -84,6 +94,84 @@ Json to_json(const TuneReport& report) {
           {"toml", to_toml(report)}};
 }
 
-std::string to_table(const TuneReport& report) { return lines(report, ""); }
+namespace {
+
+std::string option_text(const Config& config, const char* table, const char* key) {
+  const Json value = find_option(table, key)->get(config);
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+// Trials by depth, predictor and hot rows.
+std::vector<size_t> in_order(const TuneReport& report) {
+  std::vector<size_t> order(report.trials.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  const auto key = [&](size_t trial) {
+    const Config& config = report.trials[trial].config;
+    return std::make_tuple(config.prefetch.depth.value_or(-1), config.prefetch.predictor,
+                           config.placement.hot_rows.value_or(-1));
+  };
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return key(a) < key(b); });
+  return order;
+}
+
+std::vector<std::string> trial_cells(const TuneReport& report, size_t index) {
+  const TuneTrial& trial = report.trials[index];
+  const Config& config = trial.config;
+  const auto of = [&](const char* table, const char* key) {
+    return option_text(config, table, key);
+  };
+  std::vector<std::string> cells = {index == report.best ? "*" : "", of("prefetch", "depth"),
+                                    of("prefetch", "predictor"),     of("placement", "hot_rows"),
+                                    of("placement", "replacement"),  of("prefetch", "streams")};
+  if (!trial.measured) {
+    cells.insert(cells.end(), {"no fit", "-", "-", "-"});
+    return cells;
+  }
+  const TuneMeasurement& measured = *trial.measured;
+  cells.push_back(fmt::format("{:.3f}", measured.tpot_seconds * 1e3));
+  cells.push_back(fmt::format("{:.1f}", 100 * measured.rows.hit_rate()));
+  cells.push_back(measured.hidden ? fmt::format("{:.1f}", 100 * *measured.hidden) : "-");
+  cells.push_back(
+      measured.wasted_bytes ? format_bytes(static_cast<uint64_t>(*measured.wasted_bytes)) : "-");
+  return cells;
+}
+
+// What the automatic values of the best trial mean.
+std::string automatic_words(const TuneReport& report) {
+  const Config& best = report.best_trial().config;
+  std::string text;
+  if (!best.prefetch.depth) {
+    const bool ahead = report.best_trial().measured->rows.prefetched > 0;
+    text += ahead ? "depth auto fetched ahead here: steps with it were shorter than without.\n"
+                  : "depth auto fetched nothing ahead here: steps with it were not shorter.\n";
+  }
+  if (!best.placement.hot_rows) {
+    text +=
+        "hot_rows auto: as many as fit in the device memory that is left, at least the set's "
+        "size.\n";
+  }
+  return text;
+}
+
+std::string notes_of(const TuneReport& report) {
+  std::set<std::string> notes;
+  for (const TuneTrial& trial : report.trials) {
+    if (trial.measured && !trial.measured->note.empty()) notes.insert(trial.measured->note);
+  }
+  std::string text;
+  for (const std::string& note : notes) text += wrapped(note, terminal_columns(), 2, 0) + "\n";
+  return text;
+}
+
+}  // namespace
+
+std::string to_table(const TuneReport& report) {
+  TextTable table({"", "depth", "predictor", "hot\nrows", "replace\nment", "streams", "ms a\ntoken",
+                   "hit\n%", "hidden\n%", "wasted\na step"},
+                  3);
+  for (const size_t index : in_order(report)) table.add(trial_cells(report, index));
+  return lines(report, "") + '\n' + table.text() + '\n' + automatic_words(report) +
+         notes_of(report);
+}
 
 }  // namespace fasa

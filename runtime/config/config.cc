@@ -214,13 +214,14 @@ DeviceOptions Config::device_options() const {
   options.device_memory = memory.device_memory;
   options.host_memory = memory.host_memory;
   options.pinned_memory = memory.pinned_memory;
-  options.link_bandwidth = link.bandwidth;
   options.link_latency = link.latency;
   if (!device.gpu.empty()) {
     const Gpu& gpu = find_gpu(device.gpu);
     options.memory_bandwidth = gpu.memory_bandwidth;
     options.launch_seconds = gpu.launch_seconds;
+    options.link_bandwidth = gpu.link_bandwidth();
   }
+  if (link.bandwidth) options.link_bandwidth = *link.bandwidth;
   return options;
 }
 
@@ -261,8 +262,8 @@ void Config::validate() const {
   if (prefetch.head_groups) {
     require_range("prefetch.head_groups", *prefetch.head_groups, 1, HeadGroups::kMax);
   }
-  require(std::isfinite(link.bandwidth) && link.bandwidth > 0, "link.bandwidth",
-          fmt::to_string(link.bandwidth), "more than 0");
+  require(!link.bandwidth || (std::isfinite(*link.bandwidth) && *link.bandwidth > 0),
+          "link.bandwidth", fmt::to_string(link.bandwidth.value_or(0)), "more than 0");
   require(std::isfinite(link.latency) && link.latency >= 0, "link.latency",
           fmt::to_string(link.latency), "0 or more");
 }

@@ -103,9 +103,8 @@ struct Config {
   } prefetch;
 
   struct Link {
-    double bandwidth = 25e9;       // bytes per second
-    double latency = 10e-6;        // seconds
-    bool bandwidth_given = false;  // set explicitly: a plan then prefers it to the GPU's own
+    std::optional<double> bandwidth;  // bytes per second; none: the GPU's own, else 25 GB/s
+    double latency = 10e-6;           // seconds
   } link;
 
   WeightOptions weights;  // read only when a model is loaded

@@ -125,9 +125,9 @@ const std::array<ConfigOption, 46> kOptions{{
      .flag = "",
      .type = "NAME",
      .allowed = "a GPU that `fasa plan --list` shows, as \"RTX 4060 Ti 16GB\"",
-     .help = "A GPU by name. The emulated device uses its memory bandwidth and the cost of its "
-             "launches; a plan also uses its memory size and its link. The emulated link keeps the "
-             "values of [link].",
+     .help = "A GPU by name. The emulated device uses its memory bandwidth, its link (unless "
+             "link.bandwidth is set) and the cost of its launches; a plan also uses its memory "
+             "size.",
      .default_text = "none",
      .text = true,
      .set = [](Config& c, const Json& v) { return take_string(v, c.device.gpu); },
@@ -563,13 +563,17 @@ const std::array<ConfigOption, 46> kOptions{{
      .type = "RATE",
      .allowed = "a rate above 0, as \"16GB/s\"",
      .help = "Bandwidth of the emulated device's link, in each direction.",
+     .default_text = "that of `gpu`; 25GB/s without one",
      .set =
          [](Config& c, const Json& v) {
-           c.link.bandwidth_given = true;
-           return take_quantity(v, parse_rate, c.link.bandwidth);
+           double rate = 0;
+           if (!take_quantity(v, parse_rate, rate)) return false;
+           c.link.bandwidth = rate;
+           return true;
          },
      .get = [](const Config& c) -> Json {
-       return fmt::format("{:.12g}GB/s", c.link.bandwidth / 1e9);
+       if (!c.link.bandwidth) return nullptr;
+       return fmt::format("{:.12g}GB/s", *c.link.bandwidth / 1e9);
      }},
     {.table = "link",
      .key = "latency",

@@ -45,7 +45,6 @@ PlanMachine accelerator(const Config& config, const GivenMachine& given) {
     machine.device_memory = gpu.memory_bytes;
     machine.reserved_bytes = kDriverBytes;
     machine.tensor_flops = gpu.tensor_flops;
-    if (!config.link.bandwidth_given) machine.rates.link_bandwidth = gpu.link_bandwidth();
   }
   if (given.vram) {
     machine.device_memory = given.vram;

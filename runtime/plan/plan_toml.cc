@@ -20,7 +20,13 @@ std::string recommended_toml(const PlanOptions& request, const Plan& plan) {
   if (config.placement.rows != RowPlacement::kDevice && option.extra_hot_rows == 0) {
     config.placement.hot_rows = option.hot_rows;
   }
-  return text + settings_toml(config);
+  if (!request.weights && request.weight_bits != 16) {
+    text += fmt::format(
+        "# Weights were supposed in {} bits: serve a model that has them so, or set\n"
+        "# [weights] format.\n",
+        request.weight_bits);
+  }
+  return text + plan_toml(config);
 }
 
 }  // namespace fasa

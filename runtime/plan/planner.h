@@ -52,8 +52,10 @@ struct ExpertOption {
 
 struct PlanOptions {
   ModelShape model;
+  std::string model_path = {};  // "" = a geometry by name
   Config config;
   PlanMachine machine;
+  GivenMachine given_machine = {};  // what of it the caller gave
   int64_t tokens = 0;
   int weight_bits = 16;                        // 16, 8, 4
   std::optional<PlannedWeights> weights = {};  // overrides `weight_bits`

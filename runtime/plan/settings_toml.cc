@@ -27,12 +27,27 @@ std::string toml_of(const Config& config, const Wanted& wanted) {
   return lines;
 }
 
+constexpr std::array<std::string_view, 4> kSettings{"", "selection", "placement", "prefetch"};
+constexpr std::array<std::string_view, 3> kMachine{"device", "memory", "weights"};
+
+template <size_t N>
+bool is_one_of(const std::array<std::string_view, N>& tables, std::string_view table) {
+  return std::find(tables.begin(), tables.end(), table) != tables.end();
+}
+
 }  // namespace
 
 std::string settings_toml(const Config& config) {
-  constexpr std::array<std::string_view, 4> kTables{"", "selection", "placement", "prefetch"};
+  return toml_of(config, [](std::string_view table) { return is_one_of(kSettings, table); });
+}
+
+std::string plan_toml(const Config& config) {
+  const nlohmann::json given = config_to_json(config);
+  const nlohmann::json usual = config_to_json(Config());
   return toml_of(config, [&](std::string_view table) {
-    return std::find(kTables.begin(), kTables.end(), table) != kTables.end();
+    const std::string name(table);
+    return is_one_of(kSettings, table) ||
+           (is_one_of(kMachine, table) && given.at(name) != usual.at(name));
   });
 }
 

@@ -113,7 +113,10 @@ void Profile::add_entry(const TimelineEntry& entry, TimelineStream compute) {
     part.waits[static_cast<size_t>(reason_of(entry.awaited))] += entry.span.seconds();
     return;
   }
-  if (entry.stream == compute) part.compute += entry.span.seconds();
+  if (entry.stream == compute) {
+    part.compute += entry.span.seconds();
+    kernels_[entry.name] += entry.span.seconds();
+  }
   if (entry.tag.cause == Cause::kMiss) part.miss.bytes += entry.work.h2d_bytes;
   if (entry.tag.cause == Cause::kPrefetch) part.prefetch.bytes += entry.work.h2d_bytes;
   if (entry.tag.cause == Cause::kWriteBack) part.write_back_bytes += entry.work.d2h_bytes;

@@ -94,6 +94,8 @@ class Profile {
   double idle() const;  // the compute stream was idle and waited for nothing
   LinkSpeed link() const;
   bool knows_overlap() const { return knows_overlap_; }
+  // Seconds on the compute stream by kernel.
+  const std::map<std::string, double>& kernels() const { return kernels_; }
 
   // Time of the transfers of rows that a step used: misses, and the used share of the prefetched
   // rows.
@@ -115,6 +117,7 @@ class Profile {
   std::vector<LayerProfile> layers_;
   LayerProfile outside_;
   std::vector<StepPoint> points_;
+  std::map<std::string, double> kernels_;
   bool knows_overlap_ = false;
   double link_busy_ = 0;
   uint64_t link_bytes_ = 0;

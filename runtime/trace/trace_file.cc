@@ -3,7 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "runtime/base/log.h"
@@ -15,6 +19,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kProcess = 1;
+constexpr uint32_t kStepsThread = 1u << 30;  // beyond all streams
 constexpr const char* kDirections[2] = {"host to device", "device to host"};
 
 double microseconds(double seconds) { return seconds * 1e6; }
@@ -65,6 +70,8 @@ class TraceEvents {
   explicit TraceEvents(const Timeline& timeline) : streams_(timeline.streams()) {
     const std::vector<TimelineEntry> entries = timeline.entries();
     for (const TimelineEntry& entry : entries) add(entry);
+    add_steps(entries);
+    add_arrows(entries);
     for (size_t direction = 0; direction < 2; ++direction) add_bytes_in_flight(entries, direction);
     for (const TimelineSample& sample : timeline.samples()) {
       const char* series = sample.name == kDeviceMemoryCounter ? "bytes" : "value";
@@ -79,6 +86,8 @@ class TraceEvents {
   // One event per line keeps the file readable.
   void append_to(std::string& text, const std::string& process) const {
     text += metadata("process_name", 0, {{"name", process}}).dump();
+    text += ",\n" + metadata("thread_name", kStepsThread, {{"name", "steps and layers"}}).dump();
+    text += ",\n" + metadata("thread_sort_index", kStepsThread, {{"sort_index", -1}}).dump();
     for (const auto& [stream, name] : streams_) {
       const uint32_t thread = thread_of(stream);
       text += ",\n" + metadata("thread_name", thread, {{"name", name}}).dump();
@@ -100,6 +109,94 @@ class TraceEvents {
                         {"ts", microseconds(entry.span.start)},
                         {"dur", microseconds(entry.span.seconds())},
                         {"args", wait ? wait_args(entry) : work_args(entry)}}});
+  }
+
+  void add_span(const std::string& name, TimeSpan span) {
+    events_.push_back({span.start,
+                       {{"name", name},
+                        {"cat", "compute"},
+                        {"ph", "X"},
+                        {"pid", kProcess},
+                        {"tid", kStepsThread},
+                        {"ts", microseconds(span.start)},
+                        {"dur", microseconds(span.seconds())},
+                        {"args", Json::object()}}});
+  }
+
+  // A step begins where the compute stream goes back from a later layer to an earlier one.
+  void add_steps(const std::vector<TimelineEntry>& entries) {
+    std::vector<const TimelineEntry*> work;
+    for (const TimelineEntry& entry : entries) {
+      const bool computes = entry.kind == TimelineEntry::Kind::kWork && entry.tag.layer >= 0 &&
+                            entry.tag.cause == Cause::kCompute;
+      if (computes) work.push_back(&entry);
+    }
+    std::sort(work.begin(), work.end(), [](const TimelineEntry* a, const TimelineEntry* b) {
+      return a->span.start < b->span.start;
+    });
+    for (size_t first = 0, step = 0; first < work.size(); ++step) {
+      size_t last = first;
+      while (last + 1 < work.size() && work[last + 1]->tag.layer >= work[last]->tag.layer) ++last;
+      add_step(step, {work.begin() + static_cast<ptrdiff_t>(first),
+                      work.begin() + static_cast<ptrdiff_t>(last) + 1});
+      first = last + 1;
+    }
+  }
+
+  void add_step(size_t number, const std::vector<const TimelineEntry*>& work) {
+    const auto end_of = [](const TimelineEntry* a, const TimelineEntry* b) {
+      return a->span.end < b->span.end;
+    };
+    const double end = (*std::max_element(work.begin(), work.end(), end_of))->span.end;
+    add_span(fmt::format("step {}", number), {work.front()->span.start, end});
+    for (size_t i = 0; i < work.size();) {
+      const int layer = work[i]->tag.layer;
+      TimeSpan span{work[i]->span.start, work[i]->span.end};
+      for (; i < work.size() && work[i]->tag.layer == layer; ++i) {
+        span.end = std::max(span.end, work[i]->span.end);
+      }
+      add_span(fmt::format("layer {}", layer), span);
+    }
+  }
+
+  // A wait's arrow begins at the last operation of that name and layer that ended before the wait
+  // did, and ends at the work after the wait.
+  void add_arrows(const std::vector<TimelineEntry>& entries) {
+    using Key = std::tuple<TimelineStream, std::string_view, int>;
+    std::map<Key, std::map<double, const TimelineEntry*>> fetches;  // by end
+    const auto brings_rows = [](Cause cause) {
+      return cause == Cause::kMiss || cause == Cause::kPrefetch;
+    };
+    for (const TimelineEntry& entry : entries) {
+      if (entry.kind != TimelineEntry::Kind::kWork || !brings_rows(entry.tag.cause)) continue;
+      fetches[{entry.stream, entry.name, entry.tag.layer}][entry.span.end] = &entry;
+    }
+    for (const TimelineEntry& wait : entries) {
+      const auto& awaited = wait.awaited;
+      const bool for_rows = wait.kind == TimelineEntry::Kind::kWait && awaited.name != nullptr &&
+                            brings_rows(awaited.tag.cause);
+      if (!for_rows) continue;
+      const auto found = fetches.find({awaited.stream, awaited.name, awaited.tag.layer});
+      if (found == fetches.end()) continue;
+      auto fetch = found->second.upper_bound(wait.span.end + 1e-9);
+      if (fetch != found->second.begin()) add_arrow(*std::prev(fetch)->second, wait);
+    }
+  }
+
+  void add_arrow(const TimelineEntry& fetch, const TimelineEntry& wait) {
+    ++arrows_;
+    const auto end = [&](const char* phase, TimelineStream stream, double seconds) {
+      events_.push_back({seconds,
+                         {{"name", "rows"},
+                          {"cat", "rows"},
+                          {"ph", phase},
+                          {"id", arrows_},
+                          {"pid", kProcess},
+                          {"tid", thread_of(stream)},
+                          {"ts", microseconds(seconds)}}});
+    };
+    end("s", fetch.stream, fetch.span.start);
+    end("f", wait.stream, wait.span.end);
   }
 
   static std::string wait_name(const TimelineEntry::Source& awaited) {
@@ -140,6 +237,7 @@ class TraceEvents {
 
   std::map<TimelineStream, std::string> streams_;
   std::vector<TimedEvent> events_;
+  uint64_t arrows_ = 0;
 };
 
 }  // namespace

@@ -16,7 +16,9 @@ struct TraceSource {
 };
 
 // One track per stream, with complete events ("X") for its operations and for its idle times; args
-// hold layer, cause, bytes, link time, and what was waited for. Counters ("C"): bytes in flight
+// hold layer, cause, bytes, link time, and what was waited for. A first track has a span for each
+// step and, in it, for each layer. An arrow goes from a fetch of rows to the work that waited for
+// it. Counters ("C"): bytes in flight
 // over the link by direction, hit rate by decode step, device memory in use. Events are sorted by
 // time.
 std::string trace_json(const Timeline& timeline, const TraceSource& source);

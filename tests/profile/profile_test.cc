@@ -182,8 +182,8 @@ TEST(Profile, AgreesWithTheRuntime) {
   EXPECT_EQ(total.write_back_bytes, 5u * 5u * 3u * kRowBytes);
   EXPECT_NEAR(total.compute + total.waiting() + profile.idle(), profile.seconds(),
               1e-6 * profile.seconds());
-  EXPECT_NEAR(1 / profile.link().seconds_per_byte, settings.config.link.bandwidth,
-              0.01 * settings.config.link.bandwidth);
+  const double bandwidth = settings.config.device_options().link_bandwidth;
+  EXPECT_NEAR(1 / profile.link().seconds_per_byte, bandwidth, 0.01 * bandwidth);
   EXPECT_NEAR(profile.link().latency, settings.config.link.latency, 1e-9);
   EXPECT_GT(total.overlap.share(), 0);
   EXPECT_LT(total.overlap.share(), 1);

@@ -37,7 +37,7 @@ TEST(Config, DefaultsAreValidAndAreThoseOfTheDesign) {
   EXPECT_EQ(config.selection.sinks, 4);
   EXPECT_EQ(config.selection.recent, 16);
   EXPECT_EQ(config.prefetch.streams, 2);
-  EXPECT_EQ(config.link.bandwidth, 25e9);
+  EXPECT_FALSE(config.link.bandwidth);
   EXPECT_EQ(config.link.latency, 10e-6);
   EXPECT_FALSE(config.placement.hot_rows.has_value());
 }

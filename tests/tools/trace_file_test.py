@@ -24,9 +24,9 @@ class Trace(CommandTest):
         """Checks every event against the format; returns the names of threads by tid."""
         self.assertEqual(trace["displayTimeUnit"], "ns")
         self.assertEqual(trace["otherData"]["dropped"], 0)
-        threads, order, last = {}, {}, 0
+        threads, order, arrows, last = {}, {}, {}, 0
         for event in trace["traceEvents"]:
-            self.assertIn(event["ph"], "MXC")
+            self.assertIn(event["ph"], "MXCsf")
             self.assertEqual(event["pid"], 1)
             self.assertTrue(event["name"])
             if event["ph"] == "M":
@@ -43,10 +43,14 @@ class Trace(CommandTest):
                 self.assertEqual(len(event["args"]), 1)
                 self.assertGreaterEqual(min(event["args"].values()), 0)
                 continue
+            if event["ph"] in "sf":
+                arrows.setdefault(event["id"], []).append(event["ph"])
+                continue
             self.assertGreaterEqual(event["dur"], 0)
             self.assertIn(event["cat"], ("compute", "miss", "prefetch", "write_back", "prefill",
                                          "control", "wait"))
             self.assertIn(event["tid"], threads, "threads are named before their events")
+        self.assertTrue(all(ends == ["s", "f"] for ends in arrows.values()), arrows)
         self.assertEqual(threads.keys(), order.keys())
         self.assertEqual(len(set(order.values())), len(order))
         self.assertNotIn(0, threads)
@@ -59,6 +63,8 @@ class Trace(CommandTest):
         """A stream's work and its waits never overlap."""
         ends = {}
         for event in self.events(trace, "X"):
+            if event["name"].startswith(("step ", "layer ")):
+                continue
             self.assertGreaterEqual(event["ts"] + slack, ends.get(event["tid"], 0), event)
             ends[event["tid"]] = event["ts"] + event["dur"]
 
@@ -98,6 +104,17 @@ class Trace(CommandTest):
             self.assertEqual(wait["args"]["awaited_layer"], wait["args"]["layer"])
             self.assertTrue(wait["args"]["awaited_stream"].startswith("copy "))
             self.assertGreater(wait["dur"], 0)
+        self.assertEqual(len(self.events(trace, "f")), len(waits))
+
+    def test_steps_contain_their_layers(self):
+        trace, result = self.trace("--device", "emulated")
+        spans = [e for e in self.events(trace, "X") if e["name"].startswith(("step ", "layer "))]
+        steps = [e for e in spans if e["name"].startswith("step ")]
+        self.assertGreaterEqual(len(steps), result["decode"]["tokens"])
+        for layer in spans:
+            self.assertTrue(any(s["ts"] <= layer["ts"] + 1e-3 and
+                                layer["ts"] + layer["dur"] <= s["ts"] + s["dur"] + 1e-3
+                                for s in steps), layer)
 
     def test_counters(self):
         trace, result = self.trace("--device", "emulated")
