@@ -63,15 +63,15 @@ def converse(fasa, model, lines, flags):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--fasa", default=str(ROOT / "build/release/fasa"))
-    parser.add_argument("--model", help="another chat model: a folder, or a GGUF file")
+    parser.add_argument("--model", help="chat model to use instead: a folder, or a GGUF file")
     arguments = parser.parse_args()
     model = pathlib.Path(arguments.model) if arguments.model else cached_file()
     if not model.exists() and not arguments.model:
         try:
             fetch(model)
         except (RuntimeError, OSError) as error:
-            print(f"tools/demo: SmolLM2 cannot be had ({error})\n"
-                  "tools/demo: the bundled model instead, which answers from texts alone",
+            print(f"tools/demo: SmolLM2 could not be fetched ({error})\ntools/demo: using the "
+                  "bundled model, which can only answer questions about texts",
                   flush=True)
             os.execv(sys.executable, [sys.executable, str(ROOT / "tools/demo.py"), "--fasa",
                                       arguments.fasa, "--texts", "1k"])

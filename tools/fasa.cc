@@ -28,15 +28,14 @@ int run_chosen(const std::vector<std::pair<CLI::App*, std::unique_ptr<Command>>>
 int finish(int code) {
   // Reports write errors, such as a full disk or a closed pipe, as failure.
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    print_error("standard output cannot be written");
+    print_error("cannot write to standard output");
     return code == 0 ? 1 : code;
   }
   return code;
 }
 
 int run_main(int argc, char** argv) {
-  CLI::App app{"Decode attention from a KV cache in tiers (frequency-aware sparse attention).",
-               "fasa"};
+  CLI::App app{"Frequency-aware sparse attention over a KV cache in tiers.", "fasa"};
   app.set_version_flag("--version", "fasa " FASA_VERSION);
   app.require_subcommand(1);
   std::vector<std::pair<CLI::App*, std::unique_ptr<Command>>> commands;
@@ -74,7 +73,7 @@ int run_main(int argc, char** argv) {
     if (argc > 1 && std::find(names.begin(), names.end(), given) == names.end()) {
       message = fmt::format("unknown command {}{}", given, nearest_hint(given, names));
     }
-    print_error(fmt::format("{}; fasa --help lists what there is", message));
+    print_error(fmt::format("{}; fasa --help lists all commands", message));
     return kUsage;
   }
   return finish(run_chosen(commands));
@@ -90,7 +89,8 @@ int main(int argc, char** argv) {
     fasa::print_error(error.what());
     return static_cast<int>(error.kind());
   } catch (const std::bad_alloc&) {
-    fasa::print_error("host memory is exhausted; shorten the context or lower --max-tokens");
+    fasa::print_error(
+        "the machine has too little memory; shorten the context or lower --max-tokens");
     return static_cast<int>(fasa::ErrorKind::kBudget);
   } catch (const std::exception& error) {
     fasa::print_error(error.what());

@@ -137,7 +137,7 @@ std::string streams_svg(const ProfiledDecode& decode, TimeSpan shown) {
 std::string cause_key() {
   return colour_key({{kCompute, "compute"},
                      {kWaitRows, "compute waits for rows"},
-                     {kWaitOther, "compute waits for something else"},
+                     {kWaitOther, "compute waits for other work"},
                      {kMiss, "misses"},
                      {kPrefetch, "prefetch"},
                      {kWriteBack, "write-back"},

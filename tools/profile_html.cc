@@ -31,12 +31,12 @@ class RunSection {
       text += fmt::format("<p class=\"note\">{}</p>\n", html_escaped(note));
     }
     const double end = step_end(*run_.decode);
-    text += "<h3>The last step: what each stream did</h3>\n" + cause_key();
+    text += "<h3>The last step, by stream</h3>\n" + cause_key();
     text += streams_svg(*run_.decode, {0, end});
     const TimeSpan middle = middle_of_step(*run_.decode, 4);
-    text += "<h3>Four layers of it</h3>\n" + streams_svg(*run_.decode, middle);
+    text += "<h3>Four layers of the last step</h3>\n" + streams_svg(*run_.decode, middle);
     text += "<h3>Hit rate, step by step</h3>\n" + hit_rate_svg(profile_);
-    text += "<h3>Where each layer's time went</h3>\n" + bar_key() + layer_bars_svg(profile_);
+    text += "<h3>Time of each layer</h3>\n" + bar_key() + layer_bars_svg(profile_);
     text += layers_table();
     text += fmt::format("<details><summary>Config</summary><pre>{}</pre></details>\n",
                         html_escaped(config_to_json(run_.config).dump(2)));
@@ -69,7 +69,7 @@ class RunSection {
                                       mb(static_cast<double>(total_.miss.bytes)),
                                       100 * total_.scoring_share()));
     text +=
-        row("fetched ahead", fmt::format("{:.3f} MB, {:.3f} MB for nothing",
+        row("fetched ahead", fmt::format("{:.3f} MB, {:.3f} MB of it unused",
                                          mb(static_cast<double>(total_.prefetch.bytes)),
                                          mb(static_cast<double>(profile_.total_wasted_bytes()))));
     text += row("written back",
@@ -123,12 +123,12 @@ std::string to_html(const ProfileReport& report) {
   text += fmt::format("<p>{} steps after {} to warm up, on {}; {}{}</p>\n", first.profile().steps(),
                       report.warmup, html_escaped(first.decode->device().name()),
                       first.decode->device().virtual_clock() ? "virtual clock" : "wall time",
-                      report.compute == "modelled" ? ", kernels' times are modelled" : "");
+                      report.compute == "modelled" ? ", kernel times are modelled" : "");
   if (report.runs.size() > 1) {
     const ProfileRatio ratio = ratio_of(first.profile(), report.runs[1].profile());
     text += fmt::format(
-        "<p>{} takes {:.3f} times as long a step as {} ({:.3f} to {:.3f} in pairs of steps taken "
-        "in turns).</p>\n",
+        "<p>A step of {} takes {:.3f} times as long as one of {} ({:.3f} to {:.3f} in pairs of "
+        "alternating steps).</p>\n",
         html_escaped(report.runs[1].name), ratio.ratio, html_escaped(first.name), ratio.low,
         ratio.high);
   }

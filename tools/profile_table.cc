@@ -57,18 +57,18 @@ class ProfileTable {
     row("transfer of rows used",
         fmt::format("{:.3f} ms, {} of it hidden", ms(profile_.total_transfer()),
                     percent(profile_.total_hidden())));
-    row("fetched when asked for",
+    row("fetched on demand",
         fmt::format("{} a step, {} of it while scoring", bytes(total_.miss.bytes),
                     percent(total_.scoring_share())));
-    row("fetched ahead",
-        fmt::format("{} a step, {} of it for nothing", bytes(total_.prefetch.bytes),
-                    bytes(profile_.total_wasted_bytes())));
+    row("fetched ahead", fmt::format("{} a step, {} of it unused", bytes(total_.prefetch.bytes),
+                                     bytes(profile_.total_wasted_bytes())));
     row("written back", fmt::format("{} a step", bytes(total_.write_back_bytes)));
     row("hit rate", percent(total_.rows.hit_rate()));
     row("prefetch", prefetch());
     row("kept from step to step",
-        knows_overlap(total_) ? percent(total_.overlap.share()) + " of sets beside sinks and recent"
-                              : "-");
+        knows_overlap(total_)
+            ? percent(total_.overlap.share()) + " of the sets, without sinks and recent"
+            : "-");
     return text;
   }
 
@@ -154,11 +154,11 @@ std::string head(const ProfileReport& report) {
                                  context_of(report), first.profile().steps(), report.warmup,
                                  first.decode->device().name());
   if (report.compute == "modelled") {
-    text +=
-        report.weight_bits == 0
-            ? "attention alone; kernels' times are modelled\n"
-            : fmt::format("weights in {} bits between attentions; kernels' times are modelled\n",
-                          report.weight_bits);
+    text += report.weight_bits == 0
+                ? "attention only; kernel times are modelled\n"
+                : fmt::format(
+                      "weights with {} bits between attention calls; kernel times are modelled\n",
+                      report.weight_bits);
   }
   return text;
 }
@@ -212,7 +212,7 @@ std::vector<CompareRow> compare_rows() {
          return per_step(p, static_cast<double>(p.total().prefetch.bytes)) / 1e6;
        },
        true},
-      {"  for nothing, MB",
+      {"  unused, MB",
        [=](const Profile& p) {
          return per_step(p, static_cast<double>(p.total_wasted_bytes())) / 1e6;
        },
@@ -240,7 +240,7 @@ std::string compare_table(const ProfileReport& report) {
                         ratio ? fmt::format("{:.3f}", right / left) : "-");
   }
   const ProfileRatio ratio = ratio_of(a, b);
-  return text + fmt::format("\nsteps taken in turns; ratio of single pairs: {:.3f} to {:.3f}\n",
+  return text + fmt::format("\nsteps alternate; ratio of single pairs: {:.3f} to {:.3f}\n",
                             ratio.low, ratio.high);
 }
 

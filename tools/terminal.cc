@@ -45,7 +45,7 @@ bool LineReader::read_more(std::string_view prompt) {
     Interrupts::forget();
     read_.clear();
     if (is_terminal()) {
-      fmt::print("\n(end the input to leave)\n{}", prompt);
+      fmt::print("\n(end the input with Ctrl-D to leave)\n{}", prompt);
       std::fflush(stdout);
     }
   }
