@@ -66,8 +66,8 @@ Target choose_target(const char* name) {
     if (target_name(target) == name) return target;
     names.append(names.empty() ? "" : ", ").append(target_name(target));
   }
-  throw UsageError(fmt::format("FASA_TARGET: '{}' is nothing that this processor runs; it runs: {}",
-                               name, names));
+  throw UsageError(fmt::format(
+      "FASA_TARGET = '{}': unknown, or not supported by this processor; allowed: {}", name, names));
 }
 
 Target active_target() {

@@ -15,10 +15,9 @@ Buffer::~Buffer() {
 void Device::launch(StreamView stream, const char* name, std::function<KernelWork()> work,
                     OperationTag tag) {
   if (host_work() == nullptr) {
-    throw UsageError(
-        fmt::format("operation '{}' is host code, which {} cannot run: its memory is not "
-                    "the host's; use --device cpu or emulated",
-                    name, this->name()));
+    throw UsageError(fmt::format(
+        "operation '{}' is host code, which {} cannot run; use --device cpu or emulated", name,
+        this->name()));
   }
   host_work()->run(stream, name, std::move(work), tag);
 }

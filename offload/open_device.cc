@@ -17,12 +17,12 @@ namespace {
 
 void require_rate(const char* option, double value, const char* unit) {
   if (std::isfinite(value) && value > 0) return;
-  throw UsageError(fmt::format("{} = {}: must be more than 0 {}", option, value, unit));
+  throw UsageError(fmt::format("{} = {}: allowed: more than 0 {}", option, value, unit));
 }
 
 void require_time(const char* option, double value) {
   if (std::isfinite(value) && value >= 0) return;
-  throw UsageError(fmt::format("{} = {}: must be at least 0 seconds", option, value));
+  throw UsageError(fmt::format("{} = {}: allowed: 0 seconds or more", option, value));
 }
 
 void validate(const DeviceOptions& options) {

@@ -117,7 +117,7 @@ std::string agreement_heatmaps_svg(const Analysis& analysis) {
     for (int chunk = 0; chunk < shape.chunks(); chunk += step) {
       text += text_at(x + (chunk + 0.5) * cell_width, foot + 14, fmt::to_string(chunk), "middle");
     }
-    text += text_at(x + block / 2, foot + 28, "frequency chunk, 0 turns fastest", "middle");
+    text += text_at(x + block / 2, foot + 28, "frequency chunk (0 rotates fastest)", "middle");
   }
   return text + svg_end();
 }
@@ -142,7 +142,7 @@ std::string agreement_cdf_svg(const Analysis& analysis) {
 }
 
 std::string compound_svg(const CompoundTable& table) {
-  LineChart chart{.x = {.label = "K, tokens (logarithmic)",
+  LineChart chart{.x = {.label = "K: number of tokens (logarithmic)",
                         .low = 64,
                         .high = 2048,
                         .logarithmic = true,
@@ -184,11 +184,11 @@ std::string fifths_svg(const FifthsTable& fifths) {
 }
 
 std::string size_overlap_svg(const std::vector<double>& overlap) {
-  LineChart chart{.x = {.label = "tenths of the queries that the map was made from",
+  LineChart chart{.x = {.label = "tenths of the queries used to make the map",
                         .low = 2,
                         .high = 10,
                         .ticks = {2, 3, 4, 5, 6, 7, 8, 9, 10}},
-                  .y = {.label = "FCs in common with the map from all ten, %", .high = 100},
+                  .y = {.label = "FCs in common with the map from all queries, %", .high = 100},
                   .series = {{.name = "mean over texts", .points = {}}},
                   .height = 240};
   for (size_t i = 0; i < overlap.size(); ++i) {
@@ -207,14 +207,13 @@ std::string selections_svg(const std::vector<SelectionAttention>& selections,
       methods.push_back(one.method);
     }
   }
-  LineChart chart{
-      .x = {.label = "tokens attended to (logarithmic)",
-            .low = static_cast<double>(budgets.begin()->first),
-            .high =
-                static_cast<double>(std::max(budgets.rbegin()->first, 2 * budgets.begin()->first)),
-            .logarithmic = true},
-      .y = {.label = "distant attention captured, % of all distant attention", .high = 100},
-      .series = {}};
+  LineChart chart{.x = {.label = "tokens attended to (logarithmic)",
+                        .low = static_cast<double>(budgets.begin()->first),
+                        .high = static_cast<double>(
+                            std::max(budgets.rbegin()->first, 2 * budgets.begin()->first)),
+                        .logarithmic = true},
+                  .y = {.label = "distant attention captured, %", .high = 100},
+                  .series = {}};
   for (const auto& [budget, there] : budgets) chart.x.ticks.push_back(static_cast<double>(budget));
   for (const std::string& method : methods) {
     ChartSeries series{.name = method, .points = {}};
@@ -230,7 +229,7 @@ std::string selections_svg(const std::vector<SelectionAttention>& selections,
 }
 
 std::string slices_svg(const std::vector<SliceChoiceAttention>& slices, size_t kind) {
-  LineChart chart{.x = {.label = "bytes of slice per token and KV head (logarithmic)",
+  LineChart chart{.x = {.label = "slice bytes per token and KV head (logarithmic)",
                         .low = 1e9,
                         .high = 0,
                         .logarithmic = true},

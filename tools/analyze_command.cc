@@ -46,36 +46,37 @@ class AnalyzeCommand final : public Command {
 };
 
 CLI::App* AnalyzeCommand::add_to(CLI::App& app) {
-  command_ = app.add_subcommand("analyze", "How heads use frequency chunks, what selections keep");
-  command_
-      ->add_option("--model", model_dir_, "Folder of a model in Hugging Face form, or a GGUF file")
+  command_ = app.add_subcommand("analyze",
+                                "Show how heads use frequency chunks and what selections capture");
+  command_->add_option("--model", model_dir_, "Folder of a Hugging Face model, or a GGUF file")
       ->type_name("DIR")
       ->required();
-  command_->add_option("--text", texts_, "Files to run over")->type_name("FILE")->required();
-  command_->add_option("-o,--output", html_, "Write a report that a browser shows")
-      ->type_name("FILE.html");
-  command_->add_flag("--json", json_, "Print one JSON object instead of the tables");
-  command_->add_option("--tokens", options_.tokens, "Tokens of each text at most")
+  command_->add_option("--text", texts_, "Text files to run over")->type_name("FILE")->required();
+  command_->add_option("-o,--output", html_, "Write an HTML report")->type_name("FILE.html");
+  command_->add_flag("--json", json_, "Print one JSON object instead of tables");
+  command_->add_option("--tokens", options_.tokens, "Maximum tokens of each text")
       ->type_name("N")
       ->capture_default_str();
-  command_->add_option("--window", options_.window, "K of agreement")
+  command_->add_option("--window", options_.window, "K of the agreement measure: the best K tokens")
       ->type_name("K")
       ->capture_default_str();
-  command_->add_option("--queries", options_.queries, "Positions of a text that are looked at")
+  command_->add_option("--queries", options_.queries, "Number of positions of a text to examine")
       ->type_name("N")
       ->capture_default_str();
   command_
       ->add_option("--selections", selections_,
-                   "Names between commas, whose captured attention is measured; all, or none")
+                   "Selections to measure the captured attention of: names separated by commas, "
+                   "all, or none")
       ->type_name("NAMES")
       ->capture_default_str();
-  command_->add_option("--budgets", budgets_, "fac_tokens that they are measured at")
+  command_->add_option("--budgets", budgets_, "fac_tokens of these selections")
       ->type_name("N")
       ->capture_default_str();
-  command_->add_option("--steps", steps_, "Steps on the text that they are measured over")
+  command_->add_option("--steps", steps_, "Decode steps on the text to measure them over")
       ->type_name("N")
       ->capture_default_str();
-  command_->add_option("--seed", options_.seed, "Of the choice of queries and planted strings")
+  command_
+      ->add_option("--seed", options_.seed, "Seed for the choice of queries and planted strings")
       ->type_name("N")
       ->capture_default_str();
   config_flags_.add_to(*command_);
@@ -88,10 +89,10 @@ void AnalyzeCommand::validate(const ModelConfig& model) const {
     if (!ok) throw UsageError(fmt::format("{} = {}: allowed: {}", flag, given, allowed));
   };
   require(steps_ >= 1 && 2 * int64_t{steps_} <= options_.tokens, "--steps", steps_,
-          fmt::format("1 to {}, half of the tokens of a text", options_.tokens / 2));
+          fmt::format("1 to {}, half the tokens of a text", options_.tokens / 2));
   for (const int64_t budget : budgets_) {
     require(budget >= 1 && budget <= options_.tokens, "--budgets", budget,
-            fmt::format("1 to {}, the tokens of a text", options_.tokens));
+            fmt::format("1 to {}, the number of tokens of a text", options_.tokens));
   }
 }
 

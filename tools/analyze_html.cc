@@ -71,8 +71,8 @@ std::string slices_table(const Analysis& analysis) {
 std::string agreement_part(const AnalyzeReport& report) {
   const Analysis& analysis = report.analysis;
   return fmt::format(
-             "<h2>Contextual agreement of single frequency chunks</h2>\n<p>CA: of the {} tokens "
-             "that a head scores best, the share that are among the {} best by one frequency chunk "
+             "<h2>Contextual agreement of single frequency chunks</h2>\n<p>CA: the share of a "
+             "head's {} best-scored tokens that are also among the {} best by one frequency chunk "
              "(FC) alone. Mean over queries and texts. {} % of all FCs are above 0.4, {} % below "
              "0.15.</p>\n",
              report.options.window, report.options.window,
@@ -85,21 +85,21 @@ std::string agreement_part(const AnalyzeReport& report) {
 
 std::string compound_part(const AnalyzeReport& report) {
   const CompoundTable& table = report.analysis.compound;
-  return "<h2>Compound agreement</h2>\n<p>The K best tokens by the summed scores of a few FCs "
-         "against the head's own K best, beside other ways to choose K tokens. FCs are ranked on "
-         "the even queries and measured on the odd ones.</p>\n" +
+  return "<h2>Compound agreement</h2>\n<p>How many of the head's own K best tokens are among the K "
+         "best by the summed scores of a few FCs, compared with other ways to choose K tokens. FCs "
+         "are ranked on the even queries and measured on the odd ones.</p>\n" +
          compound_table(table) + compound_svg(table) +
          fmt::format(
-             "<h2>Which of the best tokens one FC finds</h2>\n<p>The {} best tokens of a "
-             "head in five fifths, and how many of each are among the {} best by one "
+             "<h2>Which of the best tokens one FC finds</h2>\n<p>A head's {} best tokens, divided "
+             "into fifths by rank, and how many of each fifth are among the {} best by one "
              "FC.</p>\n",
              report.options.window, report.options.window) +
          fifths_svg(report.analysis.fifths);
 }
 
 std::string maps_part(const Analysis& analysis) {
-  return "<h2>Do maps depend on the text, or on how much of it is looked at?</h2>\n"
-         "<p>Of the best quarter of the FCs of every KV head, by mean CA.</p>\n" +
+  return "<h2>Do maps depend on the text, or on the number of queries?</h2>\n<p>Compares the best "
+         "quarter of every KV head's FCs, by mean CA.</p>\n" +
          overlap_table(analysis) + size_overlap_svg(analysis.size_overlap);
 }
 
@@ -107,11 +107,10 @@ std::string selections_part(const AnalyzeReport& report) {
   const Analysis& analysis = report.analysis;
   if (analysis.selections.empty()) return "";
   return fmt::format(
-             "<h2>Attention that selections capture</h2>\n<p>{}, decoded through the runtime "
-             "with each selection. Distant: outside the first 4 and the newest 16 tokens. Queries "
-             "on "
-             "the last {} tokens of the text, then queries at repeats of planted strings, which "
-             "look far back.</p>\n<h3>Queries on text</h3>\n",
+             "<h2>Attention that selections capture</h2>\n<p>{}, decoded through the runtime with "
+             "each selection. Distant tokens are those outside the first 4 and the newest 16. "
+             "First for queries on the last {} tokens of the text, then for queries at repeats of "
+             "planted strings, which attend far back.</p>\n<h3>Queries on text</h3>\n",
              html_escaped(analysis.texts.back().name), report.text_steps) +
          selections_svg(analysis.selections, &SelectionAttention::text) +
          "<h3>Queries at repeats</h3>\n" +
@@ -121,11 +120,10 @@ std::string selections_part(const AnalyzeReport& report) {
 
 std::string slices_part(const AnalyzeReport& report) {
   return fmt::format(
-             "<h2>Bits and frequency chunks at equal bytes</h2>\n<p>Distant attention that a "
-             "selection of "
-             "{} tokens by the slice keeps of what the true scores would capture. FCs by the "
-             "distant attention that they add, ranked on the even queries.</p>\n<h3>Queries on "
-             "text</h3>\n",
+             "<h2>Bits and frequency chunks at equal bytes</h2>\n<p>Share of the distant attention "
+             "captured by the true scores that a selection of {} tokens by slice scores keeps. FCs "
+             "are ranked on the even queries, by the distant attention that they "
+             "add.</p>\n<h3>Queries on text</h3>\n",
              report.options.slice_window) +
          slices_svg(report.analysis.slices, 0) + "<h3>Queries at repeats</h3>\n" +
          slices_svg(report.analysis.slices, 1) + slices_table(report.analysis);

@@ -53,42 +53,45 @@ std::string summary_of(const FcMap& map, int tip_chunks) {
 class CalibrateCommand final : public Command {
  public:
   CLI::App* add_to(CLI::App& app) override {
-    command_ = app.add_subcommand("calibrate", "Make the FC map of a model from a text");
-    command_
-        ->add_option("--model", model_dir_,
-                     "Folder of a model in Hugging Face form, or a GGUF file")
+    command_ = app.add_subcommand("calibrate", "Make the FC map of a model from text");
+    command_->add_option("--model", model_dir_, "Folder of a Hugging Face model, or a GGUF file")
         ->type_name("DIR")
         ->required();
-    command_->add_option("--text", texts_, "Files to run over; default: those of the project")
+    command_->add_option("--text", texts_, "Text files to run over; default: the project's texts")
         ->type_name("FILE");
-    command_->add_option("-o,--output", output_, "The FC map to write")
+    command_->add_option("-o,--output", output_, "FC map file to write")
         ->type_name("FILE")
         ->required();
     tokens_option_ =
-        command_->add_option("--tokens", options_.tokens, "Tokens to run, probes included")
+        command_
+            ->add_option("--tokens", options_.tokens, "Number of tokens to run, including probes")
             ->type_name("N")
             ->capture_default_str();
-    command_->add_option("--window", options_.window, "Tokens selected; default: by the length")
+    command_
+        ->add_option("--window", options_.window,
+                     "Number of tokens selected; default: depends on the length")
         ->type_name("K");
     command_->add_option("--objective", objective_, "distant_attention, attention, distant_ca, ca")
         ->type_name("NAME")
         ->capture_default_str();
-    command_->add_option("--queries", options_.queries, "Positions whose queries are looked at")
+    command_
+        ->add_option("--queries", options_.queries, "Number of positions whose queries are used")
         ->type_name("N")
         ->capture_default_str();
-    command_->add_option("--seed", options_.seed, "Of the choice of queries and probes")
+    command_->add_option("--seed", options_.seed, "Seed for the choice of queries and probes")
         ->type_name("N")
         ->capture_default_str();
     command_
         ->add_option("--slice-bytes", options_.slice_bytes,
-                     "Find the slice's bits and FCs within N bytes per token and KV head")
+                     "Choose bits and FCs of the slice within N bytes per token and KV head")
         ->type_name("N");
     command_
         ->add_option("--keep-attention", options_.keep_attention,
-                     "Find per layer how many tokens, fac_tokens or more, hold this share of its "
-                     "attention")
+                     "Choose fac_tokens per layer (at least --fac-tokens) so that the tokens hold "
+                     "this share of its attention")
         ->type_name("SHARE");
-    command_->add_flag("--no-probes", no_probes_, "Plant no strings to look back for");
+    command_->add_flag("--no-probes", no_probes_,
+                       "Do not plant strings for later queries to attend to");
     flags_.add_to(*command_);
     return command_;
   }
@@ -115,9 +118,8 @@ class CalibrateCommand final : public Command {
     const int shown = options_.tip_chunks > 0 ? options_.tip_chunks : std::max(1, chunks / 4);
     fmt::print("{}", summary_of(map, shown));
     fmt::print(
-        "\ndistant attention: share of the oracle's kept by the first {} of {} FCs, {} tokens "
-        "selected\n"
-        "{} queries over {} tokens{}, objective {}, {:.1f} s; written to {}\n",
+        "\nshare of the oracle's distant attention kept by the first {} of {} FCs, {} tokens "
+        "selected\n{} queries over {} tokens{}, objective {}, {:.1f} s; written to {}\n",
         shown, chunks, map.window, map.queries, map.tokens, map.probes ? " with probes" : "",
         map.objective, seconds, output_);
     print_findings(map);
@@ -142,12 +144,12 @@ class CalibrateCommand final : public Command {
 
 void CalibrateCommand::print_findings(const FcMap& map) const {
   if (map.slice) {
-    fmt::print("slice within {} bytes: {} FCs in {} ({:.1f} bytes); taken by --slice map\n",
+    fmt::print("slice within {} bytes: {} FCs in {} ({:.1f} bytes); used with --slice map\n",
                map.slice->bytes, map.slice->tip_chunks, slice_dtype_name(map.slice->dtype),
                slice_bytes_per_token(map.slice->dtype, map.slice->tip_chunks));
   }
   if (!map.fac_tokens.empty()) {
-    fmt::print("tokens per layer: {}; taken by --layer-budget map\n",
+    fmt::print("tokens per layer: {}; used with --layer-budget map\n",
                fmt::join(map.fac_tokens, ", "));
   }
 }
@@ -168,7 +170,8 @@ void CalibrateCommand::set_options(const Config& config, const ModelConfig& mode
   }
   const TokenCount& usual = config.selection.fac_tokens.front();
   if (options_.keep_attention && (usual.tokens == 0 || config.selection.fac_tokens.size() != 1)) {
-    throw UsageError("--keep-attention: allowed with one fac_tokens count for all layers");
+    throw UsageError(
+        "--keep-attention needs one fac_tokens count for all layers; give a single --fac-tokens");
   }
   options_.fac_tokens = static_cast<int>(std::clamp<int64_t>(usual.tokens, 1, INT32_MAX));
   if (!options_.keep_attention) options_.fac_tokens = CalibrationOptions().fac_tokens;
@@ -177,7 +180,7 @@ void CalibrateCommand::set_options(const Config& config, const ModelConfig& mode
 
 FcMap CalibrateCommand::calibrate_with_progress(Model& model,
                                                 const std::vector<int32_t>& text) const {
-  Progress running("running the text");
+  Progress running("running the model");
   Progress ranking("ranking heads");
   return calibrate(model, text, options_, [&](CalibrationPhase phase, int64_t done, int64_t total) {
     if (phase == CalibrationPhase::kRunning) {

@@ -32,21 +32,20 @@ constexpr int64_t kMinContext = 512;  // --fit keeps at least so many tokens for
 class ChatCommand final : public Command, private ChatHost {
  public:
   CLI::App* add_to(CLI::App& app) override {
-    command_ = app.add_subcommand("chat", "Talk to a model");
-    command_->add_option("--model", dir_, "Folder of a model in Hugging Face form, or a GGUF file")
+    command_ = app.add_subcommand("chat", "Chat with a model");
+    command_->add_option("--model", dir_, "Folder of a Hugging Face model, or a GGUF file")
         ->type_name("DIR")
         ->required();
-    command_
-        ->add_option("--system", options_.system, "Message of the role system, before all others")
+    command_->add_option("--system", options_.system, "System message, before all others")
         ->type_name("TEXT");
     command_
-        ->add_option("--now", now_,
-                     "The time that templates show; else SOURCE_DATE_EPOCH, else now")
+        ->add_option("--now", now_, "Time for chat templates; default: SOURCE_DATE_EPOCH, else now")
         ->type_name("DATE");
-    command_->add_option("--dtype", dtype_, "Of weights and activations: f32, bf16, auto")
+    command_->add_option("--dtype", dtype_, "Type of weights and activations: f32, bf16, auto")
         ->type_name("DTYPE")
         ->capture_default_str();
-    command_->add_option("--prefill-chunk", options_.prefill_chunk, "Prompt tokens per step")
+    command_
+        ->add_option("--prefill-chunk", options_.prefill_chunk, "Number of prompt tokens per step")
         ->type_name("N")
         ->capture_default_str();
     sampling_.add_to(*command_);
@@ -61,7 +60,8 @@ class ChatCommand final : public Command, private ChatHost {
     require_usable_target();
     const auto dtype = weights_dtype(dtype_);
     options_.answer = sampling_.options(dir_);
-    if (options_.answer.logprobs) throw UsageError("--logprobs: chat shows none; generate does");
+    if (options_.answer.logprobs)
+      throw UsageError("--logprobs: not supported by chat; use fasa generate");
     options_.now = shown_time(now_);
     const ModelConfig model_config = ModelConfig::load(dir_);
     config_.validate_for(model_config.geometry());

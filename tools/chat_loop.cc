@@ -17,14 +17,14 @@ namespace fasa {
 namespace {
 
 constexpr std::string_view kHelp =
-    "/fork        begin a branch here; /fork N goes on with branch N\n"
-    "/undo        take the last question and its answer back\n"
-    "/read FILE   put a file's text before the next question\n"
-    "/save FILE   write the conversation as JSON, as fasa template reads it\n"
-    "/stats       tokens, rate, bytes on each tier, hit rate\n"
-    "/quit        leave; so does the end of the input\n"
-    "Ctrl-C stops an answer. A line that ends with a backslash goes on in the next.\n"
-    "A line that begins with // is a question that begins with /.\n";
+    "/fork        start a branch here; /fork N continues branch N\n"
+    "/undo        remove the last question and its answer\n"
+    "/read FILE   put the file's text before the next question\n"
+    "/save FILE   write the conversation as JSON, in the form that fasa template reads\n"
+    "/stats       show tokens, rates, bytes on each tier, hit rate\n"
+    "/quit        leave (as does the end of the input)\n"
+    "Ctrl-C stops an answer. A line that ends with a backslash continues in the next.\n"
+    "Begin a question that starts with / with //.\n";
 
 // Errors that leave the conversation unchanged.
 bool is_mild(const Error& error) { return error.kind() != ErrorKind::kDevice; }
@@ -65,12 +65,12 @@ void ChatLoop::ask(const std::string& question) {
   fmt::print("\n");
   std::fflush(stdout);
   if (turn.end == AnswerEnd::kCancelled && turn.answer_tokens == 0) {
-    fmt::print(stderr, "(given up)\n");
+    fmt::print(stderr, "(stopped before the answer began)\n");
     return;
   }
   if (turn.end == AnswerEnd::kCancelled) fmt::print(stderr, "(stopped)\n");
   if (turn.end == AnswerEnd::kMaxTokens)
-    fmt::print(stderr, "(cut after {} tokens)\n", turn.answer_tokens);
+    fmt::print(stderr, "(stopped after {} tokens, the limit)\n", turn.answer_tokens);
   pending_.clear();
   last_ = turn;
   ++turns_;
@@ -95,36 +95,37 @@ bool ChatLoop::command(std::string_view line) {
   } else if (name == "/stats") {
     print_stats();
   } else {
-    throw UsageError(fmt::format("{} is no command; /help lists them", name));
+    throw UsageError(fmt::format("{} is not a command; /help lists the commands", name));
   }
   return true;
 }
 
 void ChatLoop::undo() {
-  if (session_ == nullptr || !session_->undo()) throw UsageError("there is nothing to take back");
-  fmt::print(stderr, "(the last question and its answer are gone)\n");
+  if (session_ == nullptr || !session_->undo()) throw UsageError("there is no question to remove");
+  fmt::print(stderr, "(removed the last question and its answer)\n");
 }
 
 void ChatLoop::fork(std::string_view argument) {
-  if (session_ == nullptr) throw UsageError("the conversation has not begun");
+  if (session_ == nullptr) throw UsageError("the conversation is empty; ask a question first");
   const size_t before = session_->branch();
   if (argument.empty()) {
     session_->fork();
-    fmt::print(stderr, "(branch {} of {}; /fork {} goes back)\n", session_->branch() + 1,
-               session_->branches(), before + 1);
+    fmt::print(stderr, "(branch {} of {}; /fork {} returns to the previous one)\n",
+               session_->branch() + 1, session_->branches(), before + 1);
     return;
   }
   size_t branch = 0;
   const auto parsed = std::from_chars(argument.data(), argument.data() + argument.size(), branch);
   if (parsed.ec != std::errc() || parsed.ptr != argument.data() + argument.size() || branch == 0) {
-    throw UsageError(fmt::format("/fork {}: allowed: nothing, or a branch's number", argument));
+    throw UsageError(
+        fmt::format("/fork {}: allowed: no argument, or the number of a branch", argument));
   }
   session_->go_to(branch - 1);
   fmt::print(stderr, "(branch {} of {})\n", branch, session_->branches());
 }
 
 void ChatLoop::save(const std::string& path) {
-  if (path.empty()) throw UsageError("/save needs a file");
+  if (path.empty()) throw UsageError("/save needs a file name: /save FILE");
   nlohmann::ordered_json messages = nlohmann::ordered_json::array();
   bool lossy = false;
   if (session_ != nullptr) {
@@ -141,11 +142,11 @@ void ChatLoop::save(const std::string& path) {
 void ChatLoop::read(const std::string& path) {
   const std::string text = read_file(path, kPromptFile);
   pending_ += (pending_.empty() ? "" : "\n\n") + text;
-  fmt::print(stderr, "({} bytes come before the next question)\n", text.size());
+  fmt::print(stderr, "(the next question begins with these {} bytes)\n", text.size());
 }
 
 void ChatLoop::print_stats() {
-  if (session_ == nullptr) throw UsageError("the conversation has not begun");
+  if (session_ == nullptr) throw UsageError("the conversation is empty; ask a question first");
   const KvMemory memory = host_.runtime()->memory();
   const FetchMetrics fetch = host_.runtime()->metrics();
   fmt::print("turns                   {} in branch {} of {}\n", turns_, session_->branch() + 1,

@@ -21,7 +21,7 @@ std::tm shown_time(const std::string& now) {
     if (read.ec != std::errc() || read.ptr != text.data() + text.size() || seconds < 0 ||
         seconds > kLast) {
       throw UsageError(
-          fmt::format("SOURCE_DATE_EPOCH = \"{}\": allowed: seconds since 1970", text));
+          fmt::format("SOURCE_DATE_EPOCH = \"{}\": allowed: whole seconds since 1970", text));
     }
     return jinja::time_of_epoch(seconds);
   }

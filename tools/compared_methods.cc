@@ -33,8 +33,8 @@ std::vector<std::string> selection_list(std::string_view text) {
 ComparedBudget parse_budget(const std::string& text, std::string_view flag) {
   const auto refuse = [&] {
     return UsageError(fmt::format(
-        "{} = {}: allowed: 1 or more, or two counts as 128+512, the second of low-bit tokens", flag,
-        text));
+        "{} = {}: allowed: 1 or more, or two counts such as 128+512, the second of low-bit tokens",
+        flag, text));
   };
   const auto count = [&](std::string_view digits) {
     int64_t value = 0;
@@ -56,19 +56,19 @@ Config with_selection(const Config& base, const std::string& selection,
   const ConfigOption* kind = find_option("selection", "kind");
   if (!kind->set(config, selection)) {
     throw UsageError(fmt::format(
-        "--selections = \"{}\": allowed: {}, between commas{}", selection, kind->allowed,
-        has_comparison_selections() ? ""
-                                    : "; builds with FASA_LAB=ON have comparison selections too"));
+        "--selections = \"{}\": allowed: {}, separated by commas{}", selection, kind->allowed,
+        has_comparison_selections()
+            ? ""
+            : "; builds with FASA_LAB=ON also have selections for comparison"));
   }
   // A budget counts all tokens that a method attends to; an automatic low-bit set would add tokens
   // for fasa only.
   if (budget.tokens > 0) {
     if (config.selection.layer_budget == LayerBudget::kMap) {
-      throw UsageError(
-          fmt::format("--budgets = {}: with --layer-budget map the FC map has the counts, and "
-                      "--low-bit-tokens N "
-                      "comes beside them; leave out one of the two",
-                      budget.tokens));
+      throw UsageError(fmt::format(
+          "--budgets = {}: not possible with --layer-budget map, which takes the counts from the "
+          "FC map; omit one of the two (--low-bit-tokens N works with both)",
+          budget.tokens));
     }
     config.selection.fac_tokens = {{.tokens = budget.tokens, .share = 0}};
     if (!config.selection.low_bit_tokens) config.selection.low_bit_tokens = TokenCount{};

@@ -12,7 +12,8 @@ class ConfigCommand final : public Command {
  public:
   CLI::App* add_to(CLI::App& app) override {
     command_ = app.add_subcommand("config", "Print the effective config as JSON");
-    command_->add_flag("--reference", reference_, "Print docs/configuration.md instead");
+    command_->add_flag("--reference", reference_,
+                       "Print docs/configuration.md instead of the config");
     flags_.add_to(*command_);
     return command_;
   }

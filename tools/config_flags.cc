@@ -11,7 +11,7 @@
 namespace fasa {
 
 void ConfigFlags::add_to(CLI::App& command) {
-  command.add_option("--config", file_, "Config file (docs/configuration.md)")
+  command.add_option("--config", file_, "Config file; docs/configuration.md lists the keys")
       ->type_name("FILE.toml");
   const auto options = config_options();
   texts_.resize(options.size());
@@ -45,7 +45,7 @@ void reject_unknown_arguments(const CLI::App& command) {
   }
   std::string hint = renamed_hint(flag);
   if (hint.empty()) hint = nearest_hint(flag, names);
-  throw UsageError(fmt::format("unknown argument {}{}; fasa {} --help lists what there is", flag,
+  throw UsageError(fmt::format("unknown argument {}{}; fasa {} --help lists all arguments", flag,
                                hint, command.get_name()));
 }
 

@@ -62,59 +62,62 @@ class EvalCommand final : public Command {
 };
 
 void EvalCommand::add_task_flags() {
-  add_flag("--text", "FILE", flags_.texts, "Files to read; default: one that ships");
+  add_flag("--text", "FILE", flags_.texts, "Text files; default: a bundled text");
   add_flag("--context", "N", flags_.contexts,
-           "Tokens of a window or of a text with facts, one or more; default: 4096");
-  add_flag("--examples", "N", flags_.examples, "How many; default: the task's own");
+           "Tokens of a window, or of a text with facts; one or more values; default: 4096");
+  add_flag("--examples", "N", flags_.examples, "Number of examples; default: depends on the task");
   add_flag("--stride", "N", flags_.stride,
-           "ppl: tokens of a window that are decoded and scored; default: a quarter");
+           "ppl: number of tokens of a window to decode and score; default: a quarter");
   command_->add_flag("--one-pass", flags_.one_pass,
                      "ppl: decode a page of tokens at once, layer by layer: the same results, "
-                     "sooner (cpu device; selections that evict go token by token)");
-  add_shown_flag("--facts", "N", flags_.facts, "needle: facts of an example");
+                     "faster (cpu device only; selections that evict still decode token by token)");
+  add_shown_flag("--facts", "N", flags_.facts, "needle: number of facts per example");
   add_flag("--depths", "SHARE", flags_.depths,
-           "needle: where facts lie, shares of the text; default: eight from 0 to 0.875");
-  add_shown_flag("--seed", "N", flags_.seed, "Of the choice of examples");
+           "needle: positions of facts, as shares of the text; default: eight from 0 to 0.875");
+  add_shown_flag("--seed", "N", flags_.seed, "Seed for the choice of examples");
 }
 
 void EvalCommand::add_data_flags() {
-  add_flag("--data", "DIR", flags_.data, "longbench, math: folder of their files NAME.jsonl");
+  add_flag("--data", "DIR", flags_.data,
+           "longbench, math: folder of the data sets, files NAME.jsonl");
   add_flag("--tasks", "NAME", flags_.tasks,
            "longbench, math: data sets; default: all in the folder");
-  add_shown_flag("--samples", "N", flags_.math.samples, "math: solutions of a problem");
-  add_shown_flag("--pass-k", "K", flags_.math.pass_k, "math: right where one of so many is");
+  add_shown_flag("--samples", "N", flags_.math.samples, "math: number of solutions per problem");
+  add_shown_flag("--pass-k", "K", flags_.math.pass_k,
+                 "math: an answer counts as right if one of K solutions is");
   add_shown_flag("--temperature", "T", flags_.math.sampling.temperature, "math: 0 = greedy");
-  add_shown_flag("--top-p", "P", flags_.math.sampling.top_p, "math: sample among the best");
+  add_shown_flag("--top-p", "P", flags_.math.sampling.top_p,
+                 "math: sample among tokens with this total probability");
   add_flag("--metrics-python", "PATH", metrics_python_,
-           "Python with the metrics' packages; default: what tools/metrics-env made");
+           "Python with the packages of the metrics; default: the environment made by "
+           "tools/metrics-env");
 }
 
 void EvalCommand::add_method_flags() {
   add_flag("--selections", "NAMES", selections_,
-           "Several to compare, between commas, or all; ppl and needle prefill a text once for "
-           "them all; with full among them, ppl compares the others' predictions with its own "
-           "(default: the config's selection; for ppl full as well)");
-  add_flag(
-      "--budgets", "N", budgets_,
-      "fac_tokens that each of them is run with, one or more, by default without low-bit tokens; "
-      "128+512: with low_bit_tokens too");
+           "Selections to compare, separated by commas, or all; ppl and needle prefill each text "
+           "once for all of them; if full is among them, ppl compares the predictions of the "
+           "others with those of full (default: the config's selection; for ppl, full as well)");
+  add_flag("--budgets", "N", budgets_,
+           "fac_tokens to run each selection with, one or more values, without low-bit tokens; "
+           "128+512 adds low_bit_tokens");
   add_flag("--row-dtypes", "DTYPE", row_dtypes_,
-           "row_dtype that each of them is run with, one or more; ppl compares with full attention "
-           "over the first");
+           "row_dtype to run each selection with, one or more values; ppl compares with full "
+           "attention in the first of them");
 }
 
 void EvalCommand::add_output_flags() {
-  add_shown_flag("--results", "DIR", results_, "Folder where results are kept, and resumed from");
-  command_->add_flag("--fresh", fresh_, "Begin again where there are results");
-  add_flag("--html", "FILE", html_, "Write a report that a browser shows");
-  command_->add_flag("--json", json_, "Print one JSON object instead of the table");
+  add_shown_flag("--results", "DIR", results_, "Folder to store results in, and to resume from");
+  command_->add_flag("--fresh", fresh_, "Start again, ignoring stored results");
+  add_flag("--html", "FILE", html_, "Write an HTML report");
+  command_->add_flag("--json", json_, "Print one JSON object instead of a table");
 }
 
 CLI::App* EvalCommand::add_to(CLI::App& app) {
-  command_ = app.add_subcommand("eval", "How good a model's answers are with a selection");
+  command_ =
+      app.add_subcommand("eval", "Measure the quality of a model's answers with a selection");
   add_flag("task", "TASK", flags_.task, "ppl, needle, longbench, math")->required();
-  add_flag("--model", "DIR", flags_.model_dir,
-           "Folder of a model in Hugging Face form, or a GGUF file")
+  add_flag("--model", "DIR", flags_.model_dir, "Folder of a Hugging Face model, or a GGUF file")
       ->required();
   add_task_flags();
   add_data_flags();

@@ -72,7 +72,7 @@ std::string grid_svg(const Grid& grid) {
         const Answers& answers = found->second;
         const std::string colour = share_colour(answers.share());
         text += rect_at(x, y, width - 2, kCellHeight - 2, colour.c_str(),
-                        fmt::format("{} tokens, {:.3g} % in: {} of {} right", length, 100 * depth,
+                        fmt::format("{} tokens, {:.3g} % deep: {} of {} right", length, 100 * depth,
                                     answers.right, answers.asked));
         text +=
             text_at(x + width / 2 - 1, y + 19,
@@ -108,7 +108,7 @@ std::string results_section(const MethodReport& report) {
 std::string method_section(const MethodReport& report, const std::string& task) {
   std::string text = results_section(report);
   if (task == "needle") {
-    text += "<h3>Facts recalled, by where they were planted</h3>\n" + grid_svg(grid_of(report));
+    text += "<h3>Facts recalled, by position in the text</h3>\n" + grid_svg(grid_of(report));
   }
   return text + fmt::format("<details><summary>Config</summary><pre>{}</pre></details>\n",
                             html_escaped(config_to_json(report.config).dump(2)));

@@ -47,8 +47,8 @@ std::vector<PlannedTask> plan_perplexity(const EvalOptions& flags, const Context
     const auto examples = static_cast<size_t>(examples_of(flags, kPerplexityExamples));
     const size_t all = task->examples();
     if (flags.examples && examples > all) {
-      throw UsageError(fmt::format("--examples = {}: allowed: 1 to {}, the windows of the texts",
-                                   examples, all));
+      throw UsageError(fmt::format(
+          "--examples = {}: allowed: 1 to {}, the number of windows in the texts", examples, all));
     }
     planned.push_back({std::move(task), std::min(examples, all)});
   }
@@ -73,13 +73,13 @@ std::vector<PlannedTask> plan_needle(const EvalOptions& flags, const Contexts& c
 
 const text::TextCoder& require_tokenizer(const text::TextCoder* tokenizer) {
   if (tokenizer != nullptr) return *tokenizer;
-  throw UsageError("this model has no tokenizer; allowed: models with one");
+  throw UsageError("this model has no tokenizer; give a model that has one");
 }
 
 int64_t one_context(const EvalOptions& flags, const Contexts& contexts) {
   if (contexts.size() == 1) return contexts.front();
   throw UsageError(
-      fmt::format("--context: {} values; eval {} takes one", contexts.size(), flags.task));
+      fmt::format("--context has {} values; eval {} takes one", contexts.size(), flags.task));
 }
 
 PlannedTask plan_data_set(std::unique_ptr<EvalTask> task, const EvalOptions& flags,
@@ -94,8 +94,9 @@ std::vector<PlannedTask> plan_longbench(const EvalOptions& flags, const Contexts
                                         const text::TextCoder* tokenizer) {
   const int64_t context = one_context(flags, contexts);
   if (context > model.max_positions) {
-    throw UsageError(fmt::format("--context = {}: allowed: up to {}, the model's positions",
-                                 context, model.max_positions));
+    throw UsageError(
+        fmt::format("--context = {}: allowed: up to {}, the number of positions of the model",
+                    context, model.max_positions));
   }
   std::vector<PlannedTask> all;
   for (const std::string& name :

@@ -171,8 +171,9 @@ void make_results_folder(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
   if (std::filesystem::is_directory(path)) return;
-  throw UsageError(fmt::format("--results = \"{}\": {}; give a folder that can be made or is there",
-                               path, error ? error.message() : "no folder"));
+  throw UsageError(
+      fmt::format("--results = \"{}\": {}; give an existing folder, or one that can be created",
+                  path, error ? error.message() : "no folder"));
 }
 
 namespace {
@@ -187,8 +188,8 @@ bool compares_steps(const EvalTask& task, const EvalSubject& subject,
   const int64_t bytes = task.compared_steps() * vocabulary * int64_t{sizeof(float)};
   if (bytes <= StepLogits::kMaxBytes) return true;
   *note = fmt::format(
-      "{}: not compared with full attention step by step: the logits of {} steps take {:.1f} GiB, "
-      "more than {} GiB; lower --stride",
+      "{}: predictions are not compared with full attention: the logits of {} steps take {:.1f} "
+      "GiB, more than the limit of {} GiB; lower --stride",
       task.name(), task.compared_steps(), static_cast<double>(bytes) / (1 << 30),
       StepLogits::kMaxBytes >> 30);
   return false;

@@ -67,20 +67,20 @@ Output output_of(const std::string& command) {
 
 MetricsProgram::MetricsProgram(std::string python) : python_(std::move(python)) {
   constexpr std::string_view kHow =
-      "make the environment with tools/metrics-env, or name one (--metrics-python PATH)";
+      "make an environment with tools/metrics-env, or give one (--metrics-python PATH)";
   const MetricsPlace place = metrics_place();
   folder_ = place.folder.string();
   if (!fs::exists(place.folder / "fasa_metrics")) {
-    throw UsageError(
-        fmt::format("{} holds no fasa_metrics; run the program from its build folder or "
-                    "installation",
-                    folder_));
+    throw UsageError(fmt::format(
+        "{} does not contain fasa_metrics; run the program from its build folder or installation",
+        folder_));
   }
   if (python_.empty() && fs::exists(place.python)) python_ = place.python.string();
-  if (python_.empty()) throw UsageError(fmt::format("the metrics' packages are missing; {}", kHow));
+  if (python_.empty())
+    throw UsageError(fmt::format("the packages of the metrics are missing; {}", kHow));
   const Output output = output_of(command("--check"));
   if (output.code != 0) {
-    throw UsageError(fmt::format("the metrics do not run with {}: {}; {}", python_,
+    throw UsageError(fmt::format("the metrics cannot run with {}: {}; {}", python_,
                                  output.text.substr(0, output.text.find('\n')), kHow));
   }
 }
@@ -112,7 +112,7 @@ void add_scores(const std::string& results, std::vector<nlohmann::json>& records
   const nlohmann::json file = parse_json(read_file(path, kDataFile), path);
   const JsonFields fields(file, path);
   if (!fields.has("scores") || !fields.at("scores").is_object()) {
-    fields.fail("scores", "an object of per cent by example");
+    fields.fail("scores", "an object of percentages by example");
   }
   const JsonFields scores(fields.at("scores"), path, "scores.");
   for (nlohmann::json& record : records) {

@@ -79,7 +79,7 @@ class Results {
       table.add(row);
     }
     const std::string text = table.text();
-    return partial ? text + "* fewer examples than others of the column\n" : text;
+    return partial ? text + "* fewer examples than other entries of the column\n" : text;
   }
 
  private:
@@ -97,9 +97,9 @@ std::string results_table(const std::string& folder, const std::string& model_ha
       add_scores(path, file.records);
       if (file.setup.value("model_hash", "") == model_hash) results.add(file);
     } catch (const Error& error) {
-      log_warning(fmt::format("left out of the table: {}", error.what()));
+      log_warning(fmt::format("not in the table: {}", error.what()));
     } catch (const Json::exception& error) {
-      log_warning(fmt::format("left out of the table: {}: {}", path, error.what()));
+      log_warning(fmt::format("not in the table: {}: {}", path, error.what()));
     }
   }
   return results.table();

@@ -44,15 +44,14 @@ std::vector<std::string> parsed_arguments(int argc, char** argv) {
 int finish(int code) {
   // Reports write errors, such as a full disk or a closed pipe, as failure.
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    print_error("standard output cannot be written");
+    print_error("cannot write to standard output");
     return code == 0 ? 1 : code;
   }
   return code;
 }
 
 int run_main(int argc, char** argv) {
-  CLI::App app{"Decode attention from a KV cache in tiers (frequency-aware sparse attention).",
-               "fasa"};
+  CLI::App app{"Frequency-aware sparse attention over a KV cache in tiers.", "fasa"};
   app.formatter(std::make_shared<HelpFormatter>());
   app.set_help_flag("-h,--help", "Print what the command does and its flags");
   app.set_help_all_flag("--help-all", "Print the config's flags too");
@@ -99,7 +98,7 @@ int run_main(int argc, char** argv) {
     } else if (argc > 1) {
       message = fmt::format("unknown command {}{}", given, nearest_hint(given, names));
     }
-    print_error(fmt::format("{}; {} lists what there is", message, help));
+    print_error(fmt::format("{}; {} lists what is allowed", message, help));
     return kUsage;
   }
   return finish(run_chosen(commands));
@@ -115,7 +114,8 @@ int main(int argc, char** argv) {
     fasa::print_error(error.what());
     return static_cast<int>(error.kind());
   } catch (const std::bad_alloc&) {
-    fasa::print_error("host memory is exhausted; shorten the context or lower --max-tokens");
+    fasa::print_error(
+        "the machine has too little memory; shorten the context or lower --max-tokens");
     return static_cast<int>(fasa::ErrorKind::kBudget);
   } catch (const std::exception& error) {
     fasa::print_error(error.what());

@@ -23,8 +23,8 @@ uint64_t host_left(const Device& device, uint64_t experts) {
 
 void FitFlag::add_to(CLI::App& command) {
   command.add_flag("--fit", given_,
-                   "Make the model fit the device's memory: lm_head in int8, then, as far as it "
-                   "takes, fewer hot rows, no low-bit tokens, lean slices, fewer tokens");
+                   "Make the model fit the device's memory: an int8 lm_head, then as far as needed "
+                   "fewer hot rows, no low-bit tokens, smaller slices, fewer tokens");
 }
 
 void FitFlag::apply(const Device& device, Config* config, Subject* subject) const {

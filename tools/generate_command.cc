@@ -42,7 +42,7 @@ struct ModelOptions {
   void validate() const {
     if (dir.empty() != geometry.empty()) return;
     throw UsageError(dir.empty() ? "generate needs --model DIR or --geometry NAME"
-                                 : "--model and --geometry: allowed: one of them");
+                                 : "--model and --geometry exclude each other; give one of them");
   }
   const std::string& name() const { return dir.empty() ? geometry : dir; }
   ModelConfig config() const {
@@ -61,48 +61,46 @@ struct ModelOptions {
 
 void add_model_flags(CLI::App& command, ModelOptions& model, PromptSource& prompt,
                      int64_t& random_context) {
-  command
-      .add_option("--model", model.dir, "Folder of a model in Hugging Face form, or a GGUF file")
+  command.add_option("--model", model.dir, "Folder of a Hugging Face model, or a GGUF file")
       ->type_name("DIR");
   command
       .add_option("--geometry", model.geometry,
-                  "A llama of this shape with random weights instead, for measuring (names: fasa "
+                  "For measuring: a llama model of this geometry with random weights (names: fasa "
                   "plan --list)")
       ->type_name("NAME");
   command
-      .add_option(
-          "--random-context", random_context,
-          "N tokens of keys and values that mean nothing before the prompt, appended without "
-          "a prefill, for measuring; the prompt is decoded then, by default one random "
-          "token")
+      .add_option("--random-context", random_context,
+                  "For measuring: N tokens of random keys and values before the prompt, without a "
+                  "prefill; the prompt is decoded, and defaults to one random token")
       ->type_name("N")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
   command
       .add_option("--random-prompt", prompt.random_tokens,
-                  "A prompt of N token ids that mean nothing, for measuring")
+                  "For measuring: a prompt of N random token ids")
       ->type_name("N");
   command.add_option("--prompt", prompt.text, "The prompt")->type_name("TEXT");
-  command.add_option("--prompt-file", prompt.file, "File that is the prompt, byte for byte")
+  command.add_option("--prompt-file", prompt.file, "File with the text of the prompt")
       ->type_name("FILE");
   command
       .add_option("--prompt-ids", prompt.ids_file,
-                  "File of token ids: a JSON array, or numbers between blanks")
+                  "File of token ids: a JSON array, or numbers separated by spaces")
       ->type_name("FILE");
 }
 
 class GenerateCommand final : public Command {
  public:
   CLI::App* add_to(CLI::App& app) override {
-    command_ = app.add_subcommand("generate", "Continue a prompt with a model");
+    command_ = app.add_subcommand("generate", "Generate text with a model");
     add_model_flags(*command_, model_, prompt_, options_.random_context);
     add_chat_flags();
     sampling_.add_to(*command_);
-    command_->add_option("--prefill-chunk", options_.prefill_chunk, "Prompt tokens per step")
+    command_
+        ->add_option("--prefill-chunk", options_.prefill_chunk, "Number of prompt tokens per step")
         ->type_name("N")
         ->capture_default_str();
     command_->add_flag("--allow-long", options_.allow_long,
-                       "Beyond the model's positions: a warning instead of an error");
-    command_->add_option("--dtype", dtype_, "Of weights and activations: f32, bf16, auto")
+                       "Allow more tokens than the model has positions, with a warning");
+    command_->add_option("--dtype", dtype_, "Type of weights and activations: f32, bf16, auto")
         ->type_name("DTYPE")
         ->capture_default_str();
     command_->add_flag("--stats", stats_, "Print a table of times, memory and fetches");
@@ -142,23 +140,24 @@ class GenerateCommand final : public Command {
 };
 
 void GenerateCommand::add_chat_flags() {
-  command_->add_flag("--chat", chat_, "The prompt is a user's message, put into the chat template");
-  command_->add_option("--system", system_, "With --chat: the system's message before it")
+  command_->add_flag("--chat", chat_,
+                     "Treat the prompt as a user's message and apply the chat template");
+  command_->add_option("--system", system_, "With --chat: a system message before the prompt")
       ->type_name("TEXT");
   command_
       ->add_option("--now", now_,
-                   "With --chat: the time that templates show; else SOURCE_DATE_EPOCH, else now")
+                   "With --chat: time for chat templates; default: SOURCE_DATE_EPOCH, else now")
       ->type_name("DATE");
 }
 
 std::vector<int32_t> GenerateCommand::prompt_ids(const text::Tokenizer* tokenizer,
                                                  int vocab_size) const {
   if (!chat_) {
-    if (!system_.empty()) throw UsageError("--system goes with --chat");
+    if (!system_.empty()) throw UsageError("--system needs --chat");
     return read_prompt(prompt_, tokenizer, vocab_size);
   }
   if (prompt_.ids_file || prompt_.random_tokens || !(prompt_.text || prompt_.file)) {
-    throw UsageError("--chat takes a text: --prompt TEXT or --prompt-file FILE");
+    throw UsageError("--chat needs a text: give --prompt TEXT or --prompt-file FILE");
   }
   if (tokenizer == nullptr) throw UsageError("--chat needs a model with a tokenizer");
   std::vector<text::ChatMessage> messages;

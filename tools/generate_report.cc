@@ -158,7 +158,7 @@ std::string to_table(const GenerateReport& report) {
   };
   row("device", fmt::format("{}, weights {}, rows {}", report.device, dtype_name(report.dtype),
                             row_dtype_name(report.row_dtype)));
-  row("bytes of weights", format_bytes(report.weight_bytes));
+  row("weight bytes", format_bytes(report.weight_bytes));
   row("prompt", fmt::format("{} tokens in {:.3f} s{}{}", result.prompt_tokens,
                             result.prefill_seconds, clock, wall(result.prefill_wall_seconds)));
   row("decode", fmt::format("{} steps in {:.3f} s{}{}", result.decode_steps, result.decode_seconds,
@@ -176,7 +176,7 @@ std::string to_table(const GenerateReport& report) {
   row("KV bytes on the host",
       format_bytes(memory.host_rows) + (report.shared_row_bytes == 0
                                             ? ""
-                                            : fmt::format(", which share {} of physical memory",
+                                            : fmt::format(", sharing {} of physical memory",
                                                           format_bytes(report.shared_row_bytes))));
   row("device memory, peak", format_bytes(report.device_memory.peak_bytes));
   row("fetched per step",

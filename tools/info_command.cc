@@ -65,16 +65,15 @@ void print_model(const std::string& dir) {
     fmt::print("{:<8} {:<8} {:<14} {:>10.1f} {:>10.1f} {:>14.2f}\n", cost.preset, cost.slice, holds,
                cost.device_bytes, cost.host_bytes, full / cost.device_bytes);
   }
-  fmt::print("Beside these on the device: the newest page, sinks and recent, hot rows, scratch.\n");
+  fmt::print(
+      "The device also holds the newest page, sinks and recent tokens, hot rows and scratch.\n");
 }
 
 class InfoCommand final : public Command {
  public:
   CLI::App* add_to(CLI::App& app) override {
-    command_ = app.add_subcommand("info", "The machine, the devices, a model's KV cache");
-    command_
-        ->add_option("--model", model_dir_,
-                     "Folder of a model in Hugging Face form, or a GGUF file")
+    command_ = app.add_subcommand("info", "Show the machine, the devices and a model's KV cache");
+    command_->add_option("--model", model_dir_, "Folder of a Hugging Face model, or a GGUF file")
         ->type_name("DIR");
     command_->add_flag("--json", json_, "Print one JSON object");
     return command_;

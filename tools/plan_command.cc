@@ -49,20 +49,23 @@ class PlanCommand final : public Command {
 };
 
 CLI::App* PlanCommand::add_to(CLI::App& app) {
-  command_ = app.add_subcommand("plan", "What fits a machine and how fast it would be, unloaded");
+  command_ = app.add_subcommand("plan", "Predict what fits a machine and how fast it would be");
   command_
       ->add_option("--model", model_dir_,
-                   "Folder with a config.json in Hugging Face form, or a GGUF file")
+                   "Folder of a Hugging Face model (config.json is enough), or a GGUF file")
       ->type_name("DIR");
-  command_->add_option("--geometry", geometry_, "A model by name, as Llama-3.1-8B; see --list")
+  command_->add_option("--geometry", geometry_, "A model by name, such as Llama-3.1-8B; see --list")
       ->type_name("NAME");
-  command_->add_option("--vram", vram_, "The device's memory, over the GPU's own")
+  command_->add_option("--vram", vram_, "Memory of the device; default: that of the GPU")
       ->type_name("SIZE");
-  command_->add_option("--memory-bandwidth", memory_bandwidth_, "Of that memory")
+  command_
+      ->add_option("--memory-bandwidth", memory_bandwidth_,
+                   "Bandwidth of that memory; default: that of the GPU")
       ->type_name("RATE");
   command_
-      ->add_option("--link-bandwidth", link_bandwidth_,
-                   "Between host and device, over --bandwidth and the GPU's own")
+      ->add_option(
+          "--link-bandwidth", link_bandwidth_,
+          "Rate of the link between host and device; default: --bandwidth, else that of the GPU")
       ->type_name("RATE");
   tokens_option_ =
       command_
@@ -71,21 +74,20 @@ CLI::App* PlanCommand::add_to(CLI::App& app) {
   command_
       ->add_option(
           "--weight-bits", weight_bits_,
-          "Suppose weights in 16, 8 or 4 bits; default: the model's own, kept as --weights "
-          "says")
+          "Assume weights in 16, 8 or 4 bits; default: the model's own, stored as --weights says")
       ->type_name("N");
   command_
       ->add_option("--overlap", prediction_.overlap,
-                   "Supposed: share of a set that is among the hot rows from the steps before")
+                   "Assumed share of a set that hot rows hold from earlier steps")
       ->type_name("SHARE")
       ->capture_default_str();
   command_
       ->add_option("--coverage", prediction_.coverage,
-                   "Supposed: share of the rest that prefetch foresees")
+                   "Assumed share of the rest that prefetch predicts")
       ->type_name("SHARE")
       ->capture_default_str();
-  command_->add_flag("--allow-long", allow_long_, "More tokens than the model has positions");
-  command_->add_flag("--list", list_, "Print the GPUs and geometries that have names, no plan");
+  command_->add_flag("--allow-long", allow_long_, "Allow more tokens than the model has positions");
+  command_->add_flag("--list", list_, "Print the names of GPUs and geometries instead of a plan");
   command_->add_flag("--json", json_, "Print one JSON object");
   flags_.add_to(*command_);
   return command_;
@@ -93,8 +95,9 @@ CLI::App* PlanCommand::add_to(CLI::App& app) {
 
 PlanOptions PlanCommand::read_model() const {
   if (model_dir_.empty() == geometry_.empty()) {
-    throw UsageError(model_dir_.empty() ? "a plan needs --model DIR or --geometry NAME"
-                                        : "--model and --geometry: allowed: one of them");
+    throw UsageError(model_dir_.empty()
+                         ? "a plan needs --model DIR or --geometry NAME"
+                         : "--model and --geometry exclude each other; give one of them");
   }
   PlanOptions request;
   if (!geometry_.empty()) {
@@ -112,7 +115,7 @@ double rate_of(const char* flag, const std::string& text) {
   const auto rate = parse_rate(text);
   if (!rate) {
     throw UsageError(
-        fmt::format("{} = \"{}\": allowed: a rate above 0, as \"16GB/s\"", flag, text));
+        fmt::format("{} = \"{}\": allowed: a rate above 0, such as \"16GB/s\"", flag, text));
   }
   return *rate;
 }
@@ -140,7 +143,7 @@ GivenMachine PlanCommand::read_machine() const {
     given.vram = parse_bytes(vram_);
     if (!given.vram || *given.vram == 0) {
       throw UsageError(
-          fmt::format("--vram = \"{}\": allowed: a size above 0, as \"16GiB\"", vram_));
+          fmt::format("--vram = \"{}\": allowed: a size above 0, such as \"16GiB\"", vram_));
     }
   }
   if (!memory_bandwidth_.empty()) {

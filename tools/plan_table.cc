@@ -22,7 +22,7 @@ std::string count_of(int64_t parameters) {
 std::string weights_of(const PlanOptions& request) {
   if (!request.weights) return fmt::format("in {} bits", request.weight_bits);
   const WeightOptions& weights = request.config.weights;
-  if (weights.rounding == WeightRounding::kAsIs) return "as the model has them";
+  if (weights.rounding == WeightRounding::kAsIs) return "as stored in the model";
   return fmt::format("in int{}, groups of {}", weights.rounding == WeightRounding::kInt8 ? 8 : 4,
                      weights.group);
 }
@@ -30,10 +30,10 @@ std::string weights_of(const PlanOptions& request) {
 std::string experts_table(const PlanOptions& request, const Plan& plan) {
   const PlannedWeights& weights = *request.weights;
   std::string text =
-      fmt::format("  experts     {}, of which a token reads {}; all weights then take\n",
+      fmt::format("  experts     {}, of which a token reads {}; all weights together take\n",
                   format_bytes(weights.experts), format_bytes(weights.chosen));
   text += fmt::format("              {:<24} {:>12} {:>12} {:>20}\n", "", "device", "host",
-                      "to read a token's");
+                      "to read per token");
   for (const ExpertOption& option : plan.experts) {
     text += fmt::format("            {} {:<24} {:>12} {:>12} {:>20}\n",
                         option.on_host == (weights.host > 0) ? '*' : ' ',
@@ -60,7 +60,7 @@ std::string head(const PlanOptions& request, const Plan& plan) {
     text += fmt::format("; {} of it for the driver", format_bytes(machine.reserved_bytes));
   }
   if (machine.rates.unified) {
-    text += "; one tier, nothing is transferred\n";
+    text += "; one tier, no transfers\n";
   } else {
     const bool link_given = request.given_machine.link_bandwidth || request.config.link.bandwidth;
     text += fmt::format("\n  link        {}{}, {} a transfer; {} a kernel launch\n",
@@ -178,19 +178,20 @@ std::string notes(const PlanOptions& request, const Plan& plan) {
   for (const PlanOption& option : plan.options) {
     if (!option.configured || option.config.preset != "fasa-m") continue;
     text += fmt::format(
-        "Supposed: {:.0f} % of a set is on the device already ({} hot rows); prefetch "
-        "brings {:.0f} % of\nthe rest ahead, fetching {:.2f} rows for each row of the rest.\n",
+        "Assumed: {:.0f} % of a set is already on the device ({} hot rows); prefetch brings {:.0f} "
+        "% of\nthe rest in time, and fetches {:.2f} rows for each of these.\n",
         100 * option.hit_rate, option.hot_rows, 100 * request.prediction.coverage,
         request.prediction.prefetched_per_miss());
     if (option.extra_hot_rows > 0) {
       text += fmt::format(
-          "Of what is left, hot_rows = auto takes {} more for {} hot rows, and gives it back when\n"
-          "asked: the hit rate is higher then.\n",
+          "With hot_rows = auto, up to {} of the free memory hold {} more hot rows until they are "
+          "needed\nelsewhere, which raises the hit rate.\n",
           format_bytes(option.extra_bytes), option.extra_hot_rows);
     }
   }
   text +=
-      "Predictions are floors: bytes over bandwidth and launches, as the emulated device counts.\n";
+      "Predicted times are lower bounds: bytes over bandwidth, plus launches, as on the emulated "
+      "device.\n";
   return text;
 }
 
@@ -209,10 +210,10 @@ std::string to_table(const PlanOptions& request, const Plan& plan) {
                      '\n' + notes(request, plan);
   if (!plan.recommended) {
     return text +
-           "\nNothing fits at this length: take fewer tokens, fewer --weight-bits, or more "
+           "\nNo preset fits at this length: use fewer tokens, fewer --weight-bits, or more "
            "memory.\n";
   }
-  return text + "\nRecommended (*), a file for --config:\n\n" + recommended_toml(request, plan) +
+  return text + "\nRecommended (*), as a file for --config:\n\n" + recommended_toml(request, plan) +
          serve_line(request);
 }
 

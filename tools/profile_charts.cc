@@ -138,7 +138,7 @@ std::string streams_svg(const ProfiledDecode& decode, TimeSpan shown) {
 std::string cause_key() {
   return colour_key({{kCompute, "compute"},
                      {kWaitRows, "compute waits for rows"},
-                     {kWaitOther, "compute waits for something else"},
+                     {kWaitOther, "compute waits for other work"},
                      {kMiss, "fetched on demand"},
                      {kPrediction, "prediction"},
                      {kPrefetch, "fetched ahead"},

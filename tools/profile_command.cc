@@ -35,65 +35,72 @@ class ProfileCommand final : public Command {
 };
 
 void ProfileCommand::add_subject_flags() {
-  command_->add_option("--model", flags_.model_dir, "Folder of a model: its own generation")
+  command_
+      ->add_option("--model", flags_.model_dir,
+                   "Profile the generation of this model (a folder or a GGUF file)")
       ->type_name("DIR");
   command_->add_option("--prompt", flags_.prompt.text, "The prompt")->type_name("TEXT");
-  command_
-      ->add_option("--prompt-file", flags_.prompt.file, "File that is the prompt, byte for byte")
+  command_->add_option("--prompt-file", flags_.prompt.file, "File with the text of the prompt")
       ->type_name("FILE");
   command_
       ->add_option("--prompt-ids", flags_.prompt.ids_file,
-                   "File of token ids: a JSON array, or numbers between blanks")
+                   "File of token ids: a JSON array, or numbers separated by spaces")
       ->type_name("FILE");
   command_
-      ->add_option("--geometry", flags_.geometry,
-                   "A synthetic decode of a model by name (fasa plan --list), without weights")
+      ->add_option(
+          "--geometry", flags_.geometry,
+          "Profile a synthetic decode of a named model without weights (names: fasa plan --list)")
       ->type_name("NAME");
-  tokens_ = command_->add_option("--tokens", flags_.tokens, "Its context before the first step")
+  tokens_ = command_
+                ->add_option("--tokens", flags_.tokens,
+                             "With --geometry: context length before the first step")
                 ->type_name("N")
                 ->capture_default_str();
   command_
       ->add_option("--sequences", flags_.sequences,
-                   "So many contexts decode together, each with selections of its own")
+                   "With --geometry: number of sequences that decode together")
       ->type_name("N")
       ->capture_default_str();
   command_
       ->add_option("--trace-from", flags_.trace_from,
-                   "Selections that this model's generation takes now, after the bundled text or "
-                   "the prompt")
+                   "With --geometry: record the selections from a generation of this model now, "
+                   "after the bundled text or the prompt")
       ->type_name("DIR");
   command_
       ->add_option("--selection-trace", flags_.trace_file,
-                   "Selections of a file from fasa trace; default: the one that ships")
+                   "With --geometry: file of selections from fasa trace; default: the bundled one")
       ->type_name("FILE");
   command_
       ->add_option("--compute", flags_.compute,
-                   "modelled = times only, real = the kernels compute as well")
+                   "modelled = times only; real = kernels also compute")
       ->type_name("HOW")
       ->capture_default_str();
   command_
-      ->add_option("--weight-bits", flags_.weight_bits,
-                   "Time of weights in 4, 8, 16 bits between attentions; 0 = attention alone")
+      ->add_option(
+          "--weight-bits", flags_.weight_bits,
+          "Time of weights with 4, 8 or 16 bits between attention calls; 0 = attention only")
       ->type_name("N")
       ->capture_default_str();
 }
 
 CLI::App* ProfileCommand::add_to(CLI::App& app) {
-  command_ = app.add_subcommand("profile", "What a decode spends its time on, layer by layer");
+  command_ = app.add_subcommand("profile", "Show how a decode spends its time, layer by layer");
   add_subject_flags();
-  command_->add_option("--steps", flags_.steps, "Decode steps to look at")
+  command_->add_option("--steps", flags_.steps, "Number of decode steps to measure")
       ->type_name("N")
       ->capture_default_str();
-  command_->add_option("--warmup", flags_.warmup, "Steps before them that fill the hot rows")
+  command_
+      ->add_option("--warmup", flags_.warmup,
+                   "Number of steps before them, which fill the hot rows")
       ->type_name("N")
       ->capture_default_str();
   command_
       ->add_option("--compare", compare_,
-                   "Two config files side by side, their steps in turns; flags go over both")
+                   "Compare two config files, with alternating steps; flags override both")
       ->type_name("A.toml B.toml")
       ->expected(2);
-  command_->add_option("--html", html_, "Write a report that a browser shows")->type_name("FILE");
-  command_->add_flag("--json", json_, "Print one JSON object instead of the tables");
+  command_->add_option("--html", html_, "Write an HTML report")->type_name("FILE");
+  command_->add_flag("--json", json_, "Print one JSON object instead of tables");
   config_flags_.add_to(*command_);
   return command_;
 }
@@ -101,7 +108,7 @@ CLI::App* ProfileCommand::add_to(CLI::App& app) {
 std::vector<std::pair<std::string, Config>> ProfileCommand::read_configs(
     const ProfileSubject& subject) const {
   if (!compare_.empty() && config_flags_.has_file()) {
-    throw UsageError("--compare and --config: allowed: one of them");
+    throw UsageError("--compare and --config exclude each other; give one of them");
   }
   std::vector<std::pair<std::string, Config>> configs;
   if (compare_.empty()) configs.emplace_back("", config_flags_.load(subject.defaults()));
@@ -113,7 +120,9 @@ std::vector<std::pair<std::string, Config>> ProfileCommand::read_configs(
     subject.check(config);
     if (config.trace.file.empty()) continue;
     if (!compare_.empty()) {
-      throw UsageError("--trace-file with --compare: allowed: without; a trace is of one config");
+      throw UsageError(
+          "--trace-file and --compare exclude each other, because a trace belongs to one config; "
+          "give one of them");
     }
     check_writable(config.trace.file);
   }
@@ -140,7 +149,7 @@ void ProfileCommand::take_steps(ProfileReport& report) const {
 int ProfileCommand::run() {
   reject_unknown_arguments(*command_);
   if (tokens_->count() > 0 && !flags_.synthetic() && !flags_.model_dir.empty()) {
-    throw UsageError("--tokens goes with --geometry; a model's context is its prompt");
+    throw UsageError("--tokens needs --geometry; with --model the context is the prompt");
   }
   flags_.validate();
   if (!html_.empty()) check_writable(html_);

@@ -35,12 +35,12 @@ class RunSection {
       text += fmt::format("<p class=\"note\">{}</p>\n", html_escaped(note));
     }
     const double end = step_end(*run_.decode);
-    text += "<h3>The last step: what each stream did</h3>\n" + cause_key();
+    text += "<h3>The last step, by stream</h3>\n" + cause_key();
     text += streams_svg(*run_.decode, {0, end});
     const TimeSpan middle = middle_of_step(*run_.decode, 4);
-    text += "<h3>Four layers of it</h3>\n" + streams_svg(*run_.decode, middle);
+    text += "<h3>Four layers of the last step</h3>\n" + streams_svg(*run_.decode, middle);
     text += "<h3>Hit rate, step by step</h3>\n" + hit_rate_svg(profile_);
-    text += "<h3>Where each layer's time went</h3>\n" + bar_key() + layer_bars_svg(profile_);
+    text += "<h3>Time of each layer</h3>\n" + bar_key() + layer_bars_svg(profile_);
     text += layers_table();
     text += fmt::format("<details><summary>Config</summary><pre>{}</pre></details>\n",
                         html_escaped(config_to_json(run_.config).dump(2)));
@@ -77,10 +77,10 @@ class RunSection {
     text += row("fetched on demand", fmt::format("{} a step, {:.1f} % of it while scoring",
                                                  bytes(static_cast<double>(total_.miss.bytes)),
                                                  100 * total_.scoring_share()));
-    text += row("fetched ahead",
-                fmt::format("{} a step, {} of it not used",
-                            bytes(static_cast<double>(total_.prefetch.bytes)),
-                            bytes(static_cast<double>(profile_.total_wasted_bytes()))));
+    text += row(
+        "fetched ahead",
+        fmt::format("{} a step, {} of it unused", bytes(static_cast<double>(total_.prefetch.bytes)),
+                    bytes(static_cast<double>(profile_.total_wasted_bytes()))));
     text += row("written back",
                 fmt::format("{} a step", bytes(static_cast<double>(total_.write_back_bytes))));
     if (profile_.knows_overlap() && total_.overlap.entries > 0) {
@@ -132,13 +132,13 @@ std::string to_html(const ProfileReport& report) {
   text += fmt::format("<p>{} steps after {} to warm up, on {}; {}{}</p>\n", first.profile().steps(),
                       report.warmup, html_escaped(first.decode->device().name()),
                       first.decode->device().virtual_clock() ? "virtual clock" : "wall time",
-                      report.compute == "modelled" ? ", kernels' times are modelled" : "");
+                      report.compute == "modelled" ? ", kernel times are modelled" : "");
   text += fmt::format("<p>{}</p>\n", html_escaped(machine_of(first)));
   if (report.runs.size() > 1) {
     const ProfileRatio ratio = ratio_of(first.profile(), report.runs[1].profile());
     text += fmt::format(
-        "<p>{} takes {:.3f} times as long a step as {} ({:.3f} to {:.3f} in pairs of steps taken "
-        "in turns).</p>\n",
+        "<p>A step of {} takes {:.3f} times as long as one of {} ({:.3f} to {:.3f} in pairs of "
+        "alternating steps).</p>\n",
         html_escaped(report.runs[1].name), ratio.ratio, html_escaped(first.name), ratio.low,
         ratio.high);
   }

@@ -54,8 +54,9 @@ std::string gpu_name(const Config& config) {
 
 void ProfileOptions::validate() const {
   if (model_dir.empty() == geometry.empty()) {
-    throw UsageError(model_dir.empty() ? "a profile needs --model DIR or --geometry NAME"
-                                       : "--model and --geometry: allowed: one of them");
+    throw UsageError(model_dir.empty()
+                         ? "a profile needs --model DIR or --geometry NAME"
+                         : "--model and --geometry exclude each other; give one of them");
   }
   require(steps >= 1 && steps <= 100000, "--steps", steps, "1 to 100000");
   require(warmup >= 0 && warmup <= 100000, "--warmup", warmup, "0 to 100000");
@@ -67,18 +68,18 @@ void ProfileOptions::validate() const {
     require(tokens >= 1 && tokens <= INT32_MAX / 2, "--tokens", tokens, "1 to 1073741823");
     require(sequences >= 1 && sequences <= 256, "--sequences", sequences, "1 to 256");
     if (!trace_from.empty() && !trace_file.empty()) {
-      throw UsageError("--trace-from and --selection-trace: allowed: one of them");
+      throw UsageError("--trace-from and --selection-trace exclude each other; give one of them");
     }
     if (prompted && trace_from.empty()) {
-      throw UsageError("a prompt goes with --model or --trace-from; a trace has its own");
+      throw UsageError("a prompt needs --model or --trace-from; a stored trace has its own");
     }
     return;
   }
   if (!trace_from.empty() || !trace_file.empty() || weight_bits != 0 || compute != "modelled" ||
       sequences != 1) {
     throw UsageError(
-        "--trace-from, --selection-trace, --compute, --sequences and --weight-bits go with "
-        "--geometry; a model selects and computes by itself");
+        "--trace-from, --selection-trace, --compute, --sequences and --weight-bits need "
+        "--geometry; they do not apply to --model");
   }
   if (!prompted) throw UsageError("--model needs a prompt; give --prompt-file FILE");
 }
@@ -185,11 +186,12 @@ ProfileRun ProfileSubject::open_synthetic(const std::string& name, Config config
   settings.compute =
       flags_.compute == "real" ? SyntheticCompute::kReal : SyntheticCompute::kModelled;
   if (lifts_budget(config)) {
-    run.notes.push_back(fmt::format(
-        "The device's memory is not limited: rows on the device take {}, whatever {} has.",
-        format_bytes(full_kv_bytes_per_token(geometry_) *
-                     static_cast<uint64_t>(flags_.tokens * flags_.sequences)),
-        gpu_name(config)));
+    run.notes.push_back(
+        fmt::format("Device memory is unlimited here: rows on the device take {}, regardless of "
+                    "the memory of {}.",
+                    format_bytes(full_kv_bytes_per_token(geometry_) *
+                                 static_cast<uint64_t>(flags_.tokens * flags_.sequences)),
+                    gpu_name(config)));
   } else if (!config.memory.device_memory && !config.device.gpu.empty()) {
     const uint64_t weights = bits > 0 ? weight_bytes(shape_->device_parameters(), bits) : 0;
     const uint64_t usable = make_plan_machine(config, {}).usable_device_bytes();
@@ -223,14 +225,14 @@ void add_late_notes(ProfileRun& run) {
   if (const auto predictions = run.decode->predictions();
       predictions && predictions->not_recorded > 0) {
     run.notes.push_back(
-        fmt::format("{} of {} predictions were deeper than the trace has recorded and fell back to "
-                    "the set of the "
-                    "step before.",
+        fmt::format("{} of {} predictions were deeper than the recorded ones and used the set of "
+                    "the step before instead.",
                     predictions->not_recorded, predictions->asked));
   }
   if (run.decode->dropped() > 0) {
-    run.notes.push_back(fmt::format("{} operations beyond what is kept of a step were left out.",
-                                    run.decode->dropped()));
+    run.notes.push_back(
+        fmt::format("{} operations were dropped, because a step had more than are stored.",
+                    run.decode->dropped()));
   }
 }
 

@@ -58,14 +58,15 @@ class ProfileTable {
     row("fetched on demand",
         fmt::format("{} a step, {} of it while scoring", bytes(total_.miss.bytes),
                     percent(total_.scoring_share())));
-    row("fetched ahead", fmt::format("{} a step, {} of it not used", bytes(total_.prefetch.bytes),
+    row("fetched ahead", fmt::format("{} a step, {} of it unused", bytes(total_.prefetch.bytes),
                                      bytes(profile_.total_wasted_bytes())));
     row("written back", fmt::format("{} a step", bytes(total_.write_back_bytes)));
     row("hit rate", percent(total_.rows.hit_rate()));
     row("prefetch", prefetch());
     row("kept from step to step",
-        knows_overlap(total_) ? percent(total_.overlap.share()) + " of sets beside sinks and recent"
-                              : "-");
+        knows_overlap(total_)
+            ? percent(total_.overlap.share()) + " of the sets, without sinks and recent"
+            : "-");
     return text;
   }
 
@@ -152,11 +153,11 @@ std::string head(const ProfileReport& report) {
                                  context_of(report), first.profile().steps(), report.warmup) +
                      machine_of(first) + '\n';
   if (report.compute == "modelled") {
-    text +=
-        report.weight_bits == 0
-            ? "attention alone; kernels' times are modelled\n"
-            : fmt::format("weights in {} bits between attentions; kernels' times are modelled\n",
-                          report.weight_bits);
+    text += report.weight_bits == 0
+                ? "attention only; kernel times are modelled\n"
+                : fmt::format(
+                      "weights with {} bits between attention calls; kernel times are modelled\n",
+                      report.weight_bits);
   }
   return text;
 }
@@ -231,7 +232,7 @@ std::vector<CompareRow> compare_rows() {
          return per_step(p, static_cast<double>(p.total().prefetch.bytes)) / 1e6;
        },
        true},
-      {"  not used, MB",
+      {"  unused, MB",
        [=](const Profile& p) {
          return per_step(p, static_cast<double>(p.total_wasted_bytes())) / 1e6;
        },
@@ -260,9 +261,8 @@ std::string compare_table(const ProfileReport& report) {
         {row.name, number(left), number(right), ratio ? fmt::format("{:.3f}", right / left) : "-"});
   }
   const ProfileRatio ratio = ratio_of(a, b);
-  return table.text() +
-         fmt::format("\nsteps taken in turns; ratio of single pairs: {:.3f} to {:.3f}\n", ratio.low,
-                     ratio.high);
+  return table.text() + fmt::format("\nsteps alternate; ratio of single pairs: {:.3f} to {:.3f}\n",
+                                    ratio.low, ratio.high);
 }
 
 }  // namespace

@@ -18,8 +18,7 @@ namespace {
 void check_id(int64_t id, size_t index, const std::string& path, int vocab_size) {
   if (id >= 0 && id < vocab_size) return;
   throw InputError(
-      fmt::format("{}: token {} (counted from 0) is {}: allowed: ids of this model, 0 "
-                  "to {}",
+      fmt::format("{}: token {} (counted from 0) is {}: allowed: token ids of this model, 0 to {}",
                   path, index, id, vocab_size - 1));
 }
 
@@ -63,14 +62,17 @@ std::vector<int32_t> ids_from_words(std::string_view text, const std::string& pa
 void check_ids(const std::vector<int32_t>& ids, int vocab_size) {
   for (const int32_t id : ids) {
     if (id < vocab_size) continue;
-    throw InputError(fmt::format("the tokenizer gives id {}: allowed: ids of this model, 0 to {}",
-                                 id, vocab_size - 1));
+    throw InputError(
+        fmt::format("the tokenizer produces token id {}: allowed: token ids of this model, 0 to "
+                    "{}; do the tokenizer and the model belong together?",
+                    id, vocab_size - 1));
   }
 }
 
 std::vector<int32_t> random_ids(const PromptSource& source, int vocab_size) {
   if (source.text || source.file || source.ids_file) {
-    throw UsageError("--random-prompt goes without --prompt, --prompt-file and --prompt-ids");
+    throw UsageError(
+        "--random-prompt excludes --prompt, --prompt-file and --prompt-ids; give one of them");
   }
   const int64_t count = *source.random_tokens;
   if (count < 1 || count > INT32_MAX / 2) {
@@ -90,7 +92,7 @@ std::unique_ptr<text::Tokenizer> load_tokenizer(const std::string& model_dir,
     return open_tokenizer(model_dir);
   } catch (const InputError& error) {
     if (source.text || source.file) throw;
-    log_warning(fmt::format("{}; text is left out", error.what()));
+    log_warning(fmt::format("{}; the text is not printed", error.what()));
     return nullptr;
   }
 }
@@ -114,10 +116,8 @@ std::vector<int32_t> read_prompt(const PromptSource& source, const text::Tokeniz
   const int given = int{source.text.has_value()} + int{source.file.has_value()} +
                     int{source.ids_file.has_value()};
   if (given != 1) {
-    throw UsageError(
-        fmt::format("{} prompts were given: allowed: exactly one of --prompt, "
-                    "--prompt-file, --prompt-ids",
-                    given));
+    throw UsageError(fmt::format(
+        "{} prompts were given; give exactly one of --prompt, --prompt-file, --prompt-ids", given));
   }
   std::vector<int32_t> ids;
   if (source.ids_file) {

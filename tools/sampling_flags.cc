@@ -26,7 +26,7 @@ std::pair<int32_t, float> parse_bias(const std::string& text) {
     }
   }
   throw UsageError(
-      fmt::format("--logit-bias = \"{}\": allowed: ID:BIAS, as 42:-5 or 42:-inf", text));
+      fmt::format("--logit-bias = \"{}\": allowed: ID:BIAS, such as 42:-5 or 42:-inf", text));
 }
 
 }  // namespace
@@ -35,26 +35,36 @@ void SamplingFlags::add_to(CLI::App& command) {
   const auto add = [&](const char* name, auto& value, const char* help, const char* type) {
     return command.add_option(name, value, help)->type_name(type);
   };
-  add("--max-tokens", max_tokens_, "Tokens to generate at most", "N")->capture_default_str();
-  add("--temperature", choice_.temperature, "0 = greedy [generation_config.json, else 0]", "T");
-  add("--top-k", choice_.top_k, "Sample among the best N; 0 = all [the same, else 0]", "N");
-  add("--top-p", choice_.top_p, "Sample among the best of this mass [the same, else 1]", "P");
+  add("--max-tokens", max_tokens_, "Maximum number of tokens to generate", "N")
+      ->capture_default_str();
+  add("--temperature", choice_.temperature,
+      "Temperature; 0 = greedy [generation_config.json, else 0]", "T");
+  add("--top-k", choice_.top_k,
+      "Sample among the N most likely tokens; 0 = all [generation_config.json, else 0]", "N");
+  add("--top-p", choice_.top_p,
+      "Sample among the most likely tokens with this total probability [generation_config.json, "
+      "else 1]",
+      "P");
   add("--min-p", choice_.min_p,
-      "Sample among those with so much of the best one's probability [the same, else 0]", "P");
+      "Sample among tokens with at least this share of the best token's probability "
+      "[generation_config.json, else 0]",
+      "P");
   add("--repetition-penalty", choice_.repetition_penalty,
-      "Divides logits of tokens in prompt and answer [the same, else 1]", "R");
-  add("--presence-penalty", choice_.presence_penalty, "Taken from logits of tokens in the answer",
-      "X");
-  add("--frequency-penalty", choice_.frequency_penalty, "The same, for each time", "X");
-  add("--logit-bias", bias_, "Raise a token's logit; may be given again", "ID:BIAS")
+      "Divide the logits of tokens in prompt and answer by this [generation_config.json, else 1]",
+      "R");
+  add("--presence-penalty", choice_.presence_penalty,
+      "Subtract this from the logits of tokens in the answer", "X");
+  add("--frequency-penalty", choice_.frequency_penalty,
+      "Subtract this for each occurrence in the answer", "X");
+  add("--logit-bias", bias_, "Add BIAS to the logit of token ID; may be repeated", "ID:BIAS")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  add("--stop", stop_, "End where this text begins; may be given again", "TEXT")
+  add("--stop", stop_, "Stop before this text; may be repeated", "TEXT")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  add("--seed", seed_, "Of the sampling", "N")->capture_default_str();
-  add("--logprobs", logprobs_, "With --json: log-probabilities, and those of the best N tokens",
-      "N");
+  add("--seed", seed_, "Seed of the sampling", "N")->capture_default_str();
+  add("--logprobs", logprobs_,
+      "With --json: log-probabilities of the answer, and of the N most likely tokens", "N");
 }
 
 AnswerOptions SamplingFlags::options(const std::string& model_dir) const {

@@ -70,73 +70,78 @@ class EndSignals {
 class ServeCommand final : public Command {
  public:
   CLI::App* add_to(CLI::App& app) override {
-    command_ = app.add_subcommand("serve", "Serve a model over HTTP, as OpenAI's API");
-    command_->add_option("--model", dir_, "Folder of a model in Hugging Face form, or a GGUF file")
+    command_ = app.add_subcommand("serve", "Serve a model over HTTP with OpenAI's API");
+    command_->add_option("--model", dir_, "Folder of a Hugging Face model, or a GGUF file")
         ->type_name("DIR")
         ->required();
     command_->add_option("--host", http_.host, "Address to listen on, or unix:PATH")
         ->type_name("ADDRESS")
         ->capture_default_str();
-    command_->add_option("--port", http_.port, "0 = any free one")
+    command_->add_option("--port", http_.port, "Port; 0 = any free port")
         ->type_name("N")
         ->capture_default_str();
-    command_->add_option("--api-key-file", key_file_, "File of API keys, one a line")
+    command_->add_option("--api-key-file", key_file_, "File of API keys, one per line")
         ->type_name("FILE");
     command_
         ->add_option("--allowed-host", http_.allowed_hosts,
-                     "A name that the Host header may have, beside addresses and localhost")
+                     "Allow this name in the Host header, besides addresses and localhost")
         ->type_name("NAME");
     command_
-        ->add_option("--allowed-origin", http_.allowed_origins,
-                     "A web page's origin that may send requests, beside the server's own page")
+        ->add_option(
+            "--allowed-origin", http_.allowed_origins,
+            "Allow web pages of this origin to send requests, besides the server's own page")
         ->type_name("ORIGIN");
-    command_->add_option("--model-name", name_, "What /v1/models calls it; else the folder's name")
+    command_
+        ->add_option("--model-name", name_,
+                     "Name of the model in the API; default: the folder's name")
         ->type_name("NAME");
-    command_->add_option("--dtype", dtype_, "Of weights and activations: f32, bf16, auto")
+    command_->add_option("--dtype", dtype_, "Type of weights and activations: f32, bf16, auto")
         ->type_name("DTYPE")
         ->capture_default_str();
-    command_->add_option("--max-sequences", engine_.max_sequences, "Computed at once")
+    command_
+        ->add_option("--max-sequences", engine_.max_sequences, "Requests that run at the same time")
         ->type_name("N")
         ->check(CLI::Range(1, 256))
         ->capture_default_str();
     command_
-        ->add_option("--max-waiting", engine_.max_waiting, "Requests in the queue; more get 429")
+        ->add_option("--max-waiting", engine_.max_waiting,
+                     "Requests that wait in the queue; further ones get status 429")
         ->type_name("N")
         ->check(CLI::Range(1, 100'000))
         ->capture_default_str();
-    command_->add_option("--max-context", max_context_, "Tokens of a prompt and its answer")
+    command_->add_option("--max-context", max_context_, "Maximum tokens of a prompt and its answer")
         ->type_name("N")
         ->check(CLI::Range(int64_t{2}, int64_t{1} << 30));
     command_
-        ->add_option("--prefill-chunk", engine_.prefill_chunk, "Prompt tokens per step, at most")
+        ->add_option("--prefill-chunk", engine_.prefill_chunk,
+                     "Maximum number of prompt tokens per step")
         ->type_name("N")
         ->check(CLI::Range(1, 65'536))
         ->capture_default_str();
     command_
-        ->add_option(
-            "--max-step-ms", max_step_ms_,
-            "Time of a decode step and the chunk of prompt beside it; auto = twice the decode "
-            "step of the moment, at most 100")
+        ->add_option("--max-step-ms", max_step_ms_,
+                     "Target time of a step that decodes and prefills a chunk of prompt; auto = "
+                     "twice the time of a decode step, at most 100")
         ->type_name("MS")
         ->check(CLI::IsMember({"auto"}) | CLI::Range(0.1, 60'000.0))
         ->capture_default_str();
     command_
-        ->add_option(
-            "--remember", engine_.log_bytes,
-            "Bytes for the tokens of conversations whose keys and values are gone: their next "
-            "turn is computed as it was")
+        ->add_option("--remember", engine_.log_bytes,
+                     "Memory for the tokens of conversations that were evicted, so that their next "
+                     "turn is recomputed with the same results")
         ->type_name("SIZE")
         ->transform(CLI::Validator(
             [](std::string& text) {
               const auto bytes = parse_bytes(text);
-              if (!bytes) return fmt::format("\"{}\"; allowed: a size such as 64MiB", text);
+              if (!bytes) return fmt::format("\"{}\"; allowed: a size, such as 64MiB", text);
               text = std::to_string(*bytes);
               return std::string();
             },
             ""))
         ->default_str("64MiB");
-    command_->add_flag("--allow-long", allow_long_, "--max-context may pass the model's positions");
-    command_->add_option("--now", now_, "The date that chat templates show")->type_name("DATE");
+    command_->add_flag("--allow-long", allow_long_,
+                       "Allow a --max-context above the model's positions");
+    command_->add_option("--now", now_, "Date for chat templates")->type_name("DATE");
     fit_.add_to(*command_);
     flags_.add_to(*command_);
     return command_;
@@ -169,8 +174,8 @@ class ServeCommand final : public Command {
 void ServeCommand::check() const {
   if (serve::is_loopback(http_.host) || !key_file_.empty()) return;
   throw UsageError(
-      fmt::format("--host {} is reached by other machines: give --api-key-file FILE, or "
-                  "listen on 127.0.0.1",
+      fmt::format("--host {} is reachable from other machines: give --api-key-file FILE, or listen "
+                  "on 127.0.0.1",
                   http_.host));
 }
 
@@ -178,8 +183,7 @@ int64_t ServeCommand::max_context(const ModelConfig& config) const {
   if (max_context_ == 0) return config.max_positions;
   if (max_context_ > config.max_positions && !allow_long_) {
     throw UsageError(
-        fmt::format("--max-context {} goes beyond the model's {} positions; allow it "
-                    "with --allow-long",
+        fmt::format("--max-context {} exceeds the model's {} positions; allow it with --allow-long",
                     max_context_, config.max_positions));
   }
   return max_context_;
@@ -197,7 +201,8 @@ int ServeCommand::serve_until_signal(HttpServer& server, Service& service, Engin
     }
   }
   fmt::print(stderr,
-             "fasa serve: ending: what is under way has {} s; a second signal ends at once\n",
+             "fasa serve: shutting down: running requests have {} s to finish; a second signal "
+             "stops the server at once\n",
              kDrain.count());
   service.drain();
   engine.drain();
@@ -217,7 +222,7 @@ void ServeCommand::suspend(EngineLoop& engine, EndSignals& signals) {
   while (engine.status().suspension.busy && !engine.failure()) {
     if (signals.wait(std::chrono::milliseconds(50))) return;
   }
-  fmt::print(stderr, "fasa serve: {} of conversations on disk\n",
+  fmt::print(stderr, "fasa serve: found {} of conversations on disk\n",
              format_bytes(engine.status().suspension.disk_bytes));
 }
 

@@ -15,8 +15,8 @@ namespace {
 SliceChoice from_prompt(Model& model, const Config& config, std::span<const int32_t> prompt,
                         const std::string& missing, int count) {
   log_notice(
-      fmt::format("{} does not exist; making an FC map from the prompt (fasa calibrate "
-                  "makes one to keep)",
+      fmt::format("{} does not exist; making an FC map from the prompt (make a permanent one with "
+                  "fasa calibrate)",
                   missing));
   const auto start = std::chrono::steady_clock::now();
   Progress progress("calibration");

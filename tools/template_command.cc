@@ -18,7 +18,7 @@ namespace {
 class TemplateCommand final : public Command {
  public:
   CLI::App* add_to(CLI::App& app) override {
-    command_ = app.add_subcommand("template", "Print the prompt that a chat template makes");
+    command_ = app.add_subcommand("template", "Print the prompt that a chat template renders");
     command_
         ->add_option("--model", dir_,
                      "Folder with chat_template.jinja or tokenizer_config.json, or a GGUF file")
@@ -30,16 +30,15 @@ class TemplateCommand final : public Command {
             "JSON object that the template reads: messages, tools, add_generation_prompt...")
         ->type_name("FILE")
         ->required();
-    command_
-        ->add_option("--template", name_, "Which of the model's templates, where it has several")
+    command_->add_option("--template", name_, "Name of the template, if the model has several")
         ->type_name("NAME");
     command_
         ->add_option("--now", now_,
-                     "The time that templates show, as 2026-11-22 or 2026-11-22T18:30:05; else "
+                     "Time for templates, such as 2026-11-22 or 2026-11-22T18:30:05; default: "
                      "SOURCE_DATE_EPOCH, else now")
         ->type_name("DATE");
     command_->add_flag("--json", json_,
-                       "Print an object: the text, and its parts with who wrote them");
+                       "Print one JSON object: the text, and its parts with their roles");
     return command_;
   }
 

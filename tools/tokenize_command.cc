@@ -44,28 +44,28 @@ class TokenizeCommand final : public Command {
 };
 
 CLI::App* TokenizeCommand::add_to(CLI::App& app) {
-  command_ = app.add_subcommand("tokenize", "Token ids of a text, and the way back");
+  command_ = app.add_subcommand("tokenize", "Convert text to token ids, and back");
   command_
       ->add_option("--model", model_dir_,
-                   "Folder with tokenizer.json, no weights are needed, or a GGUF file")
+                   "Folder with tokenizer.json (weights are not needed), or a GGUF file")
       ->type_name("DIR")
       ->required();
   command_->add_option("--prompt", prompt_.text, "The text")->type_name("TEXT");
-  command_->add_option("--prompt-file", prompt_.file, "File that is the text, byte for byte")
-      ->type_name("FILE");
+  command_->add_option("--prompt-file", prompt_.file, "File with the text")->type_name("FILE");
   command_
       ->add_option("--prompt-ids", prompt_.ids_file,
-                   "With --decode: file of token ids, a JSON array or numbers between blanks")
+                   "With --decode: file of token ids, a JSON array or numbers separated by spaces")
       ->type_name("FILE");
   command_
       ->add_option("--lines", lines_,
-                   "File of JSON strings, one a line: an array of ids a line comes out (with "
-                   "--decode the other way round)")
+                   "File with one JSON string per line; prints one array of ids per line (with "
+                   "--decode: from arrays to strings)")
       ->type_name("FILE");
-  command_->add_flag("--decode", decode_, "From ids to text");
-  command_->add_flag("--skip-special", skip_special_, "With --decode: leave special tokens out");
-  command_->add_flag("--add-special", add_special_,
-                     "Add what the tokenizer puts around a text, mostly one token before it");
+  command_->add_flag("--decode", decode_, "Convert ids to text");
+  command_->add_flag("--skip-special", skip_special_, "With --decode: skip special tokens");
+  command_->add_flag(
+      "--add-special", add_special_,
+      "Add the special tokens that the tokenizer puts around a text, usually one before it");
   command_->add_flag("--json", json_, "Print one JSON object");
   return command_;
 }
@@ -74,16 +74,17 @@ void TokenizeCommand::validate() const {
   const int texts = int{prompt_.text.has_value()} + int{prompt_.file.has_value()};
   const int given = texts + int{prompt_.ids_file.has_value()} + int{lines_.has_value()};
   if (given != 1) {
-    throw UsageError(fmt::format(
-        "{} inputs were given: allowed: exactly one of --prompt, --prompt-file, --prompt-ids (with "
-        "--decode), --lines",
-        given));
+    throw UsageError(
+        fmt::format("{} inputs were given; give exactly one of --prompt, --prompt-file, "
+                    "--prompt-ids (with --decode), --lines",
+                    given));
   }
-  if (decode_ && texts != 0) throw UsageError("--decode takes --prompt-ids or --lines");
-  if (!decode_ && prompt_.ids_file) throw UsageError("--prompt-ids goes with --decode");
-  if (!decode_ && skip_special_) throw UsageError("--skip-special goes with --decode");
-  if (decode_ && add_special_) throw UsageError("--add-special goes without --decode");
-  if (lines_ && json_) throw UsageError("--lines prints JSON already; allowed: without --json");
+  if (decode_ && texts != 0) throw UsageError("--decode needs --prompt-ids or --lines");
+  if (!decode_ && prompt_.ids_file) throw UsageError("--prompt-ids needs --decode");
+  if (!decode_ && skip_special_) throw UsageError("--skip-special needs --decode");
+  if (decode_ && add_special_) throw UsageError("--add-special and --decode exclude each other");
+  if (lines_ && json_)
+    throw UsageError("--lines and --json exclude each other, because --lines already prints JSON");
 }
 
 void TokenizeCommand::print_text() const {
@@ -113,8 +114,8 @@ std::vector<int32_t> TokenizeCommand::ids_of(const Json& line, size_t number) co
     const bool known = id.is_number_unsigned() &&
                        id.get<uint64_t>() < static_cast<uint64_t>(tokenizer_->vocab_size());
     if (!known) {
-      throw InputError(fmt::format("{}:{}: allowed: an array of ids from 0 to {}", *lines_, number,
-                                   tokenizer_->vocab_size() - 1));
+      throw InputError(fmt::format("{}:{}: not an array of token ids; allowed: ids from 0 to {}",
+                                   *lines_, number, tokenizer_->vocab_size() - 1));
     }
     ids.push_back(id.get<int32_t>());
   }
@@ -126,8 +127,8 @@ std::string TokenizeCommand::line_result(const Json& line, size_t number) const 
     return decode_ ? Json(tokenizer_->decode(ids_of(line, number), skip_special_)).dump()
                    : Json(encode(line.get_ref<const std::string&>())).dump();
   }
-  throw InputError(fmt::format("{}:{}: allowed: a JSON {} a line", *lines_, number,
-                               decode_ ? "array of ids" : "string"));
+  throw InputError(fmt::format("{}:{}: the line is invalid; allowed: one JSON {} per line", *lines_,
+                               number, decode_ ? "array of ids" : "string"));
 }
 
 void TokenizeCommand::print_lines() const {

@@ -38,23 +38,21 @@ std::string folder_name(const std::string& dir) {
 class TraceCommand final : public Command {
  public:
   CLI::App* add_to(CLI::App& app) override {
-    command_ = app.add_subcommand("trace", "Record which tokens a model's selections take");
-    command_
-        ->add_option("--model", model_dir_,
-                     "Folder of a model in Hugging Face form, or a GGUF file")
+    command_ = app.add_subcommand("trace", "Record which tokens a model selects");
+    command_->add_option("--model", model_dir_, "Folder of a Hugging Face model, or a GGUF file")
         ->type_name("DIR")
         ->required();
     command_->add_option("--prompt", prompt_.text, "The prompt")->type_name("TEXT");
-    command_->add_option("--prompt-file", prompt_.file, "File that is the prompt, byte for byte")
+    command_->add_option("--prompt-file", prompt_.file, "File with the text of the prompt")
         ->type_name("FILE");
     command_
         ->add_option("--prompt-ids", prompt_.ids_file,
-                     "File of token ids: a JSON array, or numbers between blanks")
+                     "File of token ids: a JSON array, or numbers separated by spaces")
         ->type_name("FILE");
-    command_->add_option("-o,--output", output_, "The trace to write")
+    command_->add_option("-o,--output", output_, "Trace file to write")
         ->type_name("FILE")
         ->required();
-    command_->add_option("--steps", options_.steps, "Steps to record")
+    command_->add_option("--steps", options_.steps, "Number of steps to record")
         ->type_name("N")
         ->capture_default_str();
     flags_.add_to(*command_);

@@ -56,33 +56,37 @@ class TuneCommand final : public Command {
 };
 
 CLI::App* TuneCommand::add_to(CLI::App& app) {
-  command_ = app.add_subcommand("tune", "Search the fastest hot rows, prefetch and streams");
-  command_
-      ->add_option("--model", model_dir_, "Folder of a model in Hugging Face form, or a GGUF file")
+  command_ = app.add_subcommand("tune", "Search for the fastest hot rows, prefetch and streams");
+  command_->add_option("--model", model_dir_, "Folder of a Hugging Face model, or a GGUF file")
       ->type_name("DIR");
-  command_->add_option("--prompt-file", prompt_file_, "What the model goes on from, byte for byte")
+  command_->add_option("--prompt-file", prompt_file_, "File with the text of the prompt")
       ->type_name("FILE");
-  command_->add_option("--geometry", geometry_, "A model by name, no weights needed (fasa plan)")
+  command_
+      ->add_option("--geometry", geometry_,
+                   "A model by name, without weights (names: fasa plan --list)")
       ->type_name("NAME");
   command_->add_option("--tokens", tokens_, "Context length with --geometry")->type_name("N");
   command_
-      ->add_option("--weight-bits", weight_bits_,
-                   "With --geometry: weights that are read and take memory: 16, 8, 4; 0 = none")
+      ->add_option(
+          "--weight-bits", weight_bits_,
+          "With --geometry: count time and memory of weights with 16, 8 or 4 bits; 0 = none")
       ->type_name("N")
       ->capture_default_str();
-  command_->add_option("--steps", steps_, "Measured a trial")
+  command_->add_option("--steps", steps_, "Measured steps per trial")
       ->type_name("N")
       ->capture_default_str();
-  command_->add_option("--time-limit", time_limit_, "After which no trial begins")
+  command_->add_option("--time-limit", time_limit_, "Time after which no new trial begins")
       ->type_name("TIME")
       ->capture_default_str();
-  command_->add_option("--trials", trials_, "At most so many; 0 = as time allows")
+  command_->add_option("--trials", trials_, "Maximum number of trials; 0 = as many as time allows")
       ->type_name("N")
       ->capture_default_str();
-  command_->add_option("--seed", seed_, "Of the search")->type_name("N")->capture_default_str();
+  command_->add_option("--seed", seed_, "Seed of the search")
+      ->type_name("N")
+      ->capture_default_str();
   command_->add_flag("--allow-fac-tokens", allow_fac_tokens_,
-                     "Try fewer fac_tokens too, which costs accuracy");
-  command_->add_option("-o,--output", output_, "The config file to write")->type_name("FILE.toml");
+                     "Also try fewer fac_tokens, which costs accuracy");
+  command_->add_option("-o,--output", output_, "Config file to write")->type_name("FILE.toml");
   command_->add_flag("--json", json_, "Print one JSON object");
   flags_.add_to(*command_);
   return command_;
@@ -96,13 +100,13 @@ void TuneCommand::check_values() const {
     throw UsageError(model_dir_.empty()
                          ? "tuning needs --model DIR and --prompt-file FILE, or --geometry NAME "
                            "and --tokens N"
-                         : "--model and --geometry: allowed: one of them");
+                         : "--model and --geometry exclude each other; give one of them");
   }
   if (!model_dir_.empty() && prompt_file_.empty()) {
     throw UsageError("tuning with --model needs --prompt-file FILE");
   }
   if (!geometry_.empty()) {
-    if (!prompt_file_.empty()) throw UsageError("--prompt-file: allowed: with --model");
+    if (!prompt_file_.empty()) throw UsageError("--prompt-file needs --model");
     require(tokens_ >= 1 && tokens_ <= INT32_MAX / 2, "--tokens", tokens_, "1 to 1073741823");
   }
   const int bits[] = {0, 4, 8, 16};
@@ -116,7 +120,7 @@ double TuneCommand::time_limit() const {
   const auto seconds = parse_seconds(time_limit_);
   if (seconds && *seconds > 0) return *seconds;
   throw UsageError(
-      fmt::format("--time-limit = \"{}\": allowed: a time above 0, as \"60s\"", time_limit_));
+      fmt::format("--time-limit = \"{}\": allowed: a time above 0, such as \"60s\"", time_limit_));
 }
 
 Config TuneCommand::load_config() const {
@@ -159,7 +163,7 @@ std::string TuneCommand::machine_words(const Config& config) const {
                       format_seconds(config.link.latency));
   if (geometry_.empty()) return text;
   return text + (weight_bits_ == 0 ? std::string(", attention alone")
-                                   : fmt::format(", weights in {} bits", weight_bits_));
+                                   : fmt::format(", weights with {} bits", weight_bits_));
 }
 
 // nullopt if the config does not fit; `unfit` keeps the first error.

@@ -58,7 +58,7 @@ std::optional<uint64_t> limit_beside_weights(const ModelShape& shape, int weight
       weight_bytes(shape.device_parameters(), weight_bits) + activation_bytes(shape, kPrefillChunk);
   if (weights >= usable) {
     throw BudgetError("device_memory", weights, 0, usable,
-                      fmt::format("the weights of {} in {} bits", shape.name, weight_bits));
+                      fmt::format("the weights of {} with {} bits", shape.name, weight_bits));
   }
   return usable - weights;
 }
@@ -69,8 +69,7 @@ void Deadline::check() const {
   if (Interrupts::came()) throw TimeUp("interrupted before one trial was done");
   if (left() > 0) return;
   throw TimeUp(
-      fmt::format("--time-limit = {}: not one trial was done by then; allowed: more, or fewer "
-                  "--steps a trial",
+      fmt::format("--time-limit = {}: no trial was finished in time; raise it, or lower --steps",
                   format_seconds(seconds_)));
 }
 
@@ -138,10 +137,10 @@ GenerationObjective::GenerationObjective(const std::string& dir, const std::stri
       device_(open_model_device(config.device_options(), ModelConfig::load(dir))),
       model_(Model::load(dir, *device_, std::nullopt, config.weights)) {
   if (device_->unified()) {
-    throw UsageError(fmt::format(
-        "tuning on the device {}: it has one memory, and nothing is fetched; allowed: emulated, "
-        "cuda",
-        config.device.name));
+    throw UsageError(
+        fmt::format("device {} has only one memory, so no rows are fetched and there is nothing to "
+                    "tune; allowed: emulated, cuda",
+                    config.device.name));
   }
   const auto tokenizer = open_tokenizer(dir);
   prompt_ = read_prompt({.text = {}, .file = prompt_file, .ids_file = {}, .random_tokens = {}},
@@ -161,8 +160,8 @@ TuneMeasurement GenerationObjective::measure(const Config& config, const Deadlin
   deadline.check();
   if (result.decode_steps == 0) {
     throw UsageError(
-        "the model ends the text at once: there is no step to measure; allowed: a "
-        "prompt that it goes on from");
+        "the model ends the text at once, so there is no step to measure; give a prompt that the "
+        "model continues");
   }
   TuneMeasurement measured;
   measured.decode_steps = static_cast<uint64_t>(result.decode_steps);

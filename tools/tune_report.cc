@@ -44,7 +44,7 @@ std::string lines(const TuneReport& report, std::string_view prefix) {
   line(fmt::format("{}, {} tokens", report.model, report.tokens));
   line(report.machine);
   line(fmt::format("{} trials of {} steps{}", report.trials.size(), best.measured->decode_steps,
-                   report.exhausted ? ", all there are" : ""));
+                   report.exhausted ? ", all possible ones" : ""));
   line("Best:     " + tuned_words(best.config));
   line("          " + times(best));
   line("          " + quality(best.measured->rows));

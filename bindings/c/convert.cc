@@ -46,7 +46,7 @@ Strides strides_of(const fasa_tensor& tensor, int ndim, const char* name) {
   strides.of[ndim - 1] = 1;
   for (int i = ndim - 1; i > 0; --i) {
     if (__builtin_mul_overflow(strides.of[i], tensor.shape[i], &strides.of[i - 1])) {
-      throw UsageError(fmt::format("{} is larger than any memory", name));
+      throw UsageError(fmt::format("{} exceeds the address space", name));
     }
   }
   return strides;
@@ -145,8 +145,7 @@ StreamView stream_of(const fasa_stream* stream, const std::shared_ptr<Device>& d
     require_alive(*device, stream->view);
     return stream->view;
   }
-  throw UsageError(
-      "the stream belongs to another device; make it with the device that the runtime was given");
+  throw UsageError("the stream belongs to another device; create it with the runtime's device");
 }
 
 std::shared_ptr<Device> open_shared(const Config& config) {
@@ -167,8 +166,9 @@ Opening opening_of(const fasa_options* given) {
   opening.row_dtype =
       opening.config.placement.row_dtype.value_or(dtype_of(options.row_dtype, "row_dtype"));
   if (options.max_context < 0) {
-    throw UsageError(fmt::format("max_context = {}: allowed: 0 (unknown) or a number of tokens",
-                                 options.max_context));
+    throw UsageError(
+        fmt::format("max_context = {}: allowed: 0 (unknown) or a positive number of tokens",
+                    options.max_context));
   }
   opening.max_context = options.max_context;
   opening.device = options.device != nullptr ? options.device->device : open_shared(opening.config);

@@ -210,9 +210,10 @@ fasa_status fasa_estimate_memory(fasa_runtime* runtime, int64_t tokens, int32_t 
   return guarded([&] {
     const fasa_runtime& of = required(runtime, "runtime");
     if (tokens < 0 || tokens > INT32_MAX || step_tokens < 1) {
-      throw fasa::UsageError(fmt::format(
-          "estimate_memory: {} tokens in steps of {}; allowed: 0 to {}, and 1 or more a step",
-          tokens, step_tokens, INT32_MAX));
+      throw fasa::UsageError(
+          fmt::format("estimate_memory: {} tokens in steps of {}; allowed: 0 to {} tokens, in "
+                      "steps of 1 or more",
+                      tokens, step_tokens, INT32_MAX));
     }
     fasa::c::give_memory(of.runtime.estimate_memory(tokens, step_tokens), memory);
   });

@@ -28,11 +28,11 @@ fasa_status status_of_exception() noexcept {
   } catch (const Error& error) {
     return say(static_cast<fasa_status>(error.kind()), error.what());
   } catch (const std::bad_alloc&) {
-    return say(FASA_ERROR_BUDGET, "the machine's memory does not suffice");
+    return say(FASA_ERROR_BUDGET, "the machine has too little memory");
   } catch (const std::exception& error) {
     return say(FASA_ERROR_INTERNAL, error.what());
   } catch (...) {
-    return say(FASA_ERROR_INTERNAL, "an exception of an unknown kind");
+    return say(FASA_ERROR_INTERNAL, "an exception of unknown type");
   }
 }
 

@@ -50,9 +50,9 @@ template <typename T>
 void require_struct_size(size_t size, const char* name) {
   constexpr size_t kFirst = kFirstSize<T>;
   if (size >= kFirst && size <= 4096) return;
-  throw UsageError(
-      fmt::format("{}.struct_size = {}: allowed: at least {}; begin from the struct's _INIT value",
-                  name, size, kFirst));
+  throw UsageError(fmt::format(
+      "{}.struct_size = {}: allowed: at least {}; initialise the struct with its _INIT value", name,
+      size, kFirst));
 }
 
 // Copies an options struct of any version; missing fields are 0. Throws UsageError if a newer
@@ -67,9 +67,10 @@ T options_of(const T* given, const char* name) {
   const auto* bytes = reinterpret_cast<const unsigned char*>(given);
   for (size_t i = sizeof(T); i < size; ++i) {
     if (bytes[i] == 0) continue;
-    throw UsageError(fmt::format(
-        "{}: the caller was built for a newer fasa and sets what this one ({}) does not know", name,
-        fasa_version()));
+    throw UsageError(
+        fmt::format("{}: the caller was built for a newer version of fasa and sets fields that "
+                    "this version ({}) does not have; update the library",
+                    name, fasa_version()));
   }
   return options;
 }

@@ -49,7 +49,8 @@ class COptions {
   explicit COptions(const Options& from) {
     const Geometry& shape = from.geometry;
     if (!shape.windows.empty() && shape.windows.size() != static_cast<std::size_t>(shape.layers)) {
-      throw UsageError(FASA_ERROR_USAGE, "windows: allowed: one for each layer, or none");
+      throw UsageError(FASA_ERROR_USAGE,
+                       "windows: wrong number of values; allowed: one per layer, or none");
     }
     geometry_.layers = shape.layers;
     geometry_.kv_heads = shape.kv_heads;

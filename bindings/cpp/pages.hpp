@@ -71,7 +71,8 @@ class PagedRuntime {
                const TensorView& out, float* lse = nullptr, Stream* stream = nullptr) {
     const fasa_block_table c_table = {table.pages, table.sequences, table.columns, table.stride};
     if (lengths.size() != query_lengths.size()) {
-      throw UsageError(FASA_ERROR_USAGE, "query_lengths: allowed: one for each of lengths");
+      throw UsageError(FASA_ERROR_USAGE,
+                       "query_lengths: wrong number of values; allowed: as many as lengths");
     }
     check(fasa_prefill_paged(c(), layer, q.c(), &c_table, lengths.data(), query_lengths.data(),
                              lengths.size(), out.c(), lse, detail::c_stream(stream)));

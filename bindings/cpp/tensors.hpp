@@ -30,7 +30,8 @@ class TensorView {
              std::span<const int64_t> strides = {}) {
     if (shape.size() > 4 || (!strides.empty() && strides.size() != shape.size())) {
       throw UsageError(FASA_ERROR_USAGE,
-                       "tensor: allowed: up to 4 dimensions, with a stride for each or for none");
+                       "tensor: wrong number of dimensions or strides; allowed: up to 4 "
+                       "dimensions, and one stride per dimension or none");
     }
     c_.data = data;
     c_.dtype = static_cast<fasa_dtype>(dtype);

@@ -108,7 +108,7 @@ ResponseFormat read_text_format(const RequestFields& format) {
   }
   const Json* const schema = format.find("schema");
   if (schema == nullptr) {
-    throw ApiError::bad_field(format.path_of("schema"), "left out; allowed: a JSON Schema");
+    throw ApiError::bad_field(format.path_of("schema"), "missing; allowed: a JSON Schema");
   }
   return {.kind = ResponseFormat::Kind::kJsonSchema, .schema = *schema};
 }
@@ -119,11 +119,11 @@ ResponseFormat read_response_format(const RequestFields& fields) {
   const auto inner = format->object("json_schema");
   if (format->string("type") != "json_schema") return read_text_format(*format);
   if (!inner) {
-    throw ApiError::bad_field("response_format.json_schema", "left out; allowed: an object");
+    throw ApiError::bad_field("response_format.json_schema", "missing; allowed: an object");
   }
   const Json* const schema = inner->find("schema");
   if (schema == nullptr) {
-    throw ApiError::bad_field(inner->path_of("schema"), "left out; allowed: a JSON Schema");
+    throw ApiError::bad_field(inner->path_of("schema"), "missing; allowed: a JSON Schema");
   }
   return {.kind = ResponseFormat::Kind::kJsonSchema, .schema = *schema};
 }

@@ -32,15 +32,16 @@ ApiKeys ApiKeys::load(const std::string& file) {
   std::istringstream lines(read_file(file));
   struct stat status {};
   if (::stat(file.c_str(), &status) == 0 && (status.st_mode & S_IROTH) != 0) {
-    throw InputError(
-        fmt::format("{}: everybody on this machine can read these keys; chmod 600 it", file));
+    throw InputError(fmt::format(
+        "{}: every user of this machine can read these keys; run chmod 600 on the file", file));
   }
   std::vector<std::string> keys;
   for (std::string line; std::getline(lines, line);) {
     while (!line.empty() && std::isspace(static_cast<unsigned char>(line.back()))) line.pop_back();
     if (!line.empty() && line.front() != '#') keys.push_back(line);
   }
-  if (keys.empty()) throw InputError(fmt::format("{}: no keys; write one a line", file));
+  if (keys.empty())
+    throw InputError(fmt::format("{}: the file has no keys; write one key per line", file));
   return ApiKeys(std::move(keys));
 }
 
@@ -54,10 +55,9 @@ void ApiKeys::hash_with(const std::string& salt) {
   for (size_t i = 0; i < keys_.size(); ++i) {
     const char* const hash = ::crypt_r(keys_[i].c_str(), ("$6$" + salt).c_str(), data.get());
     if (hash == nullptr || hash[0] == '*') {
-      throw InputError(
-          fmt::format("API key {} can't be hashed: {}; allowed with sessions on disk: "
-                      "up to 511 bytes",
-                      i + 1, std::strerror(errno)));
+      throw InputError(fmt::format(
+          "API key {} cannot be hashed: {}; allowed with sessions on disk: up to 511 bytes", i + 1,
+          std::strerror(errno)));
     }
     salts_[i] = hash;
   }

@@ -175,27 +175,30 @@ bool HttpConnection::expects_continue() const {
 std::optional<std::pair<int, std::string>> HttpConnection::complaint() const {
   const auto& header = parser_->get();
   if (header.version() != 10 && header.version() != 11) {
-    return std::pair(505, std::string("HTTP version: allowed: 1.0 and 1.1"));
+    return std::pair(505, std::string("unsupported HTTP version; allowed: 1.0 and 1.1"));
   }
   const bool sized = header.find(http::field::content_length) != header.end();
   if (sized && header.find(http::field::transfer_encoding) != header.end()) {
-    return std::pair(400, std::string("Content-Length beside Transfer-Encoding: send one of them"));
+    return std::pair(
+        400, std::string("both Content-Length and Transfer-Encoding are given; send one of them"));
   }
   if (header.find(http::field::expect) != header.end() && !expects_continue()) {
-    return std::pair(417, std::string("Expect: allowed: 100-continue"));
+    return std::pair(417, std::string("unsupported Expect header; allowed: 100-continue"));
   }
   if (header.find(http::field::content_encoding) != header.end()) {
-    return std::pair(400,
-                     std::string("Content-Encoding: bodies are taken as they are, not packed"));
+    return std::pair(
+        400,
+        std::string(
+            "Content-Encoding: compressed bodies are not supported; send the body uncompressed"));
   }
   if (const auto refused = origin_complaint()) return refused;
   if (shared_->any_host) return std::nullopt;
   const std::string host(header[http::field::host]);
   if (host.empty() && old_version_) return std::nullopt;
   if (is_allowed_host(host, shared_->options)) return std::nullopt;
-  return std::pair(421, fmt::format("Host \"{}\" is none of this server's names; add it with "
-                                    "--allowed-host",
-                                    host.substr(0, 80)));
+  return std::pair(
+      421, fmt::format("Host \"{}\" is not a name of this server; add it with --allowed-host",
+                       host.substr(0, 80)));
 }
 
 std::optional<std::pair<int, std::string>> HttpConnection::origin_complaint() const {
@@ -205,9 +208,9 @@ std::optional<std::pair<int, std::string>> HttpConnection::origin_complaint() co
   for (auto field = begin; field != end; ++field) {
     const std::string_view origin = field->value();
     if (std::next(begin) == end && is_allowed_origin(origin, host, shared_->options)) continue;
-    return std::pair(403, fmt::format("Origin \"{}\" is not this server; a page of another origin "
-                                      "may send requests with --allowed-origin",
-                                      origin.substr(0, 80)));
+    return std::pair(403,
+                     fmt::format("Origin \"{}\" is not this server; allow it with --allowed-origin",
+                                 origin.substr(0, 80)));
   }
   return std::nullopt;
 }
@@ -255,7 +258,7 @@ void HttpConnection::fail_reading(const ErrorCode& error) {
   head_only_ = false;
   if (timed_out_) {
     ++shared_->counters.timeouts;
-    return refuse(408, "the request did not come in time");
+    return refuse(408, "the request did not arrive in time");
   }
   if (error == http::error::end_of_stream || error == asio::error::operation_aborted ||
       error == asio::error::connection_reset || error == http::error::partial_message) {
@@ -263,14 +266,14 @@ void HttpConnection::fail_reading(const ErrorCode& error) {
   }
   ++shared_->counters.bad_requests;
   if (error == http::error::body_limit) {
-    return refuse(413, fmt::format("the body is larger than {} bytes, the limit of this server",
-                                   limits.body_bytes));
+    return refuse(
+        413, fmt::format("the body exceeds {} bytes, the limit of this server", limits.body_bytes));
   }
   if (error == http::error::header_limit || error == http::error::buffer_overflow) {
-    return refuse(431, fmt::format("the header is larger than {} bytes, the limit of this server",
+    return refuse(431, fmt::format("the header exceeds {} bytes, the limit of this server",
                                    limits.header_bytes));
   }
-  refuse(400, fmt::format("this is no HTTP request: {}", error.message()));
+  refuse(400, fmt::format("not a valid HTTP request: {}", error.message()));
 }
 
 void HttpConnection::handle() {
@@ -370,7 +373,7 @@ void HttpConnection::abandon(uint64_t exchange) {
   if (!answers(exchange) || finished_) return;
   if (begun_) return close();  // a truncated response must not look complete
   keep_alive_ = false;
-  send(exchange, shared_->refusal(500, "the request was given up; the server's log says why"));
+  send(exchange, shared_->refusal(500, "the request was aborted; see the server's log"));
 }
 
 void HttpConnection::finish_response() {

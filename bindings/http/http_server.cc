@@ -39,12 +39,13 @@ void remove_stale_socket(asio::io_context& io, const std::string& path,
   asio::local::stream_protocol::socket probe(io);
   ErrorCode error;
   probe.connect(asio::local::stream_protocol::endpoint(path), error);
-  if (!error) refuse_address(options, "another server listens there");
+  if (!error) refuse_address(options, "another server is listening there");
   std::filesystem::remove(path);
 }
 
 asio::ip::tcp::endpoint tcp_endpoint(asio::io_context& io, const HttpOptions& options) {
-  if (options.port < 0 || options.port > 65535) refuse_address(options, "ports are 0 to 65535");
+  if (options.port < 0 || options.port > 65535)
+    refuse_address(options, "the port must be 0 to 65535");
   asio::ip::tcp::resolver resolver(io);
   ErrorCode error;
   const auto found = resolver.resolve(options.host == "localhost" ? "127.0.0.1" : options.host,
@@ -103,7 +104,7 @@ class HttpServer::Impl {
       unix_path_ = options.host.substr(kUnix.size());
       if (unix_path_.empty() || unix_path_.size() > 100) {
         const std::string path = std::exchange(unix_path_, "");
-        refuse_address(options, "a socket's path has 1 to 100 characters");
+        refuse_address(options, "the path of a socket must have 1 to 100 characters");
       }
       remove_stale_socket(shared_->io, unix_path_, options);
       endpoint = asio::local::stream_protocol::endpoint(unix_path_);
@@ -159,7 +160,7 @@ class HttpServer::Impl {
       connections_.push_back(connection);
       if (full) {
         ++shared_->counters.refused_connections;
-        connection->refuse(503, "all connections of this server are taken");
+        connection->refuse(503, "this server has no free connection; try again later");
       } else {
         connection->start();
       }

@@ -51,29 +51,33 @@ std::string escaped(const std::string& label) {
 }
 
 void add_requests(Metrics& metrics, const EngineStatus& status) {
-  metrics.gauge("fasa_requests_running", "Requests that are computed now.", status.running);
-  metrics.gauge("fasa_requests_waiting", "Requests that wait for room.", status.waiting);
-  metrics.head("fasa_requests_finished_total", "counter", "Choices that ended, by reason.");
+  metrics.gauge("fasa_requests_running", "Requests that are running.", status.running);
+  metrics.gauge("fasa_requests_waiting", "Requests in the queue.", status.waiting);
+  metrics.head("fasa_requests_finished_total", "counter", "Finished choices, by reason.");
   metrics.sample("fasa_requests_finished_total", "reason=\"stop\"", status.finished_stop);
   metrics.sample("fasa_requests_finished_total", "reason=\"length\"", status.finished_length);
   metrics.sample("fasa_requests_finished_total", "reason=\"cancelled\"", status.finished_cancelled);
   metrics.sample("fasa_requests_finished_total", "reason=\"error\"", status.finished_error);
-  metrics.counter("fasa_prompt_tokens_total", "Tokens of all prompts.", status.prompt_tokens);
-  metrics.counter("fasa_cached_tokens_total", "Tokens of prompts that the cache held.",
+  metrics.counter("fasa_prompt_tokens_total", "Prompt tokens of all requests.",
+                  status.prompt_tokens);
+  metrics.counter("fasa_cached_tokens_total", "Prompt tokens that were found in the cache.",
                   status.cached_tokens);
   metrics.counter("fasa_generated_tokens_total", "Tokens generated.", status.generated_tokens);
-  metrics.counter("fasa_preemptions_total", "Requests that gave up their memory for a while.",
+  metrics.counter("fasa_preemptions_total", "Requests that lost their memory temporarily.",
                   status.preemptions);
-  metrics.counter("fasa_evictions_total", "Cached sessions whose memory was given up.",
+  metrics.counter("fasa_evictions_total", "Cached sessions that were evicted from memory.",
                   status.evictions);
-  metrics.histogram("fasa_queue_seconds", "From arrival to the first step.", status.queue_seconds);
-  metrics.histogram("fasa_time_to_first_token_seconds", "From arrival to the first token.",
+  metrics.histogram("fasa_queue_seconds", "Time from arrival to the first step.",
+                    status.queue_seconds);
+  metrics.histogram("fasa_time_to_first_token_seconds", "Time from arrival to the first token.",
                     status.first_token_seconds);
-  metrics.histogram("fasa_inter_token_seconds", "Between tokens of one answer.",
+  metrics.histogram("fasa_inter_token_seconds", "Time between tokens of one answer.",
                     status.inter_token_seconds);
-  metrics.histogram("fasa_decode_step_seconds", "Of a decode step of all that decode.",
+  metrics.histogram("fasa_decode_step_seconds",
+                    "Duration of a decode step, of all decoding requests together.",
                     status.decode_step_seconds);
-  metrics.histogram("fasa_prefill_step_seconds", "Of a chunk of prompts.",
+  metrics.histogram("fasa_prefill_step_seconds",
+                    "Duration of a step that prefills a chunk of prompts.",
                     status.prefill_step_seconds);
 }
 
@@ -90,11 +94,11 @@ void add_tiers(Metrics& metrics, const EngineStatus& status) {
   if (has_disk) {
     metrics.sample("fasa_tier_bytes", "tier=\"disk\",kind=\"sessions\"", suspension.disk_bytes);
   }
-  metrics.head("fasa_budget_bytes", "gauge", "The limit, by tier.");
+  metrics.head("fasa_budget_bytes", "gauge", "Memory limit, by tier.");
   if (has_disk) metrics.sample("fasa_budget_bytes", "tier=\"disk\"", suspension.limit_bytes);
   metrics.sample("fasa_budget_bytes", "tier=\"device\"", status.device_memory.limit_bytes);
   metrics.sample("fasa_budget_bytes", "tier=\"host\"", status.host_memory.limit_bytes);
-  metrics.head("fasa_used_bytes", "gauge", "What is taken of it, weights included.");
+  metrics.head("fasa_used_bytes", "gauge", "Memory in use, including weights, by tier.");
   if (has_disk) metrics.sample("fasa_used_bytes", "tier=\"disk\"", suspension.disk_bytes);
   metrics.sample("fasa_used_bytes", "tier=\"device\"", status.device_memory.used_bytes);
   metrics.sample("fasa_used_bytes", "tier=\"host\"", status.host_memory.used_bytes);
@@ -109,30 +113,33 @@ void add_sessions(Metrics& metrics, const EngineStatus& status) {
       ++suspended;
     }
   }
-  metrics.head("fasa_sessions", "gauge", "Conversations that are cached.");
+  metrics.head("fasa_sessions", "gauge", "Cached conversations, by state.");
   metrics.sample("fasa_sessions", "state=\"in_memory\"", in_memory);
   metrics.sample("fasa_sessions", "state=\"suspended\"", suspended);
   metrics.sample("fasa_sessions", "state=\"remembered\"",
                  static_cast<int>(status.sessions->size()) - in_memory - suspended);
   const SuspensionStatus& suspension = status.suspension;
-  metrics.counter("fasa_sessions_suspended_total",
-                  "Times that a conversation was suspended to disk.", suspension.suspended);
-  metrics.counter("fasa_sessions_resumed_total", "Times that a conversation was resumed from disk.",
+  metrics.counter("fasa_sessions_suspended_total", "Suspensions of conversations to disk.",
+                  suspension.suspended);
+  metrics.counter("fasa_sessions_resumed_total", "Resumptions of conversations from disk.",
                   suspension.resumed);
-  metrics.counter("fasa_sessions_resumed_tokens_total", "Their tokens.", suspension.resumed_tokens);
-  metrics.counter("fasa_sessions_damaged_total", "Those that were computed again.",
+  metrics.counter("fasa_sessions_resumed_tokens_total", "Tokens of resumed conversations.",
+                  suspension.resumed_tokens);
+  metrics.counter("fasa_sessions_damaged_total",
+                  "Conversations that were recomputed because their files were damaged.",
                   suspension.damaged);
 }
 
 void add_fetches(Metrics& metrics, const FetchMetrics& fetches) {
-  metrics.head("fasa_transfer_bytes_total", "counter", "Bytes of rows over the link.");
+  metrics.head("fasa_transfer_bytes_total", "counter",
+               "Bytes of rows transferred over the link, by cause.");
   metrics.sample("fasa_transfer_bytes_total", "cause=\"miss\"", fetches.bytes.miss);
   metrics.sample("fasa_transfer_bytes_total", "cause=\"prefetch\"", fetches.bytes.prefetch);
   metrics.sample("fasa_transfer_bytes_total", "cause=\"write_back\"", fetches.bytes.write_back);
-  metrics.gauge("fasa_hot_row_hit_ratio", "Selected rows that the device held.",
+  metrics.gauge("fasa_hot_row_hit_ratio", "Share of selected rows that the device already held.",
                 fetches.decode_steps == 0 ? 0.0 : fetches.hit_rate());
   const uint64_t fetched = fetches.bytes.miss + fetches.bytes.prefetch;
-  metrics.gauge("fasa_prefetched_ratio", "Bytes fetched on a prediction, of all fetched.",
+  metrics.gauge("fasa_prefetched_ratio", "Share of fetched bytes that prefetch fetched.",
                 fetched == 0
                     ? 0.0
                     : static_cast<double>(fetches.bytes.prefetch) / static_cast<double>(fetched));
@@ -140,13 +147,13 @@ void add_fetches(Metrics& metrics, const FetchMetrics& fetches) {
 
 void add_http(Metrics& metrics, const HttpCounters& http) {
   metrics.counter("fasa_http_connections_total", "Connections accepted.", http.connections.load());
-  metrics.gauge("fasa_http_connections_open", "Connections open now.", http.open.load());
-  metrics.counter("fasa_http_refused_connections_total", "Connections beyond the limit.",
-                  http.refused_connections.load());
-  metrics.counter("fasa_http_bad_requests_total", "Requests that were no HTTP, or beyond a limit.",
+  metrics.gauge("fasa_http_connections_open", "Open connections.", http.open.load());
+  metrics.counter("fasa_http_refused_connections_total",
+                  "Connections refused because of the limit.", http.refused_connections.load());
+  metrics.counter("fasa_http_bad_requests_total",
+                  "Requests that were not valid HTTP or exceeded a limit.",
                   http.bad_requests.load());
-  metrics.counter("fasa_http_timeouts_total", "Connections that took too long.",
-                  http.timeouts.load());
+  metrics.counter("fasa_http_timeouts_total", "Connections that timed out.", http.timeouts.load());
 }
 
 }  // namespace
@@ -154,7 +161,7 @@ void add_http(Metrics& metrics, const HttpCounters& http) {
 std::string metrics_text(const EngineStatus& status, const HttpCounters* http,
                          const std::string& model) {
   Metrics metrics;
-  metrics.head("fasa_build_info", "gauge", "The server and its model.");
+  metrics.head("fasa_build_info", "gauge", "Version of the server, and its model.");
   metrics.sample("fasa_build_info",
                  fmt::format("version=\"{}\",model=\"{}\"", FASA_VERSION, escaped(model)), 1);
   add_requests(metrics, status);

@@ -23,7 +23,7 @@ std::vector<std::string> read_stops(const RequestFields& fields) {
   std::vector<std::string> stops = fields.strings("stop", kMaxStops);
   for (const std::string& stop : stops) {
     if (stop.empty() || stop.size() > kMaxStopBytes) {
-      throw ApiError::bad_field("stop", fmt::format("a string of {} bytes; allowed: 1 to {}",
+      throw ApiError::bad_field("stop", fmt::format("a string of {} bytes; allowed: 1 to {} bytes",
                                                     stop.size(), kMaxStopBytes));
     }
   }
@@ -90,11 +90,11 @@ CompletionFields read_common(const RequestFields& fields) {
   common.stream = fields.boolean("stream").value_or(false);
   if (const auto options = fields.object("stream_options")) {
     if (!common.stream) {
-      throw ApiError::bad_field("stream_options", "allowed only where stream is true");
+      throw ApiError::bad_field("stream_options", "allowed only if stream is true");
     }
     common.include_usage = options->boolean("include_usage").value_or(false);
   }
-  fields.refuse("best_of", {1}, "this server returns each choice that it computes; leave it out");
+  fields.refuse("best_of", {1}, "this server returns all choices that it computes; omit best_of");
   return common;
 }
 
@@ -105,10 +105,11 @@ std::string text_of_parts(const Json& parts, const std::string& path) {
     const RequestFields part(parts[i], fmt::format("{}[{}]", path, i));
     const std::string type = part.string("type").value_or("");
     if (type != "text") {
-      throw ApiError(400, "invalid_request_error",
-                     fmt::format("{}: \"{}\"; allowed: \"text\": this server takes no media",
-                                 part.path_of("type"), type.substr(0, 40)),
-                     part.path_of("type"), "unsupported_value");
+      throw ApiError(
+          400, "invalid_request_error",
+          fmt::format("{}: \"{}\"; allowed: \"text\", because this server does not support media",
+                      part.path_of("type"), type.substr(0, 40)),
+          part.path_of("type"), "unsupported_value");
     }
     text += part.string("text").value_or("");
   }
@@ -128,10 +129,10 @@ Json read_chat_calls(const Json& calls, const std::string& path) {
     const RequestFields call(calls[i], fmt::format("{}[{}]", path, i));
     const auto function = call.object("function");
     if (!function) {
-      throw ApiError::bad_field(call.path_of("function"), "left out; allowed: an object");
+      throw ApiError::bad_field(call.path_of("function"), "missing; allowed: an object");
     }
     if (!function->string("name")) {
-      throw ApiError::bad_field(function->path_of("name"), "left out; allowed: a string");
+      throw ApiError::bad_field(function->path_of("name"), "missing; allowed: a string");
     }
     Json one = calls[i];
     one["type"] = "function";
@@ -177,8 +178,7 @@ Json read_chat_message(const Json& message, const std::string& path) {
   const Json* const content = fields.find("content");
   if (content == nullptr) {
     if (role != "assistant" || fields.find("tool_calls") == nullptr) {
-      throw ApiError::bad_field(path + ".content",
-                                "left out; allowed: a string or a list of parts");
+      throw ApiError::bad_field(path + ".content", "missing; allowed: a string or a list of parts");
     }
     read["content"] = nullptr;
   } else if (content->is_array()) {
@@ -198,7 +198,7 @@ Json read_messages(const RequestFields& fields) {
     throw ApiError::bad_field(
         "messages",
         fmt::format("{}; allowed: a list of 1 to {} messages",
-                    messages == nullptr ? "left out" : kind_of(*messages), kMaxMessages));
+                    messages == nullptr ? "missing" : kind_of(*messages), kMaxMessages));
   }
   Json read = Json::array();
   for (size_t i = 0; i < messages->size(); ++i) {
@@ -208,11 +208,12 @@ Json read_messages(const RequestFields& fields) {
 }
 
 void refuse_unsupported_chat(const RequestFields& fields) {
-  fields.refuse("functions", {Json::array()}, "this server reads tools instead");
-  fields.refuse("function_call", {"none", "auto"}, "this server reads tool_choice instead");
-  fields.refuse("modalities", {{"text"}}, "this server gives text only");
-  fields.refuse("audio", {}, "this server gives text only");
-  fields.refuse("web_search_options", {}, "this server has no web search");
+  fields.refuse("functions", {Json::array()}, "this server does not support functions; use tools");
+  fields.refuse("function_call", {"none", "auto"},
+                "this server does not support function_call; use tool_choice");
+  fields.refuse("modalities", {{"text"}}, "this server returns only text; omit the field");
+  fields.refuse("audio", {}, "this server returns only text; omit the field");
+  fields.refuse("web_search_options", {}, "this server has no web search; omit the field");
 }
 
 int32_t prompt_token(const Json& item, size_t index) {
@@ -226,8 +227,7 @@ int32_t prompt_token(const Json& item, size_t index) {
 
 std::variant<std::string, std::vector<int32_t>> read_prompt(const RequestFields& fields) {
   const Json* prompt = fields.find("prompt");
-  if (prompt == nullptr)
-    throw ApiError::bad_field("prompt", "left out; allowed: text or token ids");
+  if (prompt == nullptr) throw ApiError::bad_field("prompt", "missing; allowed: text or token ids");
   if (prompt->is_string()) return prompt->get<std::string>();
   if (prompt->is_array() && prompt->size() == 1 && !prompt->front().is_number()) {
     prompt = &prompt->front();  // a list of one prompt
@@ -251,7 +251,7 @@ ChatRequest read_chat_request(const Json& body) {
   request.common.logprobs = fields.boolean("logprobs").value_or(false);
   if (const auto top = fields.integer("top_logprobs", 0, kMaxTopLogprobs)) {
     if (!request.common.logprobs) {
-      throw ApiError::bad_field("top_logprobs", "allowed only where logprobs is true");
+      throw ApiError::bad_field("top_logprobs", "allowed only if logprobs is true");
     }
     request.common.top_logprobs = static_cast<int>(*top);
   }
@@ -277,10 +277,10 @@ CompletionRequest read_completion_request(const Json& body) {
     request.common.top_logprobs = static_cast<int>(*top);
   }
   request.echo = fields.boolean("echo").value_or(false);
-  fields.refuse("suffix", {""}, "this server fills in no middle");
+  fields.refuse("suffix", {""}, "this server does not support suffix; omit it");
   if (request.echo) {
     throw ApiError(400, "invalid_request_error",
-                   "echo: this server does not repeat the prompt; allowed: false", "echo",
+                   "echo: this server does not return the prompt; allowed: false", "echo",
                    "unsupported_value");
   }
   request.prompt = read_prompt(fields);

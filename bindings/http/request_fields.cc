@@ -36,7 +36,7 @@ RequestFields::RequestFields(const Json& object, std::string path)
     : object_(object), path_(std::move(path)) {
   if (object.is_object()) return;
   throw ApiError::bad_field(path_.empty() ? "body" : path_,
-                            "must be an object, not " + kind_of(object));
+                            "expected an object, not " + kind_of(object));
 }
 
 std::string RequestFields::path_of(const std::string& name) const {
@@ -101,10 +101,10 @@ std::vector<std::string> RequestFields::strings(const char* name, size_t max_ite
         fmt::format("{}; allowed: a string, or a list of at most {} of them", given, max_items));
   };
   if (!value->is_array()) refuse_with(kind_of(*value));
-  if (value->size() > max_items) refuse_with(fmt::format("a list of {}", value->size()));
+  if (value->size() > max_items) refuse_with(fmt::format("a list of {} items", value->size()));
   std::vector<std::string> strings;
   for (const Json& item : *value) {
-    if (!item.is_string()) refuse_with("a list with " + kind_of(item));
+    if (!item.is_string()) refuse_with("a list that contains " + kind_of(item));
     strings.push_back(item.get<std::string>());
   }
   return strings;

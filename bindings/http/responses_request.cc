@@ -29,7 +29,8 @@ std::string text_of(const RequestFields& item, const char* name) {
     const RequestFields part((*content)[i], fmt::format("{}[{}]", item.path_of(name), i));
     const std::string type = part.string("type").value_or("");
     if (type != "input_text" && type != "output_text" && type != "text") {
-      refuse_type(part, type, "input_text, output_text: this server takes no media");
+      refuse_type(part, type,
+                  "input_text, output_text, because this server does not support media");
     }
     text += part.string("text").value_or("");
   }
@@ -63,8 +64,7 @@ class Conversation {
   void add_message(const RequestFields& fields, const std::string& path) {
     const std::string role = fields.string("role").value_or("");
     if (fields.find("content") == nullptr) {
-      throw ApiError::bad_field(path + ".content",
-                                "left out; allowed: a string or a list of parts");
+      throw ApiError::bad_field(path + ".content", "missing; allowed: a string or a list of parts");
     }
     messages_.push_back(
         read_chat_message({{"role", role}, {"content", text_of(fields, "content")}}, path));
@@ -99,7 +99,7 @@ Json read_input(const RequestFields& fields) {
   if (input == nullptr || !input->is_array() || input->empty() || input->size() > kMaxItems) {
     throw ApiError::bad_field(
         "input", fmt::format("{}; allowed: text, or a list of 1 to {} items",
-                             input == nullptr ? "left out" : kind_of(*input), kMaxItems));
+                             input == nullptr ? "missing" : kind_of(*input), kMaxItems));
   }
   for (size_t i = 0; i < input->size(); ++i) {
     conversation.add((*input)[i], fmt::format("input[{}]", i));
@@ -109,14 +109,17 @@ Json read_input(const RequestFields& fields) {
 
 void refuse_unsupported(const RequestFields& fields) {
   constexpr const char* kNothingStored =
-      "this server stores no responses: send the whole conversation";
+      "this server does not store responses; send the whole conversation";
   fields.refuse("previous_response_id", {}, kNothingStored);
   fields.refuse("conversation", {}, kNothingStored);
-  fields.refuse("prompt", {}, "this server stores no prompts");
-  fields.refuse("background", {false}, "this server answers while its client waits");
+  fields.refuse("prompt", {},
+                "this server does not store prompts; send the prompt's text as input");
+  fields.refuse("background", {false},
+                "this server does not support background responses; allowed: false");
   fields.refuse("truncation", {"disabled"},
-                "this server cuts no conversation; allowed: \"disabled\"");
-  fields.refuse("top_logprobs", {0}, "ask /v1/chat/completions for log-probabilities");
+                "this server does not truncate conversations; allowed: \"disabled\"");
+  fields.refuse("top_logprobs", {0},
+                "not supported here; use /v1/chat/completions for log-probabilities");
 }
 
 }  // namespace

@@ -77,14 +77,16 @@ void Service::handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange
   call->exchange = std::move(exchange);
   const auto salt = options_.keys.salt_of(call->request.header("Authorization"));
   if (!salt && !is_public(call->request.path)) {
-    return call->exchange->send(error_response(ApiError(
-        401, "authentication_error", "this server wants an API key: Authorization: Bearer KEY", "",
-        "invalid_api_key")));
+    return call->exchange->send(error_response(
+        ApiError(401, "authentication_error",
+                 "this server requires an API key; send the header Authorization: Bearer KEY", "",
+                 "invalid_api_key")));
   }
   call->salt = salt.value_or("");
   if (auto response = answer_get(*call)) return call->exchange->send(std::move(*response));
   const bool queued = jobs_.add([this, call] { answer(*call); });
-  if (!queued) call->exchange->send(error_response(503, "too many requests are being read"));
+  if (!queued)
+    call->exchange->send(error_response(503, "too many requests are being read; try again later"));
 }
 
 std::optional<HttpResponse> Service::answer_get(const Call& call) {
@@ -114,28 +116,28 @@ void Service::answer(Call& call) {
     if (call.request.method == "DELETE" && !call.behind("/v1/sessions/").empty()) {
       return call.exchange->send(forget_session(call, call.behind("/v1/sessions/")));
     }
-    throw ApiError(
-        404, "not_found_error",
-        fmt::format("there is no {} {} here", call.request.method, call.request.path.substr(0, 80)),
-        "", "not_found");
+    throw ApiError(404, "not_found_error",
+                   fmt::format("{} {} does not exist on this server", call.request.method,
+                               call.request.path.substr(0, 80)),
+                   "", "not_found");
   } catch (const ApiError& error) {
     call.exchange->send(error_response(error));
   } catch (const Error& error) {
     call.exchange->send(error_response(api_error_of(error.kind(), error.what())));
   } catch (const std::exception& error) {
     log_warning(fmt::format("{} {}: {}", call.request.method, call.request.path, error.what()));
-    call.exchange->send(error_response(500, "the request failed; the server's log says why"));
+    call.exchange->send(error_response(500, "the request failed; see the server's log"));
   }
 }
 
 HttpResponse Service::health(const Call& call) {
   if (const auto failure = engine_.failure()) {
-    return error_response(503, "the device is lost: " + *failure);
+    return error_response(503, "the device failed: " + *failure);
   }
   if (call.request.path == "/health/live") return json_response({{"status", "ok"}});
-  if (draining_) return error_response(503, "this server is ending");
+  if (draining_) return error_response(503, "this server is shutting down");
   if (call.request.path != "/health" && call.request.path != "/health/ready") {
-    return error_response(404, "there is /health, /health/live and /health/ready");
+    return error_response(404, "unknown path; allowed: /health, /health/live, /health/ready");
   }
   return json_response({{"status", "ok"}});
 }
@@ -154,10 +156,11 @@ HttpResponse Service::models() const {
 
 HttpResponse Service::model(const std::string& name) const {
   if (name == options_.model_name) return json_response(model_json());
-  return error_response(ApiError(404, "not_found_error",
-                                 fmt::format("there is no model \"{}\" here; there is \"{}\"",
-                                             name.substr(0, 80), options_.model_name),
-                                 "model", "model_not_found"));
+  return error_response(
+      ApiError(404, "not_found_error",
+               fmt::format("model \"{}\" does not exist on this server; it serves \"{}\"",
+                           name.substr(0, 80), options_.model_name),
+               "model", "model_not_found"));
 }
 
 HttpResponse Service::sessions(const Call& call) {
@@ -182,8 +185,8 @@ HttpResponse Service::forget_session(const Call& call, const std::string& id) {
   const auto [end, error] = std::from_chars(id.data(), id.data() + id.size(), number);
   const bool read = error == std::errc() && end == id.data() + id.size();
   if (!read || !engine_.forget(call.salt, number)) {
-    throw ApiError(404, "not_found_error", fmt::format("there is no session {}", id.substr(0, 40)),
-                   "", "not_found");
+    throw ApiError(404, "not_found_error",
+                   fmt::format("session {} does not exist", id.substr(0, 40)), "", "not_found");
   }
   return json_response({{"id", number}, {"object", "session"}, {"deleted", true}});
 }
@@ -192,7 +195,7 @@ HttpResponse Service::tokenize(const Call& call) const {
   const Json body = parse_body(call.request.body);
   const RequestFields fields(body, "");
   const auto content = fields.string("content");
-  if (!content) throw ApiError::bad_field("content", "left out; allowed: a string");
+  if (!content) throw ApiError::bad_field("content", "missing; allowed: a string");
   const text::EncodeOptions options{
       .add_special = fields.boolean("add_special").value_or(false),
       .parse_special = fields.boolean("parse_special").value_or(true)};

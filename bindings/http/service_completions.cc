@@ -40,13 +40,14 @@ SamplingChoice choice_of(const SamplingFields& fields) {
 void Service::check_model(const CompletionFields& fields) const {
   if (fields.model.empty() || fields.model == options_.model_name) return;
   throw ApiError(404, "not_found_error",
-                 fmt::format("model: \"{}\" is not served here; allowed: \"{}\"",
+                 fmt::format("model: \"{}\" does not exist on this server; allowed: \"{}\"",
                              fields.model.substr(0, 80), options_.model_name),
                  "model", "model_not_found");
 }
 
 void Service::check_ids(std::span<const int32_t> ids) const {
-  if (ids.empty()) throw ApiError::bad_field("prompt", "is empty; allowed: one token or more");
+  if (ids.empty())
+    throw ApiError::bad_field("prompt", "the prompt is empty; give at least one token");
   for (size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] < options_.vocab_size) continue;
     throw ApiError::bad_field(
@@ -116,8 +117,8 @@ MessageFormat Service::message_format(const ToolFields& tools, const std::string
   if (!format.tools) {
     throw ApiError(
         400, "invalid_request_error",
-        "tools: this model's chat template shows no tool calls, or in a format that this "
-        "server does not read; allowed: Llama 3's, Hermes' and Qwen's, Mistral's",
+        "tools: this model's chat template has no tool calls, or a format that this server does "
+        "not support; supported: the formats of Llama 3, of Hermes and Qwen, and of Mistral",
         "tools", "unsupported_value");
   }
   for (const Tool& tool : tools.tools) {
@@ -135,11 +136,10 @@ std::shared_ptr<text::TokenGrammar> Service::grammar_of(const ToolFields& tools,
   const bool forced = tools.choice == ToolChoice::kRequired;
   if (!json && !forced) return nullptr;
   if (json && tools.used()) {
-    throw ApiError(
-        400, "invalid_request_error",
-        "response_format: beside tools that may be called this server holds no answer to "
-        "it; allowed: without tools, or with tool_choice \"none\"",
-        "response_format", "unsupported_value");
+    throw ApiError(400, "invalid_request_error",
+                   "response_format: not supported together with tools; omit tools, or set "
+                   "tool_choice to \"none\"",
+                   "response_format", "unsupported_value");
   }
   const bool knows = templates_->source("", forced).find("<think>") != std::string::npos;
   const ThoughtForm thought = message.thinks ? ThoughtForm::kOpen
@@ -198,7 +198,7 @@ void Service::respond(Call& call) {
 text::ChatPrompt Service::render(const Json& context) const {
   if (templates_ == nullptr) {
     throw ApiError(400, "invalid_request_error",
-                   "this model has no chat template; ask /v1/completions", "messages",
+                   "this model has no chat template; use /v1/completions", "messages",
                    "no_chat_template");
   }
   jinja::Context read = jinja::parse_context(context.dump(), "the request");
@@ -225,7 +225,7 @@ void Service::complete(Call& call) {
 ApiError Service::refusal() const {
   constexpr double kMin = 1, kMax = 60;  // seconds
   if (draining_) {
-    ApiError error(503, "server_error", "this server is ending", "", "shutting_down");
+    ApiError error(503, "server_error", "this server is shutting down", "", "shutting_down");
     error.retry_after = static_cast<int>(kMax);
     return error;
   }
@@ -235,8 +235,8 @@ ApiError Service::refusal() const {
   const double mean = waited.total == 0 ? 0 : waited.sum / static_cast<double>(waited.total);
   ApiError error(
       429, "rate_limit_error",
-      fmt::format("{} requests wait, and {} are computed; allowed: {} that wait "
-                  "(--max-waiting), {} that are computed (--max-sequences)",
+      fmt::format("{} requests are waiting and {} are running; allowed: {} waiting (--max-waiting) "
+                  "and {} running (--max-sequences); try again later",
                   status.waiting, status.running, limits.max_waiting, limits.max_sequences),
       "", "queue_full");
   error.retry_after = static_cast<int>(std::ceil(std::clamp(mean, kMin, kMax)));

@@ -26,7 +26,7 @@ void require_function(const RequestFields& fields) {
   if (type == "function") return;
   throw ApiError(
       400, "invalid_request_error",
-      fmt::format("{}: \"{}\"; allowed: \"function\": this server has no tools of its own",
+      fmt::format("{}: \"{}\"; allowed: \"function\", because this server has no built-in tools",
                   fields.path_of("type"), type.substr(0, 40)),
       fields.path_of("type"), "unsupported_value");
 }
@@ -49,10 +49,10 @@ const Json* find_list(const RequestFields& fields) {
   if (list == nullptr) return nullptr;
   if (!list->is_array() || list->size() > kMaxTools) {
     throw ApiError::bad_field(
-        "tools",
-        fmt::format("{}; allowed: a list of at most {} tools",
-                    list->is_array() ? fmt::format("a list of {}", list->size()) : kind_of(*list),
-                    kMaxTools));
+        "tools", fmt::format("{}; allowed: a list of at most {} tools",
+                             list->is_array() ? fmt::format("a list of {} items", list->size())
+                                              : kind_of(*list),
+                             kMaxTools));
   }
   return list;
 }
@@ -60,7 +60,9 @@ const Json* find_list(const RequestFields& fields) {
 void add_tool(ToolFields& tools, Tool tool, const std::string& path) {
   for (const Tool& other : tools.tools) {
     if (other.name == tool.name) {
-      throw ApiError::bad_field(path, fmt::format("\"{}\" is there twice", tool.name));
+      throw ApiError::bad_field(
+          path,
+          fmt::format("the name \"{}\" occurs twice; give each tool its own name", tool.name));
     }
   }
   tools.tools.push_back(std::move(tool));
@@ -78,7 +80,7 @@ void take_named(ToolFields& tools, const std::string& name) {
                                  [&](const Tool& tool) { return tool.name == name; });
   if (!there) {
     throw ApiError::bad_field(
-        "tool_choice", fmt::format("\"{}\" is none of the request's tools", name.substr(0, 80)));
+        "tool_choice", fmt::format("\"{}\" is not among the request's tools", name.substr(0, 80)));
   }
   tools.choice = ToolChoice::kRequired;
   tools.named = name;
@@ -100,7 +102,8 @@ void read_choice(const RequestFields& fields, bool flat, ToolFields& tools) {
     tools.choice = ToolChoice::kNone;
   } else if (*choice == "required") {
     if (tools.tools.empty()) {
-      throw ApiError::bad_field("tool_choice", "\"required\", and there are no tools");
+      throw ApiError::bad_field("tool_choice",
+                                "\"required\" needs tools; add tools, or use \"none\"");
     }
     tools.choice = ToolChoice::kRequired;
   } else if (*choice != "auto") {
@@ -118,7 +121,7 @@ ToolFields read_tools(const RequestFields& fields) {
       const RequestFields entry((*list)[i], path);
       require_function(entry);
       const auto function = entry.object("function");
-      if (!function) throw ApiError::bad_field(path + ".function", "left out; allowed: an object");
+      if (!function) throw ApiError::bad_field(path + ".function", "missing; allowed: an object");
       add_tool(tools, read_function(*function), path + ".function.name");
     }
     tools.list = *list;

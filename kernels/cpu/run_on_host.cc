@@ -13,7 +13,9 @@ KernelWork run_on_host(const KernelCall& call) {
         if constexpr (CacheCalls::kHas<Params>) {
           return cpu::run(params);
         } else {
-          throw UsageError(fmt::format("the host has no kernel '{}'", Params::kName));
+          throw UsageError(
+              fmt::format("kernel '{}' does not run on the host; use a device that supports it",
+                          Params::kName));
         }
       },
       call);

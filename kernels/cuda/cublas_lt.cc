@@ -18,10 +18,10 @@ std::string library_name() { return fmt::format("libcublasLt.so.{}", CUBLAS_VER_
 
 void check(cublasStatus_t status, const char* call, const ProjectParams& params) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  throw DeviceError(
-      fmt::format("{} failed with status {} for a projection of {} rows from {} to {} in {}", call,
-                  static_cast<int>(status), params.rows, params.inputs, params.columns,
-                  dtype_name(params.dtype)));
+  throw DeviceError(fmt::format(
+      "{} failed with status {} for a projection of {} rows from {} to {} columns in {}", call,
+      static_cast<int>(status), params.rows, params.inputs, params.columns,
+      dtype_name(params.dtype)));
 }
 
 // The largest power of two up to 256 that divides all.
@@ -88,9 +88,8 @@ CublasLt* CublasLt::get() {
     auto library = std::make_unique<Library>();
     if (opened != nullptr && library->load(opened)) return new CublasLt(library.release());
     log_notice(
-        fmt::format("{} is not found: prompts are projected by kernels of fasa's own, which are "
-                    "slower; install "
-                    "cuBLAS of CUDA {}, or name its folder in LD_LIBRARY_PATH",
+        fmt::format("{} was not found: prompts use fasa's own projection kernels, which are "
+                    "slower; install cuBLAS of CUDA {}, or add its folder to LD_LIBRARY_PATH",
                     name, CUBLAS_VER_MAJOR));
     return nullptr;
   }();

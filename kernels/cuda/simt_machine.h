@@ -46,7 +46,7 @@ void for_each_lane(void* const* lanes, uint32_t mask, const Work& work) {
   }
 }
 inline void bad_shuffle(int lane, int source) {
-  machine().fault("shuffle from a lane outside of the mask", lane, source);
+  machine().fault("shuffle from a lane outside the mask", lane, source);
 }
 
 }  // namespace fasa::simt

@@ -71,7 +71,8 @@ void CpuDevice::record(EventView event, StreamView) {
 
 double CpuDevice::seconds_at(EventView event) {
   const auto seconds = event_of(event).seconds;
-  if (!seconds) throw UsageError("seconds_at: the event was never recorded");
+  if (!seconds)
+    throw UsageError("seconds_at: the event was never recorded; record it in a stream first");
   return *seconds;
 }
 

@@ -39,24 +39,24 @@ std::string driver_obstacle(const CudaInventory& inventory) {
   }
   if (inventory.status == cuda_status::kInsufficientDriver) {
     return fmt::format(
-        "the NVIDIA driver is too old: it knows CUDA {}, this build needs {}; install a newer "
-        "driver, or build with an older toolkit (12.4 or newer)",
+        "the NVIDIA driver is too old: it supports CUDA {}, but this build needs {}; install a "
+        "newer driver, or build with an older toolkit (12.4 or newer)",
         version_text(inventory.driver), version_text(inventory.runtime));
   }
   if (inventory.status == cuda_status::kSystemDriverMismatch) {
-    return "the NVIDIA driver's library and its kernel module are of different versions; restart "
-           "the machine after the driver's update";
+    return "the NVIDIA driver's library and its kernel module have different versions; restart the "
+           "machine";
   }
   if (inventory.status == cuda_status::kSystemNotReady) {
     return "the NVIDIA driver is not ready; start nvidia-fabricmanager, or wait until it has "
            "started";
   }
   if (inventory.status == cuda_status::kNoDevice) {
-    return "the NVIDIA driver sees no GPU; check nvidia-smi, and CUDA_VISIBLE_DEVICES, which may "
+    return "the NVIDIA driver reports no GPU; check nvidia-smi and CUDA_VISIBLE_DEVICES, which may "
            "hide GPUs";
   }
   return fmt::format(
-      "the NVIDIA driver does not answer: {}; check nvidia-smi; after a suspend or an update, "
+      "the NVIDIA driver cannot be used: {}; check nvidia-smi; after a suspend or an update, "
       "reload the module nvidia_uvm or restart the machine",
       inventory.error);
 }
@@ -103,10 +103,8 @@ std::optional<int> parse_cuda_name(const std::string& name) {
   int index = -1;
   const auto [stop, error] = std::from_chars(begin, end, index);
   if (error != std::errc() || stop != end || index < 0) {
-    throw UsageError(
-        fmt::format("device '{}': 'cuda:' needs the number of a GPU, as in "
-                    "cuda:0",
-                    name));
+    throw UsageError(fmt::format(
+        "device '{}': 'cuda:' must be followed by the number of a GPU, as in cuda:0", name));
   }
   return index;
 }
@@ -133,23 +131,23 @@ std::string cuda_obstacle(const CudaInventory& inventory, int index,
     return driver_obstacle(none);
   }
   if (index >= count) {
-    return fmt::format("there is no such GPU; this machine has {}", gpu_list(inventory));
+    return fmt::format("this GPU does not exist; the machine has {}", gpu_list(inventory));
   }
   const CudaGpu& gpu = inventory.gpus[static_cast<size_t>(index)];
   if (!runs_on(gpu, machine_code, ptx)) {
     return fmt::format(
-        "{} has compute capability {}.{}, for which this build has no code (it has {}); build with "
-        "-DCMAKE_CUDA_ARCHITECTURES={}{}, or take another GPU (7.5 or newer)",
+        "{} has compute capability {}.{}, which this build does not support (it supports {}); "
+        "build with -DCMAKE_CUDA_ARCHITECTURES={}{}, or use another GPU (7.5 or newer)",
         gpu.name, gpu.major, gpu.minor, machine_code, gpu.major, gpu.minor);
   }
   if (gpu.prohibited) {
-    return fmt::format("{} is in compute mode 'prohibited'; allow it with nvidia-smi -i {} -c 0",
+    return fmt::format("{} is in compute mode 'prohibited'; change it with nvidia-smi -i {} -c 0",
                        gpu.name, index);
   }
   if (!gpu.shares_host_addresses) {
     return fmt::format(
-        "{} cannot read host memory at the host's addresses, which rows in host memory need; take "
-        "another GPU, or on Windows run under Linux itself",
+        "{} cannot read host memory at host addresses, which rows in host memory need; use another "
+        "GPU or, on Windows, run on Linux itself instead of WSL",
         gpu.name);
   }
   return "";

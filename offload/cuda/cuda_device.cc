@@ -76,8 +76,8 @@ CudaDevice::CudaDevice(const CudaPlatform& platform, int index, const CudaGpu& g
       pinned_limit_("pinned_memory", options.pinned_memory) {
   if (options.host_alias_bytes) {
     throw UsageError(
-        "host_alias_bytes: memory that repeats itself cannot be pinned for a GPU; "
-        "allowed on: cpu, emulated");
+        "host_alias_bytes: aliased host memory cannot be pinned for a GPU; allowed on: cpu, "
+        "emulated");
   }
   const CudaGpuScope scope(calls_, index, only_one);
   shared_ = std::make_unique<CudaShared>(platform, index, only_one, control_->stream());
@@ -254,7 +254,7 @@ void CudaDevice::run_on_host(StreamView stream, const char* name,
 
 double CudaDevice::seconds_at(EventView view) {
   if (event_of(view).journal == nullptr) {
-    throw UsageError("seconds_at: the event was never recorded");
+    throw UsageError("seconds_at: the event was never recorded; record it in a stream first");
   }
   synchronize(view);
   const CudaGpuScope scope = shared_->enter();

@@ -20,7 +20,7 @@ void CudaDevice::require_ours(void* native) {
   if (loses_context(status)) shared_->check(status, {"cudaStreamGetDevice"});
   calls_.take_last_error();
   if (status == cuda_status::kNotSupported) return;
-  throw UsageError(fmt::format("native is not a valid stream, or was destroyed: {} ({})",
+  throw UsageError(fmt::format("native is not a valid stream, or the stream was destroyed: {} ({})",
                                calls_.name_of(status), calls_.text_of(status)));
 }
 

@@ -81,16 +81,18 @@ CudaCapture* CudaCapture::current() { return t_capture; }
 void CudaCapture::forbid(const char* call) {
   if (t_capture == nullptr) [[likely]]
     return;
-  throw UsageError(
-      fmt::format("{} while a graph is recorded; allowed: work on the graph's streams", call));
+  throw UsageError(fmt::format(
+      "{} is not possible while a graph is being recorded; allowed: work on the graph's streams",
+      call));
 }
 
 void CudaCapture::require(const CudaStream& stream) const {
   if (&stream == &origin_ || std::find(others_.begin(), others_.end(), &stream) != others_.end())
     return;
-  throw UsageError(fmt::format(
-      "work on the stream '{}' while a graph of other streams is recorded; allowed: that of {}",
-      stream.journal().stream(), origin_.journal().stream()));
+  throw UsageError(
+      fmt::format("work on the stream '{}' is not possible while a graph of other streams is being "
+                  "recorded; allowed: streams of the graph, such as {}",
+                  stream.journal().stream(), origin_.journal().stream()));
 }
 
 // Before each launch, a graph's streams join at a common point. Events of other streams are waited
@@ -131,7 +133,7 @@ void CudaGraph::instantiate(void* graph) {
                 {"cudaGraphInstantiate"});
   const uint64_t taken = before - std::min(before, memory_.free_bytes());
   try {
-    memory_.count(taken, "a CUDA graph of a step");
+    memory_.count(taken, "instantiating the CUDA graph of a step");
   } catch (...) {
     shared_.calls.destroy_graph_instance(instance_);
     throw;
@@ -148,7 +150,7 @@ CudaGraph::~CudaGraph() {
 }
 
 bool CudaGraph::launch() {
-  CudaCapture::forbid("the launch of a graph");
+  CudaCapture::forbid("launching a graph");
   if (origin_.mark() != mark_) return false;
   const CudaMark& mark = *mark_;
   for (CudaStream* const other : others_) {

@@ -75,12 +75,11 @@ void CudaMemory::throw_full(size_t bytes, std::string_view purpose) {
   uint64_t free_bytes = 0, total = 0;
   const uint64_t used = limit_.use().used_bytes - bytes;
   if (calls_.free_memory(&free_bytes, &total) != cuda_status::kSuccess) calls_.take_last_error();
-  throw BudgetError(
-      "device_memory", bytes, used, used + free_bytes,
-      fmt::format("{} (the limit of {} allows it, but cuda:{} has {} of {} left: other "
-                  "processes use it, see nvidia-smi)",
-                  purpose, format_bytes(limit_.use().limit_bytes), shared_.index,
-                  format_bytes(free_bytes), format_bytes(total)));
+  throw BudgetError("device_memory", bytes, used, used + free_bytes,
+                    fmt::format("{} (within the limit of {}, but cuda:{} has only {} of {} free: "
+                                "other processes use the GPU, see nvidia-smi)",
+                                purpose, format_bytes(limit_.use().limit_bytes), shared_.index,
+                                format_bytes(free_bytes), format_bytes(total)));
 }
 
 uint64_t CudaMemory::free_bytes() const {

@@ -11,7 +11,7 @@
 #include "offload/cuda/cuda_calls.h"
 
 #ifndef FASA_CUDA_MACHINE_CODE
-#error "FASA_CUDA_MACHINE_CODE: the architectures that kernels are compiled for, as \"75,80\""
+#error "FASA_CUDA_MACHINE_CODE must list the architectures of the kernels, such as \"75,80\""
 #endif
 
 namespace fasa {

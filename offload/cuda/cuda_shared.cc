@@ -89,9 +89,9 @@ void CudaShared::fail(CudaStatus status, const CudaCall& call) {
       suspects += (suspects.empty() ? "" : "; ") + under_way;
     }
     first_failure_ = fmt::format(
-        "cuda:{}: an operation failed: {}. Reported by {}. The GPU is unusable in this process; "
-        "restart the process, with CUDA_LAUNCH_BLOCKING=1 to see which operation failed",
-        index, suspects.empty() ? "none of those enqueued here" : suspects,
+        "cuda:{}: an operation failed; candidates: {}. Reported by {}. This process can no longer "
+        "use the GPU; restart it, with CUDA_LAUNCH_BLOCKING=1 to see which operation failed",
+        index, suspects.empty() ? "none that fasa enqueued" : suspects,
         cuda_failure(calls, status, call));
     lost_ = true;
   }

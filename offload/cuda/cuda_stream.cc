@@ -41,8 +41,8 @@ void run_host_function(void* argument) {
 CudaStream& cuda_stream_of(StreamView stream) {
   if (stream.kind != DeviceKind::kCuda || stream.native == nullptr) {
     throw UsageError(
-        "the stream is not one of the CUDA device; make it with create_stream, or with "
-        "adopt_stream for an engine's stream");
+        "the stream does not belong to the CUDA device; make it with create_stream, or adopt an "
+        "existing stream with adopt_stream");
   }
   return *static_cast<CudaStream*>(stream.native);
 }

@@ -38,7 +38,8 @@ struct StreamHandle {
 
 StreamHandle& handle_of(StreamView stream) {
   if (stream.kind != DeviceKind::kEmulated || stream.native == nullptr) {
-    throw UsageError("the stream is not one of the emulated device; make it with create_stream");
+    throw UsageError(
+        "the stream does not belong to the emulated device; make it with create_stream");
   }
   return *static_cast<StreamHandle*>(stream.native);
 }
@@ -103,7 +104,7 @@ bool EmulatedDevice::passed(EventView event, Patience patience) {
 
 double EmulatedDevice::seconds_at(EventView event) {
   if (event_of(event).latest == nullptr) {
-    throw UsageError("seconds_at: the event was never recorded");
+    throw UsageError("seconds_at: the event was never recorded; record it in a stream first");
   }
   synchronize(event);
   return event_of(event).latest->mark->seconds;

@@ -78,10 +78,10 @@ void EmulatedStream::start_worker() {
   try {
     worker_ = std::thread([this] { run(); });
   } catch (const std::system_error& error) {
-    throw DeviceError(fmt::format(
-        "emulated: the thread of the stream '{}' cannot be started: {}; allow this process more "
-        "threads, or set fewer streams (prefetch.streams)",
-        name_, error.what()));
+    throw DeviceError(
+        fmt::format("emulated: cannot start the thread of the stream '{}': {}; allow this process "
+                    "more threads, or set fewer streams (prefetch.streams)",
+                    name_, error.what()));
   }
 }
 

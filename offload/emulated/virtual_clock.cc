@@ -175,7 +175,7 @@ void VirtualClock::run_until(Resolved resolved) {
   while (!resolved()) {
     const Decision decision = next_decision();
     if (decision.stream == nullptr)
-      throw std::logic_error("virtual clock: waits for an operation that was never added");
+      throw std::logic_error("virtual clock: a wait for an operation that was never added");
     serve(decision);
   }
 }

@@ -43,9 +43,9 @@ HostArena::HostArena(const NumaPolicy& policy, int local_node,
                      std::optional<uint64_t> alias_bytes) {
   const Topology& topology = Topology::machine();
   if (policy.kind == NumaPolicy::Kind::kNode && !topology.has_node(policy.node)) {
-    throw UsageError(
-        fmt::format("numa = {}: this machine has no such node; allowed: auto, interleave, {}",
-                    policy.node, topology.node_list()));
+    throw UsageError(fmt::format(
+        "numa = {}: this machine does not have this node; allowed: auto, interleave, {}",
+        policy.node, topology.node_list()));
   }
   // With one node, or without NUMA support, there is no choice.
   if (topology.nodes().size() > 1 && numa_available() >= 0) {
@@ -109,8 +109,8 @@ void HostArena::place(void* data, size_t bytes) {
   numa_bitmask_free(nodes);
   static std::atomic<bool> warned = false;
   if (result != 0 && !warned.exchange(true)) {
-    log_warning(fmt::format("host memory could not be placed on {}: {}", placement(),
-                            std::strerror(error)));
+    log_warning(
+        fmt::format("could not place host memory on {}: {}", placement(), std::strerror(error)));
   }
 }
 
@@ -164,7 +164,7 @@ std::string HostArena::placement() const {
     case Mode::kFirstTouch:
       break;
   }
-  return "the node that touches it first";
+  return "the node of the first access";
 }
 
 }  // namespace fasa

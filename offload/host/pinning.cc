@@ -34,7 +34,7 @@ PinningLimits pinning_limits() {
 std::string pinning_advice(const PinningLimits& limits, uint64_t pinned_bytes,
                            uint64_t asked_bytes) {
   if (limits.wsl) {
-    return "WSL pins only a part of the memory that Windows gives it: raise 'memory' in "
+    return "WSL can pin only a part of the memory that Windows assigns to it: raise 'memory' in "
            ".wslconfig, or lower --host-memory";
   }
   const bool passes =
@@ -46,10 +46,10 @@ std::string pinning_advice(const PinningLimits& limits, uint64_t pinned_bytes,
                                           "/etc/security/limits.conf");
   }
   if (limits.container) {
-    return "the container's memory limit may be reached: start it with more --memory, or lower "
-           "--host-memory";
+    return "the container may have reached its memory limit: start it with a larger --memory, or "
+           "lower --host-memory";
   }
-  return "the system has too little free memory to lock: close other programs, or lower "
+  return "the system has too little free memory that it can lock: close other programs, or lower "
          "--host-memory";
 }
 

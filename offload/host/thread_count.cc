@@ -9,7 +9,7 @@ namespace fasa {
 
 ThreadCount::ThreadCount(int threads) : value_(threads) {
   if (threads < 0 || threads > kMax) {
-    throw UsageError(fmt::format("threads = {}: allowed are 0 (all cores) to {}", threads, kMax));
+    throw UsageError(fmt::format("threads = {}: allowed: 0 (all cores) to {}", threads, kMax));
   }
   const int cores = tbb::info::default_concurrency();
   if (threads == 0) value_ = cores;

@@ -70,7 +70,8 @@ const Topology& Topology::machine() {
     hwloc_topology_t raw = nullptr;
     if (hwloc_topology_init(&raw) != 0) throw DeviceError("hwloc_topology_init failed");
     Handle handle(raw);
-    if (hwloc_topology_load(raw) != 0) throw DeviceError("hwloc cannot read this machine");
+    if (hwloc_topology_load(raw) != 0)
+      throw DeviceError("hwloc cannot read this machine's topology");
     return Topology(std::move(handle));
   }();
   return topology;
@@ -82,7 +83,7 @@ Topology Topology::synthetic(const std::string& description) {
   Handle handle(raw);
   if (hwloc_topology_set_synthetic(raw, description.c_str()) != 0 ||
       hwloc_topology_load(raw) != 0) {
-    throw UsageError(fmt::format("'{}' is not a synthetic topology of hwloc", description));
+    throw UsageError(fmt::format("'{}' is not a synthetic hwloc topology", description));
   }
   return Topology(std::move(handle));
 }

@@ -19,8 +19,9 @@ void require_layers(const Geometry& geometry, LayerRange layers) {
   if (layers.first >= 0 && layers.count >= 1 && layers.first <= geometry.layers - layers.count) {
     return;
   }
-  throw UsageError(fmt::format("layers from {}, {} of them: allowed: at least one of 0 to {}",
-                               layers.first, layers.count, geometry.layers - 1));
+  throw UsageError(
+      fmt::format("layers from {}, {} of them; allowed: at least one layer, within 0 to {}",
+                  layers.first, layers.count, geometry.layers - 1));
 }
 
 // Config of `layers` alone; each layer keeps its budget from the whole model's settings.

@@ -19,8 +19,9 @@ Geometry Geometry::share(HeadRange heads) const {
   validate();
   if (heads.first < 0 || heads.count < 1 || heads.first > kv_heads - heads.count) {
     throw UsageError(fmt::format(
-        "KV heads {} to {} (first = {}, count = {}): allowed: at least one of 0 to {}", heads.first,
-        int64_t{heads.first} + heads.count - 1, heads.first, heads.count, kv_heads - 1));
+        "KV heads {} to {} (first = {}, count = {}): allowed: at least one head, within 0 to {}",
+        heads.first, int64_t{heads.first} + heads.count - 1, heads.first, heads.count,
+        kv_heads - 1));
   }
   Geometry part = *this;
   part.kv_heads = heads.count;
@@ -64,11 +65,11 @@ void Geometry::validate() const {
           rotary_dims, fmt::format("an even number from 0 to key_dim ({})", key_dim));
   require(std::isfinite(scale) && scale > 0, "scale", scale, "a positive number");
   require(windows.empty() || windows.size() == static_cast<size_t>(layers), "windows",
-          windows.size(), fmt::format("none or one per layer ({})", layers));
-  for (const int w : windows) require(w >= 0, "windows", w, "0 (none) or a number of tokens");
+          windows.size(), fmt::format("no values, or one per layer ({})", layers));
+  for (const int w : windows) require(w >= 0, "windows", w, "0 (no window) or a number of tokens");
   require(alibi_slopes.empty() || alibi_slopes.size() == static_cast<size_t>(query_heads),
           "alibi_slopes", alibi_slopes.size(),
-          fmt::format("none or one per query head ({})", query_heads));
+          fmt::format("no values, or one per query head ({})", query_heads));
   for (const float slope : alibi_slopes) {
     require(std::isfinite(slope) && slope >= 0, "alibi_slopes", slope, "numbers from 0");
   }

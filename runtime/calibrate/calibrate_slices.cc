@@ -61,10 +61,10 @@ SliceSearch::SliceSearch(int bytes, int chunks) : bytes_(bytes) {
     if (most > 0) options_.push_back({dtype, most});
   }
   if (options_.empty()) {
-    throw UsageError(fmt::format(
-        "slice_bytes = {}: allowed: {:.0f} or more, what one frequency chunk takes, parameters "
-        "included",
-        bytes, std::ceil(slice_bytes_per_token(SliceDType::kInt2, 1))));
+    throw UsageError(
+        fmt::format("slice_bytes = {}: allowed: {:.0f} or more, the bytes of one frequency chunk "
+                    "with its parameters",
+                    bytes, std::ceil(slice_bytes_per_token(SliceDType::kInt2, 1))));
   }
 }
 

@@ -34,8 +34,8 @@ std::vector<int16_t> HeadRanking::dims() const {
 std::vector<int16_t> FcMap::slice_dims(int tip_chunks) const {
   const int chunks = fingerprint.key_dim / 2;
   if (tip_chunks < 1 || tip_chunks > chunks) {
-    throw UsageError(
-        fmt::format("tip_chunks = {}: allowed: 1 to {}, the FCs of a head", tip_chunks, chunks));
+    throw UsageError(fmt::format("tip_chunks = {}: allowed: 1 to {}, the number of FCs per head",
+                                 tip_chunks, chunks));
   }
   std::vector<int16_t> dims;
   for (const auto& layer : heads) {
@@ -51,8 +51,8 @@ void FcMap::require_fits(const ModelFingerprint& model, const std::string& path)
   const auto require = [&](std::string_view field, const auto& map_value, const auto& model_value) {
     if (map_value == model_value) return;
     throw InputError(fmt::format(
-        "{}: this FC map belongs to another model: {} is {} in the map, {} in the model; "
-        "calibrate this model (fasa calibrate) or give its own map (--map)",
+        "{}: this FC map belongs to another model: {} is {} in the map, but {} in the model; "
+        "calibrate this model (fasa calibrate), or give the map of this model (--map)",
         path, field, map_value, model_value));
   };
   const ModelFingerprint& own = fingerprint;
@@ -121,8 +121,9 @@ namespace {
 size_t dims_a_head(const std::vector<int16_t>& slice_dims, const Geometry& whole) {
   const size_t heads = static_cast<size_t>(whole.layers) * static_cast<size_t>(whole.kv_heads);
   if (slice_dims.size() % heads != 0) {
-    throw UsageError(fmt::format("slice_dims has {} entries, not as many for each of {} heads",
-                                 slice_dims.size(), heads));
+    throw UsageError(
+        fmt::format("slice_dims has {} entries; expected a multiple of the number of heads, {}",
+                    slice_dims.size(), heads));
   }
   return slice_dims.size() / heads;
 }
@@ -145,8 +146,8 @@ std::vector<int16_t> configured_slice_dims(const Config& config, const Geometry&
     return dims;
   }
   throw UsageError(
-      fmt::format("slices of {} of {} frequency chunks need an FC map, which says which; make one "
-                  "with fasa calibrate -o FILE and give it, or take the default slice (all chunks)",
+      fmt::format("slices of {} of {} frequency chunks need an FC map that selects them; make one "
+                  "with fasa calibrate -o FILE and give it, or use the default slice (all chunks)",
                   chunks, geometry.chunks()));
 }
 

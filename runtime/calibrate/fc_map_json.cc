@@ -150,7 +150,7 @@ std::vector<int> parse_chunk(const Node& chunk, const Geometry& geometry,
   if (chunk.size() == 0) chunk.fail("a list of one or two dimensions");
   const int first = chunk[size_t{0}].integer(0, geometry.key_dim - 1);
   int& expected = partner[static_cast<size_t>(first)];
-  if (expected < 0) chunk.fail("each chunk once, its first dimension first");
+  if (expected < 0) chunk.fail("each chunk once, beginning with its first dimension");
   const bool single = expected == first;
   chunk.require_list(single ? 1 : 2, single ? "a dimension that RoPE does not rotate"
                                             : "the two dimensions that RoPE rotates together");
@@ -218,9 +218,10 @@ Json head_to_json(const HeadRanking& head) {
 FcMap FcMap::parse(std::string_view text, const std::string& name) {
   const auto json = parse_json<Json>(text, name);
   const Node root(json, name, "");
-  if (!json.is_object()) throw InputError(fmt::format("{}: allowed: an object, an FC map", name));
+  if (!json.is_object())
+    throw InputError(fmt::format("{}: not an FC map; allowed: a JSON object", name));
   const int schema = root["schema"].integer(0, INT32_MAX);
-  if (schema != kSchema) root["schema"].fail(fmt::format("{}, the version read here", kSchema));
+  if (schema != kSchema) root["schema"].fail(fmt::format("{}, the supported version", kSchema));
   root.require_keys({"schema", "objective", "data_hash", "sinks", "recent", "window", "tokens",
                      "queries", "probes", "slice", "fac_tokens", "model", "heads"});
   FcMap map;

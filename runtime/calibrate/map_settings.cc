@@ -15,8 +15,8 @@ void take_from_map(const FcMap& map, const std::string& path, Config& config) {
   Config::Selection& selection = config.selection;
   const auto require = [&](bool there, const char* asked, const char* flag) {
     if (there) return;
-    throw InputError(fmt::format("{}: it does not say what {} is; make it with fasa calibrate {}",
-                                 path, asked, flag));
+    throw InputError(fmt::format(
+        "{}: the FC map has no value for {}; make it with fasa calibrate {}", path, asked, flag));
   };
   if (selection.slice == SlicePreset::kMap) {
     require(map.slice.has_value(), "selection.slice = map", "--slice-bytes N");

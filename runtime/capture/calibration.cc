@@ -32,10 +32,10 @@ void CalibrationOptions::validate(const Geometry& geometry, int64_t max_position
         fmt::format("more than sinks + recent ({}), which are always selected", sinks + recent));
   }
   require(tip_chunks >= 0 && tip_chunks <= geometry.chunks(), "tip_chunks", tip_chunks,
-          fmt::format("1 to {}, the FCs of a head, or 0 for all", geometry.chunks()));
+          fmt::format("1 to {}, the number of FCs per head, or 0 for all", geometry.chunks()));
   require(queries >= 1 && queries <= 1 << 20, "queries", queries, "1 to 1048576");
   require(tokens >= 1 && tokens <= max_positions, "tokens", tokens,
-          fmt::format("1 to {}, the model's positions", max_positions));
+          fmt::format("1 to {}, the number of positions of the model", max_positions));
   if (slice_bytes) SliceSearch(*slice_bytes, geometry.chunks());  // throws if too small
   require(!keep_attention || (*keep_attention > 0 && *keep_attention < 1), "keep_attention",
           keep_attention.value_or(0), "a share above 0 and below 1");

@@ -33,10 +33,10 @@ std::vector<int32_t> parse_ids(std::string_view text, const std::string& path) {
     int32_t id = 0;
     const auto [stop, error] = std::from_chars(at, end, id);
     if (error != std::errc() || id < 0) {
-      throw InputError(fmt::format(
-          "{}: byte {}: no token id: allowed: whole numbers from 0 (this model's folder has no "
-          "tokenizer.json, so calibration texts are given as token ids)",
-          path, at - text.data()));
+      throw InputError(
+          fmt::format("{}: byte {} is not a token id; allowed: whole numbers from 0 (the model's "
+                      "folder has no tokenizer.json, so calibration texts are given as token ids)",
+                      path, at - text.data()));
     }
     ids.push_back(id);
     at = stop;
@@ -61,7 +61,8 @@ std::string CalibrationData::hash() const {
 }
 
 CalibrationData make_calibration_data(std::span<const int32_t> text, const DataOptions& options) {
-  if (text.empty() || options.tokens < 1) throw UsageError("the calibration text is empty");
+  if (text.empty() || options.tokens < 1)
+    throw UsageError("the calibration text is empty; give a text of at least one token");
   const int64_t length = std::min<int64_t>(options.tokens, static_cast<int64_t>(text.size()));
   ProbedText probed;
   if (options.probes) {
@@ -100,8 +101,8 @@ std::vector<std::string> default_calibration_texts(const std::string& model_dir)
     if (!paths.empty()) return paths;
   }
   throw InputError(
-      fmt::format("{}: no calibration texts were found (looked for {} and others in {} and beside "
-                  "the program); give --text FILE",
+      fmt::format("{}: found no calibration texts (looked for {} and others in {} and beside the "
+                  "program); give one with --text FILE",
                   model_dir, kTexts[0], folders.front().string()));
 }
 
@@ -113,7 +114,9 @@ std::vector<int32_t> read_calibration_texts(const std::vector<std::string>& path
     rule.what = "calibration text";
     const std::string bytes = read_file(path, rule);
     texts.push_back(tokenizer != nullptr ? tokenizer->encode(bytes) : parse_ids(bytes, path));
-    if (texts.back().empty()) throw InputError(fmt::format("{}: the file is empty", path));
+    if (texts.back().empty())
+      throw InputError(
+          fmt::format("{}: the file is empty; give a text of at least one token", path));
   }
   // Takes the shortest text first, so that the tokens it leaves go to the others; the texts are
   // joined in the order given.

@@ -174,10 +174,10 @@ void TraceOptions::validate(const Config& config, const Geometry& geometry) cons
   if (selection.kind != SelectionKind::kFasa || selection.fac_tokens.size() != 1 ||
       selection.fac_tokens[0].tokens == 0) {
     throw UsageError(
-        "a trace is recorded with the selection fasa and one fac_tokens count for all layers; "
-        "allowed: a preset of fasa, --fac-tokens N");
+        "recording a trace needs the selection fasa and one fac_tokens count for all layers; "
+        "choose a fasa preset and --fac-tokens N");
   }
-  require(geometry.layers > 1, "layers of the model", geometry.layers, "2 or more");
+  require(geometry.layers > 1, "number of layers", geometry.layers, "2 or more");
   require(selection.fac_tokens[0].tokens <= 1 << 20, "fac_tokens", selection.fac_tokens[0].tokens,
           "at most 1048576");
   require(steps >= 1, "steps", steps, "1 or more");
@@ -187,7 +187,7 @@ void TraceOptions::validate(const Config& config, const Geometry& geometry) cons
           fmt::format("at most {} predictions", SelectionTrace::kMaxPredictions));
   for (const int count : prediction_chunks) {
     require(count >= 1 && count <= geometry.chunks(), "prediction_chunks", count,
-            fmt::format("1 to {}, the FCs of a head", geometry.chunks()));
+            fmt::format("1 to {}, the number of FCs per head", geometry.chunks()));
   }
   require(over_fetch >= 1 && over_fetch <= 16, "over_fetch", over_fetch, "1 to 16");
   require(prefill_chunk >= 1, "prefill_chunk", prefill_chunk, "1 or more");
@@ -203,9 +203,10 @@ SelectionTrace record_selection_trace(Model& model, const Config& config,
   options.validate(config, geometry);
   const auto tokens = static_cast<int64_t>(prompt.size());
   const int64_t total = tokens + options.steps;
-  require(tokens >= 1, "tokens of the prompt", tokens, "1 or more");
-  require(total <= model.config().max_positions, "prompt and steps", total,
-          fmt::format("{} tokens, the model's positions", model.config().max_positions));
+  require(tokens >= 1, "prompt tokens", tokens, "1 or more");
+  require(total <= model.config().max_positions, "prompt + steps", total,
+          fmt::format("at most {} tokens, the number of positions of the model",
+                      model.config().max_positions));
 
   Recorder recorder(model, config, options, total);
   const int chunks = config.effective_tip_chunks(geometry.chunks());

@@ -92,8 +92,8 @@ const ModelShape& find_model_shape(std::string_view name) {
   }
   constexpr size_t kShown = 4;
   throw UsageError(
-      fmt::format("geometry \"{}\" is unknown (nearest: {}); fasa plan --list shows all", name,
-                  fmt::join(nearest_names(name, names, kShown), ", ")));
+      fmt::format("geometry \"{}\" is unknown (nearest: {}); fasa plan --list shows all names",
+                  name, fmt::join(nearest_names(name, names, kShown), ", ")));
 }
 
 }  // namespace fasa

@@ -133,12 +133,14 @@ const Gpu& find_gpu(std::string_view name) {
   }
   if (found.size() == 1) return *found.front();
   if (found.size() > 1) {
-    throw UsageError(fmt::format("GPU \"{}\" could be any of: {}; give the memory too", name,
-                                 fmt::join(names_of(found), ", ")));
+    throw UsageError(
+        fmt::format("GPU \"{}\" is ambiguous; it could be {}; give the memory size too", name,
+                    fmt::join(names_of(found), ", ")));
   }
   constexpr size_t kShown = 4;
-  throw UsageError(fmt::format("GPU \"{}\" is unknown (nearest: {}); fasa plan --list shows all",
-                               name, fmt::join(nearest_names(name, names_of(all), kShown), ", ")));
+  throw UsageError(
+      fmt::format("GPU \"{}\" is unknown (nearest: {}); fasa plan --list shows all names", name,
+                  fmt::join(nearest_names(name, names_of(all), kShown), ", ")));
 }
 
 }  // namespace fasa

@@ -38,8 +38,8 @@ std::vector<std::string> data_sets(const std::string& task, const std::string& f
                                    const std::vector<std::string>& asked,
                                    std::span<const std::string_view> known) {
   if (folder.empty()) {
-    throw UsageError(
-        fmt::format("eval {}: --data is missing; give the folder of its JSONL files", task));
+    throw UsageError(fmt::format(
+        "eval {}: --data is missing; give the folder that holds its JSONL files", task));
   }
   const std::vector<std::string> names(known.begin(), known.end());
   for (const std::string& name : asked) {
@@ -52,7 +52,7 @@ std::vector<std::string> data_sets(const std::string& task, const std::string& f
   }
   auto found = asked.empty() ? files_in(folder, known) : asked;
   if (!found.empty()) return found;
-  throw InputError(fmt::format("--data {}: no data set is there; allowed: {}", folder,
+  throw InputError(fmt::format("--data {}: the folder has no data set; it should hold {}", folder,
                                names.empty()
                                    ? "files NAME.jsonl"
                                    : fmt::format("NAME.jsonl for {}", fmt::join(names, ", "))));

@@ -71,10 +71,8 @@ Summary summary_of(Metric metric, std::span<const Json> records) {
            : metric == Metric::kAccuracy ? accuracy_of(records)
                                          : score_of(records);
   } catch (const Json::exception& error) {
-    throw InputError(
-        fmt::format("a record of results is none of fasa eval's: {}; remove its line, "
-                    "or begin again (--fresh)",
-                    error.what()));
+    throw InputError(fmt::format(
+        "a stored result is invalid: {}; remove its line, or start again (--fresh)", error.what()));
   }
 }
 

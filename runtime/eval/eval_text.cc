@@ -30,13 +30,15 @@ std::string default_eval_text(const std::string& model_dir) {
 std::vector<EvalText> read_eval_texts(const std::vector<std::string>& paths,
                                       const text::TextCoder* tokenizer) {
   if (tokenizer == nullptr) {
-    throw UsageError("this model has no tokenizer; allowed: models with one");
+    throw UsageError("this model has no tokenizer; give a model that has one");
   }
   std::vector<EvalText> texts;
   for (const std::string& path : paths) {
     EvalText text{path, read_file(path, kPromptFile), {}};
     text.ids = tokenizer->encode(text.bytes);
-    if (text.ids.empty()) throw InputError(fmt::format("{}: the file is empty", path));
+    if (text.ids.empty())
+      throw InputError(
+          fmt::format("{}: the file is empty; give a text of at least one token", path));
     texts.push_back(std::move(text));
   }
   return texts;

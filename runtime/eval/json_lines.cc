@@ -13,7 +13,7 @@ namespace {
 
 // The reason for skipping the line; "" if it is valid.
 std::string problem_of(const nlohmann::json& object, const std::vector<std::string>& required) {
-  if (!object.is_object()) return "no JSON object";
+  if (!object.is_object()) return "not a JSON object";
   const auto missing = std::find_if(required.begin(), required.end(), [&](const std::string& key) {
     return !object.contains(key) || object.at(key).is_null();
   });

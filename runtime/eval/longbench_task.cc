@@ -47,12 +47,12 @@ nlohmann::json published(const std::string& folder, const char* file, const std:
     const nlohmann::json object = parse_json(read_file(path), path);
     if (object.is_object() && object.contains(task)) return object.at(task);
     throw InputError(
-        fmt::format("{}: \"{}\" is missing; allowed: the file as published", path, task));
+        fmt::format("{}: \"{}\" is missing; use the file as LongBench publishes it", path, task));
   }
-  throw InputError(fmt::format(
-      "{}: {} is missing; LongBench publishes it in its repository's folder config: put it there, "
-      "or into {}/config",
-      folder, file, folder));
+  throw InputError(
+      fmt::format("{}: {} is missing; copy it from the folder config of LongBench's repository to "
+                  "that folder or to {}/config",
+                  folder, file, folder));
 }
 
 }  // namespace
@@ -64,8 +64,8 @@ LongBenchFormat LongBenchFormat::load(const std::string& folder, const std::stri
   const auto tokens = published(folder, "dataset2maxlen.json", task);
   if (!prompt.is_string() || !tokens.is_number_integer() || tokens.get<int64_t>() < 1) {
     throw InputError(
-        fmt::format("{}: {}: the prompt is no text or the length no number of tokens; allowed: "
-                    "dataset2prompt.json and dataset2maxlen.json as published",
+        fmt::format("{}: {}: the prompt is not a text, or the length is not a number of tokens; "
+                    "use dataset2prompt.json and dataset2maxlen.json as LongBench publishes them",
                     folder, task));
   }
   return {prompt.get<std::string>(), tokens.get<int64_t>()};
@@ -80,14 +80,13 @@ LongBenchTask::LongBenchTask(const std::string& folder, std::string dataset,
   const std::string path = (fs::path(folder) / (dataset_ + ".jsonl")).string();
   lines_ = read_json_lines(path, {"context", "input", "answers"});
   if (lines_.lines.empty()) {
-    throw InputError(fmt::format("{}: no line that can be used{}", path,
+    throw InputError(fmt::format("{}: no line of the file is usable{}", path,
                                  lines_.problems.empty() ? "" : "; " + lines_.problems.front()));
   }
   hash_ = fmt::format("fnv1a:{:016x}", fnv1a(read_file(path, kDataFile)));
   if (context_ < 2 * format_.answer_tokens) {
     throw UsageError(
-        fmt::format("--context = {}: allowed: {} or more, twice the answer's tokens of "
-                    "{}",
+        fmt::format("--context = {}: allowed: {} or more, twice the number of answer tokens of {}",
                     context_, 2 * format_.answer_tokens, dataset_));
   }
 }

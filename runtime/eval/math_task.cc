@@ -36,10 +36,10 @@ void MathOptions::validate(int64_t max_positions) const {
     if (!ok) throw UsageError(fmt::format("{} = {}: allowed: {}", flag, given, allowed));
   };
   require(context >= 2 && context <= max_positions, "--context", context,
-          fmt::format("2 to {}, the model's positions", max_positions));
+          fmt::format("2 to {}, the number of positions of the model", max_positions));
   require(samples >= 1, "--samples", samples, "1 or more");
   require(pass_k >= 1 && pass_k <= samples, "--pass-k", pass_k,
-          fmt::format("1 to {}, the samples of a problem", samples));
+          fmt::format("1 to {}, the number of samples per problem", samples));
   sampling.validate();
 }
 
@@ -54,12 +54,12 @@ MathTask::MathTask(const std::string& path, const text::TextCoder& tokenizer,
     const bool bad = !line.object.contains("problem") || !line.object.at("problem").is_string();
     if (bad) {
       lines_.problems.push_back(
-          fmt::format("{}:{}: \"problem\" is missing; left out", path, line.number));
+          fmt::format("{}:{}: \"problem\" is missing; the line is skipped", path, line.number));
     }
     return bad;
   });
   if (lines_.lines.empty()) {
-    throw InputError(fmt::format("{}: no line that can be used{}", path,
+    throw InputError(fmt::format("{}: no line of the file is usable{}", path,
                                  lines_.problems.empty() ? "" : "; " + lines_.problems.front()));
   }
   hash_ = fmt::format("fnv1a:{:016x}", fnv1a(read_file(path, kDataFile)));

@@ -30,7 +30,7 @@ void NeedleOptions::validate(int64_t max_positions) const {
     if (!ok) throw UsageError(fmt::format("{} = {}: allowed: {}", flag, given, allowed));
   };
   require(context >= 1 && context <= max_positions, "--context", context,
-          fmt::format("1 to {}, the model's positions", max_positions));
+          fmt::format("1 to {}, the number of positions of the model", max_positions));
   require(facts >= 1, "--facts", facts, "1 or more");
   require(examples >= 1, "--examples", examples, "1 or more");
   require(!depths.empty(), "--depths", "nothing", "numbers from 0 to 1");
@@ -47,9 +47,10 @@ NeedleTask::NeedleTask(std::vector<EvalText> texts, NeedleTemplate needle,
       options_(options) {
   for (const EvalText& text : texts_) {
     if (static_cast<int64_t>(text.ids.size()) >= options_.context) continue;
-    throw InputError(fmt::format(
-        "{}: {} tokens; a context of {} needs as many; give a longer text, or lower --context",
-        text.path, text.ids.size(), options_.context));
+    throw InputError(
+        fmt::format("{}: the text has {} tokens, fewer than the context of {}; give a longer text, "
+                    "or lower --context",
+                    text.path, text.ids.size(), options_.context));
   }
   make(0);  // throws if the context is too short or there are too few keys
 }
@@ -103,9 +104,10 @@ NeedleTask::Example NeedleTask::make(size_t example) const {
   const int64_t asked = static_cast<int64_t>(question) + max_answer_tokens();
   const int64_t beside = asked + static_cast<int64_t>(statements + tokenizer_.prefix().size());
   if (options_.context <= 2 * beside) {
-    throw UsageError(fmt::format(
-        "--context = {}: {} facts, a question and its answer take {} tokens; allowed: {} or more",
-        options_.context, options_.facts, beside, 2 * beside + 1));
+    throw UsageError(
+        fmt::format("--context = {}: too short for {} facts, a question and its answer, which take "
+                    "{} tokens; allowed: {} or more",
+                    options_.context, options_.facts, beside, 2 * beside + 1));
   }
   const auto hay = haystack(static_cast<size_t>(options_.context - beside), random);
   Example result;

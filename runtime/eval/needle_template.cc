@@ -57,10 +57,10 @@ NeedleTemplate NeedleTemplate::parse(std::string_view json, const std::string& n
   result.ends_with_ = text_of(fields, "answer_ends_with");
   if (result.statement_.find("{key}") == std::string::npos ||
       result.statement_.find("{value}") == std::string::npos) {
-    fields.fail("fact", "a text with the places {key} and {value}");
+    fields.fail("fact", "a text that contains {key} and {value}");
   }
   if (result.question_.find("{key}") == std::string::npos) {
-    fields.fail("question", "a text with the place {key}");
+    fields.fail("question", "a text that contains {key}");
   }
   if (!fields.has("value")) fields.fail("value", "{\"kind\": \"digits\", \"length\": N}");
   const JsonFields value(fields.at("value"), name, "value.");
@@ -71,7 +71,7 @@ NeedleTemplate NeedleTemplate::parse(std::string_view json, const std::string& n
     if (!key.is_string() || key.get<std::string>().empty()) fields.fail("keys", "a list of texts");
     result.keys_.push_back(key.get<std::string>());
   }
-  if (result.keys_.empty()) fields.fail("keys", "one key or more");
+  if (result.keys_.empty()) fields.fail("keys", "at least one key");
   return result;
 }
 
@@ -99,8 +99,9 @@ NeedleFact NeedleTemplate::fact(const std::string& key, const std::string& value
 
 std::vector<NeedleFact> NeedleTemplate::draw(int count, std::mt19937_64& random) const {
   if (static_cast<size_t>(count) > keys_.size()) {
-    throw UsageError(fmt::format("facts = {}: allowed: 1 to {}, the keys of the template ({})",
-                                 count, keys_.size(), name_));
+    throw UsageError(
+        fmt::format("facts = {}: allowed: 1 to {}, the number of keys in the template ({})", count,
+                    keys_.size(), name_));
   }
   std::vector<std::string> keys = keys_;
   std::shuffle(keys.begin(), keys.end(), random);

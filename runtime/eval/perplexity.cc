@@ -33,12 +33,13 @@ struct Scores {
 
 void PerplexityOptions::validate(int64_t max_positions) const {
   if (context < 2 || context > max_positions) {
-    throw UsageError(fmt::format("--context = {}: allowed: 2 to {}, the model's positions", context,
-                                 max_positions));
+    throw UsageError(
+        fmt::format("--context = {}: allowed: 2 to {}, the number of positions of the model",
+                    context, max_positions));
   }
   if (stride < 1 || stride >= context) {
     throw UsageError(
-        fmt::format("--stride = {}: allowed: 1 to {}, less than the context of {} tokens", stride,
+        fmt::format("--stride = {}: allowed: 1 to {}, less than the context ({} tokens)", stride,
                     context - 1, context));
   }
 }
@@ -52,10 +53,10 @@ PerplexityTask::PerplexityTask(std::vector<EvalText> texts, const PerplexityOpti
   int64_t most = 0;
   for (const EvalText& text : texts_) {
     if (windows_of(text) == 0) {
-      throw InputError(fmt::format(
-          "{}: {} tokens; a window of {} and the token after it need {}; give a longer text, or "
-          "lower --context",
-          text.path, text.ids.size(), options_.context, options_.context + 1));
+      throw InputError(
+          fmt::format("{}: the text has {} tokens; a window of {} tokens and the token after it "
+                      "need {}; give a longer text, or lower --context",
+                      text.path, text.ids.size(), options_.context, options_.context + 1));
     }
     most = std::max(most, windows_of(text));
   }

@@ -27,17 +27,17 @@ constexpr int kSchema = 1;
 
 [[noreturn]] void spoilt(const std::string& path, size_t line, std::string_view why) {
   throw InputError(
-      fmt::format("{}:{}: {}; remove the line, or begin again (--fresh)", path, line, why));
+      fmt::format("{}:{}: {}; remove the line, or start again (--fresh)", path, line, why));
 }
 
 Json parse_line(std::string_view text, const std::string& path, size_t line) {
   const std::string place = fmt::format("{}:{}", path, line);
   try {
     Json json = parse_json(text, place);
-    if (!json.is_object()) throw InputError(fmt::format("{}: no JSON object", place));
+    if (!json.is_object()) throw InputError(fmt::format("{}: not a JSON object", place));
     return json;
   } catch (const InputError& error) {
-    throw InputError(fmt::format("{}; remove the line, or begin again (--fresh)", error.what()));
+    throw InputError(fmt::format("{}; remove the line, or start again (--fresh)", error.what()));
   }
 }
 
@@ -45,13 +45,13 @@ void take_line(const Json& json, const std::string& path, size_t line, ResultFil
   if (line == 1) {
     if (json.value("fasa_eval", Json()) != kSchema || !json.contains("setup")) {
       throw InputError(
-          fmt::format("{}:1: no results of fasa eval; allowed: a file that it wrote", path));
+          fmt::format("{}:1: not a results file; give a file that fasa eval wrote", path));
     }
     file.setup = json.at("setup");
     return;
   }
   if (!json.contains("id") || !json.at("id").is_string()) {
-    spoilt(path, line, "an example without \"id\"");
+    spoilt(path, line, "the example has no \"id\"");
   }
   file.records.push_back(json);
 }
@@ -73,7 +73,7 @@ ResultFile read_results(const std::string& path) {
   ResultFile file = parse_results(read_file(path, kDataFile), path);
   if (file.whole_bytes == 0) {
     throw InputError(
-        fmt::format("{}: holds no whole line; allowed: a file that fasa eval wrote", path));
+        fmt::format("{}: the file has no complete line; give a file that fasa eval wrote", path));
   }
   return file;
 }
@@ -90,10 +90,10 @@ ResultLog::ResultLog(std::string path, const Json& setup, Begin begin) : path_(s
     if (bytes_ == 0) {
       append(Json{{"fasa_eval", kSchema}, {"setup", setup}}.dump());
     } else if (old.setup != setup) {
-      throw InputError(fmt::format(
-          "{}:1: results of another setup; give another folder (--results DIR), or begin again "
-          "(--fresh)",
-          path_));
+      throw InputError(
+          fmt::format("{}:1: these results come from a different setup; give another folder "
+                      "(--results DIR), or start again (--fresh)",
+                      path_));
     }
     for (Json& record : old.records) {
       const auto id = record.at("id").get<std::string>();
@@ -111,8 +111,8 @@ void ResultLog::lock() {
   if (::flock(file_, LOCK_EX | LOCK_NB) == 0) return;
   if (errno != EWOULDBLOCK) cannot_write(path_, errno);
   throw UsageError(
-      fmt::format("{}: another evaluation is writing to it; wait for its end, or give another "
-                  "folder (--results DIR)",
+      fmt::format("{}: another evaluation is writing to this file; wait until it ends, or give "
+                  "another folder (--results DIR)",
                   path_));
 }
 

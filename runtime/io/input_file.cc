@@ -68,7 +68,7 @@ void require_readable(const std::string& path, int file, const struct stat& stat
   }
   fail(path, rule,
        fmt::format("it is {}; allowed: a regular file{}", kind_of(status.st_mode),
-                   pipes ? ", or a pipe of the shell's" : ""));
+                   pipes ? ", or a pipe made by the shell" : ""));
 }
 
 }  // namespace
@@ -92,7 +92,7 @@ std::string read_file(const std::string& path, const FileRule& rule) {
     got += static_cast<size_t>(count);
     if (got > rule.max_bytes) {
       fail(path, rule,
-           fmt::format("it has more than {}, which is allowed", format_bytes(rule.max_bytes)));
+           fmt::format("it is too large; allowed: at most {}", format_bytes(rule.max_bytes)));
     }
     if (count == 0) break;
     next = std::min<size_t>(std::max<size_t>(got, 1 << 16), (1 << 20) + rule.max_bytes - got);

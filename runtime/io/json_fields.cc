@@ -25,9 +25,9 @@ void check_depth(std::string_view text, const std::string& name) {
     } else if (c == ']' || c == '}') {
       --depth;
     } else if ((c == '[' || c == '{') && ++depth > kMaxJsonDepth) {
-      throw InputError(fmt::format(
-          "{}: byte {} of {}: lists and objects within each other, {} deep; allowed: {}", name,
-          at + 1, text.size(), depth, kMaxJsonDepth));
+      throw InputError(
+          fmt::format("{}: byte {} of {}: lists and objects are nested {} deep; allowed: {}", name,
+                      at + 1, text.size(), depth, kMaxJsonDepth));
     }
   }
 }
@@ -41,9 +41,9 @@ Json parse_json(std::string_view text, const std::string& name) {
     return Json::parse(text);
   } catch (const typename Json::parse_error& error) {
     throw InputError(
-        fmt::format("{}: no valid JSON at byte {} of {}", name, error.byte, text.size()));
+        fmt::format("{}: invalid JSON at byte {} of {}", name, error.byte, text.size()));
   } catch (const typename Json::exception& error) {
-    throw InputError(fmt::format("{}: no valid JSON: {}", name, error.what()));
+    throw InputError(fmt::format("{}: invalid JSON: {}", name, error.what()));
   }
 }
 
@@ -55,7 +55,7 @@ JsonFields::JsonFields(const json& object, std::string name, std::string prefix)
     : object_(object), name_(std::move(name)), prefix_(std::move(prefix)) {
   if (!object_.is_object()) {
     throw InputError(
-        fmt::format("{}: {} is no JSON object", name_, prefix_.empty() ? "the file" : prefix_));
+        fmt::format("{}: {} is not a JSON object", name_, prefix_.empty() ? "the file" : prefix_));
   }
 }
 

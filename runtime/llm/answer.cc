@@ -28,7 +28,8 @@ Answer::Answer(const AnswerOptions& options, std::span<const int32_t> eos,
   if (tokenizer != nullptr) {
     continuation_.emplace(*tokenizer, prompt, options_.shown);
   } else if (!options_.stop.empty()) {
-    throw UsageError("stop strings need a model with a tokenizer.json");
+    throw UsageError(
+        "stop strings need a tokenizer; give a model that has a tokenizer.json, or remove them");
   }
   sampler_.see_prompt(prompt);
   if (options_.grammar != nullptr) held_ = options_.grammar->begin();

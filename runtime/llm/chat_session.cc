@@ -81,8 +81,8 @@ int64_t ChatSession::room_for_answer(size_t prompt_tokens) const {
   const int64_t room = model_.config().max_positions - static_cast<int64_t>(prompt_tokens);
   if (room < 1) {
     throw UsageError(
-        fmt::format("the conversation has {} tokens; the model has positions for {}: take turns "
-                    "back or begin anew",
+        fmt::format("the conversation has {} tokens, but the model has {} positions; undo some "
+                    "turns, or start a new conversation",
                     prompt_tokens, model_.config().max_positions));
   }
   return std::min(room, options_.answer.max_tokens);
@@ -156,7 +156,9 @@ ChatTurn ChatSession::ask(const std::string& question) {
   const text::ChatPrompt prompt = templates_.render(messages, options_.now);
   const Encoded encoded = encode(prompt, branch);
   const std::vector<int32_t>& ids = encoded.ids;
-  if (ids.empty()) throw UsageError("the chat template makes an empty prompt of these messages");
+  if (ids.empty())
+    throw UsageError(
+        "the chat template renders these messages to an empty prompt; check the template");
   AnswerOptions answer_options = options_.answer;
   answer_options.max_tokens = room_for_answer(ids.size());
   Answer answer(answer_options, model_.config().eos_ids, &tokenizer_, ids);
@@ -210,7 +212,7 @@ size_t ChatSession::fork() {
 void ChatSession::go_to(size_t branch) {
   if (branch >= branches_.size()) {
     throw UsageError(
-        fmt::format("there is no branch {}; allowed: 1 to {}", branch + 1, branches_.size()));
+        fmt::format("branch {} does not exist; allowed: 1 to {}", branch + 1, branches_.size()));
   }
   current_ = branch;
 }

@@ -49,10 +49,10 @@ void read_qwen(const JsonFields& fields, ModelConfig* config) {
   constexpr const char* kDense = "mlp_only_layers";
   if (!fields.has(kDense)) return;
   const nlohmann::json& dense = fields.at(kDense);
-  if (!dense.is_array()) fields.fail(kDense, "a list of layers");
+  if (!dense.is_array()) fields.fail(kDense, "a list of layer numbers");
   for (const nlohmann::json& layer : dense) {
     if (!layer.is_number_integer() || layer < 0 || layer >= layers) {
-      fields.fail(kDense, fmt::format("layers from 0 to {}", layers - 1));
+      fields.fail(kDense, fmt::format("layer numbers from 0 to {}", layers - 1));
     }
     config->expert_layers[layer.get<size_t>()] = false;
   }
@@ -80,7 +80,7 @@ void read_groups(const JsonFields& fields, ExpertShape* experts) {
   const int reachable = experts->count / experts->groups * experts->chosen_groups;
   if (experts->chosen > reachable) {
     fields.fail("num_experts_per_tok",
-                fmt::format("at most the {} of topk_group groups", reachable));
+                fmt::format("at most {}, the number of experts in topk_group groups", reachable));
   }
 }
 

@@ -16,17 +16,20 @@ void check_positions(const ModelConfig& config, int64_t prompt, const GenerateOp
   const int64_t needed = options.random_context + prompt + options.max_tokens;
   if (needed <= config.max_positions) return;
   const std::string message =
-      fmt::format("prompt ({} tokens) + max_tokens ({}) = {} go beyond the model's {} positions",
+      fmt::format("{}prompt ({} tokens) + max_tokens ({}) = {} exceed the model's {} positions",
+                  options.random_context > 0
+                      ? fmt::format("random context ({} tokens) + ", options.random_context)
+                      : "",
                   prompt, options.max_tokens, needed, config.max_positions);
   if (!options.allow_long) {
     throw UsageError(message + "; shorten them, or allow it with --allow-long");
   }
-  log_warning(message + ": it was not trained there");
+  log_warning(message + "; the model was not trained on such lengths");
 }
 
 void check(const ModelConfig& config, std::span<const int32_t> prompt,
            const GenerateOptions& options) {
-  if (prompt.empty()) throw UsageError("the prompt is empty; allowed: one token or more");
+  if (prompt.empty()) throw UsageError("the prompt is empty; give at least one token");
   options.answer().validate();
   if (options.prefill_chunk < 1) {
     throw UsageError(fmt::format("prefill_chunk = {}; allowed: 1 or more", options.prefill_chunk));

@@ -30,7 +30,7 @@ KernelMemory::KernelMemory(const EngineParts& parts)
   scratch_.product = fixed_.data() + aligned(bytes);
   scratch_.packed = scratch_.product + product;
   const Buffer upload_buffer =
-      device_.allocate(MemorySpace::kHost, bytes, "rotary frequencies on their way");
+      device_.allocate(MemorySpace::kHost, bytes, "upload of rotary frequencies");
   auto* staged = upload_buffer.as<float>();
   for (const Rotation& rotation : parts.rotations) {
     frequencies_.push_back(fixed_.as<float>() + (staged - upload_buffer.as<float>()));

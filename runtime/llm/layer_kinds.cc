@@ -24,7 +24,7 @@ std::vector<bool> read_rotated(const JsonFields& fields, const ModelConfig& conf
   const nlohmann::json& list = fields.at(kKey);
   const bool fits = list.is_array() && list.size() == rotated.size();
   for (size_t i = 0; fits && i < rotated.size(); ++i) {
-    if (list[i] != 0 && list[i] != 1) fields.fail(kKey, "0 or 1 in each place");
+    if (list[i] != 0 && list[i] != 1) fields.fail(kKey, "a list of 0 and 1");
     rotated[i] = list[i] == 1;
   }
   if (!fits) fields.fail(kKey, fmt::format("a list of {} numbers, one per layer", rotated.size()));
@@ -35,13 +35,13 @@ std::vector<bool> read_layer_types(const JsonFields& fields, size_t layers) {
   constexpr const char* kKey = "layer_types";
   const nlohmann::json& types = fields.at(kKey);
   if (!types.is_array() || types.size() != layers) {
-    fields.fail(kKey, fmt::format("a list of {} texts, one per layer", layers));
+    fields.fail(kKey, fmt::format("a list of {} strings, one per layer", layers));
   }
   std::vector<bool> windowed(layers);
   for (size_t i = 0; i < layers; ++i) {
     windowed[i] = types[i] == "sliding_attention";
     if (!windowed[i] && types[i] != "full_attention") {
-      fields.fail(kKey, "full_attention or sliding_attention in each place");
+      fields.fail(kKey, "a list of full_attention and sliding_attention");
     }
   }
   return windowed;

@@ -111,20 +111,19 @@ void Model::Impl::check(std::span<const int32_t> tokens, std::span<const StepSeq
   int64_t expected = 0;
   for (const StepSequence& sequence : step) expected += sequence.tokens;
   if (tokens.empty() || expected != static_cast<int64_t>(tokens.size())) {
-    throw UsageError(
-        fmt::format("a step of {} tokens got {} token ids; allowed: one id for each "
-                    "token, at least one",
-                    expected, tokens.size()));
+    throw UsageError(fmt::format(
+        "a step of {} tokens was given {} token ids; give one id per token, and at least one token",
+        expected, tokens.size()));
   }
   if (options.observer != nullptr && step.size() != 1) {
-    throw UsageError(
-        fmt::format("a step of {} sequences has an observer; allowed: one sequence", step.size()));
+    throw UsageError(fmt::format(
+        "a step of {} sequences has an observer; allowed: an observer with one sequence",
+        step.size()));
   }
   if (options.estimate_depth > estimates_.max_depth()) {
-    throw UsageError(
-        fmt::format("estimate_depth = {}; allowed: 0 to {}, what reserve_estimates() "
-                    "gave room for",
-                    options.estimate_depth, estimates_.max_depth()));
+    throw UsageError(fmt::format(
+        "estimate_depth = {}; allowed: 0 to {}, the depth reserved by reserve_estimates()",
+        options.estimate_depth, estimates_.max_depth()));
   }
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i] < 0 || tokens[i] >= config_.vocab_size) {
@@ -194,16 +193,17 @@ void Model::Impl::check_estimate(int layer, int ahead, StreamView stream) const 
     throw UsageError(
         fmt::format("estimate of the query {} layers after layer {}: {}", ahead, layer, why));
   };
-  if (!open_) fail("no forward() is under way");
-  if (!open_->decodes) fail("the step has a prefill; allowed: steps that only decode");
-  if (layer != open_->layer) fail(fmt::format("layer {} is under way", open_->layer));
+  if (!open_) fail("no forward() is running; call it from a forward()");
+  if (!open_->decodes) fail("the step has a prefill; allowed: steps with decoding sequences only");
+  if (layer != open_->layer) fail(fmt::format("the current layer is {}", open_->layer));
   if (ahead < 1 || ahead > estimates_.max_depth()) {
-    fail(fmt::format("allowed: 1 to {} ahead", estimates_.max_depth()));
+    fail(fmt::format("allowed: 1 to {} layers ahead", estimates_.max_depth()));
   }
   if (layer + ahead >= config_.layers) {
     fail(fmt::format("the model has layers 0 to {}", config_.layers - 1));
   }
-  if (stream.native != stream_.view().native) fail("allowed: on the model's stream");
+  if (stream.native != stream_.view().native)
+    fail("the stream is not the model's; use the model's stream");
 }
 
 // The residual enters `layer`; it stays valid until that layer's after_attention(), later in the
@@ -228,7 +228,7 @@ void Model::Impl::publish(const std::byte* data, size_t bytes, Report report) {
   }
   if (published_.bytes() < bytes) {
     published_ = Buffer();
-    published_ = device_.allocate(MemorySpace::kHost, bytes, "what observers look at");
+    published_ = device_.allocate(MemorySpace::kHost, bytes, "copy for observers");
   }
   device_.copy(published_.data(), data, bytes, CopyKind::kDeviceToHost, stream(), tag);
   device_.synchronize(stream());  // the next layer overwrites it
@@ -344,15 +344,13 @@ void require_runnable(const Device& device, const WeightOptions& weights) {
   if (device.host_work() != nullptr) return;
   if (weights.activations != DecodeActivations::kModel) {
     throw UsageError(
-        fmt::format("--activations int8: device '{}' multiplies packed weights by the model's own "
-                    "activations; allowed there: --activations model",
+        fmt::format("--activations int8: not supported on device '{}'; use --activations model",
                     device.name()));
   }
   if (device.traits().model_calls) return;
-  throw UsageError(
-      fmt::format("device '{}' does not run a model watched like this; allowed: --device cpu, "
-                  "emulated",
-                  device.name()));
+  throw UsageError(fmt::format(
+      "device '{}' cannot run a model that is being observed; allowed: --device cpu, emulated",
+      device.name()));
 }
 
 DType chosen_dtype(const ModelConfig& config, std::optional<DType> dtype) {
@@ -396,7 +394,7 @@ ModelFingerprint Model::fingerprint() const {
 
 void Model::reserve(int step_tokens) {
   if (step_tokens < 1) {
-    throw UsageError(fmt::format("a step of {} tokens; allowed: 1 or more", step_tokens));
+    throw UsageError(fmt::format("step_tokens = {}; allowed: 1 or more", step_tokens));
   }
   impl_->reserve(step_tokens, 1);
 }

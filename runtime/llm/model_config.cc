@@ -71,7 +71,7 @@ void read_shapes(const JsonFields& fields, ModelConfig* config) {
   } else if (keys.default_head_dim > 0) {
     config->head_dim = keys.default_head_dim;  // as in transformers, whatever the hidden size
   } else if (config->hidden % config->query_heads != 0) {
-    fields.fail("head_dim", "a number where hidden_size is no multiple of num_attention_heads");
+    fields.fail("head_dim", "set, because hidden_size is not a multiple of num_attention_heads");
   } else {
     config->head_dim = config->hidden / config->query_heads;
   }
@@ -202,8 +202,9 @@ void read_rotary(const JsonFields& fields, const std::string& name, ModelConfig*
   if (family.local_rope) config->local_rope = read_local_rope(fields, name, config->max_positions);
   config->rotary_dims = static_cast<int>(config->rope.share * config->head_dim);
   if (config->rotary_dims % 2 != 0) {
-    fields.fail("head_dim", fmt::format("one of which the rotated share, {}, is an even number",
-                                        config->rope.share));
+    fields.fail("head_dim",
+                fmt::format("a number whose rotated share ({}) is an even number of dimensions",
+                            config->rope.share));
   }
   const auto pairs = static_cast<size_t>(config->rotary_dims / 2);
   const auto check = [&](const RopeParameters& rope) {
@@ -328,8 +329,8 @@ ModelConfig ModelConfig::load(const std::string& dir) {
   }
   if (!std::filesystem::is_directory(dir)) {
     throw InputError(
-        fmt::format("{}: no such folder; a model is a Hugging Face folder with "
-                    "config.json and *.safetensors, or a GGUF file",
+        fmt::format("{}: there is no such folder; give a Hugging Face folder with config.json and "
+                    "*.safetensors, or a GGUF file",
                     dir));
   }
   const std::string path = dir + "/config.json";

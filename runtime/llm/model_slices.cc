@@ -38,7 +38,8 @@ ModelSlices all_ranked(const Model& model, const std::string& usual) {
     try {
       return from_map(model, usual, geometry.chunks());
     } catch (const Error& error) {
-      log_warning(fmt::format("{}; slices over all frequency chunks go without", error.what()));
+      log_warning(fmt::format(
+          "{}; ignored, because slices over all frequency chunks need no FC map", error.what()));
     }
   }
   return {.dims = all_slice_dims(geometry), .map = ""};

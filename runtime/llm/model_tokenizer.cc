@@ -23,7 +23,7 @@ std::unique_ptr<text::Tokenizer> open_tokenizer(const std::string& path) {
 text::Tokenizer require_tokenizer(const std::string& path) {
   if (!is_gguf(path)) return text::Tokenizer::load(path);
   if (auto tokenizer = open_tokenizer(path)) return std::move(*tokenizer);
-  throw InputError(fmt::format("{}: its metadata have no tokenizer", path));
+  throw InputError(fmt::format("{}: the GGUF metadata have no tokenizer", path));
 }
 
 }  // namespace fasa

@@ -25,8 +25,8 @@ OpenModel open_model(const std::string& path, const Config& config, std::optiona
   auto slices = model_slices(model, own, path);
   if (!slices) {
     throw InputError(
-        fmt::format("{} does not exist, and slices over {} of {} frequency chunks need it; `fasa "
-                    "calibrate` makes one, or take selection.slice = default",
+        fmt::format("{} does not exist, but slices over {} of {} frequency chunks need it; make it "
+                    "with `fasa calibrate`, or set selection.slice = default",
                     usual_map(path), own.effective_tip_chunks(shape.geometry().chunks()),
                     shape.geometry().chunks()));
   }

@@ -14,8 +14,8 @@ std::unique_ptr<Device> open_model_device(const DeviceOptions& options, const Mo
   DeviceOptions own = options;
   if (own.name == "auto" && has_cuda && !cuda_holds_queries(group, model.head_dim)) {
     log_notice(
-        fmt::format("device 'auto' takes the cpu: GPUs do not score {} query heads of {} "
-                    "dimensions on a KV head",
+        fmt::format("device 'auto' selects the cpu: the GPU kernels do not support {} query heads "
+                    "of {} dimensions per KV head",
                     group, model.head_dim));
     own.name = "cpu";
   }

@@ -35,7 +35,7 @@ class OwnedSequence {
  private:
   static void warn(const char* why) noexcept {
     try {
-      log_warning(fmt::format("freeing a sequence: {}", why));
+      log_warning(fmt::format("freeing a sequence failed: {}", why));
     } catch (const std::exception&) {
       // No memory for the message.
     }

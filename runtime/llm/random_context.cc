@@ -49,7 +49,7 @@ void append_random_context(Model& model, Runtime& runtime, SequenceId sequence, 
   const auto bytes = static_cast<size_t>(random_context_bytes(model.config(), model.dtype()));
   const std::vector<std::byte> pool =
       noise(static_cast<size_t>(kRandomChunk * row) + kShift * kShifts, model.dtype());
-  const Buffer memory = device.allocate(MemorySpace::kDevice, bytes, "a random context");
+  const Buffer memory = device.allocate(MemorySpace::kDevice, bytes, "random context");
   size_t round = 0;
   for (int64_t done = 0; done < tokens; done += kRandomChunk) {
     const auto count = static_cast<int>(std::min<int64_t>(kRandomChunk, tokens - done));

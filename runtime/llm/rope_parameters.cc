@@ -28,7 +28,9 @@ void read_yarn(const JsonFields& fields, RopeParameters* rope) {
 std::vector<double> read_factors(const JsonFields& fields, const char* key) {
   constexpr size_t kMax = 4096;
   constexpr double kLow = 1e-6, kHigh = 1e6;
-  const auto fail = [&] { fields.fail(key, "a list of numbers, 1e-6 to 1e6, one a frequency"); };
+  const auto fail = [&] {
+    fields.fail(key, "a list of numbers from 1e-6 to 1e6, one per frequency");
+  };
   if (!fields.has(key)) fail();
   const nlohmann::json& list = fields.at(key);
   if (!list.is_array() || list.size() > kMax) fail();
@@ -54,7 +56,7 @@ void read_long_rope(const JsonFields& fields, int64_t max_positions, RopeParamet
   const std::vector<double> within = read_factors(fields, "short_factor");
   const std::vector<double> beyond = read_factors(fields, "long_factor");
   if (within.size() != beyond.size()) {
-    fields.fail("long_factor", "as many numbers as short_factor has");
+    fields.fail("long_factor", "a list as long as short_factor");
   }
   rope->pair_factors = max_positions > rope->original_positions ? beyond : within;
 }

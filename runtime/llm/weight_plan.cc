@@ -198,8 +198,8 @@ void WeightPlan::require_all_used(const std::string& prefix, const std::string& 
     // Old exports store the rotary frequencies; they follow from the config.
     if (!name.starts_with(prefix) || used_.contains(name) || name.ends_with("inv_freq")) continue;
     throw InputError(
-        fmt::format("{}: tensor {} has no place in the model that {} describes; is "
-                    "it another model's config?",
+        fmt::format("{}: tensor {} does not belong to the model that {} describes; does the config "
+                    "belong to this model?",
                     files_.source(), name, config_path));
   }
 }

@@ -357,10 +357,10 @@ void Weights::require_alike(int layer, const WeightPlan& plan) const {
         are_alike(experts[0].down, experts[i].down)) {
       continue;
     }
-    throw InputError(fmt::format(
-        "{}: layer {}: the weights of experts 0 and {} are of different formats; allowed "
-        "on this device: one format for all experts of a layer",
-        plan.source(), layer, i));
+    throw InputError(
+        fmt::format("{}: layer {}: the weights of experts 0 and {} have different formats; this "
+                    "device needs one format for all experts of a layer",
+                    plan.source(), layer, i));
   }
 }
 

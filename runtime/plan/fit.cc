@@ -142,8 +142,8 @@ class Fitting {
     std::string given_up;
     for (const std::string& what : fitted_.given_up) given_up += "; " + what;
     const std::string purpose = fmt::format(
-        "the model ({}) and a cache of {} tokens ({} on the device, {} on the host), with all that "
-        "may be given up{}",
+        "the model ({}) and a cache of {} tokens ({} on the device, {} on the host), after every "
+        "allowed reduction{}",
         format_bytes(request_.model_bytes), request_.min_tokens, format_bytes(kv.device_total()),
         format_bytes(kv.host_rows), given_up);
     throw BudgetError(host ? "host_memory" : "device_memory",

@@ -294,13 +294,12 @@ const PlanOption& Plan::option(const std::string& preset) const {
   for (const PlanOption& candidate : options) {
     if (candidate.configured && candidate.config.preset == preset) return candidate;
   }
-  throw UsageError(fmt::format("the plan has no preset {}", preset));
+  throw UsageError(fmt::format("the plan has no option with the preset {}", preset));
 }
 
 Plan make_plan(const PlanOptions& request) {
   if (request.tokens < 1 || request.tokens > kMaxTokens) {
-    throw UsageError(
-        fmt::format("plan of {} tokens; allowed: 1 to {}", request.tokens, kMaxTokens));
+    throw UsageError(fmt::format("tokens = {}; allowed: 1 to {}", request.tokens, kMaxTokens));
   }
   return Planner(request).run();
 }

@@ -19,13 +19,13 @@ constexpr int kMaxAutomaticDepth = 4;
 
 void check(const ProfiledModelOptions& settings, const ModelConfig& model) {
   if (settings.prompt.empty()) {
-    throw UsageError("the prompt is empty; allowed: one token or more");
+    throw UsageError("the prompt is empty; give at least one token");
   }
   const auto needed = static_cast<int64_t>(settings.prompt.size()) + settings.max_steps;
   if (needed > model.max_positions) {
     throw UsageError(
-        fmt::format("prompt ({} tokens) + steps ({}) = {} go beyond the model's {} positions; "
-                    "shorten them",
+        fmt::format("prompt ({} tokens) + steps ({}) = {} exceed the model's {} positions; shorten "
+                    "the prompt, or lower the number of steps",
                     settings.prompt.size(), settings.max_steps, needed, model.max_positions));
   }
 }

@@ -66,7 +66,8 @@ void SelectionObserver::copy_sets(const SelectParams& params, StreamView stream)
   Copied& copied = copied_[layer];
   const size_t bytes = allot(params, nullptr).bytes;
   if (copied.memory.bytes() < bytes) {
-    copied.memory = inner_.allocate(MemorySpace::kHost, bytes, "sets that a profile looks at");
+    copied.memory =
+        inner_.allocate(MemorySpace::kHost, bytes, "copies of selected sets for the profile");
   }
   const Outcome to = allot(params, copied.memory.data());
   const OperationTag tag = tag_of(params.step.layer, Cause::kControl);

@@ -169,7 +169,7 @@ void PrefixCache::free(CachedSession& cached) {
   try {
     runtime_.free(sequence);
   } catch (const Error& error) {
-    log_warning(fmt::format("freeing a cached sequence: {}", error.what()));
+    log_warning(fmt::format("freeing a cached sequence failed: {}", error.what()));
   }
 }
 

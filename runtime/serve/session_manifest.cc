@@ -40,7 +40,7 @@ class Reader {
   Reader(std::string_view bytes, const std::string& place) : left_(bytes), place_(place) {}
 
   [[noreturn]] void fail(std::string_view what) const {
-    throw InputError(fmt::format("{}: {}; the session is computed again", place_, what));
+    throw InputError(fmt::format("{}: {}; the session will be recomputed", place_, what));
   }
   uint64_t number() {
     uint64_t value = 0;
@@ -50,7 +50,7 @@ class Reader {
   // A count of items of `size` bytes each; fails if that many bytes are not left.
   size_t count(size_t size) {
     const uint64_t value = number();
-    if (value > left_.size() / size) fail("it ends early");
+    if (value > left_.size() / size) fail("the file is truncated");
     return static_cast<size_t>(value);
   }
   std::string text() { return std::string(take(count(1))); }
@@ -59,12 +59,12 @@ class Reader {
     const std::string_view bytes = take(values.size() * sizeof(int32_t));
     if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
     for (const int32_t id : values) {
-      if (id < 0) fail("it has a negative token");
+      if (id < 0) fail("it contains a negative token id");
     }
     return values;
   }
   std::string_view take(size_t count) {
-    if (count > left_.size()) fail("it ends early");
+    if (count > left_.size()) fail("the file is truncated");
     const std::string_view taken = left_.substr(0, count);
     left_.remove_prefix(count);
     return taken;
@@ -81,7 +81,7 @@ TokenLog read_log(Reader& reader) {
   const std::string_view how = reader.take(ids.size());
   TokenLog log;
   for (size_t i = 0; i < ids.size(); ++i) {
-    if (how[i] != 0 && how[i] != 1) reader.fail("a token was computed in no known way");
+    if (how[i] != 0 && how[i] != 1) reader.fail("it contains an unknown way of computing a token");
     log.append(ids[i], static_cast<Computed>(how[i]));
   }
   return log;
@@ -90,21 +90,22 @@ TokenLog read_log(Reader& reader) {
 void check_pages(const SessionManifest& manifest, const Reader& reader) {
   const int64_t tokens = manifest.conversation.log.size();
   if (manifest.pages.size() != static_cast<size_t>(pages_of(tokens))) {
-    reader.fail("it names more or fewer pages than its tokens have");
+    reader.fail("its number of pages does not match its number of tokens");
   }
-  if (manifest.first_page > manifest.pages.size()) reader.fail("its first page is behind its end");
+  if (manifest.first_page > manifest.pages.size())
+    reader.fail("its first page lies after its last page");
   std::vector<uint64_t> places;
   for (const StoredPage& page : manifest.pages) {
     uint64_t end = 0;
     if (page.place == UINT64_MAX ||
         __builtin_mul_overflow(page.place + 1, manifest.page_bytes, &end) || end > INT64_MAX) {
-      reader.fail("its pages are larger than any file");
+      reader.fail("the size of its pages exceeds 2^63 bytes");
     }
     places.push_back(page.place);
   }
   std::sort(places.begin(), places.end());
   if (std::adjacent_find(places.begin(), places.end()) != places.end()) {
-    reader.fail("two of its pages are the same");
+    reader.fail("two of its pages have the same location");
   }
 }
 
@@ -137,8 +138,8 @@ std::string encode_manifest(const SessionManifest& manifest) {
 SessionManifest decode_manifest(std::string_view bytes, const std::string& place) {
   constexpr size_t kNumber = sizeof(uint64_t);
   Reader whole(bytes, place);
-  if (!bytes.starts_with(kMagic)) whole.fail("it is no session of this version");
-  if (bytes.size() < kMagic.size() + kNumber) whole.fail("it ends early");
+  if (!bytes.starts_with(kMagic)) whole.fail("it is not a session of this version");
+  if (bytes.size() < kMagic.size() + kNumber) whole.fail("the file is truncated");
   const std::string_view body = bytes.substr(0, bytes.size() - kNumber);
   Reader end(bytes.substr(body.size()), place);
   if (end.number() != XXH3_64bits(body.data(), body.size())) whole.fail("its checksum is wrong");
@@ -158,7 +159,7 @@ SessionManifest decode_manifest(std::string_view bytes, const std::string& place
     page.place = reader.number();
     page.checksum = reader.number();
   }
-  if (!reader.at_end()) reader.fail("it has more than a session");
+  if (!reader.at_end()) reader.fail("data follow the end of the session");
   check_pages(manifest, reader);
   return manifest;
 }

@@ -191,7 +191,7 @@ void SessionMemory::resume(ActiveChoice& active) {
 // Sequences that lost the only copy of some rows are recomputed; those with all rows in memory
 // continue.
 void SessionMemory::give_up(const LostSession& error) {
-  log_warning(fmt::format("{}; it is computed again", error.what()));
+  log_warning(fmt::format("{}; the session will be recomputed", error.what()));
   suspension_->give_up(error.session());
   std::vector<ActiveChoice*> losers;
   for (const auto& one : choices_.active()) {

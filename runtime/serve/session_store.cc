@@ -42,7 +42,8 @@ void make_folder(const std::string& dir) {
   struct stat status {};
   if (::stat(dir.c_str(), &status) == 0 && (status.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
     throw UsageError(fmt::format(
-        "sessions_dir {}: others on this machine could read what is said; chmod 700 it", dir));
+        "sessions_dir {}: other users of this machine can read the folder; run chmod 700 on it",
+        dir));
   }
 }
 
@@ -83,7 +84,7 @@ void SessionStore::lock_folder() {
   if (::flock(lock_, LOCK_EX | LOCK_NB) == 0) return;
   ::close(lock_);
   throw UsageError(fmt::format(
-      "sessions_dir {}: another process keeps its sessions there; allowed: a folder of one's own",
+      "sessions_dir {}: another process uses this folder; give each process its own folder",
       options_.dir));
 }
 
@@ -132,8 +133,7 @@ void SessionStore::load(uint64_t session) {
     for (const StoredPage& page : manifest.pages) places = std::max(places, page.place + 1);
     if (!has_rows || places * manifest.page_bytes > file_bytes) {
       throw InputError(fmt::format(
-          "{}: it has {} bytes, and its manifest names {}; the session is "
-          "computed again",
+          "{}: the file has {} bytes, but its manifest expects {}; the session will be recomputed",
           path(session, kRows), has_rows ? file_bytes : 0, places * manifest.page_bytes));
     }
     commits_ = std::max(commits_, manifest.written);
@@ -251,8 +251,8 @@ std::shared_ptr<SuspendedPages> SessionStore::open(uint64_t session, int64_t pag
   auto file = std::make_unique<PageFile>(path(session, kRows), O_RDONLY);
   if (found == stored_.end() || pages > static_cast<int64_t>(found->second.pages.size()) ||
       !file->open()) {
-    throw LostSession(session,
-                      fmt::format("{}: it has no {} pages that can be read", file->path(), pages));
+    throw LostSession(
+        session, fmt::format("{}: the file does not have {} readable pages", file->path(), pages));
   }
   const auto& all = found->second.pages;
   return std::make_shared<SuspendedPages>(pool, session, std::move(file), format_,
@@ -309,8 +309,10 @@ std::string store_salt(const std::string& dir) {
   if (fs::exists(path, error)) {
     salt = read_file(path, {.what = "salt", .max_bytes = size_t{4096}});
     if (salt.size() == kLength && salt.find_first_not_of(kDigits) == std::string::npos) return salt;
-    log_warning(fmt::format(
-        "{}: no salt; a new one is drawn, and no API key finds its sessions again", path));
+    log_warning(
+        fmt::format("{}: the salt is invalid; a new one is used, so sessions stored by users with "
+                    "API keys can no longer be resumed",
+                    path));
   }
   std::random_device device;
   salt.clear();

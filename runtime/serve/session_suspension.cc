@@ -97,7 +97,8 @@ void SessionSuspension::suspend(CachedSession& cached) {
 
 // Removes the files of a failed first attempt: no session could resume from them.
 void SessionSuspension::refused(CachedSession& cached, const char* why) {
-  log_warning(fmt::format("a session of {} tokens is not on disk: {}", cached.log().size(), why));
+  log_warning(fmt::format("a session of {} tokens could not be stored on disk: {}",
+                          cached.log().size(), why));
   cached.suspend_failed = true;
   if (cached.suspended && cached.suspended->tokens == 0) lost(cached.suspended->session);
 }
@@ -143,7 +144,7 @@ void SessionSuspension::require_room(const CachedSession& cached, uint64_t bytes
       if (other && (oldest == nullptr || one.last_used < oldest->last_used)) oldest = &one;
     }
     if (oldest == nullptr) {
-      throw UsageError(fmt::format("it takes {} on disk; sessions_limit allows {}",
+      throw UsageError(fmt::format("the session needs {} on disk; sessions_limit allows {}",
                                    format_bytes(bytes), format_bytes(store_.limit_bytes())));
     }
     lost(oldest->suspended->session);

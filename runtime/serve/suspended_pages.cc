@@ -41,7 +41,8 @@ SuspendedPages::SuspendedPages(ReadPool& pool, uint64_t session, std::unique_ptr
 void SuspendedPages::read_added() {
   if (!lost_ && pool_.read(file_->get(), reads_)) return;
   lost_ = true;
-  throw LostSession(session_, fmt::format("{}: it is not what was written", file_->path()));
+  throw LostSession(session_,
+                    fmt::format("{}: the content is not what was written", file_->path()));
 }
 
 void SuspendedPages::read_page_headers(int64_t first, std::span<std::byte> page_headers) {

@@ -187,7 +187,7 @@ void SyntheticDecode::Impl::enqueue_layers() {
 
 SyntheticStep SyntheticDecode::Impl::step() {
   require(done_ < settings_.max_steps, "steps", done_ + 1,
-          fmt::format("{}, what max_steps gave room for", settings_.max_steps));
+          fmt::format("at most {} (max_steps)", settings_.max_steps));
   runtime_.reset_metrics();
   inputs_->shift(settings_.sequences, stream_.view());
   device_.synchronize(stream_.view());

@@ -67,7 +67,8 @@ std::vector<AddedToken> read_tokens(const nlohmann::json& part, const Vocabulary
   std::vector<AddedToken> tokens;
   if (part.is_null()) return tokens;
   if (!part.is_array() || part.size() > kMaxTokens) {
-    throw InputError(fmt::format("{}: allowed: an array of up to {} tokens", place, kMaxTokens));
+    throw InputError(fmt::format("{}: unsupported value; allowed: an array of up to {} tokens",
+                                 place, kMaxTokens));
   }
   auto next = static_cast<int64_t>(vocabulary.size());
   std::unordered_set<std::string_view> seen;
@@ -80,10 +81,10 @@ std::vector<AddedToken> read_tokens(const nlohmann::json& part, const Vocabulary
     if (token.id != id) {
       object.fail("id", fmt::format("{}, {}", id,
                                     known ? "the id of this piece in the vocabulary"
-                                          : "the next one behind the vocabulary"));
+                                          : "the next id after the vocabulary"));
     }
     tokens.push_back(std::move(token));
-    if (!seen.insert(tokens.back().content).second) object.fail("content", "each token once");
+    if (!seen.insert(tokens.back().content).second) object.fail("content", "each token only once");
   }
   return tokens;
 }
@@ -121,10 +122,9 @@ void TokenFinder::add(const AddedToken* token, const std::string& place) {
     node = added;
   }
   if (nodes_[node].token != nullptr) {
-    throw InputError(
-        fmt::format("{}: \"{}\" and \"{}\" are spelt the same when they are normalized; "
-                    "allowed: tokens that differ",
-                    place, nodes_[node].token->content, token->content));
+    throw InputError(fmt::format(
+        "{}: \"{}\" and \"{}\" are equal after normalization; allowed: tokens that differ", place,
+        nodes_[node].token->content, token->content));
   }
   nodes_[node].token = token;
   begins_[static_cast<uint8_t>(token->spelling[0])] = true;

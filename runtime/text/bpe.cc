@@ -20,7 +20,7 @@ void check_byte_pieces(const Vocabulary& vocabulary, const std::string& place) {
     if (piece.size() != 6 || !piece.starts_with("<0x") || piece[5] != '>') continue;
     if (piece.substr(3, 2).find_first_not_of("0123456789abcdefABCDEF") == piece.npos) continue;
     throw InputError(
-        fmt::format("{}.vocab: \"{}\" names no byte; allowed: <0x00> to <0xFF>", place, piece));
+        fmt::format("{}.vocab: \"{}\" is not a byte; allowed: <0x00> to <0xFF>", place, piece));
   }
 }
 
@@ -28,14 +28,14 @@ void check_byte_pieces(const Vocabulary& vocabulary, const std::string& place) {
 
 void MergeList::add(std::string_view left, std::string_view right, const std::string& place) {
   if (lengths_.size() == kMaxMerges || std::max(left.size(), right.size()) > kMaxPieceBytes) {
-    throw InputError(fmt::format(
-        "{}[{}]: too many or too long; allowed: up to {} merges of pieces of up to {} bytes", place,
-        lengths_.size(), kMaxMerges, kMaxPieceBytes));
+    throw InputError(
+        fmt::format("{}[{}]: too many merges, or a piece too long; allowed: up to {} merges, of "
+                    "pieces of up to {} bytes",
+                    place, lengths_.size(), kMaxMerges, kMaxPieceBytes));
   }
   if (left.empty() || right.empty()) {
     throw InputError(
-        fmt::format("{}[{}]: a merge with an empty piece becomes itself; allowed: two "
-                    "pieces that are not empty",
+        fmt::format("{}[{}]: a piece of the merge is empty; allowed: two pieces that are not empty",
                     place, lengths_.size()));
   }
   lengths_.push_back({static_cast<uint32_t>(left.size()), static_cast<uint32_t>(right.size())});
@@ -47,8 +47,8 @@ void MergeList::add(std::string_view pair, const std::string& place) {
   if (pair.starts_with("#version")) return;
   const size_t blank = pair.find(' ');
   if (blank == std::string_view::npos || pair.find(' ', blank + 1) != std::string_view::npos) {
-    throw InputError(fmt::format("{}[{}] is \"{}\"; allowed: two pieces and a blank between", place,
-                                 lengths_.size(), pair.substr(0, 80)));
+    throw InputError(fmt::format("{}[{}] is \"{}\"; allowed: two pieces separated by a space",
+                                 place, lengths_.size(), pair.substr(0, 80)));
   }
   add(pair.substr(0, blank), pair.substr(blank + 1), place);
 }
@@ -61,10 +61,9 @@ MergeTable MergeList::table(const Vocabulary& vocabulary, const std::string& pla
     const auto id_of = [&](std::string_view piece) {
       const auto id = vocabulary.find(piece);
       if (id) return *id;
-      throw InputError(
-          fmt::format("{}[{}]: \"{}\" is no piece of the vocabulary; allowed: merges of "
-                      "two pieces into a third",
-                      place, rank, piece.substr(0, 80)));
+      throw InputError(fmt::format(
+          "{}[{}]: \"{}\" is not in the vocabulary; allowed: merges of two pieces into a third",
+          place, rank, piece.substr(0, 80)));
     };
     const int32_t left = id_of({at, lengths.left});
     const int32_t right = id_of({at + lengths.left, lengths.right});

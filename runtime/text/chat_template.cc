@@ -31,9 +31,10 @@ SourceMap read_files(const fs::path& dir) {
 }
 
 [[noreturn]] void fail_template(const std::string& file) {
-  throw InputError(fmt::format(
-      "{}: chat_template: allowed: a text, or a list of objects with the texts name and template",
-      file));
+  throw InputError(
+      fmt::format("{}: chat_template has the wrong type; allowed: a string, or a list of objects "
+                  "with the strings name and template",
+                  file));
 }
 
 std::string member(const nlohmann::json& object, const char* key, const std::string& file) {
@@ -81,7 +82,7 @@ TokenList read_control_tokens(const nlohmann::json& config) {
 nlohmann::json parse_object(std::string_view text, const std::string& name) {
   nlohmann::json config = parse_json(text, name);
   if (!config.is_object()) {
-    throw InputError(fmt::format("{}: the file is no JSON object", name));
+    throw InputError(fmt::format("{}: the file is not a JSON object", name));
   }
   return config;
 }
@@ -136,9 +137,10 @@ ChatTemplates ChatTemplates::load(const fs::path& model_dir) {
   }
   auto templates = load_if_present(model_dir);
   if (templates) return *std::move(templates);
-  throw InputError(fmt::format(
-      "{}: there is no chat template: no chat_template.jinja, and none in tokenizer_config.json",
-      model_dir.string()));
+  throw InputError(
+      fmt::format("{}: no chat template was found: there is no chat_template.jinja, and "
+                  "tokenizer_config.json has none",
+                  model_dir.string()));
 }
 
 const jinja::Template& ChatTemplates::choose(std::string_view name, bool tools) const {
@@ -161,11 +163,10 @@ const ChatTemplates::Entry& ChatTemplates::entry(std::string_view name, bool too
   if (found != templates_.end()) return found->second;
   std::string names;
   for (const auto& entry : templates_) names += (names.empty() ? "" : ", ") + entry.first;
-  throw UsageError(name.empty()
-                       ? fmt::format("the model has several chat templates and no default; name "
-                                     "one with --template: {}",
-                                     names)
-                       : fmt::format("--template = \"{}\": allowed: {}", name, names));
+  throw UsageError(name.empty() ? fmt::format("the model has several chat templates and no "
+                                              "default; choose one with --template: {}",
+                                              names)
+                                : fmt::format("--template = \"{}\": allowed: {}", name, names));
 }
 
 void ChatTemplates::add_control_tokens(jinja::Context* context) const {

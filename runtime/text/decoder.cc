@@ -118,8 +118,9 @@ class ReplaceStep final : public WholePieceStep {
       replaced += replacement.content();
       copied = match.end;
       if (replaced.size() > kMaxDecodedBytes) {
-        throw InputError(fmt::format("{}: a piece grows beyond {} bytes", replacement.where(),
-                                     kMaxDecodedBytes));
+        throw InputError(
+            fmt::format("{}: a piece grows to more than {} bytes; change the tokenizer",
+                        replacement.where(), kMaxDecodedBytes));
       }
     });
     replaced.append(piece, copied);

@@ -33,8 +33,8 @@ void add_steps(const json& part, const std::string& place, const char* key,
   const JsonPart step(part, place);
   if (step.type() != "Sequence") {
     if (steps.size() == kMaxSteps) {
-      throw InputError(
-          fmt::format("{}: more than {} steps; allowed: up to {}", place, kMaxSteps, kMaxSteps));
+      throw InputError(fmt::format("{}: too many steps (more than {}); allowed: up to {}", place,
+                                   kMaxSteps, kMaxSteps));
     }
     steps.push_back(step);
     return;
@@ -66,7 +66,7 @@ void JsonPart::fail(const char* key, std::string_view allowed) const {
 
 void JsonPart::refuse(std::string_view allowed) const {
   throw InputError(
-      fmt::format("{}: \"{}\" is not supported; supported are {}", place_, type(), allowed));
+      fmt::format("{}: \"{}\" is not supported; allowed: {}", place_, type(), allowed));
 }
 
 bool JsonPart::boolean(const char* key, bool otherwise) const {
@@ -125,7 +125,7 @@ Regex JsonPart::pattern(const char* key) const {
   const std::string where = fmt::format("{}.{}", place_, key);
   const std::string* text = literal(key);
   if (text != nullptr) {
-    if (text->empty()) fail(key, "a text that is not empty");
+    if (text->empty()) fail(key, "a non-empty string");
     return {escaped(*text), where};
   }
   const json& pattern = object_.at(key);

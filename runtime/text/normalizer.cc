@@ -42,7 +42,8 @@ class Replace final : public Normalizer {
       built.put(replacement_.content(), match.begin);
       copied = match.end;
       if (built.size() > max_normalized_bytes(text.text.size())) {
-        throw InputError(fmt::format("{}: the text grows too much", replacement_.where()));
+        throw InputError(
+            fmt::format("{}: the replacement makes the text too long", replacement_.where()));
       }
     });
     built.copy({copied, text.text.size()});
@@ -110,8 +111,8 @@ void NormalizerChain::apply(MappedText& text) const {
   for (const auto& step : steps_) {
     text = step->apply(text);
     if (text.text.size() <= most) continue;
-    throw InputError(
-        fmt::format("{}: the text grows to {} bytes; allowed: {}", place_, text.text.size(), most));
+    throw InputError(fmt::format("{}: the normalized text has {} bytes; allowed: {}", place_,
+                                 text.text.size(), most));
   }
 }
 

@@ -34,12 +34,12 @@ Surroundings read_template(const JsonPart& part) {
     if (piece.has("SpecialToken")) {
       add_ids(part, piece.object("SpecialToken").text("id"), seen ? around.suffix : around.prefix);
     } else if (seen || piece.object("Sequence").text("id") != "A") {
-      piece.fail("Sequence", "the text \"A\", once");
+      piece.fail("Sequence", "the sequence \"A\", once");
     } else {
       seen = true;
     }
   }
-  if (!seen) part.fail("single", "a template with the text \"A\" in it");
+  if (!seen) part.fail("single", "a template that contains the sequence \"A\"");
   return around;
 }
 
@@ -54,7 +54,8 @@ Surroundings read_post_processor(const nlohmann::json& part, const std::string& 
     if (type == "ByteLevel") continue;  // changes offsets only
     if (type != "TemplateProcessing") step.refuse("ByteLevel, TemplateProcessing, Sequence");
     if (seen) {
-      throw InputError(fmt::format("{}: a second TemplateProcessing; allowed: one", step.place()));
+      throw InputError(fmt::format("{}: there are several TemplateProcessing steps; allowed: one",
+                                   step.place()));
     }
     around = read_template(step);
     seen = true;

@@ -99,7 +99,7 @@ class Metaspace final : public PreTokenizer {
             : Prepend::kAlways;
     if (part.boolean("add_prefix_space", true)) return prepend;
     if (part.has("prepend_scheme") && prepend != Prepend::kNever) {
-      part.fail("add_prefix_space", "true, or a prepend_scheme that is \"never\"");
+      part.fail("add_prefix_space", "true, or the prepend_scheme \"never\"");
     }
     return Prepend::kNever;
   }

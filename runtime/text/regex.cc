@@ -78,7 +78,7 @@ void RegexSearch::FreeLimits::operator()(OnigMatchParamStruct* limits) const {
 
 Regex::Regex(std::string_view pattern, std::string where) : where_(std::move(where)) {
   if (pattern.size() > kMaxPatternBytes) {
-    throw InputError(fmt::format("{}: a pattern of {} bytes; allowed: up to {}", where_,
+    throw InputError(fmt::format("{}: the pattern has {} bytes; allowed: up to {}", where_,
                                  pattern.size(), kMaxPatternBytes));
   }
   OnigSyntaxType* syntax = initialized_syntax();
@@ -88,7 +88,7 @@ Regex::Regex(std::string_view pattern, std::string where) : where_(std::move(whe
   const int code = onig_new(&regex, begin, begin + pattern.size(), ONIG_OPTION_NONE,
                             ONIG_ENCODING_UTF8, syntax, &info);
   if (code != ONIG_NORMAL) {
-    throw InputError(fmt::format("{}: no regular expression: {}; given: {}", where_,
+    throw InputError(fmt::format("{}: not a valid regular expression: {}; given: {}", where_,
                                  error_text(code, &info), pattern.substr(0, 200)));
   }
   regex_.reset(regex);
@@ -142,15 +142,15 @@ std::optional<Span> RegexSearch::next() {
 void RegexSearch::check_time() {
   if (thread_seconds() < deadline_) return;
   throw InputError(
-      fmt::format("{}: this pattern takes longer than {:.0f} s on a text of {} bytes; "
-                  "allowed: patterns that a text takes less with",
+      fmt::format("{}: matching this pattern takes longer than {:.0f} s on a text of {} bytes; use "
+                  "a simpler pattern or a shorter text",
                   regex_.where_, seconds_for(text_), text_.size()));
 }
 
 void RegexSearch::fail(int code) const {
   throw InputError(
-      fmt::format("{}: this pattern takes too many steps on the text ({}); allowed: {} "
-                  "retries in a match and {} in a search",
+      fmt::format("{}: matching this pattern takes too many steps on the text ({}); allowed: {} "
+                  "retries per match and {} per search",
                   regex_.where_, error_text(code), kMaxRetriesInMatch, kMaxRetriesInSearch));
 }
 

@@ -9,7 +9,7 @@ namespace fasa::text {
 
 StopStrings::StopStrings(std::vector<std::string> strings) : strings_(std::move(strings)) {
   for (const std::string& string : strings_) {
-    if (string.empty()) throw UsageError("a stop string is empty; allowed: one byte or more");
+    if (string.empty()) throw UsageError("a stop string is empty; give at least one byte");
   }
 }
 

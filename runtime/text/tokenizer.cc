@@ -113,8 +113,8 @@ std::vector<int32_t> Tokenizer::encode(std::span<const Segment> segments, bool a
     if (any_user) user.resize(prompt.text.size(), segment.trust == Trust::kUser ? 1 : 0);
   }
   if (prompt.text.size() > UINT32_MAX / 2) {
-    throw UsageError(
-        fmt::format("a text of {} bytes; allowed: up to {}", prompt.text.size(), UINT32_MAX / 2));
+    throw UsageError(fmt::format("the text has {} bytes; allowed: up to {}", prompt.text.size(),
+                                 UINT32_MAX / 2));
   }
   if (any_user || parts_->pre_tokenizer.needs_origins()) {
     prompt.origins.resize(prompt.text.size());

@@ -37,7 +37,7 @@ class FileReader final : public json::json_sax_t {
   bool end_array() override;
   bool parse_error(std::size_t position, const std::string&,
                    const nlohmann::detail::exception&) override {
-    throw InputError(fmt::format("{}: no valid JSON at byte {}", place_, position));
+    throw InputError(fmt::format("{}: invalid JSON at byte {}", place_, position));
   }
 
  private:
@@ -52,14 +52,14 @@ class FileReader final : public json::json_sax_t {
   }
   json* put(json given);
   [[noreturn]] void refuse_vocabulary() const {
-    throw InputError(
-        fmt::format("{}: model.vocab: \"{}\": allowed: an object of pieces and their ids", place_,
-                    piece_.substr(0, 80)));
+    throw InputError(fmt::format(
+        "{}: model.vocab: \"{}\" has no valid id; allowed: an object of pieces and their ids",
+        place_, piece_.substr(0, 80)));
   }
   [[noreturn]] void refuse_merges() const {
-    throw InputError(
-        fmt::format("{}: model.merges[{}]: allowed: an array of \"A B\" or [\"A\", \"B\"]", place_,
-                    file_.merges.size()));
+    throw InputError(fmt::format(
+        "{}: model.merges[{}] is not a merge; allowed: an array of \"A B\" or [\"A\", \"B\"]",
+        place_, file_.merges.size()));
   }
 
   std::string place_;
@@ -75,10 +75,8 @@ class FileReader final : public json::json_sax_t {
 
 json* FileReader::put(json given) {
   if (++values_ > kMaxValues) {
-    throw InputError(
-        fmt::format("{}: more than {} values beside vocabulary and merges; allowed: up "
-                    "to that",
-                    place_, kMaxValues));
+    throw InputError(fmt::format("{}: too many values besides vocabulary and merges; allowed: {}",
+                                 place_, kMaxValues));
   }
   if (open_.empty()) {
     file_.document = std::move(given);
@@ -127,8 +125,7 @@ bool FileReader::key(string_t& given) {
 
 bool FileReader::enter(json container) {
   if (open_.size() + skipped_depth_ == kMaxDepth) {
-    throw InputError(
-        fmt::format("{}: deeper than {} levels; allowed: up to that", place_, kMaxDepth));
+    throw InputError(fmt::format("{}: nested too deep; allowed: {} levels", place_, kMaxDepth));
   }
   if (within_ == Within::kSkipped) {
     ++skipped_depth_;
@@ -196,14 +193,14 @@ bool FileReader::end() {
 
 TokenizerFile read_tokenizer_file(std::string_view json_text, const std::string& place) {
   if (json_text.size() > kMaxFileBytes) {
-    throw InputError(
-        fmt::format("{}: {} bytes; allowed: up to {}", place, json_text.size(), kMaxFileBytes));
+    throw InputError(fmt::format("{}: the file has {} bytes; allowed: up to {}", place,
+                                 json_text.size(), kMaxFileBytes));
   }
   FileReader reader(place);
   json::sax_parse(json_text.begin(), json_text.end(), &reader);
   TokenizerFile file = reader.take();
   if (!file.document.is_object()) {
-    throw InputError(fmt::format("{}: allowed: a JSON object", place));
+    throw InputError(fmt::format("{}: not a tokenizer; allowed: a JSON object", place));
   }
   return file;
 }

@@ -22,13 +22,13 @@ const json& member(const json& document, const char* key) {
 void check_model(const JsonPart& model, const TokenizerFile& file) {
   const std::string type = model.text_or("type", "BPE");
   if (type != "BPE" || file.has_scored_pieces) {
-    throw InputError(fmt::format("{}: \"{}\" is not supported; supported is BPE", model.place(),
+    throw InputError(fmt::format("{}: \"{}\" is not supported; allowed: BPE", model.place(),
                                  type != "BPE" ? type : "Unigram"));
   }
   if (!file.has_vocabulary) model.fail("vocab", "an object of pieces and their ids");
   if (!file.has_merges) model.fail("merges", "an array");
   if (model.has("dropout") && model.json_at("dropout") != 0) {
-    model.fail("dropout", "null: with it a text has no one encoding");
+    model.fail("dropout", "null, because dropout makes encodings random");
   }
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     if (!model.text_or(key, "").empty()) model.fail(key, "null");
@@ -63,7 +63,7 @@ NamedTokens read_named(std::string_view text, const TokenizerParts& parts,
   NamedTokens named{.bos = {}, .eos = {}, .unk = parts.bpe.unk_id()};
   if (text.empty()) return named;
   const json config = parse_json(text, place);
-  if (!config.is_object()) throw InputError(place + ": no valid JSON object");
+  if (!config.is_object()) throw InputError(place + ": not a valid JSON object");
   const auto id_of = [&](const char* key) -> std::optional<int32_t> {
     const auto token = config_token(config, key);
     return token ? parts.find(*token) : std::nullopt;
@@ -79,7 +79,7 @@ void check_surroundings(const TokenizerParts& parts, const std::string& place) {
     for (const int32_t id : *ids) {
       if (parts.spelling(id)) continue;
       throw InputError(
-          fmt::format("{}: post_processor puts in id {}; allowed: ids of a token", place, id));
+          fmt::format("{}: post_processor inserts id {}; allowed: ids of tokens", place, id));
     }
   }
 }

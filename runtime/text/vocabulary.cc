@@ -19,7 +19,7 @@ size_t slot_of(std::string_view piece, size_t slots) {
 
 void Vocabulary::add(std::string_view piece, int64_t id, const std::string& place) {
   if (piece.size() > kMaxPieceBytes) {
-    throw InputError(fmt::format("{}: a piece of {} bytes (\"{}...\"); allowed: up to {}", place,
+    throw InputError(fmt::format("{}: a piece has {} bytes (\"{}...\"); allowed: up to {}", place,
                                  piece.size(), piece.substr(0, 40), kMaxPieceBytes));
   }
   if (id < 0 || id > kMaxTokenId) {
@@ -27,8 +27,7 @@ void Vocabulary::add(std::string_view piece, int64_t id, const std::string& plac
                                  piece.substr(0, 80), id, kMaxTokenId));
   }
   if (entries_.size() == kMaxPieces) {
-    throw InputError(
-        fmt::format("{}: more than {} pieces; allowed: up to that", place, kMaxPieces));
+    throw InputError(fmt::format("{}: too many pieces; allowed: {}", place, kMaxPieces));
   }
   entries_.push_back({static_cast<uint32_t>(bytes_.size()), static_cast<uint32_t>(piece.size()),
                       static_cast<int32_t>(id)});
@@ -45,14 +44,14 @@ void Vocabulary::seal(const std::string& place) {
     uint32_t& index_of_id = by_id_[static_cast<size_t>(entry.id)];
     if (index_of_id != kNone) {
       throw InputError(fmt::format(
-          "{}: id {} is given twice: to \"{}\" and to \"{}\"; allowed: once", place, entry.id,
+          "{}: id {} belongs to two pieces, \"{}\" and \"{}\"; allowed: one", place, entry.id,
           text(entries_[index_of_id]).substr(0, 80), text(entry).substr(0, 80)));
     }
     index_of_id = i;
     size_t slot = slot_of(text(entry), slots_.size());
     while (slots_[slot] != kNone) {
       if (text(entries_[slots_[slot]]) == text(entry)) {
-        throw InputError(fmt::format("{}: \"{}\" is there twice; allowed: once", place,
+        throw InputError(fmt::format("{}: \"{}\" occurs twice; allowed: once", place,
                                      text(entry).substr(0, 80)));
       }
       slot = (slot + 1) & (slots_.size() - 1);

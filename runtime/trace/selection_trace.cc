@@ -26,15 +26,15 @@ SelectionTrace::SelectionTrace(TraceShape shape) : shape_(std::move(shape)) {
   require(shape_.budget > shape_.sinks + shape_.recent, "budget", shape_.budget,
           fmt::format("more than sinks + recent ({})", shape_.sinks + shape_.recent));
   for (const TracePrediction& prediction : shape_.predictions) {
-    require(prediction.depth >= 1, "depth of a prediction", prediction.depth, "1 or more");
-    require(prediction.tokens >= 1, "tokens of a prediction", prediction.tokens, "1 or more");
+    require(prediction.depth >= 1, "prediction depth", prediction.depth, "1 or more");
+    require(prediction.tokens >= 1, "prediction tokens", prediction.tokens, "1 or more");
   }
 }
 
 void SelectionTrace::add_step(int32_t context, std::span<const std::vector<int32_t>> sets) {
   const int32_t last = contexts_.empty() ? 0 : contexts_.back();
-  require(context > last, "context of a step", context, fmt::format("more than {}", last));
-  require(sets.size() == slots(), "sets of a step", static_cast<int64_t>(sets.size()),
+  require(context > last, "step context", context, fmt::format("more than {}", last));
+  require(sets.size() == slots(), "number of sets in a step", static_cast<int64_t>(sets.size()),
           fmt::format("{}", slots()));
   const size_t positions = positions_.size();
   const size_t ends = ends_.size();
@@ -45,9 +45,10 @@ void SelectionTrace::add_step(int32_t context, std::span<const std::vector<int32
       const int layer = static_cast<int>(slot / this->slot(1, 0));
       const int most = which == 0 ? shape_.budget : shape_.predictions[which - 1].tokens;
       const bool absent = which > 0 && !has_prediction(layer, which - 1);
-      require(absent == set.empty() && static_cast<int64_t>(set.size()) <= most, "size of a set",
-              static_cast<int64_t>(set.size()),
-              absent ? "0: the layer has no such prediction" : fmt::format("1 to {}", most));
+      require(
+          absent == set.empty() && static_cast<int64_t>(set.size()) <= most, "set size",
+          static_cast<int64_t>(set.size()),
+          absent ? "0, because the layer has no such prediction" : fmt::format("1 to {}", most));
       int32_t before = -1;
       for (const int32_t position : set) {
         require(position > before && position < context, "position in a set", position,
@@ -69,8 +70,8 @@ std::string default_selection_trace() {
   constexpr const char* kName = "traces/needle-3m-7k.fasatrace";
   if (const auto file = shipped_file(kName)) return file->string();
   throw InputError(
-      fmt::format("the trace models/{} was not found beside the program or "
-                  "above it; record one with fasa trace and name it",
+      fmt::format("the trace models/{} was not found beside the program or in a folder "
+                  "above it; record one with fasa trace and give its path",
                   kName));
 }
 

@@ -56,7 +56,7 @@ class Reader {
   size_t offset() const { return offset_; }
   size_t left() const { return bytes_.size() - offset_; }
   std::string_view take(size_t count, std::string_view what) {
-    if (count > left()) fail(fmt::format("{} of {} bytes, the file ends before", what, count));
+    if (count > left()) fail(fmt::format("the file ends within {} of {} bytes", what, count));
     const std::string_view taken = bytes_.substr(offset_, count);
     offset_ += count;
     return taken;
@@ -74,12 +74,12 @@ class Reader {
     const size_t start = offset_;
     uint64_t value = 0;
     for (int shift = 0;; shift += 7) {
-      if (shift > 28) fail_at(start, fmt::format("{} in too many bytes", what));
+      if (shift > 28) fail_at(start, fmt::format("{} takes too many bytes", what));
       const auto byte = static_cast<uint8_t>(take(1, what)[0]);
       value |= uint64_t{byte & 0x7fu} << shift;
       if (value > INT32_MAX) fail_at(start, fmt::format("{} beyond {}", what, INT32_MAX));
       if (byte < 0x80) {
-        if (byte == 0 && shift > 0) fail_at(start, fmt::format("{} in too many bytes", what));
+        if (byte == 0 && shift > 0) fail_at(start, fmt::format("{} takes too many bytes", what));
         return static_cast<int32_t>(value);
       }
     }
@@ -164,9 +164,9 @@ Header parse_header(std::string_view text, const std::string& place) {
 // number of positions between neighbours.
 void read_set(Reader& reader, int32_t most, int32_t context, std::vector<int32_t>& set) {
   const size_t start = reader.offset();
-  const int32_t size = reader.varint("the size of a set");
+  const int32_t size = reader.varint("the set size");
   if (size < 1 || size > std::min(most, context)) {
-    reader.fail_at(start, fmt::format("a set of {} positions; allowed: 1 to {}", size,
+    reader.fail_at(start, fmt::format("the set has {} positions; allowed: 1 to {}", size,
                                       std::min(most, context)));
   }
   int64_t position = -1;
@@ -174,7 +174,8 @@ void read_set(Reader& reader, int32_t most, int32_t context, std::vector<int32_t
     const size_t at = reader.offset();
     position += int64_t{1} + reader.varint("a position");
     if (position >= context) {
-      reader.fail_at(at, fmt::format("position {} in a context of {} tokens", position, context));
+      reader.fail_at(
+          at, fmt::format("position {} lies outside the context of {} tokens", position, context));
     }
     set.push_back(static_cast<int32_t>(position));
   }
@@ -215,7 +216,7 @@ void read_step(Reader& reader, SelectionTrace& trace, std::vector<std::vector<in
 SelectionTrace SelectionTrace::parse(std::string_view bytes, const std::string& name) {
   if (!bytes.starts_with(kMagic)) {
     throw InputError(
-        fmt::format("{}: no selection trace: it does not begin with \"fasatrc\"", name));
+        fmt::format("{}: not a selection trace: it does not begin with \"fasatrc\"", name));
   }
   if (bytes.size() < kMagic.size() + kLengthBytes + kChecksumBytes) {
     throw InputError(
@@ -225,14 +226,14 @@ SelectionTrace SelectionTrace::parse(std::string_view bytes, const std::string& 
   Reader checksum(bytes, name);
   checksum.take(body.size(), "the body");
   if (checksum.little_endian(kChecksumBytes, "the checksum") != fnv1a(body)) {
-    checksum.fail_at(body.size(), "the checksum does not fit; the file was cut or changed");
+    checksum.fail_at(body.size(), "the checksum does not match; the file was truncated or changed");
   }
   Reader reader(body, name);
   reader.take(kMagic.size(), "the magic");
   const auto length = static_cast<size_t>(reader.little_endian(kLengthBytes, "a length"));
   if (length > kMaxHeaderBytes) {
     reader.fail_at(kMagic.size(),
-                   fmt::format("a header of {} bytes; allowed: {}", length, kMaxHeaderBytes));
+                   fmt::format("the header has {} bytes; allowed: {}", length, kMaxHeaderBytes));
   }
   const size_t header_at = reader.offset();
   const Header header = parse_header(reader.take(length, "a header"),
@@ -242,12 +243,12 @@ SelectionTrace SelectionTrace::parse(std::string_view bytes, const std::string& 
   const size_t truths = trace.slots() / (1 + header.shape.predictions.size());
   const size_t step_bytes = std::max(1 + 2 * truths, trace.slots() / kMaxSetsPerByte);
   if (static_cast<size_t>(header.steps) > reader.left() / step_bytes) {
-    reader.fail(fmt::format("{} steps of {} sets and more do not fit in {} bytes", header.steps,
+    reader.fail(fmt::format("{} steps of at least {} sets do not fit in {} bytes", header.steps,
                             truths, reader.left()));
   }
   std::vector<std::vector<int32_t>> sets(trace.slots());
   for (int step = 0; step < header.steps; ++step) read_step(reader, trace, sets);
-  if (reader.left() > 0) reader.fail(fmt::format("{} bytes after the last step", reader.left()));
+  if (reader.left() > 0) reader.fail(fmt::format("{} bytes follow the last step", reader.left()));
   return trace;
 }
 

@@ -260,8 +260,8 @@ void DeviceTrace::write(const std::string& path) const {
   const TraceSource source{device_.name(), device_.virtual_clock()};
   write_file_atomically(path, trace_json(timeline_, source));
   if (timeline_.dropped() == 0) return;
-  log_warning(fmt::format("{}: {} events beyond the first {} were left out; trace fewer tokens",
-                          path, timeline_.dropped(), Timeline::kMaxEntries));
+  log_warning(fmt::format("{}: dropped {} events after the first {}; trace fewer tokens", path,
+                          timeline_.dropped(), Timeline::kMaxEntries));
 }
 
 }  // namespace fasa

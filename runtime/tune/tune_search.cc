@@ -30,7 +30,8 @@ TuneSearch::TuneSearch(std::vector<size_t> sizes, Point start, uint64_t seed)
     inside = current_[axis] < sizes_[axis];
   }
   if (!inside) {
-    throw UsageError(fmt::format("a search over {} axes begins outside of them", sizes_.size()));
+    throw UsageError(fmt::format("the start of a search over {} axes is outside the allowed range",
+                                 sizes_.size()));
   }
 }
 
@@ -60,7 +61,7 @@ std::optional<TuneSearch::Point> TuneSearch::along_axes() {
 }
 
 bool TuneSearch::report(double cost) {
-  if (!asked_) throw UsageError("a search was told a cost that it had not asked for");
+  if (!asked_) throw UsageError("report() without a pending point; call next() first");
   const Point point = *std::exchange(asked_, std::nullopt);
   costs_[point] = cost;
   if (point == current_) {

@@ -31,13 +31,13 @@ int64_t largest_set(const Config& config, int64_t tokens) {
 TuneSpace::TuneSpace(Config given, const Geometry& geometry, int64_t tokens, bool allow_fac_tokens)
     : given_(std::move(given)) {
   if (given_.selection.kind != SelectionKind::kFasa) {
-    throw UsageError(
-        fmt::format("tuning selection.kind = {}: there is nothing to tune; allowed: fasa",
-                    selection_name(given_.selection.kind)));
+    throw UsageError(fmt::format("selection.kind = {} has nothing to tune; allowed: fasa",
+                                 selection_name(given_.selection.kind)));
   }
   if (given_.placement.rows == RowPlacement::kDevice) {
     throw UsageError(
-        "tuning placement.rows = device: nothing is fetched there; allowed: host (preset fasa-m)");
+        "placement.rows = device has nothing to tune, because no rows are fetched; allowed: host "
+        "(preset fasa-m)");
   }
   add_hot_rows(tokens);
   add_prefetch(geometry.layers);

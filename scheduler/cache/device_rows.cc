@@ -52,7 +52,7 @@ void DeviceRows::truncate(int64_t pages) noexcept {
 
 void DeviceRows::clear() {
   truncate(0);
-  addresses_ = PointerArray(*device_, "device row tables");
+  addresses_ = PointerArray(*device_, "tables of device rows");
 }
 
 uint64_t DeviceRows::copy_bytes() const {

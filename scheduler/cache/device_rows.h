@@ -15,7 +15,8 @@ namespace fasa {
 
 class DeviceRows {
  public:
-  explicit DeviceRows(Device& device) : device_(&device), addresses_(device, "device row tables") {}
+  explicit DeviceRows(Device& device)
+      : device_(&device), addresses_(device, "tables of device rows") {}
 
   int64_t pages() const { return addresses_.size(); }  // entries; a page may have no copy
   int64_t copies() const { return copies_; }

@@ -12,7 +12,7 @@ void HotRows::reserve() {
     buffer = device_.allocate(MemorySpace::kDevice, static_cast<size_t>(bytes), purpose);
   };
   ensure(rows_, layout_.hot_bytes(), "hot rows");
-  ensure(table_, layout_.hot_table_bytes(), "the table of hot rows");
+  ensure(table_, layout_.hot_table_bytes(), "table of hot rows");
 }
 
 void HotRows::give_back() {
@@ -27,7 +27,7 @@ bool HotRows::widen(int slots) {
                                    static_cast<size_t>(layout_.hot_bytes(slots)), "hot rows");
     wide_table_ =
         device_.allocate(MemorySpace::kDevice, static_cast<size_t>(layout_.hot_table_bytes(slots)),
-                         "the table of hot rows");
+                         "table of hot rows");
     wide_rows_ = std::move(rows);
   } catch (const BudgetError&) {
     return false;

@@ -127,7 +127,7 @@ void KvSequence::grow(int64_t tokens, int64_t window_tokens) {
   try {
     if (uses_slices()) {
       slices_.grow(tokens / kPageTokens);
-      ensure(tail_, layout.tail_bytes(), "the newest page's slices");
+      ensure(tail_, layout.tail_bytes(), "slices of the newest page");
     }
     if (!settings_.rows_on_device) {
       ensure(protected_rows_, layout.protected_bytes(), "sinks and recent rows");

@@ -104,7 +104,7 @@ int32_t PageStore::find_tail() {
   tails_.reserve(tails_.size() + 1);
   tails_.push_back(device_.allocate(MemorySpace::kDevice,
                                     static_cast<size_t>(settings_.layout.tail_bytes()),
-                                    "the newest pages' slices"));
+                                    "slices of the newest pages"));
   return static_cast<int32_t>(tails_.size()) - 1;
 }
 

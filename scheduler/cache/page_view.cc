@@ -14,7 +14,7 @@ PageView::PageView(Device& device, const StepSettings& settings, BlockPool* slic
   const CacheLayout& layout = settings.layout;
   hot_ = device.allocate(MemorySpace::kDevice, static_cast<size_t>(layout.hot_bytes()), "hot rows");
   hot_table_ = device.allocate(MemorySpace::kDevice, static_cast<size_t>(layout.hot_table_bytes()),
-                               "the table of hot rows");
+                               "table of hot rows");
 }
 
 bool PageView::begins(std::span<const int32_t> table) const {
@@ -71,7 +71,7 @@ std::byte* PageView::own_tail() {
   if (!own_tail_) {
     own_tail_ =
         device_.allocate(MemorySpace::kDevice, static_cast<size_t>(settings_.layout.tail_bytes()),
-                         "the newest pages' slices");
+                         "slices of the newest pages");
   }
   return own_tail_.data();
 }

@@ -7,7 +7,7 @@ namespace fasa {
 ViewIndex::ViewIndex(Device& device, const StepSettings& settings, BlockPool& slices)
     : sealed_(slices),
       tail_(device.allocate(MemorySpace::kDevice, static_cast<size_t>(settings.layout.tail_bytes()),
-                            "the newest pages' slices")),
+                            "slices of the newest pages")),
       state_(static_cast<size_t>(settings.layer_count())) {}
 
 void ViewIndex::share(const ViewIndex& other, int64_t tokens) {

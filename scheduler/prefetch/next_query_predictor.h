@@ -12,7 +12,8 @@ namespace fasa {
 class NextQueryPredictor final : public Predictor {
  public:
   static constexpr std::string_view kName = "next-query";
-  static constexpr std::string_view kHelp = "what the estimated query of the later layer selects";
+  static constexpr std::string_view kHelp =
+      "the set that an estimated query of the later layer selects";
   static constexpr bool kByQueries = true;
   static constexpr bool kWritesSets = true;
   static int max_depth(int, int source_depth) { return source_depth; }

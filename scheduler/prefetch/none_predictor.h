@@ -11,7 +11,7 @@ namespace fasa {
 class NonePredictor final : public Predictor {
  public:
   static constexpr std::string_view kName = "none";
-  static constexpr std::string_view kHelp = "nothing is predicted";
+  static constexpr std::string_view kHelp = "no prediction";
   static constexpr bool kByQueries = false;
   static constexpr bool kWritesSets = false;
   static int max_depth(int, int) { return 0; }

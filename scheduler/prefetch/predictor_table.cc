@@ -72,7 +72,7 @@ const std::string& predictor_help() {
   static const std::string text = [] {
     std::string help;
     for (const Entry& entry : kTable) help += fmt::format("{} = {}; ", entry.name, entry.help);
-    return help + fmt::format("{} = {} where queries can be estimated, else {}.", kAutoName,
+    return help + fmt::format("{} = {} if queries can be estimated, else {}.", kAutoName,
                               predictor_name(PredictorKind::kNextQuery),
                               predictor_name(PredictorKind::kPreviousStep));
   }();

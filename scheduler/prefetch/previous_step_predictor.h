@@ -13,7 +13,7 @@ namespace fasa {
 class PreviousStepPredictor final : public Predictor {
  public:
   static constexpr std::string_view kName = "previous-step";
-  static constexpr std::string_view kHelp = "what the layer's hot rows held and lost";
+  static constexpr std::string_view kHelp = "the layer's set of the step before";
   static constexpr bool kByQueries = false;
   static constexpr bool kWritesSets = false;
   static int max_depth(int layers, int) { return layers - 1; }

@@ -22,8 +22,8 @@ TEST(JsonLines, BadLinesAreNamedAndTheRestGoesOn) {
   ASSERT_EQ(result.lines.size(), 2);
   EXPECT_EQ(result.lines[1].number, 7);
   EXPECT_EQ(result.lines[1].object.at("x"), "end");
-  EXPECT_THAT(result.problems, ElementsAre(HasSubstr("a.jsonl:3: no valid JSON"),
-                                           HasSubstr("a.jsonl:4: no JSON object"),
+  EXPECT_THAT(result.problems, ElementsAre(HasSubstr("a.jsonl:3: invalid JSON"),
+                                           HasSubstr("a.jsonl:4: not a JSON object"),
                                            HasSubstr("a.jsonl:5: \"x\" is missing"),
                                            HasSubstr("a.jsonl:6: \"x\" is missing")));
   EXPECT_THROW(read_json_lines(dir.path() + "/none.jsonl", {}), InputError);
@@ -94,7 +94,7 @@ TEST_F(DataTest, LongBenchErrorsSayWhere) {
   dir_.write("dataset2maxlen.json", R"({"trec": 4})");
   EXPECT_THAT(error_of([&] { longbench(64); }), HasSubstr("dataset2maxlen.json: \"qasper\""));
   dir_.write("dataset2maxlen.json", R"({"qasper": 0})");
-  EXPECT_THAT(error_of([&] { longbench(64); }), HasSubstr("as published"));
+  EXPECT_THAT(error_of([&] { longbench(64); }), HasSubstr("as LongBench publishes"));
   std::filesystem::remove(dir_.path() + "/dataset2prompt.json");
   EXPECT_THAT(error_of([&] { longbench(64); }), HasSubstr("dataset2prompt.json is missing"));
   SetUp();

@@ -102,12 +102,12 @@ TEST_F(ResultLogTest, OtherFilesAreNotTouched) {
   EXPECT_THAT(error_of<InputError>(setup_), HasSubstr(":1:"));
   EXPECT_EQ(bytes(), "a letter\n");
   write("{\"x\":1}\n");
-  EXPECT_THAT(error_of<InputError>(setup_), HasSubstr("no results of fasa eval"));
+  EXPECT_THAT(error_of<InputError>(setup_), HasSubstr("not a results file"));
 }
 
 TEST_F(ResultLogTest, AnotherSetupAndSpoiltLinesAreNamed) {
   ResultLog(path_, setup_, Begin::kResume).add({{"id", "0"}});
-  EXPECT_THAT(error_of<InputError>({{"task", "other"}}), HasSubstr("another setup"));
+  EXPECT_THAT(error_of<InputError>({{"task", "other"}}), HasSubstr("a different setup"));
   write(bytes() + "{spoilt}\n" + "{\"id\":\"2\"}\n");
   EXPECT_THAT(error_of<InputError>(setup_), HasSubstr("r.jsonl:3:"));
 }

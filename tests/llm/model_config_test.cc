@@ -90,8 +90,8 @@ TEST(ModelConfigTest, ExpertsOfQwen) {
   // Three layers of 128 experts and a router; a token reads 8 experts.
   EXPECT_EQ(config.mlp_parameters(), 3 * 32 * (128 * 3 * 24 + 128));
   EXPECT_EQ(config.read_mlp_parameters(), 3 * 32 * (8 * 3 * 24 + 128));
-  EXPECT_THAT(error_of(with({{"mlp_only_layers", {3}}})), HasSubstr("layers from 0 to 2"));
-  EXPECT_THAT(error_of(with({{"mlp_only_layers", -1}})), HasSubstr("a list of layers"));
+  EXPECT_THAT(error_of(with({{"mlp_only_layers", {3}}})), HasSubstr("layer numbers from 0 to 2"));
+  EXPECT_THAT(error_of(with({{"mlp_only_layers", -1}})), HasSubstr("a list of layer numbers"));
   EXPECT_THAT(error_of(with({{"num_experts_per_tok", 129}})), HasSubstr("128"));
   EXPECT_THAT(error_of(with({{"num_experts", nullptr}})), HasSubstr("num_experts"));
 }
@@ -143,7 +143,7 @@ TEST(ModelConfigTest, ExpertsOfDeepSeek) {
   EXPECT_EQ(config.experts.chosen_groups, 2);
   EXPECT_EQ(parse(with("first_k_dense_replace", 3)).experts.count, 0);
   EXPECT_THAT(error_of(with("n_group", 4)), HasSubstr("a divisor of n_routed_experts = 6"));
-  EXPECT_THAT(error_of(with("num_experts_per_tok", 5)), HasSubstr("at most the 4"));
+  EXPECT_THAT(error_of(with("num_experts_per_tok", 5)), HasSubstr("at most 4"));
   EXPECT_THAT(error_of(with("topk_method", "noaux_tc")), HasSubstr("group_limited_greedy"));
   EXPECT_THAT(error_of(with("scoring_func", "sigmoid")), HasSubstr("softmax"));
 }

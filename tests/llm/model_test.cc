@@ -38,7 +38,7 @@ TEST(ModelLoadTest, ConfigsThatContradictTheWeights) {
   EXPECT_THAT(error_with(name, {{"num_hidden_layers", 3}}),
               HasSubstr("model.layers.2.input_layernorm.weight is missing"));
   EXPECT_THAT(error_with(name, {{"num_hidden_layers", 1}}),
-              AllOf(HasSubstr("model.layers.1."), HasSubstr("has no place")));
+              AllOf(HasSubstr("model.layers.1."), HasSubstr("does not belong to the model")));
   EXPECT_THAT(error_with(name, {{"vocab_size", 65}}), HasSubstr("model.embed_tokens.weight"));
   EXPECT_THAT(error_with(name, {{"intermediate_size", 41}}),
               AllOf(HasSubstr("mlp.gate_proj.weight"), HasSubstr("[41, 32]")));
@@ -49,7 +49,7 @@ TEST(ModelLoadTest, ConfigsThatContradictTheWeights) {
   EXPECT_THAT(error_with("llama-mha-tied", {{"tie_word_embeddings", false}}),
               HasSubstr("lm_head.weight is missing"));
   EXPECT_THAT(error_with("qwen2-sharded", {{"model_type", "mistral"}}),
-              AllOf(HasSubstr("bias"), HasSubstr("has no place")));
+              AllOf(HasSubstr("bias"), HasSubstr("does not belong to the model")));
 }
 
 TEST(ModelLoadTest, TooLittleDeviceMemorySaysWhatIsNeeded) {

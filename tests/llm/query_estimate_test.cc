@@ -224,7 +224,7 @@ TEST(QueryEstimate, SaysWhatIsOutside) {
   EXPECT_THAT(meddler.beyond_room, HasSubstr("1 to 2 ahead"));
   EXPECT_THAT(meddler.not_ahead, HasSubstr("1 to 2 ahead"));
   EXPECT_THAT(meddler.beyond_model, HasSubstr("layers 0 to 3"));
-  EXPECT_THAT(meddler.other_layer, HasSubstr("layer 1 is under way"));
+  EXPECT_THAT(meddler.other_layer, HasSubstr("the current layer is 1"));
   const StepSequence prefill[] = {{sequence, 1, StepMode::kPrefill}};
   EXPECT_THROW(
       model.step(*runtime, {&token, 1}, prefill, {.observer = &meddler, .estimate_depth = 1}),

@@ -80,8 +80,8 @@ TEST(SafetensorsTest, HeadersThatLie) {
   EXPECT_THAT(error_of(safetensors_bytes(kTwo, data, uint64_t{1} << 60)),
               HasSubstr("1152921504606846976 bytes"));
   EXPECT_THAT(error_of(safetensors_bytes(kTwo, data, UINT64_MAX)), HasSubstr("header"));
-  EXPECT_THAT(error_of(safetensors_bytes("[1]", "")), HasSubstr("no JSON object"));
-  EXPECT_THAT(error_of(safetensors_bytes("{\"a\":", "")), HasSubstr("no valid JSON"));
+  EXPECT_THAT(error_of(safetensors_bytes("[1]", "")), HasSubstr("not a JSON object"));
+  EXPECT_THAT(error_of(safetensors_bytes("{\"a\":", "")), HasSubstr("invalid JSON"));
   const auto one = [&](const std::string& entry) {
     return error_of(safetensors_bytes("{\"a\":" + entry + "}", data));
   };
@@ -96,7 +96,7 @@ TEST(SafetensorsTest, HeadersThatLie) {
   EXPECT_THAT(one(R"({"dtype":"F32","shape":[3],"data_offsets":[12,0]})"),
               HasSubstr("a.data_offsets"));
   EXPECT_THAT(one(R"({"dtype":"F32","shape":[2],"data_offsets":[4,12]})"), HasSubstr("hole"));
-  EXPECT_THAT(one("7"), HasSubstr("a. is no JSON object"));
+  EXPECT_THAT(one("7"), HasSubstr("a. is not a JSON object"));
   EXPECT_THAT(
       error_of(safetensors_bytes(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
                                  R"("b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})",
@@ -138,12 +138,14 @@ TEST(SafetensorsTest, IndexesThatLie) {
     }
   };
   EXPECT_EQ(error(R"({"weight_map":{"a":"part.safetensors"}})"), "");
-  EXPECT_THAT(error(R"({"weight_map":{"c":"part.safetensors"}})"), HasSubstr("has no tensor c"));
+  EXPECT_THAT(error(R"({"weight_map":{"c":"part.safetensors"}})"),
+              HasSubstr("does not contain tensor c"));
   EXPECT_THAT(error(R"({"weight_map":{"a":"none.safetensors"}})"), HasSubstr("none.safetensors"));
-  EXPECT_THAT(error(R"({"weight_map":{"a":"../part.safetensors"}})"), HasSubstr("no file name"));
+  EXPECT_THAT(error(R"({"weight_map":{"a":"../part.safetensors"}})"),
+              HasSubstr("not the name of a file"));
   EXPECT_THAT(error(R"({"weight_map":{"a":3}})"), HasSubstr("weight_map.a"));
   EXPECT_THAT(error(R"({"weight_map":[]})"), HasSubstr("weight_map"));
-  EXPECT_THAT(error("{"), HasSubstr("no valid JSON"));
+  EXPECT_THAT(error("{"), HasSubstr("invalid JSON"));
 }
 
 }  // namespace

@@ -78,15 +78,16 @@ TEST(CudaObstacle, EachSaysWhatToDo) {
               }),
               AllOf(HasSubstr("too old"), HasSubstr("CUDA 12.2"), HasSubstr("13.0")));
   EXPECT_THAT(with([](FakeCuda& fake) { fake.count_status = cuda_status::kNoDevice; }),
-              AllOf(HasSubstr("sees no GPU"), HasSubstr("CUDA_VISIBLE_DEVICES")));
-  EXPECT_THAT(with([](FakeCuda& fake) { fake.gpus.clear(); }), HasSubstr("sees no GPU"));
+              AllOf(HasSubstr("reports no GPU"), HasSubstr("CUDA_VISIBLE_DEVICES")));
+  EXPECT_THAT(with([](FakeCuda& fake) { fake.gpus.clear(); }), HasSubstr("reports no GPU"));
   EXPECT_THAT(with([](FakeCuda& fake) { fake.count_status = cuda_status::kSystemDriverMismatch; }),
               HasSubstr("restart"));
   EXPECT_THAT(with([](FakeCuda& fake) { fake.count_status = cuda_status::kSystemNotReady; }),
               HasSubstr("nvidia-fabricmanager"));
   EXPECT_THAT(with([](FakeCuda& fake) { fake.count_status = cuda_status::kUnknown; }),
               AllOf(HasSubstr("cudaError999"), HasSubstr("nvidia-smi")));
-  EXPECT_THAT(with([](FakeCuda&) {}, 3), AllOf(HasSubstr("no such GPU"), HasSubstr("cuda:0")));
+  EXPECT_THAT(with([](FakeCuda&) {}, 3),
+              AllOf(HasSubstr("this GPU does not exist"), HasSubstr("cuda:0")));
   EXPECT_THAT(with([](FakeCuda& fake) { fake.gpus[0].major = 6; }),
               AllOf(HasSubstr("6.0"), HasSubstr(kMachineCode)));
   EXPECT_THAT(with([](FakeCuda& fake) { fake.gpus[0].prohibited = true; }), HasSubstr("-c 0"));

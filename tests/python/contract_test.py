@@ -144,7 +144,7 @@ def test_enable_and_disable(plain, text_ids):
     if not TAKES_LENGTH:
         assert torch.equal(without, wanted[:, :302])
     for name in ("generate_batch", "init_continuous_batching"):
-        with pytest.raises(fasa.UsageError, match=f"{name} keeps transformers' own paged cache"):
+        with pytest.raises(fasa.UsageError, match=f"{name} uses transformers' paged cache"):
             getattr(model, name)([[1, 2]])
     fasa.transformers.disable(model)
     assert model.config._attn_implementation == "sdpa"
@@ -163,7 +163,7 @@ def test_other_attention_over_a_fasa_cache(plain, model, text_ids):
     for name in ("sdpa", "eager"):
         other = copy.deepcopy(plain)
         other.set_attn_implementation(name)
-        with refused("keys that fasa holds", 'attn_implementation="fasa" alone'):
+        with refused("keys that fasa stores", 'attn_implementation="fasa" alone'):
             forward(other, [text_ids[:10]], cache(other))
     with refused("made for another model"):
         forward(model, [text_ids[:10]], own)
@@ -181,7 +181,7 @@ def test_refusals_by_name(model, text_ids):
         call(attention, q, *handles, None, position_bias=torch.ones(1))
     with refused("dropout = 0.1"):
         call(attention, q, *handles, None, dropout=0.1)
-    with refused("not causal"):
+    with refused("causal attention only"):
         call(attention, q, *handles, None, is_causal=False)
     with refused("float64"):
         call(attention, q.double(), *handles, None)
@@ -205,7 +205,7 @@ def test_bad_calls(plain, model, text_ids):
     assert own.get_seq_length() == 10
     model.train()
     try:
-        with refused("for inference"):
+        with refused("inference only"):
             forward(model, [[1]], own)
     finally:
         model.eval()

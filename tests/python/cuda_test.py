@@ -119,15 +119,15 @@ def test_memory_that_a_gpu_cannot_access(new, stream):
     with pytest.raises(fasa.UsageError, match="k begins at address .* multiples of 4"):
         runtime.append(0, crooked, v_there, stream=stream)
     runtime.append(0, k_there, v_there, stream=stream)
-    with pytest.raises(fasa.UsageError, match="out = None on cuda:0: give a tensor in its memory"):
+    with pytest.raises(fasa.UsageError, match="out = None: not supported on cuda:0; give a "):
         runtime.attend(0, q_there, stream=stream)
-    with pytest.raises(fasa.UsageError, match="lse = True on cuda:0: allowed: False"):
+    with pytest.raises(fasa.UsageError, match="lse = True: not supported on cuda:0"):
         runtime.attend(0, q_there, fake_gpu.empty(q.shape), True, stream=stream)
     with pytest.raises(fasa.UsageError, match="out lies in host memory"):
         runtime.attend(0, q_there, np.empty(q.shape, np.float32), stream=stream)
     runtime.attend(0, q_there, fake_gpu.empty(q.shape), stream=stream)
     runtime.abort_step()
-    with pytest.raises(fasa.UsageError, match="this call takes tensors in host memory"):
+    with pytest.raises(fasa.UsageError, match="this call needs tensors in host memory"):
         fasa.sparse_decode(q[:1], k[None], v[None], GEOMETRY, config("cuda"))
 
 
@@ -145,7 +145,7 @@ def test_streams_that_are_refused(new, expected, stream):
     runtime.abort_step()
     fake_gpu.destroy_stream(gone)
     runtime.begin_step([(sequence, 4)])
-    with pytest.raises(fasa.UsageError, match="or was destroyed"):
+    with pytest.raises(fasa.UsageError, match="or the stream was destroyed"):
         runtime.append(0, k, v, stream=gone)
     runtime.abort_step()
     found = steps(runtime, new, lambda array: fake_gpu.coming(array, stream), fake_gpu.empty,

@@ -140,18 +140,18 @@ def test_what_is_refused():
     paged = open_pages()
     (k, v, q), _ = tokens(2)
     slots = slots_of([0], 0, 2)
-    with pytest.raises(fasa.UsageError, match="slots is no contiguous int64"):
+    with pytest.raises(fasa.UsageError, match="slots is not a contiguous int64"):
         paged.append(0, k, v, slots.astype(np.int32))
     paged.append(0, k, v, slots)
     with pytest.raises(fasa.UsageError, match="block_table is no int32"):
         paged.attend(0, q[:1], [[0]], i32(2))
-    with pytest.raises(fasa.UsageError, match="seq_lens is no contiguous int32"):
+    with pytest.raises(fasa.UsageError, match="seq_lens is not a contiguous int32"):
         paged.attend(0, q[:1], table_of([0]), np.array([2]))
     with pytest.raises(fasa.UsageError, match=r"query_lens\[0\] = 3"):
         paged.prefill(0, q, table_of([0]), i32(2), i32(3))
     with pytest.raises(fasa.UsageError, match="num_pages = 0"):
         open_pages(num_pages=0)
-    with pytest.raises(fasa.UsageError, match="out is read only"):
+    with pytest.raises(fasa.UsageError, match="out is read-only"):
         out = np.zeros((1, QUERY, DIM), np.float32)
         out.flags.writeable = False
         paged.attend(0, q[:1], table_of([0]), i32(2), out)

@@ -135,13 +135,13 @@ def test_longbench_and_math(fake_server, data, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("arguments,code,message", [
-    (["ppl", "--server", "URL"], 2, "eval ppl --server: completions give no probabilities"),
-    (["needle", "--server", "URL", "--fac-tokens", "64"], 2, "is the server's own setting"),
+    (["ppl", "--server", "URL"], 2, "eval ppl --server: the completions API does not"),
+    (["needle", "--server", "URL", "--fac-tokens", "64"], 2, "the server has its own config"),
     (["needle", "--server", "ftp://x"], 2, '--server = "ftp://x": allowed: http://'),
     (["needle", "--server", "URL", "--server-model", "three"], 2, "allowed: one, two"),
     (["needle", "--server", "URL", "--server-key-env", "NOT_THERE"], 2,
-     "there is no such variable"),
-    (["needle", "--server", "http://127.0.0.1:1"], 3, "is a server there?"),
+     "this environment variable is not set"),
+    (["needle", "--server", "http://127.0.0.1:1"], 3, "is the server running?"),
 ])
 def test_what_is_refused(arguments, code, message, fake_server, tmp_path, capsys):
     arguments = [fake_server[0] if one == "URL" else one for one in arguments]
@@ -151,8 +151,8 @@ def test_what_is_refused(arguments, code, message, fake_server, tmp_path, capsys
 
 @pytest.mark.parametrize("body,message", [
     ((400, {"error": "the prompt is too long"}), "400: "),
-    ((200, {"choices": []}), "an answer without a text"),
-    ((200, b"not JSON"), "is a server there?"),
+    ((200, {"choices": []}), "the answer has no text"),
+    ((200, b"not JSON"), "is the server running?"),
     ((200, b"[" * 100000), "/v1/completions"),
 ])
 def test_answers_that_are_none(body, message, fake_server, tmp_path, capsys):

@@ -111,7 +111,7 @@ def test_a_tiny_recipe_ends_in_a_folder_that_fasa_loads(kind, tmp_path, train):
     assert {phase["phase"] for phase in told["phases"]} == {"digit", "mixed"}
     assert len(generate(model, list(b"In the beginning"))) == 4
     code, told = train(write_recipe(tmp_path, kind), "--work", tmp_path / "work")
-    assert code == 2 and "is there already" in told
+    assert code == 2 and "exists already" in told
 
 
 def test_goes_on_after_an_interruption_as_if_there_was_none(tmp_path, train, monkeypatch):
@@ -135,7 +135,7 @@ def test_goes_on_after_an_interruption_as_if_there_was_none(tmp_path, train, mon
         assert torch.equal(tensor, weights[1][name]), name
     code, told = train(write_recipe(tmp_path, "llama", steps=4), "--work", tmp_path / "cut",
                        "--out", tmp_path / "out")
-    assert code == 2 and "of another recipe or corpus" in told
+    assert code == 2 and "the checkpoint belongs to another recipe or corpus" in told
 
 
 def test_bad_input_is_named(tmp_path, train):

@@ -343,9 +343,9 @@ TEST(CudaGraphs, WhatHasNoPlaceInACaptureIsNamed) {
     return std::string();
   };
   EXPECT_THAT(said([](Device& d, StreamView) { d.allocate(MemorySpace::kDevice, 9, "a test"); }),
-              HasSubstr("allocating memory while a graph is recorded"));
+              HasSubstr("allocating memory is not possible while a graph is being recorded"));
   EXPECT_THAT(said([](Device& d, StreamView other) { d.synchronize(other); }),
-              HasSubstr("waiting for a stream while a graph is recorded"));
+              HasSubstr("waiting for a stream is not possible while a graph is being recorded"));
   EXPECT_THAT(said([](Device& d, StreamView other) { d.enqueue(GatherParams{}, other); }),
               AllOf(HasSubstr("'other'"), HasSubstr("while a graph")));
 }

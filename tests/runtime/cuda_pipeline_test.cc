@@ -171,7 +171,7 @@ TEST(CudaPipeline, EveryFailureIsNamedAndEndsInOrder) {
       }
     }
     if (!all) {
-      ASSERT_THAT(said, ::testing::AllOf(::testing::HasSubstr("an operation failed: '"),
+      ASSERT_THAT(said, ::testing::AllOf(::testing::HasSubstr("an operation failed; candidates: '"),
                                          ::testing::HasSubstr("cudaErrorIllegalAddress")));
     }
     ASSERT_EQ(fake.device_bytes, 0u);

@@ -53,14 +53,13 @@ TEST(ParseJson, CountsLevelsOnly) {
   EXPECT_EQ(parse_json(text, "a").at(0).get<std::string>().size(), 201u);
   EXPECT_EQ(parse_json("[\"\\\\\", [[]]]", "a").size(), 2u);
   EXPECT_THAT(error_of([] { parse_json(std::string(40, ']') + std::string(70, '['), "a"); }),
-              HasSubstr("no valid JSON at byte 1"));
+              HasSubstr("invalid JSON at byte 1"));
 }
 
 TEST(ParseJson, NamesThePlace) {
   EXPECT_THAT(error_of([] { parse_json("{\"a\": ]", "a.json"); }),
-              HasSubstr("a.json: no valid JSON at byte 7 of 7"));
-  EXPECT_THAT(error_of([] { parse_json("[1e999]", "a.json"); }),
-              HasSubstr("a.json: no valid JSON"));
+              HasSubstr("a.json: invalid JSON at byte 7 of 7"));
+  EXPECT_THAT(error_of([] { parse_json("[1e999]", "a.json"); }), HasSubstr("a.json: invalid JSON"));
 }
 
 // A field of the wrong type is printed in the error, truncated: that code recurses into the value.

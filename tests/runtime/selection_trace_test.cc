@@ -105,23 +105,23 @@ TEST(SelectionTrace, TakesOnlySetsOfItsShape) {
 
 TEST(SelectionTrace, SaysWhereAFileLies) {
   const std::string bytes = make_trace().to_bytes();
-  EXPECT_THAT(message_of("PK..."), HasSubstr("a.fasatrace: no selection trace"));
+  EXPECT_THAT(message_of("PK..."), HasSubstr("a.fasatrace: not a selection trace"));
   EXPECT_THAT(message_of(bytes.substr(0, 12)), HasSubstr("before its header"));
   EXPECT_THAT(message_of(bytes.substr(0, bytes.size() - 1)), HasSubstr("checksum"));
   std::string flipped = bytes;
   flipped[flipped.size() / 2] ^= 4;
-  EXPECT_THAT(message_of(flipped), HasSubstr("checksum does not fit"));
+  EXPECT_THAT(message_of(flipped), HasSubstr("checksum does not match"));
   EXPECT_THAT(message_of(replaced(bytes, "\"schema\":1", "\"schema\":2")), HasSubstr("schema = 2"));
   EXPECT_THAT(message_of(replaced(bytes, "\"layers\":3", "\"layers\":0")), HasSubstr("layers = 0"));
   EXPECT_THAT(message_of(replaced(bytes, "\"depth\":2", "\"depth\":3")), HasSubstr("depth = 3"));
   EXPECT_THAT(message_of(replaced(bytes, "next-query", "crystalbal")),
               HasSubstr("allowed: next-query"));
   EXPECT_THAT(message_of(replaced(bytes, "\"steps\":6", "\"steps\":7")),
-              HasSubstr("the file ends before"));
+              HasSubstr("the file ends within"));
   EXPECT_THAT(message_of(replaced(bytes, "\"steps\":6", "\"steps\":5")),
-              HasSubstr("bytes after the last step"));
+              HasSubstr("bytes follow the last step"));
   EXPECT_THAT(message_of(replaced(bytes, "\"budget\":24", "\"budget\":23")),
-              HasSubstr("a set of 24 positions; allowed: 1 to 23"));
+              HasSubstr("the set has 24 positions; allowed: 1 to 23"));
 }
 
 TEST(SelectionTrace, SaysWhichNumberLies) {
@@ -129,14 +129,14 @@ TEST(SelectionTrace, SaysWhichNumberLies) {
   const size_t body = body_at(bytes);  // context 300: two bytes, then a set's size
   std::string changed = bytes;
   changed[body + 2] = 0;
-  EXPECT_THAT(message_of(sealed(changed)), HasSubstr("a set of 0 positions"));
+  EXPECT_THAT(message_of(sealed(changed)), HasSubstr("the set has 0 positions"));
   EXPECT_THAT(message_of(sealed(changed)), HasSubstr("byte " + std::to_string(body + 2) + " of"));
   changed = bytes;
   changed.replace(body + 3, 1, "\xff\x7f");  // a first position beyond the context
-  EXPECT_THAT(message_of(sealed(changed)), HasSubstr("in a context of 300 tokens"));
+  EXPECT_THAT(message_of(sealed(changed)), HasSubstr("outside the context of 300 tokens"));
   changed = bytes;
   changed.replace(body, 2, std::string("\x80\x00", 2));
-  EXPECT_THAT(message_of(sealed(changed)), HasSubstr("a context in too many bytes"));
+  EXPECT_THAT(message_of(sealed(changed)), HasSubstr("a context takes too many bytes"));
   changed = bytes;
   changed.replace(body, 1, "\xff\xff\xff\xff\xff");
   EXPECT_THAT(message_of(sealed(changed)), HasSubstr("beyond 2147483647"));

@@ -224,7 +224,8 @@ TEST_F(SessionStoreTest, DamageIsRefused) {
       ADD_FAILURE() << "no error";
     } catch (const LostSession& error) {
       EXPECT_EQ(error.session(), session);
-      EXPECT_THAT(error.what(), HasSubstr(fmt::format("{}.rows: it is not what was", session)));
+      EXPECT_THAT(error.what(),
+                  HasSubstr(fmt::format("{}.rows: the content is not what was", session)));
     }
     EXPECT_TRUE(pages->lost());
   }
@@ -286,7 +287,7 @@ TEST_F(SessionStoreTest, AFolderIsOneServersOwn) {
     const SessionStore second(options());
     ADD_FAILURE() << "no error";
   } catch (const UsageError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("another process keeps its sessions there"));
+    EXPECT_THAT(error.what(), HasSubstr("another process uses this folder"));
   }
 }
 

@@ -192,7 +192,7 @@ TEST(SimtInterpreter, RefusesForeignMasksAndSources) {
             std::string::npos);
   EXPECT_NE(error_of([] {
               if (simt::lane() < 2) simt::shuffle(1, 2, 3u);
-            }).find("outside of the mask"),
+            }).find("outside the mask"),
             std::string::npos);
 }
 

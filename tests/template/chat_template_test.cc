@@ -72,16 +72,16 @@ TEST_F(ChatTemplatesTest, FilesComeBeforeTheConfig) {
 }
 
 TEST_F(ChatTemplatesTest, WhatIsNoTemplateIsRefused) {
-  EXPECT_THAT(error(), HasSubstr("there is no chat template"));
+  EXPECT_THAT(error(), HasSubstr("no chat template was found"));
   EXPECT_FALSE(ChatTemplates::load_if_present(dir_));
   for (const char* value : {"1", "[1]", "{}", R"([{"name": "x"}])"}) {
     write("tokenizer_config.json", std::string(R"({"chat_template": )") + value + "}");
     EXPECT_THAT(error(), HasSubstr("tokenizer_config.json: chat_template: allowed")) << value;
   }
   write("tokenizer_config.json", "[]");
-  EXPECT_THAT(error(), HasSubstr("no JSON object"));
+  EXPECT_THAT(error(), HasSubstr("not a JSON object"));
   write("tokenizer_config.json", "{");
-  EXPECT_THAT(error(), HasSubstr("no valid JSON"));
+  EXPECT_THAT(error(), HasSubstr("invalid JSON"));
   write("chat_template.jinja", "{{");
   write("tokenizer_config.json", "{}");
   EXPECT_THAT(error(), HasSubstr("chat_template.jinja:1:1"));

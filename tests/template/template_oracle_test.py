@@ -20,10 +20,10 @@ except ImportError:
     sys.exit(77)
 
 # Features that the engine deliberately lacks, by its error messages.
-LEFT_OUT = ["not known here", "has no text of its own", "holds no", "is no key of a dict here",
-            "beyond 64 bits", "is no key here", "** takes whole numbers only",
+LEFT_OUT = ["not supported", "cannot be converted to a string", "cannot hold a",
+            "cannot be a key", "exceeds 64 bits", "whole numbers only",
             # Jinja2 folds slices of constants by other rules than it runs slices.
-            "has no places to slice"]
+            "cannot be sliced"]
 CONTROL = "<|im_end|>"
 
 

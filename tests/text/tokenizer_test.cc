@@ -247,14 +247,15 @@ TEST(TokenizerTest, RefusesContradictions) {
     document[json::json_pointer(path)] = value;
     return error_of(document);
   };
-  EXPECT_THAT(with("/model/vocab/a", 1), HasSubstr("id 1 is given twice"));
+  EXPECT_THAT(with("/model/vocab/a", 1), HasSubstr("id 1 belongs to two pieces"));
   EXPECT_THAT(with("/model/vocab/a", 1ll << 31), HasSubstr("has id 2147483648"));
-  EXPECT_THAT(with("/model/vocab/<0x-1>", 12), HasSubstr("names no byte"));
-  EXPECT_THAT(with("/model/merges", json::array({"a d"})), HasSubstr("\"d\" is no piece"));
+  EXPECT_THAT(with("/model/vocab/<0x-1>", 12), HasSubstr("is not a byte"));
+  EXPECT_THAT(with("/model/merges", json::array({"a d"})),
+              HasSubstr("\"d\" is not in the vocabulary"));
   EXPECT_THAT(with("/model/merges", json::array({json::array({"a", ""})})),
-              HasSubstr("becomes itself"));
+              HasSubstr("a piece of the merge is empty"));
   EXPECT_THAT(with("/added_tokens/0/id", 17), HasSubstr("allowed: 10"));
-  EXPECT_THAT(with("/added_tokens/1/content", "<|end|>"), HasSubstr("each token once"));
+  EXPECT_THAT(with("/added_tokens/1/content", "<|end|>"), HasSubstr("each token only once"));
 }
 
 TEST(TokenizerTest, HostilePatternsEndWithAnError) {

@@ -30,9 +30,9 @@ class Chat(ChatCase):
         out, err = self.chat(["first?", "second?", "/fork", "third?", "/undo", "/stats",
                               f"/save {saved}", "/fork 1", "/nothing", "/help", "/quit", "never"],
                              "--system", "S")
-        self.assertIn("(branch 2 of 2; /fork 1 goes back)", err)
+        self.assertIn("(branch 2 of 2; /fork 1 returns to the previous one)", err)
         self.assertIn("(branch 1 of 2)", err)
-        self.assertIn("/nothing is no command", err)
+        self.assertIn("/nothing is not a command", err)
         self.assertIn("KV bytes on the host", out)
         self.assertIn("/save FILE", out)
         self.assertNotIn("never", out + err)
@@ -90,7 +90,7 @@ class Chat(ChatCase):
 
     def test_what_it_needs(self):
         (self.model / "chat_template.jinja").unlink()
-        self.assert_fails(3, ["there is no chat template"], "chat", "--model", self.model)
+        self.assert_fails(3, ["no chat template was found"], "chat", "--model", self.model)
         (self.model / "tokenizer.json").unlink()
         self.assert_fails(3, ["tokenizer.json"], "chat", "--model", self.model)
 
@@ -127,7 +127,7 @@ class Template(ChatCase):
         self.replace(self.model, "chat_template.jinja", "\n {{ raise_exception('no roles') }}")
         self.assert_fails(3, ["chat_template.jinja:2:20: no roles"], "template", "--model",
                           self.model, "--context", context)
-        self.assert_fails(3, ["no valid JSON"], "template", "--model", self.model, "--context",
+        self.assert_fails(3, ["invalid JSON"], "template", "--model", self.model, "--context",
                           self.write("bad.json", "{"))
         self.assert_fails(3, ["none.json: the file cannot be read"], "template", "--model",
                           self.model, "--context", self.folder / "none.json")

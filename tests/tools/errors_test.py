@@ -44,8 +44,8 @@ class UsageErrors(CommandTest):
         self.generate_fails(3, ["token 0", "-1"], "--prompt-ids", ids("-1 5"))
         self.generate_fails(3, ["token 2", "abc", "integers"], "--prompt-ids", ids("1,2,abc"))
         self.generate_fails(3, ["token 0", "1.5"], "--prompt-ids", ids("[1.5]"))
-        self.generate_fails(3, ["ids.txt", "no valid JSON at byte"], "--prompt-ids", ids("[1, 2"))
-        self.generate_fails(3, ["ids.txt", "no valid JSON"], "--prompt-ids", ids("[1e999]"))
+        self.generate_fails(3, ["ids.txt", "invalid JSON at byte"], "--prompt-ids", ids("[1, 2"))
+        self.generate_fails(3, ["ids.txt", "invalid JSON"], "--prompt-ids", ids("[1e999]"))
         self.generate_fails(3, ["99999999999999999999"], "--prompt-ids",
                             ids("99999999999999999999"))
         self.generate_fails(2, ["empty"], "--prompt-ids", ids("[]"))

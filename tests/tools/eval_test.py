@@ -246,7 +246,7 @@ class Eval(CommandTest):
         self.assertLessEqual(result["tasks"][0]["interval"][1], 100)
         self.assertEqual(result["examples"], 3)
         self.assertEqual(result["skipped_lines"], 1)
-        self.assertIn("qasper.jsonl:2: no valid JSON", result["notes"][0])
+        self.assertIn("qasper.jsonl:2: invalid JSON", result["notes"][0])
         done = self.assert_done(*PPL, "--examples", 1, "--results", self.results)
         self.assertRegex(done.stdout.decode(), r"method +ppl 400 +qasper +trec")
         self.assertRegex(done.stdout.decode(), r" 75\.0 +50\.0")

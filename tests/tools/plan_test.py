@@ -154,7 +154,7 @@ class Plan(CommandTest):
 
     def test_nothing_fits(self):
         done = self.assert_done("plan", "--geometry", "Llama-3.1-70B", *GPU)
-        self.assertIn(b"Nothing fits", done.stdout)
+        self.assertIn(b"No preset fits", done.stdout)
         plan = self.plan("--geometry", "Llama-3.1-70B", *GPU)
         self.assertIsNone(plan["recommended"])
         self.assertEqual(self.option(plan, "fasa-m")["longest_context"], 0)

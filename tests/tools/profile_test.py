@@ -81,7 +81,7 @@ class Profile(CommandTest):
         self.assertEqual(fasa_c["bytes"], {"miss": 0, "prefetch": 0, "write_back": 0})
         self.assertEqual(fasa_c["transfer_hidden"], 1)
         self.assertLess(fasa_c["tpot_ms"], fasa_m["tpot_ms"])
-        self.assertIn("not limited", " ".join(fasa_c["notes"]))
+        self.assertIn("unlimited", " ".join(fasa_c["notes"]))
         weighted = self.profile(*SMALL, "--predictor", "none", "--weight-bits", 4)
         self.check_identities(weighted)
         self.assertGreater(weighted["tpot_ms"], fasa_m["tpot_ms"])

@@ -37,7 +37,7 @@ class Setup(CommandTest):
     def test_check_is_content_when_all_is_there(self):
         done = script("setup", "--check", env=self.with_packages("installed"))
         self.assertEqual(done.returncode, 0)
-        self.assertIn(b"everything is there", done.stdout)
+        self.assertIn(b"everything is installed", done.stdout)
 
     def test_without_check_it_installs(self):
         done = script("setup", env=self.with_packages("not-installed"))
@@ -63,7 +63,7 @@ class Configure(CommandTest):
              "-DFASA_TESTS=OFF", "-DFASA_BENCH=OFF"],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn(b"The Python package is left out", done.stdout)
+        self.assertIn(b"The Python package is not built", done.stdout)
         self.assertIn(b"tools/python-env", done.stdout)
 
 

@@ -182,7 +182,7 @@ class Hostile(ServeTest):
         self.assertEqual(refused[0], 429, refused)
         self.assertGreaterEqual(int(refused[1]["Retry-After"]), 1)
         message = json.loads(refused[2])["error"]["message"]
-        self.assertRegex(message, r"1 requests? wait.* 1 are computed.*--max-waiting")
+        self.assertRegex(message, r"1 requests? are waiting and 1 are running.*--max-waiting")
 
 
 if __name__ == "__main__":

@@ -84,7 +84,7 @@ class Sessions(ServeTest):
 
     def test_a_folder_that_cannot_be(self):
         self.server()
-        self.assert_fails(2, ["sessions_dir", "another process keeps its sessions there"], "serve",
+        self.assert_fails(2, ["sessions_dir", "another process uses this folder"], "serve",
                           "--model", self.chat_model(), "--port", "0", "--sessions-dir",
                           self.folder / "sessions")
 

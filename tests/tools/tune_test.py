@@ -77,7 +77,8 @@ class BadInput(CommandTest):
         self.fails(["--tokens", "0"], "--geometry", "Llama-3.2-1B")
 
     def test_a_time_too_short_for_one_trial(self):
-        self.fails(["--time-limit", "1ms", "not one trial"], *GEOMETRY, "--time-limit", "1ms")
+        self.fails(["--time-limit", "1ms", "no trial was finished"], *GEOMETRY,
+                   "--time-limit", "1ms")
         for text in ("0s", "soon", "-3s"):
             self.fails(["--time-limit", text], *GEOMETRY, f"--time-limit={text}")
 

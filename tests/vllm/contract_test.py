@@ -49,7 +49,7 @@ def test_versions(version, served):
         fasa.vllm.register()
         assert bool(fake_vllm.REGISTERED) == served
         if not served:
-            with pytest.raises(fasa.UsageError, match="fasa.vllm is made for 0.32 to 0.33"):
+            with pytest.raises(fasa.UsageError, match="fasa.vllm supports 0.32 to 0.33"):
                 fasa.vllm.require_version()
     finally:
         fake_vllm.install()
@@ -96,7 +96,7 @@ def test_vllms_own_where_nobody_asks(engine):
 ])
 def test_what_is_refused(changes, message):
     config = fake_vllm.config(**changes)
-    with pytest.raises(fasa.UsageError, match="fasa serves no") as error:
+    with pytest.raises(fasa.UsageError, match="fasa does not support") as error:
         _settings.refuse(config)
     assert message in str(error.value)
 
@@ -104,12 +104,12 @@ def test_what_is_refused(changes, message):
 @pytest.mark.parametrize("options,message", [
     ({"alibi_slopes": [1.0]}, "ALiBi"),
     ({"sliding_window": 512}, "sliding windows"),
-    ({"logits_soft_cap": 30.0}, "soft caps"),
+    ({"logits_soft_cap": 30.0}, "soft-capped"),
     ({"attn_type": "encoder_only"}, "attention of the kind encoder_only"),
     ({"kv_sharing_target_layer_name": "a"}, "share another's keys"),
     ({"sinks": torch.zeros(4)}, "attention sinks"),
     ({"kv_cache_dtype": "fp8"}, r"quantised KV cache \(fp8\)"),
-    ({"chunk_lookback": 3}, "fasa knows no chunk_lookback"),
+    ({"chunk_lookback": 3}, "fasa does not support chunk_lookback"),
 ])
 def test_layers_that_are_refused(options, message):
     with pytest.raises(fasa.UsageError, match=message):
@@ -129,9 +129,9 @@ def test_wrong_settings(asked, message, engine):
 
 @pytest.mark.parametrize("asked,message", [
     ({"experimental_cuda": 1}, "experimental_cuda = 1: allowed: true, false"),
-    ({"device": "cuda:0"}, '"device" = cuda:0, and vLLM is one for processors'),
+    ({"device": "cuda:0"}, '"device" = cuda:0, but this vLLM is built for CPUs'),
     ({"device": "cuda", "experimental_cuda": True},
-     '"device" = cuda, and vLLM is one for processors'),
+     '"device" = cuda, but this vLLM is built for CPUs'),
 ])
 def test_no_gpu_under_vllm_for_processors(asked, message, engine):
     fasa.vllm.register()
@@ -182,7 +182,7 @@ def test_a_plugin_that_was_not_loaded(engine):
     fasa.vllm.register()
     worker_of(engine)
     engine.additional_config = {}
-    with pytest.raises(fasa.UsageError, match="nothing asks for fasa"):
+    with pytest.raises(fasa.UsageError, match="fasa is not configured"):
         worker_of(engine)
 
 
@@ -212,7 +212,7 @@ def test_as_many_blocks_as_fit(engine):
     assert limited == ((8 << 20) - sizes["fixed"]["device_total"]) // page < blocks
     engine.additional_config = {"fasa": {"device_memory": "1KiB"}}
     _store.close_store()
-    with pytest.raises(fasa.UsageError, match="1024 bytes for the KV cache: fasa takes"):
+    with pytest.raises(fasa.UsageError, match="1024 bytes for the KV cache: fasa needs"):
         worker_of(engine).determine_available_memory()
     with pytest.raises(fasa.UsageError, match="with 2 groups of KV caches"):
         worker.initialize_from_config(types.SimpleNamespace(kv_cache_groups=[1, 2]))
@@ -318,7 +318,7 @@ def test_no_batch_is_a_measurement(engine):
     out = torch.ones(3, QUERY, DIM)
     impl = _impl.FasaImpl(QUERY, DIM, 0.1, KV)
     assert impl.forward(None, out, out, out, None, None, out) is out
-    with pytest.raises(fasa.UsageError, match="quantised outputs"):
+    with pytest.raises(fasa.UsageError, match="quantised attention outputs"):
         impl.forward(None, out, out, out, None, None, out, output_scale=1)
 
 

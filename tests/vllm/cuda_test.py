@@ -84,12 +84,12 @@ def test_no_graphs():
 @pytest.mark.parametrize("asked", [{}, {"experimental_cuda": False}, {"fac_tokens": 128}])
 def test_who_does_not_ask_for_the_experiment(gpu, asked):
     gpu.additional_config = {"fasa": asked}
-    refused(gpu, "fasa in vLLM on cuda was never run on a GPU.*experimental_cuda")
+    refused(gpu, "fasa in vLLM on cuda has only been tested.*experimental_cuda")
 
 
 def test_what_the_experiment_does_not_take(gpu, monkeypatch):
     gpu.additional_config = {"fasa": {**ASKED, "device": "cuda:1"}}
-    refused(gpu, '"device" = cuda:1, and vLLM says which GPU a process has: allowed: auto')
+    refused(gpu, '"device" = cuda:1, but vLLM chooses the GPU of a process: allowed: auto')
     gpu.additional_config = {"fasa": {**ASKED, "device": "cpu"}}
     refused(gpu, '"device" = cpu')
     gpu.additional_config = {"fasa": ASKED}
@@ -101,14 +101,14 @@ def test_what_the_experiment_does_not_take(gpu, monkeypatch):
     with pytest.raises(fasa.UsageError, match="--worker-cls is .*: allowed: fasa.vllm.GpuWorker"):
         _backend.FasaGpuBackend.get_impl_cls()
     gpu.additional_config = {}
-    with pytest.raises(fasa.UsageError, match="CUSTOM is fasa's, and nothing asks for fasa"):
+    with pytest.raises(fasa.UsageError, match="CUSTOM selects fasa, but fasa is not configured"):
         _backend.FasaGpuBackend.get_builder_cls()
     gpu.additional_config = {"fasa": ASKED}
     gpu.speculative_config = object()
     gpu.parallel_config.worker_cls = "fasa.vllm.GpuWorker"
     refused(gpu, "speculative decoding")
     monkeypatch.setattr("vllm.platforms.current_platform", fake_vllm.platform("rocm"))
-    with pytest.raises(fasa.UsageError, match="no such GPUs as this vLLM is for"):
+    with pytest.raises(fasa.UsageError, match="does not support the platform of this vLLM"):
         _settings.refuse_device(_settings.Settings.of(gpu))
 
 
@@ -116,7 +116,7 @@ def test_a_backend_of_another_plugin(gpu):
     fake_vllm.REGISTERED[CUSTOM] = "other.Backend"
     fasa.vllm.register()
     assert fake_vllm.REGISTERED == {CUSTOM: "other.Backend"}
-    with pytest.raises(fasa.UsageError, match="CUSTOM is another plugin's, other.Backend"):
+    with pytest.raises(fasa.UsageError, match="CUSTOM belongs to another plugin, other.Backend"):
         worker_of(gpu)
     fake_vllm.REGISTERED.clear()
     with pytest.raises(fasa.UsageError, match="vLLM did not load fasa's plugin"):

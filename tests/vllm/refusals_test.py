@@ -5,7 +5,7 @@ from support import long_run, run
 pytestmark = long_run
 
 CONFIGURED = [
-    ({"block_size": 32}, "blocks of 32 tokens (--block-size): allowed: 64, 128, 192, 256"),
+    ({"block_size": 32}, "blocks of 32 tokens (--block-size; allowed: 64, 128, 192, 256)"),
     ({"additional_config": {"fasa": {"fac_token": 3}}}, "fac_token"),
     ({"additional_config": {"fasa": 7}}, '"fasa" = 7: allowed: an object'),
     ({"speculative_config": {"method": "ngram", "num_speculative_tokens": 2,
@@ -29,7 +29,7 @@ def test_what_a_configuration_asks_for():
 
 def test_the_engine_does_not_start():
     said = run("start", fails=True, fasa={}, block_size=96)
-    assert "blocks of 96 tokens (--block-size): allowed: 64, 128, 192, 256" in said
+    assert "blocks of 96 tokens (--block-size; allowed: 64, 128, 192, 256)" in said
 
 
 def test_a_worker_of_another():
@@ -41,15 +41,15 @@ def test_a_worker_of_another():
 def test_a_plugin_that_was_not_loaded():
     said = run("start", {"VLLM_PLUGINS": "another"}, fails=True, fasa={})
     assert ("vLLM did not load fasa's plugin" in said
-            and 'does VLLM_PLUGINS, where it is set, name "fasa"' in said)
+            and 'VLLM_PLUGINS, if set, contains "fasa"' in said)
 
 
 def test_a_worker_and_nothing_that_asks():
     said = run("start", fails=True, fasa=None, worker_cls="fasa.vllm.CpuWorker")
-    assert "nothing asks for fasa" in said
+    assert "fasa is not configured" in said
 
 
 def test_too_little_memory():
     said = run("start", {"VLLM_CPU_KVCACHE_SPACE": ""}, fails=True, fasa={},
                kv_cache_memory_bytes=100000)
-    assert "100000 bytes for the KV cache: fasa takes" in said
+    assert "100000 bytes for the KV cache: fasa needs" in said

@@ -12,22 +12,22 @@ HELD_OUT = ("revelation.txt", "ruth.txt", "state-of-the-union-1996.txt")
 
 def parse(arguments):
     parser = argparse.ArgumentParser(prog="tools/testbed/train", description=__doc__)
-    parser.add_argument("recipe", nargs="?", help="its name, or a .toml file; see --list")
-    parser.add_argument("--list", action="store_true", help="prints the recipes and ends")
+    parser.add_argument("recipe", nargs="?", help="name of a recipe, or a .toml file; see --list")
+    parser.add_argument("--list", action="store_true", help="list the recipes and exit")
     parser.add_argument("--corpus", type=pathlib.Path, default=ROOT / "models" / "texts",
                         help="folder of plain texts (*.txt); default: models/texts")
     parser.add_argument("--work", type=pathlib.Path,
-                        help="checkpoint and log; default: build/testbed/RECIPE")
+                        help="folder for checkpoint and log; default: build/testbed/RECIPE")
     parser.add_argument("--out", type=pathlib.Path,
-                        help="the model's folder; default: model in --work")
+                        help="folder for the model; default: model in --work")
     parser.add_argument("--share", type=float, default=1.0,
-                        help="of every phase's steps, above 0 up to 1; default: 1")
+                        help="share of every phase's steps to run, above 0, up to 1; default: 1")
     parser.add_argument("--threads", type=int, default=1, help="default: 1")
     parser.add_argument("--texts", type=int, default=25,
-                        help="of each length that recall is measured with; default: 25")
+                        help="number of texts of each length to measure recall with; default: 25")
     options = parser.parse_args(arguments)
     if not options.list and options.recipe is None:
-        parser.error("a recipe is needed; --list prints them")
+        parser.error("give a recipe; --list shows all recipes")
     for name in ("threads", "texts"):
         if getattr(options, name) < 1:
             parser.error(f"--{name} = {getattr(options, name)}: allowed: 1 or more")

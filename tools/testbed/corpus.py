@@ -16,14 +16,15 @@ class Corpus:
     def __init__(self, folder, held_out=()):
         folder = pathlib.Path(folder)
         if not folder.is_dir():
-            raise RecipeError(f"--corpus {folder}: no such folder; give one of plain texts (*.txt)")
+            raise RecipeError(f"--corpus {folder}: the folder does not exist; give a folder of "
+                              "plain texts (*.txt)")
         found = {path: path.read_bytes() for path in sorted(folder.rglob("*.txt"))}
         middles = [text[len(text) // 2:len(text) // 2 + 80] for text in held_out]
         kept = {path: text for path, text in found.items()
                 if not any(middle in text for middle in middles)}
         if not kept:
-            raise RecipeError(f"--corpus {folder}: no text to train on: {len(found)} *.txt, all of "
-                               "them kept back to measure with; add others")
+            raise RecipeError(f"--corpus {folder}: no text to train on: {len(found)} *.txt, all "
+                              "reserved for measurement; add others")
         self.folder = folder
         self.paths = list(kept)
         self.texts = [numpy.frombuffer(text, numpy.uint8) for text in kept.values()]
@@ -36,8 +37,8 @@ class Corpus:
         """Raises RecipeError unless a passage of `length` bytes can be drawn."""
         longest = max(len(text) for text in self.texts)
         if longest < length:
-            raise RecipeError(f"--corpus {self.folder}: its longest text has {longest} bytes; the "
-                               f"recipe takes passages of {length}; add longer texts")
+            raise RecipeError(f"--corpus {self.folder}: the longest text has {longest} bytes, but "
+                              f"the recipe needs passages of {length}; add longer texts")
 
     def passage(self, length, random):
         """`length` bytes of one text; shorter texts are never chosen."""

@@ -13,7 +13,8 @@ from testbed.tokenizer import byte_tokenizer
 
 def require_free(folder):
     if folder.exists():
-        raise RecipeError(f"--out {folder}: is there already; move it away, or give another --out")
+        raise RecipeError(f"--out {folder}: the folder exists already; move it away, or give "
+                          "another --out")
 
 
 def write_weights(model, folder):
@@ -36,7 +37,7 @@ def reload(part, model):
     expected = model.state_dict()
     for name, tensor in kept.state_dict().items():
         if not torch.equal(tensor, expected[name]):
-            raise RecipeError(f"{part}: {name} is not what was trained")
+            raise RecipeError(f"{part}: {name} differs from the trained model")
     tokenizer = transformers.AutoTokenizer.from_pretrained(part)
     text = "In the beginning \u03b1\n[\u03c948213]"
     ids = list(text.encode())

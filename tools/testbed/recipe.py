@@ -28,8 +28,8 @@ class Phase:
         if unknown or not self.mix or min(self.mix.values()) <= 0:
             raise RecipeError(f"mix = {self.mix}: allowed: shares above 0 of {', '.join(KINDS)}")
         if self.length < 128:
-            raise RecipeError(f"length = {self.length}: allowed: 128 or more, the least that "
-                               "facts and their questions fit in")
+            raise RecipeError(f"length = {self.length}: allowed: 128 or more, so that facts and "
+                              "their questions fit")
 
 
 @dataclasses.dataclass(frozen=True)

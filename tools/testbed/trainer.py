@@ -93,8 +93,8 @@ class Trainer:
             return 0, 0.0
         kept = torch.load(path, weights_only=True)
         if kept["identity"] != self._identity:
-            raise RecipeError(f"{path}: of another recipe or corpus; move {self.folder} away, or "
-                               "give another --work")
+            raise RecipeError(f"{path}: the checkpoint belongs to another recipe or corpus; move "
+                              f"{self.folder} away, or give another --work")
         self.model.load_state_dict(kept["model"])
         for optimiser, state in zip(self._optimisers, kept["optimisers"]):
             optimiser.load_state_dict(state)
@@ -159,6 +159,6 @@ class Trainer:
                 self._save()
                 saved = time.monotonic()
             if self._stopping and not last:
-                raise Interrupted(f"interrupted at step {self.progress.step}; the same command "
-                                  "goes on from there")
+                raise Interrupted(f"interrupted at step {self.progress.step}; run the same "
+                                  "command to continue")
         self.model.eval()

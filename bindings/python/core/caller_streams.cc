@@ -15,7 +15,8 @@ constexpr uint64_t kLegacyStream = 1;  // cudaStreamLegacy, which 0 stands for
 
 StreamView CallerStreams::of(uint64_t number) {
   if (device_.kind() != DeviceKind::kCuda) {
-    throw UsageError(fmt::format("stream = {}: allowed on {}: None", number, device_.name()));
+    throw UsageError(
+        fmt::format("stream = {}: not supported on {}; allowed: None", number, device_.name()));
   }
   const uint64_t native = number == 0 ? kLegacyStream : number;
   const auto known = known_.find(native);

@@ -100,13 +100,13 @@ void PyConfig::update(const nb::kwargs& options) {
 
 void add_config(nb::module_& module) {
   nb::class_<PyConfig> cls(module, "Config",
-                           "Every setting of the runtime, one attribute for each option.");
+                           "All settings of the runtime, with one attribute per option.");
   cls.def(
       "__init__",
       [](PyConfig* self, const nb::kwargs& options) {
         new (self) PyConfig(with_options({}, options));
       },
-      nb::arg("options"), "Options by name, over the defaults.");
+      nb::arg("options"), "Options by name; all others keep their defaults.");
   cls.def_static(
       "load",
       [](const std::optional<std::string>& path, bool environment, const nb::kwargs& options) {
@@ -115,23 +115,25 @@ void add_config(nb::module_& module) {
         return with_options(std::move(sources), options);
       },
       nb::arg("path") = nb::none(), nb::kw_only(), nb::arg("environment") = true,
-      nb::arg("options"), "Defaults < the TOML file < FASA_* variables < options by name.");
+      nb::arg("options"),
+      "Loads a config. Later sources override earlier ones: defaults, TOML file, FASA_* variables, "
+      "options by name.");
   cls.def_static(
       "from_toml",
       [](const std::string& text) { return PyConfig({.toml = text, .toml_name = "config"}); },
-      nb::arg("text"), "The text of a TOML file.");
+      nb::arg("text"), "Reads a config from the text of a TOML file.");
   cls.def(
       "to_toml", [](const PyConfig& self) { return config_toml(self.config()); },
-      "A TOML file that says all of it.");
+      "Returns a TOML file with all options.");
   cls.def(
       "to_dict", [](const PyConfig& self) { return to_python(config_to_json(self.config())); },
-      "As `fasa config` prints it: one dictionary for each table.");
+      "The form of `fasa config`: one dictionary per table.");
   cls.def(
       "chunks_of",
       [](const PyConfig& self, const Geometry& geometry) {
         return self.config().effective_tip_chunks(geometry.chunks());
       },
-      nb::arg("geometry"), "Frequency chunks of a head that the slices hold.");
+      nb::arg("geometry"), "Number of frequency chunks per head that the slices hold.");
   cls.def(
       "low_bit_tokens_of",
       [](const PyConfig& self, const Geometry& geometry) {
@@ -140,7 +142,7 @@ void add_config(nb::module_& module) {
         return to_python(find_option("selection", "low_bit_tokens")->get(decided));
       },
       nb::arg("geometry"),
-      "low_bit_tokens of that model, a count or a share: what \"auto\" is there.");
+      "low_bit_tokens for that model, a count or a share, with \"auto\" resolved.");
   cls.def("update", &PyConfig::update, nb::arg("options"), "Sets several options at once.");
   cls.def("__copy__", [](const PyConfig& self) { return PyConfig(self); });
   cls.def(

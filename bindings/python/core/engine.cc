@@ -20,10 +20,10 @@ std::unique_ptr<Device> open_tensor_device(const Config& config) {
 std::unique_ptr<Device> open_host_device(const Config& config) {
   auto device = open_tensor_device(config);
   if (!takes_host_memory(*device)) {
-    throw UsageError(fmt::format(
-        "device.name = \"{}\": this call takes tensors in host memory; allowed: auto, cpu, "
-        "emulated. fasa.Runtime and fasa.Paged take those of a GPU",
-        device->name()));
+    throw UsageError(
+        fmt::format("device.name = \"{}\": this call needs tensors in host memory; allowed: auto, "
+                    "cpu, emulated. For tensors on a GPU use fasa.Runtime or fasa.Paged",
+                    device->name()));
   }
   return device;
 }
@@ -122,7 +122,7 @@ void Engine::release(SequenceId sequence) noexcept {
     released_.push_back(sequence);
     if (!in_step_) free_released();
   } catch (const std::exception& error) {
-    log_warning(fmt::format("freeing a sequence: {}", error.what()));
+    log_warning(fmt::format("freeing a sequence failed: {}", error.what()));
   }
 }
 

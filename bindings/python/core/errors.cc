@@ -46,19 +46,17 @@ PyObject* add_class(nb::module_& module, const char* name, const char* doc, nb::
 }  // namespace
 
 void add_errors(nb::module_& module) {
-  PyObject* base =
-      add_class(module, "Error", "Whatever fasa reports.", nb::handle(PyExc_Exception));
+  PyObject* base = add_class(module, "Error", "Base class of all errors that fasa raises.",
+                             nb::handle(PyExc_Exception));
   const auto below = [&](const char* name, const char* doc, PyObject* builtin) {
     return add_class(module, name, doc, nb::make_tuple(nb::handle(base), nb::handle(builtin)));
   };
-  classes = {
-      below("UsageError", "A call or config that asks for something impossible.", PyExc_ValueError),
-      below("InputError", "A model, map or text file that is not what it should be.",
-            PyExc_ValueError),
-      below("BudgetError",
-            "A memory limit that does not suffice: limit, asked_bytes, capacity_bytes.",
-            PyExc_MemoryError),
-      below("DeviceError", "An operation that failed on a device.", PyExc_RuntimeError)};
+  classes = {below("UsageError", "A call or a config is invalid.", PyExc_ValueError),
+             below("InputError", "A model, FC map or text file is invalid.", PyExc_ValueError),
+             below("BudgetError",
+                   "A memory limit is too small. Attributes: limit, asked_bytes, capacity_bytes.",
+                   PyExc_MemoryError),
+             below("DeviceError", "An operation failed on a device.", PyExc_RuntimeError)};
   nb::register_exception_translator(translate);
 }
 

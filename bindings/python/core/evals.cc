@@ -157,7 +157,8 @@ void add_results(nb::module_& module) {
                               summary.examples, summary.counted);
       },
       nb::arg("metric"), nb::arg("records"),
-      "Value, its interval of 95 %, records, and what they count.");
+      "Returns the value, the bounds of its 95 % interval, the number of records, and their "
+      "count.");
   module.def("model_hash", model_hash, nb::arg("fingerprint"));
 }
 

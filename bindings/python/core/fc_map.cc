@@ -55,17 +55,17 @@ HeadSamples samples_of(const Keys& keys, const Queries& queries,
     return position >= 0 && position < samples.tokens;
   });
   if (queries.shape(0) != positions.size() || queries.shape(2) != keys.shape(1) || !inside) {
-    throw UsageError(
-        fmt::format("rank_chunks: queries [{}, {}, {}] at {} positions over keys [{}, {}]; "
-                    "expected [positions, "
-                    "group, key_dim] at positions of keys",
-                    queries.shape(0), queries.shape(1), queries.shape(2), positions.size(),
-                    keys.shape(0), keys.shape(1)));
+    throw UsageError(fmt::format(
+        "rank_chunks: queries have shape [{}, {}, {}], with {} positions, and keys [{}, {}]; "
+        "expected queries [positions, group, key_dim] at positions within the keys",
+        queries.shape(0), queries.shape(1), queries.shape(2), positions.size(), keys.shape(0),
+        keys.shape(1)));
   }
   for (const auto& [first, second] : chunks) {
     if (std::min(first, second) < 0 || std::max(first, second) >= samples.key_dim) {
-      throw UsageError(fmt::format("rank_chunks: chunk ({}, {}); a key has dimensions 0 to {}",
-                                   first, second, samples.key_dim - 1));
+      throw UsageError(
+          fmt::format("rank_chunks: chunk ({}, {}); allowed: dimensions 0 to {}, those of a key",
+                      first, second, samples.key_dim - 1));
     }
     samples.chunks.push_back({first, second});
   }
@@ -86,8 +86,8 @@ HeadRanking rank(const Keys& keys, const Queries& queries, const std::vector<int
       .objective = objective_of(objective), .window = window, .sinks = sinks, .recent = recent};
   if (sinks < 0 || recent < 1 || window <= sinks + recent) {
     throw UsageError(
-        fmt::format("rank_chunks: window {}, sinks {}, recent {}; expected window above "
-                    "sinks + recent, recent from 1",
+        fmt::format("rank_chunks: window = {}, sinks = {}, recent = {}; allowed: recent of 1 or "
+                    "more, window above sinks + recent",
                     window, sinks, recent));
   }
   const HeadSamples samples = samples_of(keys, queries, positions, chunks, scale, score_cap);
@@ -97,7 +97,7 @@ HeadRanking rank(const Keys& keys, const Queries& queries, const std::vector<int
 
 void add_fingerprint(nb::module_& module) {
   nb::class_<ModelFingerprint>(module, "ModelFingerprint",
-                               "What a map must share with the model that it is used with.")
+                               "The properties of a model that an FC map must match.")
       .def(nb::init<>())
       .def_rw("model_type", &ModelFingerprint::model_type)
       .def_rw("layers", &ModelFingerprint::layers)
@@ -120,7 +120,7 @@ void add_ranking(nb::module_& module) {
       .def_ro("chunks", &HeadRanking::chunks, "Dimensions of each chunk, best first.")
       .def_ro("agreement", &HeadRanking::agreement, "Mean contextual agreement of each chunk.")
       .def_ro("distant_attention_kept", &HeadRanking::distant_attention_kept,
-              "Share of the oracle's distant attention after 1, 2, ... chunks.");
+              "Share of the oracle's distant attention kept by the first 1, 2, ... chunks.");
   module.def(
       "rank_chunks", rank, nb::arg("keys"), nb::arg("queries"), nb::arg("positions"),
       nb::arg("chunks"), nb::kw_only(), nb::arg("scale"),
@@ -142,15 +142,15 @@ void add_fc_map(nb::module_& module) {
       .def_static(
           "from_json", [](const std::string& text) { return FcMap::parse(text, "map"); },
           nb::arg("text"))
-      .def("save", &FcMap::save, nb::arg("path"), "Writes aside, then renames.")
+      .def("save", &FcMap::save, nb::arg("path"), "Writes the file atomically.")
       .def("to_json", &FcMap::to_json)
       .def("slice_dims", slice_dims, nb::arg("chunks"),
-           "The first chunks of every head as key dimensions, [layers, kv_heads, 2 x chunks].")
+           "The key dimensions of every head's first chunks, [layers, kv_heads, 2 x chunks].")
       .def("require_fits",
            nb::overload_cast<const ModelFingerprint&, const std::string&>(&FcMap::require_fits,
                                                                           nb::const_),
            nb::arg("model"), nb::arg("path"),
-           "Raises InputError naming the first field that differs.")
+           "Raises InputError, which names the first field that differs.")
       .def_rw("objective", &FcMap::objective)
       .def_rw("data_hash", &FcMap::data_hash)
       .def_rw("sinks", &FcMap::sinks)

@@ -34,8 +34,8 @@ namespace {
 // The depth limit also stops lists that contain themselves.
 Json convert(nb::handle value, const std::string& name, int depth) {
   if (depth > kMaxJsonDepth) {
-    throw UsageError(fmt::format("{}: lists and dicts within each other; allowed: {} deep", name,
-                                 kMaxJsonDepth));
+    throw UsageError(fmt::format("{}: lists and dicts are nested too deep; allowed: {} levels",
+                                 name, kMaxJsonDepth));
   }
   if (value.is_none()) return nullptr;
   if (nb::isinstance<nb::bool_>(value)) return nb::cast<bool>(value);

@@ -11,7 +11,7 @@
 #include "bindings/python/core/studies.h"
 
 NB_MODULE(_core, module) {
-  module.doc() = "The part of fasa that is C++.";
+  module.doc() = "The C++ part of fasa.";
   fasa::python::add_errors(module);
   fasa::python::add_config(module);
   fasa::python::add_fc_map(module);

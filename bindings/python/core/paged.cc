@@ -23,7 +23,7 @@ Array taken(const Device& device, nb::handle object, const char* name, const cha
   if (!cast) PyErr_Clear();
   const bool on_host = cast && array.device_type() == nb::device::cpu::value;
   if (cast && (on_host || !takes_host_memory(device))) return array;
-  throw UsageError(fmt::format("{} is no {} in host memory{}", name, expected,
+  throw UsageError(fmt::format("{} is not a {} in host memory{}", name, expected,
                                takes_host_memory(device) ? "" : " or " + device.name() + "'s"));
 }
 
@@ -61,7 +61,7 @@ PagedCall::PagedCall(const Device& device, nb::handle block_table, nb::handle se
     : table(taken<Table>(device, block_table, "block_table", "int32 array [sequences, columns]")),
       lengths(taken<Lengths>(device, seq_lens, "seq_lens", "contiguous int32 array [sequences]")) {
   if (table.shape(1) > 1 && table.stride(1) != 1) {
-    throw UsageError("block_table has gaps in its rows; expected stride 1 there");
+    throw UsageError("block_table has stride other than 1 in its last dimension; expected 1");
   }
   if (!query_lens.is_valid()) return;
   news = taken<Lengths>(device, query_lens, "query_lens", "contiguous int32 array [sequences]");

@@ -86,55 +86,54 @@ void add_calls(nb::class_<PyPaged>& cls) {
       },
       nb::arg("layer"), nb::arg("k").none(), nb::arg("v").none(), nb::arg("slots"),
       nb::arg("stream").none() = nb::none(),
-      "k [tokens, kv_heads, head_dim], rotated, and v [tokens, kv_heads, value_dim] to slots "
-      "page * page_size + offset, int64 [tokens]; a negative one stores nothing.");
-  cls.def(
-      "attend", attend, nb::arg("layer"), nb::arg("q").none(), nb::arg("block_table"),
-      nb::arg("seq_lens"), nb::arg("out").none() = nb::none(), nb::arg("lse") = false,
-      nb::arg("stream").none() = nb::none(),
-      "One query a sequence, of its newest token: q [sequences, query_heads, head_dim] over the "
-      "first seq_lens tokens of the pages of each row of block_table, int32 both -> [sequences, "
-      "query_heads, value_dim] in `out` or a new float32 array; with lse, the pair of that and the "
-      "log-sum-exp.");
+      "Stores k [tokens, kv_heads, head_dim], rotated, and v [tokens, kv_heads, value_dim] in the "
+      "given slots, int64 [tokens], each page * page_size + offset. Tokens with a negative slot "
+      "are not stored.");
+  cls.def("attend", attend, nb::arg("layer"), nb::arg("q").none(), nb::arg("block_table"),
+          nb::arg("seq_lens"), nb::arg("out").none() = nb::none(), nb::arg("lse") = false,
+          nb::arg("stream").none() = nb::none(),
+          "Attention of the newest token of each sequence: q [sequences, query_heads, head_dim] "
+          "over the first seq_lens tokens of the pages in each row of block_table (both int32). "
+          "Returns [sequences, query_heads, value_dim], in `out` or a new float32 array; with lse, "
+          "a pair of that and the log-sum-exp.");
   cls.def("prefill", prefill, nb::arg("layer"), nb::arg("q").none(), nb::arg("block_table"),
           nb::arg("seq_lens"), nb::arg("query_lens"), nb::arg("out").none() = nb::none(),
           nb::arg("lse") = false, nb::arg("stream").none() = nb::none(),
-          "Exact causal attention of the newest query_lens tokens of each sequence, which were "
-          "appended: q [sum of query_lens, query_heads, head_dim].");
+          "Exact causal attention of the newest query_lens tokens of each sequence, which must "
+          "have been appended: q [sum of query_lens, query_heads, head_dim].");
   cls.def("read_tables", &PyPaged::read_tables, nb::arg("arrays"),
           nb::arg("stream").none() = nb::none(),
-          "Reads slots, tables and lengths that lie in a GPU's memory, once for all layers of a "
-          "step: calls that are given one of these arrays, or a part of it, take what was read and "
-          "do not wait, until the next read_tables.");
+          "Reads slots, block tables and lengths from GPU memory, once for all layers of a step. "
+          "Until the next read_tables, calls with one of these arrays, or a part of it, use the "
+          "values read here and do not wait for the GPU.");
   add_calls_by_address(cls);
 }
 
 void add_pages(nb::class_<PyPaged>& cls) {
   cls.def_prop_ro("device", [](const PyPaged& self) { return self.device().name(); });
-  cls.def(
-      "copy_pages", &PyPaged::copy_pages, nb::arg("pairs"),
-      "Each (source, destination) in order: the destination becomes the source's equal. Between "
-      "steps.");
+  cls.def("copy_pages", &PyPaged::copy_pages, nb::arg("pairs"),
+          "Copies pages, for each (source, destination) in order. Allowed between steps only.");
   cls.def(
       "drop_pages",
       [](PyPaged& self, const std::vector<int64_t>& pages) {
         const nb::gil_scoped_release release;
         self.with([&](PagedRuntime& paged) { paged.drop_pages(pages); });
       },
-      nb::arg("pages"), "They hold nothing any more.");
+      nb::arg("pages"), "Empties the pages.");
   cls.def(
       "held",
       [](PyPaged& self, int64_t page, int layer) {
         return self.with([&](const PagedRuntime& paged) { return paged.held(page, layer); });
       },
-      nb::arg("page"), nb::arg("layer"), "Tokens of a layer in a page.");
+      nb::arg("page"), nb::arg("layer"), "The number of tokens of a layer stored in a page.");
   cls.def("read", &PyPaged::read, nb::arg("page"), nb::arg("layer"), nb::arg("first") = 0,
           nb::arg("tokens") = nb::none(),
-          "Stored keys and values of a page, each float32 [tokens, kv_heads, dim].");
+          "The stored keys and values of a page, each float32 [tokens, kv_heads, dim].");
 }
 
 void add_reports(nb::class_<PyPaged>& cls) {
-  cls.def_prop_ro("geometry", &PyPaged::geometry, nb::rv_policy::copy, "Of the part that it has.");
+  cls.def_prop_ro("geometry", &PyPaged::geometry, nb::rv_policy::copy,
+                  "The geometry of the part that is stored here.");
   cls.def_prop_ro("page_size", [](const PyPaged& self) { return self.shape().page_size; });
   cls.def_prop_ro("num_pages", [](const PyPaged& self) { return self.shape().num_pages; });
   cls.def(
@@ -143,7 +142,7 @@ void add_reports(nb::class_<PyPaged>& cls) {
         return to_python(
             memory_json(self.with([](const PagedRuntime& paged) { return paged.memory(); })));
       },
-      nb::sig("def memory(self) -> dict"), "Bytes of the cache, by what they are for.");
+      nb::sig("def memory(self) -> dict"), "Bytes of the cache, by purpose.");
   cls.def(
       "metrics",
       [](PyPaged& self) {
@@ -151,7 +150,7 @@ void add_reports(nb::class_<PyPaged>& cls) {
             metrics_json(self.with([](PagedRuntime& paged) { return paged.metrics(); })));
       },
       nb::sig("def metrics(self) -> dict"),
-      "What was fetched since the last reset_metrics(); a decode step is an attend of layer 0.");
+      "Fetches since the last reset_metrics(). Each attend of layer 0 counts as a decode step.");
   cls.def("reset_metrics",
           [](PyPaged& self) { self.with([](PagedRuntime& paged) { paged.reset_metrics(); }); });
 }
@@ -172,9 +171,10 @@ nb::object sizes(const Geometry& geometry, const PyConfig* config, int page_size
 }  // namespace
 
 void add_paged(nb::module_& module) {
-  nb::class_<PyPaged> cls(module, "Paged",
-                          "A KV cache for engines that own page ids, and attention from it. A page "
-                          "that is written from its first slot on starts anew.");
+  nb::class_<PyPaged> cls(
+      module, "Paged",
+      "A KV cache for engines that manage page ids themselves, and attention over it. Writing the "
+      "first slot of a page discards the page's old content.");
   cls.def(
       "__init__",
       [](PyPaged* self, const Geometry& geometry, const PyConfig* config, int page_size,
@@ -198,8 +198,9 @@ void add_paged(nb::module_& module) {
               "row_dtype: str = 'bf16', fc_map: FcMap | None = None, "
               "slice_dims: object | None = None, layers: tuple[int, int] | None = None, "
               "kv_heads: tuple[int, int] | None = None) -> None"),
-      "Geometry, config, map and slice_dims are the whole model's; layers and kv_heads, each "
-      "(first, count), the part that is kept here, counted from 0 in it.");
+      "geometry, config, fc_map and slice_dims describe the whole model. layers and kv_heads, each "
+      "(first, count), select the part that is stored here; in calls, layers and heads of the part "
+      "count from 0.");
   add_calls(cls);
   add_pages(cls);
   add_reports(cls);
@@ -214,8 +215,9 @@ void add_paged(nb::module_& module) {
               "row_dtype: str = 'bf16', fc_map: FcMap | None = None, "
               "slice_dims: object | None = None, layers: tuple[int, int] | None = None, "
               "kv_heads: tuple[int, int] | None = None) -> dict"),
-      "Bytes before there are any pages: of each ('page'), and at most of all else ('fixed') with "
-      "max_sequences sequences of max_context tokens, step_tokens new ones a step.");
+      "Predicts memory in bytes before pages are allocated: of one page ('page'), and of all else "
+      "at most ('fixed') with max_sequences sequences of max_context tokens and step_tokens new "
+      "tokens per step.");
 }
 
 }  // namespace fasa::python

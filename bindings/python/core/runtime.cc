@@ -18,7 +18,7 @@ StepMode mode_of(const nb::handle& text) {
   const auto mode = nb::cast<std::string>(text);
   if (mode == "decode") return StepMode::kDecode;
   if (mode == "prefill") return StepMode::kPrefill;
-  throw UsageError(fmt::format("a step's mode = \"{}\": allowed: decode, prefill", mode));
+  throw UsageError(fmt::format("mode of a step = \"{}\": allowed: decode, prefill", mode));
 }
 
 StepSequence part_of(nb::handle part, const Engine& engine) {
@@ -31,8 +31,8 @@ StepSequence part_of(nb::handle part, const Engine& engine) {
       !nb::try_cast(tuple[0], sequence) || !nb::try_cast(tuple[1], step.tokens)) {
     PyErr_Clear();
     throw UsageError(
-        "a step takes Sequences, (Sequence, tokens) or (Sequence, tokens, \"decode\" or "
-        "\"prefill\")");
+        "a part of a step has the wrong type; allowed: a Sequence, (Sequence, tokens) or "
+        "(Sequence, tokens, \"decode\" or \"prefill\")");
   }
   step.sequence = sequence->id_in(engine);
   step.mode = tuple.size() == 3 ? mode_of(tuple[2])
@@ -192,12 +192,13 @@ void PyRuntime::read_layer(const PySequence& sequence, int layer, int64_t first,
 }
 
 SequenceId PySequence::id() const {
-  if (!id_) throw UsageError("the sequence was freed");
+  if (!id_) throw UsageError("the sequence was freed; create a new one");
   return *id_;
 }
 
 SequenceId PySequence::id_in(const Engine& engine) const {
-  if (engine_.get() != &engine) throw UsageError("the sequence belongs to another runtime");
+  if (engine_.get() != &engine)
+    throw UsageError("the sequence belongs to another runtime; use the runtime that created it");
   return id();
 }
 

@@ -37,7 +37,7 @@ Geometry make_geometry(int layers, int kv_heads, int query_heads, int head_dim,
 }
 
 void add_geometry(nb::module_& module) {
-  nb::class_<Geometry>(module, "Geometry", "The shape of a model's attention.")
+  nb::class_<Geometry>(module, "Geometry", "Geometry of a model's attention.")
       .def(
           "__init__",
           [](Geometry* self, int layers, int kv_heads, int query_heads, int head_dim,
@@ -50,8 +50,8 @@ void add_geometry(nb::module_& module) {
           nb::arg("head_dim"), nb::arg("value_dim") = nb::none(),
           nb::arg("rotary_dims") = nb::none(), nb::arg("rotary_layout") = "half",
           nb::arg("scale") = nb::none(), nb::arg("score_cap") = 0.0,
-          "value_dim, rotary_dims: head_dim; scale: 1/sqrt(head_dim), where they are not given. "
-          "score_cap: a scaled score s becomes cap * tanh(s / cap); 0: none.")
+          "Defaults: value_dim = rotary_dims = head_dim, scale = 1/sqrt(head_dim). score_cap: a "
+          "scaled score s becomes cap * tanh(s / cap); 0 = no cap.")
       .def_ro("layers", &Geometry::layers)
       .def_ro("kv_heads", &Geometry::kv_heads)
       .def_ro("query_heads", &Geometry::query_heads)
@@ -84,25 +84,24 @@ void add_steps(nb::class_<PyRuntime>& cls) {
   cls.def("begin_step", &PyRuntime::begin_step, nb::arg("parts"),
           nb::sig("def begin_step(self, parts: list[Sequence | tuple[Sequence, int] | "
                   "tuple[Sequence, int, str]]) -> None"),
-          "Opens a step; the only call that fails for a budget. One token decodes, more of them "
-          "prefill, unless the mode is given.");
+          "Begins a step. Only this call can raise BudgetError. Without a mode, a sequence with "
+          "one token decodes, and one with more tokens prefills.");
   cls.def("append", &PyRuntime::append, nb::arg("layer"), nb::arg("k").none(), nb::arg("v").none(),
           nb::arg("stream").none() = nb::none(),
-          "k [tokens, kv_heads, head_dim], rotated, and v [tokens, kv_heads, value_dim] of all new "
-          "tokens of the step.");
-  cls.def(
-      "attend", &PyRuntime::attend, nb::arg("layer"), nb::arg("q").none(),
-      nb::arg("out").none() = nb::none(), nb::arg("lse") = false,
-      nb::arg("stream").none() = nb::none(),
-      "q [tokens, query_heads, head_dim], rotated -> [tokens, query_heads, value_dim] in `out`, "
-      "or in a new float32 array; with lse, the pair of that and the log-sum-exp [tokens, "
-      "query_heads].");
-  cls.def("end_step", &PyRuntime::end_step, "Commits the step.");
-  cls.def("abort_step", &PyRuntime::abort_step, "Takes the step back.");
+          "Stores k [tokens, kv_heads, head_dim], rotated, and v [tokens, kv_heads, value_dim] of "
+          "all new tokens of the step.");
+  cls.def("attend", &PyRuntime::attend, nb::arg("layer"), nb::arg("q").none(),
+          nb::arg("out").none() = nb::none(), nb::arg("lse") = false,
+          nb::arg("stream").none() = nb::none(),
+          "Attention of q [tokens, query_heads, head_dim], rotated. Returns [tokens, query_heads, "
+          "value_dim], in `out` or a new float32 array; with lse, a pair of that and the "
+          "log-sum-exp [tokens, query_heads].");
+  cls.def("end_step", &PyRuntime::end_step, "Ends the step and keeps its tokens.");
+  cls.def("abort_step", &PyRuntime::abort_step, "Ends the step and discards its tokens.");
   cls.def_prop_ro("in_step", [](const PyRuntime& self) { return self.engine()->in_step(); });
   cls.def("read", &PyRuntime::read, nb::arg("sequence"), nb::arg("layer"), nb::arg("first") = 0,
           nb::arg("tokens") = nb::none(),
-          "Stored keys and values of committed tokens, each float32 [tokens, kv_heads, dim].");
+          "The stored keys and values of committed tokens, each float32 [tokens, kv_heads, dim].");
   // Calls by address. `stream` is a number; below 0, the runtime's own stream.
   cls.def("_read_layer", [](const PyRuntime& self, const PySequence& sequence, int layer,
                             int64_t first, const nb::tuple& k, const nb::tuple& v, int64_t stream) {
@@ -125,8 +124,7 @@ void add_steps(nb::class_<PyRuntime>& cls) {
 
 void add_runtime_class(nb::module_& module) {
   nb::class_<PyRuntime> cls(module, "Runtime",
-                            "Holds the KV cache of many sequences in tiers and serves attention "
-                            "from it.");
+                            "A KV cache in tiers for many sequences, and attention over it.");
   cls.def(nb::init<const Geometry&, const PyConfig*, const std::string&, const nb::object&,
                    const nb::object&, int64_t>(),
           nb::arg("geometry"), nb::arg("config").none() = nb::none(), nb::kw_only(),
@@ -135,7 +133,7 @@ void add_runtime_class(nb::module_& module) {
           nb::sig("def __init__(self, geometry: Geometry, config: Config | None = None, *, "
                   "row_dtype: str = 'bf16', fc_map: FcMap | None = None, "
                   "slice_dims: object | None = None, max_context: int = 0) -> None"),
-          "slice_dims: int16 [layers, kv_heads, 2 x chunks], in place of the map. max_context: "
+          "slice_dims: int16 [layers, kv_heads, 2 x chunks], instead of fc_map. max_context: "
           "tokens of the longest sequence expected, 0 = unknown.");
   add_steps(cls);
   cls.def(
@@ -144,7 +142,7 @@ void add_runtime_class(nb::module_& module) {
         return PySequence(self.engine(),
                           self.engine()->with([](Runtime& runtime) { return runtime.create(); }));
       },
-      "An empty sequence.");
+      "Creates an empty sequence.");
   cls.def_prop_ro("geometry", &PyRuntime::geometry, nb::rv_policy::copy);
   cls.def_prop_ro("device", [](const PyRuntime& self) { return self.engine()->device().name(); });
   cls.def(
@@ -155,7 +153,7 @@ void add_runtime_class(nb::module_& module) {
         });
         return nb::cast<nb::dict>(to_python(memory_json(memory)));
       },
-      "Bytes of the cache, by what they are for.");
+      "Bytes of the cache, by purpose.");
   cls.def(
       "metrics",
       [](PyRuntime& self) {
@@ -164,7 +162,7 @@ void add_runtime_class(nb::module_& module) {
         });
         return nb::cast<nb::dict>(to_python(metrics_json(metrics)));
       },
-      "What was fetched since the last reset_metrics().");
+      "Fetches since the last reset_metrics().");
   cls.def("reset_metrics", [](PyRuntime& self) {
     const nb::gil_scoped_release release;
     self.engine()->with([](Runtime& runtime) { runtime.reset_metrics(); });
@@ -174,12 +172,14 @@ void add_runtime_class(nb::module_& module) {
 void add_sequence(nb::module_& module) {
   using Release = nb::call_guard<nb::gil_scoped_release>;
   nb::class_<PySequence>(module, "Sequence",
-                         "One sequence's keys and values; freed with the object at the latest.")
+                         "The keys and values of one sequence. They are freed with the object, or "
+                         "before it by free().")
       .def("fork", &PySequence::fork, nb::arg("tokens") = nb::none(), Release(),
-           "A new sequence that shares the first tokens, by default all of them.")
+           "Creates a sequence that shares the first tokens of this one; by default all of them.")
       .def("truncate", &PySequence::truncate, nb::arg("tokens"), Release())
-      .def("reserve", &PySequence::reserve, nb::arg("tokens"), nb::arg("step_tokens") = 1,
-           Release(), "Room for so many tokens in all, and for steps of step_tokens new ones.")
+      .def(
+          "reserve", &PySequence::reserve, nb::arg("tokens"), nb::arg("step_tokens") = 1, Release(),
+          "Reserves memory for that many tokens in total, and for steps of step_tokens new tokens.")
       .def("free", &PySequence::free, Release())
       .def_prop_ro("length", &PySequence::length, Release())
       .def("__len__", &PySequence::length, Release());

@@ -18,7 +18,7 @@ std::vector<int16_t> given_dims(const nb::object& object, const Geometry& geomet
   DimsArray dims;
   if (!nb::try_cast(object, dims)) {
     PyErr_Clear();
-    throw UsageError("slice_dims is no contiguous int16 array [layers, kv_heads, 2 x chunks]");
+    throw UsageError("slice_dims must be a contiguous int16 array [layers, kv_heads, 2 x chunks]");
   }
   if (dims.shape(0) != static_cast<size_t>(geometry.layers) ||
       dims.shape(1) != static_cast<size_t>(geometry.kv_heads) ||
@@ -57,8 +57,8 @@ std::vector<int16_t> choose_slice_dims(const Config& config, const Geometry& geo
       return all_slice_dims(geometry);
     }
     throw UsageError(
-        fmt::format("slices over {} of {} frequency chunks need an FC map: give fc_map, "
-                    "or take slice = \"default\"",
+        fmt::format("slices over {} of {} frequency chunks need an FC map: give fc_map, or set "
+                    "slice = \"default\"",
                     chunks, geometry.chunks()));
   }
   const size_t heads = map->heads.empty() ? 0 : map->heads.front().size();

@@ -29,10 +29,10 @@ struct Batch {
 Batch batch_from(const Device& device, nb::handle object, const char* name) {
   Batch batch;
   if (!nb::hasattr(object, "shape") || nb::len(nb::handle(object.attr("shape"))) != 4) {
-    throw UsageError(fmt::format("{} is no tensor [batch, heads, tokens, dim]", name));
+    throw UsageError(fmt::format("{} must be a tensor [batch, heads, tokens, dim]", name));
   }
   const auto count = static_cast<int64_t>(nb::len(object));
-  if (count == 0) throw UsageError(fmt::format("{} has no entries", name));
+  if (count == 0) throw UsageError(fmt::format("{} is empty", name));
   for (int64_t i = 0; i < count; ++i) {
     batch.entries.push_back(BorrowedTensor::from(device, object[nb::int_(i)], name, false));
   }
@@ -92,10 +92,10 @@ void add_stateless(nb::module_& module) {
              nb::arg("geometry"), nb::arg("config").none() = nb::none(), nb::kw_only(),
              nb::arg("fc_map").none() = nb::none(), nb::arg("layer") = 0,
              nb::arg("lengths") = nb::none(),
-             "One decode step's attention over plain tensors: q [batch, query_heads, head_dim] of "
-             "the newest tokens, k and v [batch, kv_heads, tokens, dim] with them, all rotated -> "
-             "float32 [batch, query_heads, value_dim]. No cache is kept: every call indexes the "
-             "keys anew.");
+             "Attention of one decode step over plain tensors: q [batch, query_heads, head_dim] of "
+             "the newest tokens, and k and v [batch, kv_heads, tokens, dim] including them; q and "
+             "k are rotated. Returns float32 [batch, query_heads, value_dim]. No cache is kept: "
+             "every call indexes the keys again.");
 }
 
 }  // namespace fasa::python

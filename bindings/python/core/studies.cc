@@ -88,7 +88,8 @@ std::optional<uint64_t> bytes_of(const std::optional<std::string>& text) {
   if (!text) return std::nullopt;
   const auto bytes = parse_bytes(*text);
   if (!bytes || *bytes == 0) {
-    throw UsageError(fmt::format("vram = \"{}\": allowed: a size above 0, as \"16GiB\"", *text));
+    throw UsageError(
+        fmt::format("vram = \"{}\": allowed: a size above 0, such as \"16GiB\"", *text));
   }
   return bytes;
 }
@@ -98,7 +99,7 @@ std::optional<double> rate_of(const char* name, const std::optional<std::string>
   const auto rate = parse_rate(*text);
   if (!rate) {
     throw UsageError(
-        fmt::format("{} = \"{}\": allowed: a rate above 0, as \"16GB/s\"", name, *text));
+        fmt::format("{} = \"{}\": allowed: a rate above 0, such as \"16GB/s\"", name, *text));
   }
   return rate;
 }
@@ -106,7 +107,7 @@ std::optional<double> rate_of(const char* name, const std::optional<std::string>
 PlanOptions request_for(const std::optional<std::string>& model,
                         const std::optional<std::string>& geometry) {
   if (model.has_value() == geometry.has_value()) {
-    throw UsageError("a plan needs model (a folder) or geometry (a name), one of them");
+    throw UsageError("plan: give either model (a folder) or geometry (a name)");
   }
   PlanOptions request;
   if (geometry) {
@@ -238,7 +239,8 @@ void add_plan(nb::module_& module) {
       nb::arg("config").none() = nb::none(), nb::arg("tokens") = nb::none(),
       nb::arg("weight_bits") = nb::none(), nb::arg("vram") = nb::none(),
       nb::arg("memory_bandwidth") = nb::none(), nb::arg("link_bandwidth") = nb::none(),
-      "What fits a machine and how fast it would be, unloaded: the object of `fasa plan --json`.");
+      "Predicts which presets fit a machine and how fast they would be, without loading the "
+      "weights. Returns the object of `fasa plan --json`.");
 }
 
 }  // namespace
@@ -257,9 +259,8 @@ void add_studies(nb::module_& module) {
       nb::arg("config").none() = nb::none(), nb::arg("objective") = "distant_attention",
       nb::arg("tokens") = nb::none(), nb::arg("window") = nb::none(), nb::arg("queries") = 96,
       nb::arg("seed") = 1, nb::arg("probes") = true, nb::arg("progress") = nb::none(),
-      "Makes the FC map of a model folder of the families that `fasa generate` runs. "
-      "progress(phase, "
-      "done, total). fasa.transformers.calibrate takes any model of transformers.");
+      "Makes the FC map of a model that `fasa generate` can run. Calls progress(phase, done, "
+      "total). For other models use fasa.transformers.calibrate.");
   add_calibration_parts(module);
   add_plan(module);
 }

@@ -42,7 +42,7 @@ std::string dtype_text(nb::dlpack::dtype dtype) {
 }
 
 std::string device_text(int type) {
-  if (type == nb::device::cuda::value) return "is in the memory of a CUDA device";
+  if (type == nb::device::cuda::value) return "is in the memory of a GPU";
   return fmt::format("is on a device of DLPack type {}", type);
 }
 
@@ -66,9 +66,9 @@ BorrowedTensor BorrowedTensor::from(const Device& device, nb::handle object, con
   const auto array = import <nb::ndarray<nb::ro>>(source);
   if (!array) {
     fail(name, fmt::format("is of type {}", class_name(object)),
-         "an array of NumPy, or a tensor that exports DLPack (detached from a graph)");
+         "a NumPy array, or a tensor that exports DLPack (detached from a graph)");
   }
-  if (writable && !import <nb::ndarray<>>(source)) fail(name, "is read only", "a writable tensor");
+  if (writable && !import <nb::ndarray<>>(source)) fail(name, "is read-only", "a writable tensor");
   if (takes_host_memory(device) && array->device_type() != nb::device::cpu::value) {
     fail(name, device_text(array->device_type()),
          "one in this process's host memory (tensor.cpu() copies it there)");
@@ -95,9 +95,10 @@ BorrowedTensor BorrowedTensor::from(const Device& device, nb::handle object, con
 void require_own_results(const Device& device, bool out_given, bool lse) {
   if (takes_host_memory(device) || (out_given && !lse)) return;
   if (!out_given) {
-    throw UsageError(fmt::format("out = None on {}: give a tensor in its memory", device.name()));
+    throw UsageError(
+        fmt::format("out = None: not supported on {}; give a tensor in its memory", device.name()));
   }
-  throw UsageError(fmt::format("lse = True on {}: allowed: False", device.name()));
+  throw UsageError(fmt::format("lse = True: not supported on {}; allowed: False", device.name()));
 }
 
 TensorView view_of_parts(const nb::tuple& parts) {

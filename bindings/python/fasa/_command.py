@@ -16,11 +16,12 @@ _CODES = {UsageError: 2, InputError: 3, BudgetError: 4, DeviceError: 5}
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message):
-        raise UsageError(f"{message}; {self.prog} --help lists what there is")
+        raise UsageError(f"{message}; {self.prog} --help lists all arguments")
 
 
 def _add_config(parser) -> None:
-    parser.add_argument("--config", metavar="FILE.toml", help="config file (docs/configuration.md)")
+    parser.add_argument("--config", metavar="FILE.toml",
+                        help="config file; docs/configuration.md lists the keys")
     groups = {}
     for flag, name, table, kind, text in option_table():
         title = f"config, [{table}]" if table else "config"
@@ -39,25 +40,29 @@ def _config(arguments):
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="python -m fasa", description=__doc__, allow_abbrev=False)
     commands = parser.add_subparsers(dest="command", required=True, parser_class=_Parser)
-    one = commands.add_parser("calibrate", help="make the FC map of a model", allow_abbrev=False)
+    one = commands.add_parser("calibrate",
+                              help="make the FC map of a model from text", allow_abbrev=False)
     _add_model(one)
-    one.add_argument("--text", action="append", metavar="FILE", help="default: the project's texts")
-    one.add_argument("-o", "--output", required=True, metavar="FILE", help="the FC map to write")
+    one.add_argument("--text", action="append", metavar="FILE",
+                     help="text files to run over; default: the project's texts")
+    one.add_argument("-o", "--output", required=True, metavar="FILE", help="FC map file to write")
     one.add_argument("--tokens", type=int, metavar="N")
     one.add_argument("--window", type=int, metavar="K")
     one.add_argument("--objective", default="distant_attention",
                      help="distant_attention, attention, distant_ca, ca")
     one.add_argument("--queries", type=int, default=96, metavar="N")
     one.add_argument("--seed", type=int, default=1, metavar="N")
-    one.add_argument("--no-probes", action="store_true", help="plant no strings to look back for")
+    one.add_argument("--no-probes", action="store_true",
+                     help="do not plant strings for later queries to attend to")
     _add_config(one)
-    one = commands.add_parser("generate", help="continue a prompt", allow_abbrev=False)
+    one = commands.add_parser("generate", help="generate text with a model", allow_abbrev=False)
     _add_model(one)
     prompt = one.add_mutually_exclusive_group(required=True)
     prompt.add_argument("--prompt", metavar="TEXT")
     prompt.add_argument("--prompt-file", metavar="FILE")
-    prompt.add_argument("--prompt-ids", metavar="FILE", help="a JSON array of token ids")
-    one.add_argument("--chat", action="store_true", help="the prompt is what a user says")
+    prompt.add_argument("--prompt-ids", metavar="FILE", help="file with a JSON array of token ids")
+    one.add_argument("--chat", action="store_true",
+                     help="treat the prompt as a user's message and apply the chat template")
     one.add_argument("--max-tokens", type=int, default=128, metavar="N")
     one.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 = greedy")
     one.add_argument("--top-k", type=int, default=0, metavar="N")
@@ -71,54 +76,63 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_eval(commands) -> None:
-    one = commands.add_parser("eval", help="how good a model's answers are with a selection",
+    one = commands.add_parser("eval", help="measure the quality of a model's answers with a "
+                                           "selection",
                               allow_abbrev=False)
     one.add_argument("task", metavar="TASK", help="ppl, needle, longbench, math")
     _add_model(one)
-    one.add_argument("--text", nargs="+", metavar="FILE", help="default: one that ships")
+    one.add_argument("--text", nargs="+", metavar="FILE",
+                     help="text files; default: a bundled text")
     one.add_argument("--context", nargs="+", type=int, metavar="N",
-                     help="tokens of a window or of a text with facts, one or more; default: 4096")
-    one.add_argument("--examples", type=int, metavar="N", help="how many; default: the task's own")
+                     help="tokens of a window, or of a text with facts; one or more values; "
+                          "default: 4096")
+    one.add_argument("--examples", type=int, metavar="N",
+                     help="number of examples; default: depends on the task")
     one.add_argument("--stride", type=int, metavar="N",
-                     help="ppl: tokens of a window that are decoded and scored; default: a quarter")
+                     help="ppl: number of tokens of a window to decode and score; default: a "
+                          "quarter")
     one.add_argument("--facts", type=int, default=4, metavar="N",
-                     help="needle: facts of an example")
+                     help="needle: number of facts per example")
     one.add_argument("--depths", nargs="+", type=float, metavar="SHARE",
-                     help="needle: where facts lie, shares of the text")
+                     help="needle: positions of facts, as shares of the text")
     one.add_argument("--seed", type=int, default=1, metavar="N")
     one.add_argument("--data", metavar="DIR",
-                     help="longbench, math: folder of their files NAME.jsonl")
+                     help="longbench, math: folder of the data sets, files NAME.jsonl")
     one.add_argument("--tasks", nargs="+", metavar="NAME",
                      help="longbench, math: data sets; default: all in the folder")
     one.add_argument("--samples", type=int, default=1, metavar="N",
-                     help="math: solutions of a problem")
+                     help="math: number of solutions per problem")
     one.add_argument("--pass-k", type=int, default=1, metavar="K",
-                     help="math: right where one of so many is")
+                     help="math: an answer counts as right if one of K solutions is")
     one.add_argument("--temperature", type=float, default=0.0, metavar="T", help="math: 0 = greedy")
     one.add_argument("--top-p", type=float, default=1.0, metavar="P",
-                     help="math: sample among the best")
+                     help="math: sample among tokens with this total probability")
     one.add_argument("--chat", action="store_true",
-                     help="longbench, math: prompts are what a user says, but LongBench's examples "
-                          "and code")
+                     help="longbench, math: treat prompts as a user's messages, except "
+                          "LongBench's few-shot and code tasks")
     one.add_argument("--metrics-python", metavar="PATH",
-                     help="Python with the metrics' packages; default: what tools/metrics-env made")
+                     help="Python with the packages of the metrics; default: the environment made "
+                          "by tools/metrics-env")
     one.add_argument("--results", default="eval-results", metavar="DIR",
-                     help="where results are kept, and resumed from")
-    one.add_argument("--fresh", action="store_true", help="begin again where there are results")
+                     help="folder to store results in, and to resume from")
+    one.add_argument("--fresh", action="store_true", help="start again, ignoring stored results")
     one.add_argument("--json", action="store_true", help="print one JSON object")
     one.add_argument("--server", metavar="URL",
                      help="needle, longbench, math: ask an OpenAI-compatible server; the model's "
                           "folder gives its tokenizer")
-    one.add_argument("--server-model", metavar="NAME", help="there; default: the first it names")
+    one.add_argument("--server-model", metavar="NAME",
+                     help="with --server: name of the model; default: the first that the server "
+                          "lists")
     one.add_argument("--server-key-env", metavar="NAME",
-                     help="environment variable that holds the server's key")
+                     help="with --server: environment variable with the API key")
     _add_config(one)
 
 
 def _add_model(parser) -> None:
     parser.add_argument("--model", required=True, metavar="DIR",
-                        help="a folder that transformers loads")
-    parser.add_argument("--dtype", default="auto", help="of the weights: float32, bfloat16, auto")
+                        help="folder of a model that transformers can load")
+    parser.add_argument("--dtype", default="auto",
+                        help="type of the weights: float32, bfloat16, auto")
 
 
 def _load(arguments):
@@ -126,8 +140,8 @@ def _load(arguments):
     import transformers
 
     if not pathlib.Path(arguments.model, "config.json").is_file():
-        raise InputError(f"{arguments.model}/config.json: the file cannot be read; give the folder "
-                         "of a model in Hugging Face form")
+        raise InputError(f"{arguments.model}/config.json: the file cannot be read; give the "
+                         "folder of a Hugging Face model")
     if arguments.dtype not in ("auto", "float32", "bfloat16"):
         raise UsageError(f'--dtype = "{arguments.dtype}": allowed: float32, bfloat16, auto')
     try:
@@ -200,7 +214,7 @@ def _prompt(arguments, tokenizer) -> list[int]:
             return [int(i) for i in ids]
         except (ValueError, TypeError, RecursionError) as error:
             raise InputError(
-                f"{arguments.prompt_ids}: no JSON array of token ids: {error}") from error
+                f"{arguments.prompt_ids}: not a JSON array of token ids: {error}") from error
     text = arguments.prompt if arguments.prompt is not None else _read(arguments.prompt_file)
     if not arguments.chat:
         return _encode(tokenizer, text, "give --prompt-ids")
@@ -217,7 +231,7 @@ def _generate(arguments) -> int:
     model, tokenizer = _load(arguments)
     ids = _prompt(arguments, tokenizer)
     if not ids:
-        raise UsageError("the prompt is empty")
+        raise UsageError("the prompt is empty; give at least one token")
     run = generate(model, tokenizer, ids, config, arguments)
     if arguments.json:
         print(json.dumps(report(run, arguments.model, config), indent=2))
@@ -236,14 +250,14 @@ def _server_evaluation(arguments):
     given = [name for name, value in vars(arguments).items()
              if name.startswith("option_") and value is not None]
     if given or arguments.config is not None:
-        raise UsageError("--server: how it attends is the server's own setting; leave --config and "
-                         "its options out")
+        raise UsageError("--server: the server has its own config; omit --config and config "
+                         "options")
     if not pathlib.Path(arguments.model, "config.json").is_file():
-        raise InputError(f"{arguments.model}/config.json: the file cannot be read; give the folder "
-                         "of the model that the server has, for its tokenizer")
+        raise InputError(f"{arguments.model}/config.json: the file cannot be read; give the "
+                         "folder of the server's model, for its tokenizer")
     name = arguments.server_key_env
     if name is not None and name not in os.environ:
-        raise UsageError(f"--server-key-env = {name}: there is no such variable")
+        raise UsageError(f"--server-key-env = {name}: this environment variable is not set")
     try:
         config = transformers.AutoConfig.from_pretrained(arguments.model, local_files_only=True)
     except (OSError, ValueError, KeyError, RecursionError) as error:

@@ -208,7 +208,7 @@ class _Plan:
         task = _Perplexity(*self._texts, context=context, stride=stride)
         if (given.examples or 1) > task.examples:
             raise UsageError(f"--examples = {given.examples}: allowed: 1 to {task.examples}, the "
-                             "windows of the texts")
+                             "number of windows in the texts")
         return Planned(task, min(given.examples or 16, task.examples),
                        lambda index, decode: perplexity_record(task, index, decode, stride))
 
@@ -224,8 +224,8 @@ class _Plan:
         if len(found) > 1:
             raise UsageError(f"--context: {len(found)} values; eval {self._given.task} takes one")
         if not 2 <= found[0] <= self._most:
-            raise UsageError(f"--context = {found[0]}: allowed: 2 to {self._most}, the model's "
-                             "positions")
+            raise UsageError(f"--context = {found[0]}: allowed: 2 to {self._most}, the number of "
+                             "positions of the model")
         return found[0]
 
     def _data_sets(self) -> list[str]:

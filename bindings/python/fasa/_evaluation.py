@@ -125,8 +125,8 @@ def make_folder(path) -> None:
     try:
         pathlib.Path(path).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f'--results = "{path}": {error.strerror}; give a folder that can be made '
-                         "or is there") from error
+        raise UsageError(f'--results = "{path}": {error.strerror}; give an existing '
+                         "folder, or one that can be created") from error
 
 
 _COUNTS = {"perplexity": "tokens", "accuracy": "questions"}

@@ -10,8 +10,8 @@ import sys
 from . import InputError, UsageError
 from ._core import write_file
 
-_HOW = ("make the environment with tools/metrics-env, or name one (--metrics-python PATH; "
-        "default: this Python)")
+_HOW = ("make an environment with tools/metrics-env, or give one (--metrics-python PATH; default: "
+        "this Python)")
 
 
 # Removes the working folder from the module search path: other users may be able to write there.
@@ -32,8 +32,8 @@ def _folder() -> pathlib.Path:
     place = tree / "tools" if tree else pathlib.Path(__file__).resolve().parents[1]
     if (place / "fasa_metrics/__main__.py").is_file():
         return place
-    raise UsageError("the package fasa_metrics is not beside fasa; install the wheel again, or run "
-                     "from the source tree")
+    raise UsageError("the package fasa_metrics was not found beside fasa; reinstall the wheel, or "
+                     "run from the source tree")
 
 
 def _default_python() -> str:
@@ -51,7 +51,7 @@ class MetricsProgram:
         done = self._run("--check")
         if done.returncode != 0:
             said = (done.stderr or done.stdout).strip().splitlines()
-            raise UsageError(f"the metrics do not run with {self._python}: "
+            raise UsageError(f"the metrics cannot run with {self._python}: "
                              f"{said[0] if said else 'no answer'}; {_HOW}")
 
     def score(self, results: str) -> dict:

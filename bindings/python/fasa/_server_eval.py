@@ -35,9 +35,10 @@ class Server:
         try:
             names = [one["id"] for one in self._ask("/v1/models")["data"]]
         except (KeyError, TypeError) as error:
-            raise InputError(f"{self.url}/v1/models: no list of models: {error!r}") from error
+            raise InputError(f"{self.url}/v1/models: the answer is not a list of "
+                             f"models: {error!r}") from error
         if not names:
-            raise InputError(f"{self.url}/v1/models names no model")
+            raise InputError(f"{self.url}/v1/models lists no model")
         return names
 
     def complete(self, ids: list[int], most: int, sampling: Sampling) -> str:
@@ -48,7 +49,7 @@ class Server:
             return str(found["choices"][0]["text"])
         except (KeyError, IndexError, TypeError) as error:
             raise InputError(
-                f"{self.url}/v1/completions: an answer without a text: {error!r}") from error
+                f"{self.url}/v1/completions: the answer has no text: {error!r}") from error
 
     def _ask(self, path: str, body: dict | None = None):
         headers = {"Content-Type": "application/json"}
@@ -63,7 +64,7 @@ class Server:
             said = error.read(2000).decode("utf-8", "replace").strip()
             raise InputError(f"{self.url}{path}: {error.code}: {said}") from error
         except (OSError, ValueError, RecursionError) as error:
-            raise InputError(f"{self.url}{path}: {error}; is a server there?") from error
+            raise InputError(f"{self.url}{path}: {error}; is the server running?") from error
 
 
 class ServerDecode:
@@ -102,8 +103,8 @@ class ServerEvaluation(Evaluation):
     def tasks(self) -> list[Planned]:
         if self.arguments.task == "ppl":
             raise UsageError(
-                "eval ppl --server: completions give no probabilities of a text that is there "
-                "already; allowed with --server: needle, longbench, math")
+                "eval ppl --server: the completions API does not return probabilities of prompt "
+                "tokens; allowed with --server: needle, longbench, math")
         return planned_tasks(self.arguments, self.model, self.tokenizer)
 
     def decode(self) -> ServerDecode:

@@ -121,7 +121,7 @@ std::string onednn_isa_note() {
       note = "below avx2";
   }
   if (std::getenv("ONEDNN_MAX_CPU_ISA") != nullptr) return note + " (by ONEDNN_MAX_CPU_ISA)";
-  if (probe_once() == Amx::kBroken) note += " (AMX is announced but does not work)";
+  if (probe_once() == Amx::kBroken) note += " (the processor reports AMX, but it does not work)";
   return note;
 }
 

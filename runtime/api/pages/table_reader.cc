@@ -34,8 +34,8 @@ size_t table_entries(const Device& device, const BlockTable& table) {
   if (__builtin_mul_overflow(table.sequences - 1, table.stride, &entries) ||
       __builtin_add_overflow(entries, table.columns, &entries) || entries > kMaxEntries) {
     throw UsageError(
-        fmt::format("a block table of {} sequences, {} columns and stride {} is larger "
-                    "than any memory",
+        fmt::format("a block table of {} sequences, {} columns and stride {} exceeds the "
+                    "address space",
                     table.sequences, table.columns, table.stride));
   }
   return static_cast<size_t>(entries);

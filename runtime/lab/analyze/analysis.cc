@@ -156,11 +156,11 @@ void AnalysisOptions::validate(const Geometry& geometry, int64_t max_positions) 
     if (!ok) throw UsageError(fmt::format("{} = {}: allowed: {}", flag, given, allowed));
   };
   require(tokens >= 256 && tokens <= max_positions, "--tokens", tokens,
-          fmt::format("256 to {}, the model's positions", max_positions));
+          fmt::format("256 to {}, the number of positions of the model", max_positions));
   require(window >= 5 && 2 * int64_t{window} <= tokens, "--window", window,
-          fmt::format("5 to {}, half of the tokens of a text", tokens / 2));
+          fmt::format("5 to {}, half the tokens of a text", tokens / 2));
   require(slice_window > 20 && 2 * int64_t{slice_window} <= tokens, "--fac-tokens", slice_window,
-          fmt::format("21 to {}, half of the tokens of a text", tokens / 2));
+          fmt::format("21 to {}, half the tokens of a text", tokens / 2));
   require(queries >= 20 && queries <= 10000, "--queries", queries, "20 to 10000");
   require(geometry.chunks() >= 2, "frequency chunks", geometry.chunks(), "2 or more");
 }

@@ -14,10 +14,10 @@ namespace fasa {
 AnalysisText make_analysis_text(std::string name, std::span<const int32_t> ids, int64_t tokens,
                                 int64_t least, int queries, uint64_t seed) {
   if (static_cast<int64_t>(ids.size()) < least) {
-    throw InputError(fmt::format(
-        "{}: {} tokens; an analysis with this window needs {}; give a longer text, or lower "
-        "--window",
-        name, ids.size(), least));
+    throw InputError(
+        fmt::format("{}: the text has {} tokens; an analysis with this window needs {}; give a "
+                    "longer text, or lower --window",
+                    name, ids.size(), least));
   }
   ProbedText probed =
       plant_probes(ids, tokens, {.queries = queries / 2, .length = 16, .seed = seed});

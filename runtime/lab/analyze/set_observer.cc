@@ -9,7 +9,7 @@ namespace fasa {
 SetObserver::SetObserver(Device& inner) : WrappedDevice(inner) {
   if (inner.traits().done_on_return) return;
   throw UsageError(fmt::format(
-      "sets of tokens are looked at on {}; allowed: the device cpu (--device cpu)", inner.name()));
+      "device '{}': selected sets cannot be observed there; use --device cpu", inner.name()));
 }
 
 void SetObserver::do_enqueue(const KernelCall& call, StreamView stream, OperationTag tag) {

@@ -61,7 +61,8 @@ std::vector<float> frequency_divisors(const GgufHeader& header, const char* name
   const GgufTensor& tensor = found->second;
   const int64_t pairs = tensor.shape.back();
   if (tensor.shape.size() != 1 || tensor.block->type != GgmlType::kF32 || pairs > 4096) {
-    throw InputError(fmt::format("{}: tensor {}: allowed: one row of F32", header.name(), name));
+    throw InputError(fmt::format(
+        "{}: tensor {}: unsupported type or shape; allowed: one row of F32", header.name(), name));
   }
   std::vector<float> divisors(static_cast<size_t>(pairs));
   std::memcpy(divisors.data(), header.data().data() + tensor.begin, divisors.size() * 4);
@@ -79,8 +80,8 @@ nlohmann::json divided_frequencies(const GgufHeader& header, const std::vector<f
     if (!(std::abs(static_cast<double>(divisors[static_cast<size_t>(i)]) - expected) <=
           1e-3 * expected)) {
       throw InputError(
-          fmt::format("{}: tensor {}: frequencies divided in another way than Llama "
-                      "3.1's from {} positions",
+          fmt::format("{}: tensor {}: unsupported frequency divisors; allowed: those of Llama 3.1, "
+                      "for {} original positions",
                       header.name(), kName, kOriginal));
     }
   }
@@ -148,7 +149,7 @@ void add_heads(const Keys& keys, const GgufArchitecture& architecture, nlohmann:
   }
   const int64_t rotated = keys.integer_or("rope.dimension_count", head_dim);
   if (rotated > head_dim || (rotated != head_dim && !architecture.partial_rotary)) {
-    keys.fail("rope.dimension_count", "the length of a head's key");
+    keys.fail("rope.dimension_count", "the key length of a head");
   }
   if (rotated != head_dim) {  // smallest share whose product with head_dim reaches `rotated`
     (*config)["partial_rotary_factor"] =
@@ -248,7 +249,8 @@ std::string gguf_config_json(const GgufHeader& header) {
   const Keys keys(header, architecture.name);
   const auto embeddings = header.tensors().find("token_embd.weight");
   if (embeddings == header.tensors().end() || embeddings->second.shape.size() != 2) {
-    throw InputError(fmt::format("{}: has no matrix token_embd.weight", header.name()));
+    throw InputError(fmt::format(
+        "{}: the matrix token_embd.weight is missing; is the file complete?", header.name()));
   }
   const double theta = keys.number_or("rope.freq_base", 10000);
   // Stored as f32 (9.99999974e-06): rounding to six digits restores the intended value.

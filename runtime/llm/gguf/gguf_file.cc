@@ -61,8 +61,9 @@ GgufFile::GgufFile(const std::string& path) : file_(path), header_(file_.bytes()
     add_name(wanted, tensor);
     const int64_t head_dim = paired_head_dim(header_, architecture, name);
     if (head_dim > 0 && (head_dim % 2 != 0 || tensor.shape[0] % head_dim != 0)) {
-      throw InputError(fmt::format("{}: tensor {} has {} rows, no multiple of a head's {}",
-                                   header_.name(), name, tensor.shape[0], head_dim));
+      throw InputError(
+          fmt::format("{}: tensor {} has {} rows; allowed: a multiple of {}, the rows of a head",
+                      header_.name(), name, tensor.shape[0], head_dim));
     }
     if (tensor.shape.size() == 1) {
       const bool is_norm = name.ends_with("norm.weight");
@@ -76,7 +77,7 @@ GgufFile::GgufFile(const std::string& path) : file_(path), header_(file_.bytes()
 
 void GgufFile::add_name(const std::string& name, const GgufTensor& tensor) {
   if (!names_.emplace(name, &tensor).second) {
-    throw InputError(fmt::format("{}: tensor {} is there twice", header_.name(), name));
+    throw InputError(fmt::format("{}: tensor {} occurs twice", header_.name(), name));
   }
 }
 
@@ -89,15 +90,14 @@ void GgufFile::add_matrix(const std::string& name, const GgufTensor& tensor, int
 void GgufFile::add_experts(const std::string& name, const GgufTensor& tensor) {
   const size_t own_dims = name.ends_with(".bias") ? 1 : 2;
   if (tensor.shape.size() != own_dims + 1) {
-    throw InputError(
-        fmt::format("{}: tensor {} has {} dimensions, not an expert's {} and one of "
-                    "experts",
-                    header_.name(), name, tensor.shape.size(), own_dims));
+    throw InputError(fmt::format(
+        "{}: tensor {} has {} dimensions; expected {} of an expert, and one for the experts",
+        header_.name(), name, tensor.shape.size(), own_dims));
   }
   const auto count = static_cast<uint64_t>(tensor.shape[0]);
   if (experts_.size() + count > kMaxGgufTensors) {
-    throw InputError(
-        fmt::format("{}: more than {} matrices of experts", header_.name(), kMaxGgufTensors));
+    throw InputError(fmt::format("{}: too many matrices of experts; allowed: {}", header_.name(),
+                                 kMaxGgufTensors));
   }
   const size_t star = name.find('*');
   for (uint64_t i = 0; i < count; ++i) {
@@ -137,14 +137,12 @@ std::vector<std::string> GgufFile::names() const {
 WeightView GgufFile::require(const std::string& name, std::span<const int64_t> shape) const {
   const auto found = names_.find(name);
   if (found == names_.end()) {
-    throw InputError(
-        fmt::format("{}: tensor {} is missing; the metadata asks for it with shape "
-                    "[{}]",
-                    source(), name, fmt::join(shape, ", ")));
+    throw InputError(fmt::format("{}: tensor {} is missing; the metadata expect it with shape [{}]",
+                                 source(), name, fmt::join(shape, ", ")));
   }
   const GgufTensor& tensor = *found->second;
   if (!std::equal(shape.begin(), shape.end(), tensor.shape.begin(), tensor.shape.end())) {
-    throw InputError(fmt::format("{}: tensor {} has shape [{}], but the metadata says [{}]",
+    throw InputError(fmt::format("{}: tensor {} has shape [{}], but the metadata expect [{}]",
                                  source(), name, fmt::join(tensor.shape, ", "),
                                  fmt::join(shape, ", ")));
   }
@@ -161,9 +159,8 @@ WeightView GgufFile::require(const std::string& name, std::span<const int64_t> s
   }
   const auto dtype = plain_dtype(tensor.block->type);
   if (!dtype) {
-    throw InputError(
-        fmt::format("{}: tensor {} is of type {}; allowed for a vector: F32, F16, BF16", source(),
-                    name, tensor.block->name));
+    throw InputError(fmt::format("{}: tensor {} has type {}; allowed for a vector: F32, F16, BF16",
+                                 source(), name, tensor.block->name));
   }
   view.dtype = *dtype;
   view.data = header_.data().data() + tensor.begin;

@@ -110,8 +110,8 @@ class GgufHeader::Cursor {
   std::span<const std::byte> take(uint64_t count, std::string_view what) {
     if (count > bytes_.size() - at_) {
       fail(fmt::format("{} of {} bytes {}", what, count,
-                       cut_ ? "goes beyond the 64 MiB that a header may have"
-                            : "goes beyond the file's end; is it cut off?"));
+                       cut_ ? "exceeds the 64 MiB limit of a header"
+                            : "goes beyond the end of the file; is the file truncated?"));
     }
     const auto taken = bytes_.subspan(at_, count);
     at_ += count;
@@ -123,7 +123,8 @@ class GgufHeader::Cursor {
   }
   std::string_view text(std::string_view what, uint64_t most) {
     const auto length = read<uint64_t>(what);
-    if (length > most) fail(fmt::format("{} of {} bytes; allowed: {}", what, length, most));
+    if (length > most)
+      fail(fmt::format("{} has {} bytes; allowed: at most {}", what, length, most));
     const auto bytes = take(length, what);
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
@@ -151,7 +152,7 @@ class GgufHeader::Cursor {
     } else {
       const uint64_t each = fixed_bytes(value.type);
       if (value.count > kMaxGgufHeaderBytes) {
-        fail(fmt::format("key {} has {} elements, more than a header holds", key, value.count));
+        fail(fmt::format("key {} has {} elements, more than fit in a header", key, value.count));
       }
       take(value.count * each, "an array");
     }
@@ -172,19 +173,19 @@ class GgufHeader::Cursor {
 GgufHeader::GgufHeader(std::span<const std::byte> file, std::string name)
     : name_(std::move(name)), file_(file) {
   Cursor cursor(file, name_);
-  const auto magic = cursor.take(4, "the format's mark");
+  const auto magic = cursor.take(4, "the magic number");
   if (std::memcmp(magic.data(), "GGUF", 4) != 0) {
-    throw InputError(fmt::format("{}: does not begin with GGUF", name_));
+    throw InputError(fmt::format("{}: not a GGUF file: it does not begin with \"GGUF\"", name_));
   }
   const auto version = cursor.read<uint32_t>("the version");
   if (version != 2 && version != 3) {
-    cursor.fail(fmt::format("version {}; allowed: 2, 3 (little endian)", version));
+    cursor.fail(fmt::format("GGUF version {}; allowed: 2, 3 (little endian)", version));
   }
   const auto tensors = cursor.read<uint64_t>("the number of tensors");
   const auto values = cursor.read<uint64_t>("the number of keys");
   if (tensors > kMaxGgufTensors || values > kMaxValues) {
-    cursor.fail(fmt::format("{} tensors and {} keys; allowed: {} and {}", tensors, values,
-                            kMaxGgufTensors, kMaxValues));
+    cursor.fail(fmt::format("the file has {} tensors and {} keys; allowed: at most {} and {}",
+                            tensors, values, kMaxGgufTensors, kMaxValues));
   }
   read_values(&cursor, values);
   alignment_ =
@@ -197,7 +198,7 @@ void GgufHeader::read_values(Cursor* cursor, uint64_t count) {
   for (uint64_t i = 0; i < count; ++i) {
     const std::string key(cursor->text("a key", kMaxNameBytes));
     if (!values_.emplace(key, cursor->value(key)).second) {
-      cursor->fail(fmt::format("key {} is there twice", key));
+      cursor->fail(fmt::format("key {} occurs twice", key));
     }
   }
 }
@@ -209,17 +210,17 @@ std::string shape_error(const GgufTensor& tensor, uint64_t* bytes) {
   uint64_t elements = 1;
   for (const int64_t length : tensor.shape) {
     if (length < 1 || __builtin_mul_overflow(elements, static_cast<uint64_t>(length), &elements)) {
-      return "lengths are from 1 on, and their product is below 2^64";
+      return "a length is 0, or the product of the lengths exceeds 2^64";
     }
   }
   const int64_t width = tensor.shape.back();
   if (width % tensor.block->elements != 0) {
-    return fmt::format("rows of {} elements are no multiple of {}'s blocks of {}", width,
+    return fmt::format("a row has {} elements; type {} needs a multiple of {}", width,
                        tensor.block->name, tensor.block->elements);
   }
   const uint64_t blocks = elements / static_cast<uint64_t>(tensor.block->elements);
   if (__builtin_mul_overflow(blocks, static_cast<uint64_t>(tensor.block->bytes), bytes)) {
-    return "the product of its lengths is too large";
+    return "the product of the lengths is too large";
   }
   return "";
 }
@@ -245,17 +246,18 @@ void GgufHeader::read_tensors(Cursor* cursor, uint64_t count) {
     if (tensor.block == nullptr) {
       std::string names;
       for (const GgmlBlock& block : kBlocks) names += fmt::format(" {}", block.name);
-      cursor->fail(fmt::format("tensor {} is of type {}; allowed:{}", key, type, names));
+      cursor->fail(fmt::format("tensor {} has type {}; allowed:{}", key, type, names));
     }
     const std::string error = shape_error(tensor, &tensor.bytes);
     if (!error.empty()) cursor->fail(fmt::format("tensor {}: {}", key, error));
     tensor.begin = cursor->read<uint64_t>("an offset");
     const auto [place, is_new] = tensors_.emplace(key, std::move(tensor));
-    if (!is_new) cursor->fail(fmt::format("tensor {} is there twice", key));
+    if (!is_new) cursor->fail(fmt::format("tensor {} occurs twice", key));
     in_order.push_back(&place->second);
   }
   const uint64_t end = (cursor->at() + alignment_ - 1) / alignment_ * alignment_;
-  if (end > file_.size() && count > 0) cursor->fail("the file ends before its tensors' data");
+  if (end > file_.size() && count > 0)
+    cursor->fail("the file ends before the tensors' data; is it truncated?");
   data_begin_ = std::min<uint64_t>(end, file_.size());
   check_layout(std::move(in_order));
 }
@@ -274,15 +276,14 @@ void GgufHeader::check_layout(std::vector<const GgufTensor*> in_order) const {
   for (const GgufTensor* tensor : in_order) {
     if (tensor->begin != expected) {
       throw InputError(
-          fmt::format("{}: tensor {} begins at byte {} of the data, not at {}: tensors "
-                      "overlap or leave a hole",
+          fmt::format("{}: tensor {} begins at byte {} of the data; expected {}: tensors overlap "
+                      "or leave a gap",
                       name_, name_of(tensor), tensor->begin, expected));
     }
     if (tensor->bytes > size || tensor->begin > size - tensor->bytes) {
-      throw InputError(
-          fmt::format("{}: tensor {} ends beyond the file's {} bytes of data; is the "
-                      "file cut off?",
-                      name_, name_of(tensor), size));
+      throw InputError(fmt::format(
+          "{}: tensor {} ends beyond the file's {} bytes of data; is the file truncated?", name_,
+          name_of(tensor), size));
     }
     expected = (tensor->begin + tensor->bytes + alignment_ - 1) / alignment_ * alignment_;
   }
@@ -290,14 +291,15 @@ void GgufHeader::check_layout(std::vector<const GgufTensor*> in_order) const {
 
 void GgufHeader::fail(const std::string& key, std::string_view allowed) const {
   throw InputError(fmt::format("{}: key {} {}; allowed: {}", name_, key,
-                               values_.contains(key) ? "has another value" : "is missing",
+                               values_.contains(key) ? "has an unsupported value" : "is missing",
                                allowed));
 }
 
 const GgufValue* GgufHeader::find(const std::string& key, bool is_array) const {
   const auto found = values_.find(key);
   if (found == values_.end()) return nullptr;
-  if (found->second.is_array != is_array) fail(key, is_array ? "an array" : "one value, no array");
+  if (found->second.is_array != is_array)
+    fail(key, is_array ? "an array" : "a single value, not an array");
   return &found->second;
 }
 
@@ -347,7 +349,7 @@ std::optional<std::string_view> GgufHeader::text(const std::string& key) const {
 std::vector<std::string_view> GgufHeader::texts(const std::string& key) const {
   const GgufValue* value = find(key, true);
   if (value == nullptr) return {};
-  if (value->type != GgufType::kString) fail(key, "an array of texts");
+  if (value->type != GgufType::kString) fail(key, "an array of strings");
   std::vector<std::string_view> all;
   all.reserve(value->count);
   auto rest = value->bytes;

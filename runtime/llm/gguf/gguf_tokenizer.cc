@@ -93,7 +93,8 @@ std::string quoted(std::string_view text, const GgufHeader& header) {
   try {
     return Json(text).dump();
   } catch (const Json::exception&) {
-    throw InputError(fmt::format("{}: tokenizer.ggml.tokens or merges: no UTF-8", header.name()));
+    throw InputError(
+        fmt::format("{}: tokenizer.ggml.tokens or merges are not valid UTF-8", header.name()));
   }
 }
 
@@ -105,7 +106,7 @@ Vocabulary vocabulary_of(const std::vector<std::string_view>& tokens, const Gguf
   for (size_t id = 0; id < tokens.size(); ++id) {
     const auto [place, is_new] = vocabulary.emplace(tokens[id], id);
     if (is_new) continue;
-    throw InputError(fmt::format("{}: tokenizer.ggml.tokens: {} and {} are the same text",
+    throw InputError(fmt::format("{}: tokenizer.ggml.tokens: tokens {} and {} have the same text",
                                  header.name(), place->second, id));
   }
   return vocabulary;
@@ -151,7 +152,7 @@ std::vector<Merge> merges_as_written(const GgufHeader& header) {
   std::vector<Merge> merges;
   for (const std::string_view text : header.texts(key)) {
     const size_t blank = text.find(' ', 1);
-    if (blank == std::string_view::npos) header.fail(key, "pairs of pieces with a blank between");
+    if (blank == std::string_view::npos) header.fail(key, "pairs of pieces separated by a space");
     merges.push_back({text.substr(0, blank), text.substr(blank + 1), 0});
   }
   return merges;
@@ -163,7 +164,7 @@ class Writer {
   Writer(const GgufHeader& header, const std::vector<std::string_view>& tokens)
       : header_(header), tokens_(tokens), types_(header.numbers("tokenizer.ggml.token_type")) {
     if (!types_.empty() && types_.size() != tokens.size()) {
-      header.fail("tokenizer.ggml.token_type", "one for each token");
+      header.fail("tokenizer.ggml.token_type", "one value per token");
     }
   }
 
@@ -294,7 +295,7 @@ Json blank_decoder(bool prefix) {
 std::string sentence_piece_json(const GgufHeader& header,
                                 const std::vector<std::string_view>& tokens) {
   const std::vector<double> scores = header.numbers("tokenizer.ggml.scores");
-  if (scores.size() != tokens.size()) header.fail("tokenizer.ggml.scores", "one for each token");
+  if (scores.size() != tokens.size()) header.fail("tokenizer.ggml.scores", "one value per token");
   const Vocabulary vocabulary = vocabulary_of(tokens, header);
   const bool prefix = header.boolean_or("tokenizer.ggml.add_space_prefix", true);
   Writer writer(header, tokens);
@@ -334,7 +335,7 @@ Json chat_templates(const GgufHeader& header) {
     if (only && name == "default") continue;
     const std::string own = fmt::format("{}.{}", key, name);
     const auto text = header.text(own);
-    if (!text) header.fail(own, "a text: tokenizer.chat_templates names it");
+    if (!text) header.fail(own, "a text, because tokenizer.chat_templates names it");
     list.push_back({{"name", std::string(name)}, {"template", std::string(*text)}});
   }
   return list;
@@ -360,7 +361,7 @@ std::string gguf_tokenizer_config_json(const GgufHeader& header) {
   try {
     return config.dump();
   } catch (const Json::exception&) {
-    throw InputError(fmt::format("{}: tokenizer.chat_template: no UTF-8", header.name()));
+    throw InputError(fmt::format("{}: tokenizer.chat_template is not valid UTF-8", header.name()));
   }
 }
 

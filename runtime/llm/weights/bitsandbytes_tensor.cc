@@ -90,7 +90,8 @@ std::string state_name(const TensorParts& parts) {
     std::string name = fmt::format(".weight.quant_state.bitsandbytes__{}", kind);
     if (parts.has(name)) return name;
   }
-  parts.fail(".weight.quant_state.bitsandbytes__nf4", "is missing; the quantised matrix needs it");
+  parts.fail(".weight.quant_state.bitsandbytes__nf4",
+             "is missing, but the quantised matrix needs it");
 }
 
 BlockState read_state(const TensorParts& parts) {
@@ -98,7 +99,7 @@ BlockState read_state(const TensorParts& parts) {
   constexpr int64_t kMaxLength = int64_t{1} << 31;
   const std::string suffix = state_name(parts);
   const RawTensor raw = parts.raw(suffix, "U8", {-1});
-  if (raw.elements() > kMaxBytes) parts.fail(suffix, "has more than 65536 bytes");
+  if (raw.elements() > kMaxBytes) parts.fail(suffix, "is too large; allowed: 65536 bytes");
   const std::string name = parts.stem() + suffix;
   const std::string_view text(reinterpret_cast<const char*>(raw.data),
                               static_cast<size_t>(raw.elements()));

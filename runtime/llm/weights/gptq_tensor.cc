@@ -69,8 +69,8 @@ std::vector<int32_t> groups_of(const TensorParts& parts, int64_t inputs, int64_t
   for (int64_t i = 0; i < inputs; ++i) {
     const auto stored = static_cast<int32_t>(index.word(i));
     if (stored < 0 || stored >= groups) {
-      parts.fail(".g_idx", fmt::format("puts input {} into group {}; allowed: 0 to {}", i, stored,
-                                       groups - 1));
+      parts.fail(".g_idx", fmt::format("assigns input {} to group {}; allowed: groups 0 to {}", i,
+                                       stored, groups - 1));
     }
     of[static_cast<size_t>(i)] = stored;
   }
@@ -86,13 +86,13 @@ std::unique_ptr<PackedTensor> read_gptq(const TensorParts& parts, GptqVersion ve
   const RawTensor zeros = parts.raw(".qzeros", "I32", {-1, -1});
   const int64_t groups = zeros.shape[0];
   if (outputs < 1 || weights.shape[0] < 1 || groups < 1 || zeros.shape[1] < 1) {
-    parts.fail(".qweight", "the matrix or its zeros are empty");
+    parts.fail(".qweight", "is empty, or its zeros are");
   }
   int bits = 4;
   if (zeros.shape[1] == (outputs + 3) / 4 && zeros.shape[1] != (outputs + 7) / 8) bits = 8;
   const int64_t per_word = 32 / bits;
   if (zeros.shape[1] != (outputs + per_word - 1) / per_word) {
-    parts.fail(".qzeros", fmt::format("has {} words for {} outputs; allowed: 4 or 8 bits a zero",
+    parts.fail(".qzeros", fmt::format("has {} words for {} outputs; allowed: 4 or 8 bits per zero",
                                       zeros.shape[1], outputs));
   }
   const int64_t inputs = weights.shape[0] * per_word;

@@ -55,8 +55,8 @@ std::unique_ptr<PackedTensor> read_mxfp4(const TensorParts& parts, const Mxfp4Na
                     blocks.shape.size() == (flat ? rank : rank + 1) &&
                     std::equal(scales.shape.begin(), scales.shape.end() - 1, blocks.shape.begin());
   if (!fits || (!flat && (blocks.shape[rank] != kBlock / 2 || blocks.shape[rank - 1] != groups))) {
-    parts.fail(names.blocks, fmt::format("does not hold {} rows of {} blocks of 16 bytes, as {}{} "
-                                         "has scales for",
+    parts.fail(names.blocks, fmt::format("has the wrong shape; expected {} rows of {} blocks of 16 "
+                                         "bytes, one block per scale in {}{}",
                                          rows, groups, parts.stem(), names.scales));
   }
   return std::make_unique<Mxfp4Tensor>(rows, groups * kBlock, blocks, scales);

@@ -82,8 +82,9 @@ std::vector<int32_t> order_of(const TensorParts& parts, int64_t inputs, int64_t 
   for (int64_t i = 0; i < inputs; ++i) {
     const int32_t group = of[static_cast<size_t>(i)];
     if (group < 0 || group >= groups) {
-      parts.fail(".weight_g_idx", fmt::format("puts input {} into group {}; allowed: 0 to {}", i,
-                                              group, groups - 1));
+      parts.fail(".weight_g_idx",
+                 fmt::format("assigns input {} to group {}; allowed: groups 0 to {}", i, group,
+                             groups - 1));
     }
   }
   return of;
@@ -102,8 +103,8 @@ std::unique_ptr<PackedTensor> read_pack_quantized(const TensorParts& parts,
   if (outputs < 1 || inputs < 1 || outputs != packed.shape[0] ||
       inputs > packed.shape[1] * per_word || inputs <= (packed.shape[1] - 1) * per_word) {
     parts.fail(".weight_shape",
-               fmt::format("says [{}, {}], but weight_packed has [{}, {}] words of {} codes",
-                           outputs, inputs, packed.shape[0], packed.shape[1], per_word));
+               fmt::format("is [{}, {}], but weight_packed has [{}, {}] words of {} codes", outputs,
+                           inputs, packed.shape[0], packed.shape[1], per_word));
   }
   const RawTensor all_scales = parts.raw(".weight_scale", "F32 F16 BF16", {-1, -1});
   const int64_t groups = all_scales.shape[1];

@@ -60,10 +60,10 @@ void PackedTensor::set_groups(std::span<const int32_t> groups, int64_t count) {
   const int64_t width = rounded_up(most, kPackedBlock);
   constexpr int64_t kMaxPadding = 4;
   if (width > (kMaxPadding * inputs() + 1024) / count) {
-    throw InputError(fmt::format(
-        "{} groups of up to {} of a matrix's {} inputs; allowed: groups of like size, of "
-        "8 inputs or more",
-        count, most, inputs()));
+    throw InputError(
+        fmt::format("a matrix has {} groups of up to {} inputs over {} inputs; allowed: groups of "
+                    "similar size, of 8 inputs or more",
+                    count, most, inputs()));
   }
   format_.group = static_cast<int>(width);
   order_.assign(static_cast<size_t>(width * count), -1);

@@ -57,7 +57,7 @@ QuantLayout read_gptq(const JsonFields& fields) {
 
 void read_bitsandbytes(const JsonFields& fields) {
   if (!fields.boolean_or("load_in_4bit", false) && !fields.boolean_or("_load_in_4bit", false)) {
-    fields.fail("load_in_4bit", "true: other bitsandbytes weights are not read");
+    fields.fail("load_in_4bit", "true, because only 4-bit bitsandbytes weights are supported");
   }
   const std::string type = fields.text("bnb_4bit_quant_type").value_or("fp4");
   if (type != "nf4" && type != "fp4") fields.fail("bnb_4bit_quant_type", "nf4, fp4");
@@ -70,9 +70,10 @@ QuantizationConfig::Group read_group(const nlohmann::json& json, const std::stri
   QuantizationConfig::Group group;
   group.targets = read_patterns(fields, "targets", name);
   if (fields.has("input_activations")) {
-    fields.fail("input_activations", "null: activations are not quantised as the file asks");
+    fields.fail("input_activations", "null, because quantised activations are not supported");
   }
-  if (!fields.has("weights")) fields.fail("weights", "what weights are quantised to");
+  if (!fields.has("weights"))
+    fields.fail("weights", "an object that describes the quantisation of weights");
   const JsonFields weights(fields.at("weights"), name, place + "weights.");
   const std::string type = weights.text("type").value_or("int");
   if (layout == QuantLayout::kPackedMxfp4) {
@@ -103,7 +104,7 @@ void read_compressed(const JsonFields& fields, const std::string& name,
   config->layout = compressed_layout(fields);
   if (!fields.has("config_groups") || !fields.at("config_groups").is_object() ||
       fields.at("config_groups").empty()) {
-    fields.fail("config_groups", "an object of groups of modules");
+    fields.fail("config_groups", "a non-empty object of module groups");
   }
   for (const auto& [key, group] : fields.at("config_groups").items()) {
     config->groups.push_back(read_group(group, name, key, config->layout));

@@ -48,7 +48,8 @@ std::unique_ptr<PackedTensor> read_matrix(const TensorParts& parts,
       return read_gptq(parts, GptqVersion::kV2, config.group_size);
     case QuantLayout::kPackQuantized: {
       const QuantizationConfig::Group* group = config.group_of(parts.stem());
-      if (group == nullptr) parts.fail(".weight_packed", "belongs to no config_groups' targets");
+      if (group == nullptr)
+        parts.fail(".weight_packed", "is not among the targets of any of config_groups");
       return read_pack_quantized(
           parts, {.bits = group->bits, .symmetric = group->symmetric, .group = group->group});
     }
@@ -73,8 +74,10 @@ QuantizedFiles::QuantizedFiles(std::unique_ptr<WeightFiles> files, const Quantiz
     }
   }
   if (matrices_.empty()) {
-    throw InputError(fmt::format("{}: no tensor ends in {}, which quantization_config promises",
-                                 source(), layout.first));
+    throw InputError(
+        fmt::format("{}: no tensor ends in {}, but quantization_config says that weights are "
+                    "quantised; do the config and the files belong together?",
+                    source(), layout.first));
   }
 }
 
@@ -82,7 +85,7 @@ void QuantizedFiles::add(const std::string& stem, const QuantizationConfig& conf
   const TensorParts parts(*files_, stem);
   const LayoutNames layout = names_of(config.layout);
   if (config.ignores(stem)) {
-    parts.fail(layout.first, "is quantised, but quantization_config leaves the module out");
+    parts.fail(layout.first, "is quantised, but quantization_config excludes the module");
   }
   // Names of experts' matrices have no ".weight".
   const bool whole = stem.ends_with(".weight");
@@ -110,7 +113,7 @@ WeightView QuantizedFiles::require(const std::string& name, std::span<const int6
   const PackedTensor& matrix = *found->second;
   if (!std::equal(shape.begin(), shape.end(), matrix.shape().begin(), matrix.shape().end())) {
     throw InputError(
-        fmt::format("{}: matrix {} has shape [{}] once unpacked, but config.json says [{}]",
+        fmt::format("{}: matrix {} has shape [{}] after unpacking, but config.json expects [{}]",
                     source(), name, fmt::join(matrix.shape(), ", "), fmt::join(shape, ", ")));
   }
   WeightView view;

@@ -59,10 +59,8 @@ WeightFiles::WeightFiles(const std::string& dir) {
     files_.push_back(std::make_unique<SafetensorsFile>(single));
     for (const auto& [name, entry] : files_[0]->entries()) owner_[name] = files_[0].get();
   } else {
-    throw InputError(
-        fmt::format("{}: has neither model.safetensors nor "
-                    "model.safetensors.index.json",
-                    dir));
+    throw InputError(fmt::format(
+        "{}: the folder has neither model.safetensors nor model.safetensors.index.json", dir));
   }
 }
 
@@ -77,8 +75,8 @@ void WeightFiles::load_shards(const std::string& dir, const std::string& index) 
     const std::string shard = file.is_string() ? file.get<std::string>() : "";
     // Shards must be in the model's folder: an index may not name files elsewhere.
     if (shard.empty() || shard.find('/') != std::string::npos) {
-      throw InputError(
-          fmt::format("{}: weight_map.{} is no file name of the model's folder", index, tensor));
+      throw InputError(fmt::format(
+          "{}: weight_map.{} is not the name of a file in the model's folder", index, tensor));
     }
     if (!opened.contains(shard)) {
       files_.push_back(std::make_unique<SafetensorsFile>(dir + "/" + shard));
@@ -86,8 +84,9 @@ void WeightFiles::load_shards(const std::string& dir, const std::string& index) 
     }
     const SafetensorsFile* owner = opened[shard];
     if (!owner->entries().contains(tensor)) {
-      throw InputError(fmt::format("{}: {} has no tensor {}, though the index says so", index,
-                                   owner->path(), tensor));
+      throw InputError(
+          fmt::format("{}: {} does not contain tensor {}, which the index places there", index,
+                      owner->path(), tensor));
     }
     owner_[tensor] = owner;
   }
@@ -106,12 +105,12 @@ std::vector<std::string> WeightFiles::names() const {
 WeightView WeightFiles::require(const std::string& name, std::span<const int64_t> shape) const {
   const auto found = owner_.find(name);
   if (found == owner_.end()) {
-    throw InputError(fmt::format("{}: tensor {} is missing; config.json asks for it with shape {}",
+    throw InputError(fmt::format("{}: tensor {} is missing; config.json expects it with shape {}",
                                  source_, name, shape_text(shape)));
   }
   const WeightView view = found->second->view(name);
   if (!std::equal(view.shape.begin(), view.shape.end(), shape.begin(), shape.end())) {
-    throw InputError(fmt::format("{}: tensor {} has shape {}, but config.json says {}",
+    throw InputError(fmt::format("{}: tensor {} has shape {}, but config.json expects {}",
                                  found->second->path(), name, shape_text(view.shape),
                                  shape_text(shape)));
   }

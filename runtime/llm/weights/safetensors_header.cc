@@ -46,7 +46,7 @@ SafetensorsEntry read_entry(const nlohmann::json& json, const std::string& tenso
   for (const auto& length : fields.at("shape")) {
     if (!is_unsigned(length) || length.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX) ||
         __builtin_mul_overflow(bytes, length.get<uint64_t>(), &bytes)) {
-      fields.fail("shape", "lengths from 0 whose product is below 2^64 bytes");
+      fields.fail("shape", "lengths of 0 or more, less than 2^64 bytes in total");
     }
     entry.shape.push_back(length.get<int64_t>());
   }
@@ -62,9 +62,8 @@ SafetensorsEntry read_entry(const nlohmann::json& json, const std::string& tenso
   if (entry.begin > entry.end) fields.fail("data_offsets", allowed);
   if (entry.end - entry.begin != bytes) {
     throw InputError(fmt::format(
-        "{}: {}.data_offsets = [{}, {}] hold {} bytes, but dtype {} and "
-        "its shape take {}",
-        name, tensor, entry.begin, entry.end, entry.end - entry.begin, entry.dtype, bytes));
+        "{}: {}.data_offsets = [{}, {}] span {} bytes, but dtype {} and the shape need {}", name,
+        tensor, entry.begin, entry.end, entry.end - entry.begin, entry.dtype, bytes));
   }
   return entry;
 }
@@ -75,8 +74,8 @@ void check_layout(const std::map<std::string, SafetensorsEntry>& entries, uint64
   for (const auto& [tensor, entry] : entries) {
     if (entry.end > data_bytes) {
       throw InputError(
-          fmt::format("{}: {}.data_offsets = [{}, {}] end beyond the file's {} bytes "
-                      "of data; is the file cut off?",
+          fmt::format("{}: {}.data_offsets = [{}, {}] end beyond the file's {} bytes of data; is "
+                      "the file truncated?",
                       name, tensor, entry.begin, entry.end, data_bytes));
     }
     order.emplace_back(tensor, &entry);
@@ -90,13 +89,13 @@ void check_layout(const std::map<std::string, SafetensorsEntry>& entries, uint64
     if (entry->begin != end) {
       throw InputError(fmt::format(
           "{}: {} begins at byte {} of the data, but {} ends at {}: they {}", name, tensor,
-          entry->begin, before, end, entry->begin < end ? "overlap" : "leave a hole"));
+          entry->begin, before, end, entry->begin < end ? "overlap" : "leave a gap"));
     }
     end = entry->end;
     before = tensor;
   }
   if (end != data_bytes) {
-    throw InputError(fmt::format("{}: the tensors end at byte {} of the data, the file has {}",
+    throw InputError(fmt::format("{}: the tensors end at byte {} of the data, but the file has {}",
                                  name, end, data_bytes));
   }
 }
@@ -110,21 +109,20 @@ std::map<std::string, SafetensorsEntry> parse_safetensors_header(std::span<const
   constexpr uint64_t kLengthBytes = 8;
   if (file_bytes < kLengthBytes || bytes.size() < kLengthBytes) {
     throw InputError(
-        fmt::format("{}: {} bytes are too few for a safetensors file", name, file_bytes));
+        fmt::format("{}: the file has {} bytes, too few for a safetensors file", name, file_bytes));
   }
   uint64_t length = 0;
   std::memcpy(&length, bytes.data(), sizeof(length));
   const uint64_t available = std::min<uint64_t>(file_bytes, bytes.size()) - kLengthBytes;
   if (length > available || length > kMaxHeaderBytes) {
     throw InputError(
-        fmt::format("{}: the header says that it has {} bytes; the file has {}, and "
-                    "{} are allowed",
+        fmt::format("{}: the header claims {} bytes; the file has {}, and at most {} are allowed",
                     name, length, available, kMaxHeaderBytes));
   }
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + kLengthBytes, length);
   const nlohmann::json header = parse_json(text, name);
   if (!header.is_object()) {
-    throw InputError(fmt::format("{}: the header is no JSON object", name));
+    throw InputError(fmt::format("{}: the header is not a JSON object", name));
   }
   std::map<std::string, SafetensorsEntry> entries;
   for (const auto& [tensor, json] : header.items()) {

@@ -36,12 +36,12 @@ void TensorParts::check_groups(std::string_view suffix, int64_t inputs, int64_t 
                                int64_t group) const {
   const int64_t wanted = group == 0 ? 1 : (inputs + group - 1) / group;
   if (groups == wanted) return;
-  fail(suffix, fmt::format("has {} groups, but {} inputs in groups of {} take {}", groups, inputs,
+  fail(suffix, fmt::format("has {} groups, but {} inputs in groups of {} need {}", groups, inputs,
                            group == 0 ? inputs : group, wanted));
 }
 
 RawTensor TensorParts::any(std::string_view suffix, std::string_view dtypes) const {
-  if (!has(suffix)) fail(suffix, "is missing; the quantised matrix needs it");
+  if (!has(suffix)) fail(suffix, "is missing, but the quantised matrix needs it");
   const RawTensor tensor = files_.raw(stem_ + std::string(suffix));
   if (!is_one_of(tensor.dtype, dtypes)) {
     fail(suffix, fmt::format("has dtype {}; allowed: {}", tensor.dtype, dtypes));
@@ -54,7 +54,7 @@ RawTensor TensorParts::raw(std::string_view suffix, std::string_view dtypes,
   const RawTensor tensor = any(suffix, dtypes);
   const auto fits = [](int64_t length, int64_t wanted) { return wanted < 0 || length == wanted; };
   if (!std::equal(tensor.shape.begin(), tensor.shape.end(), shape.begin(), shape.end(), fits)) {
-    fail(suffix, fmt::format("has shape {}, but the matrix takes {}", shape_text(tensor.shape),
+    fail(suffix, fmt::format("has shape {}, but the matrix needs {}", shape_text(tensor.shape),
                              shape_text({shape.begin(), shape.size()})));
   }
   return tensor;

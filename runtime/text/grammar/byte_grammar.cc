@@ -22,8 +22,8 @@ ByteGrammar::Rule ByteGrammar::new_rule() {
 
 void ByteGrammar::add(Rule rule, std::span<const Symbol> symbols) {
   if (symbols_.size() + symbols.size() + 1 > kMaxSymbols) {
-    throw InputError(
-        fmt::format("it needs a grammar of more than {} symbols, the limit", kMaxSymbols));
+    throw InputError(fmt::format(
+        "the schema is too large: its grammar exceeds the limit of {} symbols", kMaxSymbols));
   }
   rules_[static_cast<size_t>(rule)].push_back({static_cast<Place>(symbols_.size()), kEndless});
   symbols_.insert(symbols_.end(), symbols.begin(), symbols.end());
@@ -100,7 +100,7 @@ void ByteGrammar::seal(Rule start) {
   }
   if (rules_[static_cast<size_t>(start)].empty()) {
     throw InputError(
-        fmt::format("no text can be that, or only one nested beyond {} levels", kMaxDepth));
+        fmt::format("no text matches the schema with at most {} levels of nesting", kMaxDepth));
   }
 }
 

@@ -30,7 +30,8 @@ GrammarAutomaton::Reading GrammarAutomaton::frame(ByteGrammar::Place place, Read
   const auto [found, is_new] = frame_of_.try_emplace(key, static_cast<Reading>(frames_.size()));
   if (is_new) {
     if (frames_.size() >= kMaxReadings) {
-      throw InputError(fmt::format("its text needs more than {} readings", kMaxReadings));
+      throw InputError(fmt::format("the schema is too complex: parsing needs more than {} readings",
+                                   kMaxReadings));
     }
     const int depth = below == kDone ? 0 : frames_[static_cast<size_t>(below)].depth;
     frames_.push_back({place, below, depth + 1});
@@ -84,7 +85,8 @@ GrammarAutomaton::State GrammarAutomaton::new_state(std::vector<Reading> open) {
       state_of_.try_emplace({std::move(readings), accepts}, static_cast<State>(states_.size()));
   if (is_new) {
     if (states_.size() >= kMaxStates) {
-      throw InputError(fmt::format("its text needs more than {} states", kMaxStates));
+      throw InputError(
+          fmt::format("the schema is too complex: parsing needs more than {} states", kMaxStates));
     }
     states_.push_back({.readings = found->first.first, .accepts = accepts, .next = {}});
     states_.back().next.fill(kUnknown);

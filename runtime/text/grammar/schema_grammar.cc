@@ -81,7 +81,8 @@ ByteGrammar::Rule SchemaGrammar::build() { return value_of(root_, place_); }
 
 ByteGrammar::Rule SchemaGrammar::value_of(const Json& schema, const std::string& place) {
   if (depth_ >= kMaxSchemas) {
-    throw SchemaError(place, fmt::format("lies in more than {} schemas", kMaxSchemas));
+    throw SchemaError(place,
+                      fmt::format("is nested in more than {} schemas; nest fewer", kMaxSchemas));
   }
   ++depth_;
   const Rule rule = read(schema, place);
@@ -142,7 +143,7 @@ ByteGrammar::Rule SchemaGrammar::any_of(const Json& list, const std::string& pla
 ByteGrammar::Rule SchemaGrammar::one_of_values(const Json& schema, const std::string& place) {
   const bool is_const = schema.contains("const");
   if (is_const && schema.contains("enum")) {
-    throw SchemaError(place + ".enum", "beside const; allowed: one of them");
+    throw SchemaError(place + ".enum", "appears together with const; allowed: one of them");
   }
   const Json values = is_const ? Json::array({schema["const"]}) : schema["enum"];
   const std::string inner = place + (is_const ? ".const" : ".enum");
@@ -152,7 +153,8 @@ ByteGrammar::Rule SchemaGrammar::one_of_values(const Json& schema, const std::st
   for (const auto& [keyword, unused] : schema.items()) {
     const bool known = keyword == "enum" || keyword == "const" || keyword == "type";
     if (!known && !is_among(kAnnotations, keyword)) {
-      throw SchemaError(place + "." + keyword, "beside enum or const; allowed: type");
+      throw SchemaError(place + "." + keyword,
+                        "appears together with enum or const; allowed beside them: type");
     }
   }
   const std::vector<std::string> kinds = kinds_of(schema, place);
@@ -164,7 +166,8 @@ ByteGrammar::Rule SchemaGrammar::one_of_values(const Json& schema, const std::st
                  grammar_.literal(value.dump(-1, ' ', false, Json::error_handler_t::replace)));
     any = true;
   }
-  if (!any) throw SchemaError(inner, "has no value of the schema's type");
+  if (!any)
+    throw SchemaError(inner, "has no value of the schema's type; add one, or change the type");
   return rule;
 }
 
@@ -183,7 +186,8 @@ std::vector<std::string> SchemaGrammar::kinds_of(const Json& schema,
       }
       kinds.push_back(kind.get<std::string>());
     }
-    if (kinds.empty()) throw SchemaError(place + ".type", "is an empty list");
+    if (kinds.empty())
+      throw SchemaError(place + ".type", "is an empty list; give at least one type");
     return kinds;
   }
   for (const KindKeywords& of : keywords_of_kinds()) {
@@ -210,13 +214,12 @@ void SchemaGrammar::check_keywords(const Json& schema, const std::string& place,
     });
     if (of == all.end()) {
       throw SchemaError(place + "." + keyword,
-                        "is a keyword that this server cannot hold an answer to");
+                        "is a keyword that this server does not support; remove it");
     }
     // Bounds also apply to numbers.
     if (of->kind == "integer" && is_among(kinds, "number")) {
       throw SchemaError(place + "." + keyword,
-                        "of a number is more than this server can hold an answer to; allowed: of "
-                        "an integer");
+                        "is not supported for numbers; allowed for integers");
     }
   }
 }
@@ -227,7 +230,9 @@ void SchemaGrammar::check_alone(const Json& schema, const std::string& keyword,
     if (other == keyword || is_among(kAnnotations, other)) continue;
     throw SchemaError(
         place + "." + other,
-        fmt::format("beside {} is more than this server can hold an answer to", keyword));
+        fmt::format(
+            "appears together with {}, which this server does not support; remove one of them",
+            keyword));
   }
 }
 
@@ -279,8 +284,10 @@ ByteGrammar::Rule SchemaGrammar::object(const Json& schema, const std::string& p
                                    [&](const Property& one) { return one.name == text; });
     if (there) continue;
     if (additional == false) {
-      throw SchemaError(place + ".required",
-                        shown(name) + " is no property, and there may be no others");
+      throw SchemaError(
+          place + ".required",
+          shown(name) +
+              " is not a property, and additionalProperties is false; add it to properties");
     }
     list.push_back({text, value_of(additional, place + ".additionalProperties"), true});
   }
@@ -334,7 +341,8 @@ ByteGrammar::Rule SchemaGrammar::string(const Json& schema, const std::string& p
     if (!rule || least || most) {
       throw SchemaError(
           place + ".format",
-          shown(*format) + "; allowed: date, time, date-time, uuid, without bounds of the length");
+          shown(*format) +
+              "; allowed: date, time, date-time, uuid, without minLength and maxLength");
     }
     return *rule;
   }
@@ -365,7 +373,7 @@ ByteGrammar::Rule SchemaGrammar::integer(const Json& schema, const std::string& 
   if (const auto value = bound("maximum")) most = std::min(most, *value);
   if (const auto value = bound("exclusiveMaximum")) most = std::min(most, *value - 1);
   if (least > most) {
-    throw SchemaError(place, fmt::format("no whole number is from {} to {}", least, most));
+    throw SchemaError(place, fmt::format("no whole number lies from {} to {}", least, most));
   }
   return json_.integer(least, most);
 }
@@ -378,8 +386,7 @@ const Json& SchemaGrammar::target_of(const Json& reference, const std::string& p
   } catch (const Json::exception&) {
     // The reference does not resolve.
   }
-  throw SchemaError(place,
-                    shown(reference) + "; allowed: the place of a schema in this one, #/...");
+  throw SchemaError(place, shown(reference) + "; allowed: a reference into this schema, #/...");
 }
 
 const Json& SchemaGrammar::resolved(const Json& schema, const std::string& place) const {
@@ -389,7 +396,7 @@ const Json& SchemaGrammar::resolved(const Json& schema, const std::string& place
     if (!at->is_object() || !at->contains("$ref")) return *at;
     at = &target_of((*at)["$ref"], place);
   }
-  throw SchemaError(place, "leads in a circle");
+  throw SchemaError(place, "is a circular reference");
 }
 
 // Requires that no value matches two alternatives: their types differ, or a member's value does.
@@ -434,9 +441,9 @@ void SchemaGrammar::require_disjoint(const Json& list, const std::string& place)
     for (size_t j = 0; j < i; ++j) {
       if (apart(resolved(list[i], place), resolved(list[j], place))) continue;
       throw SchemaError(place,
-                        fmt::format("schemas {} and {} may both hold of a value; allowed: of "
-                                    "different types, or told apart by a required member's "
-                                    "const or enum; anyOf takes all",
+                        fmt::format("schemas {} and {} can both match the same value; allowed: "
+                                    "schemas of different types, or that differ in the const or "
+                                    "enum of a required member; anyOf has no such limit",
                                     j, i));
     }
   }

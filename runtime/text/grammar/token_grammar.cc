@@ -69,7 +69,7 @@ std::shared_ptr<const TokenGrammar::Mask> TokenGrammar::compute(State state) {
     (*mask)[id / 64] |= uint64_t{1} << (id % 64);
     any = true;
   }
-  if (!any) throw InputError("no token of the vocabulary goes on from here as it was asked for");
+  if (!any) throw InputError("no token of the vocabulary can continue the requested grammar here");
   return mask;
 }
 

@@ -13,7 +13,7 @@ Bound::Bound(std::string_view callee, const Arguments& arguments,
       values_(parameters.size()),
       given_(parameters.size(), false) {
   if (arguments.by_place.size() > parameters_.size()) {
-    throw Failure(fmt::format("{} takes {} arguments at most, not {}", callee_, parameters_.size(),
+    throw Failure(fmt::format("{} takes at most {} arguments, not {}", callee_, parameters_.size(),
                               arguments.by_place.size()));
   }
   for (size_t i = 0; i < arguments.by_place.size(); ++i) {
@@ -24,9 +24,9 @@ Bound::Bound(std::string_view callee, const Arguments& arguments,
     const auto found = std::find(parameters_.begin(), parameters_.end(), name);
     const auto index = static_cast<size_t>(found - parameters_.begin());
     if (found == parameters_.end()) {
-      throw Failure(fmt::format("{} takes no argument {}", callee_, name));
+      throw Failure(fmt::format("{} has no parameter {}", callee_, name));
     }
-    if (given_[index]) throw Failure(fmt::format("{} is given {} twice", callee_, name));
+    if (given_[index]) throw Failure(fmt::format("{} gets {} twice", callee_, name));
     values_[index] = value;
     given_[index] = true;
   }

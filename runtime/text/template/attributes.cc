@@ -41,8 +41,8 @@ Value method(const Value& object, std::string_view name) {
 }
 
 Value refused(const Value& object, std::string_view name) {
-  return Value::undefined(
-      fmt::format("{} would change a {}, which a template may not", name, object.type_name()));
+  return Value::undefined(fmt::format("{} would change a {}; templates may not change values", name,
+                                      object.type_name()));
 }
 
 Value missing(const Value& object, const std::string& name) {
@@ -93,7 +93,7 @@ std::optional<Value> loop_attribute(const Loop& loop, std::string_view name) {
                                : loop.items()[loop.index() + 1];
   }
   if (name == "cycle" || name == "changed" || name == "depth" || name == "depth0") {
-    throw Failure(fmt::format("loop.{} is not known here", name));
+    throw Failure(fmt::format("loop.{} is not supported", name));
   }
   return std::nullopt;
 }
@@ -122,7 +122,7 @@ int64_t clamp_bound(int64_t bound, int64_t length, int64_t low, int64_t high) {
 int64_t bound_of(const Value& value, std::string_view what) {
   if (const auto integer = value.integer()) return *integer;
   if (value.is_undefined()) throw Failure(value.why_undefined());
-  throw Failure(fmt::format("a slice's {} is a {}; allowed: a whole number or none", what,
+  throw Failure(fmt::format("the {} of a slice is a {}; allowed: a whole number or none", what,
                             value.type_name()));
 }
 
@@ -130,7 +130,7 @@ int64_t bound_of(const Value& value, std::string_view what) {
 std::vector<size_t> sliced(int64_t length, const Value& begin, const Value& end,
                            const Value& step) {
   const int64_t stride = step.is_none() ? 1 : bound_of(step, "step");
-  if (stride == 0) throw Failure("a slice's step is 0");
+  if (stride == 0) throw Failure("the step of a slice is 0; allowed: any other whole number");
   const int64_t low = stride > 0 ? 0 : -1, high = stride > 0 ? length : length - 1;
   const int64_t first = begin.is_none() ? (stride > 0 ? low : high)
                                         : clamp_bound(bound_of(begin, "begin"), length, low, high);
@@ -224,7 +224,7 @@ Value slice_of(const Value& object, const Value& begin, const Value& end, const 
   if (const TextValue* text = object.text()) return sliced_text(*text, begin, end, step, work);
   const List* list = object.list();
   if (list == nullptr || !list->has_places()) {
-    throw Failure(fmt::format("a {} has no places to slice", object.type_name()));
+    throw Failure(fmt::format("a {} cannot be sliced", object.type_name()));
   }
   std::vector<Value> items;
   for (const size_t place : sliced(static_cast<int64_t>(list->items().size()), begin, end, step)) {

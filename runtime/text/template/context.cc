@@ -33,11 +33,11 @@ class ContextReader : public nlohmann::json_sax<nlohmann::json> {
   bool boolean(bool value) override { return add(Value::of(value)); }
   bool number_integer(int64_t value) override { return add(Value::of(value)); }
   bool number_unsigned(uint64_t value) override {
-    if (value > static_cast<uint64_t>(INT64_MAX)) fail("a whole number is beyond 64 bits");
+    if (value > static_cast<uint64_t>(INT64_MAX)) fail("a whole number exceeds 64 bits");
     return add(Value::of(static_cast<int64_t>(value)));
   }
   bool number_float(double value, const std::string& text) override {
-    if (text.find_first_of(".eE") == std::string::npos) fail("a whole number is beyond 64 bits");
+    if (text.find_first_of(".eE") == std::string::npos) fail("a whole number exceeds 64 bits");
     return add(Value::of(value));
   }
   bool string(std::string& value) override { return add(text_value(value, origin_of(value))); }
@@ -61,7 +61,7 @@ class ContextReader : public nlohmann::json_sax<nlohmann::json> {
     return add(Value::Store(std::make_shared<const List>(ListKind::kList, std::move(level.items))));
   }
   bool parse_error(size_t at, const std::string&, const nlohmann::json::exception&) override {
-    fail(fmt::format("no valid JSON at byte {}", at));
+    fail(fmt::format("invalid JSON at byte {}", at));
   }
 
   std::vector<Dict::Entry> take() { return std::move(members_); }
@@ -87,9 +87,9 @@ class ContextReader : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool open(bool object) {
-    if (levels_.empty() && !object) fail("the context is no JSON object");
+    if (levels_.empty() && !object) fail("the context is not a JSON object");
     if (static_cast<int>(levels_.size()) >= depth_) {
-      fail(fmt::format("it is nested more than {} deep", depth_));
+      fail(fmt::format("the context is nested more than {} deep", depth_));
     }
     levels_.push_back({object, "", {}, {}});
     return true;
@@ -102,7 +102,7 @@ class ContextReader : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool add(Value value) {
-    if (levels_.empty()) fail("the context is no JSON object");
+    if (levels_.empty()) fail("the context is not a JSON object");
     Level& level = levels_.back();
     if (level.object) {
       level.entries.emplace_back(text_value(level.key, Origin::kUser), std::move(value));
@@ -169,7 +169,7 @@ Value text_value(std::string_view text, Origin origin) {
 Context parse_context(std::string_view json, const std::string& name, int depth) {
   ContextReader reader(name, depth);
   if (!nlohmann::json::sax_parse(json, &reader)) {
-    throw InputError(fmt::format("{}: the context is no JSON object", name));
+    throw InputError(fmt::format("{}: the context is not a JSON object", name));
   }
   Context context;
   // A dict keeps the later of two members with the same name.
@@ -204,7 +204,7 @@ std::tm parse_time(std::string_view text, std::string_view name) {
   }
   if (result) return *result;
   throw UsageError(fmt::format(
-      "{} = \"{}\": allowed: a date, or a date and time, as 2026-11-22 or 2026-11-22T18:30:05",
+      "{} = \"{}\": allowed: a date, or a date and time, such as 2026-11-22 or 2026-11-22T18:30:05",
       name, text));
 }
 

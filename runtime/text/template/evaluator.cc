@@ -74,7 +74,7 @@ Value Evaluator::name(const Expression& node, const Scope& scope) {
 
 const Value& Evaluator::holdable(const Value& value) const {
   if (refers_to_scope(value)) {
-    throw Failure(fmt::format("a list or dict holds no {}", value.type_name()));
+    throw Failure(fmt::format("a list or dict cannot hold a {}", value.type_name()));
   }
   return value;
 }
@@ -101,7 +101,7 @@ Value Evaluator::dict(const Expression& node, const Scope& scope) {
 Value Evaluator::condition(const Expression& node, const Scope& scope) {
   if (truth(value(*node.parts[0], scope))) return value(*node.parts[1], scope);
   if (node.parts[2] != nullptr) return value(*node.parts[2], scope);
-  return Value::undefined("an if without else is false");
+  return Value::undefined("the condition of an if without else is false");
 }
 
 Value Evaluator::either(const Expression& node, const Scope& scope) {
@@ -222,12 +222,12 @@ Value Evaluator::call(const Expression& node, const Scope& scope, const Value* c
     return call_function(*function, given, now_, work_);
   }
   if (callee.is_undefined()) throw Failure(callee.why_undefined());
-  throw Failure(fmt::format("a {} cannot be called", callee.type_name()));
+  throw Failure(fmt::format("a {} is not callable", callee.type_name()));
 }
 
 Value Evaluator::call_macro(const Macro& macro, Arguments arguments) {
   if (macros_ >= work_.limits().depth) {
-    throw Failure(fmt::format("macros call each other more than {} deep", work_.limits().depth));
+    throw Failure(fmt::format("macro calls are nested more than {} deep", work_.limits().depth));
   }
   const Frame frame(&macros_);
   Scope scope(&macro.scope());
@@ -269,7 +269,8 @@ void Evaluator::bind(const MacroDefinition& definition, Arguments arguments, Sco
     if (!given && parameter.otherwise != nullptr) given = value(*parameter.otherwise, *scope);
     at_ = called_at;
     if (!given)
-      given = Value::undefined(fmt::format("the parameter {} was not given", parameter.name));
+      given = Value::undefined(
+          fmt::format("the argument for the parameter {} is missing", parameter.name));
     scope->set(parameter.name, std::move(*given));
   }
   const size_t taken = std::min(definition.parameters.size(), arguments.by_place.size());
@@ -277,20 +278,20 @@ void Evaluator::bind(const MacroDefinition& definition, Arguments arguments, Sco
       std::any_of(definition.parameters.begin(), definition.parameters.end(),
                   [](const Parameter& parameter) { return parameter.name == "caller"; });
   if (definition.uses_caller && !names_caller) {
-    scope->set("caller", take("caller").value_or(Value::undefined("there is no caller")));
+    scope->set("caller",
+               take("caller").value_or(Value::undefined("caller is used outside of a call block")));
   }
   if (definition.uses_kwargs) {
     std::vector<Dict::Entry> entries;
     for (auto& [name, given] : named) entries.emplace_back(work_.text(name), holdable(given));
     scope->set("kwargs", work_.dict(std::move(entries)));
   } else if (!named.empty()) {
-    throw Failure(
-        fmt::format("the macro {} takes no argument {}", definition.name, named[0].first));
+    throw Failure(fmt::format("the macro {} has no parameter {}", definition.name, named[0].first));
   }
   if (definition.uses_varargs) {
     scope->set("varargs", rest_of(arguments, taken));
   } else if (arguments.by_place.size() > taken) {
-    throw Failure(fmt::format("the macro {} takes {} arguments at most", definition.name, taken));
+    throw Failure(fmt::format("the macro {} takes at most {} arguments", definition.name, taken));
   }
 }
 

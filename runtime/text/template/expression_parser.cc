@@ -31,7 +31,7 @@ ExpressionPtr ExpressionParser::make(Kind kind, uint32_t at,
   }
   node->parts = std::move(parts);
   if (node->height > kMaxHeight) {
-    TokenReader::fail(at, fmt::format("an expression is more than {} deep", kMaxHeight));
+    TokenReader::fail(at, fmt::format("an expression is nested more than {} deep", kMaxHeight));
   }
   return node;
 }
@@ -223,13 +223,13 @@ ExpressionPtr ExpressionParser::literal() {
   } else if (token.kind == TokenKind::kInteger) {
     int64_t value = 0;
     if (std::from_chars(token.text.data(), end, value).ec != std::errc()) {
-      TokenReader::fail(token.at, fmt::format("{} is beyond 64 bits", token.text));
+      TokenReader::fail(token.at, fmt::format("{} exceeds 64 bits", token.text));
     }
     node->constant = Value::of(value);
   } else {
     double value = 0;
     if (std::from_chars(token.text.data(), end, value).ec != std::errc()) {
-      TokenReader::fail(token.at, fmt::format("{} is no number of 64 bits", token.text));
+      TokenReader::fail(token.at, fmt::format("{} does not fit a 64-bit number", token.text));
     }
     node->constant = Value::of(value);
   }
@@ -357,7 +357,7 @@ ExpressionPtr ExpressionParser::item(ExpressionPtr value) {
   size_t colons = 0;
   while (!tokens_.at_operator("]") && !tokens_.at_operator(",")) {
     if (tokens_.skip_operator(":")) {
-      if (++colons > 2) TokenReader::fail(at, "a slice has three parts at most");
+      if (++colons > 2) TokenReader::fail(at, "a slice has at most three parts");
       bounds.emplace_back();
     } else if (bounds.back() != nullptr) {
       tokens_.fail_expected("\"]\"");
@@ -365,7 +365,7 @@ ExpressionPtr ExpressionParser::item(ExpressionPtr value) {
       bounds.back() = expression();
     }
   }
-  if (tokens_.at_operator(",")) TokenReader::fail(at, "one key is looked up at a time");
+  if (tokens_.at_operator(",")) TokenReader::fail(at, "a subscript takes only one key");
   tokens_.expect_operator("]");
   if (colons == 0 && bounds[0] == nullptr) TokenReader::fail(at, "the brackets are empty");
   if (colons == 0) return make(Kind::kItem, at, parts_of(std::move(value), std::move(bounds[0])));
@@ -389,14 +389,15 @@ std::vector<Argument> ExpressionParser::arguments() {
   while (!tokens_.at_operator(")")) {
     Argument argument;
     if (tokens_.at_operator("*") || tokens_.at_operator("**")) {
-      TokenReader::fail(tokens_.peek().at, "arguments cannot be unpacked with * here");
+      TokenReader::fail(tokens_.peek().at, "unpacking arguments with * is not supported");
     }
     const Token& next = tokens_.peek(1);
     if (tokens_.at(TokenKind::kName) && next.kind == TokenKind::kOperator && next.text == "=") {
       argument.name = tokens_.take().text;
       tokens_.take();
     } else if (!arguments.empty() && !arguments.back().name.empty()) {
-      TokenReader::fail(tokens_.peek().at, "arguments by place come before those by name");
+      TokenReader::fail(tokens_.peek().at,
+                        "positional arguments must come before keyword arguments");
     }
     argument.value = expression();
     arguments.push_back(std::move(argument));
@@ -420,7 +421,7 @@ Target ExpressionParser::target(bool members) {
       part.name = tokens_.expect_name("a name");
       if (members && tokens_.skip_operator(".")) part.member = tokens_.expect_name("a name");
       for (const std::string_view word : {"true", "false", "none", "True", "False", "None"}) {
-        if (part.name == word) TokenReader::fail(part.at, "a constant cannot be assigned to");
+        if (part.name == word) TokenReader::fail(part.at, "a constant cannot be assigned a value");
       }
     }
     tuple.parts.push_back(std::move(part));

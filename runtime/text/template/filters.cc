@@ -49,7 +49,7 @@ const std::map<std::string_view, Filter>& filters() {
 bool is_filter(std::string_view name) { return filters().contains(name); }
 
 std::string unknown_filter(std::string_view name) {
-  return fmt::format("the filter {} is not known here", name);
+  return fmt::format("the filter {} is not supported", name);
 }
 
 Value apply_filter(std::string_view name, const Value& value, const Arguments& arguments,

@@ -13,7 +13,7 @@ class Frame {
   explicit Frame(int* frames) : frames_(frames) {
     constexpr int kMax = 1000;
     if (*frames_ >= kMax) {
-      throw Failure(fmt::format("the template runs more than {} levels deep", kMax));
+      throw Failure(fmt::format("the template is nested more than {} levels deep", kMax));
     }
     ++*frames_;
   }

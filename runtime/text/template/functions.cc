@@ -41,7 +41,7 @@ std::vector<Dict::Entry> entries_of(std::string_view callee, const Arguments& ar
   if (!arguments.by_place.empty()) {
     const Dict* dict = arguments.by_place[0].dict();
     if (dict == nullptr || arguments.by_place.size() > 1) {
-      throw Failure(fmt::format("{} takes one dict, and arguments by name", callee));
+      throw Failure(fmt::format("{} takes one dict and keyword arguments", callee));
     }
     entries = dict->entries();
   }
@@ -52,7 +52,7 @@ std::vector<Dict::Entry> entries_of(std::string_view callee, const Arguments& ar
 Value make_namespace(const Arguments& arguments, const std::tm&, Work& work) {
   auto members = std::make_shared<Namespace>();
   for (const auto& [name, value] : entries_of("namespace", arguments, work)) {
-    if (!name.is_text()) throw Failure("namespace: a name is no text");
+    if (!name.is_text()) throw Failure("namespace: a name is not a string");
     set_member(*members, name.text()->text.bytes(), value);
   }
   return Value::Store(std::move(members));
@@ -60,7 +60,8 @@ Value make_namespace(const Arguments& arguments, const std::tm&, Work& work) {
 
 Value make_dict(const Arguments& arguments, const std::tm&, Work& work) {
   for (const auto& [name, value] : arguments.by_name) {
-    if (refers_to_scope(value)) throw Failure(fmt::format("a dict holds no {}", value.type_name()));
+    if (refers_to_scope(value))
+      throw Failure(fmt::format("a dict cannot hold a {}", value.type_name()));
   }
   return work.dict(entries_of("dict", arguments, work));
 }
@@ -94,7 +95,7 @@ Value strftime_now(const Arguments& arguments, const std::tm& now, Work& work) {
   const size_t size = std::strftime(text, sizeof text, format.c_str(), &now);
   if (size == 0) throw Failure("strftime_now: the result is too long");
   const std::string_view result(text, size - 1);
-  if (!is_valid_utf8(result)) throw Failure("strftime_now: the format is cut within a character");
+  if (!is_valid_utf8(result)) throw Failure("strftime_now: the format ends within a character");
   return work.text(result);
 }
 
@@ -116,7 +117,7 @@ std::optional<Function> find_function(std::string_view name) {
                                    [&](const Entry& entry) { return entry.name == name; });
   if (found != std::end(kFunctions)) return Function{static_cast<int>(found - kFunctions)};
   if (std::find(std::begin(kUnknown), std::end(kUnknown), name) != std::end(kUnknown)) {
-    throw Failure(fmt::format("the function {} is not known here", name));
+    throw Failure(fmt::format("the function {} is not supported", name));
   }
   return std::nullopt;
 }
@@ -132,10 +133,10 @@ bool refers_to_scope(const Value& value) {
 
 void set_member(Namespace& members, std::string_view name, const Value& value) {
   if (name.starts_with('_')) {
-    throw Failure(fmt::format("a namespace holds no names that begin with _, as {}", name));
+    throw Failure(fmt::format("names in a namespace may not begin with _; given: {}", name));
   }
   if (refers_to_scope(value)) {
-    throw Failure(fmt::format("a namespace holds no {}", value.type_name()));
+    throw Failure(fmt::format("a namespace cannot hold a {}", value.type_name()));
   }
   members.set(name, value);
 }

@@ -101,7 +101,7 @@ class Lexer {
 
   void skip_comment(size_t tag) {
     const size_t end = source_.find("#}", at_);
-    if (end == std::string_view::npos) fail(tag, "the comment has no end");
+    if (end == std::string_view::npos) fail(tag, "the comment is not closed");
     leave(end, end > at_ ? source_[end - 1] : '\0', false);
   }
 
@@ -124,7 +124,7 @@ class Lexer {
       if (read_end(variable)) return;
       if (at_ < source_.size()) read_token();
     }
-    fail(tag, "the tag has no end");
+    fail(tag, "the tag is not closed");
   }
 
   void read_token() {
@@ -152,7 +152,7 @@ class Lexer {
     const size_t begin = at_;
     const char base = static_cast<char>(byte(at_ + 1) | 0x20);
     if (source_[at_] == '0' && (base == 'x' || base == 'o' || base == 'b')) {
-      fail(at_, "numbers are written in decimal here");
+      fail(at_, "only decimal numbers are supported");
     }
     size_t end = skip_digits(at_);
     TokenKind kind = TokenKind::kInteger;
@@ -171,7 +171,7 @@ class Lexer {
     std::erase(text, '_');
     if (kind == TokenKind::kInteger && text.size() > 1 && text[0] == '0' &&
         text.find_first_not_of('0') != std::string::npos) {
-      fail(begin, "a number begins with 0");
+      fail(begin, "a number may not begin with 0");
     }
     add(kind, begin, text);
     at_ = end;
@@ -181,7 +181,7 @@ class Lexer {
     const size_t begin = at_;
     size_t end = at_ + 1;
     while (end < source_.size() && source_[end] != quote) end += source_[end] == '\\' ? 2 : 1;
-    if (end >= source_.size()) fail(begin, "the text has no closing quote");
+    if (end >= source_.size()) fail(begin, "the string has no closing quote");
     std::string text;
     if (const char* wrong = unescape(source_.substr(begin + 1, end - begin - 1), &text)) {
       fail(begin, wrong);

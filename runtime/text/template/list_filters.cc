@@ -62,7 +62,7 @@ Value extreme(std::string_view name, const Value& value, const Arguments& argume
   const Value attribute = bound.or_else(1, Value::none());
   const bool case_sensitive = bound.truth_or(0, false);
   const std::vector<Value> items = items_of(value, work);
-  if (items.empty()) return Value::undefined(fmt::format("{}: there are no items", name));
+  if (items.empty()) return Value::undefined(fmt::format("{}: the sequence is empty", name));
   const auto key = [&](const Value& item) {
     return folded(path_of(item, attribute, work), case_sensitive, work);
   };
@@ -85,11 +85,11 @@ Value selected(const Value& value, const Arguments& arguments, bool by_attribute
   if (!truth(value)) return work.list({}, ListKind::kIterator);
   const size_t skip = by_attribute ? 1 : 0;
   const std::vector<Value>& given = arguments.by_place;
-  if (given.size() < skip) throw Failure("the attribute's name is missing");
+  if (given.size() < skip) throw Failure("the name of the attribute is missing");
   Arguments rest{{}, arguments.by_name};
   std::string_view test;
   if (given.size() > skip) {
-    if (!given[skip].is_text()) throw Failure("the test's name is no text");
+    if (!given[skip].is_text()) throw Failure("the name of the test is not a string");
     test = given[skip].text()->text.bytes();
     rest.by_place.assign(given.begin() + static_cast<ptrdiff_t>(skip) + 1, given.end());
   }
@@ -129,23 +129,23 @@ Value filter_items(const Value& value, const Arguments& arguments, Work& work) {
   const Bound bound("items", arguments, {});
   if (value.is_undefined()) return work.list({}, ListKind::kIterator);
   const Dict* dict = value.dict();
-  if (dict == nullptr) throw Failure(fmt::format("items: a {} has none", value.type_name()));
+  if (dict == nullptr) throw Failure(fmt::format("items: a {} is not a dict", value.type_name()));
   return work.list(pairs_of(*dict, work), ListKind::kIterator);
 }
 
 Value filter_first(const Value& value, const Arguments& arguments, Work& work) {
   const Bound bound("first", arguments, {});
   const std::vector<Value> items = items_of(value, work);
-  return items.empty() ? Value::undefined("first: there are no items") : items.front();
+  return items.empty() ? Value::undefined("first: the sequence is empty") : items.front();
 }
 
 Value filter_last(const Value& value, const Arguments& arguments, Work& work) {
   const Bound bound("last", arguments, {});
   if (value.list() != nullptr && value.list()->kind() == ListKind::kIterator) {
-    throw Failure("last does not take an iterator; the filter list makes a list of it");
+    throw Failure("last does not support iterators; make a list of it with the filter list");
   }
   const std::vector<Value> items = items_of(value, work);
-  return items.empty() ? Value::undefined("last: there are no items") : items.back();
+  return items.empty() ? Value::undefined("last: the sequence is empty") : items.back();
 }
 
 Value filter_dictsort(const Value& value, const Arguments& arguments, Work& work) {
@@ -154,7 +154,7 @@ Value filter_dictsort(const Value& value, const Arguments& arguments, Work& work
   if (dict == nullptr) {
     throw Failure(value.is_undefined()
                       ? value.why_undefined()
-                      : fmt::format("dictsort does not take a {}", value.type_name()));
+                      : fmt::format("dictsort does not support a {}", value.type_name()));
   }
   const std::string by = bound.has(1) ? bound.text(1).text.bytes() : "key";
   if (by != "key" && by != "value") throw Failure("dictsort: by is neither \"key\" nor \"value\"");
@@ -185,7 +185,7 @@ Value filter_unique(const Value& value, const Arguments& arguments, Work& work) 
   for (Value& item : items_of(value, work)) {
     Value key = folded(path_of(item, attribute, work), bound.truth_or(0, false), work);
     if (!is_key(key) && !key.is_undefined() && !is_key_tuple(key)) {
-      throw Failure(fmt::format("unique does not take a {}", key.type_name()));
+      throw Failure(fmt::format("unique does not support a {}", key.type_name()));
     }
     const bool known = std::any_of(seen.begin(), seen.end(),
                                    [&](const Value& other) { return equal(key, other, work); });
@@ -206,7 +206,8 @@ Value filter_max(const Value& value, const Arguments& arguments, Work& work) {
 Value filter_map(const Value& value, const Arguments& arguments, Work& work) {
   if (!truth(value)) return work.list({}, ListKind::kIterator);
   if (arguments.by_place.empty()) return mapped_attribute(value, arguments, work);
-  if (!arguments.by_place[0].is_text()) throw Failure("map: the filter's name is no text");
+  if (!arguments.by_place[0].is_text())
+    throw Failure("map: the name of the filter is not a string");
   const std::string_view filter = arguments.by_place[0].text()->text.bytes();
   const Arguments rest{{arguments.by_place.begin() + 1, arguments.by_place.end()},
                        arguments.by_name};

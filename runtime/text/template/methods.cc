@@ -145,7 +145,7 @@ const std::map<std::string_view, TextMethod>& text_methods() {
 Value get(const Dict& dict, const Arguments& arguments, Work& work) {
   const Bound bound("get", arguments, {"key", "default"});
   const Value& key = bound.at(0);
-  if (!is_key(key)) throw Failure(fmt::format("get: a {} is no key here", key.type_name()));
+  if (!is_key(key)) throw Failure(fmt::format("get: a {} cannot be a key", key.type_name()));
   work.step_items(key.is_text() ? 0 : dict.entries().size());
   const Value* found = dict.find(key);
   return found != nullptr ? *found : bound.or_else(1, Value::none());
@@ -183,7 +183,7 @@ auto find_method(const Methods& methods, const Method& method) {
   std::string known;
   for (const auto& entry : methods)
     known += fmt::format("{}{}", known.empty() ? "" : ", ", entry.first);
-  throw Failure(fmt::format("the method {} of a {} is not known here; known are: {}", method.name,
+  throw Failure(fmt::format("the method {} of a {} is not supported; supported: {}", method.name,
                             method.object.type_name(), known));
 }
 
@@ -191,13 +191,13 @@ auto find_method(const Methods& methods, const Method& method) {
 
 Value call_method(const Method& method, const Arguments& arguments, Work& work) {
   if (const TextValue* text = method.object.text()) {
-    if (text->markup) throw Failure("methods of a text that is marked safe are not known here");
+    if (text->markup) throw Failure("methods of a string marked safe are not supported");
     return find_method(text_methods(), method)(text->text, arguments, work);
   }
   if (const Dict* dict = method.object.dict()) {
     return find_method(dict_methods(), method)(*dict, arguments, work);
   }
-  throw Failure(fmt::format("the method {} of a {} is not known here", method.name,
+  throw Failure(fmt::format("the method {} of a {} is not supported", method.name,
                             method.object.type_name()));
 }
 

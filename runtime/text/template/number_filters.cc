@@ -41,7 +41,7 @@ std::optional<int64_t> parse_integer(const std::string& text) {
   if (read.ptr != digits->data() + digits->size() || read.ptr == digits->data()) {
     return std::nullopt;
   }
-  if (read.ec != std::errc()) throw Failure("a number is beyond 64 bits");
+  if (read.ec != std::errc()) throw Failure("a number exceeds 64 bits");
   return value;
 }
 
@@ -54,7 +54,7 @@ std::optional<double> parse_float(const std::string& text) {
   if (read.ptr != digits->data() + digits->size() || read.ptr == digits->data()) {
     return std::nullopt;
   }
-  if (read.ec != std::errc()) throw Failure("a number is beyond 64 bits");
+  if (read.ec != std::errc()) throw Failure("a number exceeds 64 bits");
   return value;
 }
 
@@ -80,7 +80,7 @@ Value filter_length(const Value& value, const Arguments& arguments, Work& work) 
 
 Value filter_int(const Value& value, const Arguments& arguments, Work&) {
   const Bound bound("int", arguments, {"default", "base"});
-  if (bound.integer_or(1, 10) != 10) throw Failure("int: the base is not 10");
+  if (bound.integer_or(1, 10) != 10) throw Failure("int: only base 10 is supported");
   if (value.is_text()) {
     if (const auto integer = parse_integer(value.text()->text.bytes())) return Value::of(*integer);
   } else if (const auto integer = value.integer()) {
@@ -88,7 +88,7 @@ Value filter_int(const Value& value, const Arguments& arguments, Work&) {
   }
   const auto number = as_float(value);
   if (!number || !std::isfinite(*number)) return bound.or_else(0, Value::of(int64_t{0}));
-  if (std::abs(*number) >= 0x1p63) throw Failure("a number is beyond 64 bits");
+  if (std::abs(*number) >= 0x1p63) throw Failure("a number exceeds 64 bits");
   return Value::of(static_cast<int64_t>(*number));
 }
 

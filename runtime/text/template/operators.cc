@@ -18,10 +18,11 @@ constexpr std::string_view kSymbols[] = {"+", "-", "*", "/", "//", "%", "**"};
   for (const Value* value : {&a, &b}) {
     if (value->is_undefined()) throw Failure(value->why_undefined());
   }
-  throw Failure(fmt::format("{} does not take {} and {}", symbol, a.type_name(), b.type_name()));
+  throw Failure(
+      fmt::format("{} does not support operands {} and {}", symbol, a.type_name(), b.type_name()));
 }
 
-[[noreturn]] void fail_overflow() { throw Failure("a number is beyond 64 bits"); }
+[[noreturn]] void fail_overflow() { throw Failure("a number exceeds 64 bits"); }
 
 int64_t plus(int64_t a, int64_t b) {
   int64_t result = 0;
@@ -98,7 +99,7 @@ Value integer_result(Arithmetic operation, int64_t a, int64_t b, Work& work) {
       return Value::of(floor_remainder(a, b));
     default:
       if (b < 0) {
-        if (a == 0) throw Failure("0 has no negative power");
+        if (a == 0) throw Failure("0 cannot be raised to a negative power");
         return Value::of(std::pow(static_cast<double>(a), static_cast<double>(b)));
       }
       return Value::of(integer_power(a, b, work));
@@ -121,7 +122,7 @@ Value float_result(Arithmetic operation, double a, double b) {
     case Arithmetic::kModulo:
       return Value::of(float_remainder(a, b));
     default:
-      throw Failure("** takes whole numbers only");
+      throw Failure("** supports whole numbers only");
   }
 }
 
@@ -191,7 +192,7 @@ bool less_lists(const List& a, const List& b, Work& work) {
 bool text_contains(const TextValue& text, const Value& item, Work& work) {
   const TextValue* part = item.text();
   if (part == nullptr) {
-    throw Failure(fmt::format("in: a {} is not looked for in a str", item.type_name()));
+    throw Failure(fmt::format("in: a {} cannot be in a str", item.type_name()));
   }
   work.step_bytes(text.text.size());
   return text.text.bytes().find(part->text.bytes()) != std::string::npos;
@@ -238,7 +239,7 @@ Value calculate(Arithmetic operation, const Value& a, const Value& b, Work& work
     if (is_sequence(b) && a.integer()) return repeated(b, *a.integer(), work);
   }
   if (operation == Arithmetic::kModulo && a.is_text()) {
-    throw Failure("% of a text is not known here; known is its method format");
+    throw Failure("% of a string is not supported; use its method format");
   }
   fail_operands(kSymbols[static_cast<size_t>(operation)], a, b);
 }
@@ -247,7 +248,7 @@ Value negated(const Value& value) {
   if (const auto integer = value.integer()) return Value::of(minus(0, *integer));
   if (const auto number = value.number()) return Value::of(-*number);
   if (value.is_undefined()) throw Failure(value.why_undefined());
-  throw Failure(fmt::format("- does not take {}", value.type_name()));
+  throw Failure(fmt::format("- does not support {}", value.type_name()));
 }
 
 bool equal(const Value& a, const Value& b, Work& work) {
@@ -292,7 +293,7 @@ bool contains(const Value& container, const Value& item, Work& work) {
   if (const Dict* dict = container.dict()) {
     work.step_items(is_key(item) && !item.is_text() ? dict->entries().size() : 0);
     if (!is_key(item)) {
-      throw Failure(fmt::format("in: a {} is no key of a dict here", item.type_name()));
+      throw Failure(fmt::format("in: a {} cannot be a key of a dict", item.type_name()));
     }
     return dict->find(item) != nullptr;
   }
@@ -346,7 +347,7 @@ std::vector<Value> items_of(const Value& value, Work& work) {
       items.push_back(work.text(text->text.part(at, at + size), text->markup));
     }
   } else {
-    throw Failure(fmt::format("a {} cannot be gone through", value.type_name()));
+    throw Failure(fmt::format("a {} is not iterable", value.type_name()));
   }
   work.step_items(items.size());
   return items;

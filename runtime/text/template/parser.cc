@@ -97,13 +97,12 @@ class Parser {
       return result;
     }
     if (name == "break" || name == "continue") {
-      if (loops_ == 0) TokenReader::fail(token.at, fmt::format("{} is outside of a loop", name));
+      if (loops_ == 0) TokenReader::fail(token.at, fmt::format("{} is outside a loop", name));
       return simple(name == "break" ? Kind::kBreak : Kind::kContinue, token.at);
     }
-    TokenReader::fail(
-        token.at, fmt::format("the tag {} is not known here; known are: if, for, set, macro, call, "
-                              "filter, generation, break, continue",
-                              name));
+    TokenReader::fail(token.at, fmt::format("the tag {} is not supported; supported: if, for, set, "
+                                            "macro, call, filter, generation, break, continue",
+                                            name));
   }
 
   Statement if_statement(uint32_t at) {
@@ -129,7 +128,7 @@ class Parser {
     result.expression = expressions_.tuple(false);
     if (tokens_.skip_name("if")) result.condition = expressions_.expression();
     if (tokens_.at_name("recursive")) {
-      TokenReader::fail(tokens_.peek().at, "recursive loops are not known here");
+      TokenReader::fail(tokens_.peek().at, "recursive loops are not supported");
     }
     tokens_.skip_operator(":");
     end_tag();
@@ -162,7 +161,7 @@ class Parser {
       if (tokens_.skip_operator("=")) {
         parameter.otherwise = expressions_.expression();
       } else if (!parameters.empty() && parameters.back().otherwise != nullptr) {
-        TokenReader::fail(at, "a parameter without a default follows one with a default");
+        TokenReader::fail(at, "a parameter without default follows one with a default");
       }
       parameters.push_back(std::move(parameter));
       if (!tokens_.skip_operator(",")) break;
@@ -202,7 +201,7 @@ class Parser {
     if (tokens_.at_operator("(")) parameters = signature();
     result.expression = expressions_.expression();
     if (result.expression->kind != Expression::Kind::kCall) {
-      TokenReader::fail(at, "a call block calls a macro");
+      TokenReader::fail(at, "a call block must call a macro");
     }
     finish_macro(&result, "caller", std::move(parameters), "endcall");
     return result;

@@ -46,7 +46,7 @@ class ReprWriter {
     if (const auto integer = value.integer()) return std::to_string(*integer);
     if (const auto number = value.number()) return repr_of(*number);
     if (value.is_undefined()) return "Undefined";
-    throw Failure(fmt::format("a {} has no text of its own", value.type_name()));
+    throw Failure(fmt::format("a {} cannot be converted to a string", value.type_name()));
   }
 
   void write_text(const TextValue& value) {

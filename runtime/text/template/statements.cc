@@ -154,7 +154,8 @@ Evaluator::Flow Evaluator::filter_block(const Statement& statement, Scope& scope
   const Value result = value(*statement.expression, scope);
   block_text_ = outer;
   if (!result.is_text()) {
-    throw Failure(fmt::format("a filter block becomes a {}, not a text", result.type_name()));
+    throw Failure(fmt::format("the filters of a filter block return a {}; expected a string",
+                              result.type_name()));
   }
   write(result.text()->text);
   return Flow::kNext;
@@ -182,7 +183,7 @@ void Evaluator::assign(const Target& target, const Value& value, Scope& scope) {
   if (items.size() != target.parts.size()) {
     at_ = target.at;
     throw Failure(
-        fmt::format("{} values do not go into {} names", items.size(), target.parts.size()));
+        fmt::format("cannot unpack {} values into {} names", items.size(), target.parts.size()));
   }
   for (size_t i = 0; i < items.size(); ++i) assign(target.parts[i], items[i], scope);
 }

@@ -62,8 +62,8 @@ const char* unescape(std::string_view literal, std::string* text) {
     } else if (kind == 'x' || kind == 'u' || kind == 'U') {
       const size_t digits = kind == 'x' ? 2 : kind == 'u' ? 4 : 8;
       char32_t code = 0;
-      if (!read_hex(rest, digits, &code)) return "an escape lacks hexadecimal digits";
-      if (!is_character(code)) return "an escape stands for no character";
+      if (!read_hex(rest, digits, &code)) return "an escape has too few hexadecimal digits";
+      if (!is_character(code)) return "an escape is not a valid character";
       append_utf8(text, code);
       at += 2 + digits;
     } else if (kind >= '0' && kind <= '7') {
@@ -71,7 +71,7 @@ const char* unescape(std::string_view literal, std::string* text) {
       at += 1 + read_octal(literal.substr(at + 1), &code);
       append_utf8(text, code);
     } else if (kind == 'N') {
-      return "characters cannot be given by name";
+      return "\\N{name} escapes are not supported";
     } else if (static_cast<unsigned char>(kind) >= 0x80) {
       const Character character = character_at(literal, at + 1);
       *text += '\\' + escape_text(character.code);

@@ -103,7 +103,7 @@ const std::map<std::string_view, Test>& tests() {
 bool is_test(std::string_view name) { return tests().contains(name); }
 
 std::string unknown_test(std::string_view name) {
-  return fmt::format("the test {} is not known here", name);
+  return fmt::format("the test {} is not supported", name);
 }
 
 bool apply_test(std::string_view name, const Value& value, const Arguments& arguments, Work& work) {

@@ -22,7 +22,8 @@ const Value& field_value(std::string_view field, size_t* next, const Arguments& 
     throw Failure(fmt::format("format: there is no argument {}", place));
   }
   if (field.find_first_of("!:.[{") != std::string_view::npos) {
-    throw Failure(fmt::format("format: the field {{{}}} is more than a name or number", field));
+    throw Failure(
+        fmt::format("format: the field {{{}}} is not supported; allowed: a name or number", field));
   }
   const auto found = std::find_if(arguments.by_name.begin(), arguments.by_name.end(),
                                   [&](const auto& argument) { return argument.first == field; });
@@ -109,12 +110,12 @@ MarkedText formatted(const MarkedText& format, const Arguments& arguments, Work&
     }
     const size_t end = bytes.find('}', brace);
     if (bytes[brace] == '}' || end == std::string::npos) {
-      throw Failure("format: a brace stands alone");
+      throw Failure("format: a brace is not closed or not opened");
     }
     const std::string_view field = std::string_view(bytes).substr(brace + 1, end - brace - 1);
     numbered |= !field.empty() && field[0] >= '0' && field[0] <= '9';
     counted |= field.empty();
-    if (numbered && counted) throw Failure("format: numbered and counted fields are mixed");
+    if (numbered && counted) throw Failure("format: numbered and unnumbered fields are mixed");
     result.append(str_of(field_value(field, &next, arguments), work));
     work.check_size(result.size());
     at = end + 1;

@@ -52,7 +52,8 @@ std::optional<std::string> json_indent(const Value& value) {
   if (value.is_text()) return value.text()->text.bytes();
   const auto width = value.integer();
   if (!width || *width > kWidest) {
-    throw Failure(fmt::format("tojson: indent is no number up to {} and no text", kWidest));
+    throw Failure(
+        fmt::format("tojson: indent is invalid; allowed: a number up to {}, or a string", kWidest));
   }
   return std::string(static_cast<size_t>(std::max<int64_t>(*width, 0)), ' ');
 }
@@ -118,7 +119,7 @@ Value filter_indent(const Value& value, const Arguments& arguments, Work& work) 
   if (!value.is_text()) {
     throw Failure(value.is_undefined()
                       ? value.why_undefined()
-                      : fmt::format("indent does not take a {}", value.type_name()));
+                      : fmt::format("indent does not support a {}", value.type_name()));
   }
   constexpr int64_t kWidest = 1024;
   const bool by_text = bound.has(0) && bound.at(0).is_text();
@@ -154,7 +155,7 @@ Value filter_tojson(const Value& value, const Arguments& arguments, Work& work) 
     const List* pair = bound.at(2).list();
     if (pair == nullptr || !pair->has_places() || pair->items().size() != 2 ||
         !pair->items()[0].is_text() || !pair->items()[1].is_text()) {
-      throw Failure("tojson: separators are no pair of texts");
+      throw Failure("tojson: separators are invalid; allowed: a pair of strings");
     }
     style.item_separator = pair->items()[0].text()->text.bytes();
     style.key_separator = pair->items()[1].text()->text.bytes();

@@ -44,7 +44,7 @@ class TokenReader {
   }
 
   [[noreturn]] void fail_expected(std::string_view what) const {
-    throw SyntaxFailure{peek().at, fmt::format("{} is expected, not {}", what, found())};
+    throw SyntaxFailure{peek().at, fmt::format("expected {}, not {}", what, found())};
   }
   [[noreturn]] static void fail(uint32_t at, const std::string& message) {
     throw SyntaxFailure{at, message};
@@ -54,10 +54,10 @@ class TokenReader {
   std::string found() const {
     switch (peek().kind) {
       case TokenKind::kEnd:
-        return "the template's end";
+        return "the end of the template";
       case TokenKind::kVariableEnd:
       case TokenKind::kBlockEnd:
-        return "the tag's end";
+        return "the end of the tag";
       case TokenKind::kText:
         return "a text";
       default:

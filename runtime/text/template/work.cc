@@ -15,13 +15,13 @@ constexpr size_t kObjectBytes = 64;  // approximate bytes of an object without i
 void Work::step(uint64_t count) {
   steps_ += count;
   if (steps_ > limits_.steps) {
-    throw Failure(fmt::format("the template takes more than {} steps", limits_.steps));
+    throw Failure(fmt::format("the template needs more than {} steps", limits_.steps));
   }
 }
 
 void Work::check_size(size_t bytes) const {
   if (bytes <= limits_.output_bytes) return;
-  throw Failure(fmt::format("a text has more than {} bytes", limits_.output_bytes));
+  throw Failure(fmt::format("a string has more than {} bytes", limits_.output_bytes));
 }
 
 void Work::check_depth(int depth) const {
@@ -31,7 +31,7 @@ void Work::check_depth(int depth) const {
 
 HeldBytes Work::hold(size_t bytes) {
   if (!bytes_.take(bytes)) {
-    throw Failure(fmt::format("values take more than {} bytes", limits_.value_bytes));
+    throw Failure(fmt::format("values need more than {} bytes", limits_.value_bytes));
   }
   return {&bytes_, bytes};
 }
@@ -57,7 +57,7 @@ Value Work::dict(std::vector<Dict::Entry> entries) {
   step_items(entries.size());
   for (const Dict::Entry& entry : entries) {
     if (is_key(entry.first)) continue;
-    throw Failure(fmt::format("a {} is no key of a dict here", entry.first.type_name()));
+    throw Failure(fmt::format("a {} cannot be a key of a dict", entry.first.type_name()));
   }
   HeldBytes held = hold(kObjectBytes + entries.size() * 2 * sizeof(Dict::Entry));
   auto dict = std::make_shared<const Dict>(std::move(entries), std::move(held));

@@ -150,9 +150,9 @@ static void openings(void) {
   options.geometry = &good;
   USAGE(fasa_runtime_create(&options, NULL), "runtime is null");
   options.first_kv_head = 2;
-  USAGE(fasa_runtime_create(&options, &runtime), "allowed: at least one of 0 to 1");
+  USAGE(fasa_runtime_create(&options, &runtime), "allowed: at least one head, within 0 to 1");
   options.first_kv_head = INT32_MIN;
-  USAGE(fasa_runtime_create(&options, &runtime), "allowed: at least one of 0 to 1");
+  USAGE(fasa_runtime_create(&options, &runtime), "allowed: at least one head, within 0 to 1");
   options.first_kv_head = 1;
   options.kv_head_count = 2;
   USAGE(fasa_runtime_create(&options, &runtime), "KV heads 1 to 2");
@@ -243,7 +243,7 @@ static void sequences(const char* device) {
   USAGE(fasa_append(runtime, 0, &kv, &bad, NULL), "v.shape[0] = -3");
   bad = kv;
   bad.shape[0] = bad.shape[1] = bad.shape[2] = INT64_MAX;
-  USAGE(fasa_append(runtime, 0, &bad, &kv, NULL), "larger than any memory");
+  USAGE(fasa_append(runtime, 0, &bad, &kv, NULL), "exceeds the address space");
   bad = kv;
   bad.ndim = 4;
   USAGE(fasa_append(runtime, 0, &kv, &bad, NULL), "v has 4 dimensions; expected 3");
@@ -346,7 +346,7 @@ static void pages(void) {
   USAGE(fasa_paged_sizes(&options, &shape, 1, &bytes, NULL), "fixed is null");
   fasa_options stage = options;
   stage.first_layer = geometry.layers;
-  USAGE(fasa_paged_create(&stage, &shape, &paged), "allowed: at least one of 0 to");
+  USAGE(fasa_paged_create(&stage, &shape, &paged), "allowed: at least one layer, within 0 to");
   const fasa_page_copy copy = {1, 2};
   USAGE(fasa_copy_pages(paged, &copy, 1), "copy between steps");
   USAGE(fasa_copy_pages(paged, NULL, 1), "copies is null");

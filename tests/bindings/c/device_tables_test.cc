@@ -215,7 +215,7 @@ TEST_F(DeviceTables, WhatCannotBeReachedIsRefusedByName) {
   const fasa_block_table endless = {there.table, 2, 3, INT64_MAX / 2};
   expect_usage(
       fasa_attend_paged(paged_.get(), 0, &two, &endless, there.lengths, 2, &to, nullptr, stream_),
-      "larger than any memory");
+      "exceeds the address space");
   fake_.elsewhere[other.data()] = other.bytes();
   wrong.table = other.as<int32_t>();
   expect_usage(attend(0, wrong), "block_table lies in another device's memory");
@@ -278,13 +278,14 @@ TEST_F(DeviceTables, StreamsOfOthersAndDestroyedOnes) {
   OK(fasa_stream_from_native(&device_, theirs, &made));
   ASSERT_EQ(fake_.destroy_stream(theirs), cuda_status::kSuccess);
   std::swap(made, stream_);
-  expect_usage(append(0, host_), "native is not a valid stream, or was destroyed");
-  expect_usage(attend(0, host_), "or was destroyed");
-  expect_usage(fasa_stream_synchronize(stream_), "or was destroyed");
-  expect_usage(fasa_paged_read_tables(paged_.get(), nullptr, 0, stream_), "or was destroyed");
+  expect_usage(append(0, host_), "native is not a valid stream, or the stream was destroyed");
+  expect_usage(attend(0, host_), "or the stream was destroyed");
+  expect_usage(fasa_stream_synchronize(stream_), "or the stream was destroyed");
+  expect_usage(fasa_paged_read_tables(paged_.get(), nullptr, 0, stream_),
+               "or the stream was destroyed");
   std::swap(made, stream_);
   fasa_stream_destroy(made);
-  expect_usage(fasa_stream_from_native(&device_, theirs, &made), "or was destroyed");
+  expect_usage(fasa_stream_from_native(&device_, theirs, &made), "or the stream was destroyed");
   EXPECT_EQ(step(host_), expected);
 }
 

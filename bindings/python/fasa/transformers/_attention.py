@@ -60,15 +60,17 @@ def fasa_attention(module, query, key, value, attention_mask, dropout=0.0, scali
 
 
 def _unsupported(name):
-    return UsageError(f'attn_implementation="fasa" does not support {name}; take "eager"')
+    return UsageError(f'attn_implementation="fasa" does not support {name}; use '
+                      'attn_implementation="eager"')
 
 
 def _refuse(dropout, position_bias) -> None:
     if position_bias is not None:
         raise _unsupported("position_bias")
     if dropout:
-        raise UsageError(f"dropout = {dropout}: a fasa cache is for inference; call model.eval()")
-    raise UsageError("attention that is not causal, with a fasa cache; take a DynamicCache")
+        raise UsageError(f"dropout = {dropout}: a fasa cache supports inference only; call "
+                         "model.eval()")
+    raise UsageError("a fasa cache supports causal attention only; use a DynamicCache")
 
 
 def _sdpa_mask_of(module, query, key, mask, is_causal):
@@ -81,7 +83,7 @@ def _sdpa_mask_of(module, query, key, mask, is_causal):
     if mask is None and (new == total or new == 1 or not causal):
         return None
     if mask is not None and mask.shape[-1] != total:
-        raise UsageError(f"a mask of {mask.shape[-1]} tokens for {total} keys")
+        raise UsageError(f"attention_mask has {mask.shape[-1]} tokens, but there are {total} keys")
     return sdpa_mask(query.shape[0], new, total, q_offset=total - new, attention_mask=mask,
                      allow_is_causal_skip=False, device=query.device)
 

@@ -50,8 +50,8 @@ class FasaLayer(cache_utils.CacheLayerMixin):
 
     def refuse(self) -> None:
         raise UsageError(
-            f"layer {self.index}: attention without new keys; models whose layers share keys "
-            "are not supported"
+            f"layer {self.index}: attention without new keys: models whose layers share keys are "
+            "not supported; use a DynamicCache"
         )
 
     def get_seq_length(self, *_) -> int:
@@ -97,7 +97,8 @@ class FasaLayer(cache_utils.CacheLayerMixin):
         elif _CROP_TAKES_LENGTH:
             self.session.truncate(min(length, tokens))
         elif tokens > 0:
-            raise ValueError(f"crop({tokens}): give a negative number, the tokens to remove")
+            raise ValueError(f"crop({tokens}): give a negative number: minus the number of tokens "
+                             "to remove")
 
     def __deepcopy__(self, memo):
         return FasaLayer(copy.deepcopy(self.session, memo), self.index)
@@ -130,8 +131,8 @@ class Cache(cache_utils.Cache):
             kinds = sorted({type(layer).__name__ for layer in layers})
             raise UsageError(
                 f"{own.model_type}: none of its {len(layers)} layers is full attention "
-                f"({', '.join(kinds)}); fasa has nothing to do there "
-                "(sliding_window=None in the config, perhaps?)"
+                f"({', '.join(kinds)}); fasa handles full attention layers only (if the window is "
+                "not needed, set sliding_window=None in the config)"
             )
         if fc_map is None and settings.map:
             fc_map = FcMap.load(settings.map)

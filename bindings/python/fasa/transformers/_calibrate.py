@@ -51,7 +51,7 @@ def calibrate(model, ids, *, config: Config | None = None, objective: str = "dis
     missing = [layer for layer in range(len(modules)) if layer not in capture.keys]
     if missing:
         raise UsageError(
-            f"layers {missing} did not go through attention; nothing to calibrate there")
+            f"layers {missing} did not call attention, so they cannot be calibrated")
     made = FcMap()
     made.objective, made.data_hash, made.probes = objective, data.hash, data.probes
     made.sinks, made.recent = settings.sinks, settings.recent

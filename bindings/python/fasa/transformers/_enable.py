@@ -81,7 +81,7 @@ def mark_prefill(model) -> None:
 def _refusal(name):
     def refuse(self, *_, **__):
         raise UsageError(
-            f"{name} keeps transformers' own paged cache, which fasa does not serve; call generate "
+            f"{name} uses transformers' paged cache, which fasa does not support; call generate "
             "with a batch, or fasa.transformers.disable(model)"
         )
 

@@ -44,13 +44,13 @@ def rotary_layout(module) -> str:
     rotate = _quarter_turn(sys.modules.get(type(module).__module__))
     name = f"{type(module).__module__}.{type(module).__name__}"
     if rotate is None:
-        raise UsageError(f"{name}: its module has no rotate_half that would tell the rotary layout")
+        raise UsageError(f"{name}: its module has no rotate_half, so the rotary layout is unknown")
     rotated = rotate(torch.arange(1.0, 9.0)).tolist()
     if rotated == [-5, -6, -7, -8, 1, 2, 3, 4]:
         return "half"
     if rotated == [-2, 1, -4, 3, -6, 5, -8, 7]:
         return "interleaved"
-    raise UsageError(f"{name}: rotate_half pairs dimensions in a way that fasa doesn't know")
+    raise UsageError(f"{name}: rotate_half pairs dimensions in a way that fasa does not support")
 
 
 def rotary_dims(config, head_dim: int) -> int:
@@ -112,7 +112,7 @@ def require_divisible(model, config) -> None:
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     if heads % ranks:
         raise UsageError(
-            f"tp_size = {ranks} does not divide the model's {heads} KV heads; take one that does"
+            f"tp_size = {ranks} does not divide the model's {heads} KV heads; use one that does"
         )
 
 
@@ -124,8 +124,8 @@ def require_one_rotation(config) -> None:
     if longer and rope_parameters(config).get("rope_type") == "longrope":
         raise UsageError(
             f"{config.model_type}: rope_type = longrope beyond original_max_position_embeddings = "
-            f"{original}; transformers drops its cache there. Take `fasa generate`, or a config "
-            "whose max_position_embeddings is that number"
+            f"{original}; transformers drops its cache there. Use `fasa generate`, or set "
+            "max_position_embeddings to that number"
         )
 
 

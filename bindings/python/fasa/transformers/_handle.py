@@ -24,8 +24,8 @@ class Handle(torch.Tensor):
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         raise UsageError(
-            f"{getattr(func, '__name__', func)} of keys that fasa holds: this cache works with "
-            'attn_implementation="fasa" alone, set where the model is loaded or with '
+            f"{getattr(func, '__name__', func)} of keys that fasa stores: a fasa cache needs "
+            'attn_implementation="fasa"; set it when loading the model, or call '
             "fasa.transformers.enable(model)"
         )
 
@@ -33,4 +33,5 @@ class Handle(torch.Tensor):
         return "fasa.transformers.Handle()"
 
     def __deepcopy__(self, memo):
-        raise UsageError("a handle is no copy of keys; copy the cache")
+        raise UsageError("a handle cannot be copied, because it does not hold the keys; copy the "
+                         "cache")

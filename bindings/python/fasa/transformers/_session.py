@@ -29,8 +29,8 @@ class ModelPart:
 
     def refuse(self, index: int) -> None:
         raise UsageError(
-            f"layer {self.layers[index]}: this cache was made for another model; a cache works "
-            "with one model alone"
+            f"layer {self.layers[index]}: this cache was made for another model; make a new cache "
+            "for each model"
         )
 
 
@@ -128,16 +128,16 @@ class Session:
         if softcap != self.softcap:
             self._abort()
             raise UsageError(
-                f"layer {self.part.layers[index]}: softcap = {softcap}, {self.softcap} in the "
-                "first layer; a fasa cache has one for all layers"
+                f"layer {self.part.layers[index]}: softcap = {softcap}, but {self.softcap} in the "
+                "first layer; a fasa cache needs the same in all layers"
             )
         if self.part.modules[index]() is not module:
             self.part.refuse(index)
         if step is None or step.layer != index:
             self._abort()
             raise UsageError(
-                f"layer {self.part.layers[index]} is out of turn; a fasa cache goes through all "
-                "layers of its model in order"
+                f"layer {self.part.layers[index]} is called out of order; a fasa cache needs calls "
+                "of all layers in order"
             )
         # Fast path of nearly all calls: a decode step whose tensors have the last layer's layout.
         # No further function calls here: each costs a microsecond, because attention evicts their
@@ -230,7 +230,8 @@ class Session:
             values = torch.cat([torch.stack([v for _, v in past]), value], dim=2)
         if mask.shape[-1] != keys.shape[2]:
             self._abort()
-            raise UsageError(f"a mask of {mask.shape[-1]} tokens for {keys.shape[2]} keys")
+            raise UsageError(f"attention_mask has {mask.shape[-1]} tokens, but there are "
+                             f"{keys.shape[2]} keys")
         k, v = flat(key), flat(value)
         self.runtime._step_layer(index, parts(k), parts(v), (), (), self.open.stream)
         return exact(module, query, keys, values, mask, scaling, sinks, softcap)
@@ -253,7 +254,7 @@ class Session:
         if self.part.modules[0]() is not module:
             self.part.refuse(0)
         if module.training:
-            raise UsageError("a fasa cache is for inference; call model.eval()")
+            raise UsageError("a fasa cache supports inference only; call model.eval()")
         lie = lie_of(query, key, value)
         if lie != self.lie:
             self._require_readable(query, key, value)
@@ -265,7 +266,7 @@ class Session:
             self.rows = [self.runtime.sequence() for _ in range(rows)]
         if rows != len(self.rows):
             raise UsageError(
-                f"{rows} rows for a cache of {len(self.rows)}; expected as many as before, or "
+                f"{rows} rows for a cache of {len(self.rows)}; give as many as before, or call "
                 "reset()"
             )
         own_mask = mask is not None and mask.ndim == 4
@@ -286,8 +287,8 @@ class Session:
     def _present(self, mask, tokens) -> torch.Tensor | None:
         if mask.shape[-1] != self.length + tokens:
             raise UsageError(
-                f"attention_mask has {mask.shape[-1]} tokens; expected {self.length + tokens}, "
-                "those in the cache and the new ones"
+                f"attention_mask has {mask.shape[-1]} tokens; expected {self.length + tokens}, the "
+                "number in the cache and the new ones"
             )
         new = mask[:, -tokens:].bool()
         return None if bool(new.all()) else new

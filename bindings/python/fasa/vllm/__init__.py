@@ -21,8 +21,8 @@ def require_version() -> None:
 
     if not OLDEST <= tuple(__version_tuple__[:2]) <= NEWEST:
         raise UsageError(
-            f"vLLM {__version__}: fasa.vllm is made for 0.{OLDEST[1]} to 0.{NEWEST[1]}; install "
-            "one of them, or a newer fasa"
+            f"vLLM {__version__}: fasa.vllm supports 0.{OLDEST[1]} to 0.{NEWEST[1]}; install one "
+            "of these versions, or a newer fasa"
         )
 
 

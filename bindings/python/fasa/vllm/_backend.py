@@ -43,8 +43,8 @@ def _is_asked() -> bool:
 def _require_asked() -> None:
     if not _is_asked():
         raise UsageError(
-            "--attention-backend CUSTOM is fasa's, and nothing asks for fasa: give "
-            "--additional-config '{\"fasa\": {...}}', or take another backend"
+            "--attention-backend CUSTOM selects fasa, but fasa is not configured: give "
+            "--additional-config '{\"fasa\": {...}}', or use another backend"
         )
 
 
@@ -53,8 +53,8 @@ def _require_worker(vllm_config) -> None:
     expected = "fasa.vllm.GpuWorker" if on_gpu_platform() else "fasa.vllm.CpuWorker"
     if worker != expected:
         raise UsageError(
-            f'--additional-config asks for "fasa", and --worker-cls is {worker}: allowed: '
-            f"{expected}, which counts fasa's memory"
+            f'--additional-config configures "fasa", but --worker-cls is {worker}: allowed: '
+            f"{expected}, which accounts for fasa's memory"
         )
 
 

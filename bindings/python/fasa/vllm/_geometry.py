@@ -25,7 +25,7 @@ def rotation_of(model) -> Rotation | None:
         if hasattr(module, "rotary_dim") and hasattr(module, "is_neox_style")
     }
     if len(found) > 1:
-        raise UsageError(f"the model rotates keys in {len(found)} ways; fasa serves one")
+        raise UsageError(f"the model rotates keys in {len(found)} ways; fasa supports one")
     return found.pop() if found else None
 
 
@@ -48,7 +48,8 @@ def part_of(vllm_config, layer_names: list[str], tp_rank: int) -> Part:
     numbers = sorted(map(layer_number, layer_names))
     if numbers != list(range(numbers[0], numbers[0] + len(numbers))):
         raise UsageError(
-            f"attention in layers {numbers} alone: fasa serves models with it in every layer"
+            f"attention in layers {numbers} alone: fasa supports only models with attention in "
+            "every layer"
         )
     heads = vllm_config.model_config.get_total_num_kv_heads()
     count = heads // vllm_config.parallel_config.tensor_parallel_size
@@ -84,6 +85,6 @@ def map_of(vllm_config, config, geometry: Geometry) -> FcMap | None:
                         ("query_heads", geometry.query_heads), ("key_dim", geometry.head_dim)]:
         if getattr(theirs, field) != ours:
             raise UsageError(
-                f"{path}: a map of {field} = {getattr(theirs, field)}; the model has {ours}"
+                f"{path}: the FC map has {field} = {getattr(theirs, field)}; the model has {ours}"
             )
     return fc_map

@@ -43,7 +43,8 @@ class FasaImpl(AttentionImpl):
     def forward(self, layer, query, key, value, kv_cache, attn_metadata, output,
                 output_scale=None, output_block_scale=None) -> torch.Tensor:
         if output_scale is not None or output_block_scale is not None:
-            raise UsageError("fasa writes no quantised outputs; turn that fusion off")
+            raise UsageError("fasa does not support quantised attention outputs; disable that "
+                             "fusion")
         if attn_metadata is None:  # vLLM's memory profiling run
             return output
         paged, stream = self._store.paged, stream_of(query)

@@ -93,13 +93,13 @@ class FasaMetadataBuilder(AttentionMetadataBuilder[FasaMetadata]):
         layers = get_layers_from_vllm_config(vllm_config, Attention, layer_names)
         scales = {layer.impl.scale for layer in layers.values()}
         if len(scales) != 1:
-            raise UsageError(f"layers that scale by {sorted(scales)}: fasa serves one scale")
+            raise UsageError(f"layers that scale by {sorted(scales)}: fasa supports one scale")
         if kv_cache_spec.head_size_v != kv_cache_spec.head_size:
-            raise UsageError("fasa.vllm serves keys and values of one size")
+            raise UsageError("fasa.vllm supports only keys and values of equal size")
         store = store_for(vllm_config, settings, layer_names, kv_cache_spec.head_size, scales.pop())
         blocks = vllm_config.cache_config.num_gpu_blocks
         if not blocks:
-            raise UsageError("vLLM has not said how many blocks there are; take fasa's worker")
+            raise UsageError("the number of blocks is unknown; use fasa's worker (--worker-cls)")
         store.open(blocks)
         self._store = store
         for name, layer in layers.items():

@@ -66,19 +66,19 @@ def refuse_device(settings: Settings) -> None:
     if current_platform.is_cpu():
         if cuda:
             raise UsageError(
-                f'"device" = {name}, and vLLM is one for processors: allowed: auto, cpu, emulated'
+                f'"device" = {name}, but this vLLM is built for CPUs: allowed: auto, cpu, emulated'
             )
         return
     if not current_platform.is_cuda():
-        raise UsageError("fasa serves no such GPUs as this vLLM is for; allowed: processors, CUDA")
+        raise UsageError("fasa does not support the platform of this vLLM; allowed: CPU, CUDA")
     if not settings.experimental_cuda:
         raise UsageError(
-            "fasa in vLLM on cuda was never run on a GPU, only on a fake one: take vLLM for "
-            'processors, or say {"fasa": {"experimental_cuda": true}} to try it'
+            "fasa in vLLM on cuda has only been tested on a simulated GPU, never on a real one: "
+            'use vLLM for CPUs, or set {"fasa": {"experimental_cuda": true}} to try it'
         )
     if name != "auto":
         raise UsageError(
-            f'"device" = {name}, and vLLM says which GPU a process has: allowed: auto'
+            f'"device" = {name}, but vLLM chooses the GPU of a process: allowed: auto'
         )
 
 
@@ -86,7 +86,7 @@ def refuse(vllm_config) -> None:
     """Raises UsageError naming the first setting that fasa does not support."""
     for wrong, what in _refusals(vllm_config):
         if wrong:
-            raise UsageError(f"fasa serves no {what}; take it away, or leave fasa out")
+            raise UsageError(f"fasa does not support {what}; disable it, or run vLLM without fasa")
 
 
 def _refusals(vllm_config):
@@ -95,12 +95,12 @@ def _refusals(vllm_config):
     model_dtype = str(model.dtype).removeprefix("torch.")
     yield vllm_config.speculative_config is not None, "speculative decoding (--speculative-config)"
     yield (vllm_config.kv_transfer_config is not None,
-           "KV connectors (--kv-transfer-config): they would move vLLM's own blocks, which are "
-           "empty")
+           "KV connectors (--kv-transfer-config), because they transfer vLLM's own blocks, which "
+           "are empty")
     yield model.enable_sleep_mode, "sleep mode (--enable-sleep-mode)"
     yield (cache.cache_dtype not in ("auto", model_dtype),
-           f"quantised KV cache (--kv-cache-dtype {cache.cache_dtype}): fasa's own are row_dtype "
-           "and slice_dtype")
+           f"quantised KV cache (--kv-cache-dtype {cache.cache_dtype}): use fasa's options "
+           "row_dtype and slice_dtype")
     yield (model.dtype not in ROW_DTYPES, f"model in {model_dtype}")
     yield model.use_mla, "multi-head latent attention"
     yield model.is_encoder_decoder, "encoder-decoder models"
@@ -110,9 +110,9 @@ def _refusals(vllm_config):
     heads = model.get_total_num_kv_heads()
     ranks = parallel.tensor_parallel_size
     yield (heads % ranks != 0,
-           f"tensor parallelism of {ranks} ranks over {heads} KV heads: it would split one")
+           f"tensor parallelism of {ranks} ranks over {heads} KV heads, which would split a head")
     yield (cache.block_size not in BLOCK_SIZES,
-           f"blocks of {cache.block_size} tokens (--block-size): allowed: 64, 128, 192, 256")
+           f"blocks of {cache.block_size} tokens (--block-size; allowed: 64, 128, 192, 256)")
 
 
 def refuse_layer(*, alibi_slopes, sliding_window, logits_soft_cap, attn_type, kv_sharing, extra,
@@ -121,15 +121,16 @@ def refuse_layer(*, alibi_slopes, sliding_window, logits_soft_cap, attn_type, kv
     for wrong, what in [
         (alibi_slopes is not None, "ALiBi"),
         (sliding_window is not None, "sliding windows"),
-        (bool(logits_soft_cap), "soft caps of logits"),
+        (bool(logits_soft_cap), "soft-capped logits"),
         (attn_type != "decoder", f"attention of the kind {attn_type}"),
         (kv_sharing is not None, "layers that share another's keys and values"),
-        (extra.get("sinks") is not None, "attention sinks of a model's own"),
+        (extra.get("sinks") is not None, "attention sinks that are part of the model"),
         (kv_cache_dtype not in ("auto", model_dtype), f"quantised KV cache ({kv_cache_dtype})"),
     ]:
         if wrong:
             raise UsageError(
-                f"fasa serves no {what}, which a layer of this model has; leave fasa out")
+                f"fasa does not support {what}, which a layer of this model uses; run vLLM "
+                "without fasa")
     others = [name for name, value in extra.items() if value is not None and name != "sinks"]
     if others:
-        raise UsageError(f"fasa knows no {', '.join(sorted(others))} of attention layers")
+        raise UsageError(f"fasa does not support {', '.join(sorted(others))} of attention layers")

@@ -58,7 +58,7 @@ class Store:
     @property
     def paged(self) -> Paged:
         if self._pages is None:
-            raise UsageError("fasa's pages are closed: the engine has shut down")
+            raise UsageError("fasa's pages are closed, because the engine has shut down")
         return self._pages
 
     def sizes(self) -> dict:
@@ -89,10 +89,10 @@ class Store:
         if pages < 1:
             limit, each, taken = min(limits, key=lambda one: (one[0] - one[2]) // one[1])
             raise UsageError(
-                f"{limit} bytes for the KV cache: fasa takes {taken} bytes beside its blocks and "
-                f"{each} bytes a block; allow more (VLLM_CPU_KVCACHE_SPACE, "
-                "--kv-cache-memory-bytes, device_memory, host_memory), or "
-                "fewer sequences (--max-num-seqs) or tokens a step (--max-num-batched-tokens)"
+                f"{limit} bytes for the KV cache: fasa needs {taken} bytes in addition to {each} "
+                "bytes per block; allow more (VLLM_CPU_KVCACHE_SPACE, --kv-cache-memory-bytes, "
+                "device_memory, host_memory), or fewer sequences (--max-num-seqs) or tokens a "
+                "step (--max-num-batched-tokens)"
             )
         if self._gpu and not self._config.device_memory:
             # The rest of vLLM's share of the GPU is the limit for memory taken on demand, such as

@@ -18,13 +18,13 @@ def _require_registered() -> None:
                     (AttentionBackendEnum.CPU_ATTN, CPU_BACKEND))
     if not member.is_overridden():
         raise UsageError(
-            "vLLM did not load fasa's plugin in this process: is fasa installed here as a package "
-            '(pip show fasa), and does VLLM_PLUGINS, where it is set, name "fasa"?'
+            "vLLM did not load fasa's plugin in this process: check that fasa is installed as a "
+            'package here (pip show fasa) and that VLLM_PLUGINS, if set, contains "fasa"'
         )
     if member.get_path() != path:
         raise UsageError(
-            f"the attention backend {member.name} is another plugin's, {member.get_path()}: take "
-            'that out (VLLM_PLUGINS="fasa")'
+            f"the attention backend {member.name} belongs to another plugin, {member.get_path()}: "
+            'disable that plugin (VLLM_PLUGINS="fasa")'
         )
 
 
@@ -35,7 +35,7 @@ def _require_chosen(vllm_config) -> None:
     chosen = vllm_config.attention_config.backend
     if on_gpu_platform() and chosen is not AttentionBackendEnum.CUSTOM:
         raise UsageError(
-            f"--worker-cls is fasa's, and --attention-backend is "
+            "--worker-cls selects fasa, but --attention-backend is "
             f"{getattr(chosen, 'name', chosen)}: allowed: CUSTOM"
         )
 
@@ -43,7 +43,7 @@ def _require_chosen(vllm_config) -> None:
 def _require_one_group(groups) -> None:
     if len(groups) != 1:
         raise UsageError(
-            f"a model with {len(groups)} groups of KV caches: fasa serves one, of full attention "
+            f"a model with {len(groups)} groups of KV caches: fasa supports one, of full attention "
             "in every layer"
         )
 
@@ -57,8 +57,8 @@ class _Memory:
         self._settings = Settings.of(vllm_config)
         if self._settings is None:
             raise UsageError(
-                "--worker-cls is fasa's, and nothing asks for fasa: give --additional-config "
-                "'{\"fasa\": {}}', or leave --worker-cls out"
+                "--worker-cls selects fasa, but fasa is not configured: give --additional-config "
+                "'{\"fasa\": {}}', or omit --worker-cls"
             )
         refuse_device(self._settings)
         _require_chosen(vllm_config)
@@ -92,7 +92,7 @@ class _Memory:
         return super().execute_model(scheduler_output)
 
     def sleep(self, *args, **kwargs):
-        raise UsageError("fasa serves no sleep mode: its pages would be lost")
+        raise UsageError("fasa does not support sleep mode, because its pages would be lost")
 
     wake_up = sleep
 
