@@ -28,8 +28,8 @@ struct DocumentResult {
   double kl = 0;           // KL(full || fasa-m), nats a token
 };
 
-// A text with one sentence added is prefilled; the sentence's beginning is completed, and the text's
-// next tokens are predicted, by fasa-m and by full attention, on the emulated device. Throws
+// Prefills a text to which one sentence was added, once. fasa-m and full attention then complete
+// the sentence's beginning and predict the text's next tokens, on the emulated device. Throws
 // InputError (model, texts), BudgetError.
 DocumentResult measure_document(const std::string& model, const DemoProgress& progress);
 

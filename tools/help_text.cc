@@ -52,7 +52,7 @@ std::string options_text(const std::vector<OptionGroup>& groups, bool all, int c
   std::string out;
   size_t config = 0;
   for (const OptionGroup& group : groups) {
-    // Of the config, only the file is always shown.
+    // The option for the config file is in another group.
     const size_t shown = group.of_config() && !all ? 0 : group.options.size();
     config += group.options.size() - shown;
     if (shown == 0) continue;

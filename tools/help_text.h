@@ -7,7 +7,7 @@
 
 namespace fasa {
 
-// Columns of the terminal that standard output or error is; else those of the variable COLUMNS, else
+// Columns of the terminal on standard output or error; else those of the variable COLUMNS; else
 // 100. From 40 to 120.
 int terminal_columns();
 
