@@ -50,8 +50,8 @@ constexpr std::array<Named<std::optional<WeightRounding>>, 3> kHeadRoundings{
     {{"auto", std::nullopt}, {"as-is", WeightRounding::kAsIs}, {"int8", WeightRounding::kInt8}}};
 constexpr std::array<Named<DecodeActivations>, 2> kActivations{
     {{"model", DecodeActivations::kModel}, {"int8", DecodeActivations::kInt8}}};
-constexpr std::array<Named<ExpertPlace>, 2> kExpertPlaces{
-    {{"device", ExpertPlace::kDevice}, {"host", ExpertPlace::kHost}}};
+constexpr std::array<Named<ExpertLocation>, 2> kExpertLocations{
+    {{"device", ExpertLocation::kDevice}, {"host", ExpertLocation::kHost}}};
 
 template <typename E, size_t N>
 bool take_named(const Json& value, const std::array<Named<E>, N>& names, E& out) {
@@ -241,8 +241,8 @@ const std::array<ConfigOption, 46> kOptions{{
              "over the link.",
      .text = true,
      .set = [](Config& c,
-               const Json& v) { return take_named(v, kExpertPlaces, c.weights.experts); },
-     .get = [](const Config& c) { return name_of(c.weights.experts, kExpertPlaces); }},
+               const Json& v) { return take_named(v, kExpertLocations, c.weights.experts); },
+     .get = [](const Config& c) { return name_of(c.weights.experts, kExpertLocations); }},
     {.table = "selection",
      .key = "kind",
      .flag = "selection",
