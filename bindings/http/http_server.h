@@ -35,7 +35,7 @@ struct HttpOptions {
   HttpLimits limits = {};
 };
 
-// Requests that were refused before a handler saw them, by reason.
+// Counts of connections, and of requests that were refused before a handler saw them.
 struct HttpCounters {
   std::atomic<uint64_t> connections{0};  // accepted
   std::atomic<uint64_t> open{0};

@@ -41,8 +41,8 @@ FASA_DEVICE void copy_row(std::byte* to, const std::byte* from, int64_t row_byte
   }
 }
 
-// The scale of a whole coded vector (row_format.h): sixteen parities of its codes. Each thread by
-// itself.
+// The scale of a whole coded vector (row_format.h): sixteen parities of its codes. Each thread
+// computes it alone.
 FASA_DEVICE float scale_of(const std::byte* codes, int dim) {
   simt::Word16 all = {};
   int d = 0;

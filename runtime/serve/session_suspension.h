@@ -43,11 +43,11 @@ class SessionSuspension {
   SessionSuspension(const SuspensionOptions& options, Runtime& runtime, PrefixCache& cache);
 
   // Writes a piece of a session that is due; a session that is whole on disk frees its memory.
-  // True: more pieces are due. This and suspend() throw DeviceError and LostSession.
+  // Returns true if more pieces are due. This and suspend() throw DeviceError and LostSession.
   bool suspend_some(Clock::time_point now);
-  // Until when nothing is due; none: nothing will be.
+  // The time of the next piece; none if nothing will be due.
   std::optional<Clock::time_point> next_due() const;
-  // From now on all are due.
+  // Makes all sessions due from now on.
   void suspend_all() { all_ = true; }
   // At once: before its memory is given up.
   void suspend(CachedSession& cached);
