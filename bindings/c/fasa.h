@@ -49,7 +49,7 @@ extern "C" {
 typedef enum fasa_status {
   FASA_OK = 0,
   FASA_ERROR_INTERNAL = 1,  ///< a bug in fasa
-  FASA_ERROR_USAGE = 2,     ///< the call or the config asks for something impossible
+  FASA_ERROR_USAGE = 2,     ///< the call or the config is invalid
   FASA_ERROR_INPUT = 3,     ///< a file is missing, damaged or not supported
   FASA_ERROR_BUDGET = 4,    ///< a memory limit, or the machine's memory, is too small
   FASA_ERROR_DEVICE = 5     ///< an operation failed on the device
