@@ -43,7 +43,7 @@ def names_of(path):
 
 @functools.lru_cache(maxsize=None)
 def includes_of(path):
-    """Headers of the project that a file includes, theirs as well."""
+    """Headers of the project that a file includes, directly or indirectly."""
     found = set()
     for name in INCLUDE.findall(path.read_text(encoding="utf-8")):
         header = ROOT / name

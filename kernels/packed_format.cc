@@ -12,7 +12,7 @@ constexpr int64_t kLines = 4;
 
 int64_t up(int64_t count, int64_t unit) { return (count + unit - 1) / unit; }
 
-// Where the code of a place lies in its block.
+// Location of an input's code in its block.
 struct Spot {
   explicit Spot(int64_t place)
       : line(place % kPackedBlock / 8),

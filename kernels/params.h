@@ -342,7 +342,7 @@ struct FetchParams {
 
 // Pages [first_page, ...) of one layer, copied side by side: [count, pages, kv_heads, kPageTokens,
 // row_bytes]; `data` null: reads the row blocks.
-struct StagedPages {
+struct CopiedPages {
   const std::byte* data = nullptr;
   int32_t first_page = 0;
   int32_t pages = 0;
@@ -386,7 +386,7 @@ struct AttendParams {
   // The set's positions, [count, kv_heads, selected_capacity]; read only with slopes.
   const int32_t* sets = nullptr;
   int32_t selected_capacity = 0;
-  StagedPages pages;
+  CopiedPages pages;
   // [count, query_heads, tiles of the wave, value_dim + 2]; may be null for kAllTiles.
   float* partials = nullptr;
   // [count, query_heads, value_dim + 2]: max, sum, values; may be null for a single wave.
@@ -412,7 +412,7 @@ struct PrefillParams {
   int32_t end_page = 0;
   bool first_wave = true;
   bool last_wave = true;
-  StagedPages pages;
+  CopiedPages pages;
   float* state = nullptr;  // [tokens, query_heads, value_dim + 2]; may be null for a single wave
   TensorView out;          // [tokens, query_heads, value_dim]
   float* lse = nullptr;    // [tokens, query_heads] or null

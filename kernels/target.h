@@ -22,7 +22,7 @@ enum class Target : uint8_t {
 
 std::string_view target_name(Target target);
 
-// What this processor can run, slowest first; never empty.
+// The targets that this processor can run, slowest first; never empty.
 const std::vector<Target>& supported_targets();
 
 // Throws UsageError if FASA_TARGET names none of supported_targets().

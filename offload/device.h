@@ -172,7 +172,7 @@ struct DeviceIdentity {
   // Optional capabilities, parts of the device; null if unsupported.
   HostWork* host_work = nullptr;
   GraphRecorder* graphs = nullptr;
-  // Where its streams find the timeline that records them; null: no timelines.
+  // The location in which streams find their timeline; null: no timelines.
   const std::atomic<Timeline*>* timeline = nullptr;
 };
 

@@ -32,7 +32,7 @@ class ChatLoop {
 
  private:
   void ask(const std::string& question);
-  // False: the command ends the conversation.
+  // Returns false if the command ends the conversation.
   bool command(std::string_view line);
   void undo();
   void fork(std::string_view argument);

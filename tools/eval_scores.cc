@@ -23,12 +23,12 @@ std::string scores_path(const std::string& results) { return results + ".scores.
 // The folder of the metrics' code and its Python environment: those of the source tree for a
 // program in its build folder, else the installed ones. Parent folders are not searched, because
 // other users may be able to write there.
-struct MetricsPlace {
+struct MetricsLocation {
   fs::path folder;  // contains fasa_metrics
   fs::path python;
 };
 
-MetricsPlace metrics_place() {
+MetricsLocation metrics_location() {
   std::error_code error;
   const fs::path self = fs::read_symlink("/proc/self/exe", error);
   const fs::path source = FASA_SOURCE_DIR;
@@ -68,14 +68,14 @@ Output output_of(const std::string& command) {
 MetricsProgram::MetricsProgram(std::string python) : python_(std::move(python)) {
   constexpr std::string_view kHow =
       "make an environment with tools/metrics-env, or give one (--metrics-python PATH)";
-  const MetricsPlace place = metrics_place();
-  folder_ = place.folder.string();
-  if (!fs::exists(place.folder / "fasa_metrics")) {
+  const MetricsLocation location = metrics_location();
+  folder_ = location.folder.string();
+  if (!fs::exists(location.folder / "fasa_metrics")) {
     throw UsageError(fmt::format(
         "{} does not contain fasa_metrics; run the program from its build folder or installation",
         folder_));
   }
-  if (python_.empty() && fs::exists(place.python)) python_ = place.python.string();
+  if (python_.empty() && fs::exists(location.python)) python_ = location.python.string();
   if (python_.empty())
     throw UsageError(fmt::format("the packages of the metrics are missing; {}", kHow));
   const Output output = output_of(command("--check"));

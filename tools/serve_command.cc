@@ -44,7 +44,7 @@ class EndSignals {
   EndSignals(const EndSignals&) = delete;  // a pending operation refers to it
   EndSignals& operator=(const EndSignals&) = delete;
 
-  // True: a signal arrived within that time.
+  // Returns true if a signal arrived within that time.
   bool wait(std::chrono::milliseconds most) {
     came_ = false;
     io_.restart();

@@ -29,7 +29,7 @@ def main(build, share):
     chosen = [by_source[source] for source in sorted(by_source)][index::count]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         found = [text for _, text in pool.map(check, chosen) if text]
-    print("\n".join(found) or f"syntax_check: {len(chosen)} sources are understood")
+    print("\n".join(found) or f"syntax_check: {len(chosen)} sources compile")
     return 1 if found else 0
 
 

@@ -49,7 +49,7 @@ extern "C" {
 typedef enum fasa_status {
   FASA_OK = 0,
   FASA_ERROR_INTERNAL = 1,  ///< a bug in fasa
-  FASA_ERROR_USAGE = 2,     ///< the call or the config asks for something impossible
+  FASA_ERROR_USAGE = 2,     ///< the call or the config is invalid
   FASA_ERROR_INPUT = 3,     ///< a file is missing, damaged or not supported
   FASA_ERROR_BUDGET = 4,    ///< a memory limit, or the machine's memory, is too small
   FASA_ERROR_DEVICE = 5     ///< an operation failed on the device
@@ -291,8 +291,8 @@ FASA_API fasa_status fasa_attend(fasa_runtime* runtime, int32_t layer, const fas
 FASA_API fasa_status fasa_end_step(fasa_runtime* runtime);
 FASA_API fasa_status fasa_abort_step(fasa_runtime* runtime);
 
-/// Stored keys and values of positions first, first + 1, ... to k [tokens, kv_heads, key_dim] and
-/// v [tokens, kv_heads, value_dim]. Committed tokens only.
+/// Copies the stored keys and values of positions first, first + 1, ... to k [tokens, kv_heads,
+/// key_dim] and v [tokens, kv_heads, value_dim]. Committed tokens only.
 FASA_API fasa_status fasa_read(fasa_runtime* runtime, fasa_sequence sequence, int32_t layer,
                                int64_t first, const fasa_tensor* k, const fasa_tensor* v,
                                fasa_stream* stream);

@@ -21,7 +21,7 @@ class Error : public std::runtime_error {
  private:
   fasa_status status_;
 };
-/// The call or the config asks for something impossible.
+/// The call or the config is invalid.
 class UsageError : public Error {
   using Error::Error;
 };

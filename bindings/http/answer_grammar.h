@@ -15,7 +15,7 @@
 
 namespace fasa::serve {
 
-// What may precede the answer proper.
+// The thoughts that may precede the actual answer.
 enum class ThoughtForm {
   kNone,
   kOptional,  // <think>...</think>, or nothing

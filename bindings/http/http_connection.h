@@ -23,7 +23,7 @@
 
 namespace fasa::serve {
 
-// What all connections of a server share; outlives them, as they hold it.
+// State shared by all connections of a server; they share its ownership.
 struct HttpShared {
   explicit HttpShared(const HttpOptions& http_options) : options(http_options) {}
 

@@ -35,7 +35,7 @@ struct HttpOptions {
   HttpLimits limits = {};
 };
 
-// Requests that were refused before a handler saw them, by reason.
+// Counts of connections, and of requests that were refused before a handler saw them.
 struct HttpCounters {
   std::atomic<uint64_t> connections{0};  // accepted
   std::atomic<uint64_t> open{0};
@@ -48,7 +48,8 @@ class HttpServer {
  public:
   // Owns the request; answers through the exchange, now or later, from any thread.
   using Handler = std::function<void(HttpRequest, std::shared_ptr<HttpExchange>)>;
-  // What a refusal before the handler says; its body should look as the handler's errors do.
+  // Makes the response to a request refused before the handler; its body should have the form of
+  // the handler's errors.
   using Refusal = std::function<HttpResponse(int status, const std::string& message)>;
 
   // Binds and listens. Throws UsageError (address, port or path cannot be had).

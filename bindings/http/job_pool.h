@@ -19,8 +19,8 @@ class JobPool {
   JobPool(const JobPool&) = delete;  // its threads refer to it
   JobPool& operator=(const JobPool&) = delete;
 
-  // False: as many wait as may. Any thread; jobs must not throw. They begin in the order in which
-  // they came.
+  // Returns false if the queue is full. Call from any thread; jobs must not throw. Jobs begin in
+  // the order of these calls.
   bool add(std::function<void()> job);
   // Drops the jobs that wait, and waits for those that run.
   void stop();

@@ -27,7 +27,7 @@ struct MessagePiece {
 };
 
 // The result does not depend on how the text is split into pushes. Text that looks like a call but
-// is none is content. Not thread-safe.
+// is not one is content. Not thread-safe.
 class MessageParser {
  public:
   explicit MessageParser(MessageFormat format);

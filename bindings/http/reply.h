@@ -52,12 +52,12 @@ class Reply final : public RequestObserver, public std::enable_shared_from_this<
 
   // A comment where the stream has been still for so long: proxies and clients keep it open then.
   void ping(std::chrono::milliseconds still);
-  // What the engine tells from now on is dropped.
+  // Drops all later events of the engine.
   void close();
 
  private:
   using Clock = std::chrono::steady_clock;
-  // What the engine told.
+  // An event reported by the engine.
   struct Event {
     enum class Kind : uint8_t { kPrefill, kToken, kEnd, kError };
     Kind kind = Kind::kPrefill;

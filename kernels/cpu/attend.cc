@@ -122,11 +122,11 @@ class AttendCall {
     const int64_t offset = layout_.row_offset(params_.step.layer, head.kv_head, slot);
     const std::byte* device = sequence.device_row_block(page);
     if (device != nullptr) return device + offset;
-    const StagedPages& staged = params_.pages;
-    const int at = page - staged.first_page;
-    if (staged.data != nullptr && at >= 0 && at < staged.pages) {
-      const int64_t block = (int64_t{head.sequence} * staged.pages + at) * layout_.kv_heads;
-      return staged.data + (block + head.kv_head) * layout_.row_head_bytes() +
+    const CopiedPages& copied = params_.pages;
+    const int at = page - copied.first_page;
+    if (copied.data != nullptr && at >= 0 && at < copied.pages) {
+      const int64_t block = (int64_t{head.sequence} * copied.pages + at) * layout_.kv_heads;
+      return copied.data + (block + head.kv_head) * layout_.row_head_bytes() +
              slot * layout_.row.bytes();
     }
     return sequence.row_blocks[page] + offset;

@@ -176,12 +176,12 @@ class PrefillCall {
     const int64_t offset = layout_.row_offset(params_.step.layer, block.kv_head, 0) + slot_bytes;
     const std::byte* device = sequence.device_row_block(page);
     if (device != nullptr) return device + offset;
-    const StagedPages& staged = params_.pages;
-    const int64_t at = page - staged.first_page;
-    if (staged.data != nullptr && at >= 0 && at < staged.pages) {
+    const CopiedPages& copied = params_.pages;
+    const int64_t at = page - copied.first_page;
+    if (copied.data != nullptr && at >= 0 && at < copied.pages) {
       const int64_t head =
-          (int64_t{block.sequence_index} * staged.pages + at) * layout_.kv_heads + block.kv_head;
-      return staged.data + head * layout_.row_head_bytes() + slot_bytes;
+          (int64_t{block.sequence_index} * copied.pages + at) * layout_.kv_heads + block.kv_head;
+      return copied.data + head * layout_.row_head_bytes() + slot_bytes;
     }
     return sequence.row_blocks[page] + offset;
   }

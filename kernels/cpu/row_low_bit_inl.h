@@ -11,13 +11,13 @@ namespace {
 // For kLanes dimensions: the position of a code in its word, and whether it extends into a second
 // one (slice_format.h).
 template <int kBits>
-struct CodePlaces {
+struct CodePositions {
   static constexpr int kUnit = 32 / kBits;  // dimensions of a word
   static constexpr int kCount = kUnit > kLanes ? kUnit : kLanes;
   alignas(64) int shifts[kCount];
   alignas(64) int second[kLanes];  // all bits or none
 
-  constexpr CodePlaces() : shifts(), second() {
+  constexpr CodePositions() : shifts(), second() {
     for (int d = 0; d < kCount; ++d) shifts[d] = d % 4 * 8 + d % kUnit / 4 * kBits;
     for (int d = 0; d < kLanes; ++d) second[d] = d >= kUnit ? -1 : 0;
   }
@@ -26,8 +26,8 @@ struct CodePlaces {
 // Dimensions [at, at + kLanes) of a token's codes; may read beyond them.
 template <int kBits>
 inline Vec load_codes(const unsigned char* words, int at) {
-  static constexpr CodePlaces<kBits> kPlaces;
-  constexpr int kUnit = CodePlaces<kBits>::kUnit;
+  static constexpr CodePositions<kBits> kPositions;
+  constexpr int kUnit = CodePositions<kBits>::kUnit;
   if constexpr (kBits == 8) {  // the words' bytes are the dimensions in order
     typedef unsigned char Bytes __attribute__((vector_size(kLanes)));
     Bytes bytes;
@@ -41,11 +41,11 @@ inline Vec load_codes(const unsigned char* words, int at) {
     Bits lanes = Bits{} + read[0];
     if constexpr (kWords == 2) {
       Bits second;
-      __builtin_memcpy(&second, kPlaces.second, sizeof(second));
+      __builtin_memcpy(&second, kPositions.second, sizeof(second));
       lanes = (lanes & ~second) | ((Bits{} + read[1]) & second);
     }
     Bits shifts;
-    __builtin_memcpy(&shifts, kPlaces.shifts + at % kUnit, sizeof(shifts));
+    __builtin_memcpy(&shifts, kPositions.shifts + at % kUnit, sizeof(shifts));
     return __builtin_convertvector((lanes >> shifts) & ((1 << kBits) - 1), Vec);
   }
 }

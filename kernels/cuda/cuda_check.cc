@@ -6,11 +6,11 @@
 
 namespace fasa::cuda {
 
-void check(cudaError_t status, const char* call, SourcePlace place) {
+void check(cudaError_t status, const char* call, SourceLocation location) {
   if (status == cudaSuccess) return;
   throw DeviceError(std::string(call) + ": " + cudaGetErrorString(status) + " (" +
-                    cudaGetErrorName(status) + "), " + place.file + ":" +
-                    std::to_string(place.line));
+                    cudaGetErrorName(status) + "), " + location.file + ":" +
+                    std::to_string(location.line));
 }
 
 }  // namespace fasa::cuda

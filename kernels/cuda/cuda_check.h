@@ -3,10 +3,11 @@
 
 #include <cuda_runtime_api.h>
 
-#include "runtime/base/source_place.h"
+#include "runtime/base/source_location.h"
 
 namespace fasa::cuda {
 
-void check(cudaError_t status, const char* call, SourcePlace place = SourcePlace::current());
+void check(cudaError_t status, const char* call,
+           SourceLocation location = SourceLocation::current());
 
 }  // namespace fasa::cuda

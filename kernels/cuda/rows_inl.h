@@ -11,9 +11,9 @@ namespace fasa::cuda {
 enum class NewRows : uint8_t { kInPages, kInWriteBackBuffer };
 
 // Address of a position's row: new rows of a prefill in the write-back buffer, the page's device
-// copy, the pages staged for this call, or the row blocks.
+// copy, the pages copied for this call, or the row blocks.
 FASA_DEVICE const std::byte* row_at(const StepParams& step, int sequence, int kv_head, int position,
-                                    const StagedPages& pages, NewRows fresh) {
+                                    const CopiedPages& pages, NewRows fresh) {
   const CacheLayout& layout = step.layout;
   const SequenceDesc& desc = step.sequences[sequence];
   const int page = position / kPageTokens;
@@ -27,8 +27,8 @@ FASA_DEVICE const std::byte* row_at(const StepParams& step, int sequence, int kv
   if (device != nullptr) return device + in_block;
   const int at = page - pages.first_page;
   if (pages.data != nullptr && at >= 0 && at < pages.pages) {
-    const int64_t staged = (int64_t{sequence} * pages.pages + at) * layout.kv_heads + kv_head;
-    return pages.data + staged * layout.row_head_bytes() + in_head;
+    const int64_t copied = (int64_t{sequence} * pages.pages + at) * layout.kv_heads + kv_head;
+    return pages.data + copied * layout.row_head_bytes() + in_head;
   }
   return desc.row_blocks[page] + in_block;
 }
@@ -41,8 +41,8 @@ FASA_DEVICE void copy_row(std::byte* to, const std::byte* from, int64_t row_byte
   }
 }
 
-// The scale of a whole coded vector (row_format.h): sixteen parities of its codes. Each thread by
-// itself.
+// The scale of a whole coded vector (row_format.h): sixteen parities of its codes. Each thread
+// computes it alone.
 FASA_DEVICE float scale_of(const std::byte* codes, int dim) {
   simt::Word16 all = {};
   int d = 0;

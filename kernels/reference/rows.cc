@@ -8,7 +8,7 @@
 namespace fasa::reference {
 
 const std::byte* find_row(const StepParams& step, int sequence, int kv_head, int position,
-                          const StagedPages& pages, bool use_write_back_buffer) {
+                          const CopiedPages& pages, bool use_write_back_buffer) {
   const CacheLayout& layout = step.layout;
   const SequenceDesc& desc = step.sequences[sequence];
   const int page = position / kPageTokens;
@@ -20,8 +20,8 @@ const std::byte* find_row(const StepParams& step, int sequence, int kv_head, int
     return device + layout.row_offset(step.layer, kv_head, 0) + in_head;
   }
   if (pages.data != nullptr && page >= pages.first_page && page < pages.first_page + pages.pages) {
-    const int64_t staged = int64_t{sequence} * pages.pages + page - pages.first_page;
-    return pages.data + (staged * layout.kv_heads + kv_head) * layout.row_head_bytes() + in_head;
+    const int64_t copied = int64_t{sequence} * pages.pages + page - pages.first_page;
+    return pages.data + (copied * layout.kv_heads + kv_head) * layout.row_head_bytes() + in_head;
   }
   return desc.row_blocks[page] + layout.row_offset(step.layer, kv_head, 0) + in_head;
 }

@@ -17,9 +17,9 @@ inline double soft_capped(double score, double cap) {
 }
 
 // Address of a position's row: the write-back buffer for new tokens of a prefill, the page's device
-// copy, the pages staged for this call, or the row blocks.
+// copy, the pages copied for this call, or the row blocks.
 const std::byte* find_row(const StepParams& step, int sequence, int kv_head, int position,
-                          const StagedPages& pages, bool use_write_back_buffer);
+                          const CopiedPages& pages, bool use_write_back_buffer);
 
 // The attention of one query head over tokens added one by one.
 class RunningSoftmax {

@@ -11,12 +11,12 @@ namespace fasa::reference {
 namespace {
 
 // Location of a dimension's code: the byte of a token, and the code's lowest bit in it.
-struct CodePlace {
+struct CodeLocation {
   size_t byte;
   int bit;
 };
 
-CodePlace location_of(const SliceFormat& format, int dim, int token) {
+CodeLocation location_of(const SliceFormat& format, int dim, int token) {
   const int bits = slice_bits(format.dtype);
   const int unit = 32 / bits;
   return {static_cast<size_t>(format.word_at(dim / unit, token) * 4 + dim % 4),
@@ -49,9 +49,9 @@ Range range_of(const SliceFormat& tail, const std::byte* page, int dim) {
 
 uint32_t encode(float value, const DimCode& code, int bits) {
   const float top = static_cast<float>((1 << bits) - 1);
-  const float place = value * code.inverse - code.zero;
-  if (!(place > 0)) return 0;  // NaN too
-  return static_cast<uint32_t>(round_code(std::min(place, top)));
+  const float scaled = value * code.inverse - code.zero;
+  if (!(scaled > 0)) return 0;  // NaN too
+  return static_cast<uint32_t>(round_code(std::min(scaled, top)));
 }
 
 }  // namespace
@@ -89,9 +89,10 @@ void seal_page(const SliceFormat& format, const std::byte* tail_page, std::byte*
     const DimCode code = choose_code(range.lo, range.hi, bits, step, base_step);
     std::memcpy(slice_page + format.code_bytes() + dim * 2, &code.parameter, 2);
     for (int token = 0; token < kPageTokens; ++token) {
-      const CodePlace place = location_of(format, dim, token);
+      const CodeLocation location = location_of(format, dim, token);
       const float value = reference::slice_value(tail, tail_page, 0, dim, token);
-      slice_page[place.byte] |= static_cast<std::byte>(encode(value, code, bits) << place.bit);
+      slice_page[location.byte] |=
+          static_cast<std::byte>(encode(value, code, bits) << location.bit);
     }
   }
 }
@@ -103,8 +104,8 @@ float slice_value(const SliceFormat& format, const std::byte* page, float base, 
                         static_cast<int64_t>(element_of(format, dim, token)));
   }
   const int bits = slice_bits(format.dtype);
-  const CodePlace place = location_of(format, dim, token);
-  const int code = (static_cast<int>(page[place.byte]) >> place.bit) & ((1 << bits) - 1);
+  const CodeLocation location = location_of(format, dim, token);
+  const int code = (static_cast<int>(page[location.byte]) >> location.bit) & ((1 << bits) - 1);
   uint16_t parameter = 0;
   std::memcpy(&parameter, page + format.code_bytes() + dim * 2, 2);
   return parameter_scale(parameter, base) *

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "offload/cuda/cuda_calls.h"
-#include "runtime/base/source_place.h"
+#include "runtime/base/source_location.h"
 
 namespace fasa {
 
@@ -13,7 +13,7 @@ namespace fasa {
 struct CudaCall {
   const char* name;
   uint64_t bytes = 0;
-  SourcePlace where = SourcePlace::current();
+  SourceLocation where = SourceLocation::current();
 };
 
 // "cudaMemcpyAsync of 512 bytes failed at offload/cuda/cuda_stream.cc:41: cudaErrorInvalidValue

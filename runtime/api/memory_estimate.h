@@ -23,7 +23,7 @@ std::pair<DecodeShape, PrefillShape> reserved_shapes(const StepSettings& setting
 
 // For hot_rows = auto: hot rows that a decoding sequence of `tokens` tokens gets out of
 // `free_bytes` of device memory, in place of its reserved ones, once everything else is allocated.
-// 0: too few to be worth it.
+// Returns 0 if they would be too few to help.
 int extra_hot_rows(const StepSettings& settings, int64_t tokens, uint64_t free_bytes);
 
 // Bytes that reserve() of an empty sequence takes. `rollback_tokens`: the rollback window.

@@ -108,8 +108,8 @@ StepSettings settings_of(const Config& config, const Geometry& geometry, RowDTyp
   }
   if (traits.scores != nullptr && !traits.scores(layout.gqa_group, layout.slice.dims)) {
     throw UsageError(
-        fmt::format("{} query heads on a KV head, slices of {} dimensions: more than a GPU scores; "
-                    "allowed: fewer tip_chunks, selection.kind = full, --device cpu",
+        fmt::format("{} query heads per KV head with slices of {} dimensions: not supported by the "
+                    "GPU kernels; allowed: fewer tip_chunks, selection.kind = full, --device cpu",
                     layout.gqa_group, layout.slice.dims));
   }
   if (all_dense) return settings;

@@ -21,8 +21,7 @@ class Error : public std::runtime_error {
   ErrorKind kind_;
 };
 
-// A call, flag or config that asks for something impossible. Says what was given and what is
-// allowed.
+// A call, flag or config is invalid. The message says what was given and what is allowed.
 class UsageError : public Error {
  public:
   explicit UsageError(const std::string& message) : Error(ErrorKind::kUsage, message) {}

@@ -346,8 +346,8 @@ void Config::check_for(const Geometry& geometry) const {
   const int tip_chunks = effective_tip_chunks(geometry.chunks());
   require(!has_low_bit_set(geometry.chunks()) || tip_chunks == geometry.chunks(),
           "selection.low_bit_tokens", count_text(low_bit_tokens(geometry.chunks())),
-          fmt::format("0 with slices of {} of {} frequency chunks, whose scores are no weights; or "
-                      "slices of all",
+          fmt::format("0 with slices of {} of {} frequency chunks, whose scores are not attention "
+                      "weights; other values need slices of all chunks",
                       tip_chunks, geometry.chunks()));
 }
 

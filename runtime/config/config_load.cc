@@ -161,9 +161,7 @@ void read_toml(std::string_view text, const std::string& name, std::vector<Given
         fmt::format("{}not TOML: {}", location_of(name, error.source()), error.description()));
   } catch (const TomlAssertion&) {
     throw UsageError(
-        fmt::format("{}: not TOML: a key or value starts with what none can start "
-                    "with",
-                    name));
+        fmt::format("{}: not TOML: a key or value starts with an invalid character", name));
   }
   for (const auto& [key, node] : root) {
     if (is_table_name(key.str())) {
@@ -241,10 +239,10 @@ void read_environment(const std::map<std::string, std::string>& environment,
                std::end(kOtherVariables)) {
       const std::string renamed = renamed_hint(name);
       if (!renamed.empty()) {
-        throw UsageError(fmt::format("the variable {} is no option{}", name, renamed));
+        throw UsageError(fmt::format("the variable {} is not an option{}", name, renamed));
       }
-      log_warning(
-          fmt::format("the variable {} is no option{}; ignored", name, nearest_hint(name, names)));
+      log_warning(fmt::format("the variable {} is not an option{}; ignored", name,
+                              nearest_hint(name, names)));
     }
   }
 }

@@ -50,8 +50,8 @@ constexpr std::array<Named<std::optional<WeightRounding>>, 3> kHeadRoundings{
     {{"auto", std::nullopt}, {"as-is", WeightRounding::kAsIs}, {"int8", WeightRounding::kInt8}}};
 constexpr std::array<Named<DecodeActivations>, 2> kActivations{
     {{"model", DecodeActivations::kModel}, {"int8", DecodeActivations::kInt8}}};
-constexpr std::array<Named<ExpertPlace>, 2> kExpertPlaces{
-    {{"device", ExpertPlace::kDevice}, {"host", ExpertPlace::kHost}}};
+constexpr std::array<Named<ExpertLocation>, 2> kExpertLocations{
+    {{"device", ExpertLocation::kDevice}, {"host", ExpertLocation::kHost}}};
 
 template <typename E, size_t N>
 bool take_named(const Json& value, const std::array<Named<E>, N>& names, E& out) {
@@ -95,7 +95,7 @@ Json get_counts(const Config& config) {
 }
 
 constexpr std::string_view kSizeAllowed =
-    "a size above 0: a number with B, kB, MB, GB, KiB, MiB, GiB or TiB, as \"6GiB\", or bytes";
+    "a size above 0: a number with B, kB, MB, GB, KiB, MiB, GiB or TiB, such as \"6GiB\", or bytes";
 
 const std::array<ConfigOption, 46> kOptions{{
     {.table = "",
@@ -124,7 +124,7 @@ const std::array<ConfigOption, 46> kOptions{{
      .key = "gpu",
      .flag = "",
      .type = "NAME",
-     .allowed = "a GPU that `fasa plan --list` shows, as \"RTX 4060 Ti 16GB\"",
+     .allowed = "a GPU that `fasa plan --list` shows, such as \"RTX 4060 Ti 16GB\"",
      .help = "A GPU by name. The emulated device uses its memory bandwidth, its link (unless "
              "link.bandwidth is set) and the cost of its launches; a plan also uses its memory "
              "size.",
@@ -241,8 +241,8 @@ const std::array<ConfigOption, 46> kOptions{{
              "over the link.",
      .text = true,
      .set = [](Config& c,
-               const Json& v) { return take_named(v, kExpertPlaces, c.weights.experts); },
-     .get = [](const Config& c) { return name_of(c.weights.experts, kExpertPlaces); }},
+               const Json& v) { return take_named(v, kExpertLocations, c.weights.experts); },
+     .get = [](const Config& c) { return name_of(c.weights.experts, kExpertLocations); }},
     {.table = "selection",
      .key = "kind",
      .flag = "selection",
@@ -561,7 +561,7 @@ const std::array<ConfigOption, 46> kOptions{{
      .key = "bandwidth",
      .flag = "",
      .type = "RATE",
-     .allowed = "a rate above 0, as \"16GB/s\"",
+     .allowed = "a rate above 0, such as \"16GB/s\"",
      .help = "Bandwidth of the emulated device's link, in each direction.",
      .default_text = "that of `gpu`; 25GB/s without one",
      .set =
@@ -579,7 +579,7 @@ const std::array<ConfigOption, 46> kOptions{{
      .key = "latency",
      .flag = "",
      .type = "TIME",
-     .allowed = "a time, as \"10us\" (ns, us, ms, s)",
+     .allowed = "a time, such as \"10us\" (ns, us, ms, s)",
      .help = "Latency of one transfer over the emulated device's link.",
      .set = [](Config& c,
                const Json& v) { return take_quantity(v, parse_seconds, c.link.latency); },
@@ -624,7 +624,7 @@ const std::array<ConfigOption, 46> kOptions{{
      .key = "idle_after",
      .flag = "",
      .type = "TIME",
-     .allowed = "a time, as \"600s\" (ns, us, ms, s)",
+     .allowed = "a time, such as \"600s\" (ns, us, ms, s)",
      .help = "Time since a conversation's last request after which it moves to disk and its memory "
              "is freed.",
      .set = [](Config& c,

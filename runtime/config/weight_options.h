@@ -11,7 +11,7 @@ enum class WeightRounding : uint8_t { kAsIs, kInt8, kInt4 };
 // Format of the activations that decode multiplies with packed weights.
 enum class DecodeActivations : uint8_t { kModel, kInt8 };
 // Location of the routed experts' weights. kHost: chosen ones are read over the link.
-enum class ExpertPlace : uint8_t { kDevice, kHost };
+enum class ExpertLocation : uint8_t { kDevice, kHost };
 
 struct WeightOptions {
   WeightRounding rounding = WeightRounding::kAsIs;
@@ -19,7 +19,7 @@ struct WeightOptions {
   // Format of the projection to logits, kAsIs or kInt8; none: int8 if other matrices are rounded.
   std::optional<WeightRounding> head;
   DecodeActivations activations = DecodeActivations::kModel;
-  ExpertPlace experts = ExpertPlace::kDevice;
+  ExpertLocation experts = ExpertLocation::kDevice;
 
   bool operator==(const WeightOptions&) const = default;
   WeightRounding head_rounding() const {

@@ -16,7 +16,7 @@ class Penalties {
   // Adds tokens of the prompt; only the repetition penalty counts them.
   void see_prompt(std::span<const int32_t> ids);
   void see_generated(int32_t id);
-  // False: apply() would change nothing.
+  // Whether apply() would change anything.
   bool any() const;
   // Logits [vocab]; ids beyond it are ignored.
   void apply(std::span<float> logits) const;

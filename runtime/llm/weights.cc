@@ -27,7 +27,7 @@ WeightLayout layout_of(PanelOrder order, DType dtype, const WeightOptions& optio
 }
 
 MemorySpace experts_space(const WeightOptions& options) {
-  return options.experts == ExpertPlace::kHost ? MemorySpace::kHost : MemorySpace::kDevice;
+  return options.experts == ExpertLocation::kHost ? MemorySpace::kHost : MemorySpace::kDevice;
 }
 
 // Combines a family's tensor names with one model's shapes.

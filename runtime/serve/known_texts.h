@@ -1,5 +1,5 @@
 // Token ids of earlier texts. Encoding an answer's text may give other tokens than the model chose.
-// Where a prompt continues an answer of this server, the original ids are used, so that the cache's
+// If a prompt continues an answer of this server, the original ids are used, so that the cache's
 // prefix matches.
 #pragma once
 

@@ -52,7 +52,7 @@ void SessionMemory::admit_waiting() {
   }
 }
 
-// False: there is no memory now, or the request failed because it can never fit.
+// Returns false if there is no memory now, or if the request failed because it can never fit.
 bool SessionMemory::admit(ActiveChoice& active) {
   for (;;) {
     try {
@@ -117,7 +117,7 @@ void SessionMemory::place(ActiveChoice& active) {
 }
 
 // Frees cached sessions first. While steps are running it then preempts the youngest request, so
-// that the oldest always progresses. False: nothing is left to free.
+// that the oldest always progresses. Returns false if nothing is left to free.
 bool SessionMemory::make_room(bool may_preempt) {
   if (evict_oldest()) return true;
   const auto placed = [](const auto& one) { return one->placed() && !one->finished; };

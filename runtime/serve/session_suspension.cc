@@ -103,7 +103,7 @@ void SessionSuspension::refused(CachedSession& cached, const char* why) {
   if (cached.suspended && cached.suspended->tokens == 0) lost(cached.suspended->session);
 }
 
-// True: the whole session is on disk.
+// Returns true once the whole session is on disk.
 bool SessionSuspension::suspend_piece(CachedSession& cached) {
   if (!cached.suspended) cached.suspended = SuspendedPrefix{store_.create(), 0};
   const uint64_t session = cached.suspended->session;

@@ -26,7 +26,7 @@ struct SuspensionOptions {
   std::function<void()> before_change = {};  // StoreOptions'
 };
 
-// Counts since the start, and what is on disk now.
+// Counts since the start, and the present content of the disk.
 struct SuspensionStatus {
   uint64_t suspended = 0, resumed = 0, damaged = 0;  // sessions
   uint64_t resumed_tokens = 0;
@@ -39,15 +39,15 @@ class SessionSuspension {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // What lies in the folder is cached in `cache` from now on. Throws UsageError (the folder).
+  // Adds the sessions in the folder to `cache`. Throws UsageError (the folder).
   SessionSuspension(const SuspensionOptions& options, Runtime& runtime, PrefixCache& cache);
 
   // Writes a piece of a session that is due; a session that is whole on disk frees its memory.
-  // True: more pieces are due. This and suspend() throw DeviceError and LostSession.
+  // Returns true if more pieces are due. This and suspend() throw DeviceError and LostSession.
   bool suspend_some(Clock::time_point now);
-  // Until when nothing is due; none: nothing will be.
+  // The time of the next piece; none if nothing will be due.
   std::optional<Clock::time_point> next_due() const;
-  // From now on all are due.
+  // Makes all sessions due from now on.
   void suspend_all() { all_ = true; }
   // At once: before its memory is given up.
   void suspend(CachedSession& cached);
@@ -65,7 +65,7 @@ class SessionSuspension {
     ++status_.resumed, status_.resumed_tokens += static_cast<uint64_t>(tokens);
   }
 
-  // What was asked to be forgotten goes from the disk.
+  // Deletes forgotten sessions from the disk.
   void drop_unwanted();
   SuspensionStatus status() const;
   // Bytes on disk of the keys and values of `tokens` tokens.

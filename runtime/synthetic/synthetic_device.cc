@@ -55,18 +55,18 @@ KernelWork SyntheticDevice::select(const SelectParams& params) {
         params.low_bit.sizes[index] = decodes ? plan.low_bit : 0;
       }
       if (!decodes) continue;
-      const TracePlace place{.step = desc.start - tokens_,
-                             .sequence = sequence,
-                             .layer = params.step.layer,
-                             .kv_head = head};
+      const TraceSetId id{.step = desc.start - tokens_,
+                          .sequence = sequence,
+                          .layer = params.step.layer,
+                          .kv_head = head};
       int32_t* set = params.sets + index * params.selected_capacity;
       if (ahead == 0) {
-        tiling_.true_set(place, plan, set);
+        tiling_.true_set(id, plan, set);
         continue;
       }
       const int all = params.step.layout.slice.dims / 2;
       ++predictions_asked_;
-      if (!tiling_.predicted_set(place, ahead, chunks == all ? 0 : chunks, plan, set)) {
+      if (!tiling_.predicted_set(id, ahead, chunks == all ? 0 : chunks, plan, set)) {
         ++predictions_missing_;
       }
     }

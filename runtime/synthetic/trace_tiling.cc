@@ -66,18 +66,17 @@ int TraceTiling::trace_layer(int layer) const {
   return 1 + (layer - layers) % (layers - 1);
 }
 
-int TraceTiling::trace_step(const TracePlace& place) const {
+int TraceTiling::trace_step(const TraceSetId& id) const {
   const int steps = trace_.steps();
   if (steps == 1) return 0;
   // Runs through the trace forwards, then backwards, so that neighbouring steps stay neighbours.
   const int layers = trace_.shape().layers;
-  const int layer_group =
-      place.layer < layers ? 0 : 1 + (place.layer - layers) / std::max(1, layers - 1);
-  const int head_group = place.kv_head / trace_.shape().kv_heads;
+  const int layer_group = id.layer < layers ? 0 : 1 + (id.layer - layers) / std::max(1, layers - 1);
+  const int head_group = id.kv_head / trace_.shape().kv_heads;
   const int64_t offset = int64_t{layer_group} * 7 + int64_t{head_group} * 13 +
-                         int64_t{place.sequence} * 29 + static_cast<int64_t>(seed_ % 1024);
+                         int64_t{id.sequence} * 29 + static_cast<int64_t>(seed_ % 1024);
   const int64_t period = 2 * (steps - 1);
-  const int64_t at = (place.step + offset) % period;
+  const int64_t at = (id.step + offset) % period;
   return static_cast<int>(at < steps ? at : period - at);
 }
 
@@ -115,16 +114,15 @@ void TraceTiling::fill(int trace_step, std::span<const int32_t> source, const Se
   result.write(set);
 }
 
-void TraceTiling::true_set(const TracePlace& place, const SelectPlan& plan, int32_t* set) const {
-  const int step = trace_step(place);
-  fill(step,
-       trace_.true_set(step, trace_layer(place.layer), place.kv_head % trace_.shape().kv_heads),
+void TraceTiling::true_set(const TraceSetId& id, const SelectPlan& plan, int32_t* set) const {
+  const int step = trace_step(id);
+  fill(step, trace_.true_set(step, trace_layer(id.layer), id.kv_head % trace_.shape().kv_heads),
        plan, set);
 }
 
-bool TraceTiling::predicted_set(const TracePlace& place, int ahead, int chunks,
-                                const SelectPlan& plan, int32_t* set) const {
-  const int layer = trace_layer(place.layer);
+bool TraceTiling::predicted_set(const TraceSetId& id, int ahead, int chunks, const SelectPlan& plan,
+                                int32_t* set) const {
+  const int layer = trace_layer(id.layer);
   const auto& predictions = trace_.shape().predictions;
   // The fewest FCs that suffice, else the most there are.
   std::optional<size_t> best;
@@ -138,14 +136,14 @@ bool TraceTiling::predicted_set(const TracePlace& place, int ahead, int chunks,
     if (better) best = i;
   }
   if (!best) {
-    TracePlace before = place;
-    before.step = std::max<int64_t>(0, place.step - 1);
+    TraceSetId before = id;
+    before.step = std::max<int64_t>(0, id.step - 1);
     true_set(before, plan, set);
     return false;
   }
-  const int step = trace_step(place);
-  fill(step, trace_.predicted_set(step, layer, place.kv_head % trace_.shape().kv_heads, *best),
-       plan, set);
+  const int step = trace_step(id);
+  fill(step, trace_.predicted_set(step, layer, id.kv_head % trace_.shape().kv_heads, *best), plan,
+       set);
   return true;
 }
 

@@ -12,7 +12,7 @@
 namespace fasa {
 
 // Identifies a set. `step` counts from the first decode step; `sequence` is an index into the step.
-struct TracePlace {
+struct TraceSetId {
   int64_t step = 0;
   int sequence = 0;
   int layer = 0;
@@ -26,15 +26,15 @@ class TraceTiling {
 
   // Writes plan.budget ascending positions of [plan.first, plan.end): the plan's sinks and recent
   // tokens, the others from the trace's set. Thread-safe.
-  void true_set(const TracePlace& place, const SelectPlan& plan, int32_t* set) const;
+  void true_set(const TraceSetId& id, const SelectPlan& plan, int32_t* set) const;
   // The prediction made `ahead` layers before with `chunks` FCs (0 = all). False if the trace has
   // no prediction of that depth for its layer: then it writes the previous step's set.
-  bool predicted_set(const TracePlace& place, int ahead, int chunks, const SelectPlan& plan,
+  bool predicted_set(const TraceSetId& id, int ahead, int chunks, const SelectPlan& plan,
                      int32_t* set) const;
 
   // The trace's layer for a layer of the target.
   int trace_layer(int layer) const;
-  int trace_step(const TracePlace& place) const;
+  int trace_step(const TraceSetId& id) const;
   const SelectionTrace& trace() const { return trace_; }
 
  private:

@@ -29,7 +29,7 @@ class Predictor {
 
   // Maximum number of layers ahead; 0: no predictions.
   virtual int max_depth() const = 0;
-  // False: predict() is not called; the prediction is the list of lost rows in the hot rows'
+  // If false, predict() is not called; the prediction is the list of lost rows in the hot rows'
   // tables.
   virtual bool writes_sets() const = 0;
   // Enqueues on prediction.compute the work that fills prediction.select.sets and selected_sizes.

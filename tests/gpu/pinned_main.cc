@@ -23,7 +23,7 @@ constexpr size_t kHeader = 64;  // before each block: its size class; blocks are
 // Allocates power-of-two blocks from one mapping; blocks are never split or merged.
 class PinnedHeap {
  public:
-  // False: the mapping could not be made.
+  // Returns false if the memory cannot be mapped or registered.
   bool open(fasa::CudaCalls& calls) {
     void* data =
         mmap(nullptr, kArenaBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -30,7 +30,7 @@ struct Cut {
   int wave = 0;  // 0: all at once
   bool phases = false;
   bool partials = false;
-  bool staged = false;   // pages or rows copied to a separate buffer
+  bool copied = false;   // pages or rows copied to a separate buffer
   bool by_head = false;  // one call per KV head
   // The low-bit set of every KV head, with scores by (query head, index). Empty: no low-bit set.
   std::vector<int> low_bit = {};
@@ -131,8 +131,8 @@ class Attention {
       params.selected_capacity = static_cast<int32_t>(cut_.set->size());
       params.rows = rows.data();
       fill_rows(begin, wave, rows, copies);
-    } else if (cut_.staged) {
-      params.pages = stage_pages(begin, wave, copies);
+    } else if (cut_.copied) {
+      params.pages = copy_pages(begin, wave, copies);
     }
     std::vector<uint8_t> ready(static_cast<size_t>(heads * (wave / 32)));
     for (size_t i = 0; i < ready.size(); ++i) ready[i] = i % 3 == 1;
@@ -162,7 +162,7 @@ class Attention {
         const size_t at = static_cast<size_t>(head * wave + i - begin);
         rows[at] = row_of(head / layout_.kv_heads, head % layout_.kv_heads,
                           (*cut_.set)[static_cast<size_t>(i)]);
-        if (!cut_.staged) continue;
+        if (!cut_.copied) continue;
         std::byte* copy = copies.data() + static_cast<int64_t>(at) * row_bytes;
         std::memcpy(copy, rows[at], static_cast<size_t>(row_bytes));
         rows[at] = copy;
@@ -171,8 +171,8 @@ class Attention {
   }
 
   // Copies the wave's pages into one buffer, except the first, which stays in its block.
-  StagedPages stage_pages(int begin, int wave, std::vector<std::byte>& copies) const {
-    StagedPages pages;
+  CopiedPages copy_pages(int begin, int wave, std::vector<std::byte>& copies) const {
+    CopiedPages pages;
     pages.first_page = begin / kPageTokens + 1;
     pages.pages = wave / kPageTokens + 1;
     const int count = static_cast<int>(step_.descs.size());
@@ -261,7 +261,7 @@ inline void expect_all_cuts_equal(const Decode& decode, const Cut& plain,
     for (const int how : {0, 1, 2, 3, 4, 5, 6, 7}) {
       Cut other = plain;
       other.wave = wave;
-      other.staged = how % 2 == 1;
+      other.copied = how % 2 == 1;
       other.partials = how / 2 == 1 || how == 7;
       other.phases = how / 2 == 2;
       other.by_head = how / 2 == 3;

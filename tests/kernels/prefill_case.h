@@ -17,7 +17,7 @@ struct Ways {
   int window = 0;
   int chunk = 1 << 20;
   int wave_pages = 0;   // 0: all pages in one call
-  bool staged = false;  // older pages copied into one buffer (host placement)
+  bool copied = false;  // older pages copied into one buffer (host placement)
 };
 
 // Outputs and log-sum-exps of every token. All sequences have the same length and are prefilled in
@@ -71,13 +71,13 @@ class Prefill {
       params.first_wave = begin == 0;
       params.last_wave = begin + wave >= pages;
       params.state = wave < pages ? state.data() : nullptr;
-      if (ways_.staged) params.pages = stage(step, begin, wave, copies);
+      if (ways_.copied) params.pages = copy_pages(step, begin, wave, copies);
       ways_.run(params);
     }
     collect(step, out, lse);
   }
 
-  StagedPages stage(const RowStep& step, int begin, int wave, std::vector<std::byte>& copies) {
+  CopiedPages copy_pages(const RowStep& step, int begin, int wave, std::vector<std::byte>& copies) {
     const CacheLayout& layout = cache_.layout();
     const auto bytes = static_cast<size_t>(layout.row_layer_bytes());
     copies.assign(step.descs.size() * static_cast<size_t>(wave) * bytes, std::byte{0xEE});

@@ -148,7 +148,7 @@ TEST_P(PrefillTest, CutsDoNotMatter) {
           other.wave_pages = wave;
           shape.on_device = on_device;
           shape.device_copies = !on_device && wave != 1;
-          other.staged = !on_device && wave == 3;
+          other.copied = !on_device && wave == 3;
           EXPECT_TRUE(same_bits(prefill(shape, kTokens, other), truth))
               << "chunk " << chunk << ", wave " << wave << ", device " << on_device;
         }

@@ -124,8 +124,8 @@ TEST_F(ChatSessionTest, UndoGoesBack) {
   EXPECT_FALSE(chat.undo());
 }
 
-// Where all layers have a window, the cache keeps the tokens of the rollback window.
-TEST_F(ChatSessionTest, BehindTheReachAllIsComputedAnew) {
+// If all layers have a window, the cache keeps the tokens of the rollback window.
+TEST_F(ChatSessionTest, TokensBehindTheRollbackWindowAreRecomputed) {
   const auto runtime = full_runtime(model_, 40);
   const auto open = [&](int64_t rollback_tokens) {
     options_.rollback_tokens = rollback_tokens;

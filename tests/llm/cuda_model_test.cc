@@ -415,9 +415,9 @@ TEST_F(CudaModelOnGpu, LogitsEqualTransformers) {
 // Experts on the host and on the device.
 TEST_F(CudaModelOnGpu, LogitsOfExpertsEqualTransformers) {
   const auto device = open_device(cuda_options());
-  for (const ExpertPlace place : {ExpertPlace::kDevice, ExpertPlace::kHost}) {
+  for (const ExpertLocation location : {ExpertLocation::kDevice, ExpertLocation::kHost}) {
     WeightOptions weights;
-    weights.experts = place;
+    weights.experts = location;
     for (const char* const family : kModelsWithExperts) {
       for (const size_t chunk : {1, 19}) {
         EXPECT_LE(difference_to_golden(family, *device, DType::kF32, chunk, weights), kF32Bound)

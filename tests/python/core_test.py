@@ -254,7 +254,7 @@ def test_bad_tensors_say_expected_and_given():
     read_only.flags.writeable = False
     with expect(fasa.UsageError, "out is read-only"):
         runtime.attend(0, tensor(2, QUERY), out=read_only)
-    with expect(fasa.UsageError, "layers come in order"):
+    with expect(fasa.UsageError, "layers must come in order"):
         runtime.append(0, good, good)
     runtime.abort_step()
 

@@ -152,7 +152,7 @@ TEST(Config, LowBitTokensNeedScoresOfWholeKeysHeadByHead) {
             "selection.low_bit_tokens = 512: allowed: 0 with rescore = 2");
   EXPECT_EQ(message([](Config& c) { c.selection.slice = SlicePreset::kLean; }),
             "selection.low_bit_tokens = 512: allowed: 0 with slices of 16 of 32 frequency chunks, "
-            "whose scores are no weights; or slices of all");
+            "whose scores are not attention weights; other values need slices of all chunks");
 }
 
 TEST(Config, LowBitTokensHaveADefault) {

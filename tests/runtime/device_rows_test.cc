@@ -26,9 +26,9 @@ void abort_a_step(RuntimeRun& run, SequenceId id) {
   run.runtime().abort_step();
 }
 
-// A sequence's life: crosses page ends, is truncated inside and between pages, forked, and
+// One sequence: crosses page ends, is truncated inside and between pages, forked, and
 // continued on both sides.
-Outputs life(RuntimeRun& run, int chunk) {
+Outputs run_sequence(RuntimeRun& run, int chunk) {
   Runtime& runtime = run.runtime();
   const SequenceId a = runtime.create();
   Outputs all = run.prefill(a, 1, 300, chunk);
@@ -71,7 +71,7 @@ Lived live(RunSetup setup, RowPlacement rows, int chunk, std::optional<uint64_t>
   RuntimeRun run(setup);
   const uint64_t others = of_others(run);
   Lived lived;
-  lived.outputs = life(run, chunk);
+  lived.outputs = run_sequence(run, chunk);
   lived.peak_bytes = run.device().memory(MemorySpace::kDevice).peak_bytes;
   EXPECT_EQ(of_others(run), others);
   lived.rows = run.runtime().metrics().rows;

@@ -71,7 +71,7 @@ class LateFailures {
     for (int i = 0; i < 3; ++i) expected_.push_back(run.decode({run.part(idle, kIdle)}));
   }
 
-  // False: no operation was left to fail.
+  // Returns false if no operation was left to fail.
   bool meet(int64_t n) {
     SCOPED_TRACE("failure " + std::to_string(n));
     LateRun run(setup_);

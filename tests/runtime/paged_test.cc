@@ -270,14 +270,14 @@ class PagedErrors : public ::testing::Test {
 
 TEST_F(PagedErrors, SlotsPastAGap) {
   EXPECT_THAT(append({65}), HasSubstr("offset 1 of page 1, layer 0, which holds 0 tokens; allowed: "
-                                      "0, which starts the page anew"));
+                                      "0 (restarts the page)"));
   EXPECT_EQ(append({64, 65}), "nothing was thrown");
-  EXPECT_THAT(append({67}), HasSubstr("holds 2 tokens; allowed: 2, the next, or 0"));
+  EXPECT_THAT(append({67}), HasSubstr("holds 2 tokens; allowed: 2 (the next) or 0"));
   EXPECT_THAT(append({65}), HasSubstr("holds 2 tokens"));  // storing a token twice is an error, too
   EXPECT_THAT(append({66}, 1), HasSubstr("layer 1, which holds 0"));
   EXPECT_THAT(append({256}), HasSubstr("slot_mapping[0] = 256: allowed: 0 to 255 (4 pages of 64"));
-  EXPECT_THAT(append({0, 128, 1}), HasSubstr("stand side by side"));
-  EXPECT_THAT(append({1, 0}), HasSubstr("stand side by side"));
+  EXPECT_THAT(append({0, 128, 1}), HasSubstr("must be adjacent"));
+  EXPECT_THAT(append({1, 0}), HasSubstr("must be adjacent"));
   EXPECT_THAT(append({0}, 3), HasSubstr("append of layer 3; allowed: 0 to 2"));
   EXPECT_EQ(engine_.paged().held(0, 0), 0);  // a refused call stores nothing
   EXPECT_EQ(engine_.paged().held(1, 0), 2);
@@ -304,9 +304,9 @@ TEST_F(PagedErrors, Copies) {
     const PageCopy one{from, to};
     return message([&] { engine_.paged().copy_pages({&one, 1}); });
   };
-  EXPECT_THAT(copy(0, 1), HasSubstr("copy between steps"));
+  EXPECT_THAT(copy(0, 1), HasSubstr("call it between steps"));
   EXPECT_THAT(copy(0, 9), HasSubstr("page 9: allowed: 0 to 3"));
-  EXPECT_THAT(copy(2, 2), HasSubstr("page 2 onto itself"));
+  EXPECT_THAT(copy(2, 2), HasSubstr("page 2 cannot be copied onto itself"));
   EXPECT_EQ(copy(2, 3), "nothing was thrown");  // no pages
 }
 

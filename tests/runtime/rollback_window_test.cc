@@ -58,7 +58,7 @@ std::string name_of(const RunSetup& setup) {
 }
 
 // Prompt and answer, truncated within the rollback window and continued, and a fork of the result.
-Outputs whole_life(const RunSetup& setup, const std::vector<int>& windows, int64_t rollback_tokens,
+Outputs outputs_of(const RunSetup& setup, const std::vector<int>& windows, int64_t rollback_tokens,
                    int chunk) {
   RuntimeRun run(setup, windowed(setup, windows));
   Runtime& runtime = run.runtime();
@@ -85,17 +85,17 @@ Outputs whole_life(const RunSetup& setup, const std::vector<int>& windows, int64
 TEST(RollbackWindow, BitsAreThoseOfASequenceThatKeepsAll) {
   for (const RunSetup& setup : setups()) {
     for (const auto& windows : {kAllWindows, kSomeWindows}) {
-      const Outputs base = whole_life(setup, windows, kUnlimitedRollback, 300);
-      expect_same(base, whole_life(setup, windows, 100, 300), name_of(setup));
-      expect_same(base, whole_life(setup, windows, 100, 64), name_of(setup) + ", chunks of 64");
+      const Outputs base = outputs_of(setup, windows, kUnlimitedRollback, 300);
+      expect_same(base, outputs_of(setup, windows, 100, 300), name_of(setup));
+      expect_same(base, outputs_of(setup, windows, 100, 64), name_of(setup) + ", chunks of 64");
     }
   }
 }
 
 // The GPU kernels do not read rows behind the window, either.
 TEST(RollbackWindow, InterpretedKernelsHaveTheSameBits) {
-  const auto life = [](const RunSetup& setup, const std::vector<int>& windows,
-                       int64_t rollback_tokens) {
+  const auto gpu_outputs_of = [](const RunSetup& setup, const std::vector<int>& windows,
+                                 int64_t rollback_tokens) {
     DeviceOptions options;
     options.name = "cuda:0";
     options.threads = 2;
@@ -116,8 +116,8 @@ TEST(RollbackWindow, InterpretedKernelsHaveTheSameBits) {
     for (const auto kind : {SelectionKind::kFasa, SelectionKind::kFull}) {
       const RunSetup setup{.rows = rows, .fac_tokens = 30, .kind = kind};
       for (const std::vector<int>& windows : {std::vector{20, 50, 37}, std::vector{20, 0, 37}}) {
-        expect_same(life(setup, windows, kUnlimitedRollback), life(setup, windows, 20),
-                    name_of(setup));
+        expect_same(gpu_outputs_of(setup, windows, kUnlimitedRollback),
+                    gpu_outputs_of(setup, windows, 20), name_of(setup));
       }
     }
   }

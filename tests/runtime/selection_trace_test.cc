@@ -38,7 +38,7 @@ std::string replaced(std::string bytes, const std::string& from, const std::stri
   return sealed(bytes.replace(at, from.size(), to));
 }
 
-// Where the first step begins.
+// Offset of the first step.
 size_t body_at(const std::string& bytes) {
   return 12 + static_cast<uint8_t>(bytes[8]) + 256u * static_cast<uint8_t>(bytes[9]);
 }

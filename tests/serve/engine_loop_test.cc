@@ -86,8 +86,8 @@ TEST_P(EngineLoopTest, WhatWasEvictedIsComputedAsItWas) {
   EXPECT_GE(server.loop().status().evictions, 2u);
 }
 
-// Where all layers have a window, a conversation keeps the tokens of its rollback window.
-TEST_P(EngineLoopTest, WhatIsBehindTheReachIsComputedAnew) {
+// If all layers have a window, a conversation keeps the tokens of its rollback window.
+TEST_P(EngineLoopTest, TokensBehindTheRollbackWindowAreRecomputed) {
   const auto beginning = bytes_of(some_text(0, 600));
   LocalServer fresh(LocalServer::open(GetParam(), {}), {}, 50);
   const auto expected = fresh.start(beginning, 12)->wait();

@@ -1,4 +1,4 @@
-// What a prompt finds among the cached sequences.
+// The cached sequences that a prompt can continue.
 #include "runtime/serve/prefix_cache.h"
 
 #include <gtest/gtest.h>

@@ -72,7 +72,7 @@ struct Prompts {
   int64_t computed() const { return static_cast<int64_t>(kLong + to_document.ids.size()) - 1; }
 };
 
-TEST_P(WindowSessionsTest, WhatIsBehindTheReachIsComputedAnew) {
+TEST_P(WindowSessionsTest, TokensBehindTheRollbackWindowAreRecomputed) {
   LocalServer fresh = open({.prefill_chunk = 100});
   const Prompts prompts(fresh);
   LocalServer server = open({.prefill_chunk = 100});

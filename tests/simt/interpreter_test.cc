@@ -213,7 +213,7 @@ TEST(SimtInterpreter, RefusesPartialWarps) {
   EXPECT_NE(error_of([] {}, 33).find("33"), std::string::npos);
 }
 
-// A missing barrier is detected in some order.
+// The limits of CUDA for grids and shared memory.
 TEST(SimtInterpreter, RefusesWhatNoLaunchMayAskFor) {
   SimtInterpreter interpreter;
   const auto nothing = [] {};

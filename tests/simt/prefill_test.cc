@@ -153,7 +153,7 @@ TEST_P(PrefillBodyInOrders, CutsDoNotMatter) {
       other.chunk = way.chunk;
       other.wave_pages = way.wave_pages;
       shape.on_device = way.on_device;
-      other.staged = !way.on_device;
+      other.copied = !way.on_device;
       EXPECT_TRUE(same_bits(prefill(shape, kTokens, other), truth))
           << "window " << window << ", chunk " << way.chunk;
     }
@@ -305,7 +305,7 @@ void PrefillTileCuts::expect_same(int dim, int window) {
     other.chunk = way.chunk;
     other.wave_pages = way.wave_pages;
     shape.on_device = way.on_device;
-    other.staged = !way.on_device;
+    other.copied = !way.on_device;
     EXPECT_TRUE(same_bits(prefill(shape, 135, other), truth))
         << dim << ", window " << window << ", chunk " << way.chunk;
   }

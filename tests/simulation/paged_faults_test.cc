@@ -51,9 +51,9 @@ struct PageSetup {
 };
 
 // Two sequences in pages in any order; both sequences' newest tokens are attended to.
-class PagedLife {
+class PagedFixture {
  public:
-  PagedLife(const PageSetup& setup, FaultInjector& injector)
+  PagedFixture(const PageSetup& setup, FaultInjector& injector)
       : setup_(setup),
         injector_(injector),
         geometry_(page_geometry()),
@@ -233,8 +233,8 @@ class PagedLife {
 // later call reports it, and the runtime can be destroyed.
 class PagedFaultCase final : public FaultCase {
  public:
-  using Call = std::function<void(PagedLife&)>;
-  // `prepare`: empty, or run before each call on a PagedLife made for that call.
+  using Call = std::function<void(PagedFixture&)>;
+  // `prepare`: empty, or run before each call on a PagedFixture made for that call.
   PagedFaultCase(const PageSetup& setup, FaultInjector& injector, Call call, Call prepare = {})
       : setup_(setup), injector_(injector), call_(std::move(call)), prepare_(std::move(prepare)) {
     begin_anew();
@@ -242,7 +242,7 @@ class PagedFaultCase final : public FaultCase {
   void prepare() override {
     if (prepare_) begin_anew();
   }
-  void call() override { call_(*life_); }
+  void call() override { call_(*fixture_); }
   void check_error(FaultPoint point, const std::exception& error) override {
     of_heap_ = point == FaultPoint::kHeap;
     of_device_ = dynamic_cast<const DeviceError*>(&error) != nullptr;
@@ -252,7 +252,7 @@ class PagedFaultCase final : public FaultCase {
   }
   void check_unchanged() override {
     try {
-      life_->attend();
+      fixture_->attend();
     } catch (const DeviceError& error) {
       EXPECT_TRUE(of_device_ || of_heap_) << error.what();
       if (of_device_) {
@@ -265,24 +265,24 @@ class PagedFaultCase final : public FaultCase {
     check_done();
   }
   void check_done() override {
-    const KvMemory memory = life_->paged().memory();
-    EXPECT_EQ(memory.device_total(), life_->device().held_bytes(MemorySpace::kDevice));
-    EXPECT_EQ(memory.host_total(), life_->device().held_bytes(MemorySpace::kHost));
-    life_->expect_right();
+    const KvMemory memory = fixture_->paged().memory();
+    EXPECT_EQ(memory.device_total(), fixture_->device().held_bytes(MemorySpace::kDevice));
+    EXPECT_EQ(memory.host_total(), fixture_->device().held_bytes(MemorySpace::kHost));
+    fixture_->expect_right();
   }
   void undo() override {}
 
  private:
   void begin_anew() {
-    life_.emplace(setup_, injector_);
-    if (prepare_) prepare_(*life_);
+    fixture_.emplace(setup_, injector_);
+    if (prepare_) prepare_(*fixture_);
   }
 
   const PageSetup setup_;
   FaultInjector& injector_;
   const Call call_;
   const Call prepare_;
-  std::optional<PagedLife> life_;
+  std::optional<PagedFixture> fixture_;
   bool of_device_ = false;
   bool of_heap_ = false;
   std::string failure_;
@@ -310,19 +310,19 @@ class PagedFaults : public ::testing::TestWithParam<PageSetup> {
 
 TEST_P(PagedFaults, AppendAttendCopy) {
   const int64_t size = GetParam().page_size;
-  run("attend", [](PagedLife& life) { life.attend(); });
-  run("append of a whole page", [](PagedLife& life) { life.append_page(0, 0); });
-  run("append of an open page", [size](PagedLife& life) {
-    life.append_page(0, (PagedLife::tokens_of(0) - 1) / size * size);
+  run("attend", [](PagedFixture& fixture) { fixture.attend(); });
+  run("append of a whole page", [](PagedFixture& fixture) { fixture.append_page(0, 0); });
+  run("append of an open page", [size](PagedFixture& fixture) {
+    fixture.append_page(0, (PagedFixture::tokens_of(0) - 1) / size * size);
   });
-  run("copy", [](PagedLife& life) { life.move_pages(); });
+  run("copy", [](PagedFixture& fixture) { fixture.move_pages(); });
 }
 
 // The view of another sequence with the same beginning may be the one that is evicted.
 TEST_P(PagedFaults, AttendToOneThatBeginsAlike) {
   run(
-      "attend to a copy", [](PagedLife& life) { life.attend_copied(); },
-      [](PagedLife& life) { life.copy_last_page(); });
+      "attend to a copy", [](PagedFixture& fixture) { fixture.attend_copied(); },
+      [](PagedFixture& fixture) { fixture.copy_last_page(); });
 }
 
 INSTANTIATE_TEST_SUITE_P(Setups, PagedFaults,

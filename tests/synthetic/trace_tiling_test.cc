@@ -21,10 +21,10 @@ SelectPlan plan_of(int end, int budget, int sinks = 4, int recent = 16, int firs
   return plan;
 }
 
-std::vector<int32_t> true_set(const TraceTiling& tiling, const TracePlace& place,
+std::vector<int32_t> true_set(const TraceTiling& tiling, const TraceSetId& id,
                               const SelectPlan& plan) {
   std::vector<int32_t> set(static_cast<size_t>(plan.budget) + 1, -7);
-  tiling.true_set(place, plan, set.data());
+  tiling.true_set(id, plan, set.data());
   EXPECT_EQ(set.back(), -7) << "written beyond the set";
   set.pop_back();
   return set;
@@ -101,11 +101,11 @@ TEST(TraceTiling, KeepsTheQualityOfPredictions) {
   const SelectionTrace trace = make_trace({.steps = 8, .right = 12});
   const TraceTiling tiling(trace, 20000, 0);
   for (int step = 0; step < 8; ++step) {
-    const TracePlace place{step, 0, 2, 1};
-    const auto truth = true_set(tiling, place, plan_of(20000 + step, 240));
+    const TraceSetId id{step, 0, 2, 1};
+    const auto truth = true_set(tiling, id, plan_of(20000 + step, 240));
     const SelectPlan plan = plan_of(20000 + step, 360);
     std::vector<int32_t> prediction(360);
-    EXPECT_TRUE(tiling.predicted_set(place, 2, 8, plan, prediction.data()));
+    EXPECT_TRUE(tiling.predicted_set(id, 2, 8, plan, prediction.data()));
     // 12 of 18 selected ones are in the prediction, sinks and recent ones always.
     const double found = static_cast<double>(shared(truth, prediction) - 20) / 220;
     EXPECT_NEAR(found, 12.0 / 18, 0.12) << step;

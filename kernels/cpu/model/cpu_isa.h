@@ -11,7 +11,7 @@ namespace fasa {
 // takes precedence.
 void prepare_onednn();
 
-// The instruction set in use, as text: "avx512_core_bf16 (AMX is announced but does not work)".
+// The instruction set in use, as text: "avx512_core_bf16", with a note if AMX does not work.
 std::string onednn_isa_note();
 
 }  // namespace fasa

@@ -48,9 +48,8 @@ void PagedAppend::find_runs(std::span<const int64_t> slot_mapping, std::vector<R
     }
     if (!pages.insert(page).second) {
       throw UsageError(
-          fmt::format("slot_mapping[{}] = {}: the tokens of a page stand side by side, in rising "
-                      "order of their "
-                      "slots; page {} was left before",
+          fmt::format("slot_mapping[{}] = {}: the tokens of a page must be adjacent and in "
+                      "ascending order of slots; page {} occurs a second time",
                       i, slot, page));
     }
     runs->push_back({page, offset, 1, token});
@@ -62,10 +61,10 @@ void PagedAppend::check_runs(int layer, const std::vector<Run>& runs) const {
     const int held = parts_.store.held(run.page, layer);
     if (run.offset == 0 || run.offset == held) continue;
     throw UsageError(fmt::format(
-        "append to offset {} of page {}, layer {}, which holds {} tokens; allowed: {}0, which "
-        "starts the page anew",
+        "append at offset {} of page {}, layer {}, which holds {} tokens; allowed: {}0 (restarts "
+        "the page)",
         run.offset, run.page, layer, held,
-        held > 0 && held < parts_.shape.page_size ? fmt::format("{}, the next, or ", held) : ""));
+        held > 0 && held < parts_.shape.page_size ? fmt::format("{} (the next) or ", held) : ""));
   }
 }
 

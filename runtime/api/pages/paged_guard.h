@@ -17,9 +17,8 @@ class PagedGuard {
     if (failure_) throw DeviceError(*failure_);
     if (half_done_) {
       throw DeviceError(
-          "the process ran out of host memory while work was enqueued; what the pages hold is "
-          "lost, "
-          "open the runtime anew");
+          "the process ran out of host memory while work was enqueued; the contents of the pages "
+          "are lost; create a new runtime");
     }
   }
   // From here on the call changes state: running out of host memory would leave it half done.

@@ -45,8 +45,7 @@ void PagedIndex::reserve(size_t sequences) {
   parts_.drain();
   row_buffer_ = Buffer();
   views_.with_room([&] {
-    row_buffer_ =
-        parts_.device.allocate(MemorySpace::kDevice, buffer_bytes, "rows that are indexed");
+    row_buffer_ = parts_.device.allocate(MemorySpace::kDevice, buffer_bytes, "index of rows");
   });
 }
 

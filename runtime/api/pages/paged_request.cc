@@ -52,8 +52,8 @@ void PagedRequest::require_held(const PagedParts& in, const char* call, int laye
       const int64_t read = std::min<int64_t>(part.length - i * page_size, page_size);
       if (in.store.held(page, layer) >= read) continue;
       throw UsageError(
-          fmt::format("{} to {} tokens of sequence {}: its page {} (id {}) holds {} tokens of "
-                      "layer {}, {} are read; append them first",
+          fmt::format("{} to {} tokens of sequence {}: page {} (id {}) holds {} tokens of layer "
+                      "{}, but {} are needed; append them first",
                       call, part.length, index, i, page, in.store.held(page, layer), layer, read));
     }
   }

@@ -51,17 +51,17 @@ StepSettings paged_settings(const Config& config, const Geometry& geometry, RowD
   }
   if (settings.selection != nullptr) {
     throw UsageError(
-        "the paged API chooses with the device's own kernels: selection.kind = fasa with its "
-        "default rules, or full; the sequences API has the others");
+        "the paged API supports selection.kind = fasa with its default rules, and full; for other "
+        "selections use the sequences API");
   }
   const bool predictions =
       config.prefetch.depth.value_or(0) > 0 || (config.prefetch.predictor != PredictorKind::kAuto &&
                                                 config.prefetch.predictor != PredictorKind::kNone);
   if (predictions) {
     throw UsageError(
-        "the paged API fetches nothing ahead, for a call sees one layer: allowed: prefetch.depth "
-        "= "
-        "auto or 0, prefetch.predictor = auto or none; the sequences API prefetches");
+        "the paged API cannot prefetch, because a call sees only one layer; allowed: "
+        "prefetch.depth = auto or 0, prefetch.predictor = auto or none; to prefetch use the "
+        "sequences API");
   }
   settings.device_copies = false;
   settings.prefetch = {.predictor = PredictorKind::kNone, .depth = 0};
@@ -91,12 +91,14 @@ void PagedRuntime::Impl::copy_pages(std::span<const PageCopy> copies) {
     parts_.require_page(copy.source);
     parts_.require_page(copy.destination);
     if (copy.source == copy.destination) {
-      throw UsageError(fmt::format("copy_pages: page {} onto itself", copy.source));
+      throw UsageError(
+          fmt::format("copy_pages: page {} cannot be copied onto itself", copy.source));
     }
     if (!parts_.store.same_in_all_layers(copy.source)) {
-      throw UsageError(fmt::format(
-          "copy_pages: page {} holds more tokens in some layers than in others; copy between steps",
-          copy.source));
+      throw UsageError(
+          fmt::format("copy_pages: page {} holds more tokens in some layers than in others; call "
+                      "it between steps",
+                      copy.source));
     }
   }
   parts_.guard.run([&] {

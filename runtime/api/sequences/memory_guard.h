@@ -62,7 +62,7 @@ class MemoryGuard {
 
   static void warn_of_loss(const std::exception& why) noexcept {
     try {
-      log_warning(fmt::format("memory that was reserved is lost: {}", why.what()));
+      log_warning(fmt::format("reserved memory was lost: {}", why.what()));
     } catch (const std::exception&) {
       // No memory for the message.
     }

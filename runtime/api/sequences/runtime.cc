@@ -10,10 +10,10 @@ namespace {
 
 void require_rollback(const char* call, const KvSequence& sequence, int64_t tokens) {
   if (sequence.can_truncate_to(tokens)) return;
-  throw UsageError(fmt::format(
-      "{} {} of {} tokens: what it needs was given back; allowed: 0, or {} tokens from the "
-      "end at most (set_rollback_tokens)",
-      call, tokens, sequence.length(), sequence.rollback_tokens()));
+  throw UsageError(
+      fmt::format("{} {} of {} tokens: pages that it needs were freed; allowed: 0, or at most {} "
+                  "tokens before the end (set_rollback_tokens)",
+                  call, tokens, sequence.length(), sequence.rollback_tokens()));
 }
 
 }  // namespace

@@ -164,7 +164,7 @@ class Runtime {
   // `source`; in a step that is attend(), and aborting the step undoes it.
   bool takes_row_sources() const;
   void set_row_source(SequenceId sequence, std::shared_ptr<RowSource> source, int64_t pages);
-  // Fetches about `max_bytes` of the missing rows. True: no rows are missing any more.
+  // Fetches about `max_bytes` of the missing rows. Returns true once no rows are missing.
   bool fetch_rows(SequenceId sequence, size_t max_bytes);
   bool lacks_rows(SequenceId sequence) const;
   bool lost_rows(SequenceId sequence) const;  // some missing rows cannot be fetched

@@ -30,15 +30,15 @@ void Runtime::Impl::check_step(std::span<const StepSequence> sequences) {
     const KvSequence& sequence = sequences_.find_usable(part.sequence);
     if (!seen.insert(index_of(part.sequence)).second) {
       throw UsageError(
-          fmt::format("begin_step: sequence {} is named twice", index_of(part.sequence)));
+          fmt::format("begin_step: sequence {} occurs twice", index_of(part.sequence)));
     }
     const int most = max_decoded(part.sequence);
     if (part.tokens < 1 || (part.mode == StepMode::kDecode && part.tokens > most)) {
-      throw UsageError(fmt::format(
-          "begin_step: {} new tokens; allowed: 1 or more to prefill, 1 to decode (on the cpu "
-          "device, "
-          "with a selection that evicts nothing, as many as the newest page of {} has room for)",
-          part.tokens, kPageTokens));
+      throw UsageError(
+          fmt::format("begin_step: {} new tokens; allowed: 1 or more to prefill, 1 to decode (on "
+                      "the cpu device, with a selection that does not evict, as many as fit in the "
+                      "newest page of {} tokens)",
+                      part.tokens, kPageTokens));
     }
     if (sequence.length() + part.tokens > INT32_MAX) {
       throw UsageError(fmt::format("begin_step: {} tokens in one sequence; allowed: {}",
@@ -79,8 +79,9 @@ OpenStep& Runtime::Impl::require_step(const char* call, int layer, int OpenStep:
   OpenStep& step = *parts_.step;
   if (step.failure) throw DeviceError(*step.failure);
   if (layer != step.*next || layer >= geometry_.layers) {
-    throw UsageError(fmt::format("{} of layer {}; layers come in order, layer {} of {} is next",
-                                 call, layer, step.*next, geometry_.layers));
+    throw UsageError(
+        fmt::format("{} of layer {}; layers must come in order, and layer {} of {} is next", call,
+                    layer, step.*next, geometry_.layers));
   }
   return step;
 }
@@ -102,7 +103,7 @@ void Runtime::Impl::attend(int layer, ConstTensorView q, TensorView out, float* 
                            StreamView stream) {
   OpenStep& step = require_step("attend", layer, &OpenStep::attended);
   if (step.appended <= layer) {
-    throw UsageError(fmt::format("attend of layer {} before its append", layer));
+    throw UsageError(fmt::format("attend of layer {} before its append; call append first", layer));
   }
   require_shape("q", q, step.tokens, geometry_.query_heads, geometry_.key_dim);
   require_shape("out", out, step.tokens, geometry_.query_heads, geometry_.value_dim);
@@ -137,9 +138,8 @@ void Runtime::Impl::read(SequenceId id, int layer, int64_t first, TensorView k, 
   }
   for (int64_t page = first / kPageTokens; page < pages_of(first + k.tokens); ++page) {
     if (sequence.has_page(layer, page)) continue;
-    throw UsageError(
-        fmt::format("read of tokens {} to {}; page {} was given back (set_rollback_tokens)", first,
-                    first + k.tokens - 1, page));
+    throw UsageError(fmt::format("read of tokens {} to {}; page {} was freed (set_rollback_tokens)",
+                                 first, first + k.tokens - 1, page));
   }
   pages_.fetch(sequence, first / kPageTokens, pages_of(first + k.tokens));
   const OperationTag tag = tag_of(layer, Cause::kControl);

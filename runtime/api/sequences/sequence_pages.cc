@@ -46,7 +46,7 @@ void SequencePages::save(SequenceId id, int64_t page, std::span<std::byte> rows,
   const auto at = static_cast<size_t>(page);
   if (sequence.row_blocks()[at] == nullptr) {
     throw UsageError(
-        fmt::format("save_page of page {}, which was given back (set_rollback_tokens)", page));
+        fmt::format("save_page of page {}, which was freed (set_rollback_tokens)", page));
   }
   const int64_t tokens = std::min<int64_t>(kPageTokens, sequence.length() - page * kPageTokens);
   require_size("rows", rows.size(), page_bytes.rows);
@@ -74,7 +74,7 @@ void SequencePages::load(SequenceId id, int tokens, std::span<const std::byte> r
   const int64_t length = sequence.length();
   if (length % kPageTokens != 0 || tokens < 1 || tokens > kPageTokens) {
     throw UsageError(
-        fmt::format("load_page of {} tokens behind {}; allowed: 1 to {} behind whole pages", tokens,
+        fmt::format("load_page of {} tokens after {}; allowed: 1 to {} after whole pages", tokens,
                     length, kPageTokens));
   }
   const int64_t page = length / kPageTokens;

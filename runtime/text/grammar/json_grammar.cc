@@ -264,7 +264,7 @@ JsonGrammar::Rule JsonGrammar::object_of(Rule member) {
 }
 
 JsonGrammar::Rule JsonGrammar::array_of(Rule item, int64_t least, std::optional<int64_t> most) {
-  // What may follow after `count` items.
+  // The rule for the text after `counted` items; each round makes that after one item less.
   Rule rest = most ? literal("") : list_of(item);
   const int64_t counted = most.value_or(std::max<int64_t>(least, 1));
   for (int64_t there = counted - 1; there >= 0; --there) {

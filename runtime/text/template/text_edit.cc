@@ -110,7 +110,7 @@ MarkedText formatted(const MarkedText& format, const Arguments& arguments, Work&
     }
     const size_t end = bytes.find('}', brace);
     if (bytes[brace] == '}' || end == std::string::npos) {
-      throw Failure("format: a brace is not closed or not opened");
+      throw Failure("format: a brace has no match");
     }
     const std::string_view field = std::string_view(bytes).substr(brace + 1, end - brace - 1);
     numbered |= !field.empty() && field[0] >= '0' && field[0] <= '9';

@@ -308,7 +308,7 @@ static void pages(void) {
   USAGE(fasa_append_paged(paged, 5, &kv, &kv, slots, 2, NULL), "append of layer 5");
   OK(fasa_append_paged(paged, 0, &kv, &kv, slots, 2, NULL));
   slots[0] = 68, slots[1] = 69;
-  USAGE(fasa_append_paged(paged, 0, &kv, &kv, slots, 2, NULL), "allowed: 2, the next, or 0");
+  USAGE(fasa_append_paged(paged, 0, &kv, &kv, slots, 2, NULL), "allowed: 2 (the next) or 0");
   slots[0] = INT64_MAX;
   USAGE(fasa_append_paged(paged, 0, &kv, &kv, slots, 2, NULL), "slot_mapping[0]");
   int32_t table = 1, length = 3;
@@ -348,7 +348,7 @@ static void pages(void) {
   stage.first_layer = geometry.layers;
   USAGE(fasa_paged_create(&stage, &shape, &paged), "allowed: at least one layer, within 0 to");
   const fasa_page_copy copy = {1, 2};
-  USAGE(fasa_copy_pages(paged, &copy, 1), "copy between steps");
+  USAGE(fasa_copy_pages(paged, &copy, 1), "call it between steps");
   USAGE(fasa_copy_pages(paged, NULL, 1), "copies is null");
   const int64_t page = 4;
   USAGE(fasa_drop_pages(paged, &page, 1), "page 4: allowed: 0 to 3");

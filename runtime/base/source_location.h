@@ -3,12 +3,12 @@
 
 namespace fasa {
 
-struct SourcePlace {
+struct SourceLocation {
   const char* file;
   int line;
   // The caller's, as a default argument or member.
-  static constexpr SourcePlace current(const char* file = __builtin_FILE(),
-                                       int line = __builtin_LINE()) {
+  static constexpr SourceLocation current(const char* file = __builtin_FILE(),
+                                          int line = __builtin_LINE()) {
     return {file, line};
   }
 };

@@ -1,4 +1,4 @@
-#include "tests/simulation/still_life.h"
+#include "tests/simulation/sequence_fixture.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace fasa::testing {
 namespace {
 
-Geometry life_geometry() {
+Geometry fixture_geometry() {
   return {.layers = 3,
           .kv_heads = 2,
           .query_heads = 4,
@@ -23,7 +23,7 @@ Geometry life_geometry() {
           .windows = {}};
 }
 
-Config life_config(const LifeSetup& setup) {
+Config fixture_config(const FixtureSetup& setup) {
   Config config;
   config.selection.fac_tokens = {{.tokens = 20, .share = 0}};
   config.selection.low_bit_tokens = TokenCount{};  // the expected outputs attend to rows alone
@@ -36,7 +36,7 @@ Config life_config(const LifeSetup& setup) {
   return config;
 }
 
-std::unique_ptr<Device> life_device(const LifeSetup& setup) {
+std::unique_ptr<Device> fixture_device(const FixtureSetup& setup) {
   DeviceOptions options;
   options.name = "emulated";
   options.threads = 1;
@@ -47,13 +47,13 @@ std::unique_ptr<Device> life_device(const LifeSetup& setup) {
 
 }  // namespace
 
-StillLife::StillLife(const LifeSetup& setup)
+SequenceFixture::SequenceFixture(const FixtureSetup& setup)
     : setup_(setup),
-      geometry_(life_geometry()),
-      config_(life_config(setup)),
+      geometry_(fixture_geometry()),
+      config_(fixture_config(setup)),
       slice_dims_(all_slice_dims(geometry_)),
       plain_(config_, geometry_, DType::kBF16, slice_dims_),
-      inner_(life_device(setup)),
+      inner_(fixture_device(setup)),
       device_(std::make_unique<InjectingDevice>(
           *inner_, injector_,
           setup.emulated ? InjectingDevice::Inner::kProducts : InjectingDevice::Inner::kTests)),
@@ -70,28 +70,28 @@ StillLife::StillLife(const LifeSetup& setup)
   a_ = runtime_->create();
   b_ = runtime_->create();
   histories_ = {{a_, {}}, {b_, {}}};
-  for (const LifePart& part :
-       {LifePart{a_, kLengthA, StepMode::kPrefill}, LifePart{b_, kLengthB, StepMode::kPrefill}}) {
+  for (const FixturePart& part : {FixturePart{a_, kLengthA, StepMode::kPrefill},
+                                  FixturePart{b_, kLengthB, StepMode::kPrefill}}) {
     step({part});
     wrote({part});
   }
-  const std::vector<LifePart> both = {{.id = a_}, {.id = b_}};
+  const std::vector<FixturePart> both = {{.id = a_}, {.id = b_}};
   step(both);  // allocates scratch, tables and hot rows
-  for (const LifePart& part : both) runtime_->truncate(part.id, runtime_->length(part.id) - 1);
+  for (const FixturePart& part : both) runtime_->truncate(part.id, runtime_->length(part.id) - 1);
   step(both);
-  for (const LifePart& part : both) runtime_->truncate(part.id, runtime_->length(part.id) - 1);
+  for (const FixturePart& part : both) runtime_->truncate(part.id, runtime_->length(part.id) - 1);
 }
 
-StillLife::~StillLife() = default;
+SequenceFixture::~SequenceFixture() = default;
 
-History& StillLife::history(SequenceId id) {
+History& SequenceFixture::history(SequenceId id) {
   const auto found = std::find_if(histories_.begin(), histories_.end(),
                                   [&](const auto& one) { return one.first == id; });
   if (found != histories_.end()) return found->second;
   return histories_.emplace_back(id, History{}).second;
 }
 
-void StillLife::write_tensors(const std::vector<LifePart>& parts) {
+void SequenceFixture::write_tensors(const std::vector<FixturePart>& parts) {
   parts_ = parts;
   parts_written_.clear();
   int64_t tokens = 0;
@@ -127,7 +127,7 @@ void StillLife::write_tensors(const std::vector<LifePart>& parts) {
   }
 }
 
-void StillLife::enqueue(int64_t tokens) {
+void SequenceFixture::enqueue(int64_t tokens) {
   const Geometry& g = geometry_;
   const StreamView stream = compute_.view();
   for (int layer = 0; layer < g.layers; ++layer) {
@@ -142,13 +142,13 @@ void StillLife::enqueue(int64_t tokens) {
   }
 }
 
-void StillLife::step(const std::vector<LifePart>& parts) {
+void SequenceFixture::step(const std::vector<FixturePart>& parts) {
   std::vector<StepSequence> sequences;
   int64_t tokens = 0;
   {
     const FaultInjector::Pause pause(injector_, FaultPoint::kOperation);  // a caller's own work
     write_tensors(parts);
-    for (const LifePart& part : parts) {
+    for (const FixturePart& part : parts) {
       sequences.push_back({part.id, part.tokens, part.mode});
       tokens += part.tokens;
     }
@@ -165,11 +165,11 @@ void StillLife::step(const std::vector<LifePart>& parts) {
   device_->synchronize(compute_.view());
 }
 
-void StillLife::wrote(const std::vector<LifePart>& parts) {
+void SequenceFixture::wrote(const std::vector<FixturePart>& parts) {
   for (size_t i = 0; i < parts.size(); ++i) history(parts[i].id) = parts_written_[i];
 }
 
-std::string StillLife::difference() {
+std::string SequenceFixture::difference() {
   const Geometry& g = geometry_;
   size_t first = 0;
   for (size_t part = 0; part < parts_.size(); ++part) {
@@ -194,19 +194,19 @@ std::string StillLife::difference() {
   return "";
 }
 
-void StillLife::expect_lengths() {
+void SequenceFixture::expect_lengths() {
   EXPECT_EQ(runtime_->length(a_), static_cast<int64_t>(history(a_).size()));
   EXPECT_EQ(runtime_->length(b_), static_cast<int64_t>(history(b_).size()));
 }
 
-void StillLife::expect_books() {
+void SequenceFixture::expect_books() {
   expect_lengths();
   const KvMemory now = runtime_->memory();
   EXPECT_EQ(now.device_total(), device_->held_bytes(MemorySpace::kDevice));
   EXPECT_EQ(now.host_total(), device_->held_bytes(MemorySpace::kHost));
 }
 
-void StillLife::expect_as_before(const KvMemory& was) {
+void SequenceFixture::expect_as_before(const KvMemory& was) {
   expect_books();
   const KvMemory now = runtime_->memory();
   // Free blocks are given back to the device.

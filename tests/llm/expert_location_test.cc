@@ -17,7 +17,7 @@ using namespace llm_test;
 
 constexpr WeightOptions kOnHost = [] {
   WeightOptions weights;
-  weights.experts = ExpertPlace::kHost;
+  weights.experts = ExpertLocation::kHost;
   return weights;
 }();
 
@@ -27,7 +27,7 @@ struct Folder {
   std::string path() const { return golden_dir(name) + (*file == 0 ? "" : "/") + file; }
 };
 
-class ExpertPlaces : public ::testing::TestWithParam<Folder> {
+class ExpertLocations : public ::testing::TestWithParam<Folder> {
  protected:
   // The last three tokens are decoded.
   std::vector<float> logits(Device& device, const WeightOptions& weights) const {
@@ -51,7 +51,7 @@ class ExpertPlaces : public ::testing::TestWithParam<Folder> {
   Golden golden_ = Golden::load(golden_dir(GetParam().name));
 };
 
-TEST_P(ExpertPlaces, LogitsAreTheSame) {
+TEST_P(ExpertLocations, LogitsAreTheSame) {
   for (const char* const name : {"cpu", "emulated"}) {
     const auto device = open_test_device(name);
     EXPECT_EQ(logits(*device, kOnHost), logits(*device, {})) << name;
@@ -64,7 +64,7 @@ TEST_P(ExpertPlaces, LogitsAreTheSame) {
 }
 
 // The planned memory equals the memory in use, on host and device.
-TEST_P(ExpertPlaces, MemoryIsWhatIsPredicted) {
+TEST_P(ExpertLocations, MemoryIsWhatIsPredicted) {
   const auto device = open_test_device("emulated");
   const auto used = [&](MemorySpace space) { return device->memory(space).used_bytes; };
   const ModelConfig config = Model::load(GetParam().path(), *device, DType::kF32, {}).config();
@@ -95,7 +95,7 @@ TEST_P(ExpertPlaces, MemoryIsWhatIsPredicted) {
 }
 
 // A step reads the chosen experts over the link, and no others.
-TEST_P(ExpertPlaces, ATokenFetchesWhatItChose) {
+TEST_P(ExpertLocations, ATokenFetchesWhatItChose) {
   const auto device = open_test_device("emulated");
   const auto fetched = [&](const WeightOptions& weights) {
     Model model = Model::load(GetParam().path(), *device, DType::kF32, weights);
@@ -114,7 +114,7 @@ TEST_P(ExpertPlaces, ATokenFetchesWhatItChose) {
   EXPECT_GT(on_host.fetched(), 0u);
 }
 
-TEST(ExpertPlace, HostMemoryHasALimit) {
+TEST(ExpertLocation, HostMemoryHasALimit) {
   DeviceOptions options;
   options.name = "emulated";
   options.host_memory = uint64_t{64} << 10;
@@ -129,7 +129,7 @@ TEST(ExpertPlace, HostMemoryHasALimit) {
   EXPECT_EQ(device->memory(MemorySpace::kHost).used_bytes, 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, ExpertPlaces,
+INSTANTIATE_TEST_SUITE_P(Layouts, ExpertLocations,
                          ::testing::Values(Folder{"qwen3-moe"}, Folder{"gpt-oss"},
                                            Folder{"deepseek-v2-moe"}, Folder{"packed-gpt-oss"},
                                            Folder{"packed-gguf-mixtral", "model.gguf"}),

@@ -16,7 +16,7 @@
 
 namespace fasa::testing {
 
-struct LifeSetup {
+struct FixtureSetup {
   const char* name = "";
   RowPlacement rows = RowPlacement::kHost;
   int hot_rows = 24;  // -1 = auto
@@ -27,18 +27,18 @@ struct LifeSetup {
 };
 
 // One sequence's part of a step.
-struct LifePart {
+struct FixturePart {
   SequenceId id{};
   int tokens = 1;
   StepMode mode = StepMode::kDecode;
 };
 
-class StillLife {
+class SequenceFixture {
  public:
-  explicit StillLife(const LifeSetup& setup);
-  ~StillLife();
-  StillLife(const StillLife&) = delete;  // the runtime refers to members
-  StillLife& operator=(const StillLife&) = delete;
+  explicit SequenceFixture(const FixtureSetup& setup);
+  ~SequenceFixture();
+  SequenceFixture(const SequenceFixture&) = delete;  // the runtime refers to members
+  SequenceFixture& operator=(const SequenceFixture&) = delete;
 
   static constexpr int kLengthA = 150;
   static constexpr int kLengthB = 70;
@@ -53,11 +53,11 @@ class StillLife {
   const std::vector<int16_t>& slice_dims() const { return slice_dims_; }
 
   // Runs a step and waits for it; aborts it if it throws.
-  void step(const std::vector<LifePart>& parts);
+  void step(const std::vector<FixturePart>& parts);
   // Compares the last step's outputs with the oracle. Returns the difference in words, "" if none.
   std::string difference();
   // Updates the records after a step that succeeded, or by hand.
-  void wrote(const std::vector<LifePart>& parts);
+  void wrote(const std::vector<FixturePart>& parts);
   History& history(SequenceId id);
 
   // Checks lengths and memory against the records; memory must not exceed `was`, the earlier
@@ -70,10 +70,10 @@ class StillLife {
   struct Tensors {
     std::vector<float> k, v, q, out, lse;
   };
-  void write_tensors(const std::vector<LifePart>& parts);
+  void write_tensors(const std::vector<FixturePart>& parts);
   void enqueue(int64_t tokens);
 
-  const LifeSetup setup_;
+  const FixtureSetup setup_;
   const Geometry geometry_;
   const Config config_;
   const std::vector<int16_t> slice_dims_;
@@ -86,7 +86,7 @@ class StillLife {
   Stream compute_;
   SequenceId a_{}, b_{};
   std::vector<std::pair<SequenceId, History>> histories_;
-  std::vector<LifePart> parts_;         // of the last step
+  std::vector<FixturePart> parts_;      // of the last step
   std::vector<History> parts_written_;  // including its tokens
   std::vector<Tensors> tensors_;
 };
