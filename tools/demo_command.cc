@@ -14,6 +14,7 @@
 #include "tools/config_flags.h"
 #include "tools/demo_measures.h"
 #include "tools/demo_model.h"
+#include "tools/help_text.h"
 #include "tools/progress.h"
 
 namespace fasa {
@@ -22,10 +23,17 @@ namespace {
 constexpr const char* kGpu = "RTX 4060 Ti 16GB";
 constexpr int64_t kModelTokens = 8000;
 constexpr int64_t kLongTokens = 131072;
+constexpr int kColumns = 80;
+
+void say(const std::string& text, int indent = 0) {
+  fmt::print("{}{}\n", std::string(static_cast<size_t>(indent), ' '),
+             wrapped(text, std::min(terminal_columns(), kColumns), indent, indent));
+  std::fflush(stdout);
+}
 
 void announce(const std::string& text) {
-  fmt::print("\n{}\n", text);
-  std::fflush(stdout);
+  fmt::print("\n");
+  say(text);
 }
 
 DemoProgress shown(Progress& progress) {
@@ -38,7 +46,7 @@ void row(const std::string& name, const std::string& tiered, const std::string& 
 
 std::string quoted(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');
-  return "\"" + text + "\"";
+  return "\"" + text.substr(std::min(text.find_first_not_of(' '), text.size())) + "\"";
 }
 
 std::string per_second(double seconds) { return fmt::format("{:.1f}", 1 / seconds); }
@@ -52,12 +60,13 @@ void print_document(const DocumentResult& result) {
       format_bytes(result.full.memory.device_total()));
   row("KV cache on the host", format_bytes(result.tiered.memory.host_total()),
       format_bytes(result.full.memory.host_total()));
-  fmt::print(
-      "  Of the text's next {} tokens both predict the same one {} times ({:.1f} %);\n"
-      "  KL(full || fasa-m) is {:.4f} nats a token.\n",
-      result.compared, result.same_token,
-      100 * static_cast<double>(result.same_token) / static_cast<double>(result.compared),
-      result.kl);
+  say(fmt::format(
+          "Both predict the same of the text's next {} tokens {} times ({:.1f} %); KL(full || "
+          "fasa-m) is {:.4f} nats a token.",
+          result.compared, result.same_token,
+          100 * static_cast<double>(result.same_token) / static_cast<double>(result.compared),
+          result.kl),
+      2);
 }
 
 void print_speed(const std::string& what, const SpeedResult& speed) {
@@ -67,7 +76,7 @@ void print_speed(const std::string& what, const SpeedResult& speed) {
 class DemoCommand final : public Command {
  public:
   CLI::App* add_to(CLI::App& app) override {
-    command_ = app.add_subcommand("demo", "What fasa gives, on a real model and text (4 minutes)");
+    command_ = app.add_subcommand("demo", "Show what fasa gives, on a real model and text");
     command_->add_option("--model", model_, "Another model: a folder, or a GGUF file")
         ->type_name("DIR");
     command_->add_flag("--quick", quick_, "Only what needs no real model: speed, planted facts");
@@ -101,9 +110,9 @@ class DemoCommand final : public Command {
 
   void show_document() const {
     announce(fmt::format(
-        "1. A speech of 6,700 tokens, in which one sentence was added: \"{}\"\n"
-        "   The model reads it once and completes the sentence; then it predicts what follows.\n"
-        "   fasa-m runs on the emulated device. About a minute.",
+        "A document. A speech of 6,700 tokens, in which one sentence was added: \"{}\" The model "
+        "reads it once and completes the sentence; then it predicts what follows. fasa-m runs on "
+        "the emulated device. About a minute.",
         kAddedSentence));
     Progress progress("reading and predicting");
     const DocumentResult result = measure_document(model_, shown(progress));
@@ -112,7 +121,7 @@ class DemoCommand final : public Command {
   }
 
   void show_speed() const {
-    announce("2. Speed: this processor beside full attention on it. About half a minute.");
+    announce("Speed on this processor, beside full attention. About half a minute.");
     SpeedResult model;
     if (!model_.empty()) model = measure_model_speed(model_, kModelTokens);
     const SpeedResult attention = measure_attention_speed(kLongTokens);
@@ -122,19 +131,21 @@ class DemoCommand final : public Command {
     print_speed("Llama-3.1-8B's attention at 131,072, tokens/s", attention);
     row(fmt::format("emulated {}, a whole step", kGpu), milliseconds(emulated.fasa_seconds),
         milliseconds(emulated.full_seconds));
-    fmt::print(
-        "  The second line is one layer's time, times 32 layers, without the model's weights. The\n"
-        "  third is a prediction for weights in 4 bits and a link of {}: no GPU has run it.\n",
-        format_rate(find_gpu(kGpu).link_bandwidth()));
+    say(fmt::format("The attention is one layer's time, times 32 layers, without the model's "
+                    "weights. The last line is a prediction for weights in 4 bits and a link of "
+                    "{}: no GPU has run it.",
+                    format_rate(find_gpu(kGpu).link_bandwidth())),
+        2);
   }
 
   static void show_facts() {
-    announce("3. Facts planted in texts, asked of the bundled model. Half a minute.");
+    announce("Facts planted in texts, asked of the bundled model. Half a minute.");
     Progress progress("asking");
     const FactsResult facts = measure_facts(shown(progress));
     progress.clear();
-    fmt::print("  Right answers: fasa-m {} of {}, full attention {}.\n", facts.tiered_right,
-               facts.asked, facts.full_right);
+    say(fmt::format("Right answers: fasa-m {} of {}, full attention {} of {}.", facts.tiered_right,
+                    facts.asked, facts.full_right, facts.asked),
+        2);
   }
 
   void show_next() const {

@@ -125,7 +125,7 @@ std::string HelpFormatter::make_help(const CLI::App* app, std::string,
   for (const std::string& line : examples) {
     out += fmt::format("  {}\n", wrapped(line, columns - 2, 6, 2));
   }
-  if (!commands.empty()) out += "\nfasa help COMMAND tells about one of them.\n";
+  if (!commands.empty()) out += "\nfasa help COMMAND describes one of them.\n";
   return out;
 }
 
