@@ -26,6 +26,14 @@ void ConfigFlags::add_to(CLI::App& command) {
   }
 }
 
+bool ConfigFlags::gives(std::string_view option_path) const {
+  const auto options = config_options();
+  for (size_t i = 0; i < options_.size(); ++i) {
+    if (options[i].path() == option_path) return options_[i]->count() > 0;
+  }
+  return false;
+}
+
 Config ConfigFlags::load_file(const std::string& file, const Config& defaults) const {
   ConfigSources sources{
       .file = file, .environment = fasa_environment(), .flags = {}, .defaults = defaults};

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/config/config.h"
@@ -21,6 +22,8 @@ class ConfigFlags {
   // The same with another file in place of --config.
   Config load_file(const std::string& file, const Config& defaults) const;
   bool has_file() const { return !file_.empty(); }
+  // Whether the flag of this option was given, as "selection.kind".
+  bool gives(std::string_view option_path) const;
 
  private:
   std::string file_;

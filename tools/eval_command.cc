@@ -132,7 +132,8 @@ std::vector<Config> EvalCommand::configs(const Config& base) const {
   std::vector<std::string> names = selection_list(selections_.empty() ? "none" : selections_);
   if (names.empty()) {
     names.emplace_back(selection_name(base.selection.kind));
-    if (flags_.task == "ppl" && names.front() != "full") names.emplace_back("full");
+    const bool asked = config_flags_.gives("selection.kind");
+    if (flags_.task == "ppl" && !asked && names.front() != "full") names.emplace_back("full");
   }
   std::vector<ComparedBudget> budgets;
   for (const std::string& text : budgets_) budgets.push_back(parse_budget(text, "--budgets"));

@@ -22,6 +22,7 @@
 #include "tools/config_flags.h"
 #include "tools/fit_flag.h"
 #include "tools/generate_report.h"
+#include "tools/help_text.h"
 #include "tools/model_dtype.h"
 #include "tools/progress.h"
 #include "tools/prompt.h"
@@ -235,7 +236,7 @@ void GenerateCommand::print(const GenerateReport& report) const {
   const bool no_tokenizer = report.result.text.empty() && !report.result.tokens.empty();
   if (no_tokenizer) fmt::print("{}", fmt::join(report.result.tokens, " "));
   if (stats_ || no_tokenizer || isatty(STDOUT_FILENO) == 1) fmt::print("\n");
-  if (stats_) fmt::print("\n{}", to_table(report));
+  if (stats_) fmt::print("\n{}", folded(to_table(report)));
 }
 
 // A random context may have any length; its default prompt is one token.

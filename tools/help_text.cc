@@ -109,6 +109,26 @@ std::string wrapped(std::string_view text, int columns, int indent, int used) {
   return out;
 }
 
+std::string folded(std::string_view text) {
+  const int columns = terminal_columns();
+  std::string out;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    const size_t begin = std::min(line.find_first_not_of(' '), line.size());
+    size_t value = line.find("  ", begin);
+    if (value != std::string_view::npos) value = line.find_first_not_of(' ', value);
+    const bool named = value != std::string_view::npos && value < kTextColumn;
+    const size_t indent = named ? value : begin + 2;
+    const size_t head = named ? value : begin;
+    out += line.substr(0, head);
+    out += wrapped(line.substr(head), columns, static_cast<int>(indent), static_cast<int>(head));
+    if (end < text.size()) out += '\n';
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return out;
+}
+
 std::string HelpFormatter::make_help(const CLI::App* app, std::string,
                                      CLI::AppFormatMode mode) const {
   const int columns = terminal_columns();

@@ -15,6 +15,10 @@ int terminal_columns();
 // `used`: characters of the first line that are taken. Breaks at blanks; longer words stay whole.
 std::string wrapped(std::string_view text, int columns, int indent, int used);
 
+// `text` with each line that is too long for the terminal wrapped. A line "name    value" goes on
+// below its value, another behind two more blanks than it began with.
+std::string folded(std::string_view text);
+
 class HelpFormatter final : public CLI::FormatterBase {
  public:
   std::string make_help(const CLI::App* app, std::string name,

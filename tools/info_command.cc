@@ -10,6 +10,9 @@
 #include "runtime/llm/model.h"
 #include "tools/command.h"
 #include "tools/config_flags.h"
+#include "tools/help_text.h"
+#include "tools/text_table.h"
+#include "tools/version.h"
 
 namespace fasa {
 namespace {
@@ -45,28 +48,29 @@ Json model_json(const std::string& dir) {
           {"presets", costs}};
 }
 
-void print_model(const std::string& dir) {
+std::string model_text(const std::string& dir) {
   const ModelConfig model = ModelConfig::load(dir);
   const Geometry geometry = model.geometry();
   const RowDType rows = model.row_dtype();
   const auto full = static_cast<double>(full_kv_bytes_per_token(geometry));
-  fmt::print("\n{}: {}, {:.1f} M parameters, {} positions, vocabulary {}\n", dir, model.model_type,
-             static_cast<double>(model.parameters()) / 1e6, model.max_positions, model.vocab_size);
-  fmt::print("{} layers, {} query heads on {} KV heads, head_dim {} ({} frequency chunks)\n",
-             geometry.layers, geometry.query_heads, geometry.kv_heads, geometry.key_dim,
-             geometry.chunks());
-  fmt::print("\nKV cache, bytes per token (full KV in 2 bytes: {:.0f}; rows in {})\n", full,
-             row_dtype_name(rows));
-  fmt::print("{:<8} {:<8} {:<14} {:>10} {:>10} {:>14}\n", "preset", "slice", "holds", "device",
-             "host", "full / device");
+  std::string text = fmt::format(
+      "\n{}: {}, {:.1f} M parameters, {} positions, vocabulary {}\n", dir, model.model_type,
+      static_cast<double>(model.parameters()) / 1e6, model.max_positions, model.vocab_size);
+  text +=
+      fmt::format("{} layers, {} query heads on {} KV heads, head_dim {} ({} frequency chunks)\n",
+                  geometry.layers, geometry.query_heads, geometry.kv_heads, geometry.key_dim,
+                  geometry.chunks());
+  text += fmt::format("\nKV cache, bytes per token (full KV in 2 bytes: {:.0f}; rows in {})\n",
+                      full, row_dtype_name(rows));
+  TextTable table({"preset", "slice", "slices hold", "device", "host", "full / device"}, 3);
   for (const KvCost& cost : kv_costs(geometry, rows)) {
-    const std::string holds =
-        fmt::format("{} FCs {}", cost.tip_chunks, slice_dtype_name(cost.slice_dtype));
-    fmt::print("{:<8} {:<8} {:<14} {:>10.1f} {:>10.1f} {:>14.2f}\n", cost.preset, cost.slice, holds,
-               cost.device_bytes, cost.host_bytes, full / cost.device_bytes);
+    table.add({std::string(cost.preset), std::string(cost.slice),
+               fmt::format("{} FCs {}", cost.tip_chunks, slice_dtype_name(cost.slice_dtype)),
+               fmt::format("{:.1f}", cost.device_bytes), fmt::format("{:.1f}", cost.host_bytes),
+               fmt::format("{:.2f}", full / cost.device_bytes)});
   }
-  fmt::print(
-      "The device also holds the newest page, sinks and recent tokens, hot rows and scratch.\n");
+  return text + table.text() +
+         "The device also holds the newest page, sinks and recent tokens, hot rows and scratch.\n";
 }
 
 class InfoCommand final : public Command {
@@ -89,9 +93,10 @@ class InfoCommand final : public Command {
       fmt::print("{}\n", json.dump(2));
       return 0;
     }
-    fmt::print("fasa {}\n{}oneDNN: {}\n", FASA_VERSION, describe_machine(),
-               host_projections_note());
-    if (!model_dir_.empty()) print_model(model_dir_);
+    std::string text = fmt::format("{}\n{}oneDNN: {}\n", version_line(), describe_machine(),
+                                   host_projections_note());
+    if (!model_dir_.empty()) text += model_text(model_dir_);
+    fmt::print("{}", folded(text));
     return 0;
   }
 

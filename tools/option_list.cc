@@ -47,7 +47,7 @@ const std::map<std::string, std::vector<std::string>>& examples() {
         "fasa plan --model DIR --tokens 131072 --device-memory 6GiB"}},
       {"tune",
        {"fasa tune --geometry Llama-3.1-8B --tokens 131072 -o tuned.toml",
-        "fasa tune --geometry Llama-3.1-8B --gpu \"RTX 4060 Ti 16GB\" --over prefetch"}},
+        "fasa tune --model DIR --prompt-file book.txt --device emulated"}},
       {"profile",
        {"fasa profile --geometry Llama-3.1-8B --html profile.html",
         "fasa profile --geometry Llama-3.1-8B --config tuned.toml --json"}},

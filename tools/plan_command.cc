@@ -13,6 +13,7 @@
 #include "runtime/plan/planner.h"
 #include "tools/command.h"
 #include "tools/config_flags.h"
+#include "tools/help_text.h"
 #include "tools/plan_report.h"
 
 namespace fasa {
@@ -204,7 +205,7 @@ int PlanCommand::run() {
   if (json_) {
     fmt::print("{}\n", to_json(request, plan).dump(2));
   } else {
-    fmt::print("{}", to_table(request, plan));
+    fmt::print("{}", folded(to_table(request, plan)));
   }
   return 0;
 }

@@ -8,6 +8,7 @@
 #include "runtime/io/output_file.h"
 #include "tools/command.h"
 #include "tools/config_flags.h"
+#include "tools/help_text.h"
 #include "tools/profile_subject.h"
 #include "tools/progress.h"
 #include "tools/slice_choice.h"
@@ -165,7 +166,7 @@ int ProfileCommand::run() {
   const ProfileRun& first = report.runs.front();
   const std::string& trace = first.config.trace.file;
   if (!trace.empty()) write_file_atomically(trace, first.decode->last_step_trace());
-  fmt::print("{}", json_ ? to_json(report).dump(2) + "\n" : to_table(report));
+  fmt::print("{}", json_ ? to_json(report).dump(2) + "\n" : folded(to_table(report)));
   return 0;
 }
 

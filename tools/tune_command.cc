@@ -14,6 +14,7 @@
 #include "runtime/tune/tune_space.h"
 #include "tools/command.h"
 #include "tools/config_flags.h"
+#include "tools/help_text.h"
 #include "tools/progress.h"
 #include "tools/slice_choice.h"
 #include "tools/terminal.h"
@@ -242,7 +243,7 @@ int TuneCommand::run() {
   } else if (output_.empty()) {
     fmt::print("{}", to_toml(report));
   } else {
-    fmt::print("{}Written to {}\n", to_table(report), output_);
+    fmt::print("{}Written to {}\n", folded(to_table(report)), output_);
   }
   return 0;
 }

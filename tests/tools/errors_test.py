@@ -23,7 +23,7 @@ class UsageErrors(CommandTest):
         for arguments in (["--help"], ["generate", "--help"], ["--version"]):
             done = self.assert_done(*arguments)
             self.assertIn(b"fasa", done.stdout.lower())
-        text = self.assert_done("generate", "--help").stdout.decode()
+        text = self.assert_done("generate", "--help-all").stdout.decode()
         for flag in ("--fac-tokens", "--device-memory", "--slice-dtype", "--max-tokens", "--json"):
             self.assertIn(flag, text)
 

@@ -11,7 +11,8 @@ from support import FASA, MODEL, SOURCE, CommandTest, PageCheck, main, run
 
 RUTH = SOURCE / "models/texts/ruth.txt"
 NEEDLE = ("eval", "needle", "--model", MODEL, "--text", RUTH, "--context", 600)
-PPL = ("eval", "ppl", "--model", MODEL, "--text", RUTH, "--context", 400, "--stride", 50)
+TWO = ("eval", "ppl", "--model", MODEL, "--text", RUTH, "--context", 400, "--stride", 50)
+PPL = (*TWO[:4], "--selection", "fasa", *TWO[4:])
 
 
 class Eval(CommandTest):
@@ -85,7 +86,7 @@ class Eval(CommandTest):
         self.assertEqual(json.loads(done.stdout)["perplexity"], resumed["perplexity"])
 
     def test_the_table_has_methods_and_tasks(self):
-        self.evaluate(*PPL, "--examples", 2, "--selection", "full")
+        self.evaluate(*TWO, "--examples", 2, "--selection", "full")
         self.evaluate(*NEEDLE, "--examples", 1, "--fac-tokens", 40)
         done = self.assert_done(*PPL, "--examples", 1, "--fac-tokens", 40, "--results",
                                 self.results)
@@ -96,11 +97,17 @@ class Eval(CommandTest):
         self.assertRegex(lines[2], r"^full +- +\d\.\d{4}$")
         self.assertIn("fewer examples", lines[3])
 
+    def test_perplexity_is_compared_with_full_attention_by_default(self):
+        result = self.evaluate(*TWO, "--examples", 1, "--fac-tokens", 40)
+        self.assertEqual([method["method"].split()[0] for method in result["methods"]],
+                         ["fasa", "full"])
+        self.assertGreater(result["methods"][0]["tasks"][0]["against_full"]["kl"]["mean"], 0)
+
     def test_several_selections_share_a_prefill(self):
         methods = (("full", 32), ("fasa", 32), ("fasa", 64), ("snapkv", 32), ("snapkv", 64))
         alone = {}
         for kind, budget in methods:
-            done = self.assert_done(*PPL, "--examples", 2, "--selection", kind, "--fac-tokens",
+            done = self.assert_done(*TWO, "--examples", 2, "--selection", kind, "--fac-tokens",
                                     budget, "--low-bit-tokens", 0, "--results",
                                     self.folder / "alone", "--json")
             alone[json.loads(done.stdout)["method"]] = json.loads(done.stdout)
@@ -114,7 +121,7 @@ class Eval(CommandTest):
                              alone[method["method"]]["config"]["selection"])
             self.assertEqual(method["examples"], 2)
         self.assertEqual(len(self.files()), len(methods))
-        again = self.evaluate(*PPL, "--examples", 2, "--selection", "full", "--fac-tokens", 50)
+        again = self.evaluate(*TWO, "--examples", 2, "--selection", "full", "--fac-tokens", 50)
         self.assertEqual(again["tasks"][0]["resumed"], 2, "full attention has no budget")
         check = PageCheck()
         check.feed(page.read_text())
