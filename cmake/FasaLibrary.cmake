@@ -53,9 +53,32 @@ if(FASA_UNITY)
   find_program(PYTHON3 python3 REQUIRED)
 endif()
 
+# Whether a source has options of its own: those of an instruction set, for example.
+function(fasa_has_options path result)
+  set(${result} OFF PARENT_SCOPE)
+  foreach(name COMPILE_OPTIONS COMPILE_DEFINITIONS SKIP_PRECOMPILE_HEADERS
+               SKIP_UNITY_BUILD_INCLUSION)
+    get_source_file_property(value ${path} ${name})
+    if(value)
+      set(${result} ON PARENT_SCOPE)
+    endif()
+  endforeach()
+endfunction()
+
+# At a folder's end: a grouped source has no options yet. Those would be lost.
+function(fasa_check_grouped)
+  foreach(path ${ARGN})
+    fasa_has_options(${path} late)
+    if(late)
+      message(FATAL_ERROR "${path} has properties that were set after its target was made; "
+                          "set them before")
+    endif()
+  endforeach()
+endfunction()
+
 # Replaces the sources of a target by files that include several of them each. Sources with options
-# of their own (those of an instruction set) stay as they are. CMake's own unity builds name sources
-# by absolute paths, so ccache would not share them between clones.
+# of their own stay as they are. CMake's own unity builds name sources by absolute paths, so ccache
+# would not share them between clones.
 function(fasa_unity target)
   if(NOT FASA_UNITY)
     return()
@@ -66,10 +89,8 @@ function(fasa_unity target)
   set(paths "")
   foreach(source ${sources})
     cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${folder} OUTPUT_VARIABLE path)
-    get_source_file_property(options ${path} COMPILE_OPTIONS)
-    get_source_file_property(definitions ${path} COMPILE_DEFINITIONS)
-    get_source_file_property(kept ${path} SKIP_UNITY_BUILD_INCLUSION)
-    if(path MATCHES "\\.cc$" AND EXISTS ${path} AND NOT options AND NOT definitions AND NOT kept
+    fasa_has_options(${path} special)
+    if(path MATCHES "\\.cc$" AND EXISTS ${path} AND NOT special
        AND NOT path MATCHES "^${PROJECT_BINARY_DIR}")
       list(APPEND paths ${path})
     else()
@@ -80,6 +101,7 @@ function(fasa_unity target)
                           ${CMAKE_CURRENT_BINARY_DIR}/${target}_unity ${paths}
                   OUTPUT_VARIABLE grouped COMMAND_ERROR_IS_FATAL ANY)
   set_target_properties(${target} PROPERTIES SOURCES "${grouped};${alone}")
+  cmake_language(EVAL CODE "cmake_language(DEFER CALL fasa_check_grouped ${paths})")
   # In a grouped source GCC warns about a class with members of types from an unnamed namespace.
   # That is safe here, because no header declares the class.
   target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)

@@ -6,6 +6,7 @@ Writes PREFIX_0.cc, PREFIX_1.cc, ... that include a group each, by paths from th
 and prints what the target is to compile instead of SOURCE..., separated by semicolons. Two sources
 that may define the same name outside of a class (helpers in unnamed namespaces, macros, tests) are
 never in one group. MAX_LINES bounds a group's lines, so that groups take similar times.
+tools/check-naming groups sources in the same way.
 """
 import functools
 import pathlib

@@ -1,13 +1,11 @@
-#include "bindings/http/completion_form.h"
+// Responses of /v1/chat/completions and /v1/completions.
+#include <utility>
 
-#include "bindings/http/request_fields.h"
+#include "bindings/http/openai_request.h"
+#include "bindings/http/reply_form.h"
 
 namespace fasa::serve {
 namespace {
-
-std::string text_of(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
 
 Json bytes_of(const std::string& text) {
   Json bytes = Json::array();
@@ -49,31 +47,11 @@ Json text_logprobs(const std::vector<TokenText>& tokens, int64_t offset) {
           {"text_offset", std::move(offsets)}};
 }
 
-Json logprobs_of(const ReplyHead& head, const std::vector<TokenText>& tokens, int64_t offset) {
-  if (!head.logprobs) return nullptr;
-  return head.kind == ReplyKind::kChat ? chat_logprobs(tokens) : text_logprobs(tokens, offset);
-}
-
 Json usage_json(const Usage& usage) {
   return {{"prompt_tokens", usage.prompt_tokens},
           {"completion_tokens", usage.completion_tokens},
           {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
           {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
-}
-
-Json reply_json(const ReplyHead& head, bool piece, Json choices) {
-  const char* const object = head.kind == ReplyKind::kText ? "text_completion"
-                             : piece                       ? "chat.completion.chunk"
-                                                           : "chat.completion";
-  return {{"id", head.id},
-          {"object", object},
-          {"created", head.created},
-          {"model", head.model},
-          {"choices", std::move(choices)}};
-}
-
-std::string choice_frame(const ReplyHead& head, Json choice) {
-  return frame_of(text_of(reply_json(head, true, Json::array({std::move(choice)}))));
 }
 
 Json call_json(const ToolCall& call) {
@@ -112,81 +90,125 @@ Json delta_of(const ReplyPart& part) {
   }
 }
 
-}  // namespace
-
+// "stop", "length", "tool_calls". Cancelled answers have no reader.
 std::string finish_name(const AnswerMessage& message) {
   if (message.end == AnswerEnd::kMaxTokens) return "length";
   return message.calls.empty() ? "stop" : "tool_calls";
 }
 
-std::string CompletionForm::whole(const std::vector<AnswerMessage>& choices, const Usage& usage) {
-  Json list = Json::array();
-  for (size_t i = 0; i < choices.size(); ++i) {
-    Json choice = {{"index", i}};
-    if (head_.kind == ReplyKind::kChat) {
-      choice["message"] = message_json(choices[i]);
-    } else {
-      choice["text"] = choices[i].content;
+class CompletionForm final : public ReplyForm {
+ public:
+  CompletionForm(ReplyHead head, ReplyKind kind, const CompletionFields& fields)
+      : head_(std::move(head)),
+        kind_(kind),
+        logprobs_(fields.logprobs),
+        include_usage_(fields.include_usage) {}
+
+  std::string whole(const std::vector<AnswerMessage>& choices, const Usage& usage) override {
+    Json list = Json::array();
+    for (size_t i = 0; i < choices.size(); ++i) {
+      Json choice = {{"index", i}};
+      if (kind_ == ReplyKind::kChat) {
+        choice["message"] = message_json(choices[i]);
+      } else {
+        choice["text"] = choices[i].content;
+      }
+      choice["logprobs"] = logprobs_of(choices[i].tokens, 0);
+      choice["finish_reason"] = finish_name(choices[i]);
+      list.push_back(std::move(choice));
     }
-    choice["logprobs"] = logprobs_of(head_, choices[i].tokens, 0);
-    choice["finish_reason"] = finish_name(choices[i]);
-    list.push_back(std::move(choice));
-  }
-  Json reply = reply_json(head_, false, std::move(list));
-  reply["usage"] = usage_json(usage);
-  return text_of(reply);
-}
-
-std::string CompletionForm::begin(int choices) {
-  if (head_.kind == ReplyKind::kText) return "";
-  std::string frames;
-  for (int choice = 0; choice < choices; ++choice) {
-    frames += choice_frame(head_, {{"index", choice},
-                                   {"delta", {{"role", "assistant"}, {"content", ""}}},
-                                   {"logprobs", nullptr},
-                                   {"finish_reason", nullptr}});
-  }
-  return frames;
-}
-
-std::string CompletionForm::piece(const ReplyPart& part) {
-  Json choice = {{"index", part.choice}};
-  if (head_.kind == ReplyKind::kChat) {
-    choice["delta"] = delta_of(part);
-  } else {
-    choice["text"] = part.piece.text;
-  }
-  choice["logprobs"] = logprobs_of(head_, part.tokens, part.text_offset);
-  choice["finish_reason"] = nullptr;
-  return choice_frame(head_, std::move(choice));
-}
-
-std::string CompletionForm::end_choice(int choice, const AnswerMessage& message,
-                                       const std::vector<TokenText>& rest) {
-  Json last = {{"index", choice}};
-  if (head_.kind == ReplyKind::kChat) {
-    last["delta"] = Json::object();
-  } else {
-    last["text"] = "";
-  }
-  last["logprobs"] = rest.empty()
-                         ? Json()
-                         : logprobs_of(head_, rest, static_cast<int64_t>(message.content.size()));
-  last["finish_reason"] = finish_name(message);
-  return choice_frame(head_, std::move(last));
-}
-
-std::string CompletionForm::end(const std::vector<AnswerMessage>&, const Usage& usage) {
-  std::string frames;
-  if (head_.include_usage) {
-    Json reply = reply_json(head_, true, Json::array());
+    Json reply = reply_json(false, std::move(list));
     reply["usage"] = usage_json(usage);
-    frames = frame_of(text_of(reply));
+    return reply_text(reply);
   }
-  return frames + "data: [DONE]\n\n";
+
+  std::string begin(int choices) override {
+    if (kind_ == ReplyKind::kText) return "";
+    std::string frames;
+    for (int choice = 0; choice < choices; ++choice) {
+      frames += choice_frame({{"index", choice},
+                              {"delta", {{"role", "assistant"}, {"content", ""}}},
+                              {"logprobs", nullptr},
+                              {"finish_reason", nullptr}});
+    }
+    return frames;
+  }
+
+  std::string piece(const ReplyPart& part) override {
+    Json choice = {{"index", part.choice}};
+    if (kind_ == ReplyKind::kChat) {
+      choice["delta"] = delta_of(part);
+    } else {
+      choice["text"] = part.piece.text;
+    }
+    choice["logprobs"] = logprobs_of(part.tokens, part.text_offset);
+    choice["finish_reason"] = nullptr;
+    return choice_frame(std::move(choice));
+  }
+
+  std::string end_choice(int choice, const AnswerMessage& message,
+                         const std::vector<TokenText>& rest) override {
+    Json last = {{"index", choice}};
+    if (kind_ == ReplyKind::kChat) {
+      last["delta"] = Json::object();
+    } else {
+      last["text"] = "";
+    }
+    last["logprobs"] =
+        rest.empty() ? Json() : logprobs_of(rest, static_cast<int64_t>(message.content.size()));
+    last["finish_reason"] = finish_name(message);
+    return choice_frame(std::move(last));
+  }
+
+  std::string end(const std::vector<AnswerMessage>&, const Usage& usage) override {
+    std::string frames;
+    if (include_usage_) {
+      Json reply = reply_json(true, Json::array());
+      reply["usage"] = usage_json(usage);
+      frames = frame_of(reply_text(reply));
+    }
+    return frames + "data: [DONE]\n\n";
+  }
+
+  std::string error(const ApiError& error) override { return frame_of(error_json(error)); }
+
+ private:
+  Json logprobs_of(const std::vector<TokenText>& tokens, int64_t offset) const {
+    if (!logprobs_) return nullptr;
+    return kind_ == ReplyKind::kChat ? chat_logprobs(tokens) : text_logprobs(tokens, offset);
+  }
+
+  Json reply_json(bool piece, Json choices) const {
+    const char* const object = kind_ == ReplyKind::kText ? "text_completion"
+                               : piece                   ? "chat.completion.chunk"
+                                                         : "chat.completion";
+    return {{"id", head_.id},
+            {"object", object},
+            {"created", head_.created},
+            {"model", head_.model},
+            {"choices", std::move(choices)}};
+  }
+
+  std::string choice_frame(Json choice) const {
+    return frame_of(reply_text(reply_json(true, Json::array({std::move(choice)}))));
+  }
+
+  const ReplyHead head_;
+  const ReplyKind kind_;
+  const bool logprobs_;
+  const bool include_usage_;
+};
+
+}  // namespace
+
+std::unique_ptr<ReplyForm> make_completion_form(ReplyHead head, ReplyKind kind,
+                                                const CompletionFields& fields) {
+  return std::make_unique<CompletionForm>(std::move(head), kind, fields);
 }
 
-std::string CompletionForm::error(const ApiError& error) { return frame_of(error_json(error)); }
+std::string reply_text(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
 std::string frame_of(const std::string& json) { return "data: " + json + "\n\n"; }
 

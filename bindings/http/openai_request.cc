@@ -257,7 +257,7 @@ ChatRequest read_chat_request(const Json& body) {
   }
   refuse_unsupported_chat(fields);
   request.context = {{"messages", read_messages(fields)}, {"add_generation_prompt", true}};
-  request.tools = read_tools(fields);
+  request.tools = read_tools(fields, false);
   request.format = read_response_format(fields);
   if (request.tools.used()) request.context["tools"] = request.tools.list;
   if (const auto extra = fields.object("chat_template_kwargs")) {

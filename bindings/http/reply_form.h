@@ -1,13 +1,18 @@
 // The form of an answer in one API: whole, or as frames of a stream.
 #pragma once
 
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "bindings/http/answer_message.h"
 #include "bindings/http/api_error.h"
+#include "bindings/http/request_fields.h"
 
 namespace fasa::serve {
+
+struct CompletionFields;  // openai_request.h
 
 // One per request; not thread-safe.
 class ReplyForm {
@@ -16,19 +21,31 @@ class ReplyForm {
 
   virtual std::string whole(const std::vector<AnswerMessage>& choices, const Usage& usage) = 0;
 
-  // Frames of a stream ("data: {...}
-  //
-  // "); a text holds none or several.
+  // Frames of a stream ("data: {...}", an empty line); a text holds none or several.
   virtual std::string begin(int choices) = 0;
   virtual std::string piece(const ReplyPart& part) = 0;
   // `rest`: tokens not yet sent in a piece.
   virtual std::string end_choice(int choice, const AnswerMessage& message,
                                  const std::vector<TokenText>& rest) = 0;
   virtual std::string end(const std::vector<AnswerMessage>& choices, const Usage& usage) = 0;
-  virtual std::string error(
-      const ApiError& error) = 0;  // the status line is already sent: an event reports it
+  // The status line is already sent: an event reports the error.
+  virtual std::string error(const ApiError& error) = 0;
 };
 
+struct ReplyHead {
+  std::string id;       // the same throughout a stream
+  int64_t created = 0;  // seconds since 1970
+  std::string model;
+};
+
+enum class ReplyKind { kChat, kText };  // /v1/chat/completions, /v1/completions
+
+std::unique_ptr<ReplyForm> make_completion_form(ReplyHead head, ReplyKind kind,
+                                                const CompletionFields& fields);
+// /v1/responses; `echo`: request fields that the response repeats.
+std::unique_ptr<ReplyForm> make_responses_form(ReplyHead head, Json echo);
+
+std::string reply_text(const Json& json);  // bytes that are no UTF-8 are replaced
 std::string frame_of(const std::string& json);
 inline constexpr const char* kPingFrame = ": ping\n\n";
 

@@ -1,13 +1,12 @@
-#include "bindings/http/responses_form.h"
-
+// Responses of /v1/responses.
 #include <fmt/format.h>
+
+#include <utility>
+
+#include "bindings/http/reply_form.h"
 
 namespace fasa::serve {
 namespace {
-
-std::string text_of(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
 
 bool is_cut(const AnswerMessage& message) { return message.end == AnswerEnd::kMaxTokens; }
 
@@ -19,192 +18,213 @@ Json usage_json(const AnswerMessage& message, const Usage& usage) {
           {"total_tokens", usage.prompt_tokens + usage.completion_tokens}};
 }
 
-}  // namespace
+class ResponsesForm final : public ReplyForm {
+ public:
+  ResponsesForm(ReplyHead head, Json echo) : head_(std::move(head)), echo_(std::move(echo)) {}
 
-std::string ResponsesForm::event(const char* type, Json fields) {
-  Json json = {{"type", type}, {"sequence_number", sequence_++}};
-  json.update(fields);
-  return fmt::format("event: {}\n{}", type, frame_of(text_of(json)));
-}
-
-// The members are copied from the request or set to their defaults.
-Json ResponsesForm::response(const char* status, Json output) const {
-  Json json = {{"id", head_.id},
-               {"object", "response"},
-               {"created_at", head_.created},
-               {"status", status},
-               {"error", nullptr},
-               {"incomplete_details", nullptr},
-               {"instructions", nullptr},
-               {"max_output_tokens", nullptr},
-               {"model", head_.model},
-               {"output", std::move(output)},
-               {"previous_response_id", nullptr},
-               {"reasoning", {{"effort", nullptr}, {"summary", nullptr}}},
-               {"store", false},
-               {"temperature", nullptr},
-               {"text", {{"format", {{"type", "text"}}}}},
-               {"tool_choice", "auto"},
-               {"tools", Json::array()},
-               {"top_p", nullptr},
-               {"truncation", "disabled"},
-               {"usage", nullptr},
-               {"user", nullptr},
-               {"metadata", Json::object()}};
-  json.update(head_.echo);
-  return json;
-}
-
-Json ResponsesForm::finished(const std::vector<AnswerMessage>& choices, const Usage& usage) const {
-  const AnswerMessage& message = choices.front();
-  Json json = response(is_cut(message) ? "incomplete" : "completed", output_);
-  if (is_cut(message)) json["incomplete_details"] = {{"reason", "max_output_tokens"}};
-  json["usage"] = usage_json(message, usage);
-  return json;
-}
-
-Json ResponsesForm::part_json(const std::string& text) const {
-  if (item_ == Item::kReasoning) return {{"type", "reasoning_text"}, {"text", text}};
-  return {{"type", "output_text"},
-          {"text", text},
-          {"annotations", Json::array()},
-          {"logprobs", Json::array()}};
-}
-
-// The item so far: open items have no parts yet.
-Json ResponsesForm::item_json(const char* status) const {
-  const bool open = status == std::string_view("in_progress");
-  const std::string id =
-      fmt::format("{}_{}", head_.id.substr(head_.id.find('_') + 1), output_.size());
-  if (item_ == Item::kCall) {
-    return {{"id", "fc_" + id},    {"type", "function_call"}, {"status", status},
-            {"call_id", call_.id}, {"name", call_.name},      {"arguments", call_.arguments}};
+  std::string begin(int) override {
+    const Json fields = {{"response", response("in_progress", Json::array())}};
+    std::string events = event("response.created", fields);
+    return events += event("response.in_progress", fields);
   }
-  Json content = Json::array();
-  if (!open) content.push_back(part_json(text_));
-  if (item_ == Item::kReasoning) {
-    return {{"id", "rs_" + id},
-            {"type", "reasoning"},
+
+  std::string piece(const ReplyPart& part) override {
+    const std::string& text = part.piece.text;
+    switch (part.piece.kind) {
+      case MessagePiece::Kind::kCallBegin:
+        return open(Item::kCall, part);
+      case MessagePiece::Kind::kCallArguments: {
+        call_.arguments += text;
+        Json fields = place();
+        fields["delta"] = text;
+        return event("response.function_call_arguments.delta", std::move(fields));
+      }
+      default: {
+        const bool thought = part.piece.kind == MessagePiece::Kind::kReasoning;
+        std::string events = open(thought ? Item::kReasoning : Item::kMessage, part);
+        text_ += text;
+        Json fields = place();
+        fields["delta"] = text;
+        if (!thought) fields["logprobs"] = Json::array();
+        return events +=
+               event(thought ? "response.reasoning_text.delta" : "response.output_text.delta",
+                     std::move(fields));
+      }
+    }
+  }
+
+  // An answer without text is a message without text.
+  std::string end_choice(int, const AnswerMessage& message,
+                         const std::vector<TokenText>&) override {
+    std::string events;
+    if (item_ == Item::kNone && output_.empty()) events = open(Item::kMessage, {});
+    return events += close(is_cut(message) ? "incomplete" : "completed");
+  }
+
+  std::string end(const std::vector<AnswerMessage>& choices, const Usage& usage) override {
+    return event(is_cut(choices.front()) ? "response.incomplete" : "response.completed",
+                 {{"response", finished(choices, usage)}});
+  }
+
+  std::string error(const ApiError& error) override {
+    Json failed = response("failed", output_);
+    failed["error"] = {{"code", "server_error"}, {"message", error.what()}};
+    return event("response.failed", {{"response", std::move(failed)}});
+  }
+
+  // The final state of the stream, without its events.
+  std::string whole(const std::vector<AnswerMessage>& choices, const Usage& usage) override {
+    const AnswerMessage& message = choices.front();
+    const auto add = [&](MessagePiece::Kind kind, const std::string& text, const std::string& id) {
+      if (!text.empty()) piece({.choice = 0, .piece = {kind, text}, .call_id = id});
+    };
+    add(MessagePiece::Kind::kReasoning, message.reasoning, "");
+    add(MessagePiece::Kind::kContent, message.content, "");
+    for (const ToolCall& call : message.calls) {
+      add(MessagePiece::Kind::kCallBegin, call.name, call.id);
+      add(MessagePiece::Kind::kCallArguments, call.arguments, "");
+    }
+    end_choice(0, message, {});
+    return reply_text(finished(choices, usage));
+  }
+
+ private:
+  enum class Item { kNone, kReasoning, kMessage, kCall };
+
+  std::string event(const char* type, Json fields) {
+    Json json = {{"type", type}, {"sequence_number", sequence_++}};
+    json.update(fields);
+    return fmt::format("event: {}\n{}", type, frame_of(reply_text(json)));
+  }
+
+  // The members are copied from the request or set to their defaults.
+  Json response(const char* status, Json output) const {
+    Json json = {{"id", head_.id},
+                 {"object", "response"},
+                 {"created_at", head_.created},
+                 {"status", status},
+                 {"error", nullptr},
+                 {"incomplete_details", nullptr},
+                 {"instructions", nullptr},
+                 {"max_output_tokens", nullptr},
+                 {"model", head_.model},
+                 {"output", std::move(output)},
+                 {"previous_response_id", nullptr},
+                 {"reasoning", {{"effort", nullptr}, {"summary", nullptr}}},
+                 {"store", false},
+                 {"temperature", nullptr},
+                 {"text", {{"format", {{"type", "text"}}}}},
+                 {"tool_choice", "auto"},
+                 {"tools", Json::array()},
+                 {"top_p", nullptr},
+                 {"truncation", "disabled"},
+                 {"usage", nullptr},
+                 {"user", nullptr},
+                 {"metadata", Json::object()}};
+    json.update(echo_);
+    return json;
+  }
+
+  Json finished(const std::vector<AnswerMessage>& choices, const Usage& usage) const {
+    const AnswerMessage& message = choices.front();
+    Json json = response(is_cut(message) ? "incomplete" : "completed", output_);
+    if (is_cut(message)) json["incomplete_details"] = {{"reason", "max_output_tokens"}};
+    json["usage"] = usage_json(message, usage);
+    return json;
+  }
+
+  Json part_json(const std::string& text) const {
+    if (item_ == Item::kReasoning) return {{"type", "reasoning_text"}, {"text", text}};
+    return {{"type", "output_text"},
+            {"text", text},
+            {"annotations", Json::array()},
+            {"logprobs", Json::array()}};
+  }
+
+  // The item so far: open items have no parts yet.
+  Json item_json(const char* status) const {
+    const bool open = status == std::string_view("in_progress");
+    const std::string id =
+        fmt::format("{}_{}", head_.id.substr(head_.id.find('_') + 1), output_.size());
+    if (item_ == Item::kCall) {
+      return {{"id", "fc_" + id},    {"type", "function_call"}, {"status", status},
+              {"call_id", call_.id}, {"name", call_.name},      {"arguments", call_.arguments}};
+    }
+    Json content = Json::array();
+    if (!open) content.push_back(part_json(text_));
+    if (item_ == Item::kReasoning) {
+      return {{"id", "rs_" + id},
+              {"type", "reasoning"},
+              {"status", status},
+              {"summary", Json::array()},
+              {"content", std::move(content)}};
+    }
+    return {{"id", "msg_" + id},
+            {"type", "message"},
             {"status", status},
-            {"summary", Json::array()},
+            {"role", "assistant"},
             {"content", std::move(content)}};
   }
-  return {{"id", "msg_" + id},
-          {"type", "message"},
-          {"status", status},
-          {"role", "assistant"},
-          {"content", std::move(content)}};
-}
 
-Json ResponsesForm::place() const {
-  Json place = {{"item_id", item_json("in_progress")["id"]}, {"output_index", output_.size()}};
-  if (item_ != Item::kCall) place["content_index"] = 0;
-  return place;
-}
-
-std::string ResponsesForm::open(Item item, const ReplyPart& part) {
-  if (item_ == item && item != Item::kCall) return "";
-  std::string events = close("completed");
-  item_ = item;
-  if (item == Item::kCall) call_ = {part.call_id, part.piece.text, ""};
-  events += event("response.output_item.added",
-                  {{"output_index", output_.size()}, {"item", item_json("in_progress")}});
-  if (item == Item::kCall) return events;
-  Json fields = place();
-  fields["part"] = part_json("");
-  return events += event("response.content_part.added", std::move(fields));
-}
-
-std::string ResponsesForm::close(const char* status) {
-  if (item_ == Item::kNone) return "";
-  Json fields = place();
-  std::string events;
-  if (item_ == Item::kCall) {
-    fields["name"] = call_.name;
-    fields["arguments"] = call_.arguments;
-    events = event("response.function_call_arguments.done", std::move(fields));
-  } else {
-    Json part = fields;
-    part["part"] = part_json(text_);
-    fields["text"] = text_;
-    if (item_ == Item::kMessage) fields["logprobs"] = Json::array();
-    const bool said = item_ == Item::kMessage;
-    events = event(said ? "response.output_text.done" : "response.reasoning_text.done",
-                   std::move(fields));
-    events += event("response.content_part.done", std::move(part));
+  Json place() const {
+    Json place = {{"item_id", item_json("in_progress")["id"]}, {"output_index", output_.size()}};
+    if (item_ != Item::kCall) place["content_index"] = 0;
+    return place;
   }
-  Json item = item_json(status);
-  events += event("response.output_item.done", {{"output_index", output_.size()}, {"item", item}});
-  output_.push_back(std::move(item));
-  item_ = Item::kNone;
-  text_.clear();
-  return events;
-}
 
-std::string ResponsesForm::begin(int) {
-  const Json fields = {{"response", response("in_progress", Json::array())}};
-  std::string events = event("response.created", fields);
-  return events += event("response.in_progress", fields);
-}
+  std::string open(Item item, const ReplyPart& part) {
+    if (item_ == item && item != Item::kCall) return "";
+    std::string events = close("completed");
+    item_ = item;
+    if (item == Item::kCall) call_ = {part.call_id, part.piece.text, ""};
+    events += event("response.output_item.added",
+                    {{"output_index", output_.size()}, {"item", item_json("in_progress")}});
+    if (item == Item::kCall) return events;
+    Json fields = place();
+    fields["part"] = part_json("");
+    return events += event("response.content_part.added", std::move(fields));
+  }
 
-std::string ResponsesForm::piece(const ReplyPart& part) {
-  const std::string& text = part.piece.text;
-  switch (part.piece.kind) {
-    case MessagePiece::Kind::kCallBegin:
-      return open(Item::kCall, part);
-    case MessagePiece::Kind::kCallArguments: {
-      call_.arguments += text;
-      Json fields = place();
-      fields["delta"] = text;
-      return event("response.function_call_arguments.delta", std::move(fields));
+  std::string close(const char* status) {
+    if (item_ == Item::kNone) return "";
+    Json fields = place();
+    std::string events;
+    if (item_ == Item::kCall) {
+      fields["name"] = call_.name;
+      fields["arguments"] = call_.arguments;
+      events = event("response.function_call_arguments.done", std::move(fields));
+    } else {
+      Json part = fields;
+      part["part"] = part_json(text_);
+      fields["text"] = text_;
+      if (item_ == Item::kMessage) fields["logprobs"] = Json::array();
+      const bool said = item_ == Item::kMessage;
+      events = event(said ? "response.output_text.done" : "response.reasoning_text.done",
+                     std::move(fields));
+      events += event("response.content_part.done", std::move(part));
     }
-    default: {
-      const bool thought = part.piece.kind == MessagePiece::Kind::kReasoning;
-      std::string events = open(thought ? Item::kReasoning : Item::kMessage, part);
-      text_ += text;
-      Json fields = place();
-      fields["delta"] = text;
-      if (!thought) fields["logprobs"] = Json::array();
-      return events +=
-             event(thought ? "response.reasoning_text.delta" : "response.output_text.delta",
-                   std::move(fields));
-    }
+    Json item = item_json(status);
+    events +=
+        event("response.output_item.done", {{"output_index", output_.size()}, {"item", item}});
+    output_.push_back(std::move(item));
+    item_ = Item::kNone;
+    text_.clear();
+    return events;
   }
-}
 
-// An answer without text is a message without text.
-std::string ResponsesForm::end_choice(int, const AnswerMessage& message,
-                                      const std::vector<TokenText>&) {
-  std::string events;
-  if (item_ == Item::kNone && output_.empty()) events = open(Item::kMessage, {});
-  return events += close(is_cut(message) ? "incomplete" : "completed");
-}
+  const ReplyHead head_;
+  const Json echo_;
+  int64_t sequence_ = 0;
+  Item item_ = Item::kNone;  // the open one
+  ToolCall call_;            // of an open call
+  std::string text_;         // of an open message or thought
+  Json output_ = Json::array();
+};
 
-std::string ResponsesForm::end(const std::vector<AnswerMessage>& choices, const Usage& usage) {
-  return event(is_cut(choices.front()) ? "response.incomplete" : "response.completed",
-               {{"response", finished(choices, usage)}});
-}
+}  // namespace
 
-std::string ResponsesForm::error(const ApiError& error) {
-  Json failed = response("failed", output_);
-  failed["error"] = {{"code", "server_error"}, {"message", error.what()}};
-  return event("response.failed", {{"response", std::move(failed)}});
-}
-
-// The final state of the stream, without its events.
-std::string ResponsesForm::whole(const std::vector<AnswerMessage>& choices, const Usage& usage) {
-  const AnswerMessage& message = choices.front();
-  const auto add = [&](MessagePiece::Kind kind, const std::string& text, const std::string& id) {
-    if (!text.empty()) piece({.choice = 0, .piece = {kind, text}, .call_id = id});
-  };
-  add(MessagePiece::Kind::kReasoning, message.reasoning, "");
-  add(MessagePiece::Kind::kContent, message.content, "");
-  for (const ToolCall& call : message.calls) {
-    add(MessagePiece::Kind::kCallBegin, call.name, call.id);
-    add(MessagePiece::Kind::kCallArguments, call.arguments, "");
-  }
-  end_choice(0, message, {});
-  return text_of(finished(choices, usage));
+std::unique_ptr<ReplyForm> make_responses_form(ReplyHead head, Json echo) {
+  return std::make_unique<ResponsesForm>(std::move(head), std::move(echo));
 }
 
 }  // namespace fasa::serve

@@ -134,7 +134,7 @@ ResponsesRequest read_responses_request(const Json& body) {
   chat.common.sampling.max_tokens = fields.integer("max_output_tokens", 1, kMaxTokens);
   chat.common.stream = fields.boolean("stream").value_or(false);
   fields.boolean("store");
-  chat.tools = read_flat_tools(fields);
+  chat.tools = read_tools(fields, true);
   if (const auto text = fields.object("text")) {
     if (const auto format = text->object("format")) chat.format = read_text_format(*format);
   }

@@ -16,11 +16,11 @@
 
 #include "bindings/http/api_error.h"
 #include "bindings/http/api_keys.h"
-#include "bindings/http/completion_form.h"
 #include "bindings/http/http_server.h"
 #include "bindings/http/job_pool.h"
 #include "bindings/http/openai_request.h"
 #include "bindings/http/reply.h"
+#include "bindings/http/reply_form.h"
 #include "runtime/llm/generation_defaults.h"
 #include "runtime/serve/engine_loop.h"
 #include "runtime/serve/known_texts.h"
@@ -83,7 +83,7 @@ class Service {
   std::shared_ptr<text::TokenGrammar> grammar_of(const ToolFields& tools,
                                                  const ResponseFormat& format,
                                                  const MessageFormat& message);
-  ReplyHead reply_head(ReplyKind kind, const CompletionFields& fields) const;
+  ReplyHead reply_head(const char* prefix) const;
   text::ChatPrompt render(const Json& context) const;
   ApiError refusal() const;
   void start(Call& call, Generation generation);

@@ -9,7 +9,6 @@
 
 #include "bindings/http/call.h"
 #include "bindings/http/generation.h"
-#include "bindings/http/responses_form.h"
 #include "bindings/http/responses_request.h"
 
 namespace fasa::serve {
@@ -153,14 +152,10 @@ std::shared_ptr<text::TokenGrammar> Service::grammar_of(const ToolFields& tools,
                 : grammars_->of_format(format, thought);
 }
 
-ReplyHead Service::reply_head(ReplyKind kind, const CompletionFields& fields) const {
-  const char* const prefix = kind == ReplyKind::kChat ? "chatcmpl" : "cmpl";
-  return {.kind = kind,
-          .id = fmt::format("{}-{:016x}", prefix, drawn_number()),
+ReplyHead Service::reply_head(const char* prefix) const {
+  return {.id = fmt::format("{}{:016x}", prefix, drawn_number()),
           .created = static_cast<int64_t>(std::time(nullptr)),
-          .model = options_.model_name,
-          .logprobs = fields.logprobs,
-          .include_usage = fields.include_usage};
+          .model = options_.model_name};
 }
 
 // Fills in everything except the form.
@@ -180,18 +175,14 @@ Service::Generation Service::chat_generation(const Call& call, const ChatRequest
 void Service::chat(Call& call) {
   const ChatRequest request = read_chat_request(parse_body(call.request.body));
   Generation generation = chat_generation(call, request);
-  generation.form = std::make_unique<CompletionForm>(reply_head(ReplyKind::kChat, request.common));
+  generation.form = make_completion_form(reply_head("chatcmpl-"), ReplyKind::kChat, request.common);
   start(call, std::move(generation));
 }
 
 void Service::respond(Call& call) {
   ResponsesRequest request = read_responses_request(parse_body(call.request.body));
   Generation generation = chat_generation(call, request.chat);
-  generation.form = std::make_unique<ResponsesForm>(
-      ResponsesHead{.id = fmt::format("resp_{:016x}", drawn_number()),
-                    .created = static_cast<int64_t>(std::time(nullptr)),
-                    .model = options_.model_name,
-                    .echo = std::move(request.echo)});
+  generation.form = make_responses_form(reply_head("resp_"), std::move(request.echo));
   start(call, std::move(generation));
 }
 
@@ -218,7 +209,7 @@ void Service::complete(Call& call) {
   start(call,
         {.fields = request.common,
          .prompt = std::move(ids),
-         .form = std::make_unique<CompletionForm>(reply_head(ReplyKind::kText, request.common))});
+         .form = make_completion_form(reply_head("cmpl-"), ReplyKind::kText, request.common)});
 }
 
 // Retry-After: the mean queueing time of all requests so far.

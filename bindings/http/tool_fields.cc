@@ -113,37 +113,25 @@ void read_choice(const RequestFields& fields, bool flat, ToolFields& tools) {
 
 }  // namespace
 
-ToolFields read_tools(const RequestFields& fields) {
+ToolFields read_tools(const RequestFields& fields, bool flat) {
   ToolFields tools;
-  if (const Json* const list = find_list(fields)) {
-    for (size_t i = 0; i < list->size(); ++i) {
-      const std::string path = fmt::format("tools[{}]", i);
-      const RequestFields entry((*list)[i], path);
-      require_function(entry);
-      const auto function = entry.object("function");
-      if (!function) throw ApiError::bad_field(path + ".function", "missing; allowed: an object");
-      add_tool(tools, read_function(*function), path + ".function.name");
+  const Json* const list = find_list(fields);
+  for (size_t i = 0; list != nullptr && i < list->size(); ++i) {
+    const RequestFields entry((*list)[i], fmt::format("tools[{}]", i));
+    require_function(entry);
+    const auto function = flat ? std::optional(entry) : entry.object("function");
+    if (!function) {
+      throw ApiError::bad_field(entry.path_of("function"), "missing; allowed: an object");
     }
-    tools.list = *list;
-  }
-  read_choice(fields, false, tools);
-  return tools;
-}
-
-ToolFields read_flat_tools(const RequestFields& fields) {
-  ToolFields tools;
-  if (const Json* const list = find_list(fields)) {
-    for (size_t i = 0; i < list->size(); ++i) {
-      const std::string path = fmt::format("tools[{}]", i);
-      const RequestFields entry((*list)[i], path);
-      require_function(entry);
-      add_tool(tools, read_function(entry), path + ".name");
-      Json function = (*list)[i];
-      function.erase("type");
-      tools.list.push_back({{"type", "function"}, {"function", std::move(function)}});
+    add_tool(tools, read_function(*function), function->path_of("name"));
+    Json whole = entry.json();
+    if (flat) {
+      whole.erase("type");
+      whole = {{"type", "function"}, {"function", std::move(whole)}};
     }
+    tools.list.push_back(std::move(whole));
   }
-  read_choice(fields, true, tools);
+  read_choice(fields, flat, tools);
   return tools;
 }
 

@@ -26,9 +26,8 @@ struct ToolFields {
 };
 
 // Chat completions' "tools" ({"type": "function", "function": {...}}), "tool_choice" and
-// "parallel_tool_calls". Throws ApiError.
-ToolFields read_tools(const RequestFields& fields);
-// The same of /v1/responses, whose tools are flat ({"type": "function", "name": ...}).
-ToolFields read_flat_tools(const RequestFields& fields);
+// "parallel_tool_calls". `flat`: those of /v1/responses ({"type": "function", "name": ...}). Throws
+// ApiError.
+ToolFields read_tools(const RequestFields& fields, bool flat);
 
 }  // namespace fasa::serve

@@ -89,13 +89,18 @@ void BlockPool::give_back_if_idle() noexcept {
 }
 
 void BlockPool::trim() noexcept {
+  const auto unneeded = [this](const Slab& slab) {
+    const auto count = static_cast<int64_t>(slab.ids.size());
+    return count > 0 && slab.free == count && held_ - used_ - count >= reserved_;
+  };
   bool dropped = false;
-  for (uint32_t slab = 0; slab < slabs_.size(); ++slab) {
-    const auto count = static_cast<int64_t>(slabs_[slab].ids.size());
-    if (count == 0 || slabs_[slab].free < count) continue;
-    if (held_ - used_ - count < reserved_) continue;
-    drop_slab(slab);
-    dropped = true;
+  for (;; dropped = true) {
+    const Slab* newest = nullptr;
+    for (const Slab& slab : slabs_) {
+      if (unneeded(slab) && (newest == nullptr || slab.number > newest->number)) newest = &slab;
+    }
+    if (newest == nullptr) break;
+    drop_slab(static_cast<uint32_t>(newest - slabs_.data()));
   }
   if (!dropped) return;
   std::erase_if(free_, [&](uint32_t id) { return blocks_[id].data == nullptr; });
@@ -149,6 +154,7 @@ void BlockPool::add_slab(int64_t count) {
   free_.insert(free_.end(), slab.ids.rbegin(),
                slab.ids.rend());  // lowest addresses are taken first
   slab.free = count;
+  slab.number = slabs_so_far_++;
   held_ += count;
   if (slot == slabs_.size()) slabs_.emplace_back();
   slabs_[slot] = std::move(slab);

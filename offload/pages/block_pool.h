@@ -64,7 +64,8 @@ class BlockPool {
   // must precede the new owner's in stream order. When nothing is in use or reserved, all memory is
   // freed: streams must be done with it.
   void release(PageId page) noexcept;
-  // Frees wholly unused slabs, as far as reservations allow; streams must be done with them.
+  // Frees wholly unused slabs, the newest first, as far as reservations allow: after a call that
+  // was undone the pool holds no more than before. Streams must be done with them.
   void trim() noexcept;
 
   std::byte* data(PageId page) const { return blocks_[index_of(page)].data; }
@@ -91,6 +92,7 @@ class BlockPool {
     Buffer memory;
     std::vector<uint32_t> ids;  // of its blocks, ascending addresses
     int64_t free = 0;
+    uint64_t number = 0;  // of all slabs so far
   };
 
   void add_slab(int64_t count);
@@ -109,6 +111,7 @@ class BlockPool {
   int64_t used_ = 0;
   int64_t held_ = 0;
   int64_t reserved_ = 0;
+  uint64_t slabs_so_far_ = 0;
 };
 
 }  // namespace fasa

@@ -164,6 +164,21 @@ TEST(BlockPool, TrimKeepsPromises) {
   EXPECT_EQ(pool.held_bytes(), 64u * 4);
 }
 
+// The newest slabs go first: what a reservation allocated is gone after it, though an older slab is
+// free as well.
+TEST(BlockPool, TrimAfterACancelledReserveRestoresTheSize) {
+  const auto device = device_with();
+  BlockPool pool(*device, MemorySpace::kDevice, 64, "test pages");
+  const BlockReservation first = pool.reserve(2);
+  BlockReservation rest = pool.reserve(7);
+  const PageId page = pool.allocate(rest);
+  const uint64_t held = pool.held_bytes();
+  pool.reserve(4).cancel();
+  pool.trim();
+  EXPECT_EQ(pool.held_bytes(), held);
+  pool.release(page);
+}
+
 // Random operations against a plain model; every `fault`-th device allocation fails once.
 void random_use(unsigned seed, int64_t fault) {
   const auto inner = device_with();

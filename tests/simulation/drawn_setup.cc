@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tests/simulation/draw.h"
+#include "tests/simulation/plain_cache.h"
 
 namespace fasa::testing {
 namespace {
@@ -67,8 +68,16 @@ void draw_low_bit_set(Draw draw, const Geometry& geometry, Config::Selection& se
   if (!draw.one_in(3)) return;
   selection.tip_chunks = geometry.chunks();
   selection.low_bit_tokens = {.tokens = draw.of({1, 5, 20, 32, 40, 70, 400}), .share = 0};
-  if (draw.one_in(6)) selection.low_bit_tokens = {.tokens = 0, .share = 0.25};
+  if (draw.one_in(3)) {
+    selection.low_bit_tokens = {.tokens = 0, .share = draw.of({0.01, 0.1, 0.25, 0.5, 0.9, 1.0})};
+  }
   selection.value_codes = draw.of({SliceDType::kInt2, SliceDType::kInt4, SliceDType::kInt8});
+}
+
+// Only layers with a window free pages. Its own generator, as above.
+void draw_rollback_windows(Draw draw, DrawnSetup& setup) {
+  setup.rollback_windows = !setup.geometry.windows.empty() && draw.one_in(2);
+  if (setup.rollback_windows) setup.max_tokens = kMaxTokens;
 }
 
 void draw_placement(Draw& draw, Config::Placement& placement) {
@@ -121,6 +130,7 @@ DrawnSetup drawn_setup(uint64_t seed) {
   setup.row_dtype = draw.of({RowDType::kBF16, RowDType::kInt8, RowDType::kF32, RowDType::kF16});
   if (setup.row_dtype.is_coded()) widen(setup.geometry);
   draw_low_bit_set({seed, UINT64_MAX - 1}, setup.geometry, setup.config.selection);
+  draw_rollback_windows({seed, UINT64_MAX - 2}, setup);
   setup.slice_dims = drawn_dims(draw, setup.geometry, *setup.config.selection.tip_chunks);
   constexpr uint64_t kRoom = uint64_t{64} << 20;  // more than any run needs
   if (!draw.one_in(3)) setup.device_memory = kRoom;
@@ -134,9 +144,10 @@ namespace {
 
 std::string low_bit_text(const Config::Selection& selection) {
   const TokenCount& low_bit = *selection.low_bit_tokens;
-  if (low_bit.tokens == 0 && low_bit.share == 0) return "";
+  if (!low_bit.any()) return "";
   return fmt::format(" and {} low-bit by {}",
-                     low_bit.tokens > 0 ? fmt::to_string(low_bit.tokens) : "a quarter",
+                     low_bit.tokens > 0 ? fmt::to_string(low_bit.tokens)
+                                        : fmt::format("a share of {}", low_bit.share),
                      slice_dtype_name(selection.value_codes));
 }
 
@@ -152,7 +163,10 @@ std::string describe(const DrawnSetup& setup) {
       "{} groups of heads, "
       "prediction_source {}{}{}{}",
       g.layers, g.kv_heads, g.query_heads, g.key_dim, g.value_dim,
-      g.windows.empty() ? "" : ", windows", g.alibi_slopes.empty() ? "" : ", ALiBi",
+      g.windows.empty()        ? ""
+      : setup.rollback_windows ? ", windows, rollback windows"
+                               : ", windows",
+      g.alibi_slopes.empty() ? "" : ", ALiBi",
       config.selection.kind == SelectionKind::kFull ? "full" : "fasa",
       slice_dtype_name(*config.selection.slice_dtype), *config.selection.tip_chunks,
       config.selection.fac_tokens[0].tokens, low_bit_text(config.selection), config.selection.sinks,

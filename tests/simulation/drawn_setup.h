@@ -19,6 +19,8 @@ struct DrawnSetup {
   RowDType row_dtype = DType::kBF16;
   std::vector<int16_t> slice_dims;
   DrawnSource prediction_source = DrawnSource::kNone;
+  int64_t max_tokens = 320;       // per sequence
+  bool rollback_windows = false;  // sequences have one; they are longer, so that pages are freed
   // Bytes; nullopt = no limit. Another user holds a changing part of the device's memory.
   std::optional<uint64_t> device_memory;
   std::optional<uint64_t> host_memory;

@@ -21,7 +21,7 @@ namespace fasa::testing {
 using History = std::vector<uint8_t>;
 
 inline constexpr int kWriters = 4;
-inline constexpr int kMaxTokens = 320;  // per sequence
+inline constexpr int kMaxTokens = 1536;  // per sequence
 inline constexpr int kMaxLayers = 4;
 inline constexpr int kMaxWidth = 96;  // heads x dimensions
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "scheduler/cache/rollback_window.h"
 #include "tests/simulation/noisy_queries.h"
 
 namespace fasa::testing {
@@ -67,7 +68,7 @@ World::World(uint64_t seed, bool faults)
     queries_ = std::make_unique<NoisyQueries>(*device_, setup_.geometry, 0.5f);
     runtime_->set_query_source(queries_.get());
   } else if (setup_.prediction_source == DrawnSource::kAnything) {
-    anything_ = std::make_unique<RandomPredictor>(*device_, seed);
+    anything_ = std::make_unique<RandomPredictor>(*device_, seed, setup_.rollback_windows);
     runtime_->set_predictor(anything_.get());
   }
 }
@@ -168,9 +169,15 @@ World::Before World::before() const {
 void World::check_lengths() const {
   for (const Sequence& sequence : sequences_) {
     const int64_t length = runtime_->length(sequence.id);
-    if (length == static_cast<int64_t>(sequence.history.size())) continue;
-    mismatch(fmt::format("sequence {} has {} tokens; it should have {}", index_of(sequence.id),
-                         length, sequence.history.size()));
+    if (length != static_cast<int64_t>(sequence.history.size())) {
+      mismatch(fmt::format("sequence {} has {} tokens; it should have {}", index_of(sequence.id),
+                           length, sequence.history.size()));
+    }
+    const int64_t rollback = runtime_->rollback_tokens(sequence.id);
+    if (sequence.rollback >= 0 && rollback != sequence.rollback) {
+      mismatch(fmt::format("sequence {} has a rollback window of {}; it should have {}",
+                           index_of(sequence.id), rollback, sequence.rollback));
+    }
   }
 }
 
@@ -361,6 +368,41 @@ void World::nothing_is_under_way() {
 
 void World::forget_promises() {
   for (Sequence& sequence : sequences_) sequence.promised = 0;
+}
+
+bool World::refuses_rollback(const Sequence& sequence, int64_t tokens,
+                             const std::function<void()>& call) {
+  if (runtime_->can_truncate_to(sequence.id, tokens)) return false;
+  if (tokens == 0 || tokens >= sequence.rollback_from) {
+    mismatch(fmt::format("{} is impossible; the sequence can go back to {} tokens", last_,
+                         sequence.rollback_from));
+  }
+  try {
+    call();
+  } catch (const UsageError&) {
+    last_ += ", refused";
+    return true;
+  } catch (const DeviceError&) {
+    if (failed_late()) return true;
+    throw;
+  }
+  mismatch(last_ + " was said to be impossible and succeeded");
+}
+
+// In a step of the sequence: pages that no token of its rollback window sees are gone, but for the
+// sinks' and those that wait for others.
+void World::require_freed_pages(const Sequence& sequence) const {
+  const auto& windows = setup_.geometry.windows;
+  const int64_t window = *std::max_element(windows.begin(), windows.end());
+  if (sequence.rollback < 0 || window == 0) return;
+  const auto& selection = setup_.config.selection;
+  const int64_t seen = std::max<int64_t>(window, selection.sinks + selection.recent + 1);
+  const auto length = static_cast<int64_t>(sequence.history.size());
+  const int64_t unseen = (length - sequence.rollback - seen) / kPageTokens;
+  const int64_t held = unseen - runtime_->first_page(sequence.id);
+  if (held <= kPagesDroppedTogether) return;
+  mismatch(
+      fmt::format("sequence {} holds {} pages that nothing needs", index_of(sequence.id), held));
 }
 
 }  // namespace fasa::testing

@@ -65,7 +65,9 @@ class World {
     std::vector<uint64_t> pages;  // page numbers; sequences that share a page have the same number
     // tokens that decode steps of this sequence alone have reserved memory for
     int64_t promised = 0;
-    bool busy = false;  // its work may be under way, so a late failure may affect it
+    int64_t rollback = -1;      // its rollback window in tokens; below 0: none was set
+    int64_t rollback_from = 0;  // it can be truncated to these lengths and 0; to others perhaps
+    bool busy = false;          // its work may be under way, so a late failure may affect it
   };
   struct Part {
     SequenceId id{};
@@ -114,6 +116,10 @@ class World {
   bool writes_shared_page(const Sequence& sequence) const;
   void cut_pages(Sequence& sequence) const;  // to the history's length
   void forget_promises();
+  // Whether a call that goes back to `tokens` tokens is refused, as the rollback window may allow.
+  bool refuses_rollback(const Sequence& sequence, int64_t tokens,
+                        const std::function<void()>& call);
+  void require_freed_pages(const Sequence& sequence) const;
   void nothing_is_under_way();  // after a call that waits for everything
   void drop(const Sequence* sequence);
 
@@ -135,6 +141,7 @@ class World {
   void truncate(Draw& draw);
   void free(Draw& draw);
   void reserve(Draw& draw);
+  void set_rollback(Draw& draw, Sequence& sequence);
   void squeeze(Draw& draw);
   void release(Draw& draw);
   void read(Draw& draw);

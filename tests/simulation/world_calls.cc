@@ -21,6 +21,16 @@ void World::create(Draw& draw) {
   last_ = "create";
   if (attempt(draw, last_, [&] { id = runtime_->create(); }) != Outcome::kDone) return;
   sequences_.push_back({.id = id, .history = {}, .pages = {}});
+  if (setup_.rollback_windows) set_rollback(draw, sequences_.back());
+}
+
+void World::set_rollback(Draw& draw, Sequence& sequence) {
+  const int64_t tokens = draw.of({-1, 0, 1, 5, 40, 64, 100, 300, kMaxTokens});
+  if (tokens < 0) return;
+  runtime_->set_rollback_tokens(sequence.id, tokens);
+  sequence.rollback = tokens;
+  sequence.promised = 0;
+  last_ += fmt::format(", rollback window of {}: {}", index_of(sequence.id), tokens);
 }
 
 void World::fork(Draw& draw) {
@@ -31,11 +41,17 @@ void World::fork(Draw& draw) {
   SequenceId id{};
   last_ = fmt::format("fork of {} at {} of {}", index_of(parent->id), tokens, length);
   const SequenceId from = parent->id;
-  const Outcome outcome = attempt(draw, last_, [&] { id = runtime_->fork(from, tokens); });
+  const auto call = [&] { id = runtime_->fork(from, tokens); };
+  if (refuses_rollback(*parent, tokens, call)) return;
+  const Outcome outcome = attempt(draw, last_, call);
   if (outcome != Outcome::kDone) return;
   nothing_is_under_way();
   const History shared(parent->history.begin(), parent->history.begin() + tokens);
-  Sequence child{.id = id, .history = shared, .pages = parent->pages};
+  Sequence child{.id = id,
+                 .history = shared,
+                 .pages = parent->pages,
+                 .rollback = parent->rollback,
+                 .rollback_from = tokens > 0 ? parent->rollback_from : 0};
   cut_pages(child);
   sequences_.push_back(std::move(child));
   forget_promises();
@@ -48,10 +64,13 @@ void World::truncate(Draw& draw) {
   const int64_t tokens =
       draw.one_in(2) ? std::max<int64_t>(0, length - draw.between(0, 9)) : draw.between(0, length);
   last_ = fmt::format("truncate {} from {} to {}", index_of(sequence->id), length, tokens);
-  const Outcome outcome = attempt(draw, last_, [&] { runtime_->truncate(sequence->id, tokens); });
+  const auto call = [&] { runtime_->truncate(sequence->id, tokens); };
+  if (refuses_rollback(*sequence, tokens, call)) return;
+  const Outcome outcome = attempt(draw, last_, call);
   if (outcome != Outcome::kDone) return;
   nothing_is_under_way();
   sequence->history.resize(static_cast<size_t>(tokens));
+  if (tokens == 0) sequence->rollback_from = 0;
   cut_pages(*sequence);
   forget_promises();
 }
@@ -70,9 +89,11 @@ void World::reserve(Draw& draw) {
   Sequence* sequence = pick(draw);
   if (sequence == nullptr) return;
   const auto length = static_cast<int64_t>(sequence->history.size());
-  const int64_t tokens = std::min<int64_t>(kMaxTokens, length + draw.between(0, 150));
+  const int64_t growth = setup_.rollback_windows && draw.one_in(3) ? kMaxTokens : 150;
+  const int64_t tokens = std::min(setup_.max_tokens, length + draw.between(0, growth));
   const int step_tokens = static_cast<int>(draw.between(1, 80));
   last_ = fmt::format("reserve {} tokens for {}", tokens, index_of(sequence->id));
+  if (setup_.rollback_windows && draw.one_in(4)) set_rollback(draw, *sequence);
   copies_pages_ = writes_shared_page(*sequence);
   const Outcome outcome =
       attempt(draw, last_, [&] { runtime_->reserve(sequence->id, tokens, step_tokens); });
@@ -125,6 +146,11 @@ void World::read(Draw& draw) {
                    TensorView::dense(v.data(), DType::kF32, tokens, g.kv_heads, g.value_dim),
                    compute_.view());
     device_->synchronize(compute_.view());
+  } catch (const UsageError&) {
+    const bool whole = g.windows.empty() || g.windows[static_cast<size_t>(layer)] == 0;
+    if (whole || first >= sequence->rollback_from) mismatch("the pages to read were freed");
+    last_ += ", refused";
+    return;
   } catch (const DeviceError& error) {
     if (failed_late()) return;
     mismatch(fmt::format("read failed for no reason: {}", error.what()));

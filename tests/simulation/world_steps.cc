@@ -35,8 +35,9 @@ World::Step World::draw_step(Draw& draw) {
     part.start = static_cast<int64_t>(sequence.history.size());
     const bool fills = part.start == 0 || draw.below(4) < prefills;
     part.mode = fills ? StepMode::kPrefill : StepMode::kDecode;
-    const int64_t wanted = !fills ? 1 : draw.one_in(3) ? draw.between(1, 8) : draw.between(1, 100);
-    const int64_t tokens = std::min(wanted, kMaxTokens - part.start);
+    const int64_t most = setup_.rollback_windows ? 300 : 100;
+    const int64_t wanted = !fills ? 1 : draw.one_in(3) ? draw.between(1, 8) : draw.between(1, most);
+    const int64_t tokens = std::min(wanted, setup_.max_tokens - part.start);
     if (tokens <= 0) continue;
     const auto writer = static_cast<uint8_t>(draw.below(kWriters));
     part.history.insert(part.history.end(), static_cast<size_t>(tokens), writer);
@@ -121,6 +122,11 @@ void World::open_step(Draw& draw, std::unique_ptr<Step> step, int abort_after) {
   copies_pages_ = std::any_of(step->parts.begin(), step->parts.end(), [this](const Part& part) {
     return writes_shared_page(find(part.id));
   });
+  for (const Part& part : step->parts) {
+    Sequence& sequence = find(part.id);
+    if (sequence.rollback < 0) continue;
+    sequence.rollback_from = std::max(sequence.rollback_from, part.start - sequence.rollback);
+  }
   const Outcome begun = attempt(draw, "begin_step", [&] { runtime_->begin_step(sequences); });
   copies_pages_ = false;
   if (begun == Outcome::kRefused && promised) {
@@ -131,6 +137,7 @@ void World::open_step(Draw& draw, std::unique_ptr<Step> step, int abort_after) {
   if (!promised) forget_promises();
   for (const Part& part : step->parts) {
     Sequence& sequence = find(part.id);
+    if (setup_.rollback_windows) require_freed_pages(sequence);
     if (!writes_shared_page(sequence)) continue;
     sequence.pages[sequence.history.size() / kPageTokens] = next_page_++;
   }

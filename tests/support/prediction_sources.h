@@ -63,24 +63,28 @@ class TapeQuerySource final : public QuerySource {
 };
 
 // Random positions in random order, repeated, negative or beyond the end; sizes beyond the
-// capacity.
+// capacity. `within_window`: no token before the layer's window, as rollback windows require.
 class RandomPredictor final : public Predictor {
  public:
-  RandomPredictor(Device& device, uint64_t seed, int max_depth = 4)
-      : device_(device), random_(seed), max_depth_(max_depth) {}
+  RandomPredictor(Device& device, uint64_t seed, bool within_window = false)
+      : device_(device), random_(seed), within_window_(within_window) {}
 
-  int max_depth() const override { return max_depth_; }
+  int max_depth() const override { return 4; }
   bool writes_sets() const override { return true; }
   void predict(const PredictedSet& prediction) override {
-    const SelectParams select = prediction.select;
+    SelectParams select = prediction.select;
+    if (!within_window_) select.window = 0;
     device_.launch(prediction.compute, "random prediction", [select, seed = random_()] {
       std::mt19937 random(static_cast<uint32_t>(seed));
       const int heads = select.step.layout.kv_heads;
       for (int head = 0; head < select.step.count * heads; ++head) {
-        const int32_t end = select.step.sequences[head / heads].end();
+        const SequenceDesc& sequence = select.step.sequences[head / heads];
+        const int32_t first = first_visible(sequence.start, select.window);
+        const int32_t least = first > 0 ? first : -4;
+        const auto choices = static_cast<uint32_t>(sequence.end() + 4 - least);
         int32_t* set = select.sets + int64_t{head} * select.selected_capacity;
         for (int i = 0; i < select.selected_capacity; ++i) {
-          set[i] = static_cast<int32_t>(random() % static_cast<uint32_t>(end + 8)) - 4;
+          set[i] = least + static_cast<int32_t>(random() % choices);
           if (random() % 16 == 0) set[i] = random() % 2 == 0 ? INT32_MIN : INT32_MAX;
           if (i > 0 && random() % 8 == 0) set[i] = set[i - 1];
         }
@@ -96,7 +100,7 @@ class RandomPredictor final : public Predictor {
  private:
   Device& device_;
   std::mt19937_64 random_;
-  int max_depth_;
+  bool within_window_;
 };
 
 }  // namespace fasa::testing

@@ -86,7 +86,7 @@ class Naming(CommandTest):
 
     def setUp(self):
         super().setUp()
-        for name in ("tools/check-naming", ".clang-tidy"):
+        for name in ("tools/check-naming", "cmake/unity_groups.py", ".clang-tidy"):
             (self.folder / name).parent.mkdir(exist_ok=True)
             shutil.copy(SOURCE / name, self.folder / name)
         (self.folder / "runtime").mkdir()
@@ -127,6 +127,59 @@ class Naming(CommandTest):
             self.assertEqual(status, 1)
             self.assertIn("runtime/name.h:1", text)
             self.assertIn("BadName", text)
+
+
+class Fuzz(CommandTest):
+    """tools/fuzz --least with programs that end at once, two processors and a build that does
+    nothing."""
+
+    def setUp(self):
+        super().setUp()
+        for name in ("tools", "bin", "tests/m", "build/fuzz/tests/m", "cache/fasa/fuzz"):
+            (self.folder / name).mkdir(parents=True)
+        shutil.copy(SOURCE / "tools/fuzz", self.folder / "tools/fuzz")
+        self.write("build/fuzz/build.ninja", "")
+        self.program("bin/clang++", "")
+        self.program("bin/nproc", "echo 2")
+        self.program("bin/cmake", "")
+        for seconds, name in enumerate("hgfedcba"):
+            self.write(f"tests/m/fuzz_{name}.cc", "")
+            self.program(f"build/fuzz/tests/m/fuzz_{name}",
+                         "echo stat::number_of_executed_units: 7")
+            if seconds > 0:
+                self.write(f"cache/fasa/fuzz/fuzz_{name}.runs", f"100 {seconds} abc\n100 5 abc\n")
+
+    def program(self, name, text):
+        self.write(name, f"#!/bin/sh\n{text}\n").chmod(0o755)
+
+    def fuzz(self, *arguments):
+        done = subprocess.run(
+            [self.folder / "tools/fuzz", *arguments], stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, check=False, timeout=60,
+            env=os.environ | {"PATH": f"{self.folder}/bin:{os.environ['PATH']}",
+                              "XDG_CACHE_HOME": str(self.folder / "cache")})
+        return done.returncode, done.stdout
+
+    def test_the_targets_that_ran_least_are_taken_and_counted(self):
+        status, text = self.fuzz("--least", "7")
+        self.assertEqual(status, 0, text)
+        self.assertIn("6 targets, 2 s each", text)
+        ran = {line[5] for line in text.splitlines() if line.endswith("s of a processor")}
+        self.assertEqual(ran, set("hgfedc"))
+        runs = (self.folder / "cache/fasa/fuzz/fuzz_g.runs").read_text().splitlines()
+        self.assertEqual([line.split()[0] for line in runs], ["100", "100", "7"])
+
+    def test_a_failing_target_is_the_status(self):
+        self.program("build/fuzz/tests/m/fuzz_h", "exit 77")
+        self.assertEqual(self.fuzz("--least", "7")[0], 1)
+
+    def test_a_build_that_takes_too_long_is_left(self):
+        self.program("bin/cmake", "sleep 30")
+        self.assertEqual(self.fuzz("--least", "2")[0], 3)
+
+    def test_bad_arguments(self):
+        for arguments in (["--least", "soon"], ["--least", "9", "fuzz_a"], ["0"]):
+            self.assertEqual(self.fuzz(*arguments)[0], 2)
 
 
 class Report(CommandTest):
