@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
-#include "offload/open_device.h"
 #include "runtime/base/error.h"
 #include "runtime/calibrate/fc_map.h"
 #include "runtime/catalog/geometry_catalog.h"

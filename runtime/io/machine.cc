@@ -36,6 +36,8 @@ constexpr std::array<DeviceEntry, 2> kDevices{{{"cpu", "SIMD kernels in host mem
 
 void require_usable_target() { cpu::active_target(); }
 
+std::string kernel_target() { return std::string(cpu::target_name(cpu::active_target())); }
+
 std::optional<uint64_t> available_memory() { return available_host_bytes(); }
 
 Json machine_to_json() {

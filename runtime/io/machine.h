@@ -11,6 +11,7 @@ namespace fasa {
 // Throws UsageError if FASA_TARGET names an instruction set that this CPU does not have. Call it at
 // startup, so that the error does not come in the middle of work.
 void require_usable_target();
+std::string kernel_target();  // the instruction set in use; throws the same
 
 // Bytes that the system can provide without swapping; none if unknown.
 std::optional<uint64_t> available_memory();

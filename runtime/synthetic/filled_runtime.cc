@@ -1,10 +1,9 @@
 #include "runtime/synthetic/filled_runtime.h"
 
-#include <tbb/parallel_for.h>
-
 #include <algorithm>
 
 #include "offload/open_device.h"
+#include "runtime/base/parallel.h"
 #include "runtime/catalog/geometry_catalog.h"
 
 namespace fasa {
@@ -50,7 +49,7 @@ std::vector<int16_t> first_chunk_dims(const Geometry& geometry, int chunks) {
 std::vector<uint16_t> random_bf16(size_t values, uint64_t seed) {
   std::vector<uint16_t> data(values);
   constexpr size_t kBlock = 65536;
-  tbb::parallel_for(size_t{0}, (values + kBlock - 1) / kBlock, [&](size_t block) {
+  parallel_for(size_t{0}, (values + kBlock - 1) / kBlock, [&](size_t block) {
     Random generator(seed * 1000003 + block);
     const size_t end = std::min(values, (block + 1) * kBlock);
     for (size_t i = block * kBlock; i < end; ++i) data[i] = generator.next();
