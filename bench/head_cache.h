@@ -121,8 +121,7 @@ class HeadCache {
       cpu::run(AppendParams{
           .step = step(sequence),
           .k = ConstTensorView::dense(keys_.data() + at * dim, DType::kF32, now, 1, dim),
-          .v = ConstTensorView::dense(kZeros, DType::kF32, now, 1, 1),
-          .rows_on_device = true});
+          .v = ConstTensorView::dense(kZeros, DType::kF32, now, 1, 1)});
       at += now;
     }
   }

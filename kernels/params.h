@@ -19,6 +19,12 @@ enum class StepMode : int32_t {
   kPrefill,  // exact causal attention
 };
 
+// How kernels reach a sequence's rows.
+enum class RowAccess : uint8_t {
+  kLocal,     // in place, in the row blocks
+  kOverLink,  // on the host, moved over the link; attention never reads the row blocks
+};
+
 // One sequence's part of a step; an array of these lies in device memory.
 struct SequenceDesc {
   StepMode mode = StepMode::kDecode;
@@ -29,24 +35,30 @@ struct SequenceDesc {
   // Host or device memory, one pointer per layout.row_page tokens. If row_page is below
   // kPageTokens, only `resolve` uses several pointers per page; `append` and `write_back` get one.
   std::byte* const* row_blocks = nullptr;
+  // Blocks on the host that new rows are written back to; null: the row blocks.
+  std::byte* const* home_blocks = nullptr;
+  RowAccess access = RowAccess::kLocal;
   // Pages with rows on the host that the device has a copy of, block for block: one entry for each
   // of the first `device_row_pages` pages, null = none. All rows of such a page are in its copy.
   std::byte* const* device_row_blocks = nullptr;
   int32_t device_row_pages = 0;
   int32_t step_number = 0;              // this step's, the same for all its sequences
-  std::byte* tail = nullptr;            // CacheLayout: tail
-  std::byte* protected_rows = nullptr;  // rows on the host only, else null
+  std::byte* tail = nullptr;            // CacheLayout: tail; null: the sequence has no slices
+  std::byte* protected_rows = nullptr;  // rows over the link only, else null
   std::byte* hot = nullptr;             // hot rows; null: none
   int32_t* hot_table = nullptr;
   int32_t hot_rows = 0;  // slots per head; 0: the layout's number
-  // Prefill with rows on the host: buffer for the new rows of the even layers, from the page that
+  // Prefill with rows over the link: buffer for the new rows of the even layers, from the page that
   // holds `start` on: [page][kv_head][kPageTokens][row_bytes]. StepParams::write_back_offset is the
   // offset of a layer's buffer.
   std::byte* write_back_buffer = nullptr;
 
   constexpr int32_t end() const { return start + tokens; }
   constexpr int hot_slots(const CacheLayout& layout) const {
-    return hot_rows > 0 ? hot_rows : layout.hot_rows;
+    return hot_table == nullptr ? 0 : hot_rows > 0 ? hot_rows : layout.hot_rows;
+  }
+  constexpr std::byte* home_block(int32_t page) const {
+    return home_blocks != nullptr ? home_blocks[page] : row_blocks[page];
   }
   constexpr std::byte* device_row_block(int32_t page) const {  // or null
     return page < device_row_pages ? device_row_blocks[page] : nullptr;
@@ -119,25 +131,26 @@ struct StoredRows {
   }
 };
 
-// Stores k and v as rows and slices. With rows on the device, new rows go to the row blocks. With
-// rows on the host they go to the protected rows (decode), or to the write-back buffer and, if they
+// Stores k and v as rows and slices. With local rows, new rows go to the row blocks. With rows over
+// the link they go to the protected rows (decode), or to the write-back buffer and, if they
 // are protected, to the protected rows (prefill). A new row is also written to its page's device
 // copy, if there is one. New slices go to the tail. When a page's last token arrives, the page is
 // sealed: its codes are made from the tail's precision and written to its slice block, however its
-// tokens were split over steps. With slice.dims = 0 there are only rows (tail and slice_blocks are
-// null). k and v are rounded to the row's dtype, and the decoded row to the tail's dtype. Value
-// codes, if the layout has them, are made from the row's value in the same way.
+// tokens were split over steps. Without a tail there are only rows. k and v are rounded to the row's dtype, and the decoded row to the tail's dtype. Value
+// codes, if the layout has them, are made from the row's value in the same way. Without k, v and
+// stored rows, the tokens' local rows are in place already and only slices are made.
 struct AppendParams {
   static constexpr const char* kName = "append";
   StepParams step;
-  ConstTensorView k;  // [tokens, kv_heads, key_dim], rotated
-  ConstTensorView v;  // [tokens, kv_heads, value_dim]
-  bool rows_on_device = true;
+  ConstTensorView k;       // [tokens, kv_heads, key_dim], rotated
+  ConstTensorView v;       // [tokens, kv_heads, value_dim]
   StoredRows stored = {};  // in place of k and v, if any
+
+  constexpr bool in_place() const { return k.data == nullptr && stored.rows == nullptr; }
 };
 
-// Writes new rows from the protected rows or the write-back buffer to the row blocks on the host.
-// Link traffic.
+// Writes new rows from the local row blocks, the protected rows or the write-back buffer to the
+// blocks on the host. Link traffic.
 struct WriteBackParams {
   static constexpr const char* kName = "write_back";
   StepParams step;
@@ -151,7 +164,6 @@ struct WriteBackParams {
 struct RestoreParams {
   static constexpr const char* kName = "restore";
   StepParams step;
-  bool rows_on_device = true;
 };
 
 // The number of tokens that a decode step attends to: a count, or a share of the visible ones.
@@ -275,7 +287,7 @@ struct FetchItem {
 };
 
 // Writes the addresses of the rows of set entries [begin, end); they are valid once the fetches are
-// done. With rows on the device, these are addresses in the row blocks. With rows on the host: a
+// done. With local rows, these are addresses in the row blocks. With rows over the link: a
 // protected row, a row of a page with a device copy (a hit without a slot), a hot row, or a fetch
 // into a hot slot (chosen by `replacement`, never a slot that this step uses or predicted; `begin`
 // = 0 marks the hits of the whole set) or, if no slot is left, into the fetch buffer. A row
@@ -284,7 +296,6 @@ struct FetchItem {
 struct ResolveParams {
   static constexpr const char* kName = "resolve";
   StepParams step;
-  bool rows_on_device = true;
   int32_t begin = 0;  // multiples of kTileTokens, the same for all sequences
   int32_t end = 0;
   StepNumber step_number;

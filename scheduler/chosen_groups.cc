@@ -9,6 +9,7 @@ GroupLoad ChosenGroups::load_of(const StepBatch& step, int layer, int64_t pages)
   GroupLoad load;
   int64_t copied = 0;
   int64_t hot_rows = 0;
+  int64_t over_link = 0;
   for (size_t i = 0; i < step.on_host.size(); ++i) {
     const SequenceDesc& sequence = step.on_host[i];
     if (sequence.mode != StepMode::kDecode) continue;
@@ -17,16 +18,18 @@ GroupLoad ChosenGroups::load_of(const StepBatch& step, int layer, int64_t pages)
     if (settings_.selected_tokens(layer, visible) >= visible) continue;
     ++load.sequences;
     load.scored += visible;
+    const bool local = sequence.access == RowAccess::kLocal;
+    over_link += local ? 0 : 1;
     hot_rows += sequence.hot_slots(settings_.layout);
     for (int page = 0; page < pages_of(sequence.end()); ++page) {
-      copied += step.has_device_copy(i, page) ? 1 : 0;
+      copied += local || step.has_device_copy(i, page) ? 1 : 0;
     }
   }
   if (load.sequences == 0) return load;
   const double away =
       1 - static_cast<double>(copied) / static_cast<double>(std::max<int64_t>(1, pages));
   const auto mean = static_cast<int32_t>(load.scored / load.sequences);
-  load.hot_rows = static_cast<int>(hot_rows / load.sequences);
+  load.hot_rows = static_cast<int>(hot_rows / std::max<int64_t>(1, over_link));
   load.miss_share = std::max(0.0, away) * likely_miss_share(settings_, layer, mean, load.hot_rows);
   return load;
 }

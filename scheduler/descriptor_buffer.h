@@ -77,10 +77,12 @@ class DescriptorBuffer {
     }
   }
 
-  // Descriptors of the step's sequences, of those to restore first, and of the window rows' pages.
-  enum Kind : size_t { kStep, kRestore, kWindowRows, kAllKinds };
+  // Descriptors of the step's sequences, of those to restore or to code first, and of the window
+  // rows' pages.
+  enum Kind : size_t { kStep, kRestore, kCode, kWindowRows, kAllKinds };
   static constexpr size_t kKinds = kWindowRows;  // without window rows
   std::vector<SequenceDesc>& host(Kind kind) { return host_[kind]; }
+  const std::vector<SequenceDesc>& host(Kind kind) const { return host_[kind]; }
   const SequenceDesc* device(Kind kind) const {
     return memory_.as<SequenceDesc>() + kind * capacity_;
   }

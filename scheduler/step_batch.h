@@ -53,6 +53,15 @@ struct StepBatch {
     return std::any_of(on_host.begin(), on_host.end(),
                        [mode](const SequenceDesc& s) { return s.mode == mode; });
   }
+  // Over the link if the rows of any sequence with this mode are.
+  RowAccess access(StepMode mode) const {
+    return std::any_of(on_host.begin(), on_host.end(),
+                       [mode](const SequenceDesc& s) {
+                         return s.mode == mode && s.access == RowAccess::kOverLink;
+                       })
+               ? RowAccess::kOverLink
+               : RowAccess::kLocal;
+  }
   int count() const { return static_cast<int>(on_host.size()); }
   void mark(StepProbe::Point point, int layer, StreamView stream) const {
     if (probe != nullptr && probe->layer() == layer) probe->mark(point, stream);

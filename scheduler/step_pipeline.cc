@@ -57,6 +57,8 @@ bool StepPipeline::add_to_key(const StepBatch& step, const StepScratch& scratch,
                               std::vector<uint64_t>& key) {
   for (int layer = 0; layer < settings_.layer_count(); ++layer) {
     const Call call{step, scratch, layer, {}};
+    const RowAccess access = step.access(StepMode::kDecode);
+    key.push_back(static_cast<uint64_t>(access));
     if (!is_dense(call)) {
       key.push_back(0);
       if (!fits_hot_rows(call)) continue;
@@ -66,7 +68,7 @@ bool StepPipeline::add_to_key(const StepBatch& step, const StepScratch& scratch,
       }
       continue;
     }
-    if (!settings_.on_device(layer)) return false;
+    if (!settings_.on_device(layer) && access == RowAccess::kOverLink) return false;
     const int32_t wave = scratch.decode().dense_wave;
     key.push_back(static_cast<uint64_t>((longest_visible(call) + wave - 1) / wave));
   }
@@ -94,8 +96,7 @@ void StepPipeline::append(const StepBatch& step, const StepScratch& scratch, int
     for (const Stream& copy : copy_streams_) wait_written_back(layer, copy.view(), call.tag());
     if (step.any(StepMode::kPrefill)) fill_write_back_buffer(call);
   }
-  AppendParams params{
-      .step = layer_params(settings_, step, layer), .k = k, .v = v, .rows_on_device = !on_host};
+  AppendParams params{.step = layer_params(settings_, step, layer), .k = k, .v = v};
   if (step.rows_only) params.step.layout = params.step.layout.without_slices();
   device_.enqueue(params, compute, call.tag());
   if (on_host) write_back(call, params.step);
@@ -125,7 +126,7 @@ void StepPipeline::fill_write_back_buffer(const Call& call) {
   for (size_t i = 0; i < call.step.on_host.size(); ++i) {
     const SequenceDesc& sequence = call.step.on_host[i];
     if (call.step.by_page || sequence.mode != StepMode::kPrefill) continue;
-    if (sequence.start % kPageTokens == 0) continue;
+    if (sequence.access == RowAccess::kLocal || sequence.start % kPageTokens == 0) continue;
     const auto page = static_cast<size_t>(sequence.start / kPageTokens);
     device_.copy(sequence.write_back_buffer + offset,
                  call.step.row_blocks[i][page] + layout.row_offset(index, 0, 0),
@@ -152,16 +153,16 @@ void StepPipeline::attend(const StepBatch& step, const StepScratch& scratch, int
   }
 }
 
-// True if scoring can be skipped because its result is known. With rows on the host, only dense
+// True if scoring can be skipped because its result is known. With rows over the link, only dense
 // layers are streamed whole: small contexts fit the hot rows.
 bool StepPipeline::is_dense(const Call& call) const {
   const LayerSettings& layer = call.settings(settings_);
   if (layer.dense) return true;
-  if (!settings_.rows_on_device || settings_.layout.row_page != kPageTokens) return false;
-  if (settings_.selection_evicts) return false;
+  if (settings_.selection_evicts || settings_.layout.row_page != kPageTokens) return false;
   return std::all_of(
       call.step.on_host.begin(), call.step.on_host.end(), [&](const SequenceDesc& sequence) {
         if (sequence.mode != StepMode::kDecode) return true;
+        if (sequence.access == RowAccess::kOverLink) return false;
         const int32_t visible = sequence.end() - first_visible(sequence.start, layer.window);
         return layer.budget.of(visible, settings_.budget_floor()) == visible;
       });
@@ -171,6 +172,7 @@ void StepPipeline::decode_selected(const Call& call, ConstTensorView q, TensorVi
                                    float* lse) {
   if (fits_hot_rows(call)) return decode_in_groups(call, q, out, lse);
   const DecodeScratch& scratch = call.scratch.decode();
+  const bool over_link = call.step.access(StepMode::kDecode) == RowAccess::kOverLink;
   if (settings_.selection) {
     choose(call, q);
   } else {
@@ -185,7 +187,7 @@ void StepPipeline::decode_selected(const Call& call, ConstTensorView q, TensorVi
   for (int32_t begin = 0; begin < scratch.selected_capacity; begin += scratch.wave) {
     device_.enqueue(resolve_params(call, begin), call.compute, call.tag());
     AttendParams params = attend_params(call, begin, q, out, lse);
-    if (!settings_.rows_on_device) {
+    if (over_link) {
       fetch_wave(call, scratch.wave);
       // Attends to codes while rows are fetched. Tiles of rows alone are rarely complete (one in
       // thirty at a hit rate of 0.9) and not worth a launch.
@@ -206,7 +208,6 @@ ResolveParams StepPipeline::resolve_params(const Call& call, int32_t begin) cons
   StepParams step = layer_params(settings_, call.step, call.layer);
   if (call.step.by_page) step.layout.sinks = step.layout.recent = 0;
   return {.step = step,
-          .rows_on_device = settings_.rows_on_device,
           .begin = begin,
           .end = begin + scratch.wave,
           .step_number = call.step.step_number,

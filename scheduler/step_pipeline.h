@@ -41,7 +41,7 @@ class StepPipeline {
   std::vector<StreamView> streams() const;
   // Adds to `key` what the work of a decode step depends on besides scratch, table addresses and
   // device memory contents: the number of waves, the predictions. Returns false if the step cannot
-  // be keyed: with rows on the host, dense layers are streamed page by page.
+  // be keyed: with rows over the link, dense layers are streamed page by page.
   bool add_to_key(const StepBatch& step, const StepScratch& scratch, std::vector<uint64_t>& key);
 
   // Work enqueued on `stream` after this call sees the layer's rows in their final location.
@@ -82,6 +82,8 @@ class StepPipeline {
   void stream_pages(const Call& call, size_t sequence, int first, int pages, std::byte* destination,
                     int half, Cause cause);
   bool is_dense(const Call& call) const;
+  // True if the layer's rows of all sequences with this mode are local.
+  bool is_local(const Call& call, StepMode mode) const;
   int32_t longest_visible(const Call& call) const;  // of the sequences that decode
   StreamView copy_stream(int layer, int index) const;
 

@@ -16,6 +16,10 @@ StepParams only(StepParams params, size_t sequence) {
 
 }  // namespace
 
+bool StepPipeline::is_local(const Call& call, StepMode mode) const {
+  return settings_.on_device(call.layer) || call.step.access(mode) == RowAccess::kLocal;
+}
+
 int32_t StepPipeline::longest_visible(const Call& call) const {
   const int window = call.settings(settings_).window;
   int32_t longest = 0;
@@ -91,7 +95,7 @@ void StepPipeline::decode_dense(const Call& call, ConstTensorView q, TensorView 
     return sequence.end() - first_visible(sequence.start, layer.window);
   };
   if (!call.step.sources.empty() && !layer.in_window_rows) fetch_visible(call);
-  if (settings_.on_device(call.layer)) {
+  if (is_local(call, StepMode::kDecode)) {
     const int32_t longest = longest_visible(call);
     for (int32_t begin = 0; begin < longest; begin += scratch.dense_wave) {
       params.begin = begin;
@@ -112,17 +116,23 @@ void StepPipeline::decode_dense(const Call& call, ConstTensorView q, TensorView 
     params.step = only(all, i);
     const int32_t seen = visible(sequence);
     const int32_t first = sequence.end() - seen;
-    for (int32_t begin = 0; begin < seen; begin += scratch.dense_wave, half ^= 1) {
+    for (int32_t begin = 0; begin < seen; begin += scratch.dense_wave) {
       params.begin = begin;
       params.end = begin + scratch.dense_wave;
       params.first_wave = begin == 0;
       params.last_wave = params.end >= seen;
+      params.pages = {};
+      if (sequence.access == RowAccess::kLocal) {
+        device_.enqueue(params, call.compute, call.tag());
+        continue;
+      }
       const int page = (first + begin) / kPageTokens;
       const int last = pages_of(first + std::min(params.end, seen));
       stream_pages(call, i, page, last - page, scratch.pages[half], half, Cause::kMiss);
       params.pages = {.data = scratch.pages[half], .first_page = page, .pages = last - page};
       device_.enqueue(params, call.compute, call.tag());
       device_.record(pages_free_[half].view(), call.compute);
+      half ^= 1;
     }
   }
 }
@@ -142,7 +152,7 @@ void StepPipeline::prefill(const Call& call, ConstTensorView q, TensorView out, 
                        .state = scratch.state,
                        .out = out,
                        .lse = lse};
-  if (settings_.on_device(call.layer) && settings_.layout.row_page == kPageTokens) {
+  if (is_local(call, StepMode::kPrefill) && settings_.layout.row_page == kPageTokens) {
     for (const SequenceDesc& sequence : call.step.on_host) {
       if (sequence.mode == StepMode::kPrefill) {
         params.end_page = std::max(params.end_page, pages_of(sequence.end()));
@@ -180,8 +190,9 @@ void StepPipeline::prefill_staged(const Call& call, PrefillParams params) {
     params.first_wave = true;
     params.last_wave = false;
     const int end = pages_of(sequence.end());
-    const int past = by_page ? end : sequence.start / kPageTokens;
-    int page = first_visible(sequence.start, params.window) / kPageTokens;
+    const bool in_place = !by_page && sequence.access == RowAccess::kLocal;
+    const int past = by_page ? end : in_place ? 0 : sequence.start / kPageTokens;
+    int page = in_place ? 0 : first_visible(sequence.start, params.window) / kPageTokens;
     for (; page < past; page += scratch.wave_pages, half ^= 1) {
       params.begin_page = page;
       params.end_page = std::min(past, page + scratch.wave_pages);

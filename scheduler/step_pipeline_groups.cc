@@ -1,4 +1,4 @@
-// Decode with rows on the host and hot rows for a whole set: each group of KV heads is fetched
+// Decode with rows over the link and hot rows for a whole set: each group of KV heads is fetched
 // while the next one is scored.
 #include "scheduler/step_pipeline_call.h"
 
@@ -6,8 +6,8 @@ namespace fasa {
 
 bool StepPipeline::fits_hot_rows(const Call& call) const {
   const DecodeScratch& scratch = call.scratch.decode();
-  return !settings_.rows_on_device && scratch.fetch_buffer == nullptr &&
-         scratch.wave >= scratch.selected_capacity;
+  return call.step.access(StepMode::kDecode) == RowAccess::kOverLink &&
+         scratch.fetch_buffer == nullptr && scratch.wave >= scratch.selected_capacity;
 }
 
 void StepPipeline::fetch_group(const Call& call, const HeadGroups& groups, int group) {

@@ -10,7 +10,7 @@ namespace {
 
 // Entries per wave if not every miss finds a hot slot.
 constexpr int kStagedWave = 4 * kTileTokens;
-// Tokens per wave for dense attention with rows on the host.
+// Tokens per wave for dense attention with rows over the link.
 constexpr int kDenseWaveStaged = 16 * kPageTokens;
 constexpr int kPrefillWavePages = 16;
 
@@ -21,7 +21,17 @@ int round_up(int value, int unit) {
 }
 
 bool needs_fetch_buffer(const StepSettings& settings, const DecodeShape& shape) {
-  return !settings.rows_on_device && settings.layout.hot_rows < shape.selected_capacity;
+  return shape.access == RowAccess::kOverLink && settings.layout.hot_rows < shape.selected_capacity;
+}
+
+int dense_wave(const StepSettings& settings, RowAccess access) {
+  return access == RowAccess::kLocal ? settings.dense_wave : kDenseWaveStaged;
+}
+
+bool has_dense_layers(const StepSettings& settings) {
+  return std::any_of(
+      settings.layers.begin(), settings.layers.end(),
+      [](const LayerSettings& layer) { return layer.dense && !layer.in_window_rows; });
 }
 
 void allot_predictions(const StepSettings& settings, const DecodeShape& shape, ScratchArena& arena,
@@ -69,6 +79,7 @@ DecodeScratch allot_decode(const StepSettings& settings, const DecodeShape& shap
   const int64_t heads = int64_t{shape.count} * settings.selected_heads();
   const int64_t query_heads = int64_t{shape.count} * layout.query_heads();
   const int state_width = layout.row.value_dim + 2;
+  const bool over_link = shape.access == RowAccess::kOverLink;
   const bool staged = needs_fetch_buffer(settings, shape);
   DecodeScratch scratch;
   scratch.selected_capacity = shape.selected_capacity;
@@ -76,14 +87,14 @@ DecodeScratch allot_decode(const StepSettings& settings, const DecodeShape& shap
   if (staged) scratch.wave = std::min(scratch.wave, kStagedWave);
   scratch.dense_wave =
       std::min(round_up(std::max(shape.dense_tokens, shape.window_tokens), kPageTokens),
-               settings.rows_on_device ? settings.dense_wave : kDenseWaveStaged);
+               dense_wave(settings, shape.access));
 
   if (shape.selected_capacity > 0) {
     scratch.sets = arena.take<int32_t>(heads * shape.selected_capacity);
     scratch.selected_sizes = arena.take<int32_t>(heads);
     scratch.rows = arena.take<const std::byte*>(heads * scratch.wave);
     scratch.tile_ready = arena.take<uint8_t>(heads * (scratch.wave / kTileTokens));
-    if (!settings.rows_on_device) {
+    if (over_link) {
       scratch.fetches = arena.take<FetchItem>(heads * scratch.wave);
       scratch.fetch_counts = arena.take<int32_t>(heads);
     }
@@ -94,7 +105,7 @@ DecodeScratch allot_decode(const StepSettings& settings, const DecodeShape& shap
   const int64_t tiles = std::max(scratch.wave, scratch.dense_wave) / kTileTokens;
   scratch.partials = arena.take<float>(query_heads * tiles * state_width);
   scratch.state = arena.take<float>(query_heads * state_width);
-  if (!settings.rows_on_device && shape.dense_tokens > 0) {
+  if (over_link && shape.dense_tokens > 0 && has_dense_layers(settings)) {
     for (std::byte*& pages : scratch.pages) {
       pages =
           arena.take<std::byte>((scratch.dense_wave / kPageTokens + 1) * layout.row_layer_bytes());
@@ -132,7 +143,8 @@ int DecodeShape::prediction_rows(int hot_rows) const {
 }
 
 bool DecodeShape::covers(const DecodeShape& other) const {
-  return count >= other.count && selected_capacity >= other.selected_capacity &&
+  return count >= other.count && access >= other.access &&
+         selected_capacity >= other.selected_capacity &&
          low_bit_capacity >= other.low_bit_capacity && dense_tokens >= other.dense_tokens &&
          window_tokens >= other.window_tokens && predictions >= other.predictions &&
          prediction_capacity >= other.prediction_capacity &&
@@ -141,6 +153,7 @@ bool DecodeShape::covers(const DecodeShape& other) const {
 
 DecodeShape DecodeShape::joined(const DecodeShape& other) const {
   return {std::max(count, other.count),
+          std::max(access, other.access),
           std::max(selected_capacity, other.selected_capacity),
           std::max(low_bit_capacity, other.low_bit_capacity),
           std::max(dense_tokens, other.dense_tokens),
@@ -162,8 +175,8 @@ PrefillShape PrefillShape::joined(const PrefillShape& other) const {
 StepScratch::StepScratch(Device& device, const StepSettings& settings)
     : device_(device), settings_(settings) {}
 
-int StepScratch::dense_tokens(const StepSettings& settings, int64_t context) {
-  const int wave = settings.rows_on_device ? settings.dense_wave : kDenseWaveStaged;
+int StepScratch::dense_tokens(const StepSettings& settings, int64_t context, RowAccess access) {
+  const int wave = dense_wave(settings, access);
   if (context >= wave) return wave;
   return std::max(kPageTokens, static_cast<int>(std::bit_ceil(static_cast<uint32_t>(context))));
 }
@@ -215,9 +228,9 @@ void StepScratch::add_to_key(std::vector<uint64_t>& key) const {
   key.push_back(reinterpret_cast<uintptr_t>(decode_memory_.data()));
   key.push_back(static_cast<uint64_t>(settings_.layout.hot_rows));
   for (const int size :
-       {shape.count, shape.selected_capacity, shape.low_bit_capacity, shape.dense_tokens,
-        shape.window_tokens, static_cast<int>(shape.predictions), shape.prediction_capacity,
-        shape.prediction_buffers}) {
+       {shape.count, static_cast<int>(shape.access), shape.selected_capacity,
+        shape.low_bit_capacity, shape.dense_tokens, shape.window_tokens,
+        static_cast<int>(shape.predictions), shape.prediction_capacity, shape.prediction_buffers}) {
     key.push_back(static_cast<uint64_t>(size));
   }
 }

@@ -13,11 +13,12 @@ namespace fasa {
 
 // Sizes for a decode step. Shapes only grow; a larger shape covers every smaller one.
 struct DecodeShape {
-  int count = 0;              // sequences
-  int selected_capacity = 0;  // tokens of the largest set; 0: all layers are dense
-  int low_bit_capacity = 0;   // tokens of the largest low-bit set
-  int dense_tokens = 0;       // per wave, of dense attention; 0: none
-  int window_tokens = 0;      // the same for layers with window rows
+  int count = 0;                         // sequences
+  RowAccess access = RowAccess::kLocal;  // over the link if any sequence's is
+  int selected_capacity = 0;             // tokens of the largest set; 0: all layers are dense
+  int low_bit_capacity = 0;              // tokens of the largest low-bit set
+  int dense_tokens = 0;                  // per wave, of dense attention; 0: none
+  int window_tokens = 0;                 // the same for layers with window rows
   // Predictions, if any: tokens of the largest predicted set, and the number of predicted sets in
   // flight (0 if predictions are no sets).
   bool predictions = false;
@@ -32,7 +33,7 @@ struct DecodeShape {
   DecodeShape joined(const DecodeShape& other) const;
 };
 
-// Prefill with rows on the host needs a write-back buffer and memory to stream the past through. If
+// Prefill with rows over the link needs a write-back buffer and memory to stream the past through. If
 // the caller's pages are smaller than kPageTokens, it needs memory to assemble them.
 struct PrefillShape {
   int pages = 0;       // in the write-back buffer, all prefill sequences
@@ -43,6 +44,11 @@ struct PrefillShape {
   bool covers(const PrefillShape& other) const;
   PrefillShape joined(const PrefillShape& other) const;
 };
+
+// Pages of the write-back buffer that `tokens` new tokens after `start` earlier ones take.
+inline int write_back_pages_of(int64_t start, int tokens) {
+  return pages_of(start % kPageTokens + tokens);
+}
 
 // Device pointers; [.] as in params.h.
 struct DecodeScratch {
@@ -126,7 +132,7 @@ class StepScratch {
 
   // DecodeShape::dense_tokens for a context: a power of two up to a whole wave, so that a growing
   // sequence reallocates scratch only a few times.
-  static int dense_tokens(const StepSettings& settings, int64_t context);
+  static int dense_tokens(const StepSettings& settings, int64_t context, RowAccess access);
   // What ensure() would allocate for these shapes alone. Its sizes (selected_capacity, wave,
   // dense_wave) are those of the step; its pointers are invalid.
   static DecodeScratch waves(const StepSettings& settings, const DecodeShape& decode);

@@ -78,6 +78,29 @@ struct StepSettings {
   bool on_device(int index) const {
     return rows_on_device || layer(index).in_window_rows;
   }  // its rows
+  // How kernels reach rows that have no device copies.
+  RowAccess access() const { return rows_on_device ? RowAccess::kLocal : RowAccess::kOverLink; }
+  // The longest sequence, in pages, whose rows take no more device memory than hot rows, their
+  // table and protected rows would.
+  int64_t copied_pages() const {
+    const int64_t block = layout.row_block_bytes();
+    if (rows_on_device || block == 0) return 0;
+    return (layout.hot_bytes() + layout.hot_table_bytes() + layout.protected_bytes()) / block;
+  }
+  // How kernels reach the rows of a sequence of at most `tokens` tokens.
+  RowAccess access_of(int64_t tokens) const {
+    return pages_of(tokens) <= copied_pages() ? RowAccess::kLocal : access();
+  }
+  // True if no layer's set leaves out a visible token of a context, so that nothing is scored.
+  bool selects_all(int64_t context) const {
+    if (layout.row_page != kPageTokens || selection_evicts) return false;
+    for (int i = 0; i < layer_count(); ++i) {
+      const auto visible = static_cast<int32_t>(
+          layer(i).window > 0 ? std::min<int64_t>(context, layer(i).window) : context);
+      if (!layer(i).dense && selected_tokens(i, visible) < visible) return false;
+    }
+    return true;
+  }
   // True if rows can be prefetched: they are on the host, and there are hot rows.
   bool prefetches() const {
     return !rows_on_device && !prefetch.off() && layout.hot_rows > 0 && layer_count() > 1;

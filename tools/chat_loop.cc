@@ -158,7 +158,11 @@ void ChatLoop::print_stats() {
   fmt::print("last answer             {} tokens in {:.3f} s ({:.1f} a second)\n",
              last_.answer_tokens, last_.decode_seconds,
              per_second(last_.decode_steps, last_.decode_seconds));
-  fmt::print("KV bytes on the device  {}\n", format_bytes(memory.device_total()));
+  fmt::print("KV bytes on the device  {}{}\n", format_bytes(memory.device_needed()),
+             memory.device_extra == 0
+                 ? ""
+                 : fmt::format(", and {} of extra hot rows while memory is free",
+                               format_bytes(memory.device_extra)));
   fmt::print("KV bytes on the host    {}\n", format_bytes(memory.host_rows));
   fmt::print("hit rate                {:.1f} %\n", fetch.hit_rate() * 100);
 }

@@ -51,6 +51,7 @@ Json memory_json(const GenerateReport& report) {
           {"device_slice_bytes", memory.device_slices},
           {"device_row_bytes", memory.device_rows},
           {"device_hot_row_bytes", memory.device_hot_rows},
+          {"device_extra_bytes", memory.device_extra},
           {"device_scratch_bytes", memory.device_scratch},
           {"device_peak_bytes", report.device_memory.peak_bytes},
           {"host_kv_bytes", memory.host_rows},
@@ -164,11 +165,12 @@ std::string to_table(const GenerateReport& report) {
   row("decode", fmt::format("{} steps in {:.3f} s{}{}", result.decode_steps, result.decode_seconds,
                             clock, wall(result.decode_wall_seconds)));
   row("time per output token", fmt::format("{:.3f} ms{}", report.tpot_ms(), clock));
-  const uint64_t device_total = memory.device_total();
+  const uint64_t needed = memory.device_needed();
   row("KV bytes on the device",
-      fmt::format("{} ({:.2f}x smaller than full KV in 2 bytes, {})", format_bytes(device_total),
-                  per_step(report.full_kv_bytes, device_total),
-                  format_bytes(report.full_kv_bytes)));
+      fmt::format("{} needed ({:.2f}x smaller than full KV in 2 bytes, {})", format_bytes(needed),
+                  per_step(report.full_kv_bytes, needed), format_bytes(report.full_kv_bytes)));
+  row("  extra hot rows",
+      fmt::format("{} lent while memory is free", format_bytes(memory.device_extra)));
   row("  slices, rows",
       fmt::format("{}, {}", format_bytes(memory.device_slices), format_bytes(memory.device_rows)));
   row("  hot rows, scratch", fmt::format("{}, {}", format_bytes(memory.device_hot_rows),

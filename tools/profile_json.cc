@@ -93,11 +93,10 @@ Json geometry_json(const Geometry& g) {
 Json run_json(const ProfileRun& run) {
   Json json = ProfileJson(run.profile()).whole();
   const KvMemory memory = run.decode->memory();
-  json["memory"] = {{"device_kv_bytes", memory.device_total()},
-                    {"device_slice_bytes", memory.device_slices},
-                    {"device_row_bytes", memory.device_rows},
-                    {"device_hot_row_bytes", memory.device_hot_rows},
-                    {"host_kv_bytes", memory.host_rows}};
+  json["memory"] = {
+      {"device_kv_bytes", memory.device_total()},  {"device_slice_bytes", memory.device_slices},
+      {"device_row_bytes", memory.device_rows},    {"device_hot_row_bytes", memory.device_hot_rows},
+      {"device_extra_bytes", memory.device_extra}, {"host_kv_bytes", memory.host_rows}};
   if (const auto predictions = run.decode->predictions()) {
     json["predictions"] = {{"asked", predictions->asked},
                            {"not_recorded", predictions->not_recorded}};

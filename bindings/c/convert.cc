@@ -183,6 +183,7 @@ void give_memory(const KvMemory& memory, fasa_kv_memory* result) {
   values.device_scratch = memory.device_scratch;
   values.host_rows = memory.host_rows;
   values.host_tables = memory.host_tables;
+  values.device_extra = memory.device_extra;
   give(values, result, "memory");
 }
 

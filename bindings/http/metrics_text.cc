@@ -87,6 +87,7 @@ void add_tiers(Metrics& metrics, const EngineStatus& status) {
   metrics.sample("fasa_tier_bytes", "tier=\"device\",kind=\"slices\"", memory.device_slices);
   metrics.sample("fasa_tier_bytes", "tier=\"device\",kind=\"rows\"", memory.device_rows);
   metrics.sample("fasa_tier_bytes", "tier=\"device\",kind=\"hot_rows\"", memory.device_hot_rows);
+  metrics.sample("fasa_tier_bytes", "tier=\"device\",kind=\"extra_hot_rows\"", memory.device_extra);
   metrics.sample("fasa_tier_bytes", "tier=\"device\",kind=\"scratch\"", memory.device_scratch);
   metrics.sample("fasa_tier_bytes", "tier=\"host\",kind=\"rows\"", memory.host_rows);
   const SuspensionStatus& suspension = status.suspension;

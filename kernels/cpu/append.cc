@@ -72,7 +72,7 @@ class AppendCall {
   void fill_page(const SequenceDesc& sequence, int head, int page, const Tail& tail) {
     const int begin = std::max(sequence.start, page * kPageTokens);
     const int end = std::min(sequence.end(), (page + 1) * kPageTokens);
-    if (layout_.slice.dims == 0) {
+    if (layout_.slice.dims == 0 || sequence.tail == nullptr) {
       for (int position = begin; position < end; ++position) write_row(sequence, head, position);
       device_bytes_ += append_bytes(layout_, end - begin);
       return;
@@ -120,12 +120,13 @@ class AppendCall {
              layout_.protected_offset(params_.step.layer, head, layout_.protected_slot(position));
     }
     std::byte* row = home;
-    if (params_.rows_on_device) {
+    if (sequence.access == RowAccess::kLocal) {
       row = sequence.row_blocks[position / kPageTokens] +
             layout_.row_offset(params_.step.layer, head, position % kPageTokens);
     } else if (sequence.mode == StepMode::kPrefill) {
       row = params_.step.write_back_row(sequence, head, position);
     }
+    if (params_.in_place()) return row;
     const int64_t token = int64_t{sequence.first_token} + position - sequence.start;
     if (params_.stored.rows != nullptr) {
       std::memcpy(row, params_.stored.at(token, head), static_cast<size_t>(row_bytes));

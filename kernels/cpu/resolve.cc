@@ -35,10 +35,10 @@ class ResolveHead {
     const int64_t tiles = (wave_ + kTileTokens - 1) / kTileTokens;
     ready_ = params_.tile_ready + index_ * tiles;
     std::fill_n(ready_, tiles, uint8_t{1});
-    if (params_.rows_on_device) {
-      resolve_on_device();
+    if (sequence_.access == RowAccess::kLocal) {
+      resolve_local();
     } else {
-      resolve_on_host();
+      resolve_over_link();
     }
     if (params_.fetch_counts != nullptr) params_.fetch_counts[index_] = fetched_;
     add(totals->protected_rows, protected_);
@@ -68,7 +68,7 @@ class ResolveHead {
     return block + layout_.row_offset(params_.step.layer, head_, position % kPageTokens);
   }
 
-  void resolve_on_device() {
+  void resolve_local() {
     for (int i = 0; i < entries_; ++i) {
       const int position = set_[params_.begin + i];
       rows_[i] = block_row(position);
@@ -76,7 +76,7 @@ class ResolveHead {
     }
   }
 
-  void resolve_on_host() {
+  void resolve_over_link() {
     slots_ = HotSlots::of(layout_, sequence_.hot_table, params_.step.layer, head_,
                           sequence_.hot_slots(layout_));
     const int64_t buckets = HotIndex::bucket_count(slots_.count);

@@ -23,7 +23,7 @@ const std::byte* row_of(const CacheLayout& layout, const SequenceDesc& sequence,
 // Returns the number of rows read.
 int restore_tail(const StepParams& step, const SequenceDesc& sequence, int layer, int head) {
   const CacheLayout& layout = step.layout;
-  if (layout.slice.dims == 0) return 0;
+  if (layout.slice.dims == 0 || sequence.tail == nullptr) return 0;
   const SliceFormat format = layout.slice.tail();
   std::byte* tail = sequence.tail + layout.tail_offset(layer, head);
   const SliceFormat value_format = layout.values.tail();
@@ -82,6 +82,7 @@ KernelWork run(const RestoreParams& params) {
   const CacheLayout& layout = params.step.layout;
   const int heads = static_cast<int>(layout.heads());
   std::atomic<uint64_t> rows{0};
+  std::atomic<uint64_t> over_link{0};
   parallel_for(0, params.step.count * heads, [&](int task) {
     const SequenceDesc& sequence = params.step.sequences[task / heads];
     const int layer = task % heads / layout.kv_heads;
@@ -90,11 +91,12 @@ KernelWork run(const RestoreParams& params) {
                      restore_protected_rows(layout, sequence, layer, head);
     forget_hot_rows(layout, sequence, layer, head);
     rows += static_cast<uint64_t>(read);
+    if (sequence.access == RowAccess::kOverLink) over_link += static_cast<uint64_t>(read);
   });
-  const uint64_t bytes = rows * static_cast<uint64_t>(layout.row.bytes());
+  const auto row_bytes = static_cast<uint64_t>(layout.row.bytes());
   KernelWork work;
-  work.device_bytes = bytes;
-  if (!params.rows_on_device) work.h2d_bytes = bytes;
+  work.device_bytes = rows * row_bytes;
+  work.h2d_bytes = over_link * row_bytes;
   return work;
 }
 

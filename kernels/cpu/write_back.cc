@@ -1,5 +1,5 @@
-// Writes new rows back to host memory: decode's from the protected rows, prefill's from the
-// write-back buffer.
+// Writes new rows back to host memory: local ones from the row blocks, decode's others from the
+// protected rows, prefill's from the write-back buffer.
 
 #include <algorithm>
 #include <cstring>
@@ -15,12 +15,15 @@ void write_back_page(const StepParams& step, const SequenceDesc& sequence, int h
   const CacheLayout& layout = step.layout;
   const int begin = std::max(sequence.start, page * kPageTokens);
   const int end = std::min(sequence.end(), (page + 1) * kPageTokens);
-  std::byte* home =
-      sequence.row_blocks[page] + layout.row_offset(step.layer, head, begin % kPageTokens);
+  const int64_t offset = layout.row_offset(step.layer, head, begin % kPageTokens);
+  std::byte* home = sequence.home_block(page) + offset;
   const int64_t row_bytes = layout.row.bytes();
-  if (sequence.mode == StepMode::kPrefill) {
-    std::memcpy(home, step.write_back_row(sequence, head, begin),
-                static_cast<size_t>((end - begin) * row_bytes));
+  const bool local = sequence.access == RowAccess::kLocal;
+  if (local || sequence.mode == StepMode::kPrefill) {
+    std::memcpy(
+        home,
+        local ? sequence.row_blocks[page] + offset : step.write_back_row(sequence, head, begin),
+        static_cast<size_t>((end - begin) * row_bytes));
     return;
   }
   for (int position = begin; position < end; ++position, home += row_bytes) {

@@ -124,10 +124,11 @@ struct AppendKernel {
     const int page_end = page_start + kPageTokens;
     const int begin = sequence.start > page_start ? sequence.start : page_start;
     const int end = sequence.end() < page_end ? sequence.end() : page_end;
-    for (int position = begin + simt::warp(); position < end; position += simt::block_warps()) {
+    for (int position = begin + simt::warp(); position < end && !params.in_place();
+         position += simt::block_warps()) {
       write_row(sequence, position);
     }
-    if (layout().slice.dims == 0) return;
+    if (layout().slice.dims == 0 || sequence.tail == nullptr) return;
     const int16_t* dims = params.step.slice_dims + int64_t{simt::block_y()} * layout().slice.dims;
     const int layer = params.step.layer;
     slice_page(sequence, begin, end, in_tail,
@@ -189,7 +190,7 @@ struct AppendKernel {
   FASA_DEVICE std::byte* row_of(const SequenceDesc& sequence, int position) const {
     const int page = position / kPageTokens;
     const int slot = position % kPageTokens;
-    if (params.rows_on_device) {
+    if (sequence.access == RowAccess::kLocal) {
       return sequence.row_blocks[page] +
              layout().row_offset(params.step.layer, simt::block_y(), slot);
     }

@@ -29,11 +29,11 @@ struct ResolveKernel {
     const SequenceDesc& sequence = params.step.sequences[simt::block_z()];
     const Wave wave = wave_of(sequence);
     for (int i = simt::thread_index(); i < wave.tiles; i += kThreads) wave.ready[i] = 1;
-    const HotHead head(params.step, sequence, params.rows_on_device ? nullptr : sequence.hot_table,
-                       kv_head());
+    const bool local = sequence.access == RowAccess::kLocal;
+    const HotHead head(params.step, sequence, local ? nullptr : sequence.hot_table, kv_head());
     Counts counts = {};
     int fetched = 0;
-    if (params.rows_on_device) {
+    if (local) {
       for (int i = simt::thread_index(); i < wave.entries; i += kThreads) {
         const int position = wave.set[params.begin + i];
         wave.rows[i] = head.block_row(position);

@@ -21,7 +21,7 @@ struct RestoreKernel {
     const int layer = simt::block_x() / layout.kv_heads;
     const int head = simt::block_x() % layout.kv_heads;
     const SequenceDesc& desc = params.step.sequences[simt::block_y()];
-    if (layout.slice.dims > 0) restore_tails(desc, layer, head);
+    if (layout.slice.dims > 0 && desc.tail != nullptr) restore_tails(desc, layer, head);
     if (desc.protected_rows != nullptr) restore_protected_rows(desc, layer, head);
     if (desc.hot_table != nullptr) forget_hot_rows(desc, layer, head);
   }

@@ -22,7 +22,7 @@ struct WriteBackKernel {
          row += step) {
       const int head = static_cast<int>(row % layout.kv_heads);
       const int position = desc.start + static_cast<int>(row / layout.kv_heads);
-      std::byte* to = desc.row_blocks[position / kPageTokens] +
+      std::byte* to = desc.home_block(position / kPageTokens) +
                       layout.row_offset(params.step.layer, head, position % kPageTokens);
       copy_row(to, source(desc, head, position), layout.row.bytes());
     }
@@ -31,6 +31,10 @@ struct WriteBackKernel {
  private:
   FASA_DEVICE const std::byte* source(const SequenceDesc& desc, int head, int position) const {
     const CacheLayout& layout = params.step.layout;
+    if (desc.access == RowAccess::kLocal) {
+      return desc.row_blocks[position / kPageTokens] +
+             layout.row_offset(params.step.layer, head, position % kPageTokens);
+    }
     if (desc.mode == StepMode::kDecode) {
       return desc.protected_rows +
              layout.protected_offset(params.step.layer, head, layout.protected_slot(position));

@@ -22,7 +22,7 @@ Homes homes_of(const AppendParams& params, const SequenceDesc& desc, int head, i
                                                                   layout.protected_slot(position));
   }
   const int slot = position % kPageTokens;
-  if (params.rows_on_device) {
+  if (desc.access == RowAccess::kLocal) {
     return {
         desc.row_blocks[position / kPageTokens] + layout.row_offset(params.step.layer, head, slot),
         protected_row};
@@ -38,12 +38,14 @@ void append_token(const AppendParams& params, const SequenceDesc& desc, int inde
   const int token = desc.first_token + index;
   const int slot = position % kPageTokens;
   const Homes homes = homes_of(params, desc, head, position);
-  if (params.stored.rows != nullptr) {
+  if (params.in_place()) {
+    // The row is there.
+  } else if (params.stored.rows != nullptr) {
     std::memcpy(homes.row, params.stored.at(token, head), static_cast<size_t>(layout.row.bytes()));
   } else {
     reference::write_row(layout.row, params.k, params.v, token, head, homes.row);
   }
-  if (homes.copy != nullptr) {
+  if (homes.copy != nullptr && !params.in_place()) {
     std::memcpy(homes.copy, homes.row, static_cast<size_t>(layout.row.bytes()));
   }
   if (std::byte* device = desc.device_row_block(position / kPageTokens); device != nullptr) {
@@ -51,7 +53,7 @@ void append_token(const AppendParams& params, const SequenceDesc& desc, int inde
                 static_cast<size_t>(layout.row.bytes()));
   }
 
-  if (layout.slice.dims == 0) return;
+  if (layout.slice.dims == 0 || desc.tail == nullptr) return;
   const SliceFormat format = layout.slice.tail();
   std::byte* tail = desc.tail + layout.tail_offset(layer, head);
   const SliceFormat value_format = layout.values.tail();

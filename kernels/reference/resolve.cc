@@ -104,7 +104,7 @@ void resolve_head(const Head& head, int size) {
     const std::byte*& row = params.rows[head.index * wave + entry];
     const bool protects = head.is_protected(set[i]);
     if (protects) ++params.counters->protected_rows;
-    if (params.rows_on_device) {
+    if (head.desc.access == RowAccess::kLocal) {
       if (!protects) ++params.counters->hits;
       row = head.block_row(set[i]);
     } else if (protects) {
@@ -133,7 +133,7 @@ void resolve(const ResolveParams& params) {
     for (int i = 0; i < params.step.head_count(); ++i) {
       const int kv_head = params.step.first_head() + i;
       const int64_t index = int64_t{sequence} * layout.kv_heads + kv_head;
-      int32_t* table = params.rows_on_device ? nullptr : desc.hot_table;
+      int32_t* table = desc.access == RowAccess::kLocal ? nullptr : desc.hot_table;
       const Head head = {
           params, desc, kv_head, index,
           HotSlots::of(layout, table, params.step.layer, kv_head, desc.hot_slots(layout))};

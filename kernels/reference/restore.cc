@@ -10,7 +10,7 @@ namespace {
 
 void restore_tail(const StepParams& step, const SequenceDesc& desc, int layer, int head) {
   const CacheLayout& layout = step.layout;
-  if (layout.slice.dims == 0) return;
+  if (layout.slice.dims == 0 || desc.tail == nullptr) return;
   const SliceFormat format = layout.slice.tail();
   std::byte* tail = desc.tail + layout.tail_offset(layer, head);
   const SliceFormat value_format = layout.values.tail();

@@ -11,15 +11,17 @@ namespace fasa {
 // Bytes of the whole KV cache.
 struct KvMemory {
   uint64_t device_slices = 0;    // sealed pages and tails
-  uint64_t device_rows = 0;      // row pages on the device
+  uint64_t device_rows = 0;      // row pages on the device, copies included
   uint64_t device_hot_rows = 0;  // hot rows, their tables, protected rows
+  uint64_t device_extra = 0;     // extra hot rows: lent while memory is free
   // Sets, addresses, partials, fetch buffers, page tables, descriptors, recorded graphs.
   uint64_t device_scratch = 0;
   uint64_t host_rows = 0;
   uint64_t host_tables = 0;  // host copies of the page tables
-  uint64_t device_total() const {
+  uint64_t device_needed() const {
     return device_slices + device_rows + device_hot_rows + device_scratch;
   }
+  uint64_t device_total() const { return device_needed() + device_extra; }
   uint64_t host_total() const { return host_rows + host_tables; }
 };
 

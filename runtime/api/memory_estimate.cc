@@ -28,45 +28,53 @@ void add_predictions(const StepSettings& settings, int64_t context, PredictionSc
 
 }  // namespace
 
-DecodeShape decode_shape(const StepSettings& settings, int64_t context, int count,
+DecodeShape decode_shape(const StepSettings& settings, int64_t context, int count, RowAccess access,
                          PredictionScratch predictions) {
-  DecodeShape shape{.count = count, .selected_capacity = 0, .dense_tokens = 0};
+  DecodeShape shape{.count = count, .access = access};
+  const bool local = access == RowAccess::kLocal;
+  const bool selects = !local || !settings.selects_all(context);
   for (int i = 0; i < settings.layer_count(); ++i) {
     const LayerSettings& layer = settings.layer(i);
     const int32_t visible = visible_tokens(layer, context);
     if (layer.in_window_rows) {
       shape.window_tokens =
-          std::max(shape.window_tokens, StepScratch::dense_tokens(settings, visible));
+          std::max(shape.window_tokens, StepScratch::dense_tokens(settings, visible, access));
       continue;
     }
     const int32_t budget = settings.selected_tokens(i, visible);
-    // With rows on the device, a layer attends to all tokens while the context is no longer than
+    // With local rows, a layer attends to all tokens while the context is no longer than
     // its set. The scratch for that is taken up front, so it covers longer contexts too.
-    if (layer.dense || settings.rows_on_device) {
-      const int dense = StepScratch::dense_tokens(settings, layer.dense ? context : budget);
+    if (layer.dense || local) {
+      const int dense = StepScratch::dense_tokens(settings, layer.dense ? context : budget, access);
       shape.dense_tokens = std::max(shape.dense_tokens, dense);
     }
-    if (layer.dense) continue;
+    if (layer.dense || !selects) continue;
     shape.selected_capacity = std::max(shape.selected_capacity, budget);
     shape.low_bit_capacity = std::max(shape.low_bit_capacity, settings.low_bit_tokens(i, visible));
   }
-  if (predictions.max_depth > 0) add_predictions(settings, context, predictions, shape);
+  if (predictions.max_depth > 0 && !local) add_predictions(settings, context, predictions, shape);
   return shape;
 }
 
-PrefillShape prefill_shape(const StepSettings& settings, int64_t start, int tokens) {
-  if (settings.rows_on_device) return {};
-  return {.pages = pages_of(tokens) + 1,
+PrefillShape prefill_shape(int64_t start, int tokens, RowAccess access) {
+  if (access == RowAccess::kLocal) return {};
+  return {.pages = write_back_pages_of(start, tokens),
           .tokens = tokens,
           .past_pages = static_cast<int>(start / kPageTokens)};
 }
 
 std::pair<DecodeShape, PrefillShape> reserved_shapes(const StepSettings& settings, int64_t tokens,
-                                                     int step_tokens,
+                                                     int step_tokens, RowAccess access,
                                                      PredictionScratch predictions) {
-  const int64_t last_start = std::max<int64_t>(0, tokens - 1);  // chunks may end anywhere
-  return {decode_shape(settings, tokens, 1, predictions),
-          step_tokens > 1 ? prefill_shape(settings, last_start, step_tokens) : PrefillShape{}};
+  PrefillShape prefill;
+  const auto most = static_cast<int>(std::min<int64_t>(step_tokens, tokens));
+  if (step_tokens > 1 && most > 0 && access == RowAccess::kOverLink) {
+    // Chunks may begin and end anywhere.
+    prefill = {.pages = std::min(pages_of(most) + 1, pages_of(tokens)),
+               .tokens = most,
+               .past_pages = static_cast<int>((tokens - 1) / kPageTokens)};
+  }
+  return {decode_shape(settings, tokens, 1, access, predictions), prefill};
 }
 
 // At most half of the free memory is taken: other allocations would have to wait until extra hot
@@ -75,7 +83,8 @@ int extra_hot_rows(const StepSettings& settings, int64_t tokens, uint64_t free_b
   constexpr int kMaxSets = 16;  // 32 find no more on the shipped trace
   const CacheLayout& layout = settings.layout;
   if (settings.device_copies || layout.hot_rows == 0) return 0;
-  const int64_t set = decode_shape(settings, tokens, 1).selected_capacity;
+  if (settings.access_of(tokens) == RowAccess::kLocal) return 0;
+  const int64_t set = decode_shape(settings, tokens, 1, RowAccess::kOverLink).selected_capacity;
   const auto slot_bytes =
       static_cast<uint64_t>(layout.hot_bytes(1) + layout.heads() * 2 * int64_t{sizeof(int32_t)});
   const uint64_t fits = free_bytes / 2 / slot_bytes;
@@ -91,21 +100,26 @@ KvMemory estimate_memory(const StepSettings& settings, int64_t tokens, int step_
   const int64_t kept = max_pages(settings, tokens, step_tokens, rollback_tokens);
   const int64_t row_pages = settings.has_window_rows() ? pages_of(tokens) : kept;
   const int64_t slice_pages = std::min(row_pages, tokens / kPageTokens);
+  const RowAccess access = settings.access_of(tokens);
+  const bool copied = access != settings.access();
   KvMemory memory;
   const uint64_t rows = bytes(row_pages * layout.row_block_bytes());
   (settings.rows_on_device ? memory.device_rows : memory.host_rows) = rows;
+  if (copied) memory.device_rows = bytes(pages_of(tokens) * layout.row_block_bytes());
   memory.device_rows += bytes(kept * settings.window_rows.row_block_bytes());
-  if (layout.slice.dims > 0) {
+  const bool drops = rollback_tokens >= 0 && !settings.has_window_rows();
+  if (layout.slice.dims > 0 && (!copied || drops || !settings.selects_all(tokens))) {
     memory.device_slices = bytes(slice_pages * layout.slice_block_bytes() + layout.tail_bytes());
   }
-  if (!settings.rows_on_device) {
+  if (access == RowAccess::kOverLink) {
     memory.device_hot_rows =
         bytes(layout.hot_bytes() + layout.hot_table_bytes() + layout.protected_bytes());
   }
-  const auto [decode, prefill] = reserved_shapes(settings, tokens, step_tokens, predictions);
+  const auto [decode, prefill] =
+      reserved_shapes(settings, tokens, step_tokens, access, predictions);
   // Tables of page addresses grow in powers of two.
   const uint64_t table = std::bit_ceil(bytes(pages_of(tokens))) * sizeof(void*);
-  const uint64_t tables = (settings.has_window_rows() ? 3 : 2) * table;
+  const uint64_t tables = (2 + (settings.has_window_rows() ? 1 : 0) + (copied ? 1 : 0)) * table;
   memory.device_scratch = StepScratch::bytes_for(settings, decode, prefill) + tables;
   memory.host_tables = tables;
   return memory;

@@ -11,14 +11,15 @@
 
 namespace fasa {
 
-// Scratch of a decode step of `count` sequences, the longest with `context` tokens.
-DecodeShape decode_shape(const StepSettings& settings, int64_t context, int count,
+// Scratch of a decode step of `count` sequences, the longest with `context` tokens. `access`: over
+// the link if any sequence's rows are.
+DecodeShape decode_shape(const StepSettings& settings, int64_t context, int count, RowAccess access,
                          PredictionScratch predictions = {});
 // Scratch of a prefill of `tokens` new tokens after `start` earlier ones.
-PrefillShape prefill_shape(const StepSettings& settings, int64_t start, int tokens);
+PrefillShape prefill_shape(int64_t start, int tokens, RowAccess access);
 // Both, for one sequence of up to `tokens` tokens in steps of up to `step_tokens`.
 std::pair<DecodeShape, PrefillShape> reserved_shapes(const StepSettings& settings, int64_t tokens,
-                                                     int step_tokens,
+                                                     int step_tokens, RowAccess access,
                                                      PredictionScratch predictions = {});
 
 // For hot_rows = auto: hot rows that a decoding sequence of `tokens` tokens gets out of

@@ -77,8 +77,7 @@ void SliceIndex::append(int layer, ConstTensorView k, ConstTensorView v, int64_t
         describe(position, static_cast<int>(std::min<int64_t>(room, k.tokens - done)));
     sequence.mode = StepMode::kPrefill;
     sequence.first_token = static_cast<int32_t>(done);
-    run_on_host(
-        AppendParams{.step = step_params(layer, sequence), .k = k, .v = v, .rows_on_device = true});
+    run_on_host(AppendParams{.step = step_params(layer, sequence), .k = k, .v = v});
     done += sequence.tokens;
   }
 }

@@ -499,7 +499,8 @@ const std::array<ConfigOption, 46> kOptions{{
      .help = "Fetched rows that stay on the device, per sequence, layer and KV head. auto = 2 x "
              "fac_tokens, or as many as fit if device memory is short; while memory is free, up to "
              "16 x fac_tokens, and the extra ones are freed when an allocation needs their memory. "
-             "Results do not depend on it.",
+             "A sequence whose rows take no more than that has copies of them instead. Results do "
+             "not depend on it.",
      .set = [](Config& c, const Json& v) { return take_auto_int(v, c.placement.hot_rows); },
      .get = [](const Config& c) { return or_auto(c.placement.hot_rows); }},
     {.table = "placement",

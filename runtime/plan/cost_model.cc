@@ -52,15 +52,16 @@ PrefetchLoad prediction_by_query(const CacheLayout& layout, int64_t tokens,
 }
 
 CostModel::CostModel(const StepSettings& settings, const MachineRates& machine, int64_t context)
-    : settings_(settings), machine_(machine) {
-  DecodeShape shape = decode_shape(settings, context, 1);
+    : settings_(settings), machine_(machine), access_(settings.access_of(context)) {
+  DecodeShape shape = decode_shape(settings, context, 1, access_);
   // While a sequence is short, layers with a selection also attend to all of it.
   shape.dense_tokens = std::max(shape.dense_tokens, static_cast<int>(context));
   const DecodeScratch sizes = StepScratch::waves(settings, shape);
   wave_ = sizes.wave;
   waves_ = wave_ > 0 ? (sizes.selected_capacity + wave_ - 1) / wave_ : 0;
   dense_wave_ = sizes.dense_wave;
-  in_groups_ = !settings.rows_on_device && settings.layout.hot_rows >= sizes.selected_capacity;
+  in_groups_ =
+      access_ == RowAccess::kOverLink && settings.layout.hot_rows >= sizes.selected_capacity;
 }
 
 int64_t CostModel::visible(int layer, int64_t tokens) const {
@@ -76,7 +77,7 @@ int64_t CostModel::selected_size(int layer, int64_t tokens) const {
 }
 
 double CostModel::hit_rate(double overlap, int64_t tokens) const {
-  if (settings_.rows_on_device) return 1;
+  if (access_ == RowAccess::kLocal) return 1;
   double found = 0;
   double all = 0;
   for (int layer = 0; layer < settings_.layer_count(); ++layer) {
@@ -228,7 +229,7 @@ void CostModel::add_selected(int layer, const StepLoad& load,
   const double low_bit = device(low_bit_bytes(layout, low_bit_tokens * layout.kv_heads));
   terms.attention += rows + low_bit + device(output_bytes(layout, layout.query_heads(), load.out));
   terms.launches += launch * waves;
-  if (settings_.rows_on_device) return;
+  if (access_ == RowAccess::kLocal) return;
 
   const Fetch fetch = fetch_of(set, load.hit_rate, prefetch);
   const auto row_bytes = static_cast<double>(layout.row.bytes());
@@ -254,11 +255,11 @@ CostTerms CostModel::layer(int layer, const StepLoad& load,
   CostTerms terms;
   add_append(layer, terms);
   const bool all = settings_.layer(layer).dense ||
-                   (settings_.rows_on_device &&
+                   (access_ == RowAccess::kLocal &&
                     selected_size(layer, load.tokens) == visible(layer, load.tokens));
   if (!all) {
     add_selected(layer, load, prefetch, terms);
-  } else if (settings_.on_device(layer)) {
+  } else if (access_ == RowAccess::kLocal || settings_.on_device(layer)) {
     add_dense_on_device(layer, load, terms);
   } else {
     add_dense_from_host(layer, load, terms);

@@ -93,7 +93,7 @@ class CostModel {
   // Tokens that a layer attends to, per KV head.
   int64_t selected_size(int layer, int64_t tokens) const;
   // The hit rate of a step if the share `overlap` of the selected entries, without sinks and recent
-  // tokens, is in the hot rows. 1 if rows are on the device.
+  // tokens, is in the hot rows. 1 if rows are local.
   double hit_rate(double overlap, int64_t tokens) const;
 
  private:
@@ -115,6 +115,7 @@ class CostModel {
 
   StepSettings settings_;
   MachineRates machine_;
+  RowAccess access_;        // how kernels reach the rows
   int wave_ = 0;            // set entries per wave
   int waves_ = 0;           // per set
   int dense_wave_ = 0;      // tokens per wave of full attention

@@ -64,13 +64,21 @@ KernelWork modelled_work(const WriteBackParams& params) {
 KernelWork modelled_work(const RestoreParams& params) {
   const CacheLayout& layout = params.step.layout;
   int64_t rows = 0;
+  int64_t over_link = 0;
   for (int i = 0; i < params.step.count; ++i) {
-    const int start = params.step.sequences[i].start;
-    if (start > 0 && layout.slice.dims > 0) rows += (start - 1) % kPageTokens + 1;
-    if (!params.rows_on_device) rows += std::min(start, layout.protected_tokens());
+    const SequenceDesc& sequence = params.step.sequences[i];
+    const int start = sequence.start;
+    int64_t read = 0;
+    if (start > 0 && layout.slice.dims > 0 && sequence.tail != nullptr)
+      read += (start - 1) % kPageTokens + 1;
+    const bool local = sequence.access == RowAccess::kLocal;
+    if (!local) read += std::min(start, layout.protected_tokens());
+    rows += read;
+    if (!local) over_link += read;
   }
-  const uint64_t bytes = rows_bytes(layout, rows * layout.heads());
-  return {.device_bytes = bytes, .h2d_bytes = params.rows_on_device ? 0 : bytes, .d2h_bytes = 0};
+  return {.device_bytes = rows_bytes(layout, rows * layout.heads()),
+          .h2d_bytes = rows_bytes(layout, over_link * layout.heads()),
+          .d2h_bytes = 0};
 }
 
 KernelWork modelled_work(const SelectParams& params) {

@@ -33,11 +33,21 @@ Buffer DeviceRows::take_oldest() {
   return std::move(buffers_[static_cast<size_t>(oldest_++)]);
 }
 
-void DeviceRows::drop(int64_t end) {
-  while (copies_ > 0) {
-    while (!has(oldest_)) ++oldest_;
-    if (oldest_ >= end) return;
-    take_oldest();
+void DeviceRows::grow(int64_t pages, int64_t block_bytes) {
+  reserve(pages);
+  for (int64_t page = this->pages(); page < pages; ++page) {
+    put(page,
+        device_->allocate(MemorySpace::kDevice, static_cast<size_t>(block_bytes), "row pages"));
+  }
+}
+
+void DeviceRows::drop(int64_t first, int64_t end) {
+  addresses_.prepare_overwrite(std::min(first, pages()));
+  for (int64_t page = first; page < std::min(end, pages()); ++page) {
+    if (!has(page)) continue;
+    addresses_.set(page, nullptr);
+    buffers_[static_cast<size_t>(page)] = Buffer();
+    --copies_;
   }
 }
 

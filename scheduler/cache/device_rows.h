@@ -1,6 +1,7 @@
 // Device copies of a sequence's row pages, and the address array that kernels read. The rows on the
-// host stay complete, so freeing a copy changes only this table. A page is copied from its first
-// row on or not at all: a copy always has all rows of its page.
+// host stay complete, so freeing a copy changes only this table. Copies are either all that kernels
+// read (KvSequence::access is local), or lent while memory is free; then a page is copied from its
+// first row on or not at all. A copy that kernels read has all rows of its page.
 #pragma once
 
 #include <cstddef>
@@ -29,8 +30,11 @@ class DeviceRows {
   void put(int64_t page, Buffer block);
   // Removes and returns the first copy; empty if there is none. Streams must be idle.
   Buffer take_oldest();
-  // Frees the copies below page `end`. Streams must be idle.
-  void drop(int64_t end);
+  // Allocates copies of pages up to `pages`, all in one table. Throws BudgetError; then the copies
+  // made so far stay.
+  void grow(int64_t pages, int64_t block_bytes);
+  // Frees the copies of pages [first, end). Streams must be idle.
+  void drop(int64_t first, int64_t end);
   // Streams must be idle if this frees copies.
   void truncate(int64_t pages) noexcept;
   int64_t capacity() const { return addresses_.capacity(); }

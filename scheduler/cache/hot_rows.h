@@ -17,7 +17,7 @@ class HotRows {
   // Allocates the layout's slots, if it has any. Throws BudgetError.
   void reserve();
   void give_back();
-  uint64_t bytes() const { return rows_.bytes() + table_.bytes() + wide_bytes(); }
+  uint64_t bytes() const { return rows_.bytes() + table_.bytes(); }  // without wider slots
 
   // Switches to `slots` slots per head, more than the layout's; narrow() switches back. The new
   // table is empty. Widening waits for nothing; before narrowing, the sequence's work must be done.

@@ -1,6 +1,7 @@
 #include "scheduler/cache/kv_sequence.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "runtime/base/error.h"
@@ -21,7 +22,10 @@ KvSequence::KvSequence(Device& device, const StepSettings& settings, KvPools& po
 
 void KvSequence::share(const KvSequence& other, int64_t tokens) {
   rows_ = other.rows_.fork(pages_of(tokens));
-  slices_ = other.slices_.fork(uses_slices() ? tokens / kPageTokens : 0);
+  // A short fork begins without slices.
+  coded_ = other.coded_ &&
+           (settings_.access_of(tokens) == settings_.access() || !settings_.selects_all(tokens));
+  slices_ = other.slices_.fork(coded_ ? tokens / kPageTokens : 0);
   window_rows_ = other.window_rows_.fork(pages_of(tokens));
   length_ = tokens;
   rollback_tokens_ = other.rollback_tokens_;
@@ -40,7 +44,7 @@ void KvSequence::truncate(int64_t tokens) {
   if (tokens == 0) first_page_ = 0;
   rows_.truncate(pages_of(tokens));
   window_rows_.truncate(pages_of(tokens));
-  device_rows_.truncate(rows_.pages());
+  truncate_copies(rows_.pages());
   // Repacks the cut sealed page from its rows into a new block: other sequences may share the old
   // one.
   slices_.truncate(uses_slices() ? tokens / kPageTokens : 0);
@@ -50,6 +54,7 @@ void KvSequence::truncate(int64_t tokens) {
 }
 
 void KvSequence::invalidate() {
+  filled_copies_ = std::min<int64_t>(filled_copies_, pages_of(length_));
   if (history_) history_->truncate(length_);
   stale_ = length_ > 0;
   if (stale_ && !drops_rows()) {
@@ -61,6 +66,7 @@ void KvSequence::invalidate() {
 
 int64_t KvSequence::droppable() const {
   if (rollback_tokens_ < 0 || later_rows_.source != nullptr) return 0;
+  if (!coded() && !settings_.has_window_rows()) return 0;  // slices will need the rows
   const int64_t kept = std::max(first_page_, first_pages_kept(settings_));
   return std::max<int64_t>(
       0, first_needed_page(settings_, std::max<int64_t>(0, length_ - rollback_tokens_)) - kept);
@@ -74,7 +80,7 @@ void KvSequence::drop_pages() {
   if (settings_.has_window_rows()) return window_rows_.drop(first, first_page_);
   rows_.drop(first, first_page_);
   if (uses_slices()) slices_.drop(first, first_page_);
-  device_rows_.drop(first_page_);
+  device_rows_.drop(first, first_page_);
   if (stale_) hot_rows_.forget();
 }
 
@@ -87,6 +93,54 @@ bool KvSequence::can_truncate_to(int64_t tokens) const {
   return can_truncate_from(settings_, first_page_, tokens);
 }
 
+bool KvSequence::outgrows_copies(int64_t tokens) const {
+  return is_copied() && pages_of(tokens) > std::max(settings_.copied_pages(), device_rows_.pages());
+}
+
+void KvSequence::read_over_link() {
+  access_ = RowAccess::kOverLink;
+  const bool all_filled = filled_copies_ == pages_of(length_);
+  truncate_copies(!settings_.device_copies ? 0
+                  : all_filled             ? device_rows_.pages()
+                                           : filled_copies_);
+  stale_ = length_ > 0;
+}
+
+// Sequences that drop rows make slices from the start.
+bool KvSequence::needs_slices(int64_t tokens) const {
+  if (!uses_slices()) return false;
+  const bool drops = rollback_tokens_ >= 0 && !settings_.has_window_rows();
+  return coded_ || !is_copied() || drops || !settings_.selects_all(tokens);
+}
+
+void KvSequence::reserve_slices() {
+  if (!uses_slices()) return;
+  slices_.grow(length_ / kPageTokens);
+  if (tail_) return;
+  tail_ = device_.allocate(MemorySpace::kDevice, static_cast<size_t>(settings_.layout.tail_bytes()),
+                           "the newest page's slices");
+}
+
+std::optional<SequenceDesc> KvSequence::code_slices() {
+  if (coded_ || !tail_) return {};
+  coded_ = true;
+  if (length_ == 0) return {};
+  SequenceDesc desc = describe();
+  desc.mode = StepMode::kPrefill;
+  desc.start = 0;
+  desc.tokens = static_cast<int32_t>(length_);
+  desc.access = RowAccess::kLocal;  // reads rows over the link in place, as restore does
+  desc.protected_rows = nullptr;
+  if (filled_copies_ < pages_of(length_)) desc.row_blocks = rows_.device_data();
+  return desc;
+}
+
+// Pages that a local sequence has no copies of are copied again.
+void KvSequence::truncate_copies(int64_t pages) noexcept {
+  device_rows_.truncate(pages);
+  filled_copies_ = std::min(filled_copies_, device_rows_.pages());
+}
+
 void KvSequence::reserve(int64_t tokens) { grow(tokens, tokens); }
 
 void KvSequence::reserve(int64_t tokens, int step_tokens) {
@@ -96,6 +150,7 @@ void KvSequence::reserve(int64_t tokens, int step_tokens) {
   grow(settings_.has_window_rows() ? tokens : length_, length_);
   try {
     promise_window_rows(tokens, pages);
+    if (is_copied()) device_rows_.grow(pages_of(tokens), settings_.layout.row_block_bytes());
   } catch (...) {
     give_back_to(before);
     throw;
@@ -125,37 +180,81 @@ void KvSequence::grow(int64_t tokens, int64_t window_tokens) {
     buffer = device_.allocate(MemorySpace::kDevice, static_cast<size_t>(bytes), purpose);
   };
   try {
-    if (uses_slices()) {
+    if (needs_slices(tokens)) {
+      coded_ |= length_ == 0;
       slices_.grow(tokens / kPageTokens);
       ensure(tail_, layout.tail_bytes(), "slices of the newest page");
     }
-    if (!settings_.rows_on_device) {
+    if (access_ == RowAccess::kOverLink) {
       ensure(protected_rows_, layout.protected_bytes(), "sinks and recent rows");
       hot_rows_.reserve();
     }
     if (settings_.has_window_rows()) window_rows_.grow(pages_of(window_tokens));
     rows_.grow(pages_of(tokens));
+    if (is_copied()) device_rows_.grow(pages_of(tokens), layout.row_block_bytes());
   } catch (...) {
     give_back_to(before);
     throw;
   }
 }
 
-void KvSequence::give_back_to(const Reserved& before) {
+KvSequence::Reserved KvSequence::reserved() const {
+  return {.row_pages = rows_.pages(),
+          .slice_pages = slices_.pages(),
+          .window_pages = window_rows_.pages(),
+          .copies = device_rows_.pages(),
+          .row_places = rows_.capacity(),
+          .slice_places = slices_.capacity(),
+          .window_places = window_rows_.capacity(),
+          .copy_places = device_rows_.capacity(),
+          .access = access_,
+          .tail = static_cast<bool>(tail_),
+          .coded = coded_,
+          .hot = static_cast<bool>(protected_rows_),
+          .wide = hot_rows_.wide()};
+}
+
+void KvSequence::give_back_to(const Reserved& before) noexcept {
   rows_.truncate(before.row_pages);
   window_rows_.truncate(before.window_pages);
-  device_rows_.truncate(rows_.pages());
   slices_.truncate(before.slice_pages);
   rows_.shrink(before.row_places);
   slices_.shrink(before.slice_places);
   window_rows_.shrink(before.window_places);
-  device_rows_.shrink(before.copy_places);
   if (hot_rows_.wide() && !before.wide) hot_rows_.drop_wide();
-  if (before.whole) return;
-  tail_ = Buffer();
-  protected_rows_ = Buffer();
-  hot_rows_.give_back();
+  if ((tail_ && !before.tail) || (protected_rows_ && !before.hot)) stale_ = length_ > 0;
+  if (!before.tail) tail_ = Buffer();
+  coded_ = before.coded;
+  if (!before.hot) {
+    protected_rows_ = Buffer();
+    hot_rows_.give_back();
+  }
+  truncate_copies(before.copies);
+  filled_copies_ = std::min<int64_t>(filled_copies_, pages_of(length_));
+  device_rows_.shrink(before.copy_places);
+  if (access_ == before.access) return;
+  access_ = before.access;
   stale_ = length_ > 0;
+  int64_t whole = 0;  // lent copies may have been given up
+  const auto complete = [this](int64_t page) {
+    return device_rows_.has(page) || (page < rows_.pages() && rows_.dropped(page));
+  };
+  while (whole < device_rows_.pages() && complete(whole)) ++whole;
+  truncate_copies(whole);
+}
+
+void KvSequence::take_back_copies(const Reserved& before) noexcept {
+  if (!is_copied() || device_rows_.pages() >= before.copies) return;
+  try {
+    device_rows_.grow(before.copies, settings_.layout.row_block_bytes());
+  } catch (const std::exception&) {
+    // No memory.
+  }
+}
+
+uint64_t KvSequence::device_bytes() const {
+  return tail_.bytes() + hot_bytes() + copy_bytes() +
+         static_cast<uint64_t>(slices_.pages() * settings_.layout.slice_block_bytes());
 }
 
 bool KvSequence::needs_private_page() const {
@@ -176,6 +275,18 @@ void KvSequence::upload_tables(StreamView control) {
   device_rows_.upload(control);
 }
 
+void KvSequence::fill_copies(int tokens, StreamView control) {
+  if (!is_copied()) return;
+  for (int64_t page = filled_copies_; page < pages_of(length_); ++page) {
+    const auto at = static_cast<size_t>(page);
+    if (rows_.blocks()[at] == nullptr) continue;  // dropped
+    device_.copy(device_rows_.blocks()[at], rows_.blocks()[at],
+                 static_cast<size_t>(settings_.layout.row_block_bytes()), CopyKind::kHostToDevice,
+                 control, tag_of(-1, Cause::kControl));
+  }
+  filled_copies_ = pages_of(length_ + tokens);
+}
+
 SequenceDesc KvSequence::describe() const {
   SequenceDesc desc = {.mode = StepMode::kDecode,
                        .first_token = 0,
@@ -183,14 +294,20 @@ SequenceDesc KvSequence::describe() const {
                        .start = static_cast<int32_t>(length_),
                        .slice_blocks = slices_.device_data(),
                        .row_blocks = rows_.device_data(),
-                       .device_row_blocks = device_rows_.device_data(),
-                       .device_row_pages = static_cast<int32_t>(device_rows_.pages()),
+                       .access = access_,
                        .tail = tail_.data(),
                        .protected_rows = protected_rows_.data(),
                        .hot = nullptr,
                        .hot_table = nullptr,
                        .hot_rows = 0,
                        .write_back_buffer = nullptr};
+  if (is_copied()) {
+    desc.row_blocks = device_rows_.device_data();
+    desc.home_blocks = rows_.device_data();
+  } else {
+    desc.device_row_blocks = device_rows_.device_data();
+    desc.device_row_pages = static_cast<int32_t>(device_rows_.pages());
+  }
   hot_rows_.describe(&desc);
   return desc;
 }

@@ -1,5 +1,10 @@
-// One sequence's part of the cache: its pages, and its private device memory (tail, protected rows,
-// hot rows). Created without memory; begin_step and reserve allocate it.
+// One sequence's part of the cache: its pages, and its private device memory. Created without
+// memory; begin_step and reserve allocate it.
+//
+// Rows on the host are reached in one of two ways. A short sequence is local: each page has a
+// device copy, which kernels read and write in place; new rows are written back to the host as
+// well; and it has no slices until a set leaves something out. Past StepSettings::copied_pages its rows are read over the link: protected rows and hot
+// rows replace the copies, once and for good.
 #pragma once
 
 #include <cstdint>
@@ -54,6 +59,14 @@ class KvSequence {
   int64_t first_page() const { return first_page_; }
   bool has_page(int layer, int64_t page) const { return !table_of(layer).dropped(page); }
 
+  RowAccess access() const { return access_; }
+  // True if the copies of a local sequence would take more than hot rows once it has `tokens`
+  // tokens.
+  bool outgrows_copies(int64_t tokens) const;
+  // From now on rows are read over the link. Frees the copies, except for rows = auto, where they
+  // are lent from now on. Streams must be idle if there are copies.
+  void read_over_link();
+
   // Reserves memory for `tokens` tokens in all. Throws BudgetError; then frees what this call
   // allocated.
   void reserve(int64_t tokens);
@@ -64,21 +77,31 @@ class KvSequence {
   // arrays may stay larger, and the last page may stay private. No work may be enqueued in between.
   struct Reserved {
     int64_t row_pages, slice_pages, window_pages;
+    int64_t copies;
     int64_t row_places, slice_places, window_places, copy_places;  // table entries
-    bool whole;                                                    // tail, protected rows, hot rows
-    bool wide;                                                     // extra hot rows
+    RowAccess access;
+    bool tail, coded;
+    bool hot;   // protected rows, hot rows
+    bool wide;  // extra hot rows
   };
-  Reserved reserved() const {
-    return {rows_.pages(),           slices_.pages(),          window_rows_.pages(),
-            rows_.capacity(),        slices_.capacity(),       window_rows_.capacity(),
-            device_rows_.capacity(), tail_ || protected_rows_, hot_rows_.wide()};
-  }
-  void give_back_to(const Reserved& before);
+  Reserved reserved() const;
+  void give_back_to(const Reserved& before) noexcept;
+  // Call it once all memory that the failed step allocated is free: allocates copies that became
+  // hot rows in it. If another user of the device took their memory, the next step allocates them.
+  void take_back_copies(const Reserved& before) noexcept;
   // Enqueue on `control` the work that precedes a step: copy a shared page before it is written,
   // upload tables, rebuild tail and protected rows. Only the page copy may throw BudgetError.
   bool needs_private_page() const;
   void make_last_page_private(StreamView control);
   void upload_tables(StreamView control);
+  // For a step of `tokens` new tokens: copies from the host what a local sequence's copies lack,
+  // after a fork or a load.
+  void fill_copies(int tokens, StreamView control);
+  // Slices are made with the rows, or from the rows once they are needed: `code_slices` describes
+  // that work for append (AppendParams::in_place), if there is any.
+  bool coded() const { return coded_ || !uses_slices(); }
+  void reserve_slices();  // for the committed tokens. Throws BudgetError; then nothing changes
+  std::optional<SequenceDesc> code_slices();
   bool stale() const { return stale_; }
   void restored() { stale_ = false; }
 
@@ -94,10 +117,13 @@ class KvSequence {
   const LaterRows& later_rows() const { return later_rows_; }
   void set_later_rows(LaterRows rows) { later_rows_ = std::move(rows); }
 
-  // Device copies of rows, if the settings ask for them. The runtime assigns them. A fork begins
-  // without copies.
-  DeviceRows& device_rows() { return device_rows_; }
-  const DeviceRows& device_rows() const { return device_rows_; }
+  // Device copies of rows over the link, lent by the runtime if the settings ask for them; null for
+  // a local sequence. A fork begins without copies.
+  DeviceRows* lent_copies() { return is_copied() ? nullptr : &device_rows_; }
+  std::span<std::byte* const> lent_blocks() const {
+    return is_copied() ? std::span<std::byte* const>() : device_rows_.blocks();
+  }
+  uint64_t copy_bytes() const { return device_rows_.copy_bytes(); }
 
   HotRows& hot_rows() { return hot_rows_; }
   const HotRows& hot_rows() const { return hot_rows_; }
@@ -106,6 +132,8 @@ class KvSequence {
 
   uint64_t tail_bytes() const { return tail_.bytes(); }
   uint64_t hot_bytes() const { return hot_rows_.bytes() + protected_rows_.bytes(); }
+  // Private device memory, and slices.
+  uint64_t device_bytes() const;
   uint64_t table_bytes() const {
     return rows_.device_bytes() + slices_.device_bytes() + window_rows_.device_bytes() +
            device_rows_.table_bytes();
@@ -126,6 +154,10 @@ class KvSequence {
   void grow(int64_t tokens, int64_t window_tokens);
   void promise_window_rows(int64_t tokens, int64_t pages);
   bool drops_rows() const { return !settings_.has_window_rows() && first_page_ > 0; }
+  // True if kernels read device copies in place of the rows on the host.
+  bool is_copied() const { return access_ != settings_.access(); }
+  bool needs_slices(int64_t tokens) const;
+  void truncate_copies(int64_t pages) noexcept;
 
   Device& device_;
   const StepSettings& settings_;
@@ -133,6 +165,8 @@ class KvSequence {
   PageTable slices_;
   PageTable window_rows_;
   DeviceRows device_rows_;
+  int64_t filled_copies_ = 0;  // first pages whose copies have all rows, if the rows are local
+  RowAccess access_ = RowAccess::kLocal;
   LaterRows later_rows_;
   std::optional<SelectionHistory> history_;  // empty if the selection has no memory
   Buffer tail_;
@@ -142,6 +176,7 @@ class KvSequence {
   int64_t rollback_tokens_;  // tokens; below 0: unlimited
   int64_t first_page_ = 0;   // pages between the sinks' pages and this one were freed
   bool stale_ = false;
+  bool coded_ = false;  // slices are made with the rows
 };
 
 }  // namespace fasa

@@ -92,6 +92,7 @@ SequenceDesc PageView::describe() const {
   desc.slice_blocks = index_ ? index_->slice_blocks() : slices_.device_data();
   if (index_) desc.tail = index_->tail();
   desc.row_blocks = rows_.device_data();
+  desc.access = settings_.access();
   desc.hot = hot_.data();
   desc.hot_table = hot_table_.as<int32_t>();
   return desc;

@@ -278,8 +278,8 @@ TEST_F(GpuKernels, SmallRestore) {
       }
     }
     const RowStep step = fast.begin({{0, 0}, {1, 0}}), other = slow.begin({{0, 0}, {1, 0}});
-    run(RestoreParams{fast.params(step, 0), false});
-    reference::restore({slow.params(other, 0), false});
+    run(RestoreParams{fast.params(step, 0)});
+    reference::restore({slow.params(other, 0)});
     for (int s = 0; s < 2; ++s) {
       EXPECT_EQ(fast.sequence(s).tail, slow.sequence(s).tail) << length;
       EXPECT_EQ(fast.sequence(s).protected_rows, slow.sequence(s).protected_rows) << length;

@@ -84,6 +84,24 @@ TEST(AppendTest, RowsAreRoundedAndPadded) {
   for (int64_t at = 6; at < cache.layout().row.bytes(); ++at) EXPECT_EQ(row[at], std::byte{0});
 }
 
+// Local rows that have homes on the host are the same bytes there.
+TEST(AppendTest, LocalRowsAreWrittenBack) {
+  RowShape shape;
+  shape.layers = 2, shape.written_back = true;
+  RowCase fast(shape, {0, 1}, 200), slow(shape, {0, 1}, 200);
+  for (const auto& advances : {std::vector<Advance>{{0, 70}, {1, 130}},
+                               std::vector<Advance>{{0, 1, StepMode::kDecode}, {1, 30}},
+                               std::vector<Advance>{{0, 64}, {1, 1, StepMode::kDecode}}}) {
+    fast.advance(advances);
+    slow.advance(advances, true);
+  }
+  for (int s = 0; s < 2; ++s) {
+    EXPECT_EQ(fast.sequence(s).homes, slow.sequence(s).homes);
+    EXPECT_EQ(fast.sequence(s).homes, fast.sequence(s).rows);
+    EXPECT_EQ(fast.sequence(s).tail, slow.sequence(s).tail);
+  }
+}
+
 TEST(AppendTest, WorkCountsTheLink) {
   RowShape shape;
   shape.on_device = false;

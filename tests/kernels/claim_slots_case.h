@@ -63,7 +63,6 @@ class ClaimSlotsSide {
   }
   void resolve(ResolveParams params) {
     params.step = cache.params(step_, 1);
-    params.rows_on_device = false;
     params.end = kClaimSet;
     params.fetch_buffer = buffers.fetch_buffer.data();
     params.rows = buffers.rows.data();

@@ -151,7 +151,6 @@ inline void expect_resolves_as_reference(const ResolveSetting& setting, const Ro
     for (int begin = 0; begin < kSet; begin += setting.wave) {
       Wave waves[] = {Wave(fast, 2, setting.wave), Wave(slow, 2, setting.wave)};
       ResolveParams params;
-      params.rows_on_device = setting.on_device;
       params.begin = begin;
       params.end = begin + setting.wave;
       params.step_number = StepNumber(step_number);

@@ -31,7 +31,6 @@ TEST(ResolveTest, PrefillSequencesHaveNoSet) {
   const std::vector<int32_t> sets(2 * 32, 0), sizes(2, 32);
   ResolveParams params;
   params.step = cache.params(step, 0);
-  params.rows_on_device = false;
   params.end = 32;
   params.selected_capacity = 32;
   params.sets = sets.data();

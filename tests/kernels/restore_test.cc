@@ -7,8 +7,8 @@
 namespace fasa {
 namespace {
 
-RestoreParams restore_params(RowCase& cache, const RowStep& step, bool on_device) {
-  return {cache.params(step, 0), on_device};
+RestoreParams restore_params(RowCase& cache, const RowStep& step) {
+  return {cache.params(step, 0)};
 }
 
 // Truncating to any length gives the tail and protected rows of a new sequence of that length.
@@ -30,7 +30,7 @@ TEST(RestoreTest, AnyLengthIsAFreshAppend) {
         std::fill(restored.protected_rows.begin(), restored.protected_rows.end(), std::byte{0xAB});
         restored.length = length;
         const RowStep step = whole.begin({{0, 0}});
-        const KernelWork work = cpu::run(restore_params(whole, step, on_device));
+        const KernelWork work = cpu::run(restore_params(whole, step));
         if (length > 0) {
           EXPECT_EQ(restored.tail, fresh.sequence(0).tail) << length;
         }
@@ -51,7 +51,7 @@ TEST(RestoreTest, RowsOnly) {
   std::fill(cache.sequence(0).protected_rows.begin(), cache.sequence(0).protected_rows.end(),
             std::byte{1});
   const RowStep step = cache.begin({{0, 0}});
-  cpu::run(restore_params(cache, step, false));
+  cpu::run(restore_params(cache, step));
   EXPECT_EQ(cache.sequence(0).protected_rows, protected_rows);
 }
 
@@ -72,8 +72,8 @@ TEST(RestoreTest, SameAsReferenceAndForgetsHotRows) {
   }
   const RowStep fast_step = fast.begin({{0, 0}, {1, 0}});
   const RowStep slow_step = slow.begin({{0, 0}, {1, 0}});
-  cpu::run(restore_params(fast, fast_step, false));
-  reference::restore(restore_params(slow, slow_step, false));
+  cpu::run(restore_params(fast, fast_step));
+  reference::restore(restore_params(slow, slow_step));
   for (int s = 0; s < 2; ++s) {
     EXPECT_EQ(fast.sequence(s).tail, slow.sequence(s).tail);
     EXPECT_EQ(fast.sequence(s).protected_rows, slow.sequence(s).protected_rows);

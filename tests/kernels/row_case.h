@@ -33,6 +33,7 @@ struct RowShape {
   int recent = 16;
   int hot_rows = 0;
   bool on_device = true;
+  bool written_back = false;       // local rows have homes on the host
   bool device_copies = false;      // device copies of every other page of host rows
   std::vector<float> slopes = {};  // ALiBi's, [kv_heads x group]
   float score_cap = 0;             // applied before the scale
@@ -73,6 +74,10 @@ struct RowSequence {
     hot = bytes(layout.hot_bytes());
     hot_table.assign(static_cast<size_t>(layout.hot_table_bytes() / 4), -1);
   }
+  void add_homes() {
+    homes = rows;
+    for (auto& home : homes) home_blocks.push_back(home.data());
+  }
   // The last page gets no copy.
   void copy_every_other_page() {
     copies.resize(rows.size());
@@ -83,8 +88,8 @@ struct RowSequence {
   }
   int id;
   int length = 0;
-  std::vector<std::vector<std::byte>> rows, slices, copies;
-  std::vector<std::byte*> row_blocks, slice_blocks, device_row_blocks;
+  std::vector<std::vector<std::byte>> rows, homes, slices, copies;
+  std::vector<std::byte*> row_blocks, home_blocks, slice_blocks, device_row_blocks;
   std::vector<std::byte> tail, protected_rows, hot;
   std::vector<int32_t> hot_table;
 };
@@ -119,6 +124,7 @@ class RowCase {
     for (const int id : ids) {
       sequences_.push_back(std::make_unique<RowSequence>(layout_, id, capacity));
       if (shape.device_copies) sequences_.back()->copy_every_other_page();
+      if (shape.written_back) sequences_.back()->add_homes();
     }
     for (int64_t head = 0; head < layout_.heads(); ++head) {
       for (int d = 0; d < shape.key_dim; ++d) {  // a different order in every head
@@ -131,6 +137,7 @@ class RowCase {
   void set_input(InputOf input) { input_ = std::move(input); }
 
   const CacheLayout& layout() const { return layout_; }
+  bool writes_back() const { return !shape_.on_device || shape_.written_back; }
   RowSequence& sequence(int index) { return *sequences_[static_cast<size_t>(index)]; }
 
   RowStep begin(const std::vector<Advance>& advances) {
@@ -144,10 +151,12 @@ class RowCase {
       desc.start = owner.length;
       if (shape_.slices) desc.slice_blocks = owner.slice_blocks.data();
       desc.row_blocks = owner.row_blocks.data();
+      if (shape_.written_back) desc.home_blocks = owner.home_blocks.data();
       desc.device_row_blocks = owner.device_row_blocks.data();
       desc.device_row_pages = static_cast<int32_t>(owner.device_row_blocks.size());
       if (shape_.slices) desc.tail = owner.tail.data();
       if (!shape_.on_device) {
+        desc.access = RowAccess::kOverLink;
         desc.protected_rows = owner.protected_rows.data();
         if (shape_.hot_rows > 0) desc.hot = owner.hot.data();
         if (shape_.hot_rows > 0) desc.hot_table = owner.hot_table.data();
@@ -188,7 +197,6 @@ class RowCase {
                                       shape_.key_dim);
     params.v = ConstTensorView::dense(step.v.data(), shape_.input, step.tokens, shape_.kv_heads,
                                       shape_.value_dim);
-    params.rows_on_device = shape_.on_device;
     return params;
   }
   ConstTensorView query_view(const RowStep& step) const {
@@ -202,7 +210,7 @@ class RowCase {
       fill(step, layer);
       with_reference ? reference::append(append_params(step, layer))
                      : static_cast<void>(cpu::run(append_params(step, layer)));
-      if (shape_.on_device) continue;
+      if (!writes_back()) continue;
       const WriteBackParams back = {params(step, layer)};
       with_reference ? reference::write_back(back) : static_cast<void>(cpu::run(back));
     }

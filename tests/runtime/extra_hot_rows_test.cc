@@ -24,7 +24,10 @@ void expect_same(const Outputs& a, const Outputs& b, const char* what) {
   for (size_t i = 0; i < a.size(); ++i) ASSERT_TRUE(same_bits(a[i], b[i])) << what << ' ' << i;
 }
 
-uint64_t hot_bytes(RuntimeRun& run) { return run.runtime().memory().device_hot_rows; }
+uint64_t hot_bytes(RuntimeRun& run) {
+  const KvMemory memory = run.runtime().memory();
+  return memory.device_hot_rows + memory.device_extra;
+}
 uint64_t free_bytes(RuntimeRun& run) {
   const MemoryUse use = run.device().memory(MemorySpace::kDevice);
   return use.limit_bytes - use.used_bytes;

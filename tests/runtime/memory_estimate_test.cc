@@ -60,9 +60,10 @@ TEST(MemoryEstimate, AShorterContextNeedsNoMoreOfAnything) {
     const StepSettings settings = draw_settings(draw);
     const PredictionScratch predictions = {.max_depth = draw.of(0, 2), .writes_sets = draw.coin()};
     const int tokens = draw.of(1, 1200);
-    const auto [reserved, prefill] = reserved_shapes(settings, tokens, 1, predictions);
+    const RowAccess access = settings.access_of(tokens);
+    const auto [reserved, prefill] = reserved_shapes(settings, tokens, 1, access, predictions);
     for (int context = 1; context <= tokens; ++context) {
-      ASSERT_TRUE(reserved.covers(decode_shape(settings, context, 1, predictions)))
+      ASSERT_TRUE(reserved.covers(decode_shape(settings, context, 1, access, predictions)))
           << context << " of " << tokens << " tokens";
     }
   }

@@ -138,8 +138,8 @@ TEST(Planner, ExtraHotRowsAreWhatARuntimeTakes) {
                        request.tokens - FilledRuntime::kRoom);
   const StepSequence part{filled.sequence(), 1, StepMode::kDecode};
   filled.runtime().begin_step({&part, 1});
-  EXPECT_EQ(filled.runtime().memory().device_hot_rows,
-            option.kv.device_hot_rows + option.extra_bytes);
+  EXPECT_EQ(filled.runtime().memory().device_hot_rows, option.kv.device_hot_rows);
+  EXPECT_EQ(filled.runtime().memory().device_extra, option.extra_bytes);
   filled.runtime().abort_step();
 }
 

@@ -316,7 +316,8 @@ class HotRows : public ::testing::Test {
               run.device().memory(MemorySpace::kDevice).used_bytes);
     run.prefill(id, 1, 200, 50);
     run.decode(id, 1, 3);
-    return run.runtime().memory().device_hot_rows;
+    const KvMemory memory = run.runtime().memory();
+    return memory.device_hot_rows + memory.device_extra;
   }
 };
 

@@ -19,9 +19,8 @@ class AppendBody : public ::testing::TestWithParam<SimtRun> {
     RowStep step = cache.begin(advances);
     for (int layer = 0; layer < cache.layout().layers; ++layer) {
       cache.fill(step, layer);
-      const AppendParams params = cache.append_params(step, layer);
-      cuda::start(params, SimtLauncher(interpreter_));
-      if (!params.rows_on_device) cpu::run(WriteBackParams{cache.params(step, layer)});
+      cuda::start(cache.append_params(step, layer), SimtLauncher(interpreter_));
+      if (cache.writes_back()) cpu::run(WriteBackParams{cache.params(step, layer)});
     }
     cache.commit(advances);
   }

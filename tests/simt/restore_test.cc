@@ -39,8 +39,8 @@ TEST_P(RestoreBody, SameAsTheReference) {
             }
           }
           const RowStep step = fast.begin({{0, 0}, {1, 0}}), other = slow.begin({{0, 0}, {1, 0}});
-          cuda::start(RestoreParams{fast.params(step, 0), false}, SimtLauncher(interpreter_));
-          reference::restore({slow.params(other, 0), false});
+          cuda::start(RestoreParams{fast.params(step, 0)}, SimtLauncher(interpreter_));
+          reference::restore({slow.params(other, 0)});
           for (int s = 0; s < 2; ++s) {
             ASSERT_EQ(fast.sequence(s).tail, slow.sequence(s).tail) << length;
             ASSERT_EQ(fast.sequence(s).protected_rows, slow.sequence(s).protected_rows) << length;
@@ -59,7 +59,7 @@ TEST_P(RestoreBody, RowsOnly) {
   cache.advance({{0, 150}});
   const RowStep step = cache.begin({{0, 0}});
   const RowSequence before = cache.sequence(0);
-  cuda::start(RestoreParams{cache.params(step, 0), true}, SimtLauncher(interpreter_));
+  cuda::start(RestoreParams{cache.params(step, 0)}, SimtLauncher(interpreter_));
   const RowSequence& after = cache.sequence(0);
   EXPECT_EQ(after.rows, before.rows);
   EXPECT_EQ(after.tail, before.tail);
@@ -71,27 +71,32 @@ TEST_P(RestoreBody, RowsOnly) {
 TEST_P(RestoreBody, WriteBackSameAsTheReference) {
   RowShape shape;
   shape.layers = 2, shape.kv_heads = 3, shape.key_dim = 20, shape.value_dim = 36;
-  shape.on_device = false;
-  RowCase fast(shape, {1, 2, 3}, 300), slow(shape, {1, 2, 3}, 300);
-  for (const std::vector<Advance>& advances :
-       {std::vector<Advance>{{0, 70}, {1, 1}, {2, 150}},
-        {{0, 1, StepMode::kDecode}, {1, 130}, {2, 1, StepMode::kDecode}},
-        {{0, 1, StepMode::kDecode}, {1, 1, StepMode::kDecode}}}) {
-    for (RowCase* cache : {&fast, &slow}) {
-      RowStep step = cache->begin(advances);
-      for (int layer = 0; layer < shape.layers; ++layer) {
-        cache->fill(step, layer);
-        cpu::run(cache->append_params(step, layer));
-        const WriteBackParams params = {cache->params(step, layer)};
-        if (cache == &fast) {
-          cuda::start(params, SimtLauncher(interpreter_));
-        } else {
-          reference::write_back(params);
+  for (const bool local : {false, true}) {
+    shape.on_device = shape.written_back = local;
+    RowCase fast(shape, {1, 2, 3}, 300), slow(shape, {1, 2, 3}, 300);
+    for (const std::vector<Advance>& advances :
+         {std::vector<Advance>{{0, 70}, {1, 1}, {2, 150}},
+          {{0, 1, StepMode::kDecode}, {1, 130}, {2, 1, StepMode::kDecode}},
+          {{0, 1, StepMode::kDecode}, {1, 1, StepMode::kDecode}}}) {
+      for (RowCase* cache : {&fast, &slow}) {
+        RowStep step = cache->begin(advances);
+        for (int layer = 0; layer < shape.layers; ++layer) {
+          cache->fill(step, layer);
+          cpu::run(cache->append_params(step, layer));
+          const WriteBackParams params = {cache->params(step, layer)};
+          if (cache == &fast) {
+            cuda::start(params, SimtLauncher(interpreter_));
+          } else {
+            reference::write_back(params);
+          }
         }
+        cache->commit(advances);
       }
-      cache->commit(advances);
+      for (int s = 0; s < 3; ++s) {
+        EXPECT_EQ(fast.sequence(s).rows, slow.sequence(s).rows);
+        EXPECT_EQ(fast.sequence(s).homes, slow.sequence(s).homes);
+      }
     }
-    for (int s = 0; s < 3; ++s) EXPECT_EQ(fast.sequence(s).rows, slow.sequence(s).rows);
   }
 }
 

@@ -110,8 +110,7 @@ void PlainCache::append(std::span<const uint8_t> history, int layer) {
                         .k = ConstTensorView::dense(keys_.data(), DType::kF32, tokens,
                                                     geometry_.kv_heads, geometry_.key_dim),
                         .v = ConstTensorView::dense(values_.data(), DType::kF32, tokens,
-                                                    geometry_.kv_heads, geometry_.value_dim),
-                        .rows_on_device = true});
+                                                    geometry_.kv_heads, geometry_.value_dim)});
 }
 
 std::vector<Attended> PlainCache::attend(std::span<const uint8_t> history, int64_t start,
@@ -210,7 +209,6 @@ void PlainCache::select_and_attend(const StepParams& step, ConstTensorView q, At
                         .low_bit_budget = wanted.low_bit,
                         .low_bit = params.low_bit});
   cpu::run(ResolveParams{.step = step,
-                         .rows_on_device = true,
                          .begin = 0,
                          .end = kRoom,
                          .step_number = {},

@@ -87,6 +87,7 @@ def report(run: Run, model: str, config) -> dict:
                    "device_slice_bytes": memory["device_slices"],
                    "device_row_bytes": memory["device_rows"],
                    "device_hot_row_bytes": memory["device_hot_rows"],
+                   "device_extra_bytes": memory["device_extra"],
                    "device_scratch_bytes": memory["device_scratch"],
                    "host_kv_bytes": memory["host_rows"],
                    "cache_tokens": run.cache.get_seq_length()},

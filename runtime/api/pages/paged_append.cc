@@ -127,6 +127,7 @@ void PagedAppend::describe(const std::vector<Run>& runs, const Groups& groups, P
     desc.tokens = static_cast<int32_t>(last.first_token + last.tokens - first.first_token);
     desc.start = first.offset;
     desc.row_blocks = slot.rows.device_data() + entry;
+    desc.access = parts_.settings.access();
     desc.slice_blocks = slot.slices.device_data() + entry;
     desc.tail = parts_.store.tail(last.page);
     if (!parts_.settings.rows_on_device) {

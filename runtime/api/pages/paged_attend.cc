@@ -88,7 +88,8 @@ void PagedAttend::make_plan(int layer, const BlockTable& block_table,
   views_.drop_stale();
   for (Part& part : plan.request.parts) prepare_part(layer, part);
   const DecodeShape shape =
-      decode_shape(parts_.settings, plan.request.longest(), static_cast<int>(seq_lens.size()));
+      decode_shape(parts_.settings, plan.request.longest(), static_cast<int>(seq_lens.size()),
+                   parts_.settings.access());
   if (!parts_.scratch.covers(shape, {})) {
     parts_.drain();
     views_.with_room([&] { parts_.scratch.ensure(shape, {}); });

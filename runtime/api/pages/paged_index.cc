@@ -26,6 +26,7 @@ void PagedIndex::list_pieces(const PagedRequest& request, int layer) {
       const int64_t page = part.pages[static_cast<size_t>(first_page + round)];
       SequenceDesc piece = part.view->describe();
       piece.mode = StepMode::kPrefill;
+      piece.access = RowAccess::kOverLink;  // rows go to the buffer
       piece.start = begin;
       piece.tokens = end - begin;
       piece.first_token = static_cast<int32_t>(page * parts_.store.page_rows() + begin % page_size);
@@ -96,9 +97,8 @@ void PagedIndex::make(const PagedRequest& request, uint64_t number, int layer, S
                           .layer = layer,
                           .slice_dims = parts_.slice_dims.as<int16_t>() +
                                         layout.head_index(layer, 0) * layout.slice.dims};
-    parts_.device.enqueue(
-        AppendParams{.step = step, .k = {}, .v = {}, .rows_on_device = false, .stored = stored},
-        stream, tag);
+    parts_.device.enqueue(AppendParams{.step = step, .k = {}, .v = {}, .stored = stored}, stream,
+                          tag);
     begin = end;
   }
   if (begin > 0) slot.mark_done(stream);

@@ -80,8 +80,7 @@ void PagedParts::restore(DescriptorBuffer& slot) {
                           .count = static_cast<int>(descs.size()),
                           .layer = 0,
                           .slice_dims = slice_dims.as<int16_t>()};
-  device.enqueue(RestoreParams{.step = params, .rows_on_device = settings.rows_on_device},
-                 control.view(), tag_of(-1, Cause::kControl));
+  device.enqueue(RestoreParams{.step = params}, control.view(), tag_of(-1, Cause::kControl));
 }
 
 void PagedParts::describe(DescriptorBuffer& slot, StepBatch* tables) const {

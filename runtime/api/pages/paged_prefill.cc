@@ -85,6 +85,7 @@ void PagedPrefill::describe(PagedSlot& slot) {
     desc.tokens = plan.query_lens[i];
     desc.start = plan.request.lengths[i] - plan.query_lens[i];
     desc.row_blocks = slot.rows.device_data() + entry;
+    desc.access = parts_.settings.access();
     descs.push_back(desc);
     tables.row_blocks.push_back(slot.rows.values().subspan(entry, blocks));
     first_token += desc.tokens;

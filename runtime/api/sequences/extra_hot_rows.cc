@@ -32,16 +32,17 @@ void ExtraHotRows::set(int hot_rows) {
   parts_.prefetch.refresh();
 }
 
-void ExtraHotRows::fit(int64_t tokens, int step_tokens, int count, bool may_grow) {
+void ExtraHotRows::fit(int64_t tokens, int step_tokens, const Load& load, bool may_grow) {
   constexpr uint64_t kMargin = uint64_t{16} << 10;  // descriptors, alignment
   if (!wanted_) return;
   for (const auto& [id, sequence] : parts_.sequences) {
     if (sequence->hot_bytes() > 0) return;
   }
   const MemoryUse use = parts_.device.memory(MemorySpace::kDevice);
-  const uint64_t used = use.used_bytes - std::min(use.used_bytes, parts_.scratch.bytes());
-  const uint64_t room =
-      (use.limit_bytes - std::min(use.limit_bytes, used + kMargin)) / static_cast<uint64_t>(count);
+  const uint64_t used =
+      use.used_bytes - std::min(use.used_bytes, parts_.scratch.bytes() + load.held);
+  const uint64_t room = (use.limit_bytes - std::min(use.limit_bytes, used + kMargin)) /
+                        static_cast<uint64_t>(load.count);
   const auto fits = [&](int hot_rows) {
     const uint64_t need = needed_with(hot_rows, tokens, step_tokens);
     const uint64_t extra = may_grow ? need - needed_with(0, tokens, step_tokens) : 0;
@@ -49,8 +50,8 @@ void ExtraHotRows::fit(int64_t tokens, int step_tokens, int count, bool may_grow
   };
   // Below a whole set, misses need a fetch buffer, which takes memory too. So there are two ranges,
   // and within each fewer rows need less memory. If a range's first value does not fit, none does.
-  const int set_size =
-      std::min(*wanted_, decode_shape(parts_.settings, tokens, 1).selected_capacity);
+  const int set_size = std::min(
+      *wanted_, decode_shape(parts_.settings, tokens, 1, RowAccess::kOverLink).selected_capacity);
   const auto largest = [&](int low, int high) {
     while (low < high) {
       const int middle = low + (high - low + 1) / 2;

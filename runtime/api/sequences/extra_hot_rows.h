@@ -18,9 +18,13 @@ class ExtraHotRows {
   ExtraHotRows(const RuntimeParts& parts, std::optional<int> wanted)
       : parts_(parts), wanted_(wanted) {}
 
-  // Chooses as many hot rows as fit beside `count` sequences of `tokens` tokens, while no sequence
-  // has any. `may_grow`: the length is unknown, so hot rows take at most half of the free memory.
-  void fit(int64_t tokens, int step_tokens, int count, bool may_grow);
+  struct Load {
+    int count = 1;      // sequences
+    uint64_t held = 0;  // device memory that they have
+  };
+  // Chooses as many hot rows as fit beside sequences of `tokens` tokens, while no sequence has any.
+  // `may_grow`: the length is unknown, so hot rows take at most half of the free memory.
+  void fit(int64_t tokens, int step_tokens, const Load& load, bool may_grow);
   // Call it last when a step allocates memory: it cannot fail for lack of memory.
   void widen(std::span<const StepSequence> sequences);
   // Implements MemoryReclaimer.

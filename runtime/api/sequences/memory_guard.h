@@ -54,6 +54,7 @@ class MemoryGuard {
     try {
       parts_.prefetch.refresh();
       for (size_t i = 0; i < slots.size(); ++i) slots[i].ensure(capacities_[i]);
+      for (const auto& [sequence, reserved] : sequences_) sequence->take_back_copies(reserved);
       parts_.scratch.return_to(scratch_);
     } catch (const std::exception& error) {
       warn_of_loss(error);

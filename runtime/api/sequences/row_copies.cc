@@ -13,7 +13,9 @@ DeviceRows* RowCopies::max_copies(DeviceRows* growing) const {
   DeviceRows* most = growing != nullptr && growing->copies() > 0 ? growing : nullptr;
   uint64_t max_id = 0;
   for (const auto& [id, sequence] : parts_.sequences) {
-    DeviceRows& rows = sequence->device_rows();
+    DeviceRows* const lent = sequence->lent_copies();
+    if (lent == nullptr) continue;
+    DeviceRows& rows = *lent;
     const int64_t than = most != nullptr ? most->copies() : 0;
     const bool older = most != nullptr && most != growing && rows.copies() == than && id < max_id;
     if (rows.copies() <= than && !older) continue;
@@ -44,7 +46,8 @@ void RowCopies::copy_new_pages(std::span<const StepSequence> sequences) {
   bool drained = false;
   for (const StepSequence& part : sequences) {
     KvSequence& sequence = parts_.sequences.find(part.sequence);
-    DeviceRows& rows = sequence.device_rows();
+    if (sequence.lent_copies() == nullptr) continue;  // has all copies
+    DeviceRows& rows = *sequence.lent_copies();
     const int64_t end = pages_of(sequence.length() + part.tokens);
     try {
       rows.reserve(end);
@@ -78,8 +81,10 @@ bool RowCopies::reclaim(MemorySpace space, size_t bytes) {
 RowCopies::Bytes RowCopies::held() const {
   Bytes bytes;
   for (const auto& [id, sequence] : parts_.sequences) {
-    bytes.rows += sequence->device_rows().copy_bytes();
-    bytes.tables += sequence->device_rows().table_bytes();
+    const DeviceRows* const lent = sequence->lent_copies();
+    if (lent == nullptr) continue;
+    bytes.rows += lent->copy_bytes();
+    bytes.tables += lent->table_bytes();
   }
   return bytes;
 }
@@ -93,7 +98,9 @@ bool RowCopies::could_fit(size_t bytes) const {
 
 // Streams must be idle. The descriptors of an open step no longer name the tables.
 void RowCopies::drop_tables() {
-  for (const auto& [id, sequence] : parts_.sequences) sequence->device_rows().clear();
+  for (const auto& [id, sequence] : parts_.sequences) {
+    if (sequence->lent_copies() != nullptr) sequence->lent_copies()->clear();
+  }
   if (!parts_.step) return;
   for (const auto kind : {DescriptorBuffer::kStep, DescriptorBuffer::kRestore}) {
     for (SequenceDesc& desc : parts_.step->slot->host(kind)) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/api/sequences/memory_guard.h"
 #include "runtime/api/sequences/runtime_impl.h"
 #include "runtime/base/error.h"
 
@@ -118,6 +119,30 @@ void Runtime::Impl::free(SequenceId id) {
   sequences_.free(id);
 }
 
+void Runtime::Impl::save_page(SequenceId id, int64_t page, std::span<std::byte> rows,
+                              std::span<std::byte> slices) {
+  require_no_step("save_page");
+  if (!slices.empty()) code_slices(id);
+  pages_.save(id, page, rows, slices);
+}
+
+// Stored pages have slices, also those of a short sequence, which needs none.
+void Runtime::Impl::code_slices(SequenceId id) {
+  KvSequence& sequence = sequences_.find_usable(id);
+  if (sequence.coded() || sequence.length() == 0) return;
+  MemoryGuard guard(parts_);
+  guard.watch(sequence);
+  streams_.drain();
+  sequences_.find_usable(id);
+  streams_.require();
+  sequence.reserve_slices();
+  DescriptorBuffer& slot = streams_.slots().front();
+  slot.ensure(1);
+  streams_.note_control_work(id);
+  describer_.code(sequence, slot);
+  guard.keep();
+}
+
 KvMemory Runtime::Impl::memory() const {
   KvMemory memory;
   memory.device_scratch =
@@ -225,7 +250,7 @@ void Runtime::read(SequenceId sequence, int layer, int64_t first, TensorView k, 
 PageBytes Runtime::page_bytes() const { return impl_->pages().bytes(); }
 void Runtime::save_page(SequenceId sequence, int64_t page, std::span<std::byte> rows,
                         std::span<std::byte> slices) {
-  impl_->pages_between_steps("save_page").save(sequence, page, rows, slices);
+  impl_->save_page(sequence, page, rows, slices);
 }
 void Runtime::load_page(SequenceId sequence, int tokens, std::span<const std::byte> rows,
                         std::span<const std::byte> slices) {

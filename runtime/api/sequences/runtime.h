@@ -142,8 +142,8 @@ class Runtime {
   // only. Pages fit runtimes with the same geometry, settings, row dtype and slice dimensions.
   PageBytes page_bytes() const;
   // Copies page `page` of the committed tokens, with its slices if it is full. Rows beyond the last
-  // token and window rows that were given back are zero. Waits. Throws UsageError, and errors of a
-  // row source.
+  // token and window rows that were given back are zero. Waits. Throws UsageError, BudgetError (a
+  // short sequence makes its slices first), and errors of a row source.
   void save_page(SequenceId sequence, int64_t page, std::span<std::byte> rows,
                  std::span<std::byte> slices);
   // Appends `tokens` tokens after whole pages, from a page with at least as many; with slices if

@@ -37,6 +37,8 @@ class Runtime::Impl : private MemoryReclaimer {
   void free(SequenceId id);
   StepMemory& memory_between_steps(const char* call);
   SequencePages& pages_between_steps(const char* call);
+  void save_page(SequenceId id, int64_t page, std::span<std::byte> rows,
+                 std::span<std::byte> slices);
   const StepMemory& step_memory() const { return memory_; }
   const SequencePages& pages() const { return pages_; }
 
@@ -60,6 +62,7 @@ class Runtime::Impl : private MemoryReclaimer {
 
  private:
   void require_no_step(const char* call);
+  void code_slices(SequenceId id);
   OpenStep& require_step(const char* call, int layer, int OpenStep::*next);
   void check_step(std::span<const StepSequence> sequences);
   void await_aborted();  // waits until the open step's work has finished or failed

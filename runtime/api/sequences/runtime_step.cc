@@ -151,14 +151,15 @@ void Runtime::Impl::read(SequenceId id, int layer, int64_t first, TensorView k, 
   const LayerSettings& own = settings_.layer(layer);
   const SequenceDesc desc =
       own.in_window_rows ? sequence.describe_window_rows() : sequence.describe();
-  parts_.device.enqueue(ReadRowsParams{.layout = settings_.layout_of(layer),
-                                       .layer = own.index,
-                                       .row_blocks = desc.row_blocks,
-                                       .first = static_cast<int32_t>(first),
-                                       .rows_on_device = settings_.on_device(layer),
-                                       .k = k,
-                                       .v = v},
-                        stream, tag);
+  parts_.device.enqueue(
+      ReadRowsParams{.layout = settings_.layout_of(layer),
+                     .layer = own.index,
+                     .row_blocks = desc.home_blocks != nullptr ? desc.home_blocks : desc.row_blocks,
+                     .first = static_cast<int32_t>(first),
+                     .rows_on_device = settings_.on_device(layer),
+                     .k = k,
+                     .v = v},
+      stream, tag);
   streams_.record_read(stream);
 }
 

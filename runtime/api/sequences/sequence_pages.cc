@@ -88,6 +88,7 @@ void SequencePages::load(SequenceId id, int tokens, std::span<const std::byte> r
   parts_.streams.drain();  // the blocks may have belonged to other sequences
   parts_.sequences.find_usable(id);
   parts_.streams.require();
+  if (sequence.outgrows_copies(length + tokens)) sequence.read_over_link();
   sequence.reserve(length + tokens);
   const auto at = static_cast<size_t>(page);
   if (!rows.empty()) {
@@ -96,7 +97,10 @@ void SequencePages::load(SequenceId id, int tokens, std::span<const std::byte> r
   if (!rows.empty() && page_bytes.window_rows > 0 && !without_window_rows) {
     copy_in(sequence.window_row_blocks()[at], rows.last(page_bytes.window_rows), true);
   }
-  if (!slices.empty()) copy_in(sequence.slice_blocks()[at], slices, true);
+  // A short sequence makes its slices later, from the rows.
+  if (!slices.empty() && sequence.slice_blocks().size() > at) {
+    copy_in(sequence.slice_blocks()[at], slices, true);
+  }
   sequence.commit(tokens);
   if (without_window_rows) sequence.drop_window_rows(page + 1);
   sequence.invalidate();

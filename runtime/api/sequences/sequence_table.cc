@@ -71,8 +71,9 @@ void SequenceTable::add_to(KvMemory& memory) const {
   memory.device_rows += pools_.window_rows.held_bytes();
   for (const auto& [id, sequence] : sequences_) {
     memory.device_slices += sequence->tail_bytes();
-    memory.device_rows += sequence->device_rows().copy_bytes();
+    memory.device_rows += sequence->copy_bytes();
     memory.device_hot_rows += sequence->hot_bytes();
+    memory.device_extra += sequence->hot_rows().wide_bytes();
     memory.device_scratch += sequence->table_bytes();
     memory.host_tables += sequence->host_table_bytes();
   }

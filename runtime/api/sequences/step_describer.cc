@@ -59,32 +59,35 @@ void StepDescriber::list(OpenStep& step) const {
   const StepSettings& settings = parts_.settings;
   auto& descs = step.slot->host(DescriptorBuffer::kStep);
   auto& restore = step.slot->host(DescriptorBuffer::kRestore);
+  auto& code = step.slot->host(DescriptorBuffer::kCode);
   auto& window_rows = step.slot->host(DescriptorBuffer::kWindowRows);
   descs.clear();
   restore.clear();
+  code.clear();
   window_rows.clear();
   int64_t write_back_pages = 0;
   for (const StepSequence& part : step.sequences) {
     KvSequence& sequence = parts_.sequences.find(part.sequence);
     SequenceDesc desc = sequence.describe();
     if (sequence.stale()) restore.push_back(desc);
+    if (const auto uncoded = sequence.code_slices()) code.push_back(*uncoded);
     desc.mode = part.mode;
     desc.first_token = static_cast<int32_t>(step.tokens);
     desc.tokens = part.tokens;
     desc.step_number = step_number_;
     step.tokens += part.tokens;
     step.decodes |= part.mode == StepMode::kDecode;
-    if (part.mode == StepMode::kPrefill && !settings.rows_on_device) {
+    if (part.mode == StepMode::kPrefill && sequence.access() == RowAccess::kOverLink) {
       desc.write_back_buffer = parts_.scratch.prefill().write_back_buffer +
                                write_back_pages * settings.layout.row_layer_bytes();
-      write_back_pages += pages_of(part.tokens) + 1;
+      write_back_pages += write_back_pages_of(desc.start, part.tokens);
     }
     descs.push_back(desc);
     if (settings.has_window_rows())
       window_rows.push_back(in_window_rows(desc, sequence.describe_window_rows()));
     step.tables.row_blocks.push_back(sequence.row_blocks());
     step.tables.histories.push_back(sequence.history());
-    step.tables.device_row_blocks.push_back(sequence.device_rows().blocks());
+    step.tables.device_row_blocks.push_back(sequence.lent_blocks());
   }
   step.tables.on_device = step.slot->device(DescriptorBuffer::kStep);
   step.tables.in_window_rows =
@@ -102,9 +105,42 @@ void StepDescriber::restore(const OpenStep& step) const {
                           .count = static_cast<int>(restore.size()),
                           .layer = 0,
                           .slice_dims = slice_dims_.as<int16_t>()};
-  parts_.device.enqueue(RestoreParams{.step = params, .rows_on_device = settings.rows_on_device},
-                        parts_.streams.control(), tag_of(-1, Cause::kControl));
+  parts_.device.enqueue(RestoreParams{.step = params}, parts_.streams.control(),
+                        tag_of(-1, Cause::kControl));
   for (const StepSequence& part : step.sequences) parts_.sequences.find(part.sequence).restored();
+}
+
+void StepDescriber::code(const DescriptorBuffer& slot) const {
+  const auto count = static_cast<int>(slot.host(DescriptorBuffer::kCode).size());
+  if (count == 0) return;
+  const StreamView control = parts_.streams.control();
+  for (const DescriptorBuffer& earlier : parts_.streams.slots()) {  // may still write the rows
+    parts_.device.wait(control, earlier.done(), tag_of(-1, Cause::kControl));
+    parts_.device.wait(control, earlier.written_back(), tag_of(-1, Cause::kControl));
+  }
+  const CacheLayout& layout = parts_.settings.layout;
+  for (int layer = 0; layer < layout.layers; ++layer) {
+    const StepParams params{
+        .layout = layout,
+        .sequences = slot.device(DescriptorBuffer::kCode),
+        .count = count,
+        .layer = layer,
+        .slice_dims = slice_dims_.as<int16_t>() + layout.head_index(layer, 0) * layout.slice.dims};
+    parts_.device.enqueue(AppendParams{.step = params, .k = {}, .v = {}}, control,
+                          tag_of(layer, Cause::kControl));
+  }
+}
+
+void StepDescriber::code(KvSequence& sequence, DescriptorBuffer& slot) {
+  const StreamView control = parts_.streams.control();
+  sequence.upload_tables(control);
+  for (const auto kind : {DescriptorBuffer::kStep, DescriptorBuffer::kRestore}) {
+    slot.host(kind).clear();
+  }
+  slot.host(DescriptorBuffer::kWindowRows).clear();
+  slot.host(DescriptorBuffer::kCode).assign(1, *sequence.code_slices());
+  slot.upload(control);
+  code(slot);
 }
 
 void StepDescriber::describe(OpenStep& step, StepCounters* counters) {
@@ -112,11 +148,13 @@ void StepDescriber::describe(OpenStep& step, StepCounters* counters) {
   for (const StepSequence& part : step.sequences) {
     KvSequence& sequence = parts_.sequences.find(part.sequence);
     sequence.upload_tables(control);
+    sequence.fill_copies(part.tokens, control);
     sequence.hot_rows().prepare(control);
   }
   list(step);  // after the uploads: tables may have moved
   step.slot->upload(control);
   restore(step);
+  code(*step.slot);
   step.tables.tables_ready = parts_.streams.record_tables();
   step.tables.slice_dims = slice_dims_.as<int16_t>();
   step.tables.slopes = slopes_ ? slopes_.as<float>() : nullptr;

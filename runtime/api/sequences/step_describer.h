@@ -23,6 +23,8 @@ class StepDescriber {
   // Enqueues table uploads and repairs for the step's sequences, whose memory is reserved, and
   // fills in the fields that the pipeline and the kernels read.
   void describe(OpenStep& step, StepCounters* counters);
+  // Makes the slices of a sequence that has memory for them, between steps.
+  void code(KvSequence& sequence, DescriptorBuffer& slot);
   // For a step in which a sequence decodes several tokens.
   static void describe_each(OpenStep& step);
   uint64_t bytes() const { return slice_dims_.bytes() + slopes_.bytes(); }
@@ -31,6 +33,7 @@ class StepDescriber {
   void upload_slopes(const Geometry& geometry);
   void list(OpenStep& step) const;
   void restore(const OpenStep& step) const;
+  void code(const DescriptorBuffer& slot) const;
 
   const RuntimeParts parts_;
   Buffer slice_dims_;

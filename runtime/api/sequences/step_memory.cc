@@ -17,10 +17,11 @@ KvMemory StepMemory::estimate_least(int64_t tokens, int step_tokens,
                          rollback_tokens);
 }
 
-// Row copies use leftover memory, so they do not count.
+// Lent copies use leftover memory, so they do not count.
 KvMemory StepMemory::estimate(int64_t tokens, int step_tokens, int64_t rollback_tokens) const {
   KvMemory memory = estimate_least(tokens, step_tokens, rollback_tokens);
   if (!parts_.settings.device_copies) return memory;
+  if (parts_.settings.access_of(tokens) == RowAccess::kLocal) return memory;  // has all copies
   const MemoryUse use = parts_.device.memory(MemorySpace::kDevice);
   const uint64_t table = std::bit_ceil(static_cast<uint64_t>(pages_of(tokens))) * sizeof(void*);
   const uint64_t taken = use.used_bytes + memory.device_total() + table;
@@ -52,15 +53,17 @@ void StepMemory::reserve(SequenceId id, int64_t tokens, int step_tokens) {
                     tokens, step_tokens, INT32_MAX));
   }
   MemoryGuard guard(parts_);
-  hot_rows_.fit(tokens, step_tokens, 1, false);
+  guard.watch(sequence);
+  hot_rows_.fit(tokens, step_tokens, {.count = 1, .held = sequence.device_bytes()}, false);
+  choose_access(sequence, tokens);
   // A sequence that grows, or has others beside it, shares memory: only the allocations can tell.
   if (parts_.sequences.size() == 1 && sequence.reserved().row_pages == 0 &&
       parts_.scratch.bytes() == 0) {
     require_room(tokens, step_tokens, sequence.rollback_tokens());
   }
   if (tokens > sequence.length()) own_last_page(id);
-  const auto [decode, prefill] =
-      reserved_shapes(parts_.settings, tokens, step_tokens, parts_.prefetch.scratch());
+  const auto [decode, prefill] = reserved_shapes(parts_.settings, tokens, step_tokens,
+                                                 sequence.access(), parts_.prefetch.scratch());
   ensure_scratch(decode, prefill);
   for (DescriptorBuffer& slot : parts_.streams.slots()) slot.ensure(1);
   // Work that this call waited for may have failed.
@@ -68,6 +71,12 @@ void StepMemory::reserve(SequenceId id, int64_t tokens, int step_tokens) {
   if (tokens > sequence.length()) parts_.streams.require();
   sequence.reserve(tokens, step_tokens);
   guard.keep();
+}
+
+void StepMemory::choose_access(KvSequence& sequence, int64_t tokens) {
+  if (!sequence.outgrows_copies(tokens)) return;
+  if (sequence.copy_bytes() > 0) parts_.streams.drain();
+  sequence.read_over_link();
 }
 
 void StepMemory::ensure_scratch(const DecodeShape& decode, const PrefillShape& prefill) {
@@ -89,27 +98,32 @@ void StepMemory::own_last_page(SequenceId id) {
 
 void StepMemory::ensure_step_scratch(std::span<const StepSequence> sequences) {
   const StepSettings& settings = parts_.settings;
-  int decodes = 0;  // tokens
-  int places = 0;   // one per decoded token and per prompt
+  RowAccess decoded = RowAccess::kLocal;
+  for (const StepSequence& part : sequences) {
+    const RowAccess access = parts_.sequences.find(part.sequence).access();
+    if (part.mode == StepMode::kDecode) decoded = std::max(decoded, access);
+  }
+  int tokens = 0;
+  int places = 0;  // one per decoded token and per prompt
   DecodeShape decode;
   PrefillShape prefill;
   for (const StepSequence& part : sequences) {
-    const int64_t length = parts_.sequences.find(part.sequence).length();
+    const KvSequence& sequence = parts_.sequences.find(part.sequence);
+    tokens += part.tokens;
     places += part.mode == StepMode::kDecode ? part.tokens : 1;
     if (part.mode == StepMode::kDecode) {
-      decodes += part.tokens;
-      decode =
-          decode.joined(decode_shape(settings, length + part.tokens, 0, parts_.prefetch.scratch()));
+      decode = decode.joined(decode_shape(settings, sequence.length() + part.tokens, 1, decoded,
+                                          parts_.prefetch.scratch()));
     } else {
-      const PrefillShape one = prefill_shape(settings, length, part.tokens);
+      const PrefillShape one = prefill_shape(sequence.length(), part.tokens, sequence.access());
       prefill.pages += one.pages;
       prefill.tokens += one.tokens;
       prefill.past_pages = std::max(prefill.past_pages, one.past_pages);
     }
   }
   // Scratch is indexed by the position in the step, a prefill's state by the token.
-  if (decodes > 0) decode.count = places;
-  if (prefill.tokens > 0) prefill.tokens += decodes;
+  if (decode.count > 0) decode.count = places;
+  if (prefill.tokens > 0) prefill.tokens = tokens;
   ensure_scratch(decode, prefill);
 }
 
@@ -134,11 +148,18 @@ void StepMemory::prepare(std::span<const StepSequence> sequences, MemoryGuard& g
   }
   int64_t tokens = 0;
   int new_tokens = 1;
+  ExtraHotRows::Load load{.count = static_cast<int>(sequences.size())};
   for (const StepSequence& part : sequences) {
-    tokens = std::max(tokens, parts_.sequences.find(part.sequence).length() + part.tokens);
+    const KvSequence& sequence = parts_.sequences.find(part.sequence);
+    tokens = std::max(tokens, sequence.length() + part.tokens);
     new_tokens = std::max(new_tokens, part.tokens);
+    load.held += sequence.device_bytes();
   }
-  hot_rows_.fit(tokens, new_tokens, static_cast<int>(sequences.size()), true);
+  hot_rows_.fit(tokens, new_tokens, load, true);
+  for (const StepSequence& part : sequences) {
+    KvSequence& sequence = parts_.sequences.find(part.sequence);
+    choose_access(sequence, sequence.length() + part.tokens);
+  }
   ensure_step_scratch(sequences);
   for (DescriptorBuffer& slot : parts_.streams.slots()) {
     if (slot.capacity() >= sequences.size()) continue;

@@ -35,6 +35,8 @@ class StepMemory {
   KvMemory estimate_least(int64_t tokens, int step_tokens, int64_t rollback_tokens) const;
   void require_room(int64_t tokens, int step_tokens, int64_t rollback_tokens) const;
   void drop_pages(std::span<const StepSequence> sequences);
+  // Decides how rows are reached at that length, before any memory is allocated for it.
+  void choose_access(KvSequence& sequence, int64_t tokens);
   void ensure_scratch(const DecodeShape& decode, const PrefillShape& prefill);
   void ensure_step_scratch(std::span<const StepSequence> sequences);
   // Copies the last page before it is written, if other sequences share it.
