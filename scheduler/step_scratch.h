@@ -16,6 +16,7 @@ struct DecodeShape {
   int count = 0;              // sequences
   int selected_capacity = 0;  // tokens of the largest set; 0: all layers are dense
   int low_bit_capacity = 0;   // tokens of the largest low-bit set
+  int low_bit_blocks = 0;     // of the largest low-bit set that is attended to by page
   int dense_tokens = 0;       // per wave, of dense attention; 0: none
   int window_tokens = 0;      // the same for layers with window rows
   // Predictions, if any: tokens of the largest predicted set, and the number of predicted sets in
@@ -52,6 +53,7 @@ struct DecodeScratch {
   int32_t* sets = nullptr;
   int32_t* selected_sizes = nullptr;
   LowBitSet low_bit;
+  LowBitPages low_bit_pages;
   std::byte* select =
       nullptr;  // that selects work in, of sets and of predictions one after the other
   const std::byte** rows = nullptr;

@@ -96,7 +96,7 @@ void EvalCommand::add_method_flags() {
   add_flag(
       "--budgets", "N", budgets_,
       "fac_tokens that each of them is run with, one or more, by default without low-bit tokens; "
-      "128+512: with low_bit_tokens too");
+      "128+512 and 128+all: with low_bit_tokens too");
   add_flag("--row-dtypes", "DTYPE", row_dtypes_,
            "row_dtype that each of them is run with, one or more; ppl compares with full attention "
            "over the first");

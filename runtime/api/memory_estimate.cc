@@ -49,6 +49,8 @@ DecodeShape decode_shape(const StepSettings& settings, int64_t context, int coun
     if (layer.dense) continue;
     shape.selected_capacity = std::max(shape.selected_capacity, budget);
     shape.low_bit_capacity = std::max(shape.low_bit_capacity, settings.low_bit_tokens(i, visible));
+    shape.low_bit_blocks =
+        std::max(shape.low_bit_blocks, low_bit_blocks(settings.low_bit_pages(i, visible)));
   }
   if (predictions.max_depth > 0) add_predictions(settings, context, predictions, shape);
   return shape;

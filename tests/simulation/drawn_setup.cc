@@ -68,6 +68,7 @@ void draw_low_bit_set(Draw draw, const Geometry& geometry, Config::Selection& se
   selection.tip_chunks = geometry.chunks();
   selection.low_bit_tokens = {.tokens = draw.of({1, 5, 20, 32, 40, 70, 400}), .share = 0};
   if (draw.one_in(6)) selection.low_bit_tokens = {.tokens = 0, .share = 0.25};
+  if (draw.one_in(3)) selection.low_bit_tokens = {.tokens = 0, .share = 1};
   selection.value_codes = draw.of({SliceDType::kInt2, SliceDType::kInt4, SliceDType::kInt8});
 }
 
@@ -136,7 +137,8 @@ std::string low_bit_text(const Config::Selection& selection) {
   const TokenCount& low_bit = *selection.low_bit_tokens;
   if (low_bit.tokens == 0 && low_bit.share == 0) return "";
   return fmt::format(" and {} low-bit by {}",
-                     low_bit.tokens > 0 ? fmt::to_string(low_bit.tokens) : "a quarter",
+                     low_bit.tokens > 0 ? fmt::to_string(low_bit.tokens)
+                                        : fmt::format("a share of {}", low_bit.share),
                      slice_dtype_name(selection.value_codes));
 }
 
