@@ -1,12 +1,12 @@
 // Cost of low-bit sets on this CPU: the attention of a layer with several pairs of fac_tokens and
 // low_bit_tokens, in turns, so that other load on the machine affects all of them equally.
 //
-//   low_bit_set_cost [--tokens N] [--rounds N] [--threads N] [256 320 128+512 320+1024]
+//   low_bit_set_cost [--tokens N] [--rounds N] [--threads N] [--codes int2] [256 320 320+all]
 //
-// 8 KV x 4 query heads, head_dim 128, bf16 rows, slices and values int2, batch 1; the same keys and
-// queries for all pairs. Between two visits of a layer the others' slices flush the cache. Printed:
-// medians of a layer's time and of the processor time of its threads, and of their ratios to the
-// first pair's within the same round, with quartiles.
+// 8 KV x 4 query heads, head_dim 128, bf16 rows, batch 1; the same keys and queries for all pairs.
+// Between two visits of a layer the others' slices flush the cache. Printed: medians of a layer's
+// time and of the processor time of its threads, and of their ratios to the first pair's within the
+// same round, with quartiles.
 #include <fmt/format.h>
 #include <time.h>
 
@@ -24,12 +24,15 @@ constexpr int kLayers = 2;
 
 struct Setting {
   int fac_tokens;
-  int low_bit_tokens;
+  TokenCount low_bit_tokens;
 };
 
 Setting setting_of(const std::string& text) {
   const size_t plus = text.find('+');
-  return {std::stoi(text), plus == std::string::npos ? 0 : std::stoi(text.substr(plus + 1))};
+  if (plus == std::string::npos) return {std::stoi(text), {}};
+  const std::string low_bit = text.substr(plus + 1);
+  if (low_bit == "all") return {std::stoi(text), {.tokens = 0, .share = 1}};
+  return {std::stoi(text), {.tokens = std::stoi(low_bit), .share = 0}};
 }
 
 struct Cost {
@@ -45,9 +48,9 @@ double processor_seconds() {
 
 class Case {
  public:
-  Case(const std::shared_ptr<Device>& device, Setting setting, int64_t tokens)
-      : filled_(device, config(setting), llama_8b(kLayers), first_chunk_dims(llama_8b(kLayers), 64),
-                tokens),
+  Case(const std::shared_ptr<Device>& device, Setting setting, SliceDType codes, int64_t tokens)
+      : filled_(device, config(setting, codes), llama_8b(kLayers),
+                first_chunk_dims(llama_8b(kLayers), 64), tokens),
         out_(4096) {}
 
   void begin() {
@@ -68,10 +71,11 @@ class Case {
   void end() { filled_.runtime().end_step(); }
 
  private:
-  static Config config(Setting setting) {
+  static Config config(Setting setting, SliceDType codes) {
     Config config;
     config.selection.fac_tokens = {{.tokens = setting.fac_tokens, .share = 0}};
-    config.selection.low_bit_tokens = {.tokens = setting.low_bit_tokens, .share = 0};
+    config.selection.low_bit_tokens = setting.low_bit_tokens;
+    config.selection.slice_dtype = config.selection.value_codes = codes;
     return config;
   }
 
@@ -125,11 +129,12 @@ std::string summary(const std::vector<Round>& rounds, size_t i, double Cost::*ti
                      quantile(ratios, 0.5), quantile(ratios, 0.25), quantile(ratios, 0.75));
 }
 
-void run(const std::vector<std::string>& names, int64_t tokens, int rounds, int threads) {
+void run(const std::vector<std::string>& names, SliceDType codes, int64_t tokens, int rounds,
+         int threads) {
   const std::shared_ptr<Device> device = cpu(threads);
   std::vector<std::unique_ptr<Case>> cases;
   for (const std::string& name : names) {
-    cases.push_back(std::make_unique<Case>(device, setting_of(name), tokens));
+    cases.push_back(std::make_unique<Case>(device, setting_of(name), codes, tokens));
   }
   constexpr size_t kWarmUp = 3;
   std::vector<Round> measured;
@@ -148,16 +153,20 @@ void run(const std::vector<std::string>& names, int64_t tokens, int rounds, int 
 
 int main(int argc, char** argv) {
   CLI::App app("What low-bit sets cost on this CPU");
-  std::vector<std::string> pairs = {"256", "320", "128+512", "320+1024"};
+  std::vector<std::string> pairs = {"256", "320", "320+1024", "320+all"};
+  std::string codes = "int2";
   int64_t tokens = 131072;
   int rounds = 100;
   int threads = 0;
   app.add_option("pairs", pairs,
                  "fac_tokens+low_bit_tokens; the first is what others are compared to");
+  app.add_option("--codes", codes, "Of slices and values: int2, int4 or int8");
   app.add_option("--tokens", tokens);
   app.add_option("--rounds", rounds);
   app.add_option("--threads", threads);
   CLI11_PARSE(app, argc, argv);
-  fasa::bench::run(pairs, tokens, rounds, threads);
+  const auto dtype = fasa::parse_slice_dtype(codes);
+  if (!dtype || !fasa::is_coded(*dtype)) return app.exit(CLI::ValidationError("--codes", codes));
+  fasa::bench::run(pairs, *dtype, tokens, rounds, threads);
   return 0;
 }

@@ -59,6 +59,18 @@ inline uint64_t low_bit_bytes(const CacheLayout& layout, int64_t tokens) {
   return static_cast<uint64_t>(tokens * (2 * entry + codes + parameters));
 }
 
+// Scores of `pages` pages of one KV head, for a low-bit set attended to by page: selection writes
+// them, attention reads them.
+inline uint64_t page_scores_bytes(const CacheLayout& layout, int64_t pages) {
+  constexpr int64_t kPage = kPageTokens * int64_t{sizeof(int16_t)} + int64_t{sizeof(float)};
+  return static_cast<uint64_t>(pages * layout.gqa_group * kPage);
+}
+// The value codes of all pages that hold visible positions [first, end), the last one being the
+// tail; one KV head.
+inline uint64_t value_pages_bytes(const CacheLayout& layout, int64_t first, int64_t end) {
+  return select_bytes(layout.values, first, end);
+}
+
 // Bytes that attention writes for `queries` query vectors.
 inline uint64_t output_bytes(const CacheLayout& layout, int64_t queries, DType dtype) {
   return static_cast<uint64_t>(queries * layout.row.value_dim * dtype_bytes(dtype));

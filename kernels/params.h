@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "kernels/layout.h"
+#include "kernels/low_bit_pages.h"
 #include "kernels/replacement.h"
 #include "runtime/base/tensor_view.h"
 
@@ -239,7 +240,8 @@ struct StepCounters {
 // of its visible tokens before the cap (equal to scoring their mean key). Whole blocks are
 // selected; the last one is cut at the budget.
 //
-// The low-bit set holds the next best tokens in the same order, at most `low_bit_budget`.
+// The low-bit set holds the next best tokens in the same order, at most `low_bit_budget`; or all of
+// them, as `low_bit_pages` (the other is empty then).
 //
 // A prediction (`ahead` > 0) runs before the layer's append: it sees only committed tokens and has
 // no low-bit set. With `score_dims` it reads only the first part of every page.
@@ -259,6 +261,7 @@ struct SelectParams {
   std::byte* scratch = nullptr;  // DeviceTraits::select_scratch bytes, where that is not null
   TokenBudget low_bit_budget = {};
   LowBitSet low_bit = {};
+  LowBitPages low_bit_pages = {};
 };
 
 // A step's number, increasing, at most kMaxSteps: a value, or an address that kernels read when
@@ -379,7 +382,8 @@ enum class AttendPhase : uint8_t {
 //
 // The low-bit set, if there is one, is processed with the last wave: in tiles of kTileTokens, with
 // the stored scores and the values' codes. Each tile gives a partial, folded after those of the
-// set, in tile order. These tiles wait for no row: kReadyTiles computes all of them.
+// set, in tile order. These tiles wait for no row: kReadyTiles computes all of them. With
+// `low_bit_pages` each block of pages gives a partial, in place of the tiles.
 struct AttendParams {
   static constexpr const char* kName = "attend";
   StepParams step;
@@ -405,7 +409,9 @@ struct AttendParams {
   TensorView out;        // [tokens, query_heads, value_dim]
   float* lse = nullptr;  // [tokens, query_heads], natural log, or null
   LowBitSet low_bit = {};
-  // [count, query_heads, tiles of low_bit.capacity, value_dim + 2]; null where `partials` is.
+  LowBitPages low_bit_pages = {};
+  // [count, query_heads, tiles of low_bit.capacity or blocks of low_bit_pages.capacity,
+  // value_dim + 2]; null where `partials` is.
   float* low_bit_partials = nullptr;
 };
 

@@ -19,6 +19,8 @@ struct SelectPlan {
   constexpr int ranked() const { return need + low_bit; }
   constexpr int visible() const { return end - first; }
   constexpr bool is_dense() const { return budget == visible(); }
+  constexpr int first_page() const { return first / kPageTokens; }
+  constexpr int pages() const { return (end - 1) / kPageTokens + 1 - first_page(); }
 };
 
 constexpr SelectPlan plan_selection(const SelectParams& params, const SequenceDesc& sequence) {

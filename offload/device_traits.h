@@ -32,6 +32,8 @@ struct DeviceTraits {
   bool model_calls = false;
   // Timelines include the bytes that kernels move over the link, not only copies.
   bool times_kernel_bytes = true;
+  // A low-bit set of all other tokens is attended to by whole pages (LowBitPages).
+  bool low_bit_by_page = false;
   SelectScratchBytes select_scratch = nullptr;  // null: none
   // Bytes of device scratch for a projection. Only models ask, because the call may load a library.
   // Null: none.
@@ -43,7 +45,8 @@ struct DeviceTraits {
 };
 
 // The processor, and the accelerator emulated on it.
-inline constexpr DeviceTraits kHostTraits = {.unified = true, .done_on_return = true};
-inline constexpr DeviceTraits kEmulatedTraits = {.virtual_clock = true};
+inline constexpr DeviceTraits kHostTraits = {
+    .unified = true, .done_on_return = true, .low_bit_by_page = true};
+inline constexpr DeviceTraits kEmulatedTraits = {.virtual_clock = true, .low_bit_by_page = true};
 
 }  // namespace fasa

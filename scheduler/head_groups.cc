@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "kernels/kernel_work.h"
+#include "scheduler/low_bit_work.h"
 
 namespace fasa {
 namespace {
@@ -96,10 +97,11 @@ GroupTimes group_times(const StepSettings& settings, int layer, const GroupLoad&
   times.launch = rates.launch_seconds;
   times.latency = rates.link_latency;
   times.streams = settings.copy_streams;
-  times.score = sequences * device(select_bytes(layout.slice, 0, std::max(1, visible)));
+  const LowBitWork low_bit = low_bit_work(settings, layer, visible);
+  times.score =
+      sequences * device(select_bytes(layout.slice, 0, std::max(1, visible)) + low_bit.select);
   times.resolve = sequences * device(resolve_bytes(1, set, load.hot_rows));
-  times.attend = sequences * device(rows_bytes(layout, set) +
-                                    low_bit_bytes(layout, settings.low_bit_tokens(layer, visible)));
+  times.attend = sequences * device(rows_bytes(layout, set) + low_bit.attend);
   times.transfer = sequences * load.miss_share * static_cast<double>(rows_bytes(layout, set)) /
                    rates.link_bandwidth;
   return times;

@@ -191,7 +191,7 @@ void StepPipeline::decode_selected(const Call& call, ConstTensorView q, TensorVi
       fetch_wave(call, scratch.wave);
       // Attends to codes while rows are fetched. Tiles of rows alone are rarely complete (one in
       // thirty at a hit rate of 0.9) and not worth a launch.
-      if (params.low_bit.capacity > 0) {
+      if (params.low_bit.capacity > 0 || params.low_bit_pages.capacity > 0) {
         params.phase = AttendPhase::kReadyTiles;
         device_.enqueue(params, call.compute, call.tag());
         params.phase = AttendPhase::kRemainingTiles;
@@ -248,6 +248,7 @@ AttendParams StepPipeline::attend_params(const Call& call, int32_t begin, ConstT
                       .lse = lse};
   if (params.last_wave) {
     params.low_bit = scratch.low_bit;
+    params.low_bit_pages = scratch.low_bit_pages;
     params.low_bit_partials = scratch.low_bit_partials;
   }
   return params;
@@ -267,7 +268,8 @@ SelectParams StepPipeline::select_params(const Call& call, ConstTensorView q) co
           .counters = call.step.counters + call.layer,
           .scratch = scratch.select,
           .low_bit_budget = layer.low_bit,
-          .low_bit = scratch.low_bit};
+          .low_bit = scratch.low_bit,
+          .low_bit_pages = scratch.low_bit_pages};
 }
 
 void StepPipeline::choose(const Call& call, ConstTensorView q) {

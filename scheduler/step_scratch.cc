@@ -53,16 +53,26 @@ void allot_predictions(const StepSettings& settings, const DecodeShape& shape, S
 
 void allot_low_bit(const StepSettings& settings, const DecodeShape& shape, ScratchArena& arena,
                    DecodeScratch* scratch) {
-  if (shape.low_bit_capacity == 0) return;
   const CacheLayout& layout = settings.layout;
   const int64_t heads = int64_t{shape.count} * layout.kv_heads;
   const int64_t query_heads = heads * layout.gqa_group;
   const int64_t tiles = round_up(shape.low_bit_capacity, kTileTokens) / kTileTokens;
-  scratch->low_bit.capacity = shape.low_bit_capacity;
-  scratch->low_bit.positions = arena.take<int32_t>(heads * shape.low_bit_capacity);
-  scratch->low_bit.sizes = arena.take<int32_t>(heads);
-  scratch->low_bit.scores = arena.take<float>(query_heads * shape.low_bit_capacity);
-  scratch->low_bit_partials = arena.take<float>(query_heads * tiles * (layout.row.value_dim + 2));
+  if (shape.low_bit_capacity > 0) {
+    scratch->low_bit.capacity = shape.low_bit_capacity;
+    scratch->low_bit.positions = arena.take<int32_t>(heads * shape.low_bit_capacity);
+    scratch->low_bit.sizes = arena.take<int32_t>(heads);
+    scratch->low_bit.scores = arena.take<float>(query_heads * shape.low_bit_capacity);
+  }
+  if (shape.low_bit_blocks > 0) {
+    const int64_t pages = int64_t{shape.low_bit_blocks} * kLowBitBlockPages;
+    scratch->low_bit_pages.capacity = static_cast<int32_t>(pages);
+    scratch->low_bit_pages.scale = settings.scale;
+    scratch->low_bit_pages.counts = arena.take<int32_t>(heads);
+    scratch->low_bit_pages.maxima = arena.take<float>(query_heads * pages);
+    scratch->low_bit_pages.scores = arena.take<int16_t>(query_heads * pages * kPageTokens);
+  }
+  scratch->low_bit_partials =
+      arena.take<float>(query_heads * (tiles + shape.low_bit_blocks) * (layout.row.value_dim + 2));
 }
 
 int64_t select_bytes(const StepSettings& settings, const DecodeShape& shape) {
@@ -145,9 +155,9 @@ int DecodeShape::prediction_rows(int hot_rows) const {
 bool DecodeShape::covers(const DecodeShape& other) const {
   return count >= other.count && access >= other.access &&
          selected_capacity >= other.selected_capacity &&
-         low_bit_capacity >= other.low_bit_capacity && dense_tokens >= other.dense_tokens &&
-         window_tokens >= other.window_tokens && predictions >= other.predictions &&
-         prediction_capacity >= other.prediction_capacity &&
+         low_bit_capacity >= other.low_bit_capacity && low_bit_blocks >= other.low_bit_blocks &&
+         dense_tokens >= other.dense_tokens && window_tokens >= other.window_tokens &&
+         predictions >= other.predictions && prediction_capacity >= other.prediction_capacity &&
          prediction_buffers >= other.prediction_buffers;
 }
 
@@ -156,6 +166,7 @@ DecodeShape DecodeShape::joined(const DecodeShape& other) const {
           std::max(access, other.access),
           std::max(selected_capacity, other.selected_capacity),
           std::max(low_bit_capacity, other.low_bit_capacity),
+          std::max(low_bit_blocks, other.low_bit_blocks),
           std::max(dense_tokens, other.dense_tokens),
           std::max(window_tokens, other.window_tokens),
           predictions || other.predictions,
@@ -229,7 +240,7 @@ void StepScratch::add_to_key(std::vector<uint64_t>& key) const {
   key.push_back(static_cast<uint64_t>(settings_.layout.hot_rows));
   for (const int size :
        {shape.count, static_cast<int>(shape.access), shape.selected_capacity,
-        shape.low_bit_capacity, shape.dense_tokens, shape.window_tokens,
+        shape.low_bit_capacity, shape.low_bit_blocks, shape.dense_tokens, shape.window_tokens,
         static_cast<int>(shape.predictions), shape.prediction_capacity, shape.prediction_buffers}) {
     key.push_back(static_cast<uint64_t>(size));
   }

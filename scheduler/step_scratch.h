@@ -17,6 +17,7 @@ struct DecodeShape {
   RowAccess access = RowAccess::kLocal;  // over the link if any sequence's is
   int selected_capacity = 0;             // tokens of the largest set; 0: all layers are dense
   int low_bit_capacity = 0;              // tokens of the largest low-bit set
+  int low_bit_blocks = 0;                // of the largest low-bit set attended to by page
   int dense_tokens = 0;                  // per wave, of dense attention; 0: none
   int window_tokens = 0;                 // the same for layers with window rows
   // Predictions, if any: tokens of the largest predicted set, and the number of predicted sets in
@@ -58,6 +59,7 @@ struct DecodeScratch {
   int32_t* sets = nullptr;
   int32_t* selected_sizes = nullptr;
   LowBitSet low_bit;
+  LowBitPages low_bit_pages;
   std::byte* select =
       nullptr;  // that selects work in, of sets and of predictions one after the other
   const std::byte** rows = nullptr;

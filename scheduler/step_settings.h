@@ -61,6 +61,7 @@ struct StepSettings {
   bool selection_evicts = false;                // it evicts, so it must observe every query
   bool selected_per_query_head = false;         // else per KV head
   SelectScratchBytes select_scratch = nullptr;  // the device's, see DeviceTraits
+  bool low_bit_by_page = false;                 // the device's, see DeviceTraits
   DeviceRates rates;                            // the device's
 
   int layer_count() const { return static_cast<int>(layers.size()); }
@@ -117,8 +118,17 @@ struct StepSettings {
     return layer(index).budget.of(visible, budget_floor());
   }
   int32_t low_bit_tokens(int index, int32_t visible) const {
-    if (layer(index).dense || !layout.has_values()) return 0;
+    if (layer(index).dense || !layout.has_values() || is_by_page(index)) return 0;
     return std::min(layer(index).low_bit.of(visible, 0), visible - selected_tokens(index, visible));
+  }
+  // Whether the low-bit set is all other tokens, attended to by page. Depends on the settings
+  // alone, since the result's bits depend on it.
+  bool is_by_page(int index) const { return low_bit_by_page && layer(index).low_bit.share == 1; }
+  // Pages of such a set, given `visible` tokens that may begin inside a page; 0: none.
+  int32_t low_bit_pages(int index, int32_t visible) const {
+    const bool none = layer(index).dense || !layout.has_values() || !is_by_page(index) ||
+                      selected_tokens(index, visible) == visible;
+    return none ? 0 : pages_of(visible) + (layer(index).window > 0 ? 1 : 0);
   }
 };
 

@@ -33,7 +33,7 @@ std::vector<std::string> selection_list(std::string_view text) {
 ComparedBudget parse_budget(const std::string& text, std::string_view flag) {
   const auto refuse = [&] {
     return UsageError(fmt::format(
-        "{} = {}: allowed: 1 or more, or two counts such as 128+512, the second of low-bit tokens",
+        "{} = {}: allowed: 1 or more, or with low-bit tokens a second count, as 128+512 or 128+all",
         flag, text));
   };
   const auto count = [&](std::string_view digits) {
@@ -45,8 +45,15 @@ ComparedBudget parse_budget(const std::string& text, std::string_view flag) {
   };
   const size_t plus = text.find('+');
   ComparedBudget budget{.tokens = count(std::string_view(text).substr(0, plus))};
-  if (plus != std::string::npos) budget.low_bit = count(std::string_view(text).substr(plus + 1));
-  if (budget.tokens < 1 || budget.low_bit.value_or(0) < 0) throw refuse();
+  if (budget.tokens < 1) throw refuse();
+  if (plus == std::string::npos) return budget;
+  const std::string_view low_bit = std::string_view(text).substr(plus + 1);
+  if (low_bit == "all") {
+    budget.low_bit = {.tokens = 0, .share = 1};
+  } else {
+    budget.low_bit = {.tokens = count(low_bit), .share = 0};
+  }
+  if (budget.low_bit->tokens < 0) throw refuse();
   return budget;
 }
 
@@ -73,7 +80,7 @@ Config with_selection(const Config& base, const std::string& selection,
     config.selection.fac_tokens = {{.tokens = budget.tokens, .share = 0}};
     if (!config.selection.low_bit_tokens) config.selection.low_bit_tokens = TokenCount{};
   }
-  if (budget.low_bit) config.selection.low_bit_tokens = {.tokens = *budget.low_bit, .share = 0};
+  if (budget.low_bit) config.selection.low_bit_tokens = budget.low_bit;
   if (config.selection.kind != SelectionKind::kFasa) config.selection.low_bit_tokens = TokenCount{};
   config.validate();
   return config;

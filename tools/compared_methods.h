@@ -17,10 +17,10 @@ std::vector<std::string> selection_list(std::string_view text);
 // Tokens attended to exactly, 0 = as configured, and low-bit tokens in addition.
 struct ComparedBudget {
   int64_t tokens = 0;
-  std::optional<int64_t> low_bit = {};  // none: as configured; auto is none if `tokens` is given
+  std::optional<TokenCount> low_bit = {};  // none: as configured; auto is 0 if `tokens` is given
 };
 
-// "128", or "128+512" with low-bit tokens. Throws UsageError naming the flag.
+// "128", or with low-bit tokens "128+512" or "128+all". Throws UsageError naming the flag.
 ComparedBudget parse_budget(const std::string& text, std::string_view flag);
 
 // `base` with that selection and budget; only fasa has a low-bit set. Throws UsageError for an

@@ -100,7 +100,7 @@ void EvalCommand::add_method_flags() {
            "others with those of full (default: the config's selection; for ppl, full as well)");
   add_flag("--budgets", "N", budgets_,
            "fac_tokens to run each selection with, one or more values, without low-bit tokens; "
-           "128+512 adds low_bit_tokens");
+           "128+512 and 128+all add low_bit_tokens");
   add_flag("--row-dtypes", "DTYPE", row_dtypes_,
            "row_dtype to run each selection with, one or more values; ppl compares with full "
            "attention in the first of them");

@@ -20,8 +20,10 @@ std::string tokens_text(const Config& config, int chunks) {
     text += count_text(count);
   }
   if (config.has_low_bit_set(chunks)) {
-    text += fmt::format(" and {} low-bit {}", count_text(config.low_bit_tokens(chunks)),
-                        slice_dtype_name(config.selection.value_codes));
+    const TokenCount low_bit = config.low_bit_tokens(chunks);
+    text +=
+        fmt::format(" and {} low-bit {}", low_bit.share == 1 ? "all others" : count_text(low_bit),
+                    slice_dtype_name(config.selection.value_codes));
   }
   return text;
 }

@@ -9,6 +9,7 @@
 
 #include "kernels/cpu/attend_low_bit.h"
 #include "kernels/cpu/kernels.h"
+#include "kernels/cpu/low_bit_pages.h"
 #include "kernels/cpu/query_codes.h"
 #include "kernels/cpu/row_bodies.h"
 #include "kernels/cpu/row_convert.h"
@@ -27,18 +28,19 @@ constexpr int kTaskTiles = 16;
 
 class AttendCall {
  public:
-  AttendCall(const RowBodies& bodies, const AttendParams& params)
-      : bodies_(bodies),
+  AttendCall(Target target, const AttendParams& params)
+      : bodies_(row_bodies(target)),
         params_(params),
         layout_(params.step.layout),
-        low_bit_(bodies, params),
+        low_bit_(bodies_, params),
+        low_bit_blocks_(low_bit_bodies(target), params),
         wave_(params.end - params.begin),
         tiles_((wave_ + kTileTokens - 1) / kTileTokens),
         width_(kSoftmaxHeader + layout_.row.value_dim),
         q_stride_(align_up(layout_.row.key_dim, kPadFloats)),
         bf16_stride_(align_up(layout_.row.key_dim, kPadBf16)),
         code_stride_(align_up(layout_.row.key_dim, kPadCodes)),
-        uses_bf16_(bodies.wants_bf16_queries && params.q.dtype == DType::kBF16 &&
+        uses_bf16_(bodies_.wants_bf16_queries && params.q.dtype == DType::kBF16 &&
                    layout_.row.dtype == RowDType::kBF16) {}
 
   KernelWork run() {
@@ -46,14 +48,15 @@ class AttendCall {
     const int heads = step.count * step.head_count();
     const int threads = tbb::this_task_arena::max_concurrency();
     const bool at_once = params_.phase == AttendPhase::kAllTiles &&
-                         (params_.partials == nullptr || heads >= 4 * threads);
+                         (params_.partials == nullptr ||
+                          (heads >= 4 * threads && low_bit_blocks_.max_blocks() == 0));
     if (at_once) {
       parallel_for(0, heads, [&](int head) { attend_at_once(step.head_index(head)); });
     } else {
       const int chunks = (tiles_ + kTaskTiles - 1) / kTaskTiles;
-      const int of_low_bit = params_.phase == AttendPhase::kRemainingTiles
-                                 ? 0
-                                 : (low_bit_.max_tiles() + kTaskTiles - 1) / kTaskTiles;
+      const bool low_bit = params_.phase != AttendPhase::kRemainingTiles;
+      if (low_bit) compute_low_bit_blocks();
+      const int of_low_bit = low_bit ? (low_bit_.max_tiles() + kTaskTiles - 1) / kTaskTiles : 0;
       const int all = chunks + of_low_bit;
       parallel_for(0, heads * all, [&](int task) {
         const int head = step.head_index(task / all);
@@ -276,9 +279,12 @@ class AttendCall {
         [](int) {});
   }
 
+  // A low-bit set is attended to by tiles or by blocks of pages.
+  int max_low_bit_partials() const { return low_bit_.max_tiles() + low_bit_blocks_.max_blocks(); }
+
   float* low_bit_partial_at(int index, int query_in_group, int tile) const {
     const int64_t query = int64_t{index} * layout_.gqa_group + query_in_group;
-    return params_.low_bit_partials + (query * low_bit_.max_tiles() + tile) * width_;
+    return params_.low_bit_partials + (query * max_low_bit_partials() + tile) * width_;
   }
 
   void compute_low_bit_partials(int index, int first_tile) {
@@ -288,10 +294,25 @@ class AttendCall {
         index, first_tile, end,
         [&](LowBitTask& task, int tile) {
           task.partials = low_bit_partial_at(index, 0, tile);
-          task.partial_stride = int64_t{low_bit_.max_tiles()} * width_;
+          task.partial_stride = int64_t{max_low_bit_partials()} * width_;
         },
         [](int) {});
     device_bytes_ += low_bit_bytes(layout_, tokens);
+  }
+
+  void compute_low_bit_blocks() {
+    const StepParams& step = params_.step;
+    const int blocks = low_bit_blocks_.max_blocks();
+    parallel_for(0, step.count * blocks, [&](int task) {
+      const int sequence = task / blocks;
+      const int block = task % blocks;
+      const int first = sequence * layout_.kv_heads + step.first_head();
+      if (skipped(first) || block >= low_bit_blocks_.blocks(first)) return;
+      const int64_t stride = int64_t{blocks} * width_;
+      device_bytes_ += low_bit_blocks_.compute(
+          sequence, {step.first_head(), step.first_head() + step.head_count()}, block,
+          {low_bit_partial_at(first, 0, block), stride * layout_.gqa_group, stride});
+    });
   }
 
   // The carried state, or `scratch` if there is only one wave and no carried state.
@@ -317,7 +338,8 @@ class AttendCall {
       for (int tile = 0; tile < tiles_of(head); ++tile) {
         bodies_.merge(state + i * width_, partial_at(head, i, tile), layout_.row.value_dim);
       }
-      for (int tile = 0; tile < low_bit_.tiles(index); ++tile) {
+      const int low_bit = low_bit_.tiles(index) + low_bit_blocks_.blocks(index);
+      for (int tile = 0; tile < low_bit; ++tile) {
         bodies_.merge(state + i * width_, low_bit_partial_at(index, i, tile),
                       layout_.row.value_dim);
       }
@@ -349,6 +371,11 @@ class AttendCall {
         },
         [&](int) { merge_group(state, partials); });
     device_bytes_ += low_bit_bytes(layout_, low_bit_tokens);
+    for (int block = 0; block < low_bit_blocks_.blocks(index); ++block) {
+      device_bytes_ += low_bit_blocks_.compute(head.sequence, {head.kv_head, head.kv_head + 1},
+                                               block, {partials, 0, width_});
+      merge_group(state, partials);
+    }
     if (params_.last_wave) write_out(head, state);
   }
 
@@ -378,6 +405,7 @@ class AttendCall {
   const AttendParams& params_;
   const CacheLayout& layout_;
   const LowBitTiles low_bit_;
+  const LowBitBlocks low_bit_blocks_;
   const int wave_;
   const int tiles_;
   const int width_;  // floats of a partial or state
@@ -390,13 +418,13 @@ class AttendCall {
 
 }  // namespace
 
-KernelWork attend_with(const RowBodies& bodies, const AttendParams& params) {
-  return AttendCall(bodies, params).run();
+KernelWork attend_on(Target target, const AttendParams& params) {
+  return AttendCall(target, params).run();
 }
 
 template <>
 KernelWork run(const AttendParams& params) {
-  return attend_with(row_bodies(active_target()), params);
+  return attend_on(active_target(), params);
 }
 
 }  // namespace fasa::cpu

@@ -10,7 +10,7 @@ namespace fasa::cpu {
 
 const RowBodies& row_bodies(Target target);
 
-KernelWork attend_with(const RowBodies& bodies, const AttendParams& params);
+KernelWork attend_on(Target target, const AttendParams& params);
 KernelWork prefill_with(const RowBodies& bodies, const PrefillParams& params);
 
 }  // namespace fasa::cpu

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/low_bit_pages.h"
 #include "kernels/target.h"
 
 namespace fasa::cpu {
@@ -57,6 +58,9 @@ struct ScoreBodies {
                            int32_t* found, int32_t* places);
   // scores[i] = cap * tanh(scores[i] / cap); a multiple of 64 scores, 64-byte aligned.
   void (*soft_cap)(float* scores, int32_t count, float cap);
+  // A page's scores of one query head, [64] and 64-byte aligned, as low_bit_pages.h stores them:
+  // writes the codes, returns the scaled maximum. -inf becomes kNoScoreCode.
+  float (*code_scores)(const float* scores, float scale, int16_t* codes);
 };
 
 // The bodies of a supported target.

@@ -364,6 +364,22 @@ static void soft_cap_all(float* scores, int32_t count, float cap) {
 }
 
 template <class V>
+static float code_scores_of(const float* scores, float scale, int16_t* codes) {
+  constexpr float kLowest = kLowestScoreCode;
+  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
+  float maximum = -kLargestFinite;
+  raise_maxima_of<V>(scores, kPage, 1, kPage, &maximum);
+  const float units = scale * kScoreUnits;
+  for (int t = 0; t < kPage; ++t) {
+    const float distance = (scores[t] - maximum) * units;
+    const float rounded = (distance > kLowest ? distance : kLowest) + kRound - kRound;
+    const int32_t code = static_cast<int32_t>(rounded);
+    codes[t] = static_cast<int16_t>(scores[t] >= -kLargestFinite ? code : int32_t{kNoScoreCode});
+  }
+  return maximum > -kLargestFinite ? maximum * scale : -__builtin_inff();
+}
+
+template <class V>
 constexpr ScoreBodies bodies_of() {
   return {{score_floats_any<V, false>, score_floats_any<V, true>, score_codes_any<V, 8>,
            score_codes_any<V, 4>, score_codes_any<V, 2>},
@@ -373,5 +389,6 @@ constexpr ScoreBodies bodies_of() {
           raise_maxima_of<V>,
           count_keys,
           V::find_at_least,
-          soft_cap_all<V>};
+          soft_cap_all<V>,
+          code_scores_of<V>};
 }

@@ -93,6 +93,7 @@ constinit const ScoreBodies kScorePortable = {
     raise_maxima_of<Scalar>,
     count_keys,
     find_one_by_one,
-    soft_cap_all<Scalar>};
+    soft_cap_all<Scalar>,
+    code_scores_of<Scalar>};
 
 }  // namespace fasa::cpu

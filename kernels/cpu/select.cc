@@ -8,6 +8,7 @@
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/phases.h"
 #include "kernels/cpu/select_range.h"
+#include "kernels/kernel_work.h"
 #include "kernels/target.h"
 
 namespace fasa::cpu {
@@ -24,8 +25,8 @@ struct SequenceTask {
   size_t first_range = 0;
   size_t ranges = 0;
 
-  int first_page() const { return plan.first / kPageTokens; }
-  int pages() const { return (plan.end - 1) / kPageTokens + 1 - first_page(); }
+  int first_page() const { return plan.first_page(); }
+  int pages() const { return plan.pages(); }
 };
 
 class SelectCall {
@@ -123,11 +124,19 @@ void SelectCall::run_tasks() {
   const auto set_of = [&](int64_t index) {
     return params_.sets + index * params_.selected_capacity;
   };
+  const auto write_size = [&](int sequence, int kv_head, int32_t size) {
+    const int64_t index = index_of(sequence, kv_head);
+    params_.selected_sizes[index] = size;
+    if (params_.low_bit_pages.capacity == 0) return;
+    const SelectPlan plan = plan_selection(params_, params_.step.sequences[sequence]);
+    LowBitPagesOut::of(params_, sequence, kv_head, plan).take_out(set_of(index), size);
+    params_.low_bit_pages.counts[index] = plan.pages();
+  };
   const auto finish = [&](size_t i) {
     with_head(all, i, [&](HeadSelection head, int sequence, int kv_head) {
       const int64_t index = index_of(sequence, kv_head);
-      params_.selected_sizes[index] =
-          head.finish(set_of(index), low_bit_of(sequence, kv_head)).value_or(0);
+      const auto size = head.finish(set_of(index), low_bit_of(sequence, kv_head));
+      if (size) write_size(sequence, kv_head, *size);
     });
   };
   const auto rescan = [&](size_t range) { all[range].rescan(); };
@@ -135,14 +144,19 @@ void SelectCall::run_tasks() {
     with_head(all, i, [&](HeadSelection head, int sequence, int kv_head) {
       if (!head.rescans()) return;
       const int64_t index = index_of(sequence, kv_head);
-      params_.selected_sizes[index] =
-          head.finish_rescan(set_of(index), low_bit_of(sequence, kv_head));
+      write_size(sequence, kv_head,
+                 head.finish_rescan(set_of(index), low_bit_of(sequence, kv_head)));
     });
   };
   const size_t heads = tasks_.size() * static_cast<size_t>(kv_heads_);
   const Phase phases[] = {{ranges_, sample}, {heads, set_bounds}, {ranges_, scan},
                           {heads, finish},   {ranges_, rescan},   {heads, finish_rescan}};
   run_phases(phases, ranges_ == 1 ? 1 : threads_);
+  for (const SequenceTask& task : tasks_) {
+    if (params_.low_bit_pages.capacity == 0) break;
+    bytes_ +=
+        static_cast<uint64_t>(kv_heads_) * page_scores_bytes(params_.step.layout, task.pages());
+  }
   for (size_t range = 0; range < ranges_; ++range) {
     bytes_ += all[range].bytes_read();
     nans_ += all[range].nan_scores();
@@ -161,6 +175,7 @@ KernelWork SelectCall::run() {
         const int64_t index = index_of(s, params_.step.first_head() + h);
         params_.selected_sizes[index] = 0;
         if (params_.low_bit.capacity > 0) params_.low_bit.sizes[index] = 0;
+        if (params_.low_bit_pages.capacity > 0) params_.low_bit_pages.counts[index] = 0;
       }
       const SequenceDesc& sequence = params_.step.sequences[s];
       if (sequence.mode != StepMode::kDecode) continue;

@@ -4,6 +4,7 @@
 #include <bit>
 #include <climits>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "kernels/cpu/key_rank.h"
@@ -62,6 +63,18 @@ Contenders& contenders_of_thread() {
   return contenders;
 }
 
+// The maximum of the codes' scores, to which the codes are made relative; scores that are too low
+// for a code stay so.
+float lower_maximum(float maximum, int16_t* codes) {
+  int16_t top = kNoScoreCode;
+  for (int t = 0; t < kPageTokens; ++t) top = std::max(top, codes[t]);
+  if (top <= kLowestScoreCode) return -std::numeric_limits<float>::infinity();
+  for (int t = 0; t < kPageTokens; ++t) {
+    codes[t] = codes[t] <= kLowestScoreCode ? codes[t] : static_cast<int16_t>(codes[t] - top);
+  }
+  return maximum + static_cast<float>(top) / kScoreUnits;
+}
+
 }  // namespace
 
 void HeadPart::begin(const SelectParams& params, int sequence, int kv_head,
@@ -73,6 +86,7 @@ void HeadPart::begin(const SelectParams& params, int sequence, int kv_head,
   scorer_.begin(params, sequence, kv_head, plan_.first, bodies);
   begin_page_ = begin_page;
   end_page_ = end_page;
+  low_bit_pages_ = LowBitPagesOut::of(params, sequence, kv_head, plan_);
   stride_ = sample_stride(plan_);
   overflow_ = false;
   rescans_ = false;
@@ -138,6 +152,7 @@ void HeadPart::scan_page(int page, const std::byte* ahead, PageScratch* scratch)
   } else {
     mask = scorer_.score(page, ahead, scratch, scores);
   }
+  if (low_bit_pages_.scores != nullptr) low_bit_pages_.write(*bodies_, page, scores);
   if (!keeps_everything()) mask &= bodies_->filter(scores, scorer_.heads(), bounds_.data());
   if (mask != 0) take(scores, mask, page);
   nan_scores_ = scorer_.nan_scores();
@@ -380,6 +395,42 @@ LowBitOut LowBitOut::of(const SelectParams& params, int64_t sequence, int kv_hea
   const int64_t head = sequence * layout.kv_heads + kv_head;
   return {low_bit.positions + head * low_bit.capacity, low_bit.sizes + head,
           low_bit.scores + head * layout.gqa_group * low_bit.capacity, low_bit.capacity};
+}
+
+LowBitPagesOut LowBitPagesOut::of(const SelectParams& params, int64_t sequence, int kv_head,
+                                  const SelectPlan& plan) {
+  const LowBitPages& pages = params.low_bit_pages;
+  if (pages.capacity == 0) return {};
+  const CacheLayout& layout = params.step.layout;
+  const int64_t first = pages.at(sequence * layout.query_heads() + kv_head * layout.gqa_group);
+  return {.scale = pages.scale,
+          .heads = layout.gqa_group,
+          .first_page = plan.first_page(),
+          .capacity = pages.capacity,
+          .maxima = pages.maxima + first,
+          .scores = pages.scores + first * kPageTokens};
+}
+
+void LowBitPagesOut::write(const ScoreBodies& bodies, int page, const float* of_page) const {
+  for (int h = 0; h < heads; ++h, of_page += kPageTokens) {
+    const int64_t at = h * capacity + page - first_page;
+    maxima[at] = bodies.code_scores(of_page, scale, scores + at * kPageTokens);
+  }
+}
+
+void LowBitPagesOut::take_out(const int32_t* set, int32_t size) const {
+  for (int32_t i = 0; i < size;) {
+    const int page = set[i] / kPageTokens;
+    int32_t end = i + 1;
+    while (end < size && set[end] / kPageTokens == page) ++end;
+    for (int h = 0; h < heads; ++h) {
+      const int64_t at = h * capacity + page - first_page;
+      int16_t* codes = scores + at * kPageTokens;
+      for (int32_t j = i; j < end; ++j) codes[set[j] % kPageTokens] = kNoScoreCode;
+      maxima[at] = lower_maximum(maxima[at], codes);
+    }
+    i = end;
+  }
 }
 
 int32_t write_all(const SelectPlan& plan, int32_t* set) {

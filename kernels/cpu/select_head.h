@@ -41,6 +41,23 @@ struct LowBitOut {
   static LowBitOut of(const SelectParams& params, int64_t sequence, int kv_head);
 };
 
+// One head's scores for a low-bit set attended to by page; `scores` null: none.
+struct LowBitPagesOut {
+  float scale = 1;
+  int heads = 0;
+  int first_page = 0;
+  int64_t capacity = 0;     // pages from one query head to the next
+  float* maxima = nullptr;  // of the first query head
+  int16_t* scores = nullptr;
+
+  static LowBitPagesOut of(const SelectParams& params, int64_t sequence, int kv_head,
+                           const SelectPlan& plan);
+  // `scores`: [heads][64], 64-byte aligned.
+  void write(const ScoreBodies& bodies, int page, const float* of_page) const;
+  // Takes out a set, ascending, after all pages are written.
+  void take_out(const int32_t* set, int32_t size) const;
+};
+
 class HeadPart {
  public:
   // Lists the sample among pages [begin_page, end_page), ascending; the same for all heads of a
@@ -105,6 +122,7 @@ class HeadPart {
   int32_t first_competing_ = 0;  // candidates [first, end) compete
   int32_t end_competing_ = 0;
   int32_t first_gathered_ = 0;  // among the head's contenders
+  LowBitPagesOut low_bit_pages_;
   ScratchArray<float> samples_;
   ScratchArray<int32_t> sample_keys_;
   ScratchArray<int32_t> positions_;

@@ -9,29 +9,54 @@
 namespace fasa::reference {
 namespace {
 
-void add_low_bit(const AttendParams& params, int sequence, int query, RunningSoftmax* softmax) {
+// Adds a token by its value codes, with a scaled score.
+void add_coded(const AttendParams& params, int sequence, int kv_head, int position, double score,
+               RunningSoftmax* softmax) {
   const CacheLayout& layout = params.step.layout;
   const SequenceDesc& desc = params.step.sequences[sequence];
-  const LowBitSet& low_bit = params.low_bit;
   const int layer = params.step.layer;
+  const int page = position / kPageTokens;
+  const bool sealed = page < desc.sealed_pages();
+  const std::byte* data = desc.tail + layout.value_tail_offset(layer, kv_head);
+  float base = 1;
+  if (sealed) {
+    data = desc.slice_blocks[page] + layout.value_offset(layer, kv_head);
+    std::memcpy(&base, desc.slice_blocks[page] + layout.value_base_offset(layer, kv_head), 4);
+  }
+  const SliceFormat format = sealed ? layout.values : layout.values.tail();
+  softmax->add_value(score, [&](int d) {
+    return static_cast<double>(slice_value(format, data, base, d, position % kPageTokens));
+  });
+}
+
+void add_low_bit(const AttendParams& params, int sequence, int query, RunningSoftmax* softmax) {
+  const CacheLayout& layout = params.step.layout;
+  const LowBitSet& low_bit = params.low_bit;
   const int kv_head = query / layout.gqa_group;
   const int64_t head = int64_t{sequence} * layout.kv_heads + kv_head;
   const int64_t of_query = int64_t{sequence} * layout.query_heads() + query;
   for (int i = 0; i < low_bit.sizes[head]; ++i) {
-    const int position = low_bit.positions[head * low_bit.capacity + i];
-    const int page = position / kPageTokens;
-    const bool sealed = page < desc.sealed_pages();
-    const std::byte* data = desc.tail + layout.value_tail_offset(layer, kv_head);
-    float base = 1;
-    if (sealed) {
-      data = desc.slice_blocks[page] + layout.value_offset(layer, kv_head);
-      std::memcpy(&base, desc.slice_blocks[page] + layout.value_base_offset(layer, kv_head), 4);
-    }
-    const SliceFormat format = sealed ? layout.values : layout.values.tail();
     const double score = static_cast<double>(low_bit.scores[of_query * low_bit.capacity + i]);
-    softmax->add_value(score * static_cast<double>(params.scale), [&](int d) {
-      return static_cast<double>(slice_value(format, data, base, d, position % kPageTokens));
-    });
+    add_coded(params, sequence, kv_head, low_bit.positions[head * low_bit.capacity + i],
+              score * static_cast<double>(params.scale), softmax);
+  }
+}
+
+// Exact in the weights, which kernels may round (low_bit_page_inl.h).
+void add_low_bit_pages(const AttendParams& params, int sequence, int query,
+                       RunningSoftmax* softmax) {
+  const CacheLayout& layout = params.step.layout;
+  const LowBitPages& low_bit = params.low_bit_pages;
+  const int kv_head = query / layout.gqa_group;
+  const int pages = low_bit.counts[int64_t{sequence} * layout.kv_heads + kv_head];
+  const int first_page = pages_of(params.step.sequences[sequence].end()) - pages;
+  const int64_t first = low_bit.at(int64_t{sequence} * layout.query_heads() + query);
+  for (int i = 0; i < pages * kPageTokens; ++i) {
+    const int16_t code = low_bit.scores[first * kPageTokens + i];
+    if (code == kNoScoreCode) continue;
+    const auto maximum = static_cast<double>(low_bit.maxima[first + i / kPageTokens]);
+    add_coded(params, sequence, kv_head, first_page * kPageTokens + i,
+              maximum + code / static_cast<double>(kScoreUnits), softmax);
   }
 }
 
@@ -65,6 +90,7 @@ void attend_query(const AttendParams& params, int sequence, int query) {
   }
   if (!params.last_wave) return softmax.store(state);
   if (params.low_bit.capacity > 0) add_low_bit(params, sequence, query, &softmax);
+  if (params.low_bit_pages.capacity > 0) add_low_bit_pages(params, sequence, query, &softmax);
   const int64_t out = int64_t{desc.first_token} * layout.query_heads() + query;
   softmax.write(params.out, desc.first_token, query,
                 params.lse != nullptr ? params.lse + out : nullptr);

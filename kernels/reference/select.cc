@@ -63,14 +63,48 @@ void write_low_bit(const SelectParams& params, const GroupScores& scores, const 
   }
 }
 
+// The scores of all visible tokens, without those of `set`.
+void write_low_bit_pages(const SelectParams& params, const GroupScores& scores,
+                         const SelectPlan& plan, int64_t head, const std::vector<int32_t>& set) {
+  const LowBitPages& out = params.low_bit_pages;
+  out.counts[head] = plan.pages();
+  for (int h = 0; h < scores.heads; ++h) {
+    const float* raw = scores.raw.data() + int64_t{h} * plan.visible() - plan.first;
+    const int64_t at = out.at(head * scores.heads + h);
+    for (int page = 0; page < plan.pages(); ++page) {
+      const int start = (plan.first_page() + page) * kPageTokens;
+      const int begin = std::max(start, plan.first);
+      const int end = std::min(start + kPageTokens, plan.end);
+      const auto is_low_bit = [&](int p) {
+        return !std::isinf(raw[p]) && !std::binary_search(set.begin(), set.end(), p);
+      };
+      float maximum = -std::numeric_limits<float>::infinity();
+      for (int p = begin; p < end; ++p) {
+        if (is_low_bit(p)) maximum = std::max(maximum, raw[p]);
+      }
+      out.maxima[at + page] = maximum * out.scale;
+      int16_t* codes = out.scores + (at + page) * kPageTokens;
+      std::fill_n(codes, kPageTokens, kNoScoreCode);
+      for (int p = begin; p < end; ++p) {
+        if (!is_low_bit(p)) continue;
+        const double distance = (static_cast<double>(raw[p]) - static_cast<double>(maximum)) *
+                                static_cast<double>(out.scale * kScoreUnits);
+        codes[p - start] = static_cast<int16_t>(
+            std::lrint(std::max(distance, static_cast<double>(kLowestScoreCode))));
+      }
+    }
+  }
+}
+
 uint64_t select_head(const SelectParams& params, int index, int kv_head, int32_t* set,
                      int32_t* size) {
   const SequenceDesc& sequence = params.step.sequences[index];
   const SelectPlan plan = plan_selection(params, sequence);
   std::vector<int32_t> taken;
   uint64_t nans = 0;
+  GroupScores scores;
   if (!plan.is_dense()) {
-    const GroupScores scores = group_scores(params, index, kv_head);
+    scores = group_scores(params, index, kv_head);
     nans = scores.nans;
     std::vector<float> best = relative_scores(scores, plan.visible());
     for (int p = plan.sinks_end; p < plan.recent_begin; ++p) taken.push_back(p);
@@ -90,6 +124,10 @@ uint64_t select_head(const SelectParams& params, int index, int kv_head, int32_t
   std::sort(taken.begin(), taken.end());
   std::copy(taken.begin(), taken.end(), set);
   *size = static_cast<int32_t>(taken.size());
+  if (params.low_bit_pages.capacity > 0 && !plan.is_dense()) {
+    write_low_bit_pages(params, scores, plan,
+                        int64_t{index} * params.step.layout.kv_heads + kv_head, taken);
+  }
   return nans;
 }
 
@@ -153,6 +191,7 @@ void select(const SelectParams& params) {
       const int64_t at = int64_t{s} * kv_heads + h;
       params.selected_sizes[at] = 0;
       if (params.low_bit.capacity > 0) params.low_bit.sizes[at] = 0;
+      if (params.low_bit_pages.capacity > 0) params.low_bit_pages.counts[at] = 0;
       if (params.step.sequences[s].mode != StepMode::kDecode) continue;
       const uint64_t nans = select_head(params, s, h, params.sets + at * params.selected_capacity,
                                         params.selected_sizes + at);

@@ -51,6 +51,8 @@ DecodeShape decode_shape(const StepSettings& settings, int64_t context, int coun
     if (layer.dense || !selects) continue;
     shape.selected_capacity = std::max(shape.selected_capacity, budget);
     shape.low_bit_capacity = std::max(shape.low_bit_capacity, settings.low_bit_tokens(i, visible));
+    shape.low_bit_blocks =
+        std::max(shape.low_bit_blocks, low_bit_blocks(settings.low_bit_pages(i, visible)));
   }
   if (predictions.max_depth > 0 && !local) add_predictions(settings, context, predictions, shape);
   return shape;

@@ -60,6 +60,7 @@ StepSettings settings_of(const Config& config, const Geometry& geometry, RowDTyp
   config.validate_on(traits);
   StepSettings settings;
   settings.select_scratch = traits.select_scratch;
+  settings.low_bit_by_page = traits.low_bit_by_page;
   settings.rates = traits.rates;
   settings.scale = geometry.scale;
   settings.score_cap = raw_score_cap(geometry);

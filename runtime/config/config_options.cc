@@ -324,8 +324,9 @@ const std::array<ConfigOption, 46> kOptions{{
      .allowed = "auto, a count of tokens from 0, or a share with a point in [0, 1]",
      .help = "The next best tokens after fac_tokens, attended to by codes of their keys and "
              "values. The codes lie on the device, so no row of these tokens is fetched. 0 = none, "
-             "and no value codes are stored; auto = 1024, or 0 where another option excludes "
-             "low-bit tokens (docs/low-bit-set.md).",
+             "and no value codes are stored; 1.0 = all other tokens, whose codes are read by whole "
+             "pages; auto = 1024, or 0 where another option excludes low-bit tokens "
+             "(docs/low-bit-set.md).",
      .set = [](Config& c, const Json& v) { return take_auto_count(v, c.selection.low_bit_tokens); },
      .get = [](const Config& c) { return or_auto(c.selection.low_bit_tokens); }},
     {.table = "selection",

@@ -6,6 +6,7 @@
 #include "kernels/kernel_work.h"
 #include "runtime/api/memory_estimate.h"
 #include "scheduler/head_groups.h"
+#include "scheduler/low_bit_work.h"
 
 namespace fasa {
 
@@ -219,14 +220,15 @@ void CostModel::add_selected(int layer, const StepLoad& load,
   const double waves = std::max(1, waves_);
   const auto kv_heads = static_cast<uint64_t>(layout.kv_heads);
 
+  const LowBitWork codes = low_bit_work(settings_, layer, static_cast<int32_t>(seen));
   if (set < seen) {
-    terms.scoring += device(kv_heads * select_bytes(layout.slice, load.tokens - seen, load.tokens));
+    terms.scoring += device(
+        kv_heads * (select_bytes(layout.slice, load.tokens - seen, load.tokens) + codes.select));
   }
   terms.resolve += waves * device(resolve_bytes(layout.kv_heads, wave_, layout.hot_rows));
   terms.launches += launch * (1 + waves);  // select, resolve
   const double rows = device(rows_bytes(layout, set * layout.kv_heads));
-  const int64_t low_bit_tokens = settings_.low_bit_tokens(layer, static_cast<int32_t>(seen));
-  const double low_bit = device(low_bit_bytes(layout, low_bit_tokens * layout.kv_heads));
+  const double low_bit = device(kv_heads * codes.attend);
   terms.attention += rows + low_bit + device(output_bytes(layout, layout.query_heads(), load.out));
   terms.launches += launch * waves;
   if (access_ == RowAccess::kLocal) return;
@@ -237,7 +239,7 @@ void CostModel::add_selected(int layer, const StepLoad& load,
                         fetch.any_demand * waves * machine_.link_latency;
   // Compute time between requesting the rows and needing them.
   double meanwhile = 0;
-  if (low_bit_tokens > 0) {  // with the ready tiles of the last wave
+  if (codes.attend > 0) {  // with the ready tiles of the last wave
     terms.launches += launch;
     meanwhile = launch + fetch.ready * rows / waves + low_bit;
   }

@@ -26,6 +26,15 @@ int64_t fetched_rows(const ResolveParams& params) {
   return rows;
 }
 
+uint64_t low_bit_pages_bytes(const AttendParams& params, const SequenceDesc& sequence,
+                             int64_t head) {
+  const int pages = params.low_bit_pages.counts[head];
+  if (pages == 0) return 0;
+  const CacheLayout& layout = params.step.layout;
+  const int64_t first = int64_t{pages_of(sequence.end()) - pages} * kPageTokens;
+  return value_pages_bytes(layout, first, sequence.end()) + page_scores_bytes(layout, pages);
+}
+
 // The entries of a tile-wise wave that this phase computes.
 int64_t entries_of_phase(const AttendParams& params, int64_t head, int64_t entries) {
   if (params.phase == AttendPhase::kAllTiles) return entries;
@@ -87,7 +96,9 @@ KernelWork modelled_work(const SelectParams& params) {
   uint64_t bytes = 0;
   for_each_sequence(params.step, StepMode::kDecode, [&](int, const SequenceDesc& sequence) {
     const SelectPlan plan = plan_selection(params, sequence);
-    if (!plan.is_dense()) bytes += select_bytes(format, plan.first, plan.end);
+    if (plan.is_dense()) return;
+    bytes += select_bytes(format, plan.first, plan.end);
+    if (params.low_bit_pages.capacity > 0) bytes += page_scores_bytes(layout, plan.pages());
   });
   return {.device_bytes = bytes * static_cast<uint64_t>(params.step.head_count())};
 }
@@ -126,6 +137,9 @@ KernelWork modelled_work(const AttendParams& params) {
       bytes += rows_bytes(layout, entries_of_phase(params, index, entries));
       if (params.low_bit.capacity > 0 && params.phase != AttendPhase::kRemainingTiles) {
         bytes += low_bit_bytes(layout, params.low_bit.sizes[index]);
+      }
+      if (params.low_bit_pages.capacity > 0 && params.phase != AttendPhase::kRemainingTiles) {
+        bytes += low_bit_pages_bytes(params, sequence, index);
       }
     }
     const int64_t queries = int64_t{params.step.head_count()} * layout.gqa_group;

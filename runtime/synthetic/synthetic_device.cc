@@ -54,6 +54,9 @@ KernelWork SyntheticDevice::select(const SelectParams& params) {
       if (params.low_bit.capacity > 0 && compute_ == SyntheticCompute::kModelled) {
         params.low_bit.sizes[index] = decodes ? plan.low_bit : 0;
       }
+      if (params.low_bit_pages.capacity > 0 && compute_ == SyntheticCompute::kModelled) {
+        params.low_bit_pages.counts[index] = decodes && !plan.is_dense() ? plan.pages() : 0;
+      }
       if (!decodes) continue;
       const TraceSetId id{.step = desc.start - tokens_,
                           .sequence = sequence,

@@ -34,6 +34,8 @@ struct Cut {
   bool by_head = false;  // one call per KV head
   // The low-bit set of every KV head, with scores by (query head, index). Empty: no low-bit set.
   std::vector<int> low_bit = {};
+  bool low_bit_pages = false;  // all tokens outside the set, by page; scores by (head, position)
+  float tolerance = 0;         // against the reference; 0: that of rows in f32 or codes
   std::function<float(int, int)> low_bit_score = [](int head, int i) {
     return 8 * noise(InputKind::kQuery, 77, 0, i, head, 1);
   };
@@ -57,6 +59,7 @@ class Attention {
       }
     }
     make_low_bit(count);
+    if (cut.low_bit_pages) make_low_bit_pages();
   }
 
   Result run() {
@@ -101,6 +104,51 @@ class Attention {
             .scores = low_bit_scores_.data()};
   }
 
+  void make_low_bit_pages() {
+    int longest = 0;
+    for (const SequenceDesc& desc : step_.descs) longest = std::max(longest, desc.end());
+    const auto queries = step_.descs.size() * static_cast<size_t>(layout_.query_heads());
+    page_capacity_ = pages_of(longest) + 3;
+    page_scores_.assign(queries * static_cast<size_t>(page_capacity_ * kPageTokens), 77);
+    page_maxima_.assign(queries * static_cast<size_t>(page_capacity_), NAN);
+    page_counts_.clear();
+    for (const SequenceDesc& desc : step_.descs) {
+      const int first = cut_.window > 0 ? std::max(0, desc.end() - cut_.window) : 0;
+      const int pages = pages_of(desc.end()) - first / kPageTokens;
+      const int query = static_cast<int>(page_counts_.size()) * layout_.gqa_group;
+      page_counts_.insert(page_counts_.end(), static_cast<size_t>(layout_.kv_heads), pages);
+      for (int h = 0; h < layout_.query_heads(); ++h) {
+        for (int page = 0; page < pages; ++page) {
+          const int64_t at = int64_t{query + h} * page_capacity_ + page;
+          code_page(h, first / kPageTokens + page, first, desc.end(), at);
+        }
+      }
+    }
+  }
+  // The maximum is reached by the page's first low-bit token.
+  void code_page(int head, int page, int first, int end, int64_t at) {
+    float& maximum = page_maxima_[static_cast<size_t>(at)];
+    maximum = -INFINITY;
+    for (int t = 0; t < kPageTokens; ++t) {
+      const int position = page * kPageTokens + t;
+      int16_t& code = page_scores_[static_cast<size_t>(at * kPageTokens + t)];
+      const bool in_set = std::ranges::binary_search(*cut_.set, position);
+      const float score = cut_.low_bit_score(head, position);
+      const bool none = position < first || position >= end || in_set || score == -INFINITY;
+      code = none ? kNoScoreCode : static_cast<int16_t>(-std::abs(score) * kScoreUnits);
+      if (none || maximum != -INFINITY) continue;
+      maximum = cut_.low_bit_score(head, -page) / 4;
+      code = 0;
+    }
+  }
+  LowBitPages low_bit_pages() {
+    if (!cut_.low_bit_pages) return {};
+    return {.capacity = page_capacity_,
+            .counts = page_counts_.data(),
+            .maxima = page_maxima_.data(),
+            .scores = page_scores_.data()};
+  }
+
   void run_wave(int begin, int wave, bool first, bool last) {
     AttendParams params;
     params.step = cache_.params(step_, 0);
@@ -121,6 +169,12 @@ class Attention {
         static_cast<size_t>(heads * layout_.gqa_group * (wave / 32) * width_), NAN);
     if (cut_.partials || cut_.phases) params.partials = partials.data();
     if (last) params.low_bit = low_bit_set();
+    if (last) params.low_bit_pages = low_bit_pages();
+    const int blocks = low_bit_blocks(params.low_bit_pages.capacity);
+    if (blocks > 0) {
+      low_bit_partials_.assign(static_cast<size_t>(heads * layout_.gqa_group * width_ * blocks),
+                               NAN);
+    }
     if (params.partials != nullptr) params.low_bit_partials = low_bit_partials_.data();
 
     std::vector<const std::byte*> rows(static_cast<size_t>(heads * wave), nullptr);
@@ -195,8 +249,10 @@ class Attention {
   const Cut& cut_;
   const CacheLayout& layout_;
   int64_t width_ = 0;
-  std::vector<int32_t> sizes_, sets_, low_bit_sizes_, low_bit_;
-  std::vector<float> state_, low_bit_scores_, low_bit_partials_;
+  std::vector<int32_t> sizes_, sets_, low_bit_sizes_, low_bit_, page_counts_;
+  std::vector<float> state_, low_bit_scores_, low_bit_partials_, page_maxima_;
+  std::vector<int16_t> page_scores_;
+  int page_capacity_ = 0;
   Result result_;
 };
 
@@ -244,7 +300,7 @@ inline void expect_near(const Result& result, const Result& truth, float toleran
     ASSERT_NEAR(result.out[i], truth.out[i], tolerance) << "element " << i;
   }
   for (size_t i = 0; i < truth.lse.size(); ++i) {
-    ASSERT_NEAR(result.lse[i], truth.lse[i], kTolerance) << "head " << i;
+    ASSERT_NEAR(result.lse[i], truth.lse[i], std::max(kTolerance, tolerance / 10)) << "head " << i;
   }
 }
 
@@ -256,7 +312,10 @@ inline void expect_all_cuts_equal(const Decode& decode, const Cut& plain,
   const Result truth = attention(decode.cache, decode.step, reference);
   const Result result = attention(decode.cache, decode.step, plain);
   const bool coded = decode.cache.layout().row.dtype.is_coded();
-  expect_near(result, truth, coded ? kCodedTolerance : kTolerance);
+  expect_near(result, truth,
+              plain.tolerance > 0 ? plain.tolerance
+              : coded             ? kCodedTolerance
+                                  : kTolerance);
   for (const int wave : waves) {
     for (const int how : {0, 1, 2, 3, 4, 5, 6, 7}) {
       Cut other = plain;

@@ -15,10 +15,9 @@ using namespace attend_case;
 
 class AttendTest : public ::testing::TestWithParam<cpu::Target> {
  protected:
-  const cpu::RowBodies& bodies() const { return cpu::row_bodies(GetParam()); }
   Cut cut() const {
     Cut made;
-    made.run = [&of = bodies()](const AttendParams& params) { cpu::attend_with(of, params); };
+    made.run = [](const AttendParams& params) { cpu::attend_on(GetParam(), params); };
     return made;
   }
 };

@@ -71,6 +71,9 @@ TEST(KernelWork, BytesByHand) {
   // parameters and their base.
   layout.values = {SliceDType::kInt2, 128, SliceOrder::kByToken};
   EXPECT_EQ(low_bit_bytes(layout, 3), 3u * (2 * (4 + 4 * 4) + 32 + 256 + 4));
+  // By page: a maximum and 64 scores of four query heads, written and read; two pages and the tail.
+  EXPECT_EQ(page_scores_bytes(layout, 3), 3u * 4 * (64 * 2 + 4));
+  EXPECT_EQ(value_pages_bytes(layout, 0, 129), 2u * (64 * 32 + 256 + 4) + 64 * 256);
   EXPECT_EQ(append_bytes(layout, 2), 2u * (1024 + 256 + 256));
   EXPECT_EQ(seal_bytes(layout), 2 * (64u * 256 + 64 * 32 + 256));
   layout = layout.without_slices();

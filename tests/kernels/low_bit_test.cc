@@ -93,9 +93,7 @@ class LowBitAttend : public ::testing::TestWithParam<cpu::Target> {
   // pages.
   Cut cut(int length, int count) const {
     Cut made;
-    made.run = [&of = cpu::row_bodies(GetParam())](const AttendParams& params) {
-      cpu::attend_with(of, params);
-    };
+    made.run = [](const AttendParams& params) { cpu::attend_on(GetParam(), params); };
     made.set.emplace();
     for (int position = 0; position < length; position += 9) made.set->push_back(position);
     for (int i = 0; i < count; ++i) {

@@ -144,7 +144,7 @@ struct Case {
   std::optional<int> hot_rows;
   RowPlacement rows;
   double link_bandwidth;
-  int64_t low_bit_tokens = 0;
+  TokenCount low_bit_tokens = {};
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
@@ -156,7 +156,7 @@ class Prediction : public ::testing::TestWithParam<Case> {
     config.device.name = "emulated";
     config.placement.hot_rows = GetParam().hot_rows;
     config.placement.rows = GetParam().rows;
-    config.selection.low_bit_tokens = {.tokens = GetParam().low_bit_tokens, .share = 0};
+    config.selection.low_bit_tokens = GetParam().low_bit_tokens;
     config.link.bandwidth = GetParam().link_bandwidth;
     return config;
   }
@@ -234,17 +234,20 @@ TEST_P(Prediction, IsWithin15PerCentOfTheClock) {
 
 INSTANTIATE_TEST_SUITE_P(
     Emulated, Prediction,
-    ::testing::Values(Case{"full", "full", 16384, {}, RowPlacement::kDevice, 25e9},
-                      Case{"fasa_c", "fasa-c", 16384, {}, RowPlacement::kDevice, 25e9},
-                      Case{"fasa_m", "fasa-m", 16384, {}, RowPlacement::kHost, 25e9},
-                      Case{
-                          "fasa_c_low_bit", "fasa-c", 16384, {}, RowPlacement::kDevice, 25e9, 2000},
-                      Case{"fasa_m_low_bit", "fasa-m", 16384, {}, RowPlacement::kHost, 25e9, 2000},
-                      Case{"fasa_m_in_groups", "fasa-m", 49152, {}, RowPlacement::kHost, 25e9},
-                      Case{"fasa_m_slow_link", "fasa-m", 8192, {}, RowPlacement::kHost, 6e9},
-                      Case{"fasa_m_in_waves", "fasa-m", 8192, 64, RowPlacement::kHost, 25e9},
-                      Case{"fasa_m_no_hot_rows", "fasa-m", 8192, 0, RowPlacement::kHost, 25e9},
-                      Case{"full_from_the_host", "full", 8192, {}, RowPlacement::kHost, 25e9}),
+    ::testing::Values(
+        Case{"full", "full", 16384, {}, RowPlacement::kDevice, 25e9},
+        Case{"fasa_c", "fasa-c", 16384, {}, RowPlacement::kDevice, 25e9},
+        Case{"fasa_m", "fasa-m", 16384, {}, RowPlacement::kHost, 25e9},
+        Case{"fasa_c_low_bit", "fasa-c", 16384, {}, RowPlacement::kDevice, 25e9, {2000, 0}},
+        Case{"fasa_m_low_bit", "fasa-m", 16384, {}, RowPlacement::kHost, 25e9, {2000, 0}},
+        Case{"fasa_c_all_low_bit", "fasa-c", 16384, {}, RowPlacement::kDevice, 25e9, {0, 1}},
+        Case{"fasa_m_all_low_bit", "fasa-m", 16384, {}, RowPlacement::kHost, 25e9, {0, 1}},
+        Case{"fasa_m_all_low_bit_in_waves", "fasa-m", 8192, 64, RowPlacement::kHost, 25e9, {0, 1}},
+        Case{"fasa_m_in_groups", "fasa-m", 49152, {}, RowPlacement::kHost, 25e9},
+        Case{"fasa_m_slow_link", "fasa-m", 8192, {}, RowPlacement::kHost, 6e9},
+        Case{"fasa_m_in_waves", "fasa-m", 8192, 64, RowPlacement::kHost, 25e9},
+        Case{"fasa_m_no_hot_rows", "fasa-m", 8192, 0, RowPlacement::kHost, 25e9},
+        Case{"full_from_the_host", "full", 8192, {}, RowPlacement::kHost, 25e9}),
     [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

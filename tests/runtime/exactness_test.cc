@@ -63,7 +63,7 @@ TEST_P(Exactness, HotRowsStreamsThreads) {
                 "streams " + std::to_string(streams));
   }
   for (const int groups : {1, 2, 4}) {
-    for (const int low_bit_tokens : {0, 60}) {
+    for (const int64_t low_bit_tokens : {int64_t{0}, int64_t{60}, kAllOthers}) {
       const RunSetup setup{.device = "emulated",
                            .streams = 3,
                            .head_groups = groups,
@@ -328,6 +328,7 @@ TEST_P(Exactness, RandomSchedules) {
        {RunSetup{}, RunSetup{.device = "emulated", .hot_rows = 40},
         RunSetup{.device = "emulated", .rows = RowPlacement::kDevice, .slice = SliceDType::kBF16},
         RunSetup{.device = "emulated", .hot_rows = 60, .low_bit_tokens = 60},
+        RunSetup{.device = "emulated", .hot_rows = 60, .low_bit_tokens = kAllOthers},
         RunSetup{.device = "emulated", .predictor = PredictorKind::kPreviousStep},
         RunSetup{
             .device = "emulated", .depth = 2, .prediction_source = PredictionSource::kPoorQueries},

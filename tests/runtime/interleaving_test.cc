@@ -118,6 +118,7 @@ TEST(Interleaving, EveryOrderGivesTheSameBits) {
         RunSetup{.hot_rows = 64, .streams = 1, .head_groups = 2, .dense_layers = {2}},
         RunSetup{.hot_rows = 20, .dense_layers = {1}},
         RunSetup{.hot_rows = 20, .low_bit_tokens = 40},
+        RunSetup{.hot_rows = 20, .low_bit_tokens = kAllOthers},
         RunSetup{.hot_rows = 40, .row_dtype = RowDType::kInt8, .dense_layers = {2}}}) {
     const Outputs expected = run_synchronized(setup, 4, 3);
     auto orders = forced_orders();

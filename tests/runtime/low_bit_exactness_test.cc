@@ -33,7 +33,7 @@ void expect_same(const Outputs& a, const Outputs& b, const std::string& what) {
 TEST(LowBitExactness, TheLowBitSetChangesTheResult) {
   const Outputs without = decoded({});
   Outputs before = without;
-  for (const int64_t low_bit : {1, 40, 10000}) {
+  for (const int64_t low_bit : {int64_t{1}, int64_t{40}, int64_t{10000}, kAllOthers}) {
     const Outputs with = decoded({.low_bit_tokens = low_bit});
     EXPECT_FALSE(same_bits(with[0], before[0])) << low_bit;
     before = with;
@@ -43,9 +43,9 @@ TEST(LowBitExactness, TheLowBitSetChangesTheResult) {
 }
 
 TEST(LowBitExactness, DevicesPlacementHotRowsStreamsThreads) {
-  for (const SliceDType values : {SliceDType::kInt2, SliceDType::kInt4, SliceDType::kInt8}) {
+  const auto check = [](int64_t low_bit, SliceDType values) {
     const bool coded = values == SliceDType::kInt4;
-    const RunSetup plain{.low_bit_tokens = 70,
+    const RunSetup plain{.low_bit_tokens = low_bit,
                          .value_codes = values,
                          .row_dtype = coded ? RowDType::kInt8 : RowDType::kBF16};
     const Outputs base = decoded(plain);
@@ -61,55 +61,68 @@ TEST(LowBitExactness, DevicesPlacementHotRowsStreamsThreads) {
         expect_same(base, decoded(other), "emulated, hot rows " + std::to_string(hot_rows));
       }
     }
+  };
+  for (const SliceDType values : {SliceDType::kInt2, SliceDType::kInt4, SliceDType::kInt8}) {
+    for (const int64_t low_bit : {int64_t{70}, kAllOthers}) check(low_bit, values);
   }
 }
 
 TEST(LowBitExactness, PrefillChunks) {
   for (const char* device : {"cpu", "emulated"}) {
-    const RunSetup setup{.device = device, .low_bit_tokens = 70};
-    const Outputs base = decoded(setup);
-    for (const int chunk : {1, 63, 64, 200}) {
-      expect_same(base, decoded(setup, chunk), std::string(device) + std::to_string(chunk));
+    for (const int64_t low_bit : {int64_t{70}, kAllOthers}) {
+      const RunSetup setup{.device = device, .low_bit_tokens = low_bit};
+      const Outputs base = decoded(setup);
+      for (const int chunk : {1, 63, 64, 200}) {
+        expect_same(base, decoded(setup, chunk), std::string(device) + std::to_string(chunk));
+      }
     }
   }
 }
 
 TEST(LowBitExactness, ASetThatCoversTheContextIsFullAttention) {
   for (const char* device : {"cpu", "emulated"}) {
-    expect_same(decoded({.device = device, .kind = SelectionKind::kFull}),
-                decoded({.device = device, .fac_tokens = 10000, .low_bit_tokens = 50}), device);
+    for (const int64_t low_bit : {int64_t{50}, kAllOthers}) {
+      expect_same(decoded({.device = device, .kind = SelectionKind::kFull}),
+                  decoded({.device = device, .fac_tokens = 10000, .low_bit_tokens = low_bit}),
+                  device);
+    }
   }
 }
 
 TEST(LowBitExactness, WindowsAndDenseLayers) {
   Geometry geometry = small_geometry();
-  geometry.windows = {0, 90, 37};
-  const Outputs base = decoded({.low_bit_tokens = 30, .dense_layers = {0}}, kPrompt, geometry);
-  for (const auto rows : {RowPlacement::kHost, RowPlacement::kDevice}) {
-    expect_same(
-        base,
-        decoded({.device = "emulated", .rows = rows, .low_bit_tokens = 30, .dense_layers = {0}}, 64,
-                geometry),
-        "windows");
+  for (const int first_window : {0, 200}) {  // with one, layers keep their slices
+    geometry.windows = {first_window, 90, 37};
+    for (const int64_t low_bit : {int64_t{30}, kAllOthers}) {
+      RunSetup setup{.low_bit_tokens = low_bit, .dense_layers = {0}};
+      const Outputs base = decoded(setup, kPrompt, geometry);
+      setup.device = "emulated";
+      for (const auto rows : {RowPlacement::kHost, RowPlacement::kDevice}) {
+        setup.rows = rows;
+        expect_same(base, decoded(setup, 64, geometry), "windows");
+      }
+    }
   }
 }
 
 TEST(LowBitExactness, PredictionsChangeNothing) {
   Geometry geometry = small_geometry();
   geometry.layers = 5;
-  const Outputs base = decoded({.low_bit_tokens = 70, .depth = 0}, kPrompt, geometry);
-  for (const PredictionSource prediction_source :
-       {PredictionSource::kGoodQueries, PredictionSource::kPoorQueries,
-        PredictionSource::kRandom}) {
-    for (const int hot_rows : {30, 51, 300}) {
-      expect_same(base,
-                  decoded({.device = "emulated",
-                           .hot_rows = hot_rows,
-                           .low_bit_tokens = 70,
-                           .depth = 2,
-                           .prediction_source = prediction_source},
-                          kPrompt, geometry),
-                  "hot rows " + std::to_string(hot_rows));
+  for (const int64_t low_bit : {int64_t{70}, kAllOthers}) {
+    const Outputs base = decoded({.low_bit_tokens = low_bit, .depth = 0}, kPrompt, geometry);
+    for (const PredictionSource prediction_source :
+         {PredictionSource::kGoodQueries, PredictionSource::kPoorQueries,
+          PredictionSource::kRandom}) {
+      for (const int hot_rows : {30, 51, 300}) {
+        expect_same(base,
+                    decoded({.device = "emulated",
+                             .hot_rows = hot_rows,
+                             .low_bit_tokens = low_bit,
+                             .depth = 2,
+                             .prediction_source = prediction_source},
+                            kPrompt, geometry),
+                    "hot rows " + std::to_string(hot_rows));
+      }
     }
   }
 }
@@ -117,8 +130,11 @@ TEST(LowBitExactness, PredictionsChangeNothing) {
 // Sequences of different lengths in one batch: some have no low-bit set yet, some a partial one.
 TEST(LowBitExactness, SequencesTogether) {
   const auto length_of = [](int i) { return 20 + 37 * i; };
-  for (const char* device : {"cpu", "emulated"}) {
-    const RunSetup setup{.device = device, .low_bit_tokens = 100};
+  const RunSetup setups[] = {{.device = "cpu", .low_bit_tokens = 100},
+                             {.device = "emulated", .low_bit_tokens = 100},
+                             {.device = "cpu", .low_bit_tokens = kAllOthers},
+                             {.device = "emulated", .low_bit_tokens = kAllOthers}};
+  for (const RunSetup& setup : setups) {
     std::vector<Outputs> alone;
     RuntimeRun run(setup);
     std::vector<SequenceId> ids;
@@ -142,7 +158,7 @@ TEST(LowBitExactness, SequencesTogether) {
       run.append_split(run.tape().step(parts), static_cast<int>(ids.size()), outputs);
       for (size_t i = 0; i < ids.size(); ++i) {
         ASSERT_TRUE(same_bits(outputs[i], alone[i][static_cast<size_t>(step)]))
-            << device << " sequence " << i << " step " << step;
+            << setup.device << " sequence " << i << " step " << step;
       }
     }
   }

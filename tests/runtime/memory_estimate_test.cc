@@ -25,6 +25,7 @@ LayerSettings draw_layer(Draw& draw) {
                              : TokenBudget{.tokens = 0, .share = 0.01f * draw.of(1, 100)};
   layer.low_bit = draw.coin() ? TokenBudget{.tokens = draw.of(0, 300), .share = 0}
                               : TokenBudget{.tokens = 0, .share = 0.01f * draw.of(0, 100)};
+  if (draw.of(0, 3) == 0) layer.low_bit = {.tokens = 0, .share = 1};
   if (draw.of(0, 3) == 0) layer.window = draw.of(1, 400);
   return layer;
 }
@@ -40,6 +41,7 @@ StepSettings draw_settings(Draw& draw) {
   settings.layout.recent = draw.of(1, 40);
   settings.layout.hot_rows = draw.of(0, 800);
   settings.rows_on_device = draw.coin();
+  settings.low_bit_by_page = draw.coin();
   if (draw.coin()) settings.layout.values = {.dtype = SliceDType::kInt2, .dims = 32};
   for (int i = 0; i < settings.layout.layers; ++i) settings.layers.push_back(draw_layer(draw));
   if (!draw.coin()) return settings;

@@ -146,6 +146,8 @@ TEST(Paged, RandomSchedulesGiveTheBitsOfSequences) {
       {.low_bit_tokens = 60},
       {.device = "emulated", .page_size = 128, .pages = 14, .hot_rows = 0, .low_bit_tokens = 60},
       {.device = "emulated", .page_size = 16, .pages = 90, .low_bit_tokens = 60},
+      {.low_bit_tokens = kAllOthers},
+      {.device = "emulated", .page_size = 16, .pages = 90, .low_bit_tokens = kAllOthers},
       {.device = "emulated", .row_dtype = RowDType::kInt8},
       {.page_size = 16, .pages = 90, .row_dtype = RowDType::kInt8},
       {.device = "emulated",

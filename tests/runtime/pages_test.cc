@@ -153,7 +153,7 @@ struct Sourced {
 };
 
 TEST(RowSourceTest, DecodeStepsFetchWhatTheySelect) {
-  for (const int64_t low_bit : {0, 60}) {
+  for (const int64_t low_bit : {int64_t{0}, int64_t{60}, kAllOthers}) {
     Sourced both(setup_of("cpu", low_bit));
     for (int i = 0; i < 5; ++i) {
       EXPECT_EQ(both.run.decode(both.lacking, 2, 1), both.run.decode(both.whole, 2, 1)) << i;

@@ -69,7 +69,8 @@ void draw_low_bit_set(Draw draw, const Geometry& geometry, Config::Selection& se
   selection.tip_chunks = geometry.chunks();
   selection.low_bit_tokens = {.tokens = draw.of({1, 5, 20, 32, 40, 70, 400}), .share = 0};
   if (draw.one_in(3)) {
-    selection.low_bit_tokens = {.tokens = 0, .share = draw.of({0.01, 0.1, 0.25, 0.5, 0.9, 1.0})};
+    selection.low_bit_tokens = {.tokens = 0,
+                                .share = draw.of({0.01, 0.1, 0.25, 0.5, 0.9, 1.0, 1.0, 1.0})};
   }
   selection.value_codes = draw.of({SliceDType::kInt2, SliceDType::kInt4, SliceDType::kInt8});
 }

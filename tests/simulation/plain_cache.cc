@@ -186,7 +186,17 @@ void PlainCache::select_and_attend(const StepParams& step, ConstTensorView q, At
   std::vector<int32_t> low_bit_positions(heads * size_t{kRoom});
   std::vector<int32_t> low_bit_sizes(heads);
   std::vector<float> low_bit_scores(static_cast<size_t>(geometry_.query_heads) * size_t{kRoom});
-  if (settings_.layout.has_values()) {
+  constexpr int32_t kPages = pages_of(kMaxTokens);
+  std::vector<int32_t> page_counts(heads);
+  std::vector<float> page_maxima(static_cast<size_t>(geometry_.query_heads) * size_t{kPages});
+  std::vector<int16_t> page_scores(low_bit_scores.size());
+  if (settings_.is_by_page(step.layer) && settings_.layout.has_values()) {
+    params.low_bit_pages = {.capacity = kPages,
+                            .scale = settings_.scale,
+                            .counts = page_counts.data(),
+                            .maxima = page_maxima.data(),
+                            .scores = page_scores.data()};
+  } else if (settings_.layout.has_values()) {
     params.low_bit = {.capacity = kRoom,
                       .positions = low_bit_positions.data(),
                       .sizes = low_bit_sizes.data(),
@@ -207,7 +217,8 @@ void PlainCache::select_and_attend(const StepParams& step, ConstTensorView q, At
                         .selected_sizes = sizes.data(),
                         .counters = &counters,
                         .low_bit_budget = wanted.low_bit,
-                        .low_bit = params.low_bit});
+                        .low_bit = params.low_bit,
+                        .low_bit_pages = params.low_bit_pages});
   cpu::run(ResolveParams{.step = step,
                          .begin = 0,
                          .end = kRoom,

@@ -39,7 +39,7 @@ inline Config config_of(const PagedSetup& setup) {
   config.selection.kind = setup.kind;
   config.selection.slice_dtype = setup.slice;
   config.selection.fac_tokens = {{.tokens = 48, .share = 0}};
-  config.selection.low_bit_tokens = {.tokens = setup.low_bit_tokens, .share = 0};
+  config.selection.low_bit_tokens = low_bit_count(setup.low_bit_tokens);
   config.selection.sinks = 3;
   config.selection.recent = 5;
   config.selection.dense_layers = setup.dense_layers;

@@ -17,6 +17,13 @@ namespace fasa::testing {
 // error, or a predictor of random sets.
 enum class PredictionSource : uint8_t { kNone, kGoodQueries, kPoorQueries, kRandom };
 
+// As a number of low-bit tokens: all others.
+inline constexpr int64_t kAllOthers = -1;
+inline TokenCount low_bit_count(int64_t tokens) {
+  return tokens == kAllOthers ? TokenCount{.tokens = 0, .share = 1}
+                              : TokenCount{.tokens = tokens, .share = 0};
+}
+
 struct RunSetup {
   std::string device = "cpu";
   int threads = 2;
@@ -157,7 +164,7 @@ class RuntimeRun {
     config.selection.slice_dtype = setup.slice;
     if (setup.tip_chunks > 0) config.selection.tip_chunks = setup.tip_chunks;
     config.selection.fac_tokens = {{.tokens = setup.fac_tokens, .share = 0}};
-    config.selection.low_bit_tokens = {.tokens = setup.low_bit_tokens, .share = 0};
+    config.selection.low_bit_tokens = low_bit_count(setup.low_bit_tokens);
     config.selection.value_codes = setup.value_codes;
     config.selection.sinks = 3;
     config.selection.recent = 5;

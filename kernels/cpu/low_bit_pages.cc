@@ -1,0 +1,164 @@
+#include "kernels/cpu/low_bit_pages.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "kernels/cpu/page_scorer.h"
+#include "kernels/kernel_work.h"
+#include "kernels/softmax_state.h"
+#include "runtime/base/dtype.h"
+
+namespace fasa::cpu {
+
+// A block of one sequence, and this thread's memory for it. Heads are counted from the first.
+struct LowBitBlocks::Work {
+  const SequenceDesc* sequence = nullptr;
+  HeadSpan heads;
+  int64_t first_query = 0;  // in the arrays of LowBitPages
+  int first = 0;            // page, from the first visible one
+  int count = 0;            // pages
+  int first_page = 0;       // position / kPageTokens of page `first`
+  int sum_stride = 0;
+  ScratchArray<float> sums;    // [heads][group][sum_stride]
+  ScratchArray<float> totals;  // [heads][group]
+  ScratchArray<float> tops;    // [heads][group], maxima of the block
+  ScratchArray<float> scales;
+
+  int sealed() const { return std::clamp(sequence->sealed_pages() - first_page, 0, count); }
+};
+
+uint64_t LowBitBlocks::compute(int sequence, HeadSpan heads, int block,
+                               const LowBitPartials& partials) const {
+  thread_local Work work;  // grows only
+  const int index = sequence * layout_.kv_heads + heads.begin;
+  const int group = layout_.gqa_group;
+  const int value_dim = layout_.values.dims;
+  const int bits = slice_bits(layout_.values.dtype);
+  work.sequence = params_.step.sequences + sequence;
+  work.heads = heads;
+  work.first_query = int64_t{index} * group;
+  work.first = block * kLowBitBlockPages;
+  work.count = std::min(kLowBitBlockPages, pages(index) - work.first);
+  const int end_page = pages_of(work.sequence->end());
+  work.first_page = end_page - pages(index) + work.first;
+  work.sum_stride = sum_dims(layout_.values.groups(), bits);
+  find_tops(work);
+  attend_sealed(work);
+  const bool has_tail = work.sealed() < work.count;
+  for (int head = 0; head < heads.end - heads.begin; ++head) {
+    float* out = partials.first + head * partials.head_stride;
+    for (int h = 0; h < group; ++h) {
+      const int at = head * group + h;
+      float* partial = out + h * partials.query_stride;
+      partial[0] = work.tops.data()[at];
+      partial[1] = work.totals.data()[at];
+      const float* sums = work.sums.data() + int64_t{at} * work.sum_stride;
+      for (int i = 0; i < work.sum_stride; ++i) {
+        const int d = sum_dim(i, bits);
+        if (d < value_dim) partial[kSoftmaxHeader + d] = sums[i];
+      }
+    }
+    if (has_tail) attend_tail(work, head, out, partials.query_stride);
+  }
+  const int64_t first = int64_t{work.first_page} * kPageTokens;
+  const int64_t end = std::min<int64_t>(first + work.count * kPageTokens, work.sequence->end());
+  const uint64_t codes =
+      has_tail ? value_pages_bytes(layout_, first, end)
+               : static_cast<uint64_t>(work.count) * scored_page_bytes(layout_.values);
+  return static_cast<uint64_t>(heads.end - heads.begin) *
+         (codes + page_scores_bytes(layout_, work.count));
+}
+
+void LowBitBlocks::find_tops(Work& work) const {
+  const LowBitPages& low_bit = params_.low_bit_pages;
+  const int queries = (work.heads.end - work.heads.begin) * layout_.gqa_group;
+  float* tops = work.tops.reserve(static_cast<size_t>(queries));
+  for (int q = 0; q < queries; ++q) {
+    const float* maxima = low_bit.maxima + low_bit.at(work.first_query + q) + work.first;
+    tops[q] = *std::max_element(maxima, maxima + work.count);
+  }
+}
+
+void LowBitBlocks::attend_sealed(Work& work) const {
+  const LowBitPages& low_bit = params_.low_bit_pages;
+  const SliceFormat& format = layout_.values;
+  const int layer = params_.step.layer;
+  const int group = layout_.gqa_group;
+  const int heads = work.heads.end - work.heads.begin;
+  const int bits = slice_bits(format.dtype);
+  const auto attend = bodies_.attend_page[bits == 2 ? 0 : bits == 4 ? 1 : 2];
+  const auto floats = static_cast<size_t>(heads * group) * static_cast<size_t>(work.sum_stride);
+  std::fill_n(work.sums.reserve(floats), floats, 0.0f);
+  std::fill_n(work.totals.reserve(static_cast<size_t>(heads * group)), heads * group, 0.0f);
+  LowBitPageTask task;
+  task.group = group;
+  task.words = format.groups();
+  task.score_stride = int64_t{low_bit.capacity} * kPageTokens;
+  task.maxima_stride = low_bit.capacity;
+  task.sum_stride = work.sum_stride;
+  task.scales = work.scales.reserve(static_cast<size_t>(2 * work.sum_stride));
+  const int sealed = work.sealed();
+  const auto codes_of = [&](int page, int head) {
+    const std::byte* block = work.sequence->slice_blocks[work.first_page + page];
+    return reinterpret_cast<const unsigned char*>(block) +
+           layout_.value_offset(layer, work.heads.begin + head);
+  };
+  for (int page = 0; page < sealed; ++page) {
+    const std::byte* block = work.sequence->slice_blocks[work.first_page + page];
+    for (int head = 0; head < heads; ++head) {
+      task.codes = codes_of(page, head);
+      task.parameters = task.codes + format.code_bytes();
+      task.base = *reinterpret_cast<const float*>(
+          block + layout_.value_base_offset(layer, work.heads.begin + head));
+      task.next = head + 1 < heads    ? codes_of(page, head + 1)
+                  : page + 1 < sealed ? codes_of(page + 1, 0)
+                                      : nullptr;
+      const int first = head * group;
+      const int64_t at = low_bit.at(work.first_query + first) + work.first + page;
+      task.scores = low_bit.scores + at * kPageTokens;
+      task.maxima = low_bit.maxima + at;
+      task.tops = work.tops.data() + first;
+      task.totals = work.totals.data() + first;
+      task.sums = work.sums.data() + int64_t{first} * work.sum_stride;
+      attend(task);
+    }
+  }
+}
+
+// The block's last page if it is not sealed, by weights in f32; `partials` of its query heads.
+void LowBitBlocks::attend_tail(Work& work, int head, float* partials, int64_t stride) const {
+  const LowBitPages& low_bit = params_.low_bit_pages;
+  const int dims = layout_.values.dims;
+  const int first = head * layout_.gqa_group;
+  const auto page_of = [&](int q) {
+    return low_bit.at(work.first_query + q) + work.first + work.count - 1;
+  };
+  const auto* stored = reinterpret_cast<const uint16_t*>(  // [dims / 2][64 tokens][2], bf16
+      work.sequence->tail + layout_.value_tail_offset(params_.step.layer, work.heads.begin + head));
+  thread_local std::vector<float> value;
+  value.resize(static_cast<size_t>(dims));
+  const int tokens = (work.sequence->end() - 1) % kPageTokens + 1;
+  for (int t = 0; t < tokens; ++t) {
+    bool is_read = false;
+    for (int h = 0; h < layout_.gqa_group; ++h) {
+      const int64_t page = page_of(first + h);
+      const int16_t code = low_bit.scores[page * kPageTokens + t];
+      if (code == kNoScoreCode || low_bit.maxima[page] == minus_infinity()) continue;
+      for (int d = 0; d < dims && !is_read; ++d) {
+        value[static_cast<size_t>(d)] =
+            f32_from_bf16(stored[(d / 2 * kPageTokens + t) * 2 + d % 2]);
+      }
+      is_read = true;
+      const float score = low_bit.maxima[page] + static_cast<float>(code) * (1 / kScoreUnits);
+      const float weight = std::exp(score - work.tops.data()[first + h]);
+      float* partial = partials + h * stride;
+      partial[1] += weight;
+      for (int d = 0; d < dims; ++d) {
+        partial[kSoftmaxHeader + d] += weight * value[static_cast<size_t>(d)];
+      }
+    }
+  }
+}
+
+}  // namespace fasa::cpu
