@@ -30,8 +30,8 @@ struct StudyModel {
   std::string evaluation, calibration;  // texts
 
   Geometry geometry() const { return model.config().geometry(); }
-  // Text number `index` of those on which distant attention is measured: `bytes` bytes with eight
-  // facts, followed by all questions with their answers.
+  // Text number `index` for measuring distant attention: `bytes` bytes with eight facts, followed
+  // by all questions with their answers.
   QuestionText asked_text(int index, size_t bytes) const {
     constexpr int kFacts = 8;
     const NeedleText needle = plant_facts(evaluation, static_cast<size_t>(index) * 3000, bytes,

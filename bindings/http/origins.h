@@ -17,7 +17,7 @@ struct Origin {
   bool operator==(const Origin&) const = default;
 };
 
-// Nothing where the text is no origin of http or https ("null" is none).
+// Returns nothing if the text is not an http or https origin; "null" is not one.
 std::optional<Origin> parse_origin(std::string_view text);
 
 // Whether a page of that origin may send requests to the server: a page of the server itself, which

@@ -70,11 +70,11 @@ void validate_tokens(const TokenCount& count, int floor, const Config::Selection
   constexpr std::string_view kKey = "selection.fac_tokens";
   if (count.tokens == 0) {
     require(count.share > 0 && count.share <= 1, kKey, fmt::format("{}", count.share),
-            "a count of tokens from 1, or a share with a point in (0, 1]");
+            "a count of tokens from 1, or a share in (0, 1] with a decimal point");
     return;
   }
   require(count.tokens > 0, kKey, fmt::to_string(count.tokens),
-          "a count of tokens from 1, or a share with a point in (0, 1]");
+          "a count of tokens from 1, or a share in (0, 1] with a decimal point");
   require(count.tokens >= floor, kKey, fmt::to_string(count.tokens),
           fmt::format("at least sinks + recent + 1 = {} + {} + 1 = {}; lower sinks or recent, or "
                       "raise fac_tokens",
@@ -132,7 +132,8 @@ void validate_low_bit(const Config::Selection& selection) {
   if (!selection.low_bit_tokens) return;
   const TokenCount& low_bit = *selection.low_bit_tokens;
   require(low_bit.tokens >= 0 && low_bit.share >= 0 && low_bit.share <= 1, kKey,
-          count_text(low_bit), "auto, a count of tokens from 0, or a share with a point in [0, 1]");
+          count_text(low_bit),
+          "auto, a count of tokens from 0, or a share in [0, 1] with a decimal point");
   if (!low_bit.any() || selection.kind == SelectionKind::kFull) return;
   const std::string against = against_low_bit_set(selection);
   require(against.empty(), kKey, count_text(low_bit), fmt::format("0 with {}", against));

@@ -309,8 +309,8 @@ const std::array<ConfigOption, 46> kOptions{{
      .key = "fac_tokens",
      .flag = "",
      .type = "N|SHARE|LIST",
-     .allowed = "a count of tokens from sinks + recent + 1, a share with a point in (0, 1], or an "
-                "array with one of these per layer",
+     .allowed = "a count of tokens from sinks + recent + 1, a share in (0, 1] with a decimal "
+                "point, or an array with one of these per layer",
      .help =
          "Tokens attended to exactly, per KV head (the paper's N_fac), sinks and recent included. "
          "256 is a count; 0.25 and 1.0 are shares of the step's tokens. A count above the number "
@@ -321,7 +321,7 @@ const std::array<ConfigOption, 46> kOptions{{
      .key = "low_bit_tokens",
      .flag = "",
      .type = "N|SHARE|auto",
-     .allowed = "auto, a count of tokens from 0, or a share with a point in [0, 1]",
+     .allowed = "auto, a count of tokens from 0, or a share in [0, 1] with a decimal point",
      .help = "The next best tokens after fac_tokens, attended to by codes of their keys and "
              "values. The codes lie on the device, so no row of these tokens is fetched. 0 = none, "
              "and no value codes are stored; 1.0 = all other tokens, whose codes are read by whole "

@@ -81,7 +81,7 @@ def readme(recipe, facts):
 
 {recipe.title[0].upper()}{recipe.title[1:]}: {recipe.model["model_type"]}, \
 {facts["parameters"]:,} parameters,
-byte-level. For tests and demos; it recalls planted facts (`needle.json`), and is no assistant.
+byte-level. For tests and demos; it recalls planted facts (`needle.json`), and is not an assistant.
 
 Trained by `tools/testbed/train {recipe.name}{share}`: {facts["steps"]} steps, \
 {facts["cpu_minutes"]:.1f} minutes of one
