@@ -30,11 +30,18 @@ class HotRows {
   uint64_t wide_bytes() const { return wide_rows_.bytes() + wide_table_.bytes(); }
 
   // Step numbers restart: the table's last uses are void.
-  void forget() { state_ = State::kEmpty; }
+  void forget() {
+    state_ = State::kEmpty;
+    lists_lost_rows_ = false;
+  }
   // The table is no longer valid: the next step's restore empties its slots.
   void invalidate() {
-    if (state_ != State::kEmpty) state_ = State::kSuspect;
+    if (state_ == State::kEmpty) return;
+    state_ = State::kSuspect;
+    lists_lost_rows_ = true;
   }
+  // The table may still list rows lost in an invalidation: decode steps fetch only some of them.
+  bool lists_lost_rows() const { return lists_lost_rows_; }
   // True from an invalidation until the next decode step: the table lists the rows it lost.
   bool remembers() const { return state_ == State::kSuspect || state_ == State::kRemembered; }
   void decoded() {
@@ -64,6 +71,7 @@ class HotRows {
   int wide_slots_ = 0;  // 0: uses the layout's slots
   bool narrowed_ = false;
   State state_ = State::kEmpty;
+  bool lists_lost_rows_ = false;
 };
 
 }  // namespace fasa

@@ -81,7 +81,7 @@ void KvSequence::drop_pages() {
   rows_.drop(first, first_page_);
   if (uses_slices()) slices_.drop(first, first_page_);
   device_rows_.drop(first, first_page_);
-  if (stale_) hot_rows_.forget();
+  if (hot_rows_.lists_lost_rows()) hot_rows_.forget();  // the predictor would fetch dropped rows
 }
 
 void KvSequence::drop_window_rows(int64_t end) {

@@ -123,6 +123,23 @@ TEST(RollbackWindow, InterpretedKernelsHaveTheSameBits) {
   }
 }
 
+// The hot rows' table lists the rows that a truncation cost, for the predictor, until their pages
+// are freed.
+TEST(RollbackWindow, RowsLostInATruncationAreNotFetchedFromFreedPages) {
+  const RunSetup setup{.device = "emulated", .depth = 2, .predictor = PredictorKind::kPreviousStep};
+  const auto life = [&](int64_t rollback_tokens) {
+    RuntimeRun run(setup, windowed(setup));
+    const SequenceId id = run.runtime().create();
+    run.runtime().set_rollback_tokens(id, rollback_tokens);
+    run.prefill(id, 1, 300, 100);
+    run.decode(id, 1, 30);
+    run.runtime().truncate(id, 325);
+    run.prefill(id, 2, 900, 900);
+    return run.decode(id, 2, 5);
+  };
+  expect_same(life(kUnlimitedRollback), life(20), "after a long prompt");
+}
+
 TEST(RollbackWindow, MemoryIsWhatWasReservedAndDoesNotGrow) {
   for (const RunSetup& setup : setups()) {
     RuntimeRun run(setup, windowed(setup));

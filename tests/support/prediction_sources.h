@@ -10,6 +10,7 @@
 #include "offload/device.h"
 #include "scheduler/prefetch/predictor.h"
 #include "scheduler/prefetch/query_source.h"
+#include "scheduler/step_settings.h"
 #include "tests/support/tape.h"
 
 namespace fasa::testing {
