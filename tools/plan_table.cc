@@ -184,8 +184,8 @@ std::string notes(const PlanOptions& request, const Plan& plan) {
         request.prediction.prefetched_per_miss());
     if (option.extra_hot_rows > 0) {
       text += fmt::format(
-          "With hot_rows = auto, up to {} of the free memory hold {} more hot rows until they are "
-          "needed\nelsewhere, which raises the hit rate.\n",
+          "With hot_rows = auto, up to {} of the free memory hold {} more hot rows until they "
+          "are\nneeded elsewhere, which raises the hit rate.\n",
           format_bytes(option.extra_bytes), option.extra_hot_rows);
     }
   }

@@ -27,10 +27,10 @@ struct DeviceEntry {
   std::string_view name;
   std::string_view what;
 };
-constexpr std::array<DeviceEntry, 2> kDevices{{{"cpu", "SIMD kernels in host memory; one tier"},
-                                               {"emulated",
-                                                "an accelerator emulated on the host, with its own "
-                                                "memory, streams, link and virtual clock"}}};
+constexpr std::array<DeviceEntry, 2> kDevices{
+    {{"cpu", "SIMD kernels in host memory; one tier"},
+     {"emulated",
+      "an accelerator emulated on the host, with own memory, streams, link and virtual clock"}}};
 
 }  // namespace
 

@@ -64,7 +64,7 @@ TEST(DeepJson, IsRefusedByEveryReader) {
   }
   // The tokenizer's file is large and parsed in a stream.
   EXPECT_THAT(error_of([&] { text::Tokenizer::parse("{\"model\": " + deep + "}", "", "f"); }),
-              HasSubstr("deeper than 64 levels"));
+              HasSubstr("nested too deep; allowed: 64 levels"));
   // A data line that nests too deep is skipped and reported.
   const std::string data = "{\"x\": 1}\n{\"x\": " + deep + "}\n";
   const JsonLines lines = read_json_lines(written("d.jsonl", data), {"x"});

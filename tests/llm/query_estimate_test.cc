@@ -221,8 +221,8 @@ TEST(QueryEstimate, SaysWhatIsOutside) {
   EXPECT_THROW(model.step(*runtime, {&token, 1}, decode, {.estimate_depth = 3}), UsageError);
   Meddler meddler(model);
   model.step(*runtime, {&token, 1}, decode, {.observer = &meddler});
-  EXPECT_THAT(meddler.beyond_room, HasSubstr("1 to 2 ahead"));
-  EXPECT_THAT(meddler.not_ahead, HasSubstr("1 to 2 ahead"));
+  EXPECT_THAT(meddler.beyond_room, HasSubstr("1 to 2 layers ahead"));
+  EXPECT_THAT(meddler.not_ahead, HasSubstr("1 to 2 layers ahead"));
   EXPECT_THAT(meddler.beyond_model, HasSubstr("layers 0 to 3"));
   EXPECT_THAT(meddler.other_layer, HasSubstr("the current layer is 1"));
   const StepSequence prefill[] = {{sequence, 1, StepMode::kPrefill}};

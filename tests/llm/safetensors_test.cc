@@ -87,15 +87,15 @@ TEST(SafetensorsTest, HeadersThatLie) {
   };
   EXPECT_THAT(one(R"({"dtype":"F32","shape":[4],"data_offsets":[0,16]})"),
               AllOf(HasSubstr("a.data_offsets = [0, 16]"), HasSubstr("beyond")));
-  EXPECT_THAT(one(R"({"dtype":"F32","shape":[4],"data_offsets":[0,12]})"), HasSubstr("take 16"));
-  EXPECT_THAT(one(R"({"dtype":"F16","shape":[3],"data_offsets":[0,12]})"), HasSubstr("take 6"));
+  EXPECT_THAT(one(R"({"dtype":"F32","shape":[4],"data_offsets":[0,12]})"), HasSubstr("need 16"));
+  EXPECT_THAT(one(R"({"dtype":"F16","shape":[3],"data_offsets":[0,12]})"), HasSubstr("need 6"));
   EXPECT_THAT(one(R"({"dtype":"Q4","shape":[3],"data_offsets":[0,12]})"), HasSubstr("a.dtype"));
   EXPECT_THAT(one(R"({"dtype":"F32","shape":[-3],"data_offsets":[0,12]})"), HasSubstr("a.shape"));
   EXPECT_THAT(one(R"({"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]})"),
               HasSubstr("a.shape"));
   EXPECT_THAT(one(R"({"dtype":"F32","shape":[3],"data_offsets":[12,0]})"),
               HasSubstr("a.data_offsets"));
-  EXPECT_THAT(one(R"({"dtype":"F32","shape":[2],"data_offsets":[4,12]})"), HasSubstr("hole"));
+  EXPECT_THAT(one(R"({"dtype":"F32","shape":[2],"data_offsets":[4,12]})"), HasSubstr("gap"));
   EXPECT_THAT(one("7"), HasSubstr("a. is not a JSON object"));
   EXPECT_THAT(
       error_of(safetensors_bytes(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"

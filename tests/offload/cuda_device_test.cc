@@ -199,7 +199,7 @@ TEST(CudaDevice, TheOnlyOperationUnderWayIsTheOneThatFailed) {
   device->enqueue(SelectParams{}, stream.view(), tag_of(7, Cause::kCompute));
   fake.fail_operation(1);
   EXPECT_THAT(device_error_of([&] { device->synchronize(stream.view()); }),
-              HasSubstr("failed: 'select' of layer 7 on compute."));
+              HasSubstr("failed; candidates: 'select' of layer 7 on compute."));
 }
 
 TEST(CudaMemory, OthersMayTakeIt) {

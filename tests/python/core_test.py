@@ -384,7 +384,7 @@ def test_the_stateless_api_gives_a_runtimes_bits():
     out = fasa.sparse_decode(np.concatenate([new[0][2]] * 2), k2, v2, geometry(), config,
                              lengths=[201, 7])
     np.testing.assert_array_equal(out[:1], wanted[0])
-    with expect(fasa.UsageError, r"k is no tensor \[batch, heads, tokens, dim\]"):
+    with expect(fasa.UsageError, r"k must be a tensor \[batch, heads, tokens, dim\]"):
         fasa.sparse_decode(new[0][2], k[0], v, geometry(), config)
 
 

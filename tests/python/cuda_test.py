@@ -153,7 +153,7 @@ def test_streams_that_are_refused(new, expected, stream):
     np.testing.assert_array_equal(found, expected)
     on_host = fasa.Runtime(GEOMETRY, config("cpu"), row_dtype="f32")
     on_host.begin_step([(on_host.sequence(), 4)])
-    with pytest.raises(fasa.UsageError, match="stream = 0: allowed on cpu: None"):
+    with pytest.raises(fasa.UsageError, match="stream = 0: not supported on cpu; allowed: None"):
         on_host.append(0, new[0][0][:4], new[0][1][:4], stream=0)
 
 
@@ -238,13 +238,13 @@ def test_tables_that_are_refused(new, expected, stream):
     out = fake_gpu.empty((1, QUERY, DIM))
     query = pages.there(q[:1])
     with pytest.raises(fasa.UsageError,
-                       match="seq_lens lies in host memory, block_table in cuda:0"):
+                       match="seq_lens lies in host memory, but block_table in cuda:0"):
         pages.paged.attend(0, query, pages.table, np.array([5], np.int32), out, stream=stream)
     with pytest.raises(fasa.UsageError, match="slots lies in another device's memory"):
         pages.paged.append(0, pages.there(k[:1]), pages.there(v[:1]),
                            fake_gpu.elsewhere(fake_gpu.empty((1,), np.int64)), stream=stream)
     with pytest.raises(fasa.UsageError,
-                       match="block_table is no int32 array .* in host memory or cuda:0's"):
+                       match="block_table has the wrong .*int32 array .* in host memory or cuda:0"):
         pages.paged.attend(0, query, [[1]], pages.lengths[:1], out, stream=stream)
     crooked = fake_gpu.empty((5,), np.uint8)[1:].view(np.int32)
     with pytest.raises(fasa.UsageError, match="seq_lens begins at address"):

@@ -378,7 +378,7 @@ TEST(Api, ADecodeWithoutACacheChecksItsTensors) {
               HasSubstr("k is [1, 3, 30, 20]; expected [1, 2, 30, 20]"));
   EXPECT_THAT(message([](SparseDecode& c) { c.v.data = nullptr; }), HasSubstr("and null"));
   EXPECT_THAT(message([](SparseDecode& c) { c.q.heads = 2; }), HasSubstr("q is [1, 2, 20]"));
-  EXPECT_THAT(message([&](SparseDecode& c) { c.lengths = too_long; }), HasSubstr("length of 31"));
+  EXPECT_THAT(message([&](SparseDecode& c) { c.lengths = too_long; }), HasSubstr("length = 31"));
   EXPECT_THAT(message([&](SparseDecode& c) { c.lengths = two; }), HasSubstr("2 lengths"));
   EXPECT_THAT(message([](SparseDecode& c) { c.q.tokens = 0; }), HasSubstr("at least one"));
 }

@@ -135,7 +135,7 @@ TEST(FcMap, AnotherModelsMapSaysWhichFieldDiffers) {
 TEST(FcMap, BrokenFilesNameThePlace) {
   EXPECT_THAT(input_error(""), HasSubstr("some/map.json"));
   EXPECT_THAT(input_error("{\"schema\": 1,"), HasSubstr("invalid JSON"));
-  EXPECT_THAT(input_error("[1]"), HasSubstr("an object"));
+  EXPECT_THAT(input_error("[1]"), HasSubstr("a JSON object"));
   EXPECT_THAT(input_error("{\"schema\": 1e999}"), HasSubstr("invalid JSON"));
   const auto broken = [](auto change) {
     json file = json::parse(small_map().to_json());

@@ -132,7 +132,7 @@ TEST_F(InputFile, PipesOfTheShellAreReadToTheirEnd) {
 TEST_F(InputFile, PipesKeepTheLimitAndTheRule) {
   ShellPipe large;
   large.write(std::string(2000, 'x'));  // the pipe stays open
-  EXPECT_THAT(error_of(large.path(), kPiped), HasSubstr("more than 1000 B"));
+  EXPECT_THAT(error_of(large.path(), kPiped), HasSubstr("at most 1000 B"));
   ShellPipe refused;
   refused.write("x");
   EXPECT_THAT(error_of(refused.path(), kSmall), HasSubstr("it is a pipe; allowed: a regular file"));

@@ -288,7 +288,8 @@ TEST_F(PagedErrors, SlotsPastAGap) {
 
 TEST_F(PagedErrors, LengthsAndTables) {
   EXPECT_EQ(append({64, 65}), "nothing was thrown");
-  EXPECT_THAT(attend({1}, 3), HasSubstr("its page 0 (id 1) holds 2 tokens of layer 0, 3 are read"));
+  EXPECT_THAT(attend({1}, 3),
+              HasSubstr("page 0 (id 1) holds 2 tokens of layer 0, but 3 are needed"));
   EXPECT_THAT(attend({1}, 2, 1), HasSubstr("holds 0 tokens of layer 1"));
   EXPECT_THAT(attend({4}, 1), HasSubstr("page 4: allowed: 0 to 3"));
   EXPECT_THAT(attend({-1}, 1), HasSubstr("page -1: allowed"));

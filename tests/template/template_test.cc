@@ -156,7 +156,7 @@ TEST(TemplateTest, RunningIsBounded) {
   EXPECT_THAT(error_of("{{ range(0, 9223372036854775807, 1) }}"), HasSubstr("items"));
   EXPECT_THAT(error_of("{{ 2 ** 9223372036854775807 }}"), HasSubstr("64 bits"));
   EXPECT_THAT(error_of("{% set ns = namespace(x=1) %}{% set ns.x = ns %}"),
-              HasSubstr("holds no Namespace"));
+              HasSubstr("cannot hold a Namespace"));
 }
 
 TEST(TemplateTest, ALongConversationTakesFewSteps) {

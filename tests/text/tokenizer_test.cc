@@ -276,7 +276,7 @@ TEST(TokenizerTest, ChainsAreLimited) {
   }
   json document = byte_level();
   document["normalizer"] = deep;
-  EXPECT_THAT(error_of(document), HasSubstr("deeper than 64 levels"));
+  EXPECT_THAT(error_of(document), HasSubstr("nested too deep; allowed: 64 levels"));
   const json twice = {
       {"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", std::string(600, 'a')}};
   document["normalizer"] = {{"type", "Sequence"},

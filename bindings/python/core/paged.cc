@@ -23,8 +23,9 @@ Array taken(const Device& device, nb::handle object, const char* name, const cha
   if (!cast) PyErr_Clear();
   const bool on_host = cast && array.device_type() == nb::device::cpu::value;
   if (cast && (on_host || !takes_host_memory(device))) return array;
-  throw UsageError(fmt::format("{} is not a {} in host memory{}", name, expected,
-                               takes_host_memory(device) ? "" : " or " + device.name() + "'s"));
+  throw UsageError(
+      fmt::format("{} has the wrong type, shape or location; expected: {} in host memory{}", name,
+                  expected, takes_host_memory(device) ? "" : " or " + device.name() + "'s"));
 }
 
 using Lengths = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig>;

@@ -44,7 +44,7 @@ void check(const SparseDecode& call, const Geometry& geometry) {
   for (const int64_t length : call.lengths) {
     if (length < 1 || length > tokens) {
       throw UsageError(
-          fmt::format("lengths: {}; allowed: 1 to {}, the number of tokens of k", length, tokens));
+          fmt::format("length = {}; allowed: 1 to {}, the number of tokens of k", length, tokens));
     }
   }
 }

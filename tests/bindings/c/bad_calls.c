@@ -58,7 +58,7 @@ static void configs(void) {
     uint64_t unknown;
   } newer = {FASA_CONFIG_SOURCES_INIT, 1};
   newer.known.struct_size = sizeof newer;
-  USAGE(fasa_config_create(&newer.known, &config), "newer fasa");
+  USAGE(fasa_config_create(&newer.known, &config), "newer version of fasa");
   newer.unknown = 0; /* set to nothing, it changes nothing */
   OK(fasa_config_create(&newer.known, &config));
   OK(fasa_config_json(config, &json));
@@ -313,7 +313,7 @@ static void pages(void) {
   USAGE(fasa_append_paged(paged, 0, &kv, &kv, slots, 2, NULL), "slot_mapping[0]");
   int32_t table = 1, length = 3;
   fasa_block_table blocks = {&table, 1, 1, 0};
-  USAGE(fasa_attend_paged(paged, 0, &q, &blocks, &length, 1, &out, NULL, NULL), "3 are read");
+  USAGE(fasa_attend_paged(paged, 0, &q, &blocks, &length, 1, &out, NULL, NULL), "3 are needed");
   length = -1;
   USAGE(fasa_attend_paged(paged, 0, &q, &blocks, &length, 1, &out, NULL, NULL), "seq_lens[0]");
   length = 2;
@@ -372,7 +372,7 @@ static void stateless(void) {
   OK(fasa_sparse_decode(&options, 0, &q, &kv, &kv, NULL, &out, NULL, NULL));
   USAGE(fasa_sparse_decode(&options, 2, &q, &kv, &kv, NULL, &out, NULL, NULL), "layer 2");
   const int64_t length = 31;
-  USAGE(fasa_sparse_decode(&options, 0, &q, &kv, &kv, &length, &out, NULL, NULL), "length of 31");
+  USAGE(fasa_sparse_decode(&options, 0, &q, &kv, &kv, &length, &out, NULL, NULL), "length = 31");
   USAGE(fasa_sparse_decode(NULL, 0, &q, &kv, &kv, NULL, &out, NULL, NULL), "options is null");
 }
 
