@@ -33,8 +33,8 @@ struct DecodeShape {
   DecodeShape joined(const DecodeShape& other) const;
 };
 
-// Prefill with rows over the link needs a write-back buffer and memory to stream the past through. If
-// the caller's pages are smaller than kPageTokens, it needs memory to assemble them.
+// Prefill with rows over the link needs a write-back buffer and memory to stream the past through.
+// If the caller's pages are smaller than kPageTokens, it needs memory to assemble them.
 struct PrefillShape {
   int pages = 0;       // in the write-back buffer, all prefill sequences
   int tokens = 0;      // new tokens, all prefill sequences

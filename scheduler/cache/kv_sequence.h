@@ -3,8 +3,8 @@
 //
 // Rows on the host are reached in one of two ways. A short sequence is local: each page has a
 // device copy, which kernels read and write in place; new rows are written back to the host as
-// well; and it has no slices until a set leaves something out. Past StepSettings::copied_pages its rows are read over the link: protected rows and hot
-// rows replace the copies, once and for good.
+// well; and it has no slices until a set leaves something out. Past StepSettings::copied_pages its
+// rows are read over the link: protected rows and hot rows replace the copies, once and for good.
 #pragma once
 
 #include <cstdint>
