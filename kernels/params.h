@@ -137,9 +137,10 @@ struct StoredRows {
 // are protected, to the protected rows (prefill). A new row is also written to its page's device
 // copy, if there is one. New slices go to the tail. When a page's last token arrives, the page is
 // sealed: its codes are made from the tail's precision and written to its slice block, however its
-// tokens were split over steps. Without a tail there are only rows. k and v are rounded to the row's dtype, and the decoded row to the tail's dtype. Value
-// codes, if the layout has them, are made from the row's value in the same way. Without k, v and
-// stored rows, the tokens' local rows are in place already and only slices are made.
+// tokens were split over steps. Without a tail there are only rows. k and v are rounded to the
+// row's dtype, and the decoded row to the tail's dtype. Value codes, if the layout has them, are
+// made from the row's value in the same way. Without k, v and stored rows, the tokens' local rows
+// are in place already and only slices are made.
 struct AppendParams {
   static constexpr const char* kName = "append";
   StepParams step;

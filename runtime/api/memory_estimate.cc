@@ -109,7 +109,7 @@ KvMemory estimate_memory(const StepSettings& settings, int64_t tokens, int step_
   (settings.rows_on_device ? memory.device_rows : memory.host_rows) = rows;
   if (copied) memory.device_rows = bytes(pages_of(tokens) * layout.row_block_bytes());
   memory.device_rows += bytes(kept * settings.window_rows.row_block_bytes());
-  const bool drops = rollback_tokens >= 0 && !settings.has_window_rows();
+  const bool drops = drops_coded_rows(settings, rollback_tokens);
   if (layout.slice.dims > 0 && (!copied || drops || !settings.selects_all(tokens))) {
     memory.device_slices = bytes(slice_pages * layout.slice_block_bytes() + layout.tail_bytes());
   }

@@ -109,8 +109,8 @@ void KvSequence::read_over_link() {
 // Sequences that drop rows make slices from the start.
 bool KvSequence::needs_slices(int64_t tokens) const {
   if (!uses_slices()) return false;
-  const bool drops = rollback_tokens_ >= 0 && !settings_.has_window_rows();
-  return coded_ || !is_copied() || drops || !settings_.selects_all(tokens);
+  return coded_ || !is_copied() || drops_coded_rows(settings_, rollback_tokens_) ||
+         !settings_.selects_all(tokens);
 }
 
 void KvSequence::reserve_slices() {

@@ -43,6 +43,11 @@ inline int64_t first_needed_page(const StepSettings& settings, int64_t tokens) {
   return seen == 0 ? 0 : std::max<int64_t>(0, tokens + 1 - seen) / kPageTokens;
 }
 
+// True if a sequence with this rollback window frees pages of rows that have slices.
+inline bool drops_coded_rows(const StepSettings& settings, int64_t rollback_tokens) {
+  return rollback_tokens >= 0 && !settings.has_window_rows() && seen_tokens(settings) > 0;
+}
+
 // True if a sequence without the pages before `first_page` can be truncated to `tokens` tokens.
 inline bool can_truncate_from(const StepSettings& settings, int64_t first_page, int64_t tokens) {
   return tokens == 0 || first_page == 0 || first_needed_page(settings, tokens) >= first_page;
