@@ -31,7 +31,7 @@ struct LowBitPageTask {
   const unsigned char* parameters = nullptr;  // slice_format.h
   float base = 1;
   const unsigned char* next = nullptr;  // codes of the next page, prefetched meanwhile; null: none
-  // Of query head h (low_bit_pages.h): scores + h * score_stride, [64]; maxima[h * maxima_stride];
+  // For query head h (low_bit_pages.h): scores + h * score_stride, [64]; maxima[h * maxima_stride];
   // tops[h], the maximum of the block.
   const int16_t* scores = nullptr;
   int64_t score_stride = 0;
