@@ -223,13 +223,12 @@ void Runtime::read(SequenceId sequence, int layer, int64_t first, TensorView k, 
   impl_->read(sequence, layer, first, k, v, stream);
 }
 PageBytes Runtime::page_bytes() const { return impl_->pages().bytes(); }
-void Runtime::save_page(SequenceId sequence, int64_t page, std::span<std::byte> rows,
-                        std::span<std::byte> slices) {
-  impl_->pages_between_steps("save_page").save(sequence, page, rows, slices);
+void Runtime::export_pages(SequenceId sequence, int64_t first, std::span<const PageSpans> pages) {
+  impl_->pages_between_steps("export_pages").export_pages(sequence, first, pages);
 }
-void Runtime::load_page(SequenceId sequence, int tokens, std::span<const std::byte> rows,
-                        std::span<const std::byte> slices) {
-  impl_->pages_between_steps("load_page").load(sequence, tokens, rows, slices);
+void Runtime::import_pages(SequenceId sequence, int64_t tokens,
+                           std::span<const ConstPageSpans> pages) {
+  impl_->pages_between_steps("import_pages").import_pages(sequence, tokens, pages);
 }
 int64_t Runtime::first_page(SequenceId sequence) const {
   return impl_->sequences().find(sequence).first_page();
