@@ -101,8 +101,8 @@ void run(const Options& options) {
   }
   cache.insert(std::move(conversation), filled.sequence());
   serve::CachedSession& cached = cache.sessions().back();
-  suspension.suspend(cached);
-  cache.release(cached);
+  suspension.suspend_all();
+  while (suspension.suspend_some(Clock::now())) continue;
   const PageBytes page = filled.runtime().page_bytes();
   fmt::print(
       "{} tokens, {} layers: rows {:.1f} MB, slices {:.1f} MB, on disk {:.1f} MB\n", options.tokens,

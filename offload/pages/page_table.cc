@@ -78,6 +78,7 @@ void PageTable::drop(int64_t first, int64_t end) {
   if (first >= end) return;
   addresses_.prepare_overwrite(first);
   for (int64_t i = first; i < end; ++i) {
+    if (dropped(i)) continue;
     const PageId page = std::exchange(ids_[static_cast<size_t>(i)], kDropped);
     addresses_.set(i, nullptr);
     ++dropped_;
@@ -85,15 +86,20 @@ void PageTable::drop(int64_t first, int64_t end) {
   }
 }
 
-void PageTable::grow(int64_t pages) {
+void PageTable::grow(int64_t pages, int64_t first) {
   if (pages <= this->pages()) return;
   const int64_t before = this->pages();
+  first = std::clamp(first, before, pages);
   ids_.reserve(static_cast<size_t>(pages));
-  const int64_t missing = pages - before - reservation_.blocks();
+  const int64_t missing = pages - first - reservation_.blocks();
   BlockReservation more;
   if (missing > 1) more = pool_->reserve(missing);
   addresses_.reserve(pages);
   addresses_.prepare_overwrite(before);
+  for (; this->pages() < first; ++dropped_) {
+    ids_.push_back(kDropped);
+    addresses_.append(nullptr);
+  }
   if (missing == 1) {
     // Decoding grows page by page: the pool grows with slack.
     ids_.push_back(pool_->allocate());

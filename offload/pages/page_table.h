@@ -37,12 +37,12 @@ class PageTable {
   void reserve_window(int64_t pages, int64_t blocks);
   void cancel_window() noexcept;
 
-  // Grows to at least `pages` pages, contents indeterminate. Throws BudgetError; then nothing
-  // changes.
-  void grow(int64_t pages);
+  // Grows to at least `pages` pages, contents indeterminate; new pages before `first` are dropped
+  // ones. Throws BudgetError; then nothing changes.
+  void grow(int64_t pages, int64_t first = 0);
   void truncate(int64_t pages) noexcept;
-  // Releases pages [first, end), which keep their indices and have no address. Once per page;
-  // streams must be done with them.
+  // Releases pages [first, end), which keep their indices and have no address. Streams must be done
+  // with them.
   void drop(int64_t first, int64_t end);
   bool dropped(int64_t index) const { return page(index) == kDropped; }
   void clear() noexcept;  // frees the address array too; streams must be done with it

@@ -40,13 +40,16 @@ struct ActiveChoice {
   TokenLog log;                      // the tokens that the sequence holds
   std::optional<Resuming> resuming;  // set while tokens are read from disk
   bool lacks_rows = false;           // it prefills, and some rows are on disk only
+  bool lacks_memory = false;         // it waits until a session is evicted
   int64_t cached = 0;
   bool finished = false;
   std::optional<Failure> failure;  // set if the choice failed
   std::chrono::steady_clock::time_point submitted, last_token;
 
   bool placed() const { return sequence.has_value(); }
-  bool computes() const { return placed() && !finished && !resuming && !lacks_rows; }
+  bool runs() const { return placed() && !finished && !lacks_memory; }
+  bool reads() const { return runs() && (resuming || lacks_rows); }  // from disk
+  bool computes() const { return runs() && !resuming && !lacks_rows; }
   bool at_prompt() const { return log.size() < static_cast<int64_t>(wanted.size()); }
   StepMode mode() const {
     const bool decodes = !at_prompt() || prompt_mode(log.size()) == StepMode::kDecode;

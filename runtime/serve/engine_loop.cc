@@ -62,7 +62,7 @@ void EngineLoop::step() {
   steps_.decode();
   memory_.resume_next();
   steps_.prefill();
-  memory_.suspend_idle();
+  memory_.suspend_some(steps_.piece_seconds());
 }
 
 // Results of a lost device cannot be trusted, and it cannot be recovered: it is not used again, not

@@ -61,6 +61,10 @@ std::vector<int> EngineSteps::decode_counts(std::span<ActiveChoice* const> batch
   return counts;
 }
 
+double EngineSteps::piece_seconds() const {
+  return prefill_budget_.piece_seconds(!decoding().empty());
+}
+
 void EngineSteps::decode() {
   std::vector<ActiveChoice*> batch = decoding();
   while (!batch.empty()) {
@@ -79,7 +83,7 @@ void EngineSteps::decode() {
       }
       return;
     } catch (const BudgetError& error) {
-      if (!memory_.make_room(true)) choices_.fail(*batch.front(), error.kind(), error.what());
+      memory_.make_room(batch, error);
     }
     batch = decoding();
   }
@@ -114,7 +118,7 @@ void EngineSteps::prefill() {
       }
       return;
     } catch (const BudgetError& error) {
-      if (!memory_.make_room(true)) choices_.fail(*batch.front(), error.kind(), error.what());
+      memory_.make_room(batch, error);
     }
   }
 }

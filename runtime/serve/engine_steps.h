@@ -31,6 +31,8 @@ class EngineSteps {
   // Each runs one step, or nothing if there is no such work: decoding, prefill.
   void decode();
   void prefill();
+  // How long a piece of other work may take between two decode steps.
+  double piece_seconds() const;
 
  private:
   struct Prefill {

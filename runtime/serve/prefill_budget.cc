@@ -37,17 +37,23 @@ double PrefillBudget::fixed_seconds() const {
   return std::max(0.0, (min_seconds_ - few * min_per_token_) * many / (many - few));
 }
 
+// Seconds for a decode step and the work after it.
+double PrefillBudget::max_step() const {
+  if (max_step_seconds_ > 0) return max_step_seconds_;
+  return decode_seconds_ > 0 ? std::min(2 * decode_seconds_, kAutomaticMost) : kAutomaticMost;
+}
+
+double PrefillBudget::piece_seconds(bool others_decode) const {
+  return others_decode ? std::max(0.0, max_step() - decode_seconds_) / 2 : kNone;
+}
+
 int PrefillBudget::chunk(bool others_decode) const {
   if (!others_decode) return largest_chunk_;
   const int least = std::min(kMinChunk, largest_chunk_);
   if (prefill_per_token_ <= 0) return least;
-  const bool automatic = max_step_seconds_ <= 0;
-  const double most = !automatic            ? max_step_seconds_
-                      : decode_seconds_ > 0 ? std::min(2 * decode_seconds_, kAutomaticMost)
-                                            : kAutomaticMost;
   // A decode step runs between two chunks and counts in the limit; the rest is for the chunk.
-  double on_tokens = most - decode_seconds_ - fixed_seconds();
-  if (automatic) {
+  double on_tokens = max_step() - decode_seconds_ - fixed_seconds();
+  if (max_step_seconds_ <= 0) {
     constexpr double kPerFixed = kUsefulShare / (1 - kUsefulShare);
     on_tokens = std::max(on_tokens, kPerFixed * fixed_seconds());
   }

@@ -1,5 +1,5 @@
-// The number of prompt tokens of a step, limited so that streaming requests do not wait long for
-// it.
+// The work between two decode steps, limited so that streaming requests do not wait long for it:
+// the prompt tokens of a step, and the time of other work.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,6 @@ inline double seconds_between(std::chrono::steady_clock::time_point begin,
 // A chunk has a fixed cost before its first token: weights are read, and unpacked if packed. It is
 // estimated from the quickest chunk and the least time per token, because it depends on neither the
 // context nor the batch.
-// on neither the context nor the batch.
 class PrefillBudget {
  public:
   static constexpr int kMinChunk = 16;
@@ -37,12 +36,17 @@ class PrefillBudget {
   void prefilled(int64_t tokens, double seconds);
   // Prompt tokens for a step while other sequences decode; the largest chunk if none does.
   int chunk(bool others_decode) const;
+  // Time for a piece of other work: half of what the decode step leaves, because a chunk may come
+  // too. No limit if no sequence decodes.
+  double piece_seconds(bool others_decode) const;
 
   double decode_seconds() const { return decode_seconds_; }
   // A chunk's cost before its first token.
   double fixed_seconds() const;
 
  private:
+  double max_step() const;
+
   static constexpr double kNone = std::numeric_limits<double>::infinity();
 
   double max_step_seconds_;

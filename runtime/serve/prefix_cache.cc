@@ -130,10 +130,15 @@ void PrefixCache::inherit(CachedSession& heir, CachedSession& beginning) {
 CachedSession* PrefixCache::oldest_in_memory() {
   CachedSession* oldest = nullptr;
   for (CachedSession& cached : sessions_) {
-    if (cached.sequence && (oldest == nullptr || cached.last_used < oldest->last_used))
-      oldest = &cached;
+    if (!cached.sequence || cached.evicted) continue;
+    if (oldest == nullptr || cached.last_used < oldest->last_used) oldest = &cached;
   }
   return oldest;
+}
+
+bool PrefixCache::evicting() const {
+  return std::any_of(sessions_.begin(), sessions_.end(),
+                     [](const CachedSession& one) { return one.sequence && one.evicted; });
 }
 
 void PrefixCache::release(CachedSession& cached) {

@@ -36,6 +36,7 @@ struct CachedSession {
   uint64_t last_used = 0;  // a count of requests, not a time
   std::chrono::steady_clock::time_point used_at{};
   bool suspend_failed = false;  // writing to disk failed
+  bool evicted = false;         // its memory is freed as soon as it is on disk
 
   const TokenLog& log() const { return conversation.log; }
   size_t bytes() const;  // in host memory, without the sequence's
@@ -75,8 +76,9 @@ class PrefixCache {
   // Inserts a session found on disk.
   void insert(Conversation conversation, uint64_t session, int64_t first_page = 0);
 
-  // The least recently used session that holds memory; null: none.
+  // The least recently used session that holds memory and is not being evicted; null: none.
   CachedSession* oldest_in_memory();
+  bool evicting() const;  // a session that is being evicted still holds memory
   // Frees the memory of its sequence; its log stays.
   void release(CachedSession& cached);
   // Removes a session and frees its memory. False: there is no such session.

@@ -38,6 +38,8 @@ SessionMemory::SessionMemory(Runtime& runtime, const EngineOptions& options, Ser
 }
 
 void SessionMemory::admit_waiting() {
+  if (cache_.evicting()) return;  // for the first that waits, or for active ones
+  for (const auto& one : choices_.active()) one->lacks_memory = false;
   if (choices_.active().empty()) choices_.set_memory_pressure(false);
   while (!choices_.waiting().empty() && !choices_.under_memory_pressure() &&
          static_cast<int>(choices_.active().size()) < options_.max_sequences) {
@@ -52,14 +54,17 @@ void SessionMemory::admit_waiting() {
   }
 }
 
-// Returns false if there is no memory now, or if the request failed because it can never fit.
+// Returns false if there is no memory yet, or if the request failed because it can never fit.
 bool SessionMemory::admit(ActiveChoice& active) {
   for (;;) {
     try {
       place(active);
       return true;
     } catch (const BudgetError& error) {
-      if (make_room(false)) continue;
+      if (evict_oldest()) {
+        if (cache_.evicting()) return false;
+        continue;
+      }
       choices_.set_memory_pressure(true);
       if (choices_.active().empty()) choices_.fail(active, error.kind(), error.what());
       return false;
@@ -116,15 +121,31 @@ void SessionMemory::place(ActiveChoice& active) {
   stats_.cached_tokens += static_cast<uint64_t>(active.cached);
 }
 
-// Frees cached sessions first. While steps are running it then preempts the youngest request, so
-// that the oldest always progresses. Returns false if nothing is left to free.
-bool SessionMemory::make_room(bool may_preempt) {
-  if (evict_oldest()) return true;
+// Frees cached sessions first, then preempts the youngest request, so that the oldest always
+// progresses.
+void SessionMemory::make_room(std::span<ActiveChoice* const> batch, const BudgetError& error) {
+  if (cache_.evicting() || evict_oldest()) {
+    if (cache_.evicting()) wait_for_memory(batch);
+    return;
+  }
   const auto placed = [](const auto& one) { return one->placed() && !one->finished; };
-  if (!may_preempt || std::count_if(choices_.active().begin(), choices_.active().end(), placed) < 2)
-    return false;
-  preempt(**std::find_if(choices_.active().rbegin(), choices_.active().rend(), placed));
-  return true;
+  const auto& active = choices_.active();
+  if (std::count_if(active.begin(), active.end(), placed) < 2)
+    return choices_.fail(*batch.front(), error.kind(), error.what());
+  preempt(**std::find_if(active.rbegin(), active.rend(), placed));
+}
+
+// Lets those wait that have no memory for one more token or, if each alone has it, the youngest.
+void SessionMemory::wait_for_memory(std::span<ActiveChoice* const> batch) {
+  bool any = false;
+  for (ActiveChoice* one : batch) {
+    try {
+      runtime_.reserve(*one->sequence, one->log.size() + 1, 1);
+    } catch (const BudgetError&) {
+      any = one->lacks_memory = true;
+    }
+  }
+  if (!any) batch.back()->lacks_memory = true;
 }
 
 // Frees its memory. Its tokens are recomputed, each as before (prefilled or decoded), once memory
@@ -138,7 +159,7 @@ void SessionMemory::preempt(ActiveChoice& active) {
 void SessionMemory::step_back(ActiveChoice& active) {
   runtime_.free(*std::exchange(active.sequence, std::nullopt));
   active.resuming.reset();
-  active.lacks_rows = false;
+  active.lacks_rows = active.lacks_memory = false;
   if (!active.at_prompt()) active.wanted.assign(active.log.ids().begin(), active.log.ids().end());
   if (active.log.size() > active.known.size()) active.known = active.log;
   active.log = TokenLog();
@@ -146,13 +167,14 @@ void SessionMemory::step_back(ActiveChoice& active) {
   inbox_.count(choices_.active().size(), choices_.waiting().size());
 }
 
-// If the disk has space for it, the session is written before its memory is reused.
+// Frees its memory, or lets suspend_some() do that once it has written the session to disk. False:
+// no session is left to evict.
 bool SessionMemory::evict_oldest() {
   CachedSession* const oldest = cache_.oldest_in_memory();
   if (oldest == nullptr) return false;
-  if (suspension_) suspension_->suspend(*oldest);
-  cache_.release(*oldest);
   ++stats_.evictions;
+  oldest->evicted = suspension_ && !oldest->suspend_failed;
+  if (!oldest->evicted) cache_.release(*oldest);
   return true;
 }
 
@@ -161,11 +183,10 @@ bool SessionMemory::evict_oldest() {
 // Reads the next piece of the first resuming session; other requests run between pieces.
 void SessionMemory::resume_next() {
   constexpr size_t kBytes = size_t{16} << 20;
-  const auto resuming = std::find_if(
-      choices_.active().begin(), choices_.active().end(),
-      [](const auto& one) { return one->placed() && !one->finished && !one->computes(); });
-  if (resuming == choices_.active().end()) return;
-  ActiveChoice& active = **resuming;
+  const auto reading = std::find_if(choices_.active().begin(), choices_.active().end(),
+                                    [](const auto& one) { return one->reads(); });
+  if (reading == choices_.active().end()) return;
+  ActiveChoice& active = **reading;
   if (active.resuming) {
     resume(active);
   } else {
@@ -177,8 +198,8 @@ void SessionMemory::resume(ActiveChoice& active) {
   try {
     suspension_->resume_some(*active.resuming, *active.sequence);
   } catch (const BudgetError& error) {
-    if (!make_room(true)) choices_.fail(active, error.kind(), error.what());
-    if (!active.resuming) return;  // it was preempted
+    ActiveChoice* const one = &active;
+    return make_room({&one, 1}, error);
   }
   for (int64_t i = active.log.size(); i < runtime_.length(*active.sequence); ++i) {
     active.log.append(active.known.ids()[static_cast<size_t>(i)], active.known.computed(i));
@@ -232,8 +253,8 @@ void SessionMemory::keep_finished() {
   release_lost();
 }
 
-void SessionMemory::suspend_idle() {
-  if (suspension_) suspension_->suspend_some(Clock::now());
+void SessionMemory::suspend_some(double seconds) {
+  if (suspension_) suspension_->suspend_some(Clock::now(), seconds);
 }
 
 void SessionMemory::apply(const EngineCommands& commands) {

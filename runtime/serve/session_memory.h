@@ -4,10 +4,12 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "runtime/api/sequences/runtime.h"
+#include "runtime/base/error.h"
 #include "runtime/serve/engine_inbox.h"
 #include "runtime/serve/engine_options.h"
 #include "runtime/serve/engine_status.h"
@@ -28,9 +30,10 @@ class SessionMemory {
 
   // Those for whom there is memory are served.
   void admit_waiting();
-  // Frees the memory of idle sessions and, if `may_preempt`, then of the youngest active request,
-  // so that the oldest always makes progress. False: there is nothing left to free.
-  bool make_room(bool may_preempt);
+  // A step of `batch` was refused memory. Evicts an idle session; while it is written to disk, the
+  // choices that lack memory wait. If none is left, preempts the youngest active choice, so that
+  // the oldest always makes progress, or fails the only one.
+  void make_room(std::span<ActiveChoice* const> batch, const BudgetError& error);
   // The next piece of the first session that resumes; other requests run before the one after it.
   void resume_next();
   // Caches the sessions of finished requests, for later requests that begin alike.
@@ -38,7 +41,8 @@ class SessionMemory {
   // Sequences whose only copy of rows was lost are recomputed; those with all rows in memory
   // continue.
   void give_up(const LostSession& error);
-  void suspend_idle();
+  // Writes a piece of a session that is idle or evicted; see SessionSuspension.
+  void suspend_some(double seconds);
   std::optional<std::chrono::steady_clock::time_point> next_due() const;
   // Forgets, suspends and evicts sessions, as asked for.
   void apply(const EngineCommands& commands);
@@ -51,6 +55,7 @@ class SessionMemory {
   void preempt(ActiveChoice& active);
   void step_back(ActiveChoice& active);
   bool evict_oldest();
+  void wait_for_memory(std::span<ActiveChoice* const> batch);
   void resume(ActiveChoice& active);
   void release_lost();
   void list_sessions();

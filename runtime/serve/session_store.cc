@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <optional>
@@ -210,6 +211,18 @@ void SessionStore::write_at(const std::string& name, std::span<const std::byte> 
   // Starts writing while the next page is computed, so that commit() waits less.
   ::sync_file_range(file.get(), static_cast<off_t>(offset), static_cast<off_t>(bytes.size()),
                     SYNC_FILE_RANGE_WRITE);
+}
+
+bool SessionStore::flush(uint64_t session, double seconds) {
+  std::future<void>& flush = stored_.at(session).flush;
+  if (!flush.valid()) {
+    flush = std::async(std::launch::async,
+                       [name = path(session, kRows)] { sync(PageFile(name, O_WRONLY)); });
+  }
+  const std::chrono::duration<double> most(std::min(seconds, 1e9));
+  if (flush.wait_for(most) != std::future_status::ready) return false;
+  flush.get();
+  return true;
 }
 
 void SessionStore::commit(uint64_t session, const Conversation& conversation, int64_t first_page) {

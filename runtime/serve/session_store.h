@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <span>
@@ -61,6 +62,9 @@ class SessionStore {
   // nothing has changed then.
   void write(uint64_t session, int tokens, std::span<const std::byte> rows,
              std::span<const std::byte> slices);
+  // Starts to bring what was written to the disk, on a thread of its own, so that commit() need not
+  // wait for it. True: it is there, after `seconds` at most. Throws like write().
+  bool flush(uint64_t session, double seconds);
   // Makes the written pages the session: the rows of `conversation.log`, complete from page
   // `first_page` on. Throws like write().
   void commit(uint64_t session, const Conversation& conversation, int64_t first_page);
@@ -89,6 +93,7 @@ class SessionStore {
     std::vector<uint64_t> free;      // unused slots
     std::vector<uint64_t> replaced;  // slots that become free with the next commit
     uint64_t manifest_bytes = 0;
+    std::future<void> flush;  // valid while it is under way
     bool foreign = false;
     uint64_t foreign_bytes = 0;
   };

@@ -15,6 +15,7 @@ namespace {
 
 // Large enough for the disk's full rate, small enough to write between two tokens.
 constexpr size_t kBytesAtOnce = size_t{16} << 20;
+constexpr double kNever = 1e9;  // seconds
 
 }  // namespace
 
@@ -22,7 +23,8 @@ SessionSuspension::SessionSuspension(const SuspensionOptions& options, Runtime& 
                                      PrefixCache& cache)
     : runtime_(runtime),
       cache_(cache),
-      idle_after_(options.idle_after),
+      idle_after_(std::chrono::duration_cast<Clock::duration>(
+          std::chrono::duration<double>(std::min(options.idle_after, kNever)))),
       store_({.dir = options.dir,
               .limit_bytes = options.limit_bytes,
               .fingerprint = options.fingerprint,
@@ -37,19 +39,25 @@ int64_t SessionSuspension::pages_at_once(size_t bytes_of_one) const {
   return static_cast<int64_t>(std::max<size_t>(1, kBytesAtOnce / bytes_of_one));
 }
 
-bool SessionSuspension::is_due(const CachedSession& cached, Clock::time_point now) const {
-  return cached.sequence && !cached.suspend_failed && (all_ || now - cached.used_at >= idle_after_);
+// None: never, as things are.
+std::optional<SessionSuspension::Clock::time_point> SessionSuspension::due_at(
+    const CachedSession& cached) const {
+  if (!cached.sequence || cached.suspend_failed) return std::nullopt;
+  if (all_ || cached.evicted) return Clock::time_point();
+  return cached.used_at + idle_after_;
 }
 
-// Picks the session idle longest. If all must be written before shutdown, picks the one idle
-// shortest: if time runs out, it is on disk.
+// Picks the session idle longest, evicted ones first. If all must be written before shutdown, picks
+// the one idle shortest: if time runs out, it is on disk.
 CachedSession* SessionSuspension::next_to_suspend(Clock::time_point now) {
+  const auto rank = [&](const CachedSession& one) {
+    return std::pair(one.evicted, all_ ? one.last_used : ~one.last_used);
+  };
   CachedSession* next = nullptr;
   for (CachedSession& cached : cache_.sessions()) {
-    if (!is_due(cached, now)) continue;
-    const bool better = next == nullptr || (all_ ? cached.last_used > next->last_used
-                                                 : cached.last_used < next->last_used);
-    if (better) next = &cached;
+    const auto due = due_at(cached);
+    const bool is_due = due && *due <= now;
+    if (is_due && (next == nullptr || rank(cached) > rank(*next))) next = &cached;
   }
   return next;
 }
@@ -57,21 +65,18 @@ CachedSession* SessionSuspension::next_to_suspend(Clock::time_point now) {
 std::optional<SessionSuspension::Clock::time_point> SessionSuspension::next_due() const {
   std::optional<Clock::time_point> next;
   for (const CachedSession& cached : std::as_const(cache_).sessions()) {
-    if (!cached.sequence || cached.suspend_failed) continue;
-    const auto due =
-        all_ ? Clock::now()
-             : cached.used_at + std::chrono::duration_cast<Clock::duration>(idle_after_);
-    if (!next || due < *next) next = due;
+    const auto due = due_at(cached);
+    if (due && (!next || *due < *next)) next = due;
   }
   return next;
 }
 
-bool SessionSuspension::suspend_some(Clock::time_point now) {
+bool SessionSuspension::suspend_some(Clock::time_point now, double seconds) {
   drop_unwanted();
   CachedSession* const cached = next_to_suspend(now);
   if (cached == nullptr) return false;
   try {
-    if (suspend_piece(*cached)) cache_.release(*cached);
+    if (suspend_piece(*cached, seconds)) cache_.release(*cached);
   } catch (const DeviceError&) {
     throw;
   } catch (const LostSession&) {
@@ -82,49 +87,33 @@ bool SessionSuspension::suspend_some(Clock::time_point now) {
   return next_to_suspend(now) != nullptr;
 }
 
-void SessionSuspension::suspend(CachedSession& cached) {
-  if (cached.suspend_failed) return;
-  try {
-    while (!suspend_piece(cached)) continue;
-  } catch (const DeviceError&) {
-    throw;
-  } catch (const LostSession&) {
-    throw;
-  } catch (const std::exception& error) {
-    refused(cached, error.what());
-  }
-}
-
 // Removes the files of a failed first attempt: no session could resume from them.
 void SessionSuspension::refused(CachedSession& cached, const char* why) {
   log_warning(fmt::format("a session of {} tokens could not be stored on disk: {}",
                           cached.log().size(), why));
   cached.suspend_failed = true;
   if (cached.suspended && cached.suspended->tokens == 0) lost(cached.suspended->session);
+  if (cached.evicted) cache_.release(cached);
 }
 
 // Returns true once the whole session is on disk.
-bool SessionSuspension::suspend_piece(CachedSession& cached) {
+bool SessionSuspension::suspend_piece(CachedSession& cached, double seconds) {
   if (!cached.suspended) cached.suspended = SuspendedPrefix{store_.create(), 0};
   const uint64_t session = cached.suspended->session;
   const int64_t end = cached.log().size();
   const int64_t begin = store_.written(session);
-  const PageBytes bytes = runtime_.page_bytes();
   if (begin < end) {
     const uint64_t again = begin % kPageTokens != 0 ? store_.bytes_of(1) : 0;
     require_room(cached, store_.bytes_of(end) - store_.bytes_of(begin) + again);
-  }
-  int64_t left = pages_at_once(bytes.rows + bytes.slices);
-  for (int64_t at = begin; at < end && left > 0; at = store_.written(session), --left) {
-    const int64_t page = at / kPageTokens;
-    const auto tokens = static_cast<int>(std::min<int64_t>(kPageTokens, end - page * kPageTokens));
-    rows_.resize(bytes.rows);
-    page_headers_.resize(tokens == kPageTokens ? bytes.slices : 0);
-    runtime_.save_page(*cached.sequence, page, rows_, page_headers_);
-    store_.write(session, tokens, rows_, page_headers_);
+    const PageBytes bytes = runtime_.page_bytes();
+    const int64_t first = begin / kPageTokens;
+    const int64_t most = std::min(pages_at_once(bytes.rows + bytes.slices), pages_of(end) - first);
+    const double in_time = std::clamp(seconds / page_seconds_, 1.0, static_cast<double>(most));
+    write_pages(cached, first, static_cast<int64_t>(in_time));
   }
   if (store_.written(session) < end) return false;
   if (store_.committed(session) < end) {
+    if (!store_.flush(session, seconds)) return false;
     SuspendedPrefix& suspended = *cached.suspended;
     suspended.first_page = std::max(suspended.first_page, runtime_.first_page(*cached.sequence));
     store_.commit(session, cached.conversation, suspended.first_page);
@@ -133,6 +122,29 @@ bool SessionSuspension::suspend_piece(CachedSession& cached) {
     ++status_.suspended;
   }
   return true;
+}
+
+void SessionSuspension::write_pages(const CachedSession& cached, int64_t first, int64_t pages) {
+  const auto begin = Clock::now();
+  const PageBytes bytes = runtime_.page_bytes();
+  rows_.resize(static_cast<size_t>(pages) * bytes.rows);
+  page_headers_.resize(static_cast<size_t>(pages) * bytes.slices);
+  const std::span<std::byte> rows = rows_, slices = page_headers_;
+  const auto tokens_of = [&](size_t i) {
+    const int64_t at = (first + static_cast<int64_t>(i)) * kPageTokens;
+    return static_cast<int>(std::min<int64_t>(kPageTokens, cached.log().size() - at));
+  };
+  std::vector<PageSpans> views(static_cast<size_t>(pages));
+  for (size_t i = 0; i < views.size(); ++i) {
+    views[i] = {rows.subspan(i * bytes.rows, bytes.rows),
+                slices.subspan(i * bytes.slices, tokens_of(i) == kPageTokens ? bytes.slices : 0)};
+  }
+  runtime_.export_pages(*cached.sequence, first, views);
+  for (size_t i = 0; i < views.size(); ++i) {
+    store_.write(cached.suspended->session, tokens_of(i), views[i].rows, views[i].slices);
+  }
+  page_seconds_ =
+      std::chrono::duration<double>(Clock::now() - begin).count() / static_cast<double>(pages);
 }
 
 // Least recently used sessions first.
@@ -177,20 +189,22 @@ void SessionSuspension::load_pages(Resuming& resuming, SequenceId sequence, int6
   rows_.resize(static_cast<size_t>(first + pages - rows_from) * format.bytes.rows);
   resuming.pages->read_rows(rows_from, rows_);
   const std::span<const std::byte> page_headers = page_headers_, rows = rows_;
+  const int64_t tokens =
+      std::min(pages * kPageTokens, resuming.prefix.tokens - first * kPageTokens);
+  std::vector<ConstPageSpans> views;
   for (int64_t page = first; page < first + pages; ++page) {
-    const int64_t tokens =
-        std::min<int64_t>(kPageTokens, resuming.prefix.tokens - page * kPageTokens);
-    const auto header =
-        page_headers.subspan(static_cast<size_t>(page - first) * format.header_bytes());
-    const size_t wanted =
-        format.bytes.rows - (page < resuming.prefix.first_page ? format.bytes.window_rows : 0);
-    const auto row =
-        page < rows_from
-            ? rows.first(0)
-            : rows.subspan(static_cast<size_t>(page - rows_from) * format.bytes.rows, wanted);
-    runtime_.load_page(sequence, static_cast<int>(tokens), row,
-                       header.first(tokens == kPageTokens ? format.bytes.slices : 0));
+    ConstPageSpans& view = views.emplace_back();
+    if (page >= rows_from) {
+      view.rows = rows.subspan(
+          static_cast<size_t>(page - rows_from) * format.bytes.rows,
+          format.bytes.rows - (page < resuming.prefix.first_page ? format.bytes.window_rows : 0));
+    }
+    if ((page + 1) * kPageTokens <= resuming.prefix.tokens) {
+      view.slices = page_headers.subspan(static_cast<size_t>(page - first) * format.header_bytes(),
+                                         format.bytes.slices);
+    }
   }
+  runtime_.import_pages(sequence, tokens, views);
 }
 
 void SessionSuspension::lost(uint64_t session) {

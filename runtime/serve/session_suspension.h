@@ -1,10 +1,11 @@
-// Suspends idle sessions to disk, after a time or when their memory is needed, and resumes them for
-// a new request. Works in pieces, so that other requests run in between.
+// Suspends idle sessions to disk, after a time or when they are evicted, and resumes them for a new
+// request. Works in pieces, so that other requests run in between.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -42,15 +43,14 @@ class SessionSuspension {
   // Adds the sessions in the folder to `cache`. Throws UsageError (the folder).
   SessionSuspension(const SuspensionOptions& options, Runtime& runtime, PrefixCache& cache);
 
-  // Writes a piece of a session that is due; a session that is whole on disk frees its memory.
-  // Returns true if more pieces are due. This and suspend() throw DeviceError and LostSession.
-  bool suspend_some(Clock::time_point now);
+  // Writes a piece of a session that is due, one that takes about `seconds` or has one page. A
+  // session that is whole on disk frees its memory; so does an evicted one that the disk refuses.
+  // Returns true if more pieces are due. Throws DeviceError and LostSession.
+  bool suspend_some(Clock::time_point now, double seconds = kNoLimit);
   // The time of the next piece; none if nothing will be due.
   std::optional<Clock::time_point> next_due() const;
   // Makes all sessions due from now on.
   void suspend_all() { all_ = true; }
-  // At once: before its memory is given up.
-  void suspend(CachedSession& cached);
 
   // Reads the session's next pages behind those that `sequence` holds whole. Returns their tokens;
   // 0 once it holds resuming.prefix.tokens. Throws LostSession; BudgetError if there is no memory,
@@ -72,9 +72,12 @@ class SessionSuspension {
   uint64_t bytes(int64_t tokens) const { return store_.bytes_of(tokens); }
 
  private:
+  static constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+
   CachedSession* next_to_suspend(Clock::time_point now);
-  bool is_due(const CachedSession& cached, Clock::time_point now) const;
-  bool suspend_piece(CachedSession& cached);
+  std::optional<Clock::time_point> due_at(const CachedSession& cached) const;
+  bool suspend_piece(CachedSession& cached, double seconds);
+  void write_pages(const CachedSession& cached, int64_t first, int64_t pages);
   void require_room(const CachedSession& cached, uint64_t bytes);
   void refused(CachedSession& cached, const char* why);
   void lost(uint64_t session);
@@ -83,11 +86,12 @@ class SessionSuspension {
 
   Runtime& runtime_;
   PrefixCache& cache_;
-  const std::chrono::duration<double> idle_after_;
+  const Clock::duration idle_after_;
   SessionStore store_;
   ReadPool pool_;
   bool all_ = false;
   std::vector<std::byte> page_headers_, rows_;  // of pages on their way
+  double page_seconds_ = 1;                     // to write a page; as last measured
   SuspensionStatus status_;
 };
 

@@ -143,6 +143,10 @@ void KvSequence::truncate_copies(int64_t pages) noexcept {
 
 void KvSequence::reserve(int64_t tokens) { grow(tokens, tokens); }
 
+void KvSequence::reserve_from(int64_t first_window_page, int64_t tokens) {
+  grow(tokens, tokens, first_window_page);
+}
+
 void KvSequence::reserve(int64_t tokens, int step_tokens) {
   const int64_t pages = max_pages(settings_, tokens, step_tokens, rollback_tokens_);
   if (pages == pages_of(tokens)) return reserve(tokens);
@@ -172,7 +176,7 @@ void KvSequence::promise_window_rows(int64_t tokens, int64_t pages) {
   }
 }
 
-void KvSequence::grow(int64_t tokens, int64_t window_tokens) {
+void KvSequence::grow(int64_t tokens, int64_t window_tokens, int64_t first_window_page) {
   const CacheLayout& layout = settings_.layout;
   const Reserved before = reserved();
   const auto ensure = [&](Buffer& buffer, int64_t bytes, std::string_view purpose) {
@@ -189,7 +193,7 @@ void KvSequence::grow(int64_t tokens, int64_t window_tokens) {
       ensure(protected_rows_, layout.protected_bytes(), "sinks and recent rows");
       hot_rows_.reserve();
     }
-    if (settings_.has_window_rows()) window_rows_.grow(pages_of(window_tokens));
+    if (settings_.has_window_rows()) window_rows_.grow(pages_of(window_tokens), first_window_page);
     rows_.grow(pages_of(tokens));
     if (is_copied()) device_rows_.grow(pages_of(tokens), layout.row_block_bytes());
   } catch (...) {

@@ -53,7 +53,8 @@ class KvSequence {
   // Number of pages that can be freed; frees them. Streams must be idle.
   int64_t droppable() const;
   void drop_pages();
-  void drop_window_rows(int64_t end);  // frees pages before `end` unconditionally
+  // Frees window rows of pages before `end` unconditionally.
+  void drop_window_rows(int64_t end);
   // True if all pages that the sequence needs at that length are still there.
   bool can_truncate_to(int64_t tokens) const;
   int64_t first_page() const { return first_page_; }
@@ -70,6 +71,8 @@ class KvSequence {
   // Reserves memory for `tokens` tokens in all. Throws BudgetError; then frees what this call
   // allocated.
   void reserve(int64_t tokens);
+  // The same, without window rows for new pages before `first_window_page`.
+  void reserve_from(int64_t first_window_page, int64_t tokens);
   // The same for growth in steps of `step_tokens`: counts pages that are freed on the way only
   // while the sequence holds them.
   void reserve(int64_t tokens, int step_tokens);
@@ -151,7 +154,7 @@ class KvSequence {
     return settings_.layer(layer).in_window_rows ? window_rows_ : rows_;
   }
   // Grows the pages of window rows to `window_tokens` tokens, all others to `tokens`.
-  void grow(int64_t tokens, int64_t window_tokens);
+  void grow(int64_t tokens, int64_t window_tokens, int64_t first_window_page = 0);
   void promise_window_rows(int64_t tokens, int64_t pages);
   bool drops_rows() const { return !settings_.has_window_rows() && first_page_ > 0; }
   // True if kernels read device copies in place of the rows on the host.

@@ -8,8 +8,10 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "offload/wrapped_device.h"
 #include "runtime/base/error.h"
 #include "scheduler/row_source.h"
 #include "tests/support/runs.h"
@@ -23,28 +25,37 @@ struct SavedPage {
   std::vector<std::byte> rows, slices;
 };
 
-std::vector<SavedPage> save(Runtime& runtime, SequenceId id) {
+// Saves `at_once` pages a call.
+std::vector<SavedPage> save(Runtime& runtime, SequenceId id, int64_t at_once = 3) {
   const PageBytes bytes = runtime.page_bytes();
-  std::vector<SavedPage> pages;
-  for (int64_t page = 0; page < pages_of(runtime.length(id)); ++page) {
-    const bool full = (page + 1) * kPageTokens <= runtime.length(id);
-    SavedPage& saved = pages.emplace_back();
-    saved.rows.resize(bytes.rows);
-    saved.slices.resize(full ? bytes.slices : 0);
-    runtime.save_page(id, page, saved.rows, saved.slices);
+  const int64_t length = runtime.length(id);
+  std::vector<SavedPage> pages(static_cast<size_t>(pages_of(length)));
+  for (int64_t first = 0; first < std::ssize(pages); first += at_once) {
+    std::vector<PageSpans> views;
+    for (int64_t page = first; page < std::min(std::ssize(pages), first + at_once); ++page) {
+      SavedPage& saved = pages[static_cast<size_t>(page)];
+      saved.rows.resize(bytes.rows);
+      saved.slices.resize((page + 1) * kPageTokens <= length ? bytes.slices : 0);
+      views.push_back({saved.rows, saved.slices});
+    }
+    runtime.export_pages(id, first, views);
   }
   return pages;
 }
 
-// Loads the pages, without the rows of pages before `later`.
+// Loads `at_once` pages a call, without the rows of pages before `later`.
 void load(Runtime& runtime, SequenceId id, const std::vector<SavedPage>& pages, int64_t tokens,
-          int64_t later = 0) {
+          int64_t later = 0, int64_t at_once = 2) {
   for (int64_t at = runtime.length(id); at < tokens; at = runtime.length(id)) {
-    const auto page = static_cast<size_t>(at / kPageTokens);
-    const int now = static_cast<int>(std::min<int64_t>(kPageTokens, tokens - at));
-    std::span<const std::byte> rows = pages[page].rows, slices = pages[page].slices;
-    if (at / kPageTokens < later) rows = {};
-    runtime.load_page(id, now, rows, slices.first(now == kPageTokens ? slices.size() : 0));
+    const int64_t now = std::min(at_once * kPageTokens, tokens - at);
+    std::vector<ConstPageSpans> views;
+    for (int64_t page = at / kPageTokens; page < pages_of(at + now); ++page) {
+      const SavedPage& saved = pages[static_cast<size_t>(page)];
+      ConstPageSpans& view = views.emplace_back();
+      if (page >= later) view.rows = saved.rows;
+      if ((page + 1) * kPageTokens <= tokens) view.slices = saved.slices;
+    }
+    runtime.import_pages(id, now, views);
   }
 }
 
@@ -117,15 +128,69 @@ TEST_P(PagesTest, RefusesWhatIsNoPage) {
   run.prefill(id, 1, 70, 96);
   const PageBytes bytes = runtime.page_bytes();
   std::vector<std::byte> rows(bytes.rows), slices(bytes.slices);
-  EXPECT_THROW(runtime.save_page(id, 2, rows, slices), UsageError);
-  EXPECT_THROW(runtime.save_page(id, 0, rows, {}), UsageError);
-  EXPECT_THROW(runtime.save_page(id, 1, rows, slices), UsageError);
-  EXPECT_THROW(runtime.load_page(id, 3, rows, {}), UsageError);  // beyond the 70 tokens
+  const PageSpans whole{rows, slices}, partial{rows, {}};
+  const PageSpans both[] = {whole, partial};
+  EXPECT_THROW(runtime.export_pages(id, 1, both), UsageError);
+  EXPECT_THROW(runtime.export_pages(id, 0, {}), UsageError);
+  EXPECT_THROW(runtime.export_pages(id, 0, {&partial, 1}), UsageError);
+  EXPECT_THROW(runtime.export_pages(id, 1, {&whole, 1}), UsageError);
+  const ConstPageSpans no_rows{{}, {}}, without_slices{rows, {}}, with_slices{rows, slices};
+  const ConstPageSpans three[] = {with_slices, without_slices, without_slices};
+  EXPECT_THROW(runtime.import_pages(id, 3, {&without_slices, 1}), UsageError);  // behind 70 tokens
   runtime.truncate(id, 64);
-  EXPECT_THROW(runtime.load_page(id, 65, rows, slices), UsageError);
-  EXPECT_THROW(runtime.load_page(id, 3, {}, {}), UsageError);
-  runtime.load_page(id, 3, rows, {});
-  EXPECT_EQ(runtime.length(id), 67);
+  EXPECT_THROW(runtime.import_pages(id, 65, {&with_slices, 1}), UsageError);
+  EXPECT_THROW(runtime.import_pages(id, 67, three), UsageError);  // in two pages
+  EXPECT_THROW(runtime.import_pages(id, 3, {&no_rows, 1}), UsageError);
+  EXPECT_EQ(runtime.length(id), 64);
+  runtime.import_pages(id, 67, std::span(three).first(2));
+  EXPECT_EQ(runtime.length(id), 131);
+}
+
+// Counts the calls that wait for the device.
+class WaitCountingDevice final : public WrappedDevice {
+ public:
+  explicit WaitCountingDevice(std::unique_ptr<Device> inner)
+      : WrappedDevice(*inner), owned_(std::move(inner)) {}
+
+  int waits = 0;
+
+ protected:
+  void do_synchronize(StreamView stream) override {
+    ++waits;
+    WrappedDevice::do_synchronize(stream);
+  }
+  bool passed(EventView event, Patience patience) override {
+    waits += patience == Patience::kUntilPassed ? 1 : 0;
+    return WrappedDevice::passed(event, patience);
+  }
+
+ private:
+  const std::unique_ptr<Device> owned_;
+};
+
+TEST_P(PagesTest, ManyPagesWaitAsOneDoes) {
+  DeviceOptions options;
+  options.name = GetParam();
+  auto device = std::make_unique<WaitCountingDevice>(open_device(options));
+  int& waits = device->waits;
+  RuntimeRun run(std::move(device), setup_of(GetParam()));
+  Runtime& runtime = run.runtime();
+  const SequenceId id = runtime.create();
+  run.prefill(id, 1, 640, 96);
+  const auto waits_of = [&](const std::function<void()>& call) {
+    waits = 0;
+    call();
+    return waits;
+  };
+  std::vector<SavedPage> pages;
+  const int exporting = waits_of([&] { pages = save(runtime, id, 10); });
+  EXPECT_EQ(waits_of([&] { save(runtime, id, 1); }), 10 * exporting);
+  const SequenceId all = runtime.create(), each = runtime.create();
+  runtime.reserve(all, 640, 1);
+  runtime.reserve(each, 640, 1);
+  const int importing = waits_of([&] { load(runtime, all, pages, 640, 0, 10); });
+  EXPECT_EQ(waits_of([&] { load(runtime, each, pages, 640, 0, 1); }), 10 * importing);
+  EXPECT_EQ(run.decode(all, 2, 5), run.decode(each, 2, 5));
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, PagesTest, ::testing::Values("cpu", "emulated"));

@@ -202,8 +202,9 @@ TEST(RollbackWindow, WhatWasGivenBackIsRefused) {
   EXPECT_THROW(runtime.truncate(id, 500), UsageError);
   EXPECT_THROW(runtime.fork(id, 500), UsageError);
   std::vector<std::byte> rows(runtime.page_bytes().rows), slices(runtime.page_bytes().slices);
-  EXPECT_THROW(runtime.save_page(id, 3, rows, slices), UsageError);
-  runtime.save_page(id, length / kPageTokens - 1, rows, slices);
+  const PageSpans page{rows, slices};
+  EXPECT_THROW(runtime.export_pages(id, 3, {&page, 1}), UsageError);
+  runtime.export_pages(id, length / kPageTokens - 1, {&page, 1});
   EXPECT_EQ(runtime.length(id), length);
   run.decode(id, 1, 1);
   runtime.free(runtime.fork(id, 0));
@@ -279,8 +280,10 @@ TEST(RollbackWindow, PagesOfASequenceWithWindowRowsAreSavedAndLoaded) {
     for (int64_t page = 0; page < pages_of(300); ++page) {
       const bool full = (page + 1) * kPageTokens <= 300;
       std::vector<std::byte> rows(bytes.rows), slices(full ? bytes.slices : 0);
-      runtime.save_page(id, page, rows, slices);
-      runtime.load_page(copy, full ? kPageTokens : 300 % kPageTokens, rows, slices);
+      const PageSpans out{rows, slices};
+      const ConstPageSpans in{rows, slices};
+      runtime.export_pages(id, page, {&out, 1});
+      runtime.import_pages(copy, full ? kPageTokens : 300 % kPageTokens, {&in, 1});
     }
     expect_same(run.decode(id, 1, 20), run.decode(copy, 1, 20), name_of(setup));
   }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <vector>
 
@@ -232,8 +233,10 @@ TEST(ShortSequences, AreSavedAndLoaded) {
       for (int64_t page = 0; page < pages_of(tokens); ++page) {
         const int64_t now = std::min<int64_t>(kPageTokens, tokens - page * kPageTokens);
         const size_t coded = now == kPageTokens ? slices.size() : 0;
-        from.runtime().save_page(a, page, rows, std::span(slices).first(coded));
-        to.runtime().load_page(b, static_cast<int>(now), rows, std::span(slices).first(coded));
+        const std::array saved{PageSpans{rows, std::span(slices).first(coded)}};
+        from.runtime().export_pages(a, page, saved);
+        const std::array loaded{ConstPageSpans{rows, std::span(slices).first(coded)}};
+        to.runtime().import_pages(b, now, loaded);
       }
       expect_same(from.decode(a, 1, 80), to.decode(b, 1, 80), std::to_string(tokens));
     }

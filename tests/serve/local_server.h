@@ -62,6 +62,7 @@ class LocalServer {
     return recorder;
   }
   EngineLoop& loop() { return loop_; }
+  const EngineLoop& loop() const { return loop_; }
   const Runtime& runtime() const { return runtime_; }
   uint64_t last_id() const { return last_id_; }
 

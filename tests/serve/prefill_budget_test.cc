@@ -29,6 +29,16 @@ TEST(PrefillBudget, TakesTheLargestChunkWithoutStreams) {
   EXPECT_EQ(budget.chunk(false), 512);
 }
 
+TEST(PrefillBudget, OtherWorkGetsHalfOfWhatDecodeStepsLeave) {
+  PrefillBudget automatic(0, 512), limited(0.05, 512);
+  for (PrefillBudget* budget : {&automatic, &limited}) budget->decoded(0.02);
+  EXPECT_DOUBLE_EQ(automatic.piece_seconds(true), 0.01);
+  EXPECT_DOUBLE_EQ(limited.piece_seconds(true), 0.015);
+  limited.decoded(1);
+  EXPECT_EQ(limited.piece_seconds(true), 0);
+  EXPECT_GT(automatic.piece_seconds(false), 1e9);
+}
+
 TEST(PrefillBudget, BeginsWithTheLeastChunk) {
   EXPECT_EQ(PrefillBudget(0, 512).chunk(true), PrefillBudget::kMinChunk);
   EXPECT_EQ(PrefillBudget(0, 8).chunk(true), 8);

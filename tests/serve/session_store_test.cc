@@ -63,6 +63,7 @@ void grow(SessionStore& store, uint64_t session, int64_t tokens) {
     store.write(session, static_cast<int>(has), bytes_of(page, has, kPage.rows),
                 bytes_of(page, has, has == kToken ? kPage.slices : 0));
   }
+  while (!store.flush(session, 0.001)) continue;
   store.commit(session, conversation_of(tokens), 0);
 }
 

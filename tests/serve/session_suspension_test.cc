@@ -5,11 +5,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <memory>
+#include <optional>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "tests/llm/temp_model.h"
 #include "tests/serve/local_server.h"
@@ -32,6 +37,20 @@ class SessionSuspensionTest : public ::testing::TestWithParam<const char*> {
  private:
   llm_test::TempDir folder_;
 };
+
+// A device with a limit for the memory that rows lie in; none: no limit.
+std::unique_ptr<Device> open_limited(const std::string& name, std::optional<uint64_t> limit) {
+  DeviceOptions options;
+  options.name = name;
+  options.threads = 2;
+  (name == "cpu" ? options.device_memory : options.host_memory) = limit;
+  return open_device(options);
+}
+
+uint64_t used_bytes(const std::string& device, const LocalServer& server) {
+  const EngineStatus status = server.loop().status();
+  return (device == "cpu" ? status.device_memory : status.host_memory).used_bytes;
+}
 
 // Returns when all cached sequences are on disk alone.
 void suspend(LocalServer& server) {
@@ -220,6 +239,72 @@ TEST_P(SessionSuspensionTest, OthersGoOnWhileOneResumes) {
   EXPECT_EQ(resumed->wait().ids, expected);
   EXPECT_EQ(resumed->cached(), 899);
   EXPECT_EQ(streams->wait().ids, expected_other);
+}
+
+// A session is written in pieces while a request waits for its memory; a stream beside them gets
+// tokens between the pieces.
+TEST_P(SessionSuspensionTest, OthersGoOnWhileOneIsEvicted) {
+  const auto large = bytes_of(some_text(0, 2000)), other = bytes_of(some_text(4000, 200)),
+             needing = bytes_of(some_text(5000, 1600));
+  LocalServer alone(GetParam(), {.prefill_chunk = 96});
+  const auto expected_large = alone.start(large, 6)->wait().ids;
+  const auto expected_other = alone.start(other, 60)->wait().ids;
+  constexpr uint64_t kGrowth = uint64_t{4} << 20;  // of the stream; less than `needing` takes
+  const uint64_t limit = used_bytes(GetParam(), alone) + kGrowth;
+  const auto expected = alone.start(needing, 6)->wait().ids;
+
+  EngineOptions recorded = options();
+  std::shared_ptr<Recorder> stream;
+  std::vector<size_t> tokens;  // of the stream, at each change on disk
+  recorded.sessions->before_change = [&] {
+    if (stream) tokens.push_back(stream->choices()[0].ids.size());
+  };
+  LocalServer server(open_limited(GetParam(), limit), recorded);
+  EXPECT_EQ(server.start(large, 6)->wait().ids, expected_large);
+  stream = server.start(other, 100'000);
+  const uint64_t id = server.last_id();
+  stream->wait_for_tokens(3);
+  EXPECT_EQ(server.start(needing, 6)->wait().ids, expected);
+  const EngineStatus status = server.loop().status();
+  EXPECT_EQ(status.suspension.suspended, 1u);
+  EXPECT_EQ(status.evictions, 1u);
+  EXPECT_EQ(status.preemptions, 0u);
+  server.loop().cancel(id);
+  const auto streamed = stream->wait().ids;
+  const size_t common = std::min(streamed.size(), expected_other.size());
+  EXPECT_TRUE(std::equal(streamed.begin(), streamed.begin() + common, expected_other.begin()));
+  ASSERT_FALSE(tokens.empty());
+  EXPECT_GT(tokens.back(), tokens.front());
+  const auto again = server.start(large, 6);
+  EXPECT_EQ(again->wait().ids, expected_large);
+  EXPECT_EQ(again->cached(), 1999);
+}
+
+// Five conversations in memory for two, the others on disk.
+TEST_P(SessionSuspensionTest, ASmallDeviceServesManyInTurns) {
+  std::vector<Turns> alone;
+  uint64_t limit = 0;
+  LocalServer unlimited(GetParam(), {.prefill_chunk = 64});
+  for (size_t client = 0; client < 5; ++client) {
+    alone.push_back(converse(unlimited, 200 * client, 700, std::to_string(client)));
+    if (client == 1) limit = used_bytes(GetParam(), unlimited);
+  }
+  EngineOptions limited = options();
+  limited.prefill_chunk = 64;
+  LocalServer server(open_limited(GetParam(), limit), limited);
+  std::vector<Turns> crowd(5);
+  std::vector<std::thread> clients;
+  for (size_t client = 0; client < 5; ++client) {
+    clients.emplace_back([&, client] {
+      crowd[client] = converse(server, 200 * client, 700, std::to_string(client));
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  for (size_t client = 0; client < 5; ++client) {
+    EXPECT_EQ(crowd[client].ids, alone[client].ids) << client;
+    EXPECT_EQ(crowd[client].logprobs, alone[client].logprobs) << client;
+  }
+  EXPECT_GT(server.loop().status().suspension.suspended, 0u);
 }
 
 // A prompt that shares half of a suspended sequence, and a fork of the resumed one.

@@ -119,11 +119,11 @@ void Runtime::Impl::free(SequenceId id) {
   sequences_.free(id);
 }
 
-void Runtime::Impl::save_page(SequenceId id, int64_t page, std::span<std::byte> rows,
-                              std::span<std::byte> slices) {
-  require_no_step("save_page");
-  if (!slices.empty()) code_slices(id);
-  pages_.save(id, page, rows, slices);
+void Runtime::Impl::export_pages(SequenceId id, int64_t first, std::span<const PageSpans> pages) {
+  require_no_step("export_pages");
+  // Only the last page may be without slices.
+  if (!pages.empty() && !pages.front().slices.empty()) code_slices(id);
+  pages_.export_pages(id, first, pages);
 }
 
 // Stored pages have slices, also those of a short sequence, which needs none.
@@ -248,13 +248,12 @@ void Runtime::read(SequenceId sequence, int layer, int64_t first, TensorView k, 
   impl_->read(sequence, layer, first, k, v, stream);
 }
 PageBytes Runtime::page_bytes() const { return impl_->pages().bytes(); }
-void Runtime::save_page(SequenceId sequence, int64_t page, std::span<std::byte> rows,
-                        std::span<std::byte> slices) {
-  impl_->save_page(sequence, page, rows, slices);
+void Runtime::export_pages(SequenceId sequence, int64_t first, std::span<const PageSpans> pages) {
+  impl_->export_pages(sequence, first, pages);
 }
-void Runtime::load_page(SequenceId sequence, int tokens, std::span<const std::byte> rows,
-                        std::span<const std::byte> slices) {
-  impl_->pages_between_steps("load_page").load(sequence, tokens, rows, slices);
+void Runtime::import_pages(SequenceId sequence, int64_t tokens,
+                           std::span<const ConstPageSpans> pages) {
+  impl_->pages_between_steps("import_pages").import_pages(sequence, tokens, pages);
 }
 int64_t Runtime::first_page(SequenceId sequence) const {
   return impl_->sequences().find(sequence).first_page();

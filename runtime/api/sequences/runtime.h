@@ -50,6 +50,14 @@ struct PageBytes {
   bool operator==(const PageBytes&) const = default;
 };
 
+// A page outside of a runtime.
+struct PageSpans {
+  std::span<std::byte> rows, slices;
+};
+struct ConstPageSpans {
+  std::span<const std::byte> rows, slices;
+};
+
 class Runtime {
  public:
   // `device` must outlive the runtime. `slice_dims`: [layers][kv_heads][2 x tip_chunks] key
@@ -88,7 +96,7 @@ class Runtime {
   bool can_truncate_to(SequenceId sequence, int64_t tokens) const;
   // Creates a sequence that shares the first `tokens` tokens; equal to a fresh append of them.
   // Throws UsageError if `tokens` lies outside the rollback window, as truncate(), read() and
-  // save_page() do.
+  // export_pages() do.
   SequenceId fork(SequenceId sequence, int64_t tokens);
   void truncate(SequenceId sequence, int64_t tokens);
   void free(SequenceId sequence);
@@ -141,17 +149,15 @@ class Runtime {
   // Sequences as pages of kPageTokens tokens, for callers that store them elsewhere. Outside steps
   // only. Pages fit runtimes with the same geometry, settings, row dtype and slice dimensions.
   PageBytes page_bytes() const;
-  // Copies page `page` of the committed tokens, with its slices if it is full. Rows beyond the last
-  // token and window rows that were given back are zero. Waits. Throws UsageError, BudgetError (a
-  // short sequence makes its slices first), and errors of a row source.
-  void save_page(SequenceId sequence, int64_t page, std::span<std::byte> rows,
-                 std::span<std::byte> slices);
-  // Appends `tokens` tokens after whole pages, from a page with at least as many; with slices if
-  // they fill it. Rows may be omitted from pages that a row source provides. Window rows may be
-  // omitted from any page; those of all earlier pages are then given back. Waits. Throws
-  // UsageError, BudgetError; then nothing has changed.
-  void load_page(SequenceId sequence, int tokens, std::span<const std::byte> rows,
-                 std::span<const std::byte> slices);
+  // Copies pages first, first + 1, ... of the committed tokens, with the slices of full ones. Rows
+  // beyond the last token and window rows that were given back are zero. Waits once. Throws
+  // UsageError, BudgetError (a short sequence makes its slices first), and errors of a row source.
+  void export_pages(SequenceId sequence, int64_t first, std::span<const PageSpans> pages);
+  // Appends `tokens` tokens after whole pages, from pages with at least as many; with the slices of
+  // those that they fill. Rows may be omitted from pages that a row source provides. Window rows
+  // may be omitted from any page; those of all earlier pages are then given back. Waits once.
+  // Throws UsageError, BudgetError; then nothing has changed.
+  void import_pages(SequenceId sequence, int64_t tokens, std::span<const ConstPageSpans> pages);
 
   // The first page of which nothing was given back; and whether a sequence that has all rows from
   // page `first_page` on can be truncated to `tokens` tokens.
@@ -159,9 +165,9 @@ class Runtime {
   bool can_truncate_from(int64_t first_page, int64_t tokens) const;
 
   // Rows of the first `pages` pages are read from `source` when a decode step selects them. Other
-  // readers (prefill, read, save_page, a fork's last page) fetch the rows they need first. The last
-  // page of a sequence needs its rows from the start. The call that needs rows throws the errors of
-  // `source`; in a step that is attend(), and aborting the step undoes it.
+  // readers (prefill, read, export_pages, a fork's last page) fetch the rows they need first. The
+  // last page of a sequence needs its rows from the start. The call that needs rows throws the
+  // errors of `source`; in a step that is attend(), and aborting the step undoes it.
   bool takes_row_sources() const;
   void set_row_source(SequenceId sequence, std::shared_ptr<RowSource> source, int64_t pages);
   // Fetches about `max_bytes` of the missing rows. Returns true once no rows are missing.

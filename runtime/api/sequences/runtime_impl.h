@@ -37,8 +37,7 @@ class Runtime::Impl : private MemoryReclaimer {
   void free(SequenceId id);
   StepMemory& memory_between_steps(const char* call);
   SequencePages& pages_between_steps(const char* call);
-  void save_page(SequenceId id, int64_t page, std::span<std::byte> rows,
-                 std::span<std::byte> slices);
+  void export_pages(SequenceId id, int64_t first, std::span<const PageSpans> pages);
   const StepMemory& step_memory() const { return memory_; }
   const SequencePages& pages() const { return pages_; }
 

@@ -18,6 +18,16 @@ void require_size(const char* name, size_t bytes, size_t wanted) {
   throw UsageError(fmt::format("{} of a page in {} bytes; allowed: {}", name, bytes, wanted));
 }
 
+// Copies blocks on the host at once and lists those on the device.
+void add_copy(std::vector<CopyRange>& copies, void* destination, const void* source, size_t bytes,
+              bool on_device) {
+  if (on_device) {
+    copies.push_back({destination, source, bytes});
+  } else {
+    std::memcpy(destination, source, bytes);
+  }
+}
+
 }  // namespace
 
 PageBytes SequencePages::bytes() const {
@@ -34,102 +44,127 @@ bool SequencePages::can_truncate_from(int64_t first_page, int64_t tokens) const 
   return fasa::can_truncate_from(parts_.settings, first_page, tokens);
 }
 
-void SequencePages::save(SequenceId id, int64_t page, std::span<std::byte> rows,
-                         std::span<std::byte> slices) {
+void SequencePages::export_pages(SequenceId id, int64_t first, std::span<const PageSpans> pages) {
   KvSequence& sequence = parts_.sequences.find_usable(id);
-  const CacheLayout& layout = parts_.settings.layout;
   const PageBytes page_bytes = bytes();
-  if (page < 0 || page >= pages_of(sequence.length())) {
-    throw UsageError(fmt::format("save_page of page {}; the sequence has {}", page,
-                                 pages_of(sequence.length())));
+  const int64_t total = pages_of(sequence.length());
+  const int64_t end = first + std::ssize(pages);
+  if (first < 0 || pages.empty() || end > total) {
+    throw UsageError(fmt::format("export_pages of {} pages from page {}; the sequence has {}",
+                                 pages.size(), first, total));
   }
-  const auto at = static_cast<size_t>(page);
-  if (sequence.row_blocks()[at] == nullptr) {
-    throw UsageError(
-        fmt::format("save_page of page {}, which was freed (set_rollback_tokens)", page));
+  const int64_t last_tokens =
+      std::min<int64_t>(kPageTokens, sequence.length() - (end - 1) * kPageTokens);
+  for (int64_t page = first; page < end; ++page) {
+    if (sequence.row_blocks()[static_cast<size_t>(page)] == nullptr) {
+      throw UsageError(
+          fmt::format("export_pages of page {}, which was freed (set_rollback_tokens)", page));
+    }
+    const PageSpans& out = pages[static_cast<size_t>(page - first)];
+    const bool full = page + 1 < end || last_tokens == kPageTokens;
+    require_size("rows", out.rows.size(), page_bytes.rows);
+    require_size("slices", out.slices.size(), full ? page_bytes.slices : 0);
   }
-  const int64_t tokens = std::min<int64_t>(kPageTokens, sequence.length() - page * kPageTokens);
-  require_size("rows", rows.size(), page_bytes.rows);
-  require_size("slices", slices.size(), tokens == kPageTokens ? page_bytes.slices : 0);
-  fetch(sequence, page, page + 1);
+  fetch(sequence, first, end);
   parts_.streams.drain();
   parts_.sequences.find_usable(id);
-  copy_out(rows.first(page_bytes.rows - page_bytes.window_rows), sequence.row_blocks()[at],
-           parts_.settings.rows_on_device);
-  if (page_bytes.window_rows > 0)
-    copy_window_rows_out(rows.last(page_bytes.window_rows), sequence.window_row_blocks()[at]);
-  if (!slices.empty()) copy_out(slices, sequence.slice_blocks()[at], true);
-  // The rest of the block holds stale bytes.
-  const auto used = static_cast<size_t>(tokens * layout.row.bytes());
+  copy_out(sequence, first, pages);
+  // Behind the last token the block holds stale bytes.
+  const CacheLayout& layout = parts_.settings.layout;
+  const auto used = static_cast<size_t>(last_tokens * layout.row.bytes());
   const auto of_head = static_cast<size_t>(layout.row_head_bytes());
+  const std::span<std::byte> rows = pages.back().rows;
   for (size_t head = 0; head < rows.size(); head += of_head) {
     std::memset(rows.data() + head + used, 0, of_head - used);
   }
 }
 
-void SequencePages::load(SequenceId id, int tokens, std::span<const std::byte> rows,
-                         std::span<const std::byte> slices) {
+// Window rows that were given back are zeros.
+void SequencePages::copy_out(const KvSequence& sequence, int64_t first,
+                             std::span<const PageSpans> pages) {
+  const PageBytes page_bytes = bytes();
+  std::vector<CopyRange> copies;
+  for (size_t i = 0; i < pages.size(); ++i) {
+    const auto [rows, slices] = pages[i];
+    const size_t at = static_cast<size_t>(first) + i;
+    const auto window_rows = rows.last(page_bytes.window_rows);
+    add_copy(copies, rows.data(), sequence.row_blocks()[at], rows.size() - window_rows.size(),
+             parts_.settings.rows_on_device);
+    if (!window_rows.empty() && sequence.window_row_blocks()[at] != nullptr) {
+      add_copy(copies, window_rows.data(), sequence.window_row_blocks()[at], window_rows.size(),
+               true);
+    } else {
+      std::fill(window_rows.begin(), window_rows.end(), std::byte{0});
+    }
+    if (!slices.empty())
+      add_copy(copies, slices.data(), sequence.slice_blocks()[at], slices.size(), true);
+  }
+  copy(copies, CopyKind::kDeviceToHost);
+}
+
+void SequencePages::import_pages(SequenceId id, int64_t tokens,
+                                 std::span<const ConstPageSpans> pages) {
   KvSequence& sequence = parts_.sequences.find_usable(id);
   const PageBytes page_bytes = bytes();
   const int64_t length = sequence.length();
-  if (length % kPageTokens != 0 || tokens < 1 || tokens > kPageTokens) {
+  if (length % kPageTokens != 0 || tokens < 1 || pages_of(tokens) != std::ssize(pages)) {
     throw UsageError(
-        fmt::format("load_page of {} tokens after {}; allowed: 1 to {} after whole pages", tokens,
-                    length, kPageTokens));
+        fmt::format("import_pages of {} tokens in {} pages after {} tokens; allowed: pages of {} "
+                    "tokens, the last one with 1 or more, after whole pages",
+                    tokens, pages.size(), length, kPageTokens));
   }
-  const int64_t page = length / kPageTokens;
-  const size_t of_others = page_bytes.rows - page_bytes.window_rows;
-  const bool comes_later = rows.empty() && page < sequence.later_rows().pages;
-  const bool without_window_rows = page_bytes.window_rows > 0 && rows.size() == of_others;
-  if (!comes_later && !without_window_rows) require_size("rows", rows.size(), page_bytes.rows);
-  require_size("slices", slices.size(), tokens == kPageTokens ? page_bytes.slices : 0);
+  const int64_t first = length / kPageTokens;
+  int64_t first_window_page = 0;  // the one after the last page without window rows
+  for (int64_t i = 0; i < std::ssize(pages); ++i) {
+    const auto [rows, slices] = pages[static_cast<size_t>(i)];
+    const bool comes_later = rows.empty() && first + i < sequence.later_rows().pages;
+    const bool without_window_rows =
+        page_bytes.window_rows > 0 && rows.size() == page_bytes.rows - page_bytes.window_rows;
+    if (without_window_rows) first_window_page = first + i + 1;
+    if (!comes_later && !without_window_rows) require_size("rows", rows.size(), page_bytes.rows);
+    require_size("slices", slices.size(), (i + 1) * kPageTokens <= tokens ? page_bytes.slices : 0);
+  }
   MemoryGuard guard(parts_);
   guard.watch(sequence);
   parts_.streams.drain();  // the blocks may have belonged to other sequences
   parts_.sequences.find_usable(id);
   parts_.streams.require();
   if (sequence.outgrows_copies(length + tokens)) sequence.read_over_link();
-  sequence.reserve(length + tokens);
-  const auto at = static_cast<size_t>(page);
-  if (!rows.empty()) {
-    copy_in(sequence.row_blocks()[at], rows.first(of_others), parts_.settings.rows_on_device);
-  }
-  if (!rows.empty() && page_bytes.window_rows > 0 && !without_window_rows) {
-    copy_in(sequence.window_row_blocks()[at], rows.last(page_bytes.window_rows), true);
-  }
-  // A short sequence makes its slices later, from the rows.
-  if (!slices.empty() && sequence.slice_blocks().size() > at) {
-    copy_in(sequence.slice_blocks()[at], slices, true);
-  }
+  sequence.reserve_from(first_window_page, length + tokens);
+  copy_in(sequence, first, pages);
   sequence.commit(tokens);
-  if (without_window_rows) sequence.drop_window_rows(page + 1);
+  sequence.drop_window_rows(first_window_page);
   sequence.invalidate();
   guard.keep();
 }
 
-void SequencePages::copy_window_rows_out(std::span<std::byte> out, const std::byte* block) {
-  if (block != nullptr) return copy_out(out, block, true);
-  std::fill(out.begin(), out.end(), std::byte{0});
+void SequencePages::copy_in(const KvSequence& sequence, int64_t first,
+                            std::span<const ConstPageSpans> pages) {
+  const PageBytes page_bytes = bytes();
+  const size_t of_others = page_bytes.rows - page_bytes.window_rows;
+  std::vector<CopyRange> copies;
+  for (size_t i = 0; i < pages.size(); ++i) {
+    const auto [rows, slices] = pages[i];
+    const size_t at = static_cast<size_t>(first) + i;
+    if (!rows.empty()) {
+      add_copy(copies, sequence.row_blocks()[at], rows.data(), of_others,
+               parts_.settings.rows_on_device);
+    }
+    if (rows.size() > of_others && sequence.window_row_blocks()[at] != nullptr) {
+      add_copy(copies, sequence.window_row_blocks()[at], rows.data() + of_others,
+               page_bytes.window_rows, true);
+    }
+    // A short sequence makes its slices later, from the rows.
+    if (!slices.empty() && sequence.slice_blocks().size() > at)
+      add_copy(copies, sequence.slice_blocks()[at], slices.data(), slices.size(), true);
+  }
+  copy(copies, CopyKind::kHostToDevice);
 }
 
-void SequencePages::copy_out(std::span<std::byte> out, const std::byte* block, bool on_device) {
-  if (!on_device) {
-    std::memcpy(out.data(), block, out.size());
-    return;
-  }
-  parts_.device.copy(out.data(), block, out.size(), CopyKind::kDeviceToHost,
-                     parts_.streams.control(), tag_of(-1, Cause::kControl));
-  parts_.device.synchronize(parts_.streams.control());
-}
-
-void SequencePages::copy_in(std::byte* block, std::span<const std::byte> in, bool on_device) {
-  if (!on_device) {
-    std::memcpy(block, in.data(), in.size());
-    return;
-  }
-  parts_.device.copy(block, in.data(), in.size(), CopyKind::kHostToDevice, parts_.streams.control(),
-                     tag_of(-1, Cause::kControl));
-  parts_.device.synchronize(parts_.streams.control());
+void SequencePages::copy(std::span<const CopyRange> ranges, CopyKind kind) {
+  const StreamView control = parts_.streams.control();
+  parts_.device.copy_all(ranges, kind, control, tag_of(-1, Cause::kControl));
+  parts_.device.synchronize(control);
 }
 
 // --- rows that a source provides later ---

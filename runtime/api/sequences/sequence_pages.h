@@ -17,9 +17,8 @@ class SequencePages {
 
   // As in Runtime, outside steps.
   PageBytes bytes() const;
-  void save(SequenceId id, int64_t page, std::span<std::byte> rows, std::span<std::byte> slices);
-  void load(SequenceId id, int tokens, std::span<const std::byte> rows,
-            std::span<const std::byte> slices);
+  void export_pages(SequenceId id, int64_t first, std::span<const PageSpans> pages);
+  void import_pages(SequenceId id, int64_t tokens, std::span<const ConstPageSpans> pages);
   bool can_truncate_from(int64_t first_page, int64_t tokens) const;
   bool takes_row_sources() const;
   void set_row_source(SequenceId id, std::shared_ptr<RowSource> source, int64_t pages);
@@ -33,9 +32,10 @@ class SequencePages {
   void describe(OpenStep& step) const;
 
  private:
-  void copy_out(std::span<std::byte> out, const std::byte* block, bool on_device);
-  void copy_window_rows_out(std::span<std::byte> out, const std::byte* block);  // zeros for none
-  void copy_in(std::byte* block, std::span<const std::byte> in, bool on_device);
+  void copy_out(const KvSequence& sequence, int64_t first, std::span<const PageSpans> pages);
+  void copy_in(const KvSequence& sequence, int64_t first, std::span<const ConstPageSpans> pages);
+  // Waits for all of them together.
+  void copy(std::span<const CopyRange> ranges, CopyKind kind);
 
   const RuntimeParts parts_;
 };
