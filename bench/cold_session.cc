@@ -9,6 +9,8 @@
 #include <chrono>
 #include <filesystem>
 
+#include "offload/open_device.h"
+#include "runtime/calibrate/fc_map.h"
 #include "runtime/serve/session_suspension.h"
 #include "runtime/synthetic/filled_runtime.h"
 

@@ -22,6 +22,7 @@
 
 #include "bench/gpu_projections.h"
 #include "offload/cuda/cuda_device.h"
+#include "offload/open_device.h"
 #include "offload/timeline/timeline.h"
 #include "runtime/base/error.h"
 #include "runtime/synthetic/filled_runtime.h"

@@ -14,6 +14,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "offload/open_device.h"
 #include "runtime/base/error.h"
 #include "runtime/base/units.h"
 #include "runtime/synthetic/filled_runtime.h"

@@ -14,6 +14,7 @@
 #include <memory>
 
 #include "bench/stream.h"
+#include "offload/open_device.h"
 #include "runtime/synthetic/filled_runtime.h"
 
 namespace fasa::bench {

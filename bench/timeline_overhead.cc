@@ -26,6 +26,7 @@
 
 #include "kernels/run_on_host.h"
 #include "offload/host/thread_count.h"
+#include "offload/open_device.h"
 #include "offload/timeline/timeline.h"
 #include "offload/wrapped_device.h"
 #include "runtime/synthetic/filled_runtime.h"

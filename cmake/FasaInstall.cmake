@@ -6,7 +6,8 @@ set(shipped_models ${PROJECT_SOURCE_DIR}/models/needle-3m ${PROJECT_SOURCE_DIR}/
 if(SKBUILD)
   # GCC 12's libstdc++ is newer than that of systems with glibc 2.34 (manylinux_2_34).
   foreach(target fasa fasa_python)
-    target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc LINKER:--exclude-libs,ALL)
+    target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/cmake/old_glibc.cc)
+    target_link_options(${target} PRIVATE -static-libstdc++ LINKER:--exclude-libs,ALL)
   endforeach()
   install(TARGETS fasa RUNTIME DESTINATION fasa/bin COMPONENT python)
   install(DIRECTORY ${shipped_models} DESTINATION fasa/models COMPONENT python)

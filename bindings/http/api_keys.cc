@@ -2,7 +2,6 @@
 
 #include <crypt.h>
 #include <fmt/format.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 
 #include <cerrno>
@@ -12,15 +11,6 @@
 
 #include "runtime/base/error.h"
 #include "runtime/io/input_file.h"
-
-// The static libcrypt asks glibc 2.36 for it, to make salts, which we do not. With this definition
-// older systems can load the program.
-extern "C" void arc4random_buf(void* bytes, size_t count) noexcept {
-  for (size_t done = 0; done < count;) {
-    const ssize_t more = ::getrandom(static_cast<char*>(bytes) + done, count - done, 0);
-    if (more > 0) done += static_cast<size_t>(more);
-  }
-}
 
 namespace fasa::serve {
 namespace {

@@ -116,7 +116,7 @@ def test_evaluates_as_the_command_does(task, tmp_path, capsys):
                                  tmp_path / "mine")
     assert code == 0, errors
     mine = json.loads(out)
-    theirs = command("eval", *flags, "--results", tmp_path / "theirs")
+    theirs = command("eval", *flags, "--selection", "fasa", "--results", tmp_path / "theirs")
     theirs = json.loads(theirs.stdout)
     assert set(mine) == set(theirs) and mine["config"] == theirs["config"]
     assert set(mine["tasks"][0]) == set(theirs["tasks"][0])
@@ -210,7 +210,7 @@ def test_chat_wraps_what_is_no_continuation(data, capsys):
     (["ppl", "--context", 400, "--stride", 400], "--stride = 400: allowed: 1 to 399"),
     (["ppl", "--context", 400, "--examples", 99999], "--examples = 99999: allowed: 1 to"),
     (["needle", "--context", 9000], "--context = 9000: allowed: 1 to 8192"),
-    (["needle", "--context", 40], "--context = 40: 4 facts"),
+    (["needle", "--context", 40], "--context = 40: too short for 4 facts"),
     (["needle", "--facts", 0], "--facts = 0"),
     (["needle", "--context", 600, "--results", "/dev/null/x"], '--results = "/dev/null/x"'),
 ])

@@ -224,11 +224,11 @@ def test_nested_values_have_a_limit():
     deep = []
     for _ in range(100_000):
         deep = [deep]
-    with expect(fasa.UsageError, "allowed: 64 deep"):
+    with expect(fasa.UsageError, "allowed: 64 levels"):
         fasa.Config(dense_layers=deep)
     endless = []
     endless.append(endless)
-    with expect(fasa.UsageError, "allowed: 64 deep"):
+    with expect(fasa.UsageError, "allowed: 64 levels"):
         fasa.Config(dense_layers=endless)
 
 
@@ -241,10 +241,10 @@ def test_bad_tensors_say_expected_and_given():
         (good.astype(np.float64), "k has dtype float64; expected float32, float16 or bfloat16"),
         (tensor(3, KV), r"k is \[3, 2, 32\]; expected \[2, 2, 32\]"),
         (tensor(2, QUERY), r"k is \[2, 4, 32\]; expected \[2, 2, 32\]"),
-        (np.zeros((2, KV, 2 * DIM), np.float32)[:, :, ::2], "stride 2 .* expected 1"),
+        (np.zeros((2, KV, 2 * DIM), np.float32)[:, :, ::2], "stride 2 .* expected stride 1"),
         (good[0], r"k has 2 dimensions; expected \[tokens, heads, dim\]"),
-        ("keys", "k is of type str; expected an array"),
-        (None, "k is of type NoneType; expected an array"),
+        ("keys", "k is of type str; expected a NumPy array"),
+        (None, "k is of type NoneType; expected a NumPy array"),
     ]
     for bad, message in cases:
         with expect(fasa.UsageError, message):

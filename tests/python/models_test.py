@@ -134,7 +134,7 @@ def test_layers_with_caps_of_their_own_are_refused():
     gemma = small("Gemma2", layer_types=["full_attention"] * 4)
     twin, own = on_fasa(gemma)
     twin.model.layers[2].self_attn.attn_logit_softcapping = 7.0
-    with pytest.raises(fasa.UsageError, match="layer 2: softcap = 7.0, 50.0 in the first"):
+    with pytest.raises(fasa.UsageError, match="layer 2: softcap = 7.0, but 50.0 in the first"):
         generate(twin, own)
 
 

@@ -172,7 +172,7 @@ def test_every_recipe_is_read():
 
 
 def test_corpora_too_short_or_kept_back(tmp_path):
-    with pytest.raises(RecipeError, match="no such folder"):
+    with pytest.raises(RecipeError, match="the folder does not exist"):
         corpus.Corpus(tmp_path / "none")
     (tmp_path / "a.txt").write_text("short")
     with pytest.raises(RecipeError, match="5 bytes in 1 texts"):

@@ -7,8 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "bench/filled_runtime.h"
 #include "runtime/base/error.h"
+#include "runtime/catalog/geometry_catalog.h"
+#include "runtime/synthetic/filled_runtime.h"
 #include "tests/support/queued_steps.h"
 #include "tests/support/runs.h"
 #include "tests/support/stepped_device.h"
@@ -290,8 +291,8 @@ Config preset(const char* name) {
 // fasa-m takes at most what full takes, its slices and codes, the addresses of its pages, and the
 // scratch of its sets; while a prompt is read, also the buffers that stream its pages.
 TEST(ShortSequences, NoLengthTakesMoreThanFull) {
-  const Geometry geometry = bench::llama_8b(32);
-  const auto dims = bench::first_chunk_dims(geometry, geometry.chunks());
+  const Geometry geometry = llama_8b(32);
+  const auto dims = first_chunk_dims(geometry, geometry.chunks());
   const auto device = open_device(emulated());
   const Runtime tiered(*device, preset("fasa-m"), geometry, DType::kBF16, dims, 8192);
   const Runtime full(*device, preset("full"), geometry, DType::kBF16, dims, 8192);
@@ -319,7 +320,7 @@ TEST(ShortSequences, SixteenChatsFitBesideAnEightBillionModel) {
   constexpr int kChats = 16;
   constexpr int64_t kTokens = 2000;
   const ModelShape shape = find_model_shape("Llama-3.1-8B");
-  const auto dims = bench::first_chunk_dims(shape.geometry, shape.geometry.chunks());
+  const auto dims = first_chunk_dims(shape.geometry, shape.geometry.chunks());
   const auto chats_that_fit = [&](const char* name) {
     const auto device = open_device(emulated(uint64_t{6} << 30));
     const Buffer weights = device->allocate(

@@ -50,8 +50,8 @@ class Commands(GgufCase):
 
     def test_eval_names_weights_that_are_rounded(self):
         def table(*flags):
-            return self.assert_done("eval", "ppl", "--model", self.file, "--context", 256,
-                                    "--examples", 1, "--one-pass", "--results",
+            return self.assert_done("eval", "ppl", "--model", self.file, "--selection", "fasa",
+                                    "--context", 256, "--examples", 1, "--one-pass", "--results",
                                     self.folder / "results", *flags).stdout.decode()
         plain = table()
         rounded = table("--weights", "int4", "--weight-group", 32)

@@ -164,7 +164,7 @@ class Fuzz(CommandTest):
         status, text = self.fuzz("--least", "7")
         self.assertEqual(status, 0, text)
         self.assertIn("6 targets, 2 s each", text)
-        ran = {line[5] for line in text.splitlines() if line.endswith("s of a processor")}
+        ran = {line[5] for line in text.splitlines() if line.endswith("s of processor time")}
         self.assertEqual(ran, set("hgfedc"))
         runs = (self.folder / "cache/fasa/fuzz/fuzz_g.runs").read_text().splitlines()
         self.assertEqual([line.split()[0] for line in runs], ["100", "100", "7"])
