@@ -32,7 +32,7 @@ ListedOption listed(const CLI::Option& option) {
 }
 
 const std::map<std::string, std::vector<std::string>>& examples() {
-  static const std::map<std::string, std::vector<std::string>> kExamples{
+  static const std::map<std::string, std::vector<std::string>> lines{
       {"demo", {"fasa demo", "fasa demo --quick", "fasa demo --model MODEL.gguf"}},
       {"generate",
        {"fasa generate --model DIR --prompt \"In the beginning\" --stats",
@@ -59,7 +59,7 @@ const std::map<std::string, std::vector<std::string>>& examples() {
       {"config", {"fasa config --preset fasa-m > fasa.toml"}},
       {"info", {"fasa info", "fasa info --model DIR"}},
   };
-  return kExamples;
+  return lines;
 }
 
 }  // namespace

@@ -109,8 +109,9 @@ struct Case {
 class ShortSequencesOf : public ::testing::TestWithParam<Case> {};
 
 TEST_P(ShortSequencesOf, EveryWayGivesTheSameBits) {
-  auto [name, setup, chunk] = GetParam();
+  RunSetup setup = GetParam().setup;
   setup.device = "emulated";
+  const int chunk = GetParam().chunk;
   const auto live = [&](RowPlacement rows, std::optional<int> hot_rows) {
     RunSetup one = setup;
     one.rows = rows;
