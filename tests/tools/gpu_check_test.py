@@ -302,6 +302,9 @@ class GpuCheck(CommandTest):
         self.assertEqual(self.status, 5)
         self.assertIsNone(self.report["gpu"])
         self.assertIn("what is wrong", self.errors)
+        self.check("--only", "peer")
+        self.check(FAILS='{"--probe": 1}')  # earlier results stay
+        self.assertEqual(self.outcomes(), {"dense peer": "passed"})
 
     def test_arguments_that_are_none(self):
         for words, text in ((["--limit", "9h"], "allowed: 540s, 9min"),

@@ -278,8 +278,8 @@ def profile(machine, step):
         return
     ran = machine.run(step.name, step.most, [
         tool, "--clock-control", "none", "--target-processes", "all", "--metrics",
-        ",".join(METRICS), "-k", "regex:run_kernel", "-s", "400", "-c", "60", "--csv",
-        *machine.command("gpu_bench", "--tokens", 131072, "--budgets", 256, "--steps", 2,
+        ",".join(METRICS), "-k", "regex:run_kernel", "-s", "450", "-c", "60", "--csv",
+        *machine.command("gpu_bench", "--tokens", 131072, "--budgets", 256, "--steps", 8,
                          "--layers", 2, "--no-copies", "--cases", FASA_M)])
     kernels = kernel_metrics(ran.out)
     machine.report.values.setdefault("results", {})[step.name] = kernels
