@@ -11,7 +11,7 @@
 namespace fasa {
 namespace {
 
-// Of the head, beside a vision part.
+// The head's prefix beside a vision part.
 constexpr const char* kHeadRoot = "language_model.";
 
 // As in transformers, independent of the config's epsilon.

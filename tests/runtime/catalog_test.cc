@@ -107,8 +107,7 @@ TEST(GeometryCatalog, EveryEntryIsPossible) {
   EXPECT_THAT(error_of([] { find_model_shape("llama-3.1-9b"); }), HasSubstr("Llama-3.1-8B"));
 }
 
-// Of gpt-oss-20b a token reads 3.6 billion parameters with both embeddings, and every other layer
-// has a window.
+// A token reads 3.6 billion parameters of gpt-oss-20b, and every other layer has a window.
 TEST(GeometryCatalog, ModelsWithExpertsAndWindows) {
   const ModelShape& shape = find_model_shape("gpt-oss-20b");
   const int64_t read = shape.parameters() - shape.idle_parameters - shape.hidden * shape.vocab;

@@ -245,7 +245,7 @@ void add_mistral3(const Keys& keys, const nlohmann::json& scaling, nlohmann::jso
   for (const auto& [key, name] : kKeys) {
     if (keys.has(key)) rope[name] = keys.number(key);
   }
-  // Of mscale and mscale_all_dim only one is stored; models of this architecture have equal ones.
+  // Only one of mscale and mscale_all_dim is stored; models of this architecture have equal ones.
   if (keys.has("rope.scaling.yarn_log_multiplier")) rope["attention_factor"] = 1;
   rope["rope_theta"] = (*config)["rope_theta"];
   (*config)["rope_parameters"] = rope;
