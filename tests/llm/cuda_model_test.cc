@@ -78,8 +78,9 @@ TEST_P(InterpretedModel, LogitsEqualTransformers) {
 INSTANTIATE_TEST_SUITE_P(Families, InterpretedModel,
                          ::testing::Values("llama-gqa-bf16", "mistral-window", "ernie",
                                            "bloom-heads", "mpt", "deepseek-v2", "deepseek-v2-yarn",
-                                           "granite", "olmo2", "olmo2-biases", "smollm3-window",
-                                           "phi3", "gemma2", "gemma3"),
+                                           "granite", "ministral3", "glm4", "starcoder2", "cohere2",
+                                           "olmo2", "olmo2-biases", "smollm3-window", "phi3",
+                                           "gemma2", "gemma3"),
                          by_folder);
 
 // Logits of the last tokens, each decoded with a set of 24 earlier tokens. Slices are f32: their
