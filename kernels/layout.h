@@ -13,9 +13,9 @@
 //               then its values likewise, if any
 //   protected   rows of the first `sinks` and the newest `recent` tokens of a sequence:
 //               [layer][kv_head][sinks + recent][row_bytes]
-//   hot rows    fetched rows that stay on the device: rows [layer][kv_head][hot_rows][row_bytes],
-//               and their table [layer][kv_head]{position[hot_rows], last_use[hot_rows], hand}, see
-//               hot_slots.h
+//   hot rows    fetched rows that stay on the device, `slots` a head: rows
+//               [layer][kv_head][slots][row_bytes], and their table
+//               [layer][kv_head]{position[slots], last_use[slots], hand}, see hot_slots.h
 #pragma once
 
 #include <cstddef>
@@ -38,7 +38,6 @@ struct CacheLayout {
   SliceFormat values;  // codes of whole values, for a low-bit set; dims 0 = none
   int sinks = 0;
   int recent = 0;  // >= 1: the newest token is always protected
-  int hot_rows = 0;
   // Tokens of a row block: below kPageTokens if a caller's pages are smaller (16, 32). Slices
   // always use pages of kPageTokens.
   int row_page = kPageTokens;
@@ -99,13 +98,11 @@ struct CacheLayout {
   }
   constexpr int64_t protected_bytes() const { return heads() * protected_tokens() * row.bytes(); }
 
-  // For `slots` hot rows per head: `hot_rows`, or a sequence's own number
-  // (SequenceDesc::hot_slots).
+  // For `slots` hot rows per head: SequenceDesc::hot_rows.
   constexpr int64_t hot_offset(int layer, int kv_head, int slot, int slots) const {
     return (head_index(layer, kv_head) * slots + slot) * row.bytes();
   }
   constexpr int64_t hot_bytes(int slots) const { return heads() * slots * row.bytes(); }
-  constexpr int64_t hot_bytes() const { return hot_bytes(hot_rows); }
   // Index of the first int32 of a head's hot table.
   constexpr int64_t hot_table_index(int layer, int kv_head, int slots) const {
     return head_index(layer, kv_head) * hot_table_stride(slots);
@@ -116,7 +113,6 @@ struct CacheLayout {
   constexpr int64_t hot_table_bytes(int slots) const {
     return heads() * hot_table_stride(slots) * int64_t{sizeof(int32_t)};
   }
-  constexpr int64_t hot_table_bytes() const { return hot_table_bytes(hot_rows); }
 };
 
 }  // namespace fasa

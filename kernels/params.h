@@ -48,16 +48,13 @@ struct SequenceDesc {
   std::byte* protected_rows = nullptr;  // rows over the link only, else null
   std::byte* hot = nullptr;             // hot rows; null: none
   int32_t* hot_table = nullptr;
-  int32_t hot_rows = 0;  // slots per head; 0: the layout's number
+  int32_t hot_rows = 0;  // slots per head
   // Prefill with rows over the link: buffer for the new rows of the even layers, from the page that
   // holds `start` on: [page][kv_head][kPageTokens][row_bytes]. StepParams::write_back_offset is the
   // offset of a layer's buffer.
   std::byte* write_back_buffer = nullptr;
 
   constexpr int32_t end() const { return start + tokens; }
-  constexpr int hot_slots(const CacheLayout& layout) const {
-    return hot_table == nullptr ? 0 : hot_rows > 0 ? hot_rows : layout.hot_rows;
-  }
   constexpr std::byte* home_block(int32_t page) const {
     return home_blocks != nullptr ? home_blocks[page] : row_blocks[page];
   }

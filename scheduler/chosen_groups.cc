@@ -20,7 +20,7 @@ GroupLoad ChosenGroups::load_of(const StepBatch& step, int layer, int64_t pages)
     load.scored += visible;
     const bool local = sequence.access == RowAccess::kLocal;
     over_link += local ? 0 : 1;
-    hot_rows += sequence.hot_slots(settings_.layout);
+    hot_rows += sequence.hot_rows;
     for (int page = 0; page < pages_of(sequence.end()); ++page) {
       copied += local || step.has_device_copy(i, page) ? 1 : 0;
     }

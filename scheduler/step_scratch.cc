@@ -20,8 +20,8 @@ int round_up(int value, int unit) {
   return static_cast<int>(std::min<int64_t>(up, INT32_MAX / unit * unit));
 }
 
-bool needs_fetch_buffer(const StepSettings& settings, const DecodeShape& shape) {
-  return shape.access == RowAccess::kOverLink && settings.layout.hot_rows < shape.selected_capacity;
+bool needs_fetch_buffer(const DecodeShape& shape) {
+  return shape.access == RowAccess::kOverLink && shape.hot_rows < shape.selected_capacity;
 }
 
 int dense_wave(const StepSettings& settings, RowAccess access) {
@@ -37,7 +37,7 @@ bool has_dense_layers(const StepSettings& settings) {
 void allot_predictions(const StepSettings& settings, const DecodeShape& shape, ScratchArena& arena,
                        DecodeScratch* scratch) {
   scratch->heads = int64_t{shape.count} * settings.layout.kv_heads;
-  scratch->prediction_rows = shape.prediction_rows(settings.layout.hot_rows);
+  scratch->prediction_rows = shape.prediction_rows();
   scratch->prediction_capacity = shape.prediction_capacity;
   scratch->prediction_buffers = shape.prediction_buffers;
   if (scratch->prediction_rows == 0) return;
@@ -76,7 +76,7 @@ void allot_low_bit(const StepSettings& settings, const DecodeShape& shape, Scrat
 }
 
 int64_t select_bytes(const StepSettings& settings, const DecodeShape& shape) {
-  const bool predictions = shape.prediction_rows(settings.layout.hot_rows) > 0;
+  const bool predictions = shape.prediction_rows() > 0;
   const int capacity = std::max(shape.selected_capacity + shape.low_bit_capacity,
                                 predictions ? shape.prediction_capacity : 0);
   if (settings.select_scratch == nullptr || capacity == 0) return 0;
@@ -90,7 +90,7 @@ DecodeScratch allot_decode(const StepSettings& settings, const DecodeShape& shap
   const int64_t query_heads = int64_t{shape.count} * layout.query_heads();
   const int state_width = layout.row.value_dim + 2;
   const bool over_link = shape.access == RowAccess::kOverLink;
-  const bool staged = needs_fetch_buffer(settings, shape);
+  const bool staged = needs_fetch_buffer(shape);
   DecodeScratch scratch;
   scratch.selected_capacity = shape.selected_capacity;
   scratch.wave = round_up(shape.selected_capacity, kTileTokens);
@@ -146,14 +146,14 @@ PrefillScratch allot_prefill(const StepSettings& settings, const PrefillShape& s
 
 }  // namespace
 
-int DecodeShape::prediction_rows(int hot_rows) const {
+int DecodeShape::prediction_rows() const {
   if (!predictions) return 0;
   const int extra = std::max(0, hot_rows - selected_capacity);
   return prediction_buffers > 0 ? std::min(extra, prediction_capacity) : extra;
 }
 
 bool DecodeShape::covers(const DecodeShape& other) const {
-  return count >= other.count && access >= other.access &&
+  return count >= other.count && access >= other.access && hot_rows >= other.hot_rows &&
          selected_capacity >= other.selected_capacity &&
          low_bit_capacity >= other.low_bit_capacity && low_bit_blocks >= other.low_bit_blocks &&
          dense_tokens >= other.dense_tokens && window_tokens >= other.window_tokens &&
@@ -164,6 +164,7 @@ bool DecodeShape::covers(const DecodeShape& other) const {
 DecodeShape DecodeShape::joined(const DecodeShape& other) const {
   return {std::max(count, other.count),
           std::max(access, other.access),
+          std::max(hot_rows, other.hot_rows),
           std::max(selected_capacity, other.selected_capacity),
           std::max(low_bit_capacity, other.low_bit_capacity),
           std::max(low_bit_blocks, other.low_bit_blocks),
@@ -237,18 +238,15 @@ void StepScratch::ensure(const DecodeShape& decode, const PrefillShape& prefill)
 void StepScratch::add_to_key(std::vector<uint64_t>& key) const {
   const DecodeShape& shape = decode_shape_;
   key.push_back(reinterpret_cast<uintptr_t>(decode_memory_.data()));
-  key.push_back(static_cast<uint64_t>(settings_.layout.hot_rows));
   for (const int size :
-       {shape.count, static_cast<int>(shape.access), shape.selected_capacity,
+       {shape.count, static_cast<int>(shape.access), shape.hot_rows, shape.selected_capacity,
         shape.low_bit_capacity, shape.low_bit_blocks, shape.dense_tokens, shape.window_tokens,
         static_cast<int>(shape.predictions), shape.prediction_capacity, shape.prediction_buffers}) {
     key.push_back(static_cast<uint64_t>(size));
   }
 }
 
-StepScratch::Shapes StepScratch::shapes() const {
-  return {decode_shape_, prefill_shape_, settings_.layout.hot_rows};
-}
+StepScratch::Shapes StepScratch::shapes() const { return {decode_shape_, prefill_shape_}; }
 
 void StepScratch::return_to(const Shapes& before) {
   if (shapes() == before) return;

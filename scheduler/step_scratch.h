@@ -15,6 +15,7 @@ namespace fasa {
 struct DecodeShape {
   int count = 0;                         // sequences
   RowAccess access = RowAccess::kLocal;  // over the link if any sequence's is
+  int hot_rows = 0;                      // of each sequence over the link, per head
   int selected_capacity = 0;             // tokens of the largest set; 0: all layers are dense
   int low_bit_capacity = 0;              // tokens of the largest low-bit set
   int low_bit_blocks = 0;                // of the largest low-bit set attended to by page
@@ -29,7 +30,7 @@ struct DecodeShape {
   bool operator==(const DecodeShape&) const = default;
   // Maximum rows per head that a layer may prefetch: the hot rows that no set occupies. Computed
   // rather than stored, because longer sets leave fewer.
-  int prediction_rows(int hot_rows) const;
+  int prediction_rows() const;
   bool covers(const DecodeShape& other) const;
   DecodeShape joined(const DecodeShape& other) const;
 };
@@ -126,7 +127,6 @@ class StepScratch {
   struct Shapes {
     DecodeShape decode;
     PrefillShape prefill;
-    int hot_rows;
     bool operator==(const Shapes&) const = default;
   };
   Shapes shapes() const;

@@ -48,6 +48,7 @@ struct StepSettings {
   float score_cap = 0;  // applied before the scale, see StepParams
   bool rows_on_device = true;
   bool device_copies = false;  // copies of host rows, while device memory lasts
+  int max_hot_rows = 0;        // per sequence and head; the runtime may choose fewer
   // Tokens per wave of dense attention with rows on the device: a multiple of kPageTokens.
   int dense_wave = 64 * kPageTokens;
   int copy_streams = 2;
@@ -81,16 +82,18 @@ struct StepSettings {
   }  // its rows
   // How kernels reach rows that have no device copies.
   RowAccess access() const { return rows_on_device ? RowAccess::kLocal : RowAccess::kOverLink; }
-  // The longest sequence, in pages, whose rows take no more device memory than hot rows, their
-  // table and protected rows would.
-  int64_t copied_pages() const {
+  // The longest sequence, in pages, whose rows take no more device memory than `hot_rows` hot rows,
+  // their table and protected rows would.
+  int64_t copied_pages(int hot_rows) const {
     const int64_t block = layout.row_block_bytes();
     if (rows_on_device || block == 0) return 0;
-    return (layout.hot_bytes() + layout.hot_table_bytes() + layout.protected_bytes()) / block;
+    return (layout.hot_bytes(hot_rows) + layout.hot_table_bytes(hot_rows) +
+            layout.protected_bytes()) /
+           block;
   }
   // How kernels reach the rows of a sequence of at most `tokens` tokens.
-  RowAccess access_of(int64_t tokens) const {
-    return pages_of(tokens) <= copied_pages() ? RowAccess::kLocal : access();
+  RowAccess access_of(int64_t tokens, int hot_rows) const {
+    return pages_of(tokens) <= copied_pages(hot_rows) ? RowAccess::kLocal : access();
   }
   // True if no layer's set leaves out a visible token of a context, so that nothing is scored.
   bool selects_all(int64_t context) const {
@@ -103,8 +106,8 @@ struct StepSettings {
     return true;
   }
   // True if rows can be prefetched: they are on the host, and there are hot rows.
-  bool prefetches() const {
-    return !rows_on_device && !prefetch.off() && layout.hot_rows > 0 && layer_count() > 1;
+  bool prefetches(int hot_rows) const {
+    return !rows_on_device && !prefetch.off() && hot_rows > 0 && layer_count() > 1;
   }
   // Number of token sets per sequence and layer.
   int selected_heads() const {

@@ -21,7 +21,7 @@ class ClaimSlotsHead {
         head_(head),
         index_(int64_t{sequence} * layout_.kv_heads + head),
         slots_(HotSlots::of(layout_, sequence_.hot_table, params.step.layer, head,
-                            sequence_.hot_slots(layout_))) {}
+                            sequence_.hot_rows)) {}
 
   // Returns the number of rows to fetch.
   int run() {
@@ -120,7 +120,7 @@ KernelWork run(const ClaimSlotsParams& params) {
   const int64_t predictions = params.sets != nullptr ? params.selected_capacity : 0;
   int64_t words = 0;  // per KV head, all sequences
   for (int i = 0; i < params.step.count; ++i) {
-    words += predictions + int64_t{2} * params.step.sequences[i].hot_slots(layout);
+    words += predictions + int64_t{2} * params.step.sequences[i].hot_rows;
   }
   words *= layout.kv_heads;
   return {.device_bytes =

@@ -77,8 +77,8 @@ class ResolveHead {
   }
 
   void resolve_over_link() {
-    slots_ = HotSlots::of(layout_, sequence_.hot_table, params_.step.layer, head_,
-                          sequence_.hot_slots(layout_));
+    slots_ =
+        HotSlots::of(layout_, sequence_.hot_table, params_.step.layer, head_, sequence_.hot_rows);
     const int64_t buckets = HotIndex::bucket_count(slots_.count);
     int32_t* scratch = reinterpret_cast<int32_t*>(
         thread_scratch((buckets + slots_.count + wave_) * int64_t{sizeof(int32_t)}));
@@ -191,7 +191,7 @@ KernelWork run(const ResolveParams& params) {
   uint64_t bytes = 0;
   for (int i = 0; i < params.step.count; ++i) {
     bytes += resolve_bytes(params.step.head_count(), params.end - params.begin,
-                           params.step.sequences[i].hot_slots(params.step.layout));
+                           params.step.sequences[i].hot_rows);
   }
   return {.device_bytes = bytes};
 }

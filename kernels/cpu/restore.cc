@@ -66,7 +66,7 @@ int restore_protected_rows(const CacheLayout& layout, const SequenceDesc& sequen
 
 void forget_hot_rows(const CacheLayout& layout, const SequenceDesc& sequence, int layer, int head) {
   if (sequence.hot_table == nullptr) return;
-  const int slots = sequence.hot_slots(layout);
+  const int slots = sequence.hot_rows;
   int32_t* positions = sequence.hot_table + layout.hot_table_index(layer, head, slots);
   for (int slot = 0; slot < slots; ++slot) {
     int32_t& position = positions[slot];

@@ -44,8 +44,7 @@ class HotHead {
       : step_(step),
         sequence_(sequence),
         kv_head_(kv_head),
-        slots_(HotSlots::of(step.layout, hot_table, step.layer, kv_head,
-                            sequence.hot_slots(step.layout))) {}
+        slots_(HotSlots::of(step.layout, hot_table, step.layer, kv_head, sequence.hot_rows)) {}
 
   FASA_DEVICE const HotSlots& slots() const { return slots_; }
   FASA_DEVICE bool is_protected(int position) const {

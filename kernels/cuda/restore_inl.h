@@ -100,7 +100,7 @@ struct RestoreKernel {
 
   FASA_DEVICE void forget_hot_rows(const SequenceDesc& desc, int layer, int head) const {
     const CacheLayout& layout = params.step.layout;
-    const int slots = desc.hot_slots(layout);
+    const int slots = desc.hot_rows;
     int32_t* positions = desc.hot_table + layout.hot_table_index(layer, head, slots);
     for (int slot = simt::thread_index(); slot < slots; slot += kThreads) {
       const int32_t held = positions[slot];

@@ -134,9 +134,8 @@ void resolve(const ResolveParams& params) {
       const int kv_head = params.step.first_head() + i;
       const int64_t index = int64_t{sequence} * layout.kv_heads + kv_head;
       int32_t* table = desc.access == RowAccess::kLocal ? nullptr : desc.hot_table;
-      const Head head = {
-          params, desc, kv_head, index,
-          HotSlots::of(layout, table, params.step.layer, kv_head, desc.hot_slots(layout))};
+      const Head head = {params, desc, kv_head, index,
+                         HotSlots::of(layout, table, params.step.layer, kv_head, desc.hot_rows)};
       params.fetch_counts[index] = 0;
       std::fill_n(params.tile_ready + index * tiles, tiles, uint8_t{1});
       const bool decode = desc.mode == StepMode::kDecode;

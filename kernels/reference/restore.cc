@@ -42,7 +42,7 @@ void restore_head(const StepParams& step, const SequenceDesc& desc, int layer, i
         static_cast<size_t>(layout.row.bytes()));
   }
   if (desc.hot_table == nullptr) return;
-  const int slots = desc.hot_slots(layout);
+  const int slots = desc.hot_rows;
   int32_t* positions = desc.hot_table + layout.hot_table_index(layer, head, slots);
   for (int slot = 0; slot < slots; ++slot) {
     int32_t& position = positions[slot];

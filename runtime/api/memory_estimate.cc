@@ -16,7 +16,7 @@ int32_t visible_tokens(const LayerSettings& layer, int64_t context) {
 void add_predictions(const StepSettings& settings, int64_t context, PredictionScratch predictions,
                      DecodeShape& shape) {
   shape.predictions = true;
-  if (!settings.prefetches() || !predictions.writes_sets) return;
+  if (!settings.prefetches(shape.hot_rows) || !predictions.writes_sets) return;
   for (const LayerSettings& layer : settings.layers) {
     if (layer.dense) continue;
     shape.prediction_capacity = std::max(
@@ -29,9 +29,9 @@ void add_predictions(const StepSettings& settings, int64_t context, PredictionSc
 }  // namespace
 
 DecodeShape decode_shape(const StepSettings& settings, int64_t context, int count, RowAccess access,
-                         PredictionScratch predictions) {
-  DecodeShape shape{.count = count, .access = access};
+                         int hot_rows, PredictionScratch predictions) {
   const bool local = access == RowAccess::kLocal;
+  DecodeShape shape{.count = count, .access = access, .hot_rows = local ? 0 : hot_rows};
   const bool selects = !local || !settings.selects_all(context);
   for (int i = 0; i < settings.layer_count(); ++i) {
     const LayerSettings& layer = settings.layer(i);
@@ -67,7 +67,7 @@ PrefillShape prefill_shape(int64_t start, int tokens, RowAccess access) {
 
 std::pair<DecodeShape, PrefillShape> reserved_shapes(const StepSettings& settings, int64_t tokens,
                                                      int step_tokens, RowAccess access,
-                                                     PredictionScratch predictions) {
+                                                     int hot_rows, PredictionScratch predictions) {
   PrefillShape prefill;
   const auto most = static_cast<int>(std::min<int64_t>(step_tokens, tokens));
   if (step_tokens > 1 && most > 0 && access == RowAccess::kOverLink) {
@@ -76,33 +76,35 @@ std::pair<DecodeShape, PrefillShape> reserved_shapes(const StepSettings& setting
                .tokens = most,
                .past_pages = static_cast<int>((tokens - 1) / kPageTokens)};
   }
-  return {decode_shape(settings, tokens, 1, access, predictions), prefill};
+  return {decode_shape(settings, tokens, 1, access, hot_rows, predictions), prefill};
 }
 
 // At most half of the free memory is taken: other allocations would have to wait until extra hot
 // rows are given up.
-int extra_hot_rows(const StepSettings& settings, int64_t tokens, uint64_t free_bytes) {
+int extra_hot_rows(const StepSettings& settings, int hot_rows, int64_t tokens,
+                   uint64_t free_bytes) {
   constexpr int kMaxSets = 16;  // 32 find no more on the shipped trace
   const CacheLayout& layout = settings.layout;
-  if (settings.device_copies || layout.hot_rows == 0) return 0;
-  if (settings.access_of(tokens) == RowAccess::kLocal) return 0;
-  const int64_t set = decode_shape(settings, tokens, 1, RowAccess::kOverLink).selected_capacity;
+  if (settings.device_copies || hot_rows == 0) return 0;
+  if (settings.access_of(tokens, hot_rows) == RowAccess::kLocal) return 0;
+  const int64_t set =
+      decode_shape(settings, tokens, 1, RowAccess::kOverLink, hot_rows).selected_capacity;
   const auto slot_bytes =
       static_cast<uint64_t>(layout.hot_bytes(1) + layout.heads() * 2 * int64_t{sizeof(int32_t)});
   const uint64_t fits = free_bytes / 2 / slot_bytes;
   const auto wanted = static_cast<uint64_t>(std::min(kMaxSets * set, tokens));
   const auto slots = static_cast<int>(std::min(wanted, fits));
-  return slots >= 2 * layout.hot_rows ? slots : 0;
+  return slots >= 2 * hot_rows ? slots : 0;
 }
 
-KvMemory estimate_memory(const StepSettings& settings, int64_t tokens, int step_tokens,
-                         PredictionScratch predictions, int64_t rollback_tokens) {
+KvMemory estimate_memory(const StepSettings& settings, int hot_rows, int64_t tokens,
+                         int step_tokens, PredictionScratch predictions, int64_t rollback_tokens) {
   const CacheLayout& layout = settings.layout;
   const auto bytes = [](int64_t count) { return static_cast<uint64_t>(count); };
   const int64_t kept = max_pages(settings, tokens, step_tokens, rollback_tokens);
   const int64_t row_pages = settings.has_window_rows() ? pages_of(tokens) : kept;
   const int64_t slice_pages = std::min(row_pages, tokens / kPageTokens);
-  const RowAccess access = settings.access_of(tokens);
+  const RowAccess access = settings.access_of(tokens, hot_rows);
   const bool copied = access != settings.access();
   KvMemory memory;
   const uint64_t rows = bytes(row_pages * layout.row_block_bytes());
@@ -114,11 +116,11 @@ KvMemory estimate_memory(const StepSettings& settings, int64_t tokens, int step_
     memory.device_slices = bytes(slice_pages * layout.slice_block_bytes() + layout.tail_bytes());
   }
   if (access == RowAccess::kOverLink) {
-    memory.device_hot_rows =
-        bytes(layout.hot_bytes() + layout.hot_table_bytes() + layout.protected_bytes());
+    memory.device_hot_rows = bytes(layout.hot_bytes(hot_rows) + layout.hot_table_bytes(hot_rows) +
+                                   layout.protected_bytes());
   }
   const auto [decode, prefill] =
-      reserved_shapes(settings, tokens, step_tokens, access, predictions);
+      reserved_shapes(settings, tokens, step_tokens, access, hot_rows, predictions);
   // Tables of page addresses grow in powers of two.
   const uint64_t table = std::bit_ceil(bytes(pages_of(tokens))) * sizeof(void*);
   const uint64_t tables = (2 + (settings.has_window_rows() ? 1 : 0) + (copied ? 1 : 0)) * table;

@@ -94,15 +94,16 @@ StepSettings settings_of(const Config& config, const Geometry& geometry, RowDTyp
   }
   if (window_rows) move_to_window_rows(settings);
   if (!settings.rows_on_device) {
-    layout.hot_rows =
+    settings.max_hot_rows =
         config.placement.hot_rows.value_or(default_hot_rows(settings.layers, max_context));
     if (max_context > 0) {
-      layout.hot_rows = static_cast<int>(std::min<int64_t>(layout.hot_rows, max_context));
+      settings.max_hot_rows =
+          static_cast<int>(std::min<int64_t>(settings.max_hot_rows, max_context));
     }
   }
   const bool all_dense = std::all_of(settings.layers.begin(), settings.layers.end(),
                                      [](const LayerSettings& layer) { return layer.dense; });
-  if (all_dense) layout.hot_rows = 0;
+  if (all_dense) settings.max_hot_rows = 0;
   if (all_dense || !config.reads_slices()) layout.slice.dims = 0;
   if (layout.slice.dims > 0 && config.has_low_bit_set(geometry.chunks())) {
     layout.values = {config.selection.value_codes, geometry.value_dim, SliceOrder::kByToken};

@@ -53,16 +53,17 @@ PrefetchLoad prediction_by_query(const CacheLayout& layout, int64_t tokens,
 }
 
 CostModel::CostModel(const StepSettings& settings, const MachineRates& machine, int64_t context)
-    : settings_(settings), machine_(machine), access_(settings.access_of(context)) {
-  DecodeShape shape = decode_shape(settings, context, 1, access_);
+    : settings_(settings),
+      machine_(machine),
+      access_(settings.access_of(context, settings.max_hot_rows)) {
+  DecodeShape shape = decode_shape(settings, context, 1, access_, settings.max_hot_rows);
   // While a sequence is short, layers with a selection also attend to all of it.
   shape.dense_tokens = std::max(shape.dense_tokens, static_cast<int>(context));
   const DecodeScratch sizes = StepScratch::waves(settings, shape);
   wave_ = sizes.wave;
   waves_ = wave_ > 0 ? (sizes.selected_capacity + wave_ - 1) / wave_ : 0;
   dense_wave_ = sizes.dense_wave;
-  in_groups_ =
-      access_ == RowAccess::kOverLink && settings.layout.hot_rows >= sizes.selected_capacity;
+  in_groups_ = access_ == RowAccess::kOverLink && settings.max_hot_rows >= sizes.selected_capacity;
 }
 
 int64_t CostModel::visible(int layer, int64_t tokens) const {
@@ -86,7 +87,7 @@ double CostModel::hit_rate(double overlap, int64_t tokens) const {
     const auto set = static_cast<double>(selected_size(layer, tokens));
     const double protected_tokens = std::min<double>(set, settings_.layout.protected_tokens());
     const double competing = set - protected_tokens;
-    const auto hot = static_cast<double>(settings_.layout.hot_rows);
+    const auto hot = static_cast<double>(settings_.max_hot_rows);
     // A context that fits is fetched once and stays on the device.
     const double kept = hot >= static_cast<double>(tokens) ? 1 : overlap;
     found += protected_tokens + std::min(hot, kept * competing);
@@ -183,14 +184,14 @@ void CostModel::add_groups(int layer, const StepLoad& load,
   const int64_t set = selected_size(layer, load.tokens);
   const bool scored = set < seen;
   GroupLoad group{.sequences = scored ? 1 : 0, .scored = scored ? seen : 0};
-  group.hot_rows = layout.hot_rows;
+  group.hot_rows = settings_.max_hot_rows;
   group.miss_share = likely_miss_share(settings_, layer, seen, group.hot_rows);
   const HeadGroups groups = plan_groups(settings_, layer, group);
 
   const Fetch fetch = fetch_of(set, load.hit_rate, prefetch);
   const double heads = layout.kv_heads;
-  GroupTimes times =
-      group_times(settings_, layer, {.sequences = 1, .scored = seen, .hot_rows = layout.hot_rows});
+  GroupTimes times = group_times(
+      settings_, layer, {.sequences = 1, .scored = seen, .hot_rows = settings_.max_hot_rows});
   if (!scored) times.score = 0;
   times.transfer = link(fetch.demanded * static_cast<double>(layout.row.bytes())) / heads;
   times.latency = fetch.any_demand * machine_.link_latency;
@@ -225,7 +226,7 @@ void CostModel::add_selected(int layer, const StepLoad& load,
     terms.scoring += device(
         kv_heads * (select_bytes(layout.slice, load.tokens - seen, load.tokens) + codes.select));
   }
-  terms.resolve += waves * device(resolve_bytes(layout.kv_heads, wave_, layout.hot_rows));
+  terms.resolve += waves * device(resolve_bytes(layout.kv_heads, wave_, settings_.max_hot_rows));
   terms.launches += launch * (1 + waves);  // select, resolve
   const double rows = device(rows_bytes(layout, set * layout.kv_heads));
   const double low_bit = device(kv_heads * codes.attend);

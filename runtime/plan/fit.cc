@@ -60,7 +60,7 @@ class Fitting {
   KvMemory memory_of(const Config& config, int64_t tokens) const {
     const StepSettings settings = settings_of(config, tokens);
     const int step = static_cast<int>(std::min<int64_t>(request_.step_tokens, tokens));
-    return estimate_memory(settings, tokens, step,
+    return estimate_memory(settings, settings.max_hot_rows, tokens, step,
                            PrefetchControl::scratch_for(settings, settings.layer_count() - 1),
                            kConversationRollback);
   }
@@ -76,7 +76,7 @@ class Fitting {
 
   bool fewer_hot_rows() {
     Config& config = fitted_.config;
-    const int usual = settings_of(config, fitted_.tokens).layout.hot_rows;
+    const int usual = settings_of(config, fitted_.tokens).max_hot_rows;
     if (config.placement.rows == RowPlacement::kDevice || usual == 0) return false;
     const auto with = [&](int64_t hot_rows) {
       Config changed = config;

@@ -95,7 +95,7 @@ class Planner {
   }
   KvMemory memory_of(const StepSettings& settings, int64_t tokens, int step) const {
     const int layers_ahead = settings.layer_count() - 1;  // the deepest prediction of a model
-    return estimate_memory(settings, tokens, step,
+    return estimate_memory(settings, settings.max_hot_rows, tokens, step,
                            PrefetchControl::scratch_for(settings, layers_ahead),
                            kConversationRollback);
   }
@@ -123,7 +123,7 @@ class Planner {
   // Reduces hot rows if memory is short, unless the config sets their number.
   void shrink_hot_rows(Config& config) const {
     if (config.placement.rows == RowPlacement::kDevice || config.placement.hot_rows) return;
-    const int usual = settings_of(config, request_.tokens).layout.hot_rows;
+    const int usual = settings_of(config, request_.tokens).max_hot_rows;
     for (const int hot_rows : {usual, usual / 2, 0}) {
       Config fewer = config;
       fewer.placement.hot_rows = hot_rows;
@@ -170,7 +170,7 @@ class Planner {
     option.slice_dtype = settings.layout.slice.dtype;
     if (settings.layout.has_values()) option.value_dtype = settings.layout.values.dtype;
     option.configured = configured;
-    option.hot_rows = settings.layout.hot_rows;
+    option.hot_rows = settings.max_hot_rows;
     option.kv = memory_of(settings, request_.tokens);
     option.device_bytes = device_bytes(option.kv);
     option.host_bytes = option.kv.host_rows + weights_.host;
@@ -188,7 +188,7 @@ class Planner {
     // Prefill scratch memory is free during decode.
     const uint64_t held = device_bytes(memory_of(settings, request_.tokens, 1));
     const uint64_t free = request_.machine.usable_device_bytes() - held;
-    option.extra_hot_rows = extra_hot_rows(settings, request_.tokens, free);
+    option.extra_hot_rows = extra_hot_rows(settings, settings.max_hot_rows, request_.tokens, free);
     if (option.extra_hot_rows == 0) return;
     option.extra_bytes =  // besides the guaranteed ones, which are empty meanwhile
         static_cast<uint64_t>(settings.layout.hot_bytes(option.extra_hot_rows) +
@@ -202,7 +202,7 @@ class Planner {
         .tokens = request_.tokens, .hit_rate = option.hit_rate, .out = DType::kBF16};
     const WeightLoad weights = weight_load();
     option.step = {model.step(load), model.step(load, {}, weights)};
-    const bool fetches = option.step.attention.used_bytes > 0 && settings.layout.hot_rows > 0;
+    const bool fetches = option.step.attention.used_bytes > 0 && settings.max_hot_rows > 0;
     if (!fetches) return;
     option.prefetched =
         PlannedStep{model.step(load, prefetch_load(settings.layout, 0)),

@@ -6,18 +6,20 @@
 
 namespace fasa {
 
-void HotRows::reserve() {
+void HotRows::reserve(int slots) {
   const auto ensure = [&](Buffer& buffer, int64_t bytes, std::string_view purpose) {
     if (buffer || bytes == 0) return;
     buffer = device_.allocate(MemorySpace::kDevice, static_cast<size_t>(bytes), purpose);
   };
-  ensure(rows_, layout_.hot_bytes(), "hot rows");
-  ensure(table_, layout_.hot_table_bytes(), "table of hot rows");
+  ensure(rows_, layout_.hot_bytes(slots), "hot rows");
+  ensure(table_, layout_.hot_table_bytes(slots), "table of hot rows");
+  slots_ = slots;
 }
 
 void HotRows::give_back() {
   rows_ = Buffer();
   table_ = Buffer();
+  slots_ = 0;
   forget();
 }
 
@@ -61,7 +63,7 @@ void HotRows::prepare(StreamView control) {
 void HotRows::describe(SequenceDesc* desc) const {
   desc->hot = wide() ? wide_rows_.data() : rows_.data();
   desc->hot_table = table().as<int32_t>();
-  desc->hot_rows = wide_slots_;
+  desc->hot_rows = wide() ? wide_slots_ : slots_;
 }
 
 }  // namespace fasa

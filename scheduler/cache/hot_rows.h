@@ -1,5 +1,5 @@
 // Hot rows of a sequence whose rows are on the host: slots with fetched rows, and the table that
-// says which rows they hold. The layout's slots stay allocated; while memory is free, a wider set
+// says which rows they hold. The reserved slots stay allocated; while memory is free, a wider set
 // of slots can replace them.
 #pragma once
 
@@ -14,12 +14,12 @@ class HotRows {
  public:
   HotRows(Device& device, const CacheLayout& layout) : device_(device), layout_(layout) {}
 
-  // Allocates the layout's slots, if it has any. Throws BudgetError.
-  void reserve();
+  // Allocates `slots` slots per head, once. Throws BudgetError.
+  void reserve(int slots);
   void give_back();
   uint64_t bytes() const { return rows_.bytes() + table_.bytes(); }  // without wider slots
 
-  // Switches to `slots` slots per head, more than the layout's; narrow() switches back. The new
+  // Switches to `slots` slots per head, more than are reserved; narrow() switches back. The new
   // table is empty. Widening waits for nothing; before narrowing, the sequence's work must be done.
   // Returns false, without any change, if memory is short. A narrowed sequence stays narrow.
   bool widen(int slots);
@@ -68,7 +68,8 @@ class HotRows {
   Buffer table_;
   Buffer wide_rows_;
   Buffer wide_table_;
-  int wide_slots_ = 0;  // 0: uses the layout's slots
+  int slots_ = 0;
+  int wide_slots_ = 0;  // 0: uses the reserved slots
   bool narrowed_ = false;
   State state_ = State::kEmpty;
   bool lists_lost_rows_ = false;

@@ -11,6 +11,7 @@ namespace fasa {
 KvSequence::KvSequence(Device& device, const StepSettings& settings, KvPools& pools)
     : device_(device),
       settings_(settings),
+      pools_(pools),
       rows_(pools.rows),
       slices_(pools.slices),
       window_rows_(pools.window_rows),
@@ -23,8 +24,8 @@ KvSequence::KvSequence(Device& device, const StepSettings& settings, KvPools& po
 void KvSequence::share(const KvSequence& other, int64_t tokens) {
   rows_ = other.rows_.fork(pages_of(tokens));
   // A short fork begins without slices.
-  coded_ = other.coded_ &&
-           (settings_.access_of(tokens) == settings_.access() || !settings_.selects_all(tokens));
+  coded_ = other.coded_ && (settings_.access_of(tokens, pools_.hot_rows) == settings_.access() ||
+                            !settings_.selects_all(tokens));
   slices_ = other.slices_.fork(coded_ ? tokens / kPageTokens : 0);
   window_rows_ = other.window_rows_.fork(pages_of(tokens));
   length_ = tokens;
@@ -94,7 +95,8 @@ bool KvSequence::can_truncate_to(int64_t tokens) const {
 }
 
 bool KvSequence::outgrows_copies(int64_t tokens) const {
-  return is_copied() && pages_of(tokens) > std::max(settings_.copied_pages(), device_rows_.pages());
+  return is_copied() &&
+         pages_of(tokens) > std::max(settings_.copied_pages(pools_.hot_rows), device_rows_.pages());
 }
 
 void KvSequence::read_over_link() {
@@ -191,7 +193,7 @@ void KvSequence::grow(int64_t tokens, int64_t window_tokens, int64_t first_windo
     }
     if (access_ == RowAccess::kOverLink) {
       ensure(protected_rows_, layout.protected_bytes(), "sinks and recent rows");
-      hot_rows_.reserve();
+      hot_rows_.reserve(pools_.hot_rows);
     }
     if (settings_.has_window_rows()) window_rows_.grow(pages_of(window_tokens), first_window_page);
     rows_.grow(pages_of(tokens));

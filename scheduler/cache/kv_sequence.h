@@ -30,6 +30,7 @@ struct KvPools {
   BlockPool rows;         // host, or device with rows on the device
   BlockPool slices;       // device
   BlockPool window_rows;  // device: window rows
+  int hot_rows;           // of each sequence over the link; changes while none has any
 };
 
 class KvSequence {
@@ -164,6 +165,7 @@ class KvSequence {
 
   Device& device_;
   const StepSettings& settings_;
+  const KvPools& pools_;
   PageTable rows_;
   PageTable slices_;
   PageTable window_rows_;

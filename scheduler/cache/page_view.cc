@@ -4,17 +4,20 @@
 
 namespace fasa {
 
-PageView::PageView(Device& device, const StepSettings& settings, BlockPool* slices)
+PageView::PageView(Device& device, const StepSettings& settings, int hot_rows, BlockPool* slices)
     : device_(device),
       settings_(settings),
+      slots_(hot_rows),
       rows_(device, "page tables"),
       slices_(device, "page tables") {
   if (slices != nullptr) index_.emplace(device, settings, *slices);
-  if (settings.rows_on_device || settings.layout.hot_rows == 0) return;
+  if (settings.rows_on_device || hot_rows == 0) return;
   const CacheLayout& layout = settings.layout;
-  hot_ = device.allocate(MemorySpace::kDevice, static_cast<size_t>(layout.hot_bytes()), "hot rows");
-  hot_table_ = device.allocate(MemorySpace::kDevice, static_cast<size_t>(layout.hot_table_bytes()),
-                               "table of hot rows");
+  hot_ = device.allocate(MemorySpace::kDevice, static_cast<size_t>(layout.hot_bytes(hot_rows)),
+                         "hot rows");
+  hot_table_ =
+      device.allocate(MemorySpace::kDevice, static_cast<size_t>(layout.hot_table_bytes(hot_rows)),
+                      "table of hot rows");
 }
 
 bool PageView::begins(std::span<const int32_t> table) const {
@@ -95,6 +98,7 @@ SequenceDesc PageView::describe() const {
   desc.access = settings_.access();
   desc.hot = hot_.data();
   desc.hot_table = hot_table_.as<int32_t>();
+  desc.hot_rows = hot_table_ ? slots_ : 0;
   return desc;
 }
 

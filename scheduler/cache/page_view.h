@@ -21,7 +21,7 @@ class PageView {
  public:
   // Allocates the hot rows. `slices`: the pool for a private slice index if pages are small, else
   // null. Throws BudgetError.
-  PageView(Device& device, const StepSettings& settings, BlockPool* slices);
+  PageView(Device& device, const StepSettings& settings, int hot_rows, BlockPool* slices);
 
   int64_t pages() const { return static_cast<int64_t>(pages_.size()); }
   // True if its pages are a prefix of `table`.
@@ -68,6 +68,7 @@ class PageView {
   };
   Device& device_;
   const StepSettings& settings_;
+  const int slots_;  // hot rows per head
   std::vector<Page> pages_;
   PointerArray rows_;
   PointerArray slices_;

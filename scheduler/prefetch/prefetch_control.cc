@@ -19,8 +19,8 @@ constexpr int kFirstMeasurements = 16;  // steps that are all measured at first
 constexpr int kMeasureEvery = 8;        // afterwards, one step in this many
 constexpr double kSmoothing = 0.25;
 
-int max_depth_of(const StepSettings& settings, bool writes_sets, int max_depth) {
-  if (!settings.prefetches()) return 0;
+int max_depth_of(const StepSettings& settings, int hot_rows, bool writes_sets, int max_depth) {
+  if (!settings.prefetches(hot_rows)) return 0;
   const int automatic = writes_sets ? kMaxAutomatic : 1;
   return std::max(0, std::min({settings.prefetch.depth.value_or(automatic), max_depth,
                                settings.layer_count() - 1}));
@@ -35,7 +35,7 @@ int32_t coarse(int32_t rows) {
 }  // namespace
 
 PrefetchControl::PrefetchControl(Device& device, const StepSettings& settings)
-    : device_(device), settings_(settings) {
+    : device_(device), settings_(settings), hot_rows_(settings.max_hot_rows) {
   choose();
 }
 
@@ -49,8 +49,13 @@ void PrefetchControl::set_predictor(Predictor* predictor) {
   choose();
 }
 
+void PrefetchControl::set_hot_rows(int hot_rows) {
+  hot_rows_ = hot_rows;
+  choose();
+}
+
 void PrefetchControl::require_query_source() const {
-  if (!settings_.prefetches() || custom_ != nullptr || source_ != nullptr) return;
+  if (!settings_.prefetches(hot_rows_) || custom_ != nullptr || source_ != nullptr) return;
   if (!needs_queries(settings_.prefetch.predictor)) return;
   throw UsageError(
       fmt::format("prefetch.predictor = {}: no query source is set; call set_query_source, "
@@ -60,14 +65,16 @@ void PrefetchControl::require_query_source() const {
 
 void PrefetchControl::choose() {
   own_ = make_predictor(settings_.prefetch.predictor, {device_, source_, settings_.layer_count()});
-  max_depth_ = max_depth_of(settings_, predictor().writes_sets(), predictor().max_depth());
+  max_depth_ =
+      max_depth_of(settings_, hot_rows_, predictor().writes_sets(), predictor().max_depth());
   depth_ = DepthController(max_depth_);
 }
 
 PredictionScratch PrefetchControl::scratch_for(const StepSettings& settings, int source_depth) {
   const PredictionScratch most =
       predictor_scratch(settings.prefetch.predictor, settings.layer_count(), source_depth);
-  return {max_depth_of(settings, most.writes_sets, most.max_depth), most.writes_sets};
+  return {max_depth_of(settings, settings.max_hot_rows, most.writes_sets, most.max_depth),
+          most.writes_sets};
 }
 
 PrefetchPlan PrefetchControl::plan(int sequences, bool remembered) const {

@@ -22,8 +22,8 @@ class PrefetchControl {
   // overrides the settings' predictor.
   void set_query_source(QuerySource* source);
   void set_predictor(Predictor* predictor);
-  // Call after a change of the settings.
-  void refresh() { choose(); }
+  // Hot rows of each sequence; the settings' number at first.
+  void set_hot_rows(int hot_rows);
   // Throws UsageError if the settings require a query source and none is set.
   void require_query_source() const;
 
@@ -55,6 +55,7 @@ class PrefetchControl {
 
   Device& device_;
   const StepSettings& settings_;
+  int hot_rows_;
   QuerySource* source_ = nullptr;
   Predictor* custom_ = nullptr;
   std::unique_ptr<Predictor> own_;

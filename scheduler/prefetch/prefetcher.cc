@@ -17,7 +17,7 @@ Prefetcher::Prefetcher(Device& device, const StepSettings& settings)
     : device_(device),
       settings_(settings),
       looked_at_(static_cast<size_t>(settings.layer_count()), false) {
-  if (!settings.prefetches()) return;
+  if (!settings.prefetches(settings.max_hot_rows)) return;
   for (int i = 0; i < settings.prefetch_streams(); ++i) {
     streams_.push_back(
         device.create_stream(StreamPriority::kNormal, "prefetch " + std::to_string(i)));

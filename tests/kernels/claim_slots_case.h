@@ -75,7 +75,7 @@ class ClaimSlotsSide {
   }
   HotSlots slots(int sequence, int head) {
     return HotSlots::of(cache.layout(), cache.sequence(sequence).hot_table.data(), 1, head,
-                        cache.layout().hot_rows);
+                        cache.shape().hot_rows);
   }
 
   RowCase cache;
@@ -156,7 +156,8 @@ inline void expect_sound(ClaimSlotsSide& side) {
           ASSERT_EQ(owner.device_row_blocks[page], nullptr) << "position " << position;
         }
         const CacheLayout& layout = side.cache.layout();
-        ASSERT_EQ(std::memcmp(owner.hot.data() + layout.hot_offset(1, head, slot, layout.hot_rows),
+        ASSERT_EQ(std::memcmp(owner.hot.data() +
+                                  layout.hot_offset(1, head, slot, side.cache.shape().hot_rows),
                               owner.row_blocks[static_cast<size_t>(position / kPageTokens)] +
                                   layout.row_offset(1, head, position % kPageTokens),
                               static_cast<size_t>(layout.row.bytes())),

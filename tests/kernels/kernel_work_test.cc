@@ -58,7 +58,6 @@ TEST(KernelWork, BytesByHand) {
   layout.gqa_group = 4;
   layout.row = {DType::kBF16, 128, 128};
   layout.slice = {SliceDType::kInt2, 128};
-  layout.hot_rows = 512;
   EXPECT_EQ(rows_bytes(layout, 3), 3u * 512);
   EXPECT_EQ(append_bytes(layout, 2), 2u * (1024 + 256));
   EXPECT_EQ(seal_bytes(layout), 64u * 256 + 64 * 32 + 256);

@@ -78,7 +78,7 @@ TEST(RestoreTest, SameAsReferenceAndForgetsHotRows) {
     EXPECT_EQ(fast.sequence(s).tail, slow.sequence(s).tail);
     EXPECT_EQ(fast.sequence(s).protected_rows, slow.sequence(s).protected_rows);
     EXPECT_EQ(fast.sequence(s).hot_table, slow.sequence(s).hot_table);
-    const int64_t table = fast.layout().hot_table_index(1, 1, fast.layout().hot_rows);
+    const int64_t table = fast.layout().hot_table_index(1, 1, shape.hot_rows);
     for (int slot = 0; slot < shape.hot_rows; ++slot) {
       EXPECT_LT(fast.sequence(s).hot_table[static_cast<size_t>(table + slot)], 70 + s);
     }

@@ -56,7 +56,7 @@ inline float noise(InputKind kind, int sequence, int layer, int position, int he
 
 // A sequence's memory, for up to `capacity` tokens; filled with 0xAB bytes.
 struct RowSequence {
-  RowSequence(const CacheLayout& layout, int number, int capacity) : id(number) {
+  RowSequence(const CacheLayout& layout, int number, int capacity, int hot_rows) : id(number) {
     const int pages = (capacity + kPageTokens - 1) / kPageTokens;
     const auto bytes = [](int64_t count) {
       return std::vector<std::byte>(static_cast<size_t>(count), std::byte{0xAB});
@@ -71,8 +71,8 @@ struct RowSequence {
     }
     tail = bytes(layout.tail_bytes());
     protected_rows = bytes(layout.protected_bytes());
-    hot = bytes(layout.hot_bytes());
-    hot_table.assign(static_cast<size_t>(layout.hot_table_bytes() / 4), -1);
+    hot = bytes(layout.hot_bytes(hot_rows));
+    hot_table.assign(static_cast<size_t>(layout.hot_table_bytes(hot_rows) / 4), -1);
   }
   void add_homes() {
     homes = rows;
@@ -120,9 +120,8 @@ class RowCase {
     if (shape.values) layout_.values = {*shape.values, shape.value_dim, SliceOrder::kByToken};
     layout_.sinks = shape.sinks;
     layout_.recent = shape.recent;
-    layout_.hot_rows = shape.hot_rows;
     for (const int id : ids) {
-      sequences_.push_back(std::make_unique<RowSequence>(layout_, id, capacity));
+      sequences_.push_back(std::make_unique<RowSequence>(layout_, id, capacity, shape.hot_rows));
       if (shape.device_copies) sequences_.back()->copy_every_other_page();
       if (shape.written_back) sequences_.back()->add_homes();
     }
@@ -136,6 +135,7 @@ class RowCase {
   using InputOf = std::function<float(InputKind, int, int, int, int, int)>;
   void set_input(InputOf input) { input_ = std::move(input); }
 
+  const RowShape& shape() const { return shape_; }
   const CacheLayout& layout() const { return layout_; }
   bool writes_back() const { return !shape_.on_device || shape_.written_back; }
   RowSequence& sequence(int index) { return *sequences_[static_cast<size_t>(index)]; }
@@ -160,6 +160,7 @@ class RowCase {
         desc.protected_rows = owner.protected_rows.data();
         if (shape_.hot_rows > 0) desc.hot = owner.hot.data();
         if (shape_.hot_rows > 0) desc.hot_table = owner.hot_table.data();
+        desc.hot_rows = shape_.hot_rows;
         if (advance.mode == StepMode::kPrefill && advance.tokens > 0) {
           const int64_t pages = (desc.end() - 1) / kPageTokens - desc.start / kPageTokens + 1;
           step.write_back_buffers.emplace_back(

@@ -39,7 +39,7 @@ StepSettings draw_settings(Draw& draw) {
   settings.layout.slice = {.dtype = SliceDType::kInt2, .dims = 32};
   settings.layout.sinks = draw.of(0, 4);
   settings.layout.recent = draw.of(1, 40);
-  settings.layout.hot_rows = draw.of(0, 800);
+  settings.max_hot_rows = draw.of(0, 800);
   settings.rows_on_device = draw.coin();
   settings.low_bit_by_page = draw.coin();
   if (draw.coin()) settings.layout.values = {.dtype = SliceDType::kInt2, .dims = 32};
@@ -62,10 +62,12 @@ TEST(MemoryEstimate, AShorterContextNeedsNoMoreOfAnything) {
     const StepSettings settings = draw_settings(draw);
     const PredictionScratch predictions = {.max_depth = draw.of(0, 2), .writes_sets = draw.coin()};
     const int tokens = draw.of(1, 1200);
-    const RowAccess access = settings.access_of(tokens);
-    const auto [reserved, prefill] = reserved_shapes(settings, tokens, 1, access, predictions);
+    const RowAccess access = settings.access_of(tokens, settings.max_hot_rows);
+    const auto [reserved, prefill] =
+        reserved_shapes(settings, tokens, 1, access, settings.max_hot_rows, predictions);
     for (int context = 1; context <= tokens; ++context) {
-      ASSERT_TRUE(reserved.covers(decode_shape(settings, context, 1, access, predictions)))
+      ASSERT_TRUE(reserved.covers(
+          decode_shape(settings, context, 1, access, settings.max_hot_rows, predictions)))
           << context << " of " << tokens << " tokens";
     }
   }
@@ -73,16 +75,20 @@ TEST(MemoryEstimate, AShorterContextNeedsNoMoreOfAnything) {
 
 // Hot rows not used by sets are available to predictions: a longer set leaves fewer.
 TEST(MemoryEstimate, PredictionsHaveTheHotRowsThatNoSetTakes) {
+  const auto rows = [](DecodeShape shape, int hot_rows) {
+    shape.hot_rows = hot_rows;
+    return shape.prediction_rows();
+  };
   const DecodeShape sets = {.selected_capacity = 100,
                             .predictions = true,
                             .prediction_capacity = 125,
                             .prediction_buffers = 2};
-  EXPECT_EQ(sets.prediction_rows(300), 125);
-  EXPECT_EQ(sets.prediction_rows(150), 50);
-  EXPECT_EQ(sets.prediction_rows(100), 0);
-  EXPECT_EQ(sets.prediction_rows(40), 0);
-  EXPECT_EQ((DecodeShape{.selected_capacity = 100, .predictions = true}.prediction_rows(300)), 200);
-  EXPECT_EQ((DecodeShape{.selected_capacity = 100}.prediction_rows(300)), 0);
+  EXPECT_EQ(rows(sets, 300), 125);
+  EXPECT_EQ(rows(sets, 150), 50);
+  EXPECT_EQ(rows(sets, 100), 0);
+  EXPECT_EQ(rows(sets, 40), 0);
+  EXPECT_EQ(rows({.selected_capacity = 100, .predictions = true}, 300), 200);
+  EXPECT_EQ(rows({.selected_capacity = 100}, 300), 0);
 }
 
 }  // namespace

@@ -80,9 +80,8 @@ TEST(SimtReplacement, ChoosesWhatTheHostChooses) {
       for (const int wanted : {0, 1, slots / 3, slots}) {
         CacheLayout layout;
         layout.layers = layout.kv_heads = 1;
-        layout.hot_rows = slots;
         constexpr int32_t kStep = 100;
-        std::vector<int32_t> table(static_cast<size_t>(layout.hot_table_bytes() / 4));
+        std::vector<int32_t> table(static_cast<size_t>(layout.hot_table_bytes(slots) / 4));
         for (int slot = 0; slot < slots; ++slot) {
           const auto at = static_cast<size_t>(slot);
           table[at] = random() % 6 == 0 ? -1 : slot;
@@ -102,6 +101,7 @@ TEST(SimtReplacement, ChoosesWhatTheHostChooses) {
 
         SequenceDesc sequence;
         sequence.hot_table = table.data();
+        sequence.hot_rows = slots;
         std::vector<FetchItem> overflow(static_cast<size_t>(wanted));
         std::vector<int32_t> chosen(static_cast<size_t>(slots));
         int count = -1;

@@ -89,7 +89,7 @@ void PagedAttend::make_plan(int layer, const BlockTable& block_table,
   for (Part& part : plan.request.parts) prepare_part(layer, part);
   const DecodeShape shape =
       decode_shape(parts_.settings, plan.request.longest(), static_cast<int>(seq_lens.size()),
-                   parts_.settings.access());
+                   parts_.settings.access(), parts_.hot_rows);
   if (!parts_.scratch.covers(shape, {})) {
     parts_.drain();
     views_.with_room([&] { parts_.scratch.ensure(shape, {}); });

@@ -12,13 +12,14 @@ namespace fasa {
 namespace {
 
 // For hot_rows = auto: hot rows per sequence, in at most half of the memory that the pages left.
-int fitting_hot_rows(const Device& device, const CacheLayout& layout, int sequences) {
+int fitting_hot_rows(const Device& device, const StepSettings& settings, int sequences) {
+  const CacheLayout& layout = settings.layout;
   const MemoryUse use = device.memory(MemorySpace::kDevice);
   const uint64_t room = use.limit_bytes - std::min(use.limit_bytes, use.used_bytes);
   const auto row = static_cast<uint64_t>(layout.heads()) *
                    static_cast<uint64_t>(layout.row.bytes() + 2 * int64_t{sizeof(int32_t)});
   const uint64_t most = room / 2 / (row * static_cast<uint64_t>(sequences));
-  return static_cast<int>(std::min<uint64_t>(static_cast<uint64_t>(layout.hot_rows), most));
+  return static_cast<int>(std::min<uint64_t>(static_cast<uint64_t>(settings.max_hot_rows), most));
 }
 
 }  // namespace
@@ -30,6 +31,7 @@ PagedParts::PagedParts(Device& on, const Config& config, const Geometry& of, Row
       shape(pages),
       settings(paged_settings(config, of, row_dtype, on.traits(), pages)),
       store(on, settings, pages.page_size, pages.num_pages),
+      hot_rows(settings.max_hot_rows),
       scratch(on, settings),
       control(on.create_stream(StreamPriority::kHigh, "control")),
       tables_ready(on.create_event()),
@@ -41,7 +43,7 @@ PagedParts::PagedParts(Device& on, const Config& config, const Geometry& of, Row
                                  shape.num_pages, shape.page_size, INT32_MAX / store.page_rows()));
   }
   if (!config.placement.hot_rows) {
-    settings.layout.hot_rows = fitting_hot_rows(device, settings.layout, shape.max_sequences);
+    hot_rows = fitting_hot_rows(device, settings, shape.max_sequences);
   }
   pipeline = std::make_unique<StepPipeline>(device, settings);
   slice_dims = upload_slice_dims(device, dims, settings, control.view());

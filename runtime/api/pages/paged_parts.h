@@ -42,8 +42,9 @@ struct PagedParts {
   Device& device;
   const Geometry geometry;
   const PagedShape shape;
-  StepSettings settings;
+  const StepSettings settings;
   PageStore store;
+  int hot_rows;  // of each sequence
   StepScratch scratch;
   Stream control;
   Event tables_ready;

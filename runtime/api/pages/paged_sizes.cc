@@ -89,12 +89,14 @@ KvMemory fixed_bytes(const StepSettings& settings, const PagedShape& shape, int6
   }
   if (!settings.rows_on_device) {
     memory.device_hot_rows =
-        bytes(counts.sequences * (layout.hot_bytes() + layout.hot_table_bytes()));
+        bytes(counts.sequences * (layout.hot_bytes(settings.max_hot_rows) +
+                                  layout.hot_table_bytes(settings.max_hot_rows)));
   }
   memory.device_scratch =
-      StepScratch::bytes_for(
-          settings, decode_shape(settings, max_context, shape.max_sequences, settings.access()),
-          prefill_of(settings, counts, max_context, step_tokens, small)) +
+      StepScratch::bytes_for(settings,
+                             decode_shape(settings, max_context, shape.max_sequences,
+                                          settings.access(), settings.max_hot_rows),
+                             prefill_of(settings, counts, max_context, step_tokens, small)) +
       table_bytes(counts, small) + descriptor_bytes(counts, small) +
       bytes(layout.heads() * layout.slice.dims) * sizeof(int16_t) +
       bytes(layout.layers) * sizeof(StepCounters);

@@ -61,7 +61,7 @@ PageView& PagedViews::of(std::span<const int32_t> pages) {
     if (static_cast<int>(views_.size()) >= parts_.shape.max_sequences) evict();
     std::unique_ptr<PageView> view;
     with_room([&] {
-      view = std::make_unique<PageView>(parts_.device, parts_.settings,
+      view = std::make_unique<PageView>(parts_.device, parts_.settings, parts_.hot_rows,
                                         parts_.indexes() ? &index_slices_ : nullptr);
     });
     if (parts_.indexes()) share_longest(*view, pages);

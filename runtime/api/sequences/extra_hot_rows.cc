@@ -16,20 +16,16 @@ uint64_t free_bytes(const MemoryUse& use) {
 }  // namespace
 
 uint64_t ExtraHotRows::needed_with(int hot_rows, int64_t tokens, int step_tokens) const {
-  StepSettings& settings = parts_.settings;
-  const int before = std::exchange(settings.layout.hot_rows, hot_rows);
-  const uint64_t bytes =
-      estimate_memory(settings, tokens, step_tokens, parts_.prefetch.scratch()).device_total();
-  settings.layout.hot_rows = before;
-  return bytes;
+  return estimate_memory(parts_.settings, hot_rows, tokens, step_tokens, parts_.prefetch.scratch())
+      .device_total();
 }
 
 void ExtraHotRows::set(int hot_rows) {
-  if (hot_rows == parts_.settings.layout.hot_rows) return;
+  if (hot_rows == parts_.sequences.hot_rows()) return;
   parts_.streams.drain();
   parts_.scratch.drop_decode();  // was sized for the old number of hot rows
-  parts_.settings.layout.hot_rows = hot_rows;
-  parts_.prefetch.refresh();
+  parts_.sequences.set_hot_rows(hot_rows);
+  parts_.prefetch.set_hot_rows(hot_rows);
 }
 
 void ExtraHotRows::fit(int64_t tokens, int step_tokens, const Load& load, bool may_grow) {
@@ -51,7 +47,8 @@ void ExtraHotRows::fit(int64_t tokens, int step_tokens, const Load& load, bool m
   // Below a whole set, misses need a fetch buffer, which takes memory too. So there are two ranges,
   // and within each fewer rows need less memory. If a range's first value does not fit, none does.
   const int set_size = std::min(
-      *wanted_, decode_shape(parts_.settings, tokens, 1, RowAccess::kOverLink).selected_capacity);
+      *wanted_,
+      decode_shape(parts_.settings, tokens, 1, RowAccess::kOverLink, *wanted_).selected_capacity);
   const auto largest = [&](int low, int high) {
     while (low < high) {
       const int middle = low + (high - low + 1) / 2;
@@ -71,15 +68,16 @@ void ExtraHotRows::fit(int64_t tokens, int step_tokens, const Load& load, bool m
 }
 
 void ExtraHotRows::widen(std::span<const StepSequence> sequences) {
-  const StepSettings& settings = parts_.settings;
+  const int reserved_slots = parts_.sequences.hot_rows();
   if (!wanted_) return;
-  if (settings.layout.hot_rows < *wanted_) return;  // even the wanted rows did not fit
+  if (reserved_slots < *wanted_) return;  // even the wanted rows did not fit
   const ReclaimPause pause(parts_.reclaim_paused);
   for (const StepSequence& part : sequences) {
     KvSequence& sequence = parts_.sequences.find(part.sequence);
     if (part.mode != StepMode::kDecode || !sequence.hot_rows().may_widen()) continue;
     const int64_t reserved = sequence.reserved().row_pages * kPageTokens;
-    const int slots = extra_hot_rows(settings, std::max(reserved, sequence.length() + part.tokens),
+    const int slots = extra_hot_rows(parts_.settings, reserved_slots,
+                                     std::max(reserved, sequence.length() + part.tokens),
                                      free_bytes(parts_.device.memory(MemorySpace::kDevice)));
     if (slots > 0) sequence.hot_rows().widen(slots);
   }

@@ -19,7 +19,7 @@ namespace fasa {
 class MemoryGuard {
  public:
   explicit MemoryGuard(const RuntimeParts& parts)
-      : parts_(parts), scratch_(parts.scratch.shapes()) {
+      : parts_(parts), scratch_(parts.scratch.shapes()), hot_rows_(parts.sequences.hot_rows()) {
     for (size_t i = 0; i < capacities_.size(); ++i)
       capacities_[i] = parts.streams.slots()[i].capacity();
   }
@@ -45,14 +45,14 @@ class MemoryGuard {
     if (!(parts_.scratch.shapes() == scratch_)) {
       parts_.scratch.drop_decode();
       parts_.scratch.drop_prefill();
-      parts_.settings.layout.hot_rows = scratch_.hot_rows;
     }
+    parts_.sequences.set_hot_rows(hot_rows_);
     auto& slots = parts_.streams.slots();
     for (size_t i = 0; i < slots.size(); ++i) {
       if (slots[i].capacity() != capacities_[i]) slots[i].resize(0);
     }
     try {
-      parts_.prefetch.refresh();
+      parts_.prefetch.set_hot_rows(hot_rows_);
       for (size_t i = 0; i < slots.size(); ++i) slots[i].ensure(capacities_[i]);
       for (const auto& [sequence, reserved] : sequences_) sequence->take_back_copies(reserved);
       parts_.scratch.return_to(scratch_);
@@ -71,6 +71,7 @@ class MemoryGuard {
 
   const RuntimeParts parts_;
   const StepScratch::Shapes scratch_;
+  const int hot_rows_;
   std::array<size_t, 2> capacities_{};
   std::vector<std::pair<KvSequence*, KvSequence::Reserved>> sequences_;
   bool kept_ = false;

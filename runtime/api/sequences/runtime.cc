@@ -38,7 +38,7 @@ Runtime::Impl::Impl(Device& device, const Config& config, const Geometry& geomet
       counters_(device, settings_.layer_count()),
       memory_(parts_, config.placement.hot_rows || settings_.rows_on_device
                           ? std::optional<int>()
-                          : settings_.layout.hot_rows),
+                          : settings_.max_hot_rows),
       recorder_(parts_, counters_, memory_, config.device.graphs),
       timing_(parts_),
       describer_(parts_, geometry, slice_dims, max_steps),

@@ -68,7 +68,7 @@ class Runtime::Impl : private MemoryReclaimer {
   bool reclaim(MemorySpace space, size_t bytes) override;
 
   const Geometry geometry_;
-  StepSettings settings_;  // constant after construction, except hot_rows
+  const StepSettings settings_;
   SequenceTable sequences_;
   StepScratch scratch_;
   PrefetchControl prefetch_;

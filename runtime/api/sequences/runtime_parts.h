@@ -15,7 +15,7 @@ namespace fasa {
 // All of them outlive the holder.
 struct RuntimeParts {
   Device& device;
-  StepSettings& settings;
+  const StepSettings& settings;
   SequenceTable& sequences;
   StepStreams& streams;
   StepScratch& scratch;

@@ -11,13 +11,13 @@ namespace fasa {
 SequenceTable::SequenceTable(Device& device, const StepSettings& settings)
     : device_(device),
       settings_(settings),
-      pools_{
-          BlockPool(device, settings.rows_on_device ? MemorySpace::kDevice : MemorySpace::kHost,
-                    static_cast<size_t>(settings.layout.row_block_bytes()), "rows"),
-          BlockPool(device, MemorySpace::kDevice,
-                    static_cast<size_t>(settings.layout.slice_block_bytes()), "slices"),
-          BlockPool(device, MemorySpace::kDevice,
-                    static_cast<size_t>(settings.window_rows.row_block_bytes()), "window rows")} {}
+      pools_{BlockPool(device, settings.rows_on_device ? MemorySpace::kDevice : MemorySpace::kHost,
+                       static_cast<size_t>(settings.layout.row_block_bytes()), "rows"),
+             BlockPool(device, MemorySpace::kDevice,
+                       static_cast<size_t>(settings.layout.slice_block_bytes()), "slices"),
+             BlockPool(device, MemorySpace::kDevice,
+                       static_cast<size_t>(settings.window_rows.row_block_bytes()), "window rows"),
+             settings.max_hot_rows} {}
 
 SequenceId SequenceTable::add(std::unique_ptr<KvSequence> sequence) {
   const uint64_t id = next_id_++;

@@ -31,6 +31,10 @@ class SequenceTable {
   // Marks sequences as failed; ids that were freed meanwhile are ignored. The first error is kept.
   void mark_failed(std::span<const uint64_t> ids, const std::string& reason);
 
+  // Hot rows of each sequence over the link; changes while none has any.
+  int hot_rows() const { return pools_.hot_rows; }
+  void set_hot_rows(int hot_rows) { pools_.hot_rows = hot_rows; }
+
   size_t size() const { return sequences_.size(); }
   auto begin() const { return sequences_.begin(); }
   auto end() const { return sequences_.end(); }

@@ -13,15 +13,16 @@ namespace fasa {
 
 KvMemory StepMemory::estimate_least(int64_t tokens, int step_tokens,
                                     int64_t rollback_tokens) const {
-  return estimate_memory(parts_.settings, tokens, step_tokens, parts_.prefetch.scratch(),
-                         rollback_tokens);
+  return estimate_memory(parts_.settings, parts_.sequences.hot_rows(), tokens, step_tokens,
+                         parts_.prefetch.scratch(), rollback_tokens);
 }
 
 // Lent copies use leftover memory, so they do not count.
 KvMemory StepMemory::estimate(int64_t tokens, int step_tokens, int64_t rollback_tokens) const {
   KvMemory memory = estimate_least(tokens, step_tokens, rollback_tokens);
   if (!parts_.settings.device_copies) return memory;
-  if (parts_.settings.access_of(tokens) == RowAccess::kLocal) return memory;  // has all copies
+  if (parts_.settings.access_of(tokens, parts_.sequences.hot_rows()) == RowAccess::kLocal)
+    return memory;  // has all copies
   const MemoryUse use = parts_.device.memory(MemorySpace::kDevice);
   const uint64_t table = std::bit_ceil(static_cast<uint64_t>(pages_of(tokens))) * sizeof(void*);
   const uint64_t taken = use.used_bytes + memory.device_total() + table;
@@ -62,8 +63,9 @@ void StepMemory::reserve(SequenceId id, int64_t tokens, int step_tokens) {
     require_room(tokens, step_tokens, sequence.rollback_tokens());
   }
   if (tokens > sequence.length()) own_last_page(id);
-  const auto [decode, prefill] = reserved_shapes(parts_.settings, tokens, step_tokens,
-                                                 sequence.access(), parts_.prefetch.scratch());
+  const auto [decode, prefill] =
+      reserved_shapes(parts_.settings, tokens, step_tokens, sequence.access(),
+                      parts_.sequences.hot_rows(), parts_.prefetch.scratch());
   ensure_scratch(decode, prefill);
   for (DescriptorBuffer& slot : parts_.streams.slots()) slot.ensure(1);
   // Work that this call waited for may have failed.
@@ -113,7 +115,7 @@ void StepMemory::ensure_step_scratch(std::span<const StepSequence> sequences) {
     places += part.mode == StepMode::kDecode ? part.tokens : 1;
     if (part.mode == StepMode::kDecode) {
       decode = decode.joined(decode_shape(settings, sequence.length() + part.tokens, 1, decoded,
-                                          parts_.prefetch.scratch()));
+                                          parts_.sequences.hot_rows(), parts_.prefetch.scratch()));
     } else {
       const PrefillShape one = prefill_shape(sequence.length(), part.tokens, sequence.access());
       prefill.pages += one.pages;
