@@ -82,6 +82,7 @@ std::string slice_of(const PlanOption& option) {
   if (option.chunks == 0) return "-";
   std::string text = fmt::format("{} FCs {}", option.chunks, slice_dtype_name(option.slice_dtype));
   if (option.value_dtype) text += fmt::format("+{}", slice_dtype_name(*option.value_dtype));
+  if (option.all_low_bit) text += ", all";
   return text;
 }
 
@@ -188,6 +189,12 @@ std::string notes(const PlanOptions& request, const Plan& plan) {
           "are\nneeded elsewhere, which raises the hit rate.\n",
           format_bytes(option.extra_bytes), option.extra_hot_rows);
     }
+  }
+  if (std::any_of(plan.options.begin(), plan.options.end(),
+                  [](const PlanOption& option) { return option.all_low_bit; })) {
+    text +=
+        "\"all\": low_bit_tokens = 1.0, no token is left out; loses least at long contexts\n"
+        "(docs/low-bit-set.md).\n";
   }
   text +=
       "Predicted times are lower bounds: bytes over bandwidth, plus launches, as on the emulated "
