@@ -22,9 +22,9 @@ struct SliceVariant {
   std::optional<SliceDType> dtype;
 };
 constexpr SliceVariant kVariants[] = {{SlicePreset::kDefault, {}},
+                                      {SlicePreset::kFine, {}},
                                       {SlicePreset::kLean, {}},
                                       {SlicePreset::kPaper, {}},
-                                      {SlicePreset::kDefault, SliceDType::kInt4},
                                       {SlicePreset::kDefault, SliceDType::kInt8}};
 
 class Planner {
@@ -138,6 +138,7 @@ class Planner {
     config.selection.slice = variant.preset;
     config.selection.slice_dtype = variant.dtype;
     config.selection.tip_chunks.reset();
+    if (variant.preset == SlicePreset::kFine) config.selection.value_codes.reset();
     const int chunks = request_.model.geometry.chunks();
     if (config.effective_tip_chunks(chunks) < chunks)
       config.selection.low_bit_tokens = TokenCount{};

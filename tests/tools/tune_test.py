@@ -31,7 +31,7 @@ class Tune(CommandTest):
         self.assertEqual(config["placement"]["replacement"], best["replacement"])
         for key in ("depth", "predictor", "streams"):
             self.assertEqual(config["prefetch"][key], best[key])
-        self.assertEqual(config["selection"]["fac_tokens"], 320)
+        self.assertEqual(config["selection"]["fac_tokens"], "auto")
 
     def test_the_same_trials_twice(self):
         def trials():
