@@ -167,8 +167,10 @@ struct RestoreParams {
 
 // The number of tokens that a decode step attends to: a count, or a share of the visible ones.
 struct TokenBudget {
-  int32_t tokens = 0;  // > 0, or 0: `share` applies
-  float share = 0;     // (0, 1], rounded up
+  int32_t tokens = 0;      // > 0, or 0: `share` applies
+  float share = 0;         // (0, 1], rounded up
+  int32_t min_tokens = 0;  // bounds of a share; 0: none
+  int32_t max_tokens = 0;
 
   // At least `floor` (sinks + recent + 1), at most `visible`.
   constexpr int32_t of(int32_t visible, int32_t floor) const {
@@ -177,6 +179,8 @@ struct TokenBudget {
       const double exact = static_cast<double>(share) * visible;
       count = static_cast<int64_t>(exact);
       if (static_cast<double>(count) < exact) ++count;
+      if (max_tokens > 0 && count > max_tokens) count = max_tokens;
+      if (count < min_tokens) count = min_tokens;
     }
     if (count < floor) count = floor;
     return count < visible ? static_cast<int32_t>(count) : visible;

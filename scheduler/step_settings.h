@@ -31,9 +31,13 @@ struct LayerSettings {
   // Budget of a prediction: a quarter more than the set, as a wrong row costs bandwidth and a
   // missing one costs time.
   TokenBudget prediction_budget() const {
-    const int64_t tokens = int64_t{budget.tokens} * 5 / 4;
-    return {.tokens = static_cast<int32_t>(std::min<int64_t>(tokens, INT32_MAX)),
-            .share = std::min(budget.share * 1.25f, 1.0f)};
+    const auto more = [](int64_t tokens) {
+      return static_cast<int32_t>(std::min<int64_t>(tokens * 5 / 4, INT32_MAX));
+    };
+    return {.tokens = more(budget.tokens),
+            .share = std::min(budget.share * 1.25f, 1.0f),
+            .min_tokens = more(budget.min_tokens),
+            .max_tokens = more(budget.max_tokens)};
   }
 };
 

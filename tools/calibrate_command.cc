@@ -168,12 +168,13 @@ void CalibrateCommand::set_options(const Config& config, const ModelConfig& mode
   if (tokens_option_->count() == 0) {
     options_.tokens = std::min(options_.tokens, model.max_positions);
   }
-  const TokenCount& usual = config.selection.fac_tokens.front();
-  if (options_.keep_attention && (usual.tokens == 0 || config.selection.fac_tokens.size() != 1)) {
+  const auto& counts = config.selection.fac_tokens;
+  const int64_t usual = counts.empty() ? kDefaultFacTokens.min_tokens : counts.front().tokens;
+  if (options_.keep_attention && (usual == 0 || counts.size() > 1)) {
     throw UsageError(
         "--keep-attention needs one fac_tokens count for all layers; give a single --fac-tokens");
   }
-  options_.fac_tokens = static_cast<int>(std::clamp<int64_t>(usual.tokens, 1, INT32_MAX));
+  options_.fac_tokens = static_cast<int>(std::clamp<int64_t>(usual, 1, INT32_MAX));
   if (!options_.keep_attention) options_.fac_tokens = CalibrationOptions().fac_tokens;
   options_.validate(model.geometry(), model.max_positions);
 }

@@ -53,10 +53,11 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// fasa-m with hot rows for two sets, and none of those that it takes while memory is free.
+// fasa-m with hot rows for one and a half sets, and none of those that it takes while memory is
+// free.
 Config without_loans() {
   Config config = config_of("fasa-m", "emulated");
-  config.placement.hot_rows = static_cast<int>(2 * kDefaultFacTokens);
+  config.placement.hot_rows = static_cast<int>(2 * kDefaultFacTokens.min_tokens);
   return config;
 }
 

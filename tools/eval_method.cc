@@ -10,12 +10,13 @@ namespace fasa {
 namespace {
 
 std::string count_text(const TokenCount& count) {
+  if (count.max_tokens > 0) return fmt::format("{} to {}", count.min_tokens, count.max_tokens);
   return count.tokens > 0 ? fmt::to_string(count.tokens) : fmt::format("{:g}", count.share);
 }
 
 std::string tokens_text(const Config& config, int chunks) {
   std::string text;
-  for (const TokenCount& count : config.selection.fac_tokens) {
+  for (const TokenCount& count : config.fac_tokens(chunks)) {
     text += text.empty() ? "" : "+";
     text += count_text(count);
   }
@@ -23,7 +24,7 @@ std::string tokens_text(const Config& config, int chunks) {
     const TokenCount low_bit = config.low_bit_tokens(chunks);
     text +=
         fmt::format(" and {} low-bit {}", low_bit.share == 1 ? "all others" : count_text(low_bit),
-                    slice_dtype_name(config.selection.value_codes));
+                    slice_dtype_name(config.effective_value_codes()));
   }
   return text;
 }
@@ -64,8 +65,12 @@ nlohmann::json method_setup(const Config& config, const Geometry& geometry) {
   }
   Config decided = config;
   decided.selection.low_bit_tokens = config.low_bit_tokens(geometry.chunks());
+  decided.selection.value_codes = config.effective_value_codes();
   nlohmann::json selection = config_to_json(decided).at("selection");
   selection.erase("map");
+  if (config.selection.fac_tokens.empty()) {
+    selection["fac_tokens"] = count_text(config.fac_tokens(geometry.chunks()).front());
+  }
   return selection;
 }
 

@@ -13,7 +13,7 @@ namespace fasa {
 std::string method_name(const Config& config, const Geometry& geometry);
 
 // The settings that determine a config's results: its selection without the path of the FC map,
-// low-bit tokens as a number. For full attention only the kind.
+// "auto" resolved. For full attention only the kind.
 nlohmann::json method_setup(const Config& config, const Geometry& geometry);
 
 }  // namespace fasa

@@ -24,9 +24,9 @@ constexpr int tiles_of(int tokens) { return (tokens + kTileTokens - 1) / kTileTo
 FASA_DEVICE int wave_tiles(const AttendParams& params) {
   return tiles_of(params.end - params.begin);
 }
-// The largest number of low-bit tiles of a head, if this call computes them.
-FASA_DEVICE int low_bit_tiles(const AttendParams& params) {
-  return tiles_of(params.low_bit.capacity);
+// The largest number of low-bit tiles, or of blocks of pages, of a head.
+constexpr int low_bit_parts(const AttendParams& params) {
+  return tiles_of(params.low_bit.capacity) + low_bit_blocks(params.low_bit_pages.capacity);
 }
 
 // The partials of one query head; those of the low-bit set come last.
@@ -192,9 +192,11 @@ struct AttendFoldKernel {
     }
     const int end = params.end < seen ? params.end : seen;
     const int count = end > params.begin ? tiles_of(end - params.begin) : 0;
-    const int low_bit = params.low_bit.capacity == 0 ? 0 : tiles_of(params.low_bit.sizes[head]);
+    int low_bit = params.low_bit.capacity == 0 ? 0 : tiles_of(params.low_bit.sizes[head]);
+    if (params.low_bit_pages.capacity > 0)
+      low_bit += low_bit_blocks(params.low_bit_pages.counts[head]);
     return {params.partials + at * wave_tiles(params) * width,
-            params.low_bit_partials + at * low_bit_tiles(params) * width, width, count,
+            params.low_bit_partials + at * low_bit_parts(params) * width, width, count,
             count + low_bit};
   }
 };

@@ -4,11 +4,12 @@
 // halving, so that lane l ends with one row's score for one head, to which ALiBi's term and the cap
 // are applied. One warp computes the softmax of a head's tile; then every thread sums two
 // dimensions of the values for two heads. A tile's partial depends only on its rows and queries.
-// Tiles of the low-bit set are blocks of the same launch. A second kernel folds the partials in
-// tile order (attend_fold_inl.h).
+// Tiles of the low-bit set, or blocks of its pages, are blocks of the same launch. A second kernel
+// folds the partials in tile order (attend_fold_inl.h).
 #pragma once
 
 #include "kernels/cuda/attend_fold_inl.h"
+#include "kernels/cuda/low_bit_pages_inl.h"
 #include "kernels/cuda/low_bit_tile_inl.h"
 #include "kernels/cuda/rows_inl.h"
 #include "kernels/cuda/weigh_inl.h"
@@ -313,7 +314,7 @@ struct AttendPartialsKernel {
     if (params.step.sequences[simt::block_z()].mode != StepMode::kDecode) return;
     const int tiles = wave_tiles(params);
     const int all =
-        tiles + (params.phase == AttendPhase::kRemainingTiles ? 0 : low_bit_tiles(params));
+        tiles + (params.phase == AttendPhase::kRemainingTiles ? 0 : low_bit_parts(params));
     const int tile = simt::block_x() % all;
     const int kv_head = params.step.first_head() + simt::block_y();
     const int head = simt::block_z() * layout.kv_heads + kv_head;
@@ -324,13 +325,15 @@ struct AttendPartialsKernel {
     const int64_t query = int64_t{head} * layout.gqa_group + first;
     float* const shared = reinterpret_cast<float*>(simt::shared_memory());
     if (tile >= tiles) {
-      const int of_low_bit = low_bit_tiles(params);
-      const int low_bit_tile = tile - tiles;
-      if (low_bit_tile >= LowBitTile::tiles(params, head)) return;
-      const LowBitTile body(params, head, first, heads, shared);
-      body.compute(low_bit_tile,
-                   params.low_bit_partials + (query * of_low_bit + low_bit_tile) * width,
-                   of_low_bit * width);
+      const int parts = low_bit_parts(params);
+      const int part = tile - tiles;
+      float* const partial = params.low_bit_partials + (query * parts + part) * width;
+      if (part < LowBitTile::tiles(params, head)) {
+        LowBitTile(params, head, first, heads, shared).compute(part, partial, parts * width);
+      }
+      if (part < LowBitPagesBlock::blocks(params, head)) {
+        LowBitPagesBlock(params, head, first, heads, shared).compute(part, partial, parts * width);
+      }
       return;
     }
     if (params.phase != AttendPhase::kAllTiles) {
@@ -345,12 +348,15 @@ struct AttendPartialsKernel {
   }
 };
 
-// Floats of shared memory that a tile of either kind needs.
+// Floats of shared memory that a tile of any kind needs.
 template <typename Tile>
 constexpr int64_t tile_floats(const AttendParams& params, int heads) {
-  const int64_t rows = Tile::shared_floats(params.step.layout, heads);
-  const int64_t low_bit = params.low_bit.capacity > 0 ? LowBitTile::shared_floats(heads) : 0;
-  return rows > low_bit ? rows : low_bit;
+  const CacheLayout& layout = params.step.layout;
+  int64_t floats = Tile::shared_floats(layout, heads);
+  const auto raise = [&](int64_t other) { floats = floats < other ? other : floats; };
+  if (params.low_bit.capacity > 0) raise(LowBitTile::shared_floats(heads));
+  if (params.low_bit_pages.capacity > 0) raise(LowBitPagesBlock::shared_floats(layout, heads));
+  return (floats + 3) / 4 * 4;  // whole words of 16 bytes
 }
 
 // Used if there is no memory for partials: a block processes all tiles of a KV head, with state and
@@ -397,6 +403,13 @@ struct AttendAtOnceKernel {
     const LowBitTile low_bit(params, head, first, heads, shared);
     for (int tile = 0; tile < head_tiles; ++tile) {
       low_bit.compute(tile, partials, width);
+      simt::sync_block();
+      fold(states, partials, heads, width);
+    }
+    const int head_blocks = LowBitPagesBlock::blocks(params, head);
+    const LowBitPagesBlock pages(params, head, first, heads, shared);
+    for (int block = 0; block < head_blocks; ++block) {
+      pages.compute(block, partials, width);
       simt::sync_block();
       fold(states, partials, heads, width);
     }
@@ -459,8 +472,7 @@ void attend_tiles(const AttendParams& params, const Launcher& launch) {
   const CacheLayout& layout = params.step.layout;
   const auto parts = GroupParts::of<typename Kernel::Tile>(layout);
   const bool low_bit = params.phase != AttendPhase::kRemainingTiles;
-  const int tiles =
-      tiles_of(params.end - params.begin) + (low_bit ? tiles_of(params.low_bit.capacity) : 0);
+  const int tiles = tiles_of(params.end - params.begin) + (low_bit ? low_bit_parts(params) : 0);
   const int64_t floats = tile_floats<typename Kernel::Tile>(params, parts.heads);
   launch(Kernel{params}, {.x = tiles * parts.count,
                           .y = params.step.head_count(),

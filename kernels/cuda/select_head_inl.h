@@ -90,13 +90,80 @@ class SelectHead {
     return params_.low_bit.scores[(index_ * group() + head) * params_.low_bit.capacity + i];
   }
 
+  // For a low-bit set by page. Called by the whole warp: writes the page's scores, for head h
+  // score(h, token).
+  template <typename Score>
+  FASA_DEVICE void write_page_scores(int page, const Score& score) const {
+    const LowBitPages& pages = params_.low_bit_pages;
+    if (pages.capacity == 0) return;
+    for (int h = 0; h < group(); ++h) {
+      constexpr int kMine = kPageTokens / simt::kWarpThreads;
+      float mine[kMine];
+      float maximum = kLowestFloat;
+      FASA_UNROLL
+      for (int i = 0; i < kMine; ++i) {
+        mine[i] = score(h, simt::lane() * kMine + i);
+        maximum = mine[i] > maximum ? mine[i] : maximum;
+      }
+      maximum = simt::warp_max(maximum);
+      const int64_t at = pages.at(index_ * group() + h) + page - first_page();
+      if (simt::lane() == 0) {
+        pages.maxima[at] = maximum > kLowestFloat ? maximum * pages.scale : -infinity();
+      }
+      int16_t* const out = pages.scores + at * kPageTokens + simt::lane() * kMine;
+      const float units = pages.scale * kScoreUnits;
+      FASA_UNROLL
+      for (int i = 0; i < kMine; ++i) {
+        const float distance = (mine[i] - maximum) * units;
+        constexpr float kLowest = kLowestScoreCode;
+        constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
+        const float rounded = (distance > kLowest ? distance : kLowest) + kRound - kRound;
+        out[i] = mine[i] >= kLowestFloat ? static_cast<int16_t>(rounded) : kNoScoreCode;
+      }
+    }
+  }
+  // Called by the whole block: takes the set's tokens out. The set must be visible to the block.
+  FASA_DEVICE void take_out_set() const {
+    const LowBitPages& pages = params_.low_bit_pages;
+    if (pages.capacity == 0) return;
+    const int32_t size = plan_.budget;
+    // A page's tokens in the set, by the thread of the first of them.
+    for (int64_t i = simt::thread_index(); i < int64_t{size} * group();
+         i += simt::block_threads()) {
+      const auto entry = static_cast<int32_t>(i % size);
+      const int page = set()[entry] / kPageTokens;
+      if (entry > 0 && set()[entry - 1] / kPageTokens == page) continue;
+      const int64_t at = pages.at(index_ * group() + i / size) + page - first_page();
+      int16_t* const codes = pages.scores + at * kPageTokens;
+      for (int32_t j = entry; j < size && set()[j] / kPageTokens == page; ++j) {
+        codes[set()[j] % kPageTokens] = kNoScoreCode;
+      }
+      pages.maxima[at] = lower_maximum(pages.maxima[at], codes);
+    }
+    if (simt::thread_index() == 0) pages.counts[index_] = plan_.pages();
+  }
+  // The maximum of the codes' scores, to which the codes are made relative; scores that are too low
+  // for a code stay so.
+  FASA_DEVICE static float lower_maximum(float maximum, int16_t* codes) {
+    int16_t top = kNoScoreCode;
+    for (int t = 0; t < kPageTokens; ++t) top = codes[t] > top ? codes[t] : top;
+    if (top <= kLowestScoreCode) return -infinity();
+    for (int t = 0; t < kPageTokens; ++t) {
+      if (codes[t] > kLowestScoreCode) codes[t] = static_cast<int16_t>(codes[t] - top);
+    }
+    return maximum + static_cast<float>(top) * (1 / kScoreUnits);
+  }
+  FASA_DEVICE void set_no_pages() const {
+    if (params_.low_bit_pages.capacity > 0) params_.low_bit_pages.counts[index_] = 0;
+  }
+
   FASA_DEVICE PageScorer scorer() const {
     return PageScorer(params_, sequence_, kv_head_, scorers_, simt::shared_memory());
   }
 
-  FASA_DEVICE int first_page() const { return plan_.first / kPageTokens; }
-  FASA_DEVICE int end_page() const { return (plan_.end - 1) / kPageTokens + 1; }
-  FASA_DEVICE int pages() const { return end_page() - first_page(); }
+  FASA_DEVICE int first_page() const { return plan_.first_page(); }
+  FASA_DEVICE int end_page() const { return first_page() + pages(); }
+  FASA_DEVICE int pages() const { return plan_.pages(); }
   FASA_DEVICE bool visible(int position) const {
     return position >= plan_.first && position < plan_.end;
   }

@@ -24,6 +24,7 @@ struct ScanKernel : SelectKernel {
     if (simt::block_x() == 0 && simt::thread_index() == 0) {
       head.selected_size() = count;
       head.set_low_bit_size(0);
+      head.set_no_pages();
     }
   }
 
@@ -39,6 +40,12 @@ struct ScanKernel : SelectKernel {
       for (int t = simt::lane(); t < kPageTokens; t += simt::kWarpThreads) {
         keep(head, page * kPageTokens + t, scores + t, &nans);
       }
+      head.write_page_scores(page, [&](int h, int t) {
+        int ignored = 0;
+        return head.visible(page * kPageTokens + t)
+                   ? finite_score(scores[h * kScoreStride + t], &ignored)
+                   : -infinity();
+      });
     });
     nans = simt::warp_sum(nans);
     if (nans > 0 && simt::lane() == 0 && params.counters != nullptr) {

@@ -44,7 +44,9 @@ struct SetWriter {
     const SelectPlan& plan = head.plan();
     if (plan.low_bit == 0) {
       if (simt::thread_index() == 0) head.set_low_bit_size(0);
-      return write_set(last, each);
+      write_set(last, each);
+      simt::sync_block();
+      return head.take_out_set();
     }
     write_set(key_of_rank(rank, static_cast<uint32_t>(plan.need), each), each);
     int32_t* both = head.lists().both;

@@ -9,6 +9,7 @@ namespace fasa {
 DeviceTraits gpu_traits() {
   return {.model_calls = true,
           .times_kernel_bytes = false,
+          .low_bit_by_page = true,
           .select_scratch =
               [](const CacheLayout& layout, int count, int selected_capacity) {
                 const auto scratch = cuda::SelectScratch::of(layout, count, selected_capacity);

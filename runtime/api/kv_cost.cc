@@ -32,6 +32,7 @@ KvCost cost_of(const std::string& preset, const NamedSlice& slice, const Geometr
 
 std::vector<KvCost> kv_costs(const Geometry& geometry, RowDType row_dtype) {
   constexpr NamedSlice kSlices[] = {{"default", SlicePreset::kDefault},
+                                    {"fine", SlicePreset::kFine},
                                     {"lean", SlicePreset::kLean},
                                     {"paper", SlicePreset::kPaper}};
   std::vector<KvCost> costs;

@@ -35,7 +35,10 @@ Config config_of_layers(const Config& config, const Geometry& geometry, LayerRan
   const std::vector<TokenBudget> budgets = layer_budgets(config, geometry);
   for (int layer = 0; layer < layers.count; ++layer) {
     const TokenBudget& budget = budgets[static_cast<size_t>(layers.first + layer)];
-    selection.fac_tokens.push_back({.tokens = budget.tokens, .share = budget.share});
+    selection.fac_tokens.push_back({.tokens = budget.tokens,
+                                    .share = budget.share,
+                                    .min_tokens = budget.min_tokens,
+                                    .max_tokens = budget.max_tokens});
     if (config.is_dense(layers.first + layer)) selection.dense_layers.push_back(layer);
   }
   return part;

@@ -14,16 +14,15 @@ namespace fasa {
 namespace {
 
 // Twice the largest set, so that tokens that left the set recently are still cached (performance.md
-// finds two to three times best). With an unknown context, a share counts as the default set.
+// finds two to three times best). With an unknown context, a share counts as the largest default set.
 int default_hot_rows(const std::vector<LayerSettings>& layers, int64_t max_context) {
   int64_t largest = 0;
   for (const LayerSettings& layer : layers) {
     if (layer.dense) continue;
-    const auto share = static_cast<int64_t>(
-        std::ceil(static_cast<double>(layer.budget.share) * static_cast<double>(max_context)));
+    const auto context = static_cast<int32_t>(std::min<int64_t>(max_context, INT32_MAX));
     const int64_t tokens = layer.budget.tokens > 0 ? layer.budget.tokens
-                           : max_context > 0       ? share
-                                                   : kDefaultFacTokens;
+                           : max_context > 0       ? layer.budget.of(context, 0)
+                                                   : kDefaultFacTokens.max_tokens;
     largest = std::max(largest, tokens);
   }
   return static_cast<int>(std::min<int64_t>(2 * largest, INT32_MAX));
@@ -106,7 +105,7 @@ StepSettings settings_of(const Config& config, const Geometry& geometry, RowDTyp
   if (all_dense) settings.max_hot_rows = 0;
   if (all_dense || !config.reads_slices()) layout.slice.dims = 0;
   if (layout.slice.dims > 0 && config.has_low_bit_set(geometry.chunks())) {
-    layout.values = {config.selection.value_codes, geometry.value_dim, SliceOrder::kByToken};
+    layout.values = {config.effective_value_codes(), geometry.value_dim, SliceOrder::kByToken};
   }
   if (traits.scores != nullptr && !traits.scores(layout.gqa_group, layout.slice.dims)) {
     throw UsageError(

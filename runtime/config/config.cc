@@ -95,7 +95,7 @@ void validate_selection_options(const Config::Selection& selection) {
   require(options.rescore >= 1 && options.rescore <= kMaxRescore, "selection.rescore",
           fmt::to_string(options.rescore), fmt::format("1 to {}", kMaxRescore));
   of_fasa_alone(options.rescore == 1, "selection.rescore", fmt::to_string(options.rescore));
-  require(selection.layer_budget != LayerBudget::kPyramid || selection.fac_tokens.size() == 1,
+  require(selection.layer_budget != LayerBudget::kPyramid || selection.fac_tokens.size() <= 1,
           "selection.layer_budget", "pyramid",
           "uniform where selection.fac_tokens has a value per layer");
 }
@@ -117,8 +117,8 @@ std::string against_low_bit_set(const Config::Selection& selection) {
 // True if the selection keeps all tokens of any context.
 bool selects_all(const Config::Selection& selection) {
   const auto& counts = selection.fac_tokens;
-  return std::all_of(counts.begin(), counts.end(),
-                     [](const TokenCount& count) { return count.tokens == 0 && count.share >= 1; });
+  const auto is_all = [](const TokenCount& count) { return count.tokens == 0 && count.share >= 1; };
+  return !counts.empty() && std::all_of(counts.begin(), counts.end(), is_all);
 }
 
 std::string count_text(const TokenCount& count) {
@@ -127,8 +127,9 @@ std::string count_text(const TokenCount& count) {
 
 void validate_low_bit(const Config::Selection& selection) {
   constexpr std::string_view kKey = "selection.low_bit_tokens";
-  require(is_coded(selection.value_codes), "selection.value_codes",
-          fmt::format("\"{}\"", slice_dtype_name(selection.value_codes)), "int8, int4, int2");
+  const SliceDType codes = selection.value_codes.value_or(SliceDType::kInt2);
+  require(is_coded(codes), "selection.value_codes", fmt::format("\"{}\"", slice_dtype_name(codes)),
+          "int8, int4, int2");
   if (!selection.low_bit_tokens) return;
   const TokenCount& low_bit = *selection.low_bit_tokens;
   require(low_bit.tokens >= 0 && low_bit.share >= 0 && low_bit.share <= 1, kKey,
@@ -155,13 +156,20 @@ ConfigError::ConfigError(std::string key, const std::string& given, const std::s
 
 SliceDType Config::effective_slice_dtype() const {
   if (selection.slice_dtype) return *selection.slice_dtype;
+  if (selection.slice == SlicePreset::kFine) return SliceDType::kInt4;
   return selection.slice == SlicePreset::kPaper ? SliceDType::kBF16 : SliceDType::kInt2;
+}
+
+SliceDType Config::effective_value_codes() const {
+  const bool fine = selection.slice == SlicePreset::kFine;
+  return selection.value_codes.value_or(fine ? SliceDType::kInt4 : SliceDType::kInt2);
 }
 
 int Config::effective_tip_chunks(int chunks) const {
   if (selection.tip_chunks) return *selection.tip_chunks;
   switch (selection.slice) {
     case SlicePreset::kDefault:
+    case SlicePreset::kFine:
     case SlicePreset::kMap:
       return chunks;
     case SlicePreset::kPaper:
@@ -172,9 +180,11 @@ int Config::effective_tip_chunks(int chunks) const {
   return chunks;
 }
 
-const TokenCount& Config::fac_tokens_of(int layer) const {
-  const auto& counts = selection.fac_tokens;
-  return counts.size() == 1 ? counts.front() : counts.at(static_cast<size_t>(layer));
+std::vector<TokenCount> Config::fac_tokens(int chunks) const {
+  if (!selection.fac_tokens.empty()) return selection.fac_tokens;
+  const bool fine = low_bit_tokens(chunks).share == 1 && slice_bits(effective_slice_dtype()) >= 4 &&
+                    slice_bits(effective_value_codes()) >= 4;
+  return {fine ? kFineFacTokens : kDefaultFacTokens};
 }
 
 bool Config::is_dense(int layer) const {
@@ -184,7 +194,8 @@ bool Config::is_dense(int layer) const {
 
 Config Config::only_layer(int layer) const {
   Config one = *this;
-  one.selection.fac_tokens = {fac_tokens_of(layer)};
+  const auto& counts = selection.fac_tokens;
+  if (counts.size() > 1) one.selection.fac_tokens = {counts.at(static_cast<size_t>(layer))};
   one.selection.dense_layers.clear();
   if (is_dense(layer)) one.selection.dense_layers = {0};
   return one;
@@ -199,7 +210,7 @@ TokenCount Config::low_bit_tokens(int chunks) const {
   if (selection.low_bit_tokens) return *selection.low_bit_tokens;
   const bool whole_keys = effective_tip_chunks(chunks) == chunks;
   if (!whole_keys || !against_low_bit_set(selection).empty() || selects_all(selection)) return {};
-  return {.tokens = kDefaultLowBitTokens, .share = 0};
+  return {.tokens = 0, .share = 1};
 }
 
 bool Config::reads_slices() const {
@@ -244,8 +255,6 @@ void Config::validate() const {
           fmt::to_string(weights.group), "32, 64, 128");
   require_range("selection.sinks", selection.sinks, 0, kMaxProtectedTokens);
   require_range("selection.recent", selection.recent, 1, kMaxProtectedTokens);
-  require(!selection.fac_tokens.empty(), "selection.fac_tokens", "[]",
-          "one value, or an array with one per layer");
   for (const TokenCount& count : selection.fac_tokens) {
     validate_tokens(count, selection.sinks + selection.recent + 1, selection);
   }
@@ -317,7 +326,7 @@ void Config::check_for(const Geometry& geometry) const {
           fmt::format("\"{}\"", selection_name(selection.kind)),
           "for a model with a soft cap of scores: fasa with its default rules, full");
   const auto counts = selection.fac_tokens.size();
-  require(counts == 1 || counts == static_cast<size_t>(geometry.layers), "selection.fac_tokens",
+  require(counts <= 1 || counts == static_cast<size_t>(geometry.layers), "selection.fac_tokens",
           fmt::format("an array of {}", counts),
           fmt::format("one value, or one per layer of this model ({})", geometry.layers));
   for (const int layer : selection.dense_layers) {

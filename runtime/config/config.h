@@ -37,18 +37,23 @@ class ConfigError : public UsageError {
 struct TokenCount {
   int64_t tokens = 0;  // 0: use `share`
   double share = 0;
+  int64_t min_tokens = 0;  // bounds of a share; 0: none
+  int64_t max_tokens = 0;
   bool any() const { return tokens > 0 || share > 0; }
   bool operator==(const TokenCount&) const = default;
 };
 
-// Default numbers of tokens attended to per step, exactly and by codes; reasons: docs/design.md.
-constexpr int64_t kDefaultFacTokens = 320;
-constexpr int64_t kDefaultLowBitTokens = 1024;
+// fac_tokens = auto; reasons: docs/design.md.
+constexpr TokenCount kDefaultFacTokens = {
+    .tokens = 0, .share = 1.0 / 16, .min_tokens = 320, .max_tokens = 1024};
+// The same if all other tokens are attended to by codes of at least 4 bits.
+constexpr TokenCount kFineFacTokens = {.tokens = 128, .share = 0};
 
 // kMap: from calibration; map_settings.h copies it into the config.
 enum class LayerBudget : uint8_t { kUniform, kPyramid, kMap };
-// kDefault: all FCs int2. kPaper: 1/4 of them bf16. kLean: 1/2 int2. kMap: from calibration.
-enum class SlicePreset : uint8_t { kDefault, kPaper, kLean, kMap };
+// kDefault: all FCs int2. kFine: all int4. kPaper: 1/4 of them bf16. kLean: 1/2 int2. kMap: from
+// calibration.
+enum class SlicePreset : uint8_t { kDefault, kFine, kPaper, kLean, kMap };
 // kAuto: on the host, with copies on the device while it has free memory.
 enum class RowPlacement : uint8_t { kHost, kDevice, kAuto };
 
@@ -74,10 +79,10 @@ struct Config {
     SlicePreset slice = SlicePreset::kDefault;
     std::optional<SliceDType> slice_dtype;  // overrides the preset
     std::optional<int> tip_chunks;          // overrides the preset; FCs per head
-    // One value for all layers, or one per layer.
-    std::vector<TokenCount> fac_tokens{{.tokens = kDefaultFacTokens, .share = 0}};
+    // One value for all layers, or one per layer; empty: auto, see fac_tokens().
+    std::vector<TokenCount> fac_tokens;
     std::optional<TokenCount> low_bit_tokens;  // none: auto, see low_bit_tokens()
-    SliceDType value_codes = SliceDType::kInt2;
+    std::optional<SliceDType> value_codes;     // overrides the preset
     int sinks = 4;
     int recent = 16;
     std::vector<int> dense_layers;
@@ -124,15 +129,17 @@ struct Config {
   std::map<std::string, std::string> places;
 
   SliceDType effective_slice_dtype() const;
+  SliceDType effective_value_codes() const;
   int effective_tip_chunks(int chunks) const;  // per head with `chunks` FCs
-  const TokenCount& fac_tokens_of(int layer) const;
+  // fac_tokens of heads with `chunks` FCs, one value or one per layer. For auto: kFineFacTokens or
+  // kDefaultFacTokens.
+  std::vector<TokenCount> fac_tokens(int chunks) const;
   bool is_dense(int layer) const;
   // The settings of one layer, for a model that consists of that layer.
   Config only_layer(int layer) const;
   // Null: the device's own kernels select.
   std::shared_ptr<const TokenSelection> make_selection() const;
-  // Low-bit tokens of heads with `chunks` FCs. For auto: kDefaultLowBitTokens where supported, else
-  // 0.
+  // Low-bit tokens of heads with `chunks` FCs. For auto: all others where supported, else 0.
   TokenCount low_bit_tokens(int chunks) const;
   bool has_low_bit_set(int chunks) const { return low_bit_tokens(chunks).any(); }
   // Whether selection reads slices.

@@ -31,7 +31,8 @@ constexpr std::array<Named<SelectionScope>, 2> kScopes{
 constexpr std::array<Named<LayerBudget>, 3> kLayerBudgets{{{"uniform", LayerBudget::kUniform},
                                                            {"pyramid", LayerBudget::kPyramid},
                                                            {"map", LayerBudget::kMap}}};
-constexpr std::array<Named<SlicePreset>, 4> kSlices{{{"default", SlicePreset::kDefault},
+constexpr std::array<Named<SlicePreset>, 5> kSlices{{{"default", SlicePreset::kDefault},
+                                                     {"fine", SlicePreset::kFine},
                                                      {"paper", SlicePreset::kPaper},
                                                      {"lean", SlicePreset::kLean},
                                                      {"map", SlicePreset::kMap}}};
@@ -89,6 +90,7 @@ Json or_auto(const std::optional<TokenCount>& count) {
 }
 
 Json get_counts(const Config& config) {
+  if (config.selection.fac_tokens.empty()) return "auto";
   Json array = Json::array();
   for (const TokenCount& count : config.selection.fac_tokens) array.push_back(count_json(count));
   return array.size() == 1 ? array[0] : array;
@@ -268,9 +270,10 @@ const std::array<ConfigOption, 46> kOptions{{
      .key = "slice",
      .flag = "",
      .type = "NAME",
-     .allowed = "default, paper, lean, map",
-     .help = "What the slices store: default = all frequency chunks in int2; lean = half of them "
-             "in int2; paper = a quarter of them in bf16; map = the FC map's choice (fasa "
+     .allowed = "default, fine, paper, lean, map",
+     .help = "What the slices store: default = all frequency chunks in int2; fine = all in int4, "
+             "value codes as well; lean = half of them in int2; paper = a quarter of them in bf16; "
+             "map = the FC map's choice (fasa "
              "calibrate --slice-bytes). Fewer than all frequency chunks need an FC map.",
      .text = true,
      .set = [](Config& c, const Json& v) { return take_named(v, kSlices, c.selection.slice); },
@@ -308,13 +311,15 @@ const std::array<ConfigOption, 46> kOptions{{
     {.table = "selection",
      .key = "fac_tokens",
      .flag = "",
-     .type = "N|SHARE|LIST",
-     .allowed = "a count of tokens from sinks + recent + 1, a share in (0, 1] with a decimal "
+     .type = "N|SHARE|LIST|auto",
+     .allowed = "auto, a count of tokens from sinks + recent + 1, a share in (0, 1] with a decimal "
                 "point, or an array with one of these per layer",
      .help =
          "Tokens attended to exactly, per KV head (the paper's N_fac), sinks and recent included. "
          "256 is a count; 0.25 and 1.0 are shares of the step's tokens. A count above the number "
-         "of tokens selects all of them. low_bit_tokens are attended to in addition.",
+         "of tokens selects all of them. low_bit_tokens are attended to in addition. auto = a "
+         "sixteenth, from 320 to 1024, or 128 if all others are attended to by codes of at least 4 "
+         "bits.",
      .set = [](Config& c, const Json& v) { return take_counts(v, c.selection.fac_tokens); },
      .get = get_counts},
     {.table = "selection",
@@ -325,7 +330,7 @@ const std::array<ConfigOption, 46> kOptions{{
      .help = "The next best tokens after fac_tokens, attended to by codes of their keys and "
              "values. The codes lie on the device, so no row of these tokens is fetched. 0 = none, "
              "and no value codes are stored; 1.0 = all other tokens, whose codes are read by whole "
-             "pages; auto = 1024, or 0 where another option excludes low-bit tokens "
+             "pages; auto = 1.0, or 0 where another option excludes low-bit tokens "
              "(docs/low-bit-set.md).",
      .set = [](Config& c, const Json& v) { return take_auto_count(v, c.selection.low_bit_tokens); },
      .get = [](const Config& c) { return or_auto(c.selection.low_bit_tokens); }},
@@ -335,6 +340,7 @@ const std::array<ConfigOption, 46> kOptions{{
      .type = "DTYPE",
      .allowed = "int8, int4, int2",
      .help = "Precision of the value codes, by which low_bit_tokens are attended to.",
+     .default_text = "int4 with slice = fine, else int2",
      .text = true,
      .set =
          [](Config& c, const Json& v) {
@@ -344,9 +350,12 @@ const std::array<ConfigOption, 46> kOptions{{
            c.selection.value_codes = *dtype;
            return true;
          },
-     .get = [](const Config& c) -> Json {
-       return std::string(slice_dtype_name(c.selection.value_codes));
-     }},
+     .get =
+         [](const Config& c) {
+           return c.selection.value_codes
+                      ? Json(std::string(slice_dtype_name(*c.selection.value_codes)))
+                      : Json(nullptr);
+         }},
     {.table = "selection",
      .key = "sinks",
      .flag = "",

@@ -74,6 +74,10 @@ bool take_quantity(const Json& value, std::optional<double> (*parse)(std::string
 }
 
 bool take_counts(const Json& value, std::vector<TokenCount>& out) {
+  if (value.is_string() && value.get<std::string>() == "auto") {
+    out.clear();
+    return true;
+  }
   const Json array = value.is_array() ? value : Json::array({value});
   std::vector<TokenCount> counts(array.size());
   for (size_t i = 0; i < array.size(); ++i) {

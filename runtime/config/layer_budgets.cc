@@ -47,18 +47,21 @@ std::vector<TokenBudget> share_pyramid(double mean, int steps) {
 TokenBudget budget_of(const TokenCount& count) {
   constexpr int64_t kMax = INT32_MAX;
   return {.tokens = static_cast<int32_t>(std::min(count.tokens, kMax)),
-          .share = static_cast<float>(count.share)};
+          .share = static_cast<float>(count.share),
+          .min_tokens = static_cast<int32_t>(std::min(count.min_tokens, kMax)),
+          .max_tokens = static_cast<int32_t>(std::min(count.max_tokens, kMax))};
 }
 
 std::vector<TokenBudget> layer_budgets(const Config& config, const Geometry& geometry) {
+  const std::vector<TokenCount> counts = config.fac_tokens(geometry.chunks());
   std::vector<TokenBudget> budgets;
   std::vector<size_t> pruned;
   for (int layer = 0; layer < geometry.layers; ++layer) {
     if (!config.is_dense(layer)) pruned.push_back(budgets.size());
-    budgets.push_back(budget_of(config.fac_tokens_of(layer)));
+    budgets.push_back(budget_of(counts[counts.size() == 1 ? 0 : static_cast<size_t>(layer)]));
   }
   if (config.selection.layer_budget != LayerBudget::kPyramid || pruned.empty()) return budgets;
-  const TokenCount& mean = config.selection.fac_tokens.front();
+  const TokenCount& mean = counts.front();
   const auto steps = static_cast<int>(pruned.size());
   const int64_t least = int64_t{config.selection.sinks} + config.selection.recent + 1;
   const std::vector<TokenBudget> pyramid =

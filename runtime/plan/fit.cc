@@ -43,8 +43,8 @@ class Fitting {
   Fitted run() {
     using Step = bool (Fitting::*)();
     for (const Step step :
-         {&Fitting::as_it_is, &Fitting::fewer_hot_rows, &Fitting::no_low_bit_tokens,
-          &Fitting::lean_slices, &Fitting::fewer_tokens}) {
+         {&Fitting::as_it_is, &Fitting::fewer_hot_rows, &Fitting::default_slices,
+          &Fitting::no_low_bit_tokens, &Fitting::lean_slices, &Fitting::fewer_tokens}) {
       if (!(this->*step)()) continue;
       fitted_.device_bytes = device_bytes(memory_of(fitted_.config, fitted_.tokens));
       return std::move(fitted_);
@@ -96,6 +96,14 @@ class Fitting {
     std::erase_if(fitted_.given_up,
                   [](const std::string& what) { return what.starts_with(kHotRows); });
     return as_it_is() || fewer_hot_rows();
+  }
+
+  bool default_slices() {
+    Config& config = fitted_.config;
+    if (config.selection.slice != SlicePreset::kFine || config.selection.slice_dtype) return false;
+    config.selection.slice = SlicePreset::kDefault;
+    give_up("slices: default, codes in int2 instead of int4");
+    return as_far_as_hot_rows_go();
   }
 
   bool no_low_bit_tokens() {

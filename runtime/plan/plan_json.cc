@@ -44,6 +44,7 @@ Json option_json(const PlanOption& option) {
        slices ? Json(std::string(slice_dtype_name(option.slice_dtype))) : Json(nullptr)},
       {"value_codes", option.value_dtype ? Json(std::string(slice_dtype_name(*option.value_dtype)))
                                          : Json(nullptr)},
+      {"all_low_bit", option.all_low_bit},
       {"configured", option.configured},
       {"hot_rows", option.hot_rows},
       {"extra_hot_rows", option.extra_hot_rows},

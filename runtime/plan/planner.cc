@@ -22,9 +22,9 @@ struct SliceVariant {
   std::optional<SliceDType> dtype;
 };
 constexpr SliceVariant kVariants[] = {{SlicePreset::kDefault, {}},
+                                      {SlicePreset::kFine, {}},
                                       {SlicePreset::kLean, {}},
                                       {SlicePreset::kPaper, {}},
-                                      {SlicePreset::kDefault, SliceDType::kInt4},
                                       {SlicePreset::kDefault, SliceDType::kInt8}};
 
 class Planner {
@@ -43,7 +43,7 @@ class Planner {
   Plan run() {
     for (const char* preset : {"full", "fasa-c", "fasa-m"}) add(preset, request_.config, true);
     for (const SliceVariant& variant : kVariants) add_variant(variant);
-    add_without_low_bit_set();
+    add_low_bit_sets();
     plan_.recommended = recommend();
     return std::move(plan_);
   }
@@ -138,6 +138,7 @@ class Planner {
     config.selection.slice = variant.preset;
     config.selection.slice_dtype = variant.dtype;
     config.selection.tip_chunks.reset();
+    if (variant.preset == SlicePreset::kFine) config.selection.value_codes.reset();
     const int chunks = request_.model.geometry.chunks();
     if (config.effective_tip_chunks(chunks) < chunks)
       config.selection.low_bit_tokens = TokenCount{};
@@ -149,11 +150,16 @@ class Planner {
     for (const char* preset : {"fasa-c", "fasa-m"}) add(preset, config, false);
   }
 
-  void add_without_low_bit_set() {
-    if (!request_.config.has_low_bit_set(request_.model.geometry.chunks())) return;
-    Config config = request_.config;
-    config.selection.low_bit_tokens = TokenCount{};
-    for (const char* preset : {"fasa-c", "fasa-m"}) add(preset, config, false);
+  // None, and all other tokens; unless configured.
+  void add_low_bit_sets() {
+    const TokenCount given = request_.config.low_bit_tokens(request_.model.geometry.chunks());
+    if (!given.any()) return;
+    for (const TokenCount& other : {TokenCount{}, TokenCount{.tokens = 0, .share = 1}}) {
+      if (other == given) continue;
+      Config config = request_.config;
+      config.selection.low_bit_tokens = other;
+      for (const char* preset : {"fasa-c", "fasa-m"}) add(preset, config, false);
+    }
   }
 
   void add(const char* preset, Config config, bool configured) {
@@ -169,6 +175,8 @@ class Planner {
     option.chunks = settings.layout.slice.dims / 2;
     option.slice_dtype = settings.layout.slice.dtype;
     if (settings.layout.has_values()) option.value_dtype = settings.layout.values.dtype;
+    option.all_low_bit = settings.layout.has_values() &&
+                         config.low_bit_tokens(request_.model.geometry.chunks()).share == 1;
     option.configured = configured;
     option.hot_rows = settings.max_hot_rows;
     option.kv = memory_of(settings, request_.tokens);

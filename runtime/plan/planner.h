@@ -75,9 +75,10 @@ struct PlanOption {
   int chunks = 0;
   SliceDType slice_dtype = SliceDType::kInt2;
   std::optional<SliceDType> value_dtype =
-      {};                  // of the low-bit set's; none: there is no low-bit set
-  bool configured = true;  // the slice format is the config's
-  int hot_rows = 0;        // guaranteed, per layer and KV head
+      {};                    // of the low-bit set's; none: there is no low-bit set
+  bool all_low_bit = false;  // the low-bit set is all other tokens
+  bool configured = true;    // the slice format and the low-bit set are the config's
+  int hot_rows = 0;          // guaranteed, per layer and KV head
   // hot_rows = auto: the number that a decoding sequence takes instead while memory is free, and
   // returns on demand; 0 = none. And the bytes that they add.
   int extra_hot_rows = 0;

@@ -7,6 +7,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/config/config_options.h"
+#include "runtime/config/layer_budgets.h"
 
 namespace fasa {
 namespace {
@@ -16,14 +17,22 @@ constexpr int64_t kMaxHotRows = 16777216;  // that the option allows
 
 void keep(Config&) {}
 
-// The entries of the largest layer's set.
-int64_t largest_set(const Config& config, int64_t tokens) {
-  double largest = 1;
-  for (const TokenCount& count : config.selection.fac_tokens) {
-    const double share = count.share * static_cast<double>(tokens);
-    largest = std::max(largest, count.tokens > 0 ? static_cast<double>(count.tokens) : share);
+// fac_tokens of the given settings; auto as a count.
+std::vector<TokenCount> counts_of(const Config& config, const Geometry& geometry, int32_t tokens) {
+  std::vector<TokenCount> counts = config.fac_tokens(geometry.chunks());
+  if (config.selection.fac_tokens.empty()) {
+    counts = {{.tokens = budget_of(counts.front()).of(tokens, 1), .share = 0}};
   }
-  return std::min(tokens, static_cast<int64_t>(largest));
+  return counts;
+}
+
+// The entries of the largest layer's set.
+int64_t largest_set(const std::vector<TokenCount>& counts, int32_t tokens) {
+  int32_t largest = 1;
+  for (const TokenCount& count : counts) {
+    largest = std::max(largest, budget_of(count).of(tokens, 1));
+  }
+  return largest;
 }
 
 }  // namespace
@@ -39,11 +48,13 @@ TuneSpace::TuneSpace(Config given, const Geometry& geometry, int64_t tokens, boo
         "placement.rows = device has nothing to tune, because no rows are fetched; allowed: host "
         "(preset fasa-m)");
   }
-  add_hot_rows(tokens);
+  const auto seen = static_cast<int32_t>(std::min<int64_t>(tokens, INT32_MAX));
+  const std::vector<TokenCount> counts = counts_of(given_, geometry, seen);
+  add_hot_rows(largest_set(counts, seen), tokens);
   add_prefetch(geometry.layers);
   add_replacement();
   add_streams();
-  if (allow_fac_tokens) add_fac_tokens(geometry);
+  if (allow_fac_tokens) add_fac_tokens(geometry, counts);
 }
 
 std::vector<size_t> TuneSpace::sizes() const {
@@ -58,12 +69,11 @@ Config TuneSpace::config(const TuneSearch::Point& point) const {
   return config;
 }
 
-void TuneSpace::add_hot_rows(int64_t tokens) {
+void TuneSpace::add_hot_rows(int64_t set, int64_t tokens) {
   std::vector<Turn> axis{keep};
   int64_t last = -1;
   for (const double sets : {0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 8.0, 16.0}) {
-    const auto wanted =
-        static_cast<int64_t>(sets * static_cast<double>(largest_set(given_, tokens)));
+    const auto wanted = static_cast<int64_t>(sets * static_cast<double>(set));
     const int64_t rows = std::min({wanted, tokens, kMaxHotRows});
     if (rows == std::exchange(last, rows) || given_.placement.hot_rows == rows) continue;
     axis.emplace_back([rows](Config& c) { c.placement.hot_rows = static_cast<int>(rows); });
@@ -108,22 +118,21 @@ void TuneSpace::add_streams() {
 
 // Tries fewer tokens. Without a low-bit set, also tries fewer tokens with a low-bit set of twice
 // the given number: low-bit codes on the device cost no transfer.
-void TuneSpace::add_fac_tokens(const Geometry& geometry) {
+void TuneSpace::add_fac_tokens(const Geometry& geometry, const std::vector<TokenCount>& given) {
   std::vector<Turn> axis{keep};
   for (const int divisor : {2, 4}) {
-    std::vector<TokenCount> fewer = given_.selection.fac_tokens;
+    std::vector<TokenCount> fewer = given;
     const int64_t floor = given_.selection.sinks + given_.selection.recent + 1;
     for (TokenCount& count : fewer) {
       if (count.tokens > 0) count.tokens = std::max(floor, count.tokens / divisor);
       count.share /= divisor;
     }
-    if (fewer == given_.selection.fac_tokens) continue;
+    if (fewer == given) continue;
     axis.emplace_back([fewer](Config& c) { c.selection.fac_tokens = fewer; });
-    const TokenCount& given = given_.selection.fac_tokens.front();
     const bool whole = given_.effective_tip_chunks(geometry.chunks()) == geometry.chunks();
     if (given_.has_low_bit_set(geometry.chunks()) || !whole) continue;
-    const TokenCount low_bit = {.tokens = 2 * given.tokens,
-                                .share = std::min(1.0, 2 * given.share)};
+    const TokenCount low_bit = {.tokens = 2 * given.front().tokens,
+                                .share = std::min(1.0, 2 * given.front().share)};
     axis.emplace_back([fewer, low_bit](Config& c) {
       c.selection.fac_tokens = fewer;
       c.selection.low_bit_tokens = low_bit;

@@ -26,11 +26,11 @@ class TuneSpace {
 
  private:
   using Turn = std::function<void(Config&)>;
-  void add_hot_rows(int64_t tokens);
+  void add_hot_rows(int64_t set, int64_t tokens);
   void add_prefetch(int layers);
   void add_replacement();
   void add_streams();
-  void add_fac_tokens(const Geometry& geometry);
+  void add_fac_tokens(const Geometry& geometry, const std::vector<TokenCount>& given);
 
   Config given_;
   std::vector<std::vector<Turn>> axes_;  // the first value of each axis is the given one

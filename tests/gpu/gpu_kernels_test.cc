@@ -9,7 +9,7 @@
 #include "tests/kernels/attend_case.h"
 #include "tests/kernels/claim_slots_case.h"
 #include "tests/kernels/expert_case.h"
-#include "tests/kernels/low_bit_case.h"
+#include "tests/kernels/low_bit_pages_case.h"
 #include "tests/kernels/prefill_case.h"
 #include "tests/kernels/resolve_case.h"
 #include "tests/kernels/select_inputs.h"
@@ -146,6 +146,20 @@ TEST_F(GpuKernels, SmallLowBitAttend) {
       }
       attend_case::expect_all_cuts_equal(attend_case::Decode(shape, {150, 190}), cut, {0, 32});
     }
+  }
+}
+
+// All tokens outside the set, by whole pages; more than one block of them.
+TEST_F(GpuKernels, SmallLowBitPages) {
+  for (const SliceDType values : {SliceDType::kInt2, SliceDType::kInt4, SliceDType::kInt8}) {
+    RowShape shape;
+    shape.group = 4, shape.key_dim = shape.value_dim = 128;
+    shape.values = values;
+    attend_case::Cut cut = attend_cut();
+    cut.low_bit_pages = true;
+    cut.set.emplace();
+    for (int position = 0; position < 150; position += 4) cut.set->push_back(position);
+    attend_case::expect_all_cuts_equal(attend_case::Decode(shape, {1100, 190}), cut, {0, 32});
   }
 }
 
@@ -406,6 +420,14 @@ TEST_F(GpuKernels, SmallLowBitSelect) {
     SCOPED_TRACE(::testing::Message() << slice_dtype_name(shape.select.dtype) << " low-bit "
                                       << shape.low_bit.tokens << " of " << shape.lengths[0]);
     low_bit_case::expect_next_best(shape, gaussian_keys(3), run_select);
+  }
+}
+
+TEST_F(GpuKernels, SmallLowBitPagesSelect) {
+  for (const low_bit_case::LowBitShape& shape : low_bit_case::select_shapes()) {
+    SCOPED_TRACE(::testing::Message() << slice_dtype_name(shape.select.dtype) << " of "
+                                      << shape.lengths[0] << ", group " << shape.select.group);
+    low_bit_case::expect_all_others(shape, gaussian_keys(3), run_select);
   }
 }
 

@@ -296,7 +296,7 @@ def test_config_is_the_table_of_options():
                   if isinstance(getattr(fasa.Config, name), property)]
     assert len(attributes) == len(flat)
     assert fasa.Config().low_bit_tokens == "auto"
-    assert fasa.Config().low_bit_tokens_of(geometry()) == 1024
+    assert fasa.Config().low_bit_tokens_of(geometry()) == 1.0
     assert fasa.Config(slice="lean").low_bit_tokens_of(geometry()) == 0
     assert fasa.Config(low_bit_tokens=0.5).low_bit_tokens_of(geometry()) == 0.5
     low_bit = fasa.Config(low_bit_tokens=512, value_codes="int4")

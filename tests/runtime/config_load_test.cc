@@ -150,7 +150,7 @@ TEST(ConfigTable, EveryValueSurvivesTheWayThroughJson) {
 
 TEST(ConfigToml, ErrorsNameFileLineKeyValueAndWhatIsAllowed) {
   EXPECT_THAT(toml_error("[selection]\nfac_tokens = -1\n"),
-              StartsWith("f.toml:2: selection.fac_tokens = -1: allowed: a count of tokens"));
+              StartsWith("f.toml:2: selection.fac_tokens = -1: allowed: auto, a count of tokens"));
   EXPECT_THAT(toml_error("[selection]\nfac_tokens = 0\n"), HasSubstr("fac_tokens = 0: allowed"));
   EXPECT_THAT(toml_error("[selection]\nfac_tokens = 1.5\n"), HasSubstr("= 1.5: allowed"));
   EXPECT_THAT(toml_error("[selection]\nfac_tokens = [1.0, \"x\"]\n"), HasSubstr("\"x\"]: allowed"));
@@ -164,7 +164,7 @@ TEST(ConfigToml, ErrorsNameFileLineKeyValueAndWhatIsAllowed) {
   EXPECT_THAT(toml_error("[device]\nthreads = 1979-05-27\n"), HasSubstr("a date or time"));
   EXPECT_THAT(toml_error("[selection]\nsinks = true\n"), HasSubstr("selection.sinks = true"));
   EXPECT_THAT(toml_error("[selection]\nslice = \"thin\"\n"),
-              HasSubstr("selection.slice = \"thin\": allowed: default, paper, lean"));
+              HasSubstr("selection.slice = \"thin\": allowed: default, fine, paper, lean"));
   EXPECT_THAT(toml_error("[selection]\nslice_dtype = \"int3\"\n"), HasSubstr("int8, int4, int2"));
   EXPECT_THAT(toml_error("[placement]\nrows = \"disk\"\n"), HasSubstr("host, device, auto"));
   EXPECT_THAT(toml_error("[link]\nbandwidth = \"16GB\"\n"), HasSubstr("\"16GB\": allowed: a rate"));
@@ -210,8 +210,6 @@ TEST(ConfigToml, BrokenFilesNameTheLine) {
 TEST(ConfigToml, ChecksOverSeveralKeysNameThePlaceOfTheKey) {
   EXPECT_THAT(toml_error("[selection]\nrecent = 300\nfac_tokens = 256\n"),
               StartsWith("f.toml:3: selection.fac_tokens = 256: allowed: at least"));
-  EXPECT_THAT(toml_error("[selection]\nrecent = 400\n"),
-              StartsWith("selection.fac_tokens = 320: allowed: at least"));  // the default set's
   EXPECT_THAT(toml_error("preset = \"fast\"\n"), StartsWith("f.toml:1: preset = \"fast\""));
 }
 
@@ -246,6 +244,7 @@ TEST(ConfigSources, TextOfFlagsAndVariables) {
     return load_config({.file = "", .environment = {}, .flags = {{option_at(path), text}}});
   };
   EXPECT_EQ(with("selection.fac_tokens", "1.0").selection.fac_tokens.front().share, 1.0);
+  EXPECT_TRUE(with("selection.fac_tokens", "auto").selection.fac_tokens.empty());
   EXPECT_EQ(with("selection.fac_tokens", "128").selection.fac_tokens.front().tokens, 128);
   EXPECT_EQ(with("selection.fac_tokens", "[128, 0.5]").selection.fac_tokens.size(), 2u);
   EXPECT_EQ(with("selection.dense_layers", "0,3").selection.dense_layers, (std::vector{0, 3}));
@@ -265,7 +264,7 @@ TEST(ConfigSources, TextOfFlagsAndVariables) {
   EXPECT_EQ(with("memory.host_memory", "64MB").memory.host_memory, 64000000u);
   EXPECT_EQ(with("memory.host_memory", "4096").memory.host_memory, 4096u);
   EXPECT_THAT(message_of([&] { with("selection.fac_tokens", "-1"); }),
-              StartsWith("--fac-tokens: selection.fac_tokens = \"-1\": allowed: a count"));
+              StartsWith("--fac-tokens: selection.fac_tokens = \"-1\": allowed: auto, a count"));
   EXPECT_THAT(message_of([&] { with("selection.fac_tokens", ""); }), HasSubstr("allowed"));
   EXPECT_THAT(message_of([&] { with("selection.fac_tokens", "10"); }),
               StartsWith("--fac-tokens: selection.fac_tokens = 10: allowed: at least"));

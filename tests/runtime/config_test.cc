@@ -5,6 +5,8 @@
 #include <functional>
 #include <string>
 
+#include "runtime/config/layer_budgets.h"
+
 namespace fasa {
 namespace {
 
@@ -32,8 +34,8 @@ TEST(Config, DefaultsAreValidAndAreThoseOfTheDesign) {
   const Config config;
   config.validate();
   EXPECT_EQ(config.preset, "fasa-m");
-  EXPECT_EQ(config.selection.fac_tokens.front().tokens, 320);
-  EXPECT_EQ(config.low_bit_tokens(32).tokens, 1024);
+  EXPECT_TRUE(config.selection.fac_tokens.empty());
+  EXPECT_EQ(config.low_bit_tokens(32), (TokenCount{.tokens = 0, .share = 1}));
   EXPECT_EQ(config.selection.sinks, 4);
   EXPECT_EQ(config.selection.recent, 16);
   EXPECT_EQ(config.prefetch.streams, 2);
@@ -82,6 +84,30 @@ TEST(Config, SlicePresetsAndWhatOverridesThem) {
   EXPECT_EQ(config.effective_tip_chunks(64), 5);
 }
 
+TEST(Config, AutomaticFacTokensFollowTheLengthAndTheCodes) {
+  Config config;
+  const auto rows = [&](int32_t visible) {
+    return budget_of(config.fac_tokens(32).front()).of(visible, 21);
+  };
+  EXPECT_EQ(rows(100), 100);
+  EXPECT_EQ(rows(320), 320);
+  EXPECT_EQ(rows(5120), 320);
+  EXPECT_EQ(rows(8190), 512);
+  EXPECT_EQ(rows(16384), 1024);
+  EXPECT_EQ(rows(1 << 20), 1024);
+  config.selection.slice = SlicePreset::kFine;
+  EXPECT_EQ(config.effective_slice_dtype(), SliceDType::kInt4);
+  EXPECT_EQ(config.effective_value_codes(), SliceDType::kInt4);
+  EXPECT_EQ(rows(1 << 20), 128);
+  config.selection.low_bit_tokens = {.tokens = 500, .share = 0};
+  EXPECT_EQ(rows(1 << 20), 1024);
+  config.selection.low_bit_tokens.reset();
+  config.selection.value_codes = SliceDType::kInt2;
+  EXPECT_EQ(rows(1 << 20), 1024);
+  config.selection.fac_tokens = {{.tokens = 40, .share = 0}};
+  EXPECT_EQ(rows(1 << 20), 40);
+}
+
 TEST(Config, FacTokensBelowTheProtectedOnesPlusOneIsAnError) {
   Config config;
   config.selection.fac_tokens = {{.tokens = 21, .share = 0}};
@@ -112,7 +138,6 @@ TEST(Config, RangesAreChecked) {
   rejects("device.numa", [](Config& c) { c.device.numa = "1x"; });
   rejects("selection.sinks", [](Config& c) { c.selection.sinks = -1; });
   rejects("selection.recent", [](Config& c) { c.selection.recent = 0; });
-  rejects("selection.fac_tokens", [](Config& c) { c.selection.fac_tokens.clear(); });
   rejects("selection.fac_tokens", [](Config& c) { c.selection.fac_tokens = {{0, 1.5}}; });
   rejects("selection.tip_chunks", [](Config& c) { c.selection.tip_chunks = 0; });
   rejects("selection.dense_layers", [](Config& c) { c.selection.dense_layers = {-1}; });
@@ -156,15 +181,17 @@ TEST(Config, LowBitTokensNeedScoresOfWholeKeysHeadByHead) {
 }
 
 TEST(Config, LowBitTokensHaveADefault) {
+  constexpr int64_t kAll = -1;
   const auto decided = [](const std::function<void(Config&)>& change) {
     Config config;
     change(config);
     config.validate();
     config.validate_for(geometry_of(3, 64));
-    return config.low_bit_tokens(geometry_of(3, 64).chunks()).tokens;
+    const TokenCount low_bit = config.low_bit_tokens(geometry_of(3, 64).chunks());
+    return low_bit.share == 1 ? kAll : low_bit.tokens;
   };
-  EXPECT_EQ(decided([](Config& c) { c.preset = "fasa-c", c.apply_preset(); }), 1024);
-  EXPECT_EQ(decided([](Config& c) { c.selection.slice_dtype = SliceDType::kBF16; }), 1024);
+  EXPECT_EQ(decided([](Config& c) { c.preset = "fasa-c", c.apply_preset(); }), kAll);
+  EXPECT_EQ(decided([](Config& c) { c.selection.slice_dtype = SliceDType::kBF16; }), kAll);
   EXPECT_EQ(decided([](Config& c) { c.selection.low_bit_tokens = {.tokens = 5, .share = 0}; }), 5);
   EXPECT_EQ(decided([](Config& c) { c.selection.low_bit_tokens = TokenCount{}; }), 0);
   EXPECT_EQ(decided([](Config& c) { c.preset = "full", c.apply_preset(); }), 0);

@@ -7,6 +7,7 @@
 #include "kernels/kernel_work.h"
 #include "runtime/api/settings.h"
 #include "runtime/synthetic/filled_runtime.h"
+#include "scheduler/low_bit_work.h"
 
 namespace fasa::bench {
 namespace {
@@ -35,9 +36,10 @@ TEST(CostModel, RowsOnTheDeviceAreSummedKernels) {
   const CacheLayout layout = settings_of(config_of("fasa-c"), kTokens).layout;
   const CostTerms terms = model_of(config_of("fasa-c"), kTokens).layer(0, {.tokens = kTokens});
   const double bandwidth = kRates.memory_bandwidth;
-  EXPECT_DOUBLE_EQ(terms.scoring,
-                   static_cast<double>(8 * select_bytes(layout.slice, 0, kTokens)) / bandwidth);
-  const auto low_bit = static_cast<double>(low_bit_bytes(layout, 8 * 1024));
+  const LowBitWork work = low_bit_work(settings_of(config_of("fasa-c"), kTokens), 0, kTokens);
+  const uint64_t scoring = select_bytes(layout.slice, 0, kTokens) + work.select;
+  EXPECT_DOUBLE_EQ(terms.scoring, static_cast<double>(8 * scoring) / bandwidth);
+  const auto low_bit = static_cast<double>(8 * work.attend);
   EXPECT_NEAR(terms.attention, (8 * 256 * 512 + low_bit + 32 * 128 * 2) / bandwidth, 1e-12);
   EXPECT_DOUBLE_EQ(terms.launches, 4 * kRates.launch_seconds);  // append, select, resolve, attend
   EXPECT_EQ(terms.wait, 0);

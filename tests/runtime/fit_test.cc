@@ -64,6 +64,15 @@ TEST(Fit, HotRowsGoFirstAndOnlyAsFarAsItTakes) {
   EXPECT_GT(fit(one_more).device_bytes, there);
 }
 
+TEST(Fit, ThenFineCodesBecomeDefaultOnes) {
+  FitOptions fine = request(bytes_as_it_is(request(0)));
+  fine.config.selection.slice = SlicePreset::kFine;
+  ASSERT_GT(bytes_as_it_is(fine), fine.device_memory);
+  const Fitted fitted = fit(fine);
+  EXPECT_THAT(fitted.given_up, ElementsAre(StartsWith("slices: default")));
+  EXPECT_EQ(fitted.config.selection.slice, SlicePreset::kDefault);
+}
+
 TEST(Fit, ThenLowBitTokensWhoseRoomHotRowsGetBack) {
   const uint64_t without = bytes_as_it_is(without_low_bit_tokens(request(0)));
   ASSERT_GT(bytes_as_it_is(request(0)), without + (uint64_t{200} << 20));

@@ -123,6 +123,26 @@ TEST_F(AttendBody, LowBitSets) {
   }
 }
 
+// All other tokens by page: codes of every width, the tail, one and two teams, odd dimensions, more
+// pages than a block has, pages too large for shared memory.
+TEST_F(AttendBody, LowBitPages) {
+  int turn = 0;
+  for (const Shape& of : {Shape{1, 2, 2}, {4, 16, 33}, {3, 8, 64}, {17, 8, 6}, {2, 8, 256}}) {
+    const SliceDType values[] = {SliceDType::kInt2, SliceDType::kInt4, SliceDType::kInt8};
+    SCOPED_TRACE(::testing::Message() << of.group << " " << of.value_dim);
+    RowShape shape;
+    shape.kv_heads = 2, shape.values = of.value_dim == 256 ? SliceDType::kInt8 : values[turn++ % 3];
+    shape.group = of.group, shape.key_dim = of.key_dim, shape.value_dim = of.value_dim;
+    Cut pages = cut();
+    pages.low_bit_pages = true;
+    pages.set.emplace();
+    for (int position = 0; position < 150; position += 4) pages.set->push_back(position);
+    const std::vector<int> lengths =
+        turn == 1 ? std::vector<int>{1100, 192} : std::vector<int>{150, 190};
+    expect_all_cuts_equal(Decode(shape, lengths), pages, {0, 32});
+  }
+}
+
 TEST_P(AttendBodyInOrders, SetsAndSetsOfAll) {
   RowShape shape;
   shape.key_dim = 16, shape.value_dim = 10;

@@ -12,7 +12,7 @@
 
 #include "kernels/cuda/select_inl.h"
 #include "kernels/reference/kernels.h"
-#include "tests/kernels/low_bit_case.h"
+#include "tests/kernels/low_bit_pages_case.h"
 #include "tests/kernels/select_inputs.h"
 #include "tests/simt/page_scores.h"
 #include "tests/simt/scores_kernel.h"
@@ -512,6 +512,24 @@ TEST(LowBitSelectBody, TiesAndRescans) {
       shape.low_bit.tokens = low_bit;
       low_bit_case::expect_next_best(shape, key, low_bit_select(6));
     }
+  }
+}
+
+TEST(LowBitPagesBody, ScoresOfAllOthers) {
+  for (low_bit_case::LowBitShape shape : low_bit_case::select_shapes()) {
+    if (shape.lengths[0] > 6000) shape.lengths = {9000};  // the interpreter is slow
+    SCOPED_TRACE(::testing::Message() << slice_dtype_name(shape.select.dtype) << " of "
+                                      << shape.lengths[0] << ", group " << shape.select.group);
+    low_bit_case::expect_all_others(shape, gaussian_keys(3), low_bit_select(5));
+  }
+}
+
+TEST(LowBitPagesBody, Rescans) {
+  for (const SelectCase::KeyOf& key : misleading_keys()) {
+    low_bit_case::LowBitShape shape;
+    shape.select.dims = 4, shape.select.group = 2;
+    shape.lengths = {5000, 1300};
+    low_bit_case::expect_all_others(shape, key, low_bit_select(6));
   }
 }
 

@@ -149,7 +149,7 @@ std::string low_bit_text(const Config::Selection& selection) {
   return fmt::format(" and {} low-bit by {}",
                      low_bit.tokens > 0 ? fmt::to_string(low_bit.tokens)
                                         : fmt::format("a share of {}", low_bit.share),
-                     slice_dtype_name(selection.value_codes));
+                     slice_dtype_name(*selection.value_codes));
 }
 
 }  // namespace

@@ -92,7 +92,7 @@ class Eval(CommandTest):
                                 self.results)
         lines = done.stdout.decode().split("Results in ")[1].splitlines()[1:]
         self.assertEqual(lines[0].split(), ["method", "needle", "600", "ppl", "400"])
-        self.assertTrue(lines[1].startswith("fasa 40 and 1024 low-bit int2, 32 FCs int2"))
+        self.assertTrue(lines[1].startswith("fasa 40 and all others low-bit int2, 32 FCs int2"))
         self.assertTrue(lines[1].endswith("*"), lines[1])
         self.assertRegex(lines[2], r"^full +- +\d\.\d{4}$")
         self.assertIn("fewer examples", lines[3])

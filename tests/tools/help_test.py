@@ -48,7 +48,7 @@ class Narrow(CommandTest):
         self.assertIn("--max-tokens", brief)
         self.assertNotIn("--slice-dtype", brief)
         self.assertIn("--help-all", brief)
-        self.assertIn("(default: 320)", self.text("generate", "--help-all"))
+        self.assertIn('(default: "auto")', self.text("generate", "--help-all"))
 
     def test_tables(self):
         prompt = self.write("prompt.txt", facts("1k")["text"])

@@ -51,7 +51,7 @@ class Profile(CommandTest):
         self.assertEqual(profile["clock"], "virtual")
         self.assertEqual(profile["profiled_steps"], 4)
         self.assertEqual(profile["config"]["device"]["gpu"], "RTX 4060 Ti 16GB")
-        self.assertEqual(profile["config"]["selection"]["fac_tokens"], 320)
+        self.assertEqual(profile["config"]["selection"]["fac_tokens"], "auto")
         self.assertEqual(profile["bytes"]["miss"], profile["rows"]["misses"] * 256)  # 2 x 64 bf16
         self.assertEqual(profile["bytes"]["write_back"], 16 * 8 * 256)
         prefetch = profile["prefetch"]

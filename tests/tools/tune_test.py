@@ -31,7 +31,7 @@ class Tune(CommandTest):
         self.assertEqual(config["placement"]["replacement"], best["replacement"])
         for key in ("depth", "predictor", "streams"):
             self.assertEqual(config["prefetch"][key], best[key])
-        self.assertEqual(config["selection"]["fac_tokens"], 320)
+        self.assertEqual(config["selection"]["fac_tokens"], "auto")
 
     def test_the_same_trials_twice(self):
         def trials():
@@ -52,9 +52,9 @@ class Tune(CommandTest):
 
     def test_fac_tokens_only_where_allowed(self):
         report = self.tune(*GEOMETRY, *QUICK, "--trials", 30)
-        self.assertEqual({t["fac_tokens"] for t in report["trials"]}, {320})
+        self.assertEqual({t["fac_tokens"] for t in report["trials"]}, {"auto"})
         report = self.tune(*GEOMETRY, *QUICK, "--trials", 30, "--allow-fac-tokens")
-        self.assertEqual({t["fac_tokens"] for t in report["trials"]}, {320, 160, 80})
+        self.assertEqual({t["fac_tokens"] for t in report["trials"]}, {"auto", 160, 80})
 
     def test_a_small_memory_leaves_out_what_does_not_fit(self):
         report = self.tune(*GEOMETRY, *QUICK, "--trials", 8, "--weight-bits", 0,

@@ -74,9 +74,13 @@ class Evaluation:
             geometry = self._geometry()
             low_bit = self.config.low_bit_tokens_of(geometry)
             if low_bit:
-                name += f" and {low_bit} low-bit {selection['value_codes']}"
+                codes = selection["value_codes"] or ("int4" if self.config.slice == "fine" else
+                                                     "int2")
+                count = "all others" if low_bit == 1.0 and isinstance(low_bit, float) else low_bit
+                name += f" and {count} low-bit {codes}"
             chunks = self.config.chunks_of(geometry)
-            dtype = self.config.slice_dtype or ("bf16" if self.config.slice == "paper" else "int2")
+            dtype = self.config.slice_dtype or {"paper": "bf16", "fine": "int4"}.get(
+                self.config.slice, "int2")
             name += f", {chunks} FCs {dtype}"
         return f"{name} (transformers)"
 
