@@ -236,7 +236,7 @@ class Decode {
   int64_t ids_ = 1;
 };
 
-// Operations of a prompt: all matrices of all layers, and the scores and values of causal attention.
+// Operations of a prompt: all layers' matrices, and the scores and values of causal attention.
 json flops(const ModelShape& shape, int64_t tokens, double seconds) {
   const Geometry& g = shape.geometry;
   const auto n = static_cast<double>(tokens);

@@ -2,15 +2,16 @@
 
 #include <string>
 
-#include "runtime/base/error.h"
+#include "kernels/cuda/launch_error.h"
 
 namespace fasa::cuda {
 
 void check(cudaError_t status, const char* call, SourceLocation location) {
   if (status == cudaSuccess) return;
-  throw DeviceError(std::string(call) + ": " + cudaGetErrorString(status) + " (" +
-                    cudaGetErrorName(status) + "), " + location.file + ":" +
-                    std::to_string(location.line));
+  throw LaunchError(std::string(call) + ": " + cudaGetErrorString(status) + " (" +
+                        cudaGetErrorName(status) + "), " + location.file + ":" +
+                        std::to_string(location.line),
+                    status);
 }
 
 }  // namespace fasa::cuda

@@ -24,6 +24,11 @@ void destroy_event(EventView event) noexcept {
 
 CudaStream& stream_of(StreamView stream) { return cuda_stream_of(stream); }
 
+// The default stream that all threads share: null or cudaStreamLegacy.
+bool is_legacy(const CudaStream& stream) {
+  return reinterpret_cast<uintptr_t>(stream.native()) <= 1;
+}
+
 DeviceTraits traits_of(const CudaPlatform& platform) {
   DeviceTraits traits = gpu_traits();
   traits.project_scratch = platform.project_scratch;
@@ -171,7 +176,7 @@ void CudaDevice::count_copy(CopyKind kind, size_t bytes) {
 void CudaDevice::do_copy(std::span<const CopyRange> ranges, CopyKind kind, StreamView view,
                          OperationTag tag) {
   CudaStream& stream = stream_of(view);
-  if (batchable(ranges, kind) && copy_batch(ranges, kind, stream, tag)) return;
+  if (batchable(ranges, kind, stream) && copy_batch(ranges, kind, stream, tag)) return;
   for (const CopyRange& range : ranges) {
     if (range.bytes > 0) copy_one(range, kind, stream, tag);
   }
@@ -209,10 +214,11 @@ void CudaDevice::copy_piece(const CopyRange& piece, CopyKind kind, CudaStream& s
 }
 
 // True if all ranges are in pinned memory, each in one registered piece. A graph gets a node per
-// copy instead.
-bool CudaDevice::batchable(std::span<const CopyRange> ranges, CopyKind kind) const {
-  if (ranges.size() < 2 || kind == CopyKind::kHostToHost || CudaCapture::current() != nullptr ||
-      !batches_.load(std::memory_order_relaxed)) {
+// copy instead. The runtime refuses batches on the legacy stream.
+bool CudaDevice::batchable(std::span<const CopyRange> ranges, CopyKind kind,
+                           const CudaStream& stream) const {
+  if (ranges.size() < 2 || kind == CopyKind::kHostToHost || is_legacy(stream) ||
+      CudaCapture::current() != nullptr || !batches_.load(std::memory_order_relaxed)) {
     return false;
   }
   return std::all_of(ranges.begin(), ranges.end(), [&](const CopyRange& range) {
@@ -309,9 +315,10 @@ void CudaDevice::flush_streams(Timeline* timeline) {
 }
 
 void CudaDevice::set_timeline(Timeline* timeline) {
+  CudaCapture::forbid("setting a timeline");
   {
     const std::lock_guard lock(shared_->streams_mutex);
-    for (CudaStream* stream : shared_->streams) stream->synchronize();
+    for (CudaStream* stream : shared_->streams) stream->synchronize_all_but_captured();
   }
   shared_->hook.set_timeline(timeline);
   memory_->sample();
@@ -345,14 +352,17 @@ std::byte* CudaDevice::do_allocate(MemorySpace space, size_t bytes, std::string_
 }
 
 // Waits for work in flight, as cudaFree does and a pool does not, so that an owner that unwinds
-// early frees no memory that a kernel uses. Decode steps free nothing.
+// early frees no memory that a kernel uses. Decode steps free nothing. In a capture of this thread,
+// memory is freed when the capture ends.
 void CudaDevice::do_free(MemorySpace space, std::byte* data, size_t bytes) noexcept {
+  if (CudaCapture* const capture = CudaCapture::current(); capture != nullptr) [[unlikely]] {
+    capture->defer([this, space, data, bytes] { do_free(space, data, bytes); });
+    return;
+  }
   {
     const std::lock_guard lock(shared_->streams_mutex);
     for (const CudaStream* stream : shared_->streams) {
-      if (calls_.synchronize_stream(stream->native()) != cuda_status::kSuccess) {
-        calls_.take_last_error();
-      }
+      if (shared_->wait_for(stream->native()) != cuda_status::kSuccess) calls_.take_last_error();
     }
   }
   if (space == MemorySpace::kHost) {

@@ -94,7 +94,7 @@ class CudaDevice final : public Device, private GraphRecorder {
   // Returns false, without copying, if the runtime does not support batches.
   bool copy_batch(std::span<const CopyRange> ranges, CopyKind kind, CudaStream& stream,
                   OperationTag tag);
-  bool batchable(std::span<const CopyRange> ranges, CopyKind kind) const;
+  bool batchable(std::span<const CopyRange> ranges, CopyKind kind, const CudaStream& stream) const;
   void flush_streams(Timeline* timeline);
 
   struct Traffic {

@@ -45,7 +45,10 @@ CudaCapture::CudaCapture(CudaShared& shared, CudaStream& origin, std::vector<Cud
   for (CudaStream* const other : others_) other->join(origin_);
   origin_.place_mark();
   for (CudaStream* const other : others_) other->follow(*origin_.mark());
-  shared_.check(shared_.calls.begin_capture(origin_.native()), {"cudaStreamBeginCapture"});
+  mark_streams();
+  const CudaStatus begun = shared_.calls.begin_capture(origin_.native());
+  if (begun != cuda_status::kSuccess) unmark_streams();
+  shared_.check(begun, {"cudaStreamBeginCapture"});
   open_ = true;
   t_capture = this;
   try {
@@ -56,13 +59,31 @@ CudaCapture::CudaCapture(CudaShared& shared, CudaStream& origin, std::vector<Cud
   }
 }
 
-CudaCapture::~CudaCapture() { end(); }
+CudaCapture::~CudaCapture() {
+  end();
+  for (const std::function<void()>& work : deferred_) work();
+}
+
+void CudaCapture::mark_streams() {
+  const std::lock_guard lock(shared_.streams_mutex);
+  shared_.captured.emplace(origin_.native(), origin_.mark());
+  for (const CudaStream* other : others_) {
+    shared_.captured.emplace(other->native(), origin_.mark());
+  }
+}
+
+void CudaCapture::unmark_streams() {
+  const std::lock_guard lock(shared_.streams_mutex);
+  shared_.captured.erase(origin_.native());
+  for (const CudaStream* other : others_) shared_.captured.erase(other->native());
+}
 
 void CudaCapture::end() noexcept {
   if (!std::exchange(open_, false)) return;
   t_capture = nullptr;
   void* graph = nullptr;
   shared_.calls.end_capture(origin_.native(), &graph);
+  unmark_streams();
   if (graph != nullptr) shared_.calls.destroy_graph(graph);
   shared_.calls.take_last_error();
 }
@@ -72,7 +93,9 @@ void* CudaCapture::finish() {
   open_ = false;
   t_capture = nullptr;
   void* graph = nullptr;
-  shared_.check(shared_.calls.end_capture(origin_.native(), &graph), {"cudaStreamEndCapture"});
+  const CudaStatus ended = shared_.calls.end_capture(origin_.native(), &graph);
+  unmark_streams();
+  shared_.check(ended, {"cudaStreamEndCapture"});
   return graph;
 }
 

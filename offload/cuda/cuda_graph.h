@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "offload/cuda/cuda_memory.h"
@@ -66,16 +68,21 @@ class CudaCapture {
 
   uint64_t number() const { return number_; }  // unique per capture, never 0
   const std::shared_ptr<CudaMark>& mark() const;
+  // Runs `work` once the capture has ended, in any way.
+  void defer(std::function<void()> work) { deferred_.push_back(std::move(work)); }
   CudaTraffic traffic;
 
  private:
   friend class CudaGraph;
   void end() noexcept;
+  void mark_streams();  // as captured
+  void unmark_streams();
 
   CudaShared& shared_;
   CudaStream& origin_;
   const std::vector<CudaStream*> others_;
   std::vector<const CudaEvent*> awaited_;
+  std::vector<std::function<void()>> deferred_;
   const uint64_t number_;
   bool open_ = false;
 };

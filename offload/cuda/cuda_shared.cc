@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "offload/cuda/cuda_graph.h"
 #include "runtime/base/error.h"
 
 namespace fasa {
@@ -65,6 +66,12 @@ double CudaClock::seconds_at(void* event) {
     seconds = since_base(event);
   }
   return base_seconds_ + seconds;
+}
+
+CudaStatus CudaShared::wait_for(void* native) {
+  const auto found = captured.find(native);
+  return found == captured.end() ? calls.synchronize_stream(native)
+                                 : calls.synchronize_event(found->second->native());
 }
 
 CudaJournal& CudaShared::open_journal(std::string_view stream) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -60,6 +61,7 @@ class CudaClock {
   std::chrono::steady_clock::time_point start_;
 };
 
+class CudaMark;
 class CudaStream;
 
 class CudaShared {
@@ -77,8 +79,14 @@ class CudaShared {
   const bool only_one;
   TimelineHook hook;
   CudaClock clock;
-  std::mutex streams_mutex;
+  std::mutex streams_mutex;          // guards the two below; held while waiting for a stream
   std::vector<CudaStream*> streams;  // existing streams
+  // Streams that take part in a capture, with the point before it: waiting for such a stream, on
+  // any thread, would end the capture.
+  std::map<void*, std::shared_ptr<const CudaMark>> captured;
+  // Waits for the work of a native stream, or for its work before a capture. Call it with
+  // streams_mutex held.
+  CudaStatus wait_for(void* native);
 
   CudaGpuScope enter() { return {calls, index, only_one}; }
   CudaJournal& open_journal(std::string_view stream);

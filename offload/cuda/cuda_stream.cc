@@ -5,6 +5,7 @@
 #include <exception>
 #include <utility>
 
+#include "kernels/cuda/launch_error.h"
 #include "runtime/base/error.h"
 
 namespace fasa {
@@ -63,12 +64,12 @@ CudaStream::CudaStream(CudaShared& shared, void* native, Ownership ownership, st
 }
 
 CudaStream::~CudaStream() {
+  CudaCalls& calls = shared_.calls;
   {
     const std::lock_guard lock(shared_.streams_mutex);
     std::erase(shared_.streams, this);
+    if (shared_.wait_for(native_) != cuda_status::kSuccess) calls.take_last_error();
   }
-  CudaCalls& calls = shared_.calls;
-  if (calls.synchronize_stream(native_) != cuda_status::kSuccess) calls.take_last_error();
   journal_.passed(journal_.enqueued());
   if (ownership_ == Ownership::kOurs && calls.destroy_stream(native_) != cuda_status::kSuccess) {
     calls.take_last_error();
@@ -92,11 +93,14 @@ void CudaStream::begin_record(const char* name, OperationTag tag, const KernelWo
                 native_);
 }
 
-// The last error reveals a lost context.
+// The launcher's error, or the last one, reveals a lost context.
 void CudaStream::run_kernel(const KernelCall& call, OperationTag tag) {
   run({kernel_name(call)}, tag, {}, [&] {
     try {
       shared_.launch(call, native_);
+    } catch (const cuda::LaunchError& error) {
+      if (!loses_context(error.status())) throw;
+      return CudaStatus{error.status()};
     } catch (const DeviceError&) {
       const CudaStatus status = shared_.calls.take_last_error();
       if (!loses_context(status)) throw;
@@ -185,6 +189,10 @@ void CudaStream::follow(const CudaMark& mark) {
   journal_.note_wait(mark.journal(), mark.number());
   followed_ = &mark;
   followed_at_ = journal_.enqueued();
+}
+
+void CudaStream::synchronize_all_but_captured() {
+  if (!shared_.captured.contains(native_)) synchronize();
 }
 
 void CudaStream::synchronize() {

@@ -80,6 +80,9 @@ class CudaStream {
   void record(CudaEvent& event);
   void wait(const CudaEvent& event, OperationTag tag);
   void synchronize();  // throws what failed
+  // The same for a stream that another thread may be capturing, in which case it does nothing. Call
+  // it with CudaShared::streams_mutex held.
+  void synchronize_all_but_captured();
   void flush(Timeline* timeline) { record_.flush(timeline); }
 
   // Work given to `other` from now on runs after all work in this stream; also valid during

@@ -217,20 +217,24 @@ TEST(CudaModelText, StepsAreEnqueuedCallByCallOnRequest) {
   const auto device = open_device(cuda_options(), fake.platform());
   Model model = Model::load(bundled_dir(), *device, std::nullopt);
   const Geometry geometry = model.config().geometry();
-  Runtime runtime(*device, {}, geometry, model.config().row_dtype(), all_slice_dims(geometry));
+  Config config;
+  config.selection.fac_tokens = {{.tokens = 32, .share = 0}};
+  config.prefetch.depth = 0;
+  Runtime runtime(*device, config, geometry, model.config().row_dtype(), all_slice_dims(geometry));
   const SequenceId sequence = runtime.create();
+  runtime.reserve(sequence, 300, 96);
   const int32_t token = 1;
-  const StepSequence prompt[] = {{sequence, 1, StepMode::kPrefill}};
-  model.step(runtime, {&token, 1}, prompt);
+  const StepSequence prompt[] = {{sequence, 96, StepMode::kPrefill}};
+  model.step(runtime, std::vector<int32_t>(96, token), prompt);
   const auto launched = [&](bool graphs) {
     const uint64_t before = runtime.graph_metrics().launched;
     const StepSequence step[] = {{sequence, 1, StepMode::kDecode}};
-    for (int i = 0; i < 7; ++i) model.step(runtime, {&token, 1}, step, {.graphs = graphs});
+    for (int i = 0; i < 12; ++i) model.step(runtime, {&token, 1}, step, {.graphs = graphs});
     return runtime.graph_metrics().launched - before;
   };
-  EXPECT_GT(launched(true), 0u);
+  EXPECT_GT(launched(true), 6u);
   EXPECT_EQ(launched(false), 0u);
-  EXPECT_GT(launched(true), 0u);
+  EXPECT_GT(launched(true), 6u);
 }
 
 // Weights rounded at load time; steps that read packed weights are captured as graphs too.

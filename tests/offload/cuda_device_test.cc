@@ -190,6 +190,23 @@ TEST(CudaDevice, AFailureWhileWorkRunsNamesWhatWasUnderWay) {
   EXPECT_EQ(device_error_of([&] { device->create_event(); }), first);
 }
 
+// The launcher takes the last error, and the runtime need not report a lost context twice.
+TEST(CudaDevice, AFailureThatALaunchReportsNamesWhatWasUnderWay) {
+  FakeCuda fake;
+  const auto device = open(fake);
+  const Stream compute = device->create_stream(StreamPriority::kNormal, "compute");
+  const Stream copy = device->create_stream(StreamPriority::kHigh, "copy 0");
+  device->enqueue(ResolveParams{}, compute.view(), tag_of(3, Cause::kCompute));
+  fake.fail_operation(1);
+  fake.synchronize_all();  // fails behind the device's back
+  const std::string first = device_error_of(
+      [&] { device->enqueue(AttendParams{}, copy.view(), tag_of(4, Cause::kCompute)); });
+  EXPECT_THAT(first, AllOf(HasSubstr("candidates: 'resolve' of layer 3"), HasSubstr("on compute"),
+                           HasSubstr("attend failed"), HasSubstr("cudaErrorIllegalAddress"),
+                           HasSubstr("restart it")));
+  EXPECT_EQ(device_error_of([&] { device->synchronize(compute.view()); }), first);
+}
+
 TEST(CudaDevice, TheOnlyOperationUnderWayIsTheOneThatFailed) {
   FakeCuda fake;
   const auto device = open(fake);
@@ -419,6 +436,31 @@ TEST(CudaDevice, KnowsWhoseACallersStreamIs) {
   EXPECT_EQ(fake.take_last_error(), cuda_status::kSuccess);
   EXPECT_NO_THROW(require_alive(*device, own.view()));
   EXPECT_NO_THROW(use(*device));
+}
+
+// The runtime refuses batches of copies on the legacy stream, which PyTorch works on by default.
+TEST(CudaDevice, CopiesOnTheLegacyStreamAreNotBatched) {
+  constexpr size_t kBytes = CudaDevice::kMinBatched;
+  FakeCuda fake;
+  const auto device = open(fake);
+  const Buffer host = device->allocate(MemorySpace::kHost, 2 * kBytes, "test");
+  const Buffer there = device->allocate(MemorySpace::kDevice, 2 * kBytes, "test");
+  std::memset(host.data(), 7, 2 * kBytes);
+  const CopyRange ranges[] = {{there.data() + kBytes, host.data(), kBytes},
+                              {there.data(), host.data() + kBytes, kBytes}};
+  const auto copy = [&](StreamView stream) {
+    std::memset(there.data(), 0, 2 * kBytes);
+    const int64_t before = fake.calls["copy_all"];
+    device->copy_all(ranges, CopyKind::kHostToDevice, stream);
+    device->synchronize(stream);
+    EXPECT_EQ(std::memcmp(there.data(), host.data(), 2 * kBytes), 0);
+    return fake.calls["copy_all"] - before;
+  };
+  const Stream legacy = adopt_stream(*device, FakeCuda::legacy_stream(), "caller");
+  const Stream own = device->create_stream(StreamPriority::kNormal, "own");
+  EXPECT_EQ(copy(own.view()), 1);
+  EXPECT_EQ(copy(legacy.view()), 0);
+  EXPECT_EQ(copy(own.view()), 1);  // nothing was refused
 }
 
 }  // namespace

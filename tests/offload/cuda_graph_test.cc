@@ -5,7 +5,9 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "offload/open_device.h"
@@ -99,6 +101,65 @@ TEST_F(CudaGraphTest, ComesAfterAndBeforeItsStreamsOtherWork) {
   EXPECT_TRUE(device_->graphs()->launch_graph(graph.view()));
   device_->synchronize(b_.view());  // waiting for a member waits for the launch
   EXPECT_EQ(*back_.as<int>(), 5);
+}
+
+// Freeing waits for all streams, but not for those that are being recorded: waiting for one would
+// end its capture. Their earlier work is waited for all the same.
+TEST_F(CudaGraphTest, OtherThreadsMayFreeMemoryMeanwhile) {
+  Buffer source = device_->allocate(MemorySpace::kHost, kBytes, "test");
+  *source.as<int>() = 3;
+  *host_.as<int>() = 5;
+  device_->copy(x_.data(), source.data(), kBytes, CopyKind::kHostToDevice, a_.view());
+  const Graph graph = record([&] {
+    std::thread([&] { source = Buffer(); }).join();
+    EXPECT_EQ(*x_.as<int>(), 3);  // copied before its source was freed
+    enqueue();
+    std::thread([&] {
+      Buffer more = device_->allocate(MemorySpace::kDevice, kBytes, "test");
+      more = Buffer();
+      device_->set_timeline(nullptr);  // waits for all streams too
+      device_->create_stream(StreamPriority::kNormal, "another");
+    }).join();
+  });
+  EXPECT_TRUE(device_->graphs()->launch_graph(graph.view()));
+  device_->synchronize(a_.view());
+  EXPECT_EQ(*back_.as<int>(), 5);
+}
+
+TEST_F(CudaGraphTest, MemoryFreedByTheRecordingThreadIsFreedAfterwards) {
+  Buffer old = device_->allocate(MemorySpace::kDevice, 1000, "test");
+  const uint64_t before = fake_.device_bytes;
+  const Graph graph = record([&] {
+    enqueue();
+    old = Buffer();
+    EXPECT_EQ(fake_.device_bytes, before);
+  });
+  EXPECT_LT(fake_.device_bytes, before);
+  EXPECT_TRUE(device_->graphs()->launch_graph(graph.view()));
+  // Also if the recording fails.
+  old = device_->allocate(MemorySpace::kDevice, 1000, "test");
+  EXPECT_THROW(record([&] {
+                 old = Buffer();
+                 throw UsageError("the caller's");
+               }),
+               UsageError);
+  EXPECT_LT(fake_.device_bytes, before);
+}
+
+// A caller may wrap a stream twice.
+TEST_F(CudaGraphTest, AnotherHandleOfItsStreamMayEndMeanwhile) {
+  void* native = nullptr;
+  fake_.create_stream(&native, StreamPriority::kNormal);
+  const Stream first = adopt_stream(*device_, native, "first");
+  std::optional<Stream> second = adopt_stream(*device_, native, "second");
+  const Graph graph = device_->graphs()->record_graph(first.view(), {}, "test graph", [&] {
+    std::thread([&] { second.reset(); }).join();
+    device_->copy(x_.data(), host_.data(), kBytes, CopyKind::kHostToDevice, first.view());
+  });
+  *host_.as<int>() = 6;
+  EXPECT_TRUE(device_->graphs()->launch_graph(graph.view()));
+  device_->synchronize(first.view());
+  EXPECT_EQ(*x_.as<int>(), 6);
 }
 
 TEST_F(CudaGraphTest, EventsFromOutsideAreAwaitedAsTheyAreThen) {

@@ -3,9 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <thread>
 
 #include "offload/timeline/timeline.h"
 #include "runtime/base/error.h"
@@ -104,9 +107,36 @@ struct Replay {
   int64_t enqueued = 0;
 };
 
+// Allocates and frees memory on a thread of its own, as another runtime on the same device does.
+class BusyNeighbour {
+ public:
+  explicit BusyNeighbour(Device& device)
+      : thread_([this, &device] {
+          while (!done_) {
+            for (const MemorySpace space : {MemorySpace::kDevice, MemorySpace::kHost}) {
+              const Buffer buffer = device.allocate(space, 4096, "neighbour");
+            }
+            ++rounds_;
+          }
+        }) {}
+  ~BusyNeighbour() {
+    done_ = true;
+    thread_.join();
+    EXPECT_GT(rounds_, 0);
+  }
+
+ private:
+  std::atomic<bool> done_ = false;
+  std::atomic<int> rounds_ = 0;
+  std::thread thread_;
+};
+
 Replay play(std::unique_ptr<Device> device, const RunSetup& setup,
-            std::optional<float> query_error = {}) {
+            std::optional<float> query_error = {}, bool busy = false) {
+  Device& shared = *device;
   RuntimeRun run(std::move(device), setup);
+  std::optional<BusyNeighbour> neighbour;
+  if (busy) neighbour.emplace(shared);
   GraphedSteps steps(run.device(), run.runtime(), run.tape().stream(), kMaxTokens);
   std::optional<WrittenQueries> queries;
   if (query_error) {
@@ -472,6 +502,21 @@ TEST(CudaGraphs, AreOneCallAStep) {
   EXPECT_THROW(run.runtime().run_layers({}, {}, [] {}), UsageError);
 }
 
+void expect_same_beside_a_neighbour(const std::function<std::unique_ptr<Device>()>& open) {
+  RunSetup direct;
+  direct.graphs = false;
+  const Replay a = play(open(), direct);
+  const Replay b = play(open(), {}, {}, true);
+  expect_same(a.outputs, b.outputs);
+  EXPECT_GT(b.graphs.launched, 80u);
+}
+
+TEST(CudaGraphs, AnotherThreadMayAllocateAndFree) {
+  FakeCuda fakes[2];
+  int next = 0;
+  expect_same_beside_a_neighbour([&] { return open_fake(fakes[next++]); });
+}
+
 class CudaGraphsOnGpu : public ::testing::Test {
  protected:
   void SetUp() override { FASA_NEEDS_GPU(); }
@@ -489,6 +534,14 @@ TEST_F(CudaGraphsOnGpu, LaunchedStepsHaveTheBitsOfEnqueuedOnes) {
     expect_same(a.outputs, b.outputs);
     EXPECT_GT(b.graphs.launched, 80u);
   }
+}
+
+TEST_F(CudaGraphsOnGpu, AnotherThreadMayAllocateAndFree) {
+  expect_same_beside_a_neighbour([] {
+    DeviceOptions options;
+    options.name = "cuda:0";
+    return open_device(options);
+  });
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "kernels/cuda/activate_inl.h"
 #include "kernels/cuda/experts_inl.h"
 #include "kernels/cuda/heads_inl.h"
+#include "kernels/cuda/launch_error.h"
 #include "kernels/cuda/norm_inl.h"
 #include "kernels/cuda/project_experts_inl.h"
 #include "kernels/cuda/project_packed_experts_inl.h"
@@ -18,9 +19,7 @@
 
 namespace fasa {
 
-using fake_cuda::stream_of;
-
-FakeCuda::FakeCuda() {
+FakeCuda::FakeCuda() : legacy_(std::make_unique<FakeStream>(FakeStream{this, {}, nullptr})) {
   gpus.push_back({.name = "Fake GPU",
                   .pci_bus_id = "0000:00:00.0",
                   .major = 9,
@@ -35,12 +34,21 @@ FakeCuda::~FakeCuda() {
   for (const auto& [data, bytes] : blocks_) std::free(const_cast<std::byte*>(data));
 }
 
+FakeCuda::FakeStream& FakeCuda::stream_of(void* stream) {
+  return stream == legacy_stream() ? *legacy_ : *static_cast<FakeStream*>(stream);
+}
+
 void FakeCuda::fail_call(std::string name, int64_t nth, CudaStatus status) {
   failing_calls_[std::move(name)] = {nth, status};
 }
 void FakeCuda::fail_operation(int64_t nth, CudaStatus status) {
   failing_operation_ = nth;
   operation_status_ = status;
+}
+void FakeCuda::synchronize_all() {
+  const std::lock_guard lock(mutex_);
+  run_all(*legacy_);
+  for (const void* const stream : streams_) run_all(stream_of(const_cast<void*>(stream)));
 }
 void FakeCuda::pass_time(double seconds) {
   const std::lock_guard lock(mutex_);
@@ -136,8 +144,7 @@ std::string FakeCuda::text_of(CudaStatus status) { return "status " + std::to_st
 CudaStatus FakeCuda::take_last_error() {
   const std::lock_guard lock(mutex_);
   ++calls["take_last_error"];
-  const CudaStatus status = std::exchange(last_error_, cuda_status::kSuccess);
-  return lost_ != cuda_status::kSuccess ? lost_ : status;
+  return std::exchange(last_error_, cuda_status::kSuccess);
 }
 
 CudaStatus FakeCuda::versions(int* driver, int* runtime) {
@@ -296,6 +303,9 @@ CudaStatus FakeCuda::synchronize_stream(void* stream) {
   const std::lock_guard lock(mutex_);
   if (const CudaStatus status = outside_capture("synchronize_stream")) return status;
   if (gone(stream)) return fail(cuda_status::kInvalidHandle);
+  if (const auto& capture = stream_of(stream).capture; capture != nullptr) {
+    return break_capture(*capture, cuda_status::kCaptureUnsupported);
+  }
   run_all(stream_of(stream));
   return lost_ == cuda_status::kSuccess ? lost_ : fail(lost_);
 }
@@ -409,6 +419,7 @@ CudaStatus FakeCuda::copy_all(std::span<const CopyRange> ranges, void* stream) {
   const std::lock_guard lock(mutex_);
   if (const CudaStatus status = outside_capture("copy_all")) return status;
   if (driver_version < 12080) return fail(cuda_status::kNotSupported);
+  if (stream == nullptr || stream == legacy_stream()) return fail(cuda_status::kInvalidValue);
   for (const CopyRange& range : ranges) {
     const bool to = on_device(range.destination, range.bytes);
     const bool from = on_device(range.source, range.bytes);
@@ -492,8 +503,17 @@ CudaPlatform FakeCuda::platform(Kernels kernels) {
   return {.calls = this,
           .launch =
               [this, kernels = std::move(kernels)](const KernelCall& call, void* stream) {
-                if (gone(stream)) return static_cast<void>(fail(cuda_status::kInvalidHandle));
-                enqueue(stream_of(stream), [kernels, call] { kernels(call); });
+                // Like cuda_launcher.cuh, which takes the last error and throws.
+                const std::lock_guard lock(mutex_);
+                CudaStatus status = gone(stream) ? cuda_status::kInvalidHandle : lost_;
+                if (status == cuda_status::kSuccess) {
+                  enqueue(stream_of(stream), [kernels, call] { kernels(call); });
+                  status = take_last_error();
+                }
+                if (status != cuda_status::kSuccess) {
+                  throw cuda::LaunchError(std::string(kernel_name(call)) + ": " + name_of(status),
+                                          status);
+                }
               },
           .project_scratch = [] { return uint64_t{512}; },
           .machine_code = "75,80,86,89,90",

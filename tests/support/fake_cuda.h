@@ -3,7 +3,8 @@
 // Kernels are the CPU's. It has a GPU's memory of a set size, copies unpinned host memory as the
 // runtime does, and any call, or any operation while it runs, can be made to fail. Captured work
 // has no order beyond that of events and streams, and a call that is illegal in a capture fails and
-// ends the capture.
+// ends the capture; so does waiting for a captured stream, on any thread. The legacy stream takes
+// neither captures nor batches of copies. A lost context is reported as the last error once.
 #pragma once
 
 #include <cstdint>
@@ -43,6 +44,7 @@ class FakeCuda final : public CudaCalls {
   void fail_call(std::string name, int64_t nth, CudaStatus status);
   // The n-th operation from now fails while it runs, and makes the context unusable.
   void fail_operation(int64_t nth, CudaStatus status = cuda_status::kIllegalAddress);
+  void synchronize_all();          // runs all enqueued work
   void pass_time(double seconds);  // advances the GPU's clock
 
   // A caller's own resources: memory and streams of a second GPU. With strangers_on_device all
@@ -68,7 +70,11 @@ class FakeCuda final : public CudaCalls {
   GraphOrder graph_order = GraphOrder::kLastComeFirst;
   std::map<std::string, int64_t> calls;  // how often each method was called
 
+  // cudaStreamLegacy, which a caller may adopt.
+  static void* legacy_stream() { return reinterpret_cast<void*>(1); }
+
   struct FakeStream;
+  FakeStream& stream_of(void* stream);
   void enqueue(FakeStream& stream, std::function<void()> work);
 
   // CudaCalls
@@ -135,7 +141,9 @@ class FakeCuda final : public CudaCalls {
   void run_all(FakeStream& stream);
   void reach(const std::shared_ptr<Recording>& recording);
   // True if the stream was destroyed or never existed.
-  bool gone(const void* stream) const { return stream != nullptr && !streams_.contains(stream); }
+  bool gone(const void* stream) const {
+    return stream != nullptr && stream != legacy_stream() && !streams_.contains(stream);
+  }
   bool on_device(const void* data, size_t bytes) const;
   bool pinned(const void* data, size_t bytes) const;
   uint64_t left() const;
@@ -149,7 +157,8 @@ class FakeCuda final : public CudaCalls {
   double seconds_ = 0;
   std::map<const std::byte*, size_t> blocks_;
   std::set<const void*> streams_;  // live ones
-  uint64_t kept_bytes_ = 0;        // cached by pools
+  std::unique_ptr<FakeStream> legacy_;
+  uint64_t kept_bytes_ = 0;  // cached by pools
   uint64_t graph_bytes_ = 0;
   std::shared_ptr<Capture> capture_;  // under way; one at a time
   uint64_t shuffles_ = 0;

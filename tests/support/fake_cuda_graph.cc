@@ -6,8 +6,6 @@
 
 namespace fasa {
 
-using fake_cuda::stream_of;
-
 bool FakeCuda::Capture::joined() const {
   std::vector<char> before(graph.nodes.size(), 0);
   std::vector<size_t> open = ends.at(origin);
@@ -47,6 +45,11 @@ CudaStatus FakeCuda::enter_stream(const char* name, void* stream) {
                               : break_capture(*capture, cuda_status::kCaptureImplicit);
   }
   if (gone(stream)) return fail(cuda_status::kInvalidHandle);
+  if (stream == legacy_stream()) {
+    Capture* const here = capture_here();
+    return here == nullptr ? cuda_status::kSuccess
+                           : break_capture(*here, cuda_status::kCaptureImplicit);
+  }
   const auto& capture = stream_of(stream).capture;
   const bool broken = capture != nullptr && capture->broken;
   return broken ? fail(cuda_status::kCaptureInvalidated) : cuda_status::kSuccess;
@@ -77,7 +80,9 @@ CudaStatus FakeCuda::wait(void* stream, void* event) {
 CudaStatus FakeCuda::begin_capture(void* stream) {
   const std::lock_guard lock(mutex_);
   if (const CudaStatus status = enter_stream("begin_capture", stream)) return status;
-  if (capture_ != nullptr) return fail(cuda_status::kCaptureUnsupported);
+  if (capture_ != nullptr || stream == legacy_stream()) {
+    return fail(cuda_status::kCaptureUnsupported);
+  }
   capture_ = std::make_shared<Capture>(
       Capture{&stream_of(stream), std::this_thread::get_id(), {}, {}, false});
   capture_->ends[capture_->origin];

@@ -61,10 +61,4 @@ struct FakeCuda::Capture {
   bool joined() const;  // all work precedes the origin stream's end
 };
 
-namespace fake_cuda {
-inline FakeCuda::FakeStream& stream_of(void* stream) {
-  return *static_cast<FakeCuda::FakeStream*>(stream);
-}
-}  // namespace fake_cuda
-
 }  // namespace fasa

@@ -94,7 +94,9 @@ def assemble(root, target, cublas):
 def write_archive(folder, file):
     """Every program contains the same kernels: the window spans them all, so that they are stored
     once."""
-    filters = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 512 * MIB}]
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 6,
+                "dict_size": min(max(size, 8 * MIB), 512 * MIB)}]
     with lzma.open(file, "wb", filters=filters) as stream, \
             tarfile.open(fileobj=stream, mode="w") as archive:
         archive.add(folder, arcname="gpu-check")

@@ -11,8 +11,8 @@ def note(text):
 
 
 class Report:
-    """Whole after each change. A step has an outcome: passed, failed, skipped (it cannot run here),
-    timed out (it took longer than it may), or out of time (this call ended; the next repeats it)."""
+    """Whole after each change. A step's outcome: passed, failed, skipped (it cannot run here),
+    timed out (it took longer than it may), out of time (this call ended; the next repeats it)."""
 
     TAIL = 100  # lines of a step's log in the report, if it did not pass
 
