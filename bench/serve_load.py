@@ -5,6 +5,7 @@
                                                  4 and 16 clients at once; with --llama the same
                                                  GGUF files on llama-cpp-python's server, by turns
     bench/serve_load.py intruder --model DIR     the effect of a long prompt on another stream
+    bench/serve_load.py question --model DIR     the wait of a short question behind a long prompt
     bench/serve_load.py sessions --model DIR     the first token of a document's next question:
                                                  never seen, in memory, and on disk after a
                                                  restart, its pages in the system's cache and out
@@ -259,6 +260,61 @@ def intruder_command(options):
     return result
 
 
+def tokens_of(server, text):
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    connection.request("POST", "/tokenize", json.dumps({"content": text}))
+    return json.loads(connection.getresponse().read())["tokens"]
+
+
+def question_command(options):
+    """Alone and together in turns: a prompt, and a question of 20 tokens that comes 2 s later."""
+    server = fasa(options.model[0], "--max-step-ms", str(options.max_step_ms), *options.flags)
+    tokens = tokens_of(server, TEXT)
+    length = options.prompt_tokens
+    if length + 100 * options.rounds > len(tokens):
+        sys.exit(f"the text has {len(tokens)} tokens: fewer --prompt-tokens or --rounds")
+    rows = []
+
+    def timed(*arguments):
+        begin = time.perf_counter()
+        reply = ask(server, *arguments)
+        if reply.status != 200 or not reply.pieces:
+            sys.exit(f"a request failed: {reply.error}")
+        return reply, time.perf_counter() - begin
+
+    for round_ in range(options.rounds):
+        # No two prompts begin alike.
+        prompts = [tokens[100 * round_ + 50 * i:][:length] for i in range(2)]
+        questions = [tokens[-40 * round_ - 20 * i - 20:][:20] for i in range(2)]
+        alone, question_seconds = timed(questions[0], 16)
+        _, prompt_seconds = timed(prompts[0], 1)
+        together = {}
+        thread = threading.Thread(
+            target=lambda: together.update(seconds=timed(prompts[1], 1)[1]))
+        thread.start()
+        time.sleep(2)
+        beside, _ = timed(questions[1], 16)
+        thread.join()
+        rows.append({"alone_first": alone.first, "first": beside.first, "gaps": beside.gaps,
+                     "prompt_alone": prompt_seconds, "prompt": together["seconds"],
+                     "chunk": prompt_seconds / (length / 512),
+                     "later": together["seconds"] / (prompt_seconds + question_seconds) - 1})
+    server.stop()
+    gaps = [gap for row in rows for gap in row["gaps"]]
+    middle = {key: statistics.median(row[key] for row in rows) for key in rows[0] if key != "gaps"}
+    aim = 3 * middle["alone_first"] + middle["chunk"]
+    print(f"a question of 20 tokens, 2 s into a prompt of {length} tokens, {len(rows)} rounds:\n"
+          f"first token {milliseconds(middle['first'])} ms (worst "
+          f"{milliseconds(max(row['first'] for row in rows))}); alone "
+          f"{milliseconds(middle['alone_first'])}; a chunk {milliseconds(middle['chunk'])}; three "
+          f"times alone and a chunk {milliseconds(aim)}\n"
+          f"between its 16 tokens p50 / p99 {milliseconds(statistics.median(gaps))} / "
+          f"{milliseconds(percentile(gaps, 0.99))} ms; --max-step-ms {options.max_step_ms}\n"
+          f"the prompt {middle['prompt']:.2f} s; alone {middle['prompt_alone']:.2f}; "
+          f"{100 * middle['later']:+.1f} % beside its and the question's own time")
+    return rows
+
+
 def drop_from_cache(folder):
     """The files' pages leave the system's cache."""
     for path in pathlib.Path(folder).iterdir():
@@ -393,7 +449,7 @@ def soak_command(options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("clients", "intruder", "sessions", "soak"))
+    parser.add_argument("command", choices=("clients", "intruder", "question", "sessions", "soak"))
     parser.add_argument("--model", nargs="+", default=[str(ROOT / "models/needle-3m")])
     parser.add_argument("--flags", nargs=argparse.REMAINDER, default=[],
                         help="flags of fasa serve; all that follow")
@@ -404,8 +460,9 @@ def main():
     parser.add_argument("--characters", type=int, default=1000, help="characters per prompt")
     parser.add_argument("--llama", action="store_true")
     parser.add_argument("--llama-context", type=int, default=8192)
-    parser.add_argument("--prompt-tokens", type=int, default=100_000, 
+    parser.add_argument("--prompt-tokens", type=int, default=100_000,
                         help="intruder, sessions: bytes")
+    parser.add_argument("--max-step-ms", type=float, default=100, help="question: of the server")
     parser.add_argument("--stream-tokens", type=int, default=1000)
     parser.add_argument("--dir", help="sessions: where their folder is made")
     parser.add_argument("--short", type=int, default=20_000)
@@ -413,7 +470,7 @@ def main():
     parser.add_argument("--at-once", type=int, default=8)
     options = parser.parse_args()
     result = {"clients": clients_command, "intruder": intruder_command,
-              "sessions": sessions_command,
+              "question": question_command, "sessions": sessions_command,
               "soak": soak_command}[options.command](options)
     if options.json:
         options.json.write_text(json.dumps(result, indent=1) + "\n")

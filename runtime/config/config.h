@@ -125,6 +125,10 @@ struct Config {
     int sparse_turn_tokens = 0;
   } sessions;
 
+  struct Serve {
+    double prompt_share = 0.5;  // of prompt tokens, for the oldest prompt; see PromptTurns
+  } serve;
+
   // Source of each explicit key, by its path: "c.toml:2: ". Later errors begin with it.
   std::map<std::string, std::string> places;
 

@@ -99,7 +99,7 @@ Json get_counts(const Config& config) {
 constexpr std::string_view kSizeAllowed =
     "a size above 0: a number with B, kB, MB, GB, KiB, MiB, GiB or TiB, such as \"6GiB\", or bytes";
 
-const std::array<ConfigOption, 46> kOptions{{
+const std::array<ConfigOption, 47> kOptions{{
     {.table = "",
      .key = "preset",
      .flag = "",
@@ -650,6 +650,17 @@ const std::array<ConfigOption, 46> kOptions{{
              "tokens, as generated tokens do; longer turns attend to all tokens.",
      .set = [](Config& c, const Json& v) { return take_int(v, c.sessions.sparse_turn_tokens); },
      .get = [](const Config& c) -> Json { return c.sessions.sparse_turn_tokens; }},
+    {.table = "serve",
+     .key = "prompt_share",
+     .flag = "",
+     .type = "SHARE",
+     .allowed = "a number from 0 to 1",
+     .help =
+         "Share of prompt tokens that `fasa serve` computes for the oldest prompt while shorter "
+         "ones go first. 1 = in order of arrival; 0 = always the least left first, so that a "
+         "long prompt may wait without limit.",
+     .set = [](Config& c, const Json& v) { return take_share(v, c.serve.prompt_share); },
+     .get = [](const Config& c) -> Json { return c.serve.prompt_share; }},
 }};
 
 }  // namespace

@@ -73,6 +73,14 @@ bool take_quantity(const Json& value, std::optional<double> (*parse)(std::string
   return true;
 }
 
+bool take_share(const Json& value, double& out) {
+  if (!value.is_number()) return false;
+  const auto share = value.get<double>();
+  if (!(share >= 0 && share <= 1)) return false;
+  out = share;
+  return true;
+}
+
 bool take_counts(const Json& value, std::vector<TokenCount>& out) {
   if (value.is_string() && value.get<std::string>() == "auto") {
     out.clear();

@@ -23,6 +23,8 @@ bool take_bytes(const nlohmann::json& value, std::optional<uint64_t>& out);
 // A string that `parse` (parse_rate, parse_seconds) accepts.
 bool take_quantity(const nlohmann::json& value, std::optional<double> (*parse)(std::string_view),
                    double& out);
+// A number in [0, 1].
+bool take_share(const nlohmann::json& value, double& out);
 // An integer >= 1, a float in (0, 1], an array of these, or "auto" (none).
 bool take_counts(const nlohmann::json& value, std::vector<TokenCount>& out);
 // An integer >= 0, a float in [0, 1], or "auto" (none).

@@ -15,6 +15,10 @@ void AnswerOptions::validate() const {
     throw UsageError(fmt::format("max_tokens = {}; allowed: 1 or more", max_tokens));
   }
   constexpr int kMaxLogprobs = 100;
+  if (min_tokens < 0 || min_tokens > max_tokens) {
+    throw UsageError(
+        fmt::format("min_tokens = {}; allowed: 0 to max_tokens, {}", min_tokens, max_tokens));
+  }
   if (logprobs && (*logprobs < 0 || *logprobs > kMaxLogprobs)) {
     throw UsageError(fmt::format("logprobs = {}; allowed: 0 to {}", *logprobs, kMaxLogprobs));
   }
@@ -59,15 +63,41 @@ std::span<const float> Answer::of_grammar(std::span<const float> logits) {
   return masked_;
 }
 
+bool Answer::is_stop(int32_t token) const {
+  const auto& ids = options_.stop_ids;
+  return std::find(ids.begin(), ids.end(), token) != ids.end();
+}
+
+// Masks the tokens that would end the answer too early. `logits` may be masked_.
+std::span<const float> Answer::without_ends(std::span<const float> logits) {
+  const bool early = std::ssize(tokens_) < options_.min_tokens;
+  if (!early && !options_.ignore_eos) return logits;
+  if (logits.data() != masked_.data()) masked_.assign(logits.begin(), logits.end());
+  const auto mask = [&](std::span<const int32_t> ids) {
+    for (const int32_t id : ids) {
+      if (id < 0 || static_cast<size_t>(id) >= masked_.size()) continue;
+      masked_[static_cast<size_t>(id)] = std::numeric_limits<float>::quiet_NaN();
+    }
+  };
+  mask(eos_);
+  if (early) mask(options_.stop_ids);
+  return masked_;
+}
+
 bool Answer::take(std::span<const float> logits) {
   fresh_ = text_.size();
-  const int32_t token = sampler_.next(held_ ? of_grammar(logits) : logits);
+  const int32_t token = sampler_.next(without_ends(held_ ? of_grammar(logits) : logits));
   if (is_eos(token)) return finish(AnswerEnd::kEndOfSequence);
   if (held_) options_.grammar->push(*held_, token);
   tokens_.push_back(token);
   if (options_.logprobs) logprobs_.push_back(logprobs_of(logits, token, *options_.logprobs));
-  if (continuation_) text_ += stop_.push(continuation_->push(token));
+  const bool early = std::ssize(tokens_) <= options_.min_tokens;  // stop strings do not count yet
+  if (continuation_) {
+    std::string text = continuation_->push(token);
+    text_ += early ? std::move(text) : stop_.push(text);
+  }
   if (stop_.stopped()) return finish(AnswerEnd::kStopString);
+  if (!early && is_stop(token)) return finish(AnswerEnd::kStopString);
   if (held_ && options_.grammar->is_whole(*held_)) return finish(AnswerEnd::kEndOfSequence);
   if (static_cast<int64_t>(tokens_.size()) < options_.max_tokens) return true;
   return finish(AnswerEnd::kMaxTokens);

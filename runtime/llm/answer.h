@@ -23,6 +23,9 @@ struct AnswerOptions {
   Sampling sampling = {};
   std::vector<std::string> stop = {};  // strings that end the text; not part of it
   std::optional<int> logprobs = {};    // log-probabilities of each token and of the best N
+  std::vector<int32_t> stop_ids = {};  // tokens that end the answer; part of it
+  int64_t min_tokens = 0;              // before these no end, but by max_tokens
+  bool ignore_eos = false;             // the model cannot end the answer
   std::vector<int32_t> shown = {};     // special tokens that appear in the text
   std::shared_ptr<text::TokenGrammar> grammar = {};  // grammar that the text must match; null: none
 
@@ -58,6 +61,8 @@ class Answer {
  private:
   bool finish(AnswerEnd end);
   std::span<const float> of_grammar(std::span<const float> logits);
+  std::span<const float> without_ends(std::span<const float> logits);
+  bool is_stop(int32_t token) const;
   bool is_eos(int32_t token) const;
 
   AnswerOptions options_;
@@ -66,7 +71,7 @@ class Answer {
   std::optional<text::Continuation> continuation_;
   text::StopStrings stop_;
   std::optional<text::TokenGrammar::Text> held_;  // the grammar's state after the text so far
-  std::vector<float> masked_;                     // logits, NaN where the grammar allows no token
+  std::vector<float> masked_;                     // logits, NaN where a token is not allowed
   std::vector<int32_t> tokens_;
   std::vector<TokenLogprobs> logprobs_;
   std::string text_;

@@ -42,6 +42,7 @@ struct ActiveChoice {
   bool lacks_rows = false;           // it prefills, and some rows are on disk only
   bool lacks_memory = false;         // it waits until a session is evicted
   int64_t cached = 0;
+  double owed = 0;  // see PromptTurns
   bool finished = false;
   std::optional<Failure> failure;  // set if the choice failed
   std::chrono::steady_clock::time_point submitted, last_token;
@@ -65,6 +66,7 @@ struct ActiveChoice {
     return position < static_cast<int64_t>(wanted.size()) ? wanted[static_cast<size_t>(position)]
                                                           : *next;
   }
+  int64_t prompt_left() const { return std::ssize(wanted) - log.size(); }
   // Tokens of `wanted` that the next step may take by prefill, and by decoding.
   int64_t prefill_left() const { return left_as(StepMode::kPrefill); }
   int64_t decode_left() const { return left_as(StepMode::kDecode); }

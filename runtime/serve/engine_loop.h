@@ -1,5 +1,6 @@
 // Serves many requests on one model and one runtime: continuous batching, one step at a time, on
-// its own thread. Decoding sequences go first; prompts run in chunks between their steps.
+// its own thread. Decoding sequences go first; prompts run in chunks between their steps and take
+// turns (prompt_turns.h).
 //
 // A request's tokens do not depend on other requests: every part of a step is independent of its
 // batch, and evicted tokens are recomputed as they were computed before (token_log.h).

@@ -14,6 +14,7 @@ struct EngineOptions {
   int max_waiting = 64;
   int prefill_chunk = 512;
   double max_step_seconds = 0;  // 0: see PrefillBudget
+  double prompt_share = 0.5;    // see PromptTurns
   // A continued conversation decodes its new turn if it has at most so many new tokens, else
   // prefills it. Results depend on this value, not on what happened to the session in between.
   int sparse_turn_tokens = 0;

@@ -19,7 +19,8 @@ EngineSteps::EngineSteps(Model& model, Runtime& runtime, const text::Tokenizer* 
       choices_(choices),
       memory_(memory),
       stats_(stats),
-      prefill_budget_(options.max_step_seconds, options.prefill_chunk) {
+      prefill_budget_(options.max_step_seconds, options.prefill_chunk),
+      prompt_turns_(options.prompt_share) {
   model_.reserve(std::max(options.prefill_chunk, options.max_sequences));
   if (const int ahead = runtime_.estimate_depth(); ahead > 0) {
     model_.reserve_estimates(options.max_sequences, ahead);
@@ -89,17 +90,25 @@ void EngineSteps::decode() {
   }
 }
 
-// Oldest prompts first; a step takes several if they are short.
+// Beside streams a chunk is short and always filled.
 EngineSteps::Prefill EngineSteps::next_prefill() const {
-  Prefill prefill;
-  int left = prefill_budget_.chunk(!decoding().empty());
+  const bool others = !decoding().empty();
+  std::vector<ActiveChoice*> choices;
+  std::vector<PromptTurns::Prompt> prompts;
   for (const auto& one : choices_.active()) {
-    if (!one->computes() || one->mode() != StepMode::kPrefill || left == 0) continue;
-    prefill.batch.push_back(one.get());
-    prefill.counts.push_back(static_cast<int>(std::min<int64_t>(left, one->prefill_left())));
-    left -= prefill.counts.back();
-    prefill.tokens += prefill.counts.back();
+    if (!one->computes() || one->mode() != StepMode::kPrefill) continue;
+    choices.push_back(one.get());
+    prompts.push_back({one->prompt_left(), one->prefill_left(), one->owed});
   }
+  const auto turns = prompt_turns_.next(prompts, prefill_budget_.chunk(others), !others);
+  Prefill prefill;
+  for (const PromptTurns::Turn& turn : turns) {
+    prefill.batch.push_back(choices[turn.prompt]);
+    prefill.counts.push_back(turn.tokens);
+    prefill.tokens += turn.tokens;
+  }
+  if (!choices.empty()) prefill.oldest = choices.front();
+  prefill.owed = prompt_turns_.owed_after(prompts, turns);
   return prefill;
 }
 
@@ -112,6 +121,7 @@ void EngineSteps::prefill() {
       const double took = seconds_between(begin, Clock::now());
       prefill_budget_.prefilled(next.tokens, took);
       stats_.prefill_step_seconds.add(took);
+      next.oldest->owed = next.owed;
       const size_t vocab = logits.size() / batch.size();
       for (size_t i = 0; i < batch.size(); ++i) {
         computed(*batch[i], next.counts[i], StepMode::kPrefill, logits.subspan(i * vocab, vocab));

@@ -12,6 +12,7 @@
 #include "runtime/serve/engine_options.h"
 #include "runtime/serve/engine_status.h"
 #include "runtime/serve/prefill_budget.h"
+#include "runtime/serve/prompt_turns.h"
 #include "runtime/serve/served_choices.h"
 #include "runtime/serve/session_memory.h"
 #include "runtime/text/tokenizer.h"
@@ -37,8 +38,10 @@ class EngineSteps {
  private:
   struct Prefill {
     std::vector<ActiveChoice*> batch;
-    std::vector<int> counts;  // tokens of each choice
-    int64_t tokens = 0;       // in all
+    std::vector<int> counts;         // tokens of each choice
+    int64_t tokens = 0;              // in all
+    ActiveChoice* oldest = nullptr;  // of the prompts, in the batch or not
+    double owed = 0;                 // to the oldest, after the step
   };
   std::vector<ActiveChoice*> decoding() const;
   std::vector<int> decode_counts(std::span<ActiveChoice* const> batch) const;
@@ -56,6 +59,7 @@ class EngineSteps {
   SessionMemory& memory_;
   EngineStatus& stats_;
   PrefillBudget prefill_budget_;
+  PromptTurns prompt_turns_;
 };
 
 }  // namespace fasa::serve

@@ -16,7 +16,9 @@ namespace fasa::serve {
 class RequestObserver {
  public:
   virtual ~RequestObserver() = default;
-  // `computed` of the prompt's `total` tokens are in the cache; `cached` of them were there before.
+  // Called when the request is admitted, and after each chunk. `computed` of the prompt's `total`
+  // tokens are in the cache; `cached` of them were there before. `computed` can decrease: then the
+  // request stepped back for want of memory.
   virtual void on_prefill(int64_t computed, int64_t total, int64_t cached) = 0;
   // A choice got a token, now in its answer. Also called for the last token, before on_end.
   virtual void on_token(int choice, const Answer& answer) = 0;

@@ -49,6 +49,10 @@ void SessionMemory::admit_waiting() {
       choices_.end_first_waiting();
     } else {
       stats_.queue_seconds.add(seconds_between(first.submitted, Clock::now()));
+      if (first.answer->tokens().empty()) {
+        first.request.observer->on_prefill(first.log.size(), std::ssize(first.wanted),
+                                           first.cached);
+      }
       choices_.admit_first();
     }
   }
@@ -160,6 +164,7 @@ void SessionMemory::step_back(ActiveChoice& active) {
   runtime_.free(*std::exchange(active.sequence, std::nullopt));
   active.resuming.reset();
   active.lacks_rows = active.lacks_memory = false;
+  active.owed = 0;
   if (!active.at_prompt()) active.wanted.assign(active.log.ids().begin(), active.log.ids().end());
   if (active.log.size() > active.known.size()) active.known = active.log;
   active.log = TokenLog();

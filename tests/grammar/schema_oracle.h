@@ -77,9 +77,14 @@ class SchemaOracle {
   bool array_holds(const Json& schema, const Json& value) const {
     if (value.size() < schema.value("minItems", size_t{0})) return false;
     if (value.size() > schema.value("maxItems", SIZE_MAX)) return false;
-    return !schema.contains("items") ||
-           std::all_of(value.begin(), value.end(),
-                       [&](const Json& item) { return holds(schema["items"], item); });
+    const Json first = schema.value("prefixItems", Json::array());
+    for (size_t i = 0; i < value.size(); ++i) {
+      if (i < first.size() ? !holds(first[i], value[i])
+                           : schema.contains("items") && !holds(schema["items"], value[i])) {
+        return false;
+      }
+    }
+    return true;
   }
   static bool string_holds(const Json& schema, const std::string& text) {
     size_t characters = 0;

@@ -107,20 +107,68 @@ JsonGrammar::Rule JsonGrammar::string() {
 }
 
 JsonGrammar::Rule JsonGrammar::string(int64_t least, std::optional<int64_t> most) {
-  Rule rest = grammar_.new_rule();
-  grammar_.add(rest, {});
-  if (!most) grammar_.add(rest, {character(), rest});
-  // Built from the last character backwards.
-  for (int64_t count = 1; count <= most.value_or(least); ++count) {
+  Rule rest = 0;
+  if (most) {
+    rest = characters_up_to(*most - least);
+  } else {
+    rest = grammar_.new_rule();
+    grammar_.add(rest, {});
+    grammar_.add(rest, {character(), rest});
+  }
+  const Rule rule = grammar_.new_rule();
+  grammar_.add(rule, {grammar_.byte('"'), characters(least), rest, grammar_.byte('"')});
+  return rule;
+}
+
+// Long strings consist of blocks, so that their grammar stays small.
+constexpr int64_t kBlock = 64;
+
+JsonGrammar::Rule JsonGrammar::characters(int64_t count) {
+  Rule rest = literal("");
+  for (int64_t i = 0; i < count % kBlock; ++i) {
     const Rule longer = grammar_.new_rule();
-    const bool optional = most && *most - count >= least;
-    if (optional) grammar_.add(longer, {});
     grammar_.add(longer, {character(), rest});
     rest = longer;
   }
-  const Rule rule = grammar_.new_rule();
-  grammar_.add(rule, {grammar_.byte('"'), rest, grammar_.byte('"')});
-  return rule;
+  if (count < kBlock) return rest;
+  if (!block_) {
+    block_ = literal("");
+    for (int64_t i = 0; i < kBlock; ++i) {
+      const Rule longer = grammar_.new_rule();
+      grammar_.add(longer, {character(), *block_});
+      block_ = longer;
+    }
+  }
+  for (int64_t i = 0; i < count / kBlock; ++i) {
+    const Rule longer = grammar_.new_rule();
+    grammar_.add(longer, {*block_, rest});
+    rest = longer;
+  }
+  return rest;
+}
+
+// A text has one reading: whole blocks, then fewer characters than a block.
+JsonGrammar::Rule JsonGrammar::characters_up_to(int64_t most) {
+  const auto fewer = [&](int64_t count) {
+    Rule rest = literal("");
+    for (int64_t i = 0; i < count; ++i) {
+      const Rule longer = grammar_.new_rule();
+      grammar_.add(longer, {});
+      grammar_.add(longer, {character(), rest});
+      rest = longer;
+    }
+    return rest;
+  };
+  Rule rest = fewer(most % kBlock);
+  if (most < kBlock) return rest;
+  const Rule short_end = fewer(kBlock - 1), block = characters(kBlock);
+  for (int64_t i = 0; i < most / kBlock; ++i) {
+    const Rule longer = grammar_.new_rule();
+    grammar_.add(longer, {short_end});
+    grammar_.add(longer, {block, rest});
+    rest = longer;
+  }
+  return rest;
 }
 
 JsonGrammar::Rule JsonGrammar::digits(int least, int most) {
@@ -263,15 +311,19 @@ JsonGrammar::Rule JsonGrammar::object_of(Rule member) {
   return rule;
 }
 
-JsonGrammar::Rule JsonGrammar::array_of(Rule item, int64_t least, std::optional<int64_t> most) {
+JsonGrammar::Rule JsonGrammar::array_of(std::optional<Rule> item, int64_t least,
+                                        std::optional<int64_t> most, std::span<const Rule> first) {
+  const auto firsts = static_cast<int64_t>(first.size());
+  if (!item) most = std::min(most.value_or(firsts), firsts);
   // The rule for the text after `counted` items; each round makes that after one item less.
-  Rule rest = most ? literal("") : list_of(item);
-  const int64_t counted = most.value_or(std::max<int64_t>(least, 1));
+  Rule rest = most ? literal("") : list_of(*item);
+  const int64_t counted = most.value_or(std::max({least, firsts, int64_t{1}}));
   for (int64_t there = counted - 1; there >= 0; --there) {
+    const Rule next = there < firsts ? first[static_cast<size_t>(there)] : *item;
     const Rule more = grammar_.new_rule();
     if (there >= least) grammar_.add(more, {});
-    if (there > 0) grammar_.add(more, {grammar_.byte(','), blanks(), item, blanks(), rest});
-    if (there == 0) grammar_.add(more, {item, blanks(), rest});
+    if (there > 0) grammar_.add(more, {grammar_.byte(','), blanks(), next, blanks(), rest});
+    if (there == 0) grammar_.add(more, {next, blanks(), rest});
     rest = more;
   }
   const Rule rule = grammar_.new_rule();

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "runtime/text/grammar/byte_grammar.h"
@@ -36,20 +37,24 @@ class JsonGrammar {
   Rule object_of(Rule member);
   // "KEY": value, with any text as key.
   Rule member_of(Rule value);
-  // [ items ], `least` to `most` of them.
-  Rule array_of(Rule item, int64_t least, std::optional<int64_t> most);
+  // [ items ], `least` to `most` of them. `item`: after the `first` ones; none: no others.
+  Rule array_of(std::optional<Rule> item, int64_t least, std::optional<int64_t> most,
+                std::span<const Rule> first = {});
   Rule literal(std::string_view text);
   Rule choice(std::initializer_list<Rule> rules);
 
  private:
   Rule character();
+  Rule characters(int64_t count);
+  Rule characters_up_to(int64_t most);
   Rule digits(int least, int most);
   Rule below(std::string_view least, std::string_view most);
   Rule list_of(Rule item);
   ByteGrammar::Symbol range(unsigned char first, unsigned char last);
 
   ByteGrammar& grammar_;
-  std::optional<Rule> blanks_, value_, object_, array_, string_, number_, character_, integer_;
+  std::optional<Rule> blanks_, value_, object_, array_, string_, number_, character_, integer_,
+      block_;
 };
 
 }  // namespace fasa::text

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/text/grammar/number_range.h"
 #include "runtime/text/grammar/schema_error.h"
 
 namespace fasa::text {
@@ -14,9 +15,12 @@ namespace {
 
 using Json = OrderedJson;
 
-constexpr std::string_view kAnnotations[] = {
-    "title",    "description", "default", "examples",   "example",  "$schema",   "$id",
-    "$comment", "$defs",       "strict",  "deprecated", "readOnly", "writeOnly", "definitions"};
+constexpr std::string_view kAnnotations[] = {"title",     "description", "default",      "examples",
+                                             "example",   "$schema",     "$id",          "$comment",
+                                             "$defs",     "strict",      "deprecated",   "readOnly",
+                                             "writeOnly", "definitions", "discriminator"};
+// They narrow what the grammar allows.
+constexpr std::string_view kNotEnforced[] = {"uniqueItems", "multipleOf"};
 constexpr std::string_view kKinds[] = {"object", "array",   "string", "integer",
                                        "number", "boolean", "null"};
 
@@ -28,9 +32,9 @@ struct KindKeywords {
 const std::vector<KindKeywords>& keywords_of_kinds() {
   static const std::vector<KindKeywords> keywords = {
       {"object", {"properties", "required", "additionalProperties"}},
-      {"array", {"items", "minItems", "maxItems"}},
+      {"array", {"items", "prefixItems", "minItems", "maxItems"}},
       {"string", {"minLength", "maxLength", "format"}},
-      {"integer", {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}}};
+      {"number", {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}}};
   return keywords;
 }
 
@@ -59,15 +63,14 @@ bool has_kind(const Json& value, const std::vector<std::string>& kinds) {
 }
 
 // A limit on a length: an integer >= 0.
-std::optional<int64_t> length_at(const Json& schema, const char* keyword,
-                                 const std::string& place) {
+std::optional<int64_t> length_at(const Json& schema, const char* keyword, const std::string& place,
+                                 int64_t most) {
   const auto found = schema.find(keyword);
   if (found == schema.end()) return std::nullopt;
-  const bool fits =
-      found->is_number_integer() && *found >= 0 && *found <= SchemaGrammar::kMaxLength;
+  const bool fits = found->is_number_integer() && *found >= 0 && *found <= most;
   if (!fits) {
-    throw SchemaError(place + "." + keyword, fmt::format("{}; allowed: a whole number from 0 to {}",
-                                                         shown(*found), SchemaGrammar::kMaxLength));
+    throw SchemaError(place + "." + keyword,
+                      fmt::format("{}; allowed: a whole number from 0 to {}", shown(*found), most));
   }
   return found->get<int64_t>();
 }
@@ -114,7 +117,7 @@ ByteGrammar::Rule SchemaGrammar::read(const Json& schema, const std::string& pla
     return any_of(*found, inner);
   }
   const std::vector<std::string> kinds = kinds_of(schema, place);
-  check_keywords(schema, place, kinds);
+  check_keywords(schema, place);
   if (schema.contains("enum") || schema.contains("const")) return one_of_values(schema, place);
   if (kinds.size() == std::size(kKinds)) return json_.value();
   const Rule rule = grammar_.new_rule();
@@ -200,12 +203,15 @@ std::vector<std::string> SchemaGrammar::kinds_of(const Json& schema,
   return kinds;
 }
 
-void SchemaGrammar::check_keywords(const Json& schema, const std::string& place,
-                                   const std::vector<std::string>& kinds) const {
+void SchemaGrammar::check_keywords(const Json& schema, const std::string& place) {
   for (const auto& member : schema.items()) {
     const std::string& keyword = member.key();
     if (is_among(kAnnotations, keyword) || keyword == "type" || keyword == "enum" ||
         keyword == "const") {
+      continue;
+    }
+    if (is_among(kNotEnforced, keyword)) {
+      if (keyword != "uniqueItems" || member.value() != false) ignore(place + "." + keyword);
       continue;
     }
     const auto& all = keywords_of_kinds();
@@ -216,12 +222,12 @@ void SchemaGrammar::check_keywords(const Json& schema, const std::string& place,
       throw SchemaError(place + "." + keyword,
                         "is a keyword that this server does not support; remove it");
     }
-    // Bounds also apply to numbers.
-    if (of->kind == "integer" && is_among(kinds, "number")) {
-      throw SchemaError(place + "." + keyword,
-                        "is not supported for numbers; allowed for integers");
-    }
   }
+}
+
+// Recursive schemas and several kinds pass a place more than once.
+void SchemaGrammar::ignore(const std::string& place) {
+  if (!is_among(ignored_, place)) ignored_.push_back(place);
 }
 
 void SchemaGrammar::check_alone(const Json& schema, const std::string& keyword,
@@ -242,7 +248,7 @@ ByteGrammar::Rule SchemaGrammar::kind_of(const std::string& kind, const Json& sc
   if (kind == "array") return array(schema, place);
   if (kind == "string") return string(schema, place);
   if (kind == "integer") return integer(schema, place);
-  if (kind == "number") return json_.number();
+  if (kind == "number") return number(schema, place);
   if (kind == "null") return json_.literal("null");
   return json_.choice({json_.literal("true"), json_.literal("false")});
 }
@@ -322,29 +328,44 @@ ByteGrammar::Rule SchemaGrammar::members(const std::vector<Property>& properties
 }
 
 ByteGrammar::Rule SchemaGrammar::array(const Json& schema, const std::string& place) {
-  const int64_t least = length_at(schema, "minItems", place).value_or(0);
-  const auto most = length_at(schema, "maxItems", place);
+  const int64_t least = length_at(schema, "minItems", place, kMaxItems).value_or(0);
+  const auto most = length_at(schema, "maxItems", place, kMaxItems);
   if (most && *most < least) {
     throw SchemaError(place + ".maxItems", fmt::format("{} is below minItems, {}", *most, least));
   }
+  std::vector<Rule> first;
+  if (const auto list = schema.find("prefixItems"); list != schema.end()) {
+    if (!list->is_array() || list->size() > kMaxMembers) {
+      throw SchemaError(place + ".prefixItems",
+                        fmt::format("allowed: a list of at most {} schemas", kMaxMembers));
+    }
+    for (size_t i = 0; i < list->size(); ++i) {
+      first.push_back(value_of((*list)[i], fmt::format("{}.prefixItems[{}]", place, i)));
+    }
+  }
   const auto items = schema.find("items");
-  const Rule item = items == schema.end() ? json_.value() : value_of(*items, place + ".items");
-  return json_.array_of(item, least, most);
+  std::optional<Rule> item;
+  if (items == schema.end()) item = json_.value();
+  if (items != schema.end() && *items != false) item = value_of(*items, place + ".items");
+  if (!item && least > std::ssize(first)) {
+    throw SchemaError(place + ".minItems",
+                      fmt::format("{}; other schemas allow at most {} items", least, first.size()));
+  }
+  return json_.array_of(item, least, most, first);
 }
 
 ByteGrammar::Rule SchemaGrammar::string(const Json& schema, const std::string& place) {
   const auto format = schema.find("format");
-  const auto least = length_at(schema, "minLength", place);
-  const auto most = length_at(schema, "maxLength", place);
+  const auto least = length_at(schema, "minLength", place, kMaxLength);
+  const auto most = length_at(schema, "maxLength", place, kMaxLength);
   if (format != schema.end()) {
     const auto rule = format->is_string() ? json_.format(format->get<std::string>()) : std::nullopt;
-    if (!rule || least || most) {
-      throw SchemaError(
-          place + ".format",
-          shown(*format) +
-              "; allowed: date, time, date-time, uuid, without minLength and maxLength");
+    if (rule && (least || most)) {
+      throw SchemaError(place + ".format",
+                        shown(*format) + "; allowed without minLength and maxLength");
     }
-    return *rule;
+    if (rule) return *rule;
+    ignore(place + ".format");
   }
   if (!least && !most) return json_.string();
   if (most && *most < least.value_or(0)) {
@@ -376,6 +397,30 @@ ByteGrammar::Rule SchemaGrammar::integer(const Json& schema, const std::string& 
     throw SchemaError(place, fmt::format("no whole number lies from {} to {}", least, most));
   }
   return json_.integer(least, most);
+}
+
+ByteGrammar::Rule SchemaGrammar::number(const Json& schema, const std::string& place) {
+  std::optional<NumberBound> least, most;
+  const auto bound = [&](const char* keyword, bool exclusive) -> std::optional<NumberBound> {
+    const auto found = schema.find(keyword);
+    if (found == schema.end()) return std::nullopt;
+    if (!found->is_number()) {
+      throw SchemaError(place + "." + keyword, shown(*found) + "; allowed: a number");
+    }
+    return NumberBound{.value = found->get<double>(), .exclusive = exclusive};
+  };
+  for (const bool exclusive : {false, true}) {
+    const auto low = bound(exclusive ? "exclusiveMinimum" : "minimum", exclusive);
+    const auto high = bound(exclusive ? "exclusiveMaximum" : "maximum", exclusive);
+    if (low && (!least || low->value >= least->value)) least = low;
+    if (high && (!most || high->value <= most->value)) most = high;
+  }
+  if (!least && !most) return json_.number();
+  const auto rule = number_range(grammar_, least, most);
+  if (!rule) {
+    throw SchemaError(place, "no number lies between the bounds, or they have more than 15 digits");
+  }
+  return *rule;
 }
 
 const Json& SchemaGrammar::target_of(const Json& reference, const std::string& place) const {

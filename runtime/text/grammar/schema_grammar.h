@@ -17,14 +17,15 @@ using OrderedJson = nlohmann::ordered_json;
 // Grammar of a subset of what the schema allows: members in the order of `properties` and no
 // others, numbers of at most 15 digits. Schemas that the subset cannot express are an error, not
 // approximated. Besides annotations, the supported keywords are type, enum, const, properties,
-// required, additionalProperties, items, minItems, maxItems, minLength, maxLength, format (date,
-// time, date-time, uuid), minimum, maximum and their exclusive forms (of integers), anyOf, oneOf
+// required, additionalProperties, items, prefixItems, minItems, maxItems, minLength, maxLength,
+// format (date, time, date-time, uuid), minimum, maximum and their exclusive forms, anyOf, oneOf
 // (disjoint alternatives), allOf (a single schema), $ref within the schema, including recursive
-// ones.
+// ones. Other formats, uniqueItems and multipleOf are not enforced: ignored() names them.
 class SchemaGrammar {
  public:
-  static constexpr int64_t kMaxLength = 2048;  // of bounded strings and arrays
-  static constexpr int kMaxSchemas = 128;      // nesting depth
+  static constexpr int64_t kMaxLength = 1'000'000;  // of bounded strings
+  static constexpr int64_t kMaxItems = 2048;        // of bounded arrays
+  static constexpr int kMaxSchemas = 128;           // nesting depth
   static constexpr size_t kMaxMembers = 1024;
   static constexpr size_t kMaxAlternatives = 64;  // of oneOf
 
@@ -33,6 +34,8 @@ class SchemaGrammar {
 
   // Throws SchemaError.
   ByteGrammar::Rule build();
+  // Keywords that the grammar does not enforce, by their places.
+  const std::vector<std::string>& ignored() const { return ignored_; }
 
  private:
   using Rule = ByteGrammar::Rule;
@@ -56,8 +59,8 @@ class SchemaGrammar {
   Rule integer(const Json& schema, const std::string& place);
   Rule number(const Json& schema, const std::string& place);
   std::vector<std::string> kinds_of(const Json& schema, const std::string& place) const;
-  void check_keywords(const Json& schema, const std::string& place,
-                      const std::vector<std::string>& kinds) const;
+  void check_keywords(const Json& schema, const std::string& place);
+  void ignore(const std::string& place);
   void check_alone(const Json& schema, const std::string& keyword, const std::string& place) const;
   void require_disjoint(const Json& list, const std::string& place) const;
   const Json& resolved(const Json& schema, const std::string& place) const;
@@ -68,6 +71,7 @@ class SchemaGrammar {
   const Json& root_;
   const std::string place_;
   std::map<const Json*, Rule> referred_;
+  std::vector<std::string> ignored_;
   int depth_ = 0;  // nesting depth while reading
 };
 

@@ -1,0 +1,237 @@
+// Simulation runs of the server's engine, each drawn from a seed: requests arrive, are cancelled
+// and run short of memory between its steps. Each gets, bit for bit, what it gets alone; only the
+// youngest steps back, and the oldest always progresses.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <tuple>
+#include <vector>
+
+#include "runtime/serve/engine_steps.h"
+#include "tests/serve/local_server.h"
+#include "tests/simulation/draw.h"
+
+namespace fasa::serve {
+namespace {
+
+using testing::Draw;
+
+struct DrawnRequest {
+  size_t begin = 0, length = 0;  // of the text
+  int64_t max_tokens = 0;
+  int choices = 1;
+
+  auto key() const { return std::tuple(begin, length, max_tokens, choices); }
+};
+
+DrawnRequest drawn_request(Draw& draw) {
+  const bool is_short = draw.one_in(2);
+  return {.begin = static_cast<size_t>(100 * draw.below(4)),
+          .length = static_cast<size_t>(is_short ? draw.between(1, 60) : draw.between(200, 900)),
+          .max_tokens = draw.between(1, 12),
+          .choices = draw.one_in(6) ? 2 : 1};
+}
+
+EngineOptions drawn_options(Draw& draw) {
+  // A step of the least chunk or of the largest: sizes must not depend on the clock.
+  return {.max_sequences = static_cast<int>(draw.between(2, 6)),
+          .prefill_chunk = static_cast<int>(draw.of({16, 50, 128, 512})),
+          .max_step_seconds = draw.of({1e-9, 1e9}),
+          .prompt_share = draw.of({0.0, 0.2, 0.5, 1.0})};
+}
+
+// What each request gets alone; salts keep it from using another's pages.
+class AloneAnswers {
+ public:
+  const std::vector<Recorder::Choice>& of(const DrawnRequest& request) {
+    auto& answer = answers_[request.key()];
+    if (!answer) {
+      answer = server_.start(bytes_of(some_text(request.begin, request.length)), request.max_tokens,
+                             std::to_string(answers_.size()), request.choices);
+      answer->wait();
+      server_.loop().evict_idle();
+    }
+    return answer->choices();
+  }
+
+ private:
+  LocalServer server_{"cpu"};
+  std::map<decltype(DrawnRequest{}.key()), std::shared_ptr<Recorder>> answers_;
+};
+
+// An engine whose steps the caller runs.
+class SteppedEngine {
+ public:
+  SteppedEngine(const char* device, const EngineOptions& options, std::optional<uint64_t> memory)
+      : options_(options),
+        device_(LocalServer::open(device, memory)),
+        model_(Model::load(llm_test::bundled_dir(), *device_, std::nullopt)),
+        runtime_(*device_, sparse_config(), model_.config().geometry(), model_.dtype(),
+                 all_slice_dims(model_.config().geometry())),
+        memory_(runtime_, options_, choices_, inbox_, stats_),
+        steps_(model_, runtime_, nullptr, options_, choices_, memory_, stats_) {}
+  ~SteppedEngine() {
+    choices_.cancel_all();
+    remove_finished();
+    choices_.tell_ended();
+  }
+  SteppedEngine(const SteppedEngine&) = delete;  // members refer to one another
+  SteppedEngine& operator=(const SteppedEngine&) = delete;
+
+  void submit(const DrawnRequest& drawn, uint64_t id, std::shared_ptr<Recorder> recorder) {
+    auto active = std::make_unique<ActiveChoice>();
+    active->id = id;
+    // Only equal requests share: what one answered would be computed by decoding for another.
+    active->request = {.salt = std::to_string(drawn.begin * 10'000 + drawn.length),
+                       .prompt = bytes_of(some_text(drawn.begin, drawn.length)),
+                       .choices = drawn.choices,
+                       .answer = {.max_tokens = drawn.max_tokens, .logprobs = 0},
+                       .observer = std::move(recorder)};
+    active->wanted = active->request.prompt;
+    active->answer = steps_.new_answer(active->request, 0);
+    choices_.waiting().push_back(std::move(active));
+  }
+  void cancel(uint64_t id) {
+    choices_.cancel(id);
+    remove_finished();
+  }
+  void evict() { memory_.apply({.cancelled = {}, .forgotten = {}, .evict = true}); }
+  void step() {
+    memory_.admit_waiting();
+    steps_.decode();
+    steps_.prefill();
+    remove_finished();
+    choices_.tell_ended();
+  }
+  const ServedChoices& choices() const { return choices_; }
+  const EngineStatus& stats() const { return stats_; }
+  bool idle() const { return choices_.active().empty() && choices_.waiting().empty(); }
+
+ private:
+  void remove_finished() {
+    memory_.keep_finished();
+    choices_.end_finished();
+  }
+
+  const EngineOptions options_;
+  std::unique_ptr<Device> device_;
+  Model model_;
+  Runtime runtime_;
+  EngineInbox inbox_{64};
+  EngineStatus stats_;
+  ServedChoices choices_{stats_};
+  SessionMemory memory_;
+  EngineSteps steps_;
+};
+
+// The tokens of each active choice, oldest first.
+using Held = std::vector<std::pair<const ActiveChoice*, int64_t>>;
+Held held_by(const SteppedEngine& engine) {
+  Held held;
+  for (const auto& one : engine.choices().active()) held.emplace_back(one.get(), one->log.size());
+  return held;
+}
+
+// Choices that lost their pages are the youngest of those that were active.
+void check_step_backs(const Held& before, const SteppedEngine& engine) {
+  bool lost = false;
+  for (const auto& [choice, tokens] : before) {
+    const auto& waiting = engine.choices().waiting();
+    const bool waits = std::any_of(waiting.begin(), waiting.end(),
+                                   [&](const auto& one) { return one.get() == choice; });
+    const auto& active = engine.choices().active();
+    const auto still = std::find_if(active.begin(), active.end(),
+                                    [&](const auto& one) { return one.get() == choice; });
+    if (waits) lost = true;
+    if (still == active.end()) continue;
+    EXPECT_FALSE(lost) << "an older choice lost its pages";
+    EXPECT_GE((*still)->log.size(), tokens) << "a partly read prompt lost pages";
+  }
+}
+
+class ServeRuns : public ::testing::TestWithParam<const char*> {
+ protected:
+  void run(uint64_t seed);
+  static int seeds() { return std::getenv("FASA_LONG") != nullptr ? 300 : 8; }
+
+  AloneAnswers alone_;
+  uint64_t preemptions_ = 0;
+};
+
+void ServeRuns::run(uint64_t seed) {
+  Draw draw(seed);
+  const EngineOptions options = drawn_options(draw);
+  std::optional<uint64_t> memory;
+  if (std::string(GetParam()) == "emulated" && !draw.one_in(3)) {
+    memory = (uint64_t{1} << 20) * static_cast<uint64_t>(draw.between(15, 18));
+  }
+  SteppedEngine engine(GetParam(), options, memory);
+  struct Sent {
+    DrawnRequest request;
+    std::shared_ptr<Recorder> recorder;
+    bool cancelled = false;
+  };
+  std::vector<Sent> sent;
+  const ActiveChoice* oldest = nullptr;
+  int64_t oldest_tokens = 0;
+  int steps_without = 0;
+  for (int step = 0; step < 80 || !engine.idle(); ++step) {
+    ASSERT_LT(step, 20'000) << "the requests do not end";
+    if (step < 80 && draw.one_in(4)) {
+      const DrawnRequest request = drawn_request(draw);
+      sent.push_back({request, std::make_shared<Recorder>(request.choices)});
+      engine.submit(request, sent.size() - 1, sent.back().recorder);
+    }
+    if (!sent.empty() && draw.one_in(40)) {
+      const auto id = static_cast<size_t>(draw.below(std::ssize(sent)));
+      sent[id].cancelled = true;
+      engine.cancel(id);
+    }
+    if (draw.one_in(30)) engine.evict();
+    const Held before = held_by(engine);
+    engine.step();
+    check_step_backs(before, engine);
+    const auto& active = engine.choices().active();
+    const ActiveChoice* const first = active.empty() ? nullptr : active.front().get();
+    const int64_t tokens = first == nullptr ? 0 : first->log.size();
+    steps_without = first == oldest && tokens == oldest_tokens ? steps_without + 1 : 0;
+    oldest = first, oldest_tokens = tokens;
+    // Others' steps count as 16 tokens at least, until a chunk of 512 is owed at a share of 0.2.
+    if (first != nullptr && options.prompt_share > 0) {
+      ASSERT_LE(steps_without, 4 * 512 / 16 + 1);
+    }
+  }
+  preemptions_ += engine.stats().preemptions;
+  for (const Sent& one : sent) {
+    if (one.cancelled) continue;
+    if (one.recorder->error_kind()) {  // too large for this device alone
+      EXPECT_EQ(one.recorder->error_kind(), ErrorKind::kBudget) << one.recorder->error();
+      EXPECT_TRUE(memory.has_value());
+      continue;
+    }
+    const auto& expected = alone_.of(one.request);
+    for (size_t choice = 0; choice < expected.size(); ++choice) {
+      EXPECT_EQ(one.recorder->choices()[choice].ids, expected[choice].ids);
+      EXPECT_EQ(one.recorder->choices()[choice].logprobs, expected[choice].logprobs);
+    }
+  }
+}
+
+TEST_P(ServeRuns, EachRequestGetsWhatItGetsAlone) {
+  for (uint64_t seed = 0; seed < static_cast<uint64_t>(seeds()); ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    run(seed);
+    if (HasFatalFailure()) return;
+  }
+  if (std::string(GetParam()) == "emulated") {
+    EXPECT_GT(preemptions_, 0u);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, ServeRuns, ::testing::Values("cpu", "emulated"));
+
+}  // namespace
+}  // namespace fasa::serve
