@@ -144,6 +144,7 @@ struct ActivateParams {
   // The bias that each row takes, biases `bias_step` elements apart; null: one bias for all rows.
   const int32_t* bias_rows = nullptr;
   int64_t bias_step = 0;
+  const float* shares = nullptr;  // [tokens]: each row of `out` times their sigmoid; or null
   DType dtype = DType::kBF16;
   void* out = nullptr;  // [tokens, size]
 };

@@ -38,8 +38,10 @@ struct ActivateKernel {
       const float x = params.x[row + at];
       return bias == nullptr ? x : x + bias[at];
     };
-    store(params.dtype, params.out, token * params.size + i,
-          params.clamped ? clamped(with_bias, i) : plain(with_bias, i));
+    const float value = params.clamped ? clamped(with_bias, i) : plain(with_bias, i);
+    const float share =
+        params.shares == nullptr ? 1.0f : 1.0f / (1.0f + exponential(-params.shares[token]));
+    store(params.dtype, params.out, token * params.size + i, value * share);
   }
 
  private:
@@ -107,6 +109,7 @@ void start(const ActivateParams& params, const Launcher& launch) {
     part.out =
         static_cast<std::byte*>(params.out) + first * params.size * dtype_bytes(params.dtype);
     if (params.bias_rows != nullptr) part.bias_rows += first;
+    if (params.shares != nullptr) part.shares += first;
     launch(ActivateKernel{part}, {.x = blocks, .y = static_cast<int>(part.tokens)});
   }
 }

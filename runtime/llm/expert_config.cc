@@ -41,6 +41,10 @@ void read_qwen(const JsonFields& fields, ModelConfig* config) {
   experts.chosen = read_chosen(fields, experts.count);
   experts.intermediate = read_width(fields);
   experts.normalised = fields.boolean_or("norm_topk_prob", false);
+  if (!config->family->names.shared_gate.empty()) {
+    experts.shared_intermediate =
+        static_cast<int>(fields.integer("shared_expert_intermediate_size", 1, kMaxWidth));
+  }
   const auto layers = static_cast<size_t>(config->layers);
   const auto step =
       static_cast<size_t>(fields.integer_or("decoder_sparse_step", 1, kMaxExperts, 1));

@@ -38,7 +38,7 @@ void ExpertKernels::run(const ExpertLayerWeights& layer, RowRuns runs) const {
     run_experts(layer, first, run);
     first += run.rows;
   }
-  if (layer.shared.down.outputs() > 0) add_shared(layer.shared, runs);
+  if (layer.shared.down.outputs() > 0) add_shared(layer, runs);
 }
 
 void ExpertKernels::choose(const ExpertLayerWeights& layer, int64_t tokens) const {
@@ -193,8 +193,14 @@ void ExpertKernels::activate(const ExpertLayerWeights& layer, const ExpertPairs&
                          .out = parts_.activations.activated()});
 }
 
-void ExpertKernels::add_shared(const ExpertWeights& shared, RowRuns runs) const {
+void ExpertKernels::add_shared(const ExpertLayerWeights& layer, RowRuns runs) const {
   const Activations& activations = parts_.activations;
+  const ExpertWeights& shared = layer.shared;
+  const float* shares = nullptr;
+  if (layer.shared_gate.outputs() > 0) {  // the router's logits are no longer needed
+    sink_.project(layer.shared_gate, activations.input(), runs, 1, activations.routed());
+    shares = activations.routed();
+  }
   const auto project = [&](const Matrix& matrix, const std::byte* x) {
     sink_.project(matrix, x, runs, matrix.outputs(), activations.result());
   };
@@ -204,6 +210,7 @@ void ExpertKernels::add_shared(const ExpertWeights& shared, RowRuns runs) const 
                          .function = parts_.config.activation,
                          .x = activations.result(),
                          .bias = shared.gate_up_bias,
+                         .shares = shares,
                          .dtype = parts_.dtype,
                          .out = activations.activated()});
   project(shared.down, activations.activated());

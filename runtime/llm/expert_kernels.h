@@ -40,7 +40,7 @@ class ExpertKernels {
   void prefill(const ExpertLayerWeights& layer, size_t part, const Product& product,
                const ExpertPairs& pairs) const;
   void activate(const ExpertLayerWeights& layer, const ExpertPairs& pairs) const;
-  void add_shared(const ExpertWeights& shared, RowRuns runs) const;
+  void add_shared(const ExpertLayerWeights& layer, RowRuns runs) const;
 
   const EngineParts& parts_;
   std::byte* scratch_;

@@ -87,7 +87,7 @@ ExpertWork::Bytes ExpertWork::run(const ExpertLayerWeights& layer) const {
     bytes.other += added.other;
   }
   kept = std::move(chosen);
-  if (layer.shared.down.outputs() > 0) bytes.other += add_shared(layer.shared);
+  if (layer.shared.down.outputs() > 0) bytes.other += add_shared(layer);
   return bytes;
 }
 
@@ -128,9 +128,14 @@ ExpertWork::Bytes ExpertWork::add_routed(const ExpertLayerWeights& layer, size_t
   return bytes;
 }
 
-uint64_t ExpertWork::add_shared(const ExpertWeights& shared) const {
+uint64_t ExpertWork::add_shared(const ExpertLayerWeights& layer) const {
   const int64_t hidden = config_.hidden;
-  const Bytes bytes = apply(shared, false, activations_.input(), runs_);
+  const float* shares = nullptr;
+  if (layer.shared_gate.outputs() > 0) {  // the routed experts' weights are no longer needed
+    layer.shared_gate.apply(activations_.input(), runs_, activations_.routed());
+    shares = activations_.routed();
+  }
+  const Bytes bytes = apply(layer.shared, false, activations_.input(), runs_, shares);
   for_each_row(tokens_, hidden, [&](int64_t row) {
     add_row(activations_.result() + row * hidden, nullptr, hidden,
             activations_.mixed() + row * hidden);
@@ -139,7 +144,8 @@ uint64_t ExpertWork::add_shared(const ExpertWeights& shared) const {
 }
 
 ExpertWork::Bytes ExpertWork::apply(const ExpertWeights& expert, bool interleaved,
-                                    const std::byte* input, RowRuns runs) const {
+                                    const std::byte* input, RowRuns runs,
+                                    const float* shares) const {
   const int64_t rows = rows_of(runs);
   const int64_t width = expert.gate_up.outputs();
   expert.gate_up.apply(input, runs, activations_.result());
@@ -150,6 +156,7 @@ ExpertWork::Bytes ExpertWork::apply(const ExpertWeights& expert, bool interleave
                                   .interleaved = interleaved,
                                   .x = activations_.result(),
                                   .bias = expert.gate_up_bias,
+                                  .shares = shares,
                                   .dtype = dtype_,
                                   .out = activations_.activated()});
   expert.down.apply(activations_.activated(), runs, activations_.result());

@@ -39,10 +39,11 @@ class ExpertWork {
   float weight_of(int64_t token, size_t expert) const {
     return activations_.routed()[token * config_.experts.count + static_cast<int64_t>(expert)];
   }
-  uint64_t add_shared(const ExpertWeights& shared) const;
-  // input [rows, hidden] -> the activations' result() [rows, hidden].
-  Bytes apply(const ExpertWeights& expert, bool interleaved, const std::byte* input,
-              RowRuns runs) const;
+  uint64_t add_shared(const ExpertLayerWeights& layer) const;
+  // input [rows, hidden] -> the activations' result() [rows, hidden]. `shares`: as in
+  // ActivateParams.
+  Bytes apply(const ExpertWeights& expert, bool interleaved, const std::byte* input, RowRuns runs,
+              const float* shares = nullptr) const;
 
   const ModelConfig& config_;
   const Activations& activations_;

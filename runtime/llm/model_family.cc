@@ -44,6 +44,16 @@ constexpr ModelFamily kQwen3Moe{
     .qkv_bias = {.key = "attention_bias"},
     .output_bias = {.key = "attention_bias"}};
 
+constexpr ModelFamily kQwen2Moe{
+    .type = "qwen2_moe",
+    .window = {.layers = WindowedLayers::kPattern,
+               .enabled = "use_sliding_window",
+               .otherwise = 4096,
+               .pattern = 2},
+    .experts = ExpertKind::kQwen,
+    .qkv_bias = {.key = "qkv_bias", .otherwise = true},
+    .names = {.shared = "mlp.shared_expert", .shared_gate = "mlp.shared_expert_gate"}};
+
 constexpr ModelFamily kMixtral{.type = "mixtral",
                                .rope_theta = 1e6,
                                .window = {.layers = WindowedLayers::kAll},
@@ -347,10 +357,10 @@ constexpr ModelFamily kGemma3{
               .mlp_out_norm = "post_feedforward_layernorm"}};
 
 constexpr std::array kFamilies = {
-    kLlama,      kMistral,  kMixtral, kQwen2,   kQwen3,   kQwen3Moe,  kErnie45,
-    kGptNeox,    kStableLm, kPhi,     kBloom,   kMpt,     kGranite,   kDeepseekV2,
-    kOlmo2,      kOlmo3,    kSmolLm3, kPhi3,    kGemma2,  kGemma3,    kGptOss,
-    kMinistral3, kSeedOss,  kGlm4,    kExaone4, kCohere2, kStarcoder2};
+    kLlama,      kMistral,    kMixtral,  kQwen2,   kQwen3,   kQwen2Moe, kQwen3Moe,
+    kErnie45,    kGptNeox,    kStableLm, kPhi,     kBloom,   kMpt,      kGranite,
+    kDeepseekV2, kOlmo2,      kOlmo3,    kSmolLm3, kPhi3,    kGemma2,   kGemma3,
+    kGptOss,     kMinistral3, kSeedOss,  kGlm4,    kExaone4, kCohere2,  kStarcoder2};
 
 }  // namespace
 

@@ -108,6 +108,7 @@ struct TensorNames {
   std::string_view expert_up = "up_proj";
   std::string_view expert_down = "down_proj";
   std::string_view shared = "mlp.shared_experts";
+  std::string_view shared_gate = "";  // scales the shared expert
 
   constexpr bool gated() const { return !gate_up.empty() || !gate.empty(); }
 };

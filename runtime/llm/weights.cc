@@ -274,6 +274,10 @@ class Planner {
     }
     if (shape.shared_intermediate > 0) {
       expert(in_layer(index, names_.shared) + ".", shape.shared_intermediate, all_, &layer->shared);
+      if (!names_.shared_gate.empty()) {
+        plan_->matrix(&layer->shared_gate, {{in_layer(index, names_.shared_gate) + ".weight", 1}},
+                      config_.hidden);
+      }
     }
   }
 
@@ -437,8 +441,8 @@ WeightBytes Weights::bytes() const {
     for (const Matrix& matrix : mla.expand) bytes.layers += matrix.bytes();
     const ExpertLayerWeights& experts = layer.experts;
     if (!experts.present()) continue;
-    bytes.layers +=
-        experts.router.bytes() + experts.shared.gate_up.bytes() + experts.shared.down.bytes();
+    bytes.layers += experts.router.bytes() + experts.shared.gate_up.bytes() +
+                    experts.shared.down.bytes() + experts.shared_gate.bytes();
     const uint64_t routed = routed_bytes(experts);
     bytes.experts += routed;
     const uint64_t chosen = routed / experts.routed.size() * chosen_experts_;

@@ -50,6 +50,7 @@ struct ExpertLayerWeights {
   const float* router_bias = nullptr;
   std::vector<ExpertWeights> routed;  // [count]; empty = the layer has no experts
   ExpertWeights shared;               // no outputs: none
+  Matrix shared_gate;  // [1, hidden]: its sigmoid scales the shared expert; no outputs: none
   // Rows of gate and up alternate in gate_up; otherwise all gate rows come first.
   bool interleaved = false;
 

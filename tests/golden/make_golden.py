@@ -373,6 +373,13 @@ CASES = {
                    torch.bfloat16, {}),
     "cohere2": (transformers.Cohere2Config(**{**COMMON, "num_hidden_layers": 4, "sliding_window": 20,
                                               "logit_scale": 0.3}), torch.bfloat16, {}),
+    "qwen2-moe": (
+        transformers.Qwen2MoeConfig(**{**COMMON, **EXPERTS, "num_experts": 5, "num_hidden_layers": 3,
+                                       "shared_expert_intermediate_size": 28, "mlp_only_layers": [1],
+                                       "use_sliding_window": True, "sliding_window": 20}),
+        torch.bfloat16,
+        {},
+    ),
 }
 
 

@@ -101,7 +101,8 @@ INSTANTIATE_TEST_SUITE_P(
                       "phi3-short", "ministral3", "mistral3-vision", "gemma3-vision", "olmo3",
                       "olmo3-defaults", "seed-oss", "glm4", "exaone4", "exaone4-full", "starcoder2",
                       "cohere2", "gemma2", "gemma2-uncapped", "gemma3", "gemma3-old-config",
-                      "qwen3-moe", "qwen3-moe-mixed", "mixtral", "gpt-oss", "gpt-oss-old-config"),
+                      "qwen2-moe", "qwen3-moe", "qwen3-moe-mixed", "mixtral", "gpt-oss",
+                      "gpt-oss-old-config"),
     by_folder);
 
 }  // namespace

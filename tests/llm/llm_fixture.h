@@ -82,8 +82,8 @@ inline constexpr const char* kDenseModels[] = {"llama-gqa-bf16",
                                                "gemma3",
                                                "gemma3-old-config"};
 inline constexpr const char* kModelsWithExperts[] = {
-    "qwen3-moe",       "qwen3-moe-mixed",       "mixtral", "gpt-oss", "gpt-oss-old-config",
-    "deepseek-v2-moe", "deepseek-v2-moe-groups"};
+    "qwen2-moe", "qwen3-moe",          "qwen3-moe-mixed", "mixtral",
+    "gpt-oss",   "gpt-oss-old-config", "deepseek-v2-moe", "deepseek-v2-moe-groups"};
 // Names a test after its folder.
 inline std::string by_folder(const ::testing::TestParamInfo<const char*>& test) {
   std::string name = test.param;

@@ -136,6 +136,8 @@ KernelWork run(const ActivateParams& params) {
     } else {
       apply(params.function, x, bias, params.size, params.dtype, out);
     }
+    if (params.shares == nullptr) return;
+    scale_row(1 / (1 + std::exp(-params.shares[row])), params.size, params.dtype, out);
   });
   return {};
 }
