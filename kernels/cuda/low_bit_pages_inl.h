@@ -244,7 +244,7 @@ class LowBitPagesBlock {
           {zero<kBits>(parameter), zero<kBits>(parameter >> 16)});
     });
   }
-  // Of the dimension whose parameter is the low half of `parameter`.
+  // Scale of the dimension whose parameter is the low half of `parameter`.
   FASA_DEVICE float scale(uint32_t parameter, float base) const {
     return eighths_[parameter & 63] * base;
   }

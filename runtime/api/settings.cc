@@ -14,7 +14,8 @@ namespace fasa {
 namespace {
 
 // Twice the largest set, so that tokens that left the set recently are still cached (performance.md
-// finds two to three times best). With an unknown context, a share counts as the largest default set.
+// finds two to three times best). With an unknown context, a share counts as the largest default
+// set.
 int default_hot_rows(const std::vector<LayerSettings>& layers, int64_t max_context) {
   int64_t largest = 0;
   for (const LayerSettings& layer : layers) {

@@ -84,12 +84,14 @@ INSTANTIATE_TEST_SUITE_P(Families, InterpretedModel,
                          by_folder);
 
 // Logits of the last tokens, each decoded with a set of 24 earlier tokens. Slices are f32: their
-// scores select the same tokens on every device.
+// scores select the same tokens on every device. Low-bit tokens are a count: processors round the
+// weights of all others.
 std::vector<float> decoded_logits(Model& model, std::span<const int32_t> tokens) {
   constexpr size_t kDecoded = 6;
   Config config;
   config.selection.fac_tokens = {{.tokens = 24, .share = 0}};
   config.selection.slice_dtype = SliceDType::kF32;
+  config.selection.low_bit_tokens = {.tokens = 1024, .share = 0};
   const Geometry geometry = model.config().geometry();
   Runtime runtime(model.device(), config, geometry, DType::kF32, all_slice_dims(geometry));
   const SequenceId id = runtime.create();

@@ -151,6 +151,8 @@ class Decode {
   static Config config(const DecodeCase& setup) {
     Config config;
     config.selection.slice_dtype = SliceDType::kInt2;
+    config.selection.fac_tokens = {{.tokens = 320, .share = 0}};
+    config.selection.low_bit_tokens = {.tokens = 1024, .share = 0};
     config.prefetch.depth = setup.depth;
     config.prefetch.head_groups = setup.head_groups;
     config.placement.hot_rows = setup.hot_rows;
