@@ -141,7 +141,7 @@ class Hostile(ServeTest):
                      {"input": [{"type": "function_call"}, {"role": "king", "content": "x"}]},
                      {"input": "x", "background": True}, {"input": "x", "conversation": "c"},
                      {"input": "x", "text": {"format": {"type": "json_schema"}}},
-                     {"input": "x", "truncation": "auto"}, {"input": "x", "max_output_tokens": 0}):
+                     {"input": "x", "truncation": "x"}, {"input": "x", "max_output_tokens": 0}):
             status, _, body = server.ask("POST", "/v1/responses", case)
             self.assertEqual(status, 400, (case, body))
         self.assertEqual(server.ask("POST", "/v1/chat/completions",

@@ -60,7 +60,7 @@ class Turns(ServeTest):
             ask.start()
             while server.metric("fasa_requests_running") == 0:
                 time.sleep(0.001)
-            server.complete("And God said", 1)
+            server.complete("And God said", 40)
             done.append("short")
             ask.join()
             self.assertEqual(done[0], first, share)
