@@ -95,6 +95,8 @@ class ServeCommand final : public Command {
         ->add_option("--model-name", name_,
                      "Name of the model in the API; default: the folder's name")
         ->type_name("NAME");
+    command_->add_flag("--any-model-name", any_model_name_,
+                       "Take requests for a model of any name");
     command_->add_option("--dtype", dtype_, "Type of weights and activations: f32, bf16, auto")
         ->type_name("DTYPE")
         ->capture_default_str();
@@ -139,6 +141,11 @@ class ServeCommand final : public Command {
             },
             ""))
         ->default_str("64MiB");
+    command_->add_option("--log", log_, "Form of the log's line for each request: text, json")
+        ->type_name("FORM")
+        ->check(CLI::IsMember({"text", "json"}))
+        ->capture_default_str();
+    command_->add_flag("--quiet", quiet_, "Log no requests")->excludes("--log");
     command_->add_flag("--allow-long", allow_long_,
                        "Allow a --max-context above the model's positions");
     command_->add_option("--now", now_, "Date for chat templates")->type_name("DATE");
@@ -167,6 +174,9 @@ class ServeCommand final : public Command {
   serve::EngineOptions engine_;
   std::string max_step_ms_ = "auto";
   int64_t max_context_ = 0;
+  std::string log_ = "text";
+  bool quiet_ = false;
+  bool any_model_name_ = false;
   bool allow_long_ = false;
 };
 
@@ -254,11 +264,16 @@ int ServeCommand::run() {
   serve::ServiceOptions options{
       .model_name =
           !name_.empty() ? name_ : std::filesystem::weakly_canonical(dir_).filename().string(),
+      .any_model_name = any_model_name_,
+      .model_path = dir_,
       .created = static_cast<int64_t>(std::time(nullptr)),
       .max_context = max_context(model_config),
       .vocab_size = model_config.vocab_size,
       .defaults = GenerationDefaults::load(dir_),
       .keys = key_file_.empty() ? serve::ApiKeys() : serve::ApiKeys::load(key_file_),
+      .log = quiet_           ? serve::LogForm::kNone
+             : log_ == "json" ? serve::LogForm::kJson
+                              : serve::LogForm::kText,
       .now = [now = now_] { return shown_time(now); }};
 
   const auto device = open_model_device(config.device_options(), model_config);
@@ -277,6 +292,7 @@ int ServeCommand::run() {
   Runtime runtime(*device, config, model_config.geometry(), row_dtype, slices.dims,
                   options.max_context);
   engine_.max_step_seconds = max_step_ms_ == "auto" ? 0 : std::stod(max_step_ms_) * 1e-3;
+  engine_.prompt_share = config.serve.prompt_share;
   engine_.sparse_turn_tokens = config.sessions.sparse_turn_tokens;
   if (!config.sessions.dir.empty()) {
     engine_.sessions = suspension_options(config, model, runtime, slices);

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "bindings/http/tool_fields.h"
 #include "bindings/http/tool_format.h"
@@ -23,12 +24,21 @@ enum class ThoughtForm {
 };
 
 struct ResponseFormat {
-  enum class Kind { kText, kJsonObject, kJsonSchema };
+  enum class Kind { kText, kJsonObject, kJsonSchema, kChoice };
   Kind kind = Kind::kText;
-  Json schema = nullptr;  // for kJsonSchema
+  Json schema = nullptr;                  // for kJsonSchema
+  std::vector<std::string> choices = {};  // for kChoice: the whole answer is one of them
+  bool strict = false;                    // every keyword of the schema must be enforced
+  const char* field = "response_format";  // its name in errors
 };
 
-// "response_format" of chat completions. Throws ApiError.
+struct AnswerGrammar {
+  std::shared_ptr<text::TokenGrammar> grammar;  // null: none
+  std::vector<std::string> ignored;             // keywords that it does not enforce
+};
+
+// "response_format" of chat completions; "structured_outputs", "guided_json" and "guided_choice" of
+// vLLM; "json_schema" of llama.cpp's server. Throws ApiError for others of theirs and for several.
 ResponseFormat read_response_format(const RequestFields& fields);
 // {"type": ...} of "text.format" in /v1/responses: the schema lies beside the type.
 ResponseFormat read_text_format(const RequestFields& format);
@@ -40,24 +50,24 @@ class AnswerGrammars {
   explicit AnswerGrammars(std::shared_ptr<const text::TokenTable> tokens)
       : tokens_(std::move(tokens)) {}
 
-  // Throws ApiError naming a keyword that is not supported.
-  std::shared_ptr<text::TokenGrammar> of_format(const ResponseFormat& format, ThoughtForm thought);
-  // The grammar of one call of one of the allowed tools.
-  std::shared_ptr<text::TokenGrammar> of_call(const ToolFields& tools, ToolFormat format,
-                                              ThoughtForm thought);
+  // Throws ApiError naming a keyword that is not supported or, where the schema is strict, not
+  // enforced.
+  AnswerGrammar of_format(const ResponseFormat& format, ThoughtForm thought);
+  // The grammar of one call of one of the allowed tools or, with a format, of an answer of it.
+  AnswerGrammar of_call(const ToolFields& tools, ToolFormat format, ThoughtForm thought,
+                        const ResponseFormat& otherwise = {});
 
  private:
   static constexpr size_t kMaxKept = 32;
   static constexpr size_t kMaxBytes = size_t{256} << 20;
 
-  template <typename Make>
-  std::shared_ptr<text::TokenGrammar> find(std::string key, Make make);
+  template <typename Build>
+  AnswerGrammar find(std::string key, const char* field, ThoughtForm thought, Build build);
   void forget_old();
 
   const std::shared_ptr<const text::TokenTable> tokens_;
   std::mutex mutex_;
-  std::list<std::pair<std::string, std::shared_ptr<text::TokenGrammar>>>
-      kept_;  // most recently used first
+  std::list<std::pair<std::string, AnswerGrammar>> kept_;  // most recently used first
 };
 
 }  // namespace fasa::serve

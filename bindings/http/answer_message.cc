@@ -5,6 +5,11 @@
 
 namespace fasa::serve {
 
+std::string finish_name(const AnswerMessage& message) {
+  if (message.end == AnswerEnd::kMaxTokens) return "length";
+  return message.calls.empty() ? "stop" : "tool_calls";
+}
+
 std::string new_call_id() {
   constexpr std::string_view kLetters =
       "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";

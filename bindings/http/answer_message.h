@@ -16,6 +16,14 @@ struct Usage {
   int64_t cached_tokens = 0;  // of the prompt
 };
 
+// How far a prompt has been read, in tokens.
+struct PromptProgress {
+  int64_t total = 0;
+  int64_t cached = 0;     // found in the cache
+  int64_t processed = 0;  // including the cached ones
+  int64_t ms = 0;         // since its reading began
+};
+
 // A token in a reply. `text` may end inside a character, so the bytes are given too.
 struct TokenText {
   std::string text;
@@ -41,6 +49,9 @@ struct AnswerMessage {
   int64_t token_count = 0;
   int64_t reasoning_tokens = 0;  // the approximate part of them that was reasoning
 };
+
+// "stop", "length", "tool_calls". Cancelled answers have no reader.
+std::string finish_name(const AnswerMessage& message);
 
 // A piece of a streamed choice.
 struct ReplyPart {

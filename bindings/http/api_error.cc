@@ -31,8 +31,21 @@ std::string error_json(const ApiError& error) {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+std::string anthropic_error_json(const ApiError& error) {
+  std::string type = error.type();
+  if (error.status() == 413) type = "request_too_large";
+  if (error.status() >= 500) type = error.status() == 503 ? "overloaded_error" : "api_error";
+  const nlohmann::ordered_json json = {{"type", "error"},
+                                       {"error", {{"type", type}, {"message", error.what()}}}};
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 HttpResponse error_response(const ApiError& error) {
-  HttpResponse response{.status = error.status(), .body = error_json(error)};
+  return error_response(error, error_json(error));
+}
+
+HttpResponse error_response(const ApiError& error, std::string body) {
+  HttpResponse response{.status = error.status(), .body = std::move(body)};
   if (error.retry_after > 0) {
     response.headers.emplace_back("Retry-After", std::to_string(error.retry_after));
   }

@@ -1,18 +1,21 @@
 // A request on its way through the service: its client's salt and the target of its answer.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 
-#include "bindings/http/http_exchange.h"
+#include "bindings/http/request_id.h"
 #include "bindings/http/service.h"
 
 namespace fasa::serve {
 
 struct Service::Call {
   HttpRequest request;
-  std::shared_ptr<HttpExchange> exchange;
+  std::shared_ptr<IdentifiedExchange> exchange;
+  std::string id = {};    // see request_id.h
   std::string salt = {};  // of the request's API key
+  std::chrono::steady_clock::time_point came = std::chrono::steady_clock::now();
 
   bool is(std::string_view method, std::string_view path) const {
     const bool same = request.method == method || (method == "GET" && request.method == "HEAD");

@@ -90,19 +90,14 @@ Json delta_of(const ReplyPart& part) {
   }
 }
 
-// "stop", "length", "tool_calls". Cancelled answers have no reader.
-std::string finish_name(const AnswerMessage& message) {
-  if (message.end == AnswerEnd::kMaxTokens) return "length";
-  return message.calls.empty() ? "stop" : "tool_calls";
-}
-
 class CompletionForm final : public ReplyForm {
  public:
   CompletionForm(ReplyHead head, ReplyKind kind, const CompletionFields& fields)
       : head_(std::move(head)),
         kind_(kind),
         logprobs_(fields.logprobs),
-        include_usage_(fields.include_usage) {}
+        include_usage_(fields.include_usage),
+        progress_(fields.progress) {}
 
   std::string whole(const std::vector<AnswerMessage>& choices, const Usage& usage) override {
     Json list = Json::array();
@@ -132,6 +127,25 @@ class CompletionForm final : public ReplyForm {
                               {"finish_reason", nullptr}});
     }
     return frames;
+  }
+
+  // As llama.cpp's server has it.
+  std::string progress(const PromptProgress& progress) override {
+    if (!progress_) return "";
+    Json choice = {{"index", 0}};
+    if (kind_ == ReplyKind::kChat) {
+      choice["delta"] = Json::object();
+    } else {
+      choice["text"] = "";
+    }
+    choice["logprobs"] = nullptr;
+    choice["finish_reason"] = nullptr;
+    Json reply = reply_json(true, Json::array({std::move(choice)}));
+    reply["prompt_progress"] = {{"total", progress.total},
+                                {"cache", progress.cached},
+                                {"processed", progress.processed},
+                                {"time_ms", progress.ms}};
+    return frame_of(reply_text(reply));
   }
 
   std::string piece(const ReplyPart& part) override {
@@ -197,6 +211,7 @@ class CompletionForm final : public ReplyForm {
   const ReplyKind kind_;
   const bool logprobs_;
   const bool include_usage_;
+  const bool progress_;
 };
 
 }  // namespace

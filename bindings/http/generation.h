@@ -13,10 +13,10 @@ namespace fasa::serve {
 
 struct Service::Generation {
   const CompletionFields& fields;
-  std::vector<int32_t> prompt;
-  std::string text = {};                     // the prompt's, for a chat
-  std::optional<MessageFormat> format = {};  // for a chat
-  std::shared_ptr<text::TokenGrammar> grammar = {};
+  std::vector<std::vector<int32_t>> prompts;  // one but for completions of several prompts
+  std::string text = {};                      // the prompt's, for a chat
+  std::optional<MessageFormat> format = {};   // for a chat
+  AnswerGrammar grammar = {};
   std::unique_ptr<ReplyForm> form;
 };
 

@@ -185,12 +185,6 @@ std::optional<std::pair<int, std::string>> HttpConnection::complaint() const {
   if (header.find(http::field::expect) != header.end() && !expects_continue()) {
     return std::pair(417, std::string("unsupported Expect header; allowed: 100-continue"));
   }
-  if (header.find(http::field::content_encoding) != header.end()) {
-    return std::pair(
-        400,
-        std::string(
-            "Content-Encoding: compressed bodies are not supported; send the body uncompressed"));
-  }
   if (const auto refused = origin_complaint()) return refused;
   if (shared_->any_host) return std::nullopt;
   const std::string host(header[http::field::host]);

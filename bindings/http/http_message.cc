@@ -33,6 +33,7 @@ std::string_view reason_phrase(int status) {
       {408, "Request Timeout"},
       {411, "Length Required"},
       {413, "Content Too Large"},
+      {415, "Unsupported Media Type"},
       {417, "Expectation Failed"},
       {421, "Misdirected Request"},
       {429, "Too Many Requests"},

@@ -13,6 +13,8 @@ namespace {
 constexpr int64_t kMaxTokens = INT32_MAX;
 constexpr size_t kMaxStops = 16;
 constexpr size_t kMaxStopBytes = 1024;
+constexpr size_t kMaxStopIds = 64;
+constexpr size_t kMaxPrompts = 64;
 constexpr size_t kMaxBiases = 1024;
 constexpr int kMaxChoices = 8;
 constexpr int kMaxTopLogprobs = 20;
@@ -28,6 +30,28 @@ std::vector<std::string> read_stops(const RequestFields& fields) {
     }
   }
   return stops;
+}
+
+// -1 is no limit, as for llama.cpp's server.
+std::optional<int64_t> read_max_tokens(const RequestFields& fields, const char* name) {
+  const Json* const value = fields.find(name);
+  if (value != nullptr && *value == -1) return std::nullopt;
+  return fields.integer(name, 1, kMaxTokens);
+}
+
+std::vector<int32_t> read_stop_ids(const RequestFields& fields) {
+  const Json* const list = fields.find("stop_token_ids");
+  if (list == nullptr) return {};
+  const auto fits = [](const Json& id) {
+    return id.is_number_integer() && id.get<int64_t>() >= 0 && id.get<int64_t>() <= INT32_MAX;
+  };
+  if (!list->is_array() || list->size() > kMaxStopIds ||
+      !std::all_of(list->begin(), list->end(), fits)) {
+    throw ApiError::bad_field(
+        "stop_token_ids",
+        fmt::format("{}; allowed: a list of at most {} token ids", kind_of(*list), kMaxStopIds));
+  }
+  return list->get<std::vector<int32_t>>();
 }
 
 int32_t token_of(const std::string& key) {
@@ -72,11 +96,19 @@ SamplingFields read_sampling(const RequestFields& fields) {
     sampling.seed = static_cast<uint64_t>(*seed);
   }
   sampling.logit_bias = read_biases(fields);
-  sampling.max_tokens = fields.integer("max_tokens", 1, kMaxTokens);
-  if (const auto most = fields.integer("max_completion_tokens", 1, kMaxTokens)) {
-    sampling.max_tokens = most;
+  sampling.max_tokens = read_max_tokens(fields, "max_tokens");
+  if (fields.find("max_completion_tokens") != nullptr) {
+    sampling.max_tokens = read_max_tokens(fields, "max_completion_tokens");
   }
+  sampling.min_tokens = fields.integer("min_tokens", 0, kMaxTokens).value_or(0);
+  sampling.ignore_eos = fields.boolean("ignore_eos").value_or(false);
   sampling.stop = read_stops(fields);
+  sampling.stop_token_ids = read_stop_ids(fields);
+  fields.refuse("repeat_penalty", {1, 1.0, 0},
+                "this server does not support repeat_penalty, whose window is repeat_last_n; use "
+                "repetition_penalty, which covers the prompt and the answer");
+  fields.refuse("bad_words", {Json::array()}, "this server does not support bad_words");
+  fields.refuse("allowed_token_ids", {}, "this server does not support allowed_token_ids");
   return sampling;
 }
 
@@ -88,13 +120,15 @@ CompletionFields read_common(const RequestFields& fields) {
   common.sampling = read_sampling(fields);
   common.choices = static_cast<int>(fields.integer("n", 1, kMaxChoices).value_or(1));
   common.stream = fields.boolean("stream").value_or(false);
+  common.progress = fields.boolean("return_progress").value_or(false) && common.stream;
   if (const auto options = fields.object("stream_options")) {
     if (!common.stream) {
       throw ApiError::bad_field("stream_options", "allowed only if stream is true");
     }
     common.include_usage = options->boolean("include_usage").value_or(false);
   }
-  fields.refuse("best_of", {1}, "this server returns all choices that it computes; omit best_of");
+  fields.refuse("best_of", {common.choices},
+                "this server returns all choices that it computes; omit best_of");
   return common;
 }
 
@@ -104,7 +138,7 @@ std::string text_of_parts(const Json& parts, const std::string& path) {
   for (size_t i = 0; i < parts.size(); ++i) {
     const RequestFields part(parts[i], fmt::format("{}[{}]", path, i));
     const std::string type = part.string("type").value_or("");
-    if (type != "text") {
+    if (type != "text" && type != "input_text" && type != "output_text") {
       throw ApiError(
           400, "invalid_request_error",
           fmt::format("{}: \"{}\"; allowed: \"text\", because this server does not support media",
@@ -180,7 +214,7 @@ Json read_chat_message(const Json& message, const std::string& path) {
     if (role != "assistant" || fields.find("tool_calls") == nullptr) {
       throw ApiError::bad_field(path + ".content", "missing; allowed: a string or a list of parts");
     }
-    read["content"] = nullptr;
+    read["content"] = "";  // templates expect text
   } else if (content->is_array()) {
     read["content"] = text_of_parts(*content, path + ".content");
   } else {
@@ -225,21 +259,38 @@ int32_t prompt_token(const Json& item, size_t index) {
   return static_cast<int32_t>(id);
 }
 
-std::variant<std::string, std::vector<int32_t>> read_prompt(const RequestFields& fields) {
-  const Json* prompt = fields.find("prompt");
-  if (prompt == nullptr) throw ApiError::bad_field("prompt", "missing; allowed: text or token ids");
-  if (prompt->is_string()) return prompt->get<std::string>();
-  if (prompt->is_array() && prompt->size() == 1 && !prompt->front().is_number()) {
-    prompt = &prompt->front();  // a list of one prompt
-    if (prompt->is_string()) return prompt->get<std::string>();
-  }
-  if (!prompt->is_array() || (!prompt->empty() && !prompt->front().is_number())) {
-    throw ApiError::bad_field("prompt",
-                              kind_of(*prompt) + "; allowed: one text, or one list of token ids");
-  }
+std::vector<int32_t> prompt_ids(const Json& list) {
   std::vector<int32_t> ids;
-  for (size_t i = 0; i < prompt->size(); ++i) ids.push_back(prompt_token((*prompt)[i], i));
+  for (size_t i = 0; i < list.size(); ++i) ids.push_back(prompt_token(list[i], i));
   return ids;
+}
+
+// One prompt, or a list of them.
+std::vector<CompletionPrompt> read_prompts(const RequestFields& fields) {
+  const Json* const prompt = fields.find("prompt");
+  if (prompt == nullptr) throw ApiError::bad_field("prompt", "missing; allowed: text or token ids");
+  if (prompt->is_string()) return {prompt->get<std::string>()};
+  const bool ids = prompt->is_array() && (prompt->empty() || prompt->front().is_number());
+  if (ids) return {prompt_ids(*prompt)};
+  if (!prompt->is_array() || prompt->size() > kMaxPrompts) {
+    throw ApiError::bad_field(
+        "prompt", fmt::format("{}; allowed: a text, a list of token ids, or a list of 1 to {} of "
+                              "these",
+                              kind_of(*prompt), kMaxPrompts));
+  }
+  std::vector<CompletionPrompt> prompts;
+  for (size_t i = 0; i < prompt->size(); ++i) {
+    const Json& one = (*prompt)[i];
+    if (one.is_string()) {
+      prompts.emplace_back(one.get<std::string>());
+    } else if (one.is_array()) {
+      prompts.emplace_back(prompt_ids(one));
+    } else {
+      throw ApiError::bad_field(fmt::format("prompt[{}]", i),
+                                kind_of(one) + "; allowed: a text, or a list of token ids");
+    }
+  }
+  return prompts;
 }
 
 }  // namespace
@@ -248,9 +299,10 @@ ChatRequest read_chat_request(const Json& body) {
   const RequestFields fields(body, "");
   ChatRequest request;
   request.common = read_common(fields);
+  request.common.prompt_field = "messages";
   request.common.logprobs = fields.boolean("logprobs").value_or(false);
   if (const auto top = fields.integer("top_logprobs", 0, kMaxTopLogprobs)) {
-    if (!request.common.logprobs) {
+    if (!request.common.logprobs && *top > 0) {
       throw ApiError::bad_field("top_logprobs", "allowed only if logprobs is true");
     }
     request.common.top_logprobs = static_cast<int>(*top);
@@ -276,14 +328,10 @@ CompletionRequest read_completion_request(const Json& body) {
     request.common.logprobs = true;
     request.common.top_logprobs = static_cast<int>(*top);
   }
-  request.echo = fields.boolean("echo").value_or(false);
   fields.refuse("suffix", {""}, "this server does not support suffix; omit it");
-  if (request.echo) {
-    throw ApiError(400, "invalid_request_error",
-                   "echo: this server does not return the prompt; allowed: false", "echo",
-                   "unsupported_value");
-  }
-  request.prompt = read_prompt(fields);
+  fields.refuse("echo", {false}, "this server does not return the prompt; allowed: false");
+  request.format = read_response_format(fields);
+  request.prompts = read_prompts(fields);
   return request;
 }
 

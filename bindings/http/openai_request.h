@@ -24,15 +24,20 @@ struct SamplingFields {
   std::optional<uint64_t> seed;
   std::vector<std::pair<int32_t, float>> logit_bias;
   std::optional<int64_t> max_tokens;
+  int64_t min_tokens = 0;
+  bool ignore_eos = false;
   std::vector<std::string> stop;
+  std::vector<int32_t> stop_token_ids;
 };
 
 struct CompletionFields {
-  std::string model;  // "" = the served model
+  std::string model;                    // "" = the served model
+  const char* prompt_field = "prompt";  // its name in errors
   SamplingFields sampling;
   int choices = 1;
   bool stream = false;
   bool include_usage = false;
+  bool progress = false;  // of the prompt, in the stream
   bool logprobs = false;
   int top_logprobs = 0;
 };
@@ -46,10 +51,13 @@ struct ChatRequest {
   Json context;
 };
 
+// Text, or token ids.
+using CompletionPrompt = std::variant<std::string, std::vector<int32_t>>;
+
 struct CompletionRequest {
   CompletionFields common;
-  std::variant<std::string, std::vector<int32_t>> prompt;  // text, or token ids
-  bool echo = false;
+  ResponseFormat format;
+  std::vector<CompletionPrompt> prompts;  // at least one
 };
 
 // For the other APIs; all throw ApiError.

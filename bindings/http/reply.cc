@@ -37,8 +37,13 @@ Reply::Reply(ReplyOptions options, std::unique_ptr<ReplyForm> form,
 
 // --- on the engine's thread ---
 
-void Reply::on_prefill(int64_t, int64_t, int64_t cached) {
-  hand_over({.kind = Event::Kind::kPrefill, .cached = cached});
+void Reply::on_prefill(int64_t computed, int64_t total, int64_t cached) {
+  const auto now = Clock::now();
+  if (!reading_since_) reading_since_ = now;
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(now - *reading_since_);
+  hand_over(
+      {.kind = Event::Kind::kPrefill,
+       .progress = {.total = total, .cached = cached, .processed = computed, .ms = ms.count()}});
 }
 
 void Reply::on_token(int choice, const Answer& answer) {
@@ -102,8 +107,10 @@ void Reply::format_events() {
 void Reply::format(Event& event) {
   switch (event.kind) {
     case Event::Kind::kPrefill:
-      usage_.cached_tokens = event.cached;
-      return begin();
+      usage_.cached_tokens = event.progress.cached;
+      begin();
+      if (options_.stream) write(form_->progress(event.progress));
+      return;
     case Event::Kind::kToken:
       return take_token(event);
     case Event::Kind::kEnd:
@@ -162,6 +169,7 @@ void Reply::add_piece(int choice, MessagePiece piece) {
 
 void Reply::take_token(const Event& event) {
   begin();
+  if (!first_token_) first_token_ = event.at;
   Choice& of = choices_[static_cast<size_t>(event.choice)];
   for (const TokenLogprobs& token : event.logprobs) of.tokens.push_back(token_text(token));
   if (of.parser == nullptr) {
@@ -190,7 +198,32 @@ void Reply::take_end(Event& event) {
   if (choice == 0) {
     if (const Done done = std::exchange(done_, nullptr)) done(std::move(event.answer));
   }
-  if (++ended_ == options_.choices) finish();
+  if (++ended_ < options_.choices) return;
+  const bool cancelled = of.message.end == AnswerEnd::kCancelled;
+  log_end(cancelled ? "cancelled" : finish_name(of.message), 200, event.at);
+  finish();
+}
+
+// Before the client sees the end.
+void Reply::log_end(const std::string& end, int status, Clock::time_point at) {
+  if (options_.log == nullptr) return;
+  const auto seconds = [](Clock::time_point from, Clock::time_point to) {
+    return std::chrono::duration<double>(to - from).count();
+  };
+  LoggedRequest logged = options_.logged;
+  logged.status = status;
+  logged.prompt_tokens = options_.prompt_tokens;
+  logged.cached_tokens = usage_.cached_tokens;
+  logged.completion_tokens = usage_.completion_tokens;
+  logged.seconds = seconds(options_.came, at);
+  logged.end = end;
+  if (first_token_) {
+    logged.first_token_seconds = seconds(options_.came, *first_token_);
+    const auto later = static_cast<double>(usage_.completion_tokens - options_.choices);
+    const double took = seconds(*first_token_, at);
+    if (later > 0 && took > 0) logged.tokens_per_second = later / took;
+  }
+  options_.log->write(logged);
 }
 
 void Reply::finish() {
@@ -206,7 +239,10 @@ void Reply::take_error(const Event& event) {
   over_ = true;
   done_ = nullptr;
   const ApiError error = api_error_of(event.error, event.message);
-  if (!options_.stream || !begun_) return exchange_->send(error_response(error));
+  log_end(error.what(), error.status(), event.at);
+  if (!options_.stream || !begun_) {
+    return exchange_->send(error_response(error, form_->error_body(error)));
+  }
   write(form_->error(error));
   exchange_->end();
 }

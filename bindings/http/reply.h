@@ -6,13 +6,16 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bindings/http/api_error.h"
 #include "bindings/http/http_exchange.h"
 #include "bindings/http/job_pool.h"
 #include "bindings/http/reply_form.h"
+#include "bindings/http/request_log.h"
 #include "runtime/serve/generation_request.h"
 #include "runtime/text/tokenizer.h"
 
@@ -21,10 +24,13 @@ namespace fasa::serve {
 struct ReplyOptions {
   bool stream = false;
   bool logprobs = false;
-  int choices = 1;
-  int64_t prompt_tokens = 0;
+  int choices = 1;            // of all prompts
+  int64_t prompt_tokens = 0;  // likewise
   // How a chat's answers are taken apart; nothing: their text is content as it is.
   std::optional<MessageFormat> format = {};
+  LoggedRequest logged = {};  // what is known of it before
+  RequestLog* log = nullptr;  // null: none
+  std::chrono::steady_clock::time_point came{};
 };
 
 // The first choice's answer, once it has ended.
@@ -62,7 +68,8 @@ class Reply final : public RequestObserver, public std::enable_shared_from_this<
     enum class Kind : uint8_t { kPrefill, kToken, kEnd, kError };
     Kind kind = Kind::kPrefill;
     int choice = 0;
-    int64_t cached = 0;                        // of kPrefill
+    Clock::time_point at = Clock::now();
+    PromptProgress progress = {};              // of kPrefill
     std::string fresh = {};                    // of kToken, as all below but the last
     std::vector<TokenLogprobs> logprobs = {};  // of tokens that no event before has told of
     EndedAnswer answer = {};                   // of kEnd; its text of choice 0 alone
@@ -87,12 +94,14 @@ class Reply final : public RequestObserver, public std::enable_shared_from_this<
   void take_error(const Event& event);
   void add_piece(int choice, MessagePiece piece);
   void finish();
+  void log_end(const std::string& end, int status, Clock::time_point at);
 
   const ReplyOptions options_;
   const std::unique_ptr<ReplyForm> form_;
   const text::Tokenizer& tokenizer_;
   const std::shared_ptr<HttpExchange> exchange_;
   JobPool& formatters_;
+  std::optional<Clock::time_point> reading_since_;  // the engine's
   std::vector<size_t>
       told_;  // of each choice, tokens whose logprobs were handed over; the engine's
 
@@ -108,7 +117,42 @@ class Reply final : public RequestObserver, public std::enable_shared_from_this<
   int ended_ = 0;
   bool begun_ = false;
   bool over_ = false;
+  std::optional<Clock::time_point> first_token_;
   Clock::time_point written_ = Clock::now();
+};
+
+// One of several prompts of a reply. Each is a request to the engine, which numbers its choices
+// from 0.
+class ReplyPrompt final : public RequestObserver {
+ public:
+  struct Sum {  // over the prompts; the engine's thread
+    int64_t computed = 0, total = 0, cached = 0;
+  };
+
+  ReplyPrompt(std::shared_ptr<Reply> reply, std::shared_ptr<Sum> sum, int first_choice)
+      : reply_(std::move(reply)), sum_(std::move(sum)), first_choice_(first_choice) {}
+
+  void on_prefill(int64_t computed, int64_t total, int64_t cached) override {
+    sum_->computed += computed - std::exchange(own_.computed, computed);
+    sum_->total += total - std::exchange(own_.total, total);
+    sum_->cached += cached - std::exchange(own_.cached, cached);
+    reply_->on_prefill(sum_->computed, sum_->total, sum_->cached);
+  }
+  void on_token(int choice, const Answer& answer) override {
+    reply_->on_token(first_choice_ + choice, answer);
+  }
+  void on_end(int choice, const Answer& answer) override {
+    reply_->on_end(first_choice_ + choice, answer);
+  }
+  void on_error(ErrorKind kind, const std::string& message) override {
+    reply_->on_error(kind, message);
+  }
+
+ private:
+  const std::shared_ptr<Reply> reply_;
+  const std::shared_ptr<Sum> sum_;
+  const int first_choice_;
+  Sum own_;
 };
 
 // The API error for a failure of the engine.

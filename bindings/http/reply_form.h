@@ -23,6 +23,7 @@ class ReplyForm {
 
   // Frames of a stream ("data: {...}", an empty line); a text holds none or several.
   virtual std::string begin(int choices) = 0;
+  virtual std::string progress(const PromptProgress&) { return ""; }
   virtual std::string piece(const ReplyPart& part) = 0;
   // `rest`: tokens not yet sent in a piece.
   virtual std::string end_choice(int choice, const AnswerMessage& message,
@@ -30,6 +31,8 @@ class ReplyForm {
   virtual std::string end(const std::vector<AnswerMessage>& choices, const Usage& usage) = 0;
   // The status line is already sent: an event reports the error.
   virtual std::string error(const ApiError& error) = 0;
+  // The body of a response that is an error.
+  virtual std::string error_body(const ApiError& error) const { return error_json(error); }
 };
 
 struct ReplyHead {
@@ -44,6 +47,11 @@ std::unique_ptr<ReplyForm> make_completion_form(ReplyHead head, ReplyKind kind,
                                                 const CompletionFields& fields);
 // /v1/responses; `echo`: request fields that the response repeats.
 std::unique_ptr<ReplyForm> make_responses_form(ReplyHead head, Json echo);
+// /completion of llama.cpp's server.
+std::unique_ptr<ReplyForm> make_llama_form(ReplyHead head, int64_t prompt_tokens,
+                                           const CompletionFields& fields);
+// Anthropic's /v1/messages.
+std::unique_ptr<ReplyForm> make_messages_form(ReplyHead head, int64_t prompt_tokens);
 
 std::string reply_text(const Json& json);  // bytes that are no UTF-8 are replaced
 std::string frame_of(const std::string& json);

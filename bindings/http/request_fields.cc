@@ -13,6 +13,14 @@ namespace {
 
 constexpr size_t kShown = 40;  // of a string, in messages
 
+// Some clients write 1.0 for 1.
+bool is_whole(const Json& value) {
+  constexpr double kMost = 1e15;  // doubles hold every whole number up to here
+  if (!value.is_number_float()) return value.is_number_integer();
+  const auto number = value.get<double>();
+  return std::trunc(number) == number && std::abs(number) <= kMost;
+}
+
 }  // namespace
 
 std::string kind_of(const Json& json) {
@@ -64,8 +72,7 @@ std::optional<int64_t> RequestFields::integer(const char* name, int64_t least, i
   if (value == nullptr) return std::nullopt;
   const bool huge =
       value->is_number_unsigned() && value->get<uint64_t>() > static_cast<uint64_t>(INT64_MAX);
-  if (!value->is_number_integer() || huge || value->get<int64_t>() < least ||
-      value->get<int64_t>() > most) {
+  if (huge || !is_whole(*value) || value->get<int64_t>() < least || value->get<int64_t>() > most) {
     throw ApiError::bad_field(
         path_of(name),
         fmt::format("{}; allowed: a whole number from {} to {}", kind_of(*value), least, most));

@@ -71,7 +71,7 @@ class Conversation {
   }
   void add_call(const RequestFields& fields, const std::string& path) {
     const bool follows = !messages_.empty() && messages_.back()["role"] == "assistant";
-    if (!follows) messages_.push_back({{"role", "assistant"}, {"content", nullptr}});
+    if (!follows) messages_.push_back({{"role", "assistant"}, {"content", ""}});
     Json call = {{"id", fields.string("call_id").value_or("")},
                  {"type", "function"},
                  {"function",
@@ -116,8 +116,8 @@ void refuse_unsupported(const RequestFields& fields) {
                 "this server does not store prompts; send the prompt's text as input");
   fields.refuse("background", {false},
                 "this server does not support background responses; allowed: false");
-  fields.refuse("truncation", {"disabled"},
-                "this server does not truncate conversations; allowed: \"disabled\"");
+  // A conversation that does not fit is an error either way.
+  fields.refuse("truncation", {"disabled", "auto"}, "allowed: \"disabled\", \"auto\"");
   fields.refuse("top_logprobs", {0},
                 "not supported here; use /v1/chat/completions for log-probabilities");
 }

@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <utility>
 
 #include "bindings/http/call.h"
+#include "bindings/http/gzip.h"
 #include "bindings/http/metrics_text.h"
 #include "bindings/http/page.h"
+#include "bindings/http/request_id.h"
 #include "runtime/base/log.h"
 
 namespace fasa::serve {
@@ -36,6 +39,39 @@ std::vector<int32_t> special_marks(const text::Tokenizer& tokenizer) {
   return ids;
 }
 
+// A message without the folder of the model or of its file.
+std::string without_folder(std::string message, const std::string& model_path) {
+  const std::filesystem::path path(model_path);
+  const bool is_file = std::filesystem::is_regular_file(path);
+  const std::string folder = (is_file ? path.parent_path() : path).string();
+  if (folder.empty()) return message;
+  for (size_t at = 0; (at = message.find(folder, at)) != std::string::npos;) {
+    const bool slash = at + folder.size() < message.size() && message[at + folder.size()] == '/';
+    message.erase(at, folder.size() + (slash ? 1 : 0));
+  }
+  return message;
+}
+
+// Anthropic's clients send the key in a header of its own.
+std::string authorization_of(const HttpRequest& request) {
+  const std::string_view key = request.header("X-Api-Key");
+  const std::string_view authorization = request.header("Authorization");
+  return authorization.empty() && !key.empty() ? fmt::format("Bearer {}", key)
+                                               : std::string(authorization);
+}
+
+// Undoes the body's Content-Encoding.
+void unpack(HttpRequest& request) {
+  const std::string_view encoding = request.header("Content-Encoding");
+  if (encoding.empty() || equal_ignoring_case(encoding, "identity")) return;
+  if (!equal_ignoring_case(encoding, "gzip")) {
+    throw ApiError(
+        415, "invalid_request_error",
+        fmt::format("Content-Encoding: \"{}\"; allowed: gzip, identity", encoding.substr(0, 40)));
+  }
+  request.body = gunzip(request.body, HttpLimits{}.body_bytes);
+}
+
 }  // namespace
 
 Service::Service(ServiceOptions options, EngineLoop& engine, const text::Tokenizer& tokenizer,
@@ -45,6 +81,7 @@ Service::Service(ServiceOptions options, EngineLoop& engine, const text::Tokeniz
       tokenizer_(tokenizer),
       templates_(templates),
       shown_marks_(special_marks(tokenizer)),
+      log_(options_.log),
       known_(kKnownBytes),
       jobs_(kJobThreads, kMaxJobs),
       formatters_(kFormatThreads),
@@ -74,19 +111,28 @@ Service::~Service() {
 void Service::handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange) {
   auto call = std::make_shared<Call>();
   call->request = std::move(request);
-  call->exchange = std::move(exchange);
-  const auto salt = options_.keys.salt_of(call->request.header("Authorization"));
+  std::string& path = call->request.path;
+  if (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  call->id = request_id(call->request.header("X-Request-Id"));
+  call->exchange = std::make_shared<IdentifiedExchange>(std::move(exchange), call->id);
+  const auto salt = options_.keys.salt_of(authorization_of(call->request));
   if (!salt && !is_public(call->request.path)) {
-    return call->exchange->send(error_response(
-        ApiError(401, "authentication_error",
-                 "this server requires an API key; send the header Authorization: Bearer KEY", "",
-                 "invalid_api_key")));
+    const bool none = authorization_of(call->request).empty();
+    return refuse(*call,
+                  ApiError(401, "authentication_error",
+                           none ? "this server requires an API key; send the header Authorization: "
+                                  "Bearer KEY"
+                                : "the API key in the header Authorization is not one of this "
+                                  "server's; it is sent as: Bearer KEY",
+                           "", none ? "missing_api_key" : "invalid_api_key"));
   }
   call->salt = salt.value_or("");
   if (auto response = answer_get(*call)) return call->exchange->send(std::move(*response));
   const bool queued = jobs_.add([this, call] { answer(*call); });
-  if (!queued)
-    call->exchange->send(error_response(503, "too many requests are being read; try again later"));
+  if (queued) return;
+  ApiError error(503, "server_error", "too many requests are being read; try again later");
+  error.retry_after = 1;
+  refuse(*call, error);
 }
 
 std::optional<HttpResponse> Service::answer_get(const Call& call) {
@@ -102,15 +148,27 @@ std::optional<HttpResponse> Service::answer_get(const Call& call) {
                         .body = metrics_text(engine_.status(), counters_, options_.model_name)};
   }
   if (call.is("GET", "/v1/sessions")) return sessions(call);
+  if (call.is("GET", "/props")) return props();
+  if (call.is("GET", "/slots")) return slots();
   return std::nullopt;
 }
 
 // On a job thread.
 void Service::answer(Call& call) {
   try {
+    unpack(call.request);
     if (call.is("POST", "/v1/chat/completions")) return chat(call);
     if (call.is("POST", "/v1/completions")) return complete(call);
     if (call.is("POST", "/v1/responses")) return respond(call);
+    if (call.is("POST", "/completion")) return complete_llama(call);
+    if (call.is("POST", "/v1/messages")) return converse(call);
+    if (call.is("POST", "/v1/messages/count_tokens")) return count_messages(call);
+    if (call.is("POST", "/v1/responses/input_tokens")) return count_input(call);
+    if (call.is("POST", "/v1/embeddings")) {
+      throw ApiError(501, "not_implemented_error",
+                     "this server computes no embeddings; it generates text", "",
+                     "not_implemented");
+    }
     if (call.is("POST", "/tokenize")) return call.exchange->send(tokenize(call));
     if (call.is("POST", "/detokenize")) return call.exchange->send(detokenize(call));
     if (call.request.method == "DELETE" && !call.behind("/v1/sessions/").empty()) {
@@ -121,13 +179,25 @@ void Service::answer(Call& call) {
                                call.request.path.substr(0, 80)),
                    "", "not_found");
   } catch (const ApiError& error) {
-    call.exchange->send(error_response(error));
+    refuse(call, error);
   } catch (const Error& error) {
-    call.exchange->send(error_response(api_error_of(error.kind(), error.what())));
+    refuse(call, api_error_of(error.kind(), without_folder(error.what(), options_.model_path)));
   } catch (const std::exception& error) {
     log_warning(fmt::format("{} {}: {}", call.request.method, call.request.path, error.what()));
-    call.exchange->send(error_response(500, "the request failed; see the server's log"));
+    refuse(call, ApiError(500, "server_error", "the request failed; see the server's log"));
   }
+}
+
+void Service::refuse(const Call& call, const ApiError& error) {
+  const bool anthropic = call.request.path.starts_with("/v1/messages");
+  call.exchange->send(
+      error_response(error, anthropic ? anthropic_error_json(error) : error_json(error)));
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - call.came;
+  log_.write({.id = call.id,
+              .path = call.request.path.substr(0, 80),
+              .status = error.status(),
+              .seconds = took.count(),
+              .end = error.what()});
 }
 
 HttpResponse Service::health(const Call& call) {
@@ -140,6 +210,32 @@ HttpResponse Service::health(const Call& call) {
     return error_response(404, "unknown path; allowed: /health, /health/live, /health/ready");
   }
   return json_response({{"status", "ok"}});
+}
+
+// As llama.cpp's server has them. No path of this machine is shown.
+HttpResponse Service::props() const {
+  const Json settings = {{"n_ctx", options_.max_context}, {"params", Json::object()}};
+  return json_response(
+      {{"default_generation_settings", settings},
+       {"total_slots", engine_.options().max_sequences},
+       {"model_alias", options_.model_name},
+       {"model_path", options_.model_name},
+       {"modalities", {{"vision", false}, {"audio", false}}},
+       {"chat_template", templates_ == nullptr ? "" : templates_->source("", false)},
+       {"build_info", "fasa " FASA_VERSION}});
+}
+
+// A slot for each request that can run; they are not bound to conversations.
+HttpResponse Service::slots() const {
+  const int running = engine_.status().running;
+  Json list = Json::array();
+  for (int i = 0; i < engine_.options().max_sequences; ++i) {
+    list.push_back({{"id", i},
+                    {"n_ctx", options_.max_context},
+                    {"speculative", false},
+                    {"is_processing", i < running}});
+  }
+  return json_response(list);
 }
 
 Json Service::model_json() const {

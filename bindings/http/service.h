@@ -21,6 +21,7 @@
 #include "bindings/http/openai_request.h"
 #include "bindings/http/reply.h"
 #include "bindings/http/reply_form.h"
+#include "bindings/http/request_log.h"
 #include "runtime/llm/generation_defaults.h"
 #include "runtime/serve/engine_loop.h"
 #include "runtime/serve/known_texts.h"
@@ -30,13 +31,16 @@
 namespace fasa::serve {
 
 struct ServiceOptions {
-  std::string model_name;   // in /v1/models
-  int64_t created = 0;      // seconds since 1970
-  int64_t max_context = 0;  // tokens of a prompt and its answer
+  std::string model_name;       // in /v1/models
+  bool any_model_name = false;  // requests may name any model
+  std::string model_path = {};  // not shown to clients
+  int64_t created = 0;          // seconds since 1970
+  int64_t max_context = 0;      // tokens of a prompt and its answer
   int64_t vocab_size = 0;
   GenerationDefaults defaults = {};
   ApiKeys keys = {};
   std::chrono::milliseconds ping_after{15'000};
+  LogForm log = LogForm::kNone;  // of requests
   std::function<std::tm()> now;  // for chat templates
 };
 
@@ -62,6 +66,7 @@ class Service {
   struct Generation;  // what to generate, and the form of the reply
 
   void answer(Call& call);
+  void refuse(const Call& call, const ApiError& error);
   std::optional<HttpResponse> answer_get(const Call& call);
   HttpResponse health(const Call& call);
   HttpResponse models() const;
@@ -72,21 +77,31 @@ class Service {
   HttpResponse detokenize(const Call& call) const;
   void chat(Call& call);
   void complete(Call& call);
+  void complete_llama(Call& call);
+  HttpResponse props() const;
+  HttpResponse slots() const;
   void respond(Call& call);
+  void count_input(Call& call);
+  void converse(Call& call);
+  void count_messages(Call& call);
 
   void check_model(const CompletionFields& fields) const;
   AnswerOptions answer_options(const CompletionFields& fields, size_t prompt_tokens) const;
+  Generation text_generation(const CompletionRequest& request);
   Generation chat_generation(const Call& call, const ChatRequest& request);
   std::vector<int32_t> encode(const std::string& salt, const text::ChatPrompt& prompt);
-  void check_ids(std::span<const int32_t> ids) const;
+  void check_ids(std::span<const int32_t> ids, const char* field) const;
+  std::optional<ToolFormat> tool_format() const;
   MessageFormat message_format(const ToolFields& tools, const std::string& prompt) const;
-  std::shared_ptr<text::TokenGrammar> grammar_of(const ToolFields& tools,
-                                                 const ResponseFormat& format,
-                                                 const MessageFormat& message);
+  AnswerGrammar grammar_of(const ToolFields& tools, const ResponseFormat& format,
+                           const MessageFormat& message);
+  AnswerGrammars& grammars();
   ReplyHead reply_head(const char* prefix) const;
   text::ChatPrompt render(const Json& context) const;
   ApiError refusal() const;
   void start(Call& call, Generation generation);
+  std::vector<uint64_t> submit(std::vector<GenerationRequest> requests,
+                               const std::shared_ptr<Reply>& reply);
   Json model_json() const;
   void ping_replies();
 
@@ -97,6 +112,7 @@ class Service {
   const std::vector<int32_t> shown_marks_;  // control tokens that appear in a chat's answers
   std::once_flag grammars_made_;
   std::unique_ptr<AnswerGrammars> grammars_;  // made on first use
+  RequestLog log_;
   const HttpCounters* counters_ = nullptr;
   std::atomic<bool> draining_{false};
   std::mutex known_mutex_;

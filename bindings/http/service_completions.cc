@@ -9,6 +9,9 @@
 
 #include "bindings/http/call.h"
 #include "bindings/http/generation.h"
+#include "bindings/http/generic_tools.h"
+#include "bindings/http/llama_request.h"
+#include "bindings/http/messages_request.h"
 #include "bindings/http/responses_request.h"
 
 namespace fasa::serve {
@@ -17,6 +20,19 @@ namespace {
 uint64_t drawn_number() {
   thread_local std::random_device device;
   return (uint64_t{device()} << 32) | device();
+}
+
+// At most kShown of them, as a header's value.
+std::string header_list(const std::vector<std::string>& names) {
+  constexpr size_t kShown = 20, kBytes = 100;
+  std::string list;
+  for (size_t i = 0; i < std::min(names.size(), kShown); ++i) {
+    list += (i == 0 ? "" : ", ") + names[i].substr(0, kBytes);
+  }
+  for (char& c : list) {
+    if (c < ' ' || c > '~') c = '?';
+  }
+  return names.size() > kShown ? list + ", ..." : list;
 }
 
 SamplingChoice choice_of(const SamplingFields& fields) {
@@ -37,20 +53,20 @@ SamplingChoice choice_of(const SamplingFields& fields) {
 }  // namespace
 
 void Service::check_model(const CompletionFields& fields) const {
-  if (fields.model.empty() || fields.model == options_.model_name) return;
+  if (options_.any_model_name || fields.model.empty() || fields.model == options_.model_name)
+    return;
   throw ApiError(404, "not_found_error",
                  fmt::format("model: \"{}\" does not exist on this server; allowed: \"{}\"",
                              fields.model.substr(0, 80), options_.model_name),
                  "model", "model_not_found");
 }
 
-void Service::check_ids(std::span<const int32_t> ids) const {
-  if (ids.empty())
-    throw ApiError::bad_field("prompt", "the prompt is empty; give at least one token");
+void Service::check_ids(std::span<const int32_t> ids, const char* field) const {
+  if (ids.empty()) throw ApiError::bad_field(field, "the prompt is empty; give at least one token");
   for (size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] < options_.vocab_size) continue;
     throw ApiError::bad_field(
-        fmt::format("prompt[{}]", i),
+        fmt::format("{}[{}]", field, i),
         fmt::format("token {}; allowed: 0 to {}", ids[i], options_.vocab_size - 1));
   }
 }
@@ -62,7 +78,7 @@ AnswerOptions Service::answer_options(const CompletionFields& fields, size_t pro
                    fmt::format("This model's maximum context length is {} tokens. However, you "
                                "requested {} tokens in the prompt alone. Please shorten it.",
                                options_.max_context, prompt_tokens),
-                   "messages", "context_length_exceeded");
+                   fields.prompt_field, "context_length_exceeded");
   }
   AnswerOptions answer;
   answer.max_tokens = std::min(room, fields.sampling.max_tokens.value_or(room));
@@ -80,6 +96,14 @@ AnswerOptions Service::answer_options(const CompletionFields& fields, size_t pro
     }
   }
   answer.stop = fields.sampling.stop;
+  answer.stop_ids = fields.sampling.stop_token_ids;
+  answer.ignore_eos = fields.sampling.ignore_eos;
+  answer.min_tokens = fields.sampling.min_tokens;
+  if (answer.min_tokens > answer.max_tokens) {
+    throw ApiError::bad_field("min_tokens", fmt::format("{}; allowed: at most {}, the answer's "
+                                                        "maximum",
+                                                        answer.min_tokens, answer.max_tokens));
+  }
   if (fields.logprobs) answer.logprobs = fields.top_logprobs;
   return answer;
 }
@@ -105,51 +129,57 @@ std::vector<int32_t> Service::encode(const std::string& salt, const text::ChatPr
   return tokenizer_.encode(prompt.segments(), false);
 }
 
-// If the template does not show the tools, the model would not call them.
 MessageFormat Service::message_format(const ToolFields& tools, const std::string& prompt) const {
   MessageFormat format;
   const size_t last = prompt.find_last_not_of(" \n");
   format.thinks = last != std::string::npos &&
                   std::string_view(prompt).substr(0, last + 1).ends_with("<think>");
   if (!tools.used()) return format;
-  format.tools = tool_format_of(templates_->source("", true));
+  format.tools = tool_format();
   if (!format.tools) {
     throw ApiError(
         400, "invalid_request_error",
-        "tools: this model's chat template has no tool calls, or a format that this server does "
-        "not support; supported: the formats of Llama 3, of Hermes and Qwen, and of Mistral",
+        "tools: this model's chat template writes tool calls in a format that this server does not "
+        "support; supported: those of Llama 3, of Hermes and Qwen, and of Mistral, and templates "
+        "without tools",
         "tools", "unsupported_value");
   }
   for (const Tool& tool : tools.tools) {
-    if (tools.named.empty() || tool.name == tools.named) format.names.push_back(tool.name);
+    if (tools.may_call(tool)) format.names.push_back(tool.name);
   }
   format.one_call = !tools.parallel;
   return format;
 }
 
-// The grammar that constrains the answer; null if it is unconstrained.
-std::shared_ptr<text::TokenGrammar> Service::grammar_of(const ToolFields& tools,
-                                                        const ResponseFormat& format,
-                                                        const MessageFormat& message) {
-  const bool json = format.kind != ResponseFormat::Kind::kText;
+// Nothing if the template has a format that is not supported.
+std::optional<ToolFormat> Service::tool_format() const {
+  const std::string& source = templates_->source("", true);
+  return shows_tools(source) ? tool_format_of(source) : ToolFormat::kHermes;
+}
+
+// The grammar that constrains the answer; null if it is unconstrained. A required call has no
+// format; with tools that may be called the answer is a call or has the format.
+AnswerGrammar Service::grammar_of(const ToolFields& tools, const ResponseFormat& format,
+                                  const MessageFormat& message) {
+  const bool formatted = format.kind != ResponseFormat::Kind::kText;
   const bool forced = tools.choice == ToolChoice::kRequired;
-  if (!json && !forced) return nullptr;
-  if (json && tools.used()) {
-    throw ApiError(400, "invalid_request_error",
-                   "response_format: not supported together with tools; omit tools, or set "
-                   "tool_choice to \"none\"",
-                   "response_format", "unsupported_value");
-  }
-  const bool knows = templates_->source("", forced).find("<think>") != std::string::npos;
+  if (!formatted && !forced) return {};
+  const bool knows =
+      templates_ != nullptr && templates_->source("", forced).find("<think>") != std::string::npos;
   const ThoughtForm thought = message.thinks ? ThoughtForm::kOpen
                               : knows        ? ThoughtForm::kOptional
                                              : ThoughtForm::kNone;
+  if (forced) return grammars().of_call(tools, *message.tools, thought);
+  if (tools.used()) return grammars().of_call(tools, *message.tools, thought, format);
+  return grammars().of_format(format, thought);
+}
+
+AnswerGrammars& Service::grammars() {
   std::call_once(grammars_made_, [this] {
     grammars_ = std::make_unique<AnswerGrammars>(
         std::make_shared<text::TokenTable>(tokenizer_, shown_marks_));
   });
-  return forced ? grammars_->of_call(tools, *message.tools, thought)
-                : grammars_->of_format(format, thought);
+  return *grammars_;
 }
 
 ReplyHead Service::reply_head(const char* prefix) const {
@@ -161,11 +191,13 @@ ReplyHead Service::reply_head(const char* prefix) const {
 // Fills in everything except the form.
 Service::Generation Service::chat_generation(const Call& call, const ChatRequest& request) {
   check_model(request.common);
-  const text::ChatPrompt prompt = render(request.context);
+  const bool generic = templates_ != nullptr && !shows_tools(templates_->source("", true));
+  const text::ChatPrompt prompt =
+      render(generic ? with_generic_tools(request.context) : request.context);
   MessageFormat format = message_format(request.tools, prompt.text());
   auto grammar = grammar_of(request.tools, request.format, format);
   return {.fields = request.common,
-          .prompt = encode(call.salt, prompt),
+          .prompts = {encode(call.salt, prompt)},
           .text = prompt.text(),
           .format = std::move(format),
           .grammar = std::move(grammar),
@@ -181,9 +213,33 @@ void Service::chat(Call& call) {
 
 void Service::respond(Call& call) {
   ResponsesRequest request = read_responses_request(parse_body(call.request.body));
+  request.chat.common.prompt_field = "input";
   Generation generation = chat_generation(call, request.chat);
   generation.form = make_responses_form(reply_head("resp_"), std::move(request.echo));
   start(call, std::move(generation));
+}
+
+void Service::converse(Call& call) {
+  const ChatRequest request = read_messages_request(parse_body(call.request.body), false);
+  Generation generation = chat_generation(call, request);
+  generation.form = make_messages_form(reply_head("msg_"), std::ssize(generation.prompts[0]));
+  start(call, std::move(generation));
+}
+
+void Service::count_messages(Call& call) {
+  const ChatRequest request = read_messages_request(parse_body(call.request.body), true);
+  const Json counted = {{"input_tokens", chat_generation(call, request).prompts[0].size()}};
+  call.exchange->send({.body = reply_text(counted)});
+}
+
+// The tokens of a request to /v1/responses, which is not computed.
+void Service::count_input(Call& call) {
+  ResponsesRequest request = read_responses_request(parse_body(call.request.body));
+  request.chat.common.prompt_field = "input";
+  const Generation generation = chat_generation(call, request.chat);
+  const Json counted = {{"object", "response.input_tokens"},
+                        {"input_tokens", generation.prompts[0].size()}};
+  call.exchange->send({.body = reply_text(counted)});
 }
 
 text::ChatPrompt Service::render(const Json& context) const {
@@ -199,17 +255,37 @@ text::ChatPrompt Service::render(const Json& context) const {
 
 void Service::complete(Call& call) {
   const CompletionRequest request = read_completion_request(parse_body(call.request.body));
+  Generation generation = text_generation(request);
+  generation.form = make_completion_form(reply_head("cmpl-"), ReplyKind::kText, request.common);
+  start(call, std::move(generation));
+}
+
+void Service::complete_llama(Call& call) {
+  const CompletionRequest request = read_llama_request(parse_body(call.request.body));
+  Generation generation = text_generation(request);
+  generation.form =
+      make_llama_form(reply_head("cmpl-"), std::ssize(generation.prompts[0]), request.common);
+  start(call, std::move(generation));
+}
+
+// Fills in everything except the form.
+Service::Generation Service::text_generation(const CompletionRequest& request) {
   check_model(request.common);
-  std::vector<int32_t> ids;
-  if (const auto* const text = std::get_if<std::string>(&request.prompt); text != nullptr) {
-    ids = tokenizer_.encode(*text, text::EncodeOptions{.add_special = true});
-  } else {
-    ids = std::get<std::vector<int32_t>>(request.prompt);
+  std::vector<std::vector<int32_t>> prompts;
+  for (const CompletionPrompt& prompt : request.prompts) {
+    const auto* const text = std::get_if<std::string>(&prompt);
+    prompts.push_back(text == nullptr
+                          ? std::get<std::vector<int32_t>>(prompt)
+                          : tokenizer_.encode(*text, text::EncodeOptions{.add_special = true}));
   }
-  start(call,
-        {.fields = request.common,
-         .prompt = std::move(ids),
-         .form = make_completion_form(reply_head("cmpl-"), ReplyKind::kText, request.common)});
+  AnswerGrammar grammar;
+  if (request.format.kind != ResponseFormat::Kind::kText) {
+    grammar = grammars().of_format(request.format, ThoughtForm::kNone);
+  }
+  return {.fields = request.common,
+          .prompts = std::move(prompts),
+          .grammar = std::move(grammar),
+          .form = nullptr};
 }
 
 // Retry-After: the mean queueing time of all requests so far.
@@ -236,22 +312,34 @@ ApiError Service::refusal() const {
 
 void Service::start(Call& call, Generation generation) {
   const CompletionFields& fields = generation.fields;
-  check_ids(generation.prompt);
-  GenerationRequest request{.salt = call.salt,
-                            .prompt = std::move(generation.prompt),
-                            .text = generation.text,
-                            .choices = fields.choices};
-  request.answer = answer_options(fields, request.prompt.size());
-  if (generation.format) request.answer.shown = shown_marks_;
-  request.answer.grammar = std::move(generation.grammar);
+  std::vector<GenerationRequest> requests;
+  int64_t prompt_tokens = 0;
+  for (std::vector<int32_t>& prompt : generation.prompts) {
+    check_ids(prompt, fields.prompt_field);
+    prompt_tokens += std::ssize(prompt);
+    GenerationRequest request{.salt = call.salt,
+                              .prompt = std::move(prompt),
+                              .text = generation.text,
+                              .choices = fields.choices};
+    request.answer = answer_options(fields, request.prompt.size());
+    if (generation.format) request.answer.shown = shown_marks_;
+    request.answer.grammar = generation.grammar.grammar;
+    requests.push_back(std::move(request));
+  }
+  if (!generation.grammar.ignored.empty()) {
+    call.exchange->add_header("X-Ignored-Keywords", header_list(generation.grammar.ignored));
+  }
   ReplyOptions options{.stream = fields.stream,
                        .logprobs = fields.logprobs,
-                       .choices = fields.choices,
-                       .prompt_tokens = static_cast<int64_t>(request.prompt.size()),
-                       .format = std::move(generation.format)};
+                       .choices = fields.choices * static_cast<int>(requests.size()),
+                       .prompt_tokens = prompt_tokens,
+                       .format = std::move(generation.format),
+                       .logged = {.id = call.id, .path = call.request.path},
+                       .log = &log_,
+                       .came = call.came};
   // The answer's ids match its text, unless a stop string cut it.
   const auto remember = [this, salt = call.salt, text = std::move(generation.text),
-                         ids = request.prompt](const EndedAnswer& answer) mutable {
+                         ids = requests[0].prompt](const EndedAnswer& answer) mutable {
     if (text.empty() || answer.end == AnswerEnd::kStopString) return;
     ids.insert(ids.end(), answer.ids.begin(), answer.ids.end());
     const std::lock_guard lock(known_mutex_);
@@ -259,15 +347,41 @@ void Service::start(Call& call, Generation generation) {
   };
   const auto reply = std::make_shared<Reply>(std::move(options), std::move(generation.form),
                                              tokenizer_, call.exchange, formatters_, remember);
-  request.observer = reply;
-  const auto number = engine_.submit(std::move(request));
-  if (!number) throw refusal();
+  const std::vector<uint64_t> numbers = submit(std::move(requests), reply);
   {
     const std::lock_guard lock(replies_mutex_);
     replies_.push_back(reply);
   }
   // Runs at once if the client has already disconnected.
-  call.exchange->on_gone([this, number = *number] { engine_.cancel(number); });
+  call.exchange->on_gone([this, numbers] {
+    for (const uint64_t number : numbers) engine_.cancel(number);
+  });
+}
+
+// All or none.
+std::vector<uint64_t> Service::submit(std::vector<GenerationRequest> requests,
+                                      const std::shared_ptr<Reply>& reply) {
+  const auto sum = std::make_shared<ReplyPrompt::Sum>();
+  std::vector<uint64_t> numbers;
+  int first_choice = 0;
+  for (GenerationRequest& request : requests) {
+    const int choices = request.choices;
+    if (requests.size() == 1) {
+      request.observer = reply;
+    } else {
+      request.observer = std::make_shared<ReplyPrompt>(reply, sum, first_choice);
+    }
+    first_choice += choices;
+    const auto number = engine_.submit(std::move(request));
+    if (number) {
+      numbers.push_back(*number);
+      continue;
+    }
+    reply->close();
+    for (const uint64_t submitted : numbers) engine_.cancel(submitted);
+    throw refusal();
+  }
+  return numbers;
 }
 
 }  // namespace fasa::serve

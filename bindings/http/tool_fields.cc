@@ -33,7 +33,9 @@ void require_function(const RequestFields& fields) {
 
 // `function`: {"name", "description", "parameters", ...}.
 Tool read_function(const RequestFields& function) {
-  Tool tool{.name = function.string("name").value_or(""), .parameters = nullptr};
+  Tool tool{.name = function.string("name").value_or(""),
+            .parameters = nullptr,
+            .strict = function.boolean("strict").value_or(false)};
   if (!is_name(tool.name)) {
     throw ApiError::bad_field(function.path_of("name"),
                               fmt::format("\"{}\"; allowed: 1 to {} letters, digits, _, - and .",
@@ -71,44 +73,66 @@ void add_tool(ToolFields& tools, Tool tool, const std::string& path) {
 [[noreturn]] void refuse_choice(const Json& choice) {
   throw ApiError::bad_field("tool_choice",
                             kind_of(choice) +
-                                "; allowed: \"none\", \"auto\", \"required\", or an object that "
-                                "names one function of tools");
+                                "; allowed: \"none\", \"auto\", \"required\", \"any\", or an "
+                                "object that names functions of tools");
 }
 
-void take_named(ToolFields& tools, const std::string& name) {
+void allow(ToolFields& tools, const std::string& name) {
   const bool there = std::any_of(tools.tools.begin(), tools.tools.end(),
                                  [&](const Tool& tool) { return tool.name == name; });
   if (!there) {
     throw ApiError::bad_field(
         "tool_choice", fmt::format("\"{}\" is not among the request's tools", name.substr(0, 80)));
   }
-  tools.choice = ToolChoice::kRequired;
-  tools.named = name;
+  tools.allowed.push_back(name);
 }
 
 // `flat`: an object names the function directly, without "function" around the name.
+void allow_named(const RequestFields& object, bool flat, ToolFields& tools) {
+  require_function(object);
+  const auto inner = flat ? std::optional(object) : object.object("function");
+  if (!inner) refuse_choice(object.json());
+  allow(tools, inner->string("name").value_or(""));
+}
+
+void read_mode(const Json& mode, ToolFields& tools) {
+  if (mode == "none") {
+    tools.choice = ToolChoice::kNone;
+  } else if (mode == "required" || mode == "any") {  // Mistral's and Anthropic's word
+    if (tools.tools.empty()) {
+      throw ApiError::bad_field("tool_choice",
+                                kind_of(mode) + " needs tools; add tools, or use \"none\"");
+    }
+    tools.choice = ToolChoice::kRequired;
+  } else if (mode != "auto") {
+    refuse_choice(mode);
+  }
+}
+
+// {"type": "allowed_tools", "mode", "tools"}; in chat completions mode and tools are in an object.
+void read_allowed(const RequestFields& choice, bool flat, ToolFields& tools) {
+  const auto inner = choice.object("allowed_tools");
+  const RequestFields& object = inner ? *inner : choice;
+  const Json* const list = object.find("tools");
+  if (list == nullptr || !list->is_array() || list->empty()) {
+    throw ApiError::bad_field(object.path_of("tools"), "allowed: a list of tools");
+  }
+  for (size_t i = 0; i < list->size(); ++i) {
+    allow_named(RequestFields((*list)[i], fmt::format("{}[{}]", object.path_of("tools"), i)), flat,
+                tools);
+  }
+  read_mode(object.string("mode").value_or("auto"), tools);
+}
+
 void read_choice(const RequestFields& fields, bool flat, ToolFields& tools) {
   tools.parallel = fields.boolean("parallel_tool_calls").value_or(true);
   const Json* const choice = fields.find("tool_choice");
   if (choice == nullptr) return;
-  if (choice->is_object()) {
-    const RequestFields object(*choice, "tool_choice");
-    require_function(object);
-    const auto inner = flat ? std::optional(object) : object.object("function");
-    if (!inner) refuse_choice(*choice);
-    return take_named(tools, inner->string("name").value_or(""));
-  }
-  if (*choice == "none") {
-    tools.choice = ToolChoice::kNone;
-  } else if (*choice == "required") {
-    if (tools.tools.empty()) {
-      throw ApiError::bad_field("tool_choice",
-                                "\"required\" needs tools; add tools, or use \"none\"");
-    }
-    tools.choice = ToolChoice::kRequired;
-  } else if (*choice != "auto") {
-    refuse_choice(*choice);
-  }
+  if (!choice->is_object()) return read_mode(*choice, tools);
+  const RequestFields object(*choice, "tool_choice");
+  if (object.string("type") == "allowed_tools") return read_allowed(object, flat, tools);
+  allow_named(object, flat, tools);
+  tools.choice = ToolChoice::kRequired;
 }
 
 }  // namespace

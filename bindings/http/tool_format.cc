@@ -16,6 +16,11 @@ std::optional<ToolFormat> tool_format_of(std::string_view chat_template) {
   return std::nullopt;
 }
 
+bool shows_tools(std::string_view chat_template) {
+  return chat_template.find("tools") != std::string_view::npos ||
+         tool_format_of(chat_template).has_value();
+}
+
 const std::vector<std::string>& message_marks() {
   static const std::vector<std::string> marks = {"<think>",      "</think>",     "<tool_call>",
                                                  "</tool_call>", "[TOOL_CALLS]", "<|python_tag|>",

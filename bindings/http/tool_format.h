@@ -18,6 +18,9 @@ enum class ToolFormat {
 // Nothing if the template has none of these formats.
 std::optional<ToolFormat> tool_format_of(std::string_view chat_template);
 
+// Whether the template renders tools, in any format.
+bool shows_tools(std::string_view chat_template);
+
 // The tags of tool calls and thoughts. Even where they are control tokens of the vocabulary, they
 // belong to the text of an answer.
 const std::vector<std::string>& message_marks();

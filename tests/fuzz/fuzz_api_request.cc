@@ -1,9 +1,11 @@
-// Bodies of POST /v1/chat/completions and /v1/completions. A rejected body is a client error whose
-// message can be sent.
+// Bodies of POST requests of all APIs. A rejected body is a client error whose message can be sent.
 #include <cstdlib>
 
 #include "bindings/http/api_error.h"
+#include "bindings/http/llama_request.h"
+#include "bindings/http/messages_request.h"
 #include "bindings/http/openai_request.h"
+#include "bindings/http/responses_request.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace {
@@ -26,4 +28,7 @@ FASA_FUZZ_TARGET(api_request) {
   const std::string body(fasa::testing::text_of(data, size));
   read_or_refuse(body, read_chat_request);
   read_or_refuse(body, read_completion_request);
+  read_or_refuse(body, read_llama_request);
+  read_or_refuse(body, read_responses_request);
+  read_or_refuse(body, [](const Json& json) { read_messages_request(json, json.size() % 2 == 0); });
 }

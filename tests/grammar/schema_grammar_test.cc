@@ -160,6 +160,20 @@ TEST(SchemaGrammar, LetsThroughWhatItShould) {
          {"[1]", "[1, 2]", R"([1, 2, "x", {}])"}, {"[]", "[2]", "[1, 1]", "[1,]"});
   expect(R"({"type": "array", "prefixItems": [{"const": 1}], "items": false})", {"[]", "[1]"},
          {"[1, 1]"});
+  const auto pattern = [](const std::string& text) {
+    return Json{{"type", "string"}, {"pattern", text}}.dump();
+  };
+  expect(pattern("^[A-Z]{2,3}-\\d+$").c_str(), {R"("AB-1")", R"("ABC-00")"},
+         {R"("A-1")", R"("ABCD-1")", R"("AB-")", R"("xAB-1")", R"("AB-1 ")"});
+  expect(pattern("^(foo|ba[rz]?)\\.(?:\\w|é)*$").c_str(), {R"("foo.")", R"("ba.")", R"("baz._é9")"},
+         {R"("foo")", R"("bax.")", R"("foo.-")"});
+  expect(pattern("b+").c_str(), {R"("b")", R"("abbc")", R"("é\n b")"}, {R"("")", R"("ac")"});
+  expect(pattern("^a|c$").c_str(), {R"("ab")", R"("bc")"}, {R"("ba")", R"("cb")"});
+  expect(pattern("^(a+)+$").c_str(), {R"("a")", R"("aaaa")"}, {R"("")", R"("ab")"});
+  expect(pattern(R"(^["\\\n][^\s"]$)").c_str(), {R"("\"x")", R"("\\x")", R"("\nx")"},
+         {R"("x")", R"("\" ")", R"("\"é")", R"("\"\"")"});
+  expect(pattern("^.{2}$").c_str(), {R"("éx")"}, {R"("x")", R"("x\n")", R"("xyz")"});
+  expect(pattern("").c_str(), {R"("")", R"("any")"}, {});
   const std::string quote = "\"", letters(63, 'x'), long_text = quote + letters + letters + quote;
   const std::string longer = quote + letters + "yyy" + letters + quote;
   expect(R"({"type": "string", "minLength": 126, "maxLength": 128})", {long_text.c_str()},
@@ -188,7 +202,13 @@ TEST(SchemaGrammar, NamesWhatItCannotExpress) {
     }
     return "nothing";
   };
-  EXPECT_EQ(location_of(R"({"type": "string", "pattern": "(a+)+$"})"), "schema.pattern");
+  for (const char* const pattern :
+       {"(?<=(a+)+)$", "(?=a)", "(a)\\1", "\\bword", "(a*)*", "a**", "(a", "a)", "[a", "a{2",
+        "a{5,2}", "a{9999}", "^a^", "a$b", "\\p{L}", "[é]", "*", "\\"}) {
+    EXPECT_EQ(location_of(Json{{"type", "string"}, {"pattern", pattern}}.dump().c_str()),
+              "schema.pattern")
+        << pattern;
+  }
   EXPECT_EQ(location_of(R"({"properties": {"x": {"type": "number", "minimum": "0"}}})"),
             "schema.properties.x.minimum");
   EXPECT_EQ(location_of(R"({"type": "number", "minimum": 1, "exclusiveMaximum": 1})"), "schema");

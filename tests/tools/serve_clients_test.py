@@ -102,8 +102,8 @@ class Hostile(ServeTest):
             nested = {"type": "object", "properties": {"a": nested}}
         huge = {"enum": ["x" * 8 + str(n) for n in range(1 << 16)]}
         cases = [{name: value} for name, values in {
-            "max_tokens": [-1, 0, 2**63, 1.5, "10", [], {}],
-            "max_completion_tokens": [-1, 2**64], "temperature": [-1, 1e308, "NaN", [1]],
+            "max_tokens": [-2, 0, 2**63, 1.5, "10", [], {}],
+            "max_completion_tokens": [-2, 2**64], "temperature": [-1, 1e308, "NaN", [1]],
             "top_p": [-0.1, 2], "top_k": [-5, 2**40], "n": [0, 65, 2**31, -1],
             "seed": [2**64, "a"], "min_p": [7], "repetition_penalty": [0, -1, 1e9],
             "stop": [["s"] * 100_000, [""], 7, ["a", 5]], "logprobs": [10**6, "yes"],
@@ -118,7 +118,7 @@ class Hostile(ServeTest):
             "chat_template_kwargs": [5], "model": [7, "other"], "functions": [[{}]],
         }.items() for value in values]
         cases += [schema_format(schema) for schema in (
-            huge, {"$ref": "#"}, {"pattern": "(a+)+$"}, {"type": "x"}, 5, None,
+            huge, {"$ref": "#"}, {"pattern": "(?=a)"}, {"type": "x"}, 5, None,
             {"allOf": [{"$ref": "#"}]}, {"type": "string", "maxLength": 2**31},
             {"properties": {str(n): {} for n in range(5000)}})]
         for case in cases:
@@ -141,7 +141,7 @@ class Hostile(ServeTest):
                      {"input": [{"type": "function_call"}, {"role": "king", "content": "x"}]},
                      {"input": "x", "background": True}, {"input": "x", "conversation": "c"},
                      {"input": "x", "text": {"format": {"type": "json_schema"}}},
-                     {"input": "x", "truncation": "auto"}, {"input": "x", "max_output_tokens": 0}):
+                     {"input": "x", "truncation": "x"}, {"input": "x", "max_output_tokens": 0}):
             status, _, body = server.ask("POST", "/v1/responses", case)
             self.assertEqual(status, 400, (case, body))
         self.assertEqual(server.ask("POST", "/v1/chat/completions",

@@ -36,6 +36,8 @@ class Server:
     """A running `fasa serve`, ended with the test."""
 
     def __init__(self, test, *flags, model=MODEL):
+        if "--log" not in flags:
+            flags += ("--quiet",)  # nothing reads the pipe once the server has started
         variables = {k: v for k, v in os.environ.items() if not k.startswith("FASA_")}
         self.process = subprocess.Popen(
             [FASA, "serve", "--model", str(model), "--port", "0", "--fac-tokens", "32",

@@ -68,15 +68,12 @@ JsonGrammar::Rule JsonGrammar::array() {
   return *array_;
 }
 
-// One character (Unicode table 3-7) or an escape; surrogate escapes come in pairs.
-JsonGrammar::Rule JsonGrammar::character() {
-  if (character_) return *character_;
-  ByteSet plain;
-  for (size_t byte = 0x20; byte < 0x80; ++byte) plain.set(byte);
-  plain.reset('"').reset('\\');
+JsonGrammar::Rule JsonGrammar::string_character() { return character(); }
+
+// Unicode table 3-7.
+JsonGrammar::Rule JsonGrammar::wide_character() {
   const Symbol tail = range(0x80, 0xbf);
   const Rule one = grammar_.new_rule();
-  grammar_.add(one, {grammar_.byte_of(plain)});
   grammar_.add(one, {range(0xc2, 0xdf), tail});
   grammar_.add(one, {range(0xe0, 0xe0), range(0xa0, 0xbf), tail});
   grammar_.add(one, {range(0xe1, 0xec), tail, tail});
@@ -85,6 +82,18 @@ JsonGrammar::Rule JsonGrammar::character() {
   grammar_.add(one, {range(0xf0, 0xf0), range(0x90, 0xbf), tail, tail});
   grammar_.add(one, {range(0xf1, 0xf3), tail, tail, tail});
   grammar_.add(one, {range(0xf4, 0xf4), range(0x80, 0x8f), tail, tail});
+  return one;
+}
+
+// One character or an escape; surrogate escapes come in pairs.
+JsonGrammar::Rule JsonGrammar::character() {
+  if (character_) return *character_;
+  ByteSet plain;
+  for (size_t byte = 0x20; byte < 0x80; ++byte) plain.set(byte);
+  plain.reset('"').reset('\\');
+  const Rule one = grammar_.new_rule();
+  grammar_.add(one, {grammar_.byte_of(plain)});
+  grammar_.add(one, {wide_character()});
   const auto any_of = [&](std::string_view letters) {
     ByteSet bytes;
     for (const char letter : letters) bytes.set(static_cast<unsigned char>(letter));

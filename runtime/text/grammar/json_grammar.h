@@ -26,6 +26,8 @@ class JsonGrammar {
   Rule array();
   Rule string();
   Rule number();
+  Rule string_character();  // of a string, or an escape
+  Rule wide_character();    // beyond ASCII
   // A string of `least` to `most` characters; without `most`, of at least `least`.
   Rule string(int64_t least, std::optional<int64_t> most);
   // An integer in [least, most]; both bounds within +-kMaxInteger.

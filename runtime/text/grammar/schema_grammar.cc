@@ -8,6 +8,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/text/grammar/number_range.h"
+#include "runtime/text/grammar/pattern_grammar.h"
 #include "runtime/text/grammar/schema_error.h"
 
 namespace fasa::text {
@@ -33,7 +34,7 @@ const std::vector<KindKeywords>& keywords_of_kinds() {
   static const std::vector<KindKeywords> keywords = {
       {"object", {"properties", "required", "additionalProperties"}},
       {"array", {"items", "prefixItems", "minItems", "maxItems"}},
-      {"string", {"minLength", "maxLength", "format"}},
+      {"string", {"minLength", "maxLength", "format", "pattern"}},
       {"number", {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}}};
   return keywords;
 }
@@ -366,6 +367,13 @@ ByteGrammar::Rule SchemaGrammar::string(const Json& schema, const std::string& p
     }
     if (rule) return *rule;
     ignore(place + ".format");
+  }
+  if (const auto pattern = schema.find("pattern"); pattern != schema.end()) {
+    if (!pattern->is_string() || least || most) {
+      throw SchemaError(place + ".pattern",
+                        shown(*pattern) + "; allowed: a string, without minLength and maxLength");
+    }
+    return pattern_rule(grammar_, pattern->get<std::string>(), place + ".pattern");
   }
   if (!least && !most) return json_.string();
   if (most && *most < least.value_or(0)) {

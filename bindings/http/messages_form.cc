@@ -1,0 +1,138 @@
+// Responses of Anthropic's /v1/messages.
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "bindings/http/reply_form.h"
+
+namespace fasa::serve {
+namespace {
+
+Json usage_json(const Usage& usage) {
+  return {{"input_tokens", usage.prompt_tokens - usage.cached_tokens},
+          {"cache_creation_input_tokens", 0},
+          {"cache_read_input_tokens", usage.cached_tokens},
+          {"output_tokens", usage.completion_tokens}};
+}
+
+Json stop_reason(const AnswerMessage& message) {
+  if (message.end == AnswerEnd::kMaxTokens) return "max_tokens";
+  if (!message.calls.empty()) return "tool_use";
+  return message.end == AnswerEnd::kStopString ? "stop_sequence" : "end_turn";
+}
+
+Json thinking_block(const std::string& text) {
+  return {{"type", "thinking"}, {"thinking", text}, {"signature", ""}};
+}
+
+Json text_block(const std::string& text) { return {{"type", "text"}, {"text", text}}; }
+
+Json call_block(const ToolCall& call) {
+  Json input = Json::parse(call.arguments, nullptr, false);
+  if (!input.is_object()) input = Json::object();  // the answer was cut off
+  return {{"type", "tool_use"}, {"id", call.id}, {"name", call.name}, {"input", std::move(input)}};
+}
+
+std::string event(const char* type, Json fields) {
+  Json json = {{"type", type}};
+  json.update(fields);
+  return fmt::format("event: {}\n{}", type, frame_of(reply_text(json)));
+}
+
+class MessagesForm final : public ReplyForm {
+ public:
+  MessagesForm(ReplyHead head, int64_t prompt_tokens)
+      : head_(std::move(head)), prompt_tokens_(prompt_tokens) {}
+
+  std::string whole(const std::vector<AnswerMessage>& choices, const Usage& usage) override {
+    const AnswerMessage& message = choices.front();
+    Json content = Json::array();
+    if (!message.reasoning.empty()) content.push_back(thinking_block(message.reasoning));
+    if (!message.content.empty()) content.push_back(text_block(message.content));
+    for (const ToolCall& call : message.calls) content.push_back(call_block(call));
+    Json json = message_json(std::move(content), usage);
+    json["stop_reason"] = stop_reason(message);
+    return reply_text(json);
+  }
+
+  std::string begin(int) override {
+    return event("message_start",
+                 {{"message", message_json(Json::array(), {.prompt_tokens = prompt_tokens_})}});
+  }
+
+  std::string piece(const ReplyPart& part) override {
+    const std::string& text = part.piece.text;
+    switch (part.piece.kind) {
+      case MessagePiece::Kind::kCallBegin:
+        return open(part.piece.kind, {{"type", "tool_use"},
+                                      {"id", part.call_id},
+                                      {"name", text},
+                                      {"input", Json::object()}});
+      case MessagePiece::Kind::kCallArguments:
+        return delta({{"type", "input_json_delta"}, {"partial_json", text}});
+      case MessagePiece::Kind::kReasoning:
+        return open(part.piece.kind, thinking_block("")) +
+               delta({{"type", "thinking_delta"}, {"thinking", text}});
+      default:
+        return open(part.piece.kind, text_block("")) +
+               delta({{"type", "text_delta"}, {"text", text}});
+    }
+  }
+
+  std::string end_choice(int, const AnswerMessage&, const std::vector<TokenText>&) override {
+    return close();
+  }
+
+  std::string end(const std::vector<AnswerMessage>& choices, const Usage& usage) override {
+    const Json last = {{"stop_reason", stop_reason(choices.front())}, {"stop_sequence", nullptr}};
+    return event("message_delta", {{"delta", last}, {"usage", usage_json(usage)}}) +
+           event("message_stop", Json::object());
+  }
+
+  std::string error(const ApiError& error) override {
+    return "event: error\n" + frame_of(error_body(error));
+  }
+  std::string error_body(const ApiError& error) const override {
+    return anthropic_error_json(error);
+  }
+
+ private:
+  Json message_json(Json content, const Usage& usage) const {
+    return {{"id", head_.id},
+            {"type", "message"},
+            {"role", "assistant"},
+            {"model", head_.model},
+            {"content", std::move(content)},
+            {"stop_reason", nullptr},
+            {"stop_sequence", nullptr},
+            {"usage", usage_json(usage)}};
+  }
+  // A call is always a block of its own.
+  std::string open(MessagePiece::Kind kind, const Json& block) {
+    if (open_ == kind && kind != MessagePiece::Kind::kCallBegin) return "";
+    std::string events = close();
+    open_ = kind;
+    return events += event("content_block_start", {{"index", blocks_}, {"content_block", block}});
+  }
+  std::string close() {
+    if (!open_) return "";
+    open_.reset();
+    return event("content_block_stop", {{"index", blocks_++}});
+  }
+  std::string delta(const Json& delta) const {
+    return event("content_block_delta", {{"index", blocks_}, {"delta", delta}});
+  }
+
+  const ReplyHead head_;
+  const int64_t prompt_tokens_;
+  int blocks_ = 0;  // that are closed
+  std::optional<MessagePiece::Kind> open_;
+};
+
+}  // namespace
+
+std::unique_ptr<ReplyForm> make_messages_form(ReplyHead head, int64_t prompt_tokens) {
+  return std::make_unique<MessagesForm>(std::move(head), prompt_tokens);
+}
+
+}  // namespace fasa::serve

@@ -1,0 +1,152 @@
+"""Other servers' APIs: requests as their clients send them. tools/clients-env has the clients."""
+import json
+
+from serving import TOOL_TEMPLATE, ServeTest, Server
+from support import main
+
+TOOL = {"name": "get_weather", "description": "The weather of a town.",
+        "input_schema": {"type": "object", "properties": {
+            "town": {"type": "string", "maxLength": 8}},
+            "required": ["town"], "additionalProperties": False}}
+
+
+class Anthropic(ServeTest):
+    """POST /v1/messages."""
+
+    def setUp(self):
+        super().setUp()
+        keys = self.folder / "keys"
+        keys.write_text("a-secret-key\n")
+        keys.chmod(0o600)
+        self.server = Server(self, "--any-model-name", "--api-key-file", keys,
+                             model=self.chat_model(TOOL_TEMPLATE))
+
+    def post(self, path="/v1/messages", key="a-secret-key", **fields):
+        ask = {"model": "claude-sonnet-4-5", "max_tokens": 40, "temperature": 0,
+               "messages": [{"role": "user", "content": "In the beginning"}], **fields}
+        return self.server.ask("POST", path, {k: v for k, v in ask.items() if v is not None},
+                               {"X-Api-Key": key, "Anthropic-Version": "2023-06-01"})
+
+    def message(self, **fields):
+        status, _, body = self.post(**fields)
+        self.assertEqual(status, 200, body)
+        return json.loads(body)
+
+    def events(self, body):
+        events = []
+        for block in body.decode().strip("\n").split("\n\n"):
+            kind, data = block.split("\n")
+            event = json.loads(data.removeprefix("data: "))
+            self.assertEqual(kind, "event: " + event["type"])
+            events.append(event)
+        return events
+
+    def test_whole_and_streamed(self):
+        whole = self.message(system="Be brief.")
+        self.assertEqual((whole["type"], whole["role"]), ("message", "assistant"))
+        self.assertEqual(whole["stop_reason"], "max_tokens")
+        self.assertEqual(whole["usage"]["output_tokens"], 40)
+        text = whole["content"][0]["text"]
+        blocks = [{"type": "text", "text": "In the "}, {"type": "text", "text": "beginning"}]
+        again = self.message(system=[{"type": "text", "text": "Be brief."}],
+                             messages=[{"role": "user", "content": blocks}])
+        self.assertEqual(again["content"], whole["content"])
+        self.assertGreater(again["usage"]["cache_read_input_tokens"], 0)
+        self.assertEqual(again["usage"]["input_tokens"] +
+                         again["usage"]["cache_read_input_tokens"], whole["usage"]["input_tokens"])
+        events = self.events(self.post(system="Be brief.", stream=True)[2])
+        kinds = [event["type"] for event in events]
+        self.assertEqual(kinds[:2], ["message_start", "content_block_start"])
+        self.assertEqual(kinds[-3:], ["content_block_stop", "message_delta", "message_stop"])
+        self.assertEqual(set(kinds[2:-3]), {"content_block_delta"})
+        self.assertEqual("".join(event["delta"]["text"] for event in events[2:-3]), text)
+        self.assertEqual(events[0]["message"]["usage"]["input_tokens"],
+                         whole["usage"]["input_tokens"])
+        self.assertEqual(events[-2]["delta"]["stop_reason"], "max_tokens")
+        self.assertEqual(events[-2]["usage"]["output_tokens"], 40)
+        cut = self.message(system="Be brief.", stop_sequences=[text[5]])
+        self.assertEqual((cut["content"][0]["text"], cut["stop_reason"]),
+                         (text[:text.index(text[5])], "stop_sequence"))
+
+    def test_tools(self):
+        for choice in ({"type": "any"}, {"type": "tool", "name": "get_weather"}):
+            fields = {"tools": [TOOL], "tool_choice": choice, "max_tokens": 100}
+            message = self.message(**fields)
+            self.assertEqual(message["stop_reason"], "tool_use")
+            call = message["content"][-1]
+            self.assertEqual((call["type"], call["name"]), ("tool_use", "get_weather"))
+            self.assertLessEqual(len(call["input"]["town"]), 8)
+            events = self.events(self.post(stream=True, **fields)[2])
+            start = [event for event in events if event["type"] == "content_block_start"][-1]
+            self.assertEqual((start["content_block"]["type"], start["content_block"]["input"]),
+                             ("tool_use", {}))
+            parts = "".join(event["delta"].get("partial_json", "") for event in events
+                            if event["type"] == "content_block_delta")
+            self.assertEqual(json.loads(parts), call["input"])
+        turns = [{"role": "user", "content": "x"}, {"role": "assistant", "content": [
+            {"type": "thinking", "thinking": "Hm.", "signature": ""}, call]},
+                 {"role": "user", "content": [
+                     {"type": "tool_result", "tool_use_id": call["id"], "content": [
+                         {"type": "text", "text": "sunny"}]},
+                     {"type": "text", "text": "And tomorrow?"}]}]
+        self.message(tools=[TOOL], messages=turns)
+        counts = [json.loads(self.post("/v1/messages/count_tokens", tools=[TOOL], max_tokens=None,
+                                       messages=turns[:n])[2])["input_tokens"] for n in (1, 3)]
+        self.assertGreater(counts[1], counts[0] + len("sunny" + "And tomorrow?"))
+
+    def test_errors(self):
+        for fields, name, status in (
+                ({"max_tokens": None}, "max_tokens", 400), ({"messages": []}, "messages", 400),
+                ({"messages": [{"role": "system", "content": "x"}]}, "messages[0].role", 400),
+                ({"messages": [{"role": "user", "content": [{"type": "image"}]}]},
+                 "messages[0].content[0].type", 400),
+                ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "tools[0].type", 400),
+                ({"key": "other"}, "API key", 401)):
+            answered, headers, body = self.post(**fields)
+            error = json.loads(body)
+            self.assertEqual((answered, error["type"]), (status, "error"), body)
+            self.assertIn(name, error["error"]["message"])
+            self.assertIn("X-Request-Id", headers)
+
+
+class Llama(ServeTest):
+    """POST /completion, /props and /slots of llama.cpp's server."""
+
+    def test_completion(self):
+        server = Server(self)
+        ask = {"prompt": "In the beginning", "n_predict": 12, "temperature": 0,
+               "cache_prompt": True, "id_slot": -1}
+        body = json.loads(server.ask("POST", "/completion", ask)[2])
+        text = server.complete("In the beginning", 12)["choices"][0]["text"]
+        self.assertEqual((body["content"], body["stop"], body["stop_type"]), (text, True, "limit"))
+        self.assertEqual((body["tokens_predicted"], body["tokens_evaluated"]), (12, 16))
+        frames = [json.loads(block.removeprefix("data: ")) for block in server.ask(
+            "POST", "/completion", {**ask, "stream": True, "return_progress": True}
+            )[2].decode().strip("\n").split("\n\n")]
+        self.assertEqual("".join(frame["content"] for frame in frames), text)
+        self.assertEqual([frame["stop"] for frame in frames[-2:]], [False, True])
+        self.assertEqual(frames[0]["prompt_progress"]["total"], 16)
+        word = json.loads(server.ask("POST", "/completion", {
+            **ask, "stop": [text[4]], "n_predict": -1})[2])
+        self.assertEqual((word["content"], word["stop_type"]),
+                         (text[:text.index(text[4])], "word"))
+        banned = json.loads(server.ask("POST", "/completion", {
+            **ask, "logit_bias": [[ord(text[0]), False]]})[2])
+        self.assertNotEqual(banned["content"][0], text[0])
+        for fields in ({"grammar": "root ::= x"}, {"n_probs": 3}, {"logit_bias": [5]}, {"prompt": 5},
+                       {"prompt": ["a", "b"]}):
+            self.assertEqual(server.ask("POST", "/completion", {**ask, **fields})[0], 400, fields)
+
+    def test_props_and_slots(self):
+        server = Server(self, "--max-sequences", 3, "--max-context", 4000, "--allow-long")
+        props = json.loads(server.ask("GET", "/props")[2])
+        self.assertEqual((props["total_slots"], props["default_generation_settings"]["n_ctx"]),
+                         (3, 4000))
+        self.assertNotIn("/", props["model_path"])
+        slots = json.loads(server.ask("GET", "/slots")[2])
+        self.assertEqual([(slot["id"], slot["is_processing"]) for slot in slots],
+                         [(0, False), (1, False), (2, False)])
+
+
+if __name__ == "__main__":
+    main()
