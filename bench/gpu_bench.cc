@@ -3,6 +3,8 @@
 //
 //   gpu_bench --device cuda:0 --seconds 240 --json FILE [--note name=value]...
 //
+// What FILE already has is not measured again, so a run that was cut off continues.
+//
 // One layer of Llama-3.1-8B's attention (8 KV x 4 query heads, head_dim 128, bf16 rows), batch 1,
 // in steps over several layers, so that slices and rows come from memory and not from the L2. Keys,
 // values and queries are noise; each query repeats most of the previous step's, so that sets
@@ -10,17 +12,20 @@
 // graph and once enqueued call by call; kernels' by a timeline in separate steps. Cases that did
 // not fit into memory or time are listed.
 #include <fmt/format.h>
+#include <sys/prctl.h>
 
 #include <CLI/CLI.hpp>
 #include <chrono>
-#include <fstream>
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "bench/gpu_host_memory.h"
 #include "bench/gpu_projections.h"
+#include "bench/gpu_results.h"
 #include "offload/cuda/cuda_device.h"
 #include "offload/open_device.h"
 #include "offload/timeline/timeline.h"
@@ -44,7 +49,12 @@ struct Options {
   std::vector<std::string> notes;
   std::vector<int64_t> tokens = {131072, 16384, 1048576, 524288};
   std::vector<int> budgets = {256, 2048};
+  std::vector<std::string> cases;  // parts of names; empty: all
   bool probe = false;
+  bool copies = true;        // measures copies, gathers and projections, not only ceilings
+  bool small_pages = false;  // no transparent huge pages
+  std::optional<uint64_t> host_memory;
+  std::optional<int> head_groups;
   int layers = 0;  // 0: by the context
   int steps = 20;
   uint64_t copy_bytes = uint64_t{1} << 30;
@@ -72,6 +82,7 @@ struct Case {
 std::unique_ptr<Device> open(const Options& options) {
   DeviceOptions device;
   device.name = options.device;
+  device.host_memory = options.host_memory;
   return open_device(device);
 }
 
@@ -129,8 +140,9 @@ json batched_copies(CudaDevice& device) {
   return rates;
 }
 
-Config config_of(const Case& wanted) {
+Config config_of(const Options& options, const Case& wanted) {
   Config config;
+  config.prefetch.head_groups = options.head_groups;
   config.selection.kind = wanted.preset == "full" ? SelectionKind::kFull : SelectionKind::kFasa;
   config.selection.slice_dtype = wanted.slice;
   config.selection.tip_chunks = wanted.chunks;
@@ -140,18 +152,12 @@ Config config_of(const Case& wanted) {
   return config;
 }
 
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 // Decode steps of one case.
 class Decode {
  public:
   Decode(const Options& options, const Case& wanted)
       : layers_(options.layers > 0 ? options.layers : wanted.layers()),
-        filled_(open(options), config_of(wanted), llama_8b(layers_),
+        filled_(open(options), config_of(options, wanted), llama_8b(layers_),
                 first_chunk_dims(llama_8b(layers_), wanted.chunks), wanted.tokens),
         q_(device().allocate(MemorySpace::kDevice, query_bytes(), "queries")),
         kv_(device().allocate(MemorySpace::kDevice, kHeads * kWidth * 2, "keys and values")),
@@ -337,42 +343,30 @@ std::vector<Case> cases_of(const Options& options) {
   return cases;
 }
 
-// Rewritten after each case, so that an interrupted run leaves a complete file.
-void write(const Options& options, const json& report) {
-  if (options.json_file.empty()) return;
-  std::ofstream file(options.json_file);
-  file << report.dump(2) << "\n";
-  if (!file.good()) throw InputError(fmt::format("{}: cannot be written", options.json_file));
-}
-
-void run_cases(const Options& options, json& report) {
+void run_cases(const Options& options, Results& results) {
   const auto start = std::chrono::steady_clock::now();
-  json& results = report["results"] = json::object();
-  json& skipped = report["skipped"] = json::object();
   for (const Case& wanted : cases_of(options)) {
+    if (!chosen(options.cases, wanted.name()) || results.has(wanted.name())) continue;
     const double elapsed =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (elapsed > options.seconds) {
-      skipped[wanted.name()] = "no time left";
+      results.skip(wanted.name(), kNoTime);
       continue;
     }
     try {
       json result = Decode(options, wanted).run(options.steps);
-      result["floor"] = floors(wanted, result, report.at("ceilings"));
-      result["kernel_floors_us"] = kernel_floors(wanted, result, report.at("ceilings"));
+      result["floor"] = floors(wanted, result, results.at("ceilings"));
+      result["kernel_floors_us"] = kernel_floors(wanted, result, results.at("ceilings"));
       fmt::print("{:32} {:10.1f} us a layer, {:.1f} without graphs, hit rate {:.2f}\n",
                  wanted.name(), result.at("layer_us").get<double>(),
                  result.at("enqueued").at("layer_us").get<double>(),
                  result.at("hit_rate").get<double>());
-      results[wanted.name()] = std::move(result);
-      write(options, report);
+      results.add(wanted.name(), std::move(result));
     } catch (const BudgetError& error) {
-      skipped[wanted.name()] = error.what();
+      results.skip(wanted.name(), error.what());
     }
   }
-  for (const auto& [name, why] : skipped.items()) {
-    fmt::print("{:32} skipped: {}\n", name, why.get<std::string>());
-  }
+  results.print_skipped();
 }
 
 json device_report(Device& device) {
@@ -385,6 +379,38 @@ json device_report(Device& device) {
   return report;
 }
 
+// Ceilings, then copies, gathers and projections.
+void measure_device(const Options& options, Results& results) {
+  if (!results.contains("ceilings")) {
+    const auto device = open(options);
+    const size_t bytes = options.copy_bytes;
+    results.set("device", device_report(*device));
+    results.set(
+        "ceilings",
+        {{"device_copy_bytes_per_second", 2 * copy_rate(*device, CopyKind::kDeviceToDevice, bytes)},
+         {"h2d_bytes_per_second", copy_rate(*device, CopyKind::kHostToDevice, bytes)},
+         {"d2h_bytes_per_second", copy_rate(*device, CopyKind::kDeviceToHost, bytes)}});
+    for (const auto& [name, rate] : results.at("ceilings").items()) {
+      fmt::print("{:32} {:10.1f} GB/s\n", name, rate.get<double>() / 1e9);
+    }
+  }
+  if (!options.copies) return;
+  if (!results.contains("gathered_reads")) {
+    results.set("gathered_reads", gathered_reads(*open(options), options.copy_bytes));
+  }
+  const auto device = open(options);
+  auto* const cuda = dynamic_cast<CudaDevice*>(device.get());
+  if (cuda == nullptr || results.contains("projections")) return;
+  results.set("batched_copies", batched_copies(*cuda));
+  results.set("projections",
+              packed_projections(
+                  *cuda, results.at("ceilings").at("device_copy_bytes_per_second").get<double>()));
+  for (const auto& [name, result] : results.at("projections").items()) {
+    fmt::print("{:32} {:10.1f} us, {:.2f} of the bytes' rate\n", "packed/" + name,
+               result.at("us").get<double>(), result.at("share").get<double>());
+  }
+}
+
 void run(const Options& options) {
   if (options.probe) {
     const auto device = open(options);
@@ -392,35 +418,16 @@ void run(const Options& options) {
     fmt::print("{}\n", report.value("gpu", report.at("name").get<std::string>()));
     return;
   }
-  json report;
+  // Before any memory is mapped.
+  if (options.small_pages) prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
+  Results results(options.json_file);
   for (const std::string& note : options.notes) {
     const size_t at = note.find('=');
-    report["notes"][note.substr(0, at)] = at == std::string::npos ? "" : note.substr(at + 1);
+    results.set("notes",
+                {{note.substr(0, at), at == std::string::npos ? "" : note.substr(at + 1)}});
   }
-  {
-    const auto device = open(options);
-    report["device"] = device_report(*device);
-    const size_t bytes = options.copy_bytes;
-    report["ceilings"] = {
-        {"device_copy_bytes_per_second", 2 * copy_rate(*device, CopyKind::kDeviceToDevice, bytes)},
-        {"h2d_bytes_per_second", copy_rate(*device, CopyKind::kHostToDevice, bytes)},
-        {"d2h_bytes_per_second", copy_rate(*device, CopyKind::kDeviceToHost, bytes)}};
-  }
-  if (const auto device = open(options); dynamic_cast<CudaDevice*>(device.get()) != nullptr) {
-    auto& cuda = dynamic_cast<CudaDevice&>(*device);
-    report["batched_copies"] = batched_copies(cuda);
-    report["projections"] = packed_projections(
-        cuda, report.at("ceilings").at("device_copy_bytes_per_second").get<double>());
-    for (const auto& [name, result] : report.at("projections").items()) {
-      fmt::print("{:32} {:10.1f} us, {:.2f} of the bytes' rate\n", "packed/" + name,
-                 result.at("us").get<double>(), result.at("share").get<double>());
-    }
-  }
-  for (const auto& [name, rate] : report.at("ceilings").items()) {
-    fmt::print("{:32} {:10.1f} GB/s\n", name, rate.get<double>() / 1e9);
-  }
-  run_cases(options, report);
-  write(options, report);
+  measure_device(options, results);
+  run_cases(options, results);
 }
 
 }  // namespace
@@ -432,10 +439,16 @@ int main(int argc, char** argv) {
   app.add_option("--device", options.device, "cuda:N, or another device to try the program");
   app.add_flag("--probe", options.probe, "opens the device, prints its name and ends");
   app.add_option("--seconds", options.seconds, "no case begins after that time");
-  app.add_option("--json", options.json_file, "file of the results");
+  app.add_option("--json", options.json_file, "file of the results; its cases are not repeated");
   app.add_option("--note", options.notes, "name=value for the results, any number");
   app.add_option("--tokens", options.tokens, "contexts");
   app.add_option("--budgets", options.budgets, "tokens that a step attends to");
+  app.add_option("--cases", options.cases, "only cases whose names contain one of these");
+  app.add_option("--host-memory", options.host_memory, "limit, bytes; default: what is free");
+  app.add_option("--head-groups", options.head_groups, "default: from the device's rates");
+  app.add_flag("--copies,!--no-copies", options.copies,
+               "measures copies, gathers and projections too");
+  app.add_flag("--small-pages", options.small_pages, "no transparent huge pages");
   app.add_option("--layers", options.layers, "layers of a step");
   app.add_option("--steps", options.steps, "timed steps");
   app.add_option("--copy-bytes", options.copy_bytes,

@@ -71,12 +71,16 @@ def flashinfer_form(torch, tokens):
         return {"flashinfer": {"skipped": "not installed"}}
     layers, query, keys, values = tensors(torch, tokens)
     one = query[0, :, 0]
-    try:
-        return {"flashinfer": median_us(
-            torch, lambda layer: flashinfer.single_decode_with_kv_cache(
-                one, keys[layer, 0], values[layer, 0], kv_layout="HND"), layers)}
-    except Exception as error:  # it compiles kernels when called: anything may be missing
-        return {"flashinfer": {"skipped": f"{type(error).__name__}: {error}"[:200]}}
+    results = {}
+    for name, tensor_cores in (("flashinfer", False), ("flashinfer tensor cores", True)):
+        def call(layer, tensor_cores=tensor_cores):
+            flashinfer.single_decode_with_kv_cache(one, keys[layer, 0], values[layer, 0],
+                                                   kv_layout="HND", use_tensor_cores=tensor_cores)
+        try:
+            results[name] = median_us(torch, call, layers)
+        except Exception as error:  # it compiles kernels when called: anything may be missing
+            results[name] = {"skipped": f"{type(error).__name__}: {error}"[:200]}
+    return results
 
 
 def main():

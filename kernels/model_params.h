@@ -80,6 +80,13 @@ struct AddNormParams {
   void* out = nullptr;         // [rows, size]; may be the residual (f32, tokens null)
 };
 
+// A scale of queries that grows with the position p: 1 + beta · ln(1 + ⌊p / positions⌋), as in
+// Llama 4. beta = 0: none.
+struct QueryGrowth {
+  float beta = 0;
+  int32_t positions = 0;
+};
+
 // cosines and sines [tokens, half] of position x frequency, times `factor`.
 struct AnglesParams {
   static constexpr const char* kName = "angles";
@@ -113,6 +120,8 @@ struct HeadsParams {
   bool norm_together = false;  // one norm of all query heads, one of all key heads
   const float* cosines = nullptr;  // [tokens, rotary_dims / 2]
   const float* sines = nullptr;
+  QueryGrowth growth = {};             // applied after the rotation
+  const int32_t* positions = nullptr;  // [tokens], for `growth`
   DType dtype = DType::kBF16;
   void* out = nullptr;          // [tokens, heads, dim]
   int64_t out_stride = 0;       // of tokens; 0: heads x dim

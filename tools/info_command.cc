@@ -1,13 +1,17 @@
 // fasa info: the machine, its devices, and the memory of a model's KV cache.
 #include <fmt/format.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "runtime/api/kv_cost.h"
+#include "runtime/base/error.h"
 #include "runtime/config/config.h"
 #include "runtime/io/machine.h"
 #include "runtime/llm/host_sink.h"
 #include "runtime/llm/model.h"
+#include "runtime/llm/open_weights.h"
+#include "runtime/llm/weights.h"
 #include "tools/command.h"
 #include "tools/config_flags.h"
 #include "tools/help_text.h"
@@ -18,6 +22,15 @@ namespace fasa {
 namespace {
 
 using Json = nlohmann::json;
+
+// Empty if there are no files beside config.json.
+std::map<std::string, int> unread_parts_of(const std::string& dir, const ModelConfig& model) {
+  try {
+    return unread_parts(*open_weights(dir), *model.family);
+  } catch (const InputError&) {
+    return {};
+  }
+}
 
 Json model_json(const std::string& dir) {
   const ModelConfig model = ModelConfig::load(dir);
@@ -45,6 +58,7 @@ Json model_json(const std::string& dir) {
           {"max_positions", model.max_positions},
           {"row_dtype", std::string(row_dtype_name(rows))},
           {"full_kv_bytes_per_token", full_kv_bytes_per_token(geometry)},
+          {"unread_parts", unread_parts_of(dir, model)},
           {"presets", costs}};
 }
 
@@ -60,6 +74,9 @@ std::string model_text(const std::string& dir) {
       fmt::format("{} layers, {} query heads on {} KV heads, head_dim {} ({} frequency chunks)\n",
                   geometry.layers, geometry.query_heads, geometry.kv_heads, geometry.key_dim,
                   geometry.chunks());
+  for (const auto& [part, tensors] : unread_parts_of(dir, model)) {
+    text += fmt::format("Not read: {} ({} tensors)\n", part, tensors);
+  }
   text += fmt::format("\nKV cache, bytes per token (full KV in 2 bytes: {:.0f}; rows in {})\n",
                       full, row_dtype_name(rows));
   TextTable table({"preset", "slice", "slices hold", "device", "host", "full / device"}, 3);

@@ -39,7 +39,8 @@ struct HeadsKernel {
     const bool rotates = head < params.query_heads + params.key_heads;
     const int64_t out = token * or_dense(params.out_stride, int64_t{params.heads} * params.dim) +
                         head * or_dense(params.out_head_stride, params.dim);
-    write(of, scale, rotates ? params.rotary_dims / 2 : 0, token, out);
+    const float growth = head < params.query_heads ? growth_at(token) : 1;
+    write(of, scale, rotates ? params.rotary_dims / 2 : 0, growth, token, out);
   }
 
  private:
@@ -91,8 +92,13 @@ struct HeadsKernel {
   FASA_DEVICE static float value(const Head& head, const NormScale& scale, int d) {
     return scale(head.norm, head[d], d);
   }
-  FASA_DEVICE void write(const Head& head, const NormScale& scale, int half, int64_t token,
-                         int64_t out) const {
+  FASA_DEVICE float growth_at(int64_t token) const {
+    if (params.growth.beta == 0) return 1;
+    const auto times = static_cast<float>(params.positions[token] / params.growth.positions);
+    return 1 + params.growth.beta * logarithm(1 + times);
+  }
+  FASA_DEVICE void write(const Head& head, const NormScale& scale, int half, float growth,
+                         int64_t token, int64_t out) const {
     const bool pairs = params.rotary_layout == RotaryLayout::kInterleaved;
     for (int i = simt::lane(); i < half; i += simt::kWarpThreads) {
       const int d = pairs ? 2 * i : i;
@@ -101,11 +107,11 @@ struct HeadsKernel {
       const float second = value(head, scale, other);
       const float c = params.cosines[token * half + i];
       const float s = params.sines[token * half + i];
-      store(params.dtype, params.out, out + d, first * c - second * s);
-      store(params.dtype, params.out, out + other, second * c + first * s);
+      store(params.dtype, params.out, out + d, (first * c - second * s) * growth);
+      store(params.dtype, params.out, out + other, (second * c + first * s) * growth);
     }
     for (int d = 2 * half + simt::lane(); d < params.dim; d += simt::kWarpThreads) {
-      store(params.dtype, params.out, out + d, value(head, scale, d));
+      store(params.dtype, params.out, out + d, value(head, scale, d) * growth);
     }
   }
 };

@@ -178,7 +178,7 @@ CudaStatus RuntimeCalls::locate(const void* data, CudaLocation* location) {
   const cudaError_t status = cudaPointerGetAttributes(&attributes, data);
   if (status != cudaSuccess) return status;
   location->kind = CudaLocation::Kind::kUnknown;
-  place->gpu = attributes.device;
+  location->gpu = attributes.device;
   if (attributes.type == cudaMemoryTypeDevice) {
     location->kind = CudaLocation::Kind::kDevice;
   } else if (attributes.type == cudaMemoryTypeManaged) {

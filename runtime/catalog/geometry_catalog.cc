@@ -12,6 +12,14 @@
 namespace fasa {
 namespace {
 
+// What not all models have.
+struct Kinds {
+  int window = 0;  // tokens, of all but every `pattern`-th layer
+  int pattern = 1;
+  int experts = 0;  // each `intermediate` wide
+  int chosen = 0;   // of a token
+};
+
 struct Row {
   const char* name;
   int layers;
@@ -23,10 +31,14 @@ struct Row {
   int vocab;
   int max_positions;
   bool tied = false;
+  Kinds kinds = {};
 };
 
-// The models' config.json files as published (Mistral-7B: of v0.3, which has no window).
+// The models' config.json files as published (Mistral-7B: of v0.3, which has no window);
+// Ministral-3-8B: the defaults of transformers' Ministral3Config.
 constexpr Row kRows[] = {
+    {"gpt-oss-20b", 24, 64, 8, 64, 2880, 2880, 201088, 131072, false, {128, 2, 32, 4}},
+    {"gpt-oss-120b", 36, 64, 8, 64, 2880, 2880, 201088, 131072, false, {128, 2, 128, 4}},
     {"Llama-2-7B", 32, 32, 32, 128, 4096, 11008, 32000, 4096},
     {"Llama-3.1-8B", 32, 32, 8, 128, 4096, 14336, 128256, 131072},
     {"Llama-3.1-70B", 80, 64, 8, 128, 8192, 28672, 128256, 131072},
@@ -35,12 +47,14 @@ constexpr Row kRows[] = {
     {"Llama-3.2-3B", 28, 24, 8, 128, 3072, 8192, 128256, 131072, true},
     {"Llama-3.3-70B", 80, 64, 8, 128, 8192, 28672, 128256, 131072},
     {"Mistral-7B", 32, 32, 8, 128, 4096, 14336, 32768, 32768},
+    {"Ministral-3-8B", 34, 32, 8, 128, 4096, 14336, 131072, 262144},
     {"Mistral-Nemo-12B", 40, 32, 8, 128, 5120, 14336, 131072, 131072},
     {"Mistral-Small-24B", 40, 32, 8, 128, 5120, 32768, 131072, 32768},
     {"Qwen2.5-0.5B", 24, 14, 2, 64, 896, 4864, 151936, 32768, true},
     {"Qwen2.5-1.5B", 28, 12, 2, 128, 1536, 8960, 151936, 131072, true},
     {"Qwen2.5-3B", 36, 16, 2, 128, 2048, 11008, 151936, 32768, true},
     {"Qwen2.5-7B", 28, 28, 4, 128, 3584, 18944, 152064, 131072},
+    {"Qwen2.5-7B-1M", 28, 28, 4, 128, 3584, 18944, 152064, 1010000},
     {"Qwen2.5-14B", 48, 40, 8, 128, 5120, 13824, 152064, 131072},
     {"Qwen2.5-32B", 64, 40, 8, 128, 5120, 27648, 152064, 131072},
     {"Qwen2.5-72B", 80, 64, 8, 128, 8192, 29568, 152064, 131072},
@@ -69,6 +83,15 @@ ModelShape shape_of(const Row& row) {
   shape.vocab = row.vocab;
   shape.max_positions = row.max_positions;
   shape.tied_embeddings = row.tied;
+  const Kinds& kinds = row.kinds;
+  for (int layer = 1; kinds.window > 0 && layer <= row.layers; ++layer) {
+    shape.geometry.windows.push_back(layer % kinds.pattern == 0 ? 0 : kinds.window);
+  }
+  if (kinds.experts > 0) {
+    shape.intermediate *= kinds.chosen;
+    shape.idle_parameters =
+        int64_t{3} * row.layers * (kinds.experts - kinds.chosen) * row.hidden * row.intermediate;
+  }
   return shape;
 }
 

@@ -58,6 +58,8 @@ std::vector<bool> read_windowed(const JsonFields& fields, const ModelConfig& con
     return windowed;
   }
   if (fields.has("layer_types")) return read_layer_types(fields, windowed.size());
+  const bool without = fields.present("sliding_window") && !fields.has("sliding_window");
+  if (without && config.family->unrotated_full) return windowed;  // and no pattern
   const auto number = [&](const char* key, int64_t low, int64_t otherwise) {
     return static_cast<size_t>(fields.integer_or(key, low, kMaxInterval, otherwise));
   };
@@ -100,10 +102,12 @@ void read_layer_kinds(const JsonFields& fields, ModelConfig* config) {
       if (window > 0) config->windows.push_back(has ? window : 0);
     }
   }
-  if (!config->local_rope && !config->family->unrotated_layers) return;
+  const bool only_windowed = config->family->unrotated_full && !config->windows.empty();
+  if (!config->local_rope && !config->family->unrotated_layers && !only_windowed) return;
   for (size_t i = 0; i < rotated.size(); ++i) {
     const int8_t of_rotated = config->local_rope && windowed[i] ? 1 : 0;
-    config->layer_rotations.push_back(rotated[i] ? of_rotated : int8_t{kUnrotated});
+    const bool turns = rotated[i] && (windowed[i] || !only_windowed);
+    config->layer_rotations.push_back(turns ? of_rotated : int8_t{kUnrotated});
   }
 }
 

@@ -65,6 +65,8 @@ void LayerWork::project_heads(int index, const Heads& heads) const {
                         .norm_together = config.head_norm == HeadNorm::kTogether,
                         .cosines = rotated ? activations.cosines(rotation) : nullptr,
                         .sines = rotated ? activations.sines(rotation) : nullptr,
+                        .growth = config.query_growth,
+                        .positions = inputs_.positions,
                         .dtype = parts_.dtype,
                         .out = heads.out});
 }

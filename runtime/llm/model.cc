@@ -306,7 +306,7 @@ std::span<const float> Model::Impl::forward(Runtime& runtime, std::span<const in
   open_ = OpenForward{.shape = &shape, .decodes = decodes};
   try {
     engine_.stage(shape);
-    if (decodes && options.observer == nullptr) {
+    if (decodes && options.graphs && options.observer == nullptr) {
       const uint64_t words[] = {place_, shape.logit_rows.size()};
       runtime.run_layers(stream(), words, [&] { enqueue(runtime, shape, options); });
     } else {

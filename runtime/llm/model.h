@@ -42,6 +42,7 @@ class LayerObserver {
 struct ForwardOptions {
   bool all_logits = false;            // for every token, not only each sequence's last
   bool no_logits = false;             // none, for a prompt chunk that is not the last
+  bool graphs = true;                 // false: enqueues call by call, with device.graphs = on too
   LayerObserver* observer = nullptr;  // only for steps of one sequence
   // The observer gets predicted queries of 1 to `estimate_depth` layers ahead, up to the last
   // layer. Decode steps only; at most the depth given to reserve_estimates().

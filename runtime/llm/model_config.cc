@@ -14,6 +14,7 @@
 #include "runtime/llm/gguf/gguf_file.h"
 #include "runtime/llm/gguf/gguf_texts.h"
 #include "runtime/llm/layer_kinds.h"
+#include "runtime/llm/text_config.h"
 #include "runtime/llm/weights/quantization_config.h"
 
 namespace fasa {
@@ -159,6 +160,10 @@ void read_scales(const JsonFields& fields, ModelConfig* config) {
   }
   config->residual_scale = static_cast<float>(factor(keys.residual_scale));
   config->logits_scale = static_cast<float>(1 / factor(keys.logits_divisor));
+  if (keys.logits_scale != nullptr) {
+    config->logits_scale = static_cast<float>(
+        fields.number_or(keys.logits_scale, kLow, kHigh, keys.default_logits_scale));
+  }
   if (keys.score_scale != nullptr) {
     config->score_scale = static_cast<float>(factor(keys.score_scale));
   }
@@ -199,7 +204,15 @@ void read_rotary(const JsonFields& fields, const std::string& name, ModelConfig*
   config->rope = read_rope(
       fields, name, config->max_positions,
       {.share = family.rotary_share, .partial = family.partial_rotary, .theta = family.rope_theta});
-  if (family.local_rope) config->local_rope = read_local_rope(fields, name, config->max_positions);
+  if (family.local_rope) {
+    config->local_rope =
+        read_local_rope(fields, name, config->max_positions, family.local_rope_theta);
+  }
+  if (family.query_growth) {
+    if (!fields.has("rope_parameters")) fields.fail("rope_parameters", "an object");
+    config->query_growth = {static_cast<float>(config->rope.query_growth),
+                            static_cast<int32_t>(config->rope.original_positions)};
+  }
   config->rotary_dims = static_cast<int>(config->rope.share * config->head_dim);
   if (config->rotary_dims % 2 != 0) {
     fields.fail("head_dim",
@@ -282,9 +295,10 @@ bool ModelConfig::is_eos(int32_t id) const {
 }
 
 ModelConfig ModelConfig::parse(std::string_view json, const std::string& name) {
-  const nlohmann::json document = parse_json(json, name);
-  const JsonFields fields(document, name);
-  QuantizationConfig::parse(document, name);  // throws for unsupported quantization
+  const nlohmann::json whole = parse_json(json, name);
+  QuantizationConfig::parse(whole, name);  // throws for unsupported quantization
+  const TextConfig text(whole, name);
+  const JsonFields fields(text.object(), name, text.prefix());
   ModelConfig config;
   config.model_type = fields.text("model_type").value_or("");
   const std::string& type = config.model_type;

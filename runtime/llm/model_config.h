@@ -69,6 +69,8 @@ struct ModelConfig {
   float embedding_scale = 1;
   float residual_scale = 1;  // multiplies the outputs of attention and MLP
   float logits_scale = 1;
+  // Llama 4's scale of queries: at position p, 1 + beta · ln(1 + ⌊p / positions⌋).
+  QueryGrowth query_growth;
   float score_scale = 0;  // multiplies q·k; 0 = 1/sqrt(head_dim)
   // Soft caps: a score or logit x becomes cap · tanh(x / cap); 0 = none.
   float score_cap = 0;

@@ -16,6 +16,12 @@ constexpr ModelFamily kLlama{.type = "llama",
 constexpr ModelFamily kMistral{.type = "mistral",
                                .window = {.layers = WindowedLayers::kAll, .otherwise = 4096}};
 
+constexpr ModelFamily kMinistral3{.type = "ministral3",
+                                  .rope_theta = 1e6,
+                                  .query_growth = true,
+                                  .window = {.layers = WindowedLayers::kAll},
+                                  .keys = {.default_head_dim = 128, .default_norm_eps = 1e-5}};
+
 constexpr WindowRule kQwenWindow{
     .layers = WindowedLayers::kFrom, .enabled = "use_sliding_window", .otherwise = 4096};
 
@@ -213,6 +219,78 @@ constexpr ModelFamily kOlmo2{.type = "olmo2",
                                        .mlp_norm = "",
                                        .mlp_out_norm = "post_feedforward_layernorm"}};
 
+constexpr ModelFamily kOlmo3{
+    .type = "olmo3",
+    .rope_theta = 5e5,
+    .local_rope = true,
+    .local_rope_theta = 5e5,
+    .window = {.layers = WindowedLayers::kPattern, .otherwise = 4096, .pattern = 4},
+    .head_norm = HeadNorm::kTogether,
+    .has_head_norm = kAlways,
+    .qkv_bias = {.key = "attention_bias"},
+    .output_bias = {.key = "attention_bias"},
+    .keys = {.default_norm_eps = 1e-5},
+    .names = {.attention_norm = "",
+              .attention_out_norm = "post_attention_layernorm",
+              .mlp_norm = "",
+              .mlp_out_norm = "post_feedforward_layernorm"}};
+
+constexpr ModelFamily kExaone4{
+    .type = "exaone4",
+    .unrotated_full = true,
+    .window = {.layers = WindowedLayers::kPattern, .otherwise = 4096, .pattern = 4},
+    .head_norm = HeadNorm::kShared,
+    .has_head_norm = kAlways,
+    .keys = {.default_norm_eps = 1e-5},
+    .names = {.attention_norm = "",
+              .attention_out_norm = "post_attention_layernorm",
+              .mlp_norm = "",
+              .mlp_out_norm = "post_feedforward_layernorm"}};
+
+constexpr ModelFamily kGlm4{.type = "glm4",
+                            .rotary_layout = RotaryLayout::kInterleaved,
+                            .rotary_share = 0.5,
+                            .partial_rotary = true,
+                            .qkv_bias = {.key = "attention_bias", .otherwise = true},
+                            .keys = {.default_head_dim = 128, .default_norm_eps = 1.5625e-7},
+                            .names = {.attention_out_norm = "post_self_attn_layernorm",
+                                      .mlp_out_norm = "post_mlp_layernorm",
+                                      .gate_up = "mlp.gate_up_proj"}};
+
+constexpr ModelFamily kSeedOss{.type = "seed_oss",
+                               .qkv_bias = {.key = "attention_bias", .otherwise = true},
+                               .output_bias = {.key = "attention_out_bias"},
+                               .mlp_bias = {.key = "mlp_bias"},
+                               .keys = {.default_head_dim = 128}};
+
+constexpr ModelFamily kStarcoder2{.type = "starcoder2",
+                                  .norm = NormKind::kLayer,
+                                  .window = {.layers = WindowedLayers::kAll},
+                                  .qkv_bias = {.key = "use_bias", .otherwise = true},
+                                  .output_bias = {.key = "use_bias", .otherwise = true},
+                                  .mlp_bias = {.key = "use_bias", .otherwise = true},
+                                  .tied_embeddings = true,
+                                  .keys = {.norm_eps = "norm_epsilon",
+                                           .default_norm_eps = 1e-5,
+                                           .default_activation = "gelu_pytorch_tanh"},
+                                  .names = {.gate = "", .up = "mlp.c_fc", .down = "mlp.c_proj"}};
+
+constexpr ModelFamily kCohere2{
+    .type = "cohere2",
+    .norm = NormKind::kLayer,
+    .rotary_layout = RotaryLayout::kInterleaved,
+    .unrotated_full = true,
+    .window = {.layers = WindowedLayers::kPattern, .otherwise = 4096, .pattern = 4},
+    .qkv_bias = {.key = "attention_bias"},
+    .output_bias = {.key = "attention_bias"},
+    .tied_embeddings = true,
+    .norm_bias = false,
+    .parallel = kAlways,
+    .keys = {.norm_eps = "layer_norm_eps",
+             .default_norm_eps = 1e-5,
+             .logits_scale = "logit_scale",
+             .default_logits_scale = 0.0625}};
+
 constexpr ModelFamily kSmolLm3{
     .type = "smollm3",
     .rope_theta = 2e6,
@@ -268,10 +346,11 @@ constexpr ModelFamily kGemma3{
               .mlp_norm = "pre_feedforward_layernorm",
               .mlp_out_norm = "post_feedforward_layernorm"}};
 
-constexpr std::array kFamilies = {kLlama,    kMistral, kMixtral,    kQwen2,    kQwen3,
-                                  kQwen3Moe, kErnie45, kGptNeox,    kStableLm, kPhi,
-                                  kBloom,    kMpt,     kDeepseekV2, kGranite,  kOlmo2,
-                                  kSmolLm3,  kPhi3,    kGemma2,     kGemma3,   kGptOss};
+constexpr std::array kFamilies = {
+    kLlama,      kMistral,  kMixtral, kQwen2,   kQwen3,   kQwen3Moe,  kErnie45,
+    kGptNeox,    kStableLm, kPhi,     kBloom,   kMpt,     kGranite,   kDeepseekV2,
+    kOlmo2,      kOlmo3,    kSmolLm3, kPhi3,    kGemma2,  kGemma3,    kGptOss,
+    kMinistral3, kSeedOss,  kGlm4,    kExaone4, kCohere2, kStarcoder2};
 
 }  // namespace
 

@@ -67,6 +67,8 @@ struct ConfigKeys {
   const char* embedding_scale = nullptr;
   const char* residual_scale = nullptr;  // multiplies the outputs of attention and MLP
   const char* logits_divisor = nullptr;
+  const char* logits_scale = nullptr;  // multiplies the logits
+  double default_logits_scale = 1;
   const char* score_scale = nullptr;  // of q·k, instead of 1/sqrt(head_dim)
   // Key whose value s gives the scale 1/sqrt(s) instead; default_query_scalar if it is missing.
   const char* query_scalar = nullptr;
@@ -117,11 +119,14 @@ struct ModelFamily {
   PositionKind position = PositionKind::kRotary;
   QkvLayout qkv_layout = QkvLayout::kSeparate;
   RotaryLayout rotary_layout = RotaryLayout::kHalf;
-  double rotary_share = 1;        // default rotated share of a head's dimensions
-  bool partial_rotary = false;    // the config may set a smaller share
-  double rope_theta = 10000;      // default
-  bool local_rope = false;        // layers with a window have their own rotation
-  bool unrotated_layers = false;  // the config may list unrotated layers (no_rope_layers)
+  double rotary_share = 1;          // default rotated share of a head's dimensions
+  bool partial_rotary = false;      // the config may set a smaller share
+  double rope_theta = 10000;        // default
+  bool local_rope = false;          // layers with a window have their own rotation
+  double local_rope_theta = 10000;  // default
+  bool unrotated_layers = false;    // the config may list unrotated layers (no_rope_layers)
+  bool unrotated_full = false;      // beside layers with a window, those without one are unrotated
+  bool query_growth = false;        // see ModelConfig::query_growth
   WindowRule window = {};
   bool root_embedding_scale = false;  // embeddings are multiplied by sqrt(hidden)
   bool latent_attention = false;      // MLA, see LatentShape

@@ -96,6 +96,7 @@ void read_scaling(const JsonFields& config, const JsonFields& fields, int64_t ma
     }
   }
   if (rope->kind == RopeKind::kYarn) read_yarn(fields, rope);
+  rope->query_growth = fields.number_or("llama_4_scaling_beta", 0, 1e3, 0);
 }
 
 double read_share(const JsonFields& fields, const char* key, double otherwise,
@@ -137,9 +138,9 @@ RopeParameters read_rope(const JsonFields& config, const std::string& name, int6
 }
 
 RopeParameters read_local_rope(const JsonFields& config, const std::string& name,
-                               int64_t max_positions) {
+                               int64_t max_positions, double theta) {
   RopeParameters rope;
-  rope.theta = config.number_or("rope_local_base_freq", 2, 1e15, rope.theta);
+  rope.theta = config.number_or("rope_local_base_freq", 2, 1e15, theta);
   const nlohmann::json* part = part_of(config, "sliding_attention");
   if (part == nullptr) return rope;
   const JsonFields fields(*part, name, "rope_parameters.sliding_attention.");

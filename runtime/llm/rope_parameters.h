@@ -27,7 +27,8 @@ struct RopeParameters {
   std::vector<double> pair_factors;  // longrope: divisor of each frequency
   // deepseek: multiplies the score scale; the square of YaRN's mscale_all_dim factor.
   double score_factor = 1;
-  double share = 1;  // rotated share of a head's dimensions, the first ones
+  double query_growth = 0;  // llama_4_scaling_beta, see ModelConfig::query_growth
+  double share = 1;         // rotated share of a head's dimensions, the first ones
 
   // Canonical text of the scaling, "" = none. Part of a model's fingerprint.
   std::string scaling_text() const;
@@ -48,6 +49,6 @@ RopeParameters read_rope(const JsonFields& config, const std::string& name, int6
 // Parameters of windowed layers, if they differ: rope_parameters.sliding_attention, or before
 // transformers 5 rope_local_base_freq.
 RopeParameters read_local_rope(const JsonFields& config, const std::string& name,
-                               int64_t max_positions);
+                               int64_t max_positions, double theta);
 
 }  // namespace fasa

@@ -64,6 +64,7 @@ class WeightPlan {
   // Marks a tensor as used that other code reads.
   WeightView used(const std::string& name, std::span<const int64_t> shape);
   bool has(const std::string& name) const { return files_.has(name); }
+  const WeightSource& files() const { return files_; }
   // Whether device kernels read the matrices.
   bool is_for_kernels() const { return layout_.order == PanelOrder::kPlain; }
   std::string source() const { return files_.source(); }

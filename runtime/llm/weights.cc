@@ -11,6 +11,9 @@
 namespace fasa {
 namespace {
 
+// The head's prefix beside a vision part.
+constexpr const char* kHeadRoot = "language_model.";
+
 // As in transformers, independent of the config's epsilon.
 constexpr float kLatentNormEps = 1e-6f;
 
@@ -36,14 +39,10 @@ class Planner {
   Planner(const ModelConfig& config, const WeightOptions& options, WeightPlan* plan)
       : config_(config),
         names_(config.family->names),
-        root_(names_.root),
+        root_(text_root(plan->files(), *config.family)),
         all_{.rounding = rounding_of(options.rounding, options.group)},
         routed_{.rounding = all_.rounding, .space = experts_space(options)},
-        plan_(plan) {
-    // Files of the bare model, without its head, have names without the root.
-    const std::string bare = fmt::format("{}.weight", names_.embeddings);
-    if (plan->has(bare)) root_ = "";
-  }
+        plan_(plan) {}
 
   const std::string& root() const { return root_; }
 
@@ -76,6 +75,11 @@ class Planner {
     return qkv(index, "weight").at(first_key_part());
   }
   std::string in_root(std::string_view name) const { return root_ + std::string(name); }
+  // Without ".weight" and ".bias".
+  std::string head() const {
+    const std::string beside = kHeadRoot + std::string(names_.head);
+    return plan_->has(beside + ".weight") ? beside : std::string(names_.head);
+  }
 
  private:
   using Parts = WeightPlan::Parts;
@@ -304,6 +308,31 @@ std::string hex_row(const WeightView& matrix, int64_t index) {
 
 }  // namespace
 
+// Files of the bare model, without its head, have names without the root. Beside a vision part the
+// text model has a root of its own.
+std::string text_root(const WeightSource& files, const ModelFamily& family) {
+  const TensorNames& names = family.names;
+  for (const std::string_view root :
+       {names.root, std::string_view(), std::string_view("model.language_model."),
+        std::string_view("language_model.model.")}) {
+    if (files.has(fmt::format("{}{}.weight", root, names.embeddings))) return std::string(root);
+  }
+  return std::string(names.root);
+}
+
+std::map<std::string, int> unread_parts(const WeightSource& files, const ModelFamily& family) {
+  const std::string root = text_root(files, family);
+  std::map<std::string, int> parts;
+  for (const std::string& name : files.names()) {
+    if (name.starts_with(root) || name.starts_with(family.names.head)) continue;
+    if (name.starts_with(kHeadRoot + std::string(family.names.head))) continue;
+    constexpr std::string_view kModel = "model.";
+    const size_t from = name.starts_with(kModel) ? kModel.size() : 0;
+    ++parts[name.substr(0, name.find('.', from))];
+  }
+  return parts;
+}
+
 Weights::Weights(std::unique_ptr<WeightSource> source, const ModelConfig& config)
     : files_(std::move(source)),
       embedding_scale_(config.embedding_scale),
@@ -436,12 +465,13 @@ void Weights::lay_out(const ModelConfig& config, const WeightOptions& options, W
     planner.norm(planner.in_root(names.embedding_norm), config.hidden, &embedding_norm_);
   }
   planner.norm(planner.in_root(names.final_norm), config.hidden, &final_norm_, config.logits_scale);
-  const std::string head =
-      config.tie_embeddings ? embeddings : fmt::format("{}.weight", names.head);
-  plan->matrix(&head_, {{head, config.vocab_size}}, config.hidden,
+  // A head in the file counts, whatever the config says.
+  const std::string own_head = planner.head() + ".weight";
+  const bool tied = config.tie_embeddings && !plan->has(own_head);
+  plan->matrix(&head_, {{tied ? embeddings : own_head, config.vocab_size}}, config.hidden,
                {.rounding = rounding_of(options.head_rounding(), options.group)});
   if (config.head_bias) {
-    plan->vector(&head_bias_, {{fmt::format("{}.bias", names.head), config.vocab_size}});
+    plan->vector(&head_bias_, {{planner.head() + ".bias", config.vocab_size}});
   }
   plan->require_all_used(planner.root(), "config.json");
   planned_bytes_ = plan->bytes(MemorySpace::kDevice);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,6 +19,11 @@
 namespace fasa {
 
 class WeightPlan;
+
+// The prefix of a text model's tensors in its files, "" = none.
+std::string text_root(const WeightSource& files, const ModelFamily& family);
+// The other parts of the files, which are not read: name -> number of tensors.
+std::map<std::string, int> unread_parts(const WeightSource& files, const ModelFamily& family);
 
 // Weights of a layer with MLA; each head's matrices are separate.
 struct LatentWeights {

@@ -142,6 +142,48 @@ def gpt_oss(**changes):
     )
 
 
+def ministral3(**changes):
+    return transformers.Ministral3Config(
+        **{
+            **COMMON,
+            "hidden_size": 44,
+            "intermediate_size": 60,
+            "num_hidden_layers": 3,
+            "num_attention_heads": 6,
+            "head_dim": 12,
+            "rope_parameters": rope("yarn", factor=8.0, original_max_position_embeddings=11,
+                                    beta_fast=4.0, beta_slow=0.5, mscale=1.0, mscale_all_dim=1.0,
+                                    llama_4_scaling_beta=0.4),
+            **changes,
+        }
+    )
+
+
+def olmo3(**changes):
+    return transformers.Olmo3Config(
+        **{
+            **COMMON,
+            "hidden_size": 48,
+            "intermediate_size": 68,
+            "num_hidden_layers": 5,
+            "num_attention_heads": 6,
+            "sliding_window": 9,
+            "layer_types": [("full" if kind == "f" else "sliding") + "_attention" for kind in "ssfsf"],
+            "rope_parameters": {
+                "sliding_attention": {"rope_type": "default", "rope_theta": 5000.0},
+                "full_attention": rope("yarn", factor=8.0, original_max_position_embeddings=16,
+                                       beta_fast=3.0, beta_slow=1.0, attention_factor=1.35),
+            },
+            **changes,
+        }
+    )
+
+
+# Beside the text model, as small as they come.
+VISION = dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1,
+              image_size=8, patch_size=4)
+
+
 def rope(kind, **parameters):
     return {"rope_type": kind, "rope_theta": 10000.0, **parameters}
 
@@ -295,6 +337,42 @@ CASES = {
     "gemma2": (gemma2(), torch.bfloat16, {}),
     "gemma2-uncapped": (gemma2(num_key_value_heads=1, attn_logit_softcapping=None,
                                final_logit_softcapping=None), torch.bfloat16, {}),
+    "ministral3": (ministral3(), torch.bfloat16, {}),
+    "mistral3-vision": (
+        transformers.Mistral3Config(
+            text_config=ministral3(num_hidden_layers=2, num_key_value_heads=3).to_dict(),
+            vision_config=transformers.PixtralVisionConfig(**VISION).to_dict(),
+            tie_word_embeddings=False, image_token_index=63),
+        torch.bfloat16,
+        {"vision": True},
+    ),
+    "gemma3-vision": (
+        transformers.Gemma3Config(
+            text_config=gemma3(hidden_size=54, intermediate_size=70, num_attention_heads=6,
+                               num_key_value_heads=2, head_dim=14, sliding_window=8,
+                               rope_parameters={"full_attention": rope("linear", factor=4.0),
+                                                "sliding_attention": rope("default")}).to_dict(),
+            vision_config=transformers.SiglipVisionConfig(**VISION).to_dict(),
+            mm_tokens_per_image=4, image_token_index=63, boi_token_index=62, eoi_token_index=61,
+            eos_token_id=[1, 3]),
+        torch.bfloat16,
+        {"vision": True},
+    ),
+    "olmo3": (olmo3(), torch.bfloat16, {}),
+    "olmo3-defaults": (olmo3(num_hidden_layers=4, layer_types=None, rope_parameters=None,
+                             num_key_value_heads=6), torch.bfloat16, {}),
+    "seed-oss": (transformers.SeedOssConfig(**{**COMMON, "head_dim": 12, "attention_out_bias": True,
+                                               "mlp_bias": True}), torch.bfloat16, {}),
+    "glm4": (transformers.Glm4Config(**{**COMMON, "head_dim": 12}), torch.bfloat16, {}),
+    "exaone4": (transformers.Exaone4Config(**{**COMMON, "num_hidden_layers": 4, "sliding_window": 20}),
+                torch.bfloat16, {}),
+    "exaone4-full": (transformers.Exaone4Config(
+        **{**COMMON, "sliding_window": None, "layer_types": ["full_attention"] * 2}),
+                     torch.bfloat16, {}),
+    "starcoder2": (transformers.Starcoder2Config(**{**COMMON, "sliding_window": 24}),
+                   torch.bfloat16, {}),
+    "cohere2": (transformers.Cohere2Config(**{**COMMON, "num_hidden_layers": 4, "sliding_window": 20,
+                                              "logit_scale": 0.3}), torch.bfloat16, {}),
 }
 
 
@@ -360,7 +438,8 @@ def make_case(name, index):
     shutil.rmtree(folder, ignore_errors=True)
     generator = torch.Generator().manual_seed(1000 + index)
     config._attn_implementation = "eager"
-    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+    of = transformers.AutoModelForImageTextToText if special.get("vision") else transformers.AutoModelForCausalLM
+    model = of.from_config(config, dtype=torch.float32).eval()
     randomise(model, generator)
     model.tie_weights()
     model = model.to(dtype)
@@ -370,9 +449,8 @@ def make_case(name, index):
     if special.get("old_gemma_config"):
         to_old_gemma_config(folder)
     # Loaded again: what the files say counts, not what is in memory here.
-    model = transformers.AutoModelForCausalLM.from_pretrained(
-        folder, dtype=torch.float32, attn_implementation="eager").eval()
-    tokens = torch.randint(0, VOCAB, (TOKENS,), generator=generator).tolist()
+    model = of.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    tokens = torch.randint(0, VOCAB - (4 if special.get("vision") else 0), (TOKENS,), generator=generator).tolist()
     write_logits(folder, "logits", tokens, list(range(2, TOKENS, 3)), logits_of(model, tokens))
     print(name, sum(p.stat().st_size for p in folder.iterdir()), "bytes")
 

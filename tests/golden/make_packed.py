@@ -277,6 +277,8 @@ OWN_NAMES = {
     "phi3": {"self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"},
     "olmo2": {"post_attention_layernorm": "post_attention_norm",
               "post_feedforward_layernorm": "post_ffw_norm"},
+    "olmo3": {"post_attention_layernorm": "post_attention_norm",
+              "post_feedforward_layernorm": "post_ffw_norm"},
     "gpt-oss": {"post_attention_layernorm": "post_attention_norm", "mlp.router": "ffn_gate_inp"},
     **{gemma: {"post_attention_layernorm": "post_attention_norm",
                "pre_feedforward_layernorm": "ffn_norm",
@@ -345,6 +347,17 @@ def add_own_keys(arch, writer):
         writer.add_expert_used_count(2)
     if arch == "qwen3moe":
         writer.add_expert_feed_forward_length(32)
+    if arch == "mistral3":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(8.0)
+        writer.add_rope_scaling_orig_ctx_len(11)
+        writer.add_rope_scaling_yarn_beta_fast(4.0)
+        writer.add_rope_scaling_yarn_beta_slow(0.5)
+        writer.add_rope_scaling_yarn_log_mul(1.0)
+        writer.add_attn_temperature_scale(0.4)
+    if arch == "olmo3":
+        writer.add_sliding_window(20)
+        writer.add_sliding_window_pattern([True, False])
     if arch == "gemma2":
         writer.add_sliding_window(20)
         writer.add_attn_logit_softcapping(1.5)
@@ -397,7 +410,7 @@ def make_gguf(arch, config_class, index):
     randomise(model, generator)
     model.tie_weights()
     random = np.random.default_rng(index)
-    writer = gguf.GGUFWriter(str(folder / "model.gguf"), "llama" if arch == "mixtral" else arch)
+    writer = gguf.GGUFWriter(str(folder / "model.gguf"), WRITTEN_AS.get(arch, arch))
     writer.add_context_length(256)
     writer.add_embedding_length(shape["hidden_size"])
     writer.add_block_count(shape["num_hidden_layers"])
@@ -459,12 +472,18 @@ def make_gguf(arch, config_class, index):
 
 
 PHI3_FACTORS = {"long": [1.5 + i / 4 for i in range(24)], "short": [1.0] * 24}
-PAIRED = ("llama", "granite", "smollm3", "mixtral")
+PAIRED = ("llama", "granite", "smollm3", "mixtral", "mistral3")
+WRITTEN_AS = {"mixtral": "llama", "olmo3": "olmo2"}
 SMALL = {"hidden_size": 64, "intermediate_size": 96, "head_dim": 16}
 GGUF_OWN = {
     "granite": {**SMALL, "embedding_multiplier": 3.0, "attention_multiplier": 0.125,
                 "residual_multiplier": 0.4, "logits_scaling": 2.5},
     "olmo2": SMALL,
+    "olmo3": {**SMALL, "sliding_window": 20, "layer_types": ["sliding_attention", "full_attention"]},
+    "mistral3": {**SMALL, "rope_parameters": {
+        "rope_type": "yarn", "rope_theta": 1e4, "factor": 8.0, "original_max_position_embeddings": 11,
+        "beta_fast": 4.0, "beta_slow": 0.5, "mscale": 1.0, "mscale_all_dim": 1.0,
+        "llama_4_scaling_beta": 0.4}},
     "smollm3": {**SMALL, "num_hidden_layers": 4},  # of which the last is not rotated
     "phi3": {"original_max_position_embeddings": 64, "sliding_window": 40,
              "rope_parameters": {"rope_type": "longrope", "rope_theta": 1e4,
@@ -487,7 +506,8 @@ GGUF_CASES = {"llama": transformers.LlamaConfig, "qwen3": transformers.Qwen3Conf
               "granite": transformers.GraniteConfig, "olmo2": transformers.Olmo2Config,
               "smollm3": transformers.SmolLM3Config, "qwen3moe": transformers.Qwen3MoeConfig,
               "mixtral": transformers.MixtralConfig, "gpt-oss": transformers.GptOssConfig,
-              "gemma2": transformers.Gemma2Config}
+              "gemma2": transformers.Gemma2Config, "mistral3": transformers.Ministral3Config,
+              "olmo3": transformers.Olmo3Config}
 
 if __name__ == "__main__":
     wanted = sys.argv[1:] or [*CASES, "mxfp4", *GGUF_CASES]

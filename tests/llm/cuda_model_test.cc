@@ -78,8 +78,9 @@ TEST_P(InterpretedModel, LogitsEqualTransformers) {
 INSTANTIATE_TEST_SUITE_P(Families, InterpretedModel,
                          ::testing::Values("llama-gqa-bf16", "mistral-window", "ernie",
                                            "bloom-heads", "mpt", "deepseek-v2", "deepseek-v2-yarn",
-                                           "granite", "olmo2", "olmo2-biases", "smollm3-window",
-                                           "phi3", "gemma2", "gemma3"),
+                                           "granite", "ministral3", "glm4", "starcoder2", "cohere2",
+                                           "olmo2", "olmo2-biases", "smollm3-window", "phi3",
+                                           "gemma2", "gemma3"),
                          by_folder);
 
 // Logits of the last tokens, each decoded with a set of 24 earlier tokens. Slices are f32: their
@@ -211,6 +212,27 @@ TEST(CudaModelText, IsTheProcessors) {
     EXPECT_GT(graphs.launched, predictor == PredictorKind::kNone ? 20u : 6u);
     EXPECT_LE(graphs.recorded, 4u);
   }
+}
+
+TEST(CudaModelText, StepsAreEnqueuedCallByCallOnRequest) {
+  FakeCuda fake;
+  const auto device = open_device(cuda_options(), fake.platform());
+  Model model = Model::load(bundled_dir(), *device, std::nullopt);
+  const Geometry geometry = model.config().geometry();
+  Runtime runtime(*device, {}, geometry, model.config().row_dtype(), all_slice_dims(geometry));
+  const SequenceId sequence = runtime.create();
+  const int32_t token = 1;
+  const StepSequence prompt[] = {{sequence, 1, StepMode::kPrefill}};
+  model.step(runtime, {&token, 1}, prompt);
+  const auto launched = [&](bool graphs) {
+    const uint64_t before = runtime.graph_metrics().launched;
+    const StepSequence step[] = {{sequence, 1, StepMode::kDecode}};
+    for (int i = 0; i < 7; ++i) model.step(runtime, {&token, 1}, step, {.graphs = graphs});
+    return runtime.graph_metrics().launched - before;
+  };
+  EXPECT_GT(launched(true), 0u);
+  EXPECT_EQ(launched(false), 0u);
+  EXPECT_GT(launched(true), 0u);
 }
 
 // Weights rounded at load time; steps that read packed weights are captured as graphs too.

@@ -98,7 +98,9 @@ INSTANTIATE_TEST_SUITE_P(
                       "mistral-window", "qwen2-sharded", "qwen2-window", "qwen3", "ernie",
                       "ernie-mha-biases", "gpt-neox-sequential", "stablelm", "phi-norms", "bloom",
                       "granite", "olmo2", "olmo2-biases", "smollm3", "smollm3-window", "phi3",
-                      "phi3-short", "gemma2", "gemma2-uncapped", "gemma3", "gemma3-old-config",
+                      "phi3-short", "ministral3", "mistral3-vision", "gemma3-vision", "olmo3",
+                      "olmo3-defaults", "seed-oss", "glm4", "exaone4", "exaone4-full", "starcoder2",
+                      "cohere2", "gemma2", "gemma2-uncapped", "gemma3", "gemma3-old-config",
                       "qwen3-moe", "qwen3-moe-mixed", "mixtral", "gpt-oss", "gpt-oss-old-config"),
     by_folder);
 

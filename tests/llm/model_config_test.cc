@@ -319,7 +319,53 @@ TEST(ModelConfigTest, WhatGemmaCannotDoIsNamed) {
   }
   EXPECT_THAT(error_of({{"model_type", "gemma3_text"}, {"use_bidirectional_attention", true}}),
               HasSubstr("use_bidirectional_attention"));
-  EXPECT_THAT(error_of({{"model_type", "gemma3"}}), HasSubstr("gemma3_text"));
+}
+
+TEST(ModelConfigTest, TheTextPartOfAModelWithImages) {
+  const auto wrapped = [](nlohmann::json changes, nlohmann::json text = {}) {
+    nlohmann::json part = {{"vocab_size", 64},
+                           {"hidden_size", 32},
+                           {"intermediate_size", 40},
+                           {"num_hidden_layers", 2},
+                           {"num_attention_heads", 4},
+                           {"max_position_embeddings", 256},
+                           {"eos_token_id", 7},
+                           {"dtype", "float32"},
+                           {"tie_word_embeddings", false},
+                           {"final_logit_softcapping", 3.0}};
+    if (!text.is_null()) part.update(text);
+    nlohmann::json whole = {{"model_type", "gemma3"},
+                            {"dtype", "float16"},
+                            {"vision_config", {{"hidden_size", 9}}},
+                            {"text_config", part}};
+    if (!changes.is_null()) whole.update(changes);
+    return whole.dump();
+  };
+  const auto read = [](const std::string& json) { return ModelConfig::parse(json, "config.json"); };
+  const ModelConfig gemma = read(wrapped({{"eos_token_id", {1, 106}}}));
+  EXPECT_EQ(gemma.model_type, "gemma3_text");
+  EXPECT_EQ(gemma.hidden, 32);
+  EXPECT_TRUE(gemma.tie_embeddings);  // what the part says does not count
+  EXPECT_EQ(gemma.eos_ids, (std::vector<int32_t>{1, 106}));
+  EXPECT_EQ(gemma.stored_dtype, DType::kF16);
+  EXPECT_EQ(read(wrapped({})).eos_ids, std::vector<int32_t>{7});
+  EXPECT_FALSE(read(wrapped({{"tie_word_embeddings", false}})).tie_embeddings);
+  EXPECT_EQ(read(wrapped({{"model_type", "mistral3"}})).model_type, "mistral");
+  const auto error = [&](const std::string& json) -> std::string {
+    try {
+      read(json);
+    } catch (const InputError& thrown) {
+      return thrown.what();
+    }
+    return "no error";
+  };
+  EXPECT_THAT(error(R"({"model_type": "gemma3"})"),
+              HasSubstr("config.json: text_config = missing; allowed: an object"));
+  EXPECT_THAT(error(wrapped({{"text_config", 3}})), HasSubstr("text_config = 3"));
+  EXPECT_THAT(error(wrapped({}, {{"hidden_size", -1}})), HasSubstr("text_config.hidden_size = -1"));
+  EXPECT_THAT(error(wrapped({}, {{"model_type", "gpt2"}})),
+              HasSubstr("text_config.model_type = \"gpt2\""));
+  EXPECT_THAT(error(wrapped({}, {{"model_type", "ministral3"}})), HasSubstr("rope_parameters"));
 }
 
 TEST(ModelConfigTest, BiasesAndNormsOfEachFamily) {

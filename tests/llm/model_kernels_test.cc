@@ -198,6 +198,7 @@ struct HeadsCase {
   NormKind kind;
   DType dtype;
   RotaryLayout layout = RotaryLayout::kHalf;
+  float growth = 0;  // of queries
 };
 
 // Three query heads, two key heads and two value heads, in rows that are followed by other data.
@@ -211,6 +212,7 @@ void expect_heads(const HeadsCase& c, const SimtLauncher& launch) {
   const auto bias = randoms(width, 2);
   const auto of_queries = randoms(kQueries * c.dim, 3), of_keys = randoms(kKeys * c.dim, 4);
   const auto cosines = randoms(kTokens * half, 5), sines = randoms(kTokens * half, 6);
+  const std::vector<int32_t> positions = {0, 5, 131071};
   Elements out(c.dtype, kTokens * width), expected = out, own = out;
   const bool normed = c.norm != HeadNorm::kNone;
   Norm query_norm = {c.kind, 1e-6f, normed ? of_queries.data() : nullptr, nullptr};
@@ -231,6 +233,8 @@ void expect_heads(const HeadsCase& c, const SimtLauncher& launch) {
                         .norm_together = together,
                         .cosines = cosines.data(),
                         .sines = sines.data(),
+                        .growth = {c.growth, 3},
+                        .positions = positions.data(),
                         .dtype = c.dtype,
                         .out = out.bytes.data()};
   cuda::start(params, launch);
@@ -255,6 +259,11 @@ void expect_heads(const HeadsCase& c, const SimtLauncher& launch) {
         const auto rotate = c.layout == RotaryLayout::kHalf ? rope_rotate : rope_rotate_pairs;
         rotate(values, c.rotary_dims, cosines.data() + token * half, sines.data() + token * half);
       }
+      for (int d = 0; head < kQueries && d < c.dim; ++d) {
+        values[d] *=
+            1 + c.growth *
+                    std::log(1.0f + static_cast<float>(positions[static_cast<size_t>(token)] / 3));
+      }
       store_row(values, c.dim, c.dtype, expected.at((token * kAll + head) * c.dim));
     }
   }
@@ -272,6 +281,9 @@ TEST_P(ModelKernels, HeadsAreTheProcessors) {
       for (const DType dtype : {DType::kF32, DType::kBF16}) {
         expect_heads(
             {dim, rotary, HeadNorm::kNone, NormKind::kRms, dtype, RotaryLayout::kInterleaved},
+            launcher());
+        expect_heads(
+            {dim, rotary, HeadNorm::kNone, NormKind::kRms, dtype, RotaryLayout::kHalf, 0.4f},
             launcher());
       }
     }

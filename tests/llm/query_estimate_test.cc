@@ -96,12 +96,13 @@ TEST_P(QueryOfLayer, HasTheBitsOfTheLayersOwn) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Families, QueryOfLayer,
-    ::testing::Combine(::testing::Values("needle-3m", "llama-biases", "llama-odd-head",
-                                         "mistral-window", "qwen2-window", "qwen3", "olmo2",
-                                         "smollm3-window", "phi3", "gemma2", "gemma3"),
-                       ::testing::Values(DType::kF32, DType::kBF16)));
+INSTANTIATE_TEST_SUITE_P(Families, QueryOfLayer,
+                         ::testing::Combine(::testing::Values("needle-3m", "llama-biases",
+                                                              "llama-odd-head", "mistral-window",
+                                                              "qwen2-window", "qwen3", "ministral3",
+                                                              "cohere2", "olmo2", "smollm3-window",
+                                                              "phi3", "gemma2", "gemma3"),
+                                            ::testing::Values(DType::kF32, DType::kBF16)));
 
 // The bundled model with layers that add nothing to the residual.
 class IdentityLayers {

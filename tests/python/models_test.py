@@ -91,6 +91,48 @@ def test_families_of_the_runner(kind, changes, tmp_path):
     assert fasa.transformers.fingerprint(model) == native.fingerprint
 
 
+# The third of four layers has full attention.
+LINEAR = dict(layer_types=["linear_attention", "linear_attention", "full_attention",
+                           "linear_attention"],
+              linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8,
+              linear_value_head_dim=12)
+MIXED = dict(layer_types=["sliding_attention", "full_attention"] * 2, sliding_window=32)
+EXPERTS = dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32,
+               shared_expert_intermediate_size=24)
+
+
+@pytest.mark.parametrize("kind,layers,changes", [
+    ("Qwen3_5", 1, LINEAR),
+    ("Qwen3_5Moe", 1, {**LINEAR, **EXPERTS}),
+    ("Qwen3Next", 1, {**LINEAR, **EXPERTS}),
+    ("GraniteMoeHybrid", 1, dict(layer_types=["mamba", "mamba", "attention", "mamba"],
+                                 num_local_experts=4, num_experts_per_tok=2,
+                                 shared_intermediate_size=48, mamba_n_heads=8, mamba_d_head=16,
+                                 mamba_d_state=16, mamba_n_groups=1)),
+    ("Gemma4", 2, dict(MIXED, global_head_dim=32, hidden_size_per_layer_input=8,
+                       vocab_size_per_layer_input=97, num_kv_shared_layers=0)),
+    ("Ministral3", 4, {}),
+    ("Olmo3", 2, MIXED),
+    ("Glm4", 4, {}),
+    ("SeedOss", 4, {}),
+    ("Exaone4", 2, MIXED),
+    ("Cohere2", 2, MIXED),
+    ("Starcoder2", 4, {}),
+    ("Qwen2Moe", 4, EXPERTS),
+], ids=lambda value: value if isinstance(value, str) else "")
+def test_families_of_2026(kind, layers, changes):
+    config = next((name for name in (f"{kind}TextConfig", f"{kind}Config")
+                   if hasattr(transformers, name)), None)
+    if config is None:
+        pytest.skip(f"this transformers has no {kind}")
+    torch.manual_seed(1)
+    model = getattr(transformers, f"{kind}ForCausalLM")(
+        getattr(transformers, config)(**{**SMALL, **changes})).eval()
+    twin, own = on_fasa(model)
+    assert torch.equal(generate(twin, own), generate(model))
+    assert own.runtime.geometry.layers == layers
+
+
 def test_a_rotation_that_changes_on_the_way_is_refused():
     phi = small("Phi3", original_max_position_embeddings=64, rope_parameters=dict(LONG_ROPE))
     with pytest.raises(fasa.UsageError, match="phi3: rope_type = longrope beyond .* = 64"):

@@ -90,7 +90,8 @@ TEST(GeometryCatalog, KnownModelsWeighWhatIsKnown) {
       {"qwen2.5_7b", 7.62},      {"Qwen2.5-14B", 14.77},      {"Qwen2.5-32B", 32.76},
       {"Qwen2.5-72B", 72.71},    {"Qwen3-0.6B", 0.596},       {"Qwen3-1.7B", 1.72},
       {"Qwen3-4B", 4.02},        {"Qwen3-8B", 8.19},          {"Qwen3-14B", 14.77},
-      {"Qwen3-32B", 32.76}};
+      {"Qwen3-32B", 32.76},      {"Qwen2.5-7B-1M", 7.62},     {"gpt-oss-20b", 20.9},
+      {"gpt-oss-120b", 116.8},   {"Ministral-3-8B", 8.49}};
   for (const auto& [name, expected] : billions) {
     const double found = static_cast<double>(find_model_shape(name).parameters()) / 1e9;
     EXPECT_NEAR(found, expected, 0.004 * expected) << name;
@@ -104,6 +105,17 @@ TEST(GeometryCatalog, EveryEntryIsPossible) {
     EXPECT_GE(shape.max_positions, 4096) << shape.name;
   }
   EXPECT_THAT(error_of([] { find_model_shape("llama-3.1-9b"); }), HasSubstr("Llama-3.1-8B"));
+}
+
+// A token reads 3.6 billion parameters of gpt-oss-20b, and every other layer has a window.
+TEST(GeometryCatalog, ModelsWithExpertsAndWindows) {
+  const ModelShape& shape = find_model_shape("gpt-oss-20b");
+  const int64_t read = shape.parameters() - shape.idle_parameters - shape.hidden * shape.vocab;
+  EXPECT_NEAR(static_cast<double>(read) / 1e9, 3.6, 0.05);
+  ASSERT_EQ(shape.geometry.windows.size(), 24u);
+  EXPECT_EQ(shape.geometry.windows[0], 128);
+  EXPECT_EQ(shape.geometry.windows[1], 0);
+  EXPECT_EQ(shape.geometry.windows[23], 0);
 }
 
 TEST(ModelShape, WeightBytes) {

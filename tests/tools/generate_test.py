@@ -4,7 +4,7 @@ import json
 import re
 import subprocess
 
-from support import FASA, MODEL, CommandTest, facts, main
+from support import FASA, MODEL, SOURCE, CommandTest, facts, main
 
 
 class Answers(CommandTest):
@@ -211,6 +211,15 @@ class Info(CommandTest):
         self.assertGreater(2048 / default["device_bytes_per_token"], 7)
         self.assertGreater(2048 / cost["fasa-m", "lean"]["device_bytes_per_token"], 24)
         self.assertEqual(cost["full", "default"]["host_bytes_per_token"], 0)
+
+    def test_a_model_with_a_part_for_images(self):
+        folder = SOURCE / "tests" / "golden" / "gemma3-vision"
+        model = json.loads(self.assert_done("info", "--json", "--model", folder).stdout)["model"]
+        self.assertEqual(model["type"], "gemma3_text")
+        self.assertEqual(set(model["unread_parts"]), {"vision_tower", "multi_modal_projector"})
+        text = self.assert_done("info", "--model", folder).stdout
+        count = model["unread_parts"]["vision_tower"]
+        self.assertIn(f"Not read: vision_tower ({count} tensors)".encode(), text)
 
     def test_for_people(self):
         text = self.assert_done("info", "--model", MODEL).stdout.decode()

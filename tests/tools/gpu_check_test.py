@@ -2,43 +2,84 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
+import sys
 import time
 
 from support import SOURCE, CommandTest, main
 
+sys.path.insert(0, str(SOURCE / "tools"))
+from gpu_check import steps  # noqa: E402
+
+# Answers as the programs do. Environment: FAILS: exit statuses by part of a call; HANGS: part of a
+# call; CASES: cases that a benchmark measures in one call; CASE_SECONDS: how long each takes.
 PROGRAM = '''#!/usr/bin/env -S python3 -IS
-import json, os, pathlib, sys
+import json, os, pathlib, sys, time
 name = pathlib.Path(sys.argv[0]).name
 words = sys.argv[1:]
 call = " ".join([name, *words])
+if "--help" in words:
+    sys.exit(0)
+for _ in range(600 if "-lms" in words else 0):
+    print("1500, 2600, 300.5, 40, 0x4", flush=True)
+    time.sleep(0.1)
 report = pathlib.Path(os.environ["OUT"]) / "report.json"
 steps = json.loads(report.read_text())["steps"] if report.is_file() else {}
 with open(os.environ["CALLS"], "a") as calls:
     print(json.dumps({"call": call, "steps": list(steps), "gpu": os.environ.get("FASA_REQUIRE_GPU"),
-                      "libraries": os.environ.get("LD_LIBRARY_PATH", "")}), file=calls)
+                      "libraries": os.environ.get("LD_LIBRARY_PATH", ""),
+                      "packages": os.environ.get("PYTHONPATH", "")}), file=calls)
 for part, status in json.loads(os.environ.get("FAILS", "{}")).items():
     if part in call:
         print("what is wrong", file=sys.stderr)
         sys.exit(status)
 if os.environ.get("HANGS", "\\0") in call:
+    print("begun", flush=True)
     os.execlp("sleep", "sleep", "600")
+after = lambda flag: words[words.index(flag) + 1]
 if name == "nvidia-smi":
     print(os.environ["FREE_MIB"] if "memory.free" in call else "1")
 elif name == "compute-sanitizer":
     print("========= ERROR SUMMARY: 0 errors")
+elif name == "ncu":
+    print('==PROF== Connected')
+    print('"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"')
+    for value in ("1,000", "3,000", "2,000"):
+        print(f'"0","SelectScan","gpu__time_duration.sum","nsecond","{value}"')
 elif "--probe" in words:
-    print("some GPU")
-elif "--json" in words and name == "gpu_bench":
-    result = {"kernels_us": {"select": 20.0}, "kernel_floors_us": {"select": 5.0}}
-    pathlib.Path(words[words.index("--json") + 1]).write_text(
-        json.dumps({"results": {"fasa-m/int2x64/131072/k320+1024": result}}))
+    print(os.environ.get("GPU", "some GPU"))
+elif name in ("gpu_bench", "gpu_model") and "--json" in words:
+    file = pathlib.Path(after("--json"))
+    found = json.loads(file.read_text()) if file.is_file() else {"results": {}}
+    found["skipped"] = {}
+    times = {"kernels_us": {"select": 20.0}, "kernel_floors_us": {"select": 5.0},
+             "graphs": {"tpot_ms": 5.0}, "enqueued": {"tpot_ms": 6.0}, "ttft_s": 3.0,
+             "trace": {"verdict": "Transfers are 91 % hidden."}}
+    left = int(os.environ.get("CASES", "9"))
+    for case in ("fasa-m/int2x64/131072/k320+1024", "full/131072"):
+        if case in found["results"]:
+            continue
+        if left == 0:
+            found["skipped"][case] = "no time left"
+            continue
+        left -= 1
+        time.sleep(float(os.environ.get("CASE_SECONDS", "0")))
+        found["results"][case] = times
+        file.write_text(json.dumps(found))
+    file.write_text(json.dumps(found))
 elif name == "fasa":
-    print(json.dumps({"prefill": {"seconds": 3.0},
-                      "decode": {"step_ms": [100.0] * 128 + [5.0] * 127 + [9.0]}}))
+    kl = float(os.environ.get("GPU_KL", "0.001")) if "cuda:0" in words else 0.001
+    method = {"method": "fasa 64", "tasks": [{}]}
+    if words[1] == "ppl":
+        method.update(perplexity=3.5, tasks=[{"against_full": {"kl": {"mean": kl}}}])
+    else:
+        method.update(accuracy=0.9)
+    print(json.dumps({"methods": [method]}))
 elif name == "gpu_peer.py":
-    pathlib.Path(words[words.index("--json") + 1]).write_text("{}")
+    pathlib.Path(after("--json")).write_text('{"tokens": {}}')
 '''
+NAMES = [step.name for step in steps.STEPS]
 
 
 class GpuCheck(CommandTest):
@@ -49,30 +90,42 @@ class GpuCheck(CommandTest):
         (self.pack / "bin").mkdir(parents=True)
         self.tools.mkdir()
         shutil.copy(SOURCE / "tools/gpu-check", self.pack)
+        shutil.copytree(SOURCE / "tools/gpu_check", self.pack / "gpu_check")
         (self.pack / "packed").write_text("0123abc\n")
         tests = ("device_contract", "cuda_pipeline", "cuda_graphs", "gpu_kernels", "cuda_model")
-        for name in (*(f"{test}_test" for test in tests), "fasa", "gpu_bench"):
+        for name in (*(f"{test}_test" for test in tests), "fasa", "gpu_bench", "gpu_model"):
             self.program(self.pack / "bin" / name)
         self.program(self.pack / "gpu_peer.py")
-        for name in ("nvidia-smi", "compute-sanitizer"):
+        for name in ("nvidia-smi", "compute-sanitizer", "ncu"):
             self.program(self.tools / name)
+        self.out = self.folder / "out"
+        self.calls_file = self.folder / "calls"
 
     def program(self, path):
         path.write_text(PROGRAM)
         path.chmod(0o755)
 
-    def check(self, *arguments, free_mib=140000, **variables):
-        out = self.folder / "out"
-        calls = self.folder / "calls"
-        environment = os.environ | {"PATH": f"{self.tools}:{os.environ['PATH']}", "OUT": str(out),
-                                    "CALLS": str(calls), "FREE_MIB": str(free_mib), **variables}
-        done = subprocess.run([str(self.pack / "gpu-check"), "--out", str(out), *arguments],
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment,
-                              check=False)
-        self.calls = [json.loads(line) for line in calls.read_text().splitlines()]
-        self.report = json.loads((out / "report.json").read_text())
-        self.out = out
-        return done
+    def start(self, *arguments, free_mib=140000, **variables):
+        self.calls_file.unlink(missing_ok=True)
+        environment = os.environ | {
+            "PATH": f"{self.tools}:{os.environ['PATH']}", "OUT": str(self.out),
+            "CALLS": str(self.calls_file), "FREE_MIB": str(free_mib), **variables}
+        environment.pop("LD_LIBRARY_PATH", None)
+        return subprocess.Popen([str(self.pack / "gpu-check"), "--out", str(self.out), *arguments],
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+
+    def check(self, *arguments, **variables):
+        process = self.start(*arguments, **variables)
+        out, errors = process.communicate()
+        self.status = process.returncode
+        self.printed, self.errors = out.decode(), errors.decode()
+        self.read()
+
+    def read(self):
+        lines = self.calls_file.read_text().splitlines() if self.calls_file.is_file() else []
+        self.calls = [json.loads(line) for line in lines]
+        self.report = json.loads((self.out / "report.json").read_text())
+        self.log = (self.out / "all.log").read_text()
 
     def outcomes(self):
         return {step: entry["outcome"] for step, entry in self.report.get("steps", {}).items()}
@@ -80,93 +133,205 @@ class GpuCheck(CommandTest):
     def called(self, part):
         return [call for call in self.calls if part in call["call"]]
 
-    def test_one_complete_answer(self):
-        done = self.check()
-        self.assertEqual(done.returncode, 0, done.stderr.decode())
-        self.assertEqual(list(self.outcomes()), [
-            "default scorer", "kernels", "device contract", "pipeline", "graphs", "kernel times",
-            "models", "racecheck", "synccheck", "memcheck", "Llama-3.1-8B 131000",
-            "Llama-3.1-8B 131000 without graphs", "Llama-3.1-8B 131000 without prefetch",
-            "dense peer", "benchmarks"])
-        # The first steps of a run measure and capture: the speed is that of the last 128.
-        self.assertEqual(self.report["steps"]["Llama-3.1-8B 131000"]["tpot_ms"], 5.0)
+    def test_one_complete_answer_in_two_files(self):
+        self.check()
+        self.assertEqual(self.status, 0, self.errors)
+        self.assertEqual(self.outcomes(), dict.fromkeys(NAMES, "passed"))
+        self.assertEqual(sorted(path.name for path in self.out.iterdir()),
+                         ["all.log", "report.json"])
         self.assertEqual(self.report["commit"], "0123abc")
-        self.assertIn("k320+1024", done.stdout.decode())
-        self.assertIn("0.25", done.stdout.decode())  # of the floor
-        for step in ("racecheck", "synccheck", "memcheck"):
-            self.assertTrue((self.out / "logs" / f"{step}.log").is_file())
-        self.assertEqual(len(self.called("--tool racecheck")), 1)
-        for flag in ("--graphs off", "--depth 0", "--preset fasa-m"):
+        self.assertGreater(self.report["machine"]["memory"]["MemTotal"], 0)
+        self.assertIn("k320+1024", self.printed)
+        self.assertIn("0.25", self.printed)  # of the floor
+        self.assertIn("Transfers are 91 % hidden.", self.printed)
+        self.assertEqual(self.report["results"]["kernel counters"],
+                         {"SelectScan": {"gpu__time_duration.sum [nsecond]": 2000.0}})
+        self.assertEqual(self.report["results"]["dense peer"], {"tokens": {}})
+        for name in NAMES:  # each program's output, behind its name
+            self.assertIn(f"=== {name}", self.log)
+        for flag in ("--trace", "--head-groups 1", "--small-pages", "--tool racecheck"):
             self.assertTrue(self.called(flag), flag)
+        self.assertEqual(self.report["steps"]["model"]["gpu"]["power.draw"], [300.5] * 3)
+        # By worth; each step finds the report of those before it.
+        self.assertEqual(list(self.outcomes()), NAMES)
+        self.assertEqual(NAMES[:4], ["default scorer", "kernel times", "model", "dense peer"])
+        self.assertEqual(NAMES[-4:], ["racecheck", "synccheck", "memcheck", "benchmarks"])
+        self.assertEqual(self.called("gpu_peer")[0]["steps"], NAMES[:3])
 
-    def test_each_step_finds_the_report_of_those_before(self):
-        self.check()
-        bench = self.called("gpu_bench --seconds")[-1]
-        self.assertIn("dense peer", bench["steps"])
-        self.assertEqual(self.called("DefaultScorer")[0]["steps"], [])
+    def test_finished_steps_are_not_repeated(self):
+        self.check("--only", "default scorer,peer")
+        self.assertEqual(list(self.outcomes()), ["default scorer", "dense peer"])
+        self.check("--only", "correctness")
+        self.assertFalse(self.called("DefaultScorer"))
+        self.assertTrue(self.called("cuda_graphs_test"))
+        self.assertFalse(self.called("gpu_model"))
+        self.check("--only", "default scorer", "--again")
+        self.assertTrue(self.called("DefaultScorer"))
+        self.assertEqual(self.outcomes()["graphs"], "passed")  # the others stay
+        self.assertEqual(self.log.count("=== graphs"), 1)
 
-    def test_libraries_are_for_its_own_programs_alone(self):
-        self.check()
-        for call in self.calls:
-            mine = call["call"].split()[0] not in ("nvidia-smi", "gpu_peer.py")
-            self.assertEqual(f"{self.pack}/lib" in call["libraries"], mine, call["call"])
+    def test_results_of_another_gpu_or_commit_are_not_continued(self):
+        self.check("--only", "peer")
+        self.check("--only", "peer", GPU="another GPU")
+        self.assertTrue(self.called("gpu_peer"))
+        self.assertEqual(self.report["gpu"], "another GPU")
+        (self.pack / "packed").write_text("4567def\n")
+        self.check("--only", "graphs", GPU="another GPU")
+        self.assertEqual(list(self.outcomes()), ["graphs"])
+
+    def test_benchmarks_continue_where_they_were(self):
+        self.check("--only", "model", CASES="1")
+        self.assertEqual(self.status, 3)
+        self.assertEqual(self.outcomes()["model"], "out of time: 1 cases left")
+        self.check("--only", "model", CASES="1")
+        self.assertEqual(self.status, 0, self.errors)
+        self.assertEqual(len(self.report["results"]["model"]["results"]), 2)
+
+    def change(self, text, other):
+        """In the packed steps."""
+        file = self.pack / "gpu_check/steps.py"
+        self.assertIn(text, file.read_text())
+        file.write_text(file.read_text().replace(text, other))
+
+    def test_a_benchmark_that_is_stopped_keeps_its_cases(self):
+        self.change('"kernel times", "micro", 15', '"kernel times", "micro", 1')
+        self.check("--only", "kernel times", "--limit", "12s", CASE_SECONDS="6")
+        self.assertEqual(self.status, 3, self.errors)
+        self.assertIn("out of time", self.outcomes()["kernel times"])
+        self.assertEqual(len(self.report["results"]["kernel times"]["results"]), 1)
 
     def test_failures_do_not_end_the_run(self):
-        done = self.check(FAILS='{"cuda_graphs_test": 1}')
-        self.assertEqual(done.returncode, 1)
-        self.assertEqual(self.outcomes()["graphs"], "failed (exit 1)")
-        self.assertEqual(self.outcomes()["benchmarks"], "passed")
-        self.assertIn(b"what is wrong", done.stderr)
-        self.assertIn("what is wrong", (self.out / "logs/graphs.log").read_text())
+        self.check("--only", "graphs,logits", FAILS='{"cuda_graphs_test": 1}')
+        self.assertEqual(self.status, 1)
+        self.assertEqual(self.outcomes(), {"graphs": "failed (exit 1)", "logits": "passed"})
+        self.assertIn("what is wrong", self.log)
+        self.assertIn("what is wrong", self.report["steps"]["graphs"]["log"])
 
     def test_what_does_not_fit_is_no_failure(self):
-        done = self.check(FAILS='{"fasa generate": 4}')
-        self.assertEqual(done.returncode, 0)
-        self.assertEqual(self.outcomes()["Llama-3.1-8B 131000"], "skipped: does not fit")
+        self.check("--only", "model", FAILS='{"gpu_model": 4}')
+        self.assertEqual(self.status, 0)
+        self.assertEqual(self.outcomes()["model"], "skipped: does not fit")
 
     def test_the_geometry_fits_the_free_memory(self):
         for free_mib, name in ((140000, "Llama-3.1-8B"), (15300, "Llama-3.2-3B"),
                                (7000, "Llama-3.2-1B"), (2000, None)):
             with self.subTest(free_mib=free_mib):
-                (self.folder / "calls").unlink(missing_ok=True)
-                done = self.check(free_mib=free_mib)
-                self.assertEqual(done.returncode, 0)
-                runs = self.called("fasa generate")
+                self.check("--only", "model", "--again", free_mib=free_mib)
+                self.assertEqual(self.status, 0)
+                runs = self.called("gpu_model")
                 if name is None:
                     self.assertEqual(runs, [])
-                    self.assertIn("skipped", self.outcomes()["model 131000"])
+                    self.assertIn("skipped", self.outcomes()["model"])
                     continue
                 words = runs[0]["call"].split()
                 self.assertEqual(words[words.index("--geometry") + 1], name)
-                limit = int(words[words.index("--device-memory") + 1])
-                self.assertLess(limit, free_mib << 20)
+
+    def test_host_memory_is_the_machines_and_not_what_is_free(self):
+        self.check("--only", "model")
+        words = self.called("gpu_model")[0]["call"].split()
+        with open("/proc/meminfo", encoding="ascii") as file:
+            total = int(file.readline().split()[1]) << 10
+        self.assertEqual(int(words[words.index("--host-memory") + 1]),
+                         max(1 << 30, total - (4 << 30)))
+        self.check("--only", "model", "--again", "--host-memory", "100GiB")
+        self.assertTrue(self.called(f"--host-memory {100 << 30}"))
+
+    def test_answers_on_both_devices(self):
+        self.check("--only", "answers")
+        self.assertEqual(self.report["steps"]["answers"]["answers"]["cuda:0"]["ppl fasa 64"],
+                         {"perplexity": 3.5, "kl": 0.001})
+        self.check("--only", "answers", "--again", GPU_KL="0.01")
+        self.assertEqual(self.status, 1)
+        self.assertEqual(self.outcomes()["answers"],
+                         "failed: ppl fasa 64: kl 0.01 on the GPU, 0.001 on the cpu")
+
+    def test_nothing_changes_the_libraries_of_other_programs(self):
+        self.check("--only", "correctness,peer,sanitizers")
+        self.assertEqual({call["libraries"] for call in self.calls}, {""})
 
     def test_a_sanitizer_that_is_refused_the_device(self):
-        done = self.check(FAILS='{"compute-sanitizer": 1}')
-        self.assertEqual(done.returncode, 0)
+        self.check("--only", "sanitizers", FAILS='{"compute-sanitizer": 1}')
+        self.assertEqual(self.status, 0)
         for step in ("racecheck", "synccheck", "memcheck"):
             self.assertEqual(self.outcomes()[step],
                              "skipped: compute-sanitizer cannot run on this machine")
 
     def test_the_limit_holds_for_all_steps(self):
         begin = time.monotonic()
-        done = self.check("--limit", "15s", HANGS="DefaultScorer")
+        self.check("--limit", "14s", HANGS="DefaultScorer")
         self.assertLess(time.monotonic() - begin, 60)  # not the 600 s that it hangs for
-        self.assertEqual(done.returncode, 1)
-        self.assertEqual(self.outcomes()["default scorer"], "out of time")
-        self.assertEqual(self.outcomes()["benchmarks"], "out of time")
+        self.assertEqual(self.status, 3)
+        self.assertEqual(self.outcomes(), dict.fromkeys(NAMES, "out of time"))
+        self.assertIn("begun", self.log)
+        self.check("--only", "default scorer")  # the next call repeats it
+        self.assertEqual(self.outcomes()["default scorer"], "passed")
+
+    def test_a_step_that_takes_longer_than_it_may_is_neither_failed_nor_repeated(self):
+        self.change('"graphs", "correctness", 10, 90', '"graphs", "correctness", 1, 2')
+        self.check("--only", "graphs", HANGS="cuda_graphs_test")
+        self.assertEqual(self.status, 4)
+        self.assertEqual(self.outcomes()["graphs"], "timed out after 2 s")
+        self.check("--only", "graphs")
+        self.assertFalse(self.called("cuda_graphs_test"))
+
+    def test_ending_it_ends_the_running_step(self):
+        process = self.start(HANGS="DefaultScorer")
+        while not (self.calls_file.is_file() and "DefaultScorer" in self.calls_file.read_text()):
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=20)
+        self.assertEqual(process.returncode, 3)
+        self.read()
+        self.assertEqual(self.outcomes(), {})
+
+    def test_packages_that_were_brought(self):
+        self.check("--only", "peer")
+        self.assertEqual(self.called("gpu_peer")[0]["packages"], "")
+        (self.pack / "wheels").mkdir()
+        (self.pack / "wheels/flashinfer-1-py3-none-any.whl").write_bytes(b"")
+        self.program(self.tools / "python3")  # stands in for pip as well
+        (self.tools / "python3").write_text(
+            '#!/bin/bash\n[[ "$2" == pip ]] && echo "$@" >> "$OUT/pip" && exit 0\n'
+            f'exec {sys.executable} "$@"\n')
+        self.check("--only", "peer", "--again")
+        self.assertIn("flashinfer-1", (self.out / "pip").read_text())
+        self.assertIn("packages", self.called("gpu_peer")[0]["packages"])
 
     def test_no_gpu(self):
-        done = self.check(FAILS='{"--probe": 1}')
-        self.assertEqual(done.returncode, 5)
+        self.check(FAILS='{"--probe": 1}')
+        self.assertEqual(self.status, 5)
         self.assertIsNone(self.report["gpu"])
-        self.assertIn(b"what is wrong", done.stderr)
+        self.assertIn("what is wrong", self.errors)
+        self.check("--only", "peer")
+        self.check(FAILS='{"--probe": 1}')  # earlier results stay
+        self.assertEqual(self.outcomes(), {"dense peer": "passed"})
 
-    def test_limits_that_are_none(self):
-        done = subprocess.run([str(self.pack / "gpu-check"), "--limit", "9h"],
-                              stderr=subprocess.PIPE, check=False)
-        self.assertEqual(done.returncode, 2)
-        self.assertIn(b"allowed: 540s, 9min", done.stderr)
+    def test_arguments_that_are_none(self):
+        for words, text in ((["--limit", "9h"], "allowed: 540s, 9min"),
+                            (["--host-memory", "9x"], "allowed: 100GiB"),
+                            (["--only", "all"], "all: allowed: correctness, micro, model")):
+            done = subprocess.run([str(self.pack / "gpu-check"), *words], stderr=subprocess.PIPE,
+                                  check=False)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(text, done.stderr.decode())
+
+
+class Pack(CommandTest):
+    def test_the_size_is_checked(self):
+        from gpu_check import pack  # pylint: disable=import-outside-toplevel
+        content = self.folder / "content"
+        content.mkdir()
+        noise = os.urandom(1 << 20)
+        for name in ("a", "b"):  # stored once
+            (content / name).write_bytes(noise)
+        file = self.folder / "pack.tar.xz"
+        self.assertTrue(pack.pack(self.folder, content, file))
+        self.assertLess(file.stat().st_size, 1.1 * (1 << 20))
+        allowed, pack.MAX_PACK = pack.MAX_PACK, 1 << 20
+        try:
+            self.assertFalse(pack.pack(self.folder, content, file))
+        finally:
+            pack.MAX_PACK = allowed
 
 
 if __name__ == "__main__":

@@ -52,6 +52,7 @@ class TokenHeads {
     normalise_heads(params_.key_norm, params_.key_heads,
                     heads + int64_t{params_.query_heads} * params_.dim);
     rotate(heads);
+    grow_queries(heads);
     store(heads);
   }
 
@@ -89,6 +90,14 @@ class TokenHeads {
       rotate_head(x + int64_t{head} * params_.dim, params_.rotary_dims,
                   params_.cosines + token_ * half, params_.sines + token_ * half);
     }
+  }
+
+  void grow_queries(float* x) const {
+    const QueryGrowth growth = params_.growth;
+    if (growth.beta == 0) return;
+    const auto times = static_cast<float>(params_.positions[token_] / growth.positions);
+    const float scale = 1 + growth.beta * std::log(1 + times);
+    for (int64_t i = 0; i < int64_t{params_.query_heads} * params_.dim; ++i) x[i] *= scale;
   }
 
   void store(const float* x) const {

@@ -49,6 +49,7 @@ constexpr std::array kArchitectures = {
                      .layer_names = kMixtral,
                      .experts = true,
                      .paired_heads = true},
+    GgufArchitecture{.name = "mistral3", .model_type = "ministral3", .paired_heads = true},
     GgufArchitecture{.name = "qwen2", .model_type = "qwen2"},
     GgufArchitecture{.name = "qwen3", .model_type = "qwen3"},
     GgufArchitecture{

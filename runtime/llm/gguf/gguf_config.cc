@@ -25,6 +25,8 @@ class Keys {
     return header_.integer_or(name(key), low, kMax, otherwise);
   }
   bool has(std::string_view key) const { return header_.has(name(key)); }
+  bool has_array(std::string_view key) const { return header_.has_array(name(key)); }
+  std::vector<bool> flags(std::string_view key) const { return header_.flags(name(key)); }
   double number(std::string_view key) const { return header_.number(name(key)); }
   double number_or(std::string_view key, double otherwise) const {
     return header_.number_or(name(key), otherwise);
@@ -211,11 +213,47 @@ void add_gemma2(const Keys& keys, nlohmann::json* config) {
   (*config)["sliding_window"] = keys.integer_or("attention.sliding_window", 4096);
 }
 
-void add_gemma3(const Keys& keys, nlohmann::json* config) {
+// Which layers have a window: a flag per layer, or the distance between those that have none.
+void add_windows(const Keys& keys, int64_t usual_pattern, nlohmann::json* config) {
   constexpr const char* kPattern = "attention.sliding_window_pattern";
-  add_gemma(keys, 62, config);
   (*config)["sliding_window"] = keys.integer("attention.sliding_window");
-  (*config)["sliding_window_pattern"] = keys.integer_or(kPattern, 6);
+  if (!keys.has_array(kPattern)) {
+    (*config)["sliding_window_pattern"] = keys.integer_or(kPattern, usual_pattern);
+    return;
+  }
+  nlohmann::json kinds = nlohmann::json::array();
+  for (const bool windowed : keys.flags(kPattern)) {
+    kinds.push_back(windowed ? "sliding_attention" : "full_attention");
+  }
+  if (kinds.size() != (*config)["num_hidden_layers"]) keys.fail(kPattern, "one flag per layer");
+  (*config)["layer_types"] = kinds;
+}
+
+// A model of this architecture that has windows is olmo3.
+void add_olmo2(const Keys& keys, nlohmann::json* config) {
+  if (!keys.has("attention.sliding_window")) return;
+  (*config)["model_type"] = "olmo3";
+  add_windows(keys, 4, config);
+}
+
+void add_mistral3(const Keys& keys, const nlohmann::json& scaling, nlohmann::json* config) {
+  nlohmann::json rope = scaling.is_null() ? nlohmann::json{{"rope_type", "default"}} : scaling;
+  constexpr std::pair<const char*, const char*> kKeys[] = {
+      {"rope.scaling.yarn_beta_fast", "beta_fast"},
+      {"rope.scaling.yarn_beta_slow", "beta_slow"},
+      {"attention.temperature_scale", "llama_4_scaling_beta"}};
+  for (const auto& [key, name] : kKeys) {
+    if (keys.has(key)) rope[name] = keys.number(key);
+  }
+  // Only one of mscale and mscale_all_dim is stored; models of this architecture have equal ones.
+  if (keys.has("rope.scaling.yarn_log_multiplier")) rope["attention_factor"] = 1;
+  rope["rope_theta"] = (*config)["rope_theta"];
+  (*config)["rope_parameters"] = rope;
+}
+
+void add_gemma3(const Keys& keys, nlohmann::json* config) {
+  add_gemma(keys, 62, config);
+  add_windows(keys, 6, config);
   (*config)["rope_local_base_freq"] = keys.number_or("rope.freq_base_swa", 10000);
 }
 
@@ -276,8 +314,13 @@ std::string gguf_config_json(const GgufHeader& header) {
   if (architecture.name == "gemma2") add_gemma2(keys, &config);
   if (architecture.name == "gemma3") add_gemma3(keys, &config);
   if (architecture.name == "gpt-oss") add_gpt_oss(keys, &config);
+  if (architecture.name == "olmo2") add_olmo2(keys, &config);
   const nlohmann::json scaling = rope_scaling(header, keys, theta);
-  if (!scaling.is_null()) config["rope_scaling"] = scaling;
+  if (architecture.name == "mistral3") {
+    add_mistral3(keys, scaling, &config);
+  } else if (!scaling.is_null()) {
+    config["rope_scaling"] = scaling;
+  }
   return config.dump();
 }
 

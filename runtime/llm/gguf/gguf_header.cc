@@ -373,4 +373,13 @@ std::vector<double> GgufHeader::numbers(const std::string& key) const {
   return all;
 }
 
+std::vector<bool> GgufHeader::flags(const std::string& key) const {
+  const GgufValue* value = find(key, true);
+  if (value == nullptr) return {};
+  if (value->type != GgufType::kBool) fail(key, "an array of true and false");
+  std::vector<bool> all(value->count);
+  for (uint64_t i = 0; i < value->count; ++i) all[i] = value->bytes[i] != std::byte{0};
+  return all;
+}
+
 }  // namespace fasa

@@ -86,6 +86,10 @@ class GgufHeader {
   std::span<const std::byte> data() const { return file_.subspan(data_begin_); }
 
   bool has(const std::string& key) const { return values_.contains(key); }
+  bool has_array(const std::string& key) const {
+    const auto found = values_.find(key);
+    return found != values_.end() && found->second.is_array;
+  }
   // All throw InputError naming the key for a value of another type or out of bounds; the functions
   // without a default also throw for a missing key.
   int64_t integer(const std::string& key, int64_t low, int64_t high) const;
@@ -97,6 +101,7 @@ class GgufHeader {
   // Arrays; empty where the key is missing.
   std::vector<std::string_view> texts(const std::string& key) const;
   std::vector<double> numbers(const std::string& key) const;
+  std::vector<bool> flags(const std::string& key) const;
   [[noreturn]] void fail(const std::string& key, std::string_view allowed) const;
 
  private:
