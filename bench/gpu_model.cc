@@ -106,7 +106,7 @@ Config config_of(const Options& options, const Case& wanted) {
   config.weights.rounding = wanted.weights;
   if (!wanted.prefetch) config.prefetch.depth = 0;
   if (wanted.few_hot_rows) {
-    config.placement.hot_rows = static_cast<int>(kFewSets * kDefaultFacTokens);
+    config.placement.hot_rows = static_cast<int>(kFewSets * kDefaultFacTokens.max_tokens);
   }
   return config;
 }
