@@ -116,6 +116,7 @@ void Service::handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange
   if (path.size() > 1 && path.ends_with('/')) path.pop_back();
   call->id = request_id(call->request.header("X-Request-Id"));
   call->exchange = std::make_shared<IdentifiedExchange>(std::move(exchange), call->id);
+  if (path.starts_with("/v1/messages")) call->exchange->add_header("Request-Id", call->id);
   const auto salt = options_.keys.salt_of(authorization_of(call->request));
   if (!salt && !is_public(call->request.path)) {
     const bool none = authorization_of(call->request).empty();

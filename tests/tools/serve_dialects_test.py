@@ -106,7 +106,7 @@ class Anthropic(ServeTest):
             error = json.loads(body)
             self.assertEqual((answered, error["type"]), (status, "error"), body)
             self.assertIn(name, error["error"]["message"])
-            self.assertIn("X-Request-Id", headers)
+            self.assertEqual(headers["Request-Id"], headers["X-Request-Id"])
 
 
 class Llama(ServeTest):
