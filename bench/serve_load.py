@@ -296,12 +296,15 @@ def question_command(options):
         beside, _ = timed(questions[1], 16)
         thread.join()
         rows.append({"alone_first": alone.first, "first": beside.first, "gaps": beside.gaps,
+                     "alone_gaps": alone.gaps,
                      "prompt_alone": prompt_seconds, "prompt": together["seconds"],
                      "chunk": prompt_seconds / (length / 512),
                      "later": together["seconds"] / (prompt_seconds + question_seconds) - 1})
     server.stop()
     gaps = [gap for row in rows for gap in row["gaps"]]
-    middle = {key: statistics.median(row[key] for row in rows) for key in rows[0] if key != "gaps"}
+    alone_gaps = [gap for row in rows for gap in row["alone_gaps"]]
+    middle = {key: statistics.median(row[key] for row in rows) for key in rows[0]
+              if not key.endswith("gaps")}
     aim = 3 * middle["alone_first"] + middle["chunk"]
     print(f"a question of 20 tokens, 2 s into a prompt of {length} tokens, {len(rows)} rounds:\n"
           f"first token {milliseconds(middle['first'])} ms (worst "
@@ -309,7 +312,9 @@ def question_command(options):
           f"{milliseconds(middle['alone_first'])}; a chunk {milliseconds(middle['chunk'])}; three "
           f"times alone and a chunk {milliseconds(aim)}\n"
           f"between its 16 tokens p50 / p99 {milliseconds(statistics.median(gaps))} / "
-          f"{milliseconds(percentile(gaps, 0.99))} ms; --max-step-ms {options.max_step_ms}\n"
+          f"{milliseconds(percentile(gaps, 0.99))} ms; alone "
+          f"{milliseconds(statistics.median(alone_gaps))} / "
+          f"{milliseconds(percentile(alone_gaps, 0.99))}; --max-step-ms {options.max_step_ms}\n"
           f"the prompt {middle['prompt']:.2f} s; alone {middle['prompt_alone']:.2f}; "
           f"{100 * middle['later']:+.1f} % beside its and the question's own time")
     return rows

@@ -40,6 +40,11 @@ std::string anthropic_error_json(const ApiError& error) {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+std::string ollama_error_json(const ApiError& error) {
+  const nlohmann::ordered_json json = {{"error", error.what()}};
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 HttpResponse error_response(const ApiError& error) {
   return error_response(error, error_json(error));
 }

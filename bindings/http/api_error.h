@@ -38,6 +38,7 @@ class ApiError : public std::runtime_error {
 std::string error_json(const ApiError& error);
 // {"type": "error", "error": {"type", "message"}}.
 std::string anthropic_error_json(const ApiError& error);
+std::string ollama_error_json(const ApiError& error);  // {"error": message}
 HttpResponse error_response(const ApiError& error);
 HttpResponse error_response(const ApiError& error, std::string body);
 // For requests refused before they were parsed.

@@ -125,7 +125,7 @@ void Reply::begin() {
   begun_ = true;
   if (!options_.stream) return;
   exchange_->begin({.headers = {{"Cache-Control", "no-store"}, {"X-Accel-Buffering", "no"}},
-                    .content_type = "text/event-stream; charset=utf-8"});
+                    .content_type = form_->content_type()});
   write(form_->begin(options_.choices));
 }
 
@@ -251,7 +251,7 @@ void Reply::ping(std::chrono::milliseconds still) {
   const std::lock_guard lock(mutex_);
   if (options_.stream && !over_ && Clock::now() - written_ >= still) {
     begin();
-    write(kPingFrame);
+    write(form_->ping());
   }
 }
 

@@ -21,6 +21,9 @@ class ReplyForm {
 
   virtual std::string whole(const std::vector<AnswerMessage>& choices, const Usage& usage) = 0;
 
+  virtual const char* content_type() const { return "text/event-stream; charset=utf-8"; }
+  // Keeps a still stream open.
+  virtual std::string ping() const { return ": ping\n\n"; }
   // Frames of a stream ("data: {...}", an empty line); a text holds none or several.
   virtual std::string begin(int choices) = 0;
   virtual std::string progress(const PromptProgress&) { return ""; }
@@ -50,11 +53,12 @@ std::unique_ptr<ReplyForm> make_responses_form(ReplyHead head, Json echo);
 // /completion of llama.cpp's server.
 std::unique_ptr<ReplyForm> make_llama_form(ReplyHead head, int64_t prompt_tokens,
                                            const CompletionFields& fields);
+// Ollama's /api/chat, else /api/generate.
+std::unique_ptr<ReplyForm> make_ollama_form(ReplyHead head, bool chat);
 // Anthropic's /v1/messages.
 std::unique_ptr<ReplyForm> make_messages_form(ReplyHead head, int64_t prompt_tokens);
 
 std::string reply_text(const Json& json);  // bytes that are no UTF-8 are replaced
 std::string frame_of(const std::string& json);
-inline constexpr const char* kPingFrame = ": ping\n\n";
 
 }  // namespace fasa::serve

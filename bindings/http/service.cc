@@ -1,5 +1,6 @@
 #include "bindings/http/service.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -115,6 +116,7 @@ void Service::handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange
   if (path.size() > 1 && path.ends_with('/')) path.pop_back();
   call->id = request_id(call->request.header("X-Request-Id"));
   call->exchange = std::make_shared<IdentifiedExchange>(std::move(exchange), call->id);
+  if (path.starts_with("/v1/messages")) call->exchange->add_header("Request-Id", call->id);
   const auto salt = options_.keys.salt_of(authorization_of(call->request));
   if (!salt && !is_public(call->request.path)) {
     const bool none = authorization_of(call->request).empty();
@@ -148,6 +150,8 @@ std::optional<HttpResponse> Service::answer_get(const Call& call) {
                         .body = metrics_text(engine_.status(), counters_, options_.model_name)};
   }
   if (call.is("GET", "/v1/sessions")) return sessions(call);
+  if (call.is("GET", "/api/version")) return json_response({{"version", FASA_VERSION}});
+  if (call.is("GET", "/api/tags")) return ollama_models();
   if (call.is("GET", "/props")) return props();
   if (call.is("GET", "/slots")) return slots();
   return std::nullopt;
@@ -160,6 +164,9 @@ void Service::answer(Call& call) {
     if (call.is("POST", "/v1/chat/completions")) return chat(call);
     if (call.is("POST", "/v1/completions")) return complete(call);
     if (call.is("POST", "/v1/responses")) return respond(call);
+    if (call.is("POST", "/api/chat")) return chat_ollama(call);
+    if (call.is("POST", "/api/generate")) return generate_ollama(call);
+    if (call.is("POST", "/api/show")) return call.exchange->send(show_ollama(call));
     if (call.is("POST", "/completion")) return complete_llama(call);
     if (call.is("POST", "/v1/messages")) return converse(call);
     if (call.is("POST", "/v1/messages/count_tokens")) return count_messages(call);
@@ -189,9 +196,11 @@ void Service::answer(Call& call) {
 }
 
 void Service::refuse(const Call& call, const ApiError& error) {
-  const bool anthropic = call.request.path.starts_with("/v1/messages");
-  call.exchange->send(
-      error_response(error, anthropic ? anthropic_error_json(error) : error_json(error)));
+  const std::string& path = call.request.path;
+  call.exchange->send(error_response(error, path.starts_with("/v1/messages")
+                                                ? anthropic_error_json(error)
+                                            : path.starts_with("/api/") ? ollama_error_json(error)
+                                                                        : error_json(error)));
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - call.came;
   log_.write({.id = call.id,
               .path = call.request.path.substr(0, 80),
@@ -223,6 +232,45 @@ HttpResponse Service::props() const {
        {"modalities", {{"vision", false}, {"audio", false}}},
        {"chat_template", templates_ == nullptr ? "" : templates_->source("", false)},
        {"build_info", "fasa " FASA_VERSION}});
+}
+
+namespace {
+
+Json ollama_details() {
+  return {{"parent_model", ""},  {"format", ""},         {"family", ""},
+          {"families", nullptr}, {"parameter_size", ""}, {"quantization_level", ""}};
+}
+
+}  // namespace
+
+HttpResponse Service::ollama_models() const {
+  const auto created = static_cast<std::time_t>(options_.created);
+  const std::string at = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(created));
+  Json model = {{"name", options_.model_name},
+                {"model", options_.model_name},
+                {"modified_at", at},
+                {"size", 0},
+                {"digest", ""},
+                {"details", ollama_details()}};
+  return json_response({{"models", Json::array({std::move(model)})}});
+}
+
+HttpResponse Service::show_ollama(const Call& call) const {
+  const Json body = parse_body(call.request.body);
+  CompletionFields fields;
+  fields.model = RequestFields(body, "").string("model").value_or("");
+  if (fields.model.ends_with(":latest")) fields.model.resize(fields.model.rfind(':'));
+  check_model(fields);
+  Json abilities = Json::array({"completion"});
+  if (templates_ != nullptr) abilities.push_back("tools");
+  return json_response(
+      {{"modelfile", ""},
+       {"parameters", ""},
+       {"template", templates_ == nullptr ? "" : templates_->source("", false)},
+       {"details", ollama_details()},
+       {"model_info",
+        {{"general.architecture", "fasa"}, {"fasa.context_length", options_.max_context}}},
+       {"capabilities", std::move(abilities)}});
 }
 
 // A slot for each request that can run; they are not bound to conversations.

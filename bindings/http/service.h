@@ -78,6 +78,10 @@ class Service {
   void chat(Call& call);
   void complete(Call& call);
   void complete_llama(Call& call);
+  void chat_ollama(Call& call);
+  void generate_ollama(Call& call);
+  HttpResponse ollama_models() const;
+  HttpResponse show_ollama(const Call& call) const;
   HttpResponse props() const;
   HttpResponse slots() const;
   void respond(Call& call);

@@ -12,6 +12,7 @@
 #include "bindings/http/generic_tools.h"
 #include "bindings/http/llama_request.h"
 #include "bindings/http/messages_request.h"
+#include "bindings/http/ollama_request.h"
 #include "bindings/http/responses_request.h"
 
 namespace fasa::serve {
@@ -216,6 +217,27 @@ void Service::respond(Call& call) {
   request.chat.common.prompt_field = "input";
   Generation generation = chat_generation(call, request.chat);
   generation.form = make_responses_form(reply_head("resp_"), std::move(request.echo));
+  start(call, std::move(generation));
+}
+
+void Service::chat_ollama(Call& call) {
+  const ChatRequest request = read_ollama_chat(parse_body(call.request.body));
+  Generation generation = chat_generation(call, request);
+  generation.form = make_ollama_form(reply_head("chatcmpl-"), true);
+  start(call, std::move(generation));
+}
+
+void Service::generate_ollama(Call& call) {
+  const Json body = parse_body(call.request.body);
+  if (templates_ == nullptr || is_raw_prompt(body)) {
+    const CompletionRequest request = read_ollama_raw_prompt(body);
+    Generation generation = text_generation(request);
+    generation.form = make_ollama_form(reply_head("cmpl-"), false);
+    return start(call, std::move(generation));
+  }
+  const ChatRequest request = read_ollama_prompt(body);
+  Generation generation = chat_generation(call, request);
+  generation.form = make_ollama_form(reply_head("cmpl-"), false);
   start(call, std::move(generation));
 }
 

@@ -4,6 +4,7 @@
 #include "bindings/http/api_error.h"
 #include "bindings/http/llama_request.h"
 #include "bindings/http/messages_request.h"
+#include "bindings/http/ollama_request.h"
 #include "bindings/http/openai_request.h"
 #include "bindings/http/responses_request.h"
 #include "tests/fuzz/fuzz_target.h"
@@ -29,6 +30,9 @@ FASA_FUZZ_TARGET(api_request) {
   read_or_refuse(body, read_chat_request);
   read_or_refuse(body, read_completion_request);
   read_or_refuse(body, read_llama_request);
+  read_or_refuse(body, read_ollama_chat);
+  read_or_refuse(body, read_ollama_prompt);
+  read_or_refuse(body, read_ollama_raw_prompt);
   read_or_refuse(body, read_responses_request);
   read_or_refuse(body, [](const Json& json) { read_messages_request(json, json.size() % 2 == 0); });
 }

@@ -30,7 +30,8 @@ def serving():
     """`fasa serve` with sets of K tokens."""
     process = subprocess.Popen(
         [os.environ["COMMAND_UNDER_TEST"], "serve", "--model", str(MODEL), "--port", "0",
-         "--quiet", "--fac-tokens", str(K), "--row-dtype", "bf16"], stderr=subprocess.PIPE, text=True)
+         "--quiet", "--fac-tokens", str(K), "--row-dtype", "bf16"], stderr=subprocess.PIPE,
+        text=True)
     line = next(line for line in process.stderr if " at http" in line)
     yield re.search(r"http://\S+", line)[0]
     process.kill()

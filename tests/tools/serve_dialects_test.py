@@ -106,7 +106,7 @@ class Anthropic(ServeTest):
             error = json.loads(body)
             self.assertEqual((answered, error["type"]), (status, "error"), body)
             self.assertIn(name, error["error"]["message"])
-            self.assertIn("X-Request-Id", headers)
+            self.assertEqual(headers["Request-Id"], headers["X-Request-Id"])
 
 
 class Llama(ServeTest):
@@ -133,8 +133,8 @@ class Llama(ServeTest):
         banned = json.loads(server.ask("POST", "/completion", {
             **ask, "logit_bias": [[ord(text[0]), False]]})[2])
         self.assertNotEqual(banned["content"][0], text[0])
-        for fields in ({"grammar": "root ::= x"}, {"n_probs": 3}, {"logit_bias": [5]}, {"prompt": 5},
-                       {"prompt": ["a", "b"]}):
+        for fields in ({"grammar": "root ::= x"}, {"n_probs": 3}, {"logit_bias": [5]},
+                       {"prompt": 5}, {"prompt": ["a", "b"]}):
             self.assertEqual(server.ask("POST", "/completion", {**ask, **fields})[0], 400, fields)
 
     def test_props_and_slots(self):
@@ -146,6 +146,75 @@ class Llama(ServeTest):
         slots = json.loads(server.ask("GET", "/slots")[2])
         self.assertEqual([(slot["id"], slot["is_processing"]) for slot in slots],
                          [(0, False), (1, False), (2, False)])
+
+
+class Ollama(ServeTest):
+    """The routes of Ollama's client."""
+
+    def setUp(self):
+        super().setUp()
+        self.server = Server(self, model=self.chat_model(TOOL_TEMPLATE))
+        self.model = json.loads(self.server.ask("GET", "/api/tags")[2])["models"][0]["model"]
+
+    def post(self, path, **fields):
+        options = {"temperature": 0, "num_predict": 20, "num_ctx": 4096,
+                   **fields.pop("options", {})}
+        status, headers, body = self.server.ask("POST", path, {
+            "model": self.model + ":latest", "options": options, **fields})
+        lines = [json.loads(line) for line in body.decode().splitlines()]
+        if status == 200 and fields.get("stream", True):
+            self.assertEqual(headers["Content-Type"], "application/x-ndjson")
+            self.assertEqual([line["done"] for line in lines], [False] * (len(lines) - 1) + [True])
+        return status, lines
+
+    def test_chat(self):
+        ask = {"messages": [{"role": "user", "content": "In the beginning"}]}
+        status, [whole] = self.post("/api/chat", stream=False, **ask)
+        self.assertEqual((status, whole["done"], whole["done_reason"]), (200, True, "length"))
+        self.assertEqual((whole["eval_count"], whole["message"]["role"]), (20, "assistant"))
+        lines = self.post("/api/chat", **ask)[1]
+        self.assertEqual("".join(line["message"]["content"] for line in lines),
+                         whole["message"]["content"])
+        self.assertEqual(lines[-1]["prompt_eval_count"], whole["prompt_eval_count"])
+        self.assertGreater(lines[-1]["eval_duration"], 0)
+        schema = {"type": "integer", "minimum": 3, "maximum": 5}
+        answer = self.post("/api/chat", stream=False, format=schema, **ask)[1][0]
+        self.assertIn(answer["message"]["content"], "345")
+
+    def test_tools_are_shown_and_their_results_read(self):
+        tools = [{"type": "function", "function": {"name": "now"}}]
+        turns = [{"role": "user", "content": "x"},
+                 {"role": "assistant", "content": "", "tool_calls": [
+                     {"function": {"name": "now", "arguments": {}}}]},
+                 {"role": "tool", "content": "noon", "tool_name": "now"}]
+        plain = self.post("/api/chat", stream=False, messages=turns[:1])[1][0]
+        shown = self.post("/api/chat", stream=False, messages=turns, tools=tools)[1][0]
+        self.assertGreater(shown["prompt_eval_count"], plain["prompt_eval_count"] + 50)
+
+    def test_generate(self):
+        raw = self.post("/api/generate", prompt="In the", raw=True, stream=False)[1][0]
+        self.assertEqual(raw["response"],
+                         self.server.complete("In the", 20)["choices"][0]["text"])
+        lines = self.post("/api/generate", prompt="In the", raw=True)[1]
+        self.assertEqual("".join(line["response"] for line in lines), raw["response"])
+        by_template = self.post("/api/generate", prompt="In the", system="x", stream=False)[1][0]
+        self.assertGreater(by_template["prompt_eval_count"], raw["prompt_eval_count"])
+
+    def test_models_and_errors(self):
+        shown = json.loads(self.server.ask("POST", "/api/show", {"model": self.model})[2])
+        self.assertIn("tools", shown["capabilities"])
+        self.assertIn("version", json.loads(self.server.ask("GET", "/api/version")[2]))
+        for path, fields, name, status in (
+                ("/api/chat", {"messages": []}, "messages", 400),
+                ("/api/chat", {"messages": [{"role": "user", "content": "x", "images": ["a"]}]},
+                 "images", 400),
+                ("/api/generate", {"prompt": "x", "format": "yaml"}, "format", 400),
+                ("/api/generate", {"prompt": "x", "options": {"repeat_penalty": 1.1}},
+                 "repeat_penalty", 400),
+                ("/api/generate", {"prompt": "x", "model": "other"}, "model", 404)):
+            answered, [error] = self.post(path, **fields)
+            self.assertEqual((answered, set(error)), (status, {"error"}), error)
+            self.assertIn(name, error["error"])
 
 
 if __name__ == "__main__":

@@ -18,9 +18,10 @@ using OrderedJson = nlohmann::ordered_json;
 // others, numbers of at most 15 digits. Schemas that the subset cannot express are an error, not
 // approximated. Besides annotations, the supported keywords are type, enum, const, properties,
 // required, additionalProperties, items, prefixItems, minItems, maxItems, minLength, maxLength,
-// format (date, time, date-time, uuid), pattern (pattern_grammar.h), minimum, maximum and their exclusive forms, anyOf, oneOf
-// (disjoint alternatives), allOf (a single schema), $ref within the schema, including recursive
-// ones. Other formats, uniqueItems and multipleOf are not enforced: ignored() names them.
+// format (date, time, date-time, uuid), pattern (pattern_grammar.h), minimum, maximum and their
+// exclusive forms, anyOf, oneOf (disjoint alternatives), allOf (a single schema), $ref within the
+// schema, including recursive ones. Other formats, uniqueItems and multipleOf are not enforced:
+// ignored() names them.
 class SchemaGrammar {
  public:
   static constexpr int64_t kMaxLength = 1'000'000;  // of bounded strings

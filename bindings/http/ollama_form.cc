@@ -1,0 +1,113 @@
+// Responses of Ollama's API: lines of JSON.
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <chrono>
+#include <ctime>
+#include <optional>
+#include <utility>
+
+#include "bindings/http/reply_form.h"
+
+namespace fasa::serve {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::string now_text() {
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+}
+
+int64_t nanoseconds(Clock::time_point from, Clock::time_point to) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(to - from).count();
+}
+
+Json call_json(const ToolCall& call) {
+  Json arguments = Json::parse(call.arguments, nullptr, false);
+  if (!arguments.is_object()) arguments = Json::object();  // the answer was cut off
+  return {{"function", {{"name", call.name}, {"arguments", std::move(arguments)}}}};
+}
+
+class OllamaForm final : public ReplyForm {
+ public:
+  OllamaForm(ReplyHead head, bool chat) : head_(std::move(head)), chat_(chat) {}
+
+  const char* content_type() const override { return "application/x-ndjson"; }
+  std::string ping() const override { return ""; }  // lines have no comments
+
+  std::string whole(const std::vector<AnswerMessage>& choices, const Usage& usage) override {
+    const AnswerMessage& message = choices.front();
+    Json json = line(message.content, message.reasoning, message.calls);
+    add_end(json, message, usage);
+    return reply_text(json);
+  }
+  std::string begin(int) override { return ""; }
+  std::string piece(const ReplyPart& part) override {
+    if (!first_piece_) first_piece_ = Clock::now();
+    switch (part.piece.kind) {
+      case MessagePiece::Kind::kContent:
+        return text_of(line(part.piece.text, "", {}));
+      case MessagePiece::Kind::kReasoning:
+        return text_of(line("", part.piece.text, {}));
+      default:
+        return "";  // calls come whole
+    }
+  }
+  std::string end_choice(int, const AnswerMessage& message,
+                         const std::vector<TokenText>&) override {
+    return message.calls.empty() ? "" : text_of(line("", "", message.calls));
+  }
+  std::string end(const std::vector<AnswerMessage>& choices, const Usage& usage) override {
+    Json json = line("", "", {});
+    add_end(json, choices.front(), usage);
+    return text_of(json);
+  }
+  std::string error(const ApiError& error) override { return error_body(error) + "\n"; }
+  std::string error_body(const ApiError& error) const override { return ollama_error_json(error); }
+
+ private:
+  static std::string text_of(const Json& json) { return reply_text(json) + "\n"; }
+
+  Json line(const std::string& content, const std::string& thinking,
+            const std::vector<ToolCall>& calls) const {
+    Json json = {{"model", head_.model}, {"created_at", now_text()}};
+    Json part = Json::object();
+    if (!chat_) json["response"] = content;
+    if (chat_) part = {{"role", "assistant"}, {"content", content}};
+    if (!thinking.empty()) part["thinking"] = thinking;
+    for (const ToolCall& call : calls) part["tool_calls"].push_back(call_json(call));
+    if (chat_) {
+      json["message"] = std::move(part);
+    } else {
+      json.update(part);
+    }
+    json["done"] = false;
+    return json;
+  }
+  // Times of the parts are known for streams.
+  void add_end(Json& json, const AnswerMessage& message, const Usage& usage) const {
+    const auto now = Clock::now();
+    json["done"] = true;
+    json["done_reason"] = message.end == AnswerEnd::kMaxTokens ? "length" : "stop";
+    json["total_duration"] = nanoseconds(made_, now);
+    json["load_duration"] = 0;
+    json["prompt_eval_count"] = usage.prompt_tokens;
+    json["eval_count"] = usage.completion_tokens;
+    if (!first_piece_) return;
+    json["prompt_eval_duration"] = nanoseconds(made_, *first_piece_);
+    json["eval_duration"] = nanoseconds(*first_piece_, now);
+  }
+
+  const ReplyHead head_;
+  const bool chat_;
+  const Clock::time_point made_ = Clock::now();
+  std::optional<Clock::time_point> first_piece_;
+};
+
+}  // namespace
+
+std::unique_ptr<ReplyForm> make_ollama_form(ReplyHead head, bool chat) {
+  return std::make_unique<OllamaForm>(std::move(head), chat);
+}
+
+}  // namespace fasa::serve
