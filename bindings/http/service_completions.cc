@@ -23,17 +23,17 @@ uint64_t drawn_number() {
   return (uint64_t{device()} << 32) | device();
 }
 
-// At most kShown of them, as a header's value.
+// At most kMost of them, as a header's value.
 std::string header_list(const std::vector<std::string>& names) {
-  constexpr size_t kShown = 20, kBytes = 100;
+  constexpr size_t kMost = 20, kBytes = 100;
   std::string list;
-  for (size_t i = 0; i < std::min(names.size(), kShown); ++i) {
+  for (size_t i = 0; i < std::min(names.size(), kMost); ++i) {
     list += (i == 0 ? "" : ", ") + names[i].substr(0, kBytes);
   }
   for (char& c : list) {
     if (c < ' ' || c > '~') c = '?';
   }
-  return names.size() > kShown ? list + ", ..." : list;
+  return names.size() > kMost ? list + ", ..." : list;
 }
 
 SamplingChoice choice_of(const SamplingFields& fields) {
