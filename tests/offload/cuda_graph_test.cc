@@ -150,16 +150,18 @@ TEST_F(CudaGraphTest, MemoryFreedByTheRecordingThreadIsFreedAfterwards) {
 TEST_F(CudaGraphTest, AnotherHandleOfItsStreamMayEndMeanwhile) {
   void* native = nullptr;
   fake_.create_stream(&native, StreamPriority::kNormal);
-  const Stream first = adopt_stream(*device_, native, "first");
+  std::optional<Stream> first = adopt_stream(*device_, native, "first");
   std::optional<Stream> second = adopt_stream(*device_, native, "second");
-  const Graph graph = device_->graphs()->record_graph(first.view(), {}, "test graph", [&] {
+  const Graph graph = device_->graphs()->record_graph(first->view(), {}, "test graph", [&] {
     std::thread([&] { second.reset(); }).join();
-    device_->copy(x_.data(), host_.data(), kBytes, CopyKind::kHostToDevice, first.view());
+    device_->copy(x_.data(), host_.data(), kBytes, CopyKind::kHostToDevice, first->view());
   });
   *host_.as<int>() = 6;
   EXPECT_TRUE(device_->graphs()->launch_graph(graph.view()));
-  device_->synchronize(first.view());
+  device_->synchronize(first->view());
   EXPECT_EQ(*x_.as<int>(), 6);
+  first.reset();
+  fake_.destroy_stream(native);
 }
 
 TEST_F(CudaGraphTest, EventsFromOutsideAreAwaitedAsTheyAreThen) {
