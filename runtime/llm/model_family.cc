@@ -357,7 +357,7 @@ constexpr ModelFamily kGemma3{
               .mlp_out_norm = "post_feedforward_layernorm"}};
 
 constexpr std::array kFamilies = {
-    kLlama,      kMistral,    kMixtral,  kQwen2,   kQwen3,   kQwen2Moe, kQwen3Moe,
+    kLlama,      kMistral,    kMixtral,  kQwen2,   kQwen3,   kQwen3Moe, kQwen2Moe,
     kErnie45,    kGptNeox,    kStableLm, kPhi,     kBloom,   kMpt,      kGranite,
     kDeepseekV2, kOlmo2,      kOlmo3,    kSmolLm3, kPhi3,    kGemma2,   kGemma3,
     kGptOss,     kMinistral3, kSeedOss,  kGlm4,    kExaone4, kCohere2,  kStarcoder2};
