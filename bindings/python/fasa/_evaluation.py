@@ -74,8 +74,7 @@ class Evaluation:
             geometry = self._geometry()
             low_bit = self.config.low_bit_tokens_of(geometry)
             if low_bit:
-                codes = selection["value_codes"] or ("int4" if self.config.slice == "fine" else
-                                                     "int2")
+                codes = self._value_codes(selection)
                 count = "all others" if low_bit == 1.0 and isinstance(low_bit, float) else low_bit
                 name += f" and {count} low-bit {codes}"
             chunks = self.config.chunks_of(geometry)
@@ -84,10 +83,14 @@ class Evaluation:
             name += f", {chunks} FCs {dtype}"
         return f"{name} (transformers)"
 
+    def _value_codes(self, selection) -> str:
+        return selection["value_codes"] or ("int4" if self.config.slice == "fine" else "int2")
+
     def setup(self, task) -> dict:
         selection = dict(self.config.to_dict()["selection"])
         selection.pop("map", None)
         selection["low_bit_tokens"] = self.config.low_bit_tokens_of(self._geometry())
+        selection["value_codes"] = self._value_codes(selection)
         dtype = _DTYPES[self.model.dtype]
         chosen = "all" if self._map is None else hashlib.sha256(
             json.dumps([[head.chunks for head in layer] for layer in self._map.heads]).encode()
