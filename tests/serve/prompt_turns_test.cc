@@ -14,8 +14,8 @@ namespace fasa::serve {
 bool operator==(const PromptTurns::Turn& a, const PromptTurns::Turn& b) {
   return a.prompt == b.prompt && a.tokens == b.tokens;
 }
-void PrintTo(const PromptTurns::Turn& turn, std::ostream* out) {
-  *out << "prompt " << turn.prompt << ", " << turn.tokens << " tokens";
+std::ostream& operator<<(std::ostream& out, const PromptTurns::Turn& turn) {
+  return out << "prompt " << turn.prompt << ", " << turn.tokens << " tokens";
 }
 
 namespace {

@@ -1,6 +1,7 @@
 // Simulation runs of the server's engine, each drawn from a seed: requests arrive, are cancelled
 // and run short of memory between its steps. Each gets, bit for bit, what it gets alone; only the
 // youngest steps back, and the oldest always progresses.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -138,7 +139,8 @@ Held held_by(const SteppedEngine& engine) {
 // Choices that lost their pages are the youngest of those that were active.
 void check_step_backs(const Held& before, const SteppedEngine& engine) {
   bool lost = false;
-  for (const auto& [choice, tokens] : before) {
+  for (const auto& held : before) {
+    const ActiveChoice* const choice = held.first;
     const auto& waiting = engine.choices().waiting();
     const bool waits = std::any_of(waiting.begin(), waiting.end(),
                                    [&](const auto& one) { return one.get() == choice; });
@@ -148,7 +150,7 @@ void check_step_backs(const Held& before, const SteppedEngine& engine) {
     if (waits) lost = true;
     if (still == active.end()) continue;
     EXPECT_FALSE(lost) << "an older choice lost its pages";
-    EXPECT_GE((*still)->log.size(), tokens) << "a partly read prompt lost pages";
+    EXPECT_GE((*still)->log.size(), held.second) << "a partly read prompt lost pages";
   }
 }
 
