@@ -29,6 +29,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr std::chrono::minutes kMaxEviction(1);
+
 struct Options {
   std::string model = source_path("models/needle-3m");
   std::string device = "cpu";
@@ -119,6 +121,10 @@ void run_round(OpenModel& opened, Runtime& runtime, const std::string& dir, int 
   const auto evicted_from = Clock::now();
   loop.evict_idle();
   while (loop.status().suspension.suspended == 0) {
+    if (Clock::now() - evicted_from > kMaxEviction) {
+      throw InputError(
+          fmt::format("{}: the session was not written in a minute; is there room?", dir));
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   const std::vector<double> beside = stream->gaps_since(evicted_from);

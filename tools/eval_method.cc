@@ -9,11 +9,6 @@
 namespace fasa {
 namespace {
 
-std::string count_text(const TokenCount& count) {
-  if (count.max_tokens > 0) return fmt::format("{} to {}", count.min_tokens, count.max_tokens);
-  return count.tokens > 0 ? fmt::to_string(count.tokens) : fmt::format("{:g}", count.share);
-}
-
 std::string tokens_text(const Config& config, int chunks) {
   std::string text;
   for (const TokenCount& count : config.fac_tokens(chunks)) {

@@ -194,11 +194,9 @@ std::string notes(const PlanOptions& request, const Plan& plan) {
                   [](const PlanOption& option) { return option.all_low_bit; })) {
     text +=
         "\"all\": every token outside the set is attended to by its codes. Perplexity over full\n"
-        "attention, Gemma 3 270M, 24,000 tokens: 1024 rows and all others in int2 +0.19 %, 128 "
-        "and\n"
-        "all others in int4 (slice = fine) +0.03 %; 320 and 1024 others +4.6 %, 256 and none +27 "
-        "%\n"
-        "(docs/results/eval.md).\n";
+        "attention, Gemma 3 270M, 24,000 tokens: 1024 rows and all others in int2 +0.19 %,\n"
+        "128 and all others in int4 (slice = fine) +0.03 %; 320 and 1024 others +4.6 %,\n"
+        "256 and none +27 % (docs/results/eval.md).\n";
   }
   text +=
       "Predicted times are lower bounds: bytes over bandwidth, plus launches, as on the emulated "

@@ -121,10 +121,6 @@ bool selects_all(const Config::Selection& selection) {
   return !counts.empty() && std::all_of(counts.begin(), counts.end(), is_all);
 }
 
-std::string count_text(const TokenCount& count) {
-  return count.tokens != 0 ? fmt::to_string(count.tokens) : fmt::to_string(count.share);
-}
-
 void validate_low_bit(const Config::Selection& selection) {
   constexpr std::string_view kKey = "selection.low_bit_tokens";
   const SliceDType codes = selection.value_codes.value_or(SliceDType::kInt2);
@@ -150,6 +146,11 @@ void validate_gpu(const std::string& name) {
 }
 
 }  // namespace
+
+std::string count_text(const TokenCount& count) {
+  if (count.max_tokens > 0) return fmt::format("{} to {}", count.min_tokens, count.max_tokens);
+  return count.tokens != 0 ? fmt::to_string(count.tokens) : fmt::format("{:g}", count.share);
+}
 
 ConfigError::ConfigError(std::string key, const std::string& given, const std::string& allowed)
     : UsageError(fmt::format("{} = {}: allowed: {}", key, given, allowed)), key_(std::move(key)) {}

@@ -43,6 +43,9 @@ struct TokenCount {
   bool operator==(const TokenCount&) const = default;
 };
 
+// "320", "0.125" or, for a share with bounds, "320 to 1024".
+std::string count_text(const TokenCount& count);
+
 // fac_tokens = auto; reasons: docs/design.md.
 constexpr TokenCount kDefaultFacTokens = {
     .tokens = 0, .share = 1.0 / 16, .min_tokens = 320, .max_tokens = 1024};

@@ -33,6 +33,7 @@ class JsonFields {
   std::optional<std::string> text(const char* key) const;
   const nlohmann::json& at(const char* key) const { return object_.at(key); }
   [[noreturn]] void fail(const char* key, std::string_view allowed) const;
+  const std::string& prefix() const { return prefix_; }  // of its keys, in messages
 
  private:
   const nlohmann::json& object_;

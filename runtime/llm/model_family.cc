@@ -218,16 +218,19 @@ constexpr ModelFamily kGranite{.type = "granite",
                                         .logits_divisor = "logits_scaling",
                                         .score_scale = "attention_multiplier"}};
 
+// Norms of the blocks' outputs only.
+constexpr TensorNames kOutputNorms{.attention_norm = "",
+                                   .attention_out_norm = "post_attention_layernorm",
+                                   .mlp_norm = "",
+                                   .mlp_out_norm = "post_feedforward_layernorm"};
+
 constexpr ModelFamily kOlmo2{.type = "olmo2",
                              .head_norm = HeadNorm::kTogether,
                              .has_head_norm = kAlways,
                              .qkv_bias = {.key = "attention_bias"},
                              .output_bias = {.key = "attention_bias"},
                              .keys = {.default_norm_eps = 1e-5},
-                             .names = {.attention_norm = "",
-                                       .attention_out_norm = "post_attention_layernorm",
-                                       .mlp_norm = "",
-                                       .mlp_out_norm = "post_feedforward_layernorm"}};
+                             .names = kOutputNorms};
 
 constexpr ModelFamily kOlmo3{
     .type = "olmo3",
@@ -240,10 +243,7 @@ constexpr ModelFamily kOlmo3{
     .qkv_bias = {.key = "attention_bias"},
     .output_bias = {.key = "attention_bias"},
     .keys = {.default_norm_eps = 1e-5},
-    .names = {.attention_norm = "",
-              .attention_out_norm = "post_attention_layernorm",
-              .mlp_norm = "",
-              .mlp_out_norm = "post_feedforward_layernorm"}};
+    .names = kOutputNorms};
 
 constexpr ModelFamily kExaone4{
     .type = "exaone4",
@@ -252,10 +252,7 @@ constexpr ModelFamily kExaone4{
     .head_norm = HeadNorm::kShared,
     .has_head_norm = kAlways,
     .keys = {.default_norm_eps = 1e-5},
-    .names = {.attention_norm = "",
-              .attention_out_norm = "post_attention_layernorm",
-              .mlp_norm = "",
-              .mlp_out_norm = "post_feedforward_layernorm"}};
+    .names = kOutputNorms};
 
 constexpr ModelFamily kGlm4{.type = "glm4",
                             .rotary_layout = RotaryLayout::kInterleaved,
@@ -318,6 +315,10 @@ constexpr ModelFamily kPhi3{.type = "phi3",
                             .keys = {.default_norm_eps = 1e-5},
                             .names = {.qkv = "self_attn.qkv_proj", .gate_up = "mlp.gate_up_proj"}};
 
+constexpr TensorNames kGemmaNorms{.attention_out_norm = "post_attention_layernorm",
+                                  .mlp_norm = "pre_feedforward_layernorm",
+                                  .mlp_out_norm = "post_feedforward_layernorm"};
+
 constexpr ModelFamily kGemma2{
     .type = "gemma2",
     .norm_base = 1,
@@ -331,9 +332,7 @@ constexpr ModelFamily kGemma2{
              .default_activation = "gelu_pytorch_tanh",
              .query_scalar = "query_pre_attn_scalar",
              .default_query_scalar = 256},
-    .names = {.attention_out_norm = "post_attention_layernorm",
-              .mlp_norm = "pre_feedforward_layernorm",
-              .mlp_out_norm = "post_feedforward_layernorm"}};
+    .names = kGemmaNorms};
 
 constexpr ModelFamily kGemma3{
     .type = "gemma3_text",
@@ -352,9 +351,7 @@ constexpr ModelFamily kGemma3{
              .default_activation = "gelu_pytorch_tanh",
              .query_scalar = "query_pre_attn_scalar",
              .default_query_scalar = 256},
-    .names = {.attention_out_norm = "post_attention_layernorm",
-              .mlp_norm = "pre_feedforward_layernorm",
-              .mlp_out_norm = "post_feedforward_layernorm"}};
+    .names = kGemmaNorms};
 
 constexpr std::array kFamilies = {
     kLlama,      kMistral,    kMixtral,  kQwen2,   kQwen3,   kQwen3Moe, kQwen2Moe,

@@ -130,7 +130,7 @@ RopeParameters read_rope(const JsonFields& config, const std::string& name, int6
     parameters = part;
     key += ".full_attention";
   }
-  const JsonFields fields(*parameters, name, key + ".");
+  const JsonFields fields(*parameters, name, config.prefix() + key + ".");
   rope.theta = fields.number_or("rope_theta", 2, 1e15, rope.theta);
   rope.share = read_share(fields, "partial_rotary_factor", rope.share, defaults);
   read_scaling(config, fields, max_positions, &rope);
@@ -143,7 +143,7 @@ RopeParameters read_local_rope(const JsonFields& config, const std::string& name
   rope.theta = config.number_or("rope_local_base_freq", 2, 1e15, theta);
   const nlohmann::json* part = part_of(config, "sliding_attention");
   if (part == nullptr) return rope;
-  const JsonFields fields(*part, name, "rope_parameters.sliding_attention.");
+  const JsonFields fields(*part, name, config.prefix() + "rope_parameters.sliding_attention.");
   rope.theta = fields.number_or("rope_theta", 2, 1e15, rope.theta);
   read_scaling(config, fields, max_positions, &rope);
   return rope;

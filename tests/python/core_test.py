@@ -297,6 +297,9 @@ def test_config_is_the_table_of_options():
     assert len(attributes) == len(flat)
     assert fasa.Config().low_bit_tokens == "auto"
     assert fasa.Config().low_bit_tokens_of(geometry()) == 1.0
+    assert fasa.Config().fac_tokens_of(geometry()) == "320 to 1024"
+    assert fasa.Config(slice="fine").fac_tokens_of(geometry()) == "128"
+    assert fasa.Config(fac_tokens=0.5).fac_tokens_of(geometry()) == 0.5
     assert fasa.Config(slice="lean").low_bit_tokens_of(geometry()) == 0
     assert fasa.Config(low_bit_tokens=0.5).low_bit_tokens_of(geometry()) == 0.5
     low_bit = fasa.Config(low_bit_tokens=512, value_codes="int4")

@@ -143,6 +143,16 @@ void add_config(nb::module_& module) {
       },
       nb::arg("geometry"),
       "low_bit_tokens for that model, a count or a share, with \"auto\" resolved.");
+  cls.def(
+      "fac_tokens_of",
+      [](const PyConfig& self, const Geometry& geometry) -> nb::object {
+        const Config& config = self.config();
+        const auto& given = config.selection.fac_tokens;
+        if (!given.empty()) return to_python(find_option("selection", "fac_tokens")->get(config));
+        return nb::cast(count_text(config.fac_tokens(geometry.chunks()).front()));
+      },
+      nb::arg("geometry"),
+      "fac_tokens for that model, with \"auto\" resolved to a text such as \"320 to 1024\".");
   cls.def("update", &PyConfig::update, nb::arg("options"), "Sets several options at once.");
   cls.def("__copy__", [](const PyConfig& self) { return PyConfig(self); });
   cls.def(

@@ -68,7 +68,7 @@ class Evaluation:
         kind = selection["kind"]
         if kind == "full":
             return "full (transformers)"
-        tokens = selection["fac_tokens"]
+        tokens = self.config.fac_tokens_of(self._geometry())
         name = f"{kind} {'+'.join(map(str, tokens)) if isinstance(tokens, list) else tokens}"
         if kind == "fasa":
             geometry = self._geometry()
@@ -89,6 +89,7 @@ class Evaluation:
     def setup(self, task) -> dict:
         selection = dict(self.config.to_dict()["selection"])
         selection.pop("map", None)
+        selection["fac_tokens"] = self.config.fac_tokens_of(self._geometry())
         selection["low_bit_tokens"] = self.config.low_bit_tokens_of(self._geometry())
         selection["value_codes"] = self._value_codes(selection)
         dtype = _DTYPES[self.model.dtype]
