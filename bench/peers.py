@@ -2,7 +2,8 @@
 """One decode step's attention beside that of others, on this CPU, in one run.
 
 One layer of 8 KV x 4 query heads, head_dim 128, batch 1, rows in bf16: our full attention, which
-reads a group's keys once; FASA over all FCs in int2 (the default) and over half of them; PyTorch's
+reads a group's keys once; FASA as it is by default (every token attended to: the best by rows, all
+others by codes), with the selected rows alone, and these chosen by half of the FCs; PyTorch's
 scaled_dot_product_attention with enable_gqa and with the group folded into the query length, over
 the same keys and values; llama.cpp (f16, flash attention), a layer being half of what a token of a
 model of two layers takes at that length more than at a short one.
@@ -53,12 +54,12 @@ def query():
 class Ours:
     """A runtime whose layers hold the shared keys."""
 
-    def __init__(self, keys, chunks, k, threads, dense=False):
+    def __init__(self, keys, threads, chunks=DIM // 2, k="auto", low_bit="auto", dense=False):
         tokens = keys[0][0].shape[2]
         geometry = fasa.Geometry(layers=LAYERS, kv_heads=KV_HEADS, query_heads=QUERY_HEADS,
                                  head_dim=DIM)
         options = dict(preset="fasa-c", device="cpu", threads=threads, fac_tokens=k,
-                       low_bit_tokens=0, slice_dtype="int2", tip_chunks=chunks)
+                       low_bit_tokens=low_bit, slice_dtype="int2", tip_chunks=chunks)
         if dense:
             options["dense_layers"] = list(range(LAYERS))
         dims = np.array([d for pair in geometry.chunks[:chunks] for d in pair], np.int16)
@@ -120,10 +121,12 @@ def require_same(ours, sdpa):
 
 def ways_of(tokens, given):
     keys = [layer_keys(tokens, layer) for layer in range(LAYERS)]
-    ways = {"full": Ours(keys, DIM // 2, given.k, given.threads, dense=True),
-            "fasa_64_int2": Ours(keys, DIM // 2, given.k, given.threads),
+    alone = dict(k=given.k, low_bit=0)
+    ways = {"full": Ours(keys, given.threads, dense=True),
+            "fasa": Ours(keys, given.threads),
+            "rows_alone": Ours(keys, given.threads, **alone),
             "sdpa_gqa": Sdpa(keys, folded=False),
-            "fasa_32_int2": Ours(keys, DIM // 4, given.k, given.threads),
+            "rows_alone_32": Ours(keys, given.threads, chunks=DIM // 4, **alone),
             "sdpa_folded": Sdpa(keys, folded=True)}
     if not given.no_llama:
         from peer_llama import LlamaCpp
@@ -153,7 +156,7 @@ def measure(tokens, given):
              **({"llama_cpp": "llama_cpp"} if "llama_cpp" in found else {})}
     ratios = {ours: {name: spread([a / b for a, b in zip(found[peer], found[ours])])
                      for name, peer in peers.items()}
-              for ours in ("fasa_64_int2", "fasa_32_int2", "full")}
+              for ours in ("fasa", "rows_alone", "rows_alone_32", "full")}
     return {"tokens": tokens, "ms": {name: spread(values) for name, values in found.items()},
             "faster_sdpa": best, "times_faster": ratios}
 
@@ -171,8 +174,8 @@ def processor():
     return names[0] if names else platform.processor()
 
 
-NAMES = {"full": "ours, full", "fasa_64_int2": "FASA, 64 FCs in int2 (default)",
-         "fasa_32_int2": "FASA, 32 FCs in int2", "sdpa_gqa": "PyTorch SDPA, enable_gqa",
+NAMES = {"full": "ours, full", "fasa": "FASA, the default: every token",
+         "rows_alone": "the rows alone", "rows_alone_32": "chosen by 32 FCs", "sdpa_gqa": "PyTorch SDPA, enable_gqa",
          "sdpa_folded": "PyTorch SDPA, group folded",
          "llama_cpp": "llama.cpp, f16, flash attention"}
 
@@ -198,7 +201,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--tokens", type=int, nargs="+", default=[32768, 131072])
-    parser.add_argument("--k", type=int, default=256, help="tokens that FASA attends to")
+    parser.add_argument("--k", type=int, default=256, help="rows of the ways that attend to rows alone")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--no-llama", action="store_true", help="without llama.cpp")

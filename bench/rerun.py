@@ -162,7 +162,7 @@ def decode_tables(found):
 def peers_table(found):
     print(f"\n{found['processor']}, {found['threads']} threads, k = {found['k']}, "
           f"{found['date'][:10]}:\n")
-    ways = ["full", "fasa_64_int2", "fasa_32_int2", "sdpa_folded", "sdpa_gqa", "llama_cpp"]
+    ways = ["full", "fasa", "rows_alone", "rows_alone_32", "sdpa_folded", "sdpa_gqa", "llama_cpp"]
     print("| tokens | " + " | ".join(ways) + " |\n" + "|---" * (len(ways) + 1) + "|")
     for one in found["results"]:
         cells = [f"{one['ms'][way]['median']:.2f} ({one['ms'][way]['p10']:.2f} to "
