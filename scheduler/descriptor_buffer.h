@@ -9,14 +9,16 @@
 
 #include "kernels/params.h"
 #include "offload/device.h"
+#include "offload/fence.h"
 
 namespace fasa {
 
 class DescriptorBuffer {
  public:
-  // `window_rows`: adds descriptors for pages of window rows.
-  explicit DescriptorBuffer(Device& device, bool window_rows = false)
+  // `window_rows`: adds descriptors for pages of window rows. `fences` outlives the buffer.
+  explicit DescriptorBuffer(Device& device, Fences& fences, bool window_rows = false)
       : device_(device),
+        fences_(fences),
         kinds_(window_rows ? kAllKinds : kKinds),
         done_(device.create_event()),
         written_back_(device.create_event()) {}
@@ -26,8 +28,8 @@ class DescriptorBuffer {
   // True if all work of this slot's last step is complete. Does not wait. Throws DeviceError if
   // some of it has failed.
   bool poll() {
-    static_cast<void>(device_.done(done_.view()));
-    bool all = device_.done(written_back_.view());
+    bool all = device_.done(done_.view());
+    all &= device_.done(written_back_.view());
     for (const Event& passed : passed_) all &= device_.done(passed.view());
     return all;
   }
@@ -36,6 +38,13 @@ class DescriptorBuffer {
     device_.synchronize(done_.view());
     device_.synchronize(written_back_.view());
     for (const Event& passed : passed_) device_.synchronize(passed.view());
+  }
+  // Work enqueued on `stream` after this comes after all of it.
+  void precede(StreamView stream) const {
+    constexpr OperationTag kTag = tag_of(-1, Cause::kControl);
+    device_.wait(stream, done_.view(), kTag);
+    device_.wait(stream, written_back_.view(), kTag);
+    for (const Event& passed : passed_) device_.wait(stream, passed.view(), kTag);
   }
   // Also tracks streams beside compute: unused prefetches may still run when compute is complete,
   // and their failures belong to this step.
@@ -54,11 +63,13 @@ class DescriptorBuffer {
   EventView done() const { return done_.view(); }
   // Recorded by the write-back stream: it also reads the descriptors and may lag behind compute.
   EventView written_back() const { return written_back_.view(); }
-  // Allocates `count` descriptors of each kind. Throws BudgetError; then the buffer has none.
+  // Allocates `count` descriptors of each kind, after waiting for the readers of fewer. Throws
+  // BudgetError; then the buffer has none.
   void ensure(size_t count) {
     if (count > capacity_) resize(count);
   }
   void resize(size_t count) {
+    if (memory_) fences_.wait(fences_.latest());  // its memory leaves
     memory_ = Buffer();
     capacity_ = 0;
     if (count == 0) return;
@@ -95,6 +106,7 @@ class DescriptorBuffer {
 
  private:
   Device& device_;
+  Fences& fences_;
   const size_t kinds_;
   Buffer memory_;
   size_t capacity_ = 0;

@@ -184,8 +184,8 @@ PrefillShape PrefillShape::joined(const PrefillShape& other) const {
           std::max(past_pages, other.past_pages)};
 }
 
-StepScratch::StepScratch(Device& device, const StepSettings& settings)
-    : device_(device), settings_(settings) {}
+StepScratch::StepScratch(Device& device, const StepSettings& settings, Fences& fences)
+    : device_(device), settings_(settings), fences_(fences) {}
 
 int StepScratch::dense_tokens(const StepSettings& settings, int64_t context, RowAccess access) {
   const int wave = dense_wave(settings, access);
@@ -256,12 +256,14 @@ void StepScratch::return_to(const Shapes& before) {
 }
 
 void StepScratch::drop_decode() {
+  if (decode_memory_) fences_.wait(fences_.latest());  // its memory leaves
   decode_memory_ = Buffer();
   decode_ = {};
   decode_shape_ = {};
 }
 
 void StepScratch::drop_prefill() {
+  if (prefill_memory_) fences_.wait(fences_.latest());  // its memory leaves
   prefill_memory_ = Buffer();
   prefill_ = {};
   prefill_shape_ = {};

@@ -7,6 +7,7 @@
 
 #include "kernels/params.h"
 #include "offload/device.h"
+#include "offload/fence.h"
 #include "scheduler/step_settings.h"
 
 namespace fasa {
@@ -114,16 +115,16 @@ constexpr int64_t staged_page_bytes(const CacheLayout& layout) {
 
 class StepScratch {
  public:
-  StepScratch(Device& device, const StepSettings& settings);
+  // `fences` outlives the scratch; memory waits for all work before it leaves.
+  StepScratch(Device& device, const StepSettings& settings, Fences& fences);
 
-  // Ensures at least these shapes. Streams must be idle if covers() is false. Throws BudgetError.
+  // Ensures at least these shapes. Throws BudgetError.
   bool covers(const DecodeShape& decode, const PrefillShape& prefill) const;
   void ensure(const DecodeShape& decode, const PrefillShape& prefill);
-  void drop_prefill();  // frees the prefill's part; streams must be idle
-  void drop_decode();   // frees the decode's part; streams must be idle
-  // Snapshot of the shapes and rollback to it, for a step that cannot begin. Streams must be idle
-  // if anything was ensured or dropped since. Throws BudgetError, and then has no scratch, if the
-  // memory was taken meanwhile.
+  void drop_prefill();  // frees the prefill's part
+  void drop_decode();   // frees the decode's part
+  // Snapshot of the shapes and rollback to it, for a step that cannot begin. Throws BudgetError,
+  // and then has no scratch, if the memory was taken meanwhile.
   struct Shapes {
     DecodeShape decode;
     PrefillShape prefill;
@@ -151,6 +152,7 @@ class StepScratch {
  private:
   Device& device_;
   const StepSettings& settings_;
+  Fences& fences_;
   DecodeShape decode_shape_;
   PrefillShape prefill_shape_;
   Buffer decode_memory_;

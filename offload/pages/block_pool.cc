@@ -1,6 +1,7 @@
 #include "offload/pages/block_pool.h"
 
 #include <algorithm>
+#include <exception>
 #include <limits>
 
 #include "kernels/layout.h"
@@ -24,12 +25,14 @@ void BlockReservation::cancel() noexcept {
   pool_ = nullptr;
 }
 
-BlockPool::BlockPool(Device& device, MemorySpace space, size_t block_bytes, std::string purpose)
+BlockPool::BlockPool(Device& device, MemorySpace space, size_t block_bytes, std::string purpose,
+                     Fences* fences)
     : device_(device),
       space_(space),
       block_bytes_(
           static_cast<size_t>(align_up(static_cast<int64_t>(std::max<size_t>(block_bytes, 1))))),
-      purpose_(std::move(purpose)) {}
+      purpose_(std::move(purpose)),
+      fences_(fences) {}
 
 PageId BlockPool::allocate() {
   if (free_blocks() == reserved_) {
@@ -68,6 +71,7 @@ PageId BlockPool::take_free() noexcept {
   const uint32_t id = free_.back();
   free_.pop_back();
   blocks_[id].references = 1;
+  taken_ = std::max(taken_, blocks_[id].last_use);
   --slabs_[blocks_[id].slab].free;
   ++used_;
   return PageId{id};
@@ -75,8 +79,9 @@ PageId BlockPool::take_free() noexcept {
 
 void BlockPool::retain(PageId page) noexcept { ++blocks_[index_of(page)].references; }
 
-void BlockPool::release(PageId page) noexcept {
+void BlockPool::release(PageId page, Fence last_use) noexcept {
   Block& block = blocks_[index_of(page)];
+  block.last_use = std::max(block.last_use, last_use);
   if (--block.references > 0) return;
   free_.push_back(index_of(page));  // within the capacity that add_slab() reserved
   ++slabs_[block.slab].free;
@@ -99,11 +104,25 @@ void BlockPool::trim() noexcept {
     for (const Slab& slab : slabs_) {
       if (unneeded(slab) && (newest == nullptr || slab.number > newest->number)) newest = &slab;
     }
-    if (newest == nullptr) break;
+    if (newest == nullptr || !passed(*newest)) break;
     drop_slab(static_cast<uint32_t>(newest - slabs_.data()));
   }
   if (!dropped) return;
   std::erase_if(free_, [&](uint32_t id) { return blocks_[id].data == nullptr; });
+}
+
+// Waits for the last use of its blocks, because its memory leaves. False if that failed for lack of
+// host memory: the slab stays until the next time.
+bool BlockPool::passed(const Slab& slab) const noexcept {
+  if (fences_ == nullptr) return true;
+  Fence last_use;
+  for (const uint32_t id : slab.ids) last_use = std::max(last_use, blocks_[id].last_use);
+  try {
+    fences_->wait(last_use);
+  } catch (const std::exception&) {
+    return false;
+  }
+  return true;
 }
 
 void BlockPool::drop_slab(uint32_t slab) noexcept {
@@ -148,7 +167,7 @@ void BlockPool::add_slab(int64_t count) {
       id = unused_ids_.back();
       unused_ids_.pop_back();
     }
-    blocks_[id] = {slab.memory.data() + i * block_bytes_, 0, slot};
+    blocks_[id] = {slab.memory.data() + i * block_bytes_, 0, slot, {}};
     slab.ids.push_back(id);
   }
   free_.insert(free_.end(), slab.ids.rbegin(),

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "offload/device.h"
+#include "offload/fence.h"
 #include "runtime/base/ids.h"
 
 namespace fasa {
@@ -42,7 +43,10 @@ class BlockReservation {
 class BlockPool {
  public:
   // `purpose` names the pool in budget errors ("slice pages"). Blocks are rounded up to 64 bytes.
-  BlockPool(Device& device, MemorySpace space, size_t block_bytes, std::string purpose);
+  // `fences`, which outlives the pool, is asked before memory is freed that released blocks may
+  // still have readers in; null: streams must be done with released blocks.
+  BlockPool(Device& device, MemorySpace space, size_t block_bytes, std::string purpose,
+            Fences* fences = nullptr);
   BlockPool(const BlockPool&) = delete;  // tables and reservations point to it
   BlockPool& operator=(const BlockPool&) = delete;
 
@@ -60,12 +64,13 @@ class BlockPool {
   void merge(BlockReservation& into, BlockReservation& from) noexcept;
 
   void retain(PageId page) noexcept;
-  // O(1). The last reference frees the block. It may be reused at once, so work that still uses it
-  // must precede the new owner's in stream order. When nothing is in use or reserved, all memory is
-  // freed: streams must be done with it.
-  void release(PageId page) noexcept;
+  // O(1). The last reference frees the block. It may be reused at once: take_fence() tells its new
+  // owner what to come after. When nothing is in use or reserved, all memory is freed.
+  void release(PageId page, Fence last_use = {}) noexcept;
+  // The last use of the blocks that were allocated since the last call.
+  Fence take_fence() noexcept { return std::exchange(taken_, {}); }
   // Frees wholly unused slabs, the newest first, as far as reservations allow: after a call that
-  // was undone the pool holds no more than before. Streams must be done with them.
+  // was undone the pool holds no more than before.
   void trim() noexcept;
 
   std::byte* data(PageId page) const { return blocks_[index_of(page)].data; }
@@ -87,6 +92,7 @@ class BlockPool {
     std::byte* data = nullptr;
     int32_t references = 0;
     uint32_t slab = 0;
+    Fence last_use;  // of those who released it
   };
   struct Slab {
     Buffer memory;
@@ -96,6 +102,7 @@ class BlockPool {
   };
 
   void add_slab(int64_t count);
+  bool passed(const Slab& slab) const noexcept;
   void drop_slab(uint32_t slab) noexcept;
   void give_back_if_idle() noexcept;
   PageId take_free() noexcept;
@@ -104,6 +111,8 @@ class BlockPool {
   MemorySpace space_;
   size_t block_bytes_;
   std::string purpose_;
+  Fences* const fences_;
+  Fence taken_;
   std::vector<Block> blocks_;         // by PageId
   std::vector<Slab> slabs_;           // empty slots have no ids
   std::vector<uint32_t> free_;        // ids of free blocks, the last is taken first

@@ -19,6 +19,7 @@ PageTable& PageTable::operator=(PageTable&& other) noexcept {
   window_end_ = std::exchange(other.window_end_, 0);
   window_blocks_ = std::exchange(other.window_blocks_, 0);
   dropped_ = std::exchange(other.dropped_, 0);
+  last_use_ = other.last_use_;
   return *this;
 }
 
@@ -66,7 +67,7 @@ void PageTable::cancel_window() noexcept {
 // Releases a page that is already removed from the counts.
 void PageTable::release(PageId page) noexcept {
   const bool freed = pool_->references(page) == 1;
-  pool_->release(page);
+  pool_->release(page, last_use_);
   if (!freed || reservation_.blocks() >= window_end_ - pages()) return;
   if (pages() - dropped_ + reservation_.blocks() >= window_blocks_) return;
   if (pool_->free_blocks() == pool_->reserved_blocks()) return;
@@ -131,6 +132,7 @@ void PageTable::clear() noexcept {
 
 PageTable PageTable::fork(int64_t pages) const {
   PageTable copy(*pool_);
+  copy.last_use_ = last_use_;
   const int64_t count = std::min(pages, this->pages());
   copy.ids_.reserve(static_cast<size_t>(count));
   copy.addresses_.reserve(count);
@@ -160,7 +162,7 @@ bool PageTable::make_writable(int64_t index, StreamView stream) {
     pool_->release(own);
     throw;
   }
-  pool_->release(old);
+  pool_->release(old, last_use_);
   ids_[static_cast<size_t>(index)] = own;
   addresses_.set(index, pool_->data(own));
   return true;

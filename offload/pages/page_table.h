@@ -3,6 +3,7 @@
 // the sealed ones).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -20,6 +21,9 @@ class PageTable {
   PageTable(PageTable&& other) noexcept = default;
   PageTable& operator=(PageTable&& other) noexcept;
   ~PageTable();  // releases the pages; streams must be done with the address array
+
+  // Work that uses the pages: they are released under the latest. A fork begins with its parent's.
+  void used_by(Fence work) noexcept { last_use_ = std::max(last_use_, work); }
 
   int64_t pages() const { return static_cast<int64_t>(ids_.size()); }
   PageId page(int64_t index) const { return ids_[static_cast<size_t>(index)]; }
@@ -41,8 +45,8 @@ class PageTable {
   // ones. Throws BudgetError; then nothing changes.
   void grow(int64_t pages, int64_t first = 0);
   void truncate(int64_t pages) noexcept;
-  // Releases pages [first, end), which keep their indices and have no address. Streams must be done
-  // with them.
+  // Releases pages [first, end), which keep their indices and have no address. The upload of their
+  // entries must come after their last use.
   void drop(int64_t first, int64_t end);
   bool dropped(int64_t index) const { return page(index) == kDropped; }
   void clear() noexcept;  // frees the address array too; streams must be done with it
@@ -53,8 +57,8 @@ class PageTable {
   // A table that shares the first `pages` pages. Throws BudgetError (for its address array).
   PageTable fork(int64_t pages) const;
   // Copy on write: if the page is shared, allocates a block and enqueues a copy of the contents.
-  // Returns true if it copied. Throws BudgetError; then nothing changes. The other tables keep the
-  // old block; if they free it, its next owner must write after this point in `stream`.
+  // Returns true if it copied. Throws BudgetError; then nothing changes. `stream` must come after
+  // the last use of free blocks, and used_by() must have named this work.
   bool make_writable(int64_t index, StreamView stream);
 
   // Uploads changed addresses in stream order.
@@ -77,6 +81,7 @@ class PageTable {
   int64_t window_end_ = 0;     // end of the pages for which dropped ones are reserved again
   int64_t window_blocks_ = 0;  // taken and reserved, while growing there
   int64_t dropped_ = 0;
+  Fence last_use_;
 };
 
 }  // namespace fasa

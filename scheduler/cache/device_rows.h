@@ -28,21 +28,20 @@ class DeviceRows {
   void reserve(int64_t pages);
   // Adds the copy of a reserved page that has none.
   void put(int64_t page, Buffer block);
-  // Removes and returns the first copy; empty if there is none. Streams must be idle.
+  // Removes and returns the first copy; empty if there is none. Its memory may still be in use.
   Buffer take_oldest();
   // Allocates copies of pages up to `pages`, all in one table. Throws BudgetError; then the copies
   // made so far stay.
   void grow(int64_t pages, int64_t block_bytes);
-  // Frees the copies of pages [first, end). Streams must be idle.
+  // Frees the copies of pages [first, end). Their last use must have passed, here and below.
   void drop(int64_t first, int64_t end);
-  // Streams must be idle if this frees copies.
   void truncate(int64_t pages) noexcept;
   int64_t capacity() const { return addresses_.capacity(); }
   // Shrinks the table to `capacity`, or to the copies if they need more.
   void shrink(int64_t capacity) noexcept {
     if (pages() <= capacity) addresses_.shrink(capacity);
   }
-  // Also frees the table's memory. Streams must be idle.
+  // Also frees the table's memory.
   void clear();
 
   void upload(StreamView stream) { addresses_.upload(stream); }

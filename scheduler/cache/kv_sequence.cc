@@ -34,7 +34,23 @@ void KvSequence::share(const KvSequence& other, int64_t tokens) {
   later_rows_ = other.later_rows_;
   later_rows_.shorten(pages_of(tokens));
   if (history_) history_->share(*other.history_, tokens);
+  work_ = other.work_;
   invalidate();
+}
+
+void KvSequence::takes_part(size_t slot, Fence step) {
+  work_.steps[slot] = step;
+  for (PageTable* table : {&rows_, &slices_, &window_rows_}) table->used_by(step);
+}
+
+void KvSequence::takes_part(Fence control) {
+  work_.control = control;
+  for (PageTable* table : {&rows_, &slices_, &window_rows_}) table->used_by(control);
+}
+
+void KvSequence::forget_hot_rows() {
+  hot_rows_.forget();
+  overwrites_ = true;
 }
 
 void KvSequence::truncate(int64_t tokens) {
@@ -57,6 +73,7 @@ void KvSequence::truncate(int64_t tokens) {
 void KvSequence::invalidate() {
   filled_copies_ = std::min<int64_t>(filled_copies_, pages_of(length_));
   if (history_) history_->truncate(length_);
+  overwrites_ = true;
   stale_ = length_ > 0;
   if (stale_ && !drops_rows()) {
     hot_rows_.invalidate();
@@ -78,6 +95,7 @@ void KvSequence::drop_pages() {
   if (pages == 0) return;
   const int64_t first = std::max(first_page_, first_pages_kept(settings_));
   first_page_ = first + pages;
+  overwrites_ = true;
   if (settings_.has_window_rows()) return window_rows_.drop(first, first_page_);
   rows_.drop(first, first_page_);
   if (uses_slices()) slices_.drop(first, first_page_);
@@ -105,6 +123,7 @@ void KvSequence::read_over_link() {
   truncate_copies(!settings_.device_copies ? 0
                   : all_filled             ? device_rows_.pages()
                                            : filled_copies_);
+  overwrites_ = true;
   stale_ = length_ > 0;
 }
 
@@ -240,6 +259,7 @@ void KvSequence::give_back_to(const Reserved& before) noexcept {
   device_rows_.shrink(before.copy_places);
   if (access_ == before.access) return;
   access_ = before.access;
+  overwrites_ = true;
   stale_ = length_ > 0;
   int64_t whole = 0;  // lent copies may have been given up
   const auto complete = [this](int64_t page) {
@@ -275,6 +295,7 @@ void KvSequence::make_last_page_private(StreamView control) {
 }
 
 void KvSequence::upload_tables(StreamView control) {
+  overwrites_ = false;
   rows_.upload(control);
   slices_.upload(control);
   window_rows_.upload(control);

@@ -7,6 +7,8 @@
 // rows are read over the link: protected rows and hot rows replace the copies, once and for good.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -31,6 +33,20 @@ struct KvPools {
   BlockPool slices;       // device
   BlockPool window_rows;  // device: window rows
   int hot_rows;           // of each sequence over the link; changes while none has any
+
+  // See BlockPool.
+  Fence take_fence() noexcept {
+    return std::max({rows.take_fence(), slices.take_fence(), window_rows.take_fence()});
+  }
+};
+
+// The newest work that a sequence's memory takes part in: of either slot's steps, and control work.
+// If that work fails, the sequence's contents are lost. A fork begins with its parent's.
+struct SequenceWork {
+  std::array<Fence, 2> steps;  // by slot
+  Fence control;
+
+  Fence last() const { return std::max({steps[0], steps[1], control}); }
 };
 
 class KvSequence {
@@ -51,7 +67,7 @@ class KvSequence {
   // rollback_window.h.
   void set_rollback_tokens(int64_t tokens) { rollback_tokens_ = tokens; }
   int64_t rollback_tokens() const { return rollback_tokens_; }
-  // Number of pages that can be freed; frees them. Streams must be idle.
+  // Number of pages that can be freed; frees them. Their copies' last use must have passed.
   int64_t droppable() const;
   void drop_pages();
   // Frees window rows of pages before `end` unconditionally.
@@ -66,7 +82,7 @@ class KvSequence {
   // tokens.
   bool outgrows_copies(int64_t tokens) const;
   // From now on rows are read over the link. Frees the copies, except for rows = auto, where they
-  // are lent from now on. Streams must be idle if there are copies.
+  // are lent from now on. The last use of copies must have passed.
   void read_over_link();
 
   // Reserves memory for `tokens` tokens in all. Throws BudgetError; then frees what this call
@@ -93,11 +109,20 @@ class KvSequence {
   // Call it once all memory that the failed step allocated is free: allocates copies that became
   // hot rows in it. If another user of the device took their memory, the next step allocates them.
   void take_back_copies(const Reserved& before) noexcept;
+  const SequenceWork& work() const { return work_; }
+  void takes_part(size_t slot, Fence step);
+  void takes_part(Fence control);
+  // What the next step's control work must come after: it overwrites tables and buffers that this
+  // work may read.
+  Fence overwritten() const { return overwrites_ ? work_.last() : Fence{}; }
+  // Step numbers restart: hot rows start empty.
+  void forget_hot_rows();
+
   // Enqueue on `control` the work that precedes a step: copy a shared page before it is written,
   // upload tables, rebuild tail and protected rows. Only the page copy may throw BudgetError.
   bool needs_private_page() const;
   void make_last_page_private(StreamView control);
-  void upload_tables(StreamView control);
+  void upload_tables(StreamView control);  // after the work that overwritten() names
   // For a step of `tokens` new tokens: copies from the host what a local sequence's copies lack,
   // after a fork or a load.
   void fill_copies(int tokens, StreamView control);
@@ -124,6 +149,11 @@ class KvSequence {
   // Device copies of rows over the link, lent by the runtime if the settings ask for them; null for
   // a local sequence. A fork begins without copies.
   DeviceRows* lent_copies() { return is_copied() ? nullptr : &device_rows_; }
+  // Takes the first lent copy away; empty if there is none. Its memory may still be in use.
+  Buffer take_oldest_copy() {
+    overwrites_ = true;
+    return device_rows_.take_oldest();
+  }
   std::span<std::byte* const> lent_blocks() const {
     return is_copied() ? std::span<std::byte* const>() : device_rows_.blocks();
   }
@@ -180,6 +210,8 @@ class KvSequence {
   int64_t length_ = 0;
   int64_t rollback_tokens_;  // tokens; below 0: unlimited
   int64_t first_page_ = 0;   // pages between the sinks' pages and this one were freed
+  SequenceWork work_;
+  bool overwrites_ = false;
   bool stale_ = false;
   bool coded_ = false;  // slices are made with the rows
 };

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 
 #include "runtime/base/error.h"
@@ -71,6 +72,7 @@ class LateFailures {
     for (int i = 0; i < 3; ++i) expected_.push_back(run.decode({run.part(idle, kIdle)}));
   }
 
+  int forks() const { return forks_; }
   // Returns false if no operation was left to fail.
   bool meet(int64_t n) {
     SCOPED_TRACE("failure " + std::to_string(n));
@@ -89,6 +91,7 @@ class LateFailures {
     const bool failed = work(run, ids);
     run.faults.fail_late(0);
     if (!failed) return false;
+    if (const auto child = fork_of(runtime, ids[0])) ids.push_back(*child);
 
     // Either a call waits for the work, or the next step checks.
     run.faults.let_all_run();
@@ -97,6 +100,7 @@ class LateFailures {
     }
     EXPECT_TRUE(same_bits(run.decode({run.part(idle, kIdle)}), expected_[1]));
     for (const SequenceId id : ids) EXPECT_THAT(failure_of(runtime, id), HasSubstr("injected"));
+    forks_ += static_cast<int>(ids.size()) - at_work_;
     EXPECT_THROW(runtime.fork(ids[0], 10), DeviceError);
     EXPECT_THROW(runtime.truncate(ids[0], 10), DeviceError);
     for (const SequenceId id : ids) EXPECT_NO_THROW(runtime.free(id));
@@ -134,8 +138,18 @@ class LateFailures {
     return run.faults.fired();
   }
 
+  // Made before the failure shows, if it does not show already.
+  static std::optional<SequenceId> fork_of(Runtime& runtime, SequenceId id) {
+    try {
+      return runtime.fork(id, 10);
+    } catch (const DeviceError&) {
+      return {};
+    }
+  }
+
   const RunSetup setup_;
   const int at_work_;
+  int forks_ = 0;
   std::vector<std::vector<float>> expected_;
 };
 
@@ -145,6 +159,7 @@ TEST(LateFailures, StayWithTheSequenceAtWork) {
     int64_t met = 0;
     while (failures.meet(met + 1) && !::testing::Test::HasFailure()) ++met;
     EXPECT_GT(met, setup.rows == RowPlacement::kDevice ? 4 : 40);  // with one tier little is copied
+    EXPECT_GT(failures.forks(), 0);
   }
 }
 

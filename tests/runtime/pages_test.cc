@@ -184,7 +184,9 @@ TEST_P(PagesTest, ManyPagesWaitAsOneDoes) {
   };
   std::vector<SavedPage> pages;
   const int exporting = waits_of([&] { pages = save(runtime, id, 10); });
-  EXPECT_EQ(waits_of([&] { save(runtime, id, 1); }), 10 * exporting);
+  // What has passed is not waited for again: one wait a range is left, that for its copies.
+  EXPECT_GT(exporting, 1);
+  EXPECT_EQ(waits_of([&] { save(runtime, id, 1); }), 10);
   const SequenceId all = runtime.create(), each = runtime.create();
   runtime.reserve(all, 640, 1);
   runtime.reserve(each, 640, 1);

@@ -45,13 +45,13 @@ void World::fork(Draw& draw) {
   if (refuses_rollback(*parent, tokens, call)) return;
   const Outcome outcome = attempt(draw, last_, call);
   if (outcome != Outcome::kDone) return;
-  nothing_is_under_way();
   const History shared(parent->history.begin(), parent->history.begin() + tokens);
   Sequence child{.id = id,
                  .history = shared,
                  .pages = parent->pages,
                  .rollback = parent->rollback,
-                 .rollback_from = tokens > 0 ? parent->rollback_from : 0};
+                 .rollback_from = tokens > 0 ? parent->rollback_from : 0,
+                 .busy = parent->busy};
   cut_pages(child);
   sequences_.push_back(std::move(child));
   forget_promises();
@@ -68,7 +68,6 @@ void World::truncate(Draw& draw) {
   if (refuses_rollback(*sequence, tokens, call)) return;
   const Outcome outcome = attempt(draw, last_, call);
   if (outcome != Outcome::kDone) return;
-  nothing_is_under_way();
   sequence->history.resize(static_cast<size_t>(tokens));
   if (tokens == 0) sequence->rollback_from = 0;
   cut_pages(*sequence);
@@ -81,7 +80,6 @@ void World::free(Draw& draw) {
   last_ = fmt::format("free {}", index_of(sequence->id));
   const SequenceId id = sequence->id;
   if (attempt(draw, last_, [&] { runtime_->free(id); }) != Outcome::kDone) return;
-  nothing_is_under_way();
   std::erase_if(sequences_, [&](const Sequence& one) { return one.id == id; });
 }
 
@@ -168,6 +166,7 @@ void World::look_at_metrics(Draw& draw) {
   last_ = "metrics";
   FetchMetrics metrics;
   if (attempt(draw, last_, [&] { metrics = runtime_->metrics(); }) != Outcome::kDone) return;
+  nothing_is_under_way();
   if (metrics.rows.prefetched_used > metrics.rows.prefetched) {
     mismatch("more predicted rows were used than were fetched");
   }

@@ -88,10 +88,7 @@ PagedAppend::Groups PagedAppend::group(const std::vector<Run>& runs) const {
 // Everything that can fail for lack of memory.
 void PagedAppend::reserve(const Groups& groups, PagedSlot& slot, int64_t stored) {
   slot.step.wait_until_free();
-  if (slot.step.capacity() < groups.count()) {
-    parts_.drain();  // its last rows may be on their way to the host
-    slot.step.ensure(groups.count());
-  }
+  slot.step.ensure(groups.count());
   slot.rows.truncate(0);
   slot.slices.truncate(0);
   slot.rows.reserve(groups.entries);
@@ -101,8 +98,6 @@ void PagedAppend::reserve(const Groups& groups, PagedSlot& slot, int64_t stored)
   const int64_t pages = groups.entries + static_cast<int64_t>(groups.count());
   const PrefillShape shape{
       .pages = static_cast<int>(pages), .tokens = static_cast<int>(stored), .past_pages = 0};
-  if (parts_.scratch.covers({}, shape)) return;
-  parts_.drain();
   parts_.scratch.ensure({}, shape);
 }
 
@@ -180,7 +175,7 @@ void PagedAppend::upload(PagedSlot& slot, const std::vector<size_t>& restored) {
     descs.push_back(slot.step.host(DescriptorBuffer::kStep)[i]);
     descs.back().tokens = 0;
   }
-  if (!descs.empty()) parts_.drain();  // their last rows may be on their way to the host
+  if (!descs.empty()) parts_.order_control();  // their last rows may be on their way to the host
   const StreamView control = parts_.control.view();
   slot.step.upload(control);  // waits for what still reads the slot
   slot.rows.upload(control);

@@ -90,23 +90,17 @@ void PagedAttend::make_plan(int layer, const BlockTable& block_table,
   const DecodeShape shape =
       decode_shape(parts_.settings, plan.request.longest(), static_cast<int>(seq_lens.size()),
                    parts_.settings.access(), parts_.hot_rows);
-  if (!parts_.scratch.covers(shape, {})) {
-    parts_.drain();
-    views_.with_room([&] { parts_.scratch.ensure(shape, {}); });
-  }
+  views_.with_room([&] { parts_.scratch.ensure(shape, {}); });
   plan.slot = (plan.slot + 1) % slots_.size();
   DescriptorBuffer& slot = slots_[plan.slot];
   slot.wait_until_free();
-  if (slot.capacity() < seq_lens.size()) {
-    parts_.drain();
-    views_.with_room([&] { slot.ensure(seq_lens.size()); });
-  }
+  views_.with_room([&] { slot.ensure(seq_lens.size()); });
 
   parts_.guard.begin();
   const StreamView control = parts_.control.view();
   const bool restores = std::any_of(plan.request.parts.begin(), plan.request.parts.end(),
                                     [](const Part& p) { return p.own_tail; });
-  if (restores) parts_.drain();  // rows may be on their way to the host
+  if (restores) parts_.order_control();  // rows may be on their way to the host
   for (const Part& part : plan.request.parts) part.view->upload(control);
   describe_parts();
   slot.upload(control);
@@ -120,7 +114,7 @@ void PagedAttend::make_plan(int layer, const BlockTable& block_table,
 void PagedAttend::begin_step_number(int layer) {
   if (layer <= last_layer_ || step_number_ == 0) {
     if (step_number_ >= parts_.shape.max_steps) {
-      parts_.drain();
+      parts_.order_control();
       views_.forget_hot_rows();
       plan_.epoch = 0;
       step_number_ = 0;

@@ -18,7 +18,7 @@ class PagedAttend {
   PagedAttend(PagedParts& parts, PagedViews& views)
       : parts_(parts),
         views_(views),
-        slots_{DescriptorBuffer(parts.device), DescriptorBuffer(parts.device)},
+        slots_{DescriptorBuffer(parts.device, parts), DescriptorBuffer(parts.device, parts)},
         index_(parts, views) {}
 
   // Implements PagedRuntime::attend.

@@ -67,10 +67,7 @@ void PagedIndex::make_plan(const PagedRequest& request, uint64_t number, int lay
   plan.slot = (plan.slot + 1) % slots_.size();
   DescriptorBuffer& slot = slots_[plan.slot];
   slot.wait_until_free();
-  if (slot.capacity() < plan.pieces.size()) {
-    parts_.drain();
-    views_.with_room([&] { slot.ensure(plan.pieces.size()); });
-  }
+  views_.with_room([&] { slot.ensure(plan.pieces.size()); });
   slot.host(DescriptorBuffer::kStep) = plan.pieces;
   slot.upload(parts_.control.view());
   parts_.record_tables();

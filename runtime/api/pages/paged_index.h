@@ -16,7 +16,7 @@ class PagedIndex {
   PagedIndex(PagedParts& parts, PagedViews& views)
       : parts_(parts),
         views_(views),
-        slots_{DescriptorBuffer(parts.device), DescriptorBuffer(parts.device)} {}
+        slots_{DescriptorBuffer(parts.device, parts), DescriptorBuffer(parts.device, parts)} {}
 
   // Indexes the tokens of one layer appended to the request's views since the last call. `number`:
   // of the plan that the request belongs to.

@@ -32,10 +32,11 @@ PagedParts::PagedParts(Device& on, const Config& config, const Geometry& of, Row
       settings(paged_settings(config, of, row_dtype, on.traits(), pages)),
       store(on, settings, pages.page_size, pages.num_pages),
       hot_rows(settings.max_hot_rows),
-      scratch(on, settings),
+      scratch(on, settings, *this),
       control(on.create_stream(StreamPriority::kHigh, "control")),
       tables_ready(on.create_event()),
       last(on.create_event()),
+      written_back(on.create_event()),
       counters(on, settings.layer_count()) {
   check_slice_dims(dims, settings, geometry);
   if (indexes() && shape.num_pages > INT32_MAX / store.page_rows()) {
@@ -67,6 +68,14 @@ void PagedParts::drain() {
   device.synchronize(last.view());
   device.synchronize(control.view());
   pipeline->synchronize();
+}
+
+// Compute waits for all streams but the one that writes back.
+void PagedParts::order_control() {
+  constexpr OperationTag kTag = tag_of(-1, Cause::kControl);
+  device.wait(control.view(), last.view(), kTag);
+  pipeline->record_written_back(written_back.view());
+  device.wait(control.view(), written_back.view(), kTag);
 }
 
 void PagedParts::wait_for_tables(StreamView stream, OperationTag tag) {

@@ -17,7 +17,7 @@
 
 namespace fasa {
 
-struct PagedParts {
+struct PagedParts final : Fences {
   PagedParts(Device& device, const Config& config, const Geometry& geometry, RowDType row_dtype,
              const std::vector<int16_t>& slice_dims, const PagedShape& shape);
   PagedParts(const PagedParts&) = delete;  // streams refer to it
@@ -28,8 +28,12 @@ struct PagedParts {
   void require_page(int64_t page) const;
 
   bool indexes() const { return store.small() && settings.layout.slice.dims > 0; }
-  // Waits until all work has finished.
+  // Waits until all work has finished. Throws DeviceError.
   void drain();
+  void wait(Fence) override { drain(); }
+  Fence latest() const override { return {1}; }
+  // Control work enqueued after this comes after all earlier calls.
+  void order_control();
   // Makes `stream` wait for the last call and for the upload of its tables.
   void wait_for_tables(StreamView stream, OperationTag tag);
   void record_tables() { device.record(tables_ready.view(), control.view()); }
@@ -49,6 +53,7 @@ struct PagedParts {
   Stream control;
   Event tables_ready;
   Event last;
+  Event written_back;
   std::unique_ptr<StepPipeline> pipeline;
   Buffer slice_dims;
   FetchCounters counters;

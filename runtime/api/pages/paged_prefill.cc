@@ -48,15 +48,11 @@ PrefillShape PagedPrefill::scratch_shape() const {
 void PagedPrefill::reserve(PagedSlot& slot) {
   const size_t count = plan_.request.parts.size();
   slot.step.wait_until_free();
-  if (slot.step.capacity() < count) {
-    parts_.drain();
-    slot.step.ensure(count);
-  }
+  slot.step.ensure(count);
   slot.rows.truncate(0);
   slot.rows.reserve(static_cast<int64_t>(plan_.request.table.size()) * parts_.store.parts());
   const PrefillShape shape = scratch_shape();
   if (parts_.scratch.covers({}, shape)) return;
-  parts_.drain();
   append_.forget();  // its tables name the write-back buffer, which moves
   parts_.scratch.ensure({}, shape);
 }

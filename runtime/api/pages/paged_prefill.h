@@ -22,7 +22,7 @@ class PagedPrefill {
       : parts_(parts),
         views_(views),
         append_(append),
-        slots_{PagedSlot(parts.device), PagedSlot(parts.device)} {}
+        slots_{PagedSlot(parts.device, parts), PagedSlot(parts.device, parts)} {}
 
   // Implements PagedRuntime::prefill.
   void run(int layer, ConstTensorView q, const BlockTable& block_table,

@@ -102,7 +102,7 @@ void PagedRuntime::Impl::copy_pages(std::span<const PageCopy> copies) {
     }
   }
   parts_.guard.run([&] {
-    parts_.drain();
+    parts_.order_control();
     parts_.guard.begin();
     const auto copy_block = [this](std::byte* to, const std::byte* from, int64_t bytes,
                                    CopyKind kind) {
@@ -175,7 +175,7 @@ void PagedRuntime::Impl::read(int64_t page, int layer, int first, TensorView k, 
                                  first, first + k.tokens - 1, page, layer, held));
   }
   parts_.guard.run([&] {
-    parts_.drain();
+    parts_.order_control();
     read_blocks_.truncate(0);
     views_.begin_call();
     views_.with_room([&] { read_blocks_.reserve(parts_.store.parts()); });

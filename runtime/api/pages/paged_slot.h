@@ -11,8 +11,8 @@
 namespace fasa {
 
 struct PagedSlot {
-  explicit PagedSlot(Device& device)
-      : step(device), rows(device, "page tables"), slices(device, "page tables") {}
+  PagedSlot(Device& device, Fences& fences)
+      : step(device, fences), rows(device, "page tables"), slices(device, "page tables") {}
 
   void add_memory(KvMemory* memory) const {
     memory->device_scratch += step.bytes() + rows.device_bytes() + slices.device_bytes();

@@ -22,7 +22,6 @@ uint64_t ExtraHotRows::needed_with(int hot_rows, int64_t tokens, int step_tokens
 
 void ExtraHotRows::set(int hot_rows) {
   if (hot_rows == parts_.sequences.hot_rows()) return;
-  parts_.streams.drain();
   parts_.scratch.drop_decode();  // was sized for the old number of hot rows
   parts_.sequences.set_hot_rows(hot_rows);
   parts_.prefetch.set_hot_rows(hot_rows);
@@ -104,7 +103,7 @@ bool ExtraHotRows::reclaim(MemorySpace space, size_t bytes) {
   uint64_t room = free_bytes(parts_.device.memory(MemorySpace::kDevice));
   if (extra == 0 || room + extra < bytes) return false;  // would not suffice
   const ReclaimPause pause(parts_.reclaim_paused);
-  parts_.streams.drain_step();
+  parts_.streams.wait_for_step();
   do {
     KvSequence* const most = widest();
     if (most == nullptr) break;

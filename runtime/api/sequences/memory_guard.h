@@ -36,7 +36,7 @@ class MemoryGuard {
   // the memory meanwhile. In that case the next step allocates anew.
   void give_back() noexcept {
     try {
-      parts_.streams.drain();
+      parts_.streams.wait(parts_.streams.latest());
     } catch (const std::exception& error) {
       warn_of_loss(error);
     }

@@ -9,41 +9,38 @@
 namespace fasa {
 
 // The one with the most copies; of equals `growing`, else the oldest sequence. Null: there is none.
-DeviceRows* RowCopies::max_copies(DeviceRows* growing) const {
-  DeviceRows* most = growing != nullptr && growing->copies() > 0 ? growing : nullptr;
+KvSequence* RowCopies::max_copies(KvSequence* growing) const {
+  KvSequence* most = growing != nullptr && growing->lent_copies()->copies() > 0 ? growing : nullptr;
   uint64_t max_id = 0;
   for (const auto& [id, sequence] : parts_.sequences) {
-    DeviceRows* const lent = sequence->lent_copies();
+    const DeviceRows* const lent = sequence->lent_copies();
     if (lent == nullptr) continue;
-    DeviceRows& rows = *lent;
-    const int64_t than = most != nullptr ? most->copies() : 0;
-    const bool older = most != nullptr && most != growing && rows.copies() == than && id < max_id;
-    if (rows.copies() <= than && !older) continue;
-    most = &rows;
+    const int64_t than = most != nullptr ? most->lent_copies()->copies() : 0;
+    const bool older = most != nullptr && most != growing && lent->copies() == than && id < max_id;
+    if (lent->copies() <= than && !older) continue;
+    most = sequence.get();
     max_id = id;
   }
   return most;
 }
 
 // Allocates a block, or takes the oldest page's block of the sequence with the most copies, so that
-// sequences converge to equal numbers. `drained`: nothing was enqueued since the last drain.
-Buffer RowCopies::find_block(DeviceRows& growing, bool& drained) {
+// sequences converge to equal numbers.
+Buffer RowCopies::find_block(KvSequence& growing) {
   const auto bytes = static_cast<size_t>(parts_.settings.layout.row_block_bytes());
   try {
     return parts_.device.allocate(MemorySpace::kDevice, bytes, "row pages");
   } catch (const BudgetError&) {
-    DeviceRows* most = max_copies(&growing);
+    KvSequence* const most = max_copies(&growing);
     if (most == nullptr) return {};
-    if (!drained) parts_.streams.drain();  // steps under way may read that page or write it back
-    drained = true;
-    return most->take_oldest();
+    parts_.streams.order(most->work().last());  // its steps may read that page or write it back
+    return most->take_oldest_copy();
   }
 }
 
 void RowCopies::copy_new_pages(std::span<const StepSequence> sequences) {
   if (!parts_.settings.device_copies) return;
   const ReclaimPause pause(parts_.reclaim_paused);
-  bool drained = false;
   for (const StepSequence& part : sequences) {
     KvSequence& sequence = parts_.sequences.find(part.sequence);
     if (sequence.lent_copies() == nullptr) continue;  // has all copies
@@ -56,7 +53,7 @@ void RowCopies::copy_new_pages(std::span<const StepSequence> sequences) {
     }
     for (int64_t page = pages_of(sequence.length()); page < end; ++page) {
       if (rows.has(page)) continue;
-      Buffer block = find_block(rows, drained);
+      Buffer block = find_block(sequence);
       if (!block) break;
       rows.put(page, std::move(block));
     }
@@ -69,7 +66,7 @@ bool RowCopies::reclaim(MemorySpace space, size_t bytes) {
   const bool copies = space == MemorySpace::kDevice && max_copies(nullptr) != nullptr;
   if (!copies && held().tables == 0) return false;
   if (space == MemorySpace::kDevice && !could_fit(bytes)) return false;  // won't suffice
-  parts_.streams.drain_step();
+  parts_.streams.wait_for_step();
   if (copies) {
     give_up(bytes);
   } else {
@@ -118,9 +115,9 @@ void RowCopies::give_up(size_t bytes) {
   const MemoryUse use = parts_.device.memory(MemorySpace::kDevice);
   uint64_t room = use.limit_bytes - std::min(use.limit_bytes, use.used_bytes);
   do {
-    DeviceRows* most = max_copies(nullptr);
+    KvSequence* const most = max_copies(nullptr);
     if (most == nullptr) break;
-    room += most->take_oldest().bytes();
+    room += most->take_oldest_copy().bytes();
   } while (room < bytes);
   if (!parts_.step) return;  // the next step uploads its tables
   for (const StepSequence& part : parts_.step->sequences) {

@@ -26,8 +26,8 @@ class RowCopies {
     uint64_t tables = 0;
   };
   Bytes held() const;
-  DeviceRows* max_copies(DeviceRows* growing) const;
-  Buffer find_block(DeviceRows& growing, bool& drained);
+  KvSequence* max_copies(KvSequence* growing) const;
+  Buffer find_block(KvSequence& growing);
   bool could_fit(size_t bytes) const;
   void give_up(size_t bytes);
   void drop_tables();

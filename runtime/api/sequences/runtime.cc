@@ -24,15 +24,15 @@ Runtime::Impl::Impl(Device& device, const Config& config, const Geometry& geomet
                     int32_t max_steps)
     : geometry_(geometry),
       settings_(make_step_settings(config, geometry, row_dtype, device.traits(), max_context)),
-      sequences_(device, settings_),
-      scratch_(device, settings_),
-      prefetch_(device, settings_),
       streams_(device, settings_, sequences_,
                [this] {
                  recorder_.clear();
                  counters_.forget_samples();
                  timing_.renew_events();
                }),
+      sequences_(device, settings_, streams_),
+      scratch_(device, settings_, streams_),
+      prefetch_(device, settings_),
       parts_{device,   settings_, sequences_,      streams_,
              scratch_, prefetch_, streams_.step(), reclaim_paused_},
       counters_(device, settings_.layer_count()),
@@ -51,10 +51,9 @@ Runtime::Impl::Impl(Device& device, const Config& config, const Geometry& geomet
 Runtime::Impl::~Impl() {
   parts_.device.remove_reclaimer(*this);
   try {
-    if (parts_.step) {
-      parts_.device.record(parts_.step->slot->done(), parts_.step->compute);
-    }
-    streams_.drain();
+    if (parts_.step) await_aborted();
+    parts_.step.reset();
+    streams_.wait(streams_.latest());  // all memory leaves
   } catch (const std::exception&) {
     // Stream failures were reported by the calls that waited.
   }
@@ -85,8 +84,6 @@ SequenceId Runtime::Impl::fork(SequenceId id, int64_t tokens) {
                                  tokens, parent.length()));
   }
   require_rollback("fork at token", parent, tokens);
-  streams_.drain();  // the child reads rows that may still be on their way to the host
-  sequences_.find_usable(id);
   pages_.fetch(parent, pages_of(tokens) - 1, pages_of(tokens));
   return sequences_.fork(parent, tokens);
 }
@@ -99,8 +96,7 @@ void Runtime::Impl::truncate(SequenceId id, int64_t tokens) {
                                  tokens, sequence.length()));
   }
   require_rollback("truncate to", sequence, tokens);
-  streams_.drain();  // pages that return to the pool may still be read
-  sequences_.find_usable(id);
+  if (sequence.copy_bytes() > 0) streams_.wait(sequence.work().last());  // some of them leave
   pages_.fetch(sequence, pages_of(tokens) - 1, pages_of(tokens));
   sequence.truncate(tokens);
 }
@@ -114,8 +110,7 @@ void Runtime::Impl::set_rollback_tokens(SequenceId id, int64_t tokens) {
 
 void Runtime::Impl::free(SequenceId id) {
   require_no_step("free");
-  sequences_.find(id);
-  streams_.drain();
+  streams_.wait(sequences_.find(id).work().last());  // its private memory leaves
   sequences_.free(id);
 }
 
@@ -132,7 +127,7 @@ void Runtime::Impl::code_slices(SequenceId id) {
   if (sequence.coded() || sequence.length() == 0) return;
   MemoryGuard guard(parts_);
   guard.watch(sequence);
-  streams_.drain();
+  streams_.wait(streams_.latest());  // descriptors of a step are used
   sequences_.find_usable(id);
   streams_.require();
   sequence.reserve_slices();
@@ -163,20 +158,20 @@ bool Runtime::Impl::reclaim(MemorySpace space, size_t bytes) {
 }
 
 FetchMetrics Runtime::Impl::metrics() {
-  streams_.drain();
+  streams_.wait(streams_.latest());
   streams_.require();
   return counters_.read(settings_.layout, streams_.control());
 }
 
 void Runtime::Impl::reset_metrics() {
-  streams_.drain();
+  streams_.wait(streams_.latest());
   streams_.require();
   counters_.reset(streams_.control());
 }
 
 void Runtime::Impl::set_query_source(QuerySource* source) {
   require_no_step("set_query_source");
-  streams_.drain();
+  streams_.wait(streams_.latest());  // later steps are planned differently
   recorder_.clear();
   prefetch_.set_query_source(source);
 }
@@ -189,7 +184,7 @@ int Runtime::Impl::estimate_depth() const {
 
 void Runtime::Impl::set_predictor(Predictor* predictor) {
   require_no_step("set_predictor");
-  streams_.drain();
+  streams_.wait(streams_.latest());  // later steps are planned differently
   recorder_.clear();
   prefetch_.set_predictor(predictor);
 }

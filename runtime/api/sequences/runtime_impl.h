@@ -69,10 +69,10 @@ class Runtime::Impl : private MemoryReclaimer {
 
   const Geometry geometry_;
   const StepSettings settings_;
+  StepStreams streams_;  // first: what follows waits for its work when it gives memory back
   SequenceTable sequences_;
   StepScratch scratch_;
   PrefetchControl prefetch_;
-  StepStreams streams_;
   bool reclaim_paused_ = false;
   const RuntimeParts parts_;
   FetchCounters counters_;

@@ -53,22 +53,26 @@ void Runtime::Impl::begin_step(std::span<const StepSequence> sequences) {
   describer_.make_room();
   OpenStep step;
   step.sequences.assign(sequences.begin(), sequences.end());
-  step.slot_index = static_cast<size_t>(describer_.step_number()) % streams_.slots().size();
+  step.slot_index = streams_.free_slot();
   step.slot = &streams_.slots()[step.slot_index];
-  streams_.free_slot(step.slot_index);
   for (const StepSequence& part : sequences) sequences_.find_usable(part.sequence);
   streams_.require();
   MemoryGuard guard(parts_);
   memory_.prepare(sequences, guard);
   timing_.read(step.slot_index);
   describer_.advance();
+  Fence before = sequences_.take_fence();
+  for (const StepSequence& part : sequences) {
+    before = std::max(before, sequences_.find(part.sequence).overwritten());
+  }
+  streams_.order(before);
   for (const StepSequence& part : sequences) streams_.note_control_work(part.sequence);
   describer_.describe(step, counters_.layers());
   streams_.pipeline().begin(timing_.plan(step, describer_.step_number()), prefetch_.predictor());
   step.tables.probe = timing_.probe(step.slot_index);
   pages_.describe(step);
   StepDescriber::describe_each(step);
-  streams_.note_step(step.slot_index, sequences);
+  streams_.note_step(sequences);
   parts_.step = std::move(step);
   guard.keep();
 }
@@ -144,6 +148,7 @@ void Runtime::Impl::read(SequenceId id, int layer, int64_t first, TensorView k, 
   pages_.fetch(sequence, first / kPageTokens, pages_of(first + k.tokens));
   const OperationTag tag = tag_of(layer, Cause::kControl);
   streams_.require();
+  streams_.order(sequence.overwritten());
   streams_.note_control_work(id);
   sequence.upload_tables(streams_.control());
   parts_.device.wait(stream, streams_.record_tables(), tag);
@@ -215,7 +220,7 @@ void Runtime::Impl::await_aborted() {
   } catch (const std::bad_alloc&) {
     parts_.device.synchronize(step.compute);
   }
-  streams_.drain();
+  streams_.wait_for_step();
 }
 
 }  // namespace fasa

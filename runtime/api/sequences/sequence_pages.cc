@@ -66,7 +66,7 @@ void SequencePages::export_pages(SequenceId id, int64_t first, std::span<const P
     require_size("slices", out.slices.size(), full ? page_bytes.slices : 0);
   }
   fetch(sequence, first, end);
-  parts_.streams.drain();
+  parts_.streams.wait(sequence.work().last());  // the host reads rows
   parts_.sequences.find_usable(id);
   copy_out(sequence, first, pages);
   // Behind the last token the block holds stale bytes.
@@ -126,11 +126,13 @@ void SequencePages::import_pages(SequenceId id, int64_t tokens,
   }
   MemoryGuard guard(parts_);
   guard.watch(sequence);
-  parts_.streams.drain();  // the blocks may have belonged to other sequences
-  parts_.sequences.find_usable(id);
-  parts_.streams.require();
+  parts_.streams.wait(sequence.work().last());
   if (sequence.outgrows_copies(length + tokens)) sequence.read_over_link();
   sequence.reserve_from(first_window_page, length + tokens);
+  // The host writes into blocks that may have belonged to other sequences.
+  parts_.streams.wait(parts_.sequences.take_fence());
+  parts_.sequences.find_usable(id);
+  parts_.streams.require();
   copy_in(sequence, first, pages);
   sequence.commit(tokens);
   sequence.drop_window_rows(first_window_page);

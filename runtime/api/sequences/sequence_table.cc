@@ -8,15 +8,16 @@
 
 namespace fasa {
 
-SequenceTable::SequenceTable(Device& device, const StepSettings& settings)
+SequenceTable::SequenceTable(Device& device, const StepSettings& settings, Fences& fences)
     : device_(device),
       settings_(settings),
       pools_{BlockPool(device, settings.rows_on_device ? MemorySpace::kDevice : MemorySpace::kHost,
-                       static_cast<size_t>(settings.layout.row_block_bytes()), "rows"),
+                       static_cast<size_t>(settings.layout.row_block_bytes()), "rows", &fences),
              BlockPool(device, MemorySpace::kDevice,
-                       static_cast<size_t>(settings.layout.slice_block_bytes()), "slices"),
+                       static_cast<size_t>(settings.layout.slice_block_bytes()), "slices", &fences),
              BlockPool(device, MemorySpace::kDevice,
-                       static_cast<size_t>(settings.window_rows.row_block_bytes()), "window rows"),
+                       static_cast<size_t>(settings.window_rows.row_block_bytes()), "window rows",
+                       &fences),
              settings.max_hot_rows} {}
 
 SequenceId SequenceTable::add(std::unique_ptr<KvSequence> sequence) {
@@ -49,13 +50,6 @@ KvSequence& SequenceTable::find_usable(SequenceId id) const {
   KvSequence& sequence = find(id);
   if (sequence.failure) throw DeviceError(*sequence.failure);
   return sequence;
-}
-
-void SequenceTable::mark_failed(std::span<const uint64_t> ids, const std::string& reason) {
-  for (const uint64_t id : ids) {
-    const auto found = sequences_.find(id);
-    if (found != sequences_.end() && !found->second->failure) found->second->failure = reason;
-  }
 }
 
 void SequenceTable::trim() {

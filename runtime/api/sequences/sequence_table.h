@@ -18,8 +18,8 @@ namespace fasa {
 
 class SequenceTable {
  public:
-  // `settings` must outlive the table.
-  SequenceTable(Device& device, const StepSettings& settings);
+  // All arguments must outlive the table.
+  SequenceTable(Device& device, const StepSettings& settings, Fences& fences);
 
   SequenceId create();
   SequenceId fork(const KvSequence& parent, int64_t tokens);  // see KvSequence::share
@@ -28,8 +28,13 @@ class SequenceTable {
   KvSequence& find(SequenceId id) const;
   // Throws DeviceError too if a device failure took the sequence.
   KvSequence& find_usable(SequenceId id) const;
-  // Marks sequences as failed; ids that were freed meanwhile are ignored. The first error is kept.
-  void mark_failed(std::span<const uint64_t> ids, const std::string& reason);
+  // Marks the sequences for whose work `lost` is true as failed. The first error is kept.
+  template <typename Lost>
+  void mark_failed(const Lost& lost, const std::string& reason) {
+    for (const auto& [id, sequence] : sequences_) {
+      if (!sequence->failure && lost(sequence->work())) sequence->failure = reason;
+    }
+  }
 
   // Hot rows of each sequence over the link; changes while none has any.
   int hot_rows() const { return pools_.hot_rows; }
@@ -38,6 +43,8 @@ class SequenceTable {
   size_t size() const { return sequences_.size(); }
   auto begin() const { return sequences_.begin(); }
   auto end() const { return sequences_.end(); }
+  // The last use of the blocks that sequences took since the last call.
+  Fence take_fence() noexcept { return pools_.take_fence(); }
   // Frees blocks that no page uses.
   void trim();
   // Adds pages, tails, hot rows, copies and tables.

@@ -50,8 +50,7 @@ void StepDescriber::upload_slopes(const Geometry& geometry) {
 
 void StepDescriber::make_room() {
   if (step_number_ < max_steps_) return;
-  parts_.streams.drain();
-  for (const auto& [id, sequence] : parts_.sequences) sequence->hot_rows().forget();
+  for (const auto& [id, sequence] : parts_.sequences) sequence->forget_hot_rows();
   step_number_ = 0;
 }
 
@@ -114,10 +113,7 @@ void StepDescriber::code(const DescriptorBuffer& slot) const {
   const auto count = static_cast<int>(slot.host(DescriptorBuffer::kCode).size());
   if (count == 0) return;
   const StreamView control = parts_.streams.control();
-  for (const DescriptorBuffer& earlier : parts_.streams.slots()) {  // may still write the rows
-    parts_.device.wait(control, earlier.done(), tag_of(-1, Cause::kControl));
-    parts_.device.wait(control, earlier.written_back(), tag_of(-1, Cause::kControl));
-  }
+  parts_.streams.order(parts_.streams.latest());  // earlier steps may still write the rows
   const CacheLayout& layout = parts_.settings.layout;
   for (int layer = 0; layer < layout.layers; ++layer) {
     const StepParams params{

@@ -77,15 +77,13 @@ void StepMemory::reserve(SequenceId id, int64_t tokens, int step_tokens) {
 
 void StepMemory::choose_access(KvSequence& sequence, int64_t tokens) {
   if (!sequence.outgrows_copies(tokens)) return;
-  if (sequence.copy_bytes() > 0) parts_.streams.drain();
+  if (sequence.copy_bytes() > 0) parts_.streams.wait(sequence.work().last());  // they leave
   sequence.read_over_link();
 }
 
 void StepMemory::ensure_scratch(const DecodeShape& decode, const PrefillShape& prefill) {
   StepScratch& scratch = parts_.scratch;
   const bool drop = scratch.has_prefill() && prefill.tokens == 0 && decode.count > 0;
-  if (scratch.covers(decode, prefill) && !drop) return;
-  parts_.streams.drain();
   if (drop) scratch.drop_prefill();
   scratch.ensure(decode, prefill);
 }
@@ -93,7 +91,8 @@ void StepMemory::ensure_scratch(const DecodeShape& decode, const PrefillShape& p
 void StepMemory::own_last_page(SequenceId id) {
   KvSequence& sequence = parts_.sequences.find(id);
   if (!sequence.needs_private_page()) return;
-  parts_.streams.drain();  // the shared page's last rows may be on their way to the host
+  // Behind the steps that wrote the shared page, and those that last used the new block.
+  parts_.streams.order(parts_.streams.latest());
   parts_.streams.note_control_work(id);
   sequence.make_last_page_private(parts_.streams.control());
 }
@@ -131,12 +130,10 @@ void StepMemory::ensure_step_scratch(std::span<const StepSequence> sequences) {
 
 // Runs before pages are allocated, so that these can be reused.
 void StepMemory::drop_pages(std::span<const StepSequence> sequences) {
-  bool drained = false;
   for (const StepSequence& part : sequences) {
     KvSequence& sequence = parts_.sequences.find(part.sequence);
     if (sequence.droppable() < kPagesDroppedTogether) continue;
-    if (!drained) parts_.streams.drain();  // they may still be read
-    drained = true;
+    if (sequence.copy_bytes() > 0) parts_.streams.wait(sequence.work().last());  // they leave
     sequence.drop_pages();
   }
 }
@@ -163,11 +160,7 @@ void StepMemory::prepare(std::span<const StepSequence> sequences, MemoryGuard& g
     choose_access(sequence, sequence.length() + part.tokens);
   }
   ensure_step_scratch(sequences);
-  for (DescriptorBuffer& slot : parts_.streams.slots()) {
-    if (slot.capacity() >= sequences.size()) continue;
-    parts_.streams.drain();
-    slot.ensure(sequences.size());
-  }
+  for (DescriptorBuffer& slot : parts_.streams.slots()) slot.ensure(sequences.size());
   for (const StepSequence& part : sequences) {
     KvSequence& sequence = parts_.sequences.find(part.sequence);
     sequence.reserve(sequence.length() + part.tokens);

@@ -7,13 +7,6 @@
 #include "runtime/base/error.h"
 
 namespace fasa {
-namespace {
-
-void add_once(std::vector<uint64_t>& ids, uint64_t id) {
-  if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
-}
-
-}  // namespace
 
 StepStreams::StepStreams(Device& device, const StepSettings& settings, SequenceTable& sequences,
                          std::function<void()> forget)
@@ -23,8 +16,8 @@ StepStreams::StepStreams(Device& device, const StepSettings& settings, SequenceT
       forget_(std::move(forget)),
       tables_ready_(device.create_event()),
       rows_read_(device.create_event()),
-      slots_{DescriptorBuffer(device, settings.has_window_rows()),
-             DescriptorBuffer(device, settings.has_window_rows())} {
+      slots_{DescriptorBuffer(device, *this, settings.has_window_rows()),
+             DescriptorBuffer(device, *this, settings.has_window_rows())} {
   start();
 }
 
@@ -38,21 +31,79 @@ EventView StepStreams::record_tables() {
   return tables_ready_.view();
 }
 
-void StepStreams::note_control_work(SequenceId id) { add_once(beside_steps_, index_of(id)); }
+void StepStreams::note_control_work(SequenceId id) { sequences_.find(id).takes_part(latest()); }
 
-void StepStreams::note_step(size_t slot, std::span<const StepSequence> sequences) {
-  AtWork& work = at_work_[slot];
-  for (const StepSequence& part : sequences) work.in_step.push_back(index_of(part.sequence));
-  work.before_it = std::exchange(beside_steps_, {});
+void StepStreams::note_step(std::span<const StepSequence> sequences) {
+  const size_t slot = next_slot();
+  ++steps_;
+  work_[slot].begun = ++last_;
+  for (const StepSequence& part : sequences) {
+    sequences_.find(part.sequence).takes_part(slot, {last_});
+  }
 }
 
 void StepStreams::fail_step(const std::string& reason) {
-  sequences_.mark_failed(at_work_[step_->slot_index].in_step, reason);
+  const size_t slot = step_->slot_index;
+  sequences_.mark_failed(
+      [&](const SequenceWork& work) { return work.steps[slot].number == work_[slot].begun; },
+      reason);
   step_->failure = reason;
 }
 
-void StepStreams::drain_step() {
-  if (step_ && step_->appended > 0) step_->slot->mark_done(step_->compute);
+// Streams of different callers are not ordered, and one event stands for the reads of one of them.
+void StepStreams::record_read(StreamView stream) {
+  if (reader_.native != stream.native) await_reads();
+  device_.record(rows_read_.view(), stream);
+  reader_ = stream;
+}
+
+// On the host, because a failed read must fail nothing else; rare beside steps.
+void StepStreams::await_reads() {
+  if (std::exchange(reader_, {}).native == nullptr) return;
+  try {
+    device_.synchronize(rows_read_.view());
+  } catch (const DeviceError&) {
+    // The caller learns it from its stream. A read changes nothing.
+  }
+}
+
+// All work but the newest step's comes before the events of the older slot: compute was waited for
+// when the slots were taken again, and the other streams work in the order of steps.
+void StepStreams::order(Fence fence) {
+  if (fence.number <= passed_) return;
+  const size_t older = older_slot();
+  slots_[older].precede(control());
+  if (fence.number >= work_[1 - older].begun) slots_[1 - older].precede(control());
+  await_reads();
+}
+
+void StepStreams::wait(Fence fence) {
+  if (fence.number <= passed_ || failure_) return;
+  if (step_) return wait_for_step();
+  const size_t older = older_slot();
+  const uint64_t newest = work_[1 - older].begun;
+  try {
+    slots_[older].wait_until_passed();
+    if (fence.number >= newest) slots_[1 - older].wait_until_passed();
+    if (fence.number > newest) device_.synchronize(control());
+    await_reads();
+  } catch (const DeviceError&) {
+    return drain();
+  }
+  note_passed(older);
+  if (fence.number < newest) {
+    passed_ = std::max(passed_, newest - 1);
+    return;
+  }
+  note_passed(1 - older);
+  passed_ = fence.number;
+  if (fence.number == newest) return;
+  control_passed_ = fence.number;
+  last_ = std::max(last_, fence.number);  // later control work gets another number
+}
+
+void StepStreams::wait_for_step() {
+  if (step_ && step_->appended > 0 && !step_->failure) step_->slot->mark_done(step_->compute);
   drain();
 }
 
@@ -68,32 +119,38 @@ void StepStreams::drain() {
       return false;
     }
   };
-  bool slot_failed = false;
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    const bool passed = passes([&] { slots_[i].wait_until_passed(); });
-    if (!passed) sequences_.mark_failed(at_work_[i].in_step, *failure);
-    // The step waited for the control stream, so the control work before it has finished too.
-    if (passed) at_work_[i].before_it.clear();
-    slot_failed |= !passed;
-  }
+  const auto slot_passes = [&](size_t i) {
+    return passes([&] { slots_[i].wait_until_passed(); });
+  };
+  const std::array<bool, 2> slots = {slot_passes(0), slot_passes(1)};
   const bool control = passes([&] { device_.synchronize(control_.view()); });
   const bool pipeline = passes([&] { pipeline_->synchronize(); });
-  static_cast<void>(passes([&] { device_.synchronize(rows_read_.view()); }));  // changes nothing
-  if (!control) {
-    sequences_.mark_failed(beside_steps_, *failure);
-    for (const AtWork& work : at_work_) sequences_.mark_failed(work.before_it, *failure);
+  await_reads();
+  const std::array<SlotWork, 2> before = work_;
+  for (size_t i = 0; i < slots.size(); ++i) {
+    if (slots[i] && (!step_ || step_->slot_index != i)) note_passed(i);
   }
-  if (!pipeline) sequences_.mark_failed(late_, *failure);
-  // The events of neither step can tell which sequence's work failed.
-  if ((!control || !pipeline) && !slot_failed && !step_) {
-    for (const AtWork& work : at_work_) sequences_.mark_failed(work.in_step, *failure);
-  }
+  const auto lost = [&](const SequenceWork& work) {
+    if (!control && work.control.number > control_passed_) return true;
+    // The events of neither step can tell which sequence's work failed.
+    const bool any = (!control || !pipeline) && slots[0] && slots[1] && !step_;
+    for (size_t i = 0; i < slots.size(); ++i) {
+      if (any && work.steps[i].number > before[i].passed) return true;
+      const bool late = work.steps[i].number < work_[i].begun;
+      if (work.steps[i].number > work_[i].passed && (!slots[i] || (!pipeline && late))) return true;
+    }
+    return false;
+  };
+  if (failure) sequences_.mark_failed(lost, *failure);
   if (failure && step_) fail_step(*failure);
-  for (size_t i = 0; i < at_work_.size(); ++i) {
-    if (!step_ || step_->slot_index != i) at_work_[i] = {};
+  for (size_t i = 0; i < slots.size(); ++i) {
+    if (!step_ || step_->slot_index != i) work_[i].passed = work_[i].begun;
   }
-  late_.clear();
-  beside_steps_.clear();
+  if (step_) {
+    passed_ = std::max(passed_, work_[step_->slot_index].begun - 1);
+  } else {
+    passed_ = control_passed_ = ++last_;  // later control work gets another number
+  }
   if (failure) restart(*failure);
 }
 
@@ -104,6 +161,7 @@ void StepStreams::restart(const std::string& failure) {
     start();
     tables_ready_ = device_.create_event();
     rows_read_ = device_.create_event();
+    reader_ = {};
     for (DescriptorBuffer& slot : slots_) slot.renew_events();
     failure_.reset();
   } catch (const std::exception&) {
@@ -117,22 +175,29 @@ void StepStreams::require() {
   if (failure_) throw DeviceError(*failure_);
 }
 
+// Streams other than compute work in the order of steps, and the compute of earlier steps in the
+// other slot was waited for.
+void StepStreams::note_passed(size_t slot) {
+  const uint64_t step = work_[slot].begun;
+  SlotWork& other = work_[1 - slot];
+  work_[slot].passed = step;
+  other.passed = std::max(other.passed, std::max<uint64_t>(std::min(step, other.begun), 1) - 1);
+  control_passed_ = std::max(control_passed_, step);
+}
+
 // The check of both slots costs four queries per step. Without it, new work would be enqueued
 // behind work that has failed, and be lost with it.
-void StepStreams::free_slot(size_t index) {
+size_t StepStreams::free_slot() {
+  const size_t slot = next_slot();
   try {
-    slots_[index].wait_until_free();
-    const bool passed = slots_[index].poll();
-    slots_[1 - index].poll();
-    // Work on each stream finishes in the order of its steps.
-    if (passed) late_.clear();
-    if (!passed) {
-      for (const uint64_t id : at_work_[index].in_step) add_once(late_, id);
+    slots_[slot].wait_until_free();
+    for (const size_t i : {slot, 1 - slot}) {
+      if (slots_[i].poll()) note_passed(i);
     }
-    at_work_[index] = {};
   } catch (const DeviceError&) {
     drain();
   }
+  return slot;
 }
 
 }  // namespace fasa

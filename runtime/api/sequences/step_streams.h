@@ -1,5 +1,6 @@
-// The streams of a runtime and their work under way: steps, uploads, rows read back. Attributes a
-// failure that shows late to the sequences at work.
+// The streams of a runtime and their work under way: steps, uploads, rows read back. Steps are
+// numbered; a number stands for a fence. Attributes a failure that shows late to the sequences whose
+// contents depend on the failed work.
 #pragma once
 
 #include <array>
@@ -10,18 +11,18 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "offload/device.h"
+#include "offload/fence.h"
 #include "runtime/api/sequences/open_step.h"
 #include "runtime/api/sequences/sequence_table.h"
 #include "scheduler/step_pipeline.h"
 
 namespace fasa {
 
-class StepStreams {
+class StepStreams final : public Fences {
  public:
-  // All arguments must outlive it. `forget` runs before streams are recreated, and must drop
+  // All arguments must outlive its use. `forget` runs before streams are recreated, and must drop
   // everything that refers to the old ones.
   StepStreams(Device& device, const StepSettings& settings, SequenceTable& sequences,
               std::function<void()> forget);
@@ -34,32 +35,42 @@ class StepStreams {
   std::optional<OpenStep>& step() { return step_; }  // none between steps
   // An event for all work given to the control stream so far, valid until it is recorded again.
   EventView record_tables();
-  // Registers the work of a read() on `stream` for drain().
-  void record_read(StreamView stream) { device_.record(rows_read_.view(), stream); }
+  // Registers the work of a read() on `stream`.
+  void record_read(StreamView stream);
 
-  // Waits for all enqueued work. After a device failure, marks the sequences at work as failed and
-  // recreates streams and events. Throws nothing, because the caller may work for another sequence.
-  void drain();
-  // As drain(), with what the open step has enqueued so far.
-  void drain_step();
+  // Control work enqueued after this comes after that work. Enqueues only, and never asks the
+  // device what has passed: virtual times would depend on real ones.
+  void order(Fence fence);
+  // Throws nothing, because the caller may work for another sequence. After a device failure, marks
+  // the sequences whose contents depend on the failed work, and recreates streams and events.
+  void wait(Fence fence) override;
+  Fence latest() const override { return {last_ + 1}; }
+  // Waits for all work, with what the open step has enqueued so far.
+  void wait_for_step();
   // Throws DeviceError if the device could not recreate the streams after a failure, and still
   // cannot.
   void require();
-  // Waits until the slot's last step has finished; drains if a failure is found.
-  void free_slot(size_t index);
+  // Waits until the next step's slot is free; looks for failures. Returns the slot.
+  size_t free_slot();
   // Registers `id` as a sequence that the control stream works for.
   void note_control_work(SequenceId id);
-  // Begins a step in the slot. Control work since the last step began belongs to this one.
-  void note_step(size_t slot, std::span<const StepSequence> sequences);
+  // Begins a step in the slot that free_slot() gave. Control work since the last step began belongs
+  // to this one.
+  void note_step(std::span<const StepSequence> sequences);
   // Handles a failure of the open step's own work.
   void fail_step(const std::string& reason);
 
  private:
-  // Sequences at work, to which drain() attributes a failure.
-  struct AtWork {
-    std::vector<uint64_t> in_step;
-    std::vector<uint64_t> before_it;  // control work before the step
+  // Numbers of the last step begun in a slot, and of the last one known to have passed.
+  struct SlotWork {
+    uint64_t begun = 0;
+    uint64_t passed = 0;
   };
+  size_t next_slot() const { return steps_ % slots_.size(); }
+  size_t older_slot() const { return work_[0].begun < work_[1].begun ? 0 : 1; }
+  void note_passed(size_t slot);
+  void await_reads();
+  void drain();
   void start();
   void restart(const std::string& failure);
 
@@ -70,12 +81,15 @@ class StepStreams {
   const std::function<void()> forget_;
   Stream control_;
   Event tables_ready_;
-  Event rows_read_;  // last read() on any stream
+  Event rows_read_;
+  StreamView reader_;  // of reads that may be under way; null: there is none
   std::unique_ptr<StepPipeline> pipeline_;
   std::array<DescriptorBuffer, 2> slots_;
-  std::array<AtWork, 2> at_work_;       // by slot, until its next step begins
-  std::vector<uint64_t> late_;          // sequences whose earlier work may still be under way
-  std::vector<uint64_t> beside_steps_;  // control work since a step began
+  std::array<SlotWork, 2> work_;
+  uint64_t steps_ = 0;                  // begun
+  uint64_t last_ = 0;                   // number of the last step, or of a wait after it
+  uint64_t passed_ = 0;                 // greatest number known to have passed, by waits alone
+  uint64_t control_passed_ = 0;         // control work up to here has passed
   std::optional<std::string> failure_;  // after which the streams could not be recreated
 };
 

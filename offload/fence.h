@@ -1,0 +1,26 @@
+// When memory changes hands: which work used it last, and how to wait for that work.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+
+namespace fasa {
+
+// Stands for the work of a step on all its streams, for the control work before it, and for all
+// earlier work. 0: no work.
+struct Fence {
+  uint64_t number = 0;
+  auto operator<=>(const Fence&) const = default;
+};
+
+// What owners of memory ask before it leaves them.
+class Fences {
+ public:
+  virtual ~Fences() = default;
+  // Blocks the host until that work has finished or failed. Free if it is known to have passed.
+  virtual void wait(Fence fence) = 0;
+  // Of all work enqueued so far.
+  virtual Fence latest() const = 0;
+};
+
+}  // namespace fasa
