@@ -38,9 +38,6 @@ struct CacheLayout {
   SliceFormat values;  // codes of whole values, for a low-bit set; dims 0 = none
   int sinks = 0;
   int recent = 0;  // >= 1: the newest token is always protected
-  // Tokens of a row block: below kPageTokens if a caller's pages are smaller (16, 32). Slices
-  // always use pages of kPageTokens.
-  int row_page = kPageTokens;
 
   constexpr int query_heads() const { return kv_heads * gqa_group; }
   constexpr int64_t head_index(int layer, int kv_head) const {
@@ -48,7 +45,7 @@ struct CacheLayout {
   }
   constexpr int64_t heads() const { return int64_t{layers} * kv_heads; }
 
-  constexpr int64_t row_head_bytes() const { return row_page * row.bytes(); }
+  constexpr int64_t row_head_bytes() const { return kPageTokens * row.bytes(); }
   constexpr int64_t row_layer_bytes() const { return kv_heads * row_head_bytes(); }
   constexpr int64_t row_block_bytes() const { return layers * row_layer_bytes(); }
   constexpr int64_t row_offset(int layer, int kv_head, int slot) const {

@@ -33,9 +33,7 @@ struct SequenceDesc {
   int32_t tokens = 0;                        // its new tokens
   int32_t start = 0;                         // position of the first new token = committed length
   std::byte* const* slice_blocks = nullptr;  // one per page that is or will be sealed
-  // Host or device memory, one pointer per layout.row_page tokens. If row_page is below
-  // kPageTokens, only `resolve` uses several pointers per page; `append` and `write_back` get one.
-  std::byte* const* row_blocks = nullptr;
+  std::byte* const* row_blocks = nullptr;  // in host or device memory
   // Blocks on the host that new rows are written back to; null: the row blocks.
   std::byte* const* home_blocks = nullptr;
   RowAccess access = RowAccess::kLocal;
@@ -118,17 +116,6 @@ struct StepParams {
   }
 };
 
-// Stored rows to be appended unchanged.
-struct StoredRows {
-  const std::byte* rows = nullptr;  // null: none
-  int64_t token_bytes = 0;          // from one token's row to the next one's
-  int64_t head_bytes = 0;
-
-  constexpr const std::byte* at(int64_t token, int64_t head) const {
-    return rows + token * token_bytes + head * head_bytes;
-  }
-};
-
 // Stores k and v as rows and slices. With local rows, new rows go to the row blocks. With rows over
 // the link they go to the protected rows (decode), or to the write-back buffer and, if they
 // are protected, to the protected rows (prefill). A new row is also written to its page's device
@@ -136,16 +123,15 @@ struct StoredRows {
 // sealed: its codes are made from the tail's precision and written to its slice block, however its
 // tokens were split over steps. Without a tail there are only rows. k and v are rounded to the
 // row's dtype, and the decoded row to the tail's dtype. Value codes, if the layout has them, are
-// made from the row's value in the same way. Without k, v and stored rows, the tokens' local rows
-// are in place already and only slices are made.
+// made from the row's value in the same way. Without k and v, the tokens' local rows are in
+// place already and only slices are made.
 struct AppendParams {
   static constexpr const char* kName = "append";
   StepParams step;
   ConstTensorView k;       // [tokens, kv_heads, key_dim], rotated
   ConstTensorView v;       // [tokens, kv_heads, value_dim]
-  StoredRows stored = {};  // in place of k and v, if any
 
-  constexpr bool in_place() const { return k.data == nullptr && stored.rows == nullptr; }
+  constexpr bool in_place() const { return k.data == nullptr; }
 };
 
 // Writes new rows from the local row blocks, the protected rows or the write-back buffer to the

@@ -40,8 +40,6 @@ struct StepBatch {
   // Sequences are pages that the caller put together (paged API): no protected rows, and appended
   // tokens are not read from the write-back buffer.
   bool by_page = false;
-  // The caller's pages are smaller than kPageTokens: an append stores rows and makes no slices.
-  bool rows_only = false;
   StepProbe* probe = nullptr;  // null: this step is not measured
 
   bool has_device_copy(size_t sequence, int page) const {

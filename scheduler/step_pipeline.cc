@@ -96,8 +96,7 @@ void StepPipeline::append(const StepBatch& step, const StepScratch& scratch, int
     for (const Stream& copy : copy_streams_) wait_written_back(layer, copy.view(), call.tag());
     if (step.any(StepMode::kPrefill)) fill_write_back_buffer(call);
   }
-  AppendParams params{.step = layer_params(settings_, step, layer), .k = k, .v = v};
-  if (step.rows_only) params.step.layout = params.step.layout.without_slices();
+  const AppendParams params{.step = layer_params(settings_, step, layer), .k = k, .v = v};
   device_.enqueue(params, compute, call.tag());
   if (on_host) write_back(call, params.step);
 }
@@ -158,7 +157,7 @@ void StepPipeline::attend(const StepBatch& step, const StepScratch& scratch, int
 bool StepPipeline::is_dense(const Call& call) const {
   const LayerSettings& layer = call.settings(settings_);
   if (layer.dense) return true;
-  if (settings_.selection_evicts || settings_.layout.row_page != kPageTokens) return false;
+  if (settings_.selection_evicts) return false;
   return std::all_of(
       call.step.on_host.begin(), call.step.on_host.end(), [&](const SequenceDesc& sequence) {
         if (sequence.mode != StepMode::kDecode) return true;

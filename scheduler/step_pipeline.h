@@ -74,9 +74,6 @@ class StepPipeline {
   void decode_dense(const Call& call, ConstTensorView q, TensorView out, float* lse);
   void prefill(const Call& call, ConstTensorView q, TensorView out, float* lse);
   void prefill_staged(const Call& call, PrefillParams params);
-  // Adds the copy ranges of one layer's rows of a page: one range, or one per small page of the
-  // caller's.
-  void list_page(const Call& call, size_t sequence, int page, std::byte* destination);
   // Copies pages [first, first + pages) of one layer side by side into half `half` of a double
   // buffer, after the readers of that half; compute waits for the copy.
   void stream_pages(const Call& call, size_t sequence, int first, int pages, std::byte* destination,

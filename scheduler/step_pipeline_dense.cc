@@ -30,39 +30,16 @@ int32_t StepPipeline::longest_visible(const Call& call) const {
   return longest;
 }
 
-void StepPipeline::list_page(const Call& call, size_t sequence, int page, std::byte* destination) {
-  const CacheLayout& layout = settings_.layout;
-  const std::span<std::byte* const> blocks = call.step.row_blocks[sequence];
-  if (layout.row_page == kPageTokens) {
-    copies_.push_back({destination,
-                       blocks[static_cast<size_t>(page)] + call.row_offset(settings_, 0, 0),
-                       static_cast<size_t>(layout.row_layer_bytes())});
-    return;
-  }
-  const int parts = kPageTokens / layout.row_page;
-  for (int part = 0; part < parts; ++part) {
-    const auto block = static_cast<size_t>(page * parts + part);
-    if (block >= blocks.size()) return;
-    for (int head = 0; head < layout.kv_heads; ++head) {
-      copies_.push_back({destination + (head * parts + part) * layout.row_head_bytes(),
-                         blocks[block] + call.row_offset(settings_, head, 0),
-                         static_cast<size_t>(layout.row_head_bytes())});
-    }
-  }
-}
-
 void StepPipeline::stream_pages(const Call& call, size_t sequence, int first, int pages,
                                 std::byte* destination, int half, Cause cause) {
   const OperationTag tag = tag_of(call.layer, cause);
   copies_.clear();
   for (int page = 0; page < pages; ++page) {
     if (call.step.has_device_copy(sequence, first + page)) continue;  // read in place
-    list_page(call, sequence, first + page,
-              destination + page * staged_page_bytes(settings_.layout));
-  }
-  if (settings_.rows_on_device) {  // small pages of the caller's
-    device_.copy_all(copies_, CopyKind::kDeviceToDevice, call.compute, tag);
-    return;
+    copies_.push_back({destination + page * settings_.layout.row_layer_bytes(),
+                       call.step.row_blocks[sequence][static_cast<size_t>(first + page)] +
+                           call.row_offset(settings_, 0, 0),
+                       static_cast<size_t>(settings_.layout.row_layer_bytes())});
   }
   const StreamView copy = copy_stream(call.layer, 0);
   device_.wait(copy, pages_free_[half].view(), tag);
@@ -152,7 +129,7 @@ void StepPipeline::prefill(const Call& call, ConstTensorView q, TensorView out, 
                        .state = scratch.state,
                        .out = out,
                        .lse = lse};
-  if (is_local(call, StepMode::kPrefill) && settings_.layout.row_page == kPageTokens) {
+  if (is_local(call, StepMode::kPrefill)) {
     for (const SequenceDesc& sequence : call.step.on_host) {
       if (sequence.mode == StepMode::kPrefill) {
         params.end_page = std::max(params.end_page, pages_of(sequence.end()));
@@ -177,10 +154,7 @@ void StepPipeline::prefill(const Call& call, ConstTensorView q, TensorView out, 
 void StepPipeline::prefill_staged(const Call& call, PrefillParams params) {
   const PrefillScratch& scratch = call.scratch.prefill();
   const bool by_page = call.step.by_page;
-  if (by_page && !settings_.rows_on_device) {
-    wait_written_back(call.layer, copy_stream(call.layer, 0), call.tag());
-  }
-  if (by_page) params.step.layout.row_page = kPageTokens;  // as in the waves
+  if (by_page) wait_written_back(call.layer, copy_stream(call.layer, 0), call.tag());
   const StepParams all = params.step;
   int half = 0;
   for (size_t i = 0; i < call.step.on_host.size(); ++i) {
@@ -201,7 +175,7 @@ void StepPipeline::prefill_staged(const Call& call, PrefillParams params) {
       stream_pages(call, i, page, pages, scratch.pages[half], half, call.cause);
       params.pages = {.data = scratch.pages[half], .first_page = page, .pages = pages};
       device_.enqueue(params, call.compute, call.tag());
-      if (!settings_.rows_on_device) device_.record(pages_free_[half].view(), call.compute);
+      device_.record(pages_free_[half].view(), call.compute);
       params.first_wave = false;
     }
     if (by_page) continue;

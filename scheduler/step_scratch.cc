@@ -136,7 +136,7 @@ PrefillScratch allot_prefill(const StepSettings& settings, const PrefillShape& s
       arena.take<std::byte>(shape.pages * layout.row_layer_bytes()) - scratch.write_back_buffer;
   if (scratch.wave_pages > 0) {
     for (std::byte*& pages : scratch.pages) {
-      pages = arena.take<std::byte>(scratch.wave_pages * staged_page_bytes(layout));
+      pages = arena.take<std::byte>(scratch.wave_pages * layout.row_layer_bytes());
     }
     scratch.state = arena.take<float>(int64_t{shape.tokens} * layout.query_heads() *
                                       (layout.row.value_dim + 2));

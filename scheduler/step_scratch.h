@@ -37,7 +37,6 @@ struct DecodeShape {
 };
 
 // Prefill with rows over the link needs a write-back buffer and memory to stream the past through.
-// If the caller's pages are smaller than kPageTokens, it needs memory to assemble them.
 struct PrefillShape {
   int pages = 0;       // in the write-back buffer, all prefill sequences
   int tokens = 0;      // new tokens, all prefill sequences
@@ -106,12 +105,6 @@ struct PrefillScratch {
   std::byte* pages[2] = {};  // the past, streamed
   float* state = nullptr;
 };
-
-// Bytes of one layer of a streamed page: always kPageTokens tokens, whatever the caller's page
-// size.
-constexpr int64_t staged_page_bytes(const CacheLayout& layout) {
-  return layout.kv_heads * kPageTokens * layout.row.bytes();
-}
 
 class StepScratch {
  public:

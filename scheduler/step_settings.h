@@ -101,7 +101,7 @@ struct StepSettings {
   }
   // True if no layer's set leaves out a visible token of a context, so that nothing is scored.
   bool selects_all(int64_t context) const {
-    if (layout.row_page != kPageTokens || selection_evicts) return false;
+    if (selection_evicts) return false;
     for (int i = 0; i < layer_count(); ++i) {
       const auto visible = static_cast<int32_t>(
           layer(i).window > 0 ? std::min<int64_t>(context, layer(i).window) : context);

@@ -324,7 +324,7 @@ typedef struct fasa_paged fasa_paged;
 
 typedef struct fasa_paged_options {
   size_t struct_size;
-  int32_t page_size;      ///< tokens: 16, 32, 64, 128, 192 or 256; 0: 64
+  int32_t page_size;      ///< tokens: 64, 128, 192 or 256; 0: 64
   int32_t max_sequences;  ///< most sequences in flight; each has hot rows. 0: 64
   int64_t num_pages;      ///< allocated at once: rows and, for 64 tokens or more, slices
 } fasa_paged_options;

@@ -23,7 +23,7 @@ struct BlockTable {
 class PagedRuntime {
  public:
   struct Pages {
-    int size = 64;  ///< tokens: 16, 32, 64, 128, 192 or 256
+    int size = 64;  ///< tokens: 64, 128, 192 or 256
     int64_t count = 0;
     int max_sequences = 64;  ///< most sequences in flight; each has hot rows
   };

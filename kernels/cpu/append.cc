@@ -128,11 +128,7 @@ class AppendCall {
     }
     if (params_.in_place()) return row;
     const int64_t token = int64_t{sequence.first_token} + position - sequence.start;
-    if (params_.stored.rows != nullptr) {
-      std::memcpy(row, params_.stored.at(token, head), static_cast<size_t>(row_bytes));
-    } else {
-      cpu::write_row(layout_.row, params_.k, params_.v, token, head, row);
-    }
+    cpu::write_row(layout_.row, params_.k, params_.v, token, head, row);
     if (home != nullptr && home != row) std::memcpy(home, row, static_cast<size_t>(row_bytes));
     std::byte* device = sequence.device_row_block(position / kPageTokens);
     if (device != nullptr) {

@@ -57,8 +57,8 @@ class ResolveHead {
   }
 
   const std::byte* block_row(int position) const {
-    return sequence_.row_blocks[position / layout_.row_page] +
-           layout_.row_offset(params_.step.layer, head_, position % layout_.row_page);
+    return sequence_.row_blocks[position / kPageTokens] +
+           layout_.row_offset(params_.step.layer, head_, position % kPageTokens);
   }
 
   // The row in its page's device copy, or null.

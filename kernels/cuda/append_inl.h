@@ -208,13 +208,6 @@ struct AppendKernel {
     std::byte* const homes[3] = {row_of(sequence, position), protected_row_of(sequence, position),
                                  device};
     const int64_t token = int64_t{sequence.first_token} + position - sequence.start;
-    if (params.stored.rows != nullptr) {
-      for (std::byte* home : homes) {
-        if (home == nullptr) continue;
-        copy_row(home, params.stored.at(token, simt::block_y()), format.bytes());
-      }
-      return;
-    }
     if (format.dtype.is_coded()) return encode_row(format, params.k, params.v, token, homes);
     for (int word = simt::lane(); word < format.bytes() / 4; word += simt::kWarpThreads) {
       uint32_t bits = 0;

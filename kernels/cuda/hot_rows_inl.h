@@ -56,7 +56,7 @@ class HotHead {
                                          step_.layout.protected_slot(position));
   }
   FASA_DEVICE const std::byte* block_row(int position) const {
-    return sequence_.row_blocks[position / step_.layout.row_page] + row_offset(position);
+    return sequence_.row_blocks[position / kPageTokens] + row_offset(position);
   }
   // Address in the page's device copy, or null.
   FASA_DEVICE const std::byte* device_row(int position) const {
@@ -92,7 +92,7 @@ class HotHead {
   static constexpr uint64_t kNever = ~uint64_t{0};
 
   FASA_DEVICE int64_t row_offset(int position) const {
-    return step_.layout.row_offset(step_.layer, kv_head_, position % step_.layout.row_page);
+    return step_.layout.row_offset(step_.layer, kv_head_, position % kPageTokens);
   }
   // Eviction order. 0: empty; 1: holds a prediction that no set used; 2: by the policy.
   FASA_DEVICE int rank_of(int slot) const {

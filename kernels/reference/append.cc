@@ -38,11 +38,7 @@ void append_token(const AppendParams& params, const SequenceDesc& desc, int inde
   const int token = desc.first_token + index;
   const int slot = position % kPageTokens;
   const Homes homes = homes_of(params, desc, head, position);
-  if (params.in_place()) {
-    // The row is there.
-  } else if (params.stored.rows != nullptr) {
-    std::memcpy(homes.row, params.stored.at(token, head), static_cast<size_t>(layout.row.bytes()));
-  } else {
+  if (!params.in_place()) {
     reference::write_row(layout.row, params.k, params.v, token, head, homes.row);
   }
   if (homes.copy != nullptr && !params.in_place()) {

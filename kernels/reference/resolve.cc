@@ -39,8 +39,8 @@ struct Head {
   }
   const std::byte* block_row(int position) const {
     const CacheLayout& layout = params.step.layout;
-    return desc.row_blocks[position / layout.row_page] +
-           layout.row_offset(params.step.layer, kv_head, position % layout.row_page);
+    return desc.row_blocks[position / kPageTokens] +
+           layout.row_offset(params.step.layer, kv_head, position % kPageTokens);
   }
 };
 

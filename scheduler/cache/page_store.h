@@ -14,14 +14,12 @@ namespace fasa {
 
 class PageStore {
  public:
-  // `page_size`: tokens, a multiple of kPageTokens; or, for pages without slices, a smaller size,
-  // the layout's row_page. Throws BudgetError.
+  // `page_size`: tokens, a multiple of kPageTokens. Throws BudgetError.
   PageStore(Device& device, const StepSettings& settings, int page_size, int64_t pages);
 
   int page_size() const { return page_size_; }
   int64_t pages() const { return static_cast<int64_t>(state_.size()); }
-  int parts() const { return page_size_ / settings_.layout.row_page; }  // row blocks
-  bool small() const { return page_size_ < kPageTokens; }
+  int parts() const { return page_size_ / kPageTokens; }
 
   std::byte* row_block(int64_t page, int part) const;
   std::byte* slice_block(int64_t page, int part) const;  // null: no slices
@@ -50,11 +48,7 @@ class PageStore {
   void give_tail(int64_t page);
   // Undoes give_tail() for a tail that was not used.
   void take_tail(int64_t page) noexcept;
-  bool uses_tails() const { return settings_.layout.slice.dims > 0 && !small(); }
-
-  // All row blocks. Slot 0 of a page is at row index page * page_rows().
-  const std::byte* rows() const { return rows_.data(); }
-  int64_t page_rows() const { return settings_.layout.heads() * page_size_; }
+  bool uses_tails() const { return settings_.layout.slice.dims > 0; }
 
   uint64_t row_bytes() const { return rows_.bytes(); }
   uint64_t slice_bytes() const;  // tails included

@@ -4,13 +4,12 @@
 
 namespace fasa {
 
-PageView::PageView(Device& device, const StepSettings& settings, int hot_rows, BlockPool* slices)
+PageView::PageView(Device& device, const StepSettings& settings, int hot_rows)
     : device_(device),
       settings_(settings),
       slots_(hot_rows),
       rows_(device, "page tables"),
       slices_(device, "page tables") {
-  if (slices != nullptr) index_.emplace(device, settings, *slices);
   if (settings.rows_on_device || hot_rows == 0) return;
   const CacheLayout& layout = settings.layout;
   hot_ = device.allocate(MemorySpace::kDevice, static_cast<size_t>(layout.hot_bytes(hot_rows)),
@@ -26,16 +25,6 @@ bool PageView::begins(std::span<const int32_t> table) const {
                     [](const Page& page, int32_t id) { return page.id == id; });
 }
 
-int64_t PageView::common_pages(std::span<const int32_t> table) const {
-  const auto differs = std::mismatch(pages_.begin(), pages_.end(), table.begin(), table.end(),
-                                     [](const Page& page, int32_t id) { return page.id == id; });
-  return differs.first - pages_.begin();
-}
-
-void PageView::share_index(const PageView& other, const PageStore& store, int64_t pages) {
-  index_->share(*other.index_, pages * store.page_size());
-}
-
 int64_t PageView::valid_pages(const PageStore& store) const {
   const auto stale = std::find_if(pages_.begin(), pages_.end(), [&](const Page& page) {
     return store.generation(page.id) != page.generation;
@@ -47,12 +36,10 @@ void PageView::cut(const PageStore& store, int64_t pages) {
   pages_.resize(static_cast<size_t>(pages));
   rows_.truncate(pages * store.parts());
   slices_.truncate(pages * store.parts());
-  if (index_) index_->cut(pages * store.page_size());
   hot_rows_cold_ = true;
 }
 
-void PageView::extend(const PageStore& store, std::span<const int32_t> table, int64_t tokens) {
-  if (index_) index_->grow(tokens);
+void PageView::extend(const PageStore& store, std::span<const int32_t> table) {
   const int64_t before = rows_.size();
   const auto entries = static_cast<int64_t>(table.size()) * store.parts();
   if (entries == before) return;
@@ -82,7 +69,6 @@ std::byte* PageView::own_tail() {
 void PageView::upload(StreamView control) {
   rows_.upload(control);
   slices_.upload(control);
-  if (index_) index_->upload(control);
   if (hot_rows_cold_ && hot_table_) {
     device_.fill(hot_table_.data(), 0xff, hot_table_.bytes(), control, tag_of(-1, Cause::kControl));
   }
@@ -92,8 +78,7 @@ void PageView::upload(StreamView control) {
 SequenceDesc PageView::describe() const {
   SequenceDesc desc;
   desc.mode = StepMode::kDecode;
-  desc.slice_blocks = index_ ? index_->slice_blocks() : slices_.device_data();
-  if (index_) desc.tail = index_->tail();
+  desc.slice_blocks = slices_.device_data();
   desc.row_blocks = rows_.device_data();
   desc.access = settings_.access();
   desc.hot = hot_.data();

@@ -134,11 +134,9 @@ TEST(PagedPrefill, RandomStepsGiveTheBitsOfSequences) {
       {.device = "emulated", .page_size = 192, .pages = 12, .hot_rows = 30},
       {.device = "emulated", .page_size = 256, .pages = 10, .rows = RowPlacement::kDevice},
       {.device = "emulated", .kind = SelectionKind::kFull, .max_sequences = 2},
-      {.page_size = 16, .pages = 90},
-      {.device = "emulated", .page_size = 16, .pages = 90},
-      {.device = "emulated", .page_size = 32, .pages = 45, .rows = RowPlacement::kDevice},
+      {.device = "emulated", .rows = RowPlacement::kDevice},
       {.device = "emulated", .row_dtype = RowDType::kInt8, .dense_layers = {1}},
-      {.page_size = 32, .pages = 45, .row_dtype = RowDType::kInt8},
+      {.row_dtype = RowDType::kInt8},
   };
   for (const PagedSetup& setup : setups) {
     SCOPED_TRACE(::testing::Message() << setup.device << " pages of " << setup.page_size);
@@ -149,10 +147,8 @@ TEST(PagedPrefill, RandomStepsGiveTheBitsOfSequences) {
 TEST(PagedPrefill, RandomStepsOnCuda) {
   const std::vector<PagedSetup> setups = {
       {.device = "cuda:0"},
-      {.device = "cuda:0", .page_size = 16, .pages = 90},
-      {.device = "cuda:0", .page_size = 32, .pages = 45, .rows = RowPlacement::kDevice},
+      {.device = "cuda:0", .rows = RowPlacement::kDevice},
       {.device = "cuda:0", .interpreted = true, .page_size = 128, .pages = 14},
-      {.device = "cuda:0", .interpreted = true, .page_size = 16, .pages = 90},
   };
   for (const PagedSetup& setup : setups) {
     SCOPED_TRACE(::testing::Message()
@@ -163,7 +159,7 @@ TEST(PagedPrefill, RandomStepsOnCuda) {
 
 // More pages than are streamed at a time.
 TEST(PagedPrefill, ALongPastComesInWaves) {
-  for (const int page_size : {16, 64, 256}) {
+  for (const int page_size : {64, 256}) {
     for (const char* device : {"cpu", "emulated"}) {
       const PagedSetup setup{.device = device, .page_size = page_size, .pages = 2500 / page_size};
       Engine engine(setup);
@@ -184,7 +180,7 @@ TEST(PagedPrefill, ALongPastComesInWaves) {
 }
 
 TEST(PagedPrefill, WhatAPageHolds) {
-  for (const int page_size : {16, 64, 192}) {
+  for (const int page_size : {64, 192}) {
     const PagedSetup setup{
         .device = "emulated", .page_size = page_size, .pages = 4, .row_dtype = RowDType::kF32};
     Engine engine(setup);
@@ -216,7 +212,7 @@ TEST(PagedPrefill, WhatAPageHolds) {
 // Memory in use once all sequences have the announced lengths is within the estimate made before.
 TEST(PagedPrefill, SizesBeforeThereAreAny) {
   for (const char* device : {"cpu", "emulated"}) {
-    for (const int page_size : {16, 64, 128}) {
+    for (const int page_size : {64, 128}) {
       const PagedSetup setup{.device = device,
                              .page_size = page_size,
                              .pages = 2 * 512 / page_size,
@@ -265,7 +261,7 @@ TEST(PagedPrefill, SizesBeforeThereAreAny) {
 }
 
 TEST(PagedPrefill, AFailedCallChangesNothing) {
-  for (const int page_size : {16, 64}) {
+  for (const int page_size : {64, 192}) {
     const PagedSetup setup{.device = "emulated", .page_size = page_size, .pages = 600 / page_size};
     Reference reference(setup);
     bool fired = true;

@@ -132,27 +132,20 @@ TEST(Paged, RandomSchedulesGiveTheBitsOfSequences) {
       {.device = "emulated", .page_size = 256, .pages = 9, .rows = RowPlacement::kDevice},
       {.device = "emulated", .rows = RowPlacement::kAuto, .dense_layers = {1}, .max_sequences = 2},
       {.device = "emulated", .kind = SelectionKind::kFull},
-      {.page_size = 16, .pages = 90},
-      {.device = "emulated", .page_size = 16, .pages = 90},
-      {.device = "emulated", .page_size = 32, .pages = 45, .hot_rows = 0, .dense_layers = {1}},
+      {.device = "emulated", .hot_rows = 0, .dense_layers = {1}},
       {.device = "emulated",
-       .page_size = 32,
-       .pages = 45,
        .rows = RowPlacement::kDevice,
        .slice = SliceDType::kInt8,
        .dense_layers = {0},
        .max_sequences = 2},
-      {.device = "emulated", .page_size = 16, .pages = 90, .kind = SelectionKind::kFull},
       {.low_bit_tokens = 60},
       {.device = "emulated", .page_size = 128, .pages = 14, .hot_rows = 0, .low_bit_tokens = 60},
-      {.device = "emulated", .page_size = 16, .pages = 90, .low_bit_tokens = 60},
+      {.device = "emulated", .low_bit_tokens = 60},
       {.low_bit_tokens = kAllOthers},
-      {.device = "emulated", .page_size = 16, .pages = 90, .low_bit_tokens = kAllOthers},
+      {.device = "emulated", .page_size = 128, .pages = 14, .low_bit_tokens = kAllOthers},
       {.device = "emulated", .row_dtype = RowDType::kInt8},
-      {.page_size = 16, .pages = 90, .row_dtype = RowDType::kInt8},
+      {.page_size = 128, .pages = 14, .row_dtype = RowDType::kInt8},
       {.device = "emulated",
-       .page_size = 32,
-       .pages = 45,
        .hot_rows = 20,
        .low_bit_tokens = 60,
        .row_dtype = RowDType::kInt8,
@@ -171,20 +164,14 @@ TEST(Paged, RandomSchedulesGiveTheBitsOfSequences) {
 TEST(Paged, RandomSchedulesOnCuda) {
   const std::vector<PagedSetup> setups = {
       {.device = "cuda:0"},
-      {.device = "cuda:0", .page_size = 16, .pages = 90},
-      {.device = "cuda:0", .page_size = 32, .pages = 45, .hot_rows = 0, .dense_layers = {1}},
-      {.device = "cuda:0", .page_size = 32, .pages = 45, .rows = RowPlacement::kDevice},
-      {.device = "cuda:0", .page_size = 16, .pages = 90, .kind = SelectionKind::kFull},
-      {.device = "cuda:0", .interpreted = true, .page_size = 16, .pages = 90},
+      {.device = "cuda:0", .hot_rows = 0, .dense_layers = {1}},
+      {.device = "cuda:0", .rows = RowPlacement::kDevice},
+      {.device = "cuda:0", .kind = SelectionKind::kFull},
       {.device = "cuda:0",
        .interpreted = true,
-       .page_size = 16,
-       .pages = 90,
        .row_dtype = RowDType::kInt8},
       {.device = "cuda:0",
        .interpreted = true,
-       .page_size = 32,
-       .pages = 45,
        .rows = RowPlacement::kDevice,
        .slice = SliceDType::kInt8,
        .dense_layers = {0}},
@@ -222,11 +209,11 @@ TEST(Paged, HotRowsServeTheNextStep) {
 
 // A prefix that other sequences continue from, ending at every length, with and without a tail.
 TEST(Paged, EveryLengthOfStoredPages) {
-  for (const int page_size : {16, 32, 64, 128}) {
+  for (const int page_size : {64, 128, 192}) {
     const PagedSetup setup{.device = "emulated",
                            .page_size = page_size,
                            .pages = 1200 / page_size,
-                           .row_dtype = page_size % 64 == 0 ? RowDType::kBF16 : RowDType::kInt8};
+                           .row_dtype = page_size == 64 ? RowDType::kInt8 : RowDType::kBF16};
     Engine engine(setup);
     Reference reference(setup);
     Sequence sequence;
@@ -321,7 +308,7 @@ TEST_F(PagedErrors, Shapes) {
                          all_slice_dims(small_geometry()), shape);
     });
   };
-  EXPECT_THAT(shaped({.page_size = 48, .num_pages = 4}), HasSubstr("page_size = 48: allowed: 16"));
+  EXPECT_THAT(shaped({.page_size = 48, .num_pages = 4}), HasSubstr("page_size = 48: allowed: 64"));
   EXPECT_THAT(shaped({.page_size = 320, .num_pages = 4}), HasSubstr("page_size = 320"));
   EXPECT_THAT(shaped({.page_size = 64, .num_pages = 0}), HasSubstr("num_pages = 0"));
   EXPECT_THAT(shaped({.page_size = 64, .num_pages = 4, .max_sequences = 0}),

@@ -326,7 +326,7 @@ TEST_P(PagedFaults, AttendToOneThatBeginsAlike) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Setups, PagedFaults,
-                         ::testing::Values(PageSetup{"pages_of_64"}, PageSetup{"pages_of_16", 16},
+                         ::testing::Values(PageSetup{"pages_of_64"}, PageSetup{"pages_of_128", 128},
                                            PageSetup{"on_the_device", 64, RowPlacement::kDevice}),
                          [](const auto& setup) { return std::string(setup.param.name); });
 

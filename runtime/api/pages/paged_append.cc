@@ -74,7 +74,7 @@ PagedAppend::Groups PagedAppend::group(const std::vector<Run>& runs) const {
     bool follows = false;
     if (i > 0) {
       const Run& before = runs[i - 1];
-      follows = !parts_.store.small() && before.offset == 0 &&
+      follows = before.offset == 0 &&
                 before.tokens == parts_.shape.page_size && runs[i].offset == 0 &&
                 before.first_token + before.tokens == runs[i].first_token;
     }
@@ -186,7 +186,6 @@ void PagedAppend::upload(PagedSlot& slot, const std::vector<size_t>& restored) {
   StepBatch& tables = plan_.tables;
   parts_.describe(slot.step, &tables);
   tables.second_write_back_buffer = parts_.scratch.prefill().second_write_back_buffer;
-  tables.rows_only = parts_.store.small();
 }
 
 void PagedAppend::make_plan(int layer, std::vector<Run> runs,

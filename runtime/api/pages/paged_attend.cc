@@ -33,7 +33,7 @@ bool PagedAttend::plan_matches(int layer, const BlockTable& block_table,
 void PagedAttend::prepare_part(int layer, Part& part) {
   PageView& view = views_.of(part.pages);
   part.view = &view;
-  views_.with_room([&] { view.extend(parts_.store, part.pages, part.length); });
+  views_.with_room([&] { view.extend(parts_.store, part.pages); });
   part.own_tail = needs_own_tail(layer, part);
   if (part.own_tail) views_.with_room([&] { view.own_tail(); });
   const auto full = [this](int32_t page) {
@@ -84,7 +84,7 @@ void PagedAttend::make_plan(int layer, const BlockTable& block_table,
   plan.only_layer = -1;
   plan.request.take(parts_, block_table, seq_lens);
   plan.request.require_held(parts_, "attend", layer);
-  plan.number = views_.begin_call();
+  views_.begin_call();
   views_.drop_stale();
   for (Part& part : plan.request.parts) prepare_part(layer, part);
   const DecodeShape shape =
@@ -145,7 +145,6 @@ void PagedAttend::run(int layer, ConstTensorView q, const BlockTable& block_tabl
     parts_.guard.begin();
     plan.tables.step_number = StepNumber(step_number_);
     parts_.wait_for_tables(stream, tag_of(layer, Cause::kCompute));
-    if (parts_.indexes()) index_.make(plan.request, plan.number, layer, stream);
     parts_.pipeline->attend(plan.tables, parts_.scratch, layer, q, out, lse, stream);
     slots_[plan.slot].mark_done(stream);
     parts_.record_last(stream);

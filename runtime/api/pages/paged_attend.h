@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <span>
 
-#include "runtime/api/pages/paged_index.h"
 #include "runtime/api/pages/paged_request.h"
 #include "runtime/api/pages/paged_views.h"
 #include "runtime/base/tensor_view.h"
@@ -18,22 +17,19 @@ class PagedAttend {
   PagedAttend(PagedParts& parts, PagedViews& views)
       : parts_(parts),
         views_(views),
-        slots_{DescriptorBuffer(parts.device, parts), DescriptorBuffer(parts.device, parts)},
-        index_(parts, views) {}
+        slots_{DescriptorBuffer(parts.device, parts), DescriptorBuffer(parts.device, parts)} {}
 
   // Implements PagedRuntime::attend.
   void run(int layer, ConstTensorView q, const BlockTable& block_table,
            std::span<const int32_t> seq_lens, TensorView out, float* lse, StreamView stream);
   void add_memory(KvMemory* memory) const {
     for (const DescriptorBuffer& slot : slots_) memory->device_scratch += slot.bytes();
-    index_.add_memory(memory);
   }
 
  private:
   using Part = PagedRequest::Part;
   struct Plan {
     PagedRequest request;
-    uint64_t number = 0;     // call that made the plan
     uint64_t epoch = 0;      // of the store; 0: none
     uint64_t evictions = 0;  // evictions of views when it was made
     int only_layer = -1;     // the only layer that has all its tokens; -1: all layers have
@@ -51,7 +47,6 @@ class PagedAttend {
   PagedParts& parts_;
   PagedViews& views_;
   std::array<DescriptorBuffer, 2> slots_;
-  PagedIndex index_;
   Plan plan_;
   int32_t step_number_ = 0;
   int last_layer_ = -1;  // last layer attended to

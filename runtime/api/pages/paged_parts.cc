@@ -39,10 +39,6 @@ PagedParts::PagedParts(Device& on, const Config& config, const Geometry& of, Row
       written_back(on.create_event()),
       counters(on, settings.layer_count()) {
   check_slice_dims(dims, settings, geometry);
-  if (indexes() && shape.num_pages > INT32_MAX / store.page_rows()) {
-    throw UsageError(fmt::format("num_pages = {}: allowed with page_size = {}: 1 to {}",
-                                 shape.num_pages, shape.page_size, INT32_MAX / store.page_rows()));
-  }
   if (!config.placement.hot_rows) {
     hot_rows = fitting_hot_rows(device, settings, shape.max_sequences);
   }

@@ -27,7 +27,6 @@ struct PagedParts final : Fences {
   void require_usable(const char* call, int layer) const;
   void require_page(int64_t page) const;
 
-  bool indexes() const { return store.small() && settings.layout.slice.dims > 0; }
   // Waits until all work has finished. Throws DeviceError.
   void drain();
   void wait(Fence) override { drain(); }

@@ -15,17 +15,15 @@ namespace fasa {
 namespace {
 
 constexpr int kLargestPage = 256;
-constexpr int kSmallestPage = 16;
 
 bool is_page_size(int tokens) {
-  if (tokens < kSmallestPage || tokens > kLargestPage) return false;
-  return tokens < kPageTokens ? kPageTokens % tokens == 0 : tokens % kPageTokens == 0;
+  return tokens > 0 && tokens <= kLargestPage && tokens % kPageTokens == 0;
 }
 
 void check_shape(const PagedShape& shape) {
   if (!is_page_size(shape.page_size)) {
     throw UsageError(fmt::format(
-        "page_size = {}: allowed: 16, 32, 64, 128, 192, 256; slices are sealed {} tokens at a time",
+        "page_size = {}: allowed: 64, 128, 192, 256; slices are sealed {} tokens at a time",
         shape.page_size, kPageTokens));
   }
   if (shape.num_pages < 1 || shape.num_pages > INT32_MAX) {
@@ -65,15 +63,6 @@ StepSettings paged_settings(const Config& config, const Geometry& geometry, RowD
   }
   settings.device_copies = false;
   settings.prefetch = {.predictor = PredictorKind::kNone, .depth = 0};
-  if (shape.page_size >= kPageTokens) return settings;
-  settings.layout.row_page = shape.page_size;
-  // Dense layers read whole pages of kPageTokens; a set of all tokens gives the same bits.
-  for (LayerSettings& layer : settings.layers) {
-    if (!layer.dense) continue;
-    layer.dense = false;
-    layer.budget = {.tokens = 0, .share = 1};
-    layer.low_bit = {};
-  }
   return settings;
 }
 

@@ -31,7 +31,7 @@
 namespace fasa {
 
 struct PagedShape {
-  int page_size = 64;     // tokens: 16, 32, 64, 128, 192 or 256
+  int page_size = 64;     // tokens: 64, 128, 192 or 256
   int64_t num_pages = 0;  // rows are allocated at once; from 64 tokens on, slices too
   // Sequences whose hot rows are kept: the largest number expected in flight. More share them in
   // turn.

@@ -18,25 +18,22 @@ uint64_t bytes(int64_t count) { return static_cast<uint64_t>(count); }
 
 KvMemory page_bytes(const StepSettings& settings, const PagedShape& shape) {
   const CacheLayout& layout = settings.layout;
-  const int64_t parts = shape.page_size / layout.row_page;
+  const int64_t parts = shape.page_size / kPageTokens;
   KvMemory memory;
   (settings.rows_on_device ? memory.device_rows : memory.host_rows) =
       bytes(parts * layout.row_block_bytes());
-  if (layout.slice.dims > 0 && shape.page_size >= kPageTokens) {
-    memory.device_slices = bytes(parts * layout.slice_block_bytes());
-  }
+  if (layout.slice.dims > 0) memory.device_slices = bytes(parts * layout.slice_block_bytes());
   return memory;
 }
 
 // Largest numbers that occur at a time.
 struct Counts {
-  Counts(const CacheLayout& layout, const PagedShape& shape, int64_t max_context, int step_tokens)
+  Counts(const PagedShape& shape, int64_t max_context, int step_tokens)
       : sequences(shape.max_sequences),
-        blocks((max_context + layout.row_page - 1) / layout.row_page +
-               shape.page_size / layout.row_page),
+        blocks((max_context + kPageTokens - 1) / kPageTokens + shape.page_size / kPageTokens),
         runs(step_tokens / shape.page_size + 2 * sequences),
-        groups(shape.page_size < kPageTokens ? runs : 2 * sequences),
-        run_blocks(runs * (shape.page_size / layout.row_page)) {}
+        groups(2 * sequences),
+        run_blocks(runs * (shape.page_size / kPageTokens)) {}
 
   int64_t sequences;
   int64_t blocks;      // row blocks of a sequence
@@ -47,45 +44,36 @@ struct Counts {
 
 // Addresses in device memory, and as many on the host. Arrays grow by doubling, and outgrown ones
 // are kept.
-uint64_t table_bytes(const Counts& counts, bool small) {
+uint64_t table_bytes(const Counts& counts) {
   const auto array = [](int64_t entries) {
     return 2 * std::bit_ceil(bytes(entries)) * sizeof(void*);
   };
-  const uint64_t views = bytes(counts.sequences) * (small ? 3 : 2) * array(counts.blocks);
+  const uint64_t views = bytes(counts.sequences) * 2 * array(counts.blocks);
   return views + 4 * array(counts.run_blocks) + 2 * array(counts.sequences * counts.blocks);
 }
 
-uint64_t descriptor_bytes(const Counts& counts, bool small) {
-  const int64_t pieces = small ? counts.sequences * counts.blocks : 0;
-  return 2 * DescriptorBuffer::kKinds * bytes(counts.groups + 2 * counts.sequences + pieces) *
+uint64_t descriptor_bytes(const Counts& counts) {
+  return 2 * DescriptorBuffer::kKinds * bytes(counts.groups + 2 * counts.sequences) *
          sizeof(SequenceDesc);
 }
 
 PrefillShape prefill_of(const StepSettings& settings, const Counts& counts, int64_t max_context,
-                        int step_tokens, bool small) {
-  PrefillShape shape;
-  if (!settings.rows_on_device) shape.pages = static_cast<int>(counts.run_blocks + counts.groups);
-  if (!settings.rows_on_device || small) {
-    shape.tokens = step_tokens;
-    shape.past_pages = pages_of(static_cast<int>(max_context));
-  }
-  return shape;
+                        int step_tokens) {
+  if (settings.rows_on_device) return {};
+  return {.pages = static_cast<int>(counts.run_blocks + counts.groups),
+          .tokens = step_tokens,
+          .past_pages = pages_of(static_cast<int>(max_context))};
 }
 
 // Bytes for sequences in flight (tails, hot rows, tables) and for a step's scratch.
 KvMemory fixed_bytes(const StepSettings& settings, const PagedShape& shape, int64_t max_context,
                      int step_tokens) {
   const CacheLayout& layout = settings.layout;
-  const bool small = shape.page_size < kPageTokens;
-  const Counts counts(layout, shape, max_context, step_tokens);
+  const Counts counts(shape, max_context, step_tokens);
   KvMemory memory;
   if (layout.slice.dims > 0) {
     // A page has one tail; a sequence that ends before the page's newest token needs another.
     memory.device_slices = bytes(2 * counts.sequences * layout.tail_bytes());
-    if (small) {  // each sequence has slices of its own
-      memory.device_slices += bytes(counts.sequences * pages_of(static_cast<int>(max_context)) *
-                                    layout.slice_block_bytes());
-    }
   }
   if (!settings.rows_on_device) {
     memory.device_hot_rows =
@@ -96,15 +84,11 @@ KvMemory fixed_bytes(const StepSettings& settings, const PagedShape& shape, int6
       StepScratch::bytes_for(settings,
                              decode_shape(settings, max_context, shape.max_sequences,
                                           settings.access(), settings.max_hot_rows),
-                             prefill_of(settings, counts, max_context, step_tokens, small)) +
-      table_bytes(counts, small) + descriptor_bytes(counts, small) +
+                             prefill_of(settings, counts, max_context, step_tokens)) +
+      table_bytes(counts) + descriptor_bytes(counts) +
       bytes(layout.heads() * layout.slice.dims) * sizeof(int16_t) +
       bytes(layout.layers) * sizeof(StepCounters);
-  if (small && layout.slice.dims > 0) {  // scratch for rows while they are indexed
-    memory.device_scratch +=
-        bytes(counts.sequences * layout.kv_heads * kPageTokens * layout.row.bytes());
-  }
-  memory.host_tables = table_bytes(counts, small);
+  memory.host_tables = table_bytes(counts);
   return memory;
 }
 

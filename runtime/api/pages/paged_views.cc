@@ -4,11 +4,6 @@
 
 namespace fasa {
 
-PagedViews::PagedViews(PagedParts& parts)
-    : parts_(parts),
-      index_slices_(parts.device, MemorySpace::kDevice,
-                    static_cast<size_t>(parts.settings.layout.slice_block_bytes()), "slices") {}
-
 void PagedViews::drop_stale() {
   if (epoch_ == parts_.store.epoch()) return;
   bool drained = false;
@@ -35,22 +30,6 @@ bool PagedViews::evict() {
   return true;
 }
 
-// Shares the slices of a view with the same first pages. Each attempt searches again, because the
-// view found before may have been evicted to make room.
-void PagedViews::share_longest(PageView& view, std::span<const int32_t> pages) {
-  with_room([&] {
-    const PageView* longest = nullptr;
-    int64_t common = 0;
-    for (const auto& other : views_) {
-      const int64_t shared = other->common_pages(pages);
-      if (shared <= common) continue;
-      common = shared;
-      longest = other.get();
-    }
-    if (longest != nullptr) view.share_index(*longest, parts_.store, common);
-  });
-}
-
 PageView& PagedViews::of(std::span<const int32_t> pages) {
   PageView* best = nullptr;
   for (const auto& view : views_) {
@@ -61,10 +40,8 @@ PageView& PagedViews::of(std::span<const int32_t> pages) {
     if (static_cast<int>(views_.size()) >= parts_.shape.max_sequences) evict();
     std::unique_ptr<PageView> view;
     with_room([&] {
-      view = std::make_unique<PageView>(parts_.device, parts_.settings, parts_.hot_rows,
-                                        parts_.indexes() ? &index_slices_ : nullptr);
+      view = std::make_unique<PageView>(parts_.device, parts_.settings, parts_.hot_rows);
     });
-    if (parts_.indexes()) share_longest(*view, pages);
     best = view.get();
     views_.push_back(std::move(view));
   }
@@ -77,7 +54,6 @@ void PagedViews::forget_hot_rows() {
 }
 
 void PagedViews::add_memory(KvMemory* memory) const {
-  memory->device_slices += index_slices_.held_bytes();
   for (const auto& view : views_) {
     memory->device_slices += view->tail_bytes();
     memory->device_hot_rows += view->hot_bytes();

@@ -15,10 +15,10 @@ namespace fasa {
 
 class PagedViews {
  public:
-  explicit PagedViews(PagedParts& parts);
+  explicit PagedViews(PagedParts& parts) : parts_(parts) {}
 
-  // Begins a call, with no view in use. Returns its number.
-  uint64_t begin_call() { return ++clock_; }
+  // Begins a call, with no view in use.
+  void begin_call() { ++clock_; }
   // Marks the view as used by this call.
   void use(PageView& view) const { view.last_used = clock_; }
   // A view of these pages, or of the first of them, marked as used. Throws BudgetError.
@@ -45,10 +45,8 @@ class PagedViews {
 
  private:
   bool evict();
-  void share_longest(PageView& view, std::span<const int32_t> pages);
 
   PagedParts& parts_;
-  BlockPool index_slices_;  // used if pages are small
   std::vector<std::unique_ptr<PageView>> views_;
   uint64_t epoch_ = 0;  // of the store when views were last checked
   uint64_t clock_ = 0;  // number of planned calls
