@@ -201,7 +201,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--tokens", type=int, nargs="+", default=[32768, 131072])
-    parser.add_argument("--k", type=int, default=256, help="rows of the ways that attend to rows alone")
+    parser.add_argument("--k", type=int, default=256,
+                        help="rows of the ways that attend to rows alone")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--no-llama", action="store_true", help="without llama.cpp")

@@ -33,7 +33,7 @@ struct SequenceDesc {
   int32_t tokens = 0;                        // its new tokens
   int32_t start = 0;                         // position of the first new token = committed length
   std::byte* const* slice_blocks = nullptr;  // one per page that is or will be sealed
-  std::byte* const* row_blocks = nullptr;  // in host or device memory
+  std::byte* const* row_blocks = nullptr;    // in host or device memory
   // Blocks on the host that new rows are written back to; null: the row blocks.
   std::byte* const* home_blocks = nullptr;
   RowAccess access = RowAccess::kLocal;
@@ -128,8 +128,8 @@ struct StepParams {
 struct AppendParams {
   static constexpr const char* kName = "append";
   StepParams step;
-  ConstTensorView k;       // [tokens, kv_heads, key_dim], rotated
-  ConstTensorView v;       // [tokens, kv_heads, value_dim]
+  ConstTensorView k;  // [tokens, kv_heads, key_dim], rotated
+  ConstTensorView v;  // [tokens, kv_heads, value_dim]
 
   constexpr bool in_place() const { return k.data == nullptr; }
 };

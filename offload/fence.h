@@ -19,7 +19,7 @@ class Fences {
   virtual ~Fences() = default;
   // Blocks the host until that work has finished or failed. Free if it is known to have passed.
   virtual void wait(Fence fence) = 0;
-  // Of all work enqueued so far.
+  // The fence of all work enqueued so far.
   virtual Fence latest() const = 0;
 };
 

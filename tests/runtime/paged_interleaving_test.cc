@@ -38,11 +38,11 @@ class PagedRun {
       if (step + 1 < kSteps) continue;
       // The newest rows may still be on their way to their pages, which are copied and read back.
       const int64_t last = (kLengths[0] + step) / page_size_;
-      const int32_t page = page_of(1, last), spare = page_of(2, 1023 / page_size_ / 2);
-      const PageCopy copy{page, spare};
+      const int32_t page = page_of(1, last), other = page_of(2, 1023 / page_size_ / 2);
+      const PageCopy copy{page, other};
       paged_.copy_pages({&copy, 1});
       read(page);
-      read(spare);
+      read(other);
     }
     std::vector<float> all;
     for (const TensorView& rows : read_) {

@@ -74,9 +74,8 @@ PagedAppend::Groups PagedAppend::group(const std::vector<Run>& runs) const {
     bool follows = false;
     if (i > 0) {
       const Run& before = runs[i - 1];
-      follows = before.offset == 0 &&
-                before.tokens == parts_.shape.page_size && runs[i].offset == 0 &&
-                before.first_token + before.tokens == runs[i].first_token;
+      follows = before.offset == 0 && before.tokens == parts_.shape.page_size &&
+                runs[i].offset == 0 && before.first_token + before.tokens == runs[i].first_token;
     }
     if (!follows) groups.begins.push_back(i);
   }

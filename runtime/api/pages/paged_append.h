@@ -18,7 +18,9 @@ namespace fasa {
 class PagedAppend {
  public:
   PagedAppend(PagedParts& parts, PagedViews& views)
-      : parts_(parts), views_(views), slots_{PagedSlot(parts.device, parts), PagedSlot(parts.device, parts)} {}
+      : parts_(parts),
+        views_(views),
+        slots_{PagedSlot(parts.device, parts), PagedSlot(parts.device, parts)} {}
 
   // Implements PagedRuntime::append.
   void run(int layer, ConstTensorView k, ConstTensorView v, std::span<const int64_t> slot_mapping,

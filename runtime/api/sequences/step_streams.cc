@@ -119,9 +119,7 @@ void StepStreams::drain() {
       return false;
     }
   };
-  const auto slot_passes = [&](size_t i) {
-    return passes([&] { slots_[i].wait_until_passed(); });
-  };
+  const auto slot_passes = [&](size_t i) { return passes([&] { slots_[i].wait_until_passed(); }); };
   const std::array<bool, 2> slots = {slot_passes(0), slot_passes(1)};
   const bool control = passes([&] { device_.synchronize(control_.view()); });
   const bool pipeline = passes([&] { pipeline_->synchronize(); });

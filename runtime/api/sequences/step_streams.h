@@ -1,5 +1,5 @@
 // The streams of a runtime and their work under way: steps, uploads, rows read back. Steps are
-// numbered; a number stands for a fence. Attributes a failure that shows late to the sequences whose
+// numbered, which makes fences. Attributes a failure that shows late to the sequences whose
 // contents depend on the failed work.
 #pragma once
 
