@@ -175,7 +175,8 @@ def processor():
 
 
 NAMES = {"full": "ours, full", "fasa": "FASA, the default: every token",
-         "rows_alone": "the rows alone", "rows_alone_32": "chosen by 32 FCs", "sdpa_gqa": "PyTorch SDPA, enable_gqa",
+         "rows_alone": "the rows alone", "rows_alone_32": "chosen by 32 FCs",
+         "sdpa_gqa": "PyTorch SDPA, enable_gqa",
          "sdpa_folded": "PyTorch SDPA, group folded",
          "llama_cpp": "llama.cpp, f16, flash attention"}
 
