@@ -75,7 +75,8 @@ class Browser:
     def note(self, event):
         values = event.get("params", {})
         if event["method"] == "Runtime.exceptionThrown":
-            self.problems.append(values["exceptionDetails"]["text"])
+            details = values["exceptionDetails"]
+            self.problems.append(details.get("exception", {}).get("description", details["text"]))
         elif event["method"] == "Log.entryAdded" and values["entry"]["level"] == "error":
             self.problems.append(values["entry"]["text"])
         elif event["method"] == "Network.requestWillBeSent":
