@@ -12,6 +12,7 @@ let chat = null;
 const elements = new Map();  // of the shown conversation's turns
 
 const narrow = matchMedia("(max-width: 62rem)");
+const phone = matchMedia("(pointer: coarse)");  // its keyboard has no Shift+Enter
 const has_text = turn => turn.text.trim() !== "" || turn.files.length > 0;
 
 // --- the conversation ---
@@ -46,9 +47,10 @@ function open(one) {
   show_all();
   show_draft();
   problem(chat.problem ?? "");
+  chat.problem = "";
   show_latest(true);
   if (narrow.matches) toggle("chats", false);
-  $("text").focus({preventScroll: narrow.matches});
+  if (!phone.matches) $("text").focus();
 }
 
 function title_of({text, files}) {
@@ -73,10 +75,8 @@ async function ask(one, before, said) {
     if (!one.turns.length) one.title = "";
   }
   one.problem = error?.message ?? "";
-  const next = one.waiting.shift();
-  if (error && next) {
-    for (const each of [next, ...one.waiting.splice(0)]) put_back(one, each);
-  }
+  const next = error || one.removed ? null : one.waiting.shift();
+  if (error) for (const each of one.waiting.splice(0)) put_back(one, each);
   save(one);
   if (one === chat) {
     show_all();
@@ -85,7 +85,7 @@ async function ask(one, before, said) {
     if (!error) say("Answer complete. " + (one.turns.at(-1)?.text ?? "").slice(0, 500));
   }
   show_list();
-  if (!error && next) send(one, next);
+  if (next) send(one, next);
 }
 
 function send(one, said) {
@@ -95,15 +95,15 @@ function send(one, said) {
 }
 
 // Asks for the turn at `index` anew, which may be a new one.
-function ask_again(index, said) {
+function ask_again(index, said = null) {
   const before = [...chat.turns];
   chat.turns.splice(index, Infinity, ...(said ? [said] : []));
-  return ask(chat, before, null);
+  return ask(chat, before, said);
 }
 
 function submit() {
   const {text, files} = chat.draft;
-  const said = {role: "user", text: text.trim(), files};
+  const said = {role: "user", text: model.chats ? text.trim() : text, files};
   if (!has_text(said)) return;
   chat.draft = {text: "", files: []};
   show_draft();
@@ -208,16 +208,21 @@ function changed(run) {
 
 // The end stays in view unless the user has scrolled up.
 let following = true, last_top = 0;
+function note_scrolling() {
+  const log = $("log");
+  if (log.scrollHeight - log.scrollTop - log.clientHeight < 40) following = true;
+  else if (log.scrollTop < last_top - 1) following = false;
+}
 function show_latest(jump) {
+  note_scrolling();  // its event may still be to come
   if (jump) following = true;
   if (following) $("log").scrollTop = $("log").scrollHeight;
+  last_top = $("log").scrollTop;
   $("latest").hidden = following || !elements.size;
 }
 $("log").onscroll = () => {
-  const log = $("log"), near = log.scrollHeight - log.scrollTop - log.clientHeight < 40;
-  if (near) following = true;
-  else if (log.scrollTop < last_top - 1) following = false;
-  last_top = log.scrollTop;
+  note_scrolling();
+  last_top = $("log").scrollTop;
   $("latest").hidden = following || !elements.size;
 };
 $("latest").onclick = () => show_latest(true);
@@ -286,8 +291,7 @@ $("text").onpaste = event => {
   say("The pasted text is attached");
 };
 $("text").onkeydown = event => {
-  const phone = matchMedia("(pointer: coarse)").matches;  // its keyboard has no Shift+Enter
-  if (event.key === "Enter" && !event.shiftKey && !event.isComposing && !phone) {
+  if (event.key === "Enter" && !event.shiftKey && !event.isComposing && !phone.matches) {
     event.preventDefault();
     submit();
   }
@@ -360,9 +364,11 @@ function remove(id) {
 }
 $("fresh").onclick = start_fresh;
 store.on_change_elsewhere(show_list);
-addEventListener("pagehide", () => {
-  for (const run of all_runs()) store.save(run.chat);
-  if (!run_of(chat)) store.save(chat);
+// Leaving the page breaks its answers; what is stored says that they had not ended.
+addEventListener("beforeunload", () => {
+  for (const one of [chat, ...all_runs().map(run => run.chat)]) store.save(one);
+  store.freeze(true);
+  setTimeout(() => store.freeze(false), 2000);  // it stayed
 });
 
 // --- the sides ---
@@ -370,17 +376,21 @@ addEventListener("pagehide", () => {
 function toggle(side, open_it) {
   $(side).hidden = !open_it;
   $("show-" + side).setAttribute("aria-expanded", open_it);
-  if (!narrow.matches) localStorage.setItem("fasa." + side, open_it ? "open" : "closed");
+  if (!narrow.matches) localStorage.setItem("fasa.side." + side, open_it ? "open" : "closed");
   if (open_it && side === "server") panel.watch();
 }
 for (const side of ["chats", "server"]) {
   const button = $("show-" + side);
   button.onclick = () => {
     toggle(side, $(side).hidden);
-    if (narrow.matches && !$(side).hidden) $(side).querySelector("button, summary")?.focus();
+    if (narrow.matches && !$(side).hidden) $("hide-" + side).focus();
+  };
+  $("hide-" + side).onclick = () => {
+    toggle(side, false);
+    button.focus();
   };
   const place = () => toggle(side, !narrow.matches &&
-                                   localStorage.getItem("fasa." + side) !== "closed");
+                                   localStorage.getItem("fasa.side." + side) !== "closed");
   narrow.addEventListener("change", place);
   place();
 }
@@ -451,9 +461,9 @@ $("key-form").onsubmit = () => {
 
 // --- the beginning ---
 
-panel.on_model_known(() => {
-  $("model").textContent = model.name;
-  $("model").title = `${model.name}, contexts of ${number(model.context)} tokens`;
+panel.on_reached_changed(reached => {
+  $("model").textContent = reached ? model.name : "server not reached";
+  $("model").title = reached ? `contexts of ${number(model.context)} tokens` : "";
   show_all();
   show_files();
 });

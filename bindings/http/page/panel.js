@@ -116,24 +116,29 @@ function fill(values, sessions) {
   if (rest > 0) $("sessions").append(make("li", {className: "none"}, `and ${rest} more`));
 }
 
-let timer = 0, on_model = () => {};
-export function on_model_known(handler) { on_model = handler; }
+let timer = 0, reached = null, on_reached = () => {};
+// Called when the server is reached again, with its model known, and when it is not.
+export function on_reached_changed(handler) { on_reached = handler; }
+
+function set_reached(now) {
+  if (reached !== now) on_reached(now);
+  reached = now;
+}
 
 // Looks once, and again each second while the panel is seen. After a refusal (401) it looks no
 // more until it is called.
 export async function watch() {
   clearTimeout(timer);
   try {
-    if (!model.name) {
-      await load_model();
-      on_model();
-    }
+    if (!reached) await load_model();  // it may have another one now
+    set_reached(true);
     if (!$("server").hidden && !document.hidden) {
       const [values, sessions] = await Promise.all([metrics(), get_json("v1/sessions")]);
       fill(values, sessions.data);
     }
   } catch (error) {
     last = null;
+    set_reached(false);
     if (error.status === 401) return;
   }
   clearTimeout(timer);

@@ -9,11 +9,12 @@ export const stop = chat => run_of(chat)?.controller.abort();
 
 // A user's turn as the model reads it: files in fences that their text does not contain.
 export function content_of({text, files}) {
+  if (!files.length) return text;
   const blocks = files.map(file => {
     const ticks = (file.text.match(/`{3,}/g) ?? ["``"]).reduce((a, b) => a.length > b.length ? a : b);
     return `${file.name}:\n${ticks}\`\n${file.text}\n${ticks}\`\n`;
   });
-  return [...blocks, text].join("\n").trim();
+  return [...blocks, text].join("\n");
 }
 
 function body_of(chat) {

@@ -24,13 +24,22 @@ export function fresh() {
           updated: Date.now(), settings: last_settings(), turns: [], draft: {text: "", files: []}, waiting: []};
 }
 
-// Returns false if the browser has no space left for it. An empty conversation is not listed.
+let frozen = false;
+// While frozen nothing is stored.
+export function freeze(now) { frozen = now; }
+
+// Returns false if the browser has no space left for it. An empty one is not
+// stored, one with only a draft not listed.
 export function save(chat) {
-  if (chat.removed) return true;
+  if (chat.removed || frozen) return true;
+  if (!chat.turns.length && !chat.draft.text && !chat.draft.files.length) {
+    remove(chat.id);
+    return true;
+  }
   const {id, title, updated, settings, turns, draft, waiting} = chat;
   try {
     write(kChat + id, {id, title, updated, settings, turns, draft, waiting});
-    if (turns.length || title) {
+    if (turns.length) {
       write(kIndex, [...list().filter(one => one.id !== id), {id, title, updated}]);
     }
     return true;

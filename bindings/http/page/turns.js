@@ -6,7 +6,7 @@ import {content_of, figures_of} from "./runs.js";
 
 const kFoldChars = 1200, kFoldLines = 14;
 
-const kEnds = {length: "ended at the length limit", stopped: "stopped",
+const kEnds = {length: "length limit", stopped: "stopped",
                error: "broken off", reload: "cut by a reload of the page"};
 
 export function progress_text({total, cache, processed, time_ms}) {
@@ -16,12 +16,11 @@ export function progress_text({total, cache, processed, time_ms}) {
 }
 
 export function figures_text(figures) {
-  const {tokens, context, cached, exact, first, speed} = figures;
+  const {tokens, context, exact, first, speed} = figures;
   return [`${exact ? "" : "about "}${number(tokens)} tokens`,
           speed && `${speed.toFixed(speed < 10 ? 2 : 1)} tokens/s`,
           first && `first after ${seconds(first)}`,
-          `context ${number(context)} of ${number(model.context)}`,
-          cached && `${number(cached)} cached`].filter(Boolean).join(" · ");
+          `context ${number(context)} of ${number(model.context)}`].filter(Boolean).join(" · ");
 }
 
 function attached(file) {
@@ -120,7 +119,8 @@ export function fill_answer(element, turn, run, actions) {
     thought.lastChild.textContent = turn.reasoning.trim();
   }
   if (body.dataset.length !== String(turn.text.length)) {
-    body.replaceChildren(rendered(turn.text));
+    body.replaceChildren(model.chats ? rendered(turn.text)
+                                     : make("div", {className: "said"}, turn.text));
     body.dataset.length = turn.text.length;
   }
   if (run) {
@@ -131,6 +131,7 @@ export function fill_answer(element, turn, run, actions) {
   const copying = icon_button("copy", "Copy the answer", () => copy(turn.text, copying));
   const end = kEnds[turn.end];
   tools.replaceChildren(copying, icon_button("again", "Answer again", actions.again),
-    make("span", {className: "figures"},
+    make("span", {className: "figures",
+                  title: `${number(turn.figures?.cached ?? 0)} tokens of the prompt were cached`},
          [end, turn.figures && figures_text(turn.figures)].filter(Boolean).join(" · ")));
 }
