@@ -1,5 +1,5 @@
-// The page at "/": a chat, and the server's status. Its files are compiled in; it contacts only this
-// server.
+// The page at "/": a chat, and the server's status. Its files are compiled in; it contacts this
+// server alone.
 #pragma once
 
 #include <string_view>

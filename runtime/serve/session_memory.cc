@@ -103,10 +103,9 @@ void SessionMemory::place(ActiveChoice& active) {
                      options_.prefill_chunk);
   } catch (const BudgetError&) {
     if (log.size() > 0) {
-      cache_.insert({.salt = active.request.salt,
-                     .title = active.request.title,
-                     .log = std::move(log)},
-                    owned.release());
+      cache_.insert(
+          {.salt = active.request.salt, .title = active.request.title, .log = std::move(log)},
+          owned.release());
     }
     throw;
   }

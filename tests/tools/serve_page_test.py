@@ -1,5 +1,5 @@
-"""The page at / in a browser, against a running server. Without Chromium all tests are skipped.
-FASA_SCREENSHOTS=DIR saves screenshots."""
+"""The page at / in a browser, against a running server. Without Chromium all tests are skipped, and
+without FASA_LONG=1 those beyond conversations. FASA_SCREENSHOTS=DIR saves screenshots."""
 import json
 import os
 import pathlib
@@ -30,6 +30,10 @@ PASTE = """(() => {
       new ClipboardEvent('paste', {clipboardData: data, cancelable: true}));
 })()"""
 FILES = "document.getElementById('files').innerText"
+
+
+long = unittest.skipUnless(os.environ.get("FASA_LONG") == "1",
+                           "two minutes: the long run has it (tools/test --all=6/8, FASA_LONG=1)")
 
 
 def by_id(name, what="value"):
@@ -158,6 +162,7 @@ class Conversations(PageTest):
         browser.wait_for(f"/no space/.test({PROBLEM})")
 
 
+@long
 class Messages(PageTest):
     def test_enter_while_an_answer_comes(self):
         browser = self.open(self.serve())
@@ -309,6 +314,7 @@ class Messages(PageTest):
         self.assertEqual(browser.bodies[-1]["prompt"], "And Ruth said, " + first + " And then ")
 
 
+@long
 class Texts(PageTest):
     def test_files_become_context(self):
         server = self.serve("--prefill-chunk", "64")
@@ -377,14 +383,15 @@ class Texts(PageTest):
     def rendered(self, browser, text):
         return browser.evaluate(f"""import('/page/markdown.js').then(({{rendered}}) => {{
             const place = document.createElement('div');
+            place.className = 'body';
             place.append(rendered({json.dumps(text)}));
             document.getElementById('log').append(place);
             return place.innerHTML; }})""")
 
     def test_markdown_and_code(self):
         browser = self.open(self.serve())
-        html = self.rendered(browser, "# Head\n\n- *one*\n- `two`\n\n| a | b |\n|--|--|\n| 1 | 2 |\n\n"
-                             "```python\ndef f(x):\n    return \"<b>\"\n```\n[link](https://a.example/)")
+        html = self.rendered(browser, "# Head\n\n- *one*\n- `two`\n\n| a | b |\n|--|--|\n"
+                             "| 1 | 2 |\n\n```python\ndef f(x):\n    return \"<b>\"\n```\n[link](https://a.example/)")
         for part in ("<h1>Head</h1>", "<em>one</em>", "<code>two</code>", "<td>1</td>",
                      '<span class="hljs-keyword">def</span>', "&lt;b&gt;", 'href="https://a.example/"',
                      'rel="noopener noreferrer nofollow"', 'aria-label="Copy the code"'):
@@ -428,6 +435,7 @@ class Texts(PageTest):
             self.assertIn(part, policy)
 
 
+@long
 class Sides(PageTest):
     def widths(self, browser, tier):
         return browser.evaluate(
@@ -484,8 +492,8 @@ class Sides(PageTest):
             browser.evaluate(f"{by_id('key')} = '{key}'")
             self.click(browser, "#key-form .main")
             if key == "wrong":
-                browser.wait_for("/does not know/.test(document.getElementById('key-why').textContent)"
-                                 " && document.getElementById('key-dialog').open")
+                browser.wait_for(f"/does not know/.test({by_id('key-why', 'textContent')}) && "
+                                 + by_id("key-dialog", "open"))
         browser.wait_for(f"{by_id('model', 'textContent')} === 'chat-model'")
         self.send(browser, "In the beginning")
         browser.wait_for(f"{LAST}.length > 20")
@@ -508,7 +516,8 @@ class Sides(PageTest):
                     self.assertGreaterEqual(rect["top"], 0)
                     self.assertLessEqual(rect["bottom"], size[1], part)
                     self.assertLessEqual(rect["right"], size[0], part)
-                self.assertLessEqual(browser.evaluate("document.documentElement.scrollWidth"), size[0])
+                width = browser.evaluate("document.documentElement.scrollWidth")
+                self.assertLessEqual(width, size[0])
                 self.screenshot(browser, f"phone-{size[0]}.png")
                 self.click(browser, "#show-server")
                 browser.wait_for("!!document.querySelector('.tier')")
@@ -528,8 +537,9 @@ class Sides(PageTest):
             .match(/[\\d.]+/g).map(Number); return rgb[0] + rgb[1] + rgb[2]; })()"""
         contrast = """(() => {
           const part = v => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
-          const light = colour => { const [r, g, b] = colour.match(/[\\d.]+/g).map(Number).map(part);
-                                    return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+          const light = colour => {
+            const [r, g, b] = colour.match(/[\\d.]+/g).map(one => part(+one));
+            return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
           const probe = document.createElement('i'); document.body.append(probe);
           const value = name => { probe.style.color = `var(--${name})`;
                                   return light(getComputedStyle(probe).color); };

@@ -175,7 +175,7 @@ function show_state() {
   const running = Boolean(run_of(chat));
   $("stop").hidden = !running;
   const used = used_tokens();
-  $("state").textContent = running ? "Enter: sent after the answer"
+  $("state").textContent = running ? "a new message waits for the answer"
       : used ? `context ${number(used)} of ${number(model.context)} tokens` : "";
 }
 
@@ -365,11 +365,13 @@ function remove(id) {
 $("fresh").onclick = start_fresh;
 store.on_change_elsewhere(show_list);
 // Leaving the page breaks its answers; what is stored says that they had not ended.
-addEventListener("beforeunload", () => {
+function leave() {
   for (const one of [chat, ...all_runs().map(run => run.chat)]) store.save(one);
   store.freeze(true);
   setTimeout(() => store.freeze(false), 2000);  // it stayed
-});
+}
+addEventListener("beforeunload", leave);
+addEventListener("pagehide", leave);
 
 // --- the sides ---
 
@@ -461,8 +463,8 @@ $("key-form").onsubmit = () => {
 
 // --- the beginning ---
 
-panel.on_reached_changed(reached => {
-  $("model").textContent = reached ? model.name : "server not reached";
+panel.on_reached_changed((reached, why) => {
+  $("model").textContent = reached ? model.name : why;
   $("model").title = reached ? `contexts of ${number(model.context)} tokens` : "";
   show_all();
   show_files();

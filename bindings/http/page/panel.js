@@ -117,11 +117,11 @@ function fill(values, sessions) {
 }
 
 let timer = 0, reached = null, on_reached = () => {};
-// Called when the server is reached again, with its model known, and when it is not.
+// Called when the server is reached again, with its model known, and when it is not, with why.
 export function on_reached_changed(handler) { on_reached = handler; }
 
-function set_reached(now) {
-  if (reached !== now) on_reached(now);
+function set_reached(now, why = "") {
+  if (reached !== now) on_reached(now, why);
   reached = now;
 }
 
@@ -138,7 +138,7 @@ export async function watch() {
     }
   } catch (error) {
     last = null;
-    set_reached(false);
+    set_reached(false, error.status === 401 ? "API key needed" : "server not reached");
     if (error.status === 401) return;
   }
   clearTimeout(timer);
