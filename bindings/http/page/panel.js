@@ -6,7 +6,7 @@ const kKinds = {
   slices: ["Slices", "low-bit codes of keys and values: all tokens' scores come from them"],
   rows: ["Rows", "keys and values of the cached tokens"],
   hot_rows: ["Hot rows", "rows on the device that are selected often"],
-  extra_hot_rows: ["Extra hot rows", "lent while memory is free"],
+  extra_hot_rows: ["Extra hot rows, lent", "lent while memory is free"],
   scratch: ["Scratch", "buffers of the steps"],
   sessions: ["Sessions", "conversations on disk"],
   other: ["Weights and the rest", "the model's weights, activations and tables"],
@@ -33,6 +33,8 @@ function tier_of(name, values) {
   return {name, used, lent, limit: limit > kEndless ? 0 : limit, parts: parts.filter(p => p[1] > 0)};
 }
 
+const percent = share => share > 0 && share < 0.005 ? "< 1 %" : Math.round(100 * share) + " %";
+
 const swatch = kind => {
   const square = make("i", {"aria-hidden": "true"});
   square.style.background = `var(--${kind})`;
@@ -50,7 +52,7 @@ function tier_element({name, used, lent, limit, parts}) {
     strip.append(part);
   }
   const needed = used - lent;
-  const of = limit ? `${bytes(needed)} of ${bytes(limit)}, ${Math.round(100 * needed / limit)} %`
+  const of = limit ? `${bytes(needed)} of ${bytes(limit)}, ${percent(needed / limit)}`
                    : `${bytes(needed)}, no limit`;
   strip.setAttribute("aria-label", `${kTiers[name]}: ${of}`);
   const legend = parts.flatMap(([kind, size]) =>
@@ -104,7 +106,7 @@ function fill(values, sessions) {
   }
   last = {now, tokens};
   draw("hits", values.fasa_hot_row_hit_ratio, 1);
-  $("hits-now").textContent = Math.round(100 * values.fasa_hot_row_hit_ratio) + " %";
+  $("hits-now").textContent = percent(values.fasa_hot_row_hit_ratio);
   $("numbers").replaceChildren(...Object.entries(kNumbers).map(([name, label]) =>
       make("tr", {}, make("td", {}, label), make("td", {}, number(values[name])))));
   const list = JSON.stringify(sessions);
