@@ -32,10 +32,6 @@ PASTE = """(() => {
 FILES = "document.getElementById('files').innerText"
 
 
-long = unittest.skipUnless(os.environ.get("FASA_LONG") == "1",
-                           "two minutes: the long run has it (tools/test --all=6/8, FASA_LONG=1)")
-
-
 def by_id(name, what="value"):
     return f"document.getElementById('{name}').{what}"
 
@@ -46,6 +42,13 @@ def box(selector):
 
 @unittest.skipUnless(PROGRAM, "no Chromium is installed; tools/clients-env installs it")
 class PageTest(ServeTest):
+    long = False
+
+    @classmethod
+    def setUpClass(cls):
+        if cls.long and os.environ.get("FASA_LONG") != "1":
+            raise unittest.SkipTest("two minutes: the long run has them (FASA_LONG=1)")
+
     def serve(self, *flags, template=TEMPLATE):
         return Server(self, *flags, model=self.chat_model(template))
 
@@ -139,6 +142,14 @@ class Conversations(PageTest):
         self.assertIn("reload", browser.wait_for(FIGURES))
         self.assertGreater(len(browser.evaluate(LAST)), 40)
 
+    def test_a_reload_before_the_answer_keeps_the_message(self):
+        browser = self.open(self.serve("--prefill-chunk", "16"))
+        self.send(browser, RUTH[:6000].strip())
+        browser.wait_for("/reading [1-9]/.test(document.getElementById('log').textContent)")
+        self.reload(browser)
+        self.assertEqual(browser.evaluate(by_id("text")), RUTH[:6000].strip())
+        self.assertEqual(browser.evaluate(TURNS), [])
+
     def test_new_while_an_answer_comes(self):
         browser = self.open(self.serve())
         self.send(browser, "In the beginning")
@@ -162,8 +173,9 @@ class Conversations(PageTest):
         browser.wait_for(f"/no space/.test({PROBLEM})")
 
 
-@long
 class Messages(PageTest):
+    long = True
+
     def test_enter_while_an_answer_comes(self):
         browser = self.open(self.serve())
         self.send(browser, "In the beginning")
@@ -314,8 +326,9 @@ class Messages(PageTest):
         self.assertEqual(browser.bodies[-1]["prompt"], "And Ruth said, " + first + " And then ")
 
 
-@long
 class Texts(PageTest):
+    long = True
+
     def test_files_become_context(self):
         server = self.serve("--prefill-chunk", "64")
         browser = self.open(server, max_tokens=8)
@@ -435,8 +448,9 @@ class Texts(PageTest):
             self.assertIn(part, policy)
 
 
-@long
 class Sides(PageTest):
+    long = True
+
     def widths(self, browser, tier):
         return browser.evaluate(
             f"(() => {{ const bar = document.querySelector('[data-tier={tier}] .bar');"
