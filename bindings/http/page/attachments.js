@@ -50,9 +50,9 @@ export function show(files, used, changed) {
     sum += file.tokens ?? 0;
     const fits = sum < model.context;
     const without = text => changed(files.filter(one => one !== file), text);
+    const over = `${number(file.tokens ?? 0)} tokens · more than the context of `;
     const note = file.tokens === undefined ? file.failed ?? "counting tokens"
-        : fits ? cost(file.tokens)
-               : `${number(file.tokens)} tokens · more than the context of ${number(model.context)}`;
+        : fits ? cost(file.tokens) : over + number(model.context);
     return make("li", {className: fits ? "" : "bad"},
       make("span", {title: "Memory of the cache, and the time to read it"}, file.name + " ",
            make("small", {}, note)),

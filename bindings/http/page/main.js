@@ -1,9 +1,11 @@
 // The page: the conversation that is shown, its input, and the two sides.
-import {has_key, model, on_key_needed, use_key} from "./api.js";
+import {model} from "./api.js";
 import * as attachments from "./attachments.js";
 import {$, icon_button, make, notice, number, problem, say} from "./dom.js";
 import * as panel from "./panel.js";
-import {all_runs, answer, kTemperature, run_of, stop} from "./runs.js";
+import {all_runs, answer, run_of, stop} from "./runs.js";
+import {begin_settings} from "./settings.js";
+import {close_side, narrow, toggle} from "./sides.js";
 import * as store from "./store.js";
 import {answer_element, editor_element, fill_answer, user_element,
         waiting_element} from "./turns.js";
@@ -11,7 +13,6 @@ import {answer_element, editor_element, fill_answer, user_element,
 let chat = null;
 const elements = new Map();  // of the shown conversation's turns
 
-const narrow = matchMedia("(max-width: 62rem)");
 const phone = matchMedia("(pointer: coarse)");  // its keyboard has no Shift+Enter
 const has_text = turn => turn.text.trim() !== "" || turn.files.length > 0;
 
@@ -128,7 +129,8 @@ function element_of(turn) {
 
 function show_welcome() {
   const text = !model.name ? ""
-      : model.chats ? "What is said stays in this browser and on this server. Drop text files here to ask about them."
+      : model.chats ? "What is said stays in this browser and on this server. " +
+                      "Drop text files here to ask about them."
       : "This model has no chat template: it continues your text instead of answering it.";
   $("log").replaceChildren(make("div", {className: "welcome"},
     make("h2", {}, model.name || "fasa"), make("p", {}, text)));
@@ -373,93 +375,10 @@ function leave() {
 addEventListener("beforeunload", leave);
 addEventListener("pagehide", leave);
 
-// --- the sides ---
-
-function toggle(side, open_it) {
-  $(side).hidden = !open_it;
-  $("show-" + side).setAttribute("aria-expanded", open_it);
-  if (!narrow.matches) localStorage.setItem("fasa.side." + side, open_it ? "open" : "closed");
-  if (open_it && side === "server") panel.watch();
-}
-for (const side of ["chats", "server"]) {
-  const button = $("show-" + side);
-  button.onclick = () => {
-    toggle(side, $(side).hidden);
-    if (narrow.matches && !$(side).hidden) $("hide-" + side).focus();
-  };
-  $("hide-" + side).onclick = () => {
-    toggle(side, false);
-    button.focus();
-  };
-  const place = () => toggle(side, !narrow.matches &&
-                                   localStorage.getItem("fasa.side." + side) !== "closed");
-  narrow.addEventListener("change", place);
-  place();
-}
-document.addEventListener("click", event => {  // beside an open side, on a phone
-  if (!narrow.matches || event.target.closest("#chats, #server, header, dialog")) return;
-  for (const side of ["chats", "server"]) if (!$(side).hidden) toggle(side, false);
-});
 document.addEventListener("keydown", event => {
   if (event.key !== "Escape" || document.querySelector("dialog[open]")) return;
-  const side = narrow.matches && ["chats", "server"].find(one => !$(one).hidden);
-  if (side) {
-    toggle(side, false);
-    $("show-" + side).focus();
-  } else {
-    stop(chat);
-  }
+  if (!close_side()) stop(chat);
 });
-
-// --- settings and the key ---
-
-const kNumbers = ["temperature", "top_k", "max_tokens"];
-$("show-settings").onclick = () => {
-  const {params} = model;
-  $("temperature").placeholder = params.temperature === undefined
-      ? `${kTemperature} (the model states none)` : `${+params.temperature.toFixed(3)} (the model's)`;
-  $("top_k").placeholder = params.top_k === undefined ? "all tokens" : `${params.top_k} (the model's)`;
-  $("system-field").hidden = !model.chats;
-  $("system").value = chat.settings.system ?? "";
-  for (const name of kNumbers) $(name).value = chat.settings[name] ?? "";
-  $("theme").value = localStorage.getItem("fasa.theme") ?? "";
-  $("settings").showModal();
-};
-$("settings").onclose = () => {
-  const settings = {system: $("system").value.trim() || undefined};
-  for (const name of kNumbers) {
-    const field = $(name);
-    if (field.value !== "" && field.checkValidity()) settings[name] = +field.value;
-  }
-  chat.settings = settings;
-  store.save_settings(settings);
-  save(chat);
-};
-function apply_theme() {
-  document.documentElement.dataset.theme = localStorage.getItem("fasa.theme") ?? "";
-}
-$("theme").onchange = () => {
-  localStorage.setItem("fasa.theme", $("theme").value);
-  apply_theme();
-};
-apply_theme();
-
-function show_key(why) {
-  $("key-why").textContent = why;
-  $("key").value = "";
-  if (!$("key-dialog").open) $("key-dialog").showModal();
-}
-on_key_needed(wrong => show_key(wrong ? "The server does not know this key."
-                                      : "This server asks for a key."));
-$("change-key").onclick = () => {
-  $("settings").close();
-  show_key(has_key() ? "Replaces the present key." : "Not needed unless the server asks for one.");
-};
-$("key-cancel").onclick = () => $("key-dialog").close();
-$("key-form").onsubmit = () => {
-  use_key($("key").value.trim());
-  panel.watch();
-};
 
 // --- the beginning ---
 
@@ -468,6 +387,10 @@ panel.on_reached_changed((reached, why) => {
   $("model").title = reached ? `contexts of ${number(model.context)} tokens` : "";
   show_all();
   show_files();
+});
+begin_settings(() => chat, settings => {
+  chat.settings = settings;
+  save(chat);
 });
 const found = store.load(sessionStorage.getItem("fasa.open")) ?? store.load(store.list()[0]?.id);
 open(found ? mend(found) : store.fresh());

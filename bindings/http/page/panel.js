@@ -14,7 +14,8 @@ const kKinds = {
 const kTiers = {device: "Device", host: "Host", disk: "Disk"};
 const kNumbers = {
   fasa_requests_running: "Requests running", fasa_requests_waiting: "Requests waiting",
-  fasa_prompt_tokens_total: "Prompt tokens", fasa_cached_tokens_total: "Prompt tokens from the cache",
+  fasa_prompt_tokens_total: "Prompt tokens",
+  fasa_cached_tokens_total: "Prompt tokens from the cache",
   fasa_generated_tokens_total: "Generated tokens", fasa_preemptions_total: "Preemptions",
   fasa_evictions_total: "Evictions",
 };
@@ -30,7 +31,8 @@ function tier_of(name, values) {
   const other = used - parts.reduce((sum, part) => sum + part[1], 0);
   parts.at(-1)[1] = Math.max(0, other);
   const lent = values[`fasa_tier_bytes{tier="${name}",kind="extra_hot_rows"}`] ?? 0;
-  return {name, used, lent, limit: limit > kEndless ? 0 : limit, parts: parts.filter(p => p[1] > 0)};
+  return {name, used, lent, limit: limit > kEndless ? 0 : limit,
+          parts: parts.filter(part => part[1] > 0)};
 }
 
 const percent = share => share > 0 && share < 0.005 ? "< 1 %" : Math.round(100 * share) + " %";
@@ -59,7 +61,8 @@ function tier_element({name, used, lent, limit, parts}) {
       [swatch(kind), make("span", {title: kKinds[kind][1]}, kKinds[kind][0]),
        make("span", {}, bytes(size))]);
   const free = limit ? [make("i", {className: "free", "aria-hidden": "true"}),
-                        make("span", {}, "Free"), make("span", {}, bytes(Math.max(0, limit - used)))]
+                        make("span", {}, "Free"),
+                        make("span", {}, bytes(Math.max(0, limit - used)))]
                      : [];
   return make("div", {className: "tier", "data-tier": name},
     make("div", {className: "tier-head"}, make("b", {}, kTiers[name]), make("span", {}, of)),

@@ -11,7 +11,8 @@ export const stop = chat => run_of(chat)?.controller.abort();
 export function content_of({text, files}) {
   if (!files.length) return text;
   const blocks = files.map(file => {
-    const ticks = (file.text.match(/`{3,}/g) ?? ["``"]).reduce((a, b) => a.length > b.length ? a : b);
+    const ticks = (file.text.match(/`{3,}/g) ?? ["``"])
+        .reduce((a, b) => a.length > b.length ? a : b);
     return `${file.name}:\n${ticks}\`\n${file.text}\n${ticks}\`\n`;
   });
   return [...blocks, text].join("\n");
@@ -97,6 +98,8 @@ export async function answer(chat, changed) {
   turn.figures = figures_of(run);
   delete turn.usage;
   const empty = !turn.text && !turn.reasoning;
-  if (empty && ["stopped", "error"].includes(turn.end)) chat.turns.splice(chat.turns.indexOf(turn), 1);
+  if (empty && ["stopped", "error"].includes(turn.end)) {
+    chat.turns.splice(chat.turns.indexOf(turn), 1);
+  }
   return error;
 }

@@ -1,6 +1,6 @@
 // Conversations in the browser's localStorage: an index of titles, and an item for each
-// conversation: {id, title, updated, settings, turns, draft, waiting}. A turn is {role: "user", text, files}
-// or {role: "assistant", text, reasoning, ...}; a file is {name, text, tokens}.
+// conversation: {id, title, updated, settings, turns, draft, waiting}. A turn is {role: "user",
+// text, files} or {role: "assistant", text, reasoning, ...}; a file is {name, text, tokens}.
 const kIndex = "fasa.chats", kChat = "fasa.chat.", kSettings = "fasa.settings";
 
 function read(name, otherwise) {
@@ -21,7 +21,8 @@ export const load = id => read(kChat + id, null);
 
 export function fresh() {
   return {id: Date.now().toString(36) + Math.random().toString(36).slice(2, 6), title: "",
-          updated: Date.now(), settings: last_settings(), turns: [], draft: {text: "", files: []}, waiting: []};
+          updated: Date.now(), settings: last_settings(), turns: [],
+          draft: {text: "", files: []}, waiting: []};
 }
 
 let frozen = false;
