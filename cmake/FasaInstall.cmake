@@ -30,6 +30,9 @@ if(TARGET fasa_http)
   configure_file(${PROJECT_SOURCE_DIR}/bindings/http/fasa.service.in fasa.service @ONLY)
   install(FILES ${CMAKE_CURRENT_BINARY_DIR}/fasa.service DESTINATION lib/systemd/system
           COMPONENT fasa)
+  # The terms of the page's scripts.
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/bindings/http/vendor/ COMPONENT fasa
+          DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.copyright")
 endif()
 # Manual pages and completions, written by the program itself.
 set(pages ${CMAKE_CURRENT_BINARY_DIR}/pages)

@@ -189,6 +189,14 @@ void ServeCommand::check() const {
                   http_.host));
 }
 
+// The memory of a conversation that fills the context, per token.
+serve::TokenMemory token_memory(const Runtime& runtime, int64_t tokens, int step_tokens) {
+  const KvMemory memory = runtime.estimate_memory(tokens, step_tokens);
+  const auto count = static_cast<uint64_t>(tokens);
+  return {.device = (memory.device_slices + memory.device_rows) / count,
+          .host = memory.host_rows / count};
+}
+
 int64_t ServeCommand::max_context(const ModelConfig& config) const {
   if (max_context_ == 0) return config.max_positions;
   if (max_context_ > config.max_positions && !allow_long_) {
@@ -291,6 +299,7 @@ int ServeCommand::run() {
   const RowDType row_dtype = config.placement.row_dtype.value_or(model_config.row_dtype());
   Runtime runtime(*device, config, model_config.geometry(), row_dtype, slices.dims,
                   options.max_context);
+  options.token_memory = token_memory(runtime, options.max_context, engine_.prefill_chunk);
   engine_.max_step_seconds = max_step_ms_ == "auto" ? 0 : std::stod(max_step_ms_) * 1e-3;
   engine_.prompt_share = config.serve.prompt_share;
   engine_.sparse_turn_tokens = config.sessions.sparse_turn_tokens;

@@ -15,6 +15,7 @@ struct Service::Generation {
   const CompletionFields& fields;
   std::vector<std::vector<int32_t>> prompts;  // one but for completions of several prompts
   std::string text = {};                      // the prompt's, for a chat
+  std::string title = {};                     // of the conversation
   std::optional<MessageFormat> format = {};   // for a chat
   AnswerGrammar grammar = {};
   std::unique_ptr<ReplyForm> form;

@@ -29,7 +29,22 @@ HttpResponse json_response(const Json& json) {
 }
 
 // Monitoring needs no key; these paths show no user's data.
-bool is_public(const std::string& path) { return path.starts_with("/health") || path == "/"; }
+bool is_public(const std::string& path) {
+  return path.starts_with("/health") || web_file(path) != nullptr;
+}
+
+// The page needs nothing from elsewhere, and runs no script but its own.
+HttpResponse page_response(const WebFile& file) {
+  return {.headers = {{"Content-Security-Policy",
+                       "default-src 'none'; script-src 'self'; style-src 'self'; "
+                       "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
+                       "frame-ancestors 'none'; require-trusted-types-for 'script'; "
+                       "trusted-types dompurify"},
+                      {"Referrer-Policy", "no-referrer"},
+                      {"Cache-Control", "no-cache"}},
+          .content_type = file.content_type,
+          .body = std::string(file.body)};
+}
 
 std::vector<int32_t> special_marks(const text::Tokenizer& tokenizer) {
   std::vector<int32_t> ids;
@@ -139,8 +154,10 @@ void Service::handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange
 
 std::optional<HttpResponse> Service::answer_get(const Call& call) {
   if (call.request.path.starts_with("/health")) return health(call);
-  if (call.is("GET", "/"))
-    return HttpResponse{.content_type = "text/html; charset=utf-8", .body = kPage};
+  if (const WebFile* const file = web_file(call.request.path);
+      file != nullptr && call.is("GET", call.request.path)) {
+    return page_response(*file);
+  }
   if (call.is("GET", "/v1/models")) return models();
   if (call.is("GET", call.request.path) && !call.behind("/v1/models/").empty()) {
     return model(call.behind("/v1/models/"));
@@ -223,9 +240,17 @@ HttpResponse Service::health(const Call& call) {
 
 // As llama.cpp's server has them. No path of this machine is shown.
 HttpResponse Service::props() const {
-  const Json settings = {{"n_ctx", options_.max_context}, {"params", Json::object()}};
+  const GenerationDefaults& defaults = options_.defaults;
+  Json params = Json::object();  // what the model's files state
+  if (defaults.temperature) params["temperature"] = *defaults.temperature;
+  if (defaults.top_k) params["top_k"] = *defaults.top_k;
+  if (defaults.top_p) params["top_p"] = *defaults.top_p;
+  if (defaults.min_p) params["min_p"] = *defaults.min_p;
+  const Json settings = {{"n_ctx", options_.max_context}, {"params", std::move(params)}};
   return json_response(
       {{"default_generation_settings", settings},
+       {"kv_bytes_per_token",
+        {{"device", options_.token_memory.device}, {"host", options_.token_memory.host}}},
        {"total_slots", engine_.options().max_sequences},
        {"model_alias", options_.model_name},
        {"model_path", options_.model_name},
@@ -314,6 +339,7 @@ HttpResponse Service::sessions(const Call& call) {
     if (session.salt != call.salt) continue;
     list.push_back({{"id", session.id},
                     {"object", "session"},
+                    {"title", session.title},
                     {"tokens", session.tokens},
                     {"in_memory", session.in_memory},
                     {"suspended_tokens", session.suspended_tokens},

@@ -30,6 +30,11 @@
 
 namespace fasa::serve {
 
+// Bytes of the cache per token of a long conversation.
+struct TokenMemory {
+  uint64_t device = 0, host = 0;
+};
+
 struct ServiceOptions {
   std::string model_name;       // in /v1/models
   bool any_model_name = false;  // requests may name any model
@@ -38,6 +43,7 @@ struct ServiceOptions {
   int64_t max_context = 0;      // tokens of a prompt and its answer
   int64_t vocab_size = 0;
   GenerationDefaults defaults = {};
+  TokenMemory token_memory = {};
   ApiKeys keys = {};
   std::chrono::milliseconds ping_after{15'000};
   LogForm log = LogForm::kNone;  // of requests

@@ -36,6 +36,25 @@ std::string header_list(const std::vector<std::string>& names) {
   return names.size() > kMost ? list + ", ..." : list;
 }
 
+// The first line that is not blank, cut to kMost bytes between characters.
+std::string title_of(std::string_view text) {
+  constexpr size_t kMost = 80;
+  text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+  text = text.substr(0, text.find_first_of("\r\n"));
+  if (text.size() <= kMost) return std::string(text);
+  size_t end = kMost;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return std::string(text.substr(0, end));
+}
+
+// The beginning of what the user said first.
+std::string chat_title(const Json& messages) {
+  for (const Json& message : messages) {
+    if (message.value("role", "") == "user") return title_of(message.value("content", ""));
+  }
+  return "";
+}
+
 SamplingChoice choice_of(const SamplingFields& fields) {
   SamplingChoice choice;
   const auto as_float = [](const std::optional<double>& value) {
@@ -200,6 +219,7 @@ Service::Generation Service::chat_generation(const Call& call, const ChatRequest
   return {.fields = request.common,
           .prompts = {encode(call.salt, prompt)},
           .text = prompt.text(),
+          .title = chat_title(request.context["messages"]),
           .format = std::move(format),
           .grammar = std::move(grammar),
           .form = nullptr};
@@ -294,8 +314,10 @@ void Service::complete_llama(Call& call) {
 Service::Generation Service::text_generation(const CompletionRequest& request) {
   check_model(request.common);
   std::vector<std::vector<int32_t>> prompts;
+  std::string title;
   for (const CompletionPrompt& prompt : request.prompts) {
     const auto* const text = std::get_if<std::string>(&prompt);
+    if (text != nullptr && title.empty()) title = title_of(*text);
     prompts.push_back(text == nullptr
                           ? std::get<std::vector<int32_t>>(prompt)
                           : tokenizer_.encode(*text, text::EncodeOptions{.add_special = true}));
@@ -306,6 +328,7 @@ Service::Generation Service::text_generation(const CompletionRequest& request) {
   }
   return {.fields = request.common,
           .prompts = std::move(prompts),
+          .title = std::move(title),
           .grammar = std::move(grammar),
           .form = nullptr};
 }
@@ -342,6 +365,7 @@ void Service::start(Call& call, Generation generation) {
     GenerationRequest request{.salt = call.salt,
                               .prompt = std::move(prompt),
                               .text = generation.text,
+                              .title = generation.title,
                               .choices = fields.choices};
     request.answer = answer_options(fields, request.prompt.size());
     if (generation.format) request.answer.shown = shown_marks_;

@@ -83,7 +83,7 @@ struct ActiveChoice {
   // The conversation to cache when the choice has ended. If a stop string cut the text, its tokens
   // spell more than the text.
   Conversation conversation() {
-    Conversation kept{.salt = request.salt, .log = std::move(log)};
+    Conversation kept{.salt = request.salt, .title = request.title, .log = std::move(log)};
     const auto& said = answer->tokens();
     const auto computed = kept.log.size() - static_cast<int64_t>(request.prompt.size());
     const bool whole = computed >= 0 && computed <= static_cast<int64_t>(said.size());

@@ -41,6 +41,7 @@ inline SecondsHistogram seconds_histogram() {
 struct SessionStatus {
   uint64_t id = 0;
   std::string salt;
+  std::string title;
   int64_t tokens = 0;
   int64_t suspended_tokens = 0;  // tokens whose keys and values are on disk
   bool in_memory = false;        // its keys and values are in memory

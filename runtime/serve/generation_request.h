@@ -31,7 +31,8 @@ class RequestObserver {
 struct GenerationRequest {
   std::string salt = {};  // requests share prefixes only within one salt
   std::vector<int32_t> prompt = {};
-  std::string text = {};  // the prompt's text as rendered by a template, if any
+  std::string text = {};   // the prompt's text as rendered by a template, if any
+  std::string title = {};  // of the conversation, for its users
   int choices = 1;
   AnswerOptions answer = {};  // for each choice; choice i draws with seed + i
   std::shared_ptr<RequestObserver> observer = {};

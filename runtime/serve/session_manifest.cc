@@ -12,8 +12,6 @@
 namespace fasa::serve {
 namespace {
 
-constexpr std::string_view kMagic = "fasa session 3\n";
-
 class Writer {
  public:
   void number(uint64_t value) { bytes(&value, sizeof(value)); }
@@ -114,11 +112,12 @@ void check_pages(const SessionManifest& manifest, const Reader& reader) {
 std::string encode_manifest(const SessionManifest& manifest) {
   const Conversation& conversation = manifest.conversation;
   Writer out;
-  out.bytes(kMagic.data(), kMagic.size());
+  out.bytes(kManifestMagic.data(), kManifestMagic.size());
   out.number(manifest.written);
   out.text(manifest.fingerprint);
   out.number(manifest.page_bytes);
   out.text(conversation.salt);
+  out.text(conversation.title);
   out.text(conversation.text);
   out.ids(conversation.log.ids());
   for (int64_t i = 0; i < conversation.log.size(); ++i) {
@@ -138,18 +137,19 @@ std::string encode_manifest(const SessionManifest& manifest) {
 SessionManifest decode_manifest(std::string_view bytes, const std::string& place) {
   constexpr size_t kNumber = sizeof(uint64_t);
   Reader whole(bytes, place);
-  if (!bytes.starts_with(kMagic)) whole.fail("it is not a session of this version");
-  if (bytes.size() < kMagic.size() + kNumber) whole.fail("the file is truncated");
+  if (!bytes.starts_with(kManifestMagic)) whole.fail("it is not a session of this version");
+  if (bytes.size() < kManifestMagic.size() + kNumber) whole.fail("the file is truncated");
   const std::string_view body = bytes.substr(0, bytes.size() - kNumber);
   Reader end(bytes.substr(body.size()), place);
   if (end.number() != XXH3_64bits(body.data(), body.size())) whole.fail("its checksum is wrong");
 
-  Reader reader(body.substr(kMagic.size()), place);
+  Reader reader(body.substr(kManifestMagic.size()), place);
   SessionManifest manifest;
   manifest.written = reader.number();
   manifest.fingerprint = reader.text();
   manifest.page_bytes = reader.number();
   manifest.conversation.salt = reader.text();
+  manifest.conversation.title = reader.text();
   manifest.conversation.text = reader.text();
   manifest.conversation.log = read_log(reader);
   manifest.conversation.ahead = reader.ids();

@@ -21,9 +21,10 @@ struct StoredPage {
 
 // A conversation so far.
 struct Conversation {
-  std::string salt = {};  // visible only to requests of the same salt
-  TokenLog log = {};      // the tokens that have keys and values
-  std::string text = {};  // text of the log and `ahead`, if a template rendered it; else empty
+  std::string salt = {};   // visible only to requests of the same salt
+  std::string title = {};  // for its users; may be empty
+  TokenLog log = {};       // the tokens that have keys and values
+  std::string text = {};   // text of the log and `ahead`, if a template rendered it; else empty
   std::vector<int32_t> ahead = {};  // sampled but not computed: the answer's last tokens
 };
 
@@ -36,6 +37,7 @@ struct SessionManifest {
   std::vector<StoredPage> pages;  // of all tokens, in order
 };
 
+inline constexpr std::string_view kManifestMagic = "fasa session 4\n";  // its first line
 std::string encode_manifest(const SessionManifest& manifest);
 // Throws InputError, naming `place`, if the bytes are not from encode_manifest().
 SessionManifest decode_manifest(std::string_view bytes, const std::string& place);

@@ -103,7 +103,9 @@ void SessionMemory::place(ActiveChoice& active) {
                      options_.prefill_chunk);
   } catch (const BudgetError&) {
     if (log.size() > 0) {
-      cache_.insert({.salt = active.request.salt, .log = std::move(log)}, owned.release());
+      cache_.insert(
+          {.salt = active.request.salt, .title = active.request.title, .log = std::move(log)},
+          owned.release());
     }
     throw;
   }
@@ -278,6 +280,7 @@ void SessionMemory::list_sessions() {
   for (const CachedSession& cached : std::as_const(cache_).sessions()) {
     SessionStatus session{.id = cached.id,
                           .salt = cached.conversation.salt,
+                          .title = cached.conversation.title,
                           .tokens = cached.log().size(),
                           .suspended_tokens = cached.suspended ? cached.suspended->tokens : 0,
                           .in_memory = cached.sequence.has_value()};

@@ -15,7 +15,7 @@ PROGRAM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "
 
 class Browser:
     """One page in its own process, ended with the test. `problems` are its exceptions and logged
-    errors, `requests` the addresses that it requested."""
+    errors, `requests` the addresses that it requested, `bodies` what it sent to them."""
 
     def __init__(self, test, folder, size=(1280, 800)):
         commands, self.commands = os.pipe()
@@ -36,7 +36,7 @@ class Browser:
         os.close(commands), os.close(events)
         test.addCleanup(self.stop)
         self.buffer, self.number, self.session = b"", 0, None
-        self.problems, self.requests = [], []
+        self.problems, self.requests, self.bodies = [], [], []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self.session = self.call("Target.attachToTarget", targetId=target,
                                  flatten=True)["sessionId"]
@@ -44,6 +44,8 @@ class Browser:
             self.call(f"{domain}.enable")
 
     def stop(self):
+        if self.process.returncode is not None:
+            return
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         os.close(self.commands), os.close(self.events)
@@ -75,11 +77,14 @@ class Browser:
     def note(self, event):
         values = event.get("params", {})
         if event["method"] == "Runtime.exceptionThrown":
-            self.problems.append(values["exceptionDetails"]["text"])
+            details = values["exceptionDetails"]
+            self.problems.append(details.get("exception", {}).get("description", details["text"]))
         elif event["method"] == "Log.entryAdded" and values["entry"]["level"] == "error":
             self.problems.append(values["entry"]["text"])
         elif event["method"] == "Network.requestWillBeSent":
             self.requests.append(values["request"]["url"])
+            if body := values["request"].get("postData"):
+                self.bodies.append(json.loads(body))
 
     def call(self, method, **values):
         self.number += 1
@@ -109,11 +114,33 @@ class Browser:
         """Waits until the expression is true, a minute at most; returns its value."""
         deadline = time.monotonic() + 60
         while True:
-            if value := self.evaluate(expression):
-                return value
+            try:
+                if value := self.evaluate(expression):
+                    return value
+            except RuntimeError as error:
+                if "navigated" not in str(error):
+                    raise
             if time.monotonic() > deadline:
                 raise TimeoutError(expression)
             time.sleep(0.05)
+
+    def press(self, key, code=0, text="", modifiers=0):
+        """A key, as a user presses it; `code` is its Windows key code."""
+        for kind in ("keyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=code,
+                      modifiers=modifiers, **({"text": text} if kind == "keyDown" and text else {}))
+
+    def type(self, text):
+        self.call("Input.insertText", text=text)
+
+    def become_phone(self, width=390, height=780):
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height,
+                  deviceScaleFactor=1, mobile=True)
+        self.call("Emulation.setTouchEmulationEnabled", enabled=True)
+
+    def prefer(self, scheme):
+        self.call("Emulation.setEmulatedMedia",
+                  features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def screenshot(self):
         """A screenshot as PNG bytes."""

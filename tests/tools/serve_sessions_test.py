@@ -46,12 +46,15 @@ class Sessions(ServeTest):
 
     def test_suspended_sessions_outlive_a_kill(self):
         server = self.server("--idle-after", "10ms")
-        messages = [{"role": "user", "content": "In the beginning " * 40}]
+        text = "\n In the beginning é" + "é" * 40 + " and so on " * 20 + "\nAnd a second line"
+        messages = [{"role": "user", "content": text}]
         told, _, _ = self.say(server, messages)
         while server.metric("fasa_sessions_suspended_total") == 0:
             time.sleep(0.01)
         self.end(server, signal.SIGKILL)
         server = self.server()
+        (session,) = json.loads(server.ask("GET", "/v1/sessions")[2])["data"]
+        self.assertEqual(session["title"], "In the beginning " + "é" * 31)  # at most 80 bytes
         _, new, _ = self.say(server, messages + [told, {"role": "user", "content": "Go on."}])
         self.assertLess(new, 40)
 

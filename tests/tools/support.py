@@ -104,5 +104,6 @@ class CommandTest(unittest.TestCase):
 def main():
     result = unittest.main(argv=sys.argv[:1], exit=False).result
     for test, reason in result.skipped:  # tools/test repeats these lines at its end
-        print(f"skipped {test.id()}: {reason}")
+        name = test.id().replace(" ", "")
+        print(f"skipped {name}: {reason}")
     sys.exit(not result.wasSuccessful())
