@@ -33,8 +33,8 @@ class LowBitBlocks {
 
  private:
   struct Work;
-  void find_tops(Work& work) const;
-  void attend_sealed(Work& work) const;
+  void weigh_pages(Work& work, int head) const;
+  void attend_sealed(Work& work, int head) const;
   void attend_tail(Work& work, int head, float* partials, int64_t stride) const;
 
   const LowBitBodies& bodies_;
