@@ -63,18 +63,6 @@ Contenders& contenders_of_thread() {
   return contenders;
 }
 
-// The maximum of the codes' scores, to which the codes are made relative; scores that are too low
-// for a code stay so.
-float lower_maximum(float maximum, int16_t* codes) {
-  int16_t top = kNoScoreCode;
-  for (int t = 0; t < kPageTokens; ++t) top = std::max(top, codes[t]);
-  if (top <= kLowestScoreCode) return -std::numeric_limits<float>::infinity();
-  for (int t = 0; t < kPageTokens; ++t) {
-    codes[t] = codes[t] <= kLowestScoreCode ? codes[t] : static_cast<int16_t>(codes[t] - top);
-  }
-  return maximum + static_cast<float>(top) / kScoreUnits;
-}
-
 }  // namespace
 
 void HeadPart::begin(const SelectParams& params, int sequence, int kv_head,
@@ -418,18 +406,17 @@ void LowBitPagesOut::write(const ScoreBodies& bodies, int page, const float* of_
   }
 }
 
-void LowBitPagesOut::take_out(const int32_t* set, int32_t size) const {
+void LowBitPagesOut::take_out(const ScoreBodies& bodies, const int32_t* set, int32_t size) const {
   for (int32_t i = 0; i < size;) {
     const int page = set[i] / kPageTokens;
-    int32_t end = i + 1;
-    while (end < size && set[end] / kPageTokens == page) ++end;
+    uint64_t taken = 0;
+    for (; i < size && set[i] / kPageTokens == page; ++i) {
+      taken |= uint64_t{1} << set[i] % kPageTokens;
+    }
     for (int h = 0; h < heads; ++h) {
       const int64_t at = h * capacity + page - first_page;
-      int16_t* codes = scores + at * kPageTokens;
-      for (int32_t j = i; j < end; ++j) codes[set[j] % kPageTokens] = kNoScoreCode;
-      maxima[at] = lower_maximum(maxima[at], codes);
+      maxima[at] = bodies.take_out(taken, maxima[at], scores + at * kPageTokens);
     }
-    i = end;
   }
 }
 
