@@ -24,7 +24,8 @@ struct LowBitPagesTask {
   int group = 0;
   int words = 0;  // of a token's codes
   int pages = 0;
-  const unsigned char* const* codes = nullptr;  // [pages]: each [64][words], then the parameters
+  // [pages + 1]: each [64][words], then the parameters. The last one is only prefetched; null: none.
+  const unsigned char* const* codes = nullptr;
   int64_t code_bytes = 0;
   const float* bases = nullptr;  // [pages]
   // For query head h (low_bit_pages.h): scores + h * score_stride, [pages][64]; factors of the

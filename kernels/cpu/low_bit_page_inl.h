@@ -112,7 +112,7 @@ inline void sum_page(const unsigned char* codes, int64_t token_bytes, const unsi
   for (int first = 0; first < kPageQuads; first += Planes::kQuads) {
     ByteSums some[kHeads][Planes::kCount] = {};
     for (int quad = first; quad < first + Planes::kQuads; ++quad) {
-      if (next != nullptr) __builtin_prefetch(next + quad * 64, 0, 2);
+      if (next != nullptr) __builtin_prefetch(next + quad * 64);
       const Bits words = load_quad(codes + quad * 4 * token_bytes, token_bytes);
       Bits weight[kHeads];
 #pragma GCC unroll 4
@@ -184,10 +184,10 @@ inline void attend_page_heads(const LowBitPagesTask& task, int page, int head,
 template <int kBits>
 void attend_low_bit_pages(const LowBitPagesTask& task) {
   for (int page = 0; page < task.pages; ++page) {
-    const unsigned char* next = page + 1 < task.pages ? task.codes[page + 1] : nullptr;
-    if (next != nullptr) {  // the parameters; the codes between the products
+    const unsigned char* next = task.codes[page + 1];
+    if (next != nullptr) {  // the codes between the products
       for (int at = 0; at < task.words * (64 / kBits); at += 64) {
-        __builtin_prefetch(next + task.code_bytes + at, 0, 2);
+        __builtin_prefetch(next + task.code_bytes + at);
       }
     }
     order_scales<kBits>(task.codes[page] + task.code_bytes, task.words, task.bases[page],

@@ -105,17 +105,28 @@ void LowBitBlocks::attend_sealed(Work& work, int head) const {
   const int group = layout_.gqa_group;
   const int bits = slice_bits(format.dtype);
   const size_t floats = static_cast<size_t>(group) * static_cast<size_t>(work.sum_stride);
-  const unsigned char* codes[kLowBitBlockPages];
-  float bases[kLowBitBlockPages];
+  const auto block_of = [&](int page) {
+    return work.sequence->slice_blocks[work.first_page + page];
+  };
+  const auto codes_of = [&](int page, int of_head) {
+    return reinterpret_cast<const unsigned char*>(block_of(page)) +
+           layout_.value_offset(layer, of_head);
+  };
   const int sealed = work.sealed();
+  const unsigned char* codes[kLowBitBlockPages + 1];
+  float bases[kLowBitBlockPages];
   for (int page = 0; page < sealed; ++page) {
-    const std::byte* block = work.sequence->slice_blocks[work.first_page + page];
-    codes[page] =
-        reinterpret_cast<const unsigned char*>(block) + layout_.value_offset(layer, kv_head);
+    codes[page] = codes_of(page, kv_head);
     bases[page] =
-        *reinterpret_cast<const float*>(block + layout_.value_base_offset(layer, kv_head));
+        *reinterpret_cast<const float*>(block_of(page) + layout_.value_base_offset(layer, kv_head));
   }
   const int64_t at = low_bit.at(work.first_query + head * group) + work.first;
+  codes[sealed] = nullptr;
+  if (kv_head + 1 < work.heads.end) {
+    codes[sealed] = codes_of(0, kv_head + 1);
+  } else if (work.first_page + sealed < work.sequence->sealed_pages()) {
+    codes[sealed] = codes_of(sealed, work.heads.begin);
+  }
   LowBitPagesTask task;
   task.group = group;
   task.words = format.groups();

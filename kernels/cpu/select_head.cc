@@ -407,14 +407,23 @@ void LowBitPagesOut::write(const ScoreBodies& bodies, int page, const float* of_
 }
 
 void LowBitPagesOut::take_out(const ScoreBodies& bodies, const int32_t* set, int32_t size) const {
+  constexpr int32_t kAhead = 8;  // tokens
+  const auto place = [&](int page, int h) { return h * capacity + page - first_page; };
   for (int32_t i = 0; i < size;) {
     const int page = set[i] / kPageTokens;
+    const int next = set[std::min(i + kAhead, size - 1)] / kPageTokens;
+    for (int h = 0; h < heads; ++h) {
+      const int64_t at = place(next, h);
+      __builtin_prefetch(scores + at * kPageTokens, 1);
+      __builtin_prefetch(scores + at * kPageTokens + 32, 1);
+      __builtin_prefetch(maxima + at, 1);
+    }
     uint64_t taken = 0;
     for (; i < size && set[i] / kPageTokens == page; ++i) {
       taken |= uint64_t{1} << set[i] % kPageTokens;
     }
     for (int h = 0; h < heads; ++h) {
-      const int64_t at = h * capacity + page - first_page;
+      const int64_t at = place(page, h);
       maxima[at] = bodies.take_out(taken, maxima[at], scores + at * kPageTokens);
     }
   }
