@@ -56,12 +56,17 @@ struct CodePlanes {
 
 inline float find_factors(const float* maxima, int count, float* factors) {
   alignas(64) float padded[kLowBitBlockPages];
-  Vec top = splat(minus_infinity());
-  for (int i = 0; i < kLowBitBlockPages; ++i) padded[i] = i < count ? maxima[i] : minus_infinity();
-  for (int i = 0; i < kLowBitBlockPages; i += kLanes) top = max_of(load(padded + i), top);
+  if (count < kLowBitBlockPages) {
+    for (int i = 0; i < kLowBitBlockPages; ++i) {
+      padded[i] = i < count ? maxima[i] : minus_infinity();
+    }
+    maxima = padded;
+  }
+  Vec top = load(maxima);
+  for (int i = kLanes; i < kLowBitBlockPages; i += kLanes) top = max_of(load(maxima + i), top);
   const float largest = reduce_max(top);
   for (int i = 0; i < kLowBitBlockPages; i += kLanes) {
-    const Vec maximum = load(padded + i);
+    const Vec maximum = load(maxima + i);
     const Vec factor = exp_of(maximum - splat(largest)) * splat(1 / kLargestWeight);
     store(factors + i, maximum == splat(minus_infinity()) ? Vec{} : factor);
   }

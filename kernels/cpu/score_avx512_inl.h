@@ -99,9 +99,10 @@ struct Avx512Base {
     const int32_t before = candidates->count;
     int32_t* positions = candidates->positions + before;
     float* raw = candidates->raw + before;
-    for (; mask != 0; mask >>= 16, scores += 16, position += 16) {
+    // All four parts: whether one is empty cannot be predicted.
+#pragma GCC unroll 1
+    for (int i = 0; i < 4; ++i, mask >>= 16, scores += 16, position += 16) {
       const __mmask16 part = static_cast<__mmask16>(mask);
-      if (part == 0) continue;
       const int count = __builtin_popcount(part);
       // Compressed in a register, stored whole: compressing stores are microcoded on some cores.
       _mm512_storeu_si512(

@@ -402,6 +402,10 @@ LowBitPagesOut LowBitPagesOut::of(const SelectParams& params, int64_t sequence, 
 void LowBitPagesOut::write(const ScoreBodies& bodies, int page, const float* of_page) const {
   for (int h = 0; h < heads; ++h, of_page += kPageTokens) {
     const int64_t at = h * capacity + page - first_page;
+    // Two pages ahead: more streams than the processor follows by itself.
+    int16_t* ahead = scores + (at + 2) * kPageTokens;
+    __builtin_prefetch(ahead, 1);
+    __builtin_prefetch(ahead + kPageTokens / 2, 1);
     maxima[at] = bodies.code_scores(of_page, scale, scores + at * kPageTokens);
   }
 }
