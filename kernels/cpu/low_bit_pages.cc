@@ -122,7 +122,7 @@ void LowBitBlocks::attend_sealed(Work& work, int head) const {
   }
   const int64_t at = low_bit.at(work.first_query + head * group) + work.first;
   codes[sealed] = nullptr;
-  if (kv_head + 1 < work.heads.end) {
+  if (sealed > 0 && kv_head + 1 < work.heads.end) {
     codes[sealed] = codes_of(0, kv_head + 1);
   } else if (work.first_page + sealed < work.sequence->sealed_pages()) {
     codes[sealed] = codes_of(sealed, work.heads.begin);
