@@ -175,7 +175,8 @@ def processor():
 
 
 NAMES = {"full": "ours, full", "fasa": "FASA, the default: every token",
-         "rows_alone": "the rows alone", "rows_alone_32": "chosen by 32 FCs", "sdpa_gqa": "PyTorch SDPA, enable_gqa",
+         "rows_alone": "the rows alone", "rows_alone_32": "chosen by 32 FCs",
+         "sdpa_gqa": "PyTorch SDPA, enable_gqa",
          "sdpa_folded": "PyTorch SDPA, group folded",
          "llama_cpp": "llama.cpp, f16, flash attention"}
 
@@ -201,7 +202,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--tokens", type=int, nargs="+", default=[32768, 131072])
-    parser.add_argument("--k", type=int, default=256, help="rows of the ways that attend to rows alone")
+    parser.add_argument("--k", type=int, default=256,
+                        help="rows of the ways that attend to rows alone")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--no-llama", action="store_true", help="without llama.cpp")

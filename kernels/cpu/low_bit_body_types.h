@@ -13,8 +13,8 @@ inline constexpr int kChunkLanes = 16;  // dimensions of each plane in a chunk
 constexpr int sum_dims(int words, int bits) {
   return (words + kChunkWords - 1) / kChunkWords * kChunkWords * (32 / bits);
 }
-// The first sum of a word in code order, [chunk][plane][word][byte]; 2, 4 and 8 bits have 4, 2 and 1
-// planes of dimensions, so that a word has `unit` of 16, 8 and 4.
+// The first sum of a word in code order, [chunk][plane][word][byte]. 2, 4 and 8 bits have 4, 2, 1
+// planes of dimensions: `unit`, those of a word, is 16, 8, 4.
 constexpr int sum_place(int word, int unit) {
   return word / kChunkWords * kChunkWords * unit + word % kChunkWords * 4;
 }
@@ -24,7 +24,7 @@ struct LowBitPagesTask {
   int group = 0;
   int words = 0;  // of a token's codes
   int pages = 0;
-  // [pages + 1]: each [64][words], then the parameters. The last one is only prefetched; null: none.
+  // [pages + 1]: each [64][words], then the parameters. The last is only prefetched, if not null.
   const unsigned char* const* codes = nullptr;
   int64_t code_bytes = 0;
   const float* bases = nullptr;  // [pages]
@@ -43,8 +43,8 @@ struct LowBitPagesTask {
 
 struct LowBitBodies {
   void (*attend_pages[3])(const LowBitPagesTask&);  // for 2, 4 and 8 bits
-  // Of a block's `count` pages for one query head: returns the largest maximum, writes factors
-  // [kLowBitBlockPages] of the pages' weights relative to it, for weights in whole units.
+  // Returns the largest maximum of a block's `count` pages for one query head; writes the factors
+  // of the pages' rounded weights relative to it, [kLowBitBlockPages].
   float (*find_factors)(const float* maxima, int count, float* factors);
 };
 

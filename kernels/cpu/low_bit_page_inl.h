@@ -1,17 +1,17 @@
-// Attention to a whole page of value codes, by integer products: weights in 8 bits relative to the
+// Attention to whole pages of value codes, by integer products: weights in 8 bits relative to the
 // page's largest, four tokens at a time. Codes lie by token, so four tokens' bytes are put side by
 // side in each lane; a lane then holds four tokens of one dimension in each plane of bits. The
 // page's scales are applied to the sums.
 //
 // The including file gives, over its vector header: load_quad (kLanes bytes of four tokens, byte by
 // byte side by side), ByteSums with dot_bytes (adds products of unsigned weights and codes) and
-// widened, and kWideByteSums (sums of a whole page fit in any case).
+// widened, kInPlace (codes are signed, and sums of a whole page fit in any case), and weigh_page
+// (low_bit_weights_inl.h).
 //
-// Rounding of weights: floor(255 w + d), with the offsets d of a page's 64 tokens spread evenly
-// over (0, 1). So many small weights keep their sum; rounding to nearest would drop them beside a
-// large one. The sum of weights is that of the rounded ones. By estimate the error of a page's part
-// is 1.3 % of the spread of its values where one weight dominates, and 0.02 % where all are equal;
-// that of the codes is 34 % and 4 % in int2, 7 % and 0.9 % in int4.
+// Measured on one core of a Zen 4 at 3.6 GHz, four query heads and 128 dimensions in int2, in the
+// cache: 225 ns a page, of which its 512 vpdpbusd take 142 and what lies between them 28. Without
+// effect: building quads of two chunks by one permutation of two registers, ordering parameters in
+// whole registers. Slower: prefetching scores, or codes two pages ahead.
 #pragma once
 
 #include "kernels/cpu/low_bit_body_types.h"

@@ -1,6 +1,6 @@
-// As low_bit_weights_inl.h, in 16-bit integers, 32 tokens at a time: a code is -y / 2048 octaves, of
-// which y's low 11 bits are looked up in two tables. Weights are exact to 4e-4 and, in units of
-// 2^-16, rounded down before their offsets are added.
+// The weights of a page as in low_bit_weights_inl.h, in 16-bit integers, 32 tokens at a time: a
+// code is -y / 2048 octaves, and the low 11 bits of y are looked up in two tables. Exact to 4e-4
+// before they are rounded.
 #pragma once
 
 #include <immintrin.h>
@@ -11,7 +11,7 @@
 namespace fasa::cpu {
 namespace {
 
-// 2^(-i / 64) of 255 * 256, and 2^(-i / 2048) of 65535, half a step lower.
+// 2^(-i / 64) of 255 * 256, and 2^(-i / 2048) of 65535, half a step lower: y is rounded down.
 struct PowerTables {
   alignas(64) uint16_t coarse[64];
   alignas(64) uint16_t fine[32];
@@ -31,7 +31,7 @@ struct PowerTables {
   }
 };
 
-// Of 32 tokens, in units of 2^-16, with their offsets. Codes below 2^-16 have no weight.
+// The weights of 32 tokens in units of 2^-16, with their offsets. Those below 2^-16 are 0.
 inline __m512i weights_of(const int16_t* scores, const uint16_t* offsets) {
   static constexpr PowerTables kTables;
   constexpr int kLowest = 2839;   // in y: the last one that fits 16 bits

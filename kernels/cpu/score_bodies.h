@@ -62,8 +62,8 @@ struct ScoreBodies {
   // A page's scores of one query head, [64] and 64-byte aligned, as low_bit_pages.h stores them:
   // writes the codes, returns the scaled maximum. -inf becomes kNoScoreCode.
   float (*code_scores)(const float* scores, float scale, int16_t* codes);
-  // Takes tokens out of such codes: bit t of `taken`. `maximum`: that of the page; returns the one of
-  // the tokens left, to which the codes are made relative. Codes too low for a score stay so.
+  // Takes the tokens of `taken` (bit t) out of such codes, and makes them relative to the largest
+  // of those left, whose score is returned; `maximum`: the page's before. Lowest codes stay so.
   float (*take_out)(uint64_t taken, float maximum, int16_t* codes);
 };
 
