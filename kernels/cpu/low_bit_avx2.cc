@@ -2,6 +2,8 @@
 #include "kernels/cpu/row_vector_avx2.h"
 // clang-format on
 #include "kernels/cpu/row_math_inl.h"
+// Over the vectors.
+#include "kernels/cpu/low_bit_weights_inl.h"
 
 namespace fasa::cpu {
 namespace {
@@ -17,7 +19,7 @@ inline Bits load_quad(const unsigned char* codes, int64_t token_bytes) {
 }
 
 typedef __m256i ByteSums;
-constexpr bool kWideByteSums = false;
+constexpr bool kInPlace = false;
 inline ByteSums dot_bytes(ByteSums sum, Bits weights, Bits codes) {
   return _mm256_add_epi16(sum, _mm256_maddubs_epi16((__m256i)weights, (__m256i)codes));
 }
@@ -31,6 +33,6 @@ inline Bits widened(ByteSums sum) { return (Bits)_mm256_madd_epi16(sum, _mm256_s
 namespace fasa::cpu {
 
 const LowBitBodies kLowBitAvx2 = {
-    {attend_low_bit_page<2>, attend_low_bit_page<4>, attend_low_bit_page<8>}};
+    {attend_low_bit_pages<2>, attend_low_bit_pages<4>, attend_low_bit_pages<8>}, find_factors};
 
 }  // namespace fasa::cpu

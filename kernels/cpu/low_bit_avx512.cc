@@ -1,6 +1,7 @@
 // clang-format off
 #include "kernels/cpu/row_vector_avx512.h"
 // clang-format on
+#include "kernels/cpu/low_bit_weights_avx512_inl.h"
 #include "kernels/cpu/row_math_inl.h"
 
 namespace fasa::cpu {
@@ -21,7 +22,7 @@ inline Bits load_quad(const unsigned char* codes, int64_t token_bytes) {
 }
 
 typedef __m512i ByteSums;
-constexpr bool kWideByteSums = false;
+constexpr bool kInPlace = false;
 inline ByteSums dot_bytes(ByteSums sum, Bits weights, Bits codes) {
   return _mm512_add_epi16(sum, _mm512_maddubs_epi16((__m512i)weights, (__m512i)codes));
 }
@@ -35,6 +36,6 @@ inline Bits widened(ByteSums sum) { return (Bits)_mm512_madd_epi16(sum, _mm512_s
 namespace fasa::cpu {
 
 const LowBitBodies kLowBitAvx512 = {
-    {attend_low_bit_page<2>, attend_low_bit_page<4>, attend_low_bit_page<8>}};
+    {attend_low_bit_pages<2>, attend_low_bit_pages<4>, attend_low_bit_pages<8>}, find_factors};
 
 }  // namespace fasa::cpu

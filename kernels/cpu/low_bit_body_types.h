@@ -13,32 +13,27 @@ inline constexpr int kChunkLanes = 16;  // dimensions of each plane in a chunk
 constexpr int sum_dims(int words, int bits) {
   return (words + kChunkWords - 1) / kChunkWords * kChunkWords * (32 / bits);
 }
-// The dimension at index `i` in code order: [chunk][plane][word][byte]; 4 and 2 bits have 2 and 4
-// planes of dimensions, 8 bits one. May lie beyond the last one.
-constexpr int sum_dim(int i, int bits) {
-  const int planes = 8 / bits;
-  const int chunk = i / (kChunkLanes * planes);
-  const int plane = i / kChunkLanes % planes;
-  const int lane = i % kChunkLanes;
-  return (chunk * kChunkWords + lane / 4) * (32 / bits) + plane * 4 + lane % 4;
+// The first sum of a word in code order, [chunk][plane][word][byte]. 2, 4 and 8 bits have 4, 2, 1
+// planes of dimensions: `unit`, those of a word, is 16, 8, 4.
+constexpr int sum_place(int word, int unit) {
+  return word / kChunkWords * kChunkWords * unit + word % kChunkWords * 4;
 }
 
-// One sealed page for the query heads of one KV head.
-struct LowBitPageTask {
+// Sealed pages of a block for the query heads of one KV head.
+struct LowBitPagesTask {
   int group = 0;
-  int words = 0;                              // of a token's codes
-  const unsigned char* codes = nullptr;       // [64][words], then the parameters
-  const unsigned char* parameters = nullptr;  // slice_format.h
-  float base = 1;
-  const unsigned char* next = nullptr;  // codes of the next page, prefetched meanwhile; null: none
-  // For query head h (low_bit_pages.h): scores + h * score_stride, [64]; maxima[h * maxima_stride];
-  // tops[h], the maximum of the block.
+  int words = 0;  // of a token's codes
+  int pages = 0;
+  // [pages + 1]: each [64][words], then the parameters. The last is only prefetched, if not null.
+  const unsigned char* const* codes = nullptr;
+  int64_t code_bytes = 0;
+  const float* bases = nullptr;  // [pages]
+  // For query head h (low_bit_pages.h): scores + h * score_stride, [pages][64]; factors of the
+  // pages' weights in the block, factors + h * kLowBitBlockPages.
   const int16_t* scores = nullptr;
   int64_t score_stride = 0;
-  const float* maxima = nullptr;
-  int64_t maxima_stride = 0;
-  const float* tops = nullptr;
-  // The page's part is added to head h's weights, totals[h], and to its weighted values in code
+  const float* factors = nullptr;
+  // The pages' parts are added to head h's weights, totals[h], and to its weighted values in code
   // order, sums + h * sum_stride.
   float* totals = nullptr;
   float* sums = nullptr;
@@ -47,7 +42,10 @@ struct LowBitPageTask {
 };
 
 struct LowBitBodies {
-  void (*attend_page[3])(const LowBitPageTask&);  // for 2, 4 and 8 bits
+  void (*attend_pages[3])(const LowBitPagesTask&);  // for 2, 4 and 8 bits
+  // Returns the largest maximum of a block's `count` pages for one query head; writes the factors
+  // of the pages' rounded weights relative to it, [kLowBitBlockPages].
+  float (*find_factors)(const float* maxima, int count, float* factors);
 };
 
 extern const LowBitBodies kLowBitPortable;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <vector>
 
 #include "kernels/cpu/page_scorer.h"
@@ -10,6 +11,25 @@
 #include "runtime/base/dtype.h"
 
 namespace fasa::cpu {
+
+namespace {
+
+// Copies sums from code order: four dimensions of each plane in turn make up a word.
+void order_sums(const float* sums, const SliceFormat& format, float* out) {
+  const int unit = 32 / slice_bits(format.dtype);
+  for (int word = 0; word < format.groups(); ++word) {
+    const float* from = sums + sum_place(word, unit);
+    for (int d = word * unit; d < (word + 1) * unit; d += 4, from += kChunkLanes) {
+      if (d + 4 <= format.dims) {
+        std::memcpy(out + d, from, 4 * sizeof(float));
+      } else {
+        std::copy_n(from, std::max(format.dims - d, 0), out + d);
+      }
+    }
+  }
+}
+
+}  // namespace
 
 // A block of one sequence, and this thread's memory for it. Heads are counted from the first.
 struct LowBitBlocks::Work {
@@ -20,9 +40,10 @@ struct LowBitBlocks::Work {
   int count = 0;            // pages
   int first_page = 0;       // position / kPageTokens of page `first`
   int sum_stride = 0;
-  ScratchArray<float> sums;    // [heads][group][sum_stride]
-  ScratchArray<float> totals;  // [heads][group]
-  ScratchArray<float> tops;    // [heads][group], maxima of the block
+  ScratchArray<float> sums;     // [group][sum_stride], of one KV head
+  ScratchArray<float> totals;   // [group]
+  ScratchArray<float> tops;     // [group], maxima of the block
+  ScratchArray<float> factors;  // [group][kLowBitBlockPages]
   ScratchArray<float> scales;
 
   int sealed() const { return std::clamp(sequence->sealed_pages() - first_page, 0, count); }
@@ -33,7 +54,6 @@ uint64_t LowBitBlocks::compute(int sequence, HeadSpan heads, int block,
   thread_local Work work;  // grows only
   const int index = sequence * layout_.kv_heads + heads.begin;
   const int group = layout_.gqa_group;
-  const int value_dim = layout_.values.dims;
   const int bits = slice_bits(layout_.values.dtype);
   work.sequence = params_.step.sequences + sequence;
   work.heads = heads;
@@ -43,21 +63,17 @@ uint64_t LowBitBlocks::compute(int sequence, HeadSpan heads, int block,
   const int end_page = pages_of(work.sequence->end());
   work.first_page = end_page - pages(index) + work.first;
   work.sum_stride = sum_dims(layout_.values.groups(), bits);
-  find_tops(work);
-  attend_sealed(work);
   const bool has_tail = work.sealed() < work.count;
   for (int head = 0; head < heads.end - heads.begin; ++head) {
+    weigh_pages(work, head);
+    attend_sealed(work, head);
     float* out = partials.first + head * partials.head_stride;
     for (int h = 0; h < group; ++h) {
-      const int at = head * group + h;
       float* partial = out + h * partials.query_stride;
-      partial[0] = work.tops.data()[at];
-      partial[1] = work.totals.data()[at];
-      const float* sums = work.sums.data() + int64_t{at} * work.sum_stride;
-      for (int i = 0; i < work.sum_stride; ++i) {
-        const int d = sum_dim(i, bits);
-        if (d < value_dim) partial[kSoftmaxHeader + d] = sums[i];
-      }
+      partial[0] = work.tops.data()[h];
+      partial[1] = work.totals.data()[h];
+      order_sums(work.sums.data() + int64_t{h} * work.sum_stride, layout_.values,
+                 partial + kSoftmaxHeader);
     }
     if (has_tail) attend_tail(work, head, out, partials.query_stride);
   }
@@ -70,60 +86,64 @@ uint64_t LowBitBlocks::compute(int sequence, HeadSpan heads, int block,
          (codes + page_scores_bytes(layout_, work.count));
 }
 
-void LowBitBlocks::find_tops(Work& work) const {
+void LowBitBlocks::weigh_pages(Work& work, int head) const {
   const LowBitPages& low_bit = params_.low_bit_pages;
-  const int queries = (work.heads.end - work.heads.begin) * layout_.gqa_group;
-  float* tops = work.tops.reserve(static_cast<size_t>(queries));
-  for (int q = 0; q < queries; ++q) {
-    const float* maxima = low_bit.maxima + low_bit.at(work.first_query + q) + work.first;
-    tops[q] = *std::max_element(maxima, maxima + work.count);
+  const int group = layout_.gqa_group;
+  float* tops = work.tops.reserve(static_cast<size_t>(group));
+  float* factors = work.factors.reserve(static_cast<size_t>(group * kLowBitBlockPages));
+  for (int h = 0; h < group; ++h, factors += kLowBitBlockPages) {
+    const int64_t at = low_bit.at(work.first_query + head * group + h) + work.first;
+    tops[h] = bodies_.find_factors(low_bit.maxima + at, work.count, factors);
   }
 }
 
-void LowBitBlocks::attend_sealed(Work& work) const {
+void LowBitBlocks::attend_sealed(Work& work, int head) const {
   const LowBitPages& low_bit = params_.low_bit_pages;
   const SliceFormat& format = layout_.values;
   const int layer = params_.step.layer;
+  const int kv_head = work.heads.begin + head;
   const int group = layout_.gqa_group;
-  const int heads = work.heads.end - work.heads.begin;
   const int bits = slice_bits(format.dtype);
-  const auto attend = bodies_.attend_page[bits == 2 ? 0 : bits == 4 ? 1 : 2];
-  const auto floats = static_cast<size_t>(heads * group) * static_cast<size_t>(work.sum_stride);
-  std::fill_n(work.sums.reserve(floats), floats, 0.0f);
-  std::fill_n(work.totals.reserve(static_cast<size_t>(heads * group)), heads * group, 0.0f);
-  LowBitPageTask task;
+  const size_t floats = static_cast<size_t>(group) * static_cast<size_t>(work.sum_stride);
+  const auto block_of = [&](int page) {
+    return work.sequence->slice_blocks[work.first_page + page];
+  };
+  const auto codes_of = [&](int page, int of_head) {
+    return reinterpret_cast<const unsigned char*>(block_of(page)) +
+           layout_.value_offset(layer, of_head);
+  };
+  const int sealed = work.sealed();
+  const unsigned char* codes[kLowBitBlockPages + 1];
+  float bases[kLowBitBlockPages];
+  for (int page = 0; page < sealed; ++page) {
+    codes[page] = codes_of(page, kv_head);
+    bases[page] =
+        *reinterpret_cast<const float*>(block_of(page) + layout_.value_base_offset(layer, kv_head));
+  }
+  const int64_t at = low_bit.at(work.first_query + head * group) + work.first;
+  codes[sealed] = nullptr;
+  if (sealed > 0 && kv_head + 1 < work.heads.end) {
+    codes[sealed] = codes_of(0, kv_head + 1);
+  } else if (work.first_page + sealed < work.sequence->sealed_pages()) {
+    codes[sealed] = codes_of(sealed, work.heads.begin);
+  }
+  LowBitPagesTask task;
   task.group = group;
   task.words = format.groups();
+  task.pages = sealed;
+  task.codes = codes;
+  task.code_bytes = format.code_bytes();
+  task.bases = bases;
+  task.scores = low_bit.scores + at * kPageTokens;
   task.score_stride = int64_t{low_bit.capacity} * kPageTokens;
-  task.maxima_stride = low_bit.capacity;
+  task.factors = work.factors.data();
+  task.totals = work.totals.reserve(static_cast<size_t>(group));
+  task.sums = work.sums.reserve(floats);
   task.sum_stride = work.sum_stride;
   task.scales = work.scales.reserve(static_cast<size_t>(2 * work.sum_stride));
-  const int sealed = work.sealed();
-  const auto codes_of = [&](int page, int head) {
-    const std::byte* block = work.sequence->slice_blocks[work.first_page + page];
-    return reinterpret_cast<const unsigned char*>(block) +
-           layout_.value_offset(layer, work.heads.begin + head);
-  };
-  for (int page = 0; page < sealed; ++page) {
-    const std::byte* block = work.sequence->slice_blocks[work.first_page + page];
-    for (int head = 0; head < heads; ++head) {
-      task.codes = codes_of(page, head);
-      task.parameters = task.codes + format.code_bytes();
-      task.base = *reinterpret_cast<const float*>(
-          block + layout_.value_base_offset(layer, work.heads.begin + head));
-      task.next = head + 1 < heads    ? codes_of(page, head + 1)
-                  : page + 1 < sealed ? codes_of(page + 1, 0)
-                                      : nullptr;
-      const int first = head * group;
-      const int64_t at = low_bit.at(work.first_query + first) + work.first + page;
-      task.scores = low_bit.scores + at * kPageTokens;
-      task.maxima = low_bit.maxima + at;
-      task.tops = work.tops.data() + first;
-      task.totals = work.totals.data() + first;
-      task.sums = work.sums.data() + int64_t{first} * work.sum_stride;
-      attend(task);
-    }
-  }
+  std::fill_n(task.totals, group, 0.0f);
+  std::fill_n(task.sums, floats, 0.0f);
+  bodies_.attend_pages[bits == 2 ? 0 : bits == 4 ? 1 : 2](task);
 }
 
 // The block's last page if it is not sealed, by weights in f32; `partials` of its query heads.
@@ -151,7 +171,7 @@ void LowBitBlocks::attend_tail(Work& work, int head, float* partials, int64_t st
       }
       is_read = true;
       const float score = low_bit.maxima[page] + static_cast<float>(code) * (1 / kScoreUnits);
-      const float weight = std::exp(score - work.tops.data()[first + h]);
+      const float weight = std::exp(score - work.tops.data()[h]);
       float* partial = partials + h * stride;
       partial[1] += weight;
       for (int d = 0; d < dims; ++d) {

@@ -27,14 +27,14 @@ class LowBitBlocks {
   int pages(int index) const {
     return params_.low_bit_pages.capacity == 0 ? 0 : params_.low_bit_pages.counts[index];
   }
-  // Attends to one block of a sequence for KV heads [heads.begin, heads.end). The heads' codes of a
-  // page lie side by side, so that pages are the outer loop. Returns the bytes read.
+  // Attends to one block of a sequence for KV heads [heads.begin, heads.end). Heads are the outer
+  // loop, so that the sums of one stay in the cache. Returns the bytes read.
   uint64_t compute(int sequence, HeadSpan heads, int block, const LowBitPartials& partials) const;
 
  private:
   struct Work;
-  void find_tops(Work& work) const;
-  void attend_sealed(Work& work) const;
+  void weigh_pages(Work& work, int head) const;
+  void attend_sealed(Work& work, int head) const;
   void attend_tail(Work& work, int head, float* partials, int64_t stride) const;
 
   const LowBitBodies& bodies_;

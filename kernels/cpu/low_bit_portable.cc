@@ -2,6 +2,8 @@
 #include "kernels/cpu/row_vector_portable.h"
 // clang-format on
 #include "kernels/cpu/row_math_inl.h"
+// Over the vectors.
+#include "kernels/cpu/low_bit_weights_inl.h"
 
 namespace fasa::cpu {
 namespace {
@@ -19,7 +21,7 @@ inline Bits load_quad(const unsigned char* codes, int64_t token_bytes) {
 
 // Even and odd bytes as 16-bit numbers.
 typedef short ByteSums __attribute__((vector_size(kLanes * 4)));
-constexpr bool kWideByteSums = false;
+constexpr bool kInPlace = false;
 inline ByteSums dot_bytes(ByteSums sum, Bits weights, Bits codes) {
   constexpr int kEven = 0x00ff00ff;
   const Bits odd_weights = (weights >> 8) & kEven;
@@ -37,6 +39,6 @@ inline Bits widened(ByteSums sum) { return ((Bits)sum << 16 >> 16) + ((Bits)sum 
 namespace fasa::cpu {
 
 const LowBitBodies kLowBitPortable = {
-    {attend_low_bit_page<2>, attend_low_bit_page<4>, attend_low_bit_page<8>}};
+    {attend_low_bit_pages<2>, attend_low_bit_pages<4>, attend_low_bit_pages<8>}, find_factors};
 
 }  // namespace fasa::cpu

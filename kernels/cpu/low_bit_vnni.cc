@@ -3,6 +3,7 @@
 // clang-format off
 #include "kernels/cpu/row_vector_avx512.h"
 // clang-format on
+#include "kernels/cpu/low_bit_weights_avx512_inl.h"
 #include "kernels/cpu/row_math_inl.h"
 
 namespace fasa::cpu {
@@ -28,7 +29,7 @@ inline Bits load_quad(const unsigned char* codes, int64_t token_bytes) {
 }
 
 typedef Bits ByteSums;
-constexpr bool kWideByteSums = true;
+constexpr bool kInPlace = true;
 inline ByteSums dot_bytes(ByteSums sum, Bits weights, Bits codes) {
   // Like _mm512_dpbusd_epi32, for which GCC 12 copies accumulators.
   __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(weights), "v"(codes));
@@ -44,6 +45,6 @@ inline Bits widened(ByteSums sum) { return sum; }
 namespace fasa::cpu {
 
 const LowBitBodies kLowBitVnni = {
-    {attend_low_bit_page<2>, attend_low_bit_page<4>, attend_low_bit_page<8>}};
+    {attend_low_bit_pages<2>, attend_low_bit_pages<4>, attend_low_bit_pages<8>}, find_factors};
 
 }  // namespace fasa::cpu

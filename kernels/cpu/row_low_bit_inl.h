@@ -55,22 +55,27 @@ struct CodeScale {
   Vec scale, offset;
 };
 
+// `unit`: of the codes that are multiplied; `middle`: what was subtracted from them before.
 template <int kBits>
-inline CodeScale load_scale(const unsigned char* parameters, float base, int at) {
+inline CodeScale code_scale(Bits parameter, float base, float unit = 1, float middle = 0) {
   alignas(64) static constexpr float kEighths[16] = {
       // 2^(-i / 8), twice
       1.0f,         0.917004043f, 0.840896415f, 0.771105413f, 0.707106781f, 0.648419777f,
       0.594603558f, 0.545253866f, 1.0f,         0.917004043f, 0.840896415f, 0.771105413f,
       0.707106781f, 0.648419777f, 0.594603558f, 0.545253866f};
   constexpr float kZeroUnit = kBits == 2 ? 0.5f : kBits == 4 ? 2.0f : 32.0f;
+  const Bits octaves = (parameter << 20) & (7 << 23);
+  const Vec scale = (Vec)((Bits)lookup8(kEighths, parameter) - octaves) * splat(base * unit);
+  const Vec zero = __builtin_convertvector(parameter >> 6, Vec);
+  return {scale, scale * fma(zero, splat(kZeroUnit / unit), splat(middle / unit))};
+}
+
+template <int kBits>
+inline CodeScale load_scale(const unsigned char* parameters, float base, int at) {
   typedef short Halves __attribute__((vector_size(kLanes * 2)));
   Halves halves;
   __builtin_memcpy(&halves, parameters + at * 2, sizeof(halves));
-  const Bits parameter = __builtin_convertvector(halves, Bits);
-  const Bits below = parameter & 63;
-  const Vec power = (Vec)((127 - (below >> 3)) << 23);
-  const Vec scale = lookup8(kEighths, below & 7) * power * splat(base);
-  return {scale, scale * (__builtin_convertvector(parameter >> 6, Vec) * splat(kZeroUnit))};
+  return code_scale<kBits>(__builtin_convertvector(halves, Bits), base);
 }
 
 template <int kBits, int kHeads>

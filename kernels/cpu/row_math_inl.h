@@ -1,7 +1,7 @@
 // Width-agnostic pieces of the row bodies, over a vector header that gives kLanes, Vec, Bits,
 // VecMem, Quad, fma, max_of, reduce_add, reduce_add4 (the sums of four registers), reduce_max,
 // add_if_less (to each lane's count or sum), lanes_within (a bit a lane), lookup8 (in a table of 8
-// floats that stands there twice, 64-byte aligned, by indices below 8), load_bf16, load_f16,
+// floats that stands there twice, 64-byte aligned, by the low three bits), load_bf16, load_f16,
 // load_int8, and the block sizes kGemmRows, kGemmVectors, kTileKeys. For codes: Codes, kCodeLanes
 // of them in 16 bits, load_codes, load_int16, store_int16, dot_codes (sums of products of
 // neighbours, onto 32 bits), floats_of; load_code_pairs (of two rows, dimension by dimension side

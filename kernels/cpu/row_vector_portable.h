@@ -41,6 +41,7 @@ inline unsigned lanes_within(Bits a, Bits low, Bits high) {
 }
 
 inline Vec lookup8(const float* table, Bits i) {
+  i &= 7;
   return Vec{table[i[0]], table[i[1]], table[i[2]], table[i[3]]};
 }
 

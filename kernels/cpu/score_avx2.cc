@@ -15,6 +15,7 @@ struct Avx2 {
   using I = __m256i;
   static constexpr int kLanes = 8;
   static constexpr int kBlocks = 2;
+  static constexpr bool kOwnCodes = false;
   static constexpr bool kWideDot = false;
 
   static inline F zero_f() { return _mm256_setzero_ps(); }

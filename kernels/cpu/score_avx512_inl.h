@@ -5,6 +5,7 @@ struct Avx512Base {
   using I = __m512i;
   static constexpr int kLanes = 16;
   static constexpr int kBlocks = 4;
+  static constexpr bool kOwnCodes = true;  // has code_scores and take_out
 
   static inline F zero_f() { return _mm512_setzero_ps(); }
   static inline I zero_i() { return _mm512_setzero_si512(); }
@@ -98,9 +99,10 @@ struct Avx512Base {
     const int32_t before = candidates->count;
     int32_t* positions = candidates->positions + before;
     float* raw = candidates->raw + before;
-    for (; mask != 0; mask >>= 16, scores += 16, position += 16) {
+    // All four parts: whether one is empty cannot be predicted.
+#pragma GCC unroll 1
+    for (int i = 0; i < 4; ++i, mask >>= 16, scores += 16, position += 16) {
       const __mmask16 part = static_cast<__mmask16>(mask);
-      if (part == 0) continue;
       const int count = __builtin_popcount(part);
       // Compressed in a register, stored whole: compressing stores are microcoded on some cores.
       _mm512_storeu_si512(
@@ -135,5 +137,59 @@ struct Avx512Base {
       count += __builtin_popcount(part);
     }
     return count;
+  }
+
+  static float code_scores(const float* scores, float scale, int16_t* codes) {
+    const F lowest = set_f(-kLargestFinite);
+    F score[4];
+    F best = lowest;
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) best = max(best, score[i] = load_f(scores + i * kLanes));
+    best = max(best, _mm512_shuffle_f32x4(best, best, _MM_SHUFFLE(1, 0, 3, 2)));
+    best = max(best, _mm512_shuffle_f32x4(best, best, _MM_SHUFFLE(2, 3, 0, 1)));
+    best = max(best, _mm512_permute_ps(best, _MM_SHUFFLE(1, 0, 3, 2)));
+    best = max(best, _mm512_permute_ps(best, _MM_SHUFFLE(2, 3, 0, 1)));
+    I code[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const F distance = mul(sub(score[i], best), set_f(scale * kScoreUnits));
+      const __mmask16 scored = _mm512_cmp_ps_mask(score[i], lowest, _CMP_GE_OQ);
+      // -inf becomes the lowest integer, and that kNoScoreCode.
+      code[i] = round_i(_mm512_mask_max_ps(distance, scored, distance, set_f(kLowestScoreCode)));
+    }
+    const I order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
+#pragma GCC unroll 2
+    for (int i = 0; i < 4; i += 2) {
+      const I packed = _mm512_packs_epi32(code[i], code[i + 1]);
+      store_i(codes + i * kLanes, _mm512_permutexvar_epi64(order, packed));
+    }
+    const float maximum = _mm512_cvtss_f32(best);
+    return maximum > -kLargestFinite ? maximum * scale : -__builtin_inff();
+  }
+
+  static float take_out(uint64_t taken, float maximum, int16_t* codes) {
+    const I none = _mm512_set1_epi16(kNoScoreCode);
+    I half[2];
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; ++i) {
+      half[i] = _mm512_mask_mov_epi16(load_i(codes + i * 32),
+                                      static_cast<__mmask32>(taken >> (i * 32)), none);
+    }
+    const I all = _mm512_max_epi16(half[0], half[1]);
+    const __m256i sixteen =
+        _mm256_max_epi16(_mm512_castsi512_si256(all), _mm512_extracti64x4_epi64(all, 1));
+    const __m128i eight =
+        _mm_max_epi16(_mm256_castsi256_si128(sixteen), _mm256_extracti128_si256(sixteen, 1));
+    const __m128i below_largest = _mm_xor_si128(eight, _mm_set1_epi16(0x7fff));
+    const auto top =
+        static_cast<int16_t>(_mm_cvtsi128_si32(_mm_minpos_epu16(below_largest)) ^ 0x7fff);
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; ++i) {
+      const __mmask32 near = _mm512_cmpgt_epi16_mask(half[i], _mm512_set1_epi16(kLowestScoreCode));
+      store_i(codes + i * 32,
+              _mm512_mask_sub_epi16(half[i], near, half[i], _mm512_set1_epi16(top)));
+    }
+    return top > kLowestScoreCode ? maximum + static_cast<float>(top) / kScoreUnits
+                                  : -__builtin_inff();
   }
 };

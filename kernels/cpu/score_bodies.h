@@ -11,6 +11,7 @@
 namespace fasa::cpu {
 
 inline constexpr int kScoreHeads = 4;  // maximum query heads per call
+inline constexpr float kLargestFinite = 3.402823466e38f;
 
 // Up to kScoreHeads query heads of one KV head, gathered into slice order.
 struct PageQuery {
@@ -61,6 +62,9 @@ struct ScoreBodies {
   // A page's scores of one query head, [64] and 64-byte aligned, as low_bit_pages.h stores them:
   // writes the codes, returns the scaled maximum. -inf becomes kNoScoreCode.
   float (*code_scores)(const float* scores, float scale, int16_t* codes);
+  // Takes the tokens of `taken` (bit t) out of such codes, and makes them relative to the largest
+  // of those left, whose score is returned; `maximum`: the page's before. Lowest codes stay so.
+  float (*take_out)(uint64_t taken, float maximum, int16_t* codes);
 };
 
 // The bodies of a supported target.

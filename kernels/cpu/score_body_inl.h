@@ -31,7 +31,6 @@ struct CodeTraits {
 };
 constexpr int kPlaneBits = 6;
 constexpr int kPage = 64;
-constexpr float kLargestFinite = 3.402823466e38f;
 
 // The token-independent part of a page's score, and the step of the weights.
 struct Prepared {
@@ -379,16 +378,33 @@ static float code_scores_of(const float* scores, float scale, int16_t* codes) {
   return maximum > -kLargestFinite ? maximum * scale : -__builtin_inff();
 }
 
+static float take_out_of(uint64_t taken, float maximum, int16_t* codes) {
+  for (; taken != 0; taken &= taken - 1) codes[__builtin_ctzll(taken)] = kNoScoreCode;
+  int16_t top = kNoScoreCode;
+  for (int t = 0; t < kPage; ++t) top = codes[t] > top ? codes[t] : top;
+  if (top <= kLowestScoreCode) return -__builtin_inff();
+  for (int t = 0; t < kPage; ++t) {
+    codes[t] = static_cast<int16_t>(codes[t] <= kLowestScoreCode ? codes[t] : codes[t] - top);
+  }
+  return maximum + static_cast<float>(top) / kScoreUnits;
+}
+
 template <class V>
 constexpr ScoreBodies bodies_of() {
-  return {{score_floats_any<V, false>, score_floats_any<V, true>, score_codes_any<V, 8>,
-           score_codes_any<V, 4>, score_codes_any<V, 2>},
-          filter_page<V>,
-          V::append,
-          relative_keys_of,
-          raise_maxima_of<V>,
-          count_keys,
-          V::find_at_least,
-          soft_cap_all<V>,
-          code_scores_of<V>};
+  ScoreBodies bodies = {{score_floats_any<V, false>, score_floats_any<V, true>,
+                         score_codes_any<V, 8>, score_codes_any<V, 4>, score_codes_any<V, 2>},
+                        filter_page<V>,
+                        V::append,
+                        relative_keys_of,
+                        raise_maxima_of<V>,
+                        count_keys,
+                        V::find_at_least,
+                        soft_cap_all<V>,
+                        code_scores_of<V>,
+                        take_out_of};
+  if constexpr (V::kOwnCodes) {
+    bodies.code_scores = V::code_scores;
+    bodies.take_out = V::take_out;
+  }
+  return bodies;
 }

@@ -94,6 +94,7 @@ constinit const ScoreBodies kScorePortable = {
     count_keys,
     find_one_by_one,
     soft_cap_all<Scalar>,
-    code_scores_of<Scalar>};
+    code_scores_of<Scalar>,
+    take_out_of};
 
 }  // namespace fasa::cpu

@@ -129,7 +129,7 @@ void SelectCall::run_tasks() {
     params_.selected_sizes[index] = size;
     if (params_.low_bit_pages.capacity == 0) return;
     const SelectPlan plan = plan_selection(params_, params_.step.sequences[sequence]);
-    LowBitPagesOut::of(params_, sequence, kv_head, plan).take_out(set_of(index), size);
+    LowBitPagesOut::of(params_, sequence, kv_head, plan).take_out(bodies_, set_of(index), size);
     params_.low_bit_pages.counts[index] = plan.pages();
   };
   const auto finish = [&](size_t i) {

@@ -63,18 +63,6 @@ Contenders& contenders_of_thread() {
   return contenders;
 }
 
-// The maximum of the codes' scores, to which the codes are made relative; scores that are too low
-// for a code stay so.
-float lower_maximum(float maximum, int16_t* codes) {
-  int16_t top = kNoScoreCode;
-  for (int t = 0; t < kPageTokens; ++t) top = std::max(top, codes[t]);
-  if (top <= kLowestScoreCode) return -std::numeric_limits<float>::infinity();
-  for (int t = 0; t < kPageTokens; ++t) {
-    codes[t] = codes[t] <= kLowestScoreCode ? codes[t] : static_cast<int16_t>(codes[t] - top);
-  }
-  return maximum + static_cast<float>(top) / kScoreUnits;
-}
-
 }  // namespace
 
 void HeadPart::begin(const SelectParams& params, int sequence, int kv_head,
@@ -414,22 +402,34 @@ LowBitPagesOut LowBitPagesOut::of(const SelectParams& params, int64_t sequence, 
 void LowBitPagesOut::write(const ScoreBodies& bodies, int page, const float* of_page) const {
   for (int h = 0; h < heads; ++h, of_page += kPageTokens) {
     const int64_t at = h * capacity + page - first_page;
+    // Two pages ahead: more streams than the processor follows by itself.
+    int16_t* ahead = scores + (at + 2) * kPageTokens;
+    __builtin_prefetch(ahead, 1);
+    __builtin_prefetch(ahead + kPageTokens / 2, 1);
     maxima[at] = bodies.code_scores(of_page, scale, scores + at * kPageTokens);
   }
 }
 
-void LowBitPagesOut::take_out(const int32_t* set, int32_t size) const {
+void LowBitPagesOut::take_out(const ScoreBodies& bodies, const int32_t* set, int32_t size) const {
+  constexpr int32_t kAhead = 8;  // tokens
+  const auto place = [&](int page, int h) { return h * capacity + page - first_page; };
   for (int32_t i = 0; i < size;) {
     const int page = set[i] / kPageTokens;
-    int32_t end = i + 1;
-    while (end < size && set[end] / kPageTokens == page) ++end;
+    const int next = set[std::min(i + kAhead, size - 1)] / kPageTokens;
     for (int h = 0; h < heads; ++h) {
-      const int64_t at = h * capacity + page - first_page;
-      int16_t* codes = scores + at * kPageTokens;
-      for (int32_t j = i; j < end; ++j) codes[set[j] % kPageTokens] = kNoScoreCode;
-      maxima[at] = lower_maximum(maxima[at], codes);
+      const int64_t at = place(next, h);
+      __builtin_prefetch(scores + at * kPageTokens, 1);
+      __builtin_prefetch(scores + at * kPageTokens + 32, 1);
+      __builtin_prefetch(maxima + at, 1);
     }
-    i = end;
+    uint64_t taken = 0;
+    for (; i < size && set[i] / kPageTokens == page; ++i) {
+      taken |= uint64_t{1} << set[i] % kPageTokens;
+    }
+    for (int h = 0; h < heads; ++h) {
+      const int64_t at = place(page, h);
+      maxima[at] = bodies.take_out(taken, maxima[at], scores + at * kPageTokens);
+    }
   }
 }
 

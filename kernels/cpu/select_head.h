@@ -55,7 +55,7 @@ struct LowBitPagesOut {
   // `scores`: [heads][64], 64-byte aligned.
   void write(const ScoreBodies& bodies, int page, const float* of_page) const;
   // Takes out a set, ascending, after all pages are written.
-  void take_out(const int32_t* set, int32_t size) const;
+  void take_out(const ScoreBodies& bodies, const int32_t* set, int32_t size) const;
 };
 
 class HeadPart {

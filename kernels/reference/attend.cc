@@ -42,7 +42,7 @@ void add_low_bit(const AttendParams& params, int sequence, int query, RunningSof
   }
 }
 
-// Exact in the weights, which kernels may round (low_bit_page_inl.h).
+// Exact in the weights, which kernels may round (low_bit_rounding_inl.h).
 void add_low_bit_pages(const AttendParams& params, int sequence, int query,
                        RunningSoftmax* softmax) {
   const CacheLayout& layout = params.step.layout;

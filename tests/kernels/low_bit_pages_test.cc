@@ -66,7 +66,7 @@ TEST(LowBitPagesSelect, ThreadsDoNotMatter) {
 }
 
 // Weights have 8 bits: the error is about 1 % of the values' spread where one token of one page
-// dominates (low_bit_page_inl.h).
+// dominates (low_bit_rounding_inl.h).
 constexpr float kPagesTolerance = 0.02f;
 
 class LowBitPagesAttend : public ::testing::TestWithParam<cpu::Target> {
