@@ -88,6 +88,7 @@ Service::Service(ServiceOptions options, EngineLoop& engine, const text::Tokeniz
       formatters_(kFormatThreads),
       pinger_([this] { ping_replies(); }) {
   for (Conversation& found : engine.take_found()) {
+    for (const auto& record : found.records) responses_.add(found.salt, record);
     if (found.text.empty()) continue;
     std::vector<int32_t> ids(found.log.ids().begin(), found.log.ids().end());
     ids.insert(ids.end(), found.ahead.begin(), found.ahead.end());
@@ -180,6 +181,13 @@ void Service::answer(Call& call) {
     if (call.is("POST", "/detokenize")) return call.exchange->send(detokenize(call));
     if (call.request.method == "DELETE" && !call.behind("/v1/sessions/").empty()) {
       return call.exchange->send(forget_session(call, call.behind("/v1/sessions/")));
+    }
+    const std::string response = call.behind("/v1/responses/");
+    if (!response.empty() && call.is("GET", call.request.path)) {
+      return call.exchange->send(stored_response(call, response));
+    }
+    if (!response.empty() && call.request.method == "DELETE") {
+      return call.exchange->send(delete_response(call, response));
     }
     throw ApiError(404, "not_found_error",
                    fmt::format("{} {} does not exist on this server", call.request.method,

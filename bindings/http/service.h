@@ -22,6 +22,7 @@
 #include "bindings/http/reply.h"
 #include "bindings/http/reply_form.h"
 #include "bindings/http/request_log.h"
+#include "bindings/http/stored_responses.h"
 #include "runtime/llm/generation_defaults.h"
 #include "runtime/serve/engine_loop.h"
 #include "runtime/serve/known_texts.h"
@@ -29,6 +30,8 @@
 #include "runtime/text/tokenizer.h"
 
 namespace fasa::serve {
+
+struct ResponsesRequest;  // responses_request.h
 
 struct ServiceOptions {
   std::string model_name;       // in /v1/models
@@ -85,6 +88,9 @@ class Service {
   HttpResponse props() const;
   HttpResponse slots() const;
   void respond(Call& call);
+  ResponsesRequest responses_request(const Call& call) const;
+  HttpResponse stored_response(const Call& call, const std::string& id) const;
+  HttpResponse delete_response(const Call& call, const std::string& id);
   void count_input(Call& call);
   void converse(Call& call);
   void count_messages(Call& call);
@@ -121,6 +127,7 @@ class Service {
   std::atomic<bool> draining_{false};
   std::mutex known_mutex_;
   KnownTexts known_;
+  StoredResponses responses_;
   std::mutex replies_mutex_;
   std::condition_variable stopped_;
   bool stopping_ = false;

@@ -13,7 +13,6 @@
 #include "bindings/http/llama_request.h"
 #include "bindings/http/messages_request.h"
 #include "bindings/http/ollama_request.h"
-#include "bindings/http/responses_request.h"
 
 namespace fasa::serve {
 namespace {
@@ -212,14 +211,6 @@ void Service::chat(Call& call) {
   start(call, std::move(generation));
 }
 
-void Service::respond(Call& call) {
-  ResponsesRequest request = read_responses_request(parse_body(call.request.body));
-  request.chat.common.prompt_field = "input";
-  Generation generation = chat_generation(call, request.chat);
-  generation.form = make_responses_form(reply_head("resp_"), std::move(request.echo));
-  start(call, std::move(generation));
-}
-
 void Service::chat_ollama(Call& call) {
   const ChatRequest request = read_ollama_chat(parse_body(call.request.body));
   Generation generation = chat_generation(call, request);
@@ -251,16 +242,6 @@ void Service::converse(Call& call) {
 void Service::count_messages(Call& call) {
   const ChatRequest request = read_messages_request(parse_body(call.request.body), true);
   const Json counted = {{"input_tokens", chat_generation(call, request).prompts[0].size()}};
-  call.exchange->send({.body = reply_text(counted)});
-}
-
-// The tokens of a request to /v1/responses, which is not computed.
-void Service::count_input(Call& call) {
-  ResponsesRequest request = read_responses_request(parse_body(call.request.body));
-  request.chat.common.prompt_field = "input";
-  const Generation generation = chat_generation(call, request.chat);
-  const Json counted = {{"object", "response.input_tokens"},
-                        {"input_tokens", generation.prompts[0].size()}};
   call.exchange->send({.body = reply_text(counted)});
 }
 
@@ -361,9 +342,11 @@ void Service::start(Call& call, Generation generation) {
                        .came = call.came};
   // The answer's ids match its text, unless a stop string cut it.
   const auto remember = [this, salt = call.salt, text = std::move(generation.text),
-                         ids = requests[0].prompt](const EndedAnswer& answer) mutable {
-    if (text.empty() || answer.end == AnswerEnd::kStopString) return;
+                         ids = requests[0].prompt,
+                         ended = std::move(generation.ended)](const EndedAnswer& answer) mutable {
     ids.insert(ids.end(), answer.ids.begin(), answer.ids.end());
+    if (ended) ended(ids);
+    if (text.empty() || answer.end == AnswerEnd::kStopString) return;
     const std::lock_guard lock(known_mutex_);
     known_.remember(std::move(salt), text + answer.text, std::move(ids));
   };

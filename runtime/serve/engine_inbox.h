@@ -7,10 +7,12 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/serve/engine_status.h"
 #include "runtime/serve/generation_request.h"
+#include "runtime/serve/session_manifest.h"
 
 namespace fasa::serve {
 
@@ -20,10 +22,19 @@ struct SubmittedRequest {
   std::chrono::steady_clock::time_point at;
 };
 
+// Records for the conversation of these tokens.
+struct AttachedRecords {
+  std::string salt = {};
+  std::vector<int32_t> ids = {};
+  Records records = {};
+};
+
 // Commands since they were last taken.
 struct EngineCommands {
   std::vector<uint64_t> cancelled;  // requests, each submitted before
   std::vector<uint64_t> forgotten;  // sessions
+  std::vector<AttachedRecords> attached;
+  std::vector<std::pair<std::string, std::string>> detached;  // salts and records
   bool evict = false;
   bool suspend = false;
 };
@@ -36,6 +47,8 @@ class EngineInbox {
   std::optional<uint64_t> submit(GenerationRequest request);
   void cancel(uint64_t request);
   bool forget(const std::string& salt, uint64_t session);
+  void attach(AttachedRecords records);
+  void detach(const std::string& salt, const std::string& record);
   void evict_idle();
   void suspend();
   void drain();

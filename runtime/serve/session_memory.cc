@@ -264,6 +264,10 @@ void SessionMemory::suspend_some(double seconds) {
 
 void SessionMemory::apply(const EngineCommands& commands) {
   for (const uint64_t id : commands.forgotten) cache_.forget(id);
+  for (const AttachedRecords& one : commands.attached) {
+    cache_.attach(one.salt, one.ids, one.records);
+  }
+  for (const auto& [salt, record] : commands.detached) cache_.detach(salt, record);
   if (commands.suspend && suspension_) suspension_->suspend_all();
   while (commands.evict && evict_oldest()) continue;
 }

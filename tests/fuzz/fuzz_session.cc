@@ -6,7 +6,8 @@
 #include "tests/fuzz/fuzz_target.h"
 
 FASA_FUZZ_TARGET(session) {
-  std::string bytes = "fasa session 1\n" + std::string(reinterpret_cast<const char*>(data), size);
+  std::string bytes(fasa::serve::kManifestVersion);
+  bytes.append(reinterpret_cast<const char*>(data), size);
   const uint64_t checksum = XXH3_64bits(bytes.data(), bytes.size());
   bytes.append(reinterpret_cast<const char*>(&checksum), sizeof(checksum));
   const auto manifest = fasa::serve::decode_manifest(bytes, "session");
