@@ -62,6 +62,7 @@ class LlamaForm final : public ReplyForm {
     json["tokens_cached"] = usage.cached_tokens;
     json["truncated"] = false;
     json["stop_type"] = stop_type(message);
+    json["stopping_word"] = message.stop_string;
     return json;
   }
 

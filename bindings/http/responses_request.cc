@@ -125,6 +125,11 @@ void refuse_unsupported(const RequestFields& fields, bool stores) {
                 "this server does not store prompts; send the prompt's text as input");
   fields.refuse("background", {false},
                 "this server does not support background responses; allowed: false");
+  for (const char* const name :
+       {"response_format", "json_schema", "structured_outputs", "guided_json", "guided_choice",
+        "guided_regex", "guided_grammar", "grammar"}) {
+    fields.refuse(name, {}, "not a field of /v1/responses; use text.format");
+  }
   // A conversation that does not fit is an error either way.
   fields.refuse("truncation", {"disabled", "auto"}, "allowed: \"disabled\", \"auto\"");
   fields.refuse("top_logprobs", {0},

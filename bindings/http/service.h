@@ -107,7 +107,7 @@ class Service {
                            const MessageFormat& message);
   AnswerGrammars& grammars();
   ReplyHead reply_head(const char* prefix) const;
-  text::ChatPrompt render(const Json& context) const;
+  text::ChatPrompt render(const Json& context, const char* prompt_field) const;
   ApiError refusal() const;
   void start(Call& call, Generation generation);
   std::vector<uint64_t> submit(std::vector<GenerationRequest> requests,

@@ -192,8 +192,8 @@ ReplyHead Service::reply_head(const char* prefix) const {
 Service::Generation Service::chat_generation(const Call& call, const ChatRequest& request) {
   check_model(request.common);
   const bool generic = templates_ != nullptr && !shows_tools(templates_->source("", true));
-  const text::ChatPrompt prompt =
-      render(generic ? with_generic_tools(request.context) : request.context);
+  const text::ChatPrompt prompt = render(
+      generic ? with_generic_tools(request.context) : request.context, request.common.prompt_field);
   MessageFormat format = message_format(request.tools, prompt.text());
   auto grammar = grammar_of(request.tools, request.format, format);
   return {.fields = request.common,
@@ -245,10 +245,10 @@ void Service::count_messages(Call& call) {
   call.exchange->send({.body = reply_text(counted)});
 }
 
-text::ChatPrompt Service::render(const Json& context) const {
+text::ChatPrompt Service::render(const Json& context, const char* prompt_field) const {
   if (templates_ == nullptr) {
     throw ApiError(400, "invalid_request_error",
-                   "this model has no chat template; use /v1/completions", "messages",
+                   "this model has no chat template; use /v1/completions", prompt_field,
                    "no_chat_template");
   }
   jinja::Context read = jinja::parse_context(context.dump(), "the request");

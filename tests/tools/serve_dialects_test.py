@@ -64,9 +64,13 @@ class Anthropic(ServeTest):
                          whole["usage"]["input_tokens"])
         self.assertEqual(events[-2]["delta"]["stop_reason"], "max_tokens")
         self.assertEqual(events[-2]["usage"]["output_tokens"], 40)
-        cut = self.message(system="Be brief.", stop_sequences=[text[5]])
-        self.assertEqual((cut["content"][0]["text"], cut["stop_reason"]),
-                         (text[:text.index(text[5])], "stop_sequence"))
+        self.assertIsNone(whole["stop_sequence"])
+        stops = {"system": "Be brief.", "stop_sequences": ["never said", text[5:7]]}
+        cut = self.message(**stops)
+        self.assertEqual((cut["content"][0]["text"], cut["stop_reason"], cut["stop_sequence"]),
+                         (text[:text.index(text[5:7])], "stop_sequence", text[5:7]))
+        self.assertEqual(self.events(self.post(stream=True, **stops)[2])[-2]["delta"],
+                         {"stop_reason": "stop_sequence", "stop_sequence": text[5:7]})
 
     def test_tools(self):
         for choice in ({"type": "any"}, {"type": "tool", "name": "get_weather"}):
@@ -94,8 +98,16 @@ class Anthropic(ServeTest):
                                        messages=turns[:n])[2])["input_tokens"] for n in (1, 3)]
         self.assertGreater(counts[1], counts[0] + len("sunny" + "And tomorrow?"))
 
+    def test_formats(self):
+        schema = {"type": "integer", "minimum": 3, "maximum": 5}
+        for fields in ({"output_config": {"format": {"type": "json_schema", "schema": schema}}},
+                       {"output_format": {"type": "json_schema", "schema": schema}}):
+            self.assertIn(self.message(**fields)["content"][0]["text"], "345")
+
     def test_errors(self):
         for fields, name, status in (
+                ({"output_config": {"format": {"type": "json_schema", "schema": {"type": "x"}}}},
+                 "output_config.format.schema.type", 400),
                 ({"max_tokens": None}, "max_tokens", 400), ({"messages": []}, "messages", 400),
                 ({"messages": [{"role": "system", "content": "x"}]}, "messages[0].role", 400),
                 ({"messages": [{"role": "user", "content": [{"type": "image"}]}]},
@@ -128,8 +140,8 @@ class Llama(ServeTest):
         self.assertEqual(frames[0]["prompt_progress"]["total"], 16)
         word = json.loads(server.ask("POST", "/completion", {
             **ask, "stop": [text[4]], "n_predict": -1})[2])
-        self.assertEqual((word["content"], word["stop_type"]),
-                         (text[:text.index(text[4])], "word"))
+        self.assertEqual((word["content"], word["stop_type"], word["stopping_word"]),
+                         (text[:text.index(text[4])], "word", text[4]))
         banned = json.loads(server.ask("POST", "/completion", {
             **ask, "logit_bias": [[ord(text[0]), False]]})[2])
         self.assertNotEqual(banned["content"][0], text[0])
