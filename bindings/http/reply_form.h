@@ -54,7 +54,7 @@ std::unique_ptr<ReplyForm> make_completion_form(ReplyHead head, ReplyKind kind,
 std::unique_ptr<ReplyForm> make_responses_form(ReplyHead head, Json echo,
                                                std::function<void(const Json&)> ended);
 // /completion of llama.cpp's server.
-std::unique_ptr<ReplyForm> make_llama_form(ReplyHead head, int64_t prompt_tokens,
+std::unique_ptr<ReplyForm> make_llama_form(ReplyHead head, int64_t prompt_tokens, int slot,
                                            const CompletionFields& fields);
 // Ollama's /api/chat, else /api/generate.
 std::unique_ptr<ReplyForm> make_ollama_form(ReplyHead head, bool chat);

@@ -84,11 +84,12 @@ Service::Service(ServiceOptions options, EngineLoop& engine, const text::Tokeniz
       shown_marks_(special_marks(tokenizer)),
       log_(options_.log),
       known_(kKnownBytes),
+      slots_(engine.options().max_sequences),
       jobs_(kJobThreads, kMaxJobs),
       formatters_(kFormatThreads),
       pinger_([this] { ping_replies(); }) {
   for (Conversation& found : engine.take_found()) {
-    for (const auto& record : found.records) responses_.add(found.salt, record);
+    for (const auto& record : found.records) records_->add(found.salt, record);
     if (found.text.empty()) continue;
     std::vector<int32_t> ids(found.log.ids().begin(), found.log.ids().end());
     ids.insert(ids.end(), found.ahead.begin(), found.ahead.end());
@@ -169,6 +170,7 @@ void Service::answer(Call& call) {
     if (call.is("POST", "/api/generate")) return generate_ollama(call);
     if (call.is("POST", "/api/show")) return call.exchange->send(show_ollama(call));
     if (call.is("POST", "/completion")) return complete_llama(call);
+    if (call.request.method == "POST" && !call.behind("/slots/").empty()) return act_on_slot(call);
     if (call.is("POST", "/v1/messages")) return converse(call);
     if (call.is("POST", "/v1/messages/count_tokens")) return count_messages(call);
     if (call.is("POST", "/v1/responses/input_tokens")) return count_input(call);
@@ -229,19 +231,6 @@ HttpResponse Service::health(const Call& call) {
   return json_response({{"status", "ok"}});
 }
 
-// As llama.cpp's server has them. No path of this machine is shown.
-HttpResponse Service::props() const {
-  const Json settings = {{"n_ctx", options_.max_context}, {"params", Json::object()}};
-  return json_response(
-      {{"default_generation_settings", settings},
-       {"total_slots", engine_.options().max_sequences},
-       {"model_alias", options_.model_name},
-       {"model_path", options_.model_name},
-       {"modalities", {{"vision", false}, {"audio", false}}},
-       {"chat_template", templates_ == nullptr ? "" : templates_->source("", false)},
-       {"build_info", "fasa " FASA_VERSION}});
-}
-
 namespace {
 
 Json ollama_details() {
@@ -279,19 +268,6 @@ HttpResponse Service::show_ollama(const Call& call) const {
        {"model_info",
         {{"general.architecture", "fasa"}, {"fasa.context_length", options_.max_context}}},
        {"capabilities", std::move(abilities)}});
-}
-
-// A slot for each request that can run; they are not bound to conversations.
-HttpResponse Service::slots() const {
-  const int running = engine_.status().running;
-  Json list = Json::array();
-  for (int i = 0; i < engine_.options().max_sequences; ++i) {
-    list.push_back({{"id", i},
-                    {"n_ctx", options_.max_context},
-                    {"speculative", false},
-                    {"is_processing", i < running}});
-  }
-  return json_response(list);
 }
 
 Json Service::model_json() const {

@@ -22,6 +22,7 @@
 #include "bindings/http/reply.h"
 #include "bindings/http/reply_form.h"
 #include "bindings/http/request_log.h"
+#include "bindings/http/slots.h"
 #include "bindings/http/stored_responses.h"
 #include "runtime/llm/generation_defaults.h"
 #include "runtime/serve/engine_loop.h"
@@ -87,6 +88,11 @@ class Service {
   HttpResponse show_ollama(const Call& call) const;
   HttpResponse props() const;
   HttpResponse slots() const;
+  int take_slot(const Call& call, Generation& generation);
+  void act_on_slot(Call& call);
+  void save_slot(Call& call, int64_t slot, std::vector<int32_t> ids);
+  HttpResponse restore_slot(const Call& call, int64_t slot);
+  HttpResponse erase_slot(const Call& call, int64_t slot, const std::vector<int32_t>& ids);
   void respond(Call& call);
   ResponsesRequest responses_request(const Call& call) const;
   HttpResponse stored_response(const Call& call, const std::string& id) const;
@@ -127,7 +133,8 @@ class Service {
   std::atomic<bool> draining_{false};
   std::mutex known_mutex_;
   KnownTexts known_;
-  StoredResponses responses_;
+  const std::shared_ptr<RecordIndex> records_ = std::make_shared<RecordIndex>();
+  Slots slots_;
   std::mutex replies_mutex_;
   std::condition_variable stopped_;
   bool stopping_ = false;

@@ -10,7 +10,6 @@
 #include "bindings/http/call.h"
 #include "bindings/http/generation.h"
 #include "bindings/http/generic_tools.h"
-#include "bindings/http/llama_request.h"
 #include "bindings/http/messages_request.h"
 #include "bindings/http/ollama_request.h"
 
@@ -208,6 +207,7 @@ void Service::chat(Call& call) {
   const ChatRequest request = read_chat_request(parse_body(call.request.body));
   Generation generation = chat_generation(call, request);
   generation.form = make_completion_form(reply_head("chatcmpl-"), ReplyKind::kChat, request.common);
+  take_slot(call, generation);
   start(call, std::move(generation));
 }
 
@@ -260,14 +260,7 @@ void Service::complete(Call& call) {
   const CompletionRequest request = read_completion_request(parse_body(call.request.body));
   Generation generation = text_generation(request);
   generation.form = make_completion_form(reply_head("cmpl-"), ReplyKind::kText, request.common);
-  start(call, std::move(generation));
-}
-
-void Service::complete_llama(Call& call) {
-  const CompletionRequest request = read_llama_request(parse_body(call.request.body));
-  Generation generation = text_generation(request);
-  generation.form =
-      make_llama_form(reply_head("cmpl-"), std::ssize(generation.prompts[0]), request.common);
+  take_slot(call, generation);
   start(call, std::move(generation));
 }
 

@@ -35,7 +35,7 @@ ApiError unknown_response(const std::string& id, bool stores) {
 ResponsesRequest Service::responses_request(const Call& call) const {
   std::function<StoredTurns(const std::string&)> stored;
   if (engine_.options().sessions) {
-    stored = [&](const std::string& id) { return responses_.turns_until(call.salt, id); };
+    stored = [&](const std::string& id) { return turns_until(*records_, call.salt, id); };
   }
   ResponsesRequest request = read_responses_request(parse_body(call.request.body), stored);
   request.chat.common.prompt_field = "input";
@@ -53,8 +53,8 @@ void Service::respond(Call& call) {
         AttachedRecords{.salt = call.salt, .records = std::move(request.earlier.records)});
     generation.ended = [turn](std::vector<int32_t> ids) { turn->ids = std::move(ids); };
     keep = [this, turn, input = std::move(request.input)](const Json& response) {
-      turn->records.push_back(StoredResponses::record_of(response, input));
-      responses_.add(turn->salt, turn->records.back());
+      turn->records.push_back(response_record(response, input));
+      records_->add(turn->salt, turn->records.back());
       engine_.attach(std::move(*turn));
     };
   }
@@ -76,13 +76,13 @@ HttpResponse Service::stored_response(const Call& call, const std::string& id) c
   if (call.request.query.find("stream=true") != std::string::npos) {
     throw ApiError::bad_field("stream", "stored responses are not streamed; allowed: false");
   }
-  const auto response = responses_.find(call.salt, id);
+  const auto response = find_response(*records_, call.salt, id);
   if (!response) throw unknown_response(id, engine_.options().sessions.has_value());
   return {.body = reply_text(*response)};
 }
 
 HttpResponse Service::delete_response(const Call& call, const std::string& id) {
-  if (!responses_.erase(call.salt, id)) {
+  if (!is_response_id(id) || !records_->erase(call.salt, id)) {
     throw unknown_response(id, engine_.options().sessions.has_value());
   }
   engine_.detach(call.salt, id);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "bindings/http/api_error.h"
 #include "bindings/http/reply_form.h"
@@ -10,45 +11,29 @@
 namespace fasa::serve {
 namespace {
 
-constexpr const char* kPrefix = "resp_";
-
 Json content_of(const Record& record) { return Json::parse(record.data, nullptr, false); }
 
 }  // namespace
 
-std::shared_ptr<const Record> StoredResponses::record_of(const Json& response, const Json& input) {
+bool is_response_id(const std::string& id) { return id.starts_with("resp_"); }
+
+std::shared_ptr<const Record> response_record(const Json& response, const Json& input) {
   const Json content = {{"input", input}, {"response", response}};
   return std::make_shared<Record>(response["id"].get<std::string>(), reply_text(content));
 }
 
-void StoredResponses::add(const std::string& salt, const std::shared_ptr<const Record>& record) {
-  constexpr size_t kFew = 1000;
-  if (!record->id.starts_with(kPrefix)) return;
-  const std::lock_guard lock(mutex_);
-  records_[{salt, record->id}] = record;
-  if (records_.size() < 2 * swept_ + kFew) return;
-  std::erase_if(records_, [](const auto& one) { return one.second.expired(); });
-  swept_ = records_.size();
-}
-
-std::shared_ptr<const Record> StoredResponses::record(const std::string& salt,
-                                                      const std::string& id) const {
-  const std::lock_guard lock(mutex_);
-  const auto found = records_.find({salt, id});
-  return found == records_.end() ? nullptr : found->second.lock();
-}
-
-std::optional<Json> StoredResponses::find(const std::string& salt, const std::string& id) const {
-  const auto found = record(salt, id);
+std::optional<Json> find_response(const RecordIndex& records, const std::string& salt,
+                                  const std::string& id) {
+  const auto found = is_response_id(id) ? records.find(salt, id) : nullptr;
   if (found == nullptr) return std::nullopt;
   return content_of(*found).at("response");
 }
 
-StoredTurns StoredResponses::turns_until(const std::string& salt, std::string id) const {
+StoredTurns turns_until(const RecordIndex& records, const std::string& salt, std::string id) {
   StoredTurns turns;
   std::vector<Json> contents;
   for (const std::string last = id; !id.empty();) {
-    const auto found = record(salt, id);
+    const auto found = is_response_id(id) ? records.find(salt, id) : nullptr;
     if (found == nullptr) {
       throw ApiError(
           400, "invalid_request_error",
@@ -69,15 +54,6 @@ StoredTurns StoredResponses::turns_until(const std::string& salt, std::string id
     }
   }
   return turns;
-}
-
-bool StoredResponses::erase(const std::string& salt, const std::string& id) {
-  const std::lock_guard lock(mutex_);
-  const auto found = records_.find({salt, id});
-  if (found == records_.end()) return false;
-  const bool there = !found->second.expired();
-  records_.erase(found);
-  return there;
 }
 
 }  // namespace fasa::serve

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -22,11 +23,13 @@ struct SubmittedRequest {
   std::chrono::steady_clock::time_point at;
 };
 
-// Records for the conversation of these tokens.
+// Records for the conversation of these tokens. `saved`, if not null, suspends it now and is called
+// on the loop's thread: with its bytes once it is on disk, or with nothing if that failed.
 struct AttachedRecords {
   std::string salt = {};
   std::vector<int32_t> ids = {};
   Records records = {};
+  std::function<void(std::optional<uint64_t>)> saved = nullptr;
 };
 
 // Commands since they were last taken.

@@ -38,6 +38,11 @@ bool has(const Records& records, const std::string& id) {
                      [&](const auto& record) { return record->id == id; });
 }
 
+bool holds(const CachedSession& cached, const std::shared_ptr<const Record>& record) {
+  const Records& all = cached.conversation.records;
+  return std::find(all.begin(), all.end(), record) != all.end();
+}
+
 // Adds those whose ids are new. True: there are some.
 bool add_records(Records& records, const Records& more) {
   bool any = false;
@@ -191,9 +196,8 @@ CachedSession* PrefixCache::attach(const std::string& salt, std::span<const int3
   if (longest == nullptr) return nullptr;
   for (const auto& record : records) {
     for (CachedSession& cached : sessions_) {
-      const auto& all = cached.conversation.records;
-      const bool same = std::find(all.begin(), all.end(), record) != all.end();
-      if (cached.conversation.salt == salt && !same) remove_record(cached, record->id);
+      if (cached.conversation.salt == salt && !holds(cached, record))
+        remove_record(cached, record->id);
     }
   }
   longest->unsaved |= add_records(longest->conversation.records, records);
@@ -209,6 +213,12 @@ void PrefixCache::remove_record(CachedSession& cached, const std::string& id) {
   if (!cached.suspended || cached.suspended->tokens == cached.log().size()) return;
   unwanted_.push_back(cached.suspended->session);
   cached.suspended.reset();
+}
+
+const CachedSession* PrefixCache::holder(const std::shared_ptr<const Record>& record) const {
+  const auto found = std::find_if(sessions_.begin(), sessions_.end(),
+                                  [&](const CachedSession& one) { return holds(one, record); });
+  return found == sessions_.end() ? nullptr : &*found;
 }
 
 void PrefixCache::detach(const std::string& salt, const std::string& record) {
@@ -233,6 +243,7 @@ CachedSession* PrefixCache::find(uint64_t id) {
 }
 
 void PrefixCache::free(CachedSession& cached) {
+  cached.wanted_on_disk = false;
   if (!cached.sequence) return;
   const SequenceId sequence = *std::exchange(cached.sequence, std::nullopt);
   try {

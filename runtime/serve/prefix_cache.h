@@ -37,6 +37,7 @@ struct CachedSession {
   std::chrono::steady_clock::time_point used_at{};
   bool suspend_failed = false;  // writing to disk failed
   bool evicted = false;         // its memory is freed as soon as it is on disk
+  bool wanted_on_disk = false;  // it is suspended without delay
   bool unsaved = false;         // its records differ from those on disk
 
   const TokenLog& log() const { return conversation.log; }
@@ -88,6 +89,8 @@ class PrefixCache {
   // their last token. They replace others of the same ids. Null: there is no such conversation.
   CachedSession* attach(const std::string& salt, std::span<const int32_t> ids,
                         const Records& records);
+  // The conversation that has the record; null: none.
+  const CachedSession* holder(const std::shared_ptr<const Record>& record) const;
   // Removes a record. Conversations that had no other are forgotten.
   void detach(const std::string& salt, const std::string& record);
   // Sessions on disk that no cached session uses any more.

@@ -43,7 +43,7 @@ int64_t SessionSuspension::pages_at_once(size_t bytes_of_one) const {
 std::optional<SessionSuspension::Clock::time_point> SessionSuspension::due_at(
     const CachedSession& cached) const {
   if (!cached.sequence || cached.suspend_failed) return std::nullopt;
-  if (all_ || cached.evicted) return Clock::time_point();
+  if (all_ || cached.evicted || cached.wanted_on_disk) return Clock::time_point();
   return cached.used_at + idle_after_;
 }
 
