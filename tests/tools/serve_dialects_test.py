@@ -1,4 +1,4 @@
-"""Other servers' APIs: requests as their clients send them. tools/clients-env has the clients."""
+"""Other servers' APIs: requests as their clients send them. The clients are in clients_test.py."""
 import json
 
 from serving import TOOL_TEMPLATE, ServeTest, Server
