@@ -149,7 +149,7 @@ void SessionSuspension::write_pages(const CachedSession& cached, int64_t first, 
       std::chrono::duration<double>(Clock::now() - begin).count() / static_cast<double>(pages);
 }
 
-// Least recently used sessions first.
+// Least recently used sessions first, with their records unless they are in memory too.
 void SessionSuspension::require_room(const CachedSession& cached, uint64_t bytes) {
   while (!store_.make_room(bytes)) {
     CachedSession* oldest = nullptr;
@@ -161,6 +161,7 @@ void SessionSuspension::require_room(const CachedSession& cached, uint64_t bytes
       throw UsageError(fmt::format("the session needs {} on disk; sessions_limit allows {}",
                                    format_bytes(bytes), format_bytes(store_.limit_bytes())));
     }
+    if (!oldest->sequence) oldest->conversation.records.clear();
     lost(oldest->suspended->session);
   }
 }

@@ -178,7 +178,21 @@ class Sessions(ServeTest):
         for one in both:
             self.assertEqual(server.ask("GET", "/v1/responses/" + one)[0], 200)
 
-    def test_responses_belong_to_a_key_and_a_limit(self):
+    def test_responses_go_with_the_sessions_limit(self):
+        server = self.server("--sessions-limit", "2MiB", "--idle-after", "10ms")
+        ids = []
+        for number in range(20):
+            ids.append(self.respond(server, f"{number} In the beginning " * 40)["id"])
+            while server.metric('fasa_sessions{state="in_memory"}') > 0:
+                time.sleep(0.01)
+            if server.ask("GET", "/v1/responses/" + ids[0])[0] == 404:
+                break
+        self.assertGreater(len(ids), 1)
+        self.respond(server, "x", ids[0], status=400)
+        self.assertEqual(server.ask("GET", "/v1/responses/" + ids[-1])[0], 200)
+        self.assertLessEqual(server.metric('fasa_used_bytes{tier="disk"}'), 2 << 20)
+
+    def test_responses_belong_to_a_key(self):
         keys = self.folder / "keys"
         keys.write_text("first-key\nsecond-key\n")
         keys.chmod(0o600)
