@@ -94,7 +94,7 @@ ByteGrammar::Rule arguments_of(ByteGrammar& grammar, const Tool& tool, const std
 ByteGrammar::Rule answer_rule(ByteGrammar& grammar, const ResponseFormat& format, Places& ignored) {
   if (format.kind == ResponseFormat::Kind::kJsonObject) return JsonGrammar(grammar).object();
   if (format.kind == ResponseFormat::Kind::kJsonSchema) {
-    return rule_of_schema(grammar, format.schema, "schema", ignored);
+    return rule_of_schema(grammar, format.schema, format.place, ignored);
   }
   const ByteGrammar::Rule choice = grammar.new_rule();
   for (const std::string& text : format.choices) grammar.add(choice, grammar.literal(text));
@@ -104,7 +104,7 @@ ByteGrammar::Rule answer_rule(ByteGrammar& grammar, const ResponseFormat& format
 std::string key_of(const ResponseFormat& format) {
   if (format.kind == ResponseFormat::Kind::kText) return "";
   if (format.kind == ResponseFormat::Kind::kChoice) return "choice " + Json(format.choices).dump();
-  return "json " + (format.schema.is_null() ? "" : format.schema.dump());
+  return "json " + (format.schema.is_null() ? "" : format.place + " " + format.schema.dump());
 }
 
 // Rethrows the grammar's errors as ApiError.
@@ -139,7 +139,7 @@ ResponseFormat read_text_format(const RequestFields& format) {
   if (type == "text") return {};
   // llama.cpp's server takes a schema beside json_object.
   if (type == "json_object" && schema == nullptr) {
-    return {.kind = ResponseFormat::Kind::kJsonObject};
+    return {.kind = ResponseFormat::Kind::kJsonObject, .field = format.path()};
   }
   if (type != "json_schema" && type != "json_object") {
     throw ApiError::bad_field(
@@ -151,7 +151,9 @@ ResponseFormat read_text_format(const RequestFields& format) {
   }
   return {.kind = ResponseFormat::Kind::kJsonSchema,
           .schema = *schema,
-          .strict = format.boolean("strict").value_or(false)};
+          .strict = format.boolean("strict").value_or(false),
+          .field = format.path(),
+          .place = format.path_of("schema")};
 }
 
 namespace {
@@ -244,7 +246,7 @@ ResponseFormat read_response_format(const RequestFields& fields) {
 }
 
 template <typename Build>
-AnswerGrammar AnswerGrammars::find(std::string key, const char* field, ThoughtForm thought,
+AnswerGrammar AnswerGrammars::find(std::string key, const std::string& field, ThoughtForm thought,
                                    Build build) {
   const auto cached = [&]() -> const AnswerGrammar* {
     const auto found =
@@ -312,7 +314,7 @@ AnswerGrammar AnswerGrammars::of_call(const ToolFields& tools, ToolFormat format
     return call;
   };
   AnswerGrammar grammar = find(std::move(key), "tools", thought, build);
-  if (otherwise.strict) require_enforced(grammar.ignored, "schema");
+  if (otherwise.strict) require_enforced(grammar.ignored, otherwise.place);
   for (const Tool& tool : tools.tools) {
     if (tool.strict) require_enforced(grammar.ignored, tool.name + ".parameters");
   }

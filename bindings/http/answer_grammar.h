@@ -29,7 +29,8 @@ struct ResponseFormat {
   Json schema = nullptr;                  // for kJsonSchema
   std::vector<std::string> choices = {};  // for kChoice: the whole answer is one of them
   bool strict = false;                    // every keyword of the schema must be enforced
-  const char* field = "response_format";  // its name in errors
+  std::string field = "response_format";  // its name in errors
+  std::string place = "schema";           // the schema's name in errors
 };
 
 struct AnswerGrammar {
@@ -40,7 +41,8 @@ struct AnswerGrammar {
 // "response_format" of chat completions; "structured_outputs", "guided_json" and "guided_choice" of
 // vLLM; "json_schema" of llama.cpp's server. Throws ApiError for others of theirs and for several.
 ResponseFormat read_response_format(const RequestFields& fields);
-// {"type": ...} of "text.format" in /v1/responses: the schema lies beside the type.
+// {"type": ...} of "text.format" in /v1/responses and of Anthropic's "output_config.format": the
+// schema lies beside the type. Errors name it by the path of `format`.
 ResponseFormat read_text_format(const RequestFields& format);
 
 // Grammars by request, with the token masks computed so far. The most recently used are cached.
@@ -62,7 +64,7 @@ class AnswerGrammars {
   static constexpr size_t kMaxBytes = size_t{256} << 20;
 
   template <typename Build>
-  AnswerGrammar find(std::string key, const char* field, ThoughtForm thought, Build build);
+  AnswerGrammar find(std::string key, const std::string& field, ThoughtForm thought, Build build);
   void forget_old();
 
   const std::shared_ptr<const text::TokenTable> tokens_;

@@ -46,6 +46,7 @@ struct AnswerMessage {
   std::vector<ToolCall> calls;
   std::vector<TokenText> tokens;  // if log-probabilities were requested
   AnswerEnd end = AnswerEnd::kOpen;
+  std::string stop_string;  // that ended it; "": none did
   int64_t token_count = 0;
   int64_t reasoning_tokens = 0;  // the approximate part of them that was reasoning
 };

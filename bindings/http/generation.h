@@ -1,6 +1,7 @@
 // A request of any API: what the engine generates, and the form of the reply.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,6 +20,8 @@ struct Service::Generation {
   std::optional<MessageFormat> format = {};   // for a chat
   AnswerGrammar grammar = {};
   std::unique_ptr<ReplyForm> form;
+  // Called before `form` ends, with the tokens of the first prompt and its answer. May be null.
+  std::function<void(std::vector<int32_t>)> ended = nullptr;
 };
 
 }  // namespace fasa::serve

@@ -22,8 +22,11 @@ const char* stop_type(const AnswerMessage& message) {
 
 class LlamaForm final : public ReplyForm {
  public:
-  LlamaForm(ReplyHead head, int64_t prompt_tokens, const CompletionFields& fields)
-      : head_(std::move(head)), prompt_tokens_(prompt_tokens), progress_(fields.progress) {}
+  LlamaForm(ReplyHead head, int64_t prompt_tokens, int slot, const CompletionFields& fields)
+      : head_(std::move(head)),
+        prompt_tokens_(prompt_tokens),
+        slot_(slot),
+        progress_(fields.progress) {}
 
   std::string whole(const std::vector<AnswerMessage>& choices, const Usage& usage) override {
     return reply_text(last(choices.front(), usage, choices.front().content));
@@ -52,7 +55,7 @@ class LlamaForm final : public ReplyForm {
  private:
   Json piece_json(const std::string& content) const {
     return {{"index", 0},    {"content", content}, {"tokens", Json::array()},
-            {"stop", false}, {"id_slot", -1},      {"tokens_evaluated", prompt_tokens_}};
+            {"stop", false}, {"id_slot", slot_},   {"tokens_evaluated", prompt_tokens_}};
   }
   Json last(const AnswerMessage& message, const Usage& usage, const std::string& content) const {
     Json json = piece_json(content);
@@ -62,19 +65,21 @@ class LlamaForm final : public ReplyForm {
     json["tokens_cached"] = usage.cached_tokens;
     json["truncated"] = false;
     json["stop_type"] = stop_type(message);
+    json["stopping_word"] = message.stop_string;
     return json;
   }
 
   const ReplyHead head_;
   const int64_t prompt_tokens_;
+  const int slot_;
   const bool progress_;
 };
 
 }  // namespace
 
-std::unique_ptr<ReplyForm> make_llama_form(ReplyHead head, int64_t prompt_tokens,
+std::unique_ptr<ReplyForm> make_llama_form(ReplyHead head, int64_t prompt_tokens, int slot,
                                            const CompletionFields& fields) {
-  return std::make_unique<LlamaForm>(std::move(head), prompt_tokens, fields);
+  return std::make_unique<LlamaForm>(std::move(head), prompt_tokens, slot, fields);
 }
 
 }  // namespace fasa::serve

@@ -21,6 +21,11 @@ Json stop_reason(const AnswerMessage& message) {
   return message.end == AnswerEnd::kStopString ? "stop_sequence" : "end_turn";
 }
 
+Json stop_sequence(const AnswerMessage& message) {
+  const bool named = stop_reason(message) == "stop_sequence";
+  return named ? Json(message.stop_string) : Json(nullptr);
+}
+
 Json thinking_block(const std::string& text) {
   return {{"type", "thinking"}, {"thinking", text}, {"signature", ""}};
 }
@@ -52,6 +57,7 @@ class MessagesForm final : public ReplyForm {
     for (const ToolCall& call : message.calls) content.push_back(call_block(call));
     Json json = message_json(std::move(content), usage);
     json["stop_reason"] = stop_reason(message);
+    json["stop_sequence"] = stop_sequence(message);
     return reply_text(json);
   }
 
@@ -84,7 +90,8 @@ class MessagesForm final : public ReplyForm {
   }
 
   std::string end(const std::vector<AnswerMessage>& choices, const Usage& usage) override {
-    const Json last = {{"stop_reason", stop_reason(choices.front())}, {"stop_sequence", nullptr}};
+    const Json last = {{"stop_reason", stop_reason(choices.front())},
+                       {"stop_sequence", stop_sequence(choices.front())}};
     return event("message_delta", {{"delta", last}, {"usage", usage_json(usage)}}) +
            event("message_stop", Json::object());
   }

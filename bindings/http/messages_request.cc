@@ -172,6 +172,12 @@ ChatRequest read_messages_request(const Json& body, bool counted) {
   common.sampling.top_k = fields.integer("top_k", 0, INT32_MAX);
   common.sampling.stop = fields.strings("stop_sequences", kMaxStops);
   common.stream = fields.boolean("stream").value_or(false);
+  if (const auto format = fields.object("output_format")) {  // the earlier name
+    chat.format = read_text_format(*format);
+  }
+  if (const auto config = fields.object("output_config")) {
+    if (const auto format = config->object("format")) chat.format = read_text_format(*format);
+  }
   fields.refuse("container", {}, "this server has no containers; omit the field");
   fields.refuse("mcp_servers", {Json::array()}, "this server calls no MCP servers; omit the field");
   const Json tools = openai_tools(fields);

@@ -127,6 +127,7 @@ CompletionFields read_common(const RequestFields& fields) {
     }
     common.include_usage = options->boolean("include_usage").value_or(false);
   }
+  common.slot = fields.integer("id_slot", -1, INT32_MAX).value_or(-1);
   fields.refuse("best_of", {common.choices},
                 "this server returns all choices that it computes; omit best_of");
   return common;

@@ -40,6 +40,7 @@ struct CompletionFields {
   bool progress = false;  // of the prompt, in the stream
   bool logprobs = false;
   int top_logprobs = 0;
+  int64_t slot = -1;  // see Slots::take
 };
 
 struct ChatRequest {

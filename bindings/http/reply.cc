@@ -59,7 +59,8 @@ void Reply::on_token(int choice, const Answer& answer) {
 
 void Reply::on_end(int choice, const Answer& answer) {
   Event event{.kind = Event::Kind::kEnd, .choice = choice};
-  event.answer = {.ids = answer.tokens(), .text = {}, .end = answer.end()};
+  event.answer = {
+      .ids = answer.tokens(), .text = {}, .end = answer.end(), .stop_string = answer.stop_string()};
   if (choice == 0) event.answer.text = answer.text();
   hand_over(std::move(event));
 }
@@ -189,6 +190,7 @@ void Reply::take_end(Event& event) {
     for (MessagePiece& piece : of.parser->finish()) add_piece(choice, std::move(piece));
   }
   of.message.end = event.answer.end;
+  of.message.stop_string = std::move(event.answer.stop_string);
   of.message.token_count = static_cast<int64_t>(event.answer.ids.size());
   usage_.completion_tokens += of.message.token_count;
   const std::vector<TokenText> rest = std::exchange(of.tokens, {});

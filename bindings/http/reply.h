@@ -38,6 +38,7 @@ struct EndedAnswer {
   std::vector<int32_t> ids;
   std::string text;
   AnswerEnd end = AnswerEnd::kOpen;
+  std::string stop_string = {};
 };
 
 // Any thread may call.

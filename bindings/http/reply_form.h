@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -48,10 +49,12 @@ enum class ReplyKind { kChat, kText };  // /v1/chat/completions, /v1/completions
 
 std::unique_ptr<ReplyForm> make_completion_form(ReplyHead head, ReplyKind kind,
                                                 const CompletionFields& fields);
-// /v1/responses; `echo`: request fields that the response repeats.
-std::unique_ptr<ReplyForm> make_responses_form(ReplyHead head, Json echo);
+// /v1/responses; `echo`: request fields that the response repeats; `ended`: called with the
+// response before it is sent, unless it failed.
+std::unique_ptr<ReplyForm> make_responses_form(ReplyHead head, Json echo,
+                                               std::function<void(const Json&)> ended);
 // /completion of llama.cpp's server.
-std::unique_ptr<ReplyForm> make_llama_form(ReplyHead head, int64_t prompt_tokens,
+std::unique_ptr<ReplyForm> make_llama_form(ReplyHead head, int64_t prompt_tokens, int slot,
                                            const CompletionFields& fields);
 // Ollama's /api/chat, else /api/generate.
 std::unique_ptr<ReplyForm> make_ollama_form(ReplyHead head, bool chat);

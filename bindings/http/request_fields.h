@@ -28,6 +28,7 @@ class RequestFields {
   std::vector<std::string> strings(const char* name, size_t max_items) const;
   std::optional<RequestFields> object(const char* name) const;
   const Json& json() const { return object_; }
+  const std::string& path() const { return path_; }
   std::string path_of(const std::string& name) const;
 
   // 400 for an unsupported field, unless its value is one of `harmless`.

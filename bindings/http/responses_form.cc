@@ -20,7 +20,8 @@ Json usage_json(const AnswerMessage& message, const Usage& usage) {
 
 class ResponsesForm final : public ReplyForm {
  public:
-  ResponsesForm(ReplyHead head, Json echo) : head_(std::move(head)), echo_(std::move(echo)) {}
+  ResponsesForm(ReplyHead head, Json echo, std::function<void(const Json&)> ended)
+      : head_(std::move(head)), echo_(std::move(echo)), ended_(std::move(ended)) {}
 
   std::string begin(int) override {
     const Json fields = {{"response", response("in_progress", Json::array())}};
@@ -130,6 +131,7 @@ class ResponsesForm final : public ReplyForm {
     Json json = response(is_cut(message) ? "incomplete" : "completed", output_);
     if (is_cut(message)) json["incomplete_details"] = {{"reason", "max_output_tokens"}};
     json["usage"] = usage_json(message, usage);
+    if (ended_ && message.end != AnswerEnd::kCancelled) ended_(json);
     return json;
   }
 
@@ -214,6 +216,7 @@ class ResponsesForm final : public ReplyForm {
 
   const ReplyHead head_;
   const Json echo_;
+  const std::function<void(const Json&)> ended_;  // may be null
   int64_t sequence_ = 0;
   Item item_ = Item::kNone;  // the open one
   ToolCall call_;            // of an open call
@@ -223,8 +226,9 @@ class ResponsesForm final : public ReplyForm {
 
 }  // namespace
 
-std::unique_ptr<ReplyForm> make_responses_form(ReplyHead head, Json echo) {
-  return std::make_unique<ResponsesForm>(std::move(head), std::move(echo));
+std::unique_ptr<ReplyForm> make_responses_form(ReplyHead head, Json echo,
+                                               std::function<void(const Json&)> ended) {
+  return std::make_unique<ResponsesForm>(std::move(head), std::move(echo), std::move(ended));
 }
 
 }  // namespace fasa::serve

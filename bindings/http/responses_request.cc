@@ -86,36 +86,50 @@ class Conversation {
   Json messages_ = Json::array();
 };
 
+// The request's own items.
 Json read_input(const RequestFields& fields) {
-  Conversation conversation;
-  if (const auto instructions = fields.string("instructions")) {
-    conversation.add("system", *instructions);
-  }
   const Json* const input = fields.find("input");
   if (input != nullptr && input->is_string()) {
-    conversation.add("user", input->get<std::string>());
-    return conversation.take();
+    return Json::array({{{"type", "message"}, {"role", "user"}, {"content", *input}}});
   }
   if (input == nullptr || !input->is_array() || input->empty() || input->size() > kMaxItems) {
     throw ApiError::bad_field(
         "input", fmt::format("{}; allowed: text, or a list of 1 to {} items",
                              input == nullptr ? "missing" : kind_of(*input), kMaxItems));
   }
-  for (size_t i = 0; i < input->size(); ++i) {
-    conversation.add((*input)[i], fmt::format("input[{}]", i));
+  return *input;
+}
+
+Json read_messages(const RequestFields& fields, const Json& earlier, const Json& input) {
+  Conversation conversation;
+  if (const auto instructions = fields.string("instructions")) {
+    conversation.add("system", *instructions);
+  }
+  for (const Json& item : earlier) conversation.add(item, "previous_response_id");
+  for (size_t i = 0; i < input.size(); ++i) {
+    conversation.add(input[i], fmt::format("input[{}]", i));
   }
   return conversation.take();
 }
 
-void refuse_unsupported(const RequestFields& fields) {
-  constexpr const char* kNothingStored =
-      "this server does not store responses; send the whole conversation";
-  fields.refuse("previous_response_id", {}, kNothingStored);
-  fields.refuse("conversation", {}, kNothingStored);
+void refuse_unsupported(const RequestFields& fields, bool stores) {
+  if (!stores) {
+    fields.refuse("previous_response_id", {},
+                  "this server stores no responses; send the whole conversation, or start the "
+                  "server with --sessions-dir");
+  }
+  fields.refuse("conversation", {},
+                "this server has no conversations; use previous_response_id, or send the whole "
+                "conversation");
   fields.refuse("prompt", {},
                 "this server does not store prompts; send the prompt's text as input");
   fields.refuse("background", {false},
                 "this server does not support background responses; allowed: false");
+  for (const char* const name :
+       {"response_format", "json_schema", "structured_outputs", "guided_json", "guided_choice",
+        "guided_regex", "guided_grammar", "grammar"}) {
+    fields.refuse(name, {}, "not a field of /v1/responses; use text.format");
+  }
   // A conversation that does not fit is an error either way.
   fields.refuse("truncation", {"disabled", "auto"}, "allowed: \"disabled\", \"auto\"");
   fields.refuse("top_logprobs", {0},
@@ -124,27 +138,35 @@ void refuse_unsupported(const RequestFields& fields) {
 
 }  // namespace
 
-ResponsesRequest read_responses_request(const Json& body) {
+ResponsesRequest read_responses_request(
+    const Json& body, const std::function<StoredTurns(const std::string& id)>& stored) {
   const RequestFields fields(body, "");
-  refuse_unsupported(fields);
+  refuse_unsupported(fields, stored != nullptr);
   ResponsesRequest request;
   ChatRequest& chat = request.chat;
   chat.common.model = fields.string("model").value_or("");
   chat.common.sampling = read_sampling(fields);
   chat.common.sampling.max_tokens = fields.integer("max_output_tokens", 1, kMaxTokens);
   chat.common.stream = fields.boolean("stream").value_or(false);
-  fields.boolean("store");
+  request.stored = fields.boolean("store").value_or(true) && stored != nullptr;
   chat.tools = read_tools(fields, true);
   if (const auto text = fields.object("text")) {
     if (const auto format = text->object("format")) chat.format = read_text_format(*format);
   }
-  chat.context = {{"messages", read_input(fields)}, {"add_generation_prompt", true}};
+  if (const auto previous = fields.string("previous_response_id")) {
+    request.earlier = stored(*previous);
+  }
+  request.input = read_input(fields);
+  chat.context = {{"messages", read_messages(fields, request.earlier.items, request.input)},
+                  {"add_generation_prompt", true}};
   if (chat.tools.used()) chat.context["tools"] = chat.tools.list;
-  for (const char* const name : {"instructions", "max_output_tokens", "temperature", "top_p",
-                                 "tool_choice", "tools", "text", "metadata", "user"}) {
+  for (const char* const name :
+       {"instructions", "max_output_tokens", "previous_response_id", "temperature", "top_p",
+        "tool_choice", "tools", "text", "metadata", "user"}) {
     if (const Json* const value = fields.find(name)) request.echo[name] = *value;
   }
   request.echo["parallel_tool_calls"] = chat.tools.parallel;
+  request.echo["store"] = request.stored;
   return request;
 }
 

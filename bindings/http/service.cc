@@ -99,10 +99,12 @@ Service::Service(ServiceOptions options, EngineLoop& engine, const text::Tokeniz
       shown_marks_(special_marks(tokenizer)),
       log_(options_.log),
       known_(kKnownBytes),
+      slots_(engine.options().max_sequences),
       jobs_(kJobThreads, kMaxJobs),
       formatters_(kFormatThreads),
       pinger_([this] { ping_replies(); }) {
   for (Conversation& found : engine.take_found()) {
+    for (const auto& record : found.records) records_->add(found.salt, record);
     if (found.text.empty()) continue;
     std::vector<int32_t> ids(found.log.ids().begin(), found.log.ids().end());
     ids.insert(ids.end(), found.ahead.begin(), found.ahead.end());
@@ -185,6 +187,7 @@ void Service::answer(Call& call) {
     if (call.is("POST", "/api/generate")) return generate_ollama(call);
     if (call.is("POST", "/api/show")) return call.exchange->send(show_ollama(call));
     if (call.is("POST", "/completion")) return complete_llama(call);
+    if (call.request.method == "POST" && !call.behind("/slots/").empty()) return act_on_slot(call);
     if (call.is("POST", "/v1/messages")) return converse(call);
     if (call.is("POST", "/v1/messages/count_tokens")) return count_messages(call);
     if (call.is("POST", "/v1/responses/input_tokens")) return count_input(call);
@@ -197,6 +200,13 @@ void Service::answer(Call& call) {
     if (call.is("POST", "/detokenize")) return call.exchange->send(detokenize(call));
     if (call.request.method == "DELETE" && !call.behind("/v1/sessions/").empty()) {
       return call.exchange->send(forget_session(call, call.behind("/v1/sessions/")));
+    }
+    const std::string response = call.behind("/v1/responses/");
+    if (!response.empty() && call.is("GET", call.request.path)) {
+      return call.exchange->send(stored_response(call, response));
+    }
+    if (!response.empty() && call.request.method == "DELETE") {
+      return call.exchange->send(delete_response(call, response));
     }
     throw ApiError(404, "not_found_error",
                    fmt::format("{} {} does not exist on this server", call.request.method,
@@ -238,27 +248,6 @@ HttpResponse Service::health(const Call& call) {
   return json_response({{"status", "ok"}});
 }
 
-// As llama.cpp's server has them. No path of this machine is shown.
-HttpResponse Service::props() const {
-  const GenerationDefaults& defaults = options_.defaults;
-  Json params = Json::object();  // what the model's files state
-  if (defaults.temperature) params["temperature"] = *defaults.temperature;
-  if (defaults.top_k) params["top_k"] = *defaults.top_k;
-  if (defaults.top_p) params["top_p"] = *defaults.top_p;
-  if (defaults.min_p) params["min_p"] = *defaults.min_p;
-  const Json settings = {{"n_ctx", options_.max_context}, {"params", std::move(params)}};
-  return json_response(
-      {{"default_generation_settings", settings},
-       {"kv_bytes_per_token",
-        {{"device", options_.token_memory.device}, {"host", options_.token_memory.host}}},
-       {"total_slots", engine_.options().max_sequences},
-       {"model_alias", options_.model_name},
-       {"model_path", options_.model_name},
-       {"modalities", {{"vision", false}, {"audio", false}}},
-       {"chat_template", templates_ == nullptr ? "" : templates_->source("", false)},
-       {"build_info", "fasa " FASA_VERSION}});
-}
-
 namespace {
 
 Json ollama_details() {
@@ -296,19 +285,6 @@ HttpResponse Service::show_ollama(const Call& call) const {
        {"model_info",
         {{"general.architecture", "fasa"}, {"fasa.context_length", options_.max_context}}},
        {"capabilities", std::move(abilities)}});
-}
-
-// A slot for each request that can run; they are not bound to conversations.
-HttpResponse Service::slots() const {
-  const int running = engine_.status().running;
-  Json list = Json::array();
-  for (int i = 0; i < engine_.options().max_sequences; ++i) {
-    list.push_back({{"id", i},
-                    {"n_ctx", options_.max_context},
-                    {"speculative", false},
-                    {"is_processing", i < running}});
-  }
-  return json_response(list);
 }
 
 Json Service::model_json() const {

@@ -22,6 +22,8 @@
 #include "bindings/http/reply.h"
 #include "bindings/http/reply_form.h"
 #include "bindings/http/request_log.h"
+#include "bindings/http/slots.h"
+#include "bindings/http/stored_responses.h"
 #include "runtime/llm/generation_defaults.h"
 #include "runtime/serve/engine_loop.h"
 #include "runtime/serve/known_texts.h"
@@ -34,6 +36,8 @@ namespace fasa::serve {
 struct TokenMemory {
   uint64_t device = 0, host = 0;
 };
+
+struct ResponsesRequest;  // responses_request.h
 
 struct ServiceOptions {
   std::string model_name;       // in /v1/models
@@ -90,7 +94,15 @@ class Service {
   HttpResponse show_ollama(const Call& call) const;
   HttpResponse props() const;
   HttpResponse slots() const;
+  int take_slot(const Call& call, Generation& generation);
+  void act_on_slot(Call& call);
+  void save_slot(Call& call, int64_t slot, std::vector<int32_t> ids);
+  HttpResponse restore_slot(const Call& call, int64_t slot);
+  HttpResponse erase_slot(const Call& call, int64_t slot, const std::vector<int32_t>& ids);
   void respond(Call& call);
+  ResponsesRequest responses_request(const Call& call) const;
+  HttpResponse stored_response(const Call& call, const std::string& id) const;
+  HttpResponse delete_response(const Call& call, const std::string& id);
   void count_input(Call& call);
   void converse(Call& call);
   void count_messages(Call& call);
@@ -107,7 +119,7 @@ class Service {
                            const MessageFormat& message);
   AnswerGrammars& grammars();
   ReplyHead reply_head(const char* prefix) const;
-  text::ChatPrompt render(const Json& context) const;
+  text::ChatPrompt render(const Json& context, const char* prompt_field) const;
   ApiError refusal() const;
   void start(Call& call, Generation generation);
   std::vector<uint64_t> submit(std::vector<GenerationRequest> requests,
@@ -127,6 +139,8 @@ class Service {
   std::atomic<bool> draining_{false};
   std::mutex known_mutex_;
   KnownTexts known_;
+  const std::shared_ptr<RecordIndex> records_ = std::make_shared<RecordIndex>();
+  Slots slots_;
   std::mutex replies_mutex_;
   std::condition_variable stopped_;
   bool stopping_ = false;

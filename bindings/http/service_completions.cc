@@ -10,10 +10,8 @@
 #include "bindings/http/call.h"
 #include "bindings/http/generation.h"
 #include "bindings/http/generic_tools.h"
-#include "bindings/http/llama_request.h"
 #include "bindings/http/messages_request.h"
 #include "bindings/http/ollama_request.h"
-#include "bindings/http/responses_request.h"
 
 namespace fasa::serve {
 namespace {
@@ -212,8 +210,8 @@ ReplyHead Service::reply_head(const char* prefix) const {
 Service::Generation Service::chat_generation(const Call& call, const ChatRequest& request) {
   check_model(request.common);
   const bool generic = templates_ != nullptr && !shows_tools(templates_->source("", true));
-  const text::ChatPrompt prompt =
-      render(generic ? with_generic_tools(request.context) : request.context);
+  const text::ChatPrompt prompt = render(
+      generic ? with_generic_tools(request.context) : request.context, request.common.prompt_field);
   MessageFormat format = message_format(request.tools, prompt.text());
   auto grammar = grammar_of(request.tools, request.format, format);
   return {.fields = request.common,
@@ -229,14 +227,7 @@ void Service::chat(Call& call) {
   const ChatRequest request = read_chat_request(parse_body(call.request.body));
   Generation generation = chat_generation(call, request);
   generation.form = make_completion_form(reply_head("chatcmpl-"), ReplyKind::kChat, request.common);
-  start(call, std::move(generation));
-}
-
-void Service::respond(Call& call) {
-  ResponsesRequest request = read_responses_request(parse_body(call.request.body));
-  request.chat.common.prompt_field = "input";
-  Generation generation = chat_generation(call, request.chat);
-  generation.form = make_responses_form(reply_head("resp_"), std::move(request.echo));
+  take_slot(call, generation);
   start(call, std::move(generation));
 }
 
@@ -274,20 +265,10 @@ void Service::count_messages(Call& call) {
   call.exchange->send({.body = reply_text(counted)});
 }
 
-// The tokens of a request to /v1/responses, which is not computed.
-void Service::count_input(Call& call) {
-  ResponsesRequest request = read_responses_request(parse_body(call.request.body));
-  request.chat.common.prompt_field = "input";
-  const Generation generation = chat_generation(call, request.chat);
-  const Json counted = {{"object", "response.input_tokens"},
-                        {"input_tokens", generation.prompts[0].size()}};
-  call.exchange->send({.body = reply_text(counted)});
-}
-
-text::ChatPrompt Service::render(const Json& context) const {
+text::ChatPrompt Service::render(const Json& context, const char* prompt_field) const {
   if (templates_ == nullptr) {
     throw ApiError(400, "invalid_request_error",
-                   "this model has no chat template; use /v1/completions", "messages",
+                   "this model has no chat template; use /v1/completions", prompt_field,
                    "no_chat_template");
   }
   jinja::Context read = jinja::parse_context(context.dump(), "the request");
@@ -299,14 +280,7 @@ void Service::complete(Call& call) {
   const CompletionRequest request = read_completion_request(parse_body(call.request.body));
   Generation generation = text_generation(request);
   generation.form = make_completion_form(reply_head("cmpl-"), ReplyKind::kText, request.common);
-  start(call, std::move(generation));
-}
-
-void Service::complete_llama(Call& call) {
-  const CompletionRequest request = read_llama_request(parse_body(call.request.body));
-  Generation generation = text_generation(request);
-  generation.form =
-      make_llama_form(reply_head("cmpl-"), std::ssize(generation.prompts[0]), request.common);
+  take_slot(call, generation);
   start(call, std::move(generation));
 }
 
@@ -385,9 +359,11 @@ void Service::start(Call& call, Generation generation) {
                        .came = call.came};
   // The answer's ids match its text, unless a stop string cut it.
   const auto remember = [this, salt = call.salt, text = std::move(generation.text),
-                         ids = requests[0].prompt](const EndedAnswer& answer) mutable {
-    if (text.empty() || answer.end == AnswerEnd::kStopString) return;
+                         ids = requests[0].prompt,
+                         ended = std::move(generation.ended)](const EndedAnswer& answer) mutable {
     ids.insert(ids.end(), answer.ids.begin(), answer.ids.end());
+    if (ended) ended(ids);
+    if (text.empty() || answer.end == AnswerEnd::kStopString) return;
     const std::lock_guard lock(known_mutex_);
     known_.remember(std::move(salt), text + answer.text, std::move(ids));
   };

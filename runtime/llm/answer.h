@@ -51,8 +51,9 @@ class Answer {
   void cancel();
 
   AnswerEnd end() const { return end_; }
-  const std::vector<int32_t>& tokens() const { return tokens_; }  // without an end-of-sequence id
-  const std::string& text() const { return text_; }               // final text only, see fresh()
+  const std::string& stop_string() const { return stop_.found(); }  // that ended it; "": none did
+  const std::vector<int32_t>& tokens() const { return tokens_; }    // without an end-of-sequence id
+  const std::string& text() const { return text_; }                 // final text only, see fresh()
   // Text that the last call added. Text is held back while a character is incomplete or a stop
   // string may have begun; the call that ends the answer releases the rest.
   std::string_view fresh() const { return std::string_view(text_).substr(fresh_); }

@@ -32,6 +32,18 @@ bool EngineInbox::forget(const std::string& salt, uint64_t session) {
   return true;
 }
 
+void EngineInbox::attach(AttachedRecords records) {
+  const std::lock_guard lock(mutex_);
+  commands_.attached.push_back(std::move(records));
+  changed_.notify_all();
+}
+
+void EngineInbox::detach(const std::string& salt, const std::string& record) {
+  const std::lock_guard lock(mutex_);
+  commands_.detached.emplace_back(salt, record);
+  changed_.notify_all();
+}
+
 void EngineInbox::evict_idle() {
   const std::lock_guard lock(mutex_);
   commands_.evict = true;
@@ -77,7 +89,8 @@ bool EngineInbox::wait(bool busy, std::optional<std::chrono::steady_clock::time_
   std::unique_lock lock(mutex_);
   const auto asked = [&] {
     return busy || stopping_ || !submitted_.empty() || !commands_.cancelled.empty() ||
-           !commands_.forgotten.empty() || commands_.evict || commands_.suspend;
+           !commands_.forgotten.empty() || !commands_.attached.empty() ||
+           !commands_.detached.empty() || commands_.evict || commands_.suspend;
   };
   if (due) {
     changed_.wait_until(lock, *due, asked);

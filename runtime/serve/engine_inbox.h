@@ -4,13 +4,16 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/serve/engine_status.h"
 #include "runtime/serve/generation_request.h"
+#include "runtime/serve/session_manifest.h"
 
 namespace fasa::serve {
 
@@ -20,10 +23,21 @@ struct SubmittedRequest {
   std::chrono::steady_clock::time_point at;
 };
 
+// Records for the conversation of these tokens. `saved`, if not null, suspends it now and is called
+// on the loop's thread: with its bytes once it is on disk, or with nothing if that failed.
+struct AttachedRecords {
+  std::string salt = {};
+  std::vector<int32_t> ids = {};
+  Records records = {};
+  std::function<void(std::optional<uint64_t>)> saved = nullptr;
+};
+
 // Commands since they were last taken.
 struct EngineCommands {
   std::vector<uint64_t> cancelled;  // requests, each submitted before
   std::vector<uint64_t> forgotten;  // sessions
+  std::vector<AttachedRecords> attached;
+  std::vector<std::pair<std::string, std::string>> detached;  // salts and records
   bool evict = false;
   bool suspend = false;
 };
@@ -36,6 +50,8 @@ class EngineInbox {
   std::optional<uint64_t> submit(GenerationRequest request);
   void cancel(uint64_t request);
   bool forget(const std::string& salt, uint64_t session);
+  void attach(AttachedRecords records);
+  void detach(const std::string& salt, const std::string& record);
   void evict_idle();
   void suspend();
   void drain();

@@ -51,6 +51,11 @@ class EngineLoop {
   void cancel(uint64_t request) { inbox_.cancel(request); }
   // Forgets a cached session of that salt. False: there is no such session.
   bool forget(const std::string& salt, uint64_t session) { return inbox_.forget(salt, session); }
+  // Adds records to the cached conversation that an answer has ended, before the next request;
+  // `ids`: its prompt and the answer. They are kept as long as the conversation, on disk too.
+  void attach(AttachedRecords records) { inbox_.attach(std::move(records)); }
+  // Removes a record. Conversations that had no other are forgotten.
+  void detach(const std::string& salt, const std::string& record) { inbox_.detach(salt, record); }
   // Frees the memory of all idle cached sessions.
   void evict_idle() { inbox_.evict_idle(); }
   EngineStatus status() const { return inbox_.status(); }

@@ -33,10 +33,34 @@ TokenLog longest_known(const std::list<CachedSession>& all, const std::string& s
   return longest == nullptr ? TokenLog() : beginning_of(longest->log(), most);
 }
 
+bool has(const Records& records, const std::string& id) {
+  return std::any_of(records.begin(), records.end(),
+                     [&](const auto& record) { return record->id == id; });
+}
+
+bool holds(const CachedSession& cached, const std::shared_ptr<const Record>& record) {
+  const Records& all = cached.conversation.records;
+  return std::find(all.begin(), all.end(), record) != all.end();
+}
+
+// Adds those whose ids are new. True: there are some.
+bool add_records(Records& records, const Records& more) {
+  bool any = false;
+  for (const auto& record : more) {
+    if (has(records, record->id)) continue;
+    records.push_back(record);
+    any = true;
+  }
+  return any;
+}
+
 }  // namespace
 
 size_t CachedSession::bytes() const {
-  return log().bytes() + conversation.text.size() + conversation.ahead.size() * sizeof(int32_t);
+  size_t bytes =
+      log().bytes() + conversation.text.size() + conversation.ahead.size() * sizeof(int32_t);
+  for (const auto& record : conversation.records) bytes += record->id.size() + record->data.size();
+  return bytes;
 }
 
 PrefixCache::PrefixCache(Runtime& runtime, size_t log_bytes)
@@ -120,6 +144,7 @@ void PrefixCache::inherit(CachedSession& heir, CachedSession& beginning) {
     heir.conversation.text = std::move(beginning.conversation.text);
     heir.conversation.ahead = std::move(beginning.conversation.ahead);
   }
+  heir.unsaved |= add_records(heir.conversation.records, beginning.conversation.records);
   if (!beginning.suspended) return;
   if (!heir.suspended || beginning.suspended->tokens > heir.suspended->tokens) {
     std::swap(heir.suspended, beginning.suspended);
@@ -157,6 +182,55 @@ bool PrefixCache::forget(uint64_t id) {
   return true;
 }
 
+CachedSession* PrefixCache::attach(const std::string& salt, std::span<const int32_t> ids,
+                                   const Records& records) {
+  CachedSession* longest = nullptr;
+  int64_t most = 0;
+  for (CachedSession& cached : sessions_) {
+    if (cached.conversation.salt != salt) continue;
+    const int64_t tokens = cached.log().common(ids);
+    // The last token of an answer is sampled, not computed.
+    const bool whole = tokens == cached.log().size() || tokens + 1 >= std::ssize(ids);
+    if (whole && tokens > most) most = tokens, longest = &cached;
+  }
+  if (longest == nullptr) return nullptr;
+  for (const auto& record : records) {
+    for (CachedSession& cached : sessions_) {
+      if (cached.conversation.salt == salt && !holds(cached, record))
+        remove_record(cached, record->id);
+    }
+  }
+  longest->unsaved |= add_records(longest->conversation.records, records);
+  return longest;
+}
+
+// A copy on disk that is no longer the whole conversation is dropped, not written again.
+void PrefixCache::remove_record(CachedSession& cached, const std::string& id) {
+  const auto removed = std::erase_if(cached.conversation.records,
+                                     [&](const auto& record) { return record->id == id; });
+  if (removed == 0) return;
+  cached.unsaved = true;
+  if (!cached.suspended || cached.suspended->tokens == cached.log().size()) return;
+  unwanted_.push_back(cached.suspended->session);
+  cached.suspended.reset();
+}
+
+const CachedSession* PrefixCache::holder(const std::shared_ptr<const Record>& record) const {
+  const auto found = std::find_if(sessions_.begin(), sessions_.end(),
+                                  [&](const CachedSession& one) { return holds(one, record); });
+  return found == sessions_.end() ? nullptr : &*found;
+}
+
+void PrefixCache::detach(const std::string& salt, const std::string& record) {
+  std::vector<uint64_t> left;
+  for (CachedSession& cached : sessions_) {
+    if (cached.conversation.salt != salt || !has(cached.conversation.records, record)) continue;
+    remove_record(cached, record);
+    if (cached.conversation.records.empty()) left.push_back(cached.id);
+  }
+  for (const uint64_t id : left) forget(id);
+}
+
 int64_t PrefixCache::sequences() const {
   return std::count_if(sessions_.begin(), sessions_.end(),
                        [](const CachedSession& cached) { return cached.sequence.has_value(); });
@@ -169,6 +243,7 @@ CachedSession* PrefixCache::find(uint64_t id) {
 }
 
 void PrefixCache::free(CachedSession& cached) {
+  cached.wanted_on_disk = false;
   if (!cached.sequence) return;
   const SequenceId sequence = *std::exchange(cached.sequence, std::nullopt);
   try {

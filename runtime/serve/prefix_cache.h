@@ -37,6 +37,8 @@ struct CachedSession {
   std::chrono::steady_clock::time_point used_at{};
   bool suspend_failed = false;  // writing to disk failed
   bool evicted = false;         // its memory is freed as soon as it is on disk
+  bool wanted_on_disk = false;  // it is suspended without delay
+  bool unsaved = false;         // its records differ from those on disk
 
   const TokenLog& log() const { return conversation.log; }
   size_t bytes() const;  // in host memory, without the sequence's
@@ -83,6 +85,14 @@ class PrefixCache {
   void release(CachedSession& cached);
   // Removes a session and frees its memory. False: there is no such session.
   bool forget(uint64_t id);
+  // Adds records to the conversation of that salt with the longest prefix of `ids`, whole or up to
+  // their last token. They replace others of the same ids. Null: there is no such conversation.
+  CachedSession* attach(const std::string& salt, std::span<const int32_t> ids,
+                        const Records& records);
+  // The conversation that has the record; null: none.
+  const CachedSession* holder(const std::shared_ptr<const Record>& record) const;
+  // Removes a record. Conversations that had no other are forgotten.
+  void detach(const std::string& salt, const std::string& record);
   // Sessions on disk that no cached session uses any more.
   std::vector<uint64_t> take_unwanted() { return std::exchange(unwanted_, {}); }
 
@@ -97,6 +107,7 @@ class PrefixCache {
  private:
   CachedSession* find(uint64_t id);
   void inherit(CachedSession& heir, CachedSession& beginning);
+  void remove_record(CachedSession& cached, const std::string& id);
   void free(CachedSession& cached);
   void forget_oldest_logs();
 

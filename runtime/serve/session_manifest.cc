@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
+#include <utility>
 
 #include "kernels/params.h"
 #include "runtime/base/error.h"
@@ -112,7 +114,7 @@ void check_pages(const SessionManifest& manifest, const Reader& reader) {
 std::string encode_manifest(const SessionManifest& manifest) {
   const Conversation& conversation = manifest.conversation;
   Writer out;
-  out.bytes(kManifestMagic.data(), kManifestMagic.size());
+  out.bytes(kManifestVersion.data(), kManifestVersion.size());
   out.number(manifest.written);
   out.text(manifest.fingerprint);
   out.number(manifest.page_bytes);
@@ -125,6 +127,11 @@ std::string encode_manifest(const SessionManifest& manifest) {
     out.bytes(&how, 1);
   }
   out.ids(conversation.ahead);
+  out.number(conversation.records.size());
+  for (const auto& record : conversation.records) {
+    out.text(record->id);
+    out.text(record->data);
+  }
   out.number(manifest.first_page);
   out.number(manifest.pages.size());
   for (const StoredPage& page : manifest.pages) {
@@ -137,13 +144,13 @@ std::string encode_manifest(const SessionManifest& manifest) {
 SessionManifest decode_manifest(std::string_view bytes, const std::string& place) {
   constexpr size_t kNumber = sizeof(uint64_t);
   Reader whole(bytes, place);
-  if (!bytes.starts_with(kManifestMagic)) whole.fail("it is not a session of this version");
-  if (bytes.size() < kManifestMagic.size() + kNumber) whole.fail("the file is truncated");
+  if (!bytes.starts_with(kManifestVersion)) whole.fail("it is not a session of this version");
+  if (bytes.size() < kManifestVersion.size() + kNumber) whole.fail("the file is truncated");
   const std::string_view body = bytes.substr(0, bytes.size() - kNumber);
   Reader end(bytes.substr(body.size()), place);
   if (end.number() != XXH3_64bits(body.data(), body.size())) whole.fail("its checksum is wrong");
 
-  Reader reader(body.substr(kManifestMagic.size()), place);
+  Reader reader(body.substr(kManifestVersion.size()), place);
   SessionManifest manifest;
   manifest.written = reader.number();
   manifest.fingerprint = reader.text();
@@ -153,6 +160,11 @@ SessionManifest decode_manifest(std::string_view bytes, const std::string& place
   manifest.conversation.text = reader.text();
   manifest.conversation.log = read_log(reader);
   manifest.conversation.ahead = reader.ids();
+  manifest.conversation.records.resize(reader.count(2 * kNumber));
+  for (auto& record : manifest.conversation.records) {
+    std::string id = reader.text();
+    record = std::make_shared<Record>(std::move(id), reader.text());
+  }
   manifest.first_page = reader.number();
   manifest.pages.resize(reader.count(2 * kNumber));
   for (StoredPage& page : manifest.pages) {

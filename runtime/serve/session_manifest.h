@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +11,8 @@
 #include "runtime/serve/token_log.h"
 
 namespace fasa::serve {
+
+inline constexpr std::string_view kManifestVersion = "fasa session 4\n";  // its first line
 
 // A page of the cache in a file of pages.
 struct StoredPage {
@@ -19,6 +22,13 @@ struct StoredPage {
   bool operator==(const StoredPage&) const = default;
 };
 
+// Data of an API that conversations carry; the engine does not read it.
+struct Record {
+  std::string id;
+  std::string data;
+};
+using Records = std::vector<std::shared_ptr<const Record>>;
+
 // A conversation so far.
 struct Conversation {
   std::string salt = {};   // visible only to requests of the same salt
@@ -26,6 +36,7 @@ struct Conversation {
   TokenLog log = {};       // the tokens that have keys and values
   std::string text = {};   // text of the log and `ahead`, if a template rendered it; else empty
   std::vector<int32_t> ahead = {};  // sampled but not computed: the answer's last tokens
+  Records records = {};             // kept as long as a conversation that has them
 };
 
 struct SessionManifest {
@@ -37,7 +48,6 @@ struct SessionManifest {
   std::vector<StoredPage> pages;  // of all tokens, in order
 };
 
-inline constexpr std::string_view kManifestMagic = "fasa session 4\n";  // its first line
 std::string encode_manifest(const SessionManifest& manifest);
 // Throws InputError, naming `place`, if the bytes are not from encode_manifest().
 SessionManifest decode_manifest(std::string_view bytes, const std::string& place);

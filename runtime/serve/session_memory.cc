@@ -261,11 +261,41 @@ void SessionMemory::keep_finished() {
 }
 
 void SessionMemory::suspend_some(double seconds) {
-  if (suspension_) suspension_->suspend_some(Clock::now(), seconds);
+  if (!suspension_) return;
+  suspension_->suspend_some(Clock::now(), seconds);
+  tell_saved();
+}
+
+void SessionMemory::attach(const AttachedRecords& records) {
+  CachedSession* const cached = cache_.attach(records.salt, records.ids, records.records);
+  if (!records.saved) return;
+  if (cached != nullptr) {
+    cached->wanted_on_disk = true;
+    cached->suspend_failed = false;  // another attempt
+  }
+  saving_.push_back(records);
+}
+
+// A conversation that a request continues meanwhile is not saved.
+void SessionMemory::tell_saved() {
+  std::erase_if(saving_, [&](const AttachedRecords& one) {
+    const CachedSession* const cached = cache_.holder(one.records.back());
+    const bool there = cached != nullptr && cached->suspended && !cached->unsaved &&
+                       cached->suspended->tokens == cached->log().size();
+    const bool waits = cached != nullptr && cached->sequence && !cached->suspend_failed;
+    if (there) {
+      one.saved(suspension_->bytes(cached->suspended->tokens));
+    } else if (!waits) {
+      one.saved(std::nullopt);
+    }
+    return there || !waits;
+  });
 }
 
 void SessionMemory::apply(const EngineCommands& commands) {
   for (const uint64_t id : commands.forgotten) cache_.forget(id);
+  for (const AttachedRecords& one : commands.attached) attach(one);
+  for (const auto& [salt, record] : commands.detached) cache_.detach(salt, record);
   if (commands.suspend && suspension_) suspension_->suspend_all();
   while (commands.evict && evict_oldest()) continue;
 }

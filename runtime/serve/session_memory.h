@@ -58,6 +58,8 @@ class SessionMemory {
   void wait_for_memory(std::span<ActiveChoice* const> batch);
   void resume(ActiveChoice& active);
   void release_lost();
+  void attach(const AttachedRecords& records);
+  void tell_saved();
   void list_sessions();
 
   Runtime& runtime_;
@@ -68,6 +70,7 @@ class SessionMemory {
   PrefixCache cache_;
   std::optional<SessionSuspension> suspension_;
   std::vector<Conversation> found_;
+  std::vector<AttachedRecords> saving_;
   uint64_t listed_ = 0;  // the cache's changes that stats_.sessions shows
 };
 

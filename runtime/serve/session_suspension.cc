@@ -43,7 +43,7 @@ int64_t SessionSuspension::pages_at_once(size_t bytes_of_one) const {
 std::optional<SessionSuspension::Clock::time_point> SessionSuspension::due_at(
     const CachedSession& cached) const {
   if (!cached.sequence || cached.suspend_failed) return std::nullopt;
-  if (all_ || cached.evicted) return Clock::time_point();
+  if (all_ || cached.evicted || cached.wanted_on_disk) return Clock::time_point();
   return cached.used_at + idle_after_;
 }
 
@@ -73,6 +73,7 @@ std::optional<SessionSuspension::Clock::time_point> SessionSuspension::next_due(
 
 bool SessionSuspension::suspend_some(Clock::time_point now, double seconds) {
   drop_unwanted();
+  save_records();
   CachedSession* const cached = next_to_suspend(now);
   if (cached == nullptr) return false;
   try {
@@ -104,7 +105,7 @@ bool SessionSuspension::suspend_piece(CachedSession& cached, double seconds) {
   const int64_t begin = store_.written(session);
   if (begin < end) {
     const uint64_t again = begin % kPageTokens != 0 ? store_.bytes_of(1) : 0;
-    require_room(cached, store_.bytes_of(end) - store_.bytes_of(begin) + again);
+    require_room(cached, store_.bytes_of(end) - store_.bytes_of(begin) + again + cached.bytes());
     const PageBytes bytes = runtime_.page_bytes();
     const int64_t first = begin / kPageTokens;
     const int64_t most = std::min(pages_at_once(bytes.rows + bytes.slices), pages_of(end) - first);
@@ -118,6 +119,7 @@ bool SessionSuspension::suspend_piece(CachedSession& cached, double seconds) {
     suspended.first_page = std::max(suspended.first_page, runtime_.first_page(*cached.sequence));
     store_.commit(session, cached.conversation, suspended.first_page);
     suspended.tokens = end;
+    cached.unsaved = false;
     cache_.changed();
     ++status_.suspended;
   }
@@ -147,7 +149,7 @@ void SessionSuspension::write_pages(const CachedSession& cached, int64_t first, 
       std::chrono::duration<double>(Clock::now() - begin).count() / static_cast<double>(pages);
 }
 
-// Least recently used sessions first.
+// Least recently used sessions first, with their records unless they are in memory too.
 void SessionSuspension::require_room(const CachedSession& cached, uint64_t bytes) {
   while (!store_.make_room(bytes)) {
     CachedSession* oldest = nullptr;
@@ -159,6 +161,7 @@ void SessionSuspension::require_room(const CachedSession& cached, uint64_t bytes
       throw UsageError(fmt::format("the session needs {} on disk; sessions_limit allows {}",
                                    format_bytes(bytes), format_bytes(store_.limit_bytes())));
     }
+    if (!oldest->sequence) oldest->conversation.records.clear();
     lost(oldest->suspended->session);
   }
 }
@@ -217,6 +220,24 @@ void SessionSuspension::lost(uint64_t session) {
 
 void SessionSuspension::drop_unwanted() {
   for (const uint64_t session : cache_.take_unwanted()) lost(session);
+}
+
+// A conversation that the disk refuses is dropped from it: it might have a deleted record.
+void SessionSuspension::save_records() {
+  std::vector<uint64_t> refused;
+  for (CachedSession& cached : cache_.sessions()) {
+    const bool whole = cached.suspended && cached.suspended->tokens == cached.log().size();
+    if (!cached.unsaved || !whole) continue;
+    cached.unsaved = false;
+    const SuspendedPrefix& suspended = *cached.suspended;
+    try {
+      store_.commit(suspended.session, cached.conversation, suspended.first_page);
+    } catch (const std::exception& error) {
+      log_warning(fmt::format("a session could not be stored on disk: {}", error.what()));
+      refused.push_back(suspended.session);
+    }
+  }
+  for (const uint64_t session : refused) lost(session);
 }
 
 SuspensionStatus SessionSuspension::status() const {

@@ -67,6 +67,8 @@ class SessionSuspension {
 
   // Deletes forgotten sessions from the disk.
   void drop_unwanted();
+  // Writes records that changed since their conversation was suspended.
+  void save_records();
   SuspensionStatus status() const;
   // Bytes on disk of the keys and values of `tokens` tokens.
   uint64_t bytes(int64_t tokens) const { return store_.bytes_of(tokens); }

@@ -24,7 +24,7 @@ size_t StopStrings::possible_beginning() const {
 }
 
 std::string StopStrings::push(std::string_view text) {
-  if (stopped_) return "";
+  if (stopped()) return "";
   held_ += text;
   size_t begin = 0, end = std::string::npos;
   for (const std::string& string : strings_) {
@@ -33,10 +33,10 @@ std::string StopStrings::push(std::string_view text) {
     begin = found + string.size() < end ? found : std::min(begin, found);
     end = found + string.size();
   }
-  stopped_ = end != std::string::npos;
-  const size_t certain = stopped_ ? begin : held_.size() - possible_beginning();
+  if (end != std::string::npos) found_ = held_.substr(begin, end - begin);
+  const size_t certain = stopped() ? begin : held_.size() - possible_beginning();
   std::string out = held_.substr(0, certain);
-  held_.erase(0, stopped_ ? held_.size() : certain);
+  held_.erase(0, stopped() ? held_.size() : certain);
   return out;
 }
 

@@ -19,7 +19,8 @@ class StopStrings {
   std::string push(std::string_view text);
   // Returns the held-back text at the end.
   std::string finish();
-  bool stopped() const { return stopped_; }
+  bool stopped() const { return !found_.empty(); }
+  const std::string& found() const { return found_; }  // the string that ended the text
 
  private:
   // Bytes at the end of `held_` that may be the beginning of a stop string.
@@ -27,7 +28,7 @@ class StopStrings {
 
   std::vector<std::string> strings_;
   std::string held_;
-  bool stopped_ = false;
+  std::string found_;
 };
 
 }  // namespace fasa::text

@@ -33,6 +33,6 @@ FASA_FUZZ_TARGET(api_request) {
   read_or_refuse(body, read_ollama_chat);
   read_or_refuse(body, read_ollama_prompt);
   read_or_refuse(body, read_ollama_raw_prompt);
-  read_or_refuse(body, read_responses_request);
+  read_or_refuse(body, [](const Json& json) { read_responses_request(json, nullptr); });
   read_or_refuse(body, [](const Json& json) { read_messages_request(json, json.size() % 2 == 0); });
 }

@@ -6,7 +6,7 @@
 #include "tests/fuzz/fuzz_target.h"
 
 FASA_FUZZ_TARGET(session) {
-  std::string bytes(fasa::serve::kManifestMagic);
+  std::string bytes(fasa::serve::kManifestVersion);
   bytes.append(reinterpret_cast<const char*>(data), size);
   const uint64_t checksum = XXH3_64bits(bytes.data(), bytes.size());
   bytes.append(reinterpret_cast<const char*>(&checksum), sizeof(checksum));

@@ -49,7 +49,11 @@ std::vector<std::byte> bytes_of(int64_t page, int64_t tokens, size_t count) {
 }
 
 Conversation conversation_of(int64_t tokens) {
-  Conversation conversation{.salt = "a", .text = "what was said", .ahead = {5, 6}};
+  Conversation conversation{.salt = "a",
+                            .text = "what was said",
+                            .ahead = {5, 6},
+                            .records = {std::make_shared<Record>("first", "data"),
+                                        std::make_shared<Record>("second", "")}};
   for (int64_t i = 0; i < tokens; ++i) {
     conversation.log.append(static_cast<int32_t>(3 * i),
                             i % 5 == 4 ? Computed::kDecode : Computed::kPrefill);
@@ -108,6 +112,8 @@ TEST_F(SessionStoreTest, IsThereAgain) {
   EXPECT_EQ(said.salt, "a");
   EXPECT_EQ(said.text, "what was said");
   EXPECT_THAT(said.ahead, ::testing::ElementsAre(5, 6));
+  ASSERT_THAT(said.records, SizeIs(2));
+  EXPECT_EQ(said.records[0]->id + said.records[0]->data, "firstdata");
   for (const FoundSession& one : found) expect_pages(store, one.number);
   grow(store, found[1].number, 300);  // and continues
   expect_pages(store, found[1].number);

@@ -524,6 +524,48 @@ TEST_P(SessionSuspensionTest, AForgottenSessionLeavesTheDisk) {
   EXPECT_FALSE(std::filesystem::exists(file("1.rows")));
 }
 
+std::vector<std::string> record_ids(const Conversation& conversation) {
+  std::vector<std::string> ids;
+  for (const auto& record : conversation.records) ids.push_back(record->id);
+  return ids;
+}
+
+// A server in the same folder finds the conversation's records as they last were, also if they
+// changed on disk alone.
+TEST_P(SessionSuspensionTest, RecordsGoWithTheirConversation) {
+  const auto record = [](const char* id) { return std::make_shared<Record>(id, "data"); };
+  std::vector<int32_t> ids = bytes_of(some_text(0, 200));
+  const auto attach = [&](LocalServer& server, Records records) {
+    server.loop().attach({.salt = "", .ids = ids, .records = std::move(records)});
+  };
+  {
+    LocalServer server(GetParam(), options());
+    const auto said = server.start(ids, 3)->wait().ids;
+    ids.insert(ids.end(), said.begin(), said.end());
+    attach(server, {record("first")});
+    ids.push_back('x');
+    server.start(ids, 3)->wait();  // the conversation goes on
+    attach(server, {record("second")});
+    server.start(bytes_of(some_text(0, 100)), 3)->wait();  // another begins alike
+    suspend(server);
+    attach(server, {record("third")});
+    server.loop().detach("", "second");
+    server.start(bytes_of("x"), 1)->wait();
+  }
+  LocalServer server(GetParam(), options());
+  std::vector<std::vector<std::string>> found;
+  for (const Conversation& one : server.loop().take_found()) {
+    if (!one.records.empty()) found.push_back(record_ids(one));
+  }
+  ASSERT_THAT(found, SizeIs(1));
+  EXPECT_THAT(found[0], ::testing::ElementsAre("first", "third"));
+  for (const char* const id : {"first", "third"}) server.loop().detach("", id);
+  server.start(bytes_of("y"), 1)->wait();
+  for (const SessionStatus& session : *server.loop().status().sessions) {
+    EXPECT_LT(session.tokens, 200);
+  }
+}
+
 TEST_P(SessionSuspensionTest, IdleOnesGoByThemselves) {
   EngineOptions soon = options();
   soon.sessions->idle_after = 0.01;

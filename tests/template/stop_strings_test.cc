@@ -19,6 +19,7 @@ TEST(StopStringsTest, HoldsBackWhatMayBecomeOne) {
   EXPECT_FALSE(stop.stopped());
   EXPECT_EQ(stop.push("s>more"), "");
   EXPECT_TRUE(stop.stopped());
+  EXPECT_EQ(stop.found(), "</s>");
   EXPECT_EQ(stop.push("after"), "");
   EXPECT_EQ(stop.finish(), "");
 }
@@ -57,6 +58,7 @@ TEST(StopStringsTest, AnyCutGivesTheSameText) {
     }
     out += stop.finish();
     EXPECT_EQ(stop.stopped(), end != std::string::npos);
+    if (stop.stopped()) EXPECT_EQ(stop.found(), text.substr(begin, end - begin));
     EXPECT_EQ(out, text.substr(0, begin)) << text << " " << strings[0] << " " << strings[1];
   }
 }

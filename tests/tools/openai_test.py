@@ -158,6 +158,26 @@ class Client(ServeTest):
             client.responses.create(model="", input="x", previous_response_id="resp_1")
         self.assertEqual(caught.exception.param, "previous_response_id")
 
+    def test_stored_responses(self):
+        server = Server(self, "--sessions-dir", self.folder / "sessions", model=self.chat_model())
+        responses = self.client(server).responses
+        ask = {"model": "", "temperature": 0, "max_output_tokens": 12}
+        first = responses.create(input="And Ruth said, ", **ask)
+        self.assertTrue(first.store)
+        second = responses.create(input="Go on.", previous_response_id=first.id, **ask)
+        *_, last = responses.create(input="Go on.", previous_response_id=first.id, stream=True,
+                                    **ask)
+        again = last.response
+        self.assertEqual(again.output_text, second.output_text)
+        for response in (first, second, again):
+            self.assertEqual(responses.retrieve(response.id).output_text, response.output_text)
+        responses.delete(first.id)
+        with self.assertRaises(openai.NotFoundError):
+            responses.retrieve(first.id)
+        with self.assertRaises(openai.BadRequestError) as caught:
+            responses.create(input="x", previous_response_id=first.id, **ask)
+        self.assertEqual(caught.exception.code, "previous_response_not_found")
+
     def test_many_at_once(self):
         server = Server(self, "--max-sequences", 3, model=self.chat_model())
 

@@ -1,4 +1,4 @@
-"""Other servers' APIs: requests as their clients send them. tools/clients-env has the clients."""
+"""Other servers' APIs: requests as their clients send them. The clients are in clients_test.py."""
 import json
 
 from serving import TOOL_TEMPLATE, ServeTest, Server
@@ -64,9 +64,13 @@ class Anthropic(ServeTest):
                          whole["usage"]["input_tokens"])
         self.assertEqual(events[-2]["delta"]["stop_reason"], "max_tokens")
         self.assertEqual(events[-2]["usage"]["output_tokens"], 40)
-        cut = self.message(system="Be brief.", stop_sequences=[text[5]])
-        self.assertEqual((cut["content"][0]["text"], cut["stop_reason"]),
-                         (text[:text.index(text[5])], "stop_sequence"))
+        self.assertIsNone(whole["stop_sequence"])
+        stops = {"system": "Be brief.", "stop_sequences": ["never said", text[5:7]]}
+        cut = self.message(**stops)
+        self.assertEqual((cut["content"][0]["text"], cut["stop_reason"], cut["stop_sequence"]),
+                         (text[:text.index(text[5:7])], "stop_sequence", text[5:7]))
+        self.assertEqual(self.events(self.post(stream=True, **stops)[2])[-2]["delta"],
+                         {"stop_reason": "stop_sequence", "stop_sequence": text[5:7]})
 
     def test_tools(self):
         for choice in ({"type": "any"}, {"type": "tool", "name": "get_weather"}):
@@ -94,8 +98,16 @@ class Anthropic(ServeTest):
                                        messages=turns[:n])[2])["input_tokens"] for n in (1, 3)]
         self.assertGreater(counts[1], counts[0] + len("sunny" + "And tomorrow?"))
 
+    def test_formats(self):
+        schema = {"type": "integer", "minimum": 3, "maximum": 5}
+        for fields in ({"output_config": {"format": {"type": "json_schema", "schema": schema}}},
+                       {"output_format": {"type": "json_schema", "schema": schema}}):
+            self.assertIn(self.message(**fields)["content"][0]["text"], "345")
+
     def test_errors(self):
         for fields, name, status in (
+                ({"output_config": {"format": {"type": "json_schema", "schema": {"type": "x"}}}},
+                 "output_config.format.schema.type", 400),
                 ({"max_tokens": None}, "max_tokens", 400), ({"messages": []}, "messages", 400),
                 ({"messages": [{"role": "system", "content": "x"}]}, "messages[0].role", 400),
                 ({"messages": [{"role": "user", "content": [{"type": "image"}]}]},
@@ -128,8 +140,8 @@ class Llama(ServeTest):
         self.assertEqual(frames[0]["prompt_progress"]["total"], 16)
         word = json.loads(server.ask("POST", "/completion", {
             **ask, "stop": [text[4]], "n_predict": -1})[2])
-        self.assertEqual((word["content"], word["stop_type"]),
-                         (text[:text.index(text[4])], "word"))
+        self.assertEqual((word["content"], word["stop_type"], word["stopping_word"]),
+                         (text[:text.index(text[4])], "word", text[4]))
         banned = json.loads(server.ask("POST", "/completion", {
             **ask, "logit_bias": [[ord(text[0]), False]]})[2])
         self.assertNotEqual(banned["content"][0], text[0])
@@ -146,6 +158,68 @@ class Llama(ServeTest):
         slots = json.loads(server.ask("GET", "/slots")[2])
         self.assertEqual([(slot["id"], slot["is_processing"]) for slot in slots],
                          [(0, False), (1, False), (2, False)])
+
+    def slot(self, server, number, action, status=200, **fields):
+        answered, _, body = server.ask("POST", f"/slots/{number}?action={action}", fields)
+        self.assertEqual(answered, status, body)
+        return json.loads(body) if status == 200 else json.loads(body)["error"]
+
+    def say(self, server, prompt, **fields):
+        """(the text, the slot, tokens that were cached)"""
+        body = json.loads(server.ask("POST", "/completion", {
+            "prompt": prompt, "n_predict": 12, "temperature": 0, **fields})[2])
+        return body["content"], body["id_slot"], body["tokens_cached"]
+
+    def test_slots_are_saved_and_restored(self):
+        folder = self.folder / "sessions"
+        server = Server(self, "--sessions-dir", folder, "--max-sequences", 3)
+        prompt = "In the beginning " * 20
+        text, slot, _ = self.say(server, prompt, id_slot=1)
+        self.assertEqual(slot, 1)
+        saved = self.slot(server, 1, "save", filename="genesis.bin")
+        self.assertEqual((saved["id_slot"], saved["filename"], saved["n_saved"]),
+                         (1, "genesis.bin", len(prompt + text)))
+        self.assertGreater(saved["n_written"], 10_000)
+        self.assertEqual(server.metric('fasa_sessions{state="suspended"}'), 1)
+        server.process.kill()
+        server.process.wait()
+        server = Server(self, "--sessions-dir", folder, "--max-sequences", 3)
+        restored = self.slot(server, 2, "restore", filename="genesis.bin")
+        self.assertEqual((restored["id_slot"], restored["n_restored"]), (2, saved["n_saved"]))
+        more, slot, cached = self.say(server, prompt + text + " And ")
+        self.assertEqual(slot, 2)  # the one whose conversation it continues
+        self.assertEqual(cached, saved["n_saved"] - 1)
+        self.assertEqual(more, self.say(Server(self), prompt + text + " And ")[0])
+        # Another conversation takes the name; the first one stays in the cache.
+        self.assertEqual(self.say(server, "And Ruth said")[1], 0)
+        again = self.slot(server, 0, "save", filename="genesis.bin")
+        self.assertLess(again["n_saved"], saved["n_saved"])
+        self.assertEqual(self.slot(server, 1, "restore", filename="genesis.bin")["n_restored"],
+                         again["n_saved"])
+        self.assertEqual(len(json.loads(server.ask("GET", "/v1/sessions")[2])["data"]), 2)
+        # An erased slot's conversation is forgotten, unless it has a name.
+        for number, left in ((1, 2), (2, 1)):
+            self.assertGreater(self.slot(server, number, "erase")["n_erased"], 0)
+            self.say(server, "x", n_predict=1, id_slot=number)
+            sessions = json.loads(server.ask("GET", "/v1/sessions")[2])["data"]
+            self.assertEqual(len([one for one in sessions if one["tokens"] > 2]), left)
+
+    def test_slots_that_cannot_be(self):
+        server = Server(self, "--sessions-dir", self.folder / "sessions", "--max-sequences", 2)
+        for filename in ("../x", "a/b", ".hidden", "", "a\0", "x" * 200, None, 5):
+            self.say(server, "x", id_slot=0)
+            error = self.slot(server, 0, "save", 400, filename=filename)
+            self.assertEqual(error["param"], "filename")
+            self.slot(server, 0, "restore", 400, filename=filename)
+        self.assertEqual(self.slot(server, 0, "restore", 404, filename="a")["param"], "filename")
+        for number, action, name in ((1, "save", "id_slot"), (2, "save", "id_slot"),
+                                     ("x", "erase", "id_slot"), (-1, "erase", "id_slot"),
+                                     (0, "copy", "action")):
+            error = self.slot(server, number, action, 400, filename="a")
+            self.assertEqual(error["param"], name)
+        self.assertEqual(server.ask("POST", "/completion", {"prompt": "x", "id_slot": 2})[0], 400)
+        error = self.slot(Server(self), 0, "save", 501, filename="a")
+        self.assertIn("--sessions-dir", error["message"])
 
 
 class Ollama(ServeTest):

@@ -166,6 +166,33 @@ class Fields(ServeTest):
         self.assertEqual(status, 200, body)
         self.assertIn("function_call", [item["type"] for item in body["output"]])
 
+    def test_errors_of_responses_name_their_fields(self):
+        def schema_of(schema, **fields):
+            return {"text": {"format": {"type": "json_schema", "name": "a", "schema": schema,
+                                        **fields}}}
+        unique = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}
+        for fields, name in (
+                (schema_of({"items": {"type": "strong"}}), "text.format.schema.items.type"),
+                (schema_of(unique, strict=True), "text.format.schema.uniqueItems"),
+                (schema_of({"$ref": "#"}), "text.format"),
+                (schema_of(None), "text.format.schema"),
+                ({"text": {"format": {"type": "yaml"}}}, "text.format.type"),
+                ({"response_format": {"type": "json_object"}}, "response_format"),
+                ({"guided_json": {}}, "guided_json"),
+                ({"input": "x" * 9000}, "input"),
+                ({"input": [{"role": "robot", "content": "x"}]}, "input[0].role"),
+                ({"input": [{"role": "user"}]}, "input[0].content"),
+                ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]},
+                 "input[0].content[0].type"),
+                ({"input": [{"type": "function_call", "name": 5}]}, "input[0].name"),
+                ({"tools": [{"type": "function", "name": "a b"}]}, "tools[0].name")):
+            self.assert_refused(name, self.post("/v1/responses", {"input": "x", **fields})[:2])
+        headers = self.post("/v1/responses", {"input": "x", "max_output_tokens": 5,
+                                              **schema_of(unique)})[2]
+        self.assertEqual(headers["X-Ignored-Keywords"], "text.format.schema.uniqueItems")
+        body = json.loads(Server(self).ask("POST", "/v1/responses", {"input": "x"})[2])
+        self.assertEqual(body["error"]["param"], "input")  # a model without a template
+
     def test_allowed_tools(self):
         one = [{"type": "function", "function": {"name": "now"}}]
         for choice in ({"type": "allowed_tools",

@@ -4,7 +4,7 @@ import os
 import signal
 import time
 
-from serving import ServeTest, Server
+from serving import TOOL_TEMPLATE, TOOLS, ServeTest, Server
 from support import main
 
 
@@ -90,6 +90,134 @@ class Sessions(ServeTest):
         self.assert_fails(2, ["sessions_dir", "another process uses this folder"], "serve",
                           "--model", self.chat_model(), "--port", "0", "--sessions-dir",
                           self.folder / "sessions")
+
+    def respond(self, server, text, previous=None, status=200, key=None, **fields):
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        answered, _, body = server.ask("POST", "/v1/responses", {
+            "input": text, "max_output_tokens": 12, "temperature": 0,
+            "previous_response_id": previous, **fields}, headers)
+        self.assertEqual(answered, status, body)
+        return json.loads(body) if answered == 200 else json.loads(body)["error"]
+
+    def test_responses_continue_each_other(self):
+        server = self.server()
+        text = "And it came to pass in the days " * 20
+        first = self.respond(server, text, instructions="Be brief.", metadata={"of": "me"})
+        self.assertEqual((first["store"], first["previous_response_id"]), (True, None))
+        second = self.respond(server, "Go on.", first["id"])
+        self.assertEqual(second["previous_response_id"], first["id"])
+        said = first["output"][0]["content"][0]["text"]
+        whole = [{"role": "user", "content": text}, {"role": "assistant", "content": said},
+                 {"role": "user", "content": "Go on."}]
+        same = self.respond(server, whole, store=False)
+        self.assertEqual(same["output"][0]["content"], second["output"][0]["content"])
+        self.assertEqual(same["usage"]["input_tokens"], second["usage"]["input_tokens"])
+        for response in (first, second):
+            stored = server.ask("GET", "/v1/responses/" + response["id"])
+            self.assertEqual((stored[0], json.loads(stored[2])), (200, response))
+        self.assertFalse(same["store"])
+        self.assertEqual(server.ask("GET", "/v1/responses/" + same["id"])[0], 404)
+        # A branch from the first one, streamed, and the whole after a restart.
+        events = server.ask("POST", "/v1/responses", {
+            "input": "Stop.", "previous_response_id": first["id"], "stream": True,
+            "max_output_tokens": 4})[2].decode().split("\n\n")
+        branch = json.loads(events[-2].split("data: ")[1])["response"]
+        self.end(server)
+        server = self.server()
+        for response in (first, second, branch):
+            stored = server.ask("GET", "/v1/responses/" + response["id"])
+            self.assertEqual((stored[0], json.loads(stored[2])), (200, response))
+        third = self.respond(server, "And then?", second["id"])
+        cached = third["usage"]["input_tokens_details"]["cached_tokens"]
+        self.assertGreater(cached, second["usage"]["input_tokens"])
+        counted = server.ask("POST", "/v1/responses/input_tokens", {
+            "input": "And then?", "previous_response_id": second["id"]})
+        self.assertEqual(json.loads(counted[2])["input_tokens"], third["usage"]["input_tokens"])
+
+    def test_calls_are_continued_by_their_results(self):
+        server = Server(self, "--sessions-dir", self.folder / "sessions",
+                        model=self.chat_model(TOOL_TEMPLATE))
+        tools = [{"type": "function", **tool["function"]} for tool in TOOLS]
+        first = self.respond(server, "x", tools=tools, tool_choice="required",
+                             max_output_tokens=100)
+        call = first["output"][-1]
+        result = {"type": "function_call_output", "call_id": call["call_id"], "output": "rain"}
+        second = self.respond(server, [result], first["id"], tools=tools)
+        whole = self.respond(server, [{"role": "user", "content": "x"}, call, result], tools=tools)
+        self.assertEqual(second["usage"]["input_tokens"], whole["usage"]["input_tokens"])
+        self.assertEqual(second["output"][0].get("content"), whole["output"][0].get("content"))
+
+    def test_deleted_responses_are_gone(self):
+        server = self.server("--idle-after", "10ms")
+        first = self.respond(server, "In the beginning " * 40)
+        second = self.respond(server, "Go on.", first["id"])
+        while server.metric('fasa_sessions{state="in_memory"}') > 0:
+            time.sleep(0.01)
+        deleted = json.loads(server.ask("DELETE", "/v1/responses/" + first["id"])[2])
+        self.assertEqual(deleted, {"id": first["id"], "object": "response", "deleted": True})
+        for _ in range(2):
+            self.assertEqual(server.ask("GET", "/v1/responses/" + first["id"])[0], 404)
+            self.assertEqual(server.ask("DELETE", "/v1/responses/" + first["id"])[0], 404)
+            self.assertEqual(server.ask("GET", "/v1/responses/" + second["id"])[0], 200)
+            for previous, name in ((first["id"], first["id"]), (second["id"], first["id"]),
+                                   ("resp_0", "resp_0")):
+                error = self.respond(server, "x", previous, status=400)
+                self.assertEqual((error["param"], error["code"]),
+                                 ("previous_response_id", "previous_response_not_found"))
+                self.assertIn(name, error["message"])
+            self.end(server, signal.SIGKILL)
+            server = self.server()
+        server.ask("DELETE", "/v1/responses/" + second["id"])
+        while json.loads(server.ask("GET", "/v1/sessions")[2])["data"]:
+            time.sleep(0.01)
+        self.end(server)
+        self.assertEqual([file.name for file in (self.folder / "sessions").glob("*.session")], [])
+
+    def test_the_same_answer_twice_is_two_responses(self):
+        server = self.server()
+        both = [self.respond(server, "In the beginning")["id"] for _ in range(2)]
+        self.end(server)
+        server = self.server()
+        for one in both:
+            self.assertEqual(server.ask("GET", "/v1/responses/" + one)[0], 200)
+
+    def test_responses_go_with_the_sessions_limit(self):
+        server = self.server("--sessions-limit", "2MiB", "--idle-after", "10ms")
+        ids = []
+        for number in range(20):
+            ids.append(self.respond(server, f"{number} In the beginning " * 40)["id"])
+            while server.metric('fasa_sessions{state="in_memory"}') > 0:
+                time.sleep(0.01)
+            if server.ask("GET", "/v1/responses/" + ids[0])[0] == 404:
+                break
+        self.assertGreater(len(ids), 1)
+        self.respond(server, "x", ids[0], status=400)
+        self.assertEqual(server.ask("GET", "/v1/responses/" + ids[-1])[0], 200)
+        self.assertLessEqual(server.metric('fasa_used_bytes{tier="disk"}'), 2 << 20)
+
+    def test_responses_belong_to_a_key(self):
+        keys = self.folder / "keys"
+        keys.write_text("first-key\nsecond-key\n")
+        keys.chmod(0o600)
+        server = self.server("--api-key-file", keys)
+        mine = self.respond(server, "In the beginning", key="first-key")["id"]
+        other = {"Authorization": "Bearer second-key"}
+        for method in ("GET", "DELETE"):
+            self.assertEqual(server.ask(method, "/v1/responses/" + mine, headers=other)[0], 404)
+        self.respond(server, "x", mine, status=400, key="second-key")
+        self.respond(server, "x", mine, key="first-key")
+        error = self.respond(server, "x", status=400, key="first-key", metadata={"a": "b" * 100000})
+        self.assertEqual(error["param"], "store")
+        self.respond(server, "x", store=False, key="first-key", metadata={"a": "b" * 100000})
+
+    def test_without_a_folder_nothing_is_stored(self):
+        server = Server(self, model=self.chat_model())
+        first = self.respond(server, "x")
+        self.assertFalse(first["store"])
+        self.assertIn("--sessions-dir", self.respond(server, "x", first["id"], 400)["message"])
+        status, _, body = server.ask("GET", "/v1/responses/" + first["id"])
+        self.assertEqual(status, 404)
+        self.assertIn("--sessions-dir", json.loads(body)["error"]["message"])
 
 
 if __name__ == "__main__":
