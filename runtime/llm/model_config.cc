@@ -246,6 +246,9 @@ void read_gemma4(const JsonFields& fields, const std::string& name, ModelConfig*
     config->logits_cap =
         static_cast<float>(fields.number_or("final_logit_softcapping", 1e-3, 1e6, 1));
   }
+  if (fields.present("sliding_window") && !fields.has("sliding_window")) {
+    fields.fail("sliding_window", "a number of tokens");
+  }
   config->keys_as_values = fields.boolean_or("attention_k_eq_v", false);
   config->shared_layers =
       static_cast<int>(fields.integer_or("num_kv_shared_layers", 0, config->layers - 1, 0));

@@ -309,12 +309,13 @@ class Planner {
     const ExpertShape& shape = config_.experts;
     const auto of_all = [&](std::string_view name, size_t which, int64_t outputs, int64_t inputs,
                             Matrix* matrix) {
+      const std::string root = in_layer(index, names_.experts);
+      const std::string own = fmt::format("{}.{}.{}.weight", root, which, name);
+      if (plan_->has(own)) return plan_->matrix(matrix, {{own, outputs}}, inputs, routed_);  // GGUF
       const int64_t first = static_cast<int64_t>(which) * outputs;
-      const std::string tensor = bare(index, fmt::format("{}.{}", names_.experts, name));
-      const bool flat = tensor.ends_with(".weight");  // in GGUF files
-      plan_->matrix(matrix,
-                    {{tensor, outputs, first, shape.count * outputs, flat ? 0 : shape.count}},
-                    inputs, {.rounding = {}, .space = routed_.space});
+      const std::string all = fmt::format("{}.{}", root, name);
+      plan_->matrix(matrix, {{all, outputs, first, shape.count * outputs, shape.count}}, inputs,
+                    routed_);
     };
     for (size_t i = 0; i < layer->routed.size(); ++i) {
       ExpertWeights& expert = layer->routed[i];
