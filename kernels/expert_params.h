@@ -37,6 +37,7 @@ struct ChooseExpertsParams {
   float scale = 1;
   const float* logits = nullptr;  // [tokens, count]
   const float* bias = nullptr;    // [count], or null
+  const float* scales = nullptr;  // [count], multiply the weights; or null
   int32_t* experts = nullptr;     // [tokens, chosen]
   float* weights = nullptr;       // [tokens, chosen]
 };

@@ -11,7 +11,8 @@
 
 namespace fasa {
 
-enum class NormKind : uint8_t { kRms, kLayer };
+// kBareRms: kRms without weights.
+enum class NormKind : uint8_t { kRms, kLayer, kBareRms };
 enum class Activation : uint8_t { kSilu, kGelu, kGeluTanh };
 // The gate of gpt-oss' experts: see activate_clamped.
 struct ClampedGate {
@@ -48,12 +49,14 @@ struct ProjectParams {
   constexpr bool is_plain() const { return batch == 1 && row_stride() == inputs; }
 };
 
-// A norm's parameters, [size] each, f32; `bias` may be null. Null weight: no norm.
+// A norm's parameters, [size] each, f32; `bias` may be null. Null weight: no norm, except kBareRms.
 struct NormParams {
   NormKind kind = NormKind::kRms;
   float eps = 0;
   const float* weight = nullptr;
   const float* bias = nullptr;
+
+  constexpr bool none() const { return weight == nullptr && kind != NormKind::kBareRms; }
 };
 
 enum class AddOrder : uint8_t {
@@ -62,8 +65,7 @@ enum class AddOrder : uint8_t {
 };
 
 // Adds a projection's result to the residual, and normalises the residual for the next projection:
-// residual += scale x addend_norm(addend + bias), out = norm(residual), in either order. A norm
-// without weight changes nothing.
+// residual += scale x addend_norm(addend + bias), out = norm(residual), in either order.
 struct AddNormParams {
   static constexpr const char* kName = "add_norm";
   int64_t rows = 0;
@@ -73,6 +75,7 @@ struct AddNormParams {
   const float* bias = nullptr;    // [size], or null
   NormParams addend_norm = {};
   float scale = 1;
+  const float* factor = nullptr;    // [1]: multiplies the residual after the addition; or null
   const int32_t* tokens = nullptr;  // row i is this token; null: token i
   AddOrder order = AddOrder::kAddThenNorm;
   NormParams norm;
@@ -100,7 +103,7 @@ struct AnglesParams {
 };
 
 // A projection to heads -> bias, a norm per head, rotation of each head's first dimensions, the
-// model's dtype. Query heads come first, then key heads; values get the bias only.
+// model's dtype. Query heads come first, then key heads, then values, which are not rotated.
 struct HeadsParams {
   static constexpr const char* kName = "heads";
   int64_t tokens = 0;
@@ -110,12 +113,14 @@ struct HeadsParams {
   int dim = 0;
   int rotary_dims = 0;
   RotaryLayout rotary_layout = RotaryLayout::kHalf;
-  const float* x = nullptr;  // [tokens, heads, dim], tokens `x_stride` elements apart
+  const float* x = nullptr;       // [tokens, heads, dim], tokens `x_stride` elements apart
+  bool values_from_keys = false;  // x and bias have no values: those of the keys are taken
   int64_t x_stride = 0;
   int64_t x_head_stride = 0;    // 0: dim
   const float* bias = nullptr;  // [heads, dim], or null
   NormParams query_norm = {};   // null weight: no norm
   NormParams key_norm = {};
+  NormParams value_norm = {};
   int64_t norm_stride = 0;     // elements between the norm weights of heads; 0: one norm for all
   bool norm_together = false;  // one norm of all query heads, one of all key heads
   const float* cosines = nullptr;  // [tokens, rotary_dims / 2]
@@ -126,6 +131,12 @@ struct HeadsParams {
   void* out = nullptr;          // [tokens, heads, dim]
   int64_t out_stride = 0;       // of tokens; 0: heads x dim
   int64_t out_head_stride = 0;  // 0: dim
+
+  // The head of x that a head is made from.
+  constexpr int source(int head) const {
+    const bool value = values_from_keys && head >= query_heads + key_heads;
+    return value ? head - key_heads : head;
+  }
 };
 
 // out = f(x + bias), or with a gate f(gate) * up of x = [gate, up].
@@ -138,7 +149,10 @@ struct ActivateParams {
   // If set, replaces `function`: g·sigmoid(alpha·g) · (u + 1), where g = min(gate, limit) and u =
   // up limited to ±limit.
   std::optional<ClampedGate> clamped = {};
-  bool interleaved = false;     // gates and ups alternate: [size, 2]
+  bool interleaved = false;  // gates and ups alternate: [size, 2]
+  // Ups of an x that is not gated, tokens `up_stride` elements apart; null: f(x) alone.
+  const float* up = nullptr;
+  int64_t up_stride = 0;
   const float* x = nullptr;     // [tokens, size], gated [tokens, 2 x size]
   const float* bias = nullptr;  // as a row of x, or null
   // The bias that each row takes, biases `bias_step` elements apart; null: one bias for all rows.

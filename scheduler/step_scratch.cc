@@ -88,7 +88,7 @@ DecodeScratch allot_decode(const StepSettings& settings, const DecodeShape& shap
   const CacheLayout& layout = settings.layout;
   const int64_t heads = int64_t{shape.count} * settings.selected_heads();
   const int64_t query_heads = int64_t{shape.count} * layout.query_heads();
-  const int state_width = layout.row.value_dim + 2;
+  const int state_width = std::max(layout.row.value_dim, settings.window_rows.row.value_dim) + 2;
   const bool over_link = shape.access == RowAccess::kOverLink;
   const bool staged = needs_fetch_buffer(shape);
   DecodeScratch scratch;

@@ -54,6 +54,10 @@ Json model_json(const std::string& dir) {
           {"rotary_dims", geometry.rotary_dims},
           {"chunks", geometry.chunks()},
           {"windows", geometry.windows},
+          {"window_heads", geometry.has_window_heads()
+                               ? Json{{"kv_heads", geometry.window_heads.kv_heads},
+                                      {"head_dim", geometry.window_heads.key_dim}}
+                               : Json()},
           {"vocab_size", model.vocab_size},
           {"max_positions", model.max_positions},
           {"row_dtype", std::string(row_dtype_name(rows))},
@@ -74,6 +78,11 @@ std::string model_text(const std::string& dir) {
       fmt::format("{} layers, {} query heads on {} KV heads, head_dim {} ({} frequency chunks)\n",
                   geometry.layers, geometry.query_heads, geometry.kv_heads, geometry.key_dim,
                   geometry.chunks());
+  if (geometry.has_window_heads()) {
+    const HeadShape& heads = geometry.window_heads;
+    text += fmt::format("Layers with a window: {} KV heads, head_dim {}\n", heads.kv_heads,
+                        heads.key_dim);
+  }
   for (const auto& [part, tensors] : unread_parts_of(dir, model)) {
     text += fmt::format("Not read: {} ({} tensors)\n", part, tensors);
   }

@@ -48,6 +48,7 @@ struct ActivateKernel {
   template <typename Biased>
   FASA_DEVICE float plain(const Biased& with_bias, int64_t i) const {
     const float value = activated(params.function, with_bias(i));
+    if (params.up != nullptr) return value * params.up[simt::block_y() * params.up_stride + i];
     return params.gated ? value * with_bias(params.size + i) : value;
   }
   template <typename Biased>
@@ -109,6 +110,7 @@ void start(const ActivateParams& params, const Launcher& launch) {
     part.out =
         static_cast<std::byte*>(params.out) + first * params.size * dtype_bytes(params.dtype);
     if (params.bias_rows != nullptr) part.bias_rows += first;
+    if (params.up != nullptr) part.up += first * params.up_stride;
     if (params.shares != nullptr) part.shares += first;
     launch(ActivateKernel{part}, {.x = blocks, .y = static_cast<int>(part.tokens)});
   }

@@ -115,7 +115,8 @@ struct ChooseExpertsKernel {
       if (mine) {
         const int64_t to = at + simt::count_bits(all & ((1u << simt::lane()) - 1));
         params.experts[to] = i;
-        params.weights[to] = shares[i] * factor;
+        const float weight = shares[i] * factor;
+        params.weights[to] = params.scales == nullptr ? weight : weight * params.scales[i];
       }
       at += simt::count_bits(all);
     }

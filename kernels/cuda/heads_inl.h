@@ -57,13 +57,14 @@ struct HeadsKernel {
   };
 
   FASA_DEVICE Head head_at(int64_t token, int head) const {
-    return {params.x + token * params.x_stride + head * or_dense(params.x_head_stride, params.dim),
-            params.bias == nullptr ? nullptr : params.bias + int64_t{head} * params.dim,
-            norm_of(head)};
+    const int64_t source = params.source(head);
+    const int64_t at = source * or_dense(params.x_head_stride, params.dim);
+    return {params.x + token * params.x_stride + at,
+            params.bias == nullptr ? nullptr : params.bias + source * params.dim, norm_of(head)};
   }
   FASA_DEVICE NormParams norm_of(int head) const {
     const bool is_query = head < params.query_heads;
-    if (!is_query && head >= params.query_heads + params.key_heads) return {};
+    if (!is_query && head >= params.query_heads + params.key_heads) return params.value_norm;
     NormParams norm = is_query ? params.query_norm : params.key_norm;
     const int64_t offset = (is_query ? head : head - params.query_heads) * params.norm_stride;
     if (norm.weight != nullptr) norm.weight += offset;
@@ -73,9 +74,9 @@ struct HeadsKernel {
   // The norm's scale of one head, or of all heads of its kind. In the latter case each of their
   // warps reads all of them: the row is in L2, and a launch is saved.
   FASA_DEVICE NormScale scale_of(const Head& of, int64_t token, int head) const {
-    if (of.norm.weight == nullptr) return {};
+    if (of.norm.none()) return {};
     int first = head, count = 1;
-    if (params.norm_together) {
+    if (params.norm_together && head < params.query_heads + params.key_heads) {
       const bool is_query = head < params.query_heads;
       first = is_query ? 0 : params.query_heads;
       count = is_query ? params.query_heads : params.key_heads;

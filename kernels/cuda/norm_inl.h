@@ -19,7 +19,7 @@ FASA_DEVICE float block_sum(float value, float* warp_sums) {
   return sum;
 }
 
-// y = (x - mean) * scale * weight + bias; null weight: y = x.
+// y = (x - mean) * scale * weight + bias.
 struct NormScale {
   float mean = 0;
   float scale = 1;
@@ -36,7 +36,8 @@ struct NormScale {
     return made;
   }
   FASA_DEVICE float operator()(const NormParams& norm, float x, int64_t i) const {
-    if (norm.weight == nullptr) return x;
+    if (norm.none()) return x;
+    if (norm.weight == nullptr) return x * scale;
     const float y = (x - mean) * scale * norm.weight[i];
     return norm.bias == nullptr ? y : y + norm.bias[i];
   }
@@ -68,7 +69,8 @@ struct AddNormKernel {
     };
     const NormScale scale = scale_of(params.addend_norm, value);
     for (int64_t i = simt::thread_index(); i < params.size; i += kThreads) {
-      residual[i] += params.scale * scale(params.addend_norm, value(i), i);
+      const float sum = residual[i] + params.scale * scale(params.addend_norm, value(i), i);
+      residual[i] = params.factor == nullptr ? sum : sum * *params.factor;
     }
   }
   FASA_DEVICE void normalise(const float* x, int64_t row) const {
@@ -79,7 +81,7 @@ struct AddNormKernel {
   }
   template <typename Value>
   FASA_DEVICE NormScale scale_of(const NormParams& norm, const Value& value) const {
-    if (norm.weight == nullptr) return {};
+    if (norm.none()) return {};
     auto* const warp_sums = reinterpret_cast<float*>(simt::shared_memory());
     return NormScale::of(norm, params.size, [&](const auto& term) {
       float sum = 0;

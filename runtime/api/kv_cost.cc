@@ -46,8 +46,12 @@ std::vector<KvCost> kv_costs(const Geometry& geometry, RowDType row_dtype) {
 }
 
 uint64_t full_kv_bytes_per_token(const Geometry& geometry) {
-  return static_cast<uint64_t>(int64_t{2} * (geometry.key_dim + geometry.value_dim) *
-                               geometry.kv_heads * geometry.layers);
+  int64_t elements = 0;
+  for (int layer = 0; layer < geometry.layers; ++layer) {
+    const HeadShape heads = geometry.heads(layer);
+    elements += int64_t{heads.kv_heads} * (heads.key_dim + heads.value_dim);
+  }
+  return static_cast<uint64_t>(2 * elements);
 }
 
 }  // namespace fasa

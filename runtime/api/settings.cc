@@ -37,11 +37,17 @@ bool has_mixed_windows(const Geometry& geometry) {
 }
 
 // Moves layers with a window out of the main layout.
-void move_to_window_rows(StepSettings& settings) {
+void move_to_window_rows(const Geometry& geometry, StepSettings& settings) {
   CacheLayout& layout = settings.layout;
   settings.window_rows = layout.without_slices();
   settings.window_rows.layers = layout.layers = 0;
   settings.window_rows.sinks = 0;
+  if (geometry.has_window_heads()) {
+    const HeadShape& heads = geometry.window_heads;
+    settings.window_rows.kv_heads = heads.kv_heads;
+    settings.window_rows.gqa_group = geometry.query_heads / heads.kv_heads;
+    settings.window_rows.row = {layout.row.dtype, heads.key_dim, heads.value_dim};
+  }
   settings.rollback_tokens = kConversationRollback;
   for (LayerSettings& layer : settings.layers) {
     layer.in_window_rows = layer.window > 0;
@@ -92,7 +98,12 @@ StepSettings settings_of(const Config& config, const Geometry& geometry, RowDTyp
          .window = geometry.window(layer),
          .index = layer});
   }
-  if (window_rows) move_to_window_rows(settings);
+  if (geometry.has_window_heads() && !window_rows) {
+    throw UsageError(
+        "geometry.window_heads: supported by the sequences API, in models where some layers have a "
+        "window and others have none");
+  }
+  if (window_rows) move_to_window_rows(geometry, settings);
   if (!settings.rows_on_device) {
     settings.max_hot_rows =
         config.placement.hot_rows.value_or(default_hot_rows(settings.layers, max_context));

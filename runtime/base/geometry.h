@@ -18,6 +18,15 @@ struct HeadRange {
   bool operator==(const HeadRange&) const = default;
 };
 
+// KV heads of one layer.
+struct HeadShape {
+  int kv_heads = 0;
+  int key_dim = 0;
+  int value_dim = 0;
+  int rotary_dims = 0;
+  bool operator==(const HeadShape&) const = default;
+};
+
 struct Geometry {
   int layers = 0;
   int kv_heads = 0;
@@ -28,6 +37,9 @@ struct Geometry {
   RotaryLayout rotary_layout = RotaryLayout::kHalf;
   float scale = 0;           // of q·k before the softmax, 1/sqrt(key_dim) as a rule
   std::vector<int> windows;  // per layer, in tokens, 0 = none; empty = none anywhere
+  // Layers with a window have these KV heads if they differ from the others'; kv_heads 0 = they do
+  // not. The query heads are as many.
+  HeadShape window_heads = {};
   // ALiBi: slope · (key position - query position) is added to scale · q·k of each query head.
   // [query_heads], 0 or more; empty = none.
   std::vector<float> alibi_slopes = {};
@@ -37,6 +49,11 @@ struct Geometry {
 
   int gqa_group() const { return query_heads / kv_heads; }
   int window(int layer) const { return windows.empty() ? 0 : windows[static_cast<size_t>(layer)]; }
+  bool has_window_heads() const { return window_heads.kv_heads > 0; }
+  HeadShape heads(int layer) const {
+    if (has_window_heads() && window(layer) > 0) return window_heads;
+    return {kv_heads, key_dim, value_dim, rotary_dims};
+  }
   // Pairs of dimensions of a head, what `tip_chunks` counts: the FCs, two dimensions that RoPE
   // rotates together, then pairs of neighbours that are not rotated.
   int chunks() const { return key_dim / 2; }
@@ -54,7 +71,7 @@ struct Geometry {
   // nothing, so a runtime of it gives the bits of the whole. Throws UsageError for a range that is
   // empty or beyond the heads.
   Geometry share(HeadRange heads) const;
-  // One layer as a model of its own.
+  // One layer as a model of its own, with its heads.
   Geometry only_layer(int layer) const;
 
   // Throws UsageError naming the invalid field.

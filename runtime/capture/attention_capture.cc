@@ -43,6 +43,8 @@ AttentionCapture::AttentionCapture(const Geometry& geometry, int64_t tokens,
 void AttentionCapture::on_layer(int layer, ConstTensorView q, ConstTensorView k, ConstTensorView,
                                 int64_t start_position) {
   if (!layers_.holds(layer)) return;
+  // Layers with heads of another shape have no slices: their samples stay zero.
+  if (geometry_.has_window_heads() && geometry_.window(layer) > 0) return;
   for (int head = 0; head < geometry_.kv_heads; ++head) {
     HeadSamples& one = samples(layer, head);
     // Interleaves tokens by cache lines of the planes.

@@ -177,6 +177,11 @@ void TraceOptions::validate(const Config& config, const Geometry& geometry) cons
         "recording a trace needs the selection fasa and one fac_tokens count for all layers; "
         "choose a fasa preset and --fac-tokens N");
   }
+  if (geometry.has_window_heads()) {
+    throw UsageError(
+        "recording a trace needs KV heads of one shape; this model's layers with a window have "
+        "another");
+  }
   require(geometry.layers > 1, "number of layers", geometry.layers, "2 or more");
   require(selection.fac_tokens[0].tokens <= 1 << 20, "fac_tokens", selection.fac_tokens[0].tokens,
           "at most 1048576");

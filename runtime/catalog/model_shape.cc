@@ -7,16 +7,32 @@ namespace {
 
 constexpr int64_t kScaleGroup = 64;
 
-int64_t query_width(const Geometry& g) { return int64_t{g.query_heads} * g.key_dim; }
-int64_t kv_width(const Geometry& g) { return int64_t{g.kv_heads} * (g.key_dim + g.value_dim); }
+int64_t kv_width(const HeadShape& heads) {
+  return int64_t{heads.kv_heads} * (heads.key_dim + heads.value_dim);
+}
+
+// The mean over layers.
+template <typename Width>
+int64_t mean_width(const Geometry& g, const Width& width) {
+  int64_t sum = 0;
+  for (int layer = 0; layer < g.layers; ++layer) sum += width(g.heads(layer));
+  return sum / g.layers;
+}
+
+int64_t query_width(const Geometry& g) {
+  return mean_width(g,
+                    [&](const HeadShape& heads) { return int64_t{g.query_heads} * heads.key_dim; });
+}
 
 }  // namespace
 
 int64_t ModelShape::query_parameters() const { return hidden * query_width(geometry); }
 
 int64_t ModelShape::layer_parameters() const {
-  const int64_t output = hidden * geometry.query_heads * geometry.value_dim;
-  return query_parameters() + hidden * kv_width(geometry) + output + 3 * hidden * intermediate;
+  const int64_t attention = mean_width(geometry, [&](const HeadShape& heads) {
+    return int64_t{geometry.query_heads} * (heads.key_dim + heads.value_dim) + kv_width(heads);
+  });
+  return hidden * attention + 3 * hidden * intermediate;
 }
 
 int64_t ModelShape::head_parameters() const { return hidden * vocab; }
@@ -36,9 +52,12 @@ uint64_t weight_bytes(int64_t parameters, int bits) {
 
 uint64_t activation_bytes(const ModelShape& model, int64_t tokens) {
   const Geometry& g = model.geometry;
-  const int64_t query = query_width(g);
-  const int64_t qkv = query + kv_width(g);
-  const int64_t attended = int64_t{g.query_heads} * g.value_dim;
+  int64_t qkv = 0, attended = 0;
+  for (int layer = 0; layer < g.layers; ++layer) {
+    const HeadShape heads = g.heads(layer);
+    qkv = std::max(qkv, int64_t{g.query_heads} * heads.key_dim + kv_width(heads));
+    attended = std::max(attended, int64_t{g.query_heads} * heads.value_dim);
+  }
   const int64_t widest_in = std::max({model.hidden, attended, model.intermediate});
   const int64_t widest_out = std::max({model.hidden, qkv, 2 * model.intermediate});
   const int64_t floats = model.hidden + widest_out + g.rotary_dims;

@@ -30,6 +30,10 @@ void Activations::lay_out_experts(const ModelConfig& config, DType dtype, PanelO
   routed_ = take(tokens_ * experts.count, kFloat);
   mixed_ = take(tokens_ * config.hidden, kFloat);
   activated_ = take(tokens_ * width, dtype_bytes(dtype));
+  if (experts.beside_mlp) {
+    beside_ = take(tokens_ * config.hidden, kFloat);
+    router_input_ = take(tokens_ * config.hidden, dtype_bytes(dtype));
+  }
   if (order == PanelOrder::kPacked) {
     gathered_ = take(tokens_ * config.hidden, dtype_bytes(dtype));
     return;
@@ -55,13 +59,15 @@ size_t Activations::lay_out(const ModelConfig& config, DType dtype, PanelOrder o
   const int64_t hidden = config.hidden;
   const LatentShape& mla = config.mla;
   const int64_t heads = config.query_heads;
-  const int64_t qkv = config.qkv_width();
-  const int64_t attended = heads * config.value_dim();
+  const int64_t qkv = config.max_qkv_width();
+  const int64_t attended = heads * std::max(config.value_dim(), config.window_heads.value_dim);
+  const int64_t layer_inputs = int64_t{config.layers} * config.layer_input;
   const int64_t widest_in =
-      std::max({hidden, attended, heads * mla.value, int64_t{config.intermediate}});
+      std::max({hidden, attended, heads * mla.value, int64_t{config.max_mlp_width()},
+                int64_t{config.layer_input}});
   const int64_t widest_out =
       std::max({hidden, qkv, heads * (mla.plain + config.rotary_dims), int64_t{mla.query_rank},
-                2 * int64_t{config.intermediate}, expert_outputs(config, order)});
+                2 * int64_t{config.max_mlp_width()}, expert_outputs(config, order), layer_inputs});
   size_t bytes = 0;
   const auto take = [&](int64_t elements, int element_bytes) {
     const size_t offset = bytes;
@@ -73,6 +79,11 @@ size_t Activations::lay_out(const ModelConfig& config, DType dtype, PanelOrder o
   result_ = take(tokens * widest_out, kFloat);
   input_ = take(tokens * widest_in, dtype_bytes(dtype));
   qkv_ = take(tokens * qkv, dtype_bytes(dtype));
+  for (size_t& shared : shared_qkv_) {
+    if (config.shared_layers > 0) shared = take(tokens * qkv, dtype_bytes(dtype));
+  }
+  qkv_end_ = bytes;
+  layer_inputs_ = take(tokens * layer_inputs, kFloat);
   attended_ = take(tokens * attended, dtype_bytes(dtype));
   with_lse_ = config.has_sinks();
   if (with_lse_) lse_ = take(tokens * heads, kFloat);
@@ -81,7 +92,7 @@ size_t Activations::lay_out(const ModelConfig& config, DType dtype, PanelOrder o
   const int64_t head_in = std::max(at_once * mla.plain, int64_t{mla.latent});
   head_input_ = take(tokens * std::max(head_in, int64_t{mla.query_rank}), dtype_bytes(dtype));
   head_result_ = take(tokens * at_once * std::max(mla.latent, mla.value), kFloat);
-  angles_ = tokens * config.rotary_dims / 2;
+  angles_ = tokens * std::max(config.rotary_dims, config.window_heads.rotary_dims) / 2;
   cosines_ = take(config.rotations() * angles_, kFloat);
   sines_ = take(config.rotations() * angles_, kFloat);
   if (config.experts.count > 0) lay_out_experts(config, dtype, order, take);
@@ -106,6 +117,9 @@ Activations::Activations(Device& device, const ModelConfig& config, DType dtype,
   device_ = device.allocate(MemorySpace::kDevice, bytes, "activations");
   host_ = device.allocate(MemorySpace::kHost, static_cast<size_t>(tokens * config.hidden * kFloat),
                           "embeddings of a step");
+  host_layer_inputs_ = device.allocate(
+      MemorySpace::kHost, static_cast<size_t>(tokens * config.layers * config.layer_input * kFloat),
+      "inputs per layer of a step");
   host_logits_ = device.allocate(MemorySpace::kHost,
                                  static_cast<size_t>(rows * config.vocab_size * kFloat), "logits");
 }

@@ -70,6 +70,17 @@ void read_gpt_oss(const JsonFields& fields, ModelConfig* config) {
   config->experts.clamped = gate;
 }
 
+void read_gemma4(const JsonFields& fields, ModelConfig* config) {
+  if (!fields.boolean_or("enable_moe_block", false)) return;
+  ExpertShape& experts = config->experts;
+  experts.count = read_count(fields, {"num_experts"});
+  experts.chosen = static_cast<int>(fields.integer("top_k_experts", 1, experts.count));
+  experts.intermediate = read_width(fields);
+  experts.normalised = true;
+  experts.beside_mlp = true;
+  config->expert_layers.assign(static_cast<size_t>(config->layers), true);
+}
+
 void read_groups(const JsonFields& fields, ExpertShape* experts) {
   const std::string method = fields.text("topk_method").value_or("greedy");
   if (method == "greedy") return;
@@ -124,6 +135,8 @@ void read_experts(const JsonFields& fields, ModelConfig* config) {
       return read_qwen(fields, config);
     case ExpertKind::kGptOss:
       return read_gpt_oss(fields, config);
+    case ExpertKind::kGemma4:
+      return read_gemma4(fields, config);
     case ExpertKind::kDeepSeek:
       return read_deepseek(fields, config);
   }

@@ -29,8 +29,9 @@ struct PartSteps {
 
 }  // namespace
 
-void ExpertKernels::run(const ExpertLayerWeights& layer, RowRuns runs) const {
-  sink_.project(layer.router, parts_.activations.input(), runs, layer.router.outputs(),
+void ExpertKernels::run(const ExpertLayerWeights& layer, const std::byte* router_input,
+                        RowRuns runs) const {
+  sink_.project(layer.router, router_input, runs, layer.router.outputs(),
                 parts_.activations.routed());
   choose(layer, rows_of(runs));
   int64_t first = 0;
@@ -53,6 +54,7 @@ void ExpertKernels::choose(const ExpertLayerWeights& layer, int64_t tokens) cons
                               .scale = shape.scale,
                               .logits = parts_.activations.routed(),
                               .bias = layer.router_bias,
+                              .scales = layer.scale,
                               .experts = space.chosen,
                               .weights = space.weights});
 }

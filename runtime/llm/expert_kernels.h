@@ -18,7 +18,7 @@ class ExpertKernels {
       : parts_(parts), scratch_(scratch), tag_(tag), sink_(sink) {}
 
   // The normalised input -> the activations' mixed().
-  void run(const ExpertLayerWeights& layer, RowRuns runs) const;
+  void run(const ExpertLayerWeights& layer, const std::byte* router_input, RowRuns runs) const;
 
  private:
   // A matrix that each expert has, for all experts, and its input.

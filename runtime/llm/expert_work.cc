@@ -39,7 +39,7 @@ void keep_best(float* scores, int count, int size, int kept) {
 
 }  // namespace
 
-void route(const ExpertShape& shape, float* logits) {
+void route(const ExpertShape& shape, float* logits, const float* scale) {
   softmax(logits, shape.count);
   if (shape.groups > 1) {
     keep_best(logits, shape.groups, shape.count / shape.groups, shape.chosen_groups);
@@ -52,6 +52,7 @@ void route(const ExpertShape& shape, float* logits) {
     factor /= sum;
   }
   for (int i = 0; i < shape.count; ++i) logits[i] *= factor;
+  for (int i = 0; scale != nullptr && i < shape.count; ++i) logits[i] *= scale[i];
 }
 
 // The tokens that chose one expert, in order, and their runs by phase.
@@ -65,13 +66,14 @@ struct ExpertWork::Chosen {
   }
 };
 
-ExpertWork::Bytes ExpertWork::run(const ExpertLayerWeights& layer) const {
+ExpertWork::Bytes ExpertWork::run(const ExpertLayerWeights& layer,
+                                  const std::byte* router_input) const {
   const ExpertShape& shape = config_.experts;
-  layer.router.apply(activations_.input(), runs_, activations_.routed());
+  layer.router.apply(router_input, runs_, activations_.routed());
   for_each_row(tokens_, int64_t{shape.count} * 8, [&](int64_t row) {
     float* logits = activations_.routed() + row * shape.count;
     if (layer.router_bias != nullptr) add_bias(layer.router_bias, shape.count, logits);
-    route(shape, logits);
+    route(shape, logits, layer.scale);
   });
   const auto mixed = static_cast<size_t>(tokens_ * config_.hidden);
   std::fill_n(activations_.mixed(), mixed, 0.0f);

@@ -11,8 +11,8 @@
 namespace fasa {
 
 // The router's choice for one token, in place: logits [shape.count] -> weights, 0 for experts not
-// chosen. Ties go to the lower index.
-void route(const ExpertShape& shape, float* logits);
+// chosen. Ties go to the lower index. `scale` [shape.count] multiplies the weights, or null.
+void route(const ExpertShape& shape, float* logits, const float* scale = nullptr);
 
 // A step's work in layers with experts. Holds references: all arguments must outlive it.
 class ExpertWork {
@@ -30,7 +30,7 @@ class ExpertWork {
   };
   // The normalised input -> the activations' mixed(). Experts run in index order, so a token's sum
   // does not depend on other tokens; weights of unchosen experts are not read.
-  Bytes run(const ExpertLayerWeights& layer) const;
+  Bytes run(const ExpertLayerWeights& layer, const std::byte* router_input) const;
 
  private:
   struct Chosen;  // one expert's tokens

@@ -34,9 +34,10 @@ void HostSink::project_heads(std::span<const Matrix> heads, const std::byte* x, 
   project(matrix, x, runs, matrix.outputs(), y);
 }
 
-void HostSink::mix_experts(const ExpertLayerWeights& layer, RowRuns runs) {
+void HostSink::mix_experts(const ExpertLayerWeights& layer, const std::byte* router_input,
+                           RowRuns runs) {
   const ExpertWork::Bytes bytes =
-      ExpertWork(parts_.config, parts_.activations, parts_.dtype, runs).run(layer);
+      ExpertWork(parts_.config, parts_.activations, parts_.dtype, runs).run(layer, router_input);
   if (parts_.weights.experts_on_host()) {
     work_.bytes_before_link = work_.device_bytes;  // experts are chosen later
     work_.h2d_bytes += bytes.routed;

@@ -109,8 +109,9 @@ void KernelSink::project_heads(std::span<const Matrix> heads, const std::byte* x
                                   .weights = matrix.data()});
 }
 
-void KernelSink::mix_experts(const ExpertLayerWeights& layer, RowRuns runs) {
-  ExpertKernels(parts_, scratch_.packed, tag_, *this).run(layer, runs);
+void KernelSink::mix_experts(const ExpertLayerWeights& layer, const std::byte* router_input,
+                             RowRuns runs) {
+  ExpertKernels(parts_, scratch_.packed, tag_, *this).run(layer, router_input, runs);
 }
 
 }  // namespace fasa

@@ -27,7 +27,8 @@ class KernelSink final : public WorkSink {
   int heads_at_once(int heads) const override { return heads; }
   void project_heads(std::span<const Matrix> heads, const std::byte* x, int64_t x_stride,
                      RowRuns runs, float* y) override;
-  void mix_experts(const ExpertLayerWeights& layer, RowRuns runs) override;
+  void mix_experts(const ExpertLayerWeights& layer, const std::byte* router_input,
+                   RowRuns runs) override;
 
  private:
   struct Rows {

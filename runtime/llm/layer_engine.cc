@@ -33,6 +33,11 @@ void LayerEngine::begin(const StepShape& step) {
   parts_.device.copy(parts_.activations.residual(), parts_.activations.host_embeddings(),
                      static_cast<size_t>(step.tokens * parts_.config.hidden) * sizeof(float),
                      CopyKind::kHostToDevice, parts_.stream, tag);
+  if (parts_.config.layer_input == 0) return;
+  const int64_t width = int64_t{parts_.config.layers} * parts_.config.layer_input;
+  parts_.device.copy(parts_.activations.layer_inputs(), parts_.activations.host_layer_inputs(),
+                     static_cast<size_t>(step.tokens * width) * sizeof(float),
+                     CopyKind::kHostToDevice, parts_.stream, tag);
 }
 
 template <typename Work>

@@ -95,7 +95,8 @@ int read_window(const JsonFields& fields, const WindowRule& rule) {
 
 void read_layer_kinds(const JsonFields& fields, ModelConfig* config) {
   const std::vector<bool> rotated = read_rotated(fields, *config);
-  const std::vector<bool> windowed = read_windowed(fields, *config, rotated);
+  std::vector<bool> windowed = read_windowed(fields, *config, rotated);
+  if (config->family->window.last_full) windowed.back() = false;
   if (std::find(windowed.begin(), windowed.end(), true) != windowed.end()) {
     const int window = read_window(fields, config->family->window);
     for (const bool has : windowed) {

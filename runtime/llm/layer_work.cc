@@ -8,21 +8,39 @@ void LayerWork::begin() const {
   for (int i = 0; config.rotary_dims > 0 && i < config.rotations(); ++i) {
     const auto rotation = static_cast<size_t>(i);
     sink_.run(AnglesParams{.tokens = step_.tokens,
-                           .half = config.rotary_dims / 2,
+                           .half = config.rotary_dims_of(i) / 2,
                            .positions = inputs_.positions,
                            .frequencies = inputs_.frequencies[rotation],
                            .factor = static_cast<float>(parts_.rotations[rotation].factor),
                            .cosines = activations.cosines(i),
                            .sines = activations.sines(i)});
   }
+  if (config.layer_input > 0) mix_layer_inputs();
   const Norm& norm = parts_.weights.embedding_norm();
-  if (norm.weight == nullptr) return;
+  if (norm.none()) return;
   sink_.run(AddNormParams{.rows = step_.tokens,
                           .size = config.hidden,
                           .residual = activations.residual(),
                           .norm = norm,
                           .dtype = DType::kF32,
                           .out = activations.residual()});
+}
+
+void LayerWork::mix_layer_inputs() const {
+  constexpr float kHalfRoot = 0.70710678f;
+  const Activations& activations = parts_.activations;
+  const int64_t layers = parts_.config.layers;
+  add_norm({}, AddOrder::kAddThenNorm, {});
+  project(parts_.weights.layer_projection(), activations.input(), activations.result());
+  sink_.run(AddNormParams{.rows = step_.tokens * layers,
+                          .size = parts_.config.layer_input,
+                          .residual = activations.layer_inputs(),
+                          .addend = activations.result(),
+                          .addend_norm = parts_.weights.layer_projection_norm(),
+                          .scale = kHalfRoot,
+                          .norm = {},
+                          .dtype = DType::kF32,
+                          .out = activations.layer_inputs()});
 }
 
 void LayerWork::add_norm(const Norm& norm, AddOrder order, const Pending& pending) const {
@@ -33,6 +51,7 @@ void LayerWork::add_norm(const Norm& norm, AddOrder order, const Pending& pendin
                           .bias = pending.bias,
                           .addend_norm = pending.norm,
                           .scale = parts_.config.residual_scale,
+                          .factor = pending.factor,
                           .order = order,
                           .norm = norm,
                           .dtype = parts_.dtype,
@@ -43,7 +62,10 @@ void LayerWork::project_heads(int index, const Heads& heads) const {
   const ModelConfig& config = parts_.config;
   const Activations& activations = parts_.activations;
   const LayerWeights& layer = parts_.weights.layer(index);
-  sink_.project(layer.qkv, activations.input(), step_.runs, int64_t{heads.all} * config.head_dim,
+  const HeadShape own = config.heads(index);
+  const bool from_keys = config.takes_keys_as_values(index);
+  const int projected = from_keys ? heads.query + heads.key : heads.all;
+  sink_.project(layer.qkv, activations.input(), step_.runs, int64_t{projected} * own.key_dim,
                 activations.result());
   const bool one_for_all = config.head_norm == HeadNorm::kShared;
   const bool normed = config.head_norm != HeadNorm::kNone;
@@ -53,15 +75,17 @@ void LayerWork::project_heads(int index, const Heads& heads) const {
                         .heads = heads.all,
                         .query_heads = heads.query,
                         .key_heads = heads.key,
-                        .dim = config.head_dim,
-                        .rotary_dims = rotated ? config.rotary_dims : 0,
+                        .dim = own.key_dim,
+                        .rotary_dims = rotated ? own.rotary_dims : 0,
                         .rotary_layout = config.family->rotary_layout,
                         .x = activations.result(),
+                        .values_from_keys = from_keys,
                         .x_stride = layer.qkv.outputs(),
                         .bias = layer.qkv_bias,
                         .query_norm = normed ? layer.query_norm : Norm{},
                         .key_norm = normed ? layer.key_norm : Norm{},
-                        .norm_stride = one_for_all ? 0 : config.head_dim,
+                        .value_norm = layer.value_norm,
+                        .norm_stride = one_for_all ? 0 : own.key_dim,
                         .norm_together = config.head_norm == HeadNorm::kTogether,
                         .cosines = rotated ? activations.cosines(rotation) : nullptr,
                         .sines = rotated ? activations.sines(rotation) : nullptr,
@@ -83,19 +107,19 @@ void LayerWork::to_attention(int index) const {
 void LayerWork::before_attention(int index, const Pending& pending) const {
   const LayerWeights& layer = parts_.weights.layer(index);
   const ModelConfig& config = parts_.config;
-  std::byte* const qkv = parts_.activations.qkv();
   add_norm(layer.attention_norm, AddOrder::kAddThenNorm, pending);
+  std::byte* const qkv = parts_.activations.qkv(config, index);
   if (config.has_mla()) {
-    const int64_t stride = config.qkv_width();
+    const int64_t stride = config.qkv_width(index);
     latent_work().queries(layer.mla, qkv, stride);
     latent_work().keys(layer.mla, qkv + (stride - config.head_dim) * dtype_bytes(parts_.dtype),
                        stride);
     return;
   }
-  project_heads(index, {.all = config.query_heads + 2 * config.kv_heads,
-                        .query = config.query_heads,
-                        .key = config.kv_heads,
-                        .out = qkv});
+  const int keys = config.is_shared(index) ? 0 : config.heads(index).kv_heads;
+  project_heads(
+      index,
+      {.all = config.query_heads + 2 * keys, .query = config.query_heads, .key = keys, .out = qkv});
 }
 
 void LayerWork::query_of(int index, std::byte* query) const {
@@ -115,7 +139,7 @@ LayerWork::Pending LayerWork::after_attention(int index) const {
   if (layer.sinks != nullptr) {
     sink_.run(TakeSinksParams{.tokens = step_.tokens,
                               .heads = config.query_heads,
-                              .dim = config.value_dim(),
+                              .dim = config.heads(index).value_dim,
                               .sinks = layer.sinks,
                               .lse = activations.lse(),
                               .dtype = parts_.dtype,
@@ -126,18 +150,22 @@ LayerWork::Pending LayerWork::after_attention(int index) const {
           activations.result());
   add_norm(layer.mlp_norm, config.parallel ? AddOrder::kNormThenAdd : AddOrder::kAddThenNorm,
            {activations.result(), layer.output_bias, layer.attention_out_norm});
-  return mlp(layer);
+  Pending pending = mlp(layer);
+  if (layer.experts.present() && config.experts.beside_mlp) pending = add_experts(layer);
+  if (layer.input.present()) pending = layer_input(index, pending);
+  pending.factor = layer.factor;
+  return pending;
 }
 
 LayerWork::Pending LayerWork::mlp(const LayerWeights& layer) const {
   const Activations& activations = parts_.activations;
-  if (layer.experts.present()) {
-    sink_.mix_experts(layer.experts, step_.runs);
+  if (layer.experts.present() && !parts_.config.experts.beside_mlp) {
+    sink_.mix_experts(layer.experts, activations.input(), step_.runs);
     return {activations.mixed(), nullptr, layer.mlp_out_norm};
   }
   project(layer.gate_up, activations.input(), activations.result());
   sink_.run(ActivateParams{.tokens = step_.tokens,
-                           .size = parts_.config.intermediate,
+                           .size = layer.down.inputs(),
                            .function = parts_.config.activation,
                            .gated = parts_.config.family->names.gated(),
                            .x = activations.result(),
@@ -146,6 +174,53 @@ LayerWork::Pending LayerWork::mlp(const LayerWeights& layer) const {
                            .out = activations.input()});
   project(layer.down, activations.input(), activations.result());
   return {activations.result(), layer.down_bias, layer.mlp_out_norm};
+}
+
+// After mlp(): its result and the experts' are normed and added.
+LayerWork::Pending LayerWork::add_experts(const LayerWeights& layer) const {
+  const Activations& activations = parts_.activations;
+  const ExpertLayerWeights& experts = layer.experts;
+  const auto store_normed = [&](float* x, const Norm& norm, DType dtype, void* out) {
+    sink_.run(AddNormParams{.rows = step_.tokens,
+                            .size = parts_.config.hidden,
+                            .residual = x,
+                            .norm = norm,
+                            .dtype = dtype,
+                            .out = out});
+  };
+  store_normed(activations.result(), experts.mlp_out_norm, DType::kF32, activations.beside());
+  store_normed(activations.residual(), experts.router_norm, parts_.dtype,
+               activations.router_input());
+  store_normed(activations.residual(), experts.norm, parts_.dtype, activations.input());
+  sink_.mix_experts(experts, activations.router_input(), step_.runs);
+  sink_.run(AddNormParams{.rows = step_.tokens,
+                          .size = parts_.config.hidden,
+                          .residual = activations.beside(),
+                          .addend = activations.mixed(),
+                          .addend_norm = experts.out_norm,
+                          .norm = {},
+                          .dtype = DType::kF32,
+                          .out = activations.beside()});
+  return {activations.beside(), nullptr, layer.mlp_out_norm};
+}
+
+LayerWork::Pending LayerWork::layer_input(int index, const Pending& pending) const {
+  const Activations& activations = parts_.activations;
+  const LayerInputWeights& input = parts_.weights.layer(index).input;
+  const int64_t width = parts_.config.layer_input;
+  add_norm({}, AddOrder::kAddThenNorm, pending);
+  project(input.gate, activations.input(), activations.result());
+  sink_.run(ActivateParams{.tokens = step_.tokens,
+                           .size = width,
+                           .function = parts_.config.activation,
+                           .gated = false,
+                           .up = activations.layer_inputs() + index * width,
+                           .up_stride = parts_.config.layers * width,
+                           .x = activations.result(),
+                           .dtype = parts_.dtype,
+                           .out = activations.input()});
+  project(input.projection, activations.input(), activations.result());
+  return {activations.result(), nullptr, input.norm};
 }
 
 void LayerWork::logits() const {
@@ -160,6 +235,7 @@ void LayerWork::logits() const {
                           .bias = pending.bias,
                           .addend_norm = pending.norm,
                           .scale = config.residual_scale,
+                          .factor = pending.factor,
                           .tokens = inputs_.logit_rows,
                           .norm = parts_.weights.final_norm(),
                           .dtype = parts_.dtype,

@@ -21,6 +21,7 @@ class LayerWork {
     const float* addend = nullptr;
     const float* bias = nullptr;
     Norm norm = {};
+    const float* factor = nullptr;  // of the residual, after the addition
   };
   // Enqueues the rest of the previous layer after its attention (or begin()), then
   // before_attention().
@@ -45,6 +46,8 @@ class LayerWork {
     int key;
     std::byte* out;  // [tokens, all, head_dim] in the model's dtype
   };
+  // Embeddings -> the input per layer, from the tables' parts.
+  void mix_layer_inputs() const;
   void add_norm(const Norm& norm, AddOrder order, const Pending& pending) const;
   void project(const Matrix& matrix, const std::byte* x, float* y) const {
     sink_.project(matrix, x, step_.runs, matrix.outputs(), y);
@@ -53,6 +56,8 @@ class LayerWork {
   // attended -> output projection, residual, norm, MLP. Returns the MLP's result as pending.
   Pending after_attention(int layer) const;
   Pending mlp(const LayerWeights& layer) const;
+  Pending add_experts(const LayerWeights& layer) const;
+  Pending layer_input(int index, const Pending& pending) const;
   LatentWork latent_work() const { return {parts_, step_.runs, sink_}; }
 
   const EngineParts& parts_;

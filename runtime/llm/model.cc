@@ -89,7 +89,8 @@ class Model::Impl final : public QuerySource {
   void publish(const std::byte* data, size_t bytes, Report report);
   void publish_estimates(int layer, const ForwardOptions& options);
   void cap_logits(std::span<float> logits) const;
-  ConstTensorView part_of_qkv(int64_t tokens, int first_head, int heads) const;
+  // Heads of what a layer has written for attention.
+  ConstTensorView part_of_qkv(int layer, int64_t tokens, int first_head, int heads) const;
   ConstTensorView latent_part(ConstTensorView keys) const;
 
   Device& device_;
@@ -154,15 +155,17 @@ StepShape Model::Impl::shape_of(Runtime& runtime, std::span<const StepSequence> 
   return shape;
 }
 
-ConstTensorView Model::Impl::part_of_qkv(int64_t tokens, int first_head, int heads) const {
-  const int64_t dim = config_.head_dim;
+ConstTensorView Model::Impl::part_of_qkv(int layer, int64_t tokens, int first_head,
+                                         int heads) const {
+  const int64_t dim = config_.heads(layer).key_dim;
   ConstTensorView view;
-  view.data = activations_.qkv() + first_head * dim * dtype_bytes(dtype_);
+  view.data = activations_.qkv(config_, layer) + first_head * dim * dtype_bytes(dtype_);
   view.dtype = dtype_;
   view.tokens = tokens;
   view.heads = heads;
   view.dim = dim;
-  view.token_stride = config_.qkv_width();
+  view.token_stride =
+      config_.is_shared(layer) ? config_.query_heads * dim : config_.qkv_width(layer);
   view.head_stride = dim;
   return view;
 }
@@ -211,7 +214,7 @@ void Model::Impl::check_estimate(int layer, int ahead, StreamView stream) const 
 ConstTensorView Model::Impl::estimate(int layer, int ahead, StreamView stream) {
   check_estimate(layer, ahead, stream);
   engine_.query_of(layer + ahead, estimates_.data(ahead), tag_of(layer, Cause::kPrefetch));
-  return estimates_.view(ahead, open_->shape->tokens);
+  return estimates_.view(ahead, open_->shape->tokens, config_.heads(layer + ahead).key_dim);
 }
 
 void Model::Impl::publish(const std::byte* data, size_t bytes, Report report) {
@@ -250,23 +253,24 @@ void Model::Impl::publish_estimates(int layer, const ForwardOptions& options) {
 void Model::Impl::attention(Runtime& runtime, int layer, const StepShape& shape,
                             const ForwardOptions& options) {
   const int query_heads = config_.query_heads;
-  const int kv_heads = config_.kv_heads;
-  const ConstTensorView q = part_of_qkv(shape.tokens, 0, query_heads);
-  const ConstTensorView k = part_of_qkv(shape.tokens, query_heads, kv_heads);
-  const ConstTensorView v = config_.has_mla()
-                                ? latent_part(k)
-                                : part_of_qkv(shape.tokens, query_heads + kv_heads, kv_heads);
+  const int kv_layer = config_.kv_layer(layer);
+  const HeadShape heads = config_.heads(layer);
+  const ConstTensorView q = part_of_qkv(layer, shape.tokens, 0, query_heads);
+  const ConstTensorView k = part_of_qkv(kv_layer, shape.tokens, query_heads, heads.kv_heads);
+  const ConstTensorView v =
+      config_.has_mla()
+          ? latent_part(k)
+          : part_of_qkv(kv_layer, shape.tokens, query_heads + heads.kv_heads, heads.kv_heads);
   if (LayerObserver* observer = options.observer; observer != nullptr) {
-    const auto bytes =
-        static_cast<size_t>(shape.tokens * config_.qkv_width() * dtype_bytes(dtype_));
-    publish(activations_.qkv(), bytes, [=, start = shape.positions[0]](ptrdiff_t by) {
-      observer->on_layer(layer, moved(q, by), moved(k, by), moved(v, by), start);
-    });
+    publish(activations_.all_qkv(), activations_.qkv_bytes(),
+            [=, start = shape.positions[0]](ptrdiff_t by) {
+              observer->on_layer(layer, moved(q, by), moved(k, by), moved(v, by), start);
+            });
     publish_estimates(layer, options);
   }
   runtime.append(layer, k, v, stream());
   const auto out = TensorView::dense(activations_.attended(), dtype_, shape.tokens, query_heads,
-                                     config_.value_dim());
+                                     heads.value_dim);
   runtime.attend(layer, q, out, activations_.lse(), stream());
 }
 
@@ -298,6 +302,10 @@ std::span<const float> Model::Impl::forward(Runtime& runtime, std::span<const in
   for (size_t i = 0; i < tokens.size(); ++i) {
     weights_.embed(tokens[i],
                    activations_.host_embeddings() + static_cast<int64_t>(i) * config_.hidden);
+    if (config_.layer_input == 0) continue;
+    weights_.embed_layers(tokens[i], activations_.host_layer_inputs() + static_cast<int64_t>(i) *
+                                                                            config_.layers *
+                                                                            config_.layer_input);
   }
   const bool decodes = std::all_of(step.begin(), step.end(), [](const StepSequence& sequence) {
     return sequence.mode == StepMode::kDecode;

@@ -167,6 +167,9 @@ void read_scales(const JsonFields& fields, ModelConfig* config) {
   if (keys.score_scale != nullptr) {
     config->score_scale = static_cast<float>(factor(keys.score_scale));
   }
+  if (keys.fixed_score_scale > 0) {
+    config->score_scale = static_cast<float>(keys.fixed_score_scale);
+  }
   if (keys.query_scalar != nullptr) {
     const double scalar =
         fields.number_or(keys.query_scalar, kLow, kHigh, keys.default_query_scalar);
@@ -199,11 +202,92 @@ void read_gemma3(const JsonFields& fields) {
   }
 }
 
+// The heads that per_layer_config gives each layer, or the older keys of layers without a window.
+std::vector<HeadShape> read_gemma4_heads(const JsonFields& fields, const std::string& name,
+                                         const ModelConfig& config) {
+  constexpr const char* kPerLayer = "per_layer_config";
+  constexpr int kGlobalHeadDim = 512;
+  const auto read = [&](const JsonFields& from, const char* dim, const char* heads, int head_dim) {
+    const auto width = static_cast<int>(from.integer_or(dim, 2, kMaxHeadDim, head_dim));
+    const auto count = static_cast<int>(from.integer_or(heads, 1, kMaxHeads, config.kv_heads));
+    if (width % 2 != 0) from.fail(dim, "an even number");
+    if (config.query_heads % count != 0) {
+      from.fail(heads, fmt::format("a divisor of num_attention_heads = {}", config.query_heads));
+    }
+    return HeadShape{count, width, width, width};
+  };
+  const HeadShape usual{config.kv_heads, config.head_dim, config.head_dim, config.head_dim};
+  std::vector<HeadShape> all(static_cast<size_t>(config.layers), usual);
+  const bool per_layer = fields.has(kPerLayer);
+  if (per_layer && !fields.at(kPerLayer).is_object()) fields.fail(kPerLayer, "an object");
+  for (int layer = 0; layer < config.layers; ++layer) {
+    HeadShape& heads = all[static_cast<size_t>(layer)];
+    const std::string key = fmt::to_string(layer);
+    if (!per_layer && config.window(layer) == 0) {
+      heads = read(fields, "global_head_dim",
+                   config.keys_as_values ? "num_global_key_value_heads" : "num_key_value_heads",
+                   kGlobalHeadDim);
+    } else if (per_layer && fields.at(kPerLayer).contains(key)) {
+      const JsonFields own(fields.at(kPerLayer).at(key), name,
+                           fmt::format("{}{}.{}.", fields.prefix(), kPerLayer, key));
+      heads = read(own, "head_dim", "num_key_value_heads", config.head_dim);
+    }
+  }
+  return all;
+}
+
+// After the kinds of layers.
+void read_gemma4(const JsonFields& fields, const std::string& name, ModelConfig* config) {
+  constexpr const char* kDirections = "use_bidirectional_attention";
+  if (fields.has(kDirections) && fields.text(kDirections) != "vision") {
+    fields.fail(kDirections, "null or vision");
+  }
+  if (fields.has("final_logit_softcapping")) {
+    config->logits_cap =
+        static_cast<float>(fields.number_or("final_logit_softcapping", 1e-3, 1e6, 1));
+  }
+  if (fields.present("sliding_window") && !fields.has("sliding_window")) {
+    fields.fail("sliding_window", "a number of tokens");
+  }
+  config->keys_as_values = fields.boolean_or("attention_k_eq_v", false);
+  config->shared_layers =
+      static_cast<int>(fields.integer_or("num_kv_shared_layers", 0, config->layers - 1, 0));
+  config->wide_shared_mlp = fields.boolean_or("use_double_wide_mlp", false);
+  constexpr const char* kLayerInput = "hidden_size_per_layer_input";
+  const bool none = fields.present(kLayerInput) && !fields.has(kLayerInput);
+  config->layer_input =
+      none ? 0 : static_cast<int>(fields.integer_or(kLayerInput, 0, kMaxWidth, 256));
+  config->layer_vocab_size =
+      static_cast<int>(fields.integer_or("vocab_size_per_layer_input", 1, kMaxWidth, 262144));
+  if (config->layer_input > 0 && config->layer_vocab_size < config->vocab_size) {
+    fields.fail("vocab_size_per_layer_input",
+                fmt::format("at least vocab_size = {}", config->vocab_size));
+  }
+  const std::vector<HeadShape> heads = read_gemma4_heads(fields, name, *config);
+  std::optional<HeadShape> windowed, full;
+  for (int layer = 0; layer < config->layers; ++layer) {
+    std::optional<HeadShape>& kind = config->window(layer) > 0 ? windowed : full;
+    const HeadShape& own = heads[static_cast<size_t>(layer)];
+    if (!kind) kind = own;
+    if (*kind != own) fields.fail("per_layer_config", "equal heads in all layers of a type");
+  }
+  config->kv_heads = full->kv_heads;
+  config->head_dim = config->rotary_dims = full->key_dim;
+  if (windowed && *windowed != *full) config->window_heads = *windowed;
+  for (int layer = config->layers - config->shared_layers; layer < config->layers; ++layer) {
+    if (config->kv_layer(layer) < 0) {
+      fields.fail("num_kv_shared_layers", "a number that leaves layers of each type");
+    }
+  }
+}
+
 void read_rotary(const JsonFields& fields, const std::string& name, ModelConfig* config) {
   const ModelFamily& family = *config->family;
-  config->rope = read_rope(
-      fields, name, config->max_positions,
-      {.share = family.rotary_share, .partial = family.partial_rotary, .theta = family.rope_theta});
+  config->rope = read_rope(fields, name, config->max_positions,
+                           {.share = family.rotary_share,
+                            .partial = family.partial_rotary,
+                            .proportional = family.proportional_rope,
+                            .theta = family.rope_theta});
   if (family.local_rope) {
     config->local_rope =
         read_local_rope(fields, name, config->max_positions, family.local_rope_theta);
@@ -213,7 +297,8 @@ void read_rotary(const JsonFields& fields, const std::string& name, ModelConfig*
     config->query_growth = {static_cast<float>(config->rope.query_growth),
                             static_cast<int32_t>(config->rope.original_positions)};
   }
-  config->rotary_dims = static_cast<int>(config->rope.share * config->head_dim);
+  const bool all = config->rope.kind == RopeKind::kProportional;
+  config->rotary_dims = static_cast<int>((all ? 1 : config->rope.share) * config->head_dim);
   if (config->rotary_dims % 2 != 0) {
     fields.fail("head_dim",
                 fmt::format("a number whose rotated share ({}) is an even number of dimensions",
@@ -235,8 +320,10 @@ int64_t sum_of_mlps(const ModelConfig& config, int64_t of_experts) {
   const int64_t matrices = config.family->names.gated() ? 3 : 2;
   int64_t sum = 0;
   for (int layer = 0; layer < config.layers; ++layer) {
-    sum += config.hidden * (config.has_experts(layer) ? 3 * of_experts + config.experts.count
-                                                      : matrices * int64_t{config.intermediate});
+    const bool routed = config.has_experts(layer);
+    int64_t rows = routed ? 3 * of_experts + config.experts.count : 0;
+    if (!routed || config.experts.beside_mlp) rows += matrices * config.mlp_width(layer);
+    sum += config.hidden * (rows + 2 * int64_t{config.layer_input});
   }
   return sum;
 }
@@ -261,13 +348,38 @@ Geometry ModelConfig::geometry() const {
   }
   geometry.alibi_slopes = alibi_slopes;
   geometry.windows = windows;
+  geometry.window_heads = window_heads;
   geometry.score_cap = score_cap;
   return geometry;
 }
 
-int64_t ModelConfig::attention_parameters() const {
+int ModelConfig::kv_layer(int layer) const {
+  const int end = layers - shared_layers;
+  int at = std::min(layer, end - 1);
+  while (at >= 0 && layer >= end && (window(at) > 0) != (window(layer) > 0)) --at;
+  return at;
+}
+
+bool ModelConfig::is_last_unshared(int layer) const {
+  for (int next = layer + 1; next < layers - shared_layers; ++next) {
+    if ((window(next) > 0) == (window(layer) > 0)) return false;
+  }
+  return true;
+}
+
+int64_t ModelConfig::max_qkv_width() const {
+  int64_t widest = 0;
+  for (int layer = 0; layer < layers; ++layer) widest = std::max(widest, qkv_width(layer));
+  return widest;
+}
+
+int64_t ModelConfig::attention_parameters(int layer) const {
   const int64_t width = hidden;
-  if (!has_mla()) return width * head_dim * (2 * query_heads + 2 * kv_heads);
+  if (!has_mla()) {
+    const HeadShape own = heads(layer);
+    const int kv = is_shared(layer) ? 0 : takes_keys_as_values(layer) ? 1 : 2;
+    return width * own.key_dim * (2 * query_heads + kv * own.kv_heads);
+  }
   const int64_t queries = int64_t{query_heads} * (mla.plain + rotary_dims);
   const int64_t down = width * (mla.query_rank + head_dim);
   const int64_t heads = int64_t{query_heads} * mla.latent * (mla.plain + mla.value);
@@ -285,9 +397,11 @@ int64_t ModelConfig::read_mlp_parameters() const {
 
 int64_t ModelConfig::parameters() const {
   const int64_t width = hidden;
-  const int64_t attention = attention_parameters();
-  const int64_t embeddings = width * vocab_size * (tie_embeddings ? 1 : 2);
-  return layers * (attention + 2 * width) + mlp_parameters() + embeddings + width;
+  int64_t attention = 0;
+  for (int layer = 0; layer < layers; ++layer) attention += attention_parameters(layer);
+  const int64_t embeddings = width * vocab_size * (tie_embeddings ? 1 : 2) +
+                             int64_t{layers} * layer_input * (layer_vocab_size + width);
+  return attention + layers * 2 * width + mlp_parameters() + embeddings + width;
 }
 
 bool ModelConfig::is_eos(int32_t id) const {
@@ -320,6 +434,7 @@ ModelConfig ModelConfig::parse(std::string_view json, const std::string& name) {
   if (type == "gemma3_text") read_gemma3(fields);
   read_scales(fields, &config);
   read_layer_kinds(fields, &config);
+  if (type == "gemma4_text") read_gemma4(fields, name, &config);
   config.eos_ids = read_eos(fields);
   const char* dtype_key = fields.has("dtype") ? "dtype" : "torch_dtype";
   const std::string dtype = fields.text(dtype_key).value_or("");

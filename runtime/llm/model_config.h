@@ -1,6 +1,7 @@
 // A model's config.json: shapes, rotary parameters, windows, end-of-sequence ids.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -36,6 +37,7 @@ struct ExpertShape {
   bool normalised = false;                  // the chosen experts' weights sum to 1
   float scale = 1;                          // multiplies the weights
   std::optional<ClampedGate> clamped = {};  // instead of the model's activation
+  bool beside_mlp = false;                  // layers with experts have an MLP too
   // Above 1: experts form groups, and a token's experts come from its best groups only.
   int groups = 1;
   int chosen_groups = 1;
@@ -57,6 +59,8 @@ struct ModelConfig {
   int query_heads = 0;
   int kv_heads = 0;
   int head_dim = 0;
+  // Heads of layers with a window if they differ from the others'; kv_heads 0 = they do not.
+  HeadShape window_heads;
   LatentShape mla;  // if used, head_dim is rotary_dims + latent
   ExpertShape experts;
   std::vector<bool> expert_layers;  // which layers have experts; empty = none
@@ -77,7 +81,14 @@ struct ModelConfig {
   float logits_cap = 0;
   int64_t max_positions = 0;
   std::vector<float> alibi_slopes;  // [query_heads], empty = none
-  std::vector<int> windows;  // sliding window per layer, tokens; 0 = none; empty = no windows
+  bool keys_as_values = false;      // in layers without a window; values have their norm
+  // The last layers have queries alone, and attend to keys and values of the last layer of their
+  // kind before them.
+  int shared_layers = 0;
+  bool wide_shared_mlp = false;  // their MLPs are twice as wide
+  int layer_input = 0;           // width of the input per layer; 0 = none
+  int layer_vocab_size = 0;      // rows of its table
+  std::vector<int> windows;      // sliding window per layer, tokens; 0 = none; empty = no windows
   bool tie_embeddings = false;
   bool qkv_bias = false;
   bool output_bias = false;  // of the attention's output projection
@@ -96,18 +107,39 @@ struct ModelConfig {
     return !expert_layers.empty() && expert_layers[static_cast<size_t>(layer)];
   }
   int value_dim() const { return has_mla() ? mla.latent : head_dim; }
-  // Width of a token's queries, keys and values together; with MLA the values are part of the keys.
-  int64_t qkv_width() const {
-    return int64_t{head_dim} * (query_heads + (has_mla() ? 1 : 2) * kv_heads);
+  int window(int layer) const { return windows.empty() ? 0 : windows[static_cast<size_t>(layer)]; }
+  HeadShape heads(int layer) const {
+    if (window_heads.kv_heads > 0 && window(layer) > 0) return window_heads;
+    return {kv_heads, head_dim, value_dim(), rotary_dims};
   }
+  int max_head_dim() const { return std::max(head_dim, window_heads.key_dim); }
+  bool is_shared(int layer) const { return layer >= layers - shared_layers; }
+  // The layer whose keys and values a layer attends to.
+  int kv_layer(int layer) const;
+  // Whether later layers may use this layer's.
+  bool is_last_unshared(int layer) const;
+  bool takes_keys_as_values(int layer) const { return keys_as_values && window(layer) == 0; }
+  int mlp_width(int layer) const {
+    return intermediate * (wide_shared_mlp && is_shared(layer) ? 2 : 1);
+  }
+  int max_mlp_width() const { return mlp_width(layers - 1); }
+  // Width of a token's queries, keys and values together; with MLA the values are part of the keys.
+  int64_t qkv_width(int layer) const {
+    const HeadShape own = heads(layer);
+    return int64_t{own.key_dim} * (query_heads + (has_mla() ? 1 : 2) * own.kv_heads);
+  }
+  int64_t max_qkv_width() const;
   // A layer's rotation: 0 is `rope`, 1 is `local_rope`, or kUnrotated.
   int rotation(int layer) const {
     return layer_rotations.empty() ? 0 : layer_rotations[static_cast<size_t>(layer)];
   }
   int rotations() const { return local_rope ? 2 : 1; }
+  int rotary_dims_of(int rotation) const {
+    return rotation == 1 && window_heads.kv_heads > 0 ? window_heads.rotary_dims : rotary_dims;
+  }
   Geometry geometry() const;
   int64_t parameters() const;
-  int64_t attention_parameters() const;  // per layer
+  int64_t attention_parameters(int layer) const;
   // Parameters of all layers' MLPs, and the fewer that one token reads in a model with experts.
   int64_t mlp_parameters() const;
   int64_t read_mlp_parameters() const;

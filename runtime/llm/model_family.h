@@ -36,6 +36,7 @@ struct WindowRule {
   const char* enabled = nullptr;  // key that must be true; null = always enabled
   int otherwise = 0;              // default in tokens; 0 = none
   int pattern = 0;                // default
+  bool last_full = false;         // the last layer never has one
 };
 
 // A config value: read from `key`; `otherwise` without a key or if the config lacks it.
@@ -45,7 +46,7 @@ struct Choice {
 };
 
 // Key names and rules of a family's experts, if any (expert_config.h).
-enum class ExpertKind : uint8_t { kNone, kMixtral, kQwen, kDeepSeek, kGptOss };
+enum class ExpertKind : uint8_t { kNone, kMixtral, kQwen, kDeepSeek, kGptOss, kGemma4 };
 
 // Names of the config.json keys for a family's shapes.
 struct ConfigKeys {
@@ -73,6 +74,7 @@ struct ConfigKeys {
   // Key whose value s gives the scale 1/sqrt(s) instead; default_query_scalar if it is missing.
   const char* query_scalar = nullptr;
   int default_query_scalar = 0;
+  double fixed_score_scale = 0;  // instead of 1/sqrt(head_dim); 0 = none
 };
 
 // Names without ".weight" and ".bias". Names in a layer follow "<root><layers>.<index>.".
@@ -109,6 +111,22 @@ struct TensorNames {
   std::string_view expert_down = "down_proj";
   std::string_view shared = "mlp.shared_experts";
   std::string_view shared_gate = "";  // scales the shared expert
+  // Without ".weight": a vector that multiplies the router's input, and one that multiplies the
+  // experts' weights.
+  std::string_view router_scale = "";
+  std::string_view expert_scale = "";
+  // Experts beside the MLP: norms of the MLP's output, of the experts' input and of their output.
+  std::string_view beside_mlp_out_norm = "";
+  std::string_view beside_norm = "";
+  std::string_view beside_out_norm = "";
+  // Input per layer, from a second table of embeddings and a projection of the first ones.
+  std::string_view layer_embeddings = "";
+  std::string_view layer_embedding_projection = "";
+  std::string_view layer_embedding_norm = "";
+  std::string_view layer_input_gate = "";
+  std::string_view layer_input_projection = "";
+  std::string_view layer_input_norm = "";
+  std::string_view layer_factor = "";  // without ".weight": multiplies a layer's result; "" = none
 
   constexpr bool gated() const { return !gate_up.empty() || !gate.empty(); }
 };
@@ -121,6 +139,7 @@ struct ModelFamily {
   QkvLayout qkv_layout = QkvLayout::kSeparate;
   RotaryLayout rotary_layout = RotaryLayout::kHalf;
   double rotary_share = 1;          // default rotated share of a head's dimensions
+  bool proportional_rope = false;   // default kind: RopeKind::kProportional
   bool partial_rotary = false;      // the config may set a smaller share
   double rope_theta = 10000;        // default
   bool local_rope = false;          // layers with a window have their own rotation
@@ -136,6 +155,7 @@ struct ModelFamily {
   HeadNorm head_norm = HeadNorm::kNone;
   Choice has_head_norm = {};
   bool head_norm_bias = false;
+  bool value_norm = false;  // value heads have a norm without weights
   Choice qkv_bias = {}, output_bias = {}, mlp_bias = {}, head_bias = {};
   bool tied_embeddings = false;        // default
   bool norm_bias = true;               // for NormKind::kLayer

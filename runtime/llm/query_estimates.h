@@ -21,7 +21,7 @@ class QueryEstimates {
                  int max_depth)
       : dtype_(dtype),
         heads_(config.query_heads),
-        dim_(config.head_dim),
+        dim_(config.max_head_dim()),
         sequences_(sequences),
         max_depth_(max_depth),
         memory_(device.allocate(MemorySpace::kDevice, static_cast<size_t>(max_depth * one_bytes()),
@@ -30,8 +30,9 @@ class QueryEstimates {
   int64_t sequences() const { return sequences_; }
   int max_depth() const { return max_depth_; }
   std::byte* data(int ahead) const { return memory_.data() + (ahead - 1) * one_bytes(); }
-  ConstTensorView view(int ahead, int64_t tokens) const {
-    return ConstTensorView::dense(data(ahead), dtype_, tokens, heads_, dim_);
+  // `dim`: of the layer's heads.
+  ConstTensorView view(int ahead, int64_t tokens, int dim) const {
+    return ConstTensorView::dense(data(ahead), dtype_, tokens, heads_, dim);
   }
 
  private:
@@ -40,7 +41,7 @@ class QueryEstimates {
   }
   DType dtype_ = DType::kF32;
   int heads_ = 0;
-  int dim_ = 0;
+  int dim_ = 0;  // the widest
   int64_t sequences_ = 0;
   int max_depth_ = 0;
   Buffer memory_;

@@ -13,9 +13,13 @@ namespace {
 constexpr size_t kShift = 64;
 constexpr size_t kShifts = 1024;
 
-// A key and a value of each KV head.
+// A key and a value of each KV head, in the layers with most.
 int64_t row_elements(const Geometry& geometry) {
-  return int64_t{geometry.kv_heads} * (geometry.key_dim + geometry.value_dim);
+  const auto elements = [](const HeadShape& heads) {
+    return int64_t{heads.kv_heads} * (heads.key_dim + heads.value_dim);
+  };
+  const HeadShape usual{geometry.kv_heads, geometry.key_dim, geometry.value_dim, 0};
+  return std::max(elements(usual), elements(geometry.window_heads));
 }
 
 std::vector<std::byte> noise(size_t values, DType dtype) {
@@ -54,17 +58,18 @@ void append_random_context(Model& model, Runtime& runtime, SequenceId sequence, 
   for (int64_t done = 0; done < tokens; done += kRandomChunk) {
     const auto count = static_cast<int>(std::min<int64_t>(kRandomChunk, tokens - done));
     const StepSequence step{sequence, count, StepMode::kPrefill};
-    const auto part = [&](const std::byte* data, int dim) {
-      return ConstTensorView::dense(data, model.dtype(), count, geometry.kv_heads, dim);
-    };
-    const std::byte* const values =
-        memory.data() + int64_t{count} * geometry.kv_heads * geometry.key_dim * element;
     runtime.begin_step({&step, 1});
     for (int layer = 0; layer < geometry.layers; ++layer) {
+      const HeadShape heads = geometry.heads(layer);
+      const auto part = [&](const std::byte* data, int dim) {
+        return ConstTensorView::dense(data, model.dtype(), count, heads.kv_heads, dim);
+      };
+      const std::byte* const values =
+          memory.data() + int64_t{count} * heads.kv_heads * heads.key_dim * element;
       const size_t shift = round++ % kShifts * kShift * static_cast<size_t>(element);
       device.copy(memory.data(), pool.data() + shift, static_cast<size_t>(count * row * element),
                   CopyKind::kHostToDevice, model.stream());
-      runtime.append(layer, part(memory.data(), geometry.key_dim), part(values, geometry.value_dim),
+      runtime.append(layer, part(memory.data(), heads.key_dim), part(values, heads.value_dim),
                      model.stream());
     }
     runtime.end_step();

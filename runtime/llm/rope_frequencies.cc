@@ -72,6 +72,13 @@ std::vector<float> rope_frequencies(const RopeParameters& rope, int rotary_dims)
     case RopeKind::kYarn:
       scale_yarn(rope, dim, &frequencies);
       break;
+    case RopeKind::kProportional: {
+      const auto turning = static_cast<size_t>(rope.share * dim / 2);
+      for (size_t i = 0; i < frequencies.size(); ++i) {
+        frequencies[i] = i < turning ? frequencies[i] / static_cast<float>(rope.factor) : 0.0f;
+      }
+      break;
+    }
     case RopeKind::kLongRope:
       for (size_t i = 0; i < frequencies.size(); ++i) {
         frequencies[i] /= static_cast<float>(rope.pair_factors.at(i));
@@ -83,11 +90,11 @@ std::vector<float> rope_frequencies(const RopeParameters& rope, int rotary_dims)
 
 std::vector<Rotation> make_rotations(const ModelConfig& config) {
   std::vector<Rotation> all;
-  const auto add = [&](const RopeParameters& rope) {
-    all.push_back({rope_frequencies(rope, config.rotary_dims), rope.attention_factor});
+  const auto add = [&](const RopeParameters& rope, int rotation) {
+    all.push_back({rope_frequencies(rope, config.rotary_dims_of(rotation)), rope.attention_factor});
   };
-  add(config.rope);
-  if (config.local_rope) add(*config.local_rope);
+  add(config.rope, 0);
+  if (config.local_rope) add(*config.local_rope, 1);
   return all;
 }
 

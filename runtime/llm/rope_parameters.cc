@@ -67,6 +67,12 @@ void read_scaling(const JsonFields& config, const JsonFields& fields, int64_t ma
   const char* kind_key = fields.has("rope_type") ? "rope_type" : "type";
   const std::string kind = fields.text(kind_key).value_or("default");
   if (kind == "default") return;
+  if (kind == "proportional") {
+    rope->kind = RopeKind::kProportional;
+    rope->share = fields.number_or("partial_rotary_factor", 0, 1, 1);
+    rope->factor = fields.number_or("factor", 1e-3, 1e6, 1);
+    return;
+  }
   if (kind == "linear") {
     rope->kind = RopeKind::kLinear;
   } else if (kind == "llama3") {
@@ -76,7 +82,7 @@ void read_scaling(const JsonFields& config, const JsonFields& fields, int64_t ma
   } else if (kind == "yarn") {
     rope->kind = RopeKind::kYarn;
   } else {
-    fields.fail(kind_key, "default, linear, llama3, longrope, yarn");
+    fields.fail(kind_key, "default, linear, llama3, longrope, proportional, yarn");
   }
   rope->original_positions = config.integer_or(
       "original_max_position_embeddings", 1, kMaxPositions,
@@ -119,6 +125,7 @@ const nlohmann::json* part_of(const JsonFields& config, const char* kind) {
 RopeParameters read_rope(const JsonFields& config, const std::string& name, int64_t max_positions,
                          const RotaryDefaults& defaults) {
   RopeParameters rope;
+  if (defaults.proportional) rope.kind = RopeKind::kProportional;
   rope.theta = config.number_or("rope_theta", 2, 1e15,
                                 config.number_or("rotary_emb_base", 2, 1e15, defaults.theta));
   rope.share = read_share(config, "rotary_pct", defaults.share, defaults);
@@ -131,6 +138,7 @@ RopeParameters read_rope(const JsonFields& config, const std::string& name, int6
     key += ".full_attention";
   }
   const JsonFields fields(*parameters, name, config.prefix() + key + ".");
+  rope.kind = RopeKind::kDefault;
   rope.theta = fields.number_or("rope_theta", 2, 1e15, rope.theta);
   rope.share = read_share(fields, "partial_rotary_factor", rope.share, defaults);
   read_scaling(config, fields, max_positions, &rope);
@@ -153,6 +161,8 @@ std::string RopeParameters::scaling_text() const {
   switch (kind) {
     case RopeKind::kDefault:
       return "";
+    case RopeKind::kProportional:
+      return fmt::format("proportional share={} factor={}", share, factor);
     case RopeKind::kLinear:
       return fmt::format("linear factor={}", factor);
     case RopeKind::kLlama3:

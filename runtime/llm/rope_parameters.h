@@ -11,7 +11,9 @@ namespace fasa {
 
 inline constexpr int64_t kMaxPositions = int64_t{1} << 30;  // positions are int32
 
-enum class RopeKind : uint8_t { kDefault, kLinear, kLlama3, kYarn, kLongRope };
+// kProportional: of all pairs of a head only the first turn, `share` of them, with the frequencies
+// that they would have if all did, divided by `factor`.
+enum class RopeKind : uint8_t { kDefault, kLinear, kLlama3, kYarn, kLongRope, kProportional };
 
 struct RopeParameters {
   RopeKind kind = RopeKind::kDefault;
@@ -38,6 +40,7 @@ struct RopeParameters {
 struct RotaryDefaults {
   double share = 1;      // of a head's dimensions
   bool partial = false;  // a share below 1 is allowed
+  bool proportional = false;
   double theta = 10000;
 };
 

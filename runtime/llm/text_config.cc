@@ -17,6 +17,7 @@ struct Wrapper {
 
 constexpr Wrapper kWrappers[] = {
     {"gemma3", "gemma3_text", true, "final_logit_softcapping"},
+    {"gemma4", "gemma4_text", true, nullptr},
     {"mistral3", "mistral", true, nullptr},
 };
 

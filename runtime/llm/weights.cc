@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "runtime/base/error.h"
 #include "runtime/llm/packed_scratch.h"
@@ -56,6 +57,10 @@ class Planner {
     layer_norm(index, names_.attention_out_norm, &layer->attention_out_norm);
     mlp(index, layer);
     layer_norm(index, names_.mlp_out_norm, &layer->mlp_out_norm);
+    if (config_.layer_input > 0) layer_input(index, &layer->input);
+    if (!names_.layer_factor.empty()) {
+      plan_->vector(&layer->factor, {{bare(index, names_.layer_factor), 1}});
+    }
   }
 
   // `tensor`: without ".weight" and ".bias". Weights are multiplied by `scale`.
@@ -72,7 +77,7 @@ class Planner {
     if (config_.has_mla()) {
       return {in_layer(index, "self_attn.kv_a_proj_with_mqa") + ".weight", config_.head_dim};
     }
-    return qkv(index, "weight").at(first_key_part());
+    return qkv(config_.kv_layer(index), "weight").at(first_key_part());
   }
   std::string in_root(std::string_view name) const { return root_ + std::string(name); }
   // Without ".weight" and ".bias".
@@ -90,8 +95,18 @@ class Planner {
   void layer_norm(int index, std::string_view name, Norm* norm) const {
     if (!name.empty()) this->norm(in_layer(index, name), config_.hidden, norm);
   }
-  int64_t query_rows() const { return int64_t{config_.query_heads} * config_.head_dim; }
-  int64_t key_rows() const { return int64_t{config_.kv_heads} * config_.head_dim; }
+  // The name of a tensor without a kind; in GGUF files all have one.
+  std::string bare(int index, std::string_view name) const {
+    const std::string plain = in_layer(index, name);
+    return plan_->has(plain + ".weight") ? plain + ".weight" : plain;
+  }
+  int64_t query_rows(int index) const {
+    return int64_t{config_.query_heads} * config_.heads(index).key_dim;
+  }
+  int64_t key_rows(int index) const {
+    const HeadShape heads = config_.heads(index);
+    return int64_t{heads.kv_heads} * heads.key_dim;
+  }
   size_t first_key_part() const {
     return config_.family->qkv_layout == QkvLayout::kByHead
                ? static_cast<size_t>(config_.query_heads)
@@ -103,20 +118,24 @@ class Planner {
     const auto tensor = [&](std::string_view name) {
       return fmt::format("{}.{}", in_layer(index, name), kind);
     };
-    const int64_t all = query_rows() + 2 * key_rows();
+    const int64_t queries = query_rows(index);
+    const int64_t keys = key_rows(index);
+    const int64_t all = queries + 2 * keys;
+    Parts parts;
     switch (config_.family->qkv_layout) {
       case QkvLayout::kSeparate:
-        return {{tensor(names_.query), query_rows()},
-                {tensor(names_.key), key_rows()},
-                {tensor(names_.value), key_rows()}};
+        parts.push_back({tensor(names_.query), queries});
+        if (config_.is_shared(index)) return parts;
+        parts.push_back({tensor(names_.key), keys});
+        if (!config_.takes_keys_as_values(index)) parts.push_back({tensor(names_.value), keys});
+        return parts;
       case QkvLayout::kStacked:
-        return {{tensor(names_.qkv), query_rows(), 0, all},
-                {tensor(names_.qkv), key_rows(), query_rows(), all},
-                {tensor(names_.qkv), key_rows(), query_rows() + key_rows(), all}};
+        return {{tensor(names_.qkv), queries, 0, all},
+                {tensor(names_.qkv), keys, queries, all},
+                {tensor(names_.qkv), keys, queries + keys, all}};
       case QkvLayout::kByHead:
         break;
     }
-    Parts parts;
     const int64_t dim = config_.head_dim;
     for (int part = 0; part < 3; ++part) {
       for (int head = 0; head < config_.query_heads; ++head) {
@@ -126,8 +145,7 @@ class Planner {
     return parts;
   }
 
-  void head_norm(const std::string& tensor, int heads, Norm* norm) const {
-    const int64_t dim = config_.head_dim;
+  void head_norm(const std::string& tensor, int heads, int64_t dim, Norm* norm) const {
     if (config_.head_norm == HeadNorm::kNone) return;
     if (config_.head_norm == HeadNorm::kShared) return this->norm(tensor, dim, norm);
     if (config_.head_norm == HeadNorm::kTogether) return this->norm(tensor, heads * dim, norm);
@@ -143,16 +161,43 @@ class Planner {
     const int64_t hidden = config_.hidden;
     const std::string output = in_layer(index, names_.output);
     plan_->matrix(&layer->qkv, qkv(index, "weight"), hidden, all_);
-    plan_->matrix(&layer->output, {{output + ".weight", hidden}}, query_rows(), all_);
+    plan_->matrix(&layer->output, {{output + ".weight", hidden}}, query_rows(index), all_);
     if (config_.qkv_bias) plan_->vector(&layer->qkv_bias, qkv(index, "bias"));
     if (config_.output_bias) plan_->vector(&layer->output_bias, {{output + ".bias", hidden}});
     if (config_.has_sinks()) {
-      const std::string sinks = in_layer(index, names_.sinks);  // of GGUF files all have a kind
-      const bool named = plan_->has(sinks + ".weight");
-      plan_->vector(&layer->sinks, {{named ? sinks + ".weight" : sinks, config_.query_heads}});
+      plan_->vector(&layer->sinks, {{bare(index, names_.sinks), config_.query_heads}});
     }
-    head_norm(in_layer(index, names_.query_norm), config_.query_heads, &layer->query_norm);
-    head_norm(in_layer(index, names_.key_norm), config_.kv_heads, &layer->key_norm);
+    const HeadShape heads = config_.heads(index);
+    head_norm(in_layer(index, names_.query_norm), config_.query_heads, heads.key_dim,
+              &layer->query_norm);
+    if (config_.is_shared(index)) return ignore_shared(index);
+    head_norm(in_layer(index, names_.key_norm), heads.kv_heads, heads.key_dim, &layer->key_norm);
+    if (config_.family->value_norm) {
+      layer->value_norm = {.kind = NormKind::kBareRms, .eps = config_.norm_eps};
+    }
+  }
+
+  // Files may hold keys and values of layers that use another layer's.
+  void ignore_shared(int index) const {
+    const HeadShape heads = config_.heads(index);
+    const int64_t norm[] = {heads.key_dim};
+    const int64_t matrix[] = {key_rows(index), config_.hidden};
+    const auto skip = [&](std::string_view name, std::span<const int64_t> shape) {
+      const std::string tensor = in_layer(index, name) + ".weight";
+      if (plan_->has(tensor)) plan_->used(tensor, shape);
+    };
+    skip(names_.key, matrix);
+    skip(names_.value, matrix);
+    skip(names_.key_norm, norm);
+  }
+
+  void layer_input(int index, LayerInputWeights* weights) const {
+    const auto tensor = [&](std::string_view name) { return in_layer(index, name) + ".weight"; };
+    const int64_t width = config_.layer_input;
+    plan_->matrix(&weights->gate, {{tensor(names_.layer_input_gate), width}}, config_.hidden, all_);
+    plan_->matrix(&weights->projection, {{tensor(names_.layer_input_projection), config_.hidden}},
+                  width, all_);
+    layer_norm(index, names_.layer_input_norm, &weights->norm);
   }
 
   void latent_attention(int index, LayerWeights* layer) const {
@@ -191,12 +236,13 @@ class Planner {
   Parts gate_up(int index, std::string_view kind) const {
     if (!names_.gate_up.empty()) {
       return {{fmt::format("{}.{}", in_layer(index, names_.gate_up), kind),
-               2 * int64_t{config_.intermediate}}};
+               2 * int64_t{config_.mlp_width(index)}}};
     }
     Parts parts;
     for (const std::string_view name : {names_.gate, names_.up}) {
       if (name.empty()) continue;
-      parts.push_back({fmt::format("{}.{}", in_layer(index, name), kind), config_.intermediate});
+      parts.push_back(
+          {fmt::format("{}.{}", in_layer(index, name), kind), config_.mlp_width(index)});
     }
     return parts;
   }
@@ -258,6 +304,34 @@ class Planner {
     }
   }
 
+  // Experts of one tensor each for gate and up, and down, [experts, outputs, inputs].
+  void experts_beside(int index, ExpertLayerWeights* layer) const {
+    const ExpertShape& shape = config_.experts;
+    const auto of_all = [&](std::string_view name, size_t which, int64_t outputs, int64_t inputs,
+                            Matrix* matrix) {
+      const std::string root = in_layer(index, names_.experts);
+      const std::string own = fmt::format("{}.{}.{}.weight", root, which, name);
+      if (plan_->has(own)) return plan_->matrix(matrix, {{own, outputs}}, inputs, routed_);  // GGUF
+      const int64_t first = static_cast<int64_t>(which) * outputs;
+      const std::string all = fmt::format("{}.{}", root, name);
+      plan_->matrix(matrix, {{all, outputs, first, shape.count * outputs, shape.count}}, inputs,
+                    routed_);
+    };
+    for (size_t i = 0; i < layer->routed.size(); ++i) {
+      ExpertWeights& expert = layer->routed[i];
+      of_all(names_.expert_gate_up, i, 2 * int64_t{shape.intermediate}, config_.hidden,
+             &expert.gate_up);
+      of_all(names_.expert_down, i, config_.hidden, shape.intermediate, &expert.down);
+    }
+    layer->router_norm = {.kind = NormKind::kRms, .eps = config_.norm_eps};
+    plan_->vector(&layer->router_norm.weight, {{bare(index, names_.router_scale), config_.hidden}},
+                  {.base = 0, .scale = 1 / std::sqrt(static_cast<float>(config_.hidden))});
+    plan_->vector(&layer->scale, {{bare(index, names_.expert_scale), shape.count}});
+    layer_norm(index, names_.beside_mlp_out_norm, &layer->mlp_out_norm);
+    layer_norm(index, names_.beside_norm, &layer->norm);
+    layer_norm(index, names_.beside_out_norm, &layer->out_norm);
+  }
+
   // The router is never rounded: it decides which weights are read.
   void experts(int index, ExpertLayerWeights* layer) const {
     const ExpertShape& shape = config_.experts;
@@ -267,6 +341,7 @@ class Planner {
     if (config_.family->expert_bias) {
       plan_->vector(&layer->router_bias, {{in_layer(index, names_.router) + ".bias", shape.count}});
     }
+    if (shape.beside_mlp) return experts_beside(index, layer);
     if (has_stacked_experts(index)) return stacked_experts(index, layer);
     for (size_t i = 0; i < layer->routed.size(); ++i) {
       expert(fmt::format("{}.{}.", in_layer(index, names_.experts), i), shape.intermediate, routed_,
@@ -283,10 +358,14 @@ class Planner {
 
   void mlp(int index, LayerWeights* layer) const {
     layer_norm(index, config_.one_norm ? names_.attention_norm : names_.mlp_norm, &layer->mlp_norm);
-    if (config_.has_experts(index)) return experts(index, &layer->experts);
+    if (config_.has_experts(index)) {
+      experts(index, &layer->experts);
+      if (!config_.experts.beside_mlp) return;
+    }
     const std::string down = in_layer(index, names_.down);
     plan_->matrix(&layer->gate_up, gate_up(index, "weight"), config_.hidden, all_);
-    plan_->matrix(&layer->down, {{down + ".weight", config_.hidden}}, config_.intermediate, all_);
+    plan_->matrix(&layer->down, {{down + ".weight", config_.hidden}}, config_.mlp_width(index),
+                  all_);
     if (config_.mlp_bias) {
       plan_->vector(&layer->gate_up_bias, gate_up(index, "bias"));
       plan_->vector(&layer->down_bias, {{down + ".bias", config_.hidden}});
@@ -433,8 +512,9 @@ WeightBytes Weights::bytes() const {
                     .kernel_scratch = kernel_scratch_};
   for (const LayerWeights& layer : layers_) {
     const LatentWeights& mla = layer.mla;
-    for (const Matrix* matrix : {&layer.qkv, &layer.output, &layer.gate_up, &layer.down,
-                                 &mla.query_down, &mla.query, &mla.key_down}) {
+    for (const Matrix* matrix :
+         {&layer.qkv, &layer.output, &layer.gate_up, &layer.down, &layer.input.gate,
+          &layer.input.projection, &mla.query_down, &mla.query, &mla.key_down}) {
       bytes.layers += matrix->bytes();
     }
     for (const Matrix& matrix : mla.absorb) bytes.layers += matrix.bytes();
@@ -465,6 +545,20 @@ void Weights::lay_out(const ModelConfig& config, const WeightOptions& options, W
     const int64_t shape[] = {key.of == 0 ? key.rows : key.of, config.hidden};
     key_rows_.push_back(hex_row(files_->require(key.tensor, shape), key.first));
   }
+  if (config.layer_input > 0) {
+    const int64_t width = int64_t{config.layers} * config.layer_input;
+    const int64_t layer_table[] = {config.layer_vocab_size, width};
+    layer_embeddings_ =
+        plan->used(planner.in_root(names.layer_embeddings) + ".weight", layer_table);
+    layer_embedding_scale_ = std::sqrt(static_cast<float>(config.layer_input) / 2);
+    plan->matrix(&layer_projection_,
+                 {{planner.in_root(names.layer_embedding_projection) + ".weight", width}},
+                 config.hidden);
+    planner.norm(planner.in_root(names.layer_embedding_norm), config.layer_input,
+                 &layer_projection_norm_);
+    // The projection's factor hidden^-1/2 is left to the norm.
+    layer_projection_norm_.eps *= static_cast<float>(config.hidden);
+  }
   if (!names.embedding_norm.empty()) {
     planner.norm(planner.in_root(names.embedding_norm), config.hidden, &embedding_norm_);
   }
@@ -488,6 +582,12 @@ void Weights::embed(int32_t token, float* out) const {
   const int64_t hidden = embeddings_.shape[1];
   embeddings_.read(token * hidden, hidden, out);
   for (int64_t i = 0; i < hidden; ++i) out[i] *= embedding_scale_;
+}
+
+void Weights::embed_layers(int32_t token, float* out) const {
+  const int64_t width = layer_embeddings_.shape[1];
+  layer_embeddings_.read(token * width, width, out);
+  for (int64_t i = 0; i < width; ++i) out[i] *= layer_embedding_scale_;
 }
 
 }  // namespace fasa

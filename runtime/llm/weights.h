@@ -48,6 +48,11 @@ struct ExpertWeights {
 struct ExpertLayerWeights {
   Matrix router;  // [count, hidden]
   const float* router_bias = nullptr;
+  const float* scale = nullptr;  // [count]: multiplies the experts' weights; or null
+  Norm router_norm;              // of the router's input, if the layer has an MLP beside
+  Norm mlp_out_norm;             // then also norms of the MLP's output, the experts' input
+  Norm norm;                     // and their output
+  Norm out_norm;
   std::vector<ExpertWeights> routed;  // [count]; empty = the layer has no experts
   ExpertWeights shared;               // no outputs: none
   Matrix shared_gate;  // [1, hidden]: its sigmoid scales the shared expert; no outputs: none
@@ -57,15 +62,26 @@ struct ExpertLayerWeights {
   bool present() const { return !routed.empty(); }
 };
 
+// Adds the layer's part of the input per layer: norm(projection(f(gate x) * input)).
+struct LayerInputWeights {
+  Matrix gate;        // [layer_input, hidden]
+  Matrix projection;  // [hidden, layer_input]
+  Norm norm;
+
+  bool present() const { return gate.outputs() > 0; }
+};
+
 // Vectors are f32 in device memory; null if the family has none.
 struct LayerWeights {
   LatentWeights mla;
-  Matrix qkv;      // [(query_heads + 2 kv_heads) x head_dim, hidden]
+  // [(query_heads + 2 kv_heads) x head_dim, hidden]; without the parts that a layer does not have
+  Matrix qkv;
   Matrix output;   // [hidden, query_heads x head_dim], with MLA [hidden, query_heads x value]
   Matrix gate_up;  // [2 x intermediate, hidden], without a gate [intermediate, hidden]
   Matrix down;     // [hidden, intermediate]
   ExpertLayerWeights experts;
-  Norm attention_norm;  // norms without weights do nothing
+  LayerInputWeights input;
+  Norm attention_norm;  // none() if the family has none
   Norm attention_out_norm;
   Norm mlp_norm;
   Norm mlp_out_norm;
@@ -74,8 +90,10 @@ struct LayerWeights {
   const float* sinks = nullptr;  // [query_heads]
   const float* gate_up_bias = nullptr;
   const float* down_bias = nullptr;
-  Norm query_norm;  // [head_dim], or with kPerHead and kTogether [heads, head_dim]
+  const float* factor = nullptr;  // [1]: multiplies the layer's result
+  Norm query_norm;                // [head_dim], or with kPerHead and kTogether [heads, head_dim]
   Norm key_norm;
+  Norm value_norm;
 };
 
 class Weights {
@@ -97,6 +115,10 @@ class Weights {
   // Embeddings stay in the mapped file, which saves device memory: a step reads one row per token.
   // out [hidden].
   void embed(int32_t token, float* out) const;
+  // The same of the input per layer, out [layers x layer_input], times 2^-1/2.
+  void embed_layers(int32_t token, float* out) const;
+  const Matrix& layer_projection() const { return layer_projection_; }
+  const Norm& layer_projection_norm() const { return layer_projection_norm_; }
   // The first row of each layer's key projection, as bf16 bits in hex.
   const std::vector<std::string>& key_rows() const { return key_rows_; }
 
@@ -112,6 +134,10 @@ class Weights {
 
   std::unique_ptr<WeightSource> files_;
   WeightView embeddings_;
+  WeightView layer_embeddings_;
+  Matrix layer_projection_;  // [layers x layer_input, hidden]
+  Norm layer_projection_norm_;
+  float layer_embedding_scale_ = 1;
   float embedding_scale_ = 1;
   size_t chosen_experts_ = 0;
   std::vector<std::string> key_rows_;

@@ -27,8 +27,9 @@ class WorkSink {
   // apart -> y [tokens, heads, outputs], dense. May use the activations' head_input().
   virtual void project_heads(std::span<const Matrix> heads, const std::byte* x, int64_t x_stride,
                              RowRuns runs, float* y) = 0;
-  // The normalised input -> the activations' mixed().
-  virtual void mix_experts(const ExpertLayerWeights& layer, RowRuns runs) = 0;
+  // The normalised input -> the activations' mixed(). The router has an input of its own.
+  virtual void mix_experts(const ExpertLayerWeights& layer, const std::byte* router_input,
+                           RowRuns runs) = 0;
 };
 
 }  // namespace fasa

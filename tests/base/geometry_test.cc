@@ -86,6 +86,23 @@ TEST(Geometry, WindowsAreNoneOrOnePerLayer) {
   EXPECT_EQ(geometry.window(1), 128);
 }
 
+TEST(Geometry, LayersWithAWindowMayHaveOtherHeads) {
+  Geometry geometry = valid();
+  const HeadShape usual{geometry.kv_heads, geometry.key_dim, geometry.value_dim,
+                        geometry.rotary_dims};
+  geometry.windows = {0, 128, 5};
+  EXPECT_EQ(geometry.heads(1), usual);
+  geometry.window_heads = {1, 6, 4, 2};
+  geometry.validate();
+  EXPECT_EQ(geometry.heads(0), usual);
+  EXPECT_EQ(geometry.heads(1), (HeadShape{1, 6, 4, 2}));
+  const Geometry alone = geometry.only_layer(1);
+  alone.validate();
+  EXPECT_EQ(alone.heads(0), geometry.heads(1));
+  EXPECT_EQ(alone.gqa_group(), geometry.query_heads);
+  EXPECT_THROW(geometry.share({0, 1}), UsageError);
+}
+
 TEST(Geometry, ImpossibleFieldsAreNamed) {
   valid().validate();
   const auto rejects = [](const std::string& field, const std::function<void(Geometry&)>& change) {
@@ -116,6 +133,9 @@ TEST(Geometry, ImpossibleFieldsAreNamed) {
   rejects("score_cap", [](Geometry& g) { g.score_cap = NAN; });
   rejects("alibi_slopes", [](Geometry& g) { g.alibi_slopes = {1, 2, 3, 4, 5, -6}; });
   rejects("windows", [](Geometry& g) { g.windows = {1, 2, -3}; });
+  rejects("window_heads.key_dim", [](Geometry& g) { g.window_heads = {1, 5, 4, 2}; });
+  rejects("window_heads.rotary_dims", [](Geometry& g) { g.window_heads = {1, 6, 4, 8}; });
+  rejects("query_heads", [](Geometry& g) { g.window_heads = {4, 6, 4, 2}; });
 }
 
 }  // namespace

@@ -179,6 +179,30 @@ def olmo3(**changes):
     )
 
 
+def kinds(letters):
+    return [("full" if kind == "f" else "sliding") + "_attention" for kind in letters]
+
+
+def gemma4(layers, full_theta, share, **changes):
+    return transformers.Gemma4TextConfig(
+        **{
+            **COMMON,
+            "num_hidden_layers": len(layers),
+            "layer_types": kinds(layers),
+            "head_dim": 12,
+            "num_attention_heads": 6,
+            "hidden_size_per_layer_input": 0,
+            "vocab_size_per_layer_input": VOCAB,
+            "rope_parameters": {
+                "sliding_attention": {"rope_type": "default", "rope_theta": 1000.0},
+                "full_attention": {"rope_type": "proportional", "rope_theta": full_theta,
+                                   "partial_rotary_factor": share},
+            },
+            **changes,
+        }
+    )
+
+
 # Beside the text model, as small as they come.
 VISION = dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1,
               image_size=8, patch_size=4)
@@ -380,16 +404,65 @@ CASES = {
         torch.bfloat16,
         {},
     ),
+    "gemma4-one-shape": (
+        gemma4("sfsf", 4e4, 0.3, hidden_size=44, intermediate_size=60, global_head_dim=12,
+               sliding_window=9, final_logit_softcapping=19.0),
+        torch.bfloat16,
+        {},
+    ),
+    "gemma4": (
+        gemma4("ssfsf", 4e4, 0.3, hidden_size=44, intermediate_size=60, global_head_dim=20,
+               num_global_key_value_heads=3, attention_k_eq_v=True, sliding_window=20,
+               final_logit_softcapping=19.0),
+        torch.bfloat16,
+        {},
+    ),
+    "gemma4-shared": (
+        gemma4("ssfsfsf", 4e4, 0.3, hidden_size=44, intermediate_size=60, global_head_dim=20,
+               sliding_window=9, num_kv_shared_layers=3, use_double_wide_mlp=True,
+               hidden_size_per_layer_input=10, final_logit_softcapping=19.0),
+        torch.bfloat16,
+        {},
+    ),
+    "gemma4-moe": (
+        gemma4("sfsf", 6e4, 0.25, hidden_size=52, intermediate_size=36, num_key_value_heads=3,
+               global_head_dim=24, num_global_key_value_heads=2, attention_k_eq_v=True,
+               sliding_window=7, enable_moe_block=True, num_experts=7, top_k_experts=3,
+               moe_intermediate_size=20, final_logit_softcapping=23.0),
+        torch.bfloat16,
+        {},
+    ),
+    "gemma4-vision": (
+        transformers.Gemma4Config(
+            text_config=gemma4("sfs", 3e4, 0.5, hidden_size=36, intermediate_size=52,
+                               num_attention_heads=4, global_head_dim=16, sliding_window=12,
+                               pad_token_id=0, final_logit_softcapping=21.0).to_dict(),
+            vision_config=transformers.Gemma4VisionConfig(
+                hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1,
+                num_key_value_heads=1, head_dim=8, position_embedding_size=16).to_dict(),
+            audio_config=None, image_token_id=63, boi_token_id=62, eoi_token_id=61,
+            video_token_id=60, audio_token_id=60, eos_token_id=[1, 3]),
+        torch.bfloat16,
+        {"vision": True},
+    ),
 }
 
 
 def randomise(model, generator):
     """Weights large enough that attention is far from uniform and every parameter matters."""
-    base = 0 if model.config.model_type.startswith("gemma") else 1  # what a norm's weights vary around
+    kind = model.config.model_type
+    base = 0 if kind.startswith(("gemma2", "gemma3")) else 1  # what a norm's weights vary around
+    for name, buffer in model.named_buffers():
+        if name.endswith("layer_scalar"):
+            buffer.data = 0.8 + 0.2 * torch.rand(buffer.shape, generator=generator)
     for name, parameter in model.named_parameters():
         noise = torch.randn(parameter.shape, generator=generator)
-        if "norm" in name and not name.endswith("bias"):
+        if kind.startswith("gemma4") and "q_norm" in name:
+            parameter.data = 0.4 + 0.1 * noise  # scores are not scaled
+        elif "norm" in name and not name.endswith("bias"):
             parameter.data = base + 0.2 * noise
+        elif name.endswith("scale"):
+            parameter.data = 1 + 0.3 * noise
         elif name.endswith("sinks"):
             parameter.data = 2 + noise
         elif name.endswith("bias"):

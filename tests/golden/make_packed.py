@@ -18,7 +18,7 @@ import torch
 import transformers
 from safetensors.numpy import save_file
 
-from make_golden import COMMON, HERE, TOKENS, VOCAB, logits_of, randomise, write_logits
+from make_golden import COMMON, HERE, TOKENS, VOCAB, kinds, logits_of, randomise, write_logits
 
 SHAPE = {**COMMON, "hidden_size": 64, "intermediate_size": 96}
 NF4 = np.array([-1.0, -0.6961928, -0.52507305, -0.39491749, -0.28444138, -0.18477343, -0.09105004,
@@ -283,10 +283,27 @@ OWN_NAMES = {
     **{gemma: {"post_attention_layernorm": "post_attention_norm",
                "pre_feedforward_layernorm": "ffn_norm",
                "post_feedforward_layernorm": "post_ffw_norm"} for gemma in ("gemma2", "gemma3")},
+    **{gemma: {"post_attention_layernorm": "post_attention_norm",
+               "pre_feedforward_layernorm": "ffn_norm",
+               "post_feedforward_layernorm": "post_ffw_norm",
+               "post_feedforward_layernorm_1": "post_ffw_norm_1",
+               "pre_feedforward_layernorm_2": "pre_ffw_norm_2",
+               "post_feedforward_layernorm_2": "post_ffw_norm_2",
+               "router.proj": "ffn_gate_inp", "per_layer_input_gate": "inp_gate",
+               "per_layer_projection": "proj", "post_per_layer_input_norm": "post_norm"}
+       for gemma in ("gemma4", "gemma4-moe")},
 }
+# Names that are whole in the model, and end otherwise in the file.
+WHOLE_NAMES = {"self_attn.sinks": "attn_sinks.weight", "layer_scalar": "layer_output_scale.weight",
+               "router.scale": "ffn_gate_inp.scale",
+               "router.per_expert_scale": "ffn_down_exps.scale"}
 EXPERTS = {"mlp.experts.gate_up_proj": ("ffn_gate_exps", "ffn_up_exps"),
-           "mlp.experts.down_proj": ("ffn_down_exps",)}
-TOP = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+           "mlp.experts.down_proj": ("ffn_down_exps",),
+           "experts.gate_up_proj": ("ffn_gate_up_exps",), "experts.down_proj": ("ffn_down_exps",)}
+TOP = {"model.embed_tokens_per_layer": "per_layer_token_embd",
+       "model.per_layer_model_projection": "per_layer_model_proj",
+       "model.per_layer_projection_norm": "per_layer_proj_norm",
+       "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 
 
 def random_blocks(kind, shape, random):
@@ -365,6 +382,23 @@ def add_own_keys(arch, writer):
     if arch == "gemma3":
         writer.add_sliding_window(20)
         writer.add_sliding_window_pattern(2)
+    if arch in ("gemma4", "gemma4-moe"):
+        kinds = GGUF_OWN[arch]["layer_types"]
+        writer.add_sliding_window(20)
+        writer.add_sliding_window_pattern([kind == "sliding_attention" for kind in kinds])
+        writer.add_key_length_swa(16)
+        writer.add_value_length_swa(16)
+        writer.add_rope_dimension_count(32)
+        writer.add_rope_dimension_count_swa(16)
+        writer.add_rope_freq_base_swa(1000.0)
+        writer.add_final_logit_softcapping(19.0)
+        writer.add_shared_kv_layers(GGUF_OWN[arch].get("num_kv_shared_layers", 0))
+        writer.add_embedding_length_per_layer_input(GGUF_OWN[arch]["hidden_size_per_layer_input"])
+        writer.add_tensor("rope_freqs.weight", np.array([1] * 5 + [1e30] * 11, np.float32))
+    if arch == "gemma4-moe":
+        writer.add_expert_count(4)
+        writer.add_expert_used_count(2)
+        writer.add_expert_feed_forward_length(32)
 
 
 def write_experts(writer, layer, names, values, quant, random):
@@ -401,7 +435,7 @@ def make_gguf(arch, config_class, index):
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     shape = {**COMMON, "hidden_size": 256, "intermediate_size": 256, "head_dim": 64,
-             "tie_word_embeddings": arch in ("qwen3", "gemma2", "gemma3")}
+             "tie_word_embeddings": arch == "qwen3" or arch.startswith("gemma")}
     shape |= GGUF_OWN.get(arch, {})
     config = config_class(**shape)
     config._attn_implementation = "eager"
@@ -414,11 +448,16 @@ def make_gguf(arch, config_class, index):
     writer.add_context_length(256)
     writer.add_embedding_length(shape["hidden_size"])
     writer.add_block_count(shape["num_hidden_layers"])
-    writer.add_feed_forward_length(shape["intermediate_size"])
+    widths = [shape["intermediate_size"]] * shape["num_hidden_layers"]
+    for i in range(shape["num_hidden_layers"] if shape.get("use_double_wide_mlp") else 0):
+        widths[i] *= 2 if i >= len(widths) - shape["num_kv_shared_layers"] else 1
+    writer.add_feed_forward_length(widths if len(set(widths)) > 1 else widths[0])
     writer.add_head_count(4)
-    writer.add_head_count_kv(2)
-    writer.add_key_length(shape["head_dim"])
-    writer.add_value_length(shape["head_dim"])
+    full = shape.get("num_global_key_value_heads", 2)
+    kv_heads = [full if kind == "full_attention" else 2 for kind in shape.get("layer_types", ())]
+    writer.add_head_count_kv(kv_heads if full != 2 else 2)
+    writer.add_key_length(shape.get("global_head_dim", shape["head_dim"]))
+    writer.add_value_length(shape.get("global_head_dim", shape["head_dim"]))
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     rope = config.rope_parameters
     writer.add_rope_freq_base(rope.get("full_attention", rope)["rope_theta"])
@@ -430,13 +469,14 @@ def make_gguf(arch, config_class, index):
     writer.add_token_types([1] * VOCAB)
     writer.add_token_merges([])
     turn = 0
-    for key, parameter in model.named_parameters():
+    factors = [one for one in model.named_buffers() if one[0].endswith("layer_scalar")]
+    for key, parameter in [*model.named_parameters(), *factors]:
         layer, _, part = key.removeprefix("model.layers.").partition(".")
         if arch == "gpt-oss" and part.startswith("mlp.experts."):
             parameter.data = write_gpt_oss_experts(writer, layer, part, parameter.data.numpy(), random)
             continue
-        if part == "self_attn.sinks":
-            writer.add_tensor(f"blk.{layer}.attn_sinks.weight", parameter.data.numpy())
+        if part in WHOLE_NAMES:
+            writer.add_tensor(f"blk.{layer}.{WHOLE_NAMES[part]}", parameter.data.numpy())
             continue
         if part in EXPERTS:
             turn += 1
@@ -452,7 +492,7 @@ def make_gguf(arch, config_class, index):
             name = f"blk.{layer}.{OWN_NAMES.get(arch, {}).get(part) or NAMES[part]}"
         name = f"{name}.{kind}"
         if values.ndim == 1:
-            base = 1 if arch.startswith("gemma") else 0  # the model's own addition is in the file's norms
+            base = 1 if arch in ("gemma2", "gemma3") else 0  # the model's own addition is in the file's norms
             writer.add_tensor(name, values + np.float32(base))
             continue
         types = TYPES if shape["hidden_size"] == 256 else SMALL_TYPES
@@ -473,8 +513,14 @@ def make_gguf(arch, config_class, index):
 
 PHI3_FACTORS = {"long": [1.5 + i / 4 for i in range(24)], "short": [1.0] * 24}
 PAIRED = ("llama", "granite", "smollm3", "mixtral", "mistral3")
-WRITTEN_AS = {"mixtral": "llama", "olmo3": "olmo2"}
+WRITTEN_AS = {"mixtral": "llama", "olmo3": "olmo2", "gemma4-moe": "gemma4"}
 SMALL = {"hidden_size": 64, "intermediate_size": 96, "head_dim": 16}
+GEMMA4 = {**SMALL, "global_head_dim": 32, "sliding_window": 20, "vocab_size_per_layer_input": VOCAB,
+          "final_logit_softcapping": 19.0,
+          "rope_parameters": {
+              "sliding_attention": {"rope_type": "default", "rope_theta": 1000.0},
+              "full_attention": {"rope_type": "proportional", "rope_theta": 4e4,
+                                 "partial_rotary_factor": 0.35}}}
 GGUF_OWN = {
     "granite": {**SMALL, "embedding_multiplier": 3.0, "attention_multiplier": 0.125,
                 "residual_multiplier": 0.4, "logits_scaling": 2.5},
@@ -496,6 +542,13 @@ GGUF_OWN = {
     "gemma2": {**SMALL, "sliding_window": 20, "query_pre_attn_scalar": 16,
                "attn_logit_softcapping": 1.5, "final_logit_softcapping": 4.0},
     "gemma3": {"sliding_window": 20, "sliding_window_pattern": 2, "query_pre_attn_scalar": 64},
+    "gemma4": {**GEMMA4, "num_hidden_layers": 6, "layer_types": kinds("sfsfsf"),
+               "num_kv_shared_layers": 2, "use_double_wide_mlp": True,
+               "hidden_size_per_layer_input": 32},
+    "gemma4-moe": {**GEMMA4, "num_hidden_layers": 2, "layer_types": kinds("sf"),
+                   "attention_k_eq_v": True, "num_global_key_value_heads": 1,
+                   "hidden_size_per_layer_input": 0, "enable_moe_block": True, "num_experts": 4,
+                   "top_k_experts": 2, "moe_intermediate_size": 32},
     "gpt-oss": {**SMALL, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 20,
                 "rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "beta_fast": 32.0,
                                     "beta_slow": 1.0, "truncate": False,
@@ -507,7 +560,8 @@ GGUF_CASES = {"llama": transformers.LlamaConfig, "qwen3": transformers.Qwen3Conf
               "smollm3": transformers.SmolLM3Config, "qwen3moe": transformers.Qwen3MoeConfig,
               "mixtral": transformers.MixtralConfig, "gpt-oss": transformers.GptOssConfig,
               "gemma2": transformers.Gemma2Config, "mistral3": transformers.Ministral3Config,
-              "olmo3": transformers.Olmo3Config}
+              "olmo3": transformers.Olmo3Config, "gemma4": transformers.Gemma4TextConfig,
+              "gemma4-moe": transformers.Gemma4TextConfig}
 
 if __name__ == "__main__":
     wanted = sys.argv[1:] or [*CASES, "mxfp4", *GGUF_CASES]

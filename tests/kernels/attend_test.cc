@@ -33,7 +33,7 @@ TEST_P(AttendTest, Lengths) {
 TEST_P(AttendTest, Shapes) {
   for (const int group : {1, 3, 4, 7, 8, 16}) {
     for (const auto& [key_dim, value_dim] :
-         {std::pair{2, 2}, {64, 64}, {80, 80}, {128, 128}, {34, 70}, {192, 128}}) {
+         {std::pair{2, 2}, {64, 64}, {80, 80}, {128, 128}, {34, 70}, {192, 128}, {512, 512}}) {
       SCOPED_TRACE(::testing::Message() << group << " " << key_dim << " " << value_dim);
       RowShape shape;
       shape.group = group, shape.key_dim = key_dim, shape.value_dim = value_dim;

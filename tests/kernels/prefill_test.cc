@@ -43,7 +43,7 @@ TEST_P(PrefillTest, Lengths) {
 TEST_P(PrefillTest, Shapes) {
   for (const int group : {1, 3, 4, 7, 16}) {
     for (const auto& [key_dim, value_dim] :
-         {std::pair{2, 2}, {64, 64}, {80, 80}, {128, 128}, {34, 70}}) {
+         {std::pair{2, 2}, {64, 64}, {80, 80}, {128, 128}, {34, 70}, {512, 512}}) {
       SCOPED_TRACE(::testing::Message() << group << " " << key_dim << " " << value_dim);
       RowShape shape;
       shape.kv_heads = 1;
@@ -58,7 +58,7 @@ TEST_P(PrefillTest, Shapes) {
 TEST_P(PrefillTest, QueriesInBf16) {
   for (const int group : {1, 3, 16}) {
     for (const auto& [key_dim, value_dim] :
-         {std::pair{2, 2}, {33, 16}, {34, 70}, {80, 80}, {128, 128}, {192, 128}}) {
+         {std::pair{2, 2}, {33, 16}, {34, 70}, {80, 80}, {128, 128}, {192, 128}, {512, 512}}) {
       SCOPED_TRACE(::testing::Message() << group << " " << key_dim << " " << value_dim);
       RowShape shape;
       shape.input = DType::kBF16, shape.kv_heads = 1, shape.slices = key_dim % 2 == 0;

@@ -80,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(Families, InterpretedModel,
                                            "bloom-heads", "mpt", "deepseek-v2", "deepseek-v2-yarn",
                                            "granite", "ministral3", "glm4", "starcoder2", "cohere2",
                                            "olmo2", "olmo2-biases", "smollm3-window", "phi3",
-                                           "gemma2", "gemma3"),
+                                           "gemma2", "gemma3", "gemma4", "gemma4-shared"),
                          by_folder);
 
 // Logits of the last tokens, each decoded with a set of 24 earlier tokens. Slices are f32: their
@@ -146,8 +146,8 @@ TEST_P(InterpretedExpertModel, SelectedDecodesAreTheProcessors) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, InterpretedExpertModel,
-                         ::testing::Values("qwen3-moe", "qwen3-moe-mixed", "mixtral", "gpt-oss",
-                                           "deepseek-v2-moe-groups"),
+                         ::testing::Values("gemma4-moe", "qwen3-moe", "qwen3-moe-mixed", "mixtral",
+                                           "gpt-oss", "deepseek-v2-moe-groups"),
                          by_folder);
 
 // A model with realistic widths: sixteen heads of 576 dimensions on one KV head.

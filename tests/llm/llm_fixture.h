@@ -80,10 +80,14 @@ inline constexpr const char* kDenseModels[] = {"llama-gqa-bf16",
                                                "starcoder2",
                                                "cohere2",
                                                "gemma3",
-                                               "gemma3-old-config"};
+                                               "gemma3-old-config",
+                                               "gemma4-one-shape",
+                                               "gemma4",
+                                               "gemma4-shared",
+                                               "gemma4-vision"};
 inline constexpr const char* kModelsWithExperts[] = {
-    "qwen2-moe", "qwen3-moe",          "qwen3-moe-mixed", "mixtral",
-    "gpt-oss",   "gpt-oss-old-config", "deepseek-v2-moe", "deepseek-v2-moe-groups"};
+    "gemma4-moe", "qwen2-moe",          "qwen3-moe",       "qwen3-moe-mixed",       "mixtral",
+    "gpt-oss",    "gpt-oss-old-config", "deepseek-v2-moe", "deepseek-v2-moe-groups"};
 // Names a test after its folder.
 inline std::string by_folder(const ::testing::TestParamInfo<const char*>& test) {
   std::string name = test.param;

@@ -313,6 +313,75 @@ TEST(ModelConfigTest, SoftCapsOfGemma2) {
               HasSubstr("use_bidirectional_attention"));
 }
 
+nlohmann::json gemma4(const nlohmann::json& changes) {
+  nlohmann::json json = {
+      {"model_type", "gemma4_text"},
+      {"layer_types", {"sliding_attention", "full_attention", "sliding_attention"}},
+      {"sliding_window", 9},
+      {"head_dim", 12},
+      {"hidden_size_per_layer_input", 0}};
+  json.update(changes);
+  return json;
+}
+
+TEST(ModelConfigTest, HeadsOfGemma4DifferByTheTypeOfTheLayer) {
+  const ModelConfig usual = parse(gemma4({{"num_global_key_value_heads", 1}}));
+  EXPECT_THAT(usual.windows, ElementsAre(9, 0, 0));  // the last layer has none
+  EXPECT_EQ(usual.heads(0), (HeadShape{2, 12, 12, 12}));
+  EXPECT_EQ(usual.heads(1), (HeadShape{2, 512, 512, 512}));  // keys are not values
+  EXPECT_EQ(usual.geometry().scale, 1);
+  usual.geometry().validate();
+  const ModelConfig older = parse(gemma4(
+      {{"global_head_dim", 20}, {"num_global_key_value_heads", 1}, {"attention_k_eq_v", true}}));
+  EXPECT_EQ(older.heads(2), (HeadShape{1, 20, 20, 20}));
+  EXPECT_TRUE(older.takes_keys_as_values(1));
+  EXPECT_FALSE(older.takes_keys_as_values(0));
+  EXPECT_EQ(older.geometry().only_layer(0).key_dim, 12);
+  const nlohmann::json wide = {{"head_dim", 20}, {"num_key_value_heads", 1}};
+  const ModelConfig newer = parse(gemma4({{"per_layer_config", {{"1", wide}, {"2", wide}}}}));
+  EXPECT_EQ(newer.heads(1), older.heads(1));
+  EXPECT_EQ(newer.heads(0), older.heads(0));
+  EXPECT_FALSE(parse(gemma4({{"global_head_dim", 12}})).geometry().has_window_heads());
+}
+
+TEST(ModelConfigTest, LastLayersOfGemma4ShareKeysAndValues) {
+  nlohmann::json shared = gemma4({{"num_hidden_layers", 5},
+                                  {"num_kv_shared_layers", 2},
+                                  {"use_double_wide_mlp", true},
+                                  {"sliding_window_pattern", 2}});
+  shared.erase("layer_types");
+  const ModelConfig config = parse(shared);
+  EXPECT_THAT(config.windows, ElementsAre(9, 0, 9, 0, 0));
+  EXPECT_EQ(config.kv_layer(2), 2);
+  EXPECT_EQ(config.kv_layer(3), 1);
+  EXPECT_EQ(config.kv_layer(4), 1);
+  EXPECT_EQ(config.mlp_width(2), 40);
+  EXPECT_EQ(config.mlp_width(3), 80);
+  shared["num_kv_shared_layers"] = 4;
+  EXPECT_THAT(error_of(shared), HasSubstr("num_kv_shared_layers"));
+}
+
+TEST(ModelConfigTest, FewPairsOfGemma4Turn) {
+  const ModelConfig config = parse(gemma4({{"global_head_dim", 20}}));
+  const std::vector<Rotation> rotations = make_rotations(config);
+  EXPECT_EQ(rotations[1].frequencies.size(), 6u);
+  ASSERT_EQ(rotations[0].frequencies.size(), 10u);
+  EXPECT_FLOAT_EQ(rotations[0].frequencies[1], std::pow(1e6f, -0.1f));
+  EXPECT_EQ(rotations[0].frequencies[2], 0);
+}
+
+TEST(ModelConfigTest, WhatGemma4CannotDoIsNamed) {
+  EXPECT_THAT(error_of(gemma4({{"use_bidirectional_attention", "all"}})),
+              HasSubstr("use_bidirectional_attention"));
+  EXPECT_EQ(error_of(gemma4({{"use_bidirectional_attention", "vision"}})), "no error");
+  const nlohmann::json differing = {{"1", {{"head_dim", 20}}}};
+  EXPECT_THAT(error_of(gemma4({{"per_layer_config", differing}})), HasSubstr("per_layer_config"));
+  EXPECT_THAT(error_of(gemma4({{"global_head_dim", 21}})), HasSubstr("global_head_dim"));
+  EXPECT_THAT(error_of(gemma4({{"attention_k_eq_v", true}, {"num_global_key_value_heads", 3}})),
+              HasSubstr("num_global_key_value_heads"));
+  EXPECT_THAT(error_of(gemma4({{"sliding_window", nullptr}})), HasSubstr("sliding_window"));
+}
+
 TEST(ModelConfigTest, WhatGemmaCannotDoIsNamed) {
   for (const char* const key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
     EXPECT_THAT(error_of({{"model_type", "gemma3_text"}, {key, 30.0}}), HasSubstr(key));

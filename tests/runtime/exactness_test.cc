@@ -106,21 +106,25 @@ TEST_P(Exactness, SelectionChangesTheResult) {  // otherwise the tests above wou
   EXPECT_TRUE(same_bits(fasa[100], full[100]));  // prefill is exact in both
 }
 
+// The second time layers with a window have heads of another shape.
 TEST_P(Exactness, DenseLayersAndWindows) {
   Geometry geometry = small_geometry(GetParam());
   geometry.windows = {0, 90, 37};
-  const auto run_one = [&](const RunSetup& setup, int chunk) {
-    RuntimeRun run(of(setup), geometry);
-    const SequenceId id = run.runtime().create();
-    Outputs outputs = run.prefill(id, 5, 200, chunk);
-    for (auto& step : run.decode(id, 5, 70)) outputs.push_back(std::move(step));
-    return outputs;
-  };
-  const Outputs base = run_one({.dense_layers = {1}}, 200);
-  for (const int chunk : {33, 64}) {
-    for (const auto rows : {RowPlacement::kHost, RowPlacement::kDevice}) {
-      expect_same(base, run_one({.device = "emulated", .rows = rows, .dense_layers = {1}}, chunk),
-                  "chunk " + std::to_string(chunk));
+  for (const HeadShape& heads : {HeadShape{}, HeadShape{1, 36, 43, 36}}) {
+    geometry.window_heads = heads;
+    const auto run_one = [&](const RunSetup& setup, int chunk) {
+      RuntimeRun run(of(setup), geometry);
+      const SequenceId id = run.runtime().create();
+      Outputs outputs = run.prefill(id, 5, 200, chunk);
+      for (auto& step : run.decode(id, 5, 70)) outputs.push_back(std::move(step));
+      return outputs;
+    };
+    const Outputs base = run_one({.dense_layers = {1}}, 200);
+    for (const int chunk : {33, 64}) {
+      for (const auto rows : {RowPlacement::kHost, RowPlacement::kDevice}) {
+        expect_same(base, run_one({.device = "emulated", .rows = rows, .dense_layers = {1}}, chunk),
+                    "chunk " + std::to_string(chunk));
+      }
     }
   }
 }
@@ -241,6 +245,7 @@ INSTANTIATE_TEST_SUITE_P(Rows, Exactness, ::testing::ValuesIn(kRows),
 TEST_P(Exactness, PrefetchWithWindowsAndDenseLayers) {
   Geometry geometry = five_layers(GetParam());
   geometry.windows = {0, 90, 37, 0, 64};
+  geometry.window_heads = {1, 44, 36, 44};
   const auto run_one = [&](const RunSetup& setup) {
     RuntimeRun run(of(setup), geometry);
     const SequenceId id = run.runtime().create();

@@ -50,6 +50,7 @@ TEST_F(AttendBody, Shapes) {
                           {5, 80, 80},
                           {3, 96, 96},
                           {2, 256, 256},
+                          {2, 512, 512},
                           {4, 192, 128},
                           {17, 34, 70},
                           {33, 8, 6}}) {
@@ -63,8 +64,13 @@ TEST_F(AttendBody, Shapes) {
 }
 
 TEST_F(AttendBody, CodedShapes) {
-  for (const Shape& of :
-       {Shape{1, 32, 32}, {3, 35, 33}, {5, 80, 80}, {2, 256, 256}, {4, 192, 128}, {17, 34, 70}}) {
+  for (const Shape& of : {Shape{1, 32, 32},
+                          {3, 35, 33},
+                          {5, 80, 80},
+                          {2, 256, 256},
+                          {2, 512, 512},
+                          {4, 192, 128},
+                          {17, 34, 70}}) {
     SCOPED_TRACE(::testing::Message() << of.group << " " << of.key_dim << " " << of.value_dim);
     RowShape shape;
     shape.row = RowDType::kInt8, shape.kv_heads = 1;

@@ -78,6 +78,9 @@ TEST_F(PrefillBody, WideRows) {
   RowShape shape;
   shape.kv_heads = 1, shape.key_dim = 256, shape.value_dim = 256, shape.row = DType::kF32;
   expect_near_reference(shape, 70);
+  shape.group = 2, shape.key_dim = 512, shape.value_dim = 512, shape.row = DType::kBF16;
+  expect_near_reference(shape, 70);
+  expect_near_reference(shape, 1);
 }
 
 // Latent attention's shape: many query heads, wide keys. A block cannot hold a whole GQA group.

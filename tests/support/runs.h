@@ -133,15 +133,13 @@ class RuntimeRun {
   void append_split(const std::vector<float>& all, int tokens,
                     std::vector<std::vector<float>>& outputs) const {
     const Geometry& g = runtime_.geometry();
-    const auto width = static_cast<size_t>(g.query_heads * g.value_dim);
     for (int t = 0; t < tokens; ++t) {
       std::vector<float> one;
+      auto first = all.begin();  // of the layer
       for (int layer = 0; layer < g.layers; ++layer) {
-        const size_t at =
-            (static_cast<size_t>(layer) * static_cast<size_t>(tokens) + static_cast<size_t>(t)) *
-            width;
-        one.insert(one.end(), all.begin() + static_cast<int64_t>(at),
-                   all.begin() + static_cast<int64_t>(at + width));
+        const int64_t width = int64_t{g.query_heads} * g.heads(layer).value_dim;
+        one.insert(one.end(), first + t * width, first + (t + 1) * width);
+        first += tokens * width;
       }
       outputs.push_back(std::move(one));
     }

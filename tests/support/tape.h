@@ -85,23 +85,24 @@ class Tape {
       Buffer k = keys(parts, layer);
       Buffer v = values(parts, layer);
       Buffer q = queries(parts, layer);
+      const HeadShape heads = g.heads(layer);
       const size_t bytes =
-          static_cast<size_t>(tokens * g.query_heads * g.value_dim) * sizeof(float);
+          static_cast<size_t>(tokens * g.query_heads * heads.value_dim) * sizeof(float);
       Buffer out = device_.allocate(MemorySpace::kDevice, bytes, "test output");
       Buffer sums;
       const size_t sums_bytes = static_cast<size_t>(tokens * g.query_heads) * sizeof(float);
       if (lse != nullptr) sums = device_.allocate(MemorySpace::kDevice, sums_bytes, "test sums");
-      runtime_.append(layer,
-                      ConstTensorView::dense(k.data(), dtype_, tokens, g.kv_heads, g.key_dim),
-                      ConstTensorView::dense(v.data(), dtype_, tokens, g.kv_heads, g.value_dim),
-                      stream_.view());
+      runtime_.append(
+          layer, ConstTensorView::dense(k.data(), dtype_, tokens, heads.kv_heads, heads.key_dim),
+          ConstTensorView::dense(v.data(), dtype_, tokens, heads.kv_heads, heads.value_dim),
+          stream_.view());
       if (!attend) {
         device_.synchronize(stream_.view());
         continue;
       }
       runtime_.attend(
-          layer, ConstTensorView::dense(q.data(), dtype_, tokens, g.query_heads, g.key_dim),
-          TensorView::dense(out.data(), DType::kF32, tokens, g.query_heads, g.value_dim),
+          layer, ConstTensorView::dense(q.data(), dtype_, tokens, g.query_heads, heads.key_dim),
+          TensorView::dense(out.data(), DType::kF32, tokens, g.query_heads, heads.value_dim),
           sums.as<float>(), stream_.view());
       if (lse != nullptr) {
         lse->resize(lse->size() + sums_bytes / sizeof(float));
@@ -118,16 +119,16 @@ class Tape {
 
   // Uploaded when the call returns.
   Buffer keys(std::span<const Part> parts, int layer) {
-    const Geometry& g = runtime_.geometry();
-    return tensor(parts, layer, TapeKind::kKey, g.kv_heads, g.key_dim);
+    const HeadShape heads = runtime_.geometry().heads(layer);
+    return tensor(parts, layer, TapeKind::kKey, heads.kv_heads, heads.key_dim);
   }
   Buffer values(std::span<const Part> parts, int layer) {
-    const Geometry& g = runtime_.geometry();
-    return tensor(parts, layer, TapeKind::kValue, g.kv_heads, g.value_dim);
+    const HeadShape heads = runtime_.geometry().heads(layer);
+    return tensor(parts, layer, TapeKind::kValue, heads.kv_heads, heads.value_dim);
   }
   Buffer queries(std::span<const Part> parts, int layer) {
     const Geometry& g = runtime_.geometry();
-    return tensor(parts, layer, TapeKind::kQuery, g.query_heads, g.key_dim);
+    return tensor(parts, layer, TapeKind::kQuery, g.query_heads, g.heads(layer).key_dim);
   }
   DType dtype() const { return dtype_; }
   StreamView stream() const { return stream_.view(); }

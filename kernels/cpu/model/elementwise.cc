@@ -26,13 +26,13 @@ float sum_of(int64_t size, Term term) {
 }
 
 float mean_of(const Norm& norm, const float* x, int64_t size) {
-  if (norm.kind == NormKind::kRms) return 0;
+  if (norm.kind != NormKind::kLayer) return 0;
   return sum_of(size, [&](int64_t i) { return x[i]; }) / static_cast<float>(size);
 }
 
 float scale_of(const Norm& norm, const float* x, float mean, int64_t size) {
   const float squares =
-      norm.kind == NormKind::kRms
+      norm.kind != NormKind::kLayer
           ? sum_of(size, [&](int64_t i) { return x[i] * x[i]; })
           : sum_of(size, [&](int64_t i) { return (x[i] - mean) * (x[i] - mean); });
   return 1.0f / std::sqrt(squares / static_cast<float>(size) + norm.eps);
@@ -41,10 +41,12 @@ float scale_of(const Norm& norm, const float* x, float mean, int64_t size) {
 // Calls `write` with each normalised value.
 template <typename Write>
 void normalise_each(const float* x, const Norm& norm, int64_t size, Write write) {
-  if (norm.weight == nullptr) return write([&](int64_t i) { return x[i]; });
+  if (norm.none()) return write([&](int64_t i) { return x[i]; });
   const float mean = mean_of(norm, x, size);
   const float scale = scale_of(norm, x, mean, size);
-  if (norm.kind == NormKind::kRms) {
+  if (norm.kind == NormKind::kBareRms) {
+    write([&](int64_t i) { return x[i] * scale; });
+  } else if (norm.kind == NormKind::kRms) {
     write([&](int64_t i) { return x[i] * scale * norm.weight[i]; });
   } else if (norm.bias == nullptr) {
     write([&](int64_t i) { return (x[i] - mean) * scale * norm.weight[i]; });
@@ -111,7 +113,7 @@ void add_row(const float* addend, const float* bias, int64_t size, float* sum) {
 }
 
 void join_row(const float* addend, const Joining& how, int64_t size, float* sum) {
-  if (how.norm.weight == nullptr && how.scale == 1) return add_row(addend, how.bias, size, sum);
+  if (how.norm.none() && how.scale == 1) return add_row(addend, how.bias, size, sum);
   thread_local std::vector<float> joined;  // grows only
   joined.assign(addend, addend + size);
   if (how.bias != nullptr) add_bias(how.bias, size, joined.data());
@@ -128,6 +130,13 @@ void activate(Activation f, const float* x, const float* bias, int64_t size, DTy
   with_activation(f, [&](auto function) {
     store_each(size, dtype, out,
                [&](int64_t i) { return function(bias == nullptr ? x[i] : x[i] + bias[i]); });
+  });
+}
+
+void activate_up(Activation f, const float* x, const float* up, int64_t size, DType dtype,
+                 void* out) {
+  with_activation(f, [&](auto function) {
+    store_each(size, dtype, out, [&](int64_t i) { return function(x[i]) * up[i]; });
   });
 }
 

@@ -10,7 +10,7 @@
 
 namespace fasa {
 
-using Norm = NormParams;  // without weight: no norm, out = x
+using Norm = NormParams;  // none(): out = x
 
 // kRms: out = x / sqrt(mean(x²) + eps) * weight; kLayer: the same of x - mean(x). Then + bias.
 void normalise(const float* x, const Norm& norm, int64_t size, DType dtype, void* out);
@@ -30,6 +30,9 @@ void add_bias(const float* bias, int64_t size, float* sum);
 // out = f(x + bias); `bias` may be null. kGelu is exact, kGeluTanh its approximation by tanh.
 void activate(Activation f, const float* x, const float* bias, int64_t size, DType dtype,
               void* out);
+// out = f(x) * up.
+void activate_up(Activation f, const float* x, const float* up, int64_t size, DType dtype,
+                 void* out);
 // out = f(gate) * up, of gate_up [2 x size]; `bias` [2 x size] may be null.
 void activate_gate(Activation f, const float* gate_up, const float* bias, int64_t size, DType dtype,
                    void* out);

@@ -23,6 +23,7 @@ KernelWork run(const AddNormParams& params) {
       if (params.addend == nullptr) return;
       join_row(params.addend + token * params.size, {params.bias, params.addend_norm, params.scale},
                params.size, residual);
+      if (params.factor != nullptr) scale_row(*params.factor, params.size, DType::kF32, residual);
     };
     if (params.order == AddOrder::kAddThenNorm) join();
     normalise(residual, params.norm, params.size, params.dtype,
@@ -49,8 +50,10 @@ class TokenHeads {
   void run() const {
     float* const heads = load();
     normalise_heads(params_.query_norm, params_.query_heads, heads);
-    normalise_heads(params_.key_norm, params_.key_heads,
-                    heads + int64_t{params_.query_heads} * params_.dim);
+    float* const keys = heads + int64_t{params_.query_heads} * params_.dim;
+    normalise_heads(params_.key_norm, params_.key_heads, keys);
+    normalise_heads(params_.value_norm, params_.heads - params_.query_heads - params_.key_heads,
+                    keys + int64_t{params_.key_heads} * params_.dim);
     rotate(heads);
     grow_queries(heads);
     store(heads);
@@ -64,19 +67,21 @@ class TokenHeads {
     kept.resize(static_cast<size_t>(width()));
     const float* const x = params_.x + token_ * params_.x_stride;
     const int64_t stride = or_dense(params_.x_head_stride, params_.dim);
-    for (int64_t head = 0; head < params_.heads; ++head) {
-      std::copy_n(x + head * stride, params_.dim, kept.data() + head * params_.dim);
+    for (int head = 0; head < params_.heads; ++head) {
+      const int64_t source = params_.source(head);
+      float* const to = kept.data() + int64_t{head} * params_.dim;
+      std::copy_n(x + source * stride, params_.dim, to);
+      if (params_.bias != nullptr) add_bias(params_.bias + source * params_.dim, params_.dim, to);
     }
-    if (params_.bias != nullptr) add_bias(params_.bias, width(), kept.data());
     return kept.data();
   }
 
   void normalise_heads(Norm norm, int heads, float* x) const {
-    if (norm.weight == nullptr || heads == 0) return;
+    if (norm.none() || heads == 0) return;
     if (params_.norm_together) return normalise(x, norm, int64_t{heads} * params_.dim);
     for (int head = 0; head < heads; ++head, x += params_.dim) {
       normalise(x, norm, params_.dim);
-      norm.weight += params_.norm_stride;
+      if (norm.weight != nullptr) norm.weight += params_.norm_stride;
       if (norm.bias != nullptr) norm.bias += params_.norm_stride;
     }
   }
@@ -133,6 +138,9 @@ KernelWork run(const ActivateParams& params) {
     if (params.clamped) {
       activate_clamped(*params.clamped, params.interleaved, x, bias, params.size, params.dtype,
                        out);
+    } else if (params.up != nullptr) {
+      activate_up(params.function, x, params.up + row * params.up_stride, params.size, params.dtype,
+                  out);
     } else {
       apply(params.function, x, bias, params.size, params.dtype, out);
     }

@@ -92,8 +92,9 @@ OpenStep& Runtime::Impl::require_step(const char* call, int layer, int OpenStep:
 
 void Runtime::Impl::append(int layer, ConstTensorView k, ConstTensorView v, StreamView stream) {
   OpenStep& step = require_step("append", layer, &OpenStep::appended);
-  require_shape("k", k, step.tokens, geometry_.kv_heads, geometry_.key_dim);
-  require_shape("v", v, step.tokens, geometry_.kv_heads, geometry_.value_dim);
+  const HeadShape heads = geometry_.heads(layer);
+  require_shape("k", k, step.tokens, heads.kv_heads, heads.key_dim);
+  require_shape("v", v, step.tokens, heads.kv_heads, heads.value_dim);
   step.compute = stream;
   if (layer == 0) counters_.wait_sampled(stream);
   step.appended = layer + 1;
@@ -109,8 +110,9 @@ void Runtime::Impl::attend(int layer, ConstTensorView q, TensorView out, float* 
   if (step.appended <= layer) {
     throw UsageError(fmt::format("attend of layer {} before its append; call append first", layer));
   }
-  require_shape("q", q, step.tokens, geometry_.query_heads, geometry_.key_dim);
-  require_shape("out", out, step.tokens, geometry_.query_heads, geometry_.value_dim);
+  const HeadShape heads = geometry_.heads(layer);
+  require_shape("q", q, step.tokens, geometry_.query_heads, heads.key_dim);
+  require_shape("out", out, step.tokens, geometry_.query_heads, heads.value_dim);
   step.attended = layer + 1;
   const StepBatch& tables = step.each_tables ? *step.each_tables : step.tables;
   streams_.pipeline().attend(tables, scratch_, layer, q, out, lse, stream);
@@ -134,8 +136,9 @@ void Runtime::Impl::read(SequenceId id, int layer, int64_t first, TensorView k, 
     throw UsageError(
         fmt::format("read of layer {}; allowed: 0 to {}", layer, geometry_.layers - 1));
   }
-  require_shape("k", k, k.tokens, geometry_.kv_heads, geometry_.key_dim);
-  require_shape("v", v, k.tokens, geometry_.kv_heads, geometry_.value_dim);
+  const HeadShape heads = geometry_.heads(layer);
+  require_shape("k", k, k.tokens, heads.kv_heads, heads.key_dim);
+  require_shape("v", v, k.tokens, heads.kv_heads, heads.value_dim);
   if (first < 0 || k.tokens < 0 || first > sequence.length() - k.tokens) {
     throw UsageError(fmt::format("read of tokens {} to {}; the sequence has {}", first,
                                  first + k.tokens - 1, sequence.length()));

@@ -12,8 +12,12 @@
 namespace fasa {
 namespace {
 
-constexpr GgufName kTop[] = {
-    {"token_embd", "model.embed_tokens"}, {"output_norm", "model.norm"}, {"output", "lm_head"}};
+constexpr GgufName kTop[] = {{"token_embd", "model.embed_tokens"},
+                             {"output_norm", "model.norm"},
+                             {"output", "lm_head"},
+                             {"per_layer_token_embd", "model.embed_tokens_per_layer"},
+                             {"per_layer_model_proj", "model.per_layer_model_projection"},
+                             {"per_layer_proj_norm", "model.per_layer_projection_norm"}};
 constexpr GgufName kInLayer[] = {
     {"attn_norm", "input_layernorm"},    {"ffn_norm", "post_attention_layernorm"},
     {"attn_q", "self_attn.q_proj"},      {"attn_k", "self_attn.k_proj"},
@@ -41,6 +45,22 @@ constexpr GgufName kOlmo2[] = {{"post_attention_norm", "post_attention_layernorm
 constexpr GgufName kGemma[] = {{"ffn_norm", "pre_feedforward_layernorm"},
                                {"post_attention_norm", "post_attention_layernorm"},
                                {"post_ffw_norm", "post_feedforward_layernorm"}};
+
+constexpr GgufName kGemma4[] = {{"ffn_norm", "pre_feedforward_layernorm"},
+                                {"post_attention_norm", "post_attention_layernorm"},
+                                {"post_ffw_norm", "post_feedforward_layernorm"},
+                                {"post_ffw_norm_1", "post_feedforward_layernorm_1"},
+                                {"pre_ffw_norm_2", "pre_feedforward_layernorm_2"},
+                                {"post_ffw_norm_2", "post_feedforward_layernorm_2"},
+                                {"layer_output_scale", "layer_scalar"},
+                                {"ffn_gate_inp", "router.proj"},
+                                {"ffn_gate_inp.scale", "router.scale"},
+                                {"ffn_gate_up_exps", "experts.*.gate_up_proj"},
+                                {"ffn_down_exps", "experts.*.down_proj"},
+                                {"ffn_down_exps.scale", "router.per_expert_scale"},
+                                {"inp_gate", "per_layer_input_gate"},
+                                {"proj", "per_layer_projection"},
+                                {"post_norm", "post_per_layer_input_norm"}};
 
 constexpr std::array kArchitectures = {
     GgufArchitecture{.name = "llama", .model_type = "llama", .paired_heads = true},
@@ -70,6 +90,15 @@ constexpr std::array kArchitectures = {
                      .model_type = "gemma3_text",
                      .layer_names = kGemma,
                      .norms_have_base = true,
+                     .activation = "gelu_pytorch_tanh"},
+    GgufArchitecture{.name = "gemma4",
+                     .model_type = "gemma4_text",
+                     .layer_names = kGemma4,
+                     .activation = "gelu_pytorch_tanh"},
+    GgufArchitecture{.name = "gemma4",
+                     .model_type = "gemma4_text",
+                     .layer_names = kGemma4,
+                     .experts = true,
                      .activation = "gelu_pytorch_tanh"}};
 
 std::optional<std::string_view> find(std::span<const GgufName> names, std::string_view file) {
@@ -89,10 +118,11 @@ const GgufArchitecture& GgufArchitecture::of(const GgufHeader& header) {
   const bool experts = header.integer_or(count, 0, INT32_MAX, 0) > 0;
   for (const GgufArchitecture& known : kArchitectures) {
     if (known.name == name && known.experts == experts) return known;
-    if (known.name == name && !experts) header.fail(count, "1 or more");
     if (names.empty() || names.back() != known.name) names.push_back(known.name);
   }
-  if (std::find(names.begin(), names.end(), name) != names.end()) header.fail(count, "0");
+  if (std::find(names.begin(), names.end(), name) != names.end()) {
+    header.fail(count, experts ? "0" : "1 or more");
+  }
   header.fail(kKey, fmt::format("{}", fmt::join(names, ", ")));
 }
 
@@ -109,6 +139,9 @@ std::string GgufArchitecture::model_name(std::string_view tensor) const {
   if (end == std::string_view::npos) return other;
   const std::string_view layer = stem.substr(kLayer.size(), end - kLayer.size());
   const std::string_view part = stem.substr(end + 1);
+  if (const auto whole = find(layer_names, tensor.substr(end + 1))) {
+    return fmt::format("model.layers.{}.{}", layer, *whole);
+  }
   auto found = find(layer_names, part);
   if (!found) found = find(kInLayer, part);
   return found ? fmt::format("model.layers.{}.{}{}", layer, *found, kind) : other;

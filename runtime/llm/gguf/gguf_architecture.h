@@ -10,7 +10,8 @@
 
 namespace fasa {
 
-// Names without ".weight" and ".bias"; names in a layer without "blk.N.". A "*" in the model's name
+// Names without ".weight" and ".bias", or whole ones with another end; names in a layer without
+// "blk.N.". A "*" in the model's name
 // stands for an expert's number: the file stores all experts in one tensor.
 struct GgufName {
   std::string_view file;

@@ -27,6 +27,18 @@ class Keys {
   bool has(std::string_view key) const { return header_.has(name(key)); }
   bool has_array(std::string_view key) const { return header_.has_array(name(key)); }
   std::vector<bool> flags(std::string_view key) const { return header_.flags(name(key)); }
+  // One value for all layers, or one per layer.
+  std::vector<int64_t> integers(std::string_view key, size_t layers) const {
+    if (!has_array(key)) return std::vector<int64_t>(layers, integer(key));
+    const std::vector<double> all = header_.numbers(name(key));
+    if (all.size() != layers) fail(key, "one number per layer");
+    std::vector<int64_t> values;
+    for (const double value : all) {
+      if (!(value >= 1 && value <= static_cast<double>(kMax))) fail(key, "numbers from 1");
+      values.push_back(static_cast<int64_t>(value));
+    }
+    return values;
+  }
   double number(std::string_view key) const { return header_.number(name(key)); }
   double number_or(std::string_view key, double otherwise) const {
     return header_.number_or(name(key), otherwise);
@@ -146,6 +158,7 @@ void add_heads(const Keys& keys, const GgufArchitecture& architecture, nlohmann:
   const int64_t hidden = keys.integer("embedding_length");
   const int64_t heads = keys.integer("attention.head_count");
   const int64_t head_dim = keys.integer_or("attention.key_length", hidden / heads);
+  const bool by_layer = keys.has_array("attention.head_count_kv");
   if (keys.integer_or("attention.value_length", head_dim) != head_dim) {
     keys.fail("attention.value_length", "attention.key_length");
   }
@@ -159,7 +172,9 @@ void add_heads(const Keys& keys, const GgufArchitecture& architecture, nlohmann:
   }
   (*config)["hidden_size"] = hidden;
   (*config)["num_attention_heads"] = heads;
-  (*config)["num_key_value_heads"] = keys.integer_or("attention.head_count_kv", heads);
+  if (!by_layer) {
+    (*config)["num_key_value_heads"] = keys.integer_or("attention.head_count_kv", heads);
+  }
   (*config)["head_dim"] = head_dim;
 }
 
@@ -257,6 +272,88 @@ void add_gemma3(const Keys& keys, nlohmann::json* config) {
   (*config)["rope_local_base_freq"] = keys.number_or("rope.freq_base_swa", 10000);
 }
 
+// Heads and widths of MLPs may differ by layer. Some values are not stored: they follow from the
+// tensors.
+void add_gemma4(const GgufHeader& header, const Keys& keys, nlohmann::json* config) {
+  add_windows(keys, 6, config);
+  const auto layers = (*config)["num_hidden_layers"].get<size_t>();
+  const auto kind = [&](size_t layer) -> bool {
+    const bool listed = config->contains("layer_types");
+    const bool last = layer + 1 == layers;
+    const auto every = (*config).value("sliding_window_pattern", size_t{6});
+    return last || (listed ? (*config)["layer_types"][layer] == "full_attention"
+                           : (layer + 1) % every == 0);
+  };
+  const int64_t head_dim = keys.integer("attention.key_length");
+  const int64_t window_dim = keys.integer_or("attention.key_length_swa", head_dim);
+  if (keys.integer_or("attention.value_length_swa", window_dim) != window_dim) {
+    keys.fail("attention.value_length_swa", "attention.key_length_swa");
+  }
+  if (keys.integer_or("rope.dimension_count_swa", window_dim) != window_dim) {
+    keys.fail("rope.dimension_count_swa", "attention.key_length_swa");
+  }
+  nlohmann::json per_layer = nlohmann::json::object();
+  bool own_values = false;
+  int64_t heads_of_kind[2] = {};  // of the last layer of the kind that has keys
+  for (size_t layer = 0; layer < layers; ++layer) {
+    const bool full = kind(layer);
+    const int64_t dim = full ? head_dim : window_dim;
+    int64_t& heads = heads_of_kind[full ? 1 : 0];
+    const auto tensor = [&](const char* name) {
+      return header.tensors().find(fmt::format("blk.{}.{}.weight", layer, name));
+    };
+    if (const auto key = tensor("attn_k"); key != header.tensors().end()) {
+      heads = key->second.shape.front() / dim;
+    }
+    per_layer[fmt::to_string(layer)] = {{"head_dim", dim}, {"num_key_value_heads", heads}};
+    own_values |= full && tensor("attn_v") != header.tensors().end();
+  }
+  (*config)["head_dim"] = window_dim;
+  (*config)["per_layer_config"] = per_layer;
+  (*config)["attention_k_eq_v"] = !own_values;
+  const std::vector<int64_t> widths = keys.integers("feed_forward_length", layers);
+  (*config)["intermediate_size"] = widths.front();
+  (*config)["use_double_wide_mlp"] = widths.back() != widths.front();
+  (*config)["num_kv_shared_layers"] = keys.integer_or("attention.shared_kv_layers", 0, 0);
+  (*config)["hidden_size_per_layer_input"] =
+      keys.integer_or("embedding_length_per_layer_input", 0, 0);
+  if (const auto table = header.tensors().find("per_layer_token_embd.weight");
+      table != header.tensors().end()) {
+    (*config)["vocab_size_per_layer_input"] = table->second.shape.front();
+  }
+  constexpr const char* kCap = "final_logit_softcapping";
+  if (keys.has(kCap)) (*config)[kCap] = keys.number(kCap);
+  const bool experts = config->contains("num_local_experts");
+  (*config)["enable_moe_block"] = experts;
+  if (experts) {
+    (*config)["num_experts"] = (*config)["num_local_experts"];
+    (*config)["top_k_experts"] = (*config)["num_experts_per_tok"];
+  }
+  // Divisors of pairs that do not turn are huge.
+  const std::vector<float> divisors = frequency_divisors(header, "rope_freqs.weight");
+  size_t turning = 0;
+  while (turning < divisors.size() && divisors[turning] == 1) ++turning;
+  for (size_t i = turning; i < divisors.size(); ++i) {
+    if (divisors[i] < 1e20f) {
+      throw InputError(
+          fmt::format("{}: tensor rope_freqs.weight: unsupported divisors; allowed: 1, then 1e30",
+                      header.name()));
+    }
+  }
+  const bool all = divisors.empty();
+  // Half a pair more than turn, so that rounding does not lose one.
+  const double share =
+      all ? 1
+          : std::min(1.0, (2 * static_cast<double>(turning) + 1) / static_cast<double>(head_dim));
+  (*config)["rope_parameters"] = {
+      {"full_attention",
+       {{"rope_type", "proportional"},
+        {"rope_theta", (*config)["rope_theta"]},
+        {"partial_rotary_factor", share}}},
+      {"sliding_attention",
+       {{"rope_type", "default"}, {"rope_theta", keys.number_or("rope.freq_base_swa", 10000)}}}};
+}
+
 }  // namespace
 
 // Some files store sampling settings. do_sample is true for a temperature above 0; if other
@@ -297,7 +394,8 @@ std::string gguf_config_json(const GgufHeader& header) {
       {"model_type", architecture.model_type},
       {"vocab_size", embeddings->second.shape[0]},
       {"num_hidden_layers", keys.integer("block_count")},
-      {"intermediate_size", keys.integer("feed_forward_length")},
+      {"intermediate_size",
+       keys.has_array("feed_forward_length") ? 0 : keys.integer("feed_forward_length")},
       {"max_position_embeddings", keys.integer("context_length")},
       {"rms_norm_eps", std::stod(fmt::format("{:.6g}", eps))},
       {"rope_theta", theta},
@@ -315,6 +413,10 @@ std::string gguf_config_json(const GgufHeader& header) {
   if (architecture.name == "gemma3") add_gemma3(keys, &config);
   if (architecture.name == "gpt-oss") add_gpt_oss(keys, &config);
   if (architecture.name == "olmo2") add_olmo2(keys, &config);
+  if (architecture.name == "gemma4") {
+    add_gemma4(header, keys, &config);
+    return config.dump();
+  }
   const nlohmann::json scaling = rope_scaling(header, keys, theta);
   if (architecture.name == "mistral3") {
     add_mistral3(keys, scaling, &config);

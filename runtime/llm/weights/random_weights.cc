@@ -40,7 +40,8 @@ WeightView RandomWeights::require(const std::string& name, std::span<const int64
   view.seed = mixed(seed_ + hash_of(name));
   const bool is_vector = shape.size() == 1;
   view.spread = is_vector ? 0 : kSpread;
-  view.base = is_vector && name.ends_with(".weight") ? 1 : 0;
+  const bool factor = name.ends_with("layer_scalar") || name.ends_with("scale");
+  view.base = is_vector && (factor || name.ends_with(".weight")) ? 1 : 0;
   return view;
 }
 
