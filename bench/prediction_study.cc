@@ -1,25 +1,30 @@
 // How well does a prediction of a later layer's query find the rows that this layer will need, on a
 // model's real generation? The source of the defaults of prefetching (docs/results/prefetch.md).
 //
-//   prediction_study MODEL_DIR TEXT_FILE... [--steps N] [--fac-tokens N] [--tokens N]
+//   prediction_study MODEL TEXT_FILE... [--steps N] [--fac-tokens N] [--tokens N] [--hot-sets N]
 //
 // Depth 0 is the layer's own query: the loss of scoring with few FCs alone. Prints Markdown tables.
 // A text is cut to `--tokens` tokens (default 7400); then the model continues greedily.
+// `--hot-sets`: capacity of the hot rows, in sets (default 2). Without an FC map, FCs are scored in
+// natural order.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <set>
+#include <span>
 
 #include "bench/study_main.h"
 #include "offload/open_device.h"
 #include "runtime/capture/slice_index.h"
 #include "runtime/llm/model.h"
+#include "runtime/llm/model_tokenizer.h"
 #include "runtime/llm/sampler.h"
-#include "runtime/text/tokenizer.h"
 
 namespace fasa::bench {
 namespace {
@@ -31,6 +36,14 @@ constexpr double kOverFetch[] = {1.0, 1.25, 1.5, 2.0};
 // The last step's own selection with this many sets: its next best tokens.
 constexpr int kRunnersUp = -1;
 constexpr double kLastStepSets[] = {1.5, 2.0, 3.0, 4.0};
+// Next-query over all FCs among the last step's best of four sets, at depth kCandidates + d.
+constexpr int kCandidates = 10;
+constexpr int kCandidateSets = 4;
+// A running cache: capacities in sets, and how far its runners-up go, in sets (1: none).
+constexpr int kCacheSets[] = {2, 4, 8, 16};
+constexpr double kCacheBounds[] = {1.0, 1.5, 2.0, 4.0};
+
+constexpr int kWarmSteps = 16;  // fill the running caches
 
 enum class Order { kMap, kNatural, kSlowFirst };
 
@@ -78,6 +91,53 @@ class HotRows {
   std::map<int32_t, int> last_uses_;
 };
 
+// Hot rows of one head as a list, most recent first. After each step the runners-up that are not in
+// it are fetched and enter just behind the set.
+class RunningCache {
+ public:
+  RunningCache(size_t capacity, double bound) : capacity_(capacity), bound_(bound) {}
+
+  int64_t wanted = 0, missed = 0, fetched = 0, used = 0;
+
+  // `set`: a step's competing tokens. `runners_up`: those behind it, best first. Steps that are not
+  // counted fill the cache.
+  void step(const std::vector<int32_t>& set, std::span<const int32_t> runners_up, bool counts) {
+    const std::set<int32_t> taken(set.begin(), set.end());
+    const std::set<int32_t> hot(list_.begin(), list_.end());
+    for (const int32_t position : set) {
+      const bool unused = ahead_.erase(position) > 0;
+      if (!counts) continue;
+      ++wanted;
+      missed += hot.contains(position) ? 0 : 1;
+      used += unused ? 1 : 0;
+    }
+    std::vector<int32_t> list = set;
+    const auto most = static_cast<size_t>((bound_ - 1) * static_cast<double>(set.size()));
+    std::set<int32_t> entered = taken;
+    for (const int32_t position : runners_up.first(std::min(most, runners_up.size()))) {
+      if (hot.contains(position)) continue;
+      list.push_back(position);
+      entered.insert(position);
+      ahead_.insert(position);
+      fetched += counts ? 1 : 0;
+    }
+    for (const int32_t position : list_) {
+      if (!entered.contains(position)) list.push_back(position);
+    }
+    while (list.size() > capacity_) {
+      ahead_.erase(list.back());
+      list.pop_back();
+    }
+    list_ = std::move(list);
+  }
+
+ private:
+  size_t capacity_;
+  double bound_;
+  std::vector<int32_t> list_;
+  std::set<int32_t> ahead_;  // fetched ahead and not used yet
+};
+
 // Slice dimensions by descending frequency; dimensions without rotation come last.
 std::vector<int16_t> slow_first_slice_dims(const Geometry& geometry) {
   std::vector<int16_t> dims;
@@ -101,11 +161,14 @@ struct Key {
 
 class Study final : public LayerObserver {
  public:
-  Study(const Model& model, const FcMap& map, int budget, int64_t tokens)
+  Study(const Model& model, const std::optional<FcMap>& map, int budget, int64_t tokens,
+        int hot_sets)
       : geometry_(model.config().geometry()), budget_(budget) {
     for (const int chunks : {4, 8, 16, geometry_.chunks()}) {
       for (const Order order : {Order::kMap, Order::kNatural, Order::kSlowFirst}) {
-        if (order != Order::kMap && chunks == geometry_.chunks()) continue;
+        if (order == Order::kMap && !map) continue;
+        const Order best = map ? Order::kMap : Order::kNatural;
+        if (order != best && chunks == geometry_.chunks()) continue;
         variants_.push_back({order, chunks});
         indexes_.emplace_back(geometry_,
                               SliceIndexShape{.row_dtype = model.config().row_dtype(),
@@ -114,23 +177,33 @@ class Study final : public LayerObserver {
                                               .sinks = kSinks,
                                               .recent = kRecent,
                                               .tokens = tokens,
-                                              .largest_set = 4 * budget},
-                              order == Order::kMap       ? map.slice_dims(geometry_.chunks())
+                                              .largest_set = 16 * budget},
+                              order == Order::kMap       ? map->slice_dims(geometry_.chunks())
                               : order == Order::kNatural ? all_slice_dims(geometry_)
                                                          : slow_first_slice_dims(geometry_));
       }
     }
     const auto heads = static_cast<size_t>(geometry_.layers * geometry_.kv_heads);
     last_.resize(heads);
-    hot_.resize(heads, HotRows(static_cast<size_t>(2 * budget)));
+    hot_.resize(heads, HotRows(static_cast<size_t>(hot_sets * budget)));
+    ranking_.resize(heads);
+    caches.resize(heads);
+    for (auto& of_head : caches) {
+      for (const int sets : kCacheSets) {
+        for (const double bound : kCacheBounds) {
+          of_head.emplace_back(static_cast<size_t>(sets * budget), bound);
+        }
+      }
+    }
   }
 
   const std::vector<Variant>& variants() const { return variants_; }
   void start() { recording_ = true; }
   std::map<Key, Score> fresh;   // against rows that the previous step did not select
-  std::map<Key, Score> missed;  // against rows that hot rows of two sets do not hold
+  std::map<Key, Score> missed;  // against rows that the hot rows do not hold
   std::map<int, std::pair<int64_t, int64_t>> overlap;  // layer -> tokens kept, tokens
   std::map<int, std::pair<int64_t, int64_t>> misses;   // layer -> rows missed, tokens
+  std::vector<std::vector<RunningCache>> caches;       // by head, then capacity and bound
 
   void on_layer(int layer, ConstTensorView q, ConstTensorView k, ConstTensorView v,
                 int64_t start_position) override {
@@ -145,6 +218,7 @@ class Study final : public LayerObserver {
       compare(layer, head, truth);
     }
     predictions_.erase(layer);
+    rank(layer, q);
     for (size_t over = 0; over < std::size(kLastStepSets); ++over) {
       exact.select(layer, q, position_, static_cast<int32_t>(kLastStepSets[over] * budget_));
       for (int head = 0; head < geometry_.kv_heads; ++head) {
@@ -157,9 +231,66 @@ class Study final : public LayerObserver {
   void on_estimate(int layer, int ahead, ConstTensorView q) override {
     // The predicted layer has not seen this token yet.
     predict(layer + ahead, ahead, q, position_ - 1);
+    predict_among_candidates(layer + ahead, ahead, q);
   }
 
  private:
+  // The ranking up to four sets, in bands of an eighth of a set; feeds the running caches.
+  void rank(int layer, ConstTensorView q) {
+    SliceIndex& exact = indexes_.back();
+    const auto heads = static_cast<size_t>(geometry_.kv_heads);
+    std::vector<std::vector<int32_t>> sets(heads), rankings(heads);
+    for (int eighths = 8; eighths <= 8 * kCandidateSets; ++eighths) {
+      exact.select(layer, q, position_, eighths * budget_ / 8);
+      for (size_t head = 0; head < heads; ++head) {
+        std::vector<int32_t>& ranking = rankings[head];
+        const std::set<int32_t> earlier(ranking.begin(), ranking.end());
+        for (const int32_t position : competing(exact.set(static_cast<int>(head)))) {
+          if (!earlier.contains(position)) ranking.push_back(position);
+        }
+        if (eighths == 8) sets[head] = ranking;
+      }
+    }
+    for (size_t head = 0; head < heads; ++head) {
+      const size_t index = static_cast<size_t>(layer) * heads + head;
+      for (RunningCache& cache : caches[index]) {
+        cache.step(sets[head], std::span(rankings[head]).subspan(sets[head].size()),
+                   steps_ >= kWarmSteps);
+      }
+      ranking_[index] = std::move(rankings[head]);
+      std::ranges::sort(ranking_[index]);
+    }
+    if (layer == geometry_.layers - 1) ++steps_;
+  }
+
+  // The first selection, among growing ones, that holds enough of the last step's candidates.
+  void predict_among_candidates(int target, int ahead, ConstTensorView q) {
+    SliceIndex& all = indexes_.back();
+    const auto heads = static_cast<size_t>(geometry_.kv_heads);
+    std::vector<std::vector<int32_t>> chosen(heads * std::size(kOverFetch));
+    for (int tokens = budget_ / 2; tokens < 16 * budget_; tokens += std::max(1, tokens / 16)) {
+      all.select(target, q, position_ - 1, tokens);
+      for (size_t head = 0; head < heads; ++head) {
+        const auto& ranking = ranking_[static_cast<size_t>(target) * heads + head];
+        const std::vector<int32_t> set = competing(all.set(static_cast<int>(head)));
+        std::vector<int32_t> both;
+        std::ranges::set_intersection(set, ranking, std::back_inserter(both));
+        for (size_t over = 0; over < std::size(kOverFetch); ++over) {
+          if (static_cast<double>(both.size()) <= kOverFetch[over] * budget_ - kSinks - kRecent) {
+            chosen[head * std::size(kOverFetch) + over] = both;
+          }
+        }
+      }
+    }
+    for (size_t head = 0; head < heads; ++head) {
+      for (size_t over = 0; over < std::size(kOverFetch); ++over) {
+        predictions_[target].push_back({{kCandidates + ahead, variants_.size() - 1, over, target},
+                                        static_cast<int>(head),
+                                        chosen[head * std::size(kOverFetch) + over]});
+      }
+    }
+  }
+
   void predict(int target, int ahead, ConstTensorView q, int64_t position) {
     for (size_t variant = 0; variant < variants_.size(); ++variant) {
       for (size_t over = 0; over < std::size(kOverFetch); ++over) {
@@ -236,6 +367,8 @@ class Study final : public LayerObserver {
   std::map<int, std::vector<PredictedSet>> predictions_;
   int64_t position_ = 0;
   int step_number_ = 0;
+  int steps_ = 0;
+  std::vector<std::vector<int32_t>> ranking_;  // by head: the last step's best, ascending
   bool recording_ = false;
 };
 
@@ -306,7 +439,63 @@ void print_runners_up(const std::map<Key, Score>& fresh, const std::map<Key, Sco
     fmt::print("\n");
   };
   print("that the step before did not take", fresh);
-  print("that two sets of hot rows miss", missed);
+  print("that the hot rows miss", missed);
+}
+
+void print_candidates(const std::map<Key, Score>& missed, size_t variant) {
+  fmt::print(
+      "\nNext-query, all FCs, among the last step's best {} sets, rows that the hot rows miss: "
+      "coverage / accuracy in percent\n\n| depth |",
+      kCandidateSets);
+  for (const double over : kOverFetch) fmt::print(" x{} |", over);
+  fmt::print("\n|---|---|---|---|---|\n");
+  for (int depth = 1; depth <= kDepths; ++depth) {
+    fmt::print("| {} |", depth);
+    for (size_t over = 0; over < std::size(kOverFetch); ++over) {
+      const Score sum = over_layers(missed, kCandidates + depth, variant, over);
+      fmt::print(" {:.1f} / {:.1f} |", 100 * sum.coverage(), 100 * sum.accuracy());
+    }
+    fmt::print("\n");
+  }
+}
+
+using Caches = std::vector<RunningCache>;
+
+void add(const std::vector<Caches>& heads, Caches& sums) {
+  for (const Caches& head : heads) {
+    if (sums.empty()) {
+      sums = head;
+      continue;
+    }
+    for (size_t i = 0; i < head.size(); ++i) {
+      sums[i].wanted += head[i].wanted;
+      sums[i].missed += head[i].missed;
+      sums[i].fetched += head[i].fetched;
+      sums[i].used += head[i].used;
+    }
+  }
+}
+
+void print_caches(const Caches& caches) {
+  fmt::print(
+      "\nRunners-up in a running cache, percent of the set a step: missed / fetched ahead / share "
+      "of "
+      "these used\n\n| hot rows, sets |");
+  for (const double bound : kCacheBounds) fmt::print(" to x{} |", bound);
+  fmt::print("\n|---|---|---|---|---|\n");
+  size_t i = 0;
+  for (const int sets : kCacheSets) {
+    fmt::print("| {} |", sets);
+    for (size_t bound = 0; bound < std::size(kCacheBounds); ++bound) {
+      const RunningCache& cache = caches[i++];
+      const auto share = [](int64_t part, int64_t all) {
+        return 100 * static_cast<double>(part) / static_cast<double>(std::max<int64_t>(1, all));
+      };
+      fmt::print(" {:.1f} / {:.1f} / {:.0f} |", share(cache.missed, cache.wanted),
+                 share(cache.fetched, cache.wanted), share(cache.used, cache.fetched));
+    }
+    fmt::print("\n");
+  }
 }
 
 void print_table(const char* title, const std::map<Key, Score>& scores,
@@ -330,7 +519,7 @@ void print_table(const char* title, const std::map<Key, Score>& scores,
 int run(int argc, char** argv) {
   std::string model_dir;
   std::vector<std::string> texts;
-  int steps = 64, budget = 128, tokens = 7400;
+  int steps = 64, budget = 128, tokens = 7400, hot_sets = 2;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     const auto value = [&] { return i + 1 < argc ? std::atoi(argv[++i]) : 0; };
@@ -340,40 +529,49 @@ int run(int argc, char** argv) {
       budget = value();
     } else if (argument == "--tokens") {
       tokens = value();
+    } else if (argument == "--hot-sets") {
+      hot_sets = value();
     } else if (model_dir.empty()) {
       model_dir = argument;
     } else {
       texts.push_back(argument);
     }
   }
-  if (texts.empty() || steps < 1 || budget <= kSinks + kRecent || tokens < 1) {
+  if (texts.empty() || steps < 1 || budget <= kSinks + kRecent || tokens < 1 || hot_sets < 1) {
     fmt::print(stderr,
-               "usage: prediction_study MODEL_DIR TEXT_FILE... [--steps N] "
-               "[--fac-tokens N] [--tokens N]\n");
+               "usage: prediction_study MODEL TEXT_FILE... [--steps N] [--fac-tokens N] "
+               "[--tokens N] [--hot-sets N]\n");
     return 2;
   }
   DeviceOptions options;
   options.name = "cpu";
   const auto device = open_device(options);
   Model model = Model::load(model_dir, *device, std::nullopt);
-  const FcMap map = FcMap::load(model_dir + "/fc_map.json");
-  const auto tokenizer = text::Tokenizer::load_if_present(model_dir);
+  std::optional<FcMap> map;
+  if (const std::string path = model_dir + "/fc_map.json"; std::filesystem::exists(path)) {
+    map = FcMap::load(path);
+  }
+  const auto tokenizer = require_tokenizer(model_dir);
   std::map<Key, Score> fresh, missed;
   std::map<int, std::pair<int64_t, int64_t>> overlap, misses;
+  Caches caches;
   std::vector<Variant> variants;
   for (const std::string& text : texts) {
-    std::vector<int32_t> prompt = tokenizer->encode(file_text(text));
+    std::vector<int32_t> prompt = tokenizer.encode(file_text(text));
     if (static_cast<int>(prompt.size()) > tokens) prompt.resize(static_cast<size_t>(tokens));
-    Study study(model, map, budget, static_cast<int64_t>(prompt.size()) + steps);
+    Study study(model, map, budget, static_cast<int64_t>(prompt.size()) + steps, hot_sets);
     generate(model, study, prompt, budget, steps);
     fmt::print("{}: {} tokens, {} steps\n", text, prompt.size(), steps);
     add(study.fresh, fresh);
     add(study.missed, missed);
     add(study.overlap, overlap);
     add(study.misses, misses);
+    add(study.caches, caches);
     variants = study.variants();
   }
-  fmt::print("\n| layer | kept from the step before | missed with two sets of hot rows |");
+  const auto usual =
+      static_cast<size_t>(std::ranges::find(variants, 8, &Variant::chunks) - variants.begin());
+  fmt::print("\n| layer | kept from the step before | not in the hot rows |");
   for (int depth = 1; depth <= kDepths; ++depth) fmt::print(" coverage, depth {} |", depth);
   fmt::print("\n|---|---|---|---|---|---|\n");
   for (const auto& [layer, pair] : overlap) {
@@ -381,8 +579,8 @@ int run(int argc, char** argv) {
                100.0 * double(pair.first) / double(pair.second),
                100.0 * double(misses[layer].first) / double(misses[layer].second));
     for (int depth = 1; depth <= kDepths; ++depth) {
-      // Prediction by 8 FCs in the map's order, 1.5 sets.
-      const auto found = missed.find({depth, 2, 2, layer});
+      // Prediction by 8 FCs in the map's order if there is one, 1.5 sets.
+      const auto found = missed.find({depth, usual, 2, layer});
       if (found == missed.end()) {
         fmt::print(" |");
       } else {
@@ -392,8 +590,10 @@ int run(int argc, char** argv) {
     fmt::print("\n");
   }
   print_table("Rows that the step before did not take", fresh, variants);
-  print_table("Rows that two sets of hot rows miss", missed, variants);
+  print_table("Rows that the hot rows miss", missed, variants);
   print_runners_up(fresh, missed, variants.size() - 1);
+  print_candidates(missed, variants.size() - 1);
+  print_caches(caches);
   return 0;
 }
 

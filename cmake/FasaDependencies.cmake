@@ -12,6 +12,7 @@ pkg_check_modules(edit REQUIRED IMPORTED_TARGET libedit)
 pkg_check_modules(onig REQUIRED IMPORTED_TARGET oniguruma)
 pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
+pkg_check_modules(zstd REQUIRED IMPORTED_TARGET libzstd)
 # Debian's oneDNN 2.6 has no usable CMake package files.
 find_path(DNNL_INCLUDE_DIR dnnl.hpp REQUIRED)
 find_library(DNNL_LIBRARY dnnl REQUIRED)

@@ -13,6 +13,8 @@ namespace fasa {
 namespace {
 
 constexpr int kMinPredictionChunks = 8;  // one SIMD lane of 2-bit codes
+// Ends of the ranking's bands, in quarters of the competing tokens of a set.
+constexpr int kBandQuarters[] = {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16};
 
 void require(bool ok, std::string_view name, auto given, const std::string& allowed) {
   if (!ok) throw UsageError(fmt::format("{} = {}: allowed: {}", name, given, allowed));
@@ -30,7 +32,12 @@ TraceShape shape_of(const Config& config, const Geometry& geometry, const TraceO
                    .budget = budget_of(config),
                    .sinks = config.selection.sinks,
                    .recent = config.selection.recent,
+                   .bands = {},
                    .predictions = {}};
+  for (const int quarters : kBandQuarters) {
+    const auto end = static_cast<int>(int64_t{quarters} * shape.set_ranked() / 4);
+    if (end > (shape.bands.empty() ? 0 : shape.bands.back())) shape.bands.push_back(end);
+  }
   const int tokens = static_cast<int>(std::lround(options.over_fetch * shape.budget));
   for (int depth = 1; depth <= std::min(options.max_depth, geometry.layers - 1); ++depth) {
     for (const int chunks : options.chunks_of_predictions(geometry)) {
@@ -83,6 +90,7 @@ class Recorder final : public LayerObserver {
     if (!recording_) return;
     exact_.select(layer, q, position_, trace_.shape().budget);
     keep(exact_, layer, 0);
+    rank(layer, q);
   }
   void on_estimate(int layer, int ahead, ConstTensorView q) override {
     for (size_t i = 0; i < predictions_.size(); ++i) {
@@ -90,13 +98,13 @@ class Recorder final : public LayerObserver {
       // That layer has not appended this token yet.
       predictions_[i].select(layer + ahead, q, position_ - 1,
                              trace_.shape().predictions[prediction].tokens);
-      keep(predictions_[i], layer + ahead, 1 + prediction);
+      keep(predictions_[i], layer + ahead, 2 + prediction);
     }
   }
 
  private:
   int32_t largest_set() const {
-    int32_t largest = trace_.shape().budget;
+    int32_t largest = trace_.shape().budget + trace_.shape().bands.back();
     for (const auto& prediction : trace_.shape().predictions) {
       largest = std::max(largest, prediction.tokens);
     }
@@ -111,6 +119,33 @@ class Recorder final : public LayerObserver {
             .recent = config.selection.recent,
             .tokens = tokens,
             .largest_set = largest_set()};
+  }
+  bool competes(int32_t position) const {
+    return position >= trace_.shape().sinks && position <= position_ - trace_.shape().recent;
+  }
+  // Selects as far as each band's end; a band is what the select before did not take.
+  void rank(int layer, ConstTensorView q) {
+    const TraceShape& shape = trace_.shape();
+    const std::vector<int32_t>& set = sets_[trace_.slot(layer, 0)];
+    const auto competing = static_cast<int>(
+        std::ranges::count_if(set, [&](int32_t position) { return competes(position); }));
+    const int others = static_cast<int>(set.size()) - competing;
+    for (const int end : shape.bands) {
+      // Behind the set: without tokens of it that have no band, because a window hides the sinks.
+      const bool behind = end > shape.set_ranked();
+      const int more = behind ? std::max(0, competing - shape.set_ranked()) : 0;
+      exact_.select(layer, q, position_, end + others + more);
+      for (int head = 0; head < geometry_.kv_heads; ++head) {
+        const auto& true_set = sets_[trace_.slot(layer, head)];
+        auto& ranking = sets_[trace_.slot(layer, head) + 1];
+        const std::span earlier(ranking.data(), ranking.size());  // capacity was reserved
+        for (const int32_t position : exact_.set(head)) {
+          if (!competes(position) || std::ranges::count(earlier, position) > 0) continue;
+          if (behind && std::ranges::binary_search(true_set, position)) continue;
+          ranking.push_back(position);
+        }
+      }
+    }
   }
   void keep(const SliceIndex& index, int layer, size_t which) {
     for (int head = 0; head < geometry_.kv_heads; ++head) {
@@ -160,9 +195,7 @@ struct Generation {
 std::vector<int> TraceOptions::chunks_of_predictions(const Geometry& geometry) const {
   if (!prediction_chunks.empty()) return prediction_chunks;
   std::vector<int> counts;
-  for (int count = kMinPredictionChunks; count < geometry.chunks(); count *= 2) {
-    counts.push_back(count);
-  }
+  if (kMinPredictionChunks < geometry.chunks()) counts.push_back(kMinPredictionChunks);
   counts.push_back(geometry.chunks());
   return counts;
 }

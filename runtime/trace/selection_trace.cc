@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "runtime/base/error.h"
 #include "runtime/io/shipped_files.h"
@@ -25,10 +26,47 @@ SelectionTrace::SelectionTrace(TraceShape shape) : shape_(std::move(shape)) {
   require(shape_.recent >= 1, "recent", shape_.recent, "1 or more");
   require(shape_.budget > shape_.sinks + shape_.recent, "budget", shape_.budget,
           fmt::format("more than sinks + recent ({})", shape_.sinks + shape_.recent));
+  require(shape_.bands.size() <= kMaxBands, "bands", static_cast<int64_t>(shape_.bands.size()),
+          fmt::format("at most {}", kMaxBands));
+  int last = 0;
+  for (const int end : shape_.bands) {
+    require(end > last, "end of a band", end, fmt::format("more than {}", last));
+    last = end;
+  }
+  if (!shape_.bands.empty()) {
+    require(std::ranges::find(shape_.bands, shape_.set_ranked()) != shape_.bands.end(),
+            "budget - sinks - recent", shape_.set_ranked(), "the end of a band");
+  }
   for (const TracePrediction& prediction : shape_.predictions) {
     require(prediction.depth >= 1, "prediction depth", prediction.depth, "1 or more");
     require(prediction.tokens >= 1, "prediction tokens", prediction.tokens, "1 or more");
   }
+}
+
+void SelectionTrace::check_ranking(std::span<const int32_t> ranking, std::span<const int32_t> set,
+                                   int32_t context) const {
+  const int all = shape_.bands.empty() ? 0 : shape_.bands.back();
+  require(static_cast<int64_t>(ranking.size()) <= all, "size of a ranking",
+          static_cast<int64_t>(ranking.size()), fmt::format("at most {}", all));
+  size_t begin = 0;
+  for (const int end_of_band : shape_.bands) {
+    const size_t end = std::min(ranking.size(), static_cast<size_t>(end_of_band));
+    const bool in_set = end_of_band <= shape_.set_ranked();
+    int32_t before = -1;
+    for (; begin < end; ++begin) {
+      const int32_t position = ranking[begin];
+      require(position > before && position < context, "position in a band", position,
+              fmt::format("{} to {}, ascending", before + 1, context - 1));
+      require(std::ranges::binary_search(set, position) == in_set, "position in a band", position,
+              in_set ? "those of the true set" : "those outside the true set");
+      before = position;
+    }
+  }
+  std::vector<int32_t> sorted(ranking.begin(), ranking.end());
+  std::ranges::sort(sorted);
+  const auto twice = std::ranges::adjacent_find(sorted);
+  require(twice == sorted.end(), "position in two bands", twice == sorted.end() ? 0 : *twice,
+          "each position once");
 }
 
 void SelectionTrace::add_step(int32_t context, std::span<const std::vector<int32_t>> sets) {
@@ -41,10 +79,16 @@ void SelectionTrace::add_step(int32_t context, std::span<const std::vector<int32
   try {
     for (size_t slot = 0; slot < sets.size(); ++slot) {
       const std::vector<int32_t>& set = sets[slot];
-      const size_t which = slot % (1 + shape_.predictions.size());
+      const size_t which = slot % sets_per_head();
       const int layer = static_cast<int>(slot / this->slot(1, 0));
-      const int most = which == 0 ? shape_.budget : shape_.predictions[which - 1].tokens;
-      const bool absent = which > 0 && !has_prediction(layer, which - 1);
+      if (which == 1) {
+        check_ranking(set, sets[slot - 1], context);
+        positions_.insert(positions_.end(), set.begin(), set.end());
+        ends_.push_back(positions_.size());
+        continue;
+      }
+      const int most = which == 0 ? shape_.budget : shape_.predictions[which - 2].tokens;
+      const bool absent = which > 1 && !has_prediction(layer, which - 2);
       require(
           absent == set.empty() && static_cast<int64_t>(set.size()) <= most, "set size",
           static_cast<int64_t>(set.size()),
@@ -67,7 +111,7 @@ void SelectionTrace::add_step(int32_t context, std::span<const std::vector<int32
 }
 
 std::string default_selection_trace() {
-  constexpr const char* kName = "traces/needle-3m-7k.fasatrace";
+  constexpr const char* kName = "traces/smollm2-8k.fasatrace";
   if (const auto file = shipped_file(kName)) return file->string();
   throw InputError(
       fmt::format("the trace models/{} was not found beside the program or in a folder "

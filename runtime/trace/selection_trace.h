@@ -1,7 +1,8 @@
-// The tokens that a model selected in each step, and those that a predictor predicted. A synthetic
-// decode replays them. File format: docs/trace-format.md.
+// The tokens that a model selected in each step, their ranks, and those that a predictor predicted.
+// A synthetic decode replays them. File format: docs/trace-format.md.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -13,7 +14,7 @@ namespace fasa {
 // One recorded prediction of every layer's set, made `depth` layers earlier; the first `depth`
 // layers have none.
 struct TracePrediction {
-  std::string predictor;  // next-query (predictions from the last step's set need no record)
+  std::string predictor;  // next-query (runners-up are in the ranking)
   int depth = 1;
   int chunks = 0;  // FCs used to score the prediction
   int tokens = 0;  // size of the predicted sets
@@ -28,14 +29,21 @@ struct TraceShape {
   int budget = 0;  // tokens of a true set, with sinks and recent ones
   int sinks = 0;
   int recent = 0;
+  // The ranking of a head's competing tokens, in bands: numbers of tokens up to each band's end,
+  // one of them set_ranked(). Empty: no ranking.
+  std::vector<int> bands;
   std::vector<TracePrediction> predictions;
+
+  // Tokens of a true set that compete.
+  int set_ranked() const { return budget - sinks - recent; }
   bool operator==(const TraceShape&) const = default;
 };
 
 class SelectionTrace {
  public:
-  static constexpr int kSchema = 1;
+  static constexpr int kSchema = 2;
   static constexpr size_t kMaxPredictions = 16;
+  static constexpr size_t kMaxBands = 32;
 
   // Throws UsageError for an invalid shape.
   explicit SelectionTrace(TraceShape shape);
@@ -48,25 +56,36 @@ class SelectionTrace {
   std::span<const int32_t> true_set(int step, int layer, int kv_head) const {
     return set(step, slot(layer, kv_head));
   }
+  // The best competing tokens: band by band, best band first, ascending positions in a band. The
+  // first set_ranked() are the true set's.
+  std::span<const int32_t> ranking(int step, int layer, int kv_head) const {
+    return set(step, slot(layer, kv_head) + 1);
+  }
+  // The ranking behind the true set.
+  std::span<const int32_t> runners_up(int step, int layer, int kv_head) const {
+    const auto ranked = ranking(step, layer, kv_head);
+    return ranked.subspan(std::min(ranked.size(), static_cast<size_t>(shape_.set_ranked())));
+  }
   // Empty if the layer has none. `prediction`: index in shape().predictions.
   std::span<const int32_t> predicted_set(int step, int layer, int kv_head,
                                          size_t prediction) const {
-    return set(step, slot(layer, kv_head) + 1 + prediction);
+    return set(step, slot(layer, kv_head) + 2 + prediction);
   }
   bool has_prediction(int layer, size_t prediction) const {
     return layer >= shape_.predictions[prediction].depth;
   }
 
-  // Number of sets in a step. File order: for each layer and KV head the true set, then the
+  // Number of sets in a step: for each layer and KV head the true set, the ranking, then the
   // predictions.
   size_t slots() const { return slot(shape_.layers, 0); }
   size_t slot(int layer, int kv_head) const {
     const auto head = static_cast<size_t>(layer) * static_cast<size_t>(shape_.kv_heads) +
                       static_cast<size_t>(kv_head);
-    return head * (1 + shape_.predictions.size());
+    return head * sets_per_head();
   }
-  // `sets`: one per slot, empty for a prediction that the layer lacks. Throws UsageError for sets
-  // that the shape does not allow.
+  size_t sets_per_head() const { return 2 + shape_.predictions.size(); }
+  // `sets`: one per slot, empty for a ranking that the shape lacks for a prediction that the layer
+  // lacks. Throws UsageError for sets that the shape does not allow.
   void add_step(int32_t context, std::span<const std::vector<int32_t>> sets);
 
   // Throw InputError naming file, offset and error.
@@ -79,6 +98,8 @@ class SelectionTrace {
   bool operator==(const SelectionTrace&) const = default;
 
  private:
+  void check_ranking(std::span<const int32_t> ranking, std::span<const int32_t> set,
+                     int32_t context) const;
   std::span<const int32_t> set(int step, size_t slot) const {
     const size_t index = static_cast<size_t>(step) * slots() + slot;
     return std::span(positions_).subspan(ends_[index], ends_[index + 1] - ends_[index]);
@@ -90,7 +111,7 @@ class SelectionTrace {
   std::vector<size_t> ends_{0};     // [1 + steps x slots]
 };
 
-// The trace that the project ships: in `models` of the installation or source tree. Throws
+// The default trace, a language model's: in `models` of the installation or source tree. Throws
 // InputError if it is missing.
 std::string default_selection_trace();
 

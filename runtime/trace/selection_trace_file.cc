@@ -10,6 +10,7 @@
 #include "runtime/io/json_fields.h"
 #include "runtime/io/output_file.h"
 #include "runtime/trace/selection_trace.h"
+#include "runtime/trace/trace_coding.h"
 
 namespace fasa {
 namespace {
@@ -21,10 +22,6 @@ constexpr size_t kLengthBytes = 4;
 constexpr size_t kChecksumBytes = 8;
 constexpr size_t kMaxHeaderBytes = 1 << 20;
 constexpr int64_t kMaxHeads = 1 << 16;  // layers x KV heads; more means a broken file
-// Limit on a step's sets, empty ones included, per byte of the step. An empty set (a prediction
-// that its layer lacks) takes memory but no byte in the file. Recorded traces have less than one
-// set per byte.
-constexpr size_t kMaxSetsPerByte = 4;
 
 uint64_t fnv1a(std::string_view bytes) {
   uint64_t hash = 0xcbf29ce484222325ull;
@@ -36,11 +33,6 @@ uint64_t fnv1a(std::string_view bytes) {
 
 void put_little_endian(std::string& out, uint64_t value, size_t bytes) {
   for (size_t i = 0; i < bytes; ++i) out.push_back(static_cast<char>(value >> (8 * i)));
-}
-
-void put_varint(std::string& out, uint32_t value) {
-  for (; value >= 0x80; value >>= 7) out.push_back(static_cast<char>(value | 0x80));
-  out.push_back(static_cast<char>(value));
 }
 
 // A file's bytes with a read position.
@@ -69,21 +61,6 @@ class Reader {
     }
     return value;
   }
-  // Reads a value of at most 31 bits, stored with as few bytes as possible.
-  int32_t varint(std::string_view what) {
-    const size_t start = offset_;
-    uint64_t value = 0;
-    for (int shift = 0;; shift += 7) {
-      if (shift > 28) fail_at(start, fmt::format("{} takes too many bytes", what));
-      const auto byte = static_cast<uint8_t>(take(1, what)[0]);
-      value |= uint64_t{byte & 0x7fu} << shift;
-      if (value > INT32_MAX) fail_at(start, fmt::format("{} beyond {}", what, INT32_MAX));
-      if (byte < 0x80) {
-        if (byte == 0 && shift > 0) fail_at(start, fmt::format("{} takes too many bytes", what));
-        return static_cast<int32_t>(value);
-      }
-    }
-  }
 
  private:
   std::string_view bytes_;
@@ -108,6 +85,7 @@ Json header_of(const SelectionTrace& trace) {
           {"budget", shape.budget},
           {"sinks", shape.sinks},
           {"recent", shape.recent},
+          {"bands", shape.bands},
           {"steps", trace.steps()},
           {"predictions", predictions}};
 }
@@ -119,6 +97,23 @@ struct Header {
 
 int int_field(const JsonFields& fields, const char* key, int64_t low, int64_t high) {
   return static_cast<int>(fields.integer(key, low, high));
+}
+
+void parse_bands(const JsonFields& fields, TraceShape& shape) {
+  if (!fields.has("bands") || !fields.at("bands").is_array()) fields.fail("bands", "a list");
+  for (const auto& end : fields.at("bands")) {
+    const int last = shape.bands.empty() ? 0 : shape.bands.back();
+    if (!end.is_number_integer() || end.get<int64_t>() <= last || end.get<int64_t>() > INT32_MAX ||
+        shape.bands.size() == SelectionTrace::kMaxBands) {
+      fields.fail("bands", fmt::format("at most {} ascending numbers", SelectionTrace::kMaxBands));
+    }
+    shape.bands.push_back(end.get<int>());
+  }
+  if (!shape.bands.empty() &&
+      std::ranges::find(shape.bands, shape.set_ranked()) == shape.bands.end()) {
+    fields.fail("bands",
+                fmt::format("a list with budget - sinks - recent = {}", shape.set_ranked()));
+  }
 }
 
 void parse_predictions(const JsonFields& fields, const std::string& place, TraceShape& shape) {
@@ -155,60 +150,10 @@ Header parse_header(std::string_view text, const std::string& place) {
   shape.sinks = int_field(fields, "sinks", 0, 1 << 20);
   shape.recent = int_field(fields, "recent", 1, 1 << 20);
   shape.budget = int_field(fields, "budget", shape.sinks + shape.recent + 1, INT32_MAX);
+  parse_bands(fields, shape);
   header.steps = int_field(fields, "steps", 1, INT32_MAX);
   parse_predictions(fields, place, shape);
   return header;
-}
-
-// A set of at most `most` positions, each below `context`: its size, its first position, then the
-// number of positions between neighbours.
-void read_set(Reader& reader, int32_t most, int32_t context, std::vector<int32_t>& set) {
-  const size_t start = reader.offset();
-  const int32_t size = reader.varint("the set size");
-  if (size < 1 || size > std::min(most, context)) {
-    reader.fail_at(start, fmt::format("the set has {} positions; allowed: 1 to {}", size,
-                                      std::min(most, context)));
-  }
-  int64_t position = -1;
-  for (int32_t i = 0; i < size; ++i) {
-    const size_t at = reader.offset();
-    position += int64_t{1} + reader.varint("a position");
-    if (position >= context) {
-      reader.fail_at(
-          at, fmt::format("position {} lies outside the context of {} tokens", position, context));
-    }
-    set.push_back(static_cast<int32_t>(position));
-  }
-}
-
-void write_set(std::span<const int32_t> set, std::string& out) {
-  put_varint(out, static_cast<uint32_t>(set.size()));
-  int32_t before = -1;
-  for (const int32_t position : set) {
-    put_varint(out, static_cast<uint32_t>(position - before - 1));
-    before = position;
-  }
-}
-
-// A step: its context (as the increase over the last step, minus one), then its sets.
-void read_step(Reader& reader, SelectionTrace& trace, std::vector<std::vector<int32_t>>& sets) {
-  const TraceShape& shape = trace.shape();
-  const size_t start = reader.offset();
-  const int64_t last = trace.steps() == 0 ? 0 : trace.context(trace.steps() - 1);
-  const int64_t context = last + 1 + reader.varint("a context");
-  if (context > INT32_MAX) reader.fail_at(start, fmt::format("a context of {} tokens", context));
-  for (int layer = 0; layer < shape.layers; ++layer) {
-    for (int head = 0; head < shape.kv_heads; ++head) {
-      const size_t slot = trace.slot(layer, head);
-      for (size_t i = 0; i <= shape.predictions.size(); ++i) {
-        sets[slot + i].clear();
-        if (i > 0 && !trace.has_prediction(layer, i - 1)) continue;
-        const int32_t most = i == 0 ? shape.budget : shape.predictions[i - 1].tokens;
-        read_set(reader, most, static_cast<int32_t>(context), sets[slot + i]);
-      }
-    }
-  }
-  trace.add_step(static_cast<int32_t>(context), sets);
 }
 
 }  // namespace
@@ -239,16 +184,9 @@ SelectionTrace SelectionTrace::parse(std::string_view bytes, const std::string& 
   const Header header = parse_header(reader.take(length, "a header"),
                                      fmt::format("{}: header at byte {}", name, header_at));
   SelectionTrace trace(header.shape);
-  // Each step has a context, each true set a size and a position.
-  const size_t truths = trace.slots() / (1 + header.shape.predictions.size());
-  const size_t step_bytes = std::max(1 + 2 * truths, trace.slots() / kMaxSetsPerByte);
-  if (static_cast<size_t>(header.steps) > reader.left() / step_bytes) {
-    reader.fail(fmt::format("{} steps of at least {} sets do not fit in {} bytes", header.steps,
-                            truths, reader.left()));
-  }
-  std::vector<std::vector<int32_t>> sets(trace.slots());
-  for (int step = 0; step < header.steps; ++step) read_step(reader, trace, sets);
-  if (reader.left() > 0) reader.fail(fmt::format("{} bytes follow the last step", reader.left()));
+  auto streams =
+      expand_streams(reader.take(reader.left(), "the streams"), stream_count(header.shape), name);
+  decode_steps(streams, header.steps, trace);
   return trace;
 }
 
@@ -263,14 +201,7 @@ std::string SelectionTrace::to_bytes() const {
   std::string out(kMagic);
   put_little_endian(out, header.size(), kLengthBytes);
   out += header;
-  int32_t last = 0;
-  for (int step = 0; step < steps(); ++step) {
-    put_varint(out, static_cast<uint32_t>(context(step) - last - 1));
-    last = context(step);
-    for (size_t slot = 0; slot < slots(); ++slot) {
-      if (const auto one = set(step, slot); !one.empty()) write_set(one, out);
-    }
-  }
+  out += compress_streams(encode_steps(*this));
   put_little_endian(out, fnv1a(out), kChecksumBytes);
   return out;
 }

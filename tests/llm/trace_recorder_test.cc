@@ -47,10 +47,12 @@ TEST(TraceRecorder, RecordsEveryStepLayerAndHead) {
   EXPECT_EQ(trace.context(0), 331);
   EXPECT_EQ(trace.context(kSteps - 1), 330 + kSteps);
   EXPECT_EQ(trace.shape().layers, 4);
-  EXPECT_EQ(trace.shape().predictions.size(), 9u);  // 3 depths, 8, 16 and 32 FCs
+  EXPECT_EQ(trace.shape().predictions.size(), 6u);  // 3 depths, 8 and 32 FCs
   for (int layer = 0; layer < 4; ++layer) {
     EXPECT_EQ(trace.true_set(3, layer, 1).size(), 48u);
-    for (size_t i = 0; i < 9; ++i) {
+    EXPECT_EQ(trace.ranking(3, layer, 1).size(), 4u * 28);
+    EXPECT_EQ(trace.runners_up(3, layer, 1).size(), 3u * 28);
+    for (size_t i = 0; i < 6; ++i) {
       const bool recorded = layer >= trace.shape().predictions[i].depth;
       EXPECT_EQ(trace.predicted_set(3, layer, 1, i).size(), recorded ? 72u : 0u);
     }
@@ -103,6 +105,7 @@ TEST(TraceRecorder, ASetOfEverythingIsEverything) {
     const auto set = trace.true_set(2, layer, 0);
     ASSERT_EQ(set.size(), 93u);
     EXPECT_EQ(set.back(), 92);
+    EXPECT_TRUE(trace.runners_up(2, layer, 0).empty());
   }
 }
 
@@ -122,13 +125,34 @@ TEST(TraceRecorder, SaysWhatItDoesNotTake) {
   EXPECT_THROW(record("cpu", config, small_options()), UsageError);
 }
 
-TEST(TraceRecorder, TheShippedTraceIsWhole) {
-  const SelectionTrace trace =
+// A longer ranking begins with the shorter one: a set of twice the competing tokens is the set and
+// the runners-up of the first.
+TEST(TraceRecorder, RunnersUpAreWhatALargerSetTakes) {
+  const SelectionTrace trace = record("cpu", small_config(48), small_options());
+  const SelectionTrace larger = record("cpu", small_config(76), small_options());
+  // The first recorded step's queries are the same in the first layer, whatever was attended to.
+  for (int head = 0; head < 2; ++head) {
+    const auto ranking = trace.ranking(0, 0, head).first(56);
+    std::vector<int32_t> sorted(ranking.begin(), ranking.end());
+    std::ranges::sort(sorted);
+    std::vector<int32_t> competing;
+    for (const int32_t position : larger.true_set(0, 0, head)) {
+      if (position >= 4 && position < 331 - 16) competing.push_back(position);
+    }
+    EXPECT_EQ(sorted, competing);
+  }
+}
+
+TEST(TraceRecorder, TheShippedTracesAreWhole) {
+  const SelectionTrace tests =
       SelectionTrace::load(source_path("models/traces/needle-3m-7k.fasatrace"));
-  EXPECT_GE(trace.steps(), 64);
-  EXPECT_EQ(trace.shape().budget, 128);
-  EXPECT_EQ(trace.shape().model, "needle-3m");
-  EXPECT_EQ(SelectionTrace::load(default_selection_trace()), trace);
+  EXPECT_GE(tests.steps(), 64);
+  EXPECT_EQ(tests.shape().budget, 128);
+  EXPECT_EQ(tests.shape().model, "needle-3m");
+  const SelectionTrace usual = SelectionTrace::load(default_selection_trace());
+  EXPECT_EQ(usual.steps(), 48);
+  EXPECT_EQ(usual.shape().layers, 30);
+  EXPECT_GT(usual.shape().bands.back(), 3 * usual.shape().set_ranked());
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "runtime/base/error.h"
+#include "runtime/trace/trace_coding.h"
 #include "tests/support/traces.h"
 
 namespace fasa::testing {
@@ -57,10 +58,31 @@ TEST(SelectionTrace, KeepsWhatItWasGiven) {
   EXPECT_EQ(trace.predicted_set(2, 2, 1, 1).size(), 36u);
 }
 
+TEST(SelectionTrace, KeepsRanks) {
+  const SelectionTrace trace = make_trace();
+  const auto ranking = trace.ranking(3, 2, 1);
+  const auto set = trace.true_set(3, 2, 1);
+  ASSERT_EQ(ranking.size(), 36u);
+  EXPECT_EQ(trace.runners_up(3, 2, 1).data(), ranking.data() + 18);
+  for (size_t i = 0; i < ranking.size(); ++i) {
+    EXPECT_EQ(std::ranges::binary_search(set, ranking[i]), i < 18) << i;
+  }
+  EXPECT_TRUE(make_trace({.ranked = false}).ranking(3, 2, 1).empty());
+  TraceShape shape = shape_of({});
+  shape.bands = {9, 17};  // no end at 18
+  EXPECT_THROW(SelectionTrace{shape}, UsageError);
+  shape.bands = {18, 18};
+  EXPECT_THROW(SelectionTrace{shape}, UsageError);
+}
+
 TEST(SelectionTrace, ReadsWhatItWrote) {
   const SelectionTrace trace = make_trace({.layers = 4, .context = 70000, .depths = 3});
   const std::string bytes = trace.to_bytes();
   EXPECT_EQ(SelectionTrace::parse(bytes, "a"), trace);
+  for (const TraceSetup setup : {TraceSetup{.ranked = false}, TraceSetup{.depths = 0},
+                                 TraceSetup{.context = 24, .depths = 0}}) {
+    EXPECT_EQ(SelectionTrace::parse(make_trace(setup).to_bytes(), "a"), make_trace(setup));
+  }
   const std::string path = ::testing::TempDir() + "selection_trace_test.fasatrace";
   trace.save(path);
   EXPECT_EQ(SelectionTrace::load(path), trace);
@@ -80,8 +102,9 @@ TEST(SelectionTrace, TakesOnlySetsOfItsShape) {
         return std::vector<int32_t>(set.begin(), set.end());
       };
       sets[slot] = copy(good.true_set(0, layer, head));
-      sets[slot + 1] = copy(good.predicted_set(0, layer, head, 0));
-      sets[slot + 2] = copy(good.predicted_set(0, layer, head, 1));
+      sets[slot + 1] = copy(good.ranking(0, layer, head));
+      sets[slot + 2] = copy(good.predicted_set(0, layer, head, 0));
+      sets[slot + 3] = copy(good.predicted_set(0, layer, head, 1));
     }
   }
   const auto rejects = [&](auto change) {
@@ -96,8 +119,13 @@ TEST(SelectionTrace, TakesOnlySetsOfItsShape) {
   rejects([](auto& all) { all[0].back() = 300; });
   rejects([](auto& all) { all[0][0] = -1; });
   rejects([](auto& all) { all[0].clear(); });
-  rejects([](auto& all) { all[1] = {1, 2}; });  // layer 0 has no prediction
-  rejects([](auto& all) { all[6 * 2 + 1].clear(); });
+  rejects([](auto& all) { std::swap(all[1][3], all[1][4]); });
+  rejects([](auto& all) { all[1].back() = 300; });
+  rejects([](auto& all) { all[1].push_back(0); });
+  rejects([](auto& all) { std::swap(all[1].front(), all[1].back()); });  // the set's and another
+  rejects([](auto& all) { all[1][20] = all[1][30]; });
+  rejects([](auto& all) { all[2] = {1, 2}; });  // layer 0 has no prediction
+  rejects([](auto& all) { all[4 * 2 + 2].clear(); });
   trace.add_step(300, sets);
   EXPECT_THROW(trace.add_step(300, sets), UsageError);
   EXPECT_EQ(trace.true_set(0, 2, 1).size(), 24u);
@@ -111,35 +139,57 @@ TEST(SelectionTrace, SaysWhereAFileLies) {
   std::string flipped = bytes;
   flipped[flipped.size() / 2] ^= 4;
   EXPECT_THAT(message_of(flipped), HasSubstr("checksum does not match"));
-  EXPECT_THAT(message_of(replaced(bytes, "\"schema\":1", "\"schema\":2")), HasSubstr("schema = 2"));
+  EXPECT_THAT(message_of(replaced(bytes, "\"schema\":2", "\"schema\":1")), HasSubstr("schema = 1"));
   EXPECT_THAT(message_of(replaced(bytes, "\"layers\":3", "\"layers\":0")), HasSubstr("layers = 0"));
   EXPECT_THAT(message_of(replaced(bytes, "\"depth\":2", "\"depth\":3")), HasSubstr("depth = 3"));
   EXPECT_THAT(message_of(replaced(bytes, "next-query", "crystalbal")),
               HasSubstr("allowed: next-query"));
+  EXPECT_THAT(message_of(replaced(bytes, "[9,18,", "[9,17,")), HasSubstr("bands"));
+  EXPECT_THAT(message_of(replaced(bytes, "[9,18,27,", "[9,18,18,")), HasSubstr("bands"));
   EXPECT_THAT(message_of(replaced(bytes, "\"steps\":6", "\"steps\":7")),
-              HasSubstr("the file ends within"));
+              HasSubstr("stream 0: byte 7 of 7: the stream ends too early"));
   EXPECT_THAT(message_of(replaced(bytes, "\"steps\":6", "\"steps\":5")),
               HasSubstr("bytes follow the last step"));
-  EXPECT_THAT(message_of(replaced(bytes, "\"budget\":24", "\"budget\":23")),
-              HasSubstr("the set has 24 positions; allowed: 1 to 23"));
 }
 
-TEST(SelectionTrace, SaysWhichNumberLies) {
+TEST(SelectionTrace, SaysWhichStreamLies) {
   const std::string bytes = make_trace().to_bytes();
-  const size_t body = body_at(bytes);  // context 300: two bytes, then a set's size
+  const size_t body = body_at(bytes);
   std::string changed = bytes;
-  changed[body + 2] = 0;
-  EXPECT_THAT(message_of(sealed(changed)), HasSubstr("the set has 0 positions"));
-  EXPECT_THAT(message_of(sealed(changed)), HasSubstr("byte " + std::to_string(body + 2) + " of"));
+  changed.replace(body, 4, "\xff\xff\xff\xff");
+  EXPECT_THAT(message_of(sealed(changed)), HasSubstr("stream 0: the file ends within its"));
   changed = bytes;
-  changed.replace(body + 3, 1, "\xff\x7f");  // a first position beyond the context
-  EXPECT_THAT(message_of(sealed(changed)), HasSubstr("outside the context of 300 tokens"));
+  changed[body + 4] = 'x';  // the frame's magic
+  EXPECT_THAT(message_of(sealed(changed)), HasSubstr("stream 0: not a zstd frame"));
   changed = bytes;
-  changed.replace(body, 2, std::string("\x80\x00", 2));
-  EXPECT_THAT(message_of(sealed(changed)), HasSubstr("a context takes too many bytes"));
-  changed = bytes;
-  changed.replace(body, 1, "\xff\xff\xff\xff\xff");
-  EXPECT_THAT(message_of(sealed(changed)), HasSubstr("beyond 2147483647"));
+  changed.insert(changed.size() - 8, "x");
+  EXPECT_THAT(message_of(sealed(changed)), HasSubstr("1 bytes follow the last stream"));
+}
+
+// The streams of a trace, changed.
+TEST(SelectionTrace, SaysWhichValueLies) {
+  const SelectionTrace good = make_trace();
+  const auto message = [&](size_t stream, const std::string& bytes) -> std::string {
+    std::vector<StreamReader> streams;
+    const std::vector<StreamWriter> written = encode_steps(good);
+    for (size_t i = 0; i < written.size(); ++i) {
+      streams.emplace_back(i == stream ? bytes : written[i].bytes(), "stream " + std::to_string(i));
+    }
+    SelectionTrace trace(good.shape());
+    try {
+      decode_steps(streams, good.steps(), trace);
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    return "nothing";
+  };
+  EXPECT_THAT(message(0, "\xff\xff\xff\xff\xff"), HasSubstr("beyond 2147483647"));
+  EXPECT_THAT(message(0, "\xff\xff\xff\xff\x7f"), HasSubstr("beyond 2147483647"));
+  EXPECT_THAT(message(0, ""), HasSubstr("stream 0: byte 0 of 0: the stream ends too early"));
+  EXPECT_THAT(message(1, std::string(1, '\0')), HasSubstr("stream 1: byte 1 of 1"));
+  EXPECT_THAT(message(3, "\x02"), HasSubstr("outside the context of 300 tokens"));
+  EXPECT_THAT(message(4, "\x06"), HasSubstr("label 6; allowed: 1 to 5"));
+  EXPECT_THAT(message(4, std::string(1, '\0')), HasSubstr("label 0; allowed: 1 to 5"));
 }
 
 }  // namespace

@@ -21,6 +21,7 @@ struct TraceSetup {
   // selected tokens that stay selected in the next step, without sinks and recent ones
   int keeps = 14;
   int right = 12;  // how many of these a prediction contains
+  bool ranked = true;
   uint64_t seed = 1;
 };
 
@@ -32,7 +33,10 @@ inline TraceShape shape_of(const TraceSetup& setup) {
                    .budget = setup.budget,
                    .sinks = setup.sinks,
                    .recent = setup.recent,
+                   .bands = {},
                    .predictions = {}};
+  const int ranked = shape.set_ranked();
+  if (setup.ranked) shape.bands = {ranked / 2, ranked, ranked + ranked / 2, 2 * ranked};
   for (int depth = 1; depth <= setup.depths; ++depth) {
     shape.predictions.push_back({.predictor = "next-query",
                                  .depth = depth,
@@ -56,9 +60,10 @@ class TraceMaker {
         for (int head = 0; head < setup_.kv_heads; ++head) {
           const size_t slot = trace.slot(layer, head);
           sets[slot] = joined(last[slot], setup_.keeps, setup_.budget, context);
+          if (setup_.ranked) sets[slot + 1] = ranking(sets[slot], trace.shape(), context);
           for (size_t i = 0; i < trace.shape().predictions.size(); ++i) {
             if (!trace.has_prediction(layer, i)) continue;
-            sets[slot + 1 + i] =
+            sets[slot + 2 + i] =
                 joined(sets[slot], setup_.right, trace.shape().predictions[i].tokens, context);
           }
         }
@@ -70,6 +75,30 @@ class TraceMaker {
   }
 
  private:
+  // The set in random order, then others, in bands.
+  std::vector<int32_t> ranking(const std::vector<int32_t>& set, const TraceShape& shape,
+                               int context) {
+    const auto competes = [&](int32_t position) {
+      return position >= setup_.sinks && position < context - setup_.recent;
+    };
+    std::vector<int32_t> ranked, others;
+    for (int32_t position = 0; position < context; ++position) {
+      if (!competes(position)) continue;
+      const bool in_set = std::binary_search(set.begin(), set.end(), position);
+      (in_set ? ranked : others).push_back(position);
+    }
+    std::shuffle(ranked.begin(), ranked.end(), random_);
+    std::shuffle(others.begin(), others.end(), random_);
+    ranked.insert(ranked.end(), others.begin(), others.end());
+    ranked.resize(std::min(ranked.size(), static_cast<size_t>(shape.bands.back())));
+    int begin = 0;
+    for (const int end : shape.bands) {
+      const int stop = std::min(end, static_cast<int>(ranked.size()));
+      std::sort(ranked.begin() + begin, ranked.begin() + stop);
+      begin = stop;
+    }
+    return ranked;
+  }
   // `size` positions: sinks, recent tokens, `kept` selected ones of `from`, and random others.
   std::vector<int32_t> joined(const std::vector<int32_t>& from, int kept, int size, int context) {
     const int first = setup_.sinks;

@@ -153,8 +153,8 @@ TEST(TraceTiling, TakesThePredictionWithEnoughChunks) {
   }
   SelectionTrace trace(shape);
   std::vector<std::vector<int32_t>> sets(trace.slots());
-  sets[0] = sets[4] = {0, 1, 50, 298, 299};
-  for (int which = 0; which < 3; ++which) sets[5 + static_cast<size_t>(which)] = {100 * which + 60};
+  sets[0] = sets[5] = {0, 1, 50, 298, 299};
+  for (int which = 0; which < 3; ++which) sets[7 + static_cast<size_t>(which)] = {100 * which + 60};
   trace.add_step(300, sets);
   const TraceTiling tiling(trace, 300, 0);
   const SelectPlan plan = plan_of(300, 21);
