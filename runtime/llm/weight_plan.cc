@@ -102,7 +102,7 @@ void WeightPlan::matrix(Matrix* target, const Parts& parts, int64_t inputs,
   std::vector<Piece> pieces;
   for (const Part& part : parts) {
     WeightView view = used(part, inputs);
-    if (part.blocks > 0) view.shape = {part.of, inputs};
+    if (part.blocks > 0) view.shape = flat_shapes_.emplace_back(std::array{part.of, inputs});
     if (options.rounding && view.packed == nullptr) {
       auto tensor = std::make_unique<RoundedTensor>(view, *options.rounding);
       if (view.data != nullptr) {

@@ -1,7 +1,9 @@
 // Collects the tensors that a model needs, assigns each a location, then loads all of them.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <set>
 #include <string>
@@ -129,6 +131,8 @@ class WeightPlan {
   const WeightSource& files_;
   WeightLayout layout_;
   std::set<std::string> used_;
+  // Shapes of stacked blocks as matrices; their views point here.
+  std::deque<std::array<int64_t, 2>> flat_shapes_;
   std::vector<std::unique_ptr<PackedTensor>> rounded_;
   std::vector<MatrixItem> matrices_;
   std::vector<VectorItem> vectors_;
