@@ -1,8 +1,11 @@
 // /v1/responses: new responses, and stored ones.
 #include <fmt/format.h>
 
+#include <functional>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "bindings/http/call.h"
 #include "bindings/http/generation.h"
