@@ -105,7 +105,7 @@ void CostModel::add_append(int layer, CostTerms& terms) const {
 }
 
 void CostModel::add_dense_on_device(int layer, const StepLoad& load, CostTerms& terms) const {
-  const CacheLayout& layout = settings_.layout;
+  const CacheLayout& layout = settings_.layout_of(layer);
   const int64_t seen = visible(layer, load.tokens);
   const int64_t waves = (seen + dense_wave_ - 1) / std::max(1, dense_wave_);
   terms.attention += device(rows_bytes(layout, seen * layout.kv_heads) +

@@ -61,14 +61,14 @@ class SyntheticQueries final : public QuerySource {
   SyntheticQueries(Device& device, const SyntheticInputs& inputs, const SyntheticOptions& settings)
       : device_(device), inputs_(inputs), settings_(settings) {}
   int max_depth() const override { return std::max(1, settings_.geometry.layers - 1); }
-  ConstTensorView estimate(int layer, int, StreamView stream) override {
+  ConstTensorView estimate(int layer, int ahead, StreamView stream) override {
     device_.launch(
         stream, "estimate",
         [bytes = settings_.estimate_bytes] {
           return KernelWork{.device_bytes = bytes, .h2d_bytes = 0, .d2h_bytes = 0};
         },
         tag_of(layer, Cause::kPrefetch));
-    return inputs_.q(settings_.sequences);
+    return inputs_.q(layer + ahead, settings_.sequences);
   }
 
  private:
@@ -142,7 +142,7 @@ void SyntheticDecode::Impl::append_chunk(SequenceId sequence, int tokens) {
   runtime_.begin_step({&part, 1});
   for (int layer = 0; layer < settings_.geometry.layers; ++layer) {
     inputs_->shift(tokens, stream_.view());
-    runtime_.append(layer, inputs_->k(tokens), inputs_->v(tokens), stream_.view());
+    runtime_.append(layer, inputs_->k(layer, tokens), inputs_->v(layer, tokens), stream_.view());
   }
   runtime_.end_step();
 }
@@ -180,8 +180,9 @@ void SyntheticDecode::Impl::enqueue_layers() {
           },
           tag_of(layer, Cause::kCompute));
     }
-    runtime_.append(layer, inputs_->k(tokens), inputs_->v(tokens), stream_.view());
-    runtime_.attend(layer, inputs_->q(tokens), inputs_->out(tokens), nullptr, stream_.view());
+    runtime_.append(layer, inputs_->k(layer, tokens), inputs_->v(layer, tokens), stream_.view());
+    runtime_.attend(layer, inputs_->q(layer, tokens), inputs_->out(layer, tokens), nullptr,
+                    stream_.view());
   }
 }
 

@@ -26,30 +26,35 @@ std::vector<uint16_t> noise(size_t values, uint64_t seed) {
   return pool;
 }
 
-size_t bytes_of(int64_t tokens, int heads, int dim) {
-  return static_cast<size_t>(tokens * heads * dim) * sizeof(uint16_t);
-}
-
 }  // namespace
 
 SyntheticInputs::SyntheticInputs(Device& device, const Geometry& geometry, int64_t tokens,
                                  bool noisy, uint64_t seed, StreamView stream)
     : device_(device), geometry_(geometry) {
-  const size_t query = q_bytes(tokens);
-  const size_t key = bytes_of(tokens, geometry.kv_heads, geometry.key_dim);
-  const size_t value = bytes_of(tokens, geometry.kv_heads, geometry.value_dim);
-  const size_t out = bytes_of(tokens, geometry.query_heads, geometry.value_dim);
-  q_ = device.allocate(MemorySpace::kDevice, query, "synthetic queries");
-  k_ = device.allocate(MemorySpace::kDevice, key, "synthetic keys");
-  v_ = device.allocate(MemorySpace::kDevice, value, "synthetic values");
-  out_ = device.allocate(MemorySpace::kDevice, out, "synthetic outputs");
+  const Bytes bytes = bytes_of(tokens);
+  q_ = device.allocate(MemorySpace::kDevice, bytes.query, "synthetic queries");
+  k_ = device.allocate(MemorySpace::kDevice, bytes.key, "synthetic keys");
+  v_ = device.allocate(MemorySpace::kDevice, bytes.value, "synthetic values");
+  out_ = device.allocate(MemorySpace::kDevice, bytes.out, "synthetic outputs");
   if (!noisy) return;
-  pool_ = noise(std::max({query, key, value}) / sizeof(uint16_t) + kShift * kShifts, seed);
+  const size_t largest = std::max({bytes.query, bytes.key, bytes.value});
+  pool_ = noise(largest / sizeof(uint16_t) + kShift * kShifts, seed);
   shift(tokens, stream);
 }
 
-size_t SyntheticInputs::q_bytes(int64_t tokens) const {
-  return bytes_of(tokens, geometry_.query_heads, geometry_.key_dim);
+SyntheticInputs::Bytes SyntheticInputs::bytes_of(int64_t tokens) const {
+  Bytes largest{};
+  for (int layer = 0; layer < geometry_.layers; ++layer) {
+    const HeadShape heads = geometry_.heads(layer);
+    const auto raise = [&](size_t& most, int count, int dim) {
+      most = std::max(most, static_cast<size_t>(tokens * count * dim) * sizeof(uint16_t));
+    };
+    raise(largest.query, geometry_.query_heads, heads.key_dim);
+    raise(largest.key, heads.kv_heads, heads.key_dim);
+    raise(largest.value, heads.kv_heads, heads.value_dim);
+    raise(largest.out, geometry_.query_heads, heads.value_dim);
+  }
+  return largest;
 }
 
 void SyntheticInputs::shift(int64_t tokens, StreamView stream) {
@@ -58,26 +63,27 @@ void SyntheticInputs::shift(int64_t tokens, StreamView stream) {
     device_.copy(to.data(), pool_.data() + round_++ % kShifts * kShift, bytes,
                  CopyKind::kHostToDevice, stream);
   };
-  upload(q_, q_bytes(tokens));
-  upload(k_, bytes_of(tokens, geometry_.kv_heads, geometry_.key_dim));
-  upload(v_, bytes_of(tokens, geometry_.kv_heads, geometry_.value_dim));
+  const Bytes bytes = bytes_of(tokens);
+  upload(q_, bytes.query);
+  upload(k_, bytes.key);
+  upload(v_, bytes.value);
 }
 
-ConstTensorView SyntheticInputs::q(int64_t tokens) const {
+ConstTensorView SyntheticInputs::q(int layer, int64_t tokens) const {
   return ConstTensorView::dense(q_.data(), DType::kBF16, tokens, geometry_.query_heads,
-                                geometry_.key_dim);
+                                geometry_.heads(layer).key_dim);
 }
-ConstTensorView SyntheticInputs::k(int64_t tokens) const {
-  return ConstTensorView::dense(k_.data(), DType::kBF16, tokens, geometry_.kv_heads,
-                                geometry_.key_dim);
+ConstTensorView SyntheticInputs::k(int layer, int64_t tokens) const {
+  const HeadShape heads = geometry_.heads(layer);
+  return ConstTensorView::dense(k_.data(), DType::kBF16, tokens, heads.kv_heads, heads.key_dim);
 }
-ConstTensorView SyntheticInputs::v(int64_t tokens) const {
-  return ConstTensorView::dense(v_.data(), DType::kBF16, tokens, geometry_.kv_heads,
-                                geometry_.value_dim);
+ConstTensorView SyntheticInputs::v(int layer, int64_t tokens) const {
+  const HeadShape heads = geometry_.heads(layer);
+  return ConstTensorView::dense(v_.data(), DType::kBF16, tokens, heads.kv_heads, heads.value_dim);
 }
-TensorView SyntheticInputs::out(int64_t tokens) const {
+TensorView SyntheticInputs::out(int layer, int64_t tokens) const {
   return TensorView::dense(out_.data(), DType::kBF16, tokens, geometry_.query_heads,
-                           geometry_.value_dim);
+                           geometry_.heads(layer).value_dim);
 }
 
 }  // namespace fasa

@@ -18,13 +18,17 @@ class SyntheticInputs {
 
   // Enqueues new noise for the first `tokens` tokens.
   void shift(int64_t tokens, StreamView stream);
-  ConstTensorView q(int64_t tokens) const;
-  ConstTensorView k(int64_t tokens) const;
-  ConstTensorView v(int64_t tokens) const;
-  TensorView out(int64_t tokens) const;
+  ConstTensorView q(int layer, int64_t tokens) const;
+  ConstTensorView k(int layer, int64_t tokens) const;
+  ConstTensorView v(int layer, int64_t tokens) const;
+  TensorView out(int layer, int64_t tokens) const;
 
  private:
-  size_t q_bytes(int64_t tokens) const;
+  // The largest of all layers.
+  struct Bytes {
+    size_t query, key, value, out;
+  };
+  Bytes bytes_of(int64_t tokens) const;
   Device& device_;
   const Geometry& geometry_;
   std::vector<uint16_t> pool_;  // must outlive the copies enqueued from it

@@ -64,6 +64,18 @@ TEST(SyntheticDecode, ModelledTimesAreThoseOfRealKernels) {
   }
 }
 
+TEST(SyntheticDecode, LayersWithAWindowMayHaveHeadsOfAnotherShape) {
+  SyntheticOptions settings = small_settings();
+  settings.geometry.windows = {64, 0, 64, 0, 64};
+  settings.geometry.window_heads = {1, 48, 8, 48};
+  for (const SyntheticCompute compute : {SyntheticCompute::kReal, SyntheticCompute::kModelled}) {
+    settings.compute = compute;
+    SyntheticDecode decode(settings, make_trace());
+    decode.step();
+    EXPECT_GT(decode.step().seconds, 0);
+  }
+}
+
 TEST(SyntheticDecode, RowsOnTheDeviceAlwaysHit) {
   SyntheticOptions settings = small_settings();
   settings.config.preset = "fasa-c";
