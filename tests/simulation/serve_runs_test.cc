@@ -99,7 +99,11 @@ class SteppedEngine {
     choices_.cancel(id);
     remove_finished();
   }
-  void evict() { memory_.apply({.cancelled = {}, .forgotten = {}, .evict = true}); }
+  void evict() {
+    EngineCommands commands;
+    commands.evict = true;
+    memory_.apply(commands);
+  }
   void step() {
     memory_.admit_waiting();
     steps_.decode();
