@@ -20,9 +20,9 @@ using Set = std::vector<int32_t>;
 // Positions, ascending, and their labels.
 using Labels = std::vector<std::pair<int32_t, uint8_t>>;
 
-// What is known of a token before a prediction is read: four times its label, plus kBefore if it was
-// in this prediction in the last step, plus kShallower if it is in the one that was made a layer
-// later with as many FCs.
+// What is known of a token before a prediction is read: four times its label, plus kBefore if it
+// was in this prediction in the last step, plus kShallower if it is in the one that was made a
+// layer later with as many FCs.
 constexpr uint8_t kBefore = 1;
 constexpr uint8_t kShallower = 2;
 constexpr size_t kKnown = 4;
