@@ -50,7 +50,7 @@ def prefetch(predictor, depth):
 def variants():
     yield "FASA-C", ["--preset", "fasa-c"]
     yield "FASA-M, none", prefetch("none", 0)
-    yield "previous-step", prefetch("previous-step", 1)
+    yield "runners-up", prefetch("runners-up", 1)
     for depth in DEPTHS:
         yield f"next-query, depth {depth}", prefetch("next-query", depth)
     yield "next-query, depth auto", ["--predictor", "next-query", "--depth", "auto"]
@@ -152,7 +152,7 @@ def sweep_hot_rows(bench, out):
     series = {}
     for name, flags in (("no prefetch", prefetch("none", 0)),
                         ("next-query, depth 1", prefetch("next-query", 1)),
-                        ("previous-step", prefetch("previous-step", 1))):
+                        ("runners-up", prefetch("runners-up", 1))):
         runs = [bench.profile(*flags, "--fac-tokens", 256, "--hot-rows", hot, link="PCIe 4 x8")
                 for hot in HOT_ROWS]
         rows[name] = runs
@@ -163,14 +163,14 @@ def sweep_hot_rows(bench, out):
         "hot rows per layer and KV head")
     print("\n### hot_rows, k = 256, PCIe 4 x8\n")
     print("| hot_rows | device bytes of hot rows, GB | hit rate | TPOT without prefetch, ms "
-          "| over FASA-C | next-query depth 1, ms | previous-step, ms |")
+          "| over FASA-C | next-query depth 1, ms | runners-up, ms |")
     print("|---|---|---|---|---|---|---|")
     for i, hot in enumerate(HOT_ROWS):
         plain = rows["no prefetch"][i]
         print(f"| {hot} | {plain['memory']['device_hot_row_bytes'] / 1e9:.2f} "
               f"| {100 * plain['hit_rate']:.1f} % | {plain['tpot_ms']:.3f} "
               f"| {plain['tpot_ms'] / fasa_c:.2f}x "
-              f"| {series['next-query, depth 1'][i]:.3f} | {series['previous-step'][i]:.3f} |")
+              f"| {series['next-query, depth 1'][i]:.3f} | {series['runners-up'][i]:.3f} |")
 
 
 def main():

@@ -184,6 +184,19 @@ struct LowBitSet {
   float* scores = nullptr;
 };
 
+// The first position visible to a token at `position`.
+constexpr int32_t first_visible(int32_t position, int window) {
+  return window > 0 && position + 1 > window ? position + 1 - window : 0;
+}
+
+// The next best tokens behind a set, for prefetching. Its capacity is at most kMaxRunnersUp.
+struct RunnersUp {
+  int32_t capacity = 0;          // 0: not asked for
+  int32_t* positions = nullptr;  // [count, kv_heads, capacity], best first, equal ones ascending
+  int32_t* sizes = nullptr;      // [count, kv_heads]
+};
+inline constexpr int32_t kMaxRunnersUp = 2048;
+
 // Counters of one layer in device memory, updated atomically.
 struct StepCounters {
   uint64_t protected_rows = 0;   // set entries that were sinks or recent
@@ -250,6 +263,7 @@ struct SelectParams {
   TokenBudget low_bit_budget = {};
   LowBitSet low_bit = {};
   LowBitPages low_bit_pages = {};
+  RunnersUp runners_up = {};
 };
 
 // A step's number, increasing, at most kMaxSteps: a value, or an address that kernels read when
@@ -306,13 +320,16 @@ struct ResolveParams {
 // layer's append. Skips a prediction whose row is not committed, is protected, is hot, or is in a
 // page's device copy; predicted hot rows stay. Slots are chosen as in resolve, never one that this
 // step uses. A position never has two slots. If there are more new predictions than slots, they are
-// subsampled evenly, independent of the order of heads.
+// subsampled evenly, independent of the order of heads. Runners-up are taken in order instead;
+// those that were fetched for an earlier step and not used yet become predictions of this one.
 struct ClaimSlotsParams {
   static constexpr const char* kName = "claim_slots";
   StepParams step;
   StepNumber step_number;
   Replacement replacement = Replacement::kLru;
-  int32_t max_rows = 0;  // per head, including earlier predictions of this step; >= 0
+  int32_t max_rows = 0;     // per head, including earlier predictions of this step; >= 0
+  bool runners_up = false;  // the sets are lists of runners-up of the step before
+  int window = 0;           // of the layer: earlier positions are skipped
   int32_t selected_capacity = 0;
   // [count, kv_heads, selected_capacity], in any order, any values; null: the remembered rows.
   const int32_t* sets = nullptr;

@@ -7,6 +7,13 @@
 
 namespace fasa {
 
+// Runners-up worth fetching: those up to twice the set if hot rows hold eight sets, up to one and a
+// half if they hold four. With fewer they would evict rows that are used more
+// (docs/results/prefetch.md).
+constexpr int32_t max_runners_up(int hot_rows, int set) {
+  return hot_rows / 8 >= set ? set : hot_rows / 4 >= set ? set / 2 : 0;
+}
+
 struct SelectPlan {
   int first = 0;  // visible are [first, end)
   int end = 0;
@@ -15,8 +22,10 @@ struct SelectPlan {
   int budget = 0;        // the set's size
   int need = 0;          // tokens to select of those that compete; all of them if budget = visible
   int low_bit = 0;       // next best tokens, for the low-bit set
+  int runners_up = 0;    // next best tokens, in order
 
-  constexpr int ranked() const { return need + low_bit; }
+  constexpr int in_both() const { return need + low_bit; }  // of the set and the low-bit set
+  constexpr int ranked() const { return need + std::max(low_bit, runners_up); }
   constexpr int visible() const { return end - first; }
   constexpr bool is_dense() const { return budget == visible(); }
   constexpr int first_page() const { return first / kPageTokens; }
@@ -33,10 +42,13 @@ constexpr SelectPlan plan_selection(const SelectParams& params, const SequenceDe
                                  std::max(plan.sinks_end, plan.end));
   plan.budget = params.budget.of(plan.visible(), layout.sinks + layout.recent + 1);
   plan.need = plan.budget - (plan.sinks_end - plan.first) - (plan.end - plan.recent_begin);
-  if (params.low_bit.capacity > 0 && params.ahead == 0) {
-    plan.low_bit = std::min(params.low_bit_budget.of(plan.visible(), 0),
-                            plan.recent_begin - plan.sinks_end - plan.need);
+  if (params.ahead > 0) return plan;
+  const int others = plan.recent_begin - plan.sinks_end - plan.need;
+  if (params.low_bit.capacity > 0) {
+    plan.low_bit = std::min(params.low_bit_budget.of(plan.visible(), 0), others);
   }
+  const int32_t worth = max_runners_up(sequence.hot_rows, plan.budget);
+  plan.runners_up = std::min(std::min(params.runners_up.capacity, worth), others);
   return plan;
 }
 

@@ -7,7 +7,7 @@
 namespace fasa {
 
 // Rows of prefetch/predictor_table.h; only those that code refers to have a name here.
-enum class PredictorKind : uint8_t { kAuto, kNone, kPreviousStep, kNextQuery };
+enum class PredictorKind : uint8_t { kAuto, kNone, kRunnersUp, kNextQuery };
 
 struct PrefetchOptions {
   PredictorKind predictor = PredictorKind::kAuto;
@@ -19,7 +19,7 @@ struct PrefetchOptions {
 // Scratch that predictions need.
 struct PredictionScratch {
   int max_depth = 0;         // layers
-  bool writes_sets = false;  // predictions are sets of their own
+  bool writes_sets = false;  // predictions are sets of their own, not lists of runners-up
 };
 
 }  // namespace fasa

@@ -175,7 +175,10 @@ void StepPipeline::decode_selected(const Call& call, ConstTensorView q, TensorVi
   if (settings_.selection) {
     choose(call, q);
   } else {
-    device_.enqueue(select_params(call, q), call.compute, call.tag());
+    const SelectParams params = select_params(call, q);
+    // The claims read the list that the select writes.
+    if (params.runners_up.capacity > 0) prefetcher_.wait_for_claims(call.layer, call.compute);
+    device_.enqueue(params, call.compute, call.tag());
   }
   if (!call.step.sources.empty()) fetch_selected(call);
   if (settings_.selected_per_query_head) {
@@ -268,7 +271,8 @@ SelectParams StepPipeline::select_params(const Call& call, ConstTensorView q) co
           .scratch = scratch.select,
           .low_bit_budget = layer.low_bit,
           .low_bit = scratch.low_bit,
-          .low_bit_pages = scratch.low_bit_pages};
+          .low_bit_pages = scratch.low_bit_pages,
+          .runners_up = prefetcher_.runners_up(scratch, call.layer)};
 }
 
 void StepPipeline::choose(const Call& call, ConstTensorView q) {

@@ -32,6 +32,8 @@ void StepPipeline::decode_in_groups(const Call& call, ConstTensorView q, TensorV
                                     float* lse) {
   const HeadGroups& groups = groups_.of(call.step, call.layer);
   SelectParams select = select_params(call, q);
+  // The claims read the list that the select writes.
+  if (select.runners_up.capacity > 0) prefetcher_.wait_for_claims(call.layer, call.compute);
   for (int g = 0; g < groups.count(); ++g) {
     select.step.heads = groups[g];
     device_.enqueue(select, call.compute, call.tag());

@@ -77,8 +77,8 @@ void allot_low_bit(const StepSettings& settings, const DecodeShape& shape, Scrat
 
 int64_t select_bytes(const StepSettings& settings, const DecodeShape& shape) {
   const bool predictions = shape.prediction_rows() > 0;
-  const int capacity = std::max(shape.selected_capacity + shape.low_bit_capacity,
-                                predictions ? shape.prediction_capacity : 0);
+  const int behind = std::max(shape.low_bit_capacity, predictions ? shape.prediction_capacity : 0);
+  const int capacity = shape.selected_capacity + behind;
   if (settings.select_scratch == nullptr || capacity == 0) return 0;
   return static_cast<int64_t>(settings.select_scratch(settings.layout, shape.count, capacity));
 }

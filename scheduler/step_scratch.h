@@ -22,8 +22,8 @@ struct DecodeShape {
   int low_bit_blocks = 0;                // of the largest low-bit set attended to by page
   int dense_tokens = 0;                  // per wave, of dense attention; 0: none
   int window_tokens = 0;                 // the same for layers with window rows
-  // Predictions, if any: tokens of the largest predicted set, and the number of predicted sets in
-  // flight (0 if predictions are no sets).
+  // Predictions, if any: tokens of the largest predicted set or list, and the number of sets in
+  // flight or of lists, one a layer.
   bool predictions = false;
   int prediction_capacity = 0;
   int prediction_buffers = 0;
@@ -76,8 +76,10 @@ struct DecodeScratch {
   int prediction_rows = 0;
   int prediction_capacity = 0;
   int prediction_buffers = 0;
-  int64_t heads = 0;                   // count * kv_heads, the stride of what follows
-  int32_t* prediction_sets = nullptr;  // [prediction_buffers, count, kv_heads, prediction_capacity]
+  int64_t heads = 0;  // count * kv_heads, the stride of what follows
+  // Sets, or lists of runners-up, which outlive the step: [prediction_buffers, count, kv_heads,
+  // prediction_capacity]
+  int32_t* prediction_sets = nullptr;
   int32_t* prediction_sizes = nullptr;      // [prediction_buffers, count, kv_heads]
   FetchItem* prediction_fetches = nullptr;  // [streams, count, kv_heads, prediction_rows]
   int32_t* prediction_counts = nullptr;     // [streams, count, kv_heads]

@@ -15,11 +15,6 @@ namespace fasa {
 
 class TokenSelection;  // scheduler/selection/token_selection.h
 
-// The first position visible to a token at `position`.
-inline int32_t first_visible(int32_t position, int window) {
-  return window > 0 ? std::max(0, position + 1 - window) : 0;
-}
-
 struct LayerSettings {
   bool dense = false;  // attends to every visible token, never pruned
   TokenBudget budget;

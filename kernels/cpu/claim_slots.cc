@@ -66,8 +66,8 @@ class ClaimSlotsHead {
   }
 
   void consider(HotIndex& index, int32_t position) {
-    if (position < layout_.sinks || position < 0 || position >= sequence_.start ||
-        position >= sequence_.end() - layout_.recent ||
+    if (position < layout_.sinks || position < first_visible(sequence_.start, params_.window) ||
+        position >= sequence_.start || position >= sequence_.end() - layout_.recent ||
         sequence_.device_row_block(position / kPageTokens) != nullptr) {
       return;
     }
@@ -77,12 +77,16 @@ class ClaimSlotsHead {
       index.add(candidates_, count_++);
     } else if (found < slots_.count) {
       keep_[found] = 1;
+      int32_t& last_use = slots_.last_uses[found];
+      if (params_.runners_up && is_prediction(last_use)) {
+        last_use = predicted_use(params_.step_number.read());
+      }
     }
   }
 
-  // If there are more candidates than slots, subsamples them evenly.
+  // If there are more candidates than slots, subsamples them evenly, or takes the first.
   void claim(int32_t slot, int i, int chosen) {
-    const int32_t position = candidates_[int64_t{i} * count_ / chosen];
+    const int32_t position = candidates_[params_.runners_up ? i : int64_t{i} * count_ / chosen];
     slots_.positions[slot] = position;
     slots_.last_uses[slot] = predicted_use(params_.step_number.read());
     params_.fetches[index_ * params_.max_rows + i] = {

@@ -118,8 +118,9 @@ void SelectCall::run_tasks() {
     with_head(all, i, [](HeadSelection head, int, int) { head.set_bounds(); });
   };
   const auto scan = [&](size_t range) { all[range].scan(); };
-  const auto low_bit_of = [&](int sequence, int kv_head) {
-    return LowBitOut::of(params_, sequence, kv_head);
+  const auto others_of = [&](int sequence, int kv_head) {
+    return NextBestOut{LowBitOut::of(params_, sequence, kv_head),
+                       RunnersUpOut::of(params_, sequence, kv_head)};
   };
   const auto set_of = [&](int64_t index) {
     return params_.sets + index * params_.selected_capacity;
@@ -135,7 +136,7 @@ void SelectCall::run_tasks() {
   const auto finish = [&](size_t i) {
     with_head(all, i, [&](HeadSelection head, int sequence, int kv_head) {
       const int64_t index = index_of(sequence, kv_head);
-      const auto size = head.finish(set_of(index), low_bit_of(sequence, kv_head));
+      const auto size = head.finish(set_of(index), others_of(sequence, kv_head));
       if (size) write_size(sequence, kv_head, *size);
     });
   };
@@ -145,7 +146,7 @@ void SelectCall::run_tasks() {
       if (!head.rescans()) return;
       const int64_t index = index_of(sequence, kv_head);
       write_size(sequence, kv_head,
-                 head.finish_rescan(set_of(index), low_bit_of(sequence, kv_head)));
+                 head.finish_rescan(set_of(index), others_of(sequence, kv_head)));
     });
   };
   const size_t heads = tasks_.size() * static_cast<size_t>(kv_heads_);
@@ -176,6 +177,7 @@ KernelWork SelectCall::run() {
         params_.selected_sizes[index] = 0;
         if (params_.low_bit.capacity > 0) params_.low_bit.sizes[index] = 0;
         if (params_.low_bit_pages.capacity > 0) params_.low_bit_pages.counts[index] = 0;
+        if (params_.runners_up.capacity > 0) params_.runners_up.sizes[index] = 0;
       }
       const SequenceDesc& sequence = params_.step.sequences[s];
       if (sequence.mode != StepMode::kDecode) continue;

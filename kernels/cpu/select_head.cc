@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <ranges>
+#include <utility>
 
 #include "kernels/cpu/key_rank.h"
 
@@ -57,6 +59,14 @@ struct Contenders {
     places.reserve(static_cast<size_t>(count) + kCandidateSlack);
   }
 };
+
+// Negated keys and positions: ascending is best first.
+using RankedTokens = std::vector<std::pair<int64_t, int32_t>>;
+
+RankedTokens& runners_up_of_thread() {
+  thread_local RankedTokens tokens;
+  return tokens;
+}
 
 Contenders& contenders_of_thread() {
   thread_local Contenders contenders;
@@ -287,7 +297,7 @@ int32_t HeadSelection::greatest_lost_key() const {
   return greatest;
 }
 
-std::optional<int32_t> HeadSelection::finish(int32_t* set, const LowBitOut& low_bit) {
+std::optional<int32_t> HeadSelection::finish(int32_t* set, const NextBestOut& others) {
   std::vector<float>& maxima = gather_maxima();
   for (const HeadPart* part : parts_) {
     const Candidates& candidates = part->candidates_;
@@ -299,7 +309,7 @@ std::optional<int32_t> HeadSelection::finish(int32_t* set, const LowBitOut& low_
   find_keys();
   const int32_t least = lost == INT_MIN ? INT_MIN : lost + 1;
   const int32_t ranked = front().plan_.ranked();
-  if (lost < INT_MAX && count_at_least(least) >= ranked) return write(least, set, low_bit);
+  if (lost < INT_MAX && count_at_least(least) >= ranked) return write(least, set, others);
   const int32_t floor =
       count_at_least(INT_MIN) < ranked
           ? INT_MIN
@@ -308,9 +318,9 @@ std::optional<int32_t> HeadSelection::finish(int32_t* set, const LowBitOut& low_
   return std::nullopt;
 }
 
-int32_t HeadSelection::finish_rescan(int32_t* set, const LowBitOut& low_bit) {
+int32_t HeadSelection::finish_rescan(int32_t* set, const NextBestOut& others) {
   find_keys();
-  return write(INT_MIN, set, low_bit);
+  return write(INT_MIN, set, others);
 }
 
 void HeadSelection::find_keys() {
@@ -337,7 +347,7 @@ int32_t HeadSelection::gather(int32_t least) const {
   return gathered;
 }
 
-int32_t HeadSelection::write(int32_t least, int32_t* set, const LowBitOut& low_bit) const {
+int32_t HeadSelection::write(int32_t least, int32_t* set, const NextBestOut& others) const {
   const SelectPlan& plan = front().plan_;
   const int32_t gathered = gather(least);
   const int32_t* keys = contenders_of_thread().keys.data();
@@ -349,21 +359,30 @@ int32_t HeadSelection::write(int32_t least, int32_t* set, const LowBitOut& low_b
     const int32_t last = key_of_rank(rank, rank, INT_MIN, at_least);
     return RankCut{last, rank - at_least(last + 1)};
   };
-  RankCut in_both = cut_of(plan.ranked());
+  RankCut in_all = cut_of(plan.ranked());
+  RankCut in_both = cut_of(plan.in_both());
+  RankCut in_runners_up = cut_of(plan.need + plan.runners_up);
   RankCut in_set = cut_of(plan.need);
+  const LowBitOut& low_bit = others.low_bit;
   int32_t* next = low_bit.positions;
+  RankedTokens& runners_up = runners_up_of_thread();
+  runners_up.clear();
   int32_t* out = set + (plan.sinks_end - plan.first);
   std::iota(set, out, plan.first);
   for (size_t p = 0; p < parts_.size(); ++p) {
     const Candidates& candidates = parts_[p]->candidates_;
     const int32_t end = p + 1 < parts_.size() ? parts_[p + 1]->first_gathered_ : gathered;
     for (int32_t i = parts_[p]->first_gathered_; i < end; ++i) {
-      if (!in_both.takes(keys[i])) continue;
+      if (!in_all.takes(keys[i])) continue;
       const int32_t place = places[i];
+      const bool is_low_bit = in_both.takes(keys[i]);
+      const bool is_runner_up = in_runners_up.takes(keys[i]);
       if (in_set.takes(keys[i])) {
         *out++ = candidates.positions[place];
         continue;
       }
+      if (is_runner_up) runners_up.emplace_back(-int64_t{keys[i]}, candidates.positions[place]);
+      if (!is_low_bit) continue;
       for (int64_t h = 0; h < candidates.heads; ++h) {
         low_bit.scores[h * low_bit.stride + (next - low_bit.positions)] =
             candidates.raw[h * candidates.capacity + place];
@@ -372,6 +391,11 @@ int32_t HeadSelection::write(int32_t least, int32_t* set, const LowBitOut& low_b
     }
   }
   if (low_bit.size != nullptr) *low_bit.size = static_cast<int32_t>(next - low_bit.positions);
+  if (others.runners_up.size != nullptr) {
+    std::ranges::sort(runners_up);
+    std::ranges::copy(runners_up | std::views::values, others.runners_up.positions);
+    *others.runners_up.size = static_cast<int32_t>(runners_up.size());
+  }
   for (int position = plan.recent_begin; position < plan.end; ++position) *out++ = position;
   return static_cast<int32_t>(out - set);
 }
@@ -383,6 +407,13 @@ LowBitOut LowBitOut::of(const SelectParams& params, int64_t sequence, int kv_hea
   const int64_t head = sequence * layout.kv_heads + kv_head;
   return {low_bit.positions + head * low_bit.capacity, low_bit.sizes + head,
           low_bit.scores + head * layout.gqa_group * low_bit.capacity, low_bit.capacity};
+}
+
+RunnersUpOut RunnersUpOut::of(const SelectParams& params, int64_t sequence, int kv_head) {
+  const RunnersUp& runners_up = params.runners_up;
+  if (runners_up.capacity == 0) return {};
+  const int64_t head = sequence * params.step.layout.kv_heads + kv_head;
+  return {runners_up.positions + head * runners_up.capacity, runners_up.sizes + head};
 }
 
 LowBitPagesOut LowBitPagesOut::of(const SelectParams& params, int64_t sequence, int kv_head,

@@ -14,8 +14,8 @@
 //           pass with the true maxima, from the best bound known, into buffers that are pruned
 //           exactly when full: no part of a head holds more of its set than its own best
 //
-// The low-bit set follows in the same order, so everything is done for both together: they are the
-// best need + low_bit tokens, of which the set is the best `need`.
+// The low-bit set and the runners-up follow in the same order, so everything is done for all
+// together: they are the best plan.ranked() tokens, of which the set is the best `need`.
 //
 // A head is one part, or several over page ranges that other threads scan concurrently;
 // select_range.h drives them.
@@ -39,6 +39,20 @@ struct LowBitOut {
   int64_t stride = 0;
 
   static LowBitOut of(const SelectParams& params, int64_t sequence, int kv_head);
+};
+
+// Output of one head's runners-up; null: none.
+struct RunnersUpOut {
+  int32_t* positions = nullptr;
+  int32_t* size = nullptr;
+
+  static RunnersUpOut of(const SelectParams& params, int64_t sequence, int kv_head);
+};
+
+// What a selection writes beside the set.
+struct NextBestOut {
+  LowBitOut low_bit;
+  RunnersUpOut runners_up;
 };
 
 // One head's scores for a low-bit set attended to by page; `scores` null: none.
@@ -137,11 +151,11 @@ class HeadSelection {
 
   // Call after every part's sample.
   void set_bounds();
-  // Call after every part's scan: writes the set, ascending, and the low-bit set. Returns the set's
+  // Call after every part's scan: writes the set, ascending, and the others. Returns the set's
   // size, or nothing if every part must be rescanned first.
-  std::optional<int32_t> finish(int32_t* set, const LowBitOut& low_bit);
+  std::optional<int32_t> finish(int32_t* set, const NextBestOut& others);
   bool rescans() const { return front().rescans(); }
-  int32_t finish_rescan(int32_t* set, const LowBitOut& low_bit);
+  int32_t finish_rescan(int32_t* set, const NextBestOut& others);
 
  private:
   HeadPart& front() const { return *parts_.front(); }
@@ -151,7 +165,7 @@ class HeadSelection {
   void find_keys();
   // `least`: a key reached by at least as many tokens as are ranked, and by none that was lost.
   int32_t gather(int32_t least) const;
-  int32_t write(int32_t least, int32_t* set, const LowBitOut& low_bit) const;
+  int32_t write(int32_t least, int32_t* set, const NextBestOut& others) const;
 
   std::span<HeadPart* const> parts_;
 };

@@ -1,7 +1,6 @@
 // Assigns hot slots and fetches to predictions, one block per (sequence, KV head). Predicted sets
 // that a select wrote are ascending: then each slot looks its position up among the predictions.
-// Predictions in any other order, and rows remembered from an invalidated table, are compared
-// pairwise, which is quadratic but rare.
+// Predictions in any other order are compared pairwise.
 #pragma once
 
 #include "kernels/cuda/hot_rows_inl.h"
@@ -98,10 +97,10 @@ struct ClaimSlotsKernel {
 
   // A committed token's row that the device does not hold as a protected token's or in a page's
   // copy.
-  FASA_DEVICE static bool eligible(const HotHead& hot, const SequenceDesc& sequence,
-                                   int32_t position) {
-    return position >= 0 && position < sequence.start && !hot.is_protected(position) &&
-           hot.device_row(position) == nullptr;
+  FASA_DEVICE bool eligible(const HotHead& hot, const SequenceDesc& sequence,
+                            int32_t position) const {
+    return position >= first_visible(sequence.start, params.window) && position < sequence.start &&
+           !hot.is_protected(position) && hot.device_row(position) == nullptr;
   }
   FASA_DEVICE static bool among(const Predictions& predictions, int32_t position, int end) {
     for (int i = 0; i < end; ++i) {
@@ -110,8 +109,8 @@ struct ClaimSlotsKernel {
     return false;
   }
 
-  FASA_DEVICE static bool is_predicted(const HotHead& hot, const SequenceDesc& sequence,
-                                       const Predictions& predictions, int slot) {
+  FASA_DEVICE bool is_predicted(const HotHead& hot, const SequenceDesc& sequence,
+                                const Predictions& predictions, int slot) const {
     const int32_t position = hot.slots().positions[slot];
     if (position < 0 || !eligible(hot, sequence, position)) return false;
     return predictions.ascending ? find_sorted(predictions.set, predictions.count, position) >= 0
@@ -154,6 +153,19 @@ struct ClaimSlotsKernel {
     simt::sync_block();
   }
 
+  // Predictions of earlier steps that are predicted again.
+  FASA_DEVICE void renew(const HotHead& hot, const SequenceDesc& sequence,
+                         const Predictions& predictions) const {
+    const HotSlots& slots = hot.slots();
+    for (int slot = simt::thread_index(); slot < slots.count; slot += kThreads) {
+      if (slots.positions[slot] < 0 || !is_prediction(slots.last_uses[slot])) continue;
+      if (is_predicted(hot, sequence, predictions, slot)) {
+        slots.last_uses[slot] = predicted_use(params.step_number.read());
+      }
+    }
+    simt::sync_block();
+  }
+
   // Returns the number of rows to fetch.
   FASA_DEVICE int claim(const HotHead& hot, const SequenceDesc& sequence, int64_t index,
                         int room) const {
@@ -164,6 +176,7 @@ struct ClaimSlotsKernel {
       return i < ClaimSlotsBits::kMax ? ClaimSlotsBits::test(bits().candidates, i)
                                       : is_new(hot, sequence, predictions, i);
     };
+    if (params.runners_up) renew(hot, sequence, predictions);
     const auto keep = [&](int slot) {
       return slot < ClaimSlotsBits::kMax ? ClaimSlotsBits::test(bits().keep, slot)
                                          : is_predicted(hot, sequence, predictions, slot);
@@ -176,7 +189,8 @@ struct ClaimSlotsKernel {
     const Victims victims = hot.choose(params.replacement, params.step_number.read(), keep,
                                        room < count ? room : count, fetches);
     if (victims.count == 0) return 0;
-    spread(predictions, candidate, count, victims.count, fetches);
+    spread(predictions, candidate, params.runners_up ? victims.count : count, victims.count,
+           fetches);
     const HotSlots& slots = hot.slots();
     for (int i = simt::thread_index(); i < victims.count; i += kThreads) {
       const auto position =
@@ -189,8 +203,8 @@ struct ClaimSlotsKernel {
     return victims.count;
   }
 
-  // Writes the position of fetch i, which is candidate number i * count / chosen, into its item. If
-  // not all candidates get a slot, the chosen ones are spread evenly over them.
+  // Writes the position of fetch i, which is candidate number i * count / chosen, into its item: if
+  // not all candidates get a slot, the chosen ones are spread evenly over the first `count`.
   template <typename Candidate>
   FASA_DEVICE static void spread(const Predictions& predictions, const Candidate& candidate,
                                  int count, int chosen, FetchItem* fetches) {

@@ -26,7 +26,7 @@ FASA_DEVICE int32_t lower_bound(const int32_t* positions, int32_t count, int32_t
 FASA_DEVICE void write_low_bit_positions(const SelectHead& head, const int32_t* both) {
   const SelectPlan& plan = head.plan();
   const int32_t* set = head.set() + (plan.sinks_end - plan.first);
-  for (int32_t i = simt::thread_index(); i < plan.ranked(); i += simt::block_threads()) {
+  for (int32_t i = simt::thread_index(); i < plan.in_both(); i += simt::block_threads()) {
     const int32_t at = lower_bound(set, plan.need, both[i]);
     if (at < plan.need && set[at] == both[i]) continue;
     head.low_bit_positions()[i - at] = both[i];

@@ -86,6 +86,12 @@ class SelectHead {
   FASA_DEVICE void set_low_bit_size(int32_t size) const {
     if (params_.low_bit.capacity > 0) params_.low_bit.sizes[index_] = size;
   }
+  FASA_DEVICE int32_t* runners_up() const {
+    return params_.runners_up.positions + index_ * params_.runners_up.capacity;
+  }
+  FASA_DEVICE void set_runners_up_size(int32_t size) const {
+    if (params_.runners_up.capacity > 0) params_.runners_up.sizes[index_] = size;
+  }
   FASA_DEVICE float& low_bit_score(int head, int32_t i) const {
     return params_.low_bit.scores[(index_ * group() + head) * params_.low_bit.capacity + i];
   }

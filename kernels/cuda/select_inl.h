@@ -44,8 +44,8 @@ void start(const SelectParams& params, const Launcher& launch) {
   const int kv_heads = params.step.head_count();
   const int64_t heads = int64_t{params.step.count} * kv_heads;
   if (heads == 0) return;
-  const SelectScratch scratch = SelectScratch::of(
-      params.step.layout, params.step.count, params.selected_capacity + params.low_bit.capacity);
+  const SelectScratch scratch =
+      SelectScratch::of(params.step.layout, params.step.count, ranked_capacity(params));
   const ScorerLayout layout = SelectKernel::scorer_layout(params, launch.compute_capability());
   const int64_t scorers = align_up(layout.bytes());
   constexpr int64_t kRank = sizeof(BlockRank);

@@ -24,6 +24,7 @@ struct ScanKernel : SelectKernel {
     if (simt::block_x() == 0 && simt::thread_index() == 0) {
       head.selected_size() = count;
       head.set_low_bit_size(0);
+      head.set_runners_up_size(0);
       head.set_no_pages();
     }
   }

@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/simt.h"
 #include "kernels/layout.h"
+#include "kernels/params.h"
 
 namespace fasa::cuda {
 
@@ -29,13 +30,20 @@ struct SelectBound {
   float sampled;  // largest score known before the scan
 };
 
+// Tokens that a head's selection ranks at most.
+constexpr int ranked_capacity(const SelectParams& params) {
+  return params.selected_capacity + (params.low_bit.capacity > params.runners_up.capacity
+                                         ? params.low_bit.capacity
+                                         : params.runners_up.capacity);
+}
+
 struct SelectScratch {
   int heads = 0;  // sequences x KV heads
   int gqa_group = 1;
   int capacity = 0;  // candidates of a head
   int both = 0;      // entries for set and low-bit set together, if there is a low-bit set
 
-  // `selected_capacity`: of the set and the low-bit set together.
+  // `selected_capacity`: ranked_capacity().
   static constexpr SelectScratch of(const CacheLayout& layout, int count, int selected_capacity) {
     // Several times the set, to tolerate errors of the sample's threshold. Holds all of a context
     // up to four times the set.

@@ -42,11 +42,16 @@ int claim_slots_head(const ClaimSlotsParams& params, int sequence, int kv_head) 
   std::vector<int32_t> candidates;
   for (const int32_t position : predictions_of(params, slots, index)) {
     const bool is_protected = position < layout.sinks || position >= desc.end() - layout.recent;
-    if (position < 0 || position >= desc.start || is_protected) continue;
+    if (position < first_visible(desc.start, params.window)) continue;
+    if (position >= desc.start || is_protected) continue;
     if (desc.device_row_block(position / kPageTokens) != nullptr) continue;
     const int32_t* found = std::find(slots.positions, slots.positions + slots.count, position);
     if (found != slots.positions + slots.count) {
       keep[static_cast<size_t>(found - slots.positions)] = 1;
+      int32_t& last_use = slots.last_uses[found - slots.positions];
+      if (params.runners_up && is_prediction(last_use)) {
+        last_use = predicted_use(params.step_number.read());
+      }
     } else if (std::find(candidates.begin(), candidates.end(), position) == candidates.end()) {
       candidates.push_back(position);
     }
@@ -58,7 +63,9 @@ int claim_slots_head(const ClaimSlotsParams& params, int sequence, int kv_head) 
   for (int i = 0; i < chosen; ++i) {
     const int32_t slot = victims[static_cast<size_t>(i)];
     const int32_t position =
-        candidates[static_cast<size_t>(i) * candidates.size() / static_cast<size_t>(chosen)];
+        candidates[params.runners_up
+                       ? static_cast<size_t>(i)
+                       : static_cast<size_t>(i) * candidates.size() / static_cast<size_t>(chosen)];
     slots.positions[slot] = position;
     slots.last_uses[slot] = predicted_use(params.step_number.read());
     params.fetches[index * params.max_rows + i] = {

@@ -113,8 +113,15 @@ uint64_t select_head(const SelectParams& params, int index, int kv_head, int32_t
     });
     if (plan.low_bit > 0) {
       write_low_bit(params, scores, plan, int64_t{index} * params.step.layout.kv_heads + kv_head,
-                    {taken.begin() + plan.need, taken.begin() + plan.ranked()});
+                    {taken.begin() + plan.need, taken.begin() + plan.in_both()});
     }
+    const RunnersUp& runners_up = params.runners_up;
+    const int64_t head = int64_t{index} * params.step.layout.kv_heads + kv_head;
+    for (int i = 0; i < plan.runners_up; ++i) {
+      runners_up.positions[head * runners_up.capacity + i] =
+          taken[static_cast<size_t>(plan.need + i)];
+    }
+    if (runners_up.capacity > 0) runners_up.sizes[head] = plan.runners_up;
     taken.resize(static_cast<size_t>(plan.need));
     for (int p = plan.first; p < plan.sinks_end; ++p) taken.push_back(p);
     for (int p = plan.recent_begin; p < plan.end; ++p) taken.push_back(p);
@@ -192,6 +199,7 @@ void select(const SelectParams& params) {
       params.selected_sizes[at] = 0;
       if (params.low_bit.capacity > 0) params.low_bit.sizes[at] = 0;
       if (params.low_bit_pages.capacity > 0) params.low_bit_pages.counts[at] = 0;
+      if (params.runners_up.capacity > 0) params.runners_up.sizes[at] = 0;
       if (params.step.sequences[s].mode != StepMode::kDecode) continue;
       const uint64_t nans = select_head(params, s, h, params.sets + at * params.selected_capacity,
                                         params.selected_sizes + at);

@@ -16,14 +16,17 @@ int32_t visible_tokens(const LayerSettings& layer, int64_t context) {
 void add_predictions(const StepSettings& settings, int64_t context, PredictionScratch predictions,
                      DecodeShape& shape) {
   shape.predictions = true;
-  if (!settings.prefetches(shape.hot_rows) || !predictions.writes_sets) return;
+  if (!settings.prefetches(shape.hot_rows)) return;
+  const bool sets = predictions.writes_sets;
   for (const LayerSettings& layer : settings.layers) {
     if (layer.dense) continue;
-    shape.prediction_capacity = std::max(
-        shape.prediction_capacity,
-        layer.prediction_budget().of(visible_tokens(layer, context), settings.budget_floor()));
+    const TokenBudget budget = sets ? layer.prediction_budget() : layer.budget;
+    const int32_t tokens = budget.of(visible_tokens(layer, context), settings.budget_floor());
+    shape.prediction_capacity =
+        std::max(shape.prediction_capacity, sets ? tokens : std::min(tokens, kMaxRunnersUp));
   }
-  shape.prediction_buffers = predictions.max_depth + 1;
+  // Lists of runners-up last from step to step.
+  shape.prediction_buffers = sets ? predictions.max_depth + 1 : settings.layer_count();
 }
 
 }  // namespace

@@ -57,6 +57,7 @@ KernelWork SyntheticDevice::select(const SelectParams& params) {
       if (params.low_bit_pages.capacity > 0 && compute_ == SyntheticCompute::kModelled) {
         params.low_bit_pages.counts[index] = decodes && !plan.is_dense() ? plan.pages() : 0;
       }
+      if (params.runners_up.capacity > 0) params.runners_up.sizes[index] = 0;
       if (!decodes) continue;
       const TraceSetId id{.step = desc.start - tokens_,
                           .sequence = sequence,
@@ -65,6 +66,10 @@ KernelWork SyntheticDevice::select(const SelectParams& params) {
       int32_t* set = params.sets + index * params.selected_capacity;
       if (ahead == 0) {
         tiling_.true_set(id, plan, set);
+        if (plan.runners_up == 0) continue;
+        params.runners_up.sizes[index] =
+            tiling_.runners_up(id, plan, {set, static_cast<size_t>(plan.budget)},
+                               params.runners_up.positions + index * params.runners_up.capacity);
         continue;
       }
       const int all = params.step.layout.slice.dims / 2;

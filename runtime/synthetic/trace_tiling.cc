@@ -15,6 +15,11 @@ uint64_t mix(uint64_t value) {
   return value ^ (value >> 31);
 }
 
+// Where the positions that are taken from a stretch begin in it.
+int64_t offset_in(int64_t length, uint64_t hash) {
+  return static_cast<int64_t>((hash >> 20) % static_cast<uint64_t>(length));
+}
+
 // A set of positions that grows up to a given size.
 class PositionSet {
  public:
@@ -55,6 +60,10 @@ class PositionSet {
 TraceTiling::TraceTiling(const SelectionTrace& trace, int64_t tokens, uint64_t seed)
     : trace_(trace), tokens_(tokens), seed_(seed) {}
 
+uint64_t TraceTiling::hash_of(int32_t position) const {
+  return mix(seed_ * 0x10001 + static_cast<uint64_t>(position));
+}
+
 int64_t TraceTiling::stretch_begin(int64_t position) const {
   return position * tokens_ / trace_.context(trace_.steps() - 1);
 }
@@ -94,8 +103,7 @@ void TraceTiling::fill(int trace_step, std::span<const int32_t> source, const Se
   const int competing_end = trace_.context(trace_step) - trace_.shape().recent;
   for (const int32_t position : source) {
     if (position < trace_.shape().sinks || position >= competing_end) continue;
-    items.push_back({mix(seed_ * 0x10001 + static_cast<uint64_t>(position)),
-                     stretch_begin(position), stretch_begin(position + 1)});
+    items.push_back({hash_of(position), stretch_begin(position), stretch_begin(position + 1)});
   }
   // Each round takes one more position of every stretch. An incomplete round takes the same
   // positions in every step: those of the lowest rank.
@@ -105,7 +113,7 @@ void TraceTiling::fill(int trace_step, std::span<const int32_t> source, const Se
   for (int round = 0; round < rounds && !result.full(); ++round) {
     for (const Item& item : items) {
       const int64_t length = std::max<int64_t>(1, item.end - item.begin);
-      const auto offset = static_cast<int64_t>((item.rank >> 20) % static_cast<uint64_t>(length));
+      const int64_t offset = offset_in(length, item.rank);
       // At the end of its stretch it continues into the next one.
       result.add(item.begin + (round < length ? (offset + round) % length : round));
     }
@@ -118,6 +126,28 @@ void TraceTiling::true_set(const TraceSetId& id, const SelectPlan& plan, int32_t
   const int step = trace_step(id);
   fill(step, trace_.true_set(step, trace_layer(id.layer), id.kv_head % trace_.shape().kv_heads),
        plan, set);
+}
+
+int32_t TraceTiling::runners_up(const TraceSetId& id, const SelectPlan& plan,
+                                std::span<const int32_t> set, int32_t* out) const {
+  const int step = trace_step(id);
+  const int head = id.kv_head % trace_.shape().kv_heads;
+  const auto source = trace_.runners_up(step, trace_layer(id.layer), head);
+  // As many positions of each stretch as the set has of its own.
+  const int each = (plan.need + trace_.shape().set_ranked() - 1) / trace_.shape().set_ranked();
+  int32_t size = 0;
+  for (const int32_t position : source) {
+    const int64_t begin = stretch_begin(position);
+    const int64_t length = std::max<int64_t>(1, stretch_begin(position + 1) - begin);
+    const int64_t offset = offset_in(length, hash_of(position));
+    for (int round = 0; round < each && size < plan.runners_up; ++round) {
+      const int64_t at = begin + (round < length ? (offset + round) % length : round);
+      if (at < plan.sinks_end || at >= plan.recent_begin) continue;
+      const auto found = static_cast<int32_t>(at);
+      if (!std::ranges::binary_search(set, found)) out[size++] = found;
+    }
+  }
+  return size;
 }
 
 bool TraceTiling::predicted_set(const TraceSetId& id, int ahead, int chunks, const SelectPlan& plan,

@@ -32,6 +32,11 @@ class TraceTiling {
   bool predicted_set(const TraceSetId& id, int ahead, int chunks, const SelectPlan& plan,
                      int32_t* set) const;
 
+  // Writes up to plan.runners_up positions behind `set`, a true_set() of this id, best first;
+  // returns how many. None if the trace has no ranking.
+  int32_t runners_up(const TraceSetId& id, const SelectPlan& plan, std::span<const int32_t> set,
+                     int32_t* out) const;
+
   // The trace's layer for a layer of the target.
   int trace_layer(int layer) const;
   int trace_step(const TraceSetId& id) const;
@@ -41,6 +46,7 @@ class TraceTiling {
   void fill(int trace_step, std::span<const int32_t> source, const SelectPlan& plan,
             int32_t* set) const;
   int64_t stretch_begin(int64_t position) const;
+  uint64_t hash_of(int32_t position) const;
 
   const SelectionTrace& trace_;
   const int64_t tokens_;

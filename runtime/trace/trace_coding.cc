@@ -77,27 +77,31 @@ void sets_of(const TraceShape& shape, const Labels& labels, Set& set, Set& ranki
     if (!ranked || shape.bands[label - size_t{kFirstBand}] <= shape.set_ranked()) {
       set.push_back(position);
     }
-    if (ranked) ranking.push_back(position);
   }
-  const auto label_of = [&](int32_t position) {
-    return std::ranges::lower_bound(labels, std::pair{position, kAbsent})->second;
-  };
-  std::ranges::stable_sort(ranking, {}, label_of);
+  for (size_t band = 0; band < shape.bands.size(); ++band) {
+    for (const auto& [position, label] : labels) {
+      if (label == kFirstBand + band) ranking.push_back(position);
+    }
+  }
 }
 
 // The tokens of which anything is known, ascending.
 Labels known_tokens(const Labels& labels, const Set& before, const Set& shallower) {
-  Labels all;
-  for (const auto& [position, label] : labels) {
-    all.emplace_back(position, static_cast<uint8_t>(kKnown * label));
-  }
-  for (const int32_t position : before) all.emplace_back(position, kBefore);
-  for (const int32_t position : shallower) all.emplace_back(position, kShallower);
-  std::ranges::sort(all);
   Labels known;
-  for (const auto& [position, part] : all) {
-    if (known.empty() || known.back().first != position) known.emplace_back(position, uint8_t{0});
-    known.back().second |= part;
+  known.reserve(labels.size() + before.size() + shallower.size());
+  const auto front = [](const Set& set, size_t at) {
+    return at < set.size() ? set[at] : INT32_MAX;
+  };
+  size_t label = 0, at_before = 0, at_shallower = 0;
+  while (label < labels.size() || at_before < before.size() || at_shallower < shallower.size()) {
+    const int32_t labelled = label < labels.size() ? labels[label].first : INT32_MAX;
+    const int32_t position =
+        std::min({labelled, front(before, at_before), front(shallower, at_shallower)});
+    size_t what = 0;
+    if (labelled == position) what += kKnown * labels[label++].second;
+    if (front(before, at_before) == position) what += kBefore, ++at_before;
+    if (front(shallower, at_shallower) == position) what += kShallower, ++at_shallower;
+    known.emplace_back(position, static_cast<uint8_t>(what));
   }
   return known;
 }

@@ -91,7 +91,7 @@ void TuneSpace::add_prefetch(int layers) {
     });
   };
   add(0, PredictorKind::kAuto);
-  add(1, PredictorKind::kPreviousStep);
+  add(1, PredictorKind::kRunnersUp);
   for (int depth = 1; depth <= std::min(kDeepest, layers - 1); ++depth) {
     add(depth, PredictorKind::kNextQuery);
   }

@@ -29,8 +29,8 @@ class Predictor {
 
   // Maximum number of layers ahead; 0: no predictions.
   virtual int max_depth() const = 0;
-  // If false, predict() is not called; the prediction is the list of lost rows in the hot rows'
-  // tables.
+  // If false, predict() is not called; the prediction is the list of runners-up that the layer's
+  // select wrote in the step before.
   virtual bool writes_sets() const = 0;
   // Enqueues on prediction.compute the work that fills prediction.select.sets and selected_sizes.
   // Does not allocate.

@@ -6,7 +6,7 @@
 
 #include "scheduler/prefetch/next_query_predictor.h"
 #include "scheduler/prefetch/none_predictor.h"
-#include "scheduler/prefetch/previous_step_predictor.h"
+#include "scheduler/prefetch/runners_up_predictor.h"
 
 namespace fasa {
 namespace {
@@ -32,14 +32,14 @@ constexpr Entry entry() {
 // PredictorKind numbers the rows from 1; 0 is kAuto, which picks one of them.
 constexpr std::array kTable{
     entry<NonePredictor>(),
-    entry<PreviousStepPredictor>(),
+    entry<RunnersUpPredictor>(),
     entry<NextQueryPredictor>(),
 };
 constexpr std::string_view kAutoName = "auto";
 
 const Entry& entry_of(PredictorKind kind, bool has_queries) {
   if (kind == PredictorKind::kAuto) {
-    kind = has_queries ? PredictorKind::kNextQuery : PredictorKind::kPreviousStep;
+    kind = has_queries ? PredictorKind::kNextQuery : PredictorKind::kRunnersUp;
   }
   const Entry& entry = kTable[static_cast<size_t>(kind) - 1];
   return entry.by_queries && !has_queries ? kTable.front() : entry;
@@ -74,7 +74,7 @@ const std::string& predictor_help() {
     for (const Entry& entry : kTable) help += fmt::format("{} = {}; ", entry.name, entry.help);
     return help + fmt::format("{} = {} if queries can be estimated, else {}.", kAutoName,
                               predictor_name(PredictorKind::kNextQuery),
-                              predictor_name(PredictorKind::kPreviousStep));
+                              predictor_name(PredictorKind::kRunnersUp));
   }();
   return text;
 }

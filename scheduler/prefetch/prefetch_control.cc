@@ -21,8 +21,8 @@ constexpr double kSmoothing = 0.25;
 
 int max_depth_of(const StepSettings& settings, int hot_rows, bool writes_sets, int max_depth) {
   if (!settings.prefetches(hot_rows)) return 0;
-  const int automatic = writes_sets ? kMaxAutomatic : 1;
-  return std::max(0, std::min({settings.prefetch.depth.value_or(automatic), max_depth,
+  if (!writes_sets && settings.selection != nullptr) return 0;  // only the kernel lists runners-up
+  return std::max(0, std::min({settings.prefetch.depth.value_or(kMaxAutomatic), max_depth,
                                settings.layer_count() - 1}));
 }
 
@@ -59,7 +59,7 @@ void PrefetchControl::require_query_source() const {
   if (!needs_queries(settings_.prefetch.predictor)) return;
   throw UsageError(
       fmt::format("prefetch.predictor = {}: no query source is set; call set_query_source, "
-                  "or use auto or previous-step",
+                  "or use auto or runners-up",
                   predictor_name(settings_.prefetch.predictor)));
 }
 
@@ -77,12 +77,10 @@ PredictionScratch PrefetchControl::scratch_for(const StepSettings& settings, int
           most.writes_sets};
 }
 
-PrefetchPlan PrefetchControl::plan(int sequences, bool remembered) const {
+PrefetchPlan PrefetchControl::plan(int sequences, bool listed) const {
   PrefetchPlan plan;
-  if (max_depth_ == 0 || (!predictor().writes_sets() && !remembered)) return plan;
-  // Lost rows that are not refetched now are forgotten, so that case cannot be measured.
-  const bool automatic = !settings_.prefetch.depth && predictor().writes_sets();
-  plan.depth = automatic ? depth_.depth() : max_depth_;
+  if (max_depth_ == 0 || (!predictor().writes_sets() && !listed)) return plan;
+  plan.depth = settings_.prefetch.depth ? max_depth_ : depth_.depth();
   const CacheLayout& layout = settings_.layout;
   plan.rows = PrefetchPlanner::rows_per_head(link_rate_, compute_seconds_, layout.row.bytes(),
                                              int64_t{sequences} * layout.kv_heads,
@@ -92,7 +90,7 @@ PrefetchPlan PrefetchControl::plan(int sequences, bool remembered) const {
 }
 
 bool PrefetchControl::measures(int32_t step_number) const {
-  if (max_depth_ == 0 || !predictor().writes_sets()) return false;
+  if (max_depth_ == 0) return false;
   const bool unsettled = !settings_.prefetch.depth && !depth_.settled();
   return unsettled || measurements_ < kFirstMeasurements || step_number % kMeasureEvery == 0;
 }

@@ -40,9 +40,9 @@ class PrefetchControl {
   // (0: none).
   static PredictionScratch scratch_for(const StepSettings& settings, int source_depth);
 
-  // The plan of a step with `sequences` decoding sequences. `remembered`: the hot rows' tables of
-  // some of them list lost rows.
-  PrefetchPlan plan(int sequences, bool remembered) const;
+  // The plan of a step with `sequences` decoding sequences. `listed`: the step before listed its
+  // runners-up for these.
+  PrefetchPlan plan(int sequences, bool listed) const;
 
   // Whether step `step_number` should be measured, and which layer to measure.
   bool measures(int32_t step_number) const;

@@ -85,17 +85,18 @@ void Prefetcher::fetch(const Target& target, std::span<const Event> written) {
   int32_t* counts = scratch.prediction_counts_of(index);
   const OperationTag tag = tag_of(target.layer, Cause::kPrefetch);
   device_.wait(stream, predicted_.view(), tag);
-  ClaimSlotsParams params{
-      .step = layer_params(settings_, target.step, target.layer),
-      .step_number = target.step.step_number,
-      .replacement = settings_.replacement,
-      .max_rows = max_rows(scratch),
-      .selected_capacity = scratch.prediction_capacity,
-      .sets = sets ? scratch.prediction_sets_of(target.layer) : nullptr,
-      .selected_sizes = sets ? scratch.prediction_sizes_of(target.layer) : nullptr,
-      .fetches = fetches,
-      .fetch_counts = counts,
-      .counters = target.step.counters + target.layer};
+  ClaimSlotsParams params{.step = layer_params(settings_, target.step, target.layer),
+                          .step_number = target.step.step_number,
+                          .replacement = settings_.replacement,
+                          .max_rows = max_rows(scratch),
+                          .runners_up = !sets,
+                          .window = settings_.layer(target.layer).window,
+                          .selected_capacity = scratch.prediction_capacity,
+                          .sets = scratch.prediction_sets_of(target.layer),
+                          .selected_sizes = scratch.prediction_sizes_of(target.layer),
+                          .fetches = fetches,
+                          .fetch_counts = counts,
+                          .counters = target.step.counters + target.layer};
   device_.enqueue(params, stream, tag);
   device_.record(claimed_[layer].view(), stream);
   if (sets) {
@@ -112,6 +113,16 @@ void Prefetcher::fetch(const Target& target, std::span<const Event> written) {
                   stream, tag);
   device_.record(arrived_[layer].view(), stream);
   target.step.mark(StepProbe::kPredictionEnd, target.layer, stream);
+}
+
+RunnersUp Prefetcher::runners_up(const DecodeScratch& scratch, int layer) const {
+  if (streams_.empty() || predictor_ == nullptr || predictor_->writes_sets() ||
+      predictor_->max_depth() == 0 || scratch.prediction_rows == 0) {
+    return {};
+  }
+  return {.capacity = scratch.prediction_capacity,
+          .positions = scratch.prediction_sets_of(layer),
+          .sizes = scratch.prediction_sizes_of(layer)};
 }
 
 void Prefetcher::wait_for_claims(int layer, StreamView compute) {

@@ -5,7 +5,9 @@
 //
 // These streams have normal priority and the streams of misses high priority, so that misses
 // overtake. No ordering is needed between two steps: before the next step touches a layer's hot
-// rows, compute has waited for that layer's prefetches, and these streams wait for compute.
+// rows, compute has waited for that layer's prefetches, and these streams wait for compute. A
+// layer's select writes its list of runners-up, which the next step claims before the select writes
+// it again.
 #pragma once
 
 #include <span>
@@ -31,6 +33,8 @@ class Prefetcher {
   // rows are on the host.
   void prefetch_after(const StepBatch& step, const StepScratch& scratch, int layer,
                       std::span<const Event> written, StreamView compute);
+  // The list that the select of `layer` writes for the next step; capacity 0: none.
+  RunnersUp runners_up(const DecodeScratch& scratch, int layer) const;
   // Makes compute wait until the claims for `layer` are in its tables; until their rows have
   // arrived.
   void wait_for_claims(int layer, StreamView compute);

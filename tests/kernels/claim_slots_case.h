@@ -207,6 +207,8 @@ inline void expect_claims_slots_as_reference(const ClaimSlotsSetting& setting,
                                       .step_number = StepNumber(step_number),
                                       .replacement = setting.replacement,
                                       .max_rows = setting.max_rows,
+                                      .runners_up = step_number % 3 != 0,
+                                      .window = step_number % 5 == 0 ? 90 : 0,
                                       .selected_capacity = capacity,
                                       .sets = predictions.data(),
                                       .selected_sizes = sizes.data()};

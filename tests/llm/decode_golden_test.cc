@@ -22,15 +22,14 @@ struct Way {
   SelectionKind kind = SelectionKind::kFasa;
 };
 
-const Way kWays[] = {
-    {.name = "fewer hot rows than tokens"},
-    {.name = "no hot rows", .hot_rows = 0},
-    {.name = "copies in place of hot rows", .hot_rows = 128},
-    {.name = "the last step's rows ahead", .predictor = PredictorKind::kPreviousStep},
-    {.name = "rows where there is room", .rows = RowPlacement::kAuto},
-    {.name = "rows on the device", .rows = RowPlacement::kDevice},
-    {.name = "whole pages from the host", .kind = SelectionKind::kFull},
-    {.name = "one tier", .device = "cpu"}};
+const Way kWays[] = {{.name = "fewer hot rows than tokens"},
+                     {.name = "no hot rows", .hot_rows = 0},
+                     {.name = "copies in place of hot rows", .hot_rows = 128},
+                     {.name = "the last step's rows ahead", .predictor = PredictorKind::kRunnersUp},
+                     {.name = "rows where there is room", .rows = RowPlacement::kAuto},
+                     {.name = "rows on the device", .rows = RowPlacement::kDevice},
+                     {.name = "whole pages from the host", .kind = SelectionKind::kFull},
+                     {.name = "one tier", .device = "cpu"}};
 
 struct Decoded {
   std::vector<float> logits;  // of every token, [tokens, vocab]

@@ -172,7 +172,7 @@ std::vector<NamedSetup> ways() {
       {"heads in groups", {.head_groups = 2}},
       {"heads in groups on one lane", {.streams = 1, .head_groups = 2}},
       {"the last step's rows fetched back",
-       {.hot_rows = 20, .depth = 1, .predictor = PredictorKind::kPreviousStep}},
+       {.hot_rows = 20, .depth = 1, .predictor = PredictorKind::kRunnersUp}},
       {"all of short contexts, then a part", {.rows = RowPlacement::kDevice, .fac_tokens = 230}},
       {"a dense layer", {.rows = RowPlacement::kDevice, .dense_layers = {1}}}};
 }

@@ -74,7 +74,7 @@ std::vector<NamedSetup> ways() {
           {"heads in groups", {.head_groups = 2}},
           {"heads in groups on one lane", {.streams = 1, .head_groups = 2}},
           {"the last step's rows fetched back",
-           {.hot_rows = 20, .depth = 1, .predictor = PredictorKind::kPreviousStep}}};
+           {.hot_rows = 20, .depth = 1, .predictor = PredictorKind::kRunnersUp}}};
 }
 
 TEST(CudaPipeline, OverAFakeRuntimeHasTheCpusBits) {

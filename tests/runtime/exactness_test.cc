@@ -156,7 +156,7 @@ struct PredictionCase {
 };
 constexpr PredictionCase kPredictionCases[] = {
     {PredictionSource::kNone, PredictorKind::kNone},
-    {PredictionSource::kNone, PredictorKind::kPreviousStep},
+    {PredictionSource::kNone, PredictorKind::kRunnersUp},
     {PredictionSource::kGoodQueries, PredictorKind::kNextQuery},
     {PredictionSource::kPoorQueries, PredictorKind::kAuto},
     {PredictionSource::kRandom, PredictorKind::kAuto}};
@@ -194,10 +194,11 @@ TEST_P(PrefetchExactness, DepthHotRowsReplacementStreams) {
                           .prediction_source = who().prediction_source},
                          &rows),
                       what);
+          const int sets = who().predictor == PredictorKind::kRunnersUp ? 4 : 1;
           const bool predictions =
-              depth != 0 && hot_rows > 48 && who().predictor != PredictorKind::kNone;
+              depth != 0 && hot_rows > 48 * sets && who().predictor != PredictorKind::kNone;
           // The automatic depth tries predictions later than these steps; see AutomaticDepth.
-          const bool later = !depth && who().prediction_source != PredictionSource::kNone;
+          const bool later = !depth;
           EXPECT_EQ(rows.prefetched > 0, predictions && !later) << what;
           EXPECT_LE(rows.prefetched_used, rows.prefetched) << what;
         }
@@ -211,7 +212,7 @@ TEST_P(PrefetchExactness, AutomaticDepth) {
   constexpr int kLong = 50;
   StepCounters rows;
   const RunSetup setup{.device = "emulated",
-                       .hot_rows = 51,
+                       .hot_rows = who().predictor == PredictorKind::kRunnersUp ? 200 : 51,
                        .streams = 2,
                        .depth = std::nullopt,
                        .predictor = who().predictor,
@@ -231,7 +232,7 @@ TEST_P(PrefetchExactness, CpuDevice) {  // there is nothing to fetch
 }
 
 std::string name_of_case(const ::testing::TestParamInfo<PrefetchExactness::ParamType>& info) {
-  constexpr const char* kNames[] = {"None", "PreviousStep", "GoodQueries", "PoorQueries", "Random"};
+  constexpr const char* kNames[] = {"None", "RunnersUp", "GoodQueries", "PoorQueries", "Random"};
   const auto prediction_source = info.index / std::size(kRows);
   return kNames[prediction_source] + std::string(row_dtype_name(std::get<1>(info.param)));
 }
@@ -334,7 +335,10 @@ TEST_P(Exactness, RandomSchedules) {
         RunSetup{.device = "emulated", .rows = RowPlacement::kDevice, .slice = SliceDType::kBF16},
         RunSetup{.device = "emulated", .hot_rows = 60, .low_bit_tokens = 60},
         RunSetup{.device = "emulated", .hot_rows = 60, .low_bit_tokens = kAllOthers},
-        RunSetup{.device = "emulated", .predictor = PredictorKind::kPreviousStep},
+        RunSetup{.device = "emulated",
+        .hot_rows = 96,
+        .fac_tokens = 22,
+        .predictor = PredictorKind::kRunnersUp},
         RunSetup{
             .device = "emulated", .depth = 2, .prediction_source = PredictionSource::kPoorQueries},
         RunSetup{.device = "emulated",

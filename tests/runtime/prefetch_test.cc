@@ -262,24 +262,6 @@ TEST(Prefetch, NextQueryNeedsASource) {
   EXPECT_NO_THROW(on_device.decode(there, 1, 1));  // no rows to fetch
 }
 
-// Hot rows lost in an aborted step are prefetched for the next step.
-TEST(Prefetch, PreviousStepBringsBackWhatWasLost) {
-  RuntimeRun run({.device = "emulated", .predictor = PredictorKind::kPreviousStep});
-  const SequenceId id = run.runtime().create();
-  run.prefill(id, 1, 200, 200);
-  run.decode(id, 1, 2);
-  EXPECT_EQ(run.runtime().metrics().rows.prefetched, 0u);
-  const Part part{id, 1, run.runtime().length(id), 1, StepMode::kDecode};
-  run.tape().begin({&part, 1});
-  run.runtime().abort_step();
-  run.decode(id, 1, 1);
-  const uint64_t fetched = run.runtime().metrics().rows.prefetched;
-  EXPECT_GT(fetched, 0u);
-  EXPECT_GT(run.runtime().metrics().rows.prefetched_used, 0u);
-  run.decode(id, 1, 2);
-  EXPECT_EQ(run.runtime().metrics().rows.prefetched, fetched);  // once
-}
-
 // Scratch for predictions is counted: memory from reserve() suffices for all later steps.
 TEST(Prefetch, ReservedMemorySuffices) {
   RuntimeRun run({.device = "emulated",

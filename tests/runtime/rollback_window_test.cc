@@ -48,7 +48,7 @@ std::vector<RunSetup> setups() {
   }
   all.push_back(
       {.device = "emulated", .depth = 2, .prediction_source = PredictionSource::kGoodQueries});
-  all.push_back({.device = "emulated", .depth = 2, .predictor = PredictorKind::kPreviousStep});
+  all.push_back({.device = "emulated", .depth = 2, .predictor = PredictorKind::kRunnersUp});
   return all;
 }
 
@@ -126,7 +126,7 @@ TEST(RollbackWindow, InterpretedKernelsHaveTheSameBits) {
 // The hot rows' table lists the rows that a truncation cost, for the predictor, until their pages
 // are freed.
 TEST(RollbackWindow, RowsLostInATruncationAreNotFetchedFromFreedPages) {
-  const RunSetup setup{.device = "emulated", .depth = 2, .predictor = PredictorKind::kPreviousStep};
+  const RunSetup setup{.device = "emulated", .depth = 2, .predictor = PredictorKind::kRunnersUp};
   const auto life = [&](int64_t rollback_tokens) {
     RuntimeRun run(setup, windowed(setup));
     const SequenceId id = run.runtime().create();

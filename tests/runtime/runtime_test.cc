@@ -114,7 +114,7 @@ TEST(Runtime, ARefusedStepLeavesWhatWasReserved) {
                    .rows = rows,
                    .hot_rows = std::nullopt,
                    .depth = 1,
-                   .predictor = PredictorKind::kPreviousStep};
+                   .predictor = PredictorKind::kRunnersUp};
     setup.device_memory = uint64_t{16} << 20;
     setup.host_memory = uint64_t{16} << 20;
     int refused = 0;

@@ -40,7 +40,7 @@ TEST(StepNumbers, MayRunOutInTheSequencesApi) {
       {.device = "emulated"},
       {.device = "emulated", .replacement = Replacement::kClock},
       {.device = "emulated", .replacement = Replacement::kScore},
-      {.device = "emulated", .hot_rows = 30, .depth = 1, .predictor = PredictorKind::kPreviousStep},
+      {.device = "emulated", .hot_rows = 30, .depth = 1, .predictor = PredictorKind::kRunnersUp},
       {.device = "emulated", .depth = 2, .prediction_source = PredictionSource::kGoodQueries}};
   for (const RunSetup& setup : setups) {
     const Observed whole = observe(setup, kMaxSteps);

@@ -10,7 +10,7 @@ namespace fasa {
 namespace {
 
 constexpr PredictorKind kKinds[] = {PredictorKind::kAuto, PredictorKind::kNone,
-                                    PredictorKind::kPreviousStep, PredictorKind::kNextQuery};
+                                    PredictorKind::kRunnersUp, PredictorKind::kNextQuery};
 constexpr int kLayers = 6;
 constexpr int kSeen = 3;
 
@@ -21,7 +21,7 @@ class NoQueries final : public QuerySource {
 };
 
 TEST(PredictorTable, NamesAreFoundAndListed) {
-  EXPECT_EQ(predictor_names(), "auto, none, previous-step, next-query");
+  EXPECT_EQ(predictor_names(), "auto, none, runners-up, next-query");
   for (const PredictorKind kind : kKinds) {
     EXPECT_EQ(find_predictor(predictor_name(kind)), kind);
     EXPECT_NE(predictor_help().find(predictor_name(kind)), std::string::npos);
@@ -53,7 +53,7 @@ TEST(PredictorTable, AutoPredictsByQueriesWhereThereAreSome) {
   EXPECT_TRUE(takes_queries(PredictorKind::kAuto));
   EXPECT_FALSE(needs_queries(PredictorKind::kAuto));
   EXPECT_TRUE(needs_queries(PredictorKind::kNextQuery));
-  EXPECT_FALSE(takes_queries(PredictorKind::kPreviousStep));
+  EXPECT_FALSE(takes_queries(PredictorKind::kRunnersUp));
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "kernels/cuda/select_inl.h"
 #include "kernels/reference/kernels.h"
 #include "tests/kernels/low_bit_pages_case.h"
+#include "tests/kernels/runners_up_case.h"
 #include "tests/kernels/select_inputs.h"
 #include "tests/simt/page_scores.h"
 #include "tests/simt/scores_kernel.h"
@@ -469,7 +470,7 @@ TEST(SimtSelect, TakesHalfPrecisionAndStridedQueries) {
 low_bit_case::Select low_bit_select(unsigned seed) {
   return [seed](const SelectParams& given) {
     SelectParams params = given;
-    const int ranked = params.selected_capacity + params.low_bit.capacity;
+    const int ranked = cuda::ranked_capacity(params);
     std::vector<std::byte> scratch(static_cast<size_t>(
         cuda::SelectScratch::of(params.step.layout, params.step.count, ranked).bytes()));
     std::mt19937 random(seed);
@@ -488,6 +489,26 @@ TEST(SelectBody, HeadsInPartsHaveTheSameSets) {
     select.params() = params;
     select.run();
   });
+}
+
+// Fewer and more than the low-bit set, or without one; ties and unordered keys.
+TEST(RunnersUpSelectBody, AreInOrder) {
+  for (low_bit_case::LowBitShape shape : low_bit_case::select_shapes()) {
+    if (shape.lengths[0] > 6000) shape.lengths = {9000};  // the interpreter is slow
+    SCOPED_TRACE(::testing::Message() << slice_dtype_name(shape.select.dtype) << " low-bit "
+                                      << shape.low_bit.tokens << " of " << shape.lengths[0]);
+    const bool ties = shape.select.score_cap > 0;  // more than can be sorted
+    runners_up_case::expect_ranked(shape, 30, gaussian_keys(3), low_bit_select(5), ties);
+    shape.low_bit = {};
+    runners_up_case::expect_ranked(shape, 7, gaussian_keys(3), low_bit_select(5), ties);
+  }
+  for (const SelectCase::KeyOf& key : misleading_keys()) {
+    low_bit_case::LowBitShape shape;
+    shape.select.dims = 4, shape.select.group = 2;
+    shape.lengths = {5000, 1300};
+    shape.low_bit.tokens = 40;
+    runners_up_case::expect_ranked(shape, 25, key, low_bit_select(6), true);
+  }
 }
 
 TEST(LowBitSelectBody, IsTheNextBest) {

@@ -94,7 +94,7 @@ void draw_prefetch(Draw& draw, DrawnSource prediction_source, int layers,
   const int depth = draw.of({-1, 0, 1, 2});
   if (depth >= 0) prefetch.depth = std::min(depth, layers - 1);
   prefetch.predictor =
-      draw.of({PredictorKind::kAuto, PredictorKind::kAuto, PredictorKind::kPreviousStep});
+      draw.of({PredictorKind::kAuto, PredictorKind::kAuto, PredictorKind::kRunnersUp});
   if (prediction_source == DrawnSource::kQueries && draw.one_in(3)) {
     prefetch.predictor = PredictorKind::kNextQuery;
   }

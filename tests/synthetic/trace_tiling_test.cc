@@ -69,6 +69,30 @@ TEST(TraceTiling, SetsAreSetsOfTheRightSizeForAnyTarget) {
   }
 }
 
+// Best first, outside the set, and most of them of the stretches that the trace ranks behind it.
+TEST(TraceTiling, RunnersUpFollowTheRanking) {
+  const SelectionTrace trace = make_trace();
+  const int32_t last = trace.context(trace.steps() - 1);
+  const TraceTiling tiling(trace, 100 * last, 0);
+  SelectPlan plan = plan_of(100 * last, 18 + 20);
+  const auto set = true_set(tiling, {}, plan);
+  std::vector<int32_t> list(21, -7);
+  for (const int size : {0, 5, 18}) {
+    plan.runners_up = size;
+    ASSERT_EQ(tiling.runners_up({}, plan, set, list.data()), size);
+    EXPECT_EQ(list[20], -7);
+    for (int i = 0; i < size; ++i) {
+      EXPECT_FALSE(std::ranges::binary_search(set, list[static_cast<size_t>(i)]));
+      EXPECT_EQ(list[static_cast<size_t>(i)] / 100,
+                trace.runners_up(0, 0, 0)[static_cast<size_t>(i)]);
+    }
+  }
+  plan.runners_up = 20;  // the trace has no more
+  EXPECT_EQ(tiling.runners_up({}, plan, set, list.data()), 18);
+  const SelectionTrace unranked = make_trace({.ranked = false});
+  EXPECT_EQ(TraceTiling(unranked, 3000, 0).runners_up({}, plan, set, list.data()), 0);
+}
+
 TEST(TraceTiling, StretchesPositions) {
   const SelectionTrace trace = make_trace();
   const int32_t last = trace.context(trace.steps() - 1);

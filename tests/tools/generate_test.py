@@ -39,7 +39,7 @@ class Answers(CommandTest):
                       ("--device", "emulated", "--depth", 1),
                       ("--device", "emulated", "--depth", 2, "--hot-rows", 100),
                       ("--device", "emulated", "--predictor", "none"),
-                      ("--device", "emulated", "--predictor", "previous-step", "--depth", 1),
+                      ("--device", "emulated", "--predictor", "runners-up", "--depth", 1),
                       ("--device", "emulated", "--predictor", "next-query", "--depth", 3),
                       ("--device", "cpu", "--predictor", "next-query", "--depth", 2),
                       ("--device", "emulated", "--preset", "fasa-c"),

@@ -1,6 +1,7 @@
 #include "runtime/api/sequences/step_timing.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace fasa {
 
@@ -16,22 +17,31 @@ void StepTiming::read(size_t slot) {
 }
 
 PrefetchPlan StepTiming::plan(const OpenStep& step, int32_t step_number) {
+  const std::vector<uint64_t> expected = std::exchange(expected_, {});
   const auto decodes = [](const StepSequence& part) { return part.mode == StepMode::kDecode; };
   if (!std::all_of(step.sequences.begin(), step.sequences.end(), decodes)) return {};
   const auto local = [this](const StepSequence& part) {
     return parts_.sequences.find(part.sequence).access() == RowAccess::kLocal;
   };
   if (std::all_of(step.sequences.begin(), step.sequences.end(), local)) return {};
-  const auto remembers = [this](const StepSequence& part) {
-    return parts_.sequences.find(part.sequence).hot_rows().remembers();
-  };
-  const bool remembered = std::any_of(step.sequences.begin(), step.sequences.end(), remembers);
-  PrefetchPlan plan = parts_.prefetch.plan(static_cast<int>(step.sequences.size()), remembered);
+  const bool listed = !expected.empty() && expected == key_of(step, 0);
+  expected_ = key_of(step, 1);
+  PrefetchPlan plan = parts_.prefetch.plan(static_cast<int>(step.sequences.size()), listed);
   if (parts_.prefetch.measures(step_number)) {
     probes_[step.slot_index].start(parts_.prefetch.measured_layer());
     depths_[step.slot_index] = plan.depth;
   }
   return plan;
+}
+
+std::vector<uint64_t> StepTiming::key_of(const OpenStep& step, int64_t appended) const {
+  std::vector<uint64_t> key;
+  parts_.scratch.add_to_key(key);
+  for (const StepSequence& part : step.sequences) {
+    key.push_back(static_cast<uint64_t>(part.sequence));
+    key.push_back(static_cast<uint64_t>(parts_.sequences.find(part.sequence).length() + appended));
+  }
+  return key;
 }
 
 void StepTiming::renew_events() {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "runtime/api/sequences/runtime_parts.h"
 #include "scheduler/prefetch/prefetch_planner.h"
@@ -18,16 +19,21 @@ class StepTiming {
   // Reads the slot's measurement when its next step begins, which waits for the measured step
   // anyway. So predicting and measured steps alternate with the host without extra waits.
   void read(size_t slot);
-  // Plans the step's predictions; measures the step if a measurement is due.
+  // Plans the step's predictions, once a step; measures the step if a measurement is due.
   PrefetchPlan plan(const OpenStep& step, int32_t step_number);
   // Null if the slot's step is not measured.
   StepProbe* probe(size_t slot) { return probes_[slot].layer() >= 0 ? &probes_[slot] : nullptr; }
   void renew_events();  // streams are idle
 
  private:
+  std::vector<uint64_t> key_of(const OpenStep& step, int64_t appended) const;
+
   const RuntimeParts parts_;
   std::array<StepProbe, 2> probes_;  // one per slot
   std::array<int, 2> depths_{};
+  // Sequences, lengths and scratch of the next step if it follows the last one directly: then the
+  // last one's lists of runners-up are valid. Empty: they are not.
+  std::vector<uint64_t> expected_;
 };
 
 }  // namespace fasa

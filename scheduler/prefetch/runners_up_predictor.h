@@ -1,6 +1,5 @@
-// Predicts the last step's set of the same layer. Hot rows still hold it, so only the rows that
-// were lost when the table was invalidated (by a truncation or an aborted step) are fetched. The
-// table itself lists them.
+// Predicts the best-ranked tokens behind the last step's set of the same layer, which its select
+// listed (RunnersUp): no scoring.
 #pragma once
 
 #include <memory>
@@ -10,18 +9,18 @@
 
 namespace fasa {
 
-class PreviousStepPredictor final : public Predictor {
+class RunnersUpPredictor final : public Predictor {
  public:
-  static constexpr std::string_view kName = "previous-step";
-  static constexpr std::string_view kHelp = "the layer's set of the step before";
+  static constexpr std::string_view kName = "runners-up";
+  static constexpr std::string_view kHelp = "the best tokens behind the layer's last set";
   static constexpr bool kByQueries = false;
   static constexpr bool kWritesSets = false;
   static int max_depth(int layers, int) { return layers - 1; }
   static std::unique_ptr<Predictor> make(const PredictorParts& parts) {
-    return std::make_unique<PreviousStepPredictor>(parts.layers);
+    return std::make_unique<RunnersUpPredictor>(parts.layers);
   }
 
-  explicit PreviousStepPredictor(int layers) : max_depth_(max_depth(layers, 0)) {}
+  explicit RunnersUpPredictor(int layers) : max_depth_(max_depth(layers, 0)) {}
   int max_depth() const override { return max_depth_; }
   bool writes_sets() const override { return kWritesSets; }
   void predict(const PredictedSet&) override {}
