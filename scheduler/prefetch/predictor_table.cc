@@ -39,7 +39,7 @@ constexpr std::string_view kAutoName = "auto";
 
 const Entry& entry_of(PredictorKind kind, bool has_queries) {
   if (kind == PredictorKind::kAuto) {
-    kind = has_queries ? PredictorKind::kNextQuery : PredictorKind::kRunnersUp;
+    kind = has_queries ? PredictorKind::kNextQuery : PredictorKind::kNone;
   }
   const Entry& entry = kTable[static_cast<size_t>(kind) - 1];
   return entry.by_queries && !has_queries ? kTable.front() : entry;
@@ -74,7 +74,7 @@ const std::string& predictor_help() {
     for (const Entry& entry : kTable) help += fmt::format("{} = {}; ", entry.name, entry.help);
     return help + fmt::format("{} = {} if queries can be estimated, else {}.", kAutoName,
                               predictor_name(PredictorKind::kNextQuery),
-                              predictor_name(PredictorKind::kRunnersUp));
+                              predictor_name(PredictorKind::kNone));
   }();
   return text;
 }

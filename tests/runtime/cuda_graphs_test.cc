@@ -171,7 +171,7 @@ std::vector<NamedSetup> ways() {
       {"few hot rows, four streams", {.hot_rows = 33, .streams = 4}},
       {"heads in groups", {.head_groups = 2}},
       {"heads in groups on one lane", {.streams = 1, .head_groups = 2}},
-      {"the last step's rows fetched back",
+      {"runners-up of the last step",
        {.hot_rows = 20, .depth = 1, .predictor = PredictorKind::kRunnersUp}},
       {"all of short contexts, then a part", {.rows = RowPlacement::kDevice, .fac_tokens = 230}},
       {"a dense layer", {.rows = RowPlacement::kDevice, .dense_layers = {1}}}};
@@ -195,7 +195,8 @@ TEST(CudaGraphs, LaunchedStepsHaveTheBitsOfEnqueuedOnes) {
         const Replay replay = play(open_fake(fake), way.setup);
         expect_same(base, replay.outputs);
         // Two slots and several shapes: each is enqueued twice, and captured the second time.
-        EXPECT_GT(replay.graphs.launched, 80u);
+        // Steps that are measured for prefetching are enqueued.
+        EXPECT_GT(replay.graphs.launched, 70u);
         EXPECT_LE(replay.graphs.recorded, 20u);
         EXPECT_EQ(replay.enqueued + static_cast<int64_t>(replay.graphs.launched),
                   static_cast<int64_t>(base.size() + replay.graphs.recorded));

@@ -48,7 +48,7 @@ TEST(PredictorTable, WhatItForeseesIsWhatPredictorsSay) {
 
 TEST(PredictorTable, AutoPredictsByQueriesWhereThereAreSome) {
   EXPECT_EQ(predictor_scratch(PredictorKind::kAuto, kLayers, kSeen).max_depth, kSeen);
-  EXPECT_EQ(predictor_scratch(PredictorKind::kAuto, kLayers, 0).max_depth, kLayers - 1);
+  EXPECT_EQ(predictor_scratch(PredictorKind::kAuto, kLayers, 0).max_depth, 0);
   EXPECT_EQ(predictor_scratch(PredictorKind::kNextQuery, kLayers, 0).max_depth, 0);
   EXPECT_TRUE(takes_queries(PredictorKind::kAuto));
   EXPECT_FALSE(needs_queries(PredictorKind::kAuto));
