@@ -155,6 +155,9 @@ class Sessions(ServeTest):
             time.sleep(0.01)
         deleted = json.loads(server.ask("DELETE", "/v1/responses/" + first["id"])[2])
         self.assertEqual(deleted, {"id": first["id"], "object": "response", "deleted": True})
+        while any(first["id"].encode() in file.read_bytes() for file in
+                  list((self.folder / "sessions").glob("*.session"))):
+            time.sleep(0.01)  # the answer does not wait for the disk
         for _ in range(2):
             self.assertEqual(server.ask("GET", "/v1/responses/" + first["id"])[0], 404)
             self.assertEqual(server.ask("DELETE", "/v1/responses/" + first["id"])[0], 404)
