@@ -307,9 +307,11 @@ std::optional<int32_t> HeadSelection::finish(int32_t* set, const NextBestOut& ot
   const int32_t lost = greatest_lost_key();
   for (HeadPart* part : parts_) std::copy(maxima.begin(), maxima.end(), part->maxima_.begin());
   find_keys();
-  const int32_t least = lost == INT_MIN ? INT_MIN : lost + 1;
   const int32_t ranked = front().plan_.ranked();
-  if (lost < INT_MAX && count_at_least(least) >= ranked) return write(least, set, others);
+  if (lost < INT_MAX) {
+    const int32_t least = lost == INT_MIN ? INT_MIN : lost + 1;
+    if (count_at_least(least) >= ranked) return write(least, set, others);
+  }
   const int32_t floor =
       count_at_least(INT_MIN) < ranked
           ? INT_MIN
