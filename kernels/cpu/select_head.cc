@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
-#include <ranges>
 #include <utility>
 
 #include "kernels/cpu/key_rank.h"
@@ -395,7 +394,9 @@ int32_t HeadSelection::write(int32_t least, int32_t* set, const NextBestOut& oth
   if (low_bit.size != nullptr) *low_bit.size = static_cast<int32_t>(next - low_bit.positions);
   if (others.runners_up.size != nullptr) {
     std::ranges::sort(runners_up);
-    std::ranges::copy(runners_up | std::views::values, others.runners_up.positions);
+    for (size_t i = 0; i < runners_up.size(); ++i) {
+      others.runners_up.positions[i] = runners_up[i].second;
+    }
     *others.runners_up.size = static_cast<int32_t>(runners_up.size());
   }
   for (int position = plan.recent_begin; position < plan.end; ++position) *out++ = position;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "runtime/serve/token_log.h"
@@ -24,6 +25,8 @@ struct StoredPage {
 
 // Data of an API that conversations carry; the engine does not read it.
 struct Record {
+  Record(std::string name, std::string content) : id(std::move(name)), data(std::move(content)) {}
+
   std::string id;
   std::string data;
 };
