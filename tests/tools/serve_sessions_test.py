@@ -2,6 +2,7 @@
 import json
 import os
 import signal
+import struct
 import time
 
 from serving import TOOL_TEMPLATE, TOOLS, ServeTest, Server
@@ -155,7 +156,9 @@ class Sessions(ServeTest):
             time.sleep(0.01)
         deleted = json.loads(server.ask("DELETE", "/v1/responses/" + first["id"])[2])
         self.assertEqual(deleted, {"id": first["id"], "object": "response", "deleted": True})
-        while any(first["id"].encode() in file.read_bytes() for file in
+        name = first["id"].encode()
+        record = struct.pack("<Q", len(name)) + name  # the second response names it as well
+        while any(record in file.read_bytes() for file in
                   list((self.folder / "sessions").glob("*.session"))):
             time.sleep(0.01)  # the answer does not wait for the disk
         for _ in range(2):
