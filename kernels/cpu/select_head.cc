@@ -361,9 +361,9 @@ int32_t HeadSelection::write(int32_t least, int32_t* set, const NextBestOut& oth
     return RankCut{last, rank - at_least(last + 1)};
   };
   RankCut in_all = cut_of(plan.ranked());
-  RankCut in_both = cut_of(plan.in_both());
-  RankCut in_runners_up = cut_of(plan.need + plan.runners_up);
   RankCut in_set = cut_of(plan.need);
+  RankCut in_both = plan.in_both() == plan.ranked() ? in_all : cut_of(plan.in_both());
+  RankCut in_runners_up = plan.runners_up == 0 ? in_set : cut_of(plan.need + plan.runners_up);
   const LowBitOut& low_bit = others.low_bit;
   int32_t* next = low_bit.positions;
   RankedTokens& runners_up = runners_up_of_thread();
