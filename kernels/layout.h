@@ -110,6 +110,11 @@ struct CacheLayout {
   constexpr int64_t hot_table_bytes(int slots) const {
     return heads() * hot_table_stride(slots) * int64_t{sizeof(int32_t)};
   }
+  // Pages whose rows take no more memory than `slots` hot rows, their table and protected rows.
+  constexpr int64_t copied_pages(int slots) const {
+    const int64_t block = row_block_bytes();
+    return block == 0 ? 0 : (hot_bytes(slots) + hot_table_bytes(slots) + protected_bytes()) / block;
+  }
 };
 
 }  // namespace fasa

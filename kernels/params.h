@@ -448,7 +448,7 @@ struct ReadRowsParams {
   int layer = 0;
   std::byte* const* row_blocks = nullptr;  // as a SequenceDesc's
   int32_t first = 0;
-  bool rows_on_device = true;
+  RowAccess access = RowAccess::kLocal;
   TensorView k;  // [tokens, kv_heads, key_dim]
   TensorView v;  // [tokens, kv_heads, value_dim]
 };

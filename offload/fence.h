@@ -17,6 +17,8 @@ struct Fence {
 class Fences {
  public:
   virtual ~Fences() = default;
+  // Work that is enqueued for the next step after this comes after that work. Enqueues only.
+  virtual void order(Fence fence) = 0;
   // Blocks the host until that work has finished or failed. Free if it is known to have passed.
   virtual void wait(Fence fence) = 0;
   // The fence of all work enqueued so far.

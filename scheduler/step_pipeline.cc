@@ -10,7 +10,7 @@ namespace fasa {
 
 StepPipeline::StepPipeline(Device& device, const StepSettings& settings)
     : device_(device), settings_(settings), prefetcher_(device, settings), groups_(settings) {
-  if (settings.rows_on_device) return;  // nothing is ever copied
+  if (settings.access() == RowAccess::kLocal) return;  // nothing is ever copied
   for (int i = 0; i < settings.copy_streams; ++i) {
     copy_streams_.push_back(
         device.create_stream(StreamPriority::kHigh, "copy " + std::to_string(i)));
@@ -30,23 +30,23 @@ StepPipeline::StepPipeline(Device& device, const StepSettings& settings)
 }
 
 void StepPipeline::record_written_back(EventView event) {
-  if (!settings_.rows_on_device) device_.record(event, write_back_.view());
+  if (settings_.access() == RowAccess::kOverLink) device_.record(event, write_back_.view());
 }
 
 void StepPipeline::wait_written_back(int layer, StreamView stream, OperationTag tag) {
-  if (settings_.on_device(layer)) return;
+  if (settings_.access(layer) == RowAccess::kLocal) return;
   device_.wait(stream, written_[static_cast<size_t>(layer)].view(), tag);
 }
 
 void StepPipeline::synchronize() {
   for (const Stream& stream : copy_streams_) device_.synchronize(stream.view());
   prefetcher_.synchronize();
-  if (!settings_.rows_on_device) device_.synchronize(write_back_.view());
+  if (settings_.access() == RowAccess::kOverLink) device_.synchronize(write_back_.view());
 }
 
 std::vector<StreamView> StepPipeline::streams() const {
   std::vector<StreamView> streams;
-  if (settings_.rows_on_device) return streams;
+  if (settings_.access() == RowAccess::kLocal) return streams;
   for (const Stream& stream : copy_streams_) streams.push_back(stream.view());
   streams.push_back(write_back_.view());
   prefetcher_.add_streams(streams);
@@ -68,7 +68,8 @@ bool StepPipeline::add_to_key(const StepBatch& step, const StepScratch& scratch,
       }
       continue;
     }
-    if (!settings_.on_device(layer) && access == RowAccess::kOverLink) return false;
+    if (settings_.access(layer) == RowAccess::kOverLink && access == RowAccess::kOverLink)
+      return false;
     const int32_t wave = scratch.decode().dense_wave;
     key.push_back(static_cast<uint64_t>((longest_visible(call) + wave - 1) / wave));
   }
@@ -88,8 +89,8 @@ void StepPipeline::append(const StepBatch& step, const StepScratch& scratch, int
     device_.wait(compute, step.tables_ready, call.tag());
     if (step.probe != nullptr) step.probe->mark(StepProbe::kBegin, compute);
   }
-  const bool on_host = !settings_.on_device(layer);
-  if (on_host) {
+  const bool over_link = settings_.access(layer) == RowAccess::kOverLink;
+  if (over_link) {
     // The write-back buffer and the protected rows' slots are overwritten: their previous rows must
     // be on the host, where copy streams read them.
     wait_written_back(layer, compute, call.tag());
@@ -98,7 +99,7 @@ void StepPipeline::append(const StepBatch& step, const StepScratch& scratch, int
   }
   const AppendParams params{.step = layer_params(settings_, step, layer), .k = k, .v = v};
   device_.enqueue(params, compute, call.tag());
-  if (on_host) write_back(call, params.step);
+  if (over_link) write_back(call, params.step);
 }
 
 void StepPipeline::write_back(const Call& call, const StepParams& params) {

@@ -17,7 +17,8 @@ StepParams only(StepParams params, size_t sequence) {
 }  // namespace
 
 bool StepPipeline::is_local(const Call& call, StepMode mode) const {
-  return settings_.on_device(call.layer) || call.step.access(mode) == RowAccess::kLocal;
+  return settings_.access(call.layer) == RowAccess::kLocal ||
+         call.step.access(mode) == RowAccess::kLocal;
 }
 
 int32_t StepPipeline::longest_visible(const Call& call) const {

@@ -9,6 +9,8 @@
 #include "kernels/layout.h"
 #include "kernels/params.h"
 #include "offload/device_traits.h"
+#include "offload/store/retention.h"
+#include "offload/store/row_tier.h"
 #include "scheduler/prefetch_options.h"
 
 namespace fasa {
@@ -41,13 +43,11 @@ struct StepSettings {
   // Sliding-window layers of a model that also has full layers: rows only, on the device; pages
   // older than the window are freed. Has no layers if the model is not mixed.
   CacheLayout window_rows;
-  // Default rollback window in tokens; below 0: unlimited. See rollback_window.h.
-  int64_t rollback_tokens = -1;
-  float scale = 1;      // factor of q·k before the softmax
-  float score_cap = 0;  // applied before the scale, see StepParams
-  bool rows_on_device = true;
-  bool device_copies = false;  // copies of host rows, while device memory lasts
-  int max_hot_rows = 0;        // per sequence and head; the runtime may choose fewer
+  int64_t rollback_tokens = -1;     // default rollback window (retention.h); below 0: unlimited
+  float scale = 1;                  // factor of q·k before the softmax
+  float score_cap = 0;              // applied before the scale, see StepParams
+  RowTier rows = RowTier::kDevice;  // of the main layout; window rows are on the device
+  int max_hot_rows = 0;             // per sequence and head; the runtime may choose fewer
   // Tokens per wave of dense attention with rows on the device: a multiple of kPageTokens.
   int dense_wave = 64 * kPageTokens;
   int copy_streams = 2;
@@ -76,23 +76,30 @@ struct StepSettings {
   const CacheLayout& layout_of(int index) const {
     return layer(index).in_window_rows ? window_rows : layout;
   }
-  bool on_device(int index) const {
-    return rows_on_device || layer(index).in_window_rows;
-  }  // its rows
   // How kernels reach rows that have no device copies.
-  RowAccess access() const { return rows_on_device ? RowAccess::kLocal : RowAccess::kOverLink; }
-  // The longest sequence, in pages, whose rows take no more device memory than `hot_rows` hot rows,
-  // their table and protected rows would.
-  int64_t copied_pages(int hot_rows) const {
-    const int64_t block = layout.row_block_bytes();
-    if (rows_on_device || block == 0) return 0;
-    return (layout.hot_bytes(hot_rows) + layout.hot_table_bytes(hot_rows) +
-            layout.protected_bytes()) /
-           block;
+  RowAccess access() const { return traits_of(rows).access; }
+  RowAccess access(int index) const {
+    return layer(index).in_window_rows ? RowAccess::kLocal : access();
   }
-  // How kernels reach the rows of a sequence of at most `tokens` tokens.
+  // How kernels reach the rows of a sequence of at most `tokens` tokens; see HostRows.
   RowAccess access_of(int64_t tokens, int hot_rows) const {
-    return pages_of(tokens) <= copied_pages(hot_rows) ? RowAccess::kLocal : access();
+    return pages_of(tokens) <= layout.copied_pages(hot_rows) ? RowAccess::kLocal : access();
+  }
+  // The layers of the main layout, and those with window rows. In mixed models only window rows are
+  // freed. A selection with memory needs all tokens, and protected rows are made from recent ones.
+  LayerGroup group() const {
+    Retention retention{.seen = 0, .first_pages = pages_of(layout.sinks)};
+    const bool all_have_windows = std::all_of(
+        layers.begin(), layers.end(), [](const LayerSettings& layer) { return layer.window > 0; });
+    if (all_have_windows && selection == nullptr)
+      retention.seen = std::max<int64_t>(layout.recent + 1, longest_window());
+    return {layout, retention};
+  }
+  LayerGroup window_group() const { return {window_rows, {.seen = longest_window()}}; }
+  int64_t longest_window() const {
+    int64_t longest = 0;
+    for (const LayerSettings& layer : layers) longest = std::max<int64_t>(longest, layer.window);
+    return longest;
   }
   // True if no layer's set leaves out a visible token of a context, so that nothing is scored.
   bool selects_all(int64_t context) const {
@@ -106,7 +113,7 @@ struct StepSettings {
   }
   // True if rows can be prefetched: they are on the host, and there are hot rows.
   bool prefetches(int hot_rows) const {
-    return !rows_on_device && !prefetch.off() && hot_rows > 0 && layer_count() > 1;
+    return access() == RowAccess::kOverLink && !prefetch.off() && hot_rows > 0 && layer_count() > 1;
   }
   // Number of token sets per sequence and layer.
   int selected_heads() const {

@@ -46,8 +46,8 @@ KernelWork run(const ReadRowsParams& params) {
                [&](int task) { read_page(params, first + task / kv_heads, task % kv_heads); });
   const uint64_t bytes = rows_bytes(params.layout, int64_t{tokens} * kv_heads);
   KernelWork work;
-  work.device_bytes = params.rows_on_device ? 2 * bytes : bytes;
-  if (!params.rows_on_device) work.h2d_bytes = bytes;
+  work.device_bytes = params.access == RowAccess::kLocal ? 2 * bytes : bytes;
+  if (params.access == RowAccess::kOverLink) work.h2d_bytes = bytes;
   return work;
 }
 

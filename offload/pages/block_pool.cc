@@ -25,6 +25,13 @@ void BlockReservation::cancel() noexcept {
   pool_ = nullptr;
 }
 
+void BlockReservation::shrink(int64_t blocks) noexcept {
+  if (blocks <= 0) return cancel();
+  if (blocks_ <= blocks) return;
+  pool_->reserved_ -= blocks_ - blocks;
+  blocks_ = blocks;
+}
+
 BlockPool::BlockPool(Device& device, MemorySpace space, size_t block_bytes, std::string purpose,
                      Fences* fences)
     : device_(device),

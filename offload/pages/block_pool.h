@@ -32,6 +32,8 @@ class BlockReservation {
 
   int64_t blocks() const { return blocks_; }
   void cancel() noexcept;
+  // Returns the blocks beyond `blocks`.
+  void shrink(int64_t blocks) noexcept;
 
  private:
   friend class BlockPool;

@@ -64,6 +64,22 @@ void PageTable::cancel_window() noexcept {
   reservation_.cancel();
 }
 
+PageTable::Mark PageTable::mark() const {
+  return {.pages = pages(),
+          .capacity = addresses_.capacity(),
+          .reserved = reservation_.blocks(),
+          .window_end = window_end_,
+          .window_blocks = window_blocks_};
+}
+
+void PageTable::back_to(const Mark& mark) noexcept {
+  window_end_ = mark.window_end;
+  window_blocks_ = mark.window_blocks;
+  truncate(mark.pages);
+  reservation_.shrink(mark.reserved);
+  addresses_.shrink(mark.capacity);
+}
+
 // Releases a page that is already removed from the counts.
 void PageTable::release(PageId page) noexcept {
   const bool freed = pool_->references(page) == 1;

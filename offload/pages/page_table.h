@@ -24,7 +24,9 @@ class PageTable {
 
   // Work that uses the pages: they are released under the latest. A fork begins with its parent's.
   void used_by(Fence work) noexcept { last_use_ = std::max(last_use_, work); }
+  Fence last_use() const { return last_use_; }
 
+  Device& device() const { return pool_->device(); }
   int64_t pages() const { return static_cast<int64_t>(ids_.size()); }
   PageId page(int64_t index) const { return ids_[static_cast<size_t>(index)]; }
   std::span<std::byte* const> blocks() const { return addresses_.values(); }
@@ -50,10 +52,17 @@ class PageTable {
   void drop(int64_t first, int64_t end);
   bool dropped(int64_t index) const { return page(index) == kDropped; }
   void clear() noexcept;  // frees the address array too; streams must be done with it
-  // Number of pages that fit the array; shrinks it to a number that holds all pages. Streams must
-  // be done with entries beyond it.
-  int64_t capacity() const { return addresses_.capacity(); }
-  void shrink(int64_t capacity) noexcept { addresses_.shrink(capacity); }
+  // Snapshot of the memory, and the way back for a call that fails. Streams must be done with what
+  // it added.
+  struct Mark {
+    int64_t pages = 0;
+    int64_t capacity = 0;  // of the address array
+    int64_t reserved = 0;
+    int64_t window_end = 0;
+    int64_t window_blocks = 0;
+  };
+  Mark mark() const;
+  void back_to(const Mark& mark) noexcept;
   // A table that shares the first `pages` pages. Throws BudgetError (for its address array).
   PageTable fork(int64_t pages) const;
   // Copy on write: if the page is shared, allocates a block and enqueues a copy of the contents.

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "scheduler/cache/rollback_window.h"
-
 namespace fasa {
 namespace {
 
@@ -88,7 +86,7 @@ int extra_hot_rows(const StepSettings& settings, int hot_rows, int64_t tokens,
                    uint64_t free_bytes) {
   constexpr int kMaxSets = 16;  // 32 find no more on the shipped trace
   const CacheLayout& layout = settings.layout;
-  if (settings.device_copies || hot_rows == 0) return 0;
+  if (settings.rows == RowTier::kMirrored || hot_rows == 0) return 0;
   if (settings.access_of(tokens, hot_rows) == RowAccess::kLocal) return 0;
   const int64_t set =
       decode_shape(settings, tokens, 1, RowAccess::kOverLink, hot_rows).selected_capacity;
@@ -104,17 +102,22 @@ KvMemory estimate_memory(const StepSettings& settings, int hot_rows, int64_t tok
                          int step_tokens, PredictionScratch predictions, int64_t rollback_tokens) {
   const CacheLayout& layout = settings.layout;
   const auto bytes = [](int64_t count) { return static_cast<uint64_t>(count); };
-  const int64_t kept = max_pages(settings, tokens, step_tokens, rollback_tokens);
-  const int64_t row_pages = settings.has_window_rows() ? pages_of(tokens) : kept;
+  if (rollback_tokens < 0) rollback_tokens = settings.rollback_tokens;
+  const Retention retention = settings.group().retention;
+  const int64_t row_pages = retention.max_pages(tokens, step_tokens, rollback_tokens);
   const int64_t slice_pages = std::min(row_pages, tokens / kPageTokens);
   const RowAccess access = settings.access_of(tokens, hot_rows);
   const bool copied = access != settings.access();
   KvMemory memory;
   const uint64_t rows = bytes(row_pages * layout.row_block_bytes());
-  (settings.rows_on_device ? memory.device_rows : memory.host_rows) = rows;
+  (settings.access() == RowAccess::kLocal ? memory.device_rows : memory.host_rows) = rows;
   if (copied) memory.device_rows = bytes(pages_of(tokens) * layout.row_block_bytes());
-  memory.device_rows += bytes(kept * settings.window_rows.row_block_bytes());
-  const bool drops = drops_coded_rows(settings, rollback_tokens);
+  if (settings.has_window_rows()) {
+    const LayerGroup windows = settings.window_group();
+    memory.device_rows += bytes(windows.retention.max_pages(tokens, step_tokens, rollback_tokens) *
+                                windows.layout.row_block_bytes());
+  }
+  const bool drops = retention.frees(rollback_tokens);
   if (layout.slice.dims > 0 && (!copied || drops || !settings.selects_all(tokens))) {
     memory.device_slices = bytes(slice_pages * layout.slice_block_bytes() + layout.tail_bytes());
   }

@@ -8,7 +8,6 @@
 #include "runtime/base/error.h"
 #include "runtime/base/raw_slopes.h"
 #include "runtime/config/layer_budgets.h"
-#include "scheduler/cache/rollback_window.h"
 
 namespace fasa {
 namespace {
@@ -27,6 +26,18 @@ int default_hot_rows(const std::vector<LayerSettings>& layers, int64_t max_conte
     largest = std::max(largest, tokens);
   }
   return static_cast<int>(std::min<int64_t>(2 * largest, INT32_MAX));
+}
+
+RowTier tier_of(RowPlacement rows) {
+  switch (rows) {
+    case RowPlacement::kHost:
+      return RowTier::kHost;
+    case RowPlacement::kAuto:
+      return RowTier::kMirrored;
+    case RowPlacement::kDevice:
+      break;
+  }
+  return RowTier::kDevice;
 }
 
 // True if some layers have a window and others attend to all tokens.
@@ -70,8 +81,7 @@ StepSettings settings_of(const Config& config, const Geometry& geometry, RowDTyp
   settings.rates = traits.rates;
   settings.scale = geometry.scale;
   settings.score_cap = raw_score_cap(geometry);
-  settings.rows_on_device = traits.unified || config.placement.rows == RowPlacement::kDevice;
-  settings.device_copies = !settings.rows_on_device && config.placement.rows == RowPlacement::kAuto;
+  settings.rows = traits.unified ? RowTier::kDevice : tier_of(config.placement.rows);
   // On the CPU, partials should stay in its caches; on other devices a wave costs two launches.
   settings.dense_wave = (traits.unified ? 64 : 256) * kPageTokens;
   settings.copy_streams = config.prefetch.streams;
@@ -104,7 +114,7 @@ StepSettings settings_of(const Config& config, const Geometry& geometry, RowDTyp
         "window and others have none");
   }
   if (window_rows) move_to_window_rows(geometry, settings);
-  if (!settings.rows_on_device) {
+  if (settings.access() == RowAccess::kOverLink) {
     settings.max_hot_rows =
         config.placement.hot_rows.value_or(default_hot_rows(settings.layers, max_context));
     if (max_context > 0) {

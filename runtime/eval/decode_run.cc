@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "offload/store/retention.h"
 #include "runtime/eval/shared_prompt.h"
-#include "scheduler/cache/rollback_window.h"
 
 namespace fasa {
 

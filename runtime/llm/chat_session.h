@@ -9,12 +9,12 @@
 #include <string_view>
 #include <vector>
 
+#include "offload/store/retention.h"
 #include "runtime/api/sequences/runtime.h"
 #include "runtime/llm/answer.h"
 #include "runtime/llm/model.h"
 #include "runtime/llm/owned_sequence.h"
 #include "runtime/text/chat_template.h"
-#include "scheduler/cache/rollback_window.h"
 
 namespace fasa {
 

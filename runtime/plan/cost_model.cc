@@ -262,7 +262,7 @@ CostTerms CostModel::layer(int layer, const StepLoad& load,
                     selected_size(layer, load.tokens) == visible(layer, load.tokens));
   if (!all) {
     add_selected(layer, load, prefetch, terms);
-  } else if (access_ == RowAccess::kLocal || settings_.on_device(layer)) {
+  } else if (access_ == RowAccess::kLocal || settings_.access(layer) == RowAccess::kLocal) {
     add_dense_on_device(layer, load, terms);
   } else {
     add_dense_from_host(layer, load, terms);

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "offload/store/retention.h"
 #include "runtime/api/memory_estimate.h"
 #include "runtime/api/settings.h"
 #include "runtime/base/error.h"
 #include "runtime/base/units.h"
-#include "scheduler/cache/rollback_window.h"
 #include "scheduler/prefetch/prefetch_control.h"
 
 namespace fasa {

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <optional>
 
+#include "offload/store/retention.h"
 #include "runtime/serve/session_suspension.h"
-#include "scheduler/cache/rollback_window.h"
 
 namespace fasa::serve {
 

@@ -1,36 +1,50 @@
 #include "scheduler/cache/kv_sequence.h"
 
-#include <algorithm>
-#include <exception>
-#include <utility>
-
-#include "runtime/base/error.h"
-#include "scheduler/cache/rollback_window.h"
+#include "offload/store/open_store.h"
 
 namespace fasa {
-KvSequence::KvSequence(Device& device, const StepSettings& settings, KvPools& pools)
-    : device_(device),
-      settings_(settings),
-      pools_(pools),
-      rows_(pools.rows),
-      slices_(pools.slices),
-      window_rows_(pools.window_rows),
-      device_rows_(device),
-      hot_rows_(device, settings.layout),
+
+KvStores::KvStores(Device& device, const StepSettings& settings, Fences& fences)
+    : slices(device, MemorySpace::kDevice, static_cast<size_t>(settings.layout.slice_block_bytes()),
+             "slices", &fences) {
+  rows.push_back(
+      open_store(settings.rows, device, settings.group(), fences, settings.max_hot_rows));
+  if (!settings.has_window_rows()) return;
+  rows.push_back(
+      std::make_unique<LocalStore>(device, settings.window_group(), fences, "window rows"));
+}
+
+Fence KvStores::take_fence() noexcept {
+  Fence last = slices.take_fence();
+  for (const auto& store : rows) last = std::max(last, store->take_fence());
+  return last;
+}
+
+void KvStores::trim() noexcept {
+  slices.trim();
+  for (const auto& store : rows) store->trim();
+}
+
+KvSequence::KvSequence(const StepSettings& settings, KvStores& stores)
+    : settings_(settings),
+      slices_(stores.slices, settings.layout),
       rollback_tokens_(settings.rollback_tokens) {
+  for (const auto& store : stores.rows) rows_.push_back(store->open());
   if (settings.selection_evicts) history_.emplace(settings);
 }
 
+SequenceRows& KvSequence::rows_of(int layer) const {
+  return settings_.layer(layer).in_window_rows ? *window_rows() : rows();
+}
+
 void KvSequence::share(const KvSequence& other, int64_t tokens) {
-  rows_ = other.rows_.fork(pages_of(tokens));
+  for (size_t i = 0; i < rows_.size(); ++i) rows_[i]->share(*other.rows_[i], tokens);
   // A short fork begins without slices.
-  coded_ = other.coded_ && (settings_.access_of(tokens, pools_.hot_rows) == settings_.access() ||
-                            !settings_.selects_all(tokens));
-  slices_ = other.slices_.fork(coded_ ? tokens / kPageTokens : 0);
-  window_rows_ = other.window_rows_.fork(pages_of(tokens));
+  const bool copied = rows().copied() && !rows().outgrows_copies(tokens);
+  slices_.share(other.slices_, tokens,
+                other.slices_.coded() && (!copied || !settings_.selects_all(tokens)));
   length_ = tokens;
   rollback_tokens_ = other.rollback_tokens_;
-  first_page_ = tokens > 0 ? other.first_page_ : 0;
   later_rows_ = other.later_rows_;
   later_rows_.shorten(pages_of(tokens));
   if (history_) history_->share(*other.history_, tokens);
@@ -40,308 +54,191 @@ void KvSequence::share(const KvSequence& other, int64_t tokens) {
 
 void KvSequence::takes_part(size_t slot, Fence step) {
   work_.steps[slot] = step;
-  for (PageTable* table : {&rows_, &slices_, &window_rows_}) table->used_by(step);
+  for (const auto& rows : rows_) rows->used_by(step);
+  slices_.used_by(step);
 }
 
 void KvSequence::takes_part(Fence control) {
   work_.control = control;
-  for (PageTable* table : {&rows_, &slices_, &window_rows_}) table->used_by(control);
+  for (const auto& rows : rows_) rows->used_by(control);
+  slices_.used_by(control);
 }
 
-void KvSequence::forget_hot_rows() {
-  hot_rows_.forget();
-  overwrites_ = true;
+Fence KvSequence::overwritten() const {
+  const bool overwrites =
+      std::any_of(rows_.begin(), rows_.end(), [](const auto& rows) { return rows->overwrites(); });
+  return overwrites ? work_.last() : Fence{};
 }
 
 void KvSequence::truncate(int64_t tokens) {
   if (tokens >= length_) return;
-  rows_.cancel_window();
-  slices_.cancel_window();
-  window_rows_.cancel_window();
-  if (tokens == 0) first_page_ = 0;
-  rows_.truncate(pages_of(tokens));
-  window_rows_.truncate(pages_of(tokens));
-  truncate_copies(rows_.pages());
-  // Repacks the cut sealed page from its rows into a new block: other sequences may share the old
-  // one.
-  slices_.truncate(uses_slices() ? tokens / kPageTokens : 0);
+  for (const auto& rows : rows_) rows->truncate(tokens);
+  slices_.truncate(tokens);
   length_ = tokens;
   later_rows_.shorten(pages_of(tokens));
   invalidate();
 }
 
 void KvSequence::invalidate() {
-  filled_copies_ = std::min<int64_t>(filled_copies_, pages_of(length_));
+  for (const auto& rows : rows_) rows->invalidate(length_);
   if (history_) history_->truncate(length_);
-  overwrites_ = true;
   stale_ = length_ > 0;
-  if (stale_ && !drops_rows()) {
-    hot_rows_.invalidate();
-  } else {
-    hot_rows_.forget();  // also avoids refetching dropped rows
-  }
 }
 
 int64_t KvSequence::droppable() const {
   if (rollback_tokens_ < 0 || later_rows_.source != nullptr) return 0;
-  if (!coded() && !settings_.has_window_rows()) return 0;  // slices will need the rows
-  const int64_t kept = std::max(first_page_, first_pages_kept(settings_));
-  return std::max<int64_t>(
-      0, first_needed_page(settings_, std::max<int64_t>(0, length_ - rollback_tokens_)) - kept);
+  int64_t pages = 0;
+  for (const auto& rows : rows_) {
+    if (rows == rows_.front() && !slices_.coded()) continue;  // slices will need the rows
+    pages = std::max(pages, rows->droppable(oldest_cut()));
+  }
+  return pages;
 }
 
 void KvSequence::drop_pages() {
-  const int64_t pages = droppable();
-  if (pages == 0) return;
-  const int64_t first = std::max(first_page_, first_pages_kept(settings_));
-  first_page_ = first + pages;
-  overwrites_ = true;
-  if (settings_.has_window_rows()) return window_rows_.drop(first, first_page_);
-  rows_.drop(first, first_page_);
-  if (uses_slices()) slices_.drop(first, first_page_);
-  device_rows_.drop(first, first_page_);
-  if (hot_rows_.lists_lost_rows()) hot_rows_.forget();  // the predictor would fetch dropped rows
-}
-
-void KvSequence::drop_window_rows(int64_t end) {
-  window_rows_.drop(first_page_, end);
-  first_page_ = std::max(first_page_, end);
+  if (droppable() == 0) return;
+  for (const auto& rows : rows_) {
+    const int64_t pages = rows->droppable(oldest_cut());
+    if (pages == 0) continue;
+    const Retention& retention = rows->group().retention;
+    const int64_t first = std::max(rows->first_page(), retention.first_pages);
+    rows->drop_until(first + pages);
+    if (rows == rows_.front()) slices_.drop(first, first + pages);
+  }
 }
 
 bool KvSequence::can_truncate_to(int64_t tokens) const {
-  return can_truncate_from(settings_, first_page_, tokens);
+  return std::all_of(rows_.begin(), rows_.end(),
+                     [tokens](const auto& rows) { return rows->can_truncate(tokens); });
 }
 
-bool KvSequence::outgrows_copies(int64_t tokens) const {
-  return is_copied() &&
-         pages_of(tokens) > std::max(settings_.copied_pages(pools_.hot_rows), device_rows_.pages());
+int64_t KvSequence::first_page() const {
+  int64_t first = 0;
+  for (const auto& rows : rows_) first = std::max(first, rows->first_page());
+  return first;
 }
 
 void KvSequence::read_over_link() {
-  access_ = RowAccess::kOverLink;
-  const bool all_filled = filled_copies_ == pages_of(length_);
-  truncate_copies(!settings_.device_copies ? 0
-                  : all_filled             ? device_rows_.pages()
-                                           : filled_copies_);
-  overwrites_ = true;
+  rows().read_over_link(length_);
   stale_ = length_ > 0;
 }
 
 // Sequences that drop rows make slices from the start.
 bool KvSequence::needs_slices(int64_t tokens) const {
-  if (!uses_slices()) return false;
-  return coded_ || !is_copied() || drops_coded_rows(settings_, rollback_tokens_) ||
-         !settings_.selects_all(tokens);
+  if (!slices_.used()) return false;
+  return slices_.coded() || !rows().copied() || !settings_.selects_all(tokens) ||
+         rows().group().retention.frees(rollback_tokens_);
+}
+
+void KvSequence::grow_slices(int64_t tokens) {
+  if (!needs_slices(tokens)) return;
+  if (length_ == 0) slices_.set_coded();
+  slices_.grow(tokens);
 }
 
 void KvSequence::reserve_slices() {
-  if (!uses_slices()) return;
-  slices_.grow(length_ / kPageTokens);
-  if (tail_) return;
-  tail_ = device_.allocate(MemorySpace::kDevice, static_cast<size_t>(settings_.layout.tail_bytes()),
-                           "the newest page's slices");
+  if (!slices_.used()) return;
+  undo_if_it_throws([&] { slices_.grow(length_); });
 }
 
-std::optional<SequenceDesc> KvSequence::code_slices() {
-  if (coded_ || !tail_) return {};
-  coded_ = true;
-  if (length_ == 0) return {};
-  SequenceDesc desc = describe();
-  desc.mode = StepMode::kPrefill;
-  desc.start = 0;
-  desc.tokens = static_cast<int32_t>(length_);
-  desc.access = RowAccess::kLocal;  // reads rows over the link in place, as restore does
-  desc.protected_rows = nullptr;
-  if (filled_copies_ < pages_of(length_)) desc.row_blocks = rows_.device_data();
-  return desc;
-}
-
-// Pages that a local sequence has no copies of are copied again.
-void KvSequence::truncate_copies(int64_t pages) noexcept {
-  device_rows_.truncate(pages);
-  filled_copies_ = std::min(filled_copies_, device_rows_.pages());
-}
-
-void KvSequence::reserve(int64_t tokens) { grow(tokens, tokens); }
-
-void KvSequence::reserve_from(int64_t first_window_page, int64_t tokens) {
-  grow(tokens, tokens, first_window_page);
-}
-
-void KvSequence::reserve(int64_t tokens, int step_tokens) {
-  const int64_t pages = max_pages(settings_, tokens, step_tokens, rollback_tokens_);
-  if (pages == pages_of(tokens)) return reserve(tokens);
-  const Reserved before = reserved();
-  grow(settings_.has_window_rows() ? tokens : length_, length_);
+template <typename Work>
+void KvSequence::undo_if_it_throws(const Work& work) {
+  const Mark before = mark();
   try {
-    promise_window_rows(tokens, pages);
-    if (is_copied()) device_rows_.grow(pages_of(tokens), settings_.layout.row_block_bytes());
+    work();
   } catch (...) {
-    give_back_to(before);
+    back_to(before);
     throw;
   }
 }
 
-// Throws BudgetError; then nothing changes.
-void KvSequence::promise_window_rows(int64_t tokens, int64_t pages) {
-  if (settings_.has_window_rows()) return window_rows_.reserve_window(pages_of(tokens), pages);
-  const Reserved before = reserved();
-  rows_.reserve_window(pages_of(tokens), pages);
-  if (!uses_slices()) return;
-  try {
-    slices_.reserve_window(tokens / kPageTokens, std::min(pages, tokens / kPageTokens));
-  } catch (...) {
-    rows_.cancel_window();
-    rows_.shrink(before.row_places);
-    throw;
-  }
-}
-
-void KvSequence::grow(int64_t tokens, int64_t window_tokens, int64_t first_window_page) {
-  const CacheLayout& layout = settings_.layout;
-  const Reserved before = reserved();
-  const auto ensure = [&](Buffer& buffer, int64_t bytes, std::string_view purpose) {
-    if (buffer || bytes == 0) return;
-    buffer = device_.allocate(MemorySpace::kDevice, static_cast<size_t>(bytes), purpose);
-  };
-  try {
-    if (needs_slices(tokens)) {
-      coded_ |= length_ == 0;
-      slices_.grow(tokens / kPageTokens);
-      ensure(tail_, layout.tail_bytes(), "slices of the newest page");
+void KvSequence::reserve(int64_t tokens, int64_t first_window_page) {
+  undo_if_it_throws([&] {
+    grow_slices(tokens);
+    for (const auto& rows : rows_) {
+      rows->grow(tokens, rows.get() == window_rows() ? first_window_page : 0);
     }
-    if (access_ == RowAccess::kOverLink) {
-      ensure(protected_rows_, layout.protected_bytes(), "sinks and recent rows");
-      hot_rows_.reserve(pools_.hot_rows);
-    }
-    if (settings_.has_window_rows()) window_rows_.grow(pages_of(window_tokens), first_window_page);
-    rows_.grow(pages_of(tokens));
-    if (is_copied()) device_rows_.grow(pages_of(tokens), layout.row_block_bytes());
-  } catch (...) {
-    give_back_to(before);
-    throw;
-  }
+  });
 }
 
-KvSequence::Reserved KvSequence::reserved() const {
-  return {.row_pages = rows_.pages(),
-          .slice_pages = slices_.pages(),
-          .window_pages = window_rows_.pages(),
-          .copies = device_rows_.pages(),
-          .row_places = rows_.capacity(),
-          .slice_places = slices_.capacity(),
-          .window_places = window_rows_.capacity(),
-          .copy_places = device_rows_.capacity(),
-          .access = access_,
-          .tail = static_cast<bool>(tail_),
-          .coded = coded_,
-          .hot = static_cast<bool>(protected_rows_),
-          .wide = hot_rows_.wide()};
-}
-
-void KvSequence::give_back_to(const Reserved& before) noexcept {
-  rows_.truncate(before.row_pages);
-  window_rows_.truncate(before.window_pages);
-  slices_.truncate(before.slice_pages);
-  rows_.shrink(before.row_places);
-  slices_.shrink(before.slice_places);
-  window_rows_.shrink(before.window_places);
-  if (hot_rows_.wide() && !before.wide) hot_rows_.drop_wide();
-  if ((tail_ && !before.tail) || (protected_rows_ && !before.hot)) stale_ = length_ > 0;
-  if (!before.tail) tail_ = Buffer();
-  coded_ = before.coded;
-  if (!before.hot) {
-    protected_rows_ = Buffer();
-    hot_rows_.give_back();
-  }
-  truncate_copies(before.copies);
-  filled_copies_ = std::min<int64_t>(filled_copies_, pages_of(length_));
-  device_rows_.shrink(before.copy_places);
-  if (access_ == before.access) return;
-  access_ = before.access;
-  overwrites_ = true;
-  stale_ = length_ > 0;
-  int64_t whole = 0;  // lent copies may have been given up
-  const auto complete = [this](int64_t page) {
-    return device_rows_.has(page) || (page < rows_.pages() && rows_.dropped(page));
+void KvSequence::reserve_steps(int64_t tokens, int step_tokens) {
+  const auto max_pages = [&](const SequenceRows& rows) {
+    return rows.group().retention.max_pages(tokens, step_tokens, rollback_tokens_);
   };
-  while (whole < device_rows_.pages() && complete(whole)) ++whole;
-  truncate_copies(whole);
+  undo_if_it_throws([&] {
+    const int64_t of_main = max_pages(rows());
+    const bool frees = of_main < pages_of(tokens);
+    grow_slices(frees ? length_ : tokens);
+    if (frees && slices_.used()) slices_.promise(tokens, of_main);
+    for (const auto& rows : rows_) {
+      const int64_t pages = max_pages(*rows);
+      rows->grow(pages < pages_of(tokens) ? length_ : tokens);
+      if (pages < pages_of(tokens)) rows->promise(tokens, pages);
+    }
+  });
 }
 
-void KvSequence::take_back_copies(const Reserved& before) noexcept {
-  if (!is_copied() || device_rows_.pages() >= before.copies) return;
-  try {
-    device_rows_.grow(before.copies, settings_.layout.row_block_bytes());
-  } catch (const std::exception&) {
-    // No memory.
-  }
+KvSequence::Mark KvSequence::mark() const {
+  Mark mark{.rows = {}, .slices = slices_.mark()};
+  for (size_t i = 0; i < rows_.size(); ++i) mark.rows[i] = rows_[i]->mark();
+  return mark;
+}
+
+void KvSequence::back_to(const Mark& mark) noexcept {
+  bool lost = slices_.back_to(mark.slices);
+  for (size_t i = 0; i < rows_.size(); ++i) lost |= rows_[i]->back_to(mark.rows[i], length_);
+  if (lost) stale_ = length_ > 0;
+}
+
+void KvSequence::retake(const Mark& mark) noexcept {
+  for (size_t i = 0; i < rows_.size(); ++i) rows_[i]->retake(mark.rows[i]);
 }
 
 uint64_t KvSequence::device_bytes() const {
-  return tail_.bytes() + hot_bytes() + copy_bytes() +
-         static_cast<uint64_t>(slices_.pages() * settings_.layout.slice_block_bytes());
+  uint64_t bytes = slices_.bytes();
+  for (const auto& rows : rows_) {
+    const RowMemory memory = rows->memory();
+    bytes += memory.copies + memory.hot_rows;
+  }
+  return bytes;
 }
 
 bool KvSequence::needs_private_page() const {
-  if (length_ % kPageTokens == 0) return false;
-  const int64_t last = length_ / kPageTokens;
-  return rows_.shared(last) || (settings_.has_window_rows() && window_rows_.shared(last));
+  return std::any_of(rows_.begin(), rows_.end(),
+                     [this](const auto& rows) { return rows->needs_private_page(length_); });
 }
 
 void KvSequence::make_last_page_private(StreamView control) {
-  rows_.make_writable(length_ / kPageTokens, control);
-  if (settings_.has_window_rows()) window_rows_.make_writable(length_ / kPageTokens, control);
+  for (const auto& rows : rows_) rows->make_private(length_, control);
 }
 
 void KvSequence::upload_tables(StreamView control) {
-  overwrites_ = false;
-  rows_.upload(control);
+  for (const auto& rows : rows_) rows->upload(control);
   slices_.upload(control);
-  window_rows_.upload(control);
-  device_rows_.upload(control);
 }
 
-void KvSequence::fill_copies(int tokens, StreamView control) {
-  if (!is_copied()) return;
-  for (int64_t page = filled_copies_; page < pages_of(length_); ++page) {
-    const auto at = static_cast<size_t>(page);
-    if (rows_.blocks()[at] == nullptr) continue;  // dropped
-    device_.copy(device_rows_.blocks()[at], rows_.blocks()[at],
-                 static_cast<size_t>(settings_.layout.row_block_bytes()), CopyKind::kHostToDevice,
-                 control, tag_of(-1, Cause::kControl));
-  }
-  filled_copies_ = pages_of(length_ + tokens);
+void KvSequence::prepare(int tokens, StreamView control) {
+  for (const auto& rows : rows_) rows->prepare(length_, tokens, control);
 }
 
-SequenceDesc KvSequence::describe() const {
-  SequenceDesc desc = {.mode = StepMode::kDecode,
-                       .first_token = 0,
-                       .tokens = 0,
-                       .start = static_cast<int32_t>(length_),
-                       .slice_blocks = slices_.device_data(),
-                       .row_blocks = rows_.device_data(),
-                       .access = access_,
-                       .tail = tail_.data(),
-                       .protected_rows = protected_rows_.data(),
-                       .hot = nullptr,
-                       .hot_table = nullptr,
-                       .hot_rows = 0,
-                       .write_back_buffer = nullptr};
-  if (is_copied()) {
-    desc.row_blocks = device_rows_.device_data();
-    desc.home_blocks = rows_.device_data();
-  } else {
-    desc.device_row_blocks = device_rows_.device_data();
-    desc.device_row_pages = static_cast<int32_t>(device_rows_.pages());
-  }
-  hot_rows_.describe(&desc);
+std::optional<SequenceDesc> KvSequence::code_slices() {
+  if (!slices_.must_be_coded()) return {};
+  slices_.set_coded();
+  if (length_ == 0) return {};
+  SequenceDesc desc = describe();
+  rows().describe_in_place(length_, &desc);
+  desc.mode = StepMode::kPrefill;
+  desc.start = 0;
+  desc.tokens = static_cast<int32_t>(length_);
   return desc;
 }
 
-SequenceDesc KvSequence::describe_window_rows() const {
+SequenceDesc KvSequence::describe() const {
   SequenceDesc desc;
-  desc.row_blocks = window_rows_.device_data();
+  desc.mode = StepMode::kDecode;
+  desc.start = static_cast<int32_t>(length_);
+  rows().describe(&desc);
+  slices_.describe(&desc);
   return desc;
 }
 

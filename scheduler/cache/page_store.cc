@@ -28,9 +28,8 @@ PageStore::PageStore(Device& device, const StepSettings& settings, int page_size
       settings_(settings),
       page_size_(page_size),
       layers_(settings.layer_count()),
-      rows_(allocate_blocks(device,
-                            settings.rows_on_device ? MemorySpace::kDevice : MemorySpace::kHost,
-                            pages * parts(), settings.layout.row_block_bytes(), "row pages")) {
+      rows_(allocate_blocks(device, traits_of(settings.rows).space, pages * parts(),
+                            settings.layout.row_block_bytes(), "row pages")) {
   if (uses_tails()) {
     slices_ = allocate_blocks(device, MemorySpace::kDevice, pages * parts(),
                               settings.layout.slice_block_bytes(), "slice pages");

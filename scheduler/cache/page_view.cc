@@ -7,16 +7,10 @@ namespace fasa {
 PageView::PageView(Device& device, const StepSettings& settings, int hot_rows)
     : device_(device),
       settings_(settings),
-      slots_(hot_rows),
       rows_(device, "page tables"),
-      slices_(device, "page tables") {
-  if (settings.rows_on_device || hot_rows == 0) return;
-  const CacheLayout& layout = settings.layout;
-  hot_ = device.allocate(MemorySpace::kDevice, static_cast<size_t>(layout.hot_bytes(hot_rows)),
-                         "hot rows");
-  hot_table_ =
-      device.allocate(MemorySpace::kDevice, static_cast<size_t>(layout.hot_table_bytes(hot_rows)),
-                      "table of hot rows");
+      slices_(device, "page tables"),
+      hot_rows_(device, settings.layout) {
+  if (settings.access() == RowAccess::kOverLink && hot_rows > 0) hot_rows_.reserve(hot_rows);
 }
 
 bool PageView::begins(std::span<const int32_t> table) const {
@@ -36,7 +30,7 @@ void PageView::cut(const PageStore& store, int64_t pages) {
   pages_.resize(static_cast<size_t>(pages));
   rows_.truncate(pages * store.parts());
   slices_.truncate(pages * store.parts());
-  hot_rows_cold_ = true;
+  hot_rows_.forget();
 }
 
 void PageView::extend(const PageStore& store, std::span<const int32_t> table) {
@@ -69,10 +63,7 @@ std::byte* PageView::own_tail() {
 void PageView::upload(StreamView control) {
   rows_.upload(control);
   slices_.upload(control);
-  if (hot_rows_cold_ && hot_table_) {
-    device_.fill(hot_table_.data(), 0xff, hot_table_.bytes(), control, tag_of(-1, Cause::kControl));
-  }
-  hot_rows_cold_ = false;
+  hot_rows_.prepare(control);
 }
 
 SequenceDesc PageView::describe() const {
@@ -81,9 +72,7 @@ SequenceDesc PageView::describe() const {
   desc.slice_blocks = slices_.device_data();
   desc.row_blocks = rows_.device_data();
   desc.access = settings_.access();
-  desc.hot = hot_.data();
-  desc.hot_table = hot_table_.as<int32_t>();
-  desc.hot_rows = hot_table_ ? slots_ : 0;
+  hot_rows_.describe(&desc);
   return desc;
 }
 

@@ -10,6 +10,7 @@
 #include "kernels/params.h"
 #include "offload/device.h"
 #include "offload/pages/pointer_array.h"
+#include "offload/store/hot_rows.h"
 #include "scheduler/cache/page_store.h"
 #include "scheduler/step_settings.h"
 
@@ -37,12 +38,12 @@ class PageView {
 
   // Enqueues the changed addresses; empties invalid hot rows.
   void upload(StreamView control);
-  void forget_hot_rows() { hot_rows_cold_ = true; }
+  void forget_hot_rows() { hot_rows_.forget(); }
   // The step sets the other fields.
   SequenceDesc describe() const;
   std::span<std::byte* const> row_blocks() const { return rows_.values(); }
 
-  uint64_t hot_bytes() const { return hot_.bytes() + hot_table_.bytes(); }
+  uint64_t hot_bytes() const { return hot_rows_.bytes(); }
   uint64_t tail_bytes() const { return own_tail_.bytes(); }
   uint64_t table_bytes() const { return rows_.device_bytes() + slices_.device_bytes(); }
   uint64_t host_table_bytes() const { return rows_.host_bytes() + slices_.host_bytes(); }
@@ -56,14 +57,11 @@ class PageView {
   };
   Device& device_;
   const StepSettings& settings_;
-  const int slots_;  // hot rows per head
   std::vector<Page> pages_;
   PointerArray rows_;
   PointerArray slices_;
-  Buffer hot_;
-  Buffer hot_table_;
+  HotRows hot_rows_;
   Buffer own_tail_;
-  bool hot_rows_cold_ = true;
 };
 
 }  // namespace fasa

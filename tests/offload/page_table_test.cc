@@ -59,26 +59,24 @@ class PageTables : public ::testing::TestWithParam<const char*> {
   }
 };
 
-// Shrinking to the earlier capacity gives back all memory that growth took, and keeps later changes
-// of entries.
-TEST_P(PageTables, ShrinkGivesBackWhatGrowthTook) {
+// The way back returns all memory that growth took, and keeps later changes of entries.
+TEST_P(PageTables, BackToReturnsWhatGrowthTook) {
   PageTable table(pool), other(pool);
-  table.shrink(0);
-  EXPECT_EQ(table.capacity(), 0);
+  table.back_to(PageTable(pool).mark());
+  EXPECT_EQ(table.device_bytes(), 0u);
   for (const int64_t before : {0, 3, 16, 20}) {
     table.grow(before);
     const auto view = device_view(*device, table, stream.view());
-    const int64_t capacity = table.capacity();
+    const PageTable::Mark mark = table.mark();
     const uint64_t device_bytes = table.device_bytes(), host_bytes = table.host_bytes();
     table.grow(300);
     device_view(*device, table, stream.view());
-    table.truncate(before);
     if (before > 0) {
       other = table.fork(1);
       table.make_writable(0, stream.view());
     }
-    table.shrink(capacity);
-    EXPECT_EQ(table.capacity(), capacity);
+    table.back_to(mark);
+    EXPECT_EQ(table.pages(), before);
     EXPECT_EQ(table.device_bytes(), device_bytes);
     EXPECT_EQ(table.host_bytes(), host_bytes);
     const auto now = device_view(*device, table, stream.view());
@@ -136,11 +134,28 @@ TEST_P(PageTables, DroppedPagesKeepTheirPlaces) {
   EXPECT_EQ(pool.used_blocks(), 0);
 }
 
+// A window that was promised stays as it was; one that the undone call promised is cancelled.
+TEST_P(PageTables, BackToKeepsAnEarlierWindow) {
+  PageTable table(pool);
+  const PageTable::Mark before_any = table.mark();
+  table.reserve_window(100, 4);
+  table.grow(2);
+  const PageTable::Mark mark = table.mark();
+  table.reserve_window(200, 9);
+  table.grow(8);
+  table.back_to(mark);
+  EXPECT_EQ(table.pages(), 2);
+  EXPECT_EQ(pool.reserved_blocks(), 2);
+  table.back_to(before_any);
+  EXPECT_EQ(pool.reserved_blocks(), 0);
+  EXPECT_EQ(pool.used_blocks(), 0);
+}
+
 TEST_P(PageTables, ARingGrowsOnWhatItDropped) {
   PageTable table(pool), other(pool);
   table.reserve_window(100, 4);
   EXPECT_EQ(pool.reserved_blocks(), 4);
-  EXPECT_EQ(table.capacity(), 100);
+  EXPECT_EQ(table.mark().capacity, 100);
   const uint64_t held = pool.held_bytes();
   for (int64_t pages = 4; pages < 40; pages += 2) {
     table.grow(pages);

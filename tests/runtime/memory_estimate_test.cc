@@ -40,7 +40,7 @@ StepSettings draw_settings(Draw& draw) {
   settings.layout.sinks = draw.of(0, 4);
   settings.layout.recent = draw.of(1, 40);
   settings.max_hot_rows = draw.of(0, 800);
-  settings.rows_on_device = draw.coin();
+  settings.rows = draw.coin() ? RowTier::kDevice : RowTier::kHost;
   settings.low_bit_by_page = draw.coin();
   if (draw.coin()) settings.layout.values = {.dtype = SliceDType::kInt2, .dims = 32};
   for (int i = 0; i < settings.layout.layers; ++i) settings.layers.push_back(draw_layer(draw));

@@ -4,8 +4,8 @@
 // rollback window.
 #include <gtest/gtest.h>
 
+#include "offload/store/retention.h"
 #include "runtime/base/error.h"
-#include "scheduler/cache/rollback_window.h"
 #include "tests/support/device_tensors.h"
 #include "tests/support/fake_cuda.h"
 #include "tests/support/interpreted_kernels.h"

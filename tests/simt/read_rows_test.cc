@@ -27,7 +27,7 @@ std::vector<float> read(RowCase& cache, int layer, int first, int tokens, DType 
           .layer = layer,
           .row_blocks = cache.sequence(0).row_blocks.data(),
           .first = first,
-          .rows_on_device = true,
+          .access = RowAccess::kLocal,
           .k = TensorView::dense(k.data(), dtype, tokens, layout.kv_heads, layout.row.key_dim),
           .v = TensorView::dense(v.data(), dtype, tokens, layout.kv_heads, layout.row.value_dim)});
   std::vector<float> all;

@@ -249,7 +249,7 @@ void PlainCache::read(std::span<const uint8_t> history, int layer, std::vector<f
                             .layer = layer,
                             .row_blocks = row_blocks_.data(),
                             .first = 0,
-                            .rows_on_device = true,
+                            .access = RowAccess::kLocal,
                             .k = TensorView::dense(keys->data(), DType::kF32, tokens,
                                                    geometry_.kv_heads, geometry_.key_dim),
                             .v = TensorView::dense(values->data(), DType::kF32, tokens,

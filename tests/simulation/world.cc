@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "offload/store/retention.h"
 #include "runtime/base/error.h"
-#include "scheduler/cache/rollback_window.h"
 #include "tests/simulation/noisy_queries.h"
 
 namespace fasa::testing {

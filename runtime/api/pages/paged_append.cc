@@ -92,7 +92,7 @@ void PagedAppend::reserve(const Groups& groups, PagedSlot& slot, int64_t stored)
   slot.slices.truncate(0);
   slot.rows.reserve(groups.entries);
   slot.slices.reserve(groups.entries);
-  if (parts_.settings.rows_on_device) return;
+  if (parts_.settings.access() == RowAccess::kLocal) return;
   // Upper bound: each group begins and ends inside a page.
   const int64_t pages = groups.entries + static_cast<int64_t>(groups.count());
   const PrefillShape shape{
@@ -124,7 +124,7 @@ void PagedAppend::describe(const std::vector<Run>& runs, const Groups& groups, P
     desc.access = parts_.settings.access();
     desc.slice_blocks = slot.slices.device_data() + entry;
     desc.tail = parts_.store.tail(last.page);
-    if (!parts_.settings.rows_on_device) {
+    if (parts_.settings.access() == RowAccess::kOverLink) {
       desc.write_back_buffer = parts_.scratch.prefill().write_back_buffer +
                                write_back_pages * parts_.settings.layout.row_layer_bytes();
       write_back_pages += pages_of(desc.tokens) + 1;
@@ -174,7 +174,8 @@ void PagedAppend::upload(PagedSlot& slot, const std::vector<size_t>& restored) {
     descs.push_back(slot.step.host(DescriptorBuffer::kStep)[i]);
     descs.back().tokens = 0;
   }
-  if (!descs.empty()) parts_.order_control();  // their last rows may be on their way to the host
+  if (!descs.empty())
+    parts_.order(parts_.latest());  // their last rows may be on their way to the host
   const StreamView control = parts_.control.view();
   slot.step.upload(control);  // waits for what still reads the slot
   slot.rows.upload(control);
@@ -242,7 +243,8 @@ void PagedAppend::run(int layer, ConstTensorView k, ConstTensorView v,
     parts_.record_last(stream);
   });
   for (const Run& run : plan.runs) parts_.store.hold(run.page, layer, run.offset + run.tokens);
-  if (!parts_.settings.rows_on_device) parts_.counters.add_written_back(layer, plan.stored);
+  if (parts_.settings.access() == RowAccess::kOverLink)
+    parts_.counters.add_written_back(layer, plan.stored);
 }
 
 }  // namespace fasa

@@ -100,7 +100,7 @@ void PagedAttend::make_plan(int layer, const BlockTable& block_table,
   const StreamView control = parts_.control.view();
   const bool restores = std::any_of(plan.request.parts.begin(), plan.request.parts.end(),
                                     [](const Part& p) { return p.own_tail; });
-  if (restores) parts_.order_control();  // rows may be on their way to the host
+  if (restores) parts_.order(parts_.latest());  // rows may be on their way to the host
   for (const Part& part : plan.request.parts) part.view->upload(control);
   describe_parts();
   slot.upload(control);
@@ -114,7 +114,7 @@ void PagedAttend::make_plan(int layer, const BlockTable& block_table,
 void PagedAttend::begin_step_number(int layer) {
   if (layer <= last_layer_ || step_number_ == 0) {
     if (step_number_ >= parts_.shape.max_steps) {
-      parts_.order_control();
+      parts_.order(parts_.latest());
       views_.forget_hot_rows();
       plan_.epoch = 0;
       step_number_ = 0;

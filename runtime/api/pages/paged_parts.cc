@@ -67,7 +67,7 @@ void PagedParts::drain() {
 }
 
 // Compute waits for all streams but the one that writes back.
-void PagedParts::order_control() {
+void PagedParts::order(Fence) {
   constexpr OperationTag kTag = tag_of(-1, Cause::kControl);
   device.wait(control.view(), last.view(), kTag);
   pipeline->record_written_back(written_back.view());

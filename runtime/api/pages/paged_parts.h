@@ -31,8 +31,8 @@ struct PagedParts final : Fences {
   void drain();
   void wait(Fence) override { drain(); }
   Fence latest() const override { return {1}; }
-  // Control work enqueued after this comes after all earlier calls.
-  void order_control();
+  // After all earlier calls.
+  void order(Fence) override;
   // Makes `stream` wait for the last call and for the upload of its tables.
   void wait_for_tables(StreamView stream, OperationTag tag);
   void record_tables() { device.record(tables_ready.view(), control.view()); }

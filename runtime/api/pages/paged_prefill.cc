@@ -37,7 +37,7 @@ bool PagedPrefill::plan_matches(const BlockTable& block_table, std::span<const i
 
 // Rows that kernels read in place need no scratch.
 PrefillShape PagedPrefill::scratch_shape() const {
-  if (parts_.settings.rows_on_device) return {};
+  if (parts_.settings.access() == RowAccess::kLocal) return {};
   const Plan& plan = plan_;
   return {.pages = 0,
           .tokens = std::accumulate(plan.query_lens.begin(), plan.query_lens.end(), 0),

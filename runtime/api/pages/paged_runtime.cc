@@ -61,7 +61,7 @@ StepSettings paged_settings(const Config& config, const Geometry& geometry, RowD
         "prefetch.depth = auto or 0, prefetch.predictor = auto or none; to prefetch use the "
         "sequences API");
   }
-  settings.device_copies = false;
+  if (settings.rows == RowTier::kMirrored) settings.rows = RowTier::kHost;
   settings.prefetch = {.predictor = PredictorKind::kNone, .depth = 0};
   return settings;
 }
@@ -91,7 +91,7 @@ void PagedRuntime::Impl::copy_pages(std::span<const PageCopy> copies) {
     }
   }
   parts_.guard.run([&] {
-    parts_.order_control();
+    parts_.order(parts_.latest());
     parts_.guard.begin();
     const auto copy_block = [this](std::byte* to, const std::byte* from, int64_t bytes,
                                    CopyKind kind) {
@@ -101,10 +101,10 @@ void PagedRuntime::Impl::copy_pages(std::span<const PageCopy> copies) {
     const CacheLayout& layout = parts_.settings.layout;
     for (const PageCopy& copy : copies) {
       for (int part = 0; part < parts_.store.parts(); ++part) {
-        copy_block(
-            parts_.store.row_block(copy.destination, part),
-            parts_.store.row_block(copy.source, part), layout.row_block_bytes(),
-            parts_.settings.rows_on_device ? CopyKind::kDeviceToDevice : CopyKind::kHostToHost);
+        copy_block(parts_.store.row_block(copy.destination, part),
+                   parts_.store.row_block(copy.source, part), layout.row_block_bytes(),
+                   parts_.settings.access() == RowAccess::kLocal ? CopyKind::kDeviceToDevice
+                                                                 : CopyKind::kHostToHost);
         if (!parts_.store.uses_tails()) continue;
         copy_block(parts_.store.slice_block(copy.destination, part),
                    parts_.store.slice_block(copy.source, part), layout.slice_block_bytes(),
@@ -129,7 +129,7 @@ int PagedRuntime::Impl::held(int64_t page, int layer) const {
 
 KvMemory PagedRuntime::Impl::memory() const {
   KvMemory memory;
-  (parts_.settings.rows_on_device ? memory.device_rows : memory.host_rows) =
+  (parts_.settings.access() == RowAccess::kLocal ? memory.device_rows : memory.host_rows) =
       parts_.store.row_bytes();
   memory.device_slices = parts_.store.slice_bytes();
   memory.device_scratch = parts_.scratch.bytes() + parts_.slice_dims.bytes() +
@@ -164,7 +164,7 @@ void PagedRuntime::Impl::read(int64_t page, int layer, int first, TensorView k, 
                                  first, first + k.tokens - 1, page, layer, held));
   }
   parts_.guard.run([&] {
-    parts_.order_control();
+    parts_.order(parts_.latest());
     read_blocks_.truncate(0);
     views_.begin_call();
     views_.with_room([&] { read_blocks_.reserve(parts_.store.parts()); });
@@ -181,7 +181,7 @@ void PagedRuntime::Impl::read(int64_t page, int layer, int first, TensorView k, 
                                          .layer = layer,
                                          .row_blocks = read_blocks_.device_data(),
                                          .first = first,
-                                         .rows_on_device = parts_.settings.rows_on_device,
+                                         .access = parts_.settings.access(),
                                          .k = k,
                                          .v = v},
                           stream, tag);

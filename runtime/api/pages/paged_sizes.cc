@@ -20,7 +20,7 @@ KvMemory page_bytes(const StepSettings& settings, const PagedShape& shape) {
   const CacheLayout& layout = settings.layout;
   const int64_t parts = shape.page_size / kPageTokens;
   KvMemory memory;
-  (settings.rows_on_device ? memory.device_rows : memory.host_rows) =
+  (settings.access() == RowAccess::kLocal ? memory.device_rows : memory.host_rows) =
       bytes(parts * layout.row_block_bytes());
   if (layout.slice.dims > 0) memory.device_slices = bytes(parts * layout.slice_block_bytes());
   return memory;
@@ -59,7 +59,7 @@ uint64_t descriptor_bytes(const Counts& counts) {
 
 PrefillShape prefill_of(const StepSettings& settings, const Counts& counts, int64_t max_context,
                         int step_tokens) {
-  if (settings.rows_on_device) return {};
+  if (settings.access() == RowAccess::kLocal) return {};
   return {.pages = static_cast<int>(counts.run_blocks + counts.groups),
           .tokens = step_tokens,
           .past_pages = pages_of(static_cast<int>(max_context))};
@@ -75,7 +75,7 @@ KvMemory fixed_bytes(const StepSettings& settings, const PagedShape& shape, int6
     // A page has one tail; a sequence that ends before the page's newest token needs another.
     memory.device_slices = bytes(2 * counts.sequences * layout.tail_bytes());
   }
-  if (!settings.rows_on_device) {
+  if (settings.access() == RowAccess::kOverLink) {
     memory.device_hot_rows =
         bytes(counts.sequences * (layout.hot_bytes(settings.max_hot_rows) +
                                   layout.hot_table_bytes(settings.max_hot_rows)));

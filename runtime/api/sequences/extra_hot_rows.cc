@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "runtime/api/memory_estimate.h"
-#include "runtime/api/sequences/reclaim_pause.h"
 
 namespace fasa {
 namespace {
@@ -21,9 +20,9 @@ uint64_t ExtraHotRows::needed_with(int hot_rows, int64_t tokens, int step_tokens
 }
 
 void ExtraHotRows::set(int hot_rows) {
-  if (hot_rows == parts_.sequences.hot_rows()) return;
+  if (hot_rows == parts_.sequences.store().hot_rows()) return;
   parts_.scratch.drop_decode();  // was sized for the old number of hot rows
-  parts_.sequences.set_hot_rows(hot_rows);
+  parts_.sequences.store().set_hot_rows(hot_rows);
   parts_.prefetch.set_hot_rows(hot_rows);
 }
 
@@ -31,7 +30,7 @@ void ExtraHotRows::fit(int64_t tokens, int step_tokens, const Load& load, bool m
   constexpr uint64_t kMargin = uint64_t{16} << 10;  // descriptors, alignment
   if (!wanted_) return;
   for (const auto& [id, sequence] : parts_.sequences) {
-    if (sequence->hot_bytes() > 0) return;
+    if (sequence->rows().memory().hot_rows > 0) return;
   }
   const MemoryUse use = parts_.device.memory(MemorySpace::kDevice);
   const uint64_t used =
@@ -67,30 +66,31 @@ void ExtraHotRows::fit(int64_t tokens, int step_tokens, const Load& load, bool m
 }
 
 void ExtraHotRows::widen(std::span<const StepSequence> sequences) {
-  const int reserved_slots = parts_.sequences.hot_rows();
+  const int reserved_slots = parts_.sequences.store().hot_rows();
   if (!wanted_) return;
   if (reserved_slots < *wanted_) return;  // even the wanted rows did not fit
-  const ReclaimPause pause(parts_.reclaim_paused);
   for (const StepSequence& part : sequences) {
     KvSequence& sequence = parts_.sequences.find(part.sequence);
-    if (part.mode != StepMode::kDecode || !sequence.hot_rows().may_widen()) continue;
-    const int64_t reserved = sequence.reserved().row_pages * kPageTokens;
+    HotRows* const hot = sequence.rows().hot_rows();
+    if (part.mode != StepMode::kDecode || hot == nullptr || !hot->may_widen()) continue;
+    const int64_t reserved = sequence.rows().pages() * kPageTokens;
     const int slots = extra_hot_rows(parts_.settings, reserved_slots,
                                      std::max(reserved, sequence.length() + part.tokens),
                                      free_bytes(parts_.device.memory(MemorySpace::kDevice)));
-    if (slots > 0) sequence.hot_rows().widen(slots);
+    if (slots > 0) hot->widen(slots);
   }
 }
 
-// The sequence with the most hot rows, of equals the oldest; null: there is none.
-KvSequence* ExtraHotRows::widest() const {
-  KvSequence* most = nullptr;
+// Those of the sequence with the most, of equals the oldest; null: there is none.
+HotRows* ExtraHotRows::widest() const {
+  HotRows* most = nullptr;
   uint64_t max_id = 0;
   for (const auto& [id, sequence] : parts_.sequences) {
-    const uint64_t bytes = sequence->hot_rows().wide_bytes();
-    const uint64_t than = most != nullptr ? most->hot_rows().wide_bytes() : 0;
+    HotRows* const hot = sequence->rows().hot_rows();
+    const uint64_t bytes = hot != nullptr ? hot->wide_bytes() : 0;
+    const uint64_t than = most != nullptr ? most->wide_bytes() : 0;
     if (bytes < than || bytes == 0 || (bytes == than && id > max_id)) continue;
-    most = sequence.get();
+    most = hot;
     max_id = id;
   }
   return most;
@@ -99,36 +99,19 @@ KvSequence* ExtraHotRows::widest() const {
 bool ExtraHotRows::reclaim(MemorySpace space, size_t bytes) {
   if (space != MemorySpace::kDevice) return false;
   uint64_t extra = 0;
-  for (const auto& [id, sequence] : parts_.sequences) extra += sequence->hot_rows().wide_bytes();
+  for (const auto& [id, sequence] : parts_.sequences) {
+    extra += sequence->rows().memory().extra_hot_rows;
+  }
   uint64_t room = free_bytes(parts_.device.memory(MemorySpace::kDevice));
   if (extra == 0 || room + extra < bytes) return false;  // would not suffice
-  const ReclaimPause pause(parts_.reclaim_paused);
   parts_.streams.wait_for_step();
   do {
-    KvSequence* const most = widest();
+    HotRows* const most = widest();
     if (most == nullptr) break;
-    room += most->hot_rows().wide_bytes();
-    most->hot_rows().narrow();
+    room += most->wide_bytes();
+    most->narrow();
   } while (room < bytes);
-  if (parts_.step) renew();
   return true;
-}
-
-// Streams must be idle. Updates the descriptors of an open step to its sequences' hot rows.
-void ExtraHotRows::renew() {
-  const StreamView control = parts_.streams.control();
-  const OpenStep& step = *parts_.step;
-  for (size_t i = 0; i < step.sequences.size(); ++i) {
-    KvSequence& sequence = parts_.sequences.find(step.sequences[i].sequence);
-    sequence.hot_rows().prepare(control);
-    const SequenceDesc now = sequence.describe();
-    SequenceDesc& desc = step.slot->host(DescriptorBuffer::kStep)[i];
-    desc.hot = now.hot;
-    desc.hot_table = now.hot_table;
-    desc.hot_rows = now.hot_rows;
-  }
-  step.slot->upload(control);
-  parts_.device.synchronize(control);
 }
 
 }  // namespace fasa

@@ -27,14 +27,14 @@ class ExtraHotRows {
   void fit(int64_t tokens, int step_tokens, const Load& load, bool may_grow);
   // Call it last when a step allocates memory: it cannot fail for lack of memory.
   void widen(std::span<const StepSequence> sequences);
-  // Implements MemoryReclaimer.
+  // Frees extra hot rows, if that leaves `bytes` bytes free. Waits for all work; the caller describes
+  // an open step's sequences again.
   bool reclaim(MemorySpace space, size_t bytes);
 
  private:
   uint64_t needed_with(int hot_rows, int64_t tokens, int step_tokens) const;
   void set(int hot_rows);
-  KvSequence* widest() const;
-  void renew();
+  HotRows* widest() const;
 
   const RuntimeParts parts_;
   const std::optional<int> wanted_;

@@ -19,7 +19,9 @@ namespace fasa {
 class MemoryGuard {
  public:
   explicit MemoryGuard(const RuntimeParts& parts)
-      : parts_(parts), scratch_(parts.scratch.shapes()), hot_rows_(parts.sequences.hot_rows()) {
+      : parts_(parts),
+        scratch_(parts.scratch.shapes()),
+        hot_rows_(parts.sequences.store().hot_rows()) {
     for (size_t i = 0; i < capacities_.size(); ++i)
       capacities_[i] = parts.streams.slots()[i].capacity();
   }
@@ -28,7 +30,7 @@ class MemoryGuard {
   ~MemoryGuard() {
     if (!kept_) give_back();
   }
-  void watch(KvSequence& sequence) { sequences_.emplace_back(&sequence, sequence.reserved()); }
+  void watch(KvSequence& sequence) { sequences_.emplace_back(&sequence, sequence.mark()); }
   void keep() { kept_ = true; }
 
  private:
@@ -40,13 +42,13 @@ class MemoryGuard {
     } catch (const std::exception& error) {
       warn_of_loss(error);
     }
-    for (const auto& [sequence, reserved] : sequences_) sequence->give_back_to(reserved);
+    for (const auto& [sequence, mark] : sequences_) sequence->back_to(mark);
     parts_.sequences.trim();
     if (!(parts_.scratch.shapes() == scratch_)) {
       parts_.scratch.drop_decode();
       parts_.scratch.drop_prefill();
     }
-    parts_.sequences.set_hot_rows(hot_rows_);
+    parts_.sequences.store().set_hot_rows(hot_rows_);
     auto& slots = parts_.streams.slots();
     for (size_t i = 0; i < slots.size(); ++i) {
       if (slots[i].capacity() != capacities_[i]) slots[i].resize(0);
@@ -54,7 +56,7 @@ class MemoryGuard {
     try {
       parts_.prefetch.set_hot_rows(hot_rows_);
       for (size_t i = 0; i < slots.size(); ++i) slots[i].ensure(capacities_[i]);
-      for (const auto& [sequence, reserved] : sequences_) sequence->take_back_copies(reserved);
+      for (const auto& [sequence, mark] : sequences_) sequence->retake(mark);
       parts_.scratch.return_to(scratch_);
     } catch (const std::exception& error) {
       warn_of_loss(error);
@@ -73,7 +75,7 @@ class MemoryGuard {
   const StepScratch::Shapes scratch_;
   const int hot_rows_;
   std::array<size_t, 2> capacities_{};
-  std::vector<std::pair<KvSequence*, KvSequence::Reserved>> sequences_;
+  std::vector<std::pair<KvSequence*, KvSequence::Mark>> sequences_;
   bool kept_ = false;
 };
 

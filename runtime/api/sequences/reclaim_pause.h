@@ -7,13 +7,14 @@ namespace fasa {
 // own.
 class ReclaimPause {
  public:
-  explicit ReclaimPause(bool& paused) : paused_(paused) { paused_ = true; }
+  explicit ReclaimPause(bool& paused) : paused_(paused), before_(paused) { paused_ = true; }
   ReclaimPause(const ReclaimPause&) = delete;  // the flag has one owner
   ReclaimPause& operator=(const ReclaimPause&) = delete;
-  ~ReclaimPause() { paused_ = false; }
+  ~ReclaimPause() { paused_ = before_; }
 
  private:
   bool& paused_;
+  const bool before_;
 };
 
 }  // namespace fasa

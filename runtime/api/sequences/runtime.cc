@@ -36,7 +36,7 @@ Runtime::Impl::Impl(Device& device, const Config& config, const Geometry& geomet
       parts_{device,   settings_, sequences_,      streams_,
              scratch_, prefetch_, streams_.step(), reclaim_paused_},
       counters_(device, settings_.layer_count()),
-      memory_(parts_, config.placement.hot_rows || settings_.rows_on_device
+      memory_(parts_, config.placement.hot_rows || settings_.access() == RowAccess::kLocal
                           ? std::optional<int>()
                           : settings_.max_hot_rows),
       recorder_(parts_, counters_, memory_, config.device.graphs),
@@ -96,7 +96,8 @@ void Runtime::Impl::truncate(SequenceId id, int64_t tokens) {
                                  tokens, sequence.length()));
   }
   require_rollback("truncate to", sequence, tokens);
-  if (sequence.copy_bytes() > 0) streams_.wait(sequence.work().last());  // some of them leave
+  if (sequence.rows().memory().copies > 0)
+    streams_.wait(sequence.work().last());  // some of them leave
   pages_.fetch(sequence, pages_of(tokens) - 1, pages_of(tokens));
   sequence.truncate(tokens);
 }
@@ -124,7 +125,7 @@ void Runtime::Impl::export_pages(SequenceId id, int64_t first, std::span<const P
 // Stored pages have slices, also those of a short sequence, which needs none.
 void Runtime::Impl::code_slices(SequenceId id) {
   KvSequence& sequence = sequences_.find_usable(id);
-  if (sequence.coded() || sequence.length() == 0) return;
+  if (sequence.slices().coded() || sequence.length() == 0) return;
   MemoryGuard guard(parts_);
   guard.watch(sequence);
   streams_.wait(streams_.latest());  // descriptors of a step are used

@@ -98,7 +98,7 @@ void Runtime::Impl::append(int layer, ConstTensorView k, ConstTensorView v, Stre
   step.compute = stream;
   if (layer == 0) counters_.wait_sampled(stream);
   step.appended = layer + 1;
-  if (!settings_.on_device(layer) && !step.recording) {
+  if (settings_.access(layer) == RowAccess::kOverLink && !step.recording) {
     counters_.add_written_back(layer, step.tokens);
   }
   streams_.pipeline().append(step.tables, scratch_, layer, k, v, stream);
@@ -143,8 +143,9 @@ void Runtime::Impl::read(SequenceId id, int layer, int64_t first, TensorView k, 
     throw UsageError(fmt::format("read of tokens {} to {}; the sequence has {}", first,
                                  first + k.tokens - 1, sequence.length()));
   }
+  const SequenceRows& rows = sequence.rows_of(layer);
   for (int64_t page = first / kPageTokens; page < pages_of(first + k.tokens); ++page) {
-    if (sequence.has_page(layer, page)) continue;
+    if (rows.blocks()[static_cast<size_t>(page)] != nullptr) continue;
     throw UsageError(fmt::format("read of tokens {} to {}; page {} was freed (set_rollback_tokens)",
                                  first, first + k.tokens - 1, page));
   }
@@ -157,17 +158,14 @@ void Runtime::Impl::read(SequenceId id, int layer, int64_t first, TensorView k, 
   parts_.device.wait(stream, streams_.record_tables(), tag);
   streams_.pipeline().wait_written_back(layer, stream, tag);
   const LayerSettings& own = settings_.layer(layer);
-  const SequenceDesc desc =
-      own.in_window_rows ? sequence.describe_window_rows() : sequence.describe();
-  parts_.device.enqueue(
-      ReadRowsParams{.layout = settings_.layout_of(layer),
-                     .layer = own.index,
-                     .row_blocks = desc.home_blocks != nullptr ? desc.home_blocks : desc.row_blocks,
-                     .first = static_cast<int32_t>(first),
-                     .rows_on_device = settings_.on_device(layer),
-                     .k = k,
-                     .v = v},
-      stream, tag);
+  parts_.device.enqueue(ReadRowsParams{.layout = settings_.layout_of(layer),
+                                       .layer = own.index,
+                                       .row_blocks = rows.device_blocks(),
+                                       .first = static_cast<int32_t>(first),
+                                       .access = settings_.access(layer),
+                                       .k = k,
+                                       .v = v},
+                        stream, tag);
   streams_.record_read(stream);
 }
 
@@ -189,7 +187,8 @@ void Runtime::Impl::end_step() {
   for (const StepSequence& part : step.sequences) {
     KvSequence& sequence = sequences_.find(part.sequence);
     sequence.commit(part.tokens);
-    if (part.mode == StepMode::kDecode) sequence.hot_rows().decoded();
+    HotRows* const hot = sequence.rows().hot_rows();
+    if (part.mode == StepMode::kDecode && hot != nullptr) hot->decoded();
   }
   if (step.decodes) {
     counters_.add_decode_step();

@@ -8,7 +8,6 @@
 
 #include "runtime/api/sequences/memory_guard.h"
 #include "runtime/base/error.h"
-#include "scheduler/cache/rollback_window.h"
 
 namespace fasa {
 namespace {
@@ -41,7 +40,10 @@ PageBytes SequencePages::bytes() const {
 }
 
 bool SequencePages::can_truncate_from(int64_t first_page, int64_t tokens) const {
-  return fasa::can_truncate_from(parts_.settings, first_page, tokens);
+  const StepSettings& settings = parts_.settings;
+  return settings.group().retention.can_truncate(first_page, tokens) &&
+         (!settings.has_window_rows() ||
+          settings.window_group().retention.can_truncate(first_page, tokens));
 }
 
 void SequencePages::export_pages(SequenceId id, int64_t first, std::span<const PageSpans> pages) {
@@ -56,7 +58,7 @@ void SequencePages::export_pages(SequenceId id, int64_t first, std::span<const P
   const int64_t last_tokens =
       std::min<int64_t>(kPageTokens, sequence.length() - (end - 1) * kPageTokens);
   for (int64_t page = first; page < end; ++page) {
-    if (sequence.row_blocks()[static_cast<size_t>(page)] == nullptr) {
+    if (sequence.rows().blocks()[static_cast<size_t>(page)] == nullptr) {
       throw UsageError(
           fmt::format("export_pages of page {}, which was freed (set_rollback_tokens)", page));
     }
@@ -83,21 +85,22 @@ void SequencePages::export_pages(SequenceId id, int64_t first, std::span<const P
 void SequencePages::copy_out(const KvSequence& sequence, int64_t first,
                              std::span<const PageSpans> pages) {
   const PageBytes page_bytes = bytes();
+  const bool on_device = parts_.sequences.store().tier().space == MemorySpace::kDevice;
   std::vector<CopyRange> copies;
   for (size_t i = 0; i < pages.size(); ++i) {
     const auto [rows, slices] = pages[i];
     const size_t at = static_cast<size_t>(first) + i;
     const auto window_rows = rows.last(page_bytes.window_rows);
-    add_copy(copies, rows.data(), sequence.row_blocks()[at], rows.size() - window_rows.size(),
-             parts_.settings.rows_on_device);
-    if (!window_rows.empty() && sequence.window_row_blocks()[at] != nullptr) {
-      add_copy(copies, window_rows.data(), sequence.window_row_blocks()[at], window_rows.size(),
+    add_copy(copies, rows.data(), sequence.rows().blocks()[at], rows.size() - window_rows.size(),
+             on_device);
+    if (!window_rows.empty() && sequence.window_rows()->blocks()[at] != nullptr) {
+      add_copy(copies, window_rows.data(), sequence.window_rows()->blocks()[at], window_rows.size(),
                true);
     } else {
       std::fill(window_rows.begin(), window_rows.end(), std::byte{0});
     }
     if (!slices.empty())
-      add_copy(copies, slices.data(), sequence.slice_blocks()[at], slices.size(), true);
+      add_copy(copies, slices.data(), sequence.slices().blocks()[at], slices.size(), true);
   }
   copy(copies, CopyKind::kDeviceToHost);
 }
@@ -127,15 +130,15 @@ void SequencePages::import_pages(SequenceId id, int64_t tokens,
   MemoryGuard guard(parts_);
   guard.watch(sequence);
   parts_.streams.wait(sequence.work().last());
-  if (sequence.outgrows_copies(length + tokens)) sequence.read_over_link();
-  sequence.reserve_from(first_window_page, length + tokens);
+  if (sequence.rows().outgrows_copies(length + tokens)) sequence.read_over_link();
+  sequence.reserve(length + tokens, first_window_page);
   // The host writes into blocks that may have belonged to other sequences.
   parts_.streams.wait(parts_.sequences.take_fence());
   parts_.sequences.find_usable(id);
   parts_.streams.require();
   copy_in(sequence, first, pages);
   sequence.commit(tokens);
-  sequence.drop_window_rows(first_window_page);
+  if (SequenceRows* const rows = sequence.window_rows()) rows->drop_until(first_window_page);
   sequence.invalidate();
   guard.keep();
 }
@@ -144,21 +147,21 @@ void SequencePages::copy_in(const KvSequence& sequence, int64_t first,
                             std::span<const ConstPageSpans> pages) {
   const PageBytes page_bytes = bytes();
   const size_t of_others = page_bytes.rows - page_bytes.window_rows;
+  const bool on_device = parts_.sequences.store().tier().space == MemorySpace::kDevice;
   std::vector<CopyRange> copies;
   for (size_t i = 0; i < pages.size(); ++i) {
     const auto [rows, slices] = pages[i];
     const size_t at = static_cast<size_t>(first) + i;
     if (!rows.empty()) {
-      add_copy(copies, sequence.row_blocks()[at], rows.data(), of_others,
-               parts_.settings.rows_on_device);
+      add_copy(copies, sequence.rows().blocks()[at], rows.data(), of_others, on_device);
     }
-    if (rows.size() > of_others && sequence.window_row_blocks()[at] != nullptr) {
-      add_copy(copies, sequence.window_row_blocks()[at], rows.data() + of_others,
+    if (rows.size() > of_others && sequence.window_rows()->blocks()[at] != nullptr) {
+      add_copy(copies, sequence.window_rows()->blocks()[at], rows.data() + of_others,
                page_bytes.window_rows, true);
     }
     // A short sequence makes its slices later, from the rows.
-    if (!slices.empty() && sequence.slice_blocks().size() > at)
-      add_copy(copies, sequence.slice_blocks()[at], slices.data(), slices.size(), true);
+    if (!slices.empty() && sequence.slices().blocks().size() > at)
+      add_copy(copies, sequence.slices().blocks()[at], slices.data(), slices.size(), true);
   }
   copy(copies, CopyKind::kHostToDevice);
 }
@@ -172,9 +175,10 @@ void SequencePages::copy(std::span<const CopyRange> ranges, CopyKind kind) {
 // --- rows that a source provides later ---
 
 bool SequencePages::takes_row_sources() const {
-  return parts_.device.kind() == DeviceKind::kCpu && parts_.settings.rows_on_device &&
-         !parts_.settings.has_window_rows() && parts_.settings.selection == nullptr &&
-         !parts_.settings.selection_evicts && !parts_.settings.selected_per_query_head;
+  return parts_.device.kind() == DeviceKind::kCpu &&
+         parts_.settings.access() == RowAccess::kLocal && !parts_.settings.has_window_rows() &&
+         parts_.settings.selection == nullptr && !parts_.settings.selection_evicts &&
+         !parts_.settings.selected_per_query_head;
 }
 
 void SequencePages::set_row_source(SequenceId id, std::shared_ptr<RowSource> source,
@@ -195,7 +199,7 @@ bool SequencePages::fetch_rows(SequenceId id, size_t max_bytes) {
   KvSequence& sequence = parts_.sequences.find_usable(id);
   RowSource* const source = sequence.later_rows().source.get();
   if (source == nullptr) return true;
-  if (!source->fetch_next(sequence.later_rows().pages, max_bytes, sequence.row_blocks())) {
+  if (!source->fetch_next(sequence.later_rows().pages, max_bytes, sequence.rows().blocks())) {
     return false;
   }
   sequence.set_later_rows({});
@@ -209,7 +213,7 @@ void SequencePages::fetch(KvSequence& sequence, int64_t first, int64_t end) {
   for (int64_t page = first; page < std::min(end, sequence.later_rows().pages); ++page) {
     wanted.push_back({page, 0, parts_.settings.layout.row_block_bytes()});
   }
-  source->fetch(wanted, sequence.row_blocks());
+  source->fetch(wanted, sequence.rows().blocks());
 }
 
 // Prefill and append-only sequences have no sets to name the rows they read. A tail is made from

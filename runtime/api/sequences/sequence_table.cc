@@ -9,16 +9,7 @@
 namespace fasa {
 
 SequenceTable::SequenceTable(Device& device, const StepSettings& settings, Fences& fences)
-    : device_(device),
-      settings_(settings),
-      pools_{BlockPool(device, settings.rows_on_device ? MemorySpace::kDevice : MemorySpace::kHost,
-                       static_cast<size_t>(settings.layout.row_block_bytes()), "rows", &fences),
-             BlockPool(device, MemorySpace::kDevice,
-                       static_cast<size_t>(settings.layout.slice_block_bytes()), "slices", &fences),
-             BlockPool(device, MemorySpace::kDevice,
-                       static_cast<size_t>(settings.window_rows.row_block_bytes()), "window rows",
-                       &fences),
-             settings.max_hot_rows} {}
+    : settings_(settings), stores_(device, settings, fences) {}
 
 SequenceId SequenceTable::add(std::unique_ptr<KvSequence> sequence) {
   const uint64_t id = next_id_++;
@@ -26,12 +17,10 @@ SequenceId SequenceTable::add(std::unique_ptr<KvSequence> sequence) {
   return SequenceId{id};
 }
 
-SequenceId SequenceTable::create() {
-  return add(std::make_unique<KvSequence>(device_, settings_, pools_));
-}
+SequenceId SequenceTable::create() { return add(std::make_unique<KvSequence>(settings_, stores_)); }
 
 SequenceId SequenceTable::fork(const KvSequence& parent, int64_t tokens) {
-  auto child = std::make_unique<KvSequence>(device_, settings_, pools_);
+  auto child = std::make_unique<KvSequence>(settings_, stores_);
   child->share(parent, tokens);
   return add(std::move(child));
 }
@@ -52,24 +41,25 @@ KvSequence& SequenceTable::find_usable(SequenceId id) const {
   return sequence;
 }
 
-void SequenceTable::trim() {
-  pools_.rows.trim();
-  pools_.slices.trim();
-  pools_.window_rows.trim();
-}
-
 void SequenceTable::add_to(KvMemory& memory) const {
-  const uint64_t rows = pools_.rows.held_bytes();
-  (settings_.rows_on_device ? memory.device_rows : memory.host_rows) += rows;
-  memory.device_slices += pools_.slices.held_bytes();
-  memory.device_rows += pools_.window_rows.held_bytes();
+  for (const auto& store : stores_.rows) {
+    const bool on_host = store->tier().space == MemorySpace::kHost;
+    (on_host ? memory.host_rows : memory.device_rows) += store->bytes();
+  }
+  memory.device_slices += stores_.slices.held_bytes();
   for (const auto& [id, sequence] : sequences_) {
-    memory.device_slices += sequence->tail_bytes();
-    memory.device_rows += sequence->copy_bytes();
-    memory.device_hot_rows += sequence->hot_bytes();
-    memory.device_extra += sequence->hot_rows().wide_bytes();
-    memory.device_scratch += sequence->table_bytes();
-    memory.host_tables += sequence->host_table_bytes();
+    const SequenceSlices& slices = sequence->slices();
+    memory.device_slices += slices.tail_bytes();
+    memory.device_scratch += slices.table_bytes();
+    memory.host_tables += slices.host_table_bytes();
+    for (const auto& rows : sequence->groups()) {
+      const RowMemory own = rows->memory();
+      memory.device_rows += own.copies;
+      memory.device_hot_rows += own.hot_rows;
+      memory.device_extra += own.extra_hot_rows;
+      memory.device_scratch += own.tables;
+      memory.host_tables += own.host_tables;
+    }
   }
 }
 

@@ -1,4 +1,4 @@
-// The sequences of a runtime by id, and the pools of their pages.
+// The sequences of a runtime by id, and the stores of their pages.
 #pragma once
 
 #include <cstddef>
@@ -36,26 +36,24 @@ class SequenceTable {
     }
   }
 
-  // Hot rows of each sequence over the link; changes while none has any.
-  int hot_rows() const { return pools_.hot_rows; }
-  void set_hot_rows(int hot_rows) { pools_.hot_rows = hot_rows; }
+  // The store of the main layout's rows.
+  RowStore& store() const { return *stores_.rows.front(); }
 
   size_t size() const { return sequences_.size(); }
   auto begin() const { return sequences_.begin(); }
   auto end() const { return sequences_.end(); }
   // The last use of the blocks that sequences took since the last call.
-  Fence take_fence() noexcept { return pools_.take_fence(); }
+  Fence take_fence() noexcept { return stores_.take_fence(); }
   // Frees blocks that no page uses.
-  void trim();
+  void trim() noexcept { stores_.trim(); }
   // Adds pages, tails, hot rows, copies and tables.
   void add_to(KvMemory& memory) const;
 
  private:
   SequenceId add(std::unique_ptr<KvSequence> sequence);
 
-  Device& device_;
   const StepSettings& settings_;
-  KvPools pools_;
+  KvStores stores_;
   std::unordered_map<uint64_t, std::unique_ptr<KvSequence>> sequences_;
   uint64_t next_id_ = 1;
 };

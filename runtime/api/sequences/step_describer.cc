@@ -14,7 +14,9 @@ namespace fasa {
 namespace {
 
 // `desc` with its rows in the pages of `window_rows`.
-SequenceDesc in_window_rows(const SequenceDesc& desc, SequenceDesc window_rows) {
+SequenceDesc in_window_rows(const SequenceDesc& desc, std::byte* const* blocks) {
+  SequenceDesc window_rows;
+  window_rows.row_blocks = blocks;
   window_rows.mode = desc.mode;
   window_rows.first_token = desc.first_token;
   window_rows.tokens = desc.tokens;
@@ -50,7 +52,7 @@ void StepDescriber::upload_slopes(const Geometry& geometry) {
 
 void StepDescriber::make_room() {
   if (step_number_ < max_steps_) return;
-  for (const auto& [id, sequence] : parts_.sequences) sequence->forget_hot_rows();
+  for (const auto& [id, sequence] : parts_.sequences) sequence->rows().forget_hot_rows();
   step_number_ = 0;
 }
 
@@ -76,17 +78,17 @@ void StepDescriber::list(OpenStep& step) const {
     desc.step_number = step_number_;
     step.tokens += part.tokens;
     step.decodes |= part.mode == StepMode::kDecode;
-    if (part.mode == StepMode::kPrefill && sequence.access() == RowAccess::kOverLink) {
+    if (part.mode == StepMode::kPrefill && sequence.rows().access() == RowAccess::kOverLink) {
       desc.write_back_buffer = parts_.scratch.prefill().write_back_buffer +
                                write_back_pages * settings.layout.row_layer_bytes();
       write_back_pages += write_back_pages_of(desc.start, part.tokens);
     }
     descs.push_back(desc);
-    if (settings.has_window_rows())
-      window_rows.push_back(in_window_rows(desc, sequence.describe_window_rows()));
-    step.tables.row_blocks.push_back(sequence.row_blocks());
+    if (const SequenceRows* const rows = sequence.window_rows())
+      window_rows.push_back(in_window_rows(desc, rows->device_blocks()));
+    step.tables.row_blocks.push_back(sequence.rows().blocks());
     step.tables.histories.push_back(sequence.history());
-    step.tables.device_row_blocks.push_back(sequence.lent_blocks());
+    step.tables.device_row_blocks.push_back(sequence.rows().lent_copies());
   }
   step.tables.on_device = step.slot->device(DescriptorBuffer::kStep);
   step.tables.in_window_rows =
@@ -144,8 +146,7 @@ void StepDescriber::describe(OpenStep& step, StepCounters* counters) {
   for (const StepSequence& part : step.sequences) {
     KvSequence& sequence = parts_.sequences.find(part.sequence);
     sequence.upload_tables(control);
-    sequence.fill_copies(part.tokens, control);
-    sequence.hot_rows().prepare(control);
+    sequence.prepare(part.tokens, control);
   }
   list(step);  // after the uploads: tables may have moved
   step.slot->upload(control);
@@ -179,7 +180,7 @@ void StepDescriber::describe_each(OpenStep& step) {
       if (apart) one.first_token += token, one.start += token, one.tokens = 1;
       const auto& window_rows = step.slot->host(DescriptorBuffer::kWindowRows);
       if (!window_rows.empty())
-        step.each_in_window_rows.push_back(in_window_rows(one, window_rows[i]));
+        step.each_in_window_rows.push_back(in_window_rows(one, window_rows[i].row_blocks));
       tables.row_blocks.push_back(step.tables.row_blocks[i]);
       tables.device_row_blocks.push_back(step.tables.device_row_blocks[i]);
       tables.histories.push_back(step.tables.histories[i]);

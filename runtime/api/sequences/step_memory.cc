@@ -6,22 +6,22 @@
 #include <bit>
 
 #include "runtime/api/memory_estimate.h"
+#include "runtime/api/sequences/reclaim_pause.h"
 #include "runtime/base/error.h"
-#include "scheduler/cache/rollback_window.h"
 
 namespace fasa {
 
 KvMemory StepMemory::estimate_least(int64_t tokens, int step_tokens,
                                     int64_t rollback_tokens) const {
-  return estimate_memory(parts_.settings, parts_.sequences.hot_rows(), tokens, step_tokens,
+  return estimate_memory(parts_.settings, parts_.sequences.store().hot_rows(), tokens, step_tokens,
                          parts_.prefetch.scratch(), rollback_tokens);
 }
 
 // Lent copies use leftover memory, so they do not count.
 KvMemory StepMemory::estimate(int64_t tokens, int step_tokens, int64_t rollback_tokens) const {
   KvMemory memory = estimate_least(tokens, step_tokens, rollback_tokens);
-  if (!parts_.settings.device_copies) return memory;
-  if (parts_.settings.access_of(tokens, parts_.sequences.hot_rows()) == RowAccess::kLocal)
+  if (parts_.settings.rows != RowTier::kMirrored) return memory;
+  if (parts_.settings.access_of(tokens, parts_.sequences.store().hot_rows()) == RowAccess::kLocal)
     return memory;  // has all copies
   const MemoryUse use = parts_.device.memory(MemorySpace::kDevice);
   const uint64_t table = std::bit_ceil(static_cast<uint64_t>(pages_of(tokens))) * sizeof(void*);
@@ -58,26 +58,30 @@ void StepMemory::reserve(SequenceId id, int64_t tokens, int step_tokens) {
   hot_rows_.fit(tokens, step_tokens, {.count = 1, .held = sequence.device_bytes()}, false);
   choose_access(sequence, tokens);
   // A sequence that grows, or has others beside it, shares memory: only the allocations can tell.
-  if (parts_.sequences.size() == 1 && sequence.reserved().row_pages == 0 &&
-      parts_.scratch.bytes() == 0) {
+  if (parts_.sequences.size() == 1 && sequence.rows().pages() == 0 && parts_.scratch.bytes() == 0) {
     require_room(tokens, step_tokens, sequence.rollback_tokens());
   }
   if (tokens > sequence.length()) own_last_page(id);
   const auto [decode, prefill] =
-      reserved_shapes(parts_.settings, tokens, step_tokens, sequence.access(),
-                      parts_.sequences.hot_rows(), parts_.prefetch.scratch());
+      reserved_shapes(parts_.settings, tokens, step_tokens, sequence.rows().access(),
+                      parts_.sequences.store().hot_rows(), parts_.prefetch.scratch());
   ensure_scratch(decode, prefill);
   for (DescriptorBuffer& slot : parts_.streams.slots()) slot.ensure(1);
   // Work that this call waited for may have failed.
   parts_.sequences.find_usable(id);
   if (tokens > sequence.length()) parts_.streams.require();
-  sequence.reserve(tokens, step_tokens);
+  sequence.reserve_steps(tokens, step_tokens);
   guard.keep();
 }
 
+// Before copies leave.
+void StepMemory::wait_for_copies(const KvSequence& sequence) {
+  if (sequence.rows().memory().copies > 0) parts_.streams.wait(sequence.work().last());
+}
+
 void StepMemory::choose_access(KvSequence& sequence, int64_t tokens) {
-  if (!sequence.outgrows_copies(tokens)) return;
-  if (sequence.copy_bytes() > 0) parts_.streams.wait(sequence.work().last());  // they leave
+  if (!sequence.rows().outgrows_copies(tokens)) return;
+  wait_for_copies(sequence);
   sequence.read_over_link();
 }
 
@@ -101,7 +105,7 @@ void StepMemory::ensure_step_scratch(std::span<const StepSequence> sequences) {
   const StepSettings& settings = parts_.settings;
   RowAccess decoded = RowAccess::kLocal;
   for (const StepSequence& part : sequences) {
-    const RowAccess access = parts_.sequences.find(part.sequence).access();
+    const RowAccess access = parts_.sequences.find(part.sequence).rows().access();
     if (part.mode == StepMode::kDecode) decoded = std::max(decoded, access);
   }
   int tokens = 0;
@@ -114,9 +118,11 @@ void StepMemory::ensure_step_scratch(std::span<const StepSequence> sequences) {
     places += part.mode == StepMode::kDecode ? part.tokens : 1;
     if (part.mode == StepMode::kDecode) {
       decode = decode.joined(decode_shape(settings, sequence.length() + part.tokens, 1, decoded,
-                                          parts_.sequences.hot_rows(), parts_.prefetch.scratch()));
+                                          parts_.sequences.store().hot_rows(),
+                                          parts_.prefetch.scratch()));
     } else {
-      const PrefillShape one = prefill_shape(sequence.length(), part.tokens, sequence.access());
+      const PrefillShape one =
+          prefill_shape(sequence.length(), part.tokens, sequence.rows().access());
       prefill.pages += one.pages;
       prefill.tokens += one.tokens;
       prefill.past_pages = std::max(prefill.past_pages, one.past_pages);
@@ -133,9 +139,20 @@ void StepMemory::drop_pages(std::span<const StepSequence> sequences) {
   for (const StepSequence& part : sequences) {
     KvSequence& sequence = parts_.sequences.find(part.sequence);
     if (sequence.droppable() < kPagesDroppedTogether) continue;
-    if (sequence.copy_bytes() > 0) parts_.streams.wait(sequence.work().last());  // they leave
+    wait_for_copies(sequence);
     sequence.drop_pages();
   }
+}
+
+// From memory that is left: nothing is given up for it.
+void StepMemory::lend(std::span<const StepSequence> sequences) {
+  const ReclaimPause pause(parts_.reclaim_paused);
+  for (const StepSequence& part : sequences) {
+    KvSequence& sequence = parts_.sequences.find(part.sequence);
+    parts_.sequences.store().lend_copies(sequence.rows(), pages_of(sequence.length()),
+                                         pages_of(sequence.length() + part.tokens));
+  }
+  hot_rows_.widen(sequences);
 }
 
 void StepMemory::prepare(std::span<const StepSequence> sequences, MemoryGuard& guard) {
@@ -165,11 +182,49 @@ void StepMemory::prepare(std::span<const StepSequence> sequences, MemoryGuard& g
     KvSequence& sequence = parts_.sequences.find(part.sequence);
     sequence.reserve(sequence.length() + part.tokens);
   }
-  copies_.copy_new_pages(sequences);
-  hot_rows_.widen(sequences);
+  lend(sequences);
   // Work that this call waited for may have failed.
   for (const StepSequence& part : sequences) parts_.sequences.find_usable(part.sequence);
   parts_.streams.require();
+}
+
+bool StepMemory::reclaim(MemorySpace space, size_t bytes) {
+  const ReclaimPause pause(parts_.reclaim_paused);
+  if (hot_rows_.reclaim(space, bytes)) {
+    describe_again();
+    return true;
+  }
+  return reclaim_copies(space, bytes);
+}
+
+bool StepMemory::reclaim_copies(MemorySpace space, size_t bytes) {
+  const ReclaimPause pause(parts_.reclaim_paused);
+  if (!parts_.sequences.store().reclaim(space, bytes)) return false;
+  describe_again();
+  return true;
+}
+
+// An open step goes on with the hot rows and copies that its sequences still have. Streams are
+// idle; its restore has run.
+void StepMemory::describe_again() {
+  if (!parts_.step) return;
+  const StreamView control = parts_.streams.control();
+  OpenStep& step = *parts_.step;
+  for (size_t i = 0; i < step.sequences.size(); ++i) {
+    KvSequence& sequence = parts_.sequences.find(step.sequences[i].sequence);
+    sequence.upload_tables(control);
+    if (HotRows* const hot = sequence.rows().hot_rows()) hot->prepare(control);
+    const SequenceDesc now = sequence.describe();
+    SequenceDesc& desc = step.slot->host(DescriptorBuffer::kStep)[i];
+    desc.hot = now.hot;
+    desc.hot_table = now.hot_table;
+    desc.hot_rows = now.hot_rows;
+    desc.device_row_blocks = now.device_row_blocks;
+    desc.device_row_pages = now.device_row_pages;
+    step.tables.device_row_blocks[i] = sequence.rows().lent_copies();
+  }
+  step.slot->upload(control);
+  parts_.device.synchronize(control);
 }
 
 }  // namespace fasa

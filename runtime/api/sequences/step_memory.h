@@ -8,7 +8,6 @@
 
 #include "runtime/api/sequences/extra_hot_rows.h"
 #include "runtime/api/sequences/memory_guard.h"
-#include "runtime/api/sequences/row_copies.h"
 #include "runtime/api/sequences/runtime_parts.h"
 
 namespace fasa {
@@ -17,7 +16,7 @@ class StepMemory {
  public:
   // `hot_rows`: none if the config sets their number.
   StepMemory(const RuntimeParts& parts, std::optional<int> hot_rows)
-      : parts_(parts), hot_rows_(parts, hot_rows), copies_(parts) {}
+      : parts_(parts), hot_rows_(parts, hot_rows) {}
 
   // As in Runtime, outside steps.
   KvMemory estimate(int64_t tokens, int step_tokens, int64_t rollback_tokens) const;
@@ -25,26 +24,26 @@ class StepMemory {
   // Allocates all memory of a step. Throws BudgetError; the guard restores the state before.
   void prepare(std::span<const StepSequence> sequences, MemoryGuard& guard);
 
-  // Implements MemoryReclaimer.
-  bool reclaim(MemorySpace space, size_t bytes) {
-    return hot_rows_.reclaim(space, bytes) || copies_.reclaim(space, bytes);
-  }
-  bool reclaim_copies(MemorySpace space, size_t bytes) { return copies_.reclaim(space, bytes); }
+  // Implements MemoryReclaimer: gives up extra hot rows, then lent copies.
+  bool reclaim(MemorySpace space, size_t bytes);
+  bool reclaim_copies(MemorySpace space, size_t bytes);
 
  private:
   KvMemory estimate_least(int64_t tokens, int step_tokens, int64_t rollback_tokens) const;
   void require_room(int64_t tokens, int step_tokens, int64_t rollback_tokens) const;
   void drop_pages(std::span<const StepSequence> sequences);
+  void wait_for_copies(const KvSequence& sequence);
   // Decides how rows are reached at that length, before any memory is allocated for it.
   void choose_access(KvSequence& sequence, int64_t tokens);
   void ensure_scratch(const DecodeShape& decode, const PrefillShape& prefill);
   void ensure_step_scratch(std::span<const StepSequence> sequences);
   // Copies the last page before it is written, if other sequences share it.
   void own_last_page(SequenceId id);
+  void lend(std::span<const StepSequence> sequences);
+  void describe_again();
 
   const RuntimeParts parts_;
   ExtraHotRows hot_rows_;
-  RowCopies copies_;
 };
 
 }  // namespace fasa

@@ -90,7 +90,8 @@ bool StepRecorder::launch(const StepGraphs::Entry& entry, StreamView stream) {
   step.appended = layers;
   step.attended = entry.attends ? layers : 0;
   for (int layer = 0; layer < layers; ++layer) {
-    if (!parts_.settings.on_device(layer)) counters_.add_written_back(layer, step.tokens);
+    if (parts_.settings.access(layer) == RowAccess::kOverLink)
+      counters_.add_written_back(layer, step.tokens);
   }
   ++metrics_.launched;
   return true;

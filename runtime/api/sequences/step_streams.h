@@ -40,7 +40,7 @@ class StepStreams final : public Fences {
 
   // Control work enqueued after this comes after that work. Enqueues only, and never asks the
   // device what has passed: virtual times would depend on real ones.
-  void order(Fence fence);
+  void order(Fence fence) override;
   // Throws nothing, because the caller may work for another sequence. After a device failure, marks
   // the sequences whose contents depend on the failed work, and recreates streams and events.
   void wait(Fence fence) override;

@@ -21,7 +21,7 @@ PrefetchPlan StepTiming::plan(const OpenStep& step, int32_t step_number) {
   const auto decodes = [](const StepSequence& part) { return part.mode == StepMode::kDecode; };
   if (!std::all_of(step.sequences.begin(), step.sequences.end(), decodes)) return {};
   const auto local = [this](const StepSequence& part) {
-    return parts_.sequences.find(part.sequence).access() == RowAccess::kLocal;
+    return parts_.sequences.find(part.sequence).rows().access() == RowAccess::kLocal;
   };
   if (std::all_of(step.sequences.begin(), step.sequences.end(), local)) return {};
   const bool listed = !expected.empty() && expected == key_of(step, 0);

@@ -1,6 +1,6 @@
 // Device copies of a sequence's row pages, and the address array that kernels read. The rows on the
 // host stay complete, so freeing a copy changes only this table. Copies are either all that kernels
-// read (KvSequence::access is local), or lent while memory is free; then a page is copied from its
+// read (HostRows::copied), or lent while memory is free; then a page is copied from its
 // first row on or not at all. A copy that kernels read has all rows of its page.
 #pragma once
 
@@ -14,10 +14,10 @@
 
 namespace fasa {
 
-class DeviceRows {
+class DeviceCopies {
  public:
-  explicit DeviceRows(Device& device)
-      : device_(&device), addresses_(device, "tables of device rows") {}
+  explicit DeviceCopies(Device& device)
+      : device_(&device), addresses_(device, "tables of device copies") {}
 
   int64_t pages() const { return addresses_.size(); }  // entries; a page may have no copy
   int64_t copies() const { return copies_; }

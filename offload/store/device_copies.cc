@@ -1,18 +1,18 @@
-#include "scheduler/cache/device_rows.h"
+#include "offload/store/device_copies.h"
 
 #include <algorithm>
 #include <utility>
 
 namespace fasa {
 
-void DeviceRows::reserve(int64_t pages) {
+void DeviceCopies::reserve(int64_t pages) {
   if (static_cast<size_t>(pages) > buffers_.capacity()) {
     buffers_.reserve(std::max(static_cast<size_t>(pages), 2 * buffers_.capacity()));
   }
   addresses_.reserve(pages);
 }
 
-void DeviceRows::put(int64_t page, Buffer block) {
+void DeviceCopies::put(int64_t page, Buffer block) {
   addresses_.prepare_overwrite(std::min(page, pages()));
   while (pages() <= page) {
     addresses_.append(nullptr);
@@ -24,7 +24,7 @@ void DeviceRows::put(int64_t page, Buffer block) {
   oldest_ = std::min(oldest_, page);
 }
 
-Buffer DeviceRows::take_oldest() {
+Buffer DeviceCopies::take_oldest() {
   if (copies_ == 0) return {};
   while (!has(oldest_)) ++oldest_;
   addresses_.prepare_overwrite(oldest_);
@@ -33,7 +33,7 @@ Buffer DeviceRows::take_oldest() {
   return std::move(buffers_[static_cast<size_t>(oldest_++)]);
 }
 
-void DeviceRows::grow(int64_t pages, int64_t block_bytes) {
+void DeviceCopies::grow(int64_t pages, int64_t block_bytes) {
   reserve(pages);
   for (int64_t page = this->pages(); page < pages; ++page) {
     put(page,
@@ -41,7 +41,7 @@ void DeviceRows::grow(int64_t pages, int64_t block_bytes) {
   }
 }
 
-void DeviceRows::drop(int64_t first, int64_t end) {
+void DeviceCopies::drop(int64_t first, int64_t end) {
   addresses_.prepare_overwrite(std::min(first, pages()));
   for (int64_t page = first; page < std::min(end, pages()); ++page) {
     if (!has(page)) continue;
@@ -51,7 +51,7 @@ void DeviceRows::drop(int64_t first, int64_t end) {
   }
 }
 
-void DeviceRows::truncate(int64_t pages) noexcept {
+void DeviceCopies::truncate(int64_t pages) noexcept {
   while (this->pages() > pages) {
     if (buffers_.back()) --copies_;
     buffers_.pop_back();
@@ -60,12 +60,12 @@ void DeviceRows::truncate(int64_t pages) noexcept {
   oldest_ = std::min(oldest_, pages);
 }
 
-void DeviceRows::clear() {
+void DeviceCopies::clear() {
   truncate(0);
-  addresses_ = PointerArray(*device_, "tables of device rows");
+  addresses_ = PointerArray(*device_, "tables of device copies");
 }
 
-uint64_t DeviceRows::copy_bytes() const {
+uint64_t DeviceCopies::copy_bytes() const {
   uint64_t bytes = 0;
   for (const Buffer& buffer : buffers_) bytes += buffer.bytes();
   return bytes;

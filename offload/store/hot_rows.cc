@@ -1,4 +1,4 @@
-#include "scheduler/cache/hot_rows.h"
+#include "offload/store/hot_rows.h"
 
 #include <utility>
 

@@ -1,0 +1,27 @@
+// The tiers that rows can be stored in.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/params.h"
+#include "offload/device.h"
+
+namespace fasa {
+
+enum class RowTier : uint8_t {
+  kDevice,    // device memory
+  kHost,      // host memory; a short sequence has device copies of all its rows
+  kMirrored,  // the same, and while device memory is free other sequences have copies too
+};
+
+struct TierTraits {
+  RowAccess access;   // how kernels reach rows that have no device copies
+  MemorySpace space;  // of the rows
+};
+
+constexpr TierTraits traits_of(RowTier tier) {
+  if (tier == RowTier::kDevice) return {RowAccess::kLocal, MemorySpace::kDevice};
+  return {RowAccess::kOverLink, MemorySpace::kHost};
+}
+
+}  // namespace fasa

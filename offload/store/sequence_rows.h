@@ -1,0 +1,119 @@
+// The rows of one sequence in one layer group, as one store keeps them. Used between steps, by one
+// thread; kernels read what describe() fills in. RowStore::open() makes it, and the store outlives
+// it.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
+#include "kernels/params.h"
+#include "offload/pages/page_table.h"
+#include "offload/store/hot_rows.h"
+#include "offload/store/retention.h"
+
+namespace fasa {
+
+// Bytes beside the pages.
+struct RowMemory {
+  uint64_t copies = 0;          // device copies of pages
+  uint64_t hot_rows = 0;        // hot rows and protected rows
+  uint64_t extra_hot_rows = 0;  // lent ones
+  uint64_t tables = 0;          // device
+  uint64_t host_tables = 0;
+};
+
+class SequenceRows {
+ public:
+  virtual ~SequenceRows() = default;
+  SequenceRows(const SequenceRows&) = delete;  // stores refer to it
+  SequenceRows& operator=(const SequenceRows&) = delete;
+
+  const LayerGroup& group() const { return group_; }
+  int64_t pages() const { return table_.pages(); }
+  // By page, in the store's memory; null: freed.
+  std::span<std::byte* const> blocks() const { return table_.blocks(); }
+  std::byte* const* device_blocks() const { return table_.device_data(); }
+  // The first page of which nothing was freed, the sinks' pages aside.
+  int64_t first_page() const { return first_page_; }
+  virtual RowAccess access() const { return RowAccess::kLocal; }
+  // True if kernels use device copies of all pages in place of the blocks.
+  virtual bool copied() const { return false; }
+  // Device copies beside the blocks, by page; null: none. May be shorter.
+  virtual std::span<std::byte* const> lent_copies() const { return {}; }
+  virtual HotRows* hot_rows() { return nullptr; }
+  virtual RowMemory memory() const;
+
+  // Work that uses the rows; pages are released under the latest.
+  void used_by(Fence work) noexcept { table_.used_by(work); }
+  Fence last_use() const { return table_.last_use(); }
+  // True if the next upload overwrites what earlier work may read.
+  bool overwrites() const { return overwrites_; }
+
+  // Memory for `tokens` tokens in all; new pages before `first_page` get none. Throws BudgetError;
+  // then back_to() undoes what was done.
+  virtual void grow(int64_t tokens, int64_t first_page = 0);
+  // The same while at most `pages` pages are held at a time.
+  virtual void promise(int64_t tokens, int64_t pages);
+  // Snapshot of the memory, and the way back for a call that fails. No work may be enqueued in
+  // between; address arrays may stay larger.
+  struct Mark {
+    PageTable::Mark table;
+    int64_t copies = 0;
+    int64_t copy_capacity = 0;
+    RowAccess access = RowAccess::kLocal;
+    bool hot = false;   // protected rows, hot rows
+    bool wide = false;  // extra hot rows
+  };
+  virtual Mark mark() const;
+  // Returns true if the next step must restore what the device has beside the pages. `length`:
+  // committed tokens.
+  virtual bool back_to(const Mark& mark, int64_t length) noexcept;
+  // Call it once all memory that the failed call allocated is free: allocates copies that became
+  // hot rows in it. If another user of the device took their memory, the next step allocates them.
+  virtual void retake(const Mark&) noexcept {}
+
+  // Shares the first `tokens` tokens of `parent`, which the same store opened. Only for new rows.
+  void share(const SequenceRows& parent, int64_t tokens);
+  virtual void truncate(int64_t tokens);
+  // The committed length is `length`; what the device has beyond it, or beside pages, is void.
+  virtual void invalidate(int64_t length);
+  // Pages that a sequence which can be truncated to `oldest` tokens no longer needs.
+  int64_t droppable(int64_t oldest) const;
+  // Frees pages before `end`, the sinks' pages aside. The last use of copies must have passed.
+  virtual void drop_until(int64_t end);
+  bool can_truncate(int64_t tokens) const {
+    return group_.retention.can_truncate(first_page_, tokens);
+  }
+
+  // True if the copies would take more memory than hot rows once there are `tokens` tokens. Then
+  // read_over_link() replaces them by hot rows, once and for good; the last use of copies must have
+  // passed.
+  virtual bool outgrows_copies(int64_t /*tokens*/) const { return false; }
+  virtual void read_over_link(int64_t /*length*/) {}
+
+  // Step numbers restart: hot rows start empty.
+  virtual void forget_hot_rows() {}
+
+  // Enqueue on `control` the work that precedes a step.
+  // Copy on write of the page that token `length` will be written to. Throws BudgetError.
+  bool needs_private_page(int64_t length) const;
+  void make_private(int64_t length, StreamView control);
+  virtual void upload(StreamView control);
+  // For a step of `tokens` tokens after `length`: fills copies and tables that lack their contents.
+  virtual void prepare(int64_t /*length*/, int /*tokens*/, StreamView /*control*/) {}
+  // Sets row fields for a step, or for work that reads the first `length` tokens in place. Valid
+  // after the upload.
+  virtual void describe(SequenceDesc* desc) const;
+  virtual void describe_in_place(int64_t length, SequenceDesc* desc) const;
+
+ protected:
+  SequenceRows(BlockPool& pool, const LayerGroup& group) : group_(group), table_(pool) {}
+
+  const LayerGroup& group_;
+  PageTable table_;
+  int64_t first_page_ = 0;
+  bool overwrites_ = false;
+};
+
+}  // namespace fasa
