@@ -7,45 +7,36 @@
 
 #include "kernels/params.h"
 #include "offload/device.h"
+#include "offload/store/pending_pages.h"
 #include "scheduler/step_probe.h"
 #include "scheduler/step_settings.h"
 
 namespace fasa {
 
 class SelectionHistory;  // scheduler/selection/selection_history.h
-class RowSource;         // scheduler/row_source.h
 
 struct StepBatch {
   const SequenceDesc* on_device = nullptr;
   std::span<const SequenceDesc> on_host;         // the same, for the host to read
   const SequenceDesc* in_window_rows = nullptr;  // device: the same, with window rows' pages
   int64_t second_write_back_buffer =
-      0;  // bytes from the even layers' write-back buffer to the odd ones'
-  // Row blocks of each sequence, [sequence][page], for copies enqueued by the host.
-  std::vector<std::span<std::byte* const>> row_blocks;
-  // Their copies on the device, null where there is none; may be shorter.
-  std::vector<std::span<std::byte* const>> device_row_blocks;
+      0;                      // bytes from the even layers' write-back buffer to the odd ones'
+  std::vector<RowView> rows;  // per sequence
   std::vector<SelectionHistory*> histories;  // per sequence, null without memory
-  // Sources of the rows of first pages that may not be in memory; empty: all rows are in memory.
-  struct SourcedPages {
-    RowSource* source = nullptr;
-    int64_t pages = 0;
-  };
-  std::vector<SourcedPages> sources;
-  const int16_t* slice_dims = nullptr;  // device, [layers][kv_heads][slice.dims]
-  const float* slopes = nullptr;        // device, [query_heads], see StepParams; or null
-  StepCounters* counters = nullptr;     // device, [layers]
-  StepNumber step_number;               // for kernels; rising from step to step
-  EventView tables_ready;               // the tables are on the device
+  const int16_t* slice_dims = nullptr;       // device, [layers][kv_heads][slice.dims]
+  const float* slopes = nullptr;             // device, [query_heads], see StepParams; or null
+  StepCounters* counters = nullptr;          // device, [layers]
+  StepNumber step_number;                    // for kernels; rising from step to step
+  EventView tables_ready;                    // the tables are on the device
   // Sequences are pages that the caller put together (paged API): no protected rows, and appended
   // tokens are not read from the write-back buffer.
   bool by_page = false;
   StepProbe* probe = nullptr;  // null: this step is not measured
 
-  bool has_device_copy(size_t sequence, int page) const {
-    const std::span<std::byte* const> blocks = device_row_blocks[sequence];
-    const auto at = static_cast<size_t>(page);
-    return at < blocks.size() && blocks[at] != nullptr;
+  // True if rows that the step needs may not be in memory.
+  bool pending() const {
+    return std::any_of(rows.begin(), rows.end(),
+                       [](const RowView& view) { return view.pending != nullptr; });
   }
   bool any(StepMode mode) const {
     return std::any_of(on_host.begin(), on_host.end(),

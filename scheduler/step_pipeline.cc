@@ -129,7 +129,7 @@ void StepPipeline::fill_write_back_buffer(const Call& call) {
     if (sequence.access == RowAccess::kLocal || sequence.start % kPageTokens == 0) continue;
     const auto page = static_cast<size_t>(sequence.start / kPageTokens);
     device_.copy(sequence.write_back_buffer + offset,
-                 call.step.row_blocks[i][page] + layout.row_offset(index, 0, 0),
+                 call.step.rows[i].blocks[page] + layout.row_offset(index, 0, 0),
                  static_cast<size_t>(layout.row_layer_bytes()), CopyKind::kHostToDevice, copy,
                  call.tag());
   }
@@ -181,7 +181,7 @@ void StepPipeline::decode_selected(const Call& call, ConstTensorView q, TensorVi
     if (params.runners_up.capacity > 0) prefetcher_.wait_for_claims(call.layer, call.compute);
     device_.enqueue(params, call.compute, call.tag());
   }
-  if (!call.step.sources.empty()) fetch_selected(call);
+  if (call.step.pending()) fetch_selected(call);
   if (settings_.selected_per_query_head) {
     attend_per_query_head(call, q, out, lse);
     return;

@@ -19,7 +19,6 @@
 #include "runtime/base/tensor_view.h"
 #include "scheduler/chosen_groups.h"
 #include "scheduler/prefetch/prefetcher.h"
-#include "scheduler/row_source.h"
 #include "scheduler/step_batch.h"
 #include "scheduler/step_scratch.h"
 #include "scheduler/step_settings.h"

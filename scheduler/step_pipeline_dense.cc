@@ -34,13 +34,14 @@ int32_t StepPipeline::longest_visible(const Call& call) const {
 void StepPipeline::stream_pages(const Call& call, size_t sequence, int first, int pages,
                                 std::byte* destination, int half, Cause cause) {
   const OperationTag tag = tag_of(call.layer, cause);
+  const RowView& rows = call.step.rows[sequence];
   copies_.clear();
   for (int page = 0; page < pages; ++page) {
-    if (call.step.has_device_copy(sequence, first + page)) continue;  // read in place
-    copies_.push_back({destination + page * settings_.layout.row_layer_bytes(),
-                       call.step.row_blocks[sequence][static_cast<size_t>(first + page)] +
-                           call.row_offset(settings_, 0, 0),
-                       static_cast<size_t>(settings_.layout.row_layer_bytes())});
+    if (rows.has_copy(first + page)) continue;  // read in place
+    copies_.push_back(
+        {destination + page * settings_.layout.row_layer_bytes(),
+         rows.blocks[static_cast<size_t>(first + page)] + call.row_offset(settings_, 0, 0),
+         static_cast<size_t>(settings_.layout.row_layer_bytes())});
   }
   const StreamView copy = copy_stream(call.layer, 0);
   device_.wait(copy, pages_free_[half].view(), tag);
@@ -72,7 +73,7 @@ void StepPipeline::decode_dense(const Call& call, ConstTensorView q, TensorView 
   const auto visible = [&](const SequenceDesc& sequence) {
     return sequence.end() - first_visible(sequence.start, layer.window);
   };
-  if (!call.step.sources.empty() && !layer.in_window_rows) fetch_visible(call);
+  if (call.step.pending()) fetch_visible(call);
   if (is_local(call, StepMode::kDecode)) {
     const int32_t longest = longest_visible(call);
     for (int32_t begin = 0; begin < longest; begin += scratch.dense_wave) {

@@ -2,7 +2,6 @@
 // work is already complete and the host can read the sets.
 #include <algorithm>
 
-#include "scheduler/row_source.h"
 #include "scheduler/step_pipeline_call.h"
 
 namespace fasa {
@@ -11,9 +10,9 @@ void StepPipeline::fetch_selected(const Call& call) {
   const CacheLayout& layout = settings_.layout;
   const DecodeScratch& scratch = call.scratch.decode();
   for (int i = 0; i < call.step.count(); ++i) {
-    const auto [source, pages] = call.step.sources[static_cast<size_t>(i)];
+    const RowView& rows = call.step.rows[static_cast<size_t>(i)];
     const SequenceDesc& sequence = call.step.on_host[static_cast<size_t>(i)];
-    if (source == nullptr || sequence.mode != StepMode::kDecode) continue;
+    if (rows.pending == nullptr || sequence.mode != StepMode::kDecode) continue;
     wanted_.clear();
     for (int head = 0; head < layout.kv_heads; ++head) {
       const int64_t index = int64_t{i} * layout.kv_heads + head;
@@ -21,27 +20,27 @@ void StepPipeline::fetch_selected(const Call& call) {
       for (const int32_t position :
            std::span(set, static_cast<size_t>(scratch.selected_sizes[index]))) {
         const int64_t page = position / kPageTokens;
-        if (page >= pages) continue;
+        if (page >= rows.pending_pages) continue;
         wanted_.push_back(
             {page, call.row_offset(settings_, head, position % kPageTokens), layout.row.bytes()});
       }
     }
-    source->fetch(wanted_, call.step.row_blocks[static_cast<size_t>(i)]);
+    rows.pending->load(wanted_, rows.blocks);
   }
 }
 
 void StepPipeline::fetch_visible(const Call& call) {
   const CacheLayout& layout = settings_.layout;
   for (size_t i = 0; i < call.step.on_host.size(); ++i) {
-    const auto [source, pages] = call.step.sources[i];
+    const RowView& rows = call.step.rows[i];
     const SequenceDesc& sequence = call.step.on_host[i];
-    if (source == nullptr || sequence.mode != StepMode::kDecode) continue;
+    if (rows.pending == nullptr || sequence.mode != StepMode::kDecode) continue;
     const int32_t first = first_visible(sequence.start, call.settings(settings_).window);
     wanted_.clear();
-    for (int64_t page = first / kPageTokens; page < pages; ++page) {
+    for (int64_t page = first / kPageTokens; page < rows.pending_pages; ++page) {
       wanted_.push_back({page, call.row_offset(settings_, 0, 0), layout.row_layer_bytes()});
     }
-    source->fetch(wanted_, call.step.row_blocks[i]);
+    rows.pending->load(wanted_, rows.blocks);
   }
 }
 

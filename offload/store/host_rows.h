@@ -20,8 +20,9 @@ class HostRows final : public SequenceRows {
 
   RowAccess access() const override { return access_; }
   bool copied() const override { return access_ == RowAccess::kLocal; }
-  std::span<std::byte* const> lent_copies() const override {
-    return copied() ? std::span<std::byte* const>() : copies_.blocks();
+  RowView view() const override {
+    if (copied()) return SequenceRows::view();
+    return {.blocks = blocks(), .copies = copies_.blocks()};
   }
   HotRows* hot_rows() override { return &hot_rows_; }
   RowMemory memory() const override;

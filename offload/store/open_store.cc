@@ -1,5 +1,6 @@
 #include "offload/store/open_store.h"
 
+#include "offload/store/disk_store.h"
 #include "offload/store/mirrored_store.h"
 
 namespace fasa {
@@ -7,12 +8,14 @@ namespace fasa {
 std::unique_ptr<RowStore> open_store(RowTier tier, Device& device, const LayerGroup& group,
                                      Fences& fences, int hot_rows) {
   switch (tier) {
+    case RowTier::kDevice:
+      break;
+    case RowTier::kDisk:
+      return std::make_unique<DiskStore>(device, group, fences);
     case RowTier::kHost:
       return std::make_unique<HostStore>(device, group, fences, hot_rows);
     case RowTier::kMirrored:
       return std::make_unique<MirroredStore>(device, group, fences, hot_rows);
-    case RowTier::kDevice:
-      break;
   }
   return std::make_unique<LocalStore>(device, group, fences, "rows");
 }

@@ -23,6 +23,8 @@ class RowStore {
   const LayerGroup& group() const { return group_; }
   TierTraits tier() const { return traits_of(tier_); }
   virtual std::unique_ptr<SequenceRows> open() = 0;
+  // True if SequenceRows::attach() is supported.
+  bool loads_on_demand() const { return tier_ == RowTier::kDisk; }
 
   // Hot rows of each sequence over the link, per head; changes while none has any.
   virtual int hot_rows() const { return 0; }

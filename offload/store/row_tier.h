@@ -10,6 +10,7 @@ namespace fasa {
 
 enum class RowTier : uint8_t {
   kDevice,    // device memory
+  kDisk,      // the same, with contents that a step loads from disk when it needs them
   kHost,      // host memory; a short sequence has device copies of all its rows
   kMirrored,  // the same, and while device memory is free other sequences have copies too
 };
@@ -20,7 +21,8 @@ struct TierTraits {
 };
 
 constexpr TierTraits traits_of(RowTier tier) {
-  if (tier == RowTier::kDevice) return {RowAccess::kLocal, MemorySpace::kDevice};
+  if (tier == RowTier::kDevice || tier == RowTier::kDisk)
+    return {RowAccess::kLocal, MemorySpace::kDevice};
   return {RowAccess::kOverLink, MemorySpace::kHost};
 }
 

@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "kernels/params.h"
 #include "offload/pages/page_table.h"
 #include "offload/store/hot_rows.h"
+#include "offload/store/pending_pages.h"
 #include "offload/store/retention.h"
 
 namespace fasa {
@@ -39,8 +41,7 @@ class SequenceRows {
   virtual RowAccess access() const { return RowAccess::kLocal; }
   // True if kernels use device copies of all pages in place of the blocks.
   virtual bool copied() const { return false; }
-  // Device copies beside the blocks, by page; null: none. May be shorter.
-  virtual std::span<std::byte* const> lent_copies() const { return {}; }
+  virtual RowView view() const { return {.blocks = blocks()}; }
   virtual HotRows* hot_rows() { return nullptr; }
   virtual RowMemory memory() const;
 
@@ -73,13 +74,21 @@ class SequenceRows {
   // hot rows in it. If another user of the device took their memory, the next step allocates them.
   virtual void retake(const Mark&) noexcept {}
 
+  // Contents of the first `pages` pages come from `pending`, which is used as long as some are
+  // missing. Only for rows of the tier kDisk; others have all contents.
+  virtual void attach(std::shared_ptr<PendingPages> /*pending*/, int64_t /*pages*/) {}
+  // Loads the missing contents of pages [first, end); about `max_bytes` of those that are missing,
+  // and returns true once none is missing. Both throw the errors of PendingPages.
+  virtual void load(int64_t /*first*/, int64_t /*end*/) {}
+  virtual bool load_more(size_t /*max_bytes*/) { return true; }
+
   // Shares the first `tokens` tokens of `parent`, which the same store opened. Only for new rows.
-  void share(const SequenceRows& parent, int64_t tokens);
+  virtual void share(const SequenceRows& parent, int64_t tokens);
   virtual void truncate(int64_t tokens);
   // The committed length is `length`; what the device has beyond it, or beside pages, is void.
   virtual void invalidate(int64_t length);
   // Pages that a sequence which can be truncated to `oldest` tokens no longer needs.
-  int64_t droppable(int64_t oldest) const;
+  virtual int64_t droppable(int64_t oldest) const;
   // Frees pages before `end`, the sinks' pages aside. The last use of copies must have passed.
   virtual void drop_until(int64_t end);
   bool can_truncate(int64_t tokens) const {

@@ -149,7 +149,15 @@ StepSettings settings_of(const Config& config, const Geometry& geometry, RowDTyp
 
 StepSettings make_step_settings(const Config& config, const Geometry& geometry, RowDType row_dtype,
                                 const DeviceTraits& traits, int64_t max_context) {
-  return settings_of(config, geometry, row_dtype, traits, max_context, has_mixed_windows(geometry));
+  StepSettings settings =
+      settings_of(config, geometry, row_dtype, traits, max_context, has_mixed_windows(geometry));
+  // Only the select kernel names the rows that it reads.
+  const bool selects = settings.selection == nullptr && !settings.selection_evicts &&
+                       !settings.selected_per_query_head;
+  if (traits.done_on_return && traits.unified && selects && !settings.has_window_rows()) {
+    settings.rows = RowTier::kDisk;
+  }
+  return settings;
 }
 
 StepSettings make_paged_step_settings(const Config& config, const Geometry& geometry,

@@ -31,7 +31,7 @@ class DecodeRun {
   // Logits of the tokens after each id, [ids, vocab], equal to those of single steps. At most
   // most() ids.
   std::span<const float> steps(std::span<const int32_t> ids);
-  int most() const { return runtime().max_decoded(sequence_.id()); }
+  int most() const { return runtime().info(sequence_.id()).max_decoded; }
   int64_t length() const { return runtime().length(sequence_.id()); }
   Model& model() const { return model_; }
   Runtime& runtime() const { return sequence_.runtime(); }

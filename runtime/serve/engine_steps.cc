@@ -55,7 +55,7 @@ std::vector<int> EngineSteps::decode_counts(std::span<ActiveChoice* const> batch
   for (size_t i = 0; i < batch.size() && left > 0; ++i) {
     if (!batch[i]->at_prompt()) continue;
     const int64_t most =
-        std::min<int64_t>(batch[i]->decode_left(), runtime_.max_decoded(*batch[i]->sequence));
+        std::min<int64_t>(batch[i]->decode_left(), runtime_.info(*batch[i]->sequence).max_decoded);
     counts[i] += static_cast<int>(std::min(most - 1, left));
     left -= counts[i] - 1;
   }

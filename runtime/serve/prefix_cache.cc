@@ -107,7 +107,7 @@ SequenceId PrefixCache::take(uint64_t id, int64_t tokens) {
 uint64_t PrefixCache::insert(Conversation conversation, SequenceId sequence) {
   changed();
   const KvMemory memory =
-      runtime_.estimate_memory(conversation.log.size(), 1, runtime_.rollback_tokens(sequence));
+      runtime_.estimate_memory(conversation.log.size(), 1, runtime_.info(sequence).rollback_tokens);
   CachedSession heir{
       .id = next_id_++,
       .conversation = std::move(conversation),

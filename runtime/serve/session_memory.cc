@@ -118,11 +118,11 @@ void SessionMemory::place(ActiveChoice& active) {
   active.known = std::move(match.known);
   active.log = std::move(log);
   const bool sparse = active.decodes_from(active.cached);
-  const bool lacks_rows = runtime_.lacks_rows(sequence);
+  const bool lacks_rows = runtime_.info(sequence).pending;
   active.lacks_rows = lacks_rows && !sparse;
   if (match.suspended) {
     active.resuming =
-        Resuming{*match.suspended, sparse && !lacks_rows && runtime_.takes_row_sources()};
+        Resuming{*match.suspended, sparse && !lacks_rows && runtime_.loads_on_demand()};
   }
   stats_.cached_tokens += static_cast<uint64_t>(active.cached);
 }
@@ -197,7 +197,7 @@ void SessionMemory::resume_next() {
   if (active.resuming) {
     resume(active);
   } else {
-    active.lacks_rows = !runtime_.fetch_rows(*active.sequence, kBytes);
+    active.lacks_rows = !runtime_.load_more(*active.sequence, kBytes);
   }
 }
 
@@ -224,7 +224,7 @@ void SessionMemory::give_up(const LostSession& error) {
   std::vector<ActiveChoice*> losers;
   for (const auto& one : choices_.active()) {
     if (!one->placed() || one->finished) continue;
-    const bool lost = runtime_.lost_rows(*one->sequence);
+    const bool lost = runtime_.info(*one->sequence).lost;
     const bool resumes = one->resuming && one->resuming->prefix.session == error.session();
     if (lost) losers.push_back(one.get());
     if (resumes) one->resuming.reset();
@@ -240,7 +240,7 @@ void SessionMemory::give_up(const LostSession& error) {
 // Cached sessions with lost rows keep only the record of how their tokens were computed.
 void SessionMemory::release_lost() {
   const auto is_lost = [&](const CachedSession& cached) {
-    return cached.sequence && runtime_.lost_rows(*cached.sequence);
+    return cached.sequence && runtime_.info(*cached.sequence).lost;
   };
   auto& cached = cache_.sessions();
   for (;;) {  // releasing one session may remove others

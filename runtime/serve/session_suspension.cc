@@ -116,7 +116,8 @@ bool SessionSuspension::suspend_piece(CachedSession& cached, double seconds) {
   if (store_.committed(session) < end) {
     if (!store_.flush(session, seconds)) return false;
     SuspendedPrefix& suspended = *cached.suspended;
-    suspended.first_page = std::max(suspended.first_page, runtime_.first_page(*cached.sequence));
+    suspended.first_page =
+        std::max(suspended.first_page, runtime_.info(*cached.sequence).first_page);
     store_.commit(session, cached.conversation, suspended.first_page);
     suspended.tokens = end;
     cached.unsaved = false;
@@ -172,7 +173,7 @@ int64_t SessionSuspension::resume_some(Resuming& resuming, SequenceId sequence) 
   if (!resuming.pages) {
     resuming.pages = store_.open(resuming.prefix.session, end, pool_);
     resuming.pages->has_until(first);
-    if (resuming.rows_later) runtime_.set_row_source(sequence, resuming.pages, end - 1);
+    if (resuming.rows_later) runtime_.attach_pages(sequence, resuming.pages, end - 1);
   }
   const PageFormat& format = resuming.pages->format();
   const size_t bytes =

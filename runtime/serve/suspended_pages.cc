@@ -100,7 +100,7 @@ void SuspendedPages::has_until(int64_t page) {
   std::fill_n(present_.begin(), static_cast<size_t>(complete_) * format_.pieces(), true);
 }
 
-void SuspendedPages::fetch(std::span<const RowBytes> wanted, std::span<std::byte* const> blocks) {
+void SuspendedPages::load(std::span<const RowBytes> wanted, std::span<std::byte* const> blocks) {
   reads_.clear();
   for (const RowBytes& part : wanted) {
     if (part.page < complete_) continue;
@@ -116,8 +116,8 @@ void SuspendedPages::fetch(std::span<const RowBytes> wanted, std::span<std::byte
   read_added();
 }
 
-bool SuspendedPages::fetch_next(int64_t pages, size_t max_bytes,
-                                std::span<std::byte* const> blocks) {
+bool SuspendedPages::load_more(int64_t pages, size_t max_bytes,
+                               std::span<std::byte* const> blocks) {
   reads_.clear();
   size_t bytes = 0;
   for (; complete_ < pages && bytes < max_bytes; ++complete_) {

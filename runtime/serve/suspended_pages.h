@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "offload/store/pending_pages.h"
 #include "runtime/base/error.h"
 #include "runtime/serve/page_format.h"
 #include "runtime/serve/read_pool.h"
 #include "runtime/serve/session_manifest.h"
-#include "scheduler/row_source.h"
 
 namespace fasa::serve {
 
@@ -44,7 +44,7 @@ class PageFile {
   int file_ = -1;
 };
 
-class SuspendedPages final : public RowSource {
+class SuspendedPages final : public PendingPages {
  public:
   // `pool` must outlive it.
   SuspendedPages(ReadPool& pool, uint64_t session, std::unique_ptr<PageFile> file,
@@ -60,8 +60,8 @@ class SuspendedPages final : public RowSource {
   // Marks the rows of pages before `page` as in memory.
   void has_until(int64_t page);
 
-  void fetch(std::span<const RowBytes> wanted, std::span<std::byte* const> blocks) override;
-  bool fetch_next(int64_t pages, size_t max_bytes, std::span<std::byte* const> blocks) override;
+  void load(std::span<const RowBytes> wanted, std::span<std::byte* const> blocks) override;
+  bool load_more(int64_t pages, size_t max_bytes, std::span<std::byte* const> blocks) override;
   bool lost() const override { return lost_; }
 
  private:

@@ -45,8 +45,6 @@ void KvSequence::share(const KvSequence& other, int64_t tokens) {
                 other.slices_.coded() && (!copied || !settings_.selects_all(tokens)));
   length_ = tokens;
   rollback_tokens_ = other.rollback_tokens_;
-  later_rows_ = other.later_rows_;
-  later_rows_.shorten(pages_of(tokens));
   if (history_) history_->share(*other.history_, tokens);
   work_ = other.work_;
   invalidate();
@@ -75,7 +73,6 @@ void KvSequence::truncate(int64_t tokens) {
   for (const auto& rows : rows_) rows->truncate(tokens);
   slices_.truncate(tokens);
   length_ = tokens;
-  later_rows_.shorten(pages_of(tokens));
   invalidate();
 }
 
@@ -86,7 +83,7 @@ void KvSequence::invalidate() {
 }
 
 int64_t KvSequence::droppable() const {
-  if (rollback_tokens_ < 0 || later_rows_.source != nullptr) return 0;
+  if (rollback_tokens_ < 0) return 0;
   int64_t pages = 0;
   for (const auto& rows : rows_) {
     if (rows == rows_.front() && !slices_.coded()) continue;  // slices will need the rows

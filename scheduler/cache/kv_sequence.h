@@ -14,7 +14,6 @@
 #include "kernels/params.h"
 #include "offload/pages/block_pool.h"
 #include "offload/store/row_store.h"
-#include "scheduler/cache/later_rows.h"
 #include "scheduler/cache/sequence_slices.h"
 #include "scheduler/selection/selection_history.h"
 #include "scheduler/step_settings.h"
@@ -23,7 +22,7 @@ namespace fasa {
 
 // What sequences take their memory from.
 struct KvStores {
-  // Of each layer group: the main layout, then window rows, if there are any.
+  // By layer group: the main layout, then window rows, if there are any.
   std::vector<std::unique_ptr<RowStore>> rows;
   BlockPool slices;  // device
 
@@ -113,9 +112,6 @@ class KvSequence {
   // buffer.
   SequenceDesc describe() const;
 
-  const LaterRows& later_rows() const { return later_rows_; }
-  void set_later_rows(LaterRows rows) { later_rows_ = std::move(rows); }
-
   // Private device memory, and slices.
   uint64_t device_bytes() const;
 
@@ -132,7 +128,6 @@ class KvSequence {
   const StepSettings& settings_;
   std::vector<std::unique_ptr<SequenceRows>> rows_;  // by layer group
   SequenceSlices slices_;
-  LaterRows later_rows_;
   std::optional<SelectionHistory> history_;  // empty if the selection has no memory
   int64_t length_ = 0;
   int64_t rollback_tokens_;  // tokens; below 0: unlimited

@@ -1,5 +1,6 @@
-// A sequence's slices on the device: a block for each sealed page, and those of the newest page (the
-// tail). A short sequence has none until a set leaves a token out; then they are made from its rows.
+// A sequence's slices on the device: a block for each sealed page, and those of the newest page
+// (the tail). A short sequence has none until a set leaves a token out; then they are made from its
+// rows.
 #pragma once
 
 #include <cstdint>

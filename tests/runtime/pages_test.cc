@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "offload/store/pending_pages.h"
 #include "offload/wrapped_device.h"
 #include "runtime/base/error.h"
-#include "scheduler/row_source.h"
 #include "tests/support/runs.h"
 
 namespace fasa::testing {
@@ -60,11 +60,11 @@ void load(Runtime& runtime, SequenceId id, const std::vector<SavedPage>& pages, 
 }
 
 // Serves and counts rows of saved pages; memory that no fetch names stays unchanged.
-class SavedRows final : public RowSource {
+class SavedRows final : public PendingPages {
  public:
   explicit SavedRows(const std::vector<SavedPage>& pages) : pages_(pages) {}
 
-  void fetch(std::span<const RowBytes> wanted, std::span<std::byte* const> blocks) override {
+  void load(std::span<const RowBytes> wanted, std::span<std::byte* const> blocks) override {
     if (wanted.empty()) return;
     if (left_ == 0) lost_ = true;
     if (lost_) throw InputError("the disk is gone");
@@ -76,9 +76,9 @@ class SavedRows final : public RowSource {
       bytes += part.bytes;
     }
   }
-  bool fetch_next(int64_t pages, size_t, std::span<std::byte* const> blocks) override {
+  bool load_more(int64_t pages, size_t, std::span<std::byte* const> blocks) override {
     const RowBytes page{next_, 0, std::ssize(pages_[0].rows)};
-    if (next_ < pages) fetch({&page, 1}, blocks);
+    if (next_ < pages) load({&page, 1}, blocks);
     return ++next_ >= pages;
   }
   bool lost() const override { return lost_; }
@@ -197,41 +197,41 @@ TEST_P(PagesTest, ManyPagesWaitAsOneDoes) {
 
 INSTANTIATE_TEST_SUITE_P(Devices, PagesTest, ::testing::Values("cpu", "emulated"));
 
-// --- rows that come later ---
+// --- contents that come later ---
 
 struct Sourced {
   RuntimeRun run;
   SequenceId whole, lacking;
   std::vector<SavedPage> pages;
-  std::shared_ptr<SavedRows> source;
+  std::shared_ptr<SavedRows> pending;
 
   explicit Sourced(RunSetup setup = setup_of("cpu"), int64_t tokens = 1000) : run(setup) {
     Runtime& runtime = run.runtime();
     whole = runtime.create();
     run.prefill(whole, 1, tokens, 96);
     pages = save(runtime, whole);
-    source = std::make_shared<SavedRows>(pages);
+    pending = std::make_shared<SavedRows>(pages);
     lacking = runtime.create();
     const int64_t later = pages_of(tokens) - 1;
-    runtime.set_row_source(lacking, source, later);
+    runtime.attach_pages(lacking, pending, later);
     load(runtime, lacking, pages, tokens, later);
   }
   int64_t all_bytes() const { return std::ssize(pages) * std::ssize(pages[0].rows); }
 };
 
-TEST(RowSourceTest, DecodeStepsFetchWhatTheySelect) {
+TEST(PendingPagesTest, DecodeStepsFetchWhatTheySelect) {
   for (const int64_t low_bit : {int64_t{0}, int64_t{60}, kAllOthers}) {
     Sourced both(setup_of("cpu", low_bit));
     for (int i = 0; i < 5; ++i) {
       EXPECT_EQ(both.run.decode(both.lacking, 2, 1), both.run.decode(both.whole, 2, 1)) << i;
     }
-    EXPECT_GT(both.source->bytes, 0);
-    EXPECT_LT(both.source->bytes, both.all_bytes() / 2);
-    EXPECT_TRUE(both.run.runtime().lacks_rows(both.lacking));
+    EXPECT_GT(both.pending->bytes, 0);
+    EXPECT_LT(both.pending->bytes, both.all_bytes() / 2);
+    EXPECT_TRUE(both.run.runtime().info(both.lacking).pending);
   }
 }
 
-TEST(RowSourceTest, DenseLayersAndFullAttentionFetchAll) {
+TEST(PendingPagesTest, DenseLayersAndFullAttentionFetchAll) {
   RunSetup dense = setup_of("cpu");
   dense.dense_layers = {1};
   RunSetup full = setup_of("cpu");
@@ -243,13 +243,13 @@ TEST(RowSourceTest, DenseLayersAndFullAttentionFetchAll) {
 }
 
 // In one step with other sequences, with several of its tokens at a time.
-TEST(RowSourceTest, StepsOfManyFetchForEach) {
+TEST(PendingPagesTest, StepsOfManyFetchForEach) {
   Sourced both;
   Runtime& runtime = both.run.runtime();
   const SequenceId other = runtime.create(), same = runtime.create();
   both.run.prefill(other, 5, 200, 96);
   both.run.prefill(same, 5, 200, 96);
-  const int most = runtime.max_decoded(both.whole);
+  const int most = runtime.info(both.whole).max_decoded;
   EXPECT_GT(most, 1);
   const auto step = [&](SequenceId first, SequenceId second) {
     const Part parts[] = {{second, 6, runtime.length(second), 1, StepMode::kDecode},
@@ -260,7 +260,7 @@ TEST(RowSourceTest, StepsOfManyFetchForEach) {
 }
 
 // Forks, truncations, prefill, reading back and saving fetch the rows that they need.
-TEST(RowSourceTest, WhatLacksRowsIsASequenceLikeOthers) {
+TEST(PendingPagesTest, WhatLacksRowsIsASequenceLikeOthers) {
   const std::vector<std::function<Outputs(RuntimeRun&, SequenceId)>> uses = {
       [](RuntimeRun& run, SequenceId id) { return run.prefill(id, 3, 100, 40); },
       [](RuntimeRun& run, SequenceId id) {
@@ -295,27 +295,27 @@ TEST(RowSourceTest, WhatLacksRowsIsASequenceLikeOthers) {
   }
 }
 
-TEST(RowSourceTest, FetchesTheRestInPieces) {
+TEST(PendingPagesTest, FetchesTheRestInPieces) {
   Sourced both;
   int calls = 1;
-  while (!both.run.runtime().fetch_rows(both.lacking, 1)) ++calls;
+  while (!both.run.runtime().load_more(both.lacking, 1)) ++calls;
   EXPECT_EQ(calls, 15);
-  EXPECT_FALSE(both.run.runtime().lacks_rows(both.lacking));
+  EXPECT_FALSE(both.run.runtime().info(both.lacking).pending);
   EXPECT_EQ(both.run.prefill(both.lacking, 3, 50, 50), both.run.prefill(both.whole, 3, 50, 50));
 }
 
 // A fetch that fails in any layer of a step leaves all sequences as they were before the step.
-TEST(RowSourceTest, AFailedFetchLeavesOthersAsTheyWere) {
+TEST(PendingPagesTest, AFailedFetchLeavesOthersAsTheyWere) {
   for (int fetches = 0; fetches < 3; ++fetches) {
     Sourced both;
     Runtime& runtime = both.run.runtime();
-    both.source->fail_after(fetches);
+    both.pending->fail_after(fetches);
     const Part parts[] = {{both.whole, 2, 1000, 1, StepMode::kDecode},
                           {both.lacking, 2, 1000, 1, StepMode::kDecode}};
     EXPECT_THROW(both.run.tape().step(parts), InputError) << fetches;
     runtime.abort_step();
-    EXPECT_TRUE(runtime.lost_rows(both.lacking));
-    EXPECT_FALSE(runtime.lost_rows(both.whole));
+    EXPECT_TRUE(runtime.info(both.lacking).lost);
+    EXPECT_FALSE(runtime.info(both.whole).lost);
     EXPECT_EQ(runtime.length(both.whole), 1000);
     EXPECT_EQ(runtime.length(both.lacking), 1000);
     runtime.free(both.lacking);
@@ -324,12 +324,12 @@ TEST(RowSourceTest, AFailedFetchLeavesOthersAsTheyWere) {
   }
 }
 
-TEST(RowSourceTest, DevicesThatCannotWaitRefuse) {
+TEST(PendingPagesTest, DevicesThatCannotWaitRefuse) {
   RuntimeRun run(setup_of("emulated"));
   const SequenceId id = run.runtime().create();
-  EXPECT_FALSE(run.runtime().takes_row_sources());
+  EXPECT_FALSE(run.runtime().loads_on_demand());
   const std::vector<SavedPage> none;
-  EXPECT_THROW(run.runtime().set_row_source(id, std::make_shared<SavedRows>(none), 1), UsageError);
+  EXPECT_THROW(run.runtime().attach_pages(id, std::make_shared<SavedRows>(none), 1), UsageError);
 }
 
 }  // namespace

@@ -251,7 +251,7 @@ TEST(RollbackWindow, OfWindowRowsOnlyThoseThatAreThereAreRead) {
   RuntimeRun run(setup, windowed(setup, kSomeWindows));
   Runtime& runtime = run.runtime();
   const SequenceId id = runtime.create();
-  EXPECT_EQ(runtime.rollback_tokens(id), kConversationRollback);
+  EXPECT_EQ(runtime.info(id).rollback_tokens, kConversationRollback);
   runtime.set_rollback_tokens(id, 0);
   run.prefill(id, 1, kPrompt, 300);
   run.decode(id, 1, 1);

@@ -173,7 +173,7 @@ void World::check_lengths() const {
       mismatch(fmt::format("sequence {} has {} tokens; it should have {}", index_of(sequence.id),
                            length, sequence.history.size()));
     }
-    const int64_t rollback = runtime_->rollback_tokens(sequence.id);
+    const int64_t rollback = runtime_->info(sequence.id).rollback_tokens;
     if (sequence.rollback >= 0 && rollback != sequence.rollback) {
       mismatch(fmt::format("sequence {} has a rollback window of {}; it should have {}",
                            index_of(sequence.id), rollback, sequence.rollback));
@@ -399,7 +399,7 @@ void World::require_freed_pages(const Sequence& sequence) const {
   const int64_t seen = std::max<int64_t>(window, selection.sinks + selection.recent + 1);
   const auto length = static_cast<int64_t>(sequence.history.size());
   const int64_t unseen = (length - sequence.rollback - seen) / kPageTokens;
-  const int64_t held = unseen - runtime_->first_page(sequence.id);
+  const int64_t held = unseen - runtime_->info(sequence.id).first_page;
   if (held <= kPagesDroppedTogether) return;
   mismatch(
       fmt::format("sequence {} holds {} pages that nothing needs", index_of(sequence.id), held));

@@ -56,8 +56,7 @@ void PagedAttend::describe_parts() {
   descs.clear();
   restored.clear();
   StepBatch& tables = plan.tables;
-  tables.row_blocks.clear();
-  tables.device_row_blocks.assign(plan.request.parts.size(), {});
+  tables.rows.clear();
   for (const Part& part : plan.request.parts) {
     SequenceDesc desc = part.view->describe();
     desc.first_token = static_cast<int32_t>(descs.size());
@@ -67,7 +66,7 @@ void PagedAttend::describe_parts() {
     if (parts_.store.uses_tails() && !part.own_tail)
       desc.tail = parts_.store.tail(part.pages.back());
     descs.push_back(desc);
-    tables.row_blocks.push_back(part.view->row_blocks());
+    tables.rows.push_back({.blocks = part.view->row_blocks()});
     if (!part.own_tail) continue;
     desc.tokens = 0;
     desc.start = part.length;

@@ -68,8 +68,7 @@ void PagedPrefill::describe(PagedSlot& slot) {
   auto& descs = slot.step.host(DescriptorBuffer::kStep);
   descs.clear();
   StepBatch& tables = plan.tables;
-  tables.row_blocks.clear();
-  tables.device_row_blocks.assign(plan.request.parts.size(), {});
+  tables.rows.clear();
   int32_t first_token = 0;
   size_t entry = 0;
   for (size_t i = 0; i < plan.request.parts.size(); ++i) {
@@ -83,7 +82,7 @@ void PagedPrefill::describe(PagedSlot& slot) {
     desc.row_blocks = slot.rows.device_data() + entry;
     desc.access = parts_.settings.access();
     descs.push_back(desc);
-    tables.row_blocks.push_back(slot.rows.values().subspan(entry, blocks));
+    tables.rows.push_back({.blocks = slot.rows.values().subspan(entry, blocks)});
     first_token += desc.tokens;
     entry += blocks;
   }

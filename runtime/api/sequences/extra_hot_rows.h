@@ -27,8 +27,8 @@ class ExtraHotRows {
   void fit(int64_t tokens, int step_tokens, const Load& load, bool may_grow);
   // Call it last when a step allocates memory: it cannot fail for lack of memory.
   void widen(std::span<const StepSequence> sequences);
-  // Frees extra hot rows, if that leaves `bytes` bytes free. Waits for all work; the caller describes
-  // an open step's sequences again.
+  // Frees extra hot rows, if that leaves `bytes` bytes free. Waits for all work; the caller
+  // describes an open step's sequences again.
   bool reclaim(MemorySpace space, size_t bytes);
 
  private:

@@ -84,7 +84,7 @@ SequenceId Runtime::Impl::fork(SequenceId id, int64_t tokens) {
                                  tokens, parent.length()));
   }
   require_rollback("fork at token", parent, tokens);
-  pages_.fetch(parent, pages_of(tokens) - 1, pages_of(tokens));
+  parent.rows().load(pages_of(tokens) - 1, pages_of(tokens));
   return sequences_.fork(parent, tokens);
 }
 
@@ -98,8 +98,19 @@ void Runtime::Impl::truncate(SequenceId id, int64_t tokens) {
   require_rollback("truncate to", sequence, tokens);
   if (sequence.rows().memory().copies > 0)
     streams_.wait(sequence.work().last());  // some of them leave
-  pages_.fetch(sequence, pages_of(tokens) - 1, pages_of(tokens));
+  sequence.rows().load(pages_of(tokens) - 1, pages_of(tokens));
   sequence.truncate(tokens);
+}
+
+SequenceInfo Runtime::Impl::info(SequenceId id) const {
+  const KvSequence& sequence = sequences_.find(id);
+  const PendingPages* const pending = sequence.rows().view().pending;
+  return {.length = sequence.length(),
+          .rollback_tokens = sequence.rollback_tokens(),
+          .first_page = sequence.first_page(),
+          .max_decoded = max_decoded(sequence),
+          .pending = pending != nullptr,
+          .lost = pending != nullptr && pending->lost()};
 }
 
 void Runtime::Impl::set_rollback_tokens(SequenceId id, int64_t tokens) {
@@ -204,9 +215,6 @@ KvMemory Runtime::estimate_memory(int64_t tokens, int step_tokens, int64_t rollb
 void Runtime::set_rollback_tokens(SequenceId sequence, int64_t tokens) {
   impl_->set_rollback_tokens(sequence, tokens);
 }
-int64_t Runtime::rollback_tokens(SequenceId sequence) const {
-  return impl_->sequences().find(sequence).rollback_tokens();
-}
 bool Runtime::can_truncate_to(SequenceId sequence, int64_t tokens) const {
   return impl_->sequences().find(sequence).can_truncate_to(tokens);
 }
@@ -224,7 +232,7 @@ int64_t Runtime::length(SequenceId sequence) const {
 void Runtime::set_query_source(QuerySource* source) { impl_->set_query_source(source); }
 int Runtime::estimate_depth() const { return impl_->estimate_depth(); }
 void Runtime::set_predictor(Predictor* predictor) { impl_->set_predictor(predictor); }
-int Runtime::max_decoded(SequenceId id) const { return impl_->max_decoded(id); }
+SequenceInfo Runtime::info(SequenceId sequence) const { return impl_->info(sequence); }
 void Runtime::begin_step(std::span<const StepSequence> sequences) { impl_->begin_step(sequences); }
 void Runtime::append(int layer, ConstTensorView k, ConstTensorView v, StreamView stream) {
   impl_->append(layer, k, v, stream);
@@ -251,26 +259,17 @@ void Runtime::import_pages(SequenceId sequence, int64_t tokens,
                            std::span<const ConstPageSpans> pages) {
   impl_->pages_between_steps("import_pages").import_pages(sequence, tokens, pages);
 }
-int64_t Runtime::first_page(SequenceId sequence) const {
-  return impl_->sequences().find(sequence).first_page();
-}
 bool Runtime::can_truncate_from(int64_t first_page, int64_t tokens) const {
   return impl_->pages().can_truncate_from(first_page, tokens);
 }
-bool Runtime::takes_row_sources() const { return impl_->pages().takes_row_sources(); }
-void Runtime::set_row_source(SequenceId sequence, std::shared_ptr<RowSource> source,
-                             int64_t pages) {
-  impl_->pages_between_steps("set_row_source").set_row_source(sequence, std::move(source), pages);
+bool Runtime::loads_on_demand() const { return impl_->sequences().store().loads_on_demand(); }
+void Runtime::attach_pages(SequenceId sequence, std::shared_ptr<PendingPages> pending,
+                           int64_t pages) {
+  impl_->pages_between_steps("attach_pages").attach(sequence, std::move(pending), pages);
 }
-bool Runtime::fetch_rows(SequenceId sequence, size_t max_bytes) {
-  return impl_->pages_between_steps("fetch_rows").fetch_rows(sequence, max_bytes);
-}
-bool Runtime::lacks_rows(SequenceId sequence) const {
-  return impl_->sequences().find(sequence).later_rows().source != nullptr;
-}
-bool Runtime::lost_rows(SequenceId sequence) const {
-  const RowSource* const source = impl_->sequences().find(sequence).later_rows().source.get();
-  return source != nullptr && source->lost();
+bool Runtime::load_more(SequenceId sequence, size_t max_bytes) {
+  impl_->pages_between_steps("load_more");
+  return impl_->sequences().find_usable(sequence).rows().load_more(max_bytes);
 }
 KvMemory Runtime::memory() const { return impl_->memory(); }
 FetchMetrics Runtime::metrics() { return impl_->metrics(); }

@@ -31,14 +31,25 @@
 
 namespace fasa {
 
-class Predictor;    // scheduler/prefetch/predictor.h
-class RowSource;    // scheduler/row_source.h
-class QuerySource;  // scheduler/prefetch/query_source.h
+class PendingPages;  // offload/store/pending_pages.h
+class Predictor;     // scheduler/prefetch/predictor.h
+class QuerySource;   // scheduler/prefetch/query_source.h
 
 struct StepSequence {
   SequenceId sequence;
-  int tokens = 1;  // new tokens; for kDecode 1, or up to Runtime::max_decoded()
+  int tokens = 1;  // new tokens; for kDecode 1, or up to SequenceInfo::max_decoded
   StepMode mode = StepMode::kDecode;
+};
+
+struct SequenceInfo {
+  int64_t length = 0;           // committed tokens
+  int64_t rollback_tokens = 0;  // below 0: no limit
+  int64_t first_page = 0;       // the first one of which nothing was freed, the sinks' pages aside
+  // Tokens that it may decode in one step, each attending as if it had a step of its own: 1; on the
+  // cpu device, with a selection that evicts nothing, as many as fit in its newest page.
+  int max_decoded = 1;
+  bool pending = false;  // some contents are not in memory yet (Runtime::attach_pages)
+  bool lost = false;     // and cannot be loaded
 };
 
 // Bytes of one page of a sequence, all layers.
@@ -91,7 +102,6 @@ class Runtime {
   // every tier if all layers have a window; in mixed models only to the windowed layers' rows on
   // the device. Forks inherit it. Call it before reserve(). Throws UsageError.
   void set_rollback_tokens(SequenceId sequence, int64_t tokens);
-  int64_t rollback_tokens(SequenceId sequence) const;  // below 0: no limit
   // True if the sequence can still be truncated to (or forked at) `tokens` tokens.
   bool can_truncate_to(SequenceId sequence, int64_t tokens) const;
   // Creates a sequence that shares the first `tokens` tokens; equal to a fresh append of them.
@@ -101,6 +111,8 @@ class Runtime {
   void truncate(SequenceId sequence, int64_t tokens);
   void free(SequenceId sequence);
   int64_t length(SequenceId sequence) const;  // committed tokens
+  // All calls that name a sequence throw UsageError if there is none.
+  SequenceInfo info(SequenceId sequence) const;
 
   // Sets the source that estimates later layers' queries for predictor = next-query; null: none. It
   // must outlive its use. Call it outside a step and before reserve(), which counts the memory that
@@ -113,10 +125,6 @@ class Runtime {
   // change times, never results. Call it outside a step and before reserve().
   void set_predictor(Predictor* predictor);
 
-  // Tokens that a sequence may decode in one step, each attending as if it had a step of its own:
-  // 1; on the cpu device, with a selection that evicts nothing, as many as fit in its newest page.
-  // Throws UsageError (unknown sequence).
-  int max_decoded(SequenceId id) const;
   // Validates, reserves pages on both tiers, updates tables. Throws UsageError (unknown sequence, a
   // step already open, too many tokens to decode, next-query without a query source) or
   // BudgetError; then nothing has changed.
@@ -151,29 +159,27 @@ class Runtime {
   PageBytes page_bytes() const;
   // Copies pages first, first + 1, ... of the committed tokens, with the slices of full ones. Rows
   // beyond the last token and window rows that were given back are zero. Waits once. Throws
-  // UsageError, BudgetError (a short sequence makes its slices first), and errors of a row source.
+  // UsageError, BudgetError (a short sequence makes its slices first), and errors of PendingPages.
   void export_pages(SequenceId sequence, int64_t first, std::span<const PageSpans> pages);
   // Appends `tokens` tokens after whole pages, from pages with at least as many; with the slices of
-  // those that they fill. Rows may be omitted from pages that a row source provides. Window rows
+  // those that they fill. Rows may be omitted from pages that attach_pages() named. Window rows
   // may be omitted from any page; those of all earlier pages are then given back. Waits once.
   // Throws UsageError, BudgetError; then nothing has changed.
   void import_pages(SequenceId sequence, int64_t tokens, std::span<const ConstPageSpans> pages);
 
-  // The first page of which nothing was given back; and whether a sequence that has all rows from
-  // page `first_page` on can be truncated to `tokens` tokens.
-  int64_t first_page(SequenceId sequence) const;
+  // True if a sequence that has all rows from page `first_page` on can be truncated to `tokens`
+  // tokens.
   bool can_truncate_from(int64_t first_page, int64_t tokens) const;
 
-  // Rows of the first `pages` pages are read from `source` when a decode step selects them. Other
-  // readers (prefill, read, export_pages, a fork's last page) fetch the rows they need first. The
+  // Rows of the first `pages` pages come from `pending` when a decode step selects them. Other
+  // readers (prefill, read, export_pages, a fork's last page) load the rows they need first. The
   // last page of a sequence needs its rows from the start. The call that needs rows throws the
-  // errors of `source`; in a step that is attend(), and aborting the step undoes it.
-  bool takes_row_sources() const;
-  void set_row_source(SequenceId sequence, std::shared_ptr<RowSource> source, int64_t pages);
-  // Fetches about `max_bytes` of the missing rows. Returns true once no rows are missing.
-  bool fetch_rows(SequenceId sequence, size_t max_bytes);
-  bool lacks_rows(SequenceId sequence) const;
-  bool lost_rows(SequenceId sequence) const;  // some missing rows cannot be fetched
+  // errors of `pending`; in a step that is attend(), and aborting the step undoes it. Throws
+  // UsageError unless the runtime loads on demand (the cpu device, most settings).
+  bool loads_on_demand() const;
+  void attach_pages(SequenceId sequence, std::shared_ptr<PendingPages> pending, int64_t pages);
+  // Loads about `max_bytes` of the missing rows. Returns true once no rows are missing.
+  bool load_more(SequenceId sequence, size_t max_bytes);
 
   KvMemory memory() const;
   FetchMetrics metrics();  // waits for enqueued work

@@ -44,7 +44,8 @@ class Runtime::Impl : private MemoryReclaimer {
   void set_query_source(QuerySource* source);
   int estimate_depth() const;
   void set_predictor(Predictor* predictor);
-  int max_decoded(SequenceId id) const;
+  int max_decoded(const KvSequence& sequence) const;
+  SequenceInfo info(SequenceId id) const;
   void begin_step(std::span<const StepSequence> sequences);
   void append(int layer, ConstTensorView k, ConstTensorView v, StreamView stream);
   void attend(int layer, ConstTensorView q, TensorView out, float* lse, StreamView stream);

@@ -14,9 +14,9 @@
 
 namespace fasa {
 
-int Runtime::Impl::max_decoded(SequenceId id) const {
+int Runtime::Impl::max_decoded(const KvSequence& sequence) const {
   if (parts_.device.kind() != DeviceKind::kCpu || settings_.selection_evicts) return 1;
-  return kPageTokens - static_cast<int>(sequences_.find(id).length() % kPageTokens);
+  return kPageTokens - static_cast<int>(sequence.length() % kPageTokens);
 }
 
 void Runtime::Impl::check_step(std::span<const StepSequence> sequences) {
@@ -32,7 +32,7 @@ void Runtime::Impl::check_step(std::span<const StepSequence> sequences) {
       throw UsageError(
           fmt::format("begin_step: sequence {} occurs twice", index_of(part.sequence)));
     }
-    const int most = max_decoded(part.sequence);
+    const int most = max_decoded(sequence);
     if (part.tokens < 1 || (part.mode == StepMode::kDecode && part.tokens > most)) {
       throw UsageError(
           fmt::format("begin_step: {} new tokens; allowed: 1 or more to prefill, 1 to decode (on "
@@ -49,7 +49,7 @@ void Runtime::Impl::check_step(std::span<const StepSequence> sequences) {
 
 void Runtime::Impl::begin_step(std::span<const StepSequence> sequences) {
   check_step(sequences);
-  pages_.fetch_for(sequences);
+  pages_.load_for(sequences);
   describer_.make_room();
   OpenStep step;
   step.sequences.assign(sequences.begin(), sequences.end());
@@ -70,7 +70,6 @@ void Runtime::Impl::begin_step(std::span<const StepSequence> sequences) {
   describer_.describe(step, counters_.layers());
   streams_.pipeline().begin(timing_.plan(step, describer_.step_number()), prefetch_.predictor());
   step.tables.probe = timing_.probe(step.slot_index);
-  pages_.describe(step);
   StepDescriber::describe_each(step);
   streams_.note_step(sequences);
   parts_.step = std::move(step);
@@ -149,7 +148,7 @@ void Runtime::Impl::read(SequenceId id, int layer, int64_t first, TensorView k, 
     throw UsageError(fmt::format("read of tokens {} to {}; page {} was freed (set_rollback_tokens)",
                                  first, first + k.tokens - 1, page));
   }
-  pages_.fetch(sequence, first / kPageTokens, pages_of(first + k.tokens));
+  sequence.rows().load(first / kPageTokens, pages_of(first + k.tokens));
   const OperationTag tag = tag_of(layer, Cause::kControl);
   streams_.require();
   streams_.order(sequence.overwritten());

@@ -67,7 +67,7 @@ void SequencePages::export_pages(SequenceId id, int64_t first, std::span<const P
     require_size("rows", out.rows.size(), page_bytes.rows);
     require_size("slices", out.slices.size(), full ? page_bytes.slices : 0);
   }
-  fetch(sequence, first, end);
+  sequence.rows().load(first, end);
   parts_.streams.wait(sequence.work().last());  // the host reads rows
   parts_.sequences.find_usable(id);
   copy_out(sequence, first, pages);
@@ -120,7 +120,7 @@ void SequencePages::import_pages(SequenceId id, int64_t tokens,
   int64_t first_window_page = 0;  // the one after the last page without window rows
   for (int64_t i = 0; i < std::ssize(pages); ++i) {
     const auto [rows, slices] = pages[static_cast<size_t>(i)];
-    const bool comes_later = rows.empty() && first + i < sequence.later_rows().pages;
+    const bool comes_later = rows.empty() && first + i < sequence.rows().view().pending_pages;
     const bool without_window_rows =
         page_bytes.window_rows > 0 && rows.size() == page_bytes.rows - page_bytes.window_rows;
     if (without_window_rows) first_window_page = first + i + 1;
@@ -172,72 +172,30 @@ void SequencePages::copy(std::span<const CopyRange> ranges, CopyKind kind) {
   parts_.device.synchronize(control);
 }
 
-// --- rows that a source provides later ---
+// --- contents that come later ---
 
-bool SequencePages::takes_row_sources() const {
-  return parts_.device.kind() == DeviceKind::kCpu &&
-         parts_.settings.access() == RowAccess::kLocal && !parts_.settings.has_window_rows() &&
-         parts_.settings.selection == nullptr && !parts_.settings.selection_evicts &&
-         !parts_.settings.selected_per_query_head;
-}
-
-void SequencePages::set_row_source(SequenceId id, std::shared_ptr<RowSource> source,
-                                   int64_t pages) {
+void SequencePages::attach(SequenceId id, std::shared_ptr<PendingPages> pending, int64_t pages) {
   KvSequence& sequence = parts_.sequences.find_usable(id);
-  if (!takes_row_sources()) {
+  if (!parts_.sequences.store().loads_on_demand()) {
     throw UsageError(
-        "set_row_source: allowed on the cpu device with the selections fasa and full, in models "
+        "attach_pages: allowed on the cpu device with the selections fasa and full, in models "
         "whose layers have no window or all have one");
   }
-  if (sequence.later_rows().source != nullptr || pages < 0) {
-    throw UsageError("set_row_source: the sequence has a source already, or pages are below 0");
+  if (sequence.rows().view().pending != nullptr || pages < 0) {
+    throw UsageError("attach_pages: the sequence has such pages already, or pages are below 0");
   }
-  if (source != nullptr) sequence.set_later_rows({std::move(source), pages});
-}
-
-bool SequencePages::fetch_rows(SequenceId id, size_t max_bytes) {
-  KvSequence& sequence = parts_.sequences.find_usable(id);
-  RowSource* const source = sequence.later_rows().source.get();
-  if (source == nullptr) return true;
-  if (!source->fetch_next(sequence.later_rows().pages, max_bytes, sequence.rows().blocks())) {
-    return false;
-  }
-  sequence.set_later_rows({});
-  return true;
-}
-
-void SequencePages::fetch(KvSequence& sequence, int64_t first, int64_t end) {
-  RowSource* const source = sequence.later_rows().source.get();
-  if (source == nullptr) return;
-  std::vector<RowBytes> wanted;
-  for (int64_t page = first; page < std::min(end, sequence.later_rows().pages); ++page) {
-    wanted.push_back({page, 0, parts_.settings.layout.row_block_bytes()});
-  }
-  source->fetch(wanted, sequence.rows().blocks());
+  if (pending != nullptr) sequence.rows().attach(std::move(pending), pages);
 }
 
 // Prefill and append-only sequences have no sets to name the rows they read. A tail is made from
 // the last page.
-void SequencePages::fetch_for(std::span<const StepSequence> sequences) {
+void SequencePages::load_for(std::span<const StepSequence> sequences) {
   for (const StepSequence& part : sequences) {
-    KvSequence& sequence = parts_.sequences.find(part.sequence);
-    if (sequence.later_rows().source == nullptr) continue;
-    const int64_t pages = pages_of(sequence.length());
-    fetch(sequence, pages - 1, pages);
-    if (part.mode == StepMode::kDecode) continue;
-    while (!fetch_rows(part.sequence, SIZE_MAX)) continue;
-  }
-}
-
-void SequencePages::describe(OpenStep& step) const {
-  const auto lacks = [&](const StepSequence& part) {
-    return parts_.sequences.find(part.sequence).later_rows().source != nullptr;
-  };
-  if (std::none_of(step.sequences.begin(), step.sequences.end(), lacks)) return;
-  for (const StepSequence& part : step.sequences) {
     const KvSequence& sequence = parts_.sequences.find(part.sequence);
-    step.tables.sources.push_back(
-        {sequence.later_rows().source.get(), sequence.later_rows().pages});
+    const int64_t pages = pages_of(sequence.length());
+    sequence.rows().load(pages - 1, pages);
+    if (part.mode == StepMode::kDecode) continue;
+    while (!sequence.rows().load_more(SIZE_MAX)) continue;
   }
 }
 

@@ -1,5 +1,4 @@
-// Copies pages of a sequence out of a runtime and into one, and fetches rows that a source provides
-// later.
+// Copies pages of a sequence out of a runtime and into one, and loads contents that come later.
 #pragma once
 
 #include <cstddef>
@@ -20,16 +19,10 @@ class SequencePages {
   void export_pages(SequenceId id, int64_t first, std::span<const PageSpans> pages);
   void import_pages(SequenceId id, int64_t tokens, std::span<const ConstPageSpans> pages);
   bool can_truncate_from(int64_t first_page, int64_t tokens) const;
-  bool takes_row_sources() const;
-  void set_row_source(SequenceId id, std::shared_ptr<RowSource> source, int64_t pages);
-  bool fetch_rows(SequenceId id, size_t max_bytes);
+  void attach(SequenceId id, std::shared_ptr<PendingPages> pending, int64_t pages);
 
-  // Fetches rows of pages [first, end) that the source has.
-  void fetch(KvSequence& sequence, int64_t first, int64_t end);
-  // Fetches the rows that these sequences read before their sets are known.
-  void fetch_for(std::span<const StepSequence> sequences);
-  // Marks the step's sequences that lack rows.
-  void describe(OpenStep& step) const;
+  // Loads the rows that these sequences read before their sets are known.
+  void load_for(std::span<const StepSequence> sequences);
 
  private:
   void copy_out(const KvSequence& sequence, int64_t first, std::span<const PageSpans> pages);

@@ -86,9 +86,8 @@ void StepDescriber::list(OpenStep& step) const {
     descs.push_back(desc);
     if (const SequenceRows* const rows = sequence.window_rows())
       window_rows.push_back(in_window_rows(desc, rows->device_blocks()));
-    step.tables.row_blocks.push_back(sequence.rows().blocks());
+    step.tables.rows.push_back(sequence.rows().view());
     step.tables.histories.push_back(sequence.history());
-    step.tables.device_row_blocks.push_back(sequence.rows().lent_copies());
   }
   step.tables.on_device = step.slot->device(DescriptorBuffer::kStep);
   step.tables.in_window_rows =
@@ -168,10 +167,8 @@ void StepDescriber::describe_each(OpenStep& step) {
     return;
   }
   StepBatch& tables = step.each_tables.emplace(step.tables);
-  tables.row_blocks.clear();
-  tables.device_row_blocks.clear();
+  tables.rows.clear();
   tables.histories.clear();
-  tables.sources.clear();
   for (size_t i = 0; i < step.sequences.size(); ++i) {
     const SequenceDesc& whole = step.tables.on_host[i];
     const bool apart = whole.mode == StepMode::kDecode;
@@ -181,10 +178,8 @@ void StepDescriber::describe_each(OpenStep& step) {
       const auto& window_rows = step.slot->host(DescriptorBuffer::kWindowRows);
       if (!window_rows.empty())
         step.each_in_window_rows.push_back(in_window_rows(one, window_rows[i].row_blocks));
-      tables.row_blocks.push_back(step.tables.row_blocks[i]);
-      tables.device_row_blocks.push_back(step.tables.device_row_blocks[i]);
+      tables.rows.push_back(step.tables.rows[i]);
       tables.histories.push_back(step.tables.histories[i]);
-      if (!step.tables.sources.empty()) tables.sources.push_back(step.tables.sources[i]);
     }
   }
   tables.on_device = step.each.data();

@@ -221,7 +221,7 @@ void StepMemory::describe_again() {
     desc.hot_rows = now.hot_rows;
     desc.device_row_blocks = now.device_row_blocks;
     desc.device_row_pages = now.device_row_pages;
-    step.tables.device_row_blocks[i] = sequence.rows().lent_copies();
+    step.tables.rows[i] = sequence.rows().view();
   }
   step.slot->upload(control);
   parts_.device.synchronize(control);
