@@ -152,19 +152,13 @@ void StepPipeline::attend(const StepBatch& step, const StepScratch& scratch, int
   }
 }
 
-// True if scoring can be skipped because its result is known. With rows over the link, only dense
-// layers are streamed whole: small contexts fit the hot rows.
 bool StepPipeline::is_dense(const Call& call) const {
-  const LayerSettings& layer = call.settings(settings_);
-  if (layer.dense) return true;
-  if (settings_.selection_evicts) return false;
-  return std::all_of(
-      call.step.on_host.begin(), call.step.on_host.end(), [&](const SequenceDesc& sequence) {
-        if (sequence.mode != StepMode::kDecode) return true;
-        if (sequence.access == RowAccess::kOverLink) return false;
-        const int32_t visible = sequence.end() - first_visible(sequence.start, layer.window);
-        return layer.budget.of(visible, settings_.budget_floor()) == visible;
-      });
+  return std::all_of(call.step.on_host.begin(), call.step.on_host.end(),
+                     [&](const SequenceDesc& sequence) {
+                       if (sequence.mode != StepMode::kDecode) return true;
+                       const int32_t visible = settings_.visible_tokens(call.layer, sequence.end());
+                       return settings_.attends_to_all(call.layer, visible, sequence.access);
+                     });
 }
 
 void StepPipeline::decode_selected(const Call& call, ConstTensorView q, TensorView out,

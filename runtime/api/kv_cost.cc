@@ -20,12 +20,13 @@ KvCost cost_of(const std::string& preset, const NamedSlice& slice, const Geometr
   const StepSettings settings = make_step_settings(config, geometry, row_dtype, kEmulatedTraits, 0);
   const double slices = static_cast<double>(settings.layout.slice_block_bytes()) / kPageTokens;
   const double rows = static_cast<double>(settings.layout.row_block_bytes()) / kPageTokens;
+  const bool local = settings.access() == RowAccess::kLocal;
   return {.preset = preset,
           .slice = slice.name,
           .tip_chunks = config.effective_tip_chunks(geometry.chunks()),
           .slice_dtype = config.effective_slice_dtype(),
-          .device_bytes = slices + (settings.rows_on_device ? rows : 0),
-          .host_bytes = settings.rows_on_device ? 0 : rows};
+          .device_bytes = slices + (local ? rows : 0),
+          .host_bytes = local ? 0 : rows};
 }
 
 }  // namespace

@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "kernels/kernel_work.h"
-#include "runtime/api/memory_estimate.h"
 #include "scheduler/head_groups.h"
 #include "scheduler/low_bit_work.h"
+#include "scheduler/plan/capacities.h"
 
 namespace fasa {
 
@@ -56,26 +56,17 @@ CostModel::CostModel(const StepSettings& settings, const MachineRates& machine, 
     : settings_(settings),
       machine_(machine),
       access_(settings.access_of(context, settings.max_hot_rows)) {
-  DecodeShape shape = decode_shape(settings, context, 1, access_, settings.max_hot_rows);
-  // While a sequence is short, layers with a selection also attend to all of it.
-  shape.dense_tokens = std::max(shape.dense_tokens, static_cast<int>(context));
-  const DecodeScratch sizes = StepScratch::waves(settings, shape);
-  wave_ = sizes.wave;
+  const Load load{.context = context, .access = access_, .hot_rows = settings.max_hot_rows};
+  const DecodeCapacities sizes = capacities_for(settings, load).decode;
+  wave_ = sizes.wave();
   waves_ = wave_ > 0 ? (sizes.selected_capacity + wave_ - 1) / wave_ : 0;
-  dense_wave_ = sizes.dense_wave;
-  in_groups_ = access_ == RowAccess::kOverLink && settings.max_hot_rows >= sizes.selected_capacity;
-}
-
-int64_t CostModel::visible(int layer, int64_t tokens) const {
-  const int window = settings_.layer(layer).window;
-  return window > 0 ? std::min<int64_t>(tokens, window) : tokens;
+  dense_wave_ = sizes.dense_wave(settings);
+  in_groups_ = access_ == RowAccess::kOverLink && !sizes.needs_fetch_buffer();
 }
 
 int64_t CostModel::selected_size(int layer, int64_t tokens) const {
-  const LayerSettings& settings = settings_.layer(layer);
-  const int64_t seen = visible(layer, tokens);
-  if (settings.dense) return seen;
-  return settings.budget.of(static_cast<int32_t>(seen), settings_.budget_floor());
+  const int32_t seen = visible(layer, tokens);
+  return settings_.layer(layer).dense ? seen : settings_.selected_tokens(layer, seen);
 }
 
 double CostModel::hit_rate(double overlap, int64_t tokens) const {
@@ -106,9 +97,9 @@ void CostModel::add_append(int layer, CostTerms& terms) const {
 
 void CostModel::add_dense_on_device(int layer, const StepLoad& load, CostTerms& terms) const {
   const CacheLayout& layout = settings_.layout_of(layer);
-  const int64_t seen = visible(layer, load.tokens);
-  const int64_t waves = (seen + dense_wave_ - 1) / std::max(1, dense_wave_);
-  terms.attention += device(rows_bytes(layout, seen * layout.kv_heads) +
+  const int32_t seen = visible(layer, load.tokens);
+  const int64_t waves = (int64_t{seen} + dense_wave_ - 1) / std::max(1, dense_wave_);
+  terms.attention += device(rows_bytes(layout, int64_t{seen} * layout.kv_heads) +
                             output_bytes(layout, layout.query_heads(), load.out));
   terms.launches += static_cast<double>(waves) * machine_.launch_seconds;
 }
@@ -117,12 +108,12 @@ void CostModel::add_dense_on_device(int layer, const StepLoad& load, CostTerms& 
 // the slower of copy and attention bounds the step.
 void CostModel::add_dense_from_host(int layer, const StepLoad& load, CostTerms& terms) const {
   const CacheLayout& layout = settings_.layout;
-  const int64_t seen = visible(layer, load.tokens);
-  const int64_t waves = (seen + dense_wave_ - 1) / std::max(1, dense_wave_);
+  const int32_t seen = visible(layer, load.tokens);
+  const int64_t waves = (int64_t{seen} + dense_wave_ - 1) / std::max(1, dense_wave_);
   const auto pages = static_cast<double>(pages_of(seen));
   const auto page_bytes = static_cast<double>(layout.row_layer_bytes());
   const double transfer = pages * (link(page_bytes) + machine_.link_latency);
-  const double attention = device(rows_bytes(layout, seen * layout.kv_heads) +
+  const double attention = device(rows_bytes(layout, int64_t{seen} * layout.kv_heads) +
                                   output_bytes(layout, layout.query_heads(), load.out));
   const double launches = static_cast<double>(waves) * machine_.launch_seconds;
   // The newest row must be written to the host before its page is read back.
@@ -180,7 +171,7 @@ void CostModel::add_fetched(const Fetch& fetch, double rounds, CostTerms& terms)
 void CostModel::add_groups(int layer, const StepLoad& load,
                            const std::optional<PrefetchLoad>& prefetch, CostTerms& terms) const {
   const CacheLayout& layout = settings_.layout;
-  const auto seen = static_cast<int32_t>(visible(layer, load.tokens));
+  const int32_t seen = visible(layer, load.tokens);
   const int64_t set = selected_size(layer, load.tokens);
   const bool scored = set < seen;
   GroupLoad group{.sequences = scored ? 1 : 0, .scored = scored ? seen : 0};
@@ -216,12 +207,12 @@ void CostModel::add_selected(int layer, const StepLoad& load,
   if (in_groups_) return add_groups(layer, load, prefetch, terms);
   const CacheLayout& layout = settings_.layout;
   const double launch = machine_.launch_seconds;
-  const int64_t seen = visible(layer, load.tokens);
+  const int32_t seen = visible(layer, load.tokens);
   const int64_t set = selected_size(layer, load.tokens);
   const double waves = std::max(1, waves_);
   const auto kv_heads = static_cast<uint64_t>(layout.kv_heads);
 
-  const LowBitWork codes = low_bit_work(settings_, layer, static_cast<int32_t>(seen));
+  const LowBitWork codes = low_bit_work(settings_, layer, seen);
   if (set < seen) {
     terms.scoring += device(
         kv_heads * (select_bytes(layout.slice, load.tokens - seen, load.tokens) + codes.select));
@@ -257,10 +248,7 @@ CostTerms CostModel::layer(int layer, const StepLoad& load,
                            const std::optional<PrefetchLoad>& prefetch) const {
   CostTerms terms;
   add_append(layer, terms);
-  const bool all = settings_.layer(layer).dense ||
-                   (access_ == RowAccess::kLocal &&
-                    selected_size(layer, load.tokens) == visible(layer, load.tokens));
-  if (!all) {
+  if (!settings_.attends_to_all(layer, visible(layer, load.tokens), access_)) {
     add_selected(layer, load, prefetch, terms);
   } else if (access_ == RowAccess::kLocal || settings_.on_device(layer)) {
     add_dense_on_device(layer, load, terms);

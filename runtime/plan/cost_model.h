@@ -102,7 +102,9 @@ class CostModel {
     return static_cast<double>(bytes) / machine_.memory_bandwidth;
   }
   double link(double bytes) const { return bytes / machine_.link_bandwidth; }
-  int64_t visible(int layer, int64_t tokens) const;
+  int32_t visible(int layer, int64_t tokens) const {
+    return settings_.visible_tokens(layer, tokens);
+  }
   void add_append(int layer, CostTerms& terms) const;
   void add_dense_on_device(int layer, const StepLoad& load, CostTerms& terms) const;
   void add_dense_from_host(int layer, const StepLoad& load, CostTerms& terms) const;

@@ -192,7 +192,7 @@ class Planner {
   // Adds extra hot rows as the runtime does: not if their number was configured or had to shrink.
   void add_extra_hot_rows(const StepSettings& settings, const Config& config,
                           PlanOption& option) const {
-    if (!option.fits || settings.rows_on_device || config.placement.hot_rows) return;
+    if (!option.fits || settings.access() == RowAccess::kLocal || config.placement.hot_rows) return;
     // Prefill scratch memory is free during decode.
     const uint64_t held = device_bytes(memory_of(settings, request_.tokens, 1));
     const uint64_t free = request_.machine.usable_device_bytes() - held;

@@ -36,8 +36,8 @@ bool PagedPrefill::plan_matches(const BlockTable& block_table, std::span<const i
 }
 
 // Rows that kernels read in place need no scratch.
-PrefillShape PagedPrefill::scratch_shape() const {
-  if (parts_.settings.rows_on_device) return {};
+PrefillCapacities PagedPrefill::capacities() const {
+  if (parts_.settings.access() == RowAccess::kLocal) return {};
   const Plan& plan = plan_;
   return {.pages = 0,
           .tokens = std::accumulate(plan.query_lens.begin(), plan.query_lens.end(), 0),
@@ -51,10 +51,10 @@ void PagedPrefill::reserve(PagedSlot& slot) {
   slot.step.ensure(count);
   slot.rows.truncate(0);
   slot.rows.reserve(static_cast<int64_t>(plan_.request.table.size()) * parts_.store.parts());
-  const PrefillShape shape = scratch_shape();
-  if (parts_.scratch.covers({}, shape)) return;
+  const Capacities needed{.decode = {}, .prefill = capacities()};
+  if (parts_.scratch.covers(needed)) return;
   append_.forget();  // its tables name the write-back buffer, which moves
-  parts_.scratch.ensure({}, shape);
+  parts_.scratch.ensure(needed);
 }
 
 void PagedPrefill::describe(PagedSlot& slot) {

@@ -19,7 +19,7 @@ namespace fasa {
 class MemoryGuard {
  public:
   explicit MemoryGuard(const RuntimeParts& parts)
-      : parts_(parts), scratch_(parts.scratch.shapes()), hot_rows_(parts.sequences.hot_rows()) {
+      : parts_(parts), scratch_(parts.scratch.capacities()), hot_rows_(parts.sequences.hot_rows()) {
     for (size_t i = 0; i < capacities_.size(); ++i)
       capacities_[i] = parts.streams.slots()[i].capacity();
   }
@@ -42,7 +42,7 @@ class MemoryGuard {
     }
     for (const auto& [sequence, reserved] : sequences_) sequence->give_back_to(reserved);
     parts_.sequences.trim();
-    if (!(parts_.scratch.shapes() == scratch_)) {
+    if (!(parts_.scratch.capacities() == scratch_)) {
       parts_.scratch.drop_decode();
       parts_.scratch.drop_prefill();
     }
@@ -70,7 +70,7 @@ class MemoryGuard {
   }
 
   const RuntimeParts parts_;
-  const StepScratch::Shapes scratch_;
+  const Capacities scratch_;
   const int hot_rows_;
   std::array<size_t, 2> capacities_{};
   std::vector<std::pair<KvSequence*, KvSequence::Reserved>> sequences_;

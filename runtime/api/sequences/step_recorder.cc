@@ -29,7 +29,7 @@ std::optional<StepKey> StepRecorder::key(StreamView stream, std::span<const uint
   if (parts_.prefetch.predictions_by_caller()) return {};
   StepKey key = {key_word(stream.native), static_cast<uint64_t>(tables.count()),
                  key_word(tables.on_device)};
-  parts_.scratch.add_to_key(key);
+  parts_.scratch.append_key(key);
   if (!parts_.streams.pipeline().add_to_key(tables, parts_.scratch, key)) return {};
   key.insert(key.end(), shape.begin(), shape.end());
   return key;
