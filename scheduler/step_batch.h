@@ -7,6 +7,7 @@
 
 #include "kernels/params.h"
 #include "offload/device.h"
+#include "scheduler/plan/step_plan.h"
 #include "scheduler/step_probe.h"
 #include "scheduler/step_settings.h"
 
@@ -41,24 +42,23 @@ struct StepBatch {
   // tokens are not read from the write-back buffer.
   bool by_page = false;
   StepProbe* probe = nullptr;  // null: this step is not measured
+  StepPlan plan;               // of attention
 
   bool has_device_copy(size_t sequence, int page) const {
     const std::span<std::byte* const> blocks = device_row_blocks[sequence];
     const auto at = static_cast<size_t>(page);
     return at < blocks.size() && blocks[at] != nullptr;
   }
+  int copied_pages(size_t sequence) const {
+    int copied = 0;
+    for (int page = 0; page < pages_of(on_host[sequence].end()); ++page) {
+      copied += has_device_copy(sequence, page) ? 1 : 0;
+    }
+    return copied;
+  }
   bool any(StepMode mode) const {
     return std::any_of(on_host.begin(), on_host.end(),
                        [mode](const SequenceDesc& s) { return s.mode == mode; });
-  }
-  // Over the link if the rows of any sequence with this mode are.
-  RowAccess access(StepMode mode) const {
-    return std::any_of(on_host.begin(), on_host.end(),
-                       [mode](const SequenceDesc& s) {
-                         return s.mode == mode && s.access == RowAccess::kOverLink;
-                       })
-               ? RowAccess::kOverLink
-               : RowAccess::kLocal;
   }
   int count() const { return static_cast<int>(on_host.size()); }
   void mark(StepProbe::Point point, int layer, StreamView stream) const {

@@ -71,7 +71,7 @@ struct Load {
 
 // Covers all shorter contexts.
 Capacities capacities_for(const StepSettings& settings, const Load& load);
-// Of one prefill of `tokens` new tokens after `start` earlier ones.
+// The capacities of one prefill of `tokens` new tokens after `start` earlier ones.
 PrefillCapacities prefill_capacities(int64_t start, int tokens, RowAccess access);
 // Tokens of the largest set in a context.
 int largest_set(const StepSettings& settings, int64_t context);

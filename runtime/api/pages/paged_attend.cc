@@ -74,6 +74,7 @@ void PagedAttend::describe_parts() {
     restored.push_back(desc);
   }
   parts_.describe(slot, &tables);
+  tables.plan = parts_.pipeline->plan(tables, parts_.scratch, {});
 }
 
 void PagedAttend::make_plan(int layer, const BlockTable& block_table,

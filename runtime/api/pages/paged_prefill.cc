@@ -88,6 +88,7 @@ void PagedPrefill::describe(PagedSlot& slot) {
     entry += blocks;
   }
   parts_.describe(slot.step, &tables);
+  tables.plan = parts_.pipeline->plan(tables, parts_.scratch, {});
 }
 
 void PagedPrefill::make_plan(int layer, const BlockTable& block_table,
