@@ -8,6 +8,7 @@
 #include "kernels/params.h"
 #include "offload/device.h"
 #include "offload/store/pending_pages.h"
+#include "scheduler/plan/step_plan.h"
 #include "scheduler/step_probe.h"
 #include "scheduler/step_settings.h"
 
@@ -32,24 +33,24 @@ struct StepBatch {
   // tokens are not read from the write-back buffer.
   bool by_page = false;
   StepProbe* probe = nullptr;  // null: this step is not measured
+  StepPlan plan;               // of attention
 
   // True if rows that the step needs may not be in memory.
   bool pending() const {
     return std::any_of(rows.begin(), rows.end(),
                        [](const RowView& view) { return view.pending != nullptr; });
   }
+  int copied_pages(size_t sequence) const {
+    int copied = 0;
+    if (rows[sequence].copies.empty()) return 0;
+    for (int page = 0; page < pages_of(on_host[sequence].end()); ++page) {
+      copied += rows[sequence].has_copy(page) ? 1 : 0;
+    }
+    return copied;
+  }
   bool any(StepMode mode) const {
     return std::any_of(on_host.begin(), on_host.end(),
                        [mode](const SequenceDesc& s) { return s.mode == mode; });
-  }
-  // Over the link if the rows of any sequence with this mode are.
-  RowAccess access(StepMode mode) const {
-    return std::any_of(on_host.begin(), on_host.end(),
-                       [mode](const SequenceDesc& s) {
-                         return s.mode == mode && s.access == RowAccess::kOverLink;
-                       })
-               ? RowAccess::kOverLink
-               : RowAccess::kLocal;
   }
   int count() const { return static_cast<int>(on_host.size()); }
   void mark(StepProbe::Point point, int layer, StreamView stream) const {

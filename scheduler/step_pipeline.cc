@@ -53,28 +53,23 @@ std::vector<StreamView> StepPipeline::streams() const {
   return streams;
 }
 
-bool StepPipeline::add_to_key(const StepBatch& step, const StepScratch& scratch,
-                              std::vector<uint64_t>& key) {
-  for (int layer = 0; layer < settings_.layer_count(); ++layer) {
-    const Call call{step, scratch, layer, {}};
-    const RowAccess access = step.access(StepMode::kDecode);
-    key.push_back(static_cast<uint64_t>(access));
-    if (!is_dense(call)) {
-      key.push_back(0);
-      if (!fits_hot_rows(call)) continue;
-      const HeadGroups& groups = groups_.of(step, call.layer);
-      for (int g = 0; g < groups.count(); ++g) {
-        key.push_back(static_cast<uint64_t>(groups[g].end));
-      }
-      continue;
-    }
-    if (settings_.access(layer) == RowAccess::kOverLink && access == RowAccess::kOverLink)
-      return false;
-    const int32_t wave = scratch.decode().dense_wave;
-    key.push_back(static_cast<uint64_t>((longest_visible(call) + wave - 1) / wave));
+StepPlan StepPipeline::plan(const StepBatch& step, const StepScratch& scratch,
+                            const PrefetchPlan& prefetch) {
+  members_.clear();
+  for (size_t i = 0; i < step.on_host.size(); ++i) {
+    const SequenceDesc& sequence = step.on_host[i];
+    members_.push_back({.mode = sequence.mode,
+                        .end = sequence.end(),
+                        .access = sequence.access,
+                        .hot_rows = sequence.hot_rows,
+                        .copied_pages = step.copied_pages(i)});
   }
-  prefetcher_.add_to_key(scratch, key);
-  return true;
+  return plan_step(settings_,
+                   {.members = members_,
+                    .held = scratch.capacities().decode,
+                    .prefetch = prefetch,
+                    .host_takes_part = step.probe != nullptr || step.pending()},
+                   &groups_);
 }
 
 StreamView StepPipeline::copy_stream(int layer, int index) const {
@@ -140,39 +135,24 @@ void StepPipeline::fill_write_back_buffer(const Call& call) {
 void StepPipeline::attend(const StepBatch& step, const StepScratch& scratch, int layer,
                           ConstTensorView q, TensorView out, float* lse, StreamView compute) {
   const Call call{step, scratch, layer, compute};
-  if (step.any(StepMode::kDecode)) {
-    if (is_dense(call)) {
-      prefetcher_.prefetch_after(step, scratch, layer, written_, compute);
-      decode_dense(call, q, out, lse);
-    } else {
-      decode_selected(call, q, out, lse);
-    }
+  const DecodePath path = call.plan().decode;
+  if (path == DecodePath::kAllInPlace || path == DecodePath::kAllStreamed) {
+    prefetcher_.prefetch_after(step, scratch, layer, written_, compute);
+    decode_dense(call, q, out, lse);
+  } else if (path == DecodePath::kSelectedInGroups) {
+    decode_in_groups(call, q, out, lse);
+  } else if (path != DecodePath::kNone) {
+    decode_selected(call, q, out, lse);
   }
-  if (step.any(StepMode::kPrefill)) {
+  if (call.plan().prefill != PrefillPath::kNone) {
     prefill({step, scratch, layer, compute, Cause::kPrefill}, q, out, lse);
   }
 }
 
-// True if scoring can be skipped because its result is known. With rows over the link, only dense
-// layers are streamed whole: small contexts fit the hot rows.
-bool StepPipeline::is_dense(const Call& call) const {
-  const LayerSettings& layer = call.settings(settings_);
-  if (layer.dense) return true;
-  if (settings_.selection_evicts) return false;
-  return std::all_of(
-      call.step.on_host.begin(), call.step.on_host.end(), [&](const SequenceDesc& sequence) {
-        if (sequence.mode != StepMode::kDecode) return true;
-        if (sequence.access == RowAccess::kOverLink) return false;
-        const int32_t visible = sequence.end() - first_visible(sequence.start, layer.window);
-        return layer.budget.of(visible, settings_.budget_floor()) == visible;
-      });
-}
-
 void StepPipeline::decode_selected(const Call& call, ConstTensorView q, TensorView out,
                                    float* lse) {
-  if (fits_hot_rows(call)) return decode_in_groups(call, q, out, lse);
   const DecodeScratch& scratch = call.scratch.decode();
-  const bool over_link = call.step.access(StepMode::kDecode) == RowAccess::kOverLink;
+  const LayerPlan& plan = call.plan();
   if (settings_.selection) {
     choose(call, q);
   } else {
@@ -182,15 +162,16 @@ void StepPipeline::decode_selected(const Call& call, ConstTensorView q, TensorVi
     device_.enqueue(params, call.compute, call.tag());
   }
   if (call.step.pending()) fetch_selected(call);
-  if (settings_.selected_per_query_head) {
+  if (plan.decode == DecodePath::kSelectedPerQueryHead) {
     attend_per_query_head(call, q, out, lse);
     return;
   }
   prefetcher_.wait_for_claims(call.layer, call.compute);
-  for (int32_t begin = 0; begin < scratch.selected_capacity; begin += scratch.wave) {
+  for (int32_t wave = 0; wave < plan.waves; ++wave) {
+    const int32_t begin = wave * scratch.wave;
     device_.enqueue(resolve_params(call, begin), call.compute, call.tag());
     AttendParams params = attend_params(call, begin, q, out, lse);
-    if (over_link) {
+    if (plan.decode == DecodePath::kSelectedInWaves) {
       fetch_wave(call, scratch.wave);
       // Attends to codes while rows are fetched. Tiles of rows alone are rarely complete (one in
       // thirty at a hit rate of 0.9) and not worth a launch.
@@ -199,7 +180,7 @@ void StepPipeline::decode_selected(const Call& call, ConstTensorView q, TensorVi
         device_.enqueue(params, call.compute, call.tag());
         params.phase = AttendPhase::kRemainingTiles;
       }
-      wait_for_rows(call, begin == 0);
+      wait_for_rows(call, wave == 0);
     }
     device_.enqueue(params, call.compute, call.tag());
   }

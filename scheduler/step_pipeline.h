@@ -17,7 +17,8 @@
 #include "kernels/params.h"
 #include "offload/device.h"
 #include "runtime/base/tensor_view.h"
-#include "scheduler/chosen_groups.h"
+#include "scheduler/plan/group_memo.h"
+#include "scheduler/plan/step_plan.h"
 #include "scheduler/prefetch/prefetcher.h"
 #include "scheduler/step_batch.h"
 #include "scheduler/step_scratch.h"
@@ -29,7 +30,9 @@ class StepPipeline {
  public:
   StepPipeline(Device& device, const StepSettings& settings);
 
-  // Call before the first layer of a step.
+  // The plan of a step's attention. The scratch suffices for the step.
+  StepPlan plan(const StepBatch& step, const StepScratch& scratch, const PrefetchPlan& prefetch);
+  // Call before the first layer of a step that may prefetch.
   void begin(const PrefetchPlan& plan, Predictor& predictor) { prefetcher_.begin(plan, predictor); }
   void append(const StepBatch& step, const StepScratch& scratch, int layer, ConstTensorView k,
               ConstTensorView v, StreamView compute);
@@ -38,10 +41,6 @@ class StepPipeline {
 
   // The internal streams that a step uses.
   std::vector<StreamView> streams() const;
-  // Adds to `key` what the work of a decode step depends on besides scratch, table addresses and
-  // device memory contents: the number of waves, the predictions. Returns false if the step cannot
-  // be keyed: with rows over the link, dense layers are streamed page by page.
-  bool add_to_key(const StepBatch& step, const StepScratch& scratch, std::vector<uint64_t>& key);
 
   // Work enqueued on `stream` after this call sees the layer's rows in their final location.
   void wait_written_back(int layer, StreamView stream, OperationTag tag);
@@ -58,8 +57,6 @@ class StepPipeline {
   void choose(const Call& call, ConstTensorView q);  // by settings.selection
   void attend_per_query_head(const Call& call, ConstTensorView q, TensorView out, float* lse);
   void decode_selected(const Call& call, ConstTensorView q, TensorView out, float* lse);
-  // True if every miss finds a hot slot, so that a set is one wave.
-  bool fits_hot_rows(const Call& call) const;
   void decode_in_groups(const Call& call, ConstTensorView q, TensorView out, float* lse);
   void fetch_group(const Call& call, const HeadGroups& groups, int group);
   ResolveParams resolve_params(const Call& call, int32_t begin) const;
@@ -71,16 +68,14 @@ class StepPipeline {
   void fetch_selected(const Call& call);
   void fetch_visible(const Call& call);
   void decode_dense(const Call& call, ConstTensorView q, TensorView out, float* lse);
+  void decode_in_place(const Call& call, AttendParams params);
+  void decode_streamed(const Call& call, AttendParams params);
   void prefill(const Call& call, ConstTensorView q, TensorView out, float* lse);
   void prefill_staged(const Call& call, PrefillParams params);
   // Copies pages [first, first + pages) of one layer side by side into half `half` of a double
   // buffer, after the readers of that half; compute waits for the copy.
   void stream_pages(const Call& call, size_t sequence, int first, int pages, std::byte* destination,
                     int half, Cause cause);
-  bool is_dense(const Call& call) const;
-  // True if the layer's rows of all sequences with this mode are local.
-  bool is_local(const Call& call, StepMode mode) const;
-  int32_t longest_visible(const Call& call) const;  // of the sequences that decode
   StreamView copy_stream(int layer, int index) const;
 
   Device& device_;
@@ -93,11 +88,12 @@ class StepPipeline {
   std::vector<Event> fetched_;  // per stream or head group
   std::vector<Event> written_;  // per layer: its rows are on the host
   Prefetcher prefetcher_;
-  Event write_back_free_[2];       // by layer parity: the write-back buffer has been written back
-  Event pages_free_[2];            // by half: compute has read the pages
-  std::vector<RowBytes> wanted_;   // rows to load; a member to keep its capacity
-  std::vector<CopyRange> copies_;  // a wave of pages; a member to keep its capacity
-  ChosenGroups groups_;
+  Event write_back_free_[2];         // by layer parity: the write-back buffer has been written back
+  Event pages_free_[2];              // by half: compute has read the pages
+  std::vector<RowBytes> wanted_;     // rows to load; a member to keep its capacity
+  std::vector<CopyRange> copies_;    // a wave of pages; a member to keep its capacity
+  std::vector<MemberLoad> members_;  // of the planned step; a member to keep its capacity
+  GroupMemo groups_;
 };
 
 }  // namespace fasa

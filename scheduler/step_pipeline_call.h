@@ -14,6 +14,7 @@ struct StepPipeline::Call {
   StreamView compute;
   Cause cause = Cause::kCompute;  // of the work that it enqueues
 
+  const LayerPlan& plan() const { return step.plan.layer(layer); }
   OperationTag tag() const { return tag_of(layer, cause); }
   const LayerSettings& settings(const StepSettings& all) const { return all.layer(layer); }
   int64_t row_offset(const StepSettings& all, int kv_head, int slot) const {

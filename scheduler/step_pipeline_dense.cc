@@ -16,21 +16,6 @@ StepParams only(StepParams params, size_t sequence) {
 
 }  // namespace
 
-bool StepPipeline::is_local(const Call& call, StepMode mode) const {
-  return settings_.access(call.layer) == RowAccess::kLocal ||
-         call.step.access(mode) == RowAccess::kLocal;
-}
-
-int32_t StepPipeline::longest_visible(const Call& call) const {
-  const int window = call.settings(settings_).window;
-  int32_t longest = 0;
-  for (const SequenceDesc& sequence : call.step.on_host) {
-    if (sequence.mode != StepMode::kDecode) continue;
-    longest = std::max(longest, sequence.end() - first_visible(sequence.start, window));
-  }
-  return longest;
-}
-
 void StepPipeline::stream_pages(const Call& call, size_t sequence, int first, int pages,
                                 std::byte* destination, int half, Cause cause) {
   const OperationTag tag = tag_of(call.layer, cause);
@@ -70,21 +55,27 @@ void StepPipeline::decode_dense(const Call& call, ConstTensorView q, TensorView 
                       .state = scratch.state,
                       .out = out,
                       .lse = lse};
-  const auto visible = [&](const SequenceDesc& sequence) {
-    return sequence.end() - first_visible(sequence.start, layer.window);
-  };
   if (call.step.pending()) fetch_visible(call);
-  if (is_local(call, StepMode::kDecode)) {
-    const int32_t longest = longest_visible(call);
-    for (int32_t begin = 0; begin < longest; begin += scratch.dense_wave) {
-      params.begin = begin;
-      params.end = begin + scratch.dense_wave;
-      params.first_wave = begin == 0;
-      params.last_wave = params.end >= longest;
-      device_.enqueue(params, call.compute, call.tag());
-    }
-    return;
+  if (call.plan().decode == DecodePath::kAllInPlace) {
+    decode_in_place(call, params);
+  } else {
+    decode_streamed(call, params);
   }
+}
+
+void StepPipeline::decode_in_place(const Call& call, AttendParams params) {
+  const int32_t wave = call.scratch.decode().dense_wave;
+  for (int32_t i = 0; i < call.plan().waves; ++i) {
+    params.begin = i * wave;
+    params.end = params.begin + wave;
+    params.first_wave = i == 0;
+    params.last_wave = i + 1 == call.plan().waves;
+    device_.enqueue(params, call.compute, call.tag());
+  }
+}
+
+void StepPipeline::decode_streamed(const Call& call, AttendParams params) {
+  const DecodeScratch& scratch = call.scratch.decode();
   // The newest row may still be on its way to the host, from where it is streamed.
   wait_written_back(call.layer, copy_stream(call.layer, 0), call.tag());
   const StepParams all = params.step;
@@ -93,7 +84,7 @@ void StepPipeline::decode_dense(const Call& call, ConstTensorView q, TensorView 
     const SequenceDesc& sequence = call.step.on_host[i];
     if (sequence.mode != StepMode::kDecode) continue;
     params.step = only(all, i);
-    const int32_t seen = visible(sequence);
+    const int32_t seen = settings_.visible_tokens(call.layer, sequence.end());
     const int32_t first = sequence.end() - seen;
     for (int32_t begin = 0; begin < seen; begin += scratch.dense_wave) {
       params.begin = begin;
@@ -131,7 +122,7 @@ void StepPipeline::prefill(const Call& call, ConstTensorView q, TensorView out, 
                        .state = scratch.state,
                        .out = out,
                        .lse = lse};
-  if (is_local(call, StepMode::kPrefill)) {
+  if (call.plan().prefill == PrefillPath::kInPlace) {
     for (const SequenceDesc& sequence : call.step.on_host) {
       if (sequence.mode == StepMode::kPrefill) {
         params.end_page = std::max(params.end_page, pages_of(sequence.end()));

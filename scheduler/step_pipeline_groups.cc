@@ -4,12 +4,6 @@
 
 namespace fasa {
 
-bool StepPipeline::fits_hot_rows(const Call& call) const {
-  const DecodeScratch& scratch = call.scratch.decode();
-  return call.step.access(StepMode::kDecode) == RowAccess::kOverLink &&
-         scratch.fetch_buffer == nullptr && scratch.wave >= scratch.selected_capacity;
-}
-
 void StepPipeline::fetch_group(const Call& call, const HeadGroups& groups, int group) {
   const OperationTag tag = tag_of(call.layer, Cause::kMiss);
   const StreamView copy = copy_stream(call.layer, group);
@@ -30,7 +24,7 @@ void StepPipeline::fetch_group(const Call& call, const HeadGroups& groups, int g
 // no fetch costs more than it saves.
 void StepPipeline::decode_in_groups(const Call& call, ConstTensorView q, TensorView out,
                                     float* lse) {
-  const HeadGroups& groups = groups_.of(call.step, call.layer);
+  const HeadGroups& groups = call.plan().groups;
   SelectParams select = select_params(call, q);
   // The claims read the list that the select writes.
   if (select.runners_up.capacity > 0) prefetcher_.wait_for_claims(call.layer, call.compute);

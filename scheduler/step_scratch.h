@@ -8,49 +8,10 @@
 #include "kernels/params.h"
 #include "offload/device.h"
 #include "offload/fence.h"
+#include "scheduler/plan/capacities.h"
 #include "scheduler/step_settings.h"
 
 namespace fasa {
-
-// Sizes for a decode step. Shapes only grow; a larger shape covers every smaller one.
-struct DecodeShape {
-  int count = 0;                         // sequences
-  RowAccess access = RowAccess::kLocal;  // over the link if any sequence's is
-  int hot_rows = 0;                      // of each sequence over the link, per head
-  int selected_capacity = 0;             // tokens of the largest set; 0: all layers are dense
-  int low_bit_capacity = 0;              // tokens of the largest low-bit set
-  int low_bit_blocks = 0;                // of the largest low-bit set attended to by page
-  int dense_tokens = 0;                  // per wave, of dense attention; 0: none
-  int window_tokens = 0;                 // the same for layers with window rows
-  // Predictions, if any: tokens of the largest predicted set or list, and the number of sets in
-  // flight or of lists, one a layer.
-  bool predictions = false;
-  int prediction_capacity = 0;
-  int prediction_buffers = 0;
-
-  bool operator==(const DecodeShape&) const = default;
-  // Maximum rows per head that a layer may prefetch: the hot rows that no set occupies. Computed
-  // rather than stored, because longer sets leave fewer.
-  int prediction_rows() const;
-  bool covers(const DecodeShape& other) const;
-  DecodeShape joined(const DecodeShape& other) const;
-};
-
-// Prefill with rows over the link needs a write-back buffer and memory to stream the past through.
-struct PrefillShape {
-  int pages = 0;       // in the write-back buffer, all prefill sequences
-  int tokens = 0;      // new tokens, all prefill sequences
-  int past_pages = 0;  // the longest past, in pages
-
-  bool operator==(const PrefillShape&) const = default;
-  bool covers(const PrefillShape& other) const;
-  PrefillShape joined(const PrefillShape& other) const;
-};
-
-// Pages of the write-back buffer that `tokens` new tokens after `start` earlier ones take.
-inline int write_back_pages_of(int64_t start, int tokens) {
-  return pages_of(start % kPageTokens + tokens);
-}
 
 // Device pointers; [.] as in params.h.
 struct DecodeScratch {
@@ -113,47 +74,35 @@ class StepScratch {
   // `fences` outlives the scratch; memory waits for all work before it leaves.
   StepScratch(Device& device, const StepSettings& settings, Fences& fences);
 
-  // Ensures at least these shapes. Throws BudgetError.
-  bool covers(const DecodeShape& decode, const PrefillShape& prefill) const;
-  void ensure(const DecodeShape& decode, const PrefillShape& prefill);
+  bool covers(const Capacities& capacities) const;
+  // Grows to at least these capacities. Throws BudgetError.
+  void ensure(const Capacities& capacities);
   void drop_prefill();  // frees the prefill's part
   void drop_decode();   // frees the decode's part
-  // Snapshot of the shapes and rollback to it, for a step that cannot begin. Throws BudgetError,
-  // and then has no scratch, if the memory was taken meanwhile.
-  struct Shapes {
-    DecodeShape decode;
-    PrefillShape prefill;
-    bool operator==(const Shapes&) const = default;
-  };
-  Shapes shapes() const;
-  void return_to(const Shapes& before);
-
-  // DecodeShape::dense_tokens for a context: a power of two up to a whole wave, so that a growing
-  // sequence reallocates scratch only a few times.
-  static int dense_tokens(const StepSettings& settings, int64_t context, RowAccess access);
-  // What ensure() would allocate for these shapes alone. Its sizes (selected_capacity, wave,
-  // dense_wave) are those of the step; its pointers are invalid.
-  static DecodeScratch waves(const StepSettings& settings, const DecodeShape& decode);
-  static uint64_t bytes_for(const StepSettings& settings, const DecodeShape& decode,
-                            const PrefillShape& prefill);
+  const Capacities& capacities() const { return capacities_; }
+  // Undoes the growth of a step that cannot begin. Throws BudgetError, and then has no scratch, if
+  // the memory was taken meanwhile.
+  void return_to(const Capacities& before);
 
   const DecodeScratch& decode() const { return decode_; }
   const PrefillScratch& prefill() const { return prefill_; }
   bool has_prefill() const { return static_cast<bool>(prefill_memory_); }
   uint64_t bytes() const { return decode_memory_.bytes() + prefill_memory_.bytes(); }
-  // Adds to `key` what determines all addresses and sizes of the decode's part.
-  void add_to_key(std::vector<uint64_t>& key) const;
+  // Adds what determines all addresses and sizes of the decode's part, see StepKey.
+  void append_key(std::vector<uint64_t>& key) const;
 
  private:
   Device& device_;
   const StepSettings& settings_;
   Fences& fences_;
-  DecodeShape decode_shape_;
-  PrefillShape prefill_shape_;
+  Capacities capacities_;
   Buffer decode_memory_;
   Buffer prefill_memory_;
   DecodeScratch decode_;
   PrefillScratch prefill_;
 };
+
+// Bytes that scratch of these capacities takes.
+uint64_t scratch_bytes(const StepSettings& settings, const Capacities& capacities);
 
 }  // namespace fasa

@@ -101,13 +101,22 @@ struct StepSettings {
     for (const LayerSettings& layer : layers) longest = std::max<int64_t>(longest, layer.window);
     return longest;
   }
-  // True if no layer's set leaves out a visible token of a context, so that nothing is scored.
+  // Tokens that a layer sees of a context.
+  int32_t visible_tokens(int index, int64_t context) const {
+    const int window = layer(index).window;
+    return static_cast<int32_t>(window > 0 ? std::min<int64_t>(context, window) : context);
+  }
+  // True if a layer attends to all of `visible` tokens, so that nothing is scored. Over the link
+  // only dense layers do: their pages are streamed, while a set of all tokens fits the hot rows.
+  bool attends_to_all(int index, int32_t visible, RowAccess access) const {
+    if (layer(index).dense) return true;
+    return access == RowAccess::kLocal && !selection_evicts &&
+           selected_tokens(index, visible) == visible;
+  }
+  // True if no layer selects among the local rows of a context.
   bool selects_all(int64_t context) const {
-    if (selection_evicts) return false;
     for (int i = 0; i < layer_count(); ++i) {
-      const auto visible = static_cast<int32_t>(
-          layer(i).window > 0 ? std::min<int64_t>(context, layer(i).window) : context);
-      if (!layer(i).dense && selected_tokens(i, visible) < visible) return false;
+      if (!attends_to_all(i, visible_tokens(i, context), RowAccess::kLocal)) return false;
     }
     return true;
   }

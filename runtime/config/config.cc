@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "runtime/catalog/gpu_catalog.h"
-#include "scheduler/head_groups.h"
+#include "scheduler/plan/head_groups.h"
 
 namespace fasa {
 namespace {

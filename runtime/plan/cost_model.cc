@@ -4,9 +4,7 @@
 #include <cmath>
 
 #include "kernels/kernel_work.h"
-#include "runtime/api/memory_estimate.h"
-#include "scheduler/head_groups.h"
-#include "scheduler/low_bit_work.h"
+#include "scheduler/plan/low_bit_work.h"
 
 namespace fasa {
 
@@ -55,27 +53,15 @@ PrefetchLoad prediction_by_query(const CacheLayout& layout, int64_t tokens,
 CostModel::CostModel(const StepSettings& settings, const MachineRates& machine, int64_t context)
     : settings_(settings),
       machine_(machine),
-      access_(settings.access_of(context, settings.max_hot_rows)) {
-  DecodeShape shape = decode_shape(settings, context, 1, access_, settings.max_hot_rows);
-  // While a sequence is short, layers with a selection also attend to all of it.
-  shape.dense_tokens = std::max(shape.dense_tokens, static_cast<int>(context));
-  const DecodeScratch sizes = StepScratch::waves(settings, shape);
-  wave_ = sizes.wave;
-  waves_ = wave_ > 0 ? (sizes.selected_capacity + wave_ - 1) / wave_ : 0;
-  dense_wave_ = sizes.dense_wave;
-  in_groups_ = access_ == RowAccess::kOverLink && settings.max_hot_rows >= sizes.selected_capacity;
-}
-
-int64_t CostModel::visible(int layer, int64_t tokens) const {
-  const int window = settings_.layer(layer).window;
-  return window > 0 ? std::min<int64_t>(tokens, window) : tokens;
-}
+      access_(settings.access_of(context, settings.max_hot_rows)),
+      capacities_(
+          capacities_for(settings,
+                         {.context = context, .access = access_, .hot_rows = settings.max_hot_rows})
+              .decode) {}
 
 int64_t CostModel::selected_size(int layer, int64_t tokens) const {
-  const LayerSettings& settings = settings_.layer(layer);
-  const int64_t seen = visible(layer, tokens);
-  if (settings.dense) return seen;
-  return settings.budget.of(static_cast<int32_t>(seen), settings_.budget_floor());
+  const int32_t seen = visible(layer, tokens);
+  return settings_.layer(layer).dense ? seen : settings_.selected_tokens(layer, seen);
 }
 
 double CostModel::hit_rate(double overlap, int64_t tokens) const {
@@ -104,25 +90,26 @@ void CostModel::add_append(int layer, CostTerms& terms) const {
   terms.launches += machine_.launch_seconds;
 }
 
-void CostModel::add_dense_on_device(int layer, const StepLoad& load, CostTerms& terms) const {
+void CostModel::add_all_in_place(const LayerPlan& plan, int layer, const StepLoad& load,
+                                 CostTerms& terms) const {
   const CacheLayout& layout = settings_.layout_of(layer);
-  const int64_t seen = visible(layer, load.tokens);
-  const int64_t waves = (seen + dense_wave_ - 1) / std::max(1, dense_wave_);
-  terms.attention += device(rows_bytes(layout, seen * layout.kv_heads) +
+  const int32_t seen = visible(layer, load.tokens);
+  terms.attention += device(rows_bytes(layout, int64_t{seen} * layout.kv_heads) +
                             output_bytes(layout, layout.query_heads(), load.out));
-  terms.launches += static_cast<double>(waves) * machine_.launch_seconds;
+  terms.launches += plan.waves * machine_.launch_seconds;
 }
 
 // Pages are copied one at a time through two buffers: attention reads one while the other fills, so
 // the slower of copy and attention bounds the step.
-void CostModel::add_dense_from_host(int layer, const StepLoad& load, CostTerms& terms) const {
+void CostModel::add_all_streamed(int layer, const StepLoad& load, CostTerms& terms) const {
   const CacheLayout& layout = settings_.layout;
-  const int64_t seen = visible(layer, load.tokens);
-  const int64_t waves = (seen + dense_wave_ - 1) / std::max(1, dense_wave_);
+  const int32_t seen = visible(layer, load.tokens);
+  const int64_t wave = std::max(1, capacities_.dense_wave(settings_));
+  const int64_t waves = (seen + wave - 1) / wave;
   const auto pages = static_cast<double>(pages_of(seen));
   const auto page_bytes = static_cast<double>(layout.row_layer_bytes());
   const double transfer = pages * (link(page_bytes) + machine_.link_latency);
-  const double attention = device(rows_bytes(layout, seen * layout.kv_heads) +
+  const double attention = device(rows_bytes(layout, int64_t{seen} * layout.kv_heads) +
                                   output_bytes(layout, layout.query_heads(), load.out));
   const double launches = static_cast<double>(waves) * machine_.launch_seconds;
   // The newest row must be written to the host before its page is read back.
@@ -176,18 +163,12 @@ void CostModel::add_fetched(const Fetch& fetch, double rounds, CostTerms& terms)
       static_cast<uint64_t>(std::max(0.0, fetch.prefetched - used_prefetches) * row_bytes);
 }
 
-// Head groups, as the pipeline chooses them.
-void CostModel::add_groups(int layer, const StepLoad& load,
+void CostModel::add_groups(const HeadGroups& groups, int layer, const StepLoad& load,
                            const std::optional<PrefetchLoad>& prefetch, CostTerms& terms) const {
   const CacheLayout& layout = settings_.layout;
-  const auto seen = static_cast<int32_t>(visible(layer, load.tokens));
+  const int32_t seen = visible(layer, load.tokens);
   const int64_t set = selected_size(layer, load.tokens);
   const bool scored = set < seen;
-  GroupLoad group{.sequences = scored ? 1 : 0, .scored = scored ? seen : 0};
-  group.hot_rows = settings_.max_hot_rows;
-  group.miss_share = likely_miss_share(settings_, layer, seen, group.hot_rows);
-  const HeadGroups groups = plan_groups(settings_, layer, group);
-
   const Fetch fetch = fetch_of(set, load.hit_rate, prefetch);
   const double heads = layout.kv_heads;
   GroupTimes times = group_times(
@@ -211,28 +192,28 @@ void CostModel::add_groups(int layer, const StepLoad& load,
   add_fetched(fetch, 1, terms);
 }
 
-void CostModel::add_selected(int layer, const StepLoad& load,
+void CostModel::add_selected(const LayerPlan& plan, int layer, const StepLoad& load,
                              const std::optional<PrefetchLoad>& prefetch, CostTerms& terms) const {
-  if (in_groups_) return add_groups(layer, load, prefetch, terms);
   const CacheLayout& layout = settings_.layout;
   const double launch = machine_.launch_seconds;
-  const int64_t seen = visible(layer, load.tokens);
+  const int32_t seen = visible(layer, load.tokens);
   const int64_t set = selected_size(layer, load.tokens);
-  const double waves = std::max(1, waves_);
+  const double waves = std::max(1, plan.waves);
   const auto kv_heads = static_cast<uint64_t>(layout.kv_heads);
 
-  const LowBitWork codes = low_bit_work(settings_, layer, static_cast<int32_t>(seen));
+  const LowBitWork codes = low_bit_work(settings_, layer, seen);
   if (set < seen) {
     terms.scoring += device(
         kv_heads * (select_bytes(layout.slice, load.tokens - seen, load.tokens) + codes.select));
   }
-  terms.resolve += waves * device(resolve_bytes(layout.kv_heads, wave_, settings_.max_hot_rows));
+  terms.resolve +=
+      waves * device(resolve_bytes(layout.kv_heads, capacities_.wave(), settings_.max_hot_rows));
   terms.launches += launch * (1 + waves);  // select, resolve
   const double rows = device(rows_bytes(layout, set * layout.kv_heads));
   const double low_bit = device(kv_heads * codes.attend);
   terms.attention += rows + low_bit + device(output_bytes(layout, layout.query_heads(), load.out));
   terms.launches += launch * waves;
-  if (access_ == RowAccess::kLocal) return;
+  if (plan.decode != DecodePath::kSelectedInWaves) return;
 
   const Fetch fetch = fetch_of(set, load.hit_rate, prefetch);
   const auto row_bytes = static_cast<double>(layout.row.bytes());
@@ -257,15 +238,19 @@ CostTerms CostModel::layer(int layer, const StepLoad& load,
                            const std::optional<PrefetchLoad>& prefetch) const {
   CostTerms terms;
   add_append(layer, terms);
-  const bool all = settings_.layer(layer).dense ||
-                   (access_ == RowAccess::kLocal &&
-                    selected_size(layer, load.tokens) == visible(layer, load.tokens));
-  if (!all) {
-    add_selected(layer, load, prefetch, terms);
-  } else if (access_ == RowAccess::kLocal || settings_.access(layer) == RowAccess::kLocal) {
-    add_dense_on_device(layer, load, terms);
+  const MemberLoad member{.end = static_cast<int32_t>(load.tokens),
+                          .access = access_,
+                          .hot_rows = settings_.max_hot_rows};
+  const LayerPlan plan =
+      plan_layer(settings_, layer, {.members = {&member, 1}, .held = capacities_});
+  if (plan.decode == DecodePath::kAllInPlace) {
+    add_all_in_place(plan, layer, load, terms);
+  } else if (plan.decode == DecodePath::kAllStreamed) {
+    add_all_streamed(layer, load, terms);
+  } else if (plan.decode == DecodePath::kSelectedInGroups) {
+    add_groups(plan.groups, layer, load, prefetch, terms);
   } else {
-    add_dense_from_host(layer, load, terms);
+    add_selected(plan, layer, load, prefetch, terms);
   }
   return terms;
 }

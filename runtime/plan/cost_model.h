@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "runtime/base/dtype.h"
+#include "scheduler/plan/step_plan.h"
 #include "scheduler/step_settings.h"
 
 namespace fasa {
@@ -102,24 +103,24 @@ class CostModel {
     return static_cast<double>(bytes) / machine_.memory_bandwidth;
   }
   double link(double bytes) const { return bytes / machine_.link_bandwidth; }
-  int64_t visible(int layer, int64_t tokens) const;
+  int32_t visible(int layer, int64_t tokens) const {
+    return settings_.visible_tokens(layer, tokens);
+  }
   void add_append(int layer, CostTerms& terms) const;
-  void add_dense_on_device(int layer, const StepLoad& load, CostTerms& terms) const;
-  void add_dense_from_host(int layer, const StepLoad& load, CostTerms& terms) const;
-  void add_selected(int layer, const StepLoad& load, const std::optional<PrefetchLoad>& prefetch,
-                    CostTerms& terms) const;
-  void add_groups(int layer, const StepLoad& load, const std::optional<PrefetchLoad>& prefetch,
-                  CostTerms& terms) const;
+  void add_all_in_place(const LayerPlan& plan, int layer, const StepLoad& load,
+                        CostTerms& terms) const;
+  void add_all_streamed(int layer, const StepLoad& load, CostTerms& terms) const;
+  void add_selected(const LayerPlan& plan, int layer, const StepLoad& load,
+                    const std::optional<PrefetchLoad>& prefetch, CostTerms& terms) const;
+  void add_groups(const HeadGroups& groups, int layer, const StepLoad& load,
+                  const std::optional<PrefetchLoad>& prefetch, CostTerms& terms) const;
   void add_fetched(const Fetch& fetch, double rounds, CostTerms& terms) const;
   Fetch fetch_of(int64_t set, double hit_rate, const std::optional<PrefetchLoad>& prefetch) const;
 
   StepSettings settings_;
   MachineRates machine_;
-  RowAccess access_;        // how kernels reach the rows
-  int wave_ = 0;            // set entries per wave
-  int waves_ = 0;           // per set
-  int dense_wave_ = 0;      // tokens per wave of full attention
-  bool in_groups_ = false;  // a set is one wave, fetched by groups of heads
+  RowAccess access_;  // how kernels reach the rows
+  DecodeCapacities capacities_;
 };
 
 }  // namespace fasa

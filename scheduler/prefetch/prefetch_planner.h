@@ -5,15 +5,9 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "scheduler/plan/prefetch_plan.h"
+
 namespace fasa {
-
-// The prefetch of one step.
-struct PrefetchPlan {
-  int depth = 0;     // layers ahead, 0 = no predictions
-  int32_t rows = 0;  // maximum per sequence and KV head
-
-  bool on() const { return depth > 0 && rows > 0; }
-};
 
 class PrefetchPlanner {
  public:

@@ -143,10 +143,4 @@ void Prefetcher::add_streams(std::vector<StreamView>& streams) const {
   for (const Stream& stream : streams_) streams.push_back(stream.view());
 }
 
-void Prefetcher::add_to_key(const StepScratch& scratch, std::vector<uint64_t>& key) const {
-  const bool on = plan_.on() && !streams_.empty();
-  key.push_back(on ? static_cast<uint64_t>(plan_.depth) : 0);
-  key.push_back(on ? static_cast<uint64_t>(std::max(max_rows(scratch.decode()), 0)) : 0);
-}
-
 }  // namespace fasa

@@ -43,8 +43,6 @@ class Prefetcher {
   void synchronize();
 
   void add_streams(std::vector<StreamView>& streams) const;
-  // For the current step: see StepPipeline.
-  void add_to_key(const StepScratch& scratch, std::vector<uint64_t>& key) const;
 
  private:
   struct Target;

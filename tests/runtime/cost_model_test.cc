@@ -7,7 +7,7 @@
 #include "kernels/kernel_work.h"
 #include "runtime/api/settings.h"
 #include "runtime/synthetic/filled_runtime.h"
-#include "scheduler/low_bit_work.h"
+#include "scheduler/plan/low_bit_work.h"
 
 namespace fasa::bench {
 namespace {

@@ -1,5 +1,5 @@
 // How a layer's KV heads are split into head groups.
-#include "scheduler/head_groups.h"
+#include "scheduler/plan/head_groups.h"
 
 #include <gtest/gtest.h>
 

@@ -256,18 +256,18 @@ TEST_F(SessionStoreTest, PiecesAreReadWhenTheyAreAskedFor) {
   for (auto& block : memory) blocks.push_back(block.data());
   const uint64_t before = pool.bytes_read();
   const std::vector<RowBytes> wanted{{1, 4090, 12}, {3, 8990, 10}, {1, 100, 50}};
-  pages->fetch(wanted, blocks);
+  pages->load(wanted, blocks);
   EXPECT_EQ(pool.bytes_read() - before, 2 * 4096 + 808u);
-  pages->fetch(wanted, blocks);
+  pages->load(wanted, blocks);
   EXPECT_EQ(pool.bytes_read() - before, 2 * 4096 + 808u);
   const auto second = bytes_of(1, kToken, kPage.rows), fourth = bytes_of(3, kToken, kPage.rows);
   EXPECT_TRUE(std::equal(second.begin(), second.begin() + 8192, memory[1].begin()));
   EXPECT_EQ(memory[1][8192], std::byte{0});
   EXPECT_TRUE(std::equal(fourth.begin() + 8192, fourth.end(), memory[3].begin() + 8192));
-  EXPECT_FALSE(pages->fetch_next(4, 9000, blocks));  // the first page
+  EXPECT_FALSE(pages->load_more(4, 9000, blocks));  // the first page
   EXPECT_EQ(memory[0], bytes_of(0, kToken, kPage.rows));
-  EXPECT_THROW(pages->fetch_next(4, 1, blocks), LostSession);
-  EXPECT_THROW(pages->fetch(wanted, blocks), LostSession);
+  EXPECT_THROW(pages->load_more(4, 1, blocks), LostSession);
+  EXPECT_THROW(pages->load(wanted, blocks), LostSession);
 }
 
 // Sessions of another model stay until their disk space is needed.

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include "runtime/api/memory_estimate.h"
 #include "runtime/api/tensor_check.h"
 #include "runtime/base/error.h"
 
@@ -95,9 +94,10 @@ void PagedAppend::reserve(const Groups& groups, PagedSlot& slot, int64_t stored)
   if (parts_.settings.access() == RowAccess::kLocal) return;
   // Upper bound: each group begins and ends inside a page.
   const int64_t pages = groups.entries + static_cast<int64_t>(groups.count());
-  const PrefillShape shape{
-      .pages = static_cast<int>(pages), .tokens = static_cast<int>(stored), .past_pages = 0};
-  parts_.scratch.ensure({}, shape);
+  parts_.scratch.ensure(
+      {.decode = {},
+       .prefill = {
+           .pages = static_cast<int>(pages), .tokens = static_cast<int>(stored), .past_pages = 0}});
 }
 
 void PagedAppend::describe(const std::vector<Run>& runs, const Groups& groups, PagedSlot& slot) {
@@ -124,7 +124,7 @@ void PagedAppend::describe(const std::vector<Run>& runs, const Groups& groups, P
     desc.access = parts_.settings.access();
     desc.slice_blocks = slot.slices.device_data() + entry;
     desc.tail = parts_.store.tail(last.page);
-    if (parts_.settings.access() == RowAccess::kOverLink) {
+    if (desc.access == RowAccess::kOverLink) {
       desc.write_back_buffer = parts_.scratch.prefill().write_back_buffer +
                                write_back_pages * parts_.settings.layout.row_layer_bytes();
       write_back_pages += pages_of(desc.tokens) + 1;
@@ -243,8 +243,9 @@ void PagedAppend::run(int layer, ConstTensorView k, ConstTensorView v,
     parts_.record_last(stream);
   });
   for (const Run& run : plan.runs) parts_.store.hold(run.page, layer, run.offset + run.tokens);
-  if (parts_.settings.access() == RowAccess::kOverLink)
+  if (parts_.settings.access() == RowAccess::kOverLink) {
     parts_.counters.add_written_back(layer, plan.stored);
+  }
 }
 
 }  // namespace fasa

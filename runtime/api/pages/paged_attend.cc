@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "kernels/hot_slots.h"
-#include "runtime/api/memory_estimate.h"
 #include "runtime/api/tensor_check.h"
 
 namespace fasa {
@@ -74,6 +73,7 @@ void PagedAttend::describe_parts() {
     restored.push_back(desc);
   }
   parts_.describe(slot, &tables);
+  tables.plan = parts_.pipeline->plan(tables, parts_.scratch, {});
 }
 
 void PagedAttend::make_plan(int layer, const BlockTable& block_table,
@@ -86,10 +86,12 @@ void PagedAttend::make_plan(int layer, const BlockTable& block_table,
   views_.begin_call();
   views_.drop_stale();
   for (Part& part : plan.request.parts) prepare_part(layer, part);
-  const DecodeShape shape =
-      decode_shape(parts_.settings, plan.request.longest(), static_cast<int>(seq_lens.size()),
-                   parts_.settings.access(), parts_.hot_rows);
-  views_.with_room([&] { parts_.scratch.ensure(shape, {}); });
+  const Capacities capacities =
+      capacities_for(parts_.settings, {.context = plan.request.longest(),
+                                       .count = static_cast<int>(seq_lens.size()),
+                                       .access = parts_.settings.access(),
+                                       .hot_rows = parts_.hot_rows});
+  views_.with_room([&] { parts_.scratch.ensure(capacities); });
   plan.slot = (plan.slot + 1) % slots_.size();
   DescriptorBuffer& slot = slots_[plan.slot];
   slot.wait_until_free();

@@ -36,7 +36,7 @@ bool PagedPrefill::plan_matches(const BlockTable& block_table, std::span<const i
 }
 
 // Rows that kernels read in place need no scratch.
-PrefillShape PagedPrefill::scratch_shape() const {
+PrefillCapacities PagedPrefill::capacities() const {
   if (parts_.settings.access() == RowAccess::kLocal) return {};
   const Plan& plan = plan_;
   return {.pages = 0,
@@ -51,10 +51,10 @@ void PagedPrefill::reserve(PagedSlot& slot) {
   slot.step.ensure(count);
   slot.rows.truncate(0);
   slot.rows.reserve(static_cast<int64_t>(plan_.request.table.size()) * parts_.store.parts());
-  const PrefillShape shape = scratch_shape();
-  if (parts_.scratch.covers({}, shape)) return;
+  const Capacities needed{.decode = {}, .prefill = capacities()};
+  if (parts_.scratch.covers(needed)) return;
   append_.forget();  // its tables name the write-back buffer, which moves
-  parts_.scratch.ensure({}, shape);
+  parts_.scratch.ensure(needed);
 }
 
 void PagedPrefill::describe(PagedSlot& slot) {
@@ -87,6 +87,7 @@ void PagedPrefill::describe(PagedSlot& slot) {
     entry += blocks;
   }
   parts_.describe(slot.step, &tables);
+  tables.plan = parts_.pipeline->plan(tables, parts_.scratch, {});
 }
 
 void PagedPrefill::make_plan(int layer, const BlockTable& block_table,

@@ -44,7 +44,7 @@ class PagedPrefill {
                         std::span<const int32_t> query_lens) const;
   bool plan_matches(const BlockTable& block_table, std::span<const int32_t> seq_lens,
                     std::span<const int32_t> query_lens) const;
-  PrefillShape scratch_shape() const;
+  PrefillCapacities capacities() const;
   void reserve(PagedSlot& slot);
   void describe(PagedSlot& slot);
   void make_plan(int layer, const BlockTable& block_table, std::span<const int32_t> seq_lens,

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "runtime/api/memory_estimate.h"
 #include "runtime/api/pages/paged_runtime.h"
 #include "runtime/api/pages/paged_settings.h"
 #include "runtime/base/error.h"
@@ -57,12 +56,18 @@ uint64_t descriptor_bytes(const Counts& counts) {
          sizeof(SequenceDesc);
 }
 
-PrefillShape prefill_of(const StepSettings& settings, const Counts& counts, int64_t max_context,
-                        int step_tokens) {
-  if (settings.access() == RowAccess::kLocal) return {};
-  return {.pages = static_cast<int>(counts.run_blocks + counts.groups),
-          .tokens = step_tokens,
-          .past_pages = pages_of(static_cast<int>(max_context))};
+Capacities capacities_of(const StepSettings& settings, const Counts& counts, int64_t max_context,
+                         int step_tokens) {
+  Capacities capacities = capacities_for(settings, {.context = max_context,
+                                                    .count = static_cast<int>(counts.sequences),
+                                                    .access = settings.access(),
+                                                    .hot_rows = settings.max_hot_rows});
+  if (settings.access() == RowAccess::kOverLink) {
+    capacities.prefill = {.pages = static_cast<int>(counts.run_blocks + counts.groups),
+                          .tokens = step_tokens,
+                          .past_pages = pages_of(max_context)};
+  }
+  return capacities;
 }
 
 // Bytes for sequences in flight (tails, hot rows, tables) and for a step's scratch.
@@ -81,10 +86,7 @@ KvMemory fixed_bytes(const StepSettings& settings, const PagedShape& shape, int6
                                   layout.hot_table_bytes(settings.max_hot_rows)));
   }
   memory.device_scratch =
-      StepScratch::bytes_for(settings,
-                             decode_shape(settings, max_context, shape.max_sequences,
-                                          settings.access(), settings.max_hot_rows),
-                             prefill_of(settings, counts, max_context, step_tokens)) +
+      scratch_bytes(settings, capacities_of(settings, counts, max_context, step_tokens)) +
       table_bytes(counts) + descriptor_bytes(counts) +
       bytes(layout.heads() * layout.slice.dims) * sizeof(int16_t) +
       bytes(layout.layers) * sizeof(StepCounters);

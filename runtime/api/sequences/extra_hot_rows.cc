@@ -44,9 +44,7 @@ void ExtraHotRows::fit(int64_t tokens, int step_tokens, const Load& load, bool m
   };
   // Below a whole set, misses need a fetch buffer, which takes memory too. So there are two ranges,
   // and within each fewer rows need less memory. If a range's first value does not fit, none does.
-  const int set_size = std::min(
-      *wanted_,
-      decode_shape(parts_.settings, tokens, 1, RowAccess::kOverLink, *wanted_).selected_capacity);
+  const int set_size = std::min(*wanted_, largest_set(parts_.settings, tokens));
   const auto largest = [&](int low, int high) {
     while (low < high) {
       const int middle = low + (high - low + 1) / 2;

@@ -20,7 +20,7 @@ class MemoryGuard {
  public:
   explicit MemoryGuard(const RuntimeParts& parts)
       : parts_(parts),
-        scratch_(parts.scratch.shapes()),
+        scratch_(parts.scratch.capacities()),
         hot_rows_(parts.sequences.store().hot_rows()) {
     for (size_t i = 0; i < capacities_.size(); ++i)
       capacities_[i] = parts.streams.slots()[i].capacity();
@@ -44,7 +44,7 @@ class MemoryGuard {
     }
     for (const auto& [sequence, mark] : sequences_) sequence->back_to(mark);
     parts_.sequences.trim();
-    if (!(parts_.scratch.shapes() == scratch_)) {
+    if (!(parts_.scratch.capacities() == scratch_)) {
       parts_.scratch.drop_decode();
       parts_.scratch.drop_prefill();
     }
@@ -72,7 +72,7 @@ class MemoryGuard {
   }
 
   const RuntimeParts parts_;
-  const StepScratch::Shapes scratch_;
+  const Capacities scratch_;
   const int hot_rows_;
   std::array<size_t, 2> capacities_{};
   std::vector<std::pair<KvSequence*, KvSequence::Mark>> sequences_;

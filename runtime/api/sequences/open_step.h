@@ -31,6 +31,7 @@ struct OpenStep {
   bool recording = false;              // enqueued work goes into a graph
   std::optional<std::string> failure;  // its streams are gone; abort_step is the only call allowed
 
+  StepBatch& attention_tables() { return each_tables ? *each_tables : tables; }
   // True if `layers` layers were appended, and all or none of them attended to.
   bool went_through(int layers) const {
     return appended == layers && (attended == 0 || attended == layers);

@@ -68,9 +68,12 @@ void Runtime::Impl::begin_step(std::span<const StepSequence> sequences) {
   streams_.order(before);
   for (const StepSequence& part : sequences) streams_.note_control_work(part.sequence);
   describer_.describe(step, counters_.layers());
-  streams_.pipeline().begin(timing_.plan(step, describer_.step_number()), prefetch_.predictor());
+  const PrefetchPlan prefetch = timing_.plan(step, describer_.step_number());
   step.tables.probe = timing_.probe(step.slot_index);
   StepDescriber::describe_each(step);
+  StepBatch& tables = step.attention_tables();
+  tables.plan = streams_.pipeline().plan(tables, scratch_, prefetch);
+  streams_.pipeline().begin(tables.plan.prefetch, prefetch_.predictor());
   streams_.note_step(sequences);
   parts_.step = std::move(step);
   guard.keep();
@@ -113,8 +116,7 @@ void Runtime::Impl::attend(int layer, ConstTensorView q, TensorView out, float* 
   require_shape("q", q, step.tokens, geometry_.query_heads, heads.key_dim);
   require_shape("out", out, step.tokens, geometry_.query_heads, heads.value_dim);
   step.attended = layer + 1;
-  const StepBatch& tables = step.each_tables ? *step.each_tables : step.tables;
-  streams_.pipeline().attend(tables, scratch_, layer, q, out, lse, stream);
+  streams_.pipeline().attend(step.attention_tables(), scratch_, layer, q, out, lse, stream);
 }
 
 void Runtime::Impl::run_layers(StreamView stream, std::span<const uint64_t> shape,

@@ -62,10 +62,11 @@ void StepMemory::reserve(SequenceId id, int64_t tokens, int step_tokens) {
     require_room(tokens, step_tokens, sequence.rollback_tokens());
   }
   if (tokens > sequence.length()) own_last_page(id);
-  const auto [decode, prefill] =
-      reserved_shapes(parts_.settings, tokens, step_tokens, sequence.rows().access(),
-                      parts_.sequences.store().hot_rows(), parts_.prefetch.scratch());
-  ensure_scratch(decode, prefill);
+  ensure_scratch(capacities_for(parts_.settings, {.context = tokens,
+                                                  .access = sequence.rows().access(),
+                                                  .hot_rows = parts_.sequences.store().hot_rows(),
+                                                  .predictions = parts_.prefetch.scratch(),
+                                                  .step_tokens = step_tokens}));
   for (DescriptorBuffer& slot : parts_.streams.slots()) slot.ensure(1);
   // Work that this call waited for may have failed.
   parts_.sequences.find_usable(id);
@@ -85,11 +86,11 @@ void StepMemory::choose_access(KvSequence& sequence, int64_t tokens) {
   sequence.read_over_link();
 }
 
-void StepMemory::ensure_scratch(const DecodeShape& decode, const PrefillShape& prefill) {
+void StepMemory::ensure_scratch(const Capacities& capacities) {
   StepScratch& scratch = parts_.scratch;
-  const bool drop = scratch.has_prefill() && prefill.tokens == 0 && decode.count > 0;
-  if (drop) scratch.drop_prefill();
-  scratch.ensure(decode, prefill);
+  const bool decodes = capacities.decode.count > 0 && capacities.prefill.tokens == 0;
+  if (decodes && scratch.has_prefill()) scratch.drop_prefill();
+  scratch.ensure(capacities);
 }
 
 void StepMemory::own_last_page(SequenceId id) {
@@ -110,19 +111,21 @@ void StepMemory::ensure_step_scratch(std::span<const StepSequence> sequences) {
   }
   int tokens = 0;
   int places = 0;  // one per decoded token and per prompt
-  DecodeShape decode;
-  PrefillShape prefill;
+  DecodeCapacities decode;
+  PrefillCapacities prefill;
   for (const StepSequence& part : sequences) {
     const KvSequence& sequence = parts_.sequences.find(part.sequence);
     tokens += part.tokens;
     places += part.mode == StepMode::kDecode ? part.tokens : 1;
     if (part.mode == StepMode::kDecode) {
-      decode = decode.joined(decode_shape(settings, sequence.length() + part.tokens, 1, decoded,
-                                          parts_.sequences.store().hot_rows(),
-                                          parts_.prefetch.scratch()));
+      const Load load{.context = sequence.length() + part.tokens,
+                      .access = decoded,
+                      .hot_rows = parts_.sequences.store().hot_rows(),
+                      .predictions = parts_.prefetch.scratch()};
+      decode = decode.joined(capacities_for(settings, load).decode);
     } else {
-      const PrefillShape one =
-          prefill_shape(sequence.length(), part.tokens, sequence.rows().access());
+      const PrefillCapacities one =
+          prefill_capacities(sequence.length(), part.tokens, sequence.rows().access());
       prefill.pages += one.pages;
       prefill.tokens += one.tokens;
       prefill.past_pages = std::max(prefill.past_pages, one.past_pages);
@@ -131,7 +134,7 @@ void StepMemory::ensure_step_scratch(std::span<const StepSequence> sequences) {
   // Scratch is indexed by the position in the step, a prefill's state by the token.
   if (decode.count > 0) decode.count = places;
   if (prefill.tokens > 0) prefill.tokens = tokens;
-  ensure_scratch(decode, prefill);
+  ensure_scratch({decode, prefill});
 }
 
 // Runs before pages are allocated, so that these can be reused.

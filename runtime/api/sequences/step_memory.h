@@ -35,7 +35,7 @@ class StepMemory {
   void wait_for_copies(const KvSequence& sequence);
   // Decides how rows are reached at that length, before any memory is allocated for it.
   void choose_access(KvSequence& sequence, int64_t tokens);
-  void ensure_scratch(const DecodeShape& decode, const PrefillShape& prefill);
+  void ensure_scratch(const Capacities& capacities);
   void ensure_step_scratch(std::span<const StepSequence> sequences);
   // Copies the last page before it is written, if other sequences share it.
   void own_last_page(SequenceId id);

@@ -25,12 +25,11 @@ std::optional<StepKey> StepRecorder::key(StreamView stream, std::span<const uint
   const StepBatch& tables = parts_.step->tables;
   const Device& device = parts_.device;
   if (!wanted_ || parts_.device.graphs() == nullptr || device.timeline() != nullptr) return {};
-  if (tables.any(StepMode::kPrefill) || tables.probe != nullptr) return {};
-  if (parts_.prefetch.predictions_by_caller()) return {};
+  if (!tables.plan.recordable || parts_.prefetch.predictions_by_caller()) return {};
   StepKey key = {key_word(stream.native), static_cast<uint64_t>(tables.count()),
                  key_word(tables.on_device)};
-  parts_.scratch.add_to_key(key);
-  if (!parts_.streams.pipeline().add_to_key(tables, parts_.scratch, key)) return {};
+  parts_.scratch.append_key(key);
+  tables.plan.append_key(key);
   key.insert(key.end(), shape.begin(), shape.end());
   return key;
 }

@@ -36,7 +36,7 @@ PrefetchPlan StepTiming::plan(const OpenStep& step, int32_t step_number) {
 
 std::vector<uint64_t> StepTiming::key_of(const OpenStep& step, int64_t appended) const {
   std::vector<uint64_t> key;
-  parts_.scratch.add_to_key(key);
+  parts_.scratch.append_key(key);
   for (const StepSequence& part : step.sequences) {
     key.push_back(static_cast<uint64_t>(part.sequence));
     key.push_back(static_cast<uint64_t>(parts_.sequences.find(part.sequence).length() + appended));

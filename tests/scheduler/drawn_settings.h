@@ -1,12 +1,11 @@
-// Scratch reserved for a context serves every shorter context.
-#include "runtime/api/memory_estimate.h"
-
-#include <gtest/gtest.h>
+// Random settings of steps.
+#pragma once
 
 #include <random>
 
-namespace fasa {
-namespace {
+#include "scheduler/step_settings.h"
+
+namespace fasa::testing {
 
 class Draw {
  public:
@@ -18,7 +17,7 @@ class Draw {
   std::mt19937 engine_;
 };
 
-LayerSettings draw_layer(Draw& draw) {
+inline LayerSettings draw_layer(Draw& draw) {
   LayerSettings layer;
   layer.dense = draw.of(0, 5) == 0;
   layer.budget = draw.coin() ? TokenBudget{.tokens = draw.of(1, 700), .share = 0}
@@ -30,7 +29,7 @@ LayerSettings draw_layer(Draw& draw) {
   return layer;
 }
 
-StepSettings draw_settings(Draw& draw) {
+inline StepSettings draw_settings(Draw& draw) {
   StepSettings settings;
   settings.layout.layers = 3;
   settings.layout.kv_heads = 2;
@@ -55,41 +54,4 @@ StepSettings draw_settings(Draw& draw) {
   return settings;
 }
 
-TEST(MemoryEstimate, AShorterContextNeedsNoMoreOfAnything) {
-  for (unsigned seed = 0; seed < 200; ++seed) {
-    SCOPED_TRACE(::testing::Message() << "seed " << seed);
-    Draw draw(seed);
-    const StepSettings settings = draw_settings(draw);
-    const PredictionScratch predictions = {.max_depth = draw.of(0, 2), .writes_sets = draw.coin()};
-    const int tokens = draw.of(1, 1200);
-    const RowAccess access = settings.access_of(tokens, settings.max_hot_rows);
-    const auto [reserved, prefill] =
-        reserved_shapes(settings, tokens, 1, access, settings.max_hot_rows, predictions);
-    for (int context = 1; context <= tokens; ++context) {
-      ASSERT_TRUE(reserved.covers(
-          decode_shape(settings, context, 1, access, settings.max_hot_rows, predictions)))
-          << context << " of " << tokens << " tokens";
-    }
-  }
-}
-
-// Hot rows not used by sets are available to predictions: a longer set leaves fewer.
-TEST(MemoryEstimate, PredictionsHaveTheHotRowsThatNoSetTakes) {
-  const auto rows = [](DecodeShape shape, int hot_rows) {
-    shape.hot_rows = hot_rows;
-    return shape.prediction_rows();
-  };
-  const DecodeShape sets = {.selected_capacity = 100,
-                            .predictions = true,
-                            .prediction_capacity = 125,
-                            .prediction_buffers = 2};
-  EXPECT_EQ(rows(sets, 300), 125);
-  EXPECT_EQ(rows(sets, 150), 50);
-  EXPECT_EQ(rows(sets, 100), 0);
-  EXPECT_EQ(rows(sets, 40), 0);
-  EXPECT_EQ(rows({.selected_capacity = 100, .predictions = true}, 300), 200);
-  EXPECT_EQ(rows({.selected_capacity = 100}, 300), 0);
-}
-
-}  // namespace
-}  // namespace fasa
+}  // namespace fasa::testing

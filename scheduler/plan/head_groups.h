@@ -67,6 +67,8 @@ struct GroupLoad {
   int64_t scored = 0;     // tokens, all sequences
   double miss_share = 0;  // misses per set entry
   int hot_rows = 0;       // per sequence
+
+  bool operator==(const GroupLoad&) const = default;
 };
 
 // Without the write-back.

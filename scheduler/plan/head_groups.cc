@@ -1,11 +1,11 @@
-#include "scheduler/head_groups.h"
+#include "scheduler/plan/head_groups.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "kernels/kernel_work.h"
-#include "scheduler/low_bit_work.h"
+#include "scheduler/plan/low_bit_work.h"
 
 namespace fasa {
 namespace {

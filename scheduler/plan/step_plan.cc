@@ -1,0 +1,140 @@
+#include "scheduler/plan/step_plan.h"
+
+#include <algorithm>
+
+#include "scheduler/plan/group_memo.h"
+
+namespace fasa {
+namespace {
+
+int32_t quotient_up(int32_t value, int32_t by) {
+  return by > 0 ? value / by + (value % by > 0 ? 1 : 0) : 0;
+}
+
+// What the sequences of one mode have in common in a layer.
+struct Members {
+  bool any = false;
+  bool attend_to_all = true;
+  RowAccess access = RowAccess::kLocal;  // over the link if the rows of any are
+  int32_t longest = 0;                   // visible tokens
+};
+
+Members members_of(const StepSettings& settings, int layer, std::span<const MemberLoad> members,
+                   StepMode mode) {
+  Members all;
+  for (const MemberLoad& member : members) {
+    if (member.mode != mode) continue;
+    const int32_t visible = settings.visible_tokens(layer, member.end);
+    all.any = true;
+    all.attend_to_all &= settings.attends_to_all(layer, visible, member.access);
+    if (!settings.layer(layer).in_window_rows) all.access = std::max(all.access, member.access);
+    all.longest = std::max(all.longest, visible);
+  }
+  return all;
+}
+
+DecodePath decode_path(const StepSettings& settings, const Members& all,
+                       const DecodeCapacities& held) {
+  const bool local = all.access == RowAccess::kLocal;
+  if (!all.any) return DecodePath::kNone;
+  if (all.attend_to_all) return local ? DecodePath::kAllInPlace : DecodePath::kAllStreamed;
+  if (settings.selected_per_query_head) return DecodePath::kSelectedPerQueryHead;
+  if (local) return DecodePath::kSelectedInPlace;
+  return held.needs_fetch_buffer() ? DecodePath::kSelectedInWaves : DecodePath::kSelectedInGroups;
+}
+
+int32_t waves_of(const StepSettings& settings, DecodePath path, const Members& all,
+                 const DecodeCapacities& held) {
+  if (path == DecodePath::kAllInPlace) {
+    return quotient_up(all.longest, held.dense_wave(settings));
+  }
+  const bool in_waves =
+      path == DecodePath::kSelectedInPlace || path == DecodePath::kSelectedInWaves;
+  return in_waves ? quotient_up(held.selected_capacity, held.wave()) : 0;
+}
+
+// The average load per sequence for which a set is chosen. Lengths count up to the first token of
+// their last page: as a step's graph depends on the groups, they change only when a page fills.
+GroupLoad group_load(const StepSettings& settings, int layer, std::span<const MemberLoad> members) {
+  GroupLoad load;
+  int64_t pages = 0;
+  int64_t copied = 0;
+  int64_t hot_rows = 0;
+  int64_t over_link = 0;
+  for (const MemberLoad& member : members) {
+    if (member.mode != StepMode::kDecode) continue;
+    const int held = pages_of(member.end);
+    const int32_t visible = settings.visible_tokens(layer, (held - 1) * kPageTokens + 1);
+    const bool local = member.access == RowAccess::kLocal;
+    pages += held;
+    if (settings.selected_tokens(layer, visible) >= visible) continue;
+    ++load.sequences;
+    load.scored += visible;
+    over_link += local ? 0 : 1;
+    hot_rows += member.hot_rows;
+    copied += local ? held : member.copied_pages;
+  }
+  if (load.sequences == 0) return load;
+  const double away =
+      1 - static_cast<double>(copied) / static_cast<double>(std::max<int64_t>(1, pages));
+  const auto mean = static_cast<int32_t>(load.scored / load.sequences);
+  load.hot_rows = static_cast<int>(hot_rows / std::max<int64_t>(1, over_link));
+  load.miss_share = std::max(0.0, away) * likely_miss_share(settings, layer, mean, load.hot_rows);
+  return load;
+}
+
+// Leaves a hot slot for every miss of the true set.
+PrefetchPlan within(const StepSettings& settings, const StepInput& input) {
+  const int32_t rows = std::min(input.prefetch.rows, input.held.prediction_rows());
+  const PrefetchPlan plan{.depth = input.prefetch.depth, .rows = rows};
+  return plan.on() && settings.prefetches(settings.max_hot_rows) ? plan : PrefetchPlan{};
+}
+
+}  // namespace
+
+LayerPlan plan_layer(const StepSettings& settings, int layer, const StepInput& input,
+                     GroupMemo* memo) {
+  const Members decoded = members_of(settings, layer, input.members, StepMode::kDecode);
+  const Members prompts = members_of(settings, layer, input.members, StepMode::kPrefill);
+  LayerPlan plan;
+  plan.decode = decode_path(settings, decoded, input.held);
+  plan.waves = waves_of(settings, plan.decode, decoded, input.held);
+  if (prompts.any) {
+    plan.prefill =
+        prompts.access == RowAccess::kLocal ? PrefillPath::kInPlace : PrefillPath::kStreamed;
+  }
+  if (plan.decode == DecodePath::kSelectedInGroups) {
+    const GroupLoad load = group_load(settings, layer, input.members);
+    plan.groups = memo != nullptr ? memo->of(layer, load) : plan_groups(settings, layer, load);
+  }
+  return plan;
+}
+
+// Not recordable: steps in which the host takes part, and pages streamed by copies of their own.
+StepPlan plan_step(const StepSettings& settings, const StepInput& input, GroupMemo* memo) {
+  StepPlan plan;
+  plan.prefetch = within(settings, input);
+  plan.recordable = !input.host_takes_part && settings.selection == nullptr;
+  plan.layers.reserve(static_cast<size_t>(settings.layer_count()));
+  for (int layer = 0; layer < settings.layer_count(); ++layer) {
+    const LayerPlan& added = plan.layers.emplace_back(plan_layer(settings, layer, input, memo));
+    plan.recordable &=
+        added.prefill == PrefillPath::kNone && added.decode != DecodePath::kAllStreamed;
+  }
+  return plan;
+}
+
+void StepPlan::append_key(std::vector<uint64_t>& key) const {
+  const auto add = [&](auto word) { key.push_back(static_cast<uint64_t>(word)); };
+  for (const LayerPlan& layer : layers) {
+    add(layer.decode);
+    add(layer.prefill);
+    add(layer.waves);
+    add(layer.groups.count());
+    for (int g = 0; g < layer.groups.count(); ++g) add(layer.groups[g].end);
+  }
+  add(prefetch.depth);
+  add(prefetch.rows);
+}
+
+}  // namespace fasa
