@@ -41,9 +41,8 @@ PageBytes SequencePages::bytes() const {
 
 bool SequencePages::can_truncate_from(int64_t first_page, int64_t tokens) const {
   const StepSettings& settings = parts_.settings;
-  return settings.group().retention.can_truncate(first_page, tokens) &&
-         (!settings.has_window_rows() ||
-          settings.window_group().retention.can_truncate(first_page, tokens));
+  const LayerGroup freed = settings.has_window_rows() ? settings.window_group() : settings.group();
+  return freed.retention.can_truncate(first_page, tokens);
 }
 
 void SequencePages::export_pages(SequenceId id, int64_t first, std::span<const PageSpans> pages) {
