@@ -30,10 +30,11 @@ StepSettings settings_with(bool local, int hot_rows = 200) {
 }
 
 DecodeCapacities held_for(const StepSettings& settings, int64_t context) {
-  return capacities_for(
-             settings,
-             {.context = context, .access = settings.access(), .hot_rows = settings.max_hot_rows})
-      .decode;
+  const Load load{.context = context,
+                  .access = settings.access(),
+                  .hot_rows = settings.max_hot_rows,
+                  .predictions = {.max_depth = 2}};
+  return capacities_for(settings, load).decode;
 }
 
 MemberLoad decoding(const StepSettings& settings, int32_t end) {
@@ -208,11 +209,7 @@ TEST(StepPlan, PredictionsGetTheHotRowsThatNoSetTakes) {
   const StepSettings settings = settings_with(false, 250);
   const MemberLoad member = decoding(settings, 5000);
   StepInput input{.members = {&member, 1},
-                  .held = capacities_for(settings, {.context = 5000,
-                                                    .access = RowAccess::kOverLink,
-                                                    .hot_rows = 250,
-                                                    .predictions = {.max_depth = 1}})
-                              .decode,
+                  .held = held_for(settings, 5000),
                   .prefetch = {.depth = 1, .rows = 60}};
   EXPECT_EQ(plan_step(settings, input).prefetch.rows, 60);
   input.prefetch.rows = 1000;
