@@ -16,9 +16,9 @@ namespace fasa {
 struct LinearPart {
   int64_t first = 0;  // row of the step
   int64_t tokens = 0;
-  bool decodes = false;       // tokens advance the state one by one, not in blocks
-  int64_t position = 0;       // of the first token; at 0 the state's memory is not read
-  int open = 0;               // tokens of the open block before this step
+  bool decodes = false;        // tokens advance the state one by one, not in blocks
+  int64_t position = 0;        // of the first token; at 0 the state's memory is not read
+  int open = 0;                // tokens of the open block before this step
   std::byte* state = nullptr;  // of all layers
   // Receives each layer's state at the multiple of kLinearBlock `saved_at`, [layers, cut_bytes];
   // null: nothing is saved.
@@ -50,8 +50,8 @@ struct DeltaNetParams {
   const LinearLayout* layout = nullptr;
   int layer = 0;  // among those with a state
   std::span<const LinearPart> parts = {};
-  const void* y = nullptr;       // [tokens, channels] of the layout's dtype: q, k, v of all heads
-  const float* gates = nullptr;  // [tokens, 2 x value_heads]: b, then a
+  const void* y = nullptr;        // [tokens, channels] of the layout's dtype: q, k, v of all heads
+  const float* gates = nullptr;   // [tokens, 2 x value_heads]: b, then a
   const float* factor = nullptr;  // [value_heads], negative
   const float* bias = nullptr;    // [value_heads]
   const float* z = nullptr;       // [tokens, value_width], rows `z_stride` elements apart

@@ -46,7 +46,7 @@ std::vector<double> DeltaNet::convolve(const float* x) {
 
 void DeltaNet::head(int head, const std::vector<double>& y, const float* gates, double* out) {
   const int key_dim = shape_.key_dim, value_dim = shape_.value_dim;
-  const int key_head = head / (shape_.value_heads / shape_.key_heads);
+  const int key_head = shape_.heads_by_turns ? head % shape_.key_heads : head / shape_.sharing();
   std::vector<double> q = unit(y.data() + key_head * key_dim, key_dim);
   const std::vector<double> k = unit(y.data() + shape_.key_width() + key_head * key_dim, key_dim);
   const double* const v = y.data() + 2 * shape_.key_width() + head * value_dim;
@@ -84,8 +84,8 @@ std::vector<double> DeltaNet::next(const float* x, const float* gates, const flo
         1 / std::sqrt(squares / shape_.value_dim + static_cast<double>(weights_.eps));
     for (int j = 0; j < shape_.value_dim; ++j) {
       const double gate = static_cast<double>(z[head * shape_.value_dim + j]);
-      o[j] *= scale * static_cast<double>(weights_.norm[static_cast<size_t>(j)]) * gate *
-              sigmoid(gate);
+      o[j] *=
+          scale * static_cast<double>(weights_.norm[static_cast<size_t>(j)]) * gate * sigmoid(gate);
     }
   }
   return out;

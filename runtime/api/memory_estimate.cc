@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "scheduler/cache/linear_state.h"
 #include "scheduler/cache/rollback_window.h"
 
 namespace fasa {
@@ -11,6 +12,17 @@ namespace {
 int32_t visible_tokens(const LayerSettings& layer, int64_t context) {
   return static_cast<int32_t>(layer.window > 0 ? std::min<int64_t>(context, layer.window)
                                                : context);
+}
+
+// Snapshots are taken as far as the host's memory allows.
+void add_states(const LinearShape& shape, int64_t tokens, int64_t rollback_tokens,
+                KvMemory& memory) {
+  const LinearLayout layout(shape);
+  memory.device_states = static_cast<uint64_t>(layout.bytes());
+  if (rollback_tokens == 0) return;
+  const int64_t cuts = tokens / LinearState::kInterval * shape.layers * layout.cut_bytes();
+  const auto turns = static_cast<int64_t>(LinearState::kTurns) * layout.bytes();
+  memory.host_states = static_cast<uint64_t>(cuts + turns);
 }
 
 void add_predictions(const StepSettings& settings, int64_t context, PredictionScratch predictions,
@@ -129,6 +141,7 @@ KvMemory estimate_memory(const StepSettings& settings, int hot_rows, int64_t tok
   const uint64_t tables = (2 + (settings.has_window_rows() ? 1 : 0) + (copied ? 1 : 0)) * table;
   memory.device_scratch = StepScratch::bytes_for(settings, decode, prefill) + tables;
   memory.host_tables = tables;
+  if (settings.linear.layers > 0) add_states(settings.linear, tokens, rollback_tokens, memory);
   return memory;
 }
 

@@ -70,6 +70,7 @@ StepSettings settings_of(const Config& config, const Geometry& geometry, RowDTyp
   settings.rates = traits.rates;
   settings.scale = geometry.scale;
   settings.score_cap = raw_score_cap(geometry);
+  settings.linear = geometry.linear;
   settings.rows_on_device = traits.unified || config.placement.rows == RowPlacement::kDevice;
   settings.device_copies = !settings.rows_on_device && config.placement.rows == RowPlacement::kAuto;
   // On the CPU, partials should stay in its caches; on other devices a wave costs two launches.

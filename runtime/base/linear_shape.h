@@ -15,12 +15,19 @@ struct LinearShape {
   int value_heads = 0;  // a multiple of key_heads
   int key_dim = 0;
   int value_dim = 0;
-  int taps = 0;  // of the causal convolution
+  int taps = 0;                // of the causal convolution
   DType dtype = DType::kBF16;  // of the inputs that a state keeps: the model's activations
+  // Value heads take the key heads by turns (head h: h mod key_heads), as in GGUF files; otherwise
+  // neighbours share one (h / (value_heads / key_heads)).
+  bool heads_by_turns = false;
 
   int key_width() const { return key_heads * key_dim; }
   int value_width() const { return value_heads * value_dim; }
-  // Of the convolution: queries, keys, values.
+  int sharing() const { return value_heads / key_heads; }  // value heads of a key head
+  int value_head(int key_head, int which) const {
+    return heads_by_turns ? which * key_heads + key_head : key_head * sharing() + which;
+  }
+  // Width of the convolution: queries, keys, values.
   int channels() const { return 2 * key_width() + value_width(); }
   bool operator==(const LinearShape&) const = default;
 };

@@ -93,19 +93,20 @@ class Sequence {
                                    .weights = inputs_.weights.taps.data(),
                                    .y = y.data()},
                     target_);
-    cpu::run_linear(DeltaNetParams{.layout = &layout_,
-                                   .layer = 1,
-                                   .parts = parts,
-                                   .y = y.data(),
-                                   .gates = inputs_.gates.data() + position_ * 2 * shape.value_heads,
-                                   .factor = inputs_.weights.factor.data(),
-                                   .bias = inputs_.weights.bias.data(),
-                                   .z = inputs_.z.data() + position_ * shape.value_width(),
-                                   .z_stride = shape.value_width(),
-                                   .norm = inputs_.weights.norm.data(),
-                                   .eps = inputs_.weights.eps,
-                                   .out = out.data()},
-                    target_);
+    cpu::run_linear(
+        DeltaNetParams{.layout = &layout_,
+                       .layer = 1,
+                       .parts = parts,
+                       .y = y.data(),
+                       .gates = inputs_.gates.data() + position_ * 2 * shape.value_heads,
+                       .factor = inputs_.weights.factor.data(),
+                       .bias = inputs_.weights.bias.data(),
+                       .z = inputs_.z.data() + position_ * shape.value_width(),
+                       .z_stride = shape.value_width(),
+                       .norm = inputs_.weights.norm.data(),
+                       .eps = inputs_.weights.eps,
+                       .out = out.data()},
+        target_);
     for (int64_t i = 0; i < chunk.tokens * shape.value_width(); ++i) {
       out_.push_back(load_element(shape.dtype, out.data(), i));
     }
@@ -148,10 +149,9 @@ double error_of(const Inputs& inputs, const std::vector<float>& out) {
   reference::DeltaNet oracle(inputs.shape, inputs.weights);
   double worst = 0, largest = 0;
   for (int64_t token = 0; token < inputs.tokens; ++token) {
-    const auto expected =
-        oracle.next(inputs.x.data() + token * inputs.shape.channels(),
-                    inputs.gates.data() + token * 2 * inputs.shape.value_heads,
-                    inputs.z.data() + token * inputs.shape.value_width());
+    const auto expected = oracle.next(inputs.x.data() + token * inputs.shape.channels(),
+                                      inputs.gates.data() + token * 2 * inputs.shape.value_heads,
+                                      inputs.z.data() + token * inputs.shape.value_width());
     for (size_t i = 0; i < expected.size(); ++i) {
       const double given = out[static_cast<size_t>(token) * expected.size() + i];
       if (std::isnan(given)) return INFINITY;
@@ -162,7 +162,12 @@ double error_of(const Inputs& inputs, const std::vector<float>& out) {
   return worst / largest;
 }
 
-const LinearShape kShapes[] = {shape_of(3, 6, 10, 14, 4), shape_of(2, 6, 12, 8, 3),
+LinearShape by_turns(LinearShape shape) {
+  shape.heads_by_turns = true;
+  return shape;
+}
+
+const LinearShape kShapes[] = {shape_of(3, 6, 10, 14, 4), by_turns(shape_of(2, 6, 12, 8, 3)),
                                shape_of(1, 1, 7, 33, 1), shape_of(2, 4, 128, 128, 4),
                                shape_of(5, 5, 16, 80, 8)};
 
@@ -203,9 +208,13 @@ TEST(DeltaNet, SameBitsWhateverTheChunks) {
     for (const Target target : cpu::supported_targets()) {
       SCOPED_TRACE(cpu::target_name(target));
       const Result whole = run_all(inputs, {{128}, {72}}, target);
-      for (const std::vector<Chunk>& chunks :
-           {std::vector<Chunk>{{200}}, {{1}, {62}, {1}, {1}, {135}}, {{63}, {137}}, {{64}, {136}},
-            {{65}, {60}, {75}}, {{190}, {10}}, std::vector<Chunk>(200, Chunk{1})}) {
+      for (const std::vector<Chunk>& chunks : {std::vector<Chunk>{{200}},
+                                               {{1}, {62}, {1}, {1}, {135}},
+                                               {{63}, {137}},
+                                               {{64}, {136}},
+                                               {{65}, {60}, {75}},
+                                               {{190}, {10}},
+                                               std::vector<Chunk>(200, Chunk{1})}) {
         const Result parts = run_all(inputs, chunks, target);
         EXPECT_EQ(parts.out, whole.out);
         EXPECT_EQ(parts.cut, whole.cut);

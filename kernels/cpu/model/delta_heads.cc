@@ -62,8 +62,10 @@ void DeltaScratch::fit(const LinearLayout& layout) {
 
 void DeltaHeads::run(const LinearPart& part, int key_head) {
   if (part.position == 0) {
-    std::fill_n(state_of(part, key_head * sharing_), sharing_ * params_.layout->head_elements(),
-                0.0f);
+    for (int i = 0; i < shape_.sharing(); ++i) {
+      std::fill_n(state_of(part, shape_.value_head(key_head, i)), params_.layout->head_elements(),
+                  0.0f);
+    }
   }
   if (part.decodes) {
     decode(part, key_head);
@@ -136,9 +138,8 @@ void DeltaHeads::load_gates(const Block& block, int head) {
       reinterpret_cast<const float*>(memory(*block.part) + params_.layout->gates());
   float total = 0;
   for (int64_t i = 0; i < block.tokens(); ++i) {
-    const float* const gates = i < block.open
-                                   ? kept + i * width
-                                   : params_.gates + (block.row + i - block.open) * width;
+    const float* const gates =
+        i < block.open ? kept + i * width : params_.gates + (block.row + i - block.open) * width;
     set_gates(i, gates[head], gates[shape_.value_heads + head], head);
     total += scratch_.decay[i];
     scratch_.total[i] = total;
@@ -248,30 +249,33 @@ void DeltaHeads::keep_open(const Block& block) const {
                 static_cast<size_t>(count * bytes));
   };
   const int64_t key = int64_t{block.key_head} * shape_.key_dim;
-  const int first = block.key_head * sharing_;
-  const int64_t value = int64_t{first} * shape_.value_dim;
+  const int64_t value_dim = shape_.value_dim;
   const int64_t gates = 2 * int64_t{shape_.value_heads};
   for (int64_t fresh = 0; fresh < block.fresh; ++fresh) {
     const int64_t i = block.open + fresh;
     const int64_t row = block.row + fresh;
     copy(row, shape_.key_width() + key, shape_.key_dim,
          kept + params_.layout->keys() + (i * shape_.key_width() + key) * bytes);
-    copy(row, 2 * shape_.key_width() + value, int64_t{sharing_} * shape_.value_dim,
-         kept + params_.layout->values() + (i * shape_.value_width() + value) * bytes);
     auto* const to = reinterpret_cast<float*>(kept + params_.layout->gates()) + i * gates;
     const float* const from = params_.gates + row * gates;
-    for (const int64_t at : {int64_t{first}, int64_t{first} + shape_.value_heads}) {
-      std::copy_n(from + at, sharing_, to + at);
+    for (int j = 0; j < shape_.sharing(); ++j) {
+      const int64_t head = shape_.value_head(block.key_head, j);
+      copy(row, 2 * shape_.key_width() + head * value_dim, value_dim,
+           kept + params_.layout->values() + (i * shape_.value_width() + head * value_dim) * bytes);
+      to[head] = from[head];
+      to[shape_.value_heads + head] = from[shape_.value_heads + head];
     }
   }
 }
 
 void DeltaHeads::save(const LinearPart& part, int key_head) const {
-  const int64_t first = key_head * sharing_ * params_.layout->head_elements();
   auto* const to =
       reinterpret_cast<float*>(part.saved + params_.layer * params_.layout->cut_bytes());
-  std::copy_n(state_of(part, key_head * sharing_), sharing_ * params_.layout->head_elements(),
-              to + first);
+  const int64_t elements = params_.layout->head_elements();
+  for (int i = 0; i < shape_.sharing(); ++i) {
+    const int head = shape_.value_head(key_head, i);
+    std::copy_n(state_of(part, head), elements, to + head * elements);
+  }
 }
 
 void DeltaHeads::prefill(const LinearPart& part, int key_head) {
@@ -282,8 +286,8 @@ void DeltaHeads::prefill(const LinearPart& part, int key_head) {
     const int64_t cut = ((position - block.open) / kBlock + 1) * kBlock;
     block.fresh = std::min(cut, end) - position;
     load_keys(block);
-    for (int i = 0; i < sharing_; ++i) {
-      const int head = key_head * sharing_ + i;
+    for (int i = 0; i < shape_.sharing(); ++i) {
+      const int head = shape_.value_head(key_head, i);
       float* const state = state_of(part, head);
       load_values(block, head);
       load_gates(block, head);
@@ -306,8 +310,8 @@ void DeltaHeads::decode(const LinearPart& part, int key_head) {
   const float query_scale = 1 / std::sqrt(static_cast<float>(key_dim));
   float* const key = scratch_.keys.data();
   float* const query = scratch_.queries.data();
-  for (int i = 0; i < sharing_ && part.open > 0; ++i) {
-    const int head = key_head * sharing_ + i;
+  for (int i = 0; i < shape_.sharing() && part.open > 0; ++i) {
+    const int head = shape_.value_head(key_head, i);
     load_values(open, head);
     load_gates(open, head);
     solve(open, state_of(part, head));
@@ -318,8 +322,8 @@ void DeltaHeads::decode(const LinearPart& part, int key_head) {
     load_row(token, shape_.key_width() + int64_t{key_head} * key_dim, key_dim, key);
     make_unit(query, key_dim, query_scale);
     make_unit(key, key_dim, 1);
-    for (int i = 0; i < sharing_; ++i) {
-      const int head = key_head * sharing_ + i;
+    for (int i = 0; i < shape_.sharing(); ++i) {
+      const int head = shape_.value_head(key_head, i);
       const Block one{.part = &part, .key_head = key_head, .row = token, .fresh = 1};
       load_values(one, head);
       load_gates(one, head);

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/cpu/model/delta_bodies.h"
+#include "kernels/delta_bodies.h"
 #include "kernels/linear_params.h"
 
 namespace fasa::cpu {
@@ -34,7 +34,6 @@ class DeltaHeads {
         bodies_(bodies),
         shape_(params.layout->shape()),
         width_(params.layout->value_stride()),
-        sharing_(shape_.value_heads / shape_.key_heads),
         scratch_(scratch) {}
 
   void run(const LinearPart& part, int key_head);
@@ -73,7 +72,6 @@ class DeltaHeads {
   const DeltaBodies& bodies_;
   const LinearShape& shape_;
   const int64_t width_;  // of a head's values, padded
-  const int sharing_;    // value heads of a key head
   DeltaScratch& scratch_;
 };
 

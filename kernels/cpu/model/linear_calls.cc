@@ -28,8 +28,7 @@ class ConvolvedChannels {
   void run() {
     for (int64_t c = 0; c < count_; ++c) {
       for (int64_t i = 0; i < taps_; ++i) {
-        weights_[i * kChannels + c] =
-            params_.weights[(first_ + c) * taps_ + i];
+        weights_[i * kChannels + c] = params_.weights[(first_ + c) * taps_ + i];
       }
     }
     std::byte* const kept =
@@ -39,8 +38,8 @@ class ConvolvedChannels {
       take(token);
       write(token);
       if (part_.saved != nullptr && part_.position + token + 1 == part_.saved_at) {
-        store(token + 1, part_.saved + params_.layer * params_.layout->cut_bytes() +
-                             params_.layout->inputs());
+        store(token + 1,
+              part_.saved + params_.layer * params_.layout->cut_bytes() + params_.layout->inputs());
       }
     }
     store(part_.tokens, kept);

@@ -1,4 +1,4 @@
-#include "kernels/cpu/model/delta_bodies.h"
+#include "kernels/delta_bodies.h"
 
 namespace fasa::cpu {
 

@@ -1,7 +1,7 @@
 // Chooses the bodies of the gated delta net by instruction set.
 #pragma once
 
-#include "kernels/cpu/model/delta_body_types.h"
+#include "kernels/delta_body_types.h"
 #include "kernels/target.h"
 
 namespace fasa::cpu {

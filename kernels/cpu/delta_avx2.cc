@@ -1,7 +1,7 @@
 // clang-format off
 #include "kernels/cpu/row_vector_avx2.h"
 // clang-format on
-#include "kernels/cpu/model/delta_body_inl.h"
+#include "kernels/cpu/delta_body_inl.h"
 
 namespace fasa::cpu {
 

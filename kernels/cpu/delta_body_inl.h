@@ -1,8 +1,8 @@
 // The bodies of delta_body_types.h, for a vector header (row_math_inl.h).
 #pragma once
 
-#include "kernels/cpu/model/delta_body_types.h"
 #include "kernels/cpu/row_math_inl.h"
+#include "kernels/delta_body_types.h"
 
 namespace fasa::cpu {
 namespace {
@@ -51,7 +51,7 @@ void multiply(const DeltaProduct& task) {
   for (; column < task.columns; column += kLanes) multiply_columns<1>(task, column);
 }
 
-// kVectors registers of columns, whose part of the state passes through the first-level cache twice.
+// kVectors registers of columns, whose part of the state stays in the first-level cache.
 template <int kVectors>
 void step_columns(const DeltaStep& task, int64_t column) {
   float* const state = task.state + column;
