@@ -77,7 +77,8 @@ class Pair {
 
  private:
   std::unique_ptr<Runtime> runtime(const std::string& path, const Config& config, int64_t context) {
-    return std::make_unique<Runtime>(*device_, config, config_.geometry(), config_.row_dtype(),
+    return std::make_unique<Runtime>(*device_, config, model_.config().geometry(),
+                                     config_.row_dtype(),
                                      choose_slices(model_, config, path, {}).dims, context);
   }
 

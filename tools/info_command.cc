@@ -11,6 +11,7 @@
 #include "runtime/llm/host_sink.h"
 #include "runtime/llm/model.h"
 #include "runtime/llm/open_weights.h"
+#include "runtime/llm/text_root.h"
 #include "runtime/llm/weights.h"
 #include "tools/command.h"
 #include "tools/config_flags.h"

@@ -70,6 +70,13 @@ std::string head(const PlanOptions& request, const Plan& plan) {
   }
   text += fmt::format("  weights     {} {}; activations {}\n", format_bytes(plan.weight_bytes),
                       weights_of(request), format_bytes(plan.activation_bytes));
+  if (const LinearShape& linear = request.model.geometry.linear;
+      linear.layers > 0 && !plan.options.empty()) {
+    const KvMemory& kv = plan.options.front().kv;
+    text += fmt::format(
+        "  state       {} of {} layers with linear attention; up to {} of snapshots on the host\n",
+        format_bytes(kv.device_states), linear.layers, format_bytes(kv.host_states));
+  }
   if (!plan.experts.empty()) text += experts_table(request, plan);
   if (plan.prefill_seconds > 0) {
     text += fmt::format("  prefill     at least {} for all tokens, by tensor throughput\n",

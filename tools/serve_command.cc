@@ -297,13 +297,19 @@ int ServeCommand::run() {
   Model model = Model::load(dir_, *device, weights_dtype(dtype_), config.weights);
   const SliceChoice slices = choose_slices(model, config, dir_, {});
   const RowDType row_dtype = config.placement.row_dtype.value_or(model_config.row_dtype());
-  Runtime runtime(*device, config, model_config.geometry(), row_dtype, slices.dims,
+  Runtime runtime(*device, config, model.config().geometry(), row_dtype, slices.dims,
                   options.max_context);
   options.token_memory = token_memory(runtime, options.max_context, engine_.prefill_chunk);
   engine_.max_step_seconds = max_step_ms_ == "auto" ? 0 : std::stod(max_step_ms_) * 1e-3;
   engine_.prompt_share = config.serve.prompt_share;
   engine_.sparse_turn_tokens = config.sessions.sparse_turn_tokens;
   if (!config.sessions.dir.empty()) {
+    if (model_config.linear.layers > 0) {
+      throw UsageError(
+          fmt::format("sessions.dir: conversations of model_type {} cannot be stored on disk yet, "
+                      "because of its layers with linear attention; leave it out",
+                      model_config.model_type));
+    }
     engine_.sessions = suspension_options(config, model, runtime, slices);
     options.keys.hash_with(serve::store_salt(config.sessions.dir));
   }

@@ -16,13 +16,15 @@ struct KvMemory {
   uint64_t device_extra = 0;     // extra hot rows: lent while memory is free
   // Sets, addresses, partials, fetch buffers, page tables, descriptors, recorded graphs.
   uint64_t device_scratch = 0;
+  uint64_t device_states = 0;  // of layers with linear attention
   uint64_t host_rows = 0;
+  uint64_t host_states = 0;  // snapshots of states
   uint64_t host_tables = 0;  // host copies of the page tables
   uint64_t device_needed() const {
-    return device_slices + device_rows + device_hot_rows + device_scratch;
+    return device_slices + device_rows + device_hot_rows + device_scratch + device_states;
   }
   uint64_t device_total() const { return device_needed() + device_extra; }
-  uint64_t host_total() const { return host_rows + host_tables; }
+  uint64_t host_total() const { return host_rows + host_states + host_tables; }
 };
 
 // Decode steps recorded as device graphs.

@@ -51,6 +51,7 @@ Geometry Geometry::only_layer(int layer) const {
   part.value_dim = own.value_dim;
   part.rotary_dims = own.rotary_dims;
   part.window_heads = {};
+  part.linear = {};
   if (!windows.empty()) part.windows = {window(layer)};
   return part;
 }

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/base/linear_shape.h"
+
 namespace fasa {
 
 // Which two dimensions of a head RoPE rotates together; see Geometry::chunk_dims.
@@ -46,6 +48,8 @@ struct Geometry {
   // Soft cap: a score s, scaled and with ALiBi's part, becomes score_cap · tanh(s / score_cap).
   // 0 = none.
   float score_cap = 0;
+  // Layers with linear attention beside these: not counted in `layers`, only a state of a sequence.
+  LinearShape linear = {};
 
   int gqa_group() const { return query_heads / kv_heads; }
   int window(int layer) const { return windows.empty() ? 0 : windows[static_cast<size_t>(layer)]; }

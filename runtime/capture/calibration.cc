@@ -53,7 +53,8 @@ int default_calibration_window(int64_t tokens, int sinks, int recent) {
 
 AttentionCapture capture_attention(Model& model, const CalibrationData& data, int prefill_chunk,
                                    const CalibrationProgress& progress) {
-  return capture_attention(model, data, {0, model.config().layers}, prefill_chunk, progress);
+  return capture_attention(model, data, {0, model.config().attention_layers()}, prefill_chunk,
+                           progress);
 }
 
 AttentionCapture capture_attention(Model& model, const CalibrationData& data, LayerRange layers,

@@ -17,8 +17,15 @@ struct Kinds {
   int window = 0;  // tokens, of all but every `pattern`-th layer
   int pattern = 1;
   int experts = 0;  // each `intermediate` wide
-  int chosen = 0;   // of a token
+  int chosen = 0;   // of a token; a shared one is among them
+  // Linear attention in all but every `full_every`-th layer, whose attention has a gate and turns a
+  // quarter of a head.
+  int full_every = 0;
+  LinearShape linear = {};
 };
+
+constexpr LinearShape kQwenLinear{
+    .key_heads = 16, .value_heads = 32, .key_dim = 128, .value_dim = 128, .taps = 4};
 
 struct Row {
   const char* name;
@@ -35,7 +42,7 @@ struct Row {
 };
 
 // The models' config.json files as published (Mistral-7B: of v0.3, which has no window);
-// Ministral-3-8B: the defaults of transformers' Ministral3Config.
+// Ministral-3-8B, Qwen3.5 and Qwen3-Next: the defaults of transformers' configuration classes.
 constexpr Row kRows[] = {
     {"gpt-oss-20b", 24, 64, 8, 64, 2880, 2880, 201088, 131072, false, {128, 2, 32, 4}},
     {"gpt-oss-120b", 36, 64, 8, 64, 2880, 2880, 201088, 131072, false, {128, 2, 128, 4}},
@@ -63,8 +70,57 @@ constexpr Row kRows[] = {
     {"Qwen3-4B", 36, 32, 8, 128, 2560, 9728, 151936, 40960, true},
     {"Qwen3-8B", 36, 32, 8, 128, 4096, 12288, 151936, 40960},
     {"Qwen3-14B", 40, 40, 8, 128, 5120, 17408, 151936, 40960},
+    {"Qwen3-Next-80B-A3B",
+     48,
+     16,
+     2,
+     256,
+     2048,
+     512,
+     151936,
+     32768,
+     false,
+     {.experts = 513, .chosen = 11, .full_every = 4, .linear = kQwenLinear}},
+    {"Qwen3.5-9B",
+     32,
+     16,
+     4,
+     256,
+     4096,
+     12288,
+     248320,
+     32768,
+     false,
+     {.full_every = 4, .linear = kQwenLinear}},
+    {"Qwen3.5-35B-A3B",
+     40,
+     16,
+     2,
+     256,
+     2048,
+     512,
+     248320,
+     32768,
+     false,
+     {.experts = 257, .chosen = 9, .full_every = 4, .linear = kQwenLinear}},
     {"Qwen3-32B", 64, 64, 8, 128, 5120, 25600, 151936, 40960},
 };
+
+// Takes the layers without rows out of the geometry; see ModelShape::intermediate.
+void add_linear(const Row& row, ModelShape* shape) {
+  const int full = row.layers / row.kinds.full_every;
+  LinearShape linear = row.kinds.linear;
+  linear.layers = row.layers - full;
+  const int64_t projections =
+      linear.channels() + 2 * (int64_t{linear.value_width()} + linear.value_heads);
+  const int64_t gates = int64_t{row.query_heads} * row.head_dim;
+  const int64_t others = linear.layers * projections + full * gates;  // rows of `hidden` weights
+  shape->mlp_width = shape->intermediate;
+  shape->intermediate = (row.layers * shape->intermediate + others / 3) / full;
+  shape->geometry.layers = full;
+  shape->geometry.rotary_dims = row.head_dim / 4;
+  shape->geometry.linear = linear;
+}
 
 ModelShape shape_of(const Row& row) {
   ModelShape shape;
@@ -92,6 +148,7 @@ ModelShape shape_of(const Row& row) {
     shape.idle_parameters =
         int64_t{3} * row.layers * (kinds.experts - kinds.chosen) * row.hidden * row.intermediate;
   }
+  if (kinds.full_every > 0) add_linear(row, &shape);
   return shape;
 }
 

@@ -58,8 +58,14 @@ uint64_t activation_bytes(const ModelShape& model, int64_t tokens) {
     qkv = std::max(qkv, int64_t{g.query_heads} * heads.key_dim + kv_width(heads));
     attended = std::max(attended, int64_t{g.query_heads} * heads.value_dim);
   }
-  const int64_t widest_in = std::max({model.hidden, attended, model.intermediate});
-  const int64_t widest_out = std::max({model.hidden, qkv, 2 * model.intermediate});
+  const int64_t mlp = model.mlp_width > 0 ? model.mlp_width : model.intermediate;
+  if (g.linear.layers > 0) {
+    qkv = std::max(qkv, int64_t{g.linear.channels()});
+    attended = std::max(attended, int64_t{g.linear.value_width()});
+  }
+  const int64_t linear = g.linear.layers > 0 ? g.linear.channels() + g.linear.value_width() : 0;
+  const int64_t widest_in = std::max({model.hidden, attended, mlp});
+  const int64_t widest_out = std::max({model.hidden, qkv, 2 * mlp, linear});
   const int64_t floats = model.hidden + widest_out + g.rotary_dims;
   const int64_t halves = widest_in + qkv + attended;
   return static_cast<uint64_t>(tokens * (4 * floats + 2 * halves) + 4 * model.vocab);

@@ -12,7 +12,10 @@ struct ModelShape {
   std::string name;
   Geometry geometry;
   int64_t hidden = 0;
-  int64_t intermediate = 0;     // with experts: width read by a token, mean over layers
+  // With experts: width read by a token, mean over layers. With linear attention the layers without
+  // rows count as a part of those that have some: this is their width of MLP with as many weights.
+  int64_t intermediate = 0;
+  int64_t mlp_width = 0;        // then of one MLP; 0: intermediate
   int64_t idle_parameters = 0;  // experts that a token does not choose, all layers
   int64_t vocab = 0;
   int64_t max_positions = 0;

@@ -60,14 +60,18 @@ size_t Activations::lay_out(const ModelConfig& config, DType dtype, PanelOrder o
   const LatentShape& mla = config.mla;
   const int64_t heads = config.query_heads;
   const int64_t qkv = config.max_qkv_width();
-  const int64_t attended = heads * std::max(config.value_dim(), config.window_heads.value_dim);
+  const LinearShape& linear = config.linear;
+  const int64_t attended =
+      std::max(heads * std::max(config.value_dim(), config.window_heads.value_dim),
+               int64_t{linear.value_width()});
+  const int64_t linear_inputs = linear.layers > 0 ? linear.channels() + linear.value_width() : 0;
   const int64_t layer_inputs = int64_t{config.layers} * config.layer_input;
   const int64_t widest_in =
       std::max({hidden, attended, heads * mla.value, int64_t{config.max_mlp_width()},
                 int64_t{config.layer_input}});
-  const int64_t widest_out =
-      std::max({hidden, qkv, heads * (mla.plain + config.rotary_dims), int64_t{mla.query_rank},
-                2 * int64_t{config.max_mlp_width()}, expert_outputs(config, order), layer_inputs});
+  const int64_t widest_out = std::max({hidden, qkv, heads * (mla.plain + config.rotary_dims),
+                                       int64_t{mla.query_rank}, 2 * int64_t{config.max_mlp_width()},
+                                       expert_outputs(config, order), layer_inputs, linear_inputs});
   size_t bytes = 0;
   const auto take = [&](int64_t elements, int element_bytes) {
     const size_t offset = bytes;
@@ -85,6 +89,9 @@ size_t Activations::lay_out(const ModelConfig& config, DType dtype, PanelOrder o
   qkv_end_ = bytes;
   layer_inputs_ = take(tokens * layer_inputs, kFloat);
   attended_ = take(tokens * attended, dtype_bytes(dtype));
+  linear_gates_ = take(tokens * 2 * linear.value_heads, kFloat);
+  output_gates_ =
+      take(config.family->output_gate ? tokens * heads * config.max_head_dim() : 0, kFloat);
   with_lse_ = config.has_sinks();
   if (with_lse_) lse_ = take(tokens * heads, kFloat);
   // Host code handles one head at a time, kernels handle all heads at once.

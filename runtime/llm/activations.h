@@ -67,7 +67,11 @@ class Activations {
   float* beside() const { return at<float>(beside_); }
   std::byte* gathered() const { return at<std::byte>(gathered_); }
   std::byte* activated() const { return at<std::byte>(activated_); }
-  ExpertSpace experts() const;                          // for kernels
+  ExpertSpace experts() const;  // for kernels
+  // Layers with linear attention: b and a [2 x value_heads]. Gates of attention's output
+  // [query_heads x head_dim].
+  float* linear_gates() const { return at<float>(linear_gates_); }
+  float* output_gates() const { return at<float>(output_gates_); }
   float* logits() const { return at<float>(logits_); }  // [rows, vocab]
   float* host_embeddings() const { return host_.as<float>(); }
   float* host_layer_inputs() const { return host_layer_inputs_.as<float>(); }
@@ -93,7 +97,8 @@ class Activations {
          logits_ = 0, head_input_ = 0, head_result_ = 0, routed_ = 0, mixed_ = 0, gathered_ = 0,
          activated_ = 0, lse_ = 0, chosen_ = 0, pairs_ = 0;
   size_t shared_qkv_[2] = {},  // by whether the layer has a window
-      qkv_end_ = 0, layer_inputs_ = 0, beside_ = 0, router_input_ = 0;
+      qkv_end_ = 0, layer_inputs_ = 0, beside_ = 0, router_input_ = 0, linear_gates_ = 0,
+         output_gates_ = 0;
   int64_t pair_count_ = 0;  // all tokens
   bool with_lse_ = false;
 };

@@ -94,8 +94,9 @@ void ChatSession::keep_common(Branch& branch, std::span<const int32_t> ids) {
       std::mismatch(branch.cached.begin(), branch.cached.end(), ids.begin(), ids.end() - 1);
   auto common = static_cast<size_t>(end.first - branch.cached.begin());
   if (common == branch.cached.size()) return;
-  if (!runtime_.can_truncate_to(branch.sequence.id(), static_cast<int64_t>(common))) common = 0;
-  runtime_.truncate(branch.sequence.id(), static_cast<int64_t>(common));
+  const int64_t kept = runtime_.resume_point(branch.sequence.id(), static_cast<int64_t>(common));
+  runtime_.truncate(branch.sequence.id(), kept);
+  common = static_cast<size_t>(kept);
   branch.cached.resize(common);
 }
 

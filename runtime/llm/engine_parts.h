@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
+#include "kernels/linear_params.h"
 #include "offload/device.h"
 #include "offload/operation_tag.h"
 #include "runtime/base/dtype.h"
@@ -18,6 +20,7 @@ namespace fasa {
 struct EngineParts {
   Device& device;
   const ModelConfig& config;
+  const LinearLayout& linear;
   const Weights& weights;
   const Activations& activations;
   DType dtype;
@@ -28,11 +31,12 @@ struct EngineParts {
 // Shape of one step. Must outlive the work that refers to it.
 struct StepShape {
   int64_t tokens = 0;
-  std::vector<int32_t> positions;   // of each token
-  std::vector<int32_t> logit_rows;  // tokens whose logits are wanted, ascending
-  std::vector<RowRun> runs;         // the tokens' rows, by phase of their sequences
-  std::vector<RowRun> logit_runs;   // the logits' rows, by phase
-  Cause cause = Cause::kCompute;    // kPrefill if a sequence is in prefill
+  std::vector<int32_t> positions;           // of each token
+  std::vector<int32_t> logit_rows;          // tokens whose logits are wanted, ascending
+  std::vector<RowRun> runs;                 // the tokens' rows, by phase of their sequences
+  std::vector<RowRun> logit_runs;           // the logits' rows, by phase
+  std::span<const LinearPart> linear = {};  // sequences, for layers with linear attention
+  Cause cause = Cause::kCompute;            // kPrefill if a sequence is in prefill
 };
 
 // Addresses of a step's host inputs and of the rotation frequencies, as the work reads them.

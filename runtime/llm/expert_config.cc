@@ -8,7 +8,6 @@ namespace fasa {
 namespace {
 
 constexpr int64_t kMaxExperts = 4096;
-constexpr int64_t kMaxWidth = int64_t{1} << 24;
 
 int read_count(const JsonFields& fields, std::initializer_list<const char*> keys) {
   for (const char* const key : keys) {
@@ -40,7 +39,10 @@ void read_qwen(const JsonFields& fields, ModelConfig* config) {
   experts.count = read_count(fields, {"num_experts", "num_local_experts"});
   experts.chosen = read_chosen(fields, experts.count);
   experts.intermediate = read_width(fields);
-  experts.normalised = fields.boolean_or("norm_topk_prob", false);
+  const Choice& normalised = config->family->normalised_experts;
+  experts.normalised = normalised.key == nullptr
+                           ? normalised.otherwise
+                           : fields.boolean_or(normalised.key, normalised.otherwise);
   if (!config->family->names.shared_gate.empty()) {
     experts.shared_intermediate =
         static_cast<int>(fields.integer("shared_expert_intermediate_size", 1, kMaxWidth));

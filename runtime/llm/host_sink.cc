@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/model/cpu_isa.h"
 #include "kernels/cpu/model/elementwise.h"
+#include "kernels/cpu/model/linear_calls.h"
 #include "kernels/cpu/model/row_calls.h"
 #include "runtime/llm/expert_work.h"
 
@@ -12,6 +13,8 @@ namespace fasa {
 void HostSink::run(const RowCalls::Call& call) {
   work_.device_bytes += cpu::run_on_rows(call).device_bytes;
 }
+
+void HostSink::run_linear(const LinearCall& call) { work_.device_bytes += cpu::run_linear(call); }
 
 void HostSink::project(const Matrix& matrix, const std::byte* x, RowRuns runs, int64_t columns,
                        float* y) {

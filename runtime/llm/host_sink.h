@@ -16,6 +16,7 @@ class HostSink final : public WorkSink {
   KernelWork work() const { return work_; }  // so far
 
   void run(const RowCalls::Call& call) override;
+  void run_linear(const LinearCall& call) override;
   void project(const Matrix& matrix, const std::byte* x, RowRuns runs, int64_t columns,
                float* y) override;
   // One head at a time: its rows are adjacent where a product reads them.

@@ -22,6 +22,7 @@ class KernelSink final : public WorkSink {
       : parts_(parts), scratch_(scratch), tag_(tag) {}
 
   void run(const RowCalls::Call& call) override;
+  void run_linear(const LinearCall& call) override;
   void project(const Matrix& matrix, const std::byte* x, RowRuns runs, int64_t columns,
                float* y) override;
   int heads_at_once(int heads) const override { return heads; }

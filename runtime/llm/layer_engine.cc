@@ -1,5 +1,7 @@
 #include "runtime/llm/layer_engine.h"
 
+#include <algorithm>
+
 #include "runtime/llm/host_sink.h"
 #include "runtime/llm/kernel_sink.h"
 #include "runtime/llm/layer_work.h"
@@ -57,7 +59,10 @@ void LayerEngine::enqueue(const char* name, OperationTag tag, const Work& work) 
 }
 
 void LayerEngine::to_attention(int layer) {
-  enqueue("projections", tag_of(layer, step_->cause),
+  // Tags count layers as the KV cache does: linear attention belongs to the next layer with rows.
+  const ModelConfig& config = parts_.config;
+  const int tag = std::min(config.attention_index(layer), config.attention_layers() - 1);
+  enqueue("projections", tag_of(tag, step_->cause),
           [layer](const LayerWork& work) { work.to_attention(layer); });
 }
 

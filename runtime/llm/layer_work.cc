@@ -108,7 +108,11 @@ void LayerWork::before_attention(int index, const Pending& pending) const {
   const LayerWeights& layer = parts_.weights.layer(index);
   const ModelConfig& config = parts_.config;
   add_norm(layer.attention_norm, AddOrder::kAddThenNorm, pending);
+  if (config.is_linear(index)) return linear_attention(index);
   std::byte* const qkv = parts_.activations.qkv(config, index);
+  if (config.family->output_gate) {
+    project(layer.output_gate, parts_.activations.input(), parts_.activations.output_gates());
+  }
   if (config.has_mla()) {
     const int64_t stride = config.qkv_width(index);
     latent_work().queries(layer.mla, qkv, stride);
@@ -120,6 +124,35 @@ void LayerWork::before_attention(int index, const Pending& pending) const {
   project_heads(
       index,
       {.all = config.query_heads + 2 * keys, .query = config.query_heads, .key = keys, .out = qkv});
+}
+
+void LayerWork::linear_attention(int index) const {
+  const Activations& activations = parts_.activations;
+  const LinearWeights& weights = parts_.weights.layer(index).linear;
+  const LinearShape& shape = parts_.config.linear;
+  std::byte* const convolved = activations.qkv(parts_.config, index);
+  const int state = index - parts_.config.attention_index(index);
+  project(weights.input, activations.input(), activations.result());
+  project(weights.gates, activations.input(), activations.linear_gates());
+  sink_.run_linear(ConvolveParams{.layout = &parts_.linear,
+                                  .layer = state,
+                                  .parts = step_.linear,
+                                  .x = activations.result(),
+                                  .x_stride = weights.input.outputs(),
+                                  .weights = weights.taps,
+                                  .y = convolved});
+  sink_.run_linear(DeltaNetParams{.layout = &parts_.linear,
+                                  .layer = state,
+                                  .parts = step_.linear,
+                                  .y = convolved,
+                                  .gates = activations.linear_gates(),
+                                  .factor = weights.factor,
+                                  .bias = weights.bias,
+                                  .z = activations.result() + shape.channels(),
+                                  .z_stride = weights.input.outputs(),
+                                  .norm = weights.norm,
+                                  .eps = parts_.config.norm_eps,
+                                  .out = activations.attended()});
 }
 
 void LayerWork::query_of(int index, std::byte* query) const {
@@ -144,6 +177,13 @@ LayerWork::Pending LayerWork::after_attention(int index) const {
                               .lse = activations.lse(),
                               .dtype = parts_.dtype,
                               .x = activations.attended()});
+  }
+  if (layer.output_gate.outputs() > 0) {
+    sink_.run_linear(GateParams{.tokens = step_.tokens,
+                                .size = layer.output_gate.outputs(),
+                                .gate = activations.output_gates(),
+                                .dtype = parts_.dtype,
+                                .x = activations.attended()});
   }
   if (config.has_mla()) latent_work().values(layer.mla);
   project(layer.output, config.has_mla() ? activations.input() : activations.attended(),

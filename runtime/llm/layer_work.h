@@ -24,7 +24,7 @@ class LayerWork {
     const float* factor = nullptr;  // of the residual, after the addition
   };
   // Enqueues the rest of the previous layer after its attention (or begin()), then
-  // before_attention().
+  // before_attention(), or a layer's linear attention.
   void to_attention(int layer) const;
   // Computes cosines and sines of the step's positions, and the norm of the embeddings if the
   // family has one.
@@ -53,6 +53,8 @@ class LayerWork {
     sink_.project(matrix, x, step_.runs, matrix.outputs(), y);
   }
   void project_heads(int layer, const Heads& heads) const;
+  // The normalised input -> convolution, delta net -> the activations' attended().
+  void linear_attention(int layer) const;
   // attended -> output projection, residual, norm, MLP. Returns the MLP's result as pending.
   Pending after_attention(int layer) const;
   Pending mlp(const LayerWeights& layer) const;

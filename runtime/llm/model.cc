@@ -26,6 +26,11 @@ uint64_t next_place() {
   return ++last;
 }
 
+ModelConfig with_dtype(ModelConfig config, DType dtype) {
+  config.linear.dtype = dtype;
+  return config;
+}
+
 ConstTensorView moved(ConstTensorView view, ptrdiff_t by) {
   view.data = static_cast<const std::byte*>(view.data) + by;
   return view;
@@ -38,12 +43,14 @@ class Model::Impl final : public QuerySource {
   Impl(std::unique_ptr<WeightSource> source, ModelConfig config, DType dtype, Device& device,
        const WeightOptions& weights)
       : device_(device),
-        config_(std::move(config)),
+        config_(with_dtype(std::move(config), dtype)),
         dtype_(dtype),
         stream_(device.create_stream(StreamPriority::kNormal, "model")),
+        linear_(config_.linear),
         weights_(std::move(source), config_, dtype, device, stream_.view(), weights),
         rotations_(make_rotations(config_)),
-        engine_({device_, config_, weights_, activations_, dtype_, rotations_, stream_.view()}) {}
+        engine_({device_, config_, linear_, weights_, activations_, dtype_, rotations_,
+                 stream_.view()}) {}
 
   const ModelConfig& config() const { return config_; }
   DType dtype() const { return dtype_; }
@@ -72,16 +79,19 @@ class Model::Impl final : public QuerySource {
   // The forward() under way, for estimates.
   struct OpenForward {
     const StepShape* shape;
-    bool decodes;   // all sequences are in decode
-    int layer = 0;  // the layer whose attention is being enqueued
+    bool decodes;  // all sequences are in decode
+    // The layer whose attention is being enqueued. As in Runtime, here and below layers without
+    // attention do not count.
+    int layer = 0;
   };
   void check(std::span<const int32_t> tokens, std::span<const StepSequence> step,
              const ForwardOptions& options) const;
   StepShape shape_of(Runtime& runtime, std::span<const StepSequence> step,
                      const ForwardOptions& options) const;
   void check_estimate(int layer, int ahead, StreamView stream) const;
+  std::span<const LinearPart> linear_parts(Runtime& runtime) const;
   void enqueue(Runtime& runtime, const StepShape& shape, const ForwardOptions& options);
-  void attention(Runtime& runtime, int layer, const StepShape& shape,
+  void attention(Runtime& runtime, int model_layer, const StepShape& shape,
                  const ForwardOptions& options);
   // Host code that reads what the stream has computed in the memory at `data`. Its argument is the
   // distance from there to the host's copy.
@@ -97,6 +107,7 @@ class Model::Impl final : public QuerySource {
   ModelConfig config_;
   DType dtype_;
   Stream stream_;
+  LinearLayout linear_;
   Weights weights_;
   std::vector<Rotation> rotations_;
   Activations activations_;
@@ -179,11 +190,12 @@ ConstTensorView Model::Impl::latent_part(ConstTensorView keys) const {
 }
 
 void Model::Impl::reserve_estimates(int64_t sequences, int max_depth) {
-  if (sequences < 1 || max_depth < 1 || max_depth >= config_.layers) {
+  const int layers = config_.attention_layers();
+  if (sequences < 1 || max_depth < 1 || max_depth >= layers) {
     throw UsageError(
         fmt::format("estimates for {} sequences, {} layers ahead; allowed: 1 or more sequences, 1 "
-                    "to {} layers ahead in a model of {}",
-                    sequences, max_depth, config_.layers - 1, config_.layers));
+                    "to {} layers ahead in a model with {} layers of attention",
+                    sequences, max_depth, layers - 1, layers));
   }
   if (sequences <= estimates_.sequences() && max_depth <= estimates_.max_depth()) return;
   place_ = next_place();
@@ -202,8 +214,8 @@ void Model::Impl::check_estimate(int layer, int ahead, StreamView stream) const 
   if (ahead < 1 || ahead > estimates_.max_depth()) {
     fail(fmt::format("allowed: 1 to {} layers ahead", estimates_.max_depth()));
   }
-  if (layer + ahead >= config_.layers) {
-    fail(fmt::format("the model has layers 0 to {}", config_.layers - 1));
+  if (layer + ahead >= config_.attention_layers()) {
+    fail(fmt::format("the model has layers 0 to {}", config_.attention_layers() - 1));
   }
   if (stream.native != stream_.view().native)
     fail("the stream is not the model's; use the model's stream");
@@ -213,8 +225,9 @@ void Model::Impl::check_estimate(int layer, int ahead, StreamView stream) const 
 // stream.
 ConstTensorView Model::Impl::estimate(int layer, int ahead, StreamView stream) {
   check_estimate(layer, ahead, stream);
-  engine_.query_of(layer + ahead, estimates_.data(ahead), tag_of(layer, Cause::kPrefetch));
-  return estimates_.view(ahead, open_->shape->tokens, config_.heads(layer + ahead).key_dim);
+  const int of = config_.attention_layer(layer + ahead);
+  engine_.query_of(of, estimates_.data(ahead), tag_of(layer, Cause::kPrefetch));
+  return estimates_.view(ahead, open_->shape->tokens, config_.heads(of).key_dim);
 }
 
 void Model::Impl::publish(const std::byte* data, size_t bytes, Report report) {
@@ -240,7 +253,7 @@ void Model::Impl::publish(const std::byte* data, size_t bytes, Report report) {
 
 void Model::Impl::publish_estimates(int layer, const ForwardOptions& options) {
   if (options.observer == nullptr) return;
-  const int last = std::min(options.estimate_depth, config_.layers - 1 - layer);
+  const int last = std::min(options.estimate_depth, config_.attention_layers() - 1 - layer);
   for (int ahead = 1; ahead <= last; ++ahead) {
     const ConstTensorView q = estimate(layer, ahead, stream());
     const auto bytes = static_cast<size_t>(q.tokens * q.token_stride * dtype_bytes(dtype_));
@@ -250,12 +263,14 @@ void Model::Impl::publish_estimates(int layer, const ForwardOptions& options) {
   }
 }
 
-void Model::Impl::attention(Runtime& runtime, int layer, const StepShape& shape,
+// `model_layer`: of all layers.
+void Model::Impl::attention(Runtime& runtime, int model_layer, const StepShape& shape,
                             const ForwardOptions& options) {
+  const int layer = open_->layer;
   const int query_heads = config_.query_heads;
-  const int kv_layer = config_.kv_layer(layer);
-  const HeadShape heads = config_.heads(layer);
-  const ConstTensorView q = part_of_qkv(layer, shape.tokens, 0, query_heads);
+  const int kv_layer = config_.kv_layer(model_layer);
+  const HeadShape heads = config_.heads(model_layer);
+  const ConstTensorView q = part_of_qkv(model_layer, shape.tokens, 0, query_heads);
   const ConstTensorView k = part_of_qkv(kv_layer, shape.tokens, query_heads, heads.kv_heads);
   const ConstTensorView v =
       config_.has_mla()
@@ -274,11 +289,19 @@ void Model::Impl::attention(Runtime& runtime, int layer, const StepShape& shape,
   runtime.attend(layer, q, out, activations_.lse(), stream());
 }
 
+std::span<const LinearPart> Model::Impl::linear_parts(Runtime& runtime) const {
+  if (runtime.geometry().linear == config_.linear) return runtime.linear_parts();
+  throw UsageError(
+      "the runtime was made for another model: the layers with linear attention differ; make it "
+      "from the geometry of Model::config()");
+}
+
 void Model::Impl::enqueue(Runtime& runtime, const StepShape& shape, const ForwardOptions& options) {
   engine_.begin(shape);
   for (int layer = 0; layer < config_.layers; ++layer) {
     engine_.to_attention(layer);
-    open_->layer = layer;
+    if (config_.is_linear(layer)) continue;
+    open_->layer = config_.attention_index(layer);
     attention(runtime, layer, shape, options);
   }
   // Only logits need the last layer's output.
@@ -297,7 +320,7 @@ std::span<const float> Model::Impl::forward(Runtime& runtime, std::span<const in
                                             std::span<const StepSequence> step,
                                             const ForwardOptions& options) {
   check(tokens, step, options);
-  const StepShape shape = shape_of(runtime, step, options);
+  StepShape shape = shape_of(runtime, step, options);
   reserve(shape.tokens, static_cast<int64_t>(shape.logit_rows.size()));
   for (size_t i = 0; i < tokens.size(); ++i) {
     weights_.embed(tokens[i],
@@ -313,6 +336,7 @@ std::span<const float> Model::Impl::forward(Runtime& runtime, std::span<const in
   if (decodes && has_estimates()) reserve_estimates(shape.tokens, estimates_.max_depth());
   open_ = OpenForward{.shape = &shape, .decodes = decodes};
   try {
+    if (config_.linear.layers > 0) shape.linear = linear_parts(runtime);
     engine_.stage(shape);
     if (decodes && options.graphs && options.observer == nullptr) {
       const uint64_t words[] = {place_, shape.logit_rows.size()};
@@ -341,14 +365,16 @@ Model::Model(Model&&) noexcept = default;
 Model& Model::operator=(Model&&) noexcept = default;
 Model::~Model() = default;
 
-DType Model::auto_dtype(const ModelConfig& config) {
-  constexpr int64_t kBillion = 1'000'000'000;
-  return config.parameters() < kBillion ? DType::kF32 : DType::kBF16;
-}
-
 namespace {
 
-void require_runnable(const Device& device, const WeightOptions& weights) {
+void require_runnable(const ModelConfig& config, const Device& device,
+                      const WeightOptions& weights) {
+  if (config.linear.layers > 0 && device.traits().model_calls) {
+    throw UsageError(
+        fmt::format("model_type {}: layers with linear attention have no kernels for device '{}' "
+                    "yet; allowed: --device cpu, emulated",
+                    config.model_type, device.name()));
+  }
   if (device.host_work() != nullptr) return;
   if (weights.activations != DecodeActivations::kModel) {
     throw UsageError(
@@ -363,7 +389,7 @@ void require_runnable(const Device& device, const WeightOptions& weights) {
 
 DType chosen_dtype(const ModelConfig& config, std::optional<DType> dtype) {
   if (dtype == DType::kF16) throw UsageError("dtype = f16; allowed: f32, bf16, auto");
-  return dtype.value_or(Model::auto_dtype(config));
+  return dtype.value_or(config.auto_dtype());
 }
 
 }  // namespace
@@ -371,7 +397,7 @@ DType chosen_dtype(const ModelConfig& config, std::optional<DType> dtype) {
 Model Model::load(const std::string& path, Device& device, std::optional<DType> dtype,
                   const WeightOptions& weights) {
   ModelConfig config = ModelConfig::load(path);
-  require_runnable(device, weights);
+  require_runnable(config, device, weights);
   const DType chosen = chosen_dtype(config, dtype);
   return Model(
       std::make_unique<Impl>(open_weights(path), std::move(config), chosen, device, weights));
@@ -379,7 +405,7 @@ Model Model::load(const std::string& path, Device& device, std::optional<DType> 
 
 Model Model::random(const ModelConfig& config, Device& device, std::optional<DType> dtype,
                     uint64_t seed, const WeightOptions& weights) {
-  require_runnable(device, weights);
+  require_runnable(config, device, weights);
   return Model(std::make_unique<Impl>(std::make_unique<RandomWeights>(seed), config,
                                       chosen_dtype(config, dtype), device, weights));
 }

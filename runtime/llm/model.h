@@ -60,8 +60,6 @@ class Model {
   // A model of this shape with random weights, for measurements (random_weights.h).
   static Model random(const ModelConfig& config, Device& device, std::optional<DType> dtype,
                       uint64_t seed, const WeightOptions& weights = {});
-  // The dtype that load() chooses for this config.
-  static DType auto_dtype(const ModelConfig& config);
   Model(Model&&) noexcept;
   Model& operator=(Model&&) noexcept;
   ~Model();

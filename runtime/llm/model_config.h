@@ -10,6 +10,7 @@
 
 #include "runtime/base/dtype.h"
 #include "runtime/base/geometry.h"
+#include "runtime/base/linear_shape.h"
 #include "runtime/llm/model_family.h"
 #include "runtime/llm/rope_parameters.h"
 
@@ -48,6 +49,11 @@ struct ExpertShape {
 };
 
 inline constexpr int kUnrotated = -1;
+
+// Larger than any known model, and small enough that products of two widths stay below 2^63.
+inline constexpr int64_t kMaxWidth = int64_t{1} << 24;
+inline constexpr int64_t kMaxHeads = 4096;
+inline constexpr int64_t kMaxHeadDim = 4096;
 
 struct ModelConfig {
   std::string model_type;
@@ -89,6 +95,8 @@ struct ModelConfig {
   int layer_input = 0;           // width of the input per layer; 0 = none
   int layer_vocab_size = 0;      // rows of its table
   std::vector<int> windows;      // sliding window per layer, tokens; 0 = none; empty = no windows
+  LinearShape linear;            // no layers: none; dtype: see Model::load
+  std::vector<bool> linear_layers;  // which layers have linear attention; empty = none
   bool tie_embeddings = false;
   bool qkv_bias = false;
   bool output_bias = false;  // of the attention's output projection
@@ -106,6 +114,13 @@ struct ModelConfig {
   bool has_experts(int layer) const {
     return !expert_layers.empty() && expert_layers[static_cast<size_t>(layer)];
   }
+  bool is_linear(int layer) const {
+    return !linear_layers.empty() && linear_layers[static_cast<size_t>(layer)];
+  }
+  // Layers with attention are counted among themselves by the KV cache.
+  int attention_layers() const { return layers - linear.layers; }
+  int attention_index(int layer) const;  // layers with attention before `layer`
+  int attention_layer(int index) const;  // its inverse
   int value_dim() const { return has_mla() ? mla.latent : head_dim; }
   int window(int layer) const { return windows.empty() ? 0 : windows[static_cast<size_t>(layer)]; }
   HeadShape heads(int layer) const {
@@ -124,7 +139,9 @@ struct ModelConfig {
   }
   int max_mlp_width() const { return mlp_width(layers - 1); }
   // Width of a token's queries, keys and values together; with MLA the values are part of the keys.
+  // With linear attention: of the convolution.
   int64_t qkv_width(int layer) const {
+    if (is_linear(layer)) return linear.channels();
     const HeadShape own = heads(layer);
     return int64_t{own.key_dim} * (query_heads + (has_mla() ? 1 : 2) * own.kv_heads);
   }
@@ -143,6 +160,8 @@ struct ModelConfig {
   // Parameters of all layers' MLPs, and the fewer that one token reads in a model with experts.
   int64_t mlp_parameters() const;
   int64_t read_mlp_parameters() const;
+  // Dtype of weights and activations, unless the user chooses another: f32 below 1 B parameters.
+  DType auto_dtype() const;
   // Dtype of the KV rows: the precision in which the model was stored, whatever the dtype of
   // activations. Matches the KV cache of other engines.
   DType row_dtype() const { return stored_dtype.value_or(DType::kBF16); }

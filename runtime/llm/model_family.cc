@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <array>
 
+#include "runtime/llm/gemma_families.h"
+#include "runtime/llm/qwen_families.h"
+
 namespace fasa {
 namespace {
-
-constexpr Choice kAlways{.otherwise = true};
 
 constexpr ModelFamily kLlama{.type = "llama",
                              .qkv_bias = {.key = "attention_bias"},
@@ -21,38 +22,6 @@ constexpr ModelFamily kMinistral3{.type = "ministral3",
                                   .query_growth = true,
                                   .window = {.layers = WindowedLayers::kAll},
                                   .keys = {.default_head_dim = 128, .default_norm_eps = 1e-5}};
-
-constexpr WindowRule kQwenWindow{
-    .layers = WindowedLayers::kFrom, .enabled = "use_sliding_window", .otherwise = 4096};
-
-constexpr ModelFamily kQwen2{.type = "qwen2", .window = kQwenWindow, .qkv_bias = kAlways};
-
-constexpr ModelFamily kQwen3{.type = "qwen3",
-                             .window = kQwenWindow,
-                             .head_norm = HeadNorm::kShared,
-                             .has_head_norm = kAlways,
-                             .qkv_bias = {.key = "attention_bias"},
-                             .output_bias = {.key = "attention_bias"},
-                             .keys = {.default_head_dim = 128}};
-
-constexpr ModelFamily kQwen3Moe{
-    .type = "qwen3_moe",
-    .window = {.layers = WindowedLayers::kAll, .enabled = "use_sliding_window", .otherwise = 4096},
-    .experts = ExpertKind::kQwen,
-    .head_norm = HeadNorm::kShared,
-    .has_head_norm = kAlways,
-    .qkv_bias = {.key = "attention_bias"},
-    .output_bias = {.key = "attention_bias"}};
-
-constexpr ModelFamily kQwen2Moe{
-    .type = "qwen2_moe",
-    .window = {.layers = WindowedLayers::kPattern,
-               .enabled = "use_sliding_window",
-               .otherwise = 4096,
-               .pattern = 2},
-    .experts = ExpertKind::kQwen,
-    .qkv_bias = {.key = "qkv_bias", .otherwise = true},
-    .names = {.shared = "mlp.shared_expert", .shared_gate = "mlp.shared_expert_gate"}};
 
 constexpr ModelFamily kMixtral{.type = "mixtral",
                                .rope_theta = 1e6,
@@ -315,90 +284,11 @@ constexpr ModelFamily kPhi3{.type = "phi3",
                             .keys = {.default_norm_eps = 1e-5},
                             .names = {.qkv = "self_attn.qkv_proj", .gate_up = "mlp.gate_up_proj"}};
 
-constexpr TensorNames kGemmaNorms{.attention_out_norm = "post_attention_layernorm",
-                                  .mlp_norm = "pre_feedforward_layernorm",
-                                  .mlp_out_norm = "post_feedforward_layernorm"};
-
-constexpr ModelFamily kGemma2{
-    .type = "gemma2",
-    .norm_base = 1,
-    .window = {.layers = WindowedLayers::kPattern, .otherwise = 4096, .pattern = 2},
-    .root_embedding_scale = true,
-    .qkv_bias = {.key = "attention_bias"},
-    .output_bias = {.key = "attention_bias"},
-    .tied_embeddings = true,
-    .keys = {.default_head_dim = 256,
-             .activation = "hidden_activation",
-             .default_activation = "gelu_pytorch_tanh",
-             .query_scalar = "query_pre_attn_scalar",
-             .default_query_scalar = 256},
-    .names = kGemmaNorms};
-
-constexpr ModelFamily kGemma3{
-    .type = "gemma3_text",
-    .norm_base = 1,
-    .rope_theta = 1e6,
-    .local_rope = true,
-    .window = {.layers = WindowedLayers::kPattern, .otherwise = 4096, .pattern = 6},
-    .root_embedding_scale = true,
-    .head_norm = HeadNorm::kShared,
-    .has_head_norm = kAlways,
-    .qkv_bias = {.key = "attention_bias"},
-    .output_bias = {.key = "attention_bias"},
-    .tied_embeddings = true,
-    .keys = {.default_head_dim = 256,
-             .activation = "hidden_activation",
-             .default_activation = "gelu_pytorch_tanh",
-             .query_scalar = "query_pre_attn_scalar",
-             .default_query_scalar = 256},
-    .names = kGemmaNorms};
-
-constexpr ModelFamily kGemma4{.type = "gemma4_text",
-                              .rotary_share = 0.25,
-                              .proportional_rope = true,
-                              .partial_rotary = true,
-                              .rope_theta = 1e6,
-                              .local_rope = true,
-                              .window = {.layers = WindowedLayers::kPattern,
-                                         .otherwise = 512,
-                                         .pattern = 6,
-                                         .last_full = true},
-                              .root_embedding_scale = true,
-                              .experts = ExpertKind::kGemma4,
-                              .head_norm = HeadNorm::kShared,
-                              .has_head_norm = kAlways,
-                              .value_norm = true,
-                              .qkv_bias = {.key = "attention_bias"},
-                              .output_bias = {.key = "attention_bias"},
-                              .tied_embeddings = true,
-                              .keys = {.default_head_dim = 256,
-                                       .activation = "hidden_activation",
-                                       .default_activation = "gelu_pytorch_tanh",
-                                       .fixed_score_scale = 1},
-                              .names = {.attention_out_norm = "post_attention_layernorm",
-                                        .mlp_norm = "pre_feedforward_layernorm",
-                                        .mlp_out_norm = "post_feedforward_layernorm",
-                                        .router = "router.proj",
-                                        .experts = "experts",
-                                        .expert_gate_up = "gate_up_proj",
-                                        .router_scale = "router.scale",
-                                        .expert_scale = "router.per_expert_scale",
-                                        .beside_mlp_out_norm = "post_feedforward_layernorm_1",
-                                        .beside_norm = "pre_feedforward_layernorm_2",
-                                        .beside_out_norm = "post_feedforward_layernorm_2",
-                                        .layer_embeddings = "embed_tokens_per_layer",
-                                        .layer_embedding_projection = "per_layer_model_projection",
-                                        .layer_embedding_norm = "per_layer_projection_norm",
-                                        .layer_input_gate = "per_layer_input_gate",
-                                        .layer_input_projection = "per_layer_projection",
-                                        .layer_input_norm = "post_per_layer_input_norm",
-                                        .layer_factor = "layer_scalar"}};
-
 constexpr std::array kFamilies = {
-    kLlama,   kMistral,  kMixtral, kQwen2,   kQwen3,     kQwen3Moe, kQwen2Moe,   kErnie45,
-    kGptNeox, kStableLm, kPhi,     kBloom,   kMpt,       kGranite,  kDeepseekV2, kOlmo2,
-    kOlmo3,   kSmolLm3,  kPhi3,    kGemma2,  kGemma3,    kGemma4,   kGptOss,     kMinistral3,
-    kSeedOss, kGlm4,     kExaone4, kCohere2, kStarcoder2};
+    kLlama,   kMistral,  kMixtral, kQwen2,   kQwen3,      kQwen3Moe, kQwen2Moe,   kErnie45,
+    kGptNeox, kStableLm, kPhi,     kBloom,   kMpt,        kGranite,  kDeepseekV2, kOlmo2,
+    kOlmo3,   kSmolLm3,  kPhi3,    kGemma2,  kGemma3,     kGemma4,   kGptOss,     kMinistral3,
+    kSeedOss, kGlm4,     kExaone4, kCohere2, kStarcoder2, kQwen35,   kQwen35Moe,  kQwen3Next};
 
 }  // namespace
 

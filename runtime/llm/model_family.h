@@ -44,9 +44,14 @@ struct Choice {
   const char* key = nullptr;
   bool otherwise = false;
 };
+inline constexpr Choice kAlways{.otherwise = true};
 
 // Key names and rules of a family's experts, if any (expert_config.h).
 enum class ExpertKind : uint8_t { kNone, kMixtral, kQwen, kDeepSeek, kGptOss, kGemma4 };
+
+// Layers with linear attention, by the layout of their projections in files: one tensor each for
+// queries, keys and values, z, b and a; or one for the first two and one for b and a, by key head.
+enum class LinearKind : uint8_t { kNone, kSeparate, kByHead };
 
 // Names of the config.json keys for a family's shapes.
 struct ConfigKeys {
@@ -151,7 +156,12 @@ struct ModelFamily {
   bool root_embedding_scale = false;  // embeddings are multiplied by sqrt(hidden)
   bool latent_attention = false;      // MLA, see LatentShape
   ExpertKind experts = ExpertKind::kNone;
-  bool expert_bias = false;  // on routers too
+  bool expert_bias = false;                               // on routers too
+  Choice normalised_experts = {.key = "norm_topk_prob"};  // of ExpertKind::kQwen
+  LinearKind linear = LinearKind::kNone;
+  // Rows of the query projection are, per head, those of the query, then those of a gate whose
+  // sigmoid scales the head's output.
+  bool output_gate = false;
   HeadNorm head_norm = HeadNorm::kNone;
   Choice has_head_norm = {};
   bool head_norm_bias = false;

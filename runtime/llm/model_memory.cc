@@ -27,7 +27,7 @@ ModelMemory model_memory(const std::string& path, const ModelConfig& config,
                          std::optional<DType> dtype, const WeightOptions& weights,
                          int64_t step_tokens, PanelOrder order) {
   constexpr uint64_t kSeed = 1;
-  const DType chosen = dtype.value_or(Model::auto_dtype(config));
+  const DType chosen = dtype.value_or(config.auto_dtype());
   std::unique_ptr<WeightSource> source = std::make_unique<RandomWeights>(kSeed);
   if (has_weights(path)) source = open_weights(path);
   const WeightBytes bytes = Weights::count(std::move(source), config, chosen, order, weights);

@@ -8,10 +8,22 @@ ModelShape model_shape(const ModelConfig& config, const std::string& name) {
   shape.geometry = config.geometry();
   shape.hidden = config.hidden;
   shape.intermediate = config.intermediate;
+  const int64_t matrices = 3 * int64_t{config.hidden};
   if (config.experts.count > 0) {
-    shape.intermediate =
-        config.read_mlp_parameters() / (3 * int64_t{config.hidden} * config.layers);
+    shape.intermediate = config.read_mlp_parameters() / (matrices * config.layers);
     shape.idle_parameters = config.mlp_parameters() - config.read_mlp_parameters();
+  }
+  if (config.linear.layers > 0) {
+    // Queries, keys, values and outputs of the layers with rows are counted elsewhere.
+    int64_t others = config.read_mlp_parameters();
+    for (int layer = 0; layer < config.layers; ++layer) {
+      others += config.attention_parameters(layer);
+      if (config.is_linear(layer)) continue;
+      others -=
+          int64_t{2} * config.hidden * config.head_dim * (config.query_heads + config.kv_heads);
+    }
+    shape.mlp_width = config.read_mlp_parameters() / (matrices * config.layers);
+    shape.intermediate = others / (matrices * config.attention_layers());
   }
   shape.vocab = config.vocab_size;
   shape.max_positions = config.max_positions;

@@ -41,7 +41,7 @@ std::vector<std::byte> noise(size_t values, DType dtype) {
 
 uint64_t random_context_bytes(const ModelConfig& config, std::optional<DType> dtype) {
   return static_cast<uint64_t>(kRandomChunk * row_elements(config.geometry()) *
-                               dtype_bytes(dtype.value_or(Model::auto_dtype(config))));
+                               dtype_bytes(dtype.value_or(config.auto_dtype())));
 }
 
 void append_random_context(Model& model, Runtime& runtime, SequenceId sequence, int64_t tokens) {

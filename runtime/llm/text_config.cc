@@ -19,6 +19,8 @@ constexpr Wrapper kWrappers[] = {
     {"gemma3", "gemma3_text", true, "final_logit_softcapping"},
     {"gemma4", "gemma4_text", true, nullptr},
     {"mistral3", "mistral", true, nullptr},
+    {"qwen3_5", "qwen3_5_text", false, nullptr},
+    {"qwen3_5_moe", "qwen3_5_moe_text", false, nullptr},
 };
 
 }  // namespace

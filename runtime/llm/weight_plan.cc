@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "runtime/base/error.h"
@@ -194,6 +195,14 @@ void WeightPlan::vector(const float** target, const Parts& parts, const Adjust& 
   vectors_.push_back(std::move(item));
 }
 
+void WeightPlan::vector(const float** target, const std::string& tensor,
+                        std::span<const int64_t> shape) {
+  int64_t size = 1;
+  for (const int64_t extent : shape) size *= extent;
+  const Place place = take(static_cast<size_t>(size) * sizeof(float));
+  vectors_.push_back({target, {{used(tensor, shape), 0, size}}, place, size, {}});
+}
+
 void WeightPlan::require_all_used(const std::string& prefix, const std::string& config_path) const {
   for (const std::string& name : files_.names()) {
     // Old exports store the rotary frequencies; they follow from the config.
@@ -347,7 +356,8 @@ WeightPlan::Loaded WeightPlan::load(Device& device, StreamView stream) const {
     for (const Piece& part : item.parts) {
       part.tensor.read(part.first, part.rows, out);
       for (int64_t i = 0; i < part.rows; ++i, ++out) {
-        *out = (*out + item.adjust.base) * item.adjust.scale;
+        const float value = *out + item.adjust.base;
+        *out = (item.adjust.exponential ? std::exp(value) : value) * item.adjust.scale;
       }
     }
     uploader.send(item.place, static_cast<size_t>(item.size) * sizeof(float));

@@ -56,13 +56,16 @@ class WeightPlan {
   // Transposed: the rows of `part` are inputs, its `columns` columns are outputs.
   void transposed(Matrix* target, const Part& part, int64_t columns,
                   MemorySpace space = MemorySpace::kDevice);
-  // Change to a vector's values at load: (value + base) * scale.
+  // Change to a vector's values at load: (value + base) * scale, or exp(value + base) * scale.
   struct Adjust {
     float base = 0;
     float scale = 1;
+    bool exponential = false;
   };
   // Concatenates all parts.
-  void vector(const float** target, const Parts& parts, const Adjust& adjust = {0, 1});
+  void vector(const float** target, const Parts& parts, const Adjust& adjust = {0, 1, false});
+  // All elements of a tensor of any shape.
+  void vector(const float** target, const std::string& tensor, std::span<const int64_t> shape);
   // Marks a tensor as used that other code reads.
   WeightView used(const std::string& name, std::span<const int64_t> shape);
   bool has(const std::string& name) const { return files_.has(name); }

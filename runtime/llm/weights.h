@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,11 +18,6 @@
 namespace fasa {
 
 class WeightPlan;
-
-// The prefix of a text model's tensors in its files, "" = none.
-std::string text_root(const WeightSource& files, const ModelFamily& family);
-// The other parts of the files, which are not read: name -> number of tensors.
-std::map<std::string, int> unread_parts(const WeightSource& files, const ModelFamily& family);
 
 // Weights of a layer with MLA; each head's matrices are separate.
 struct LatentWeights {
@@ -62,6 +56,18 @@ struct ExpertLayerWeights {
   bool present() const { return !routed.empty(); }
 };
 
+// Weights of a layer with linear attention, whose output projection is LayerWeights::output.
+struct LinearWeights {
+  Matrix input;                   // [channels + value_width, hidden]: queries, keys, values; z
+  Matrix gates;                   // [2 x value_heads, hidden]: b, then a
+  const float* taps = nullptr;    // [channels, taps]
+  const float* factor = nullptr;  // [value_heads]: of the decay, negative
+  const float* bias = nullptr;    // [value_heads]: of a
+  const float* norm = nullptr;    // [value_dim]
+
+  bool present() const { return taps != nullptr; }
+};
+
 // Adds the layer's part of the input per layer: norm(projection(f(gate x) * input)).
 struct LayerInputWeights {
   Matrix gate;        // [layer_input, hidden]
@@ -74,6 +80,8 @@ struct LayerInputWeights {
 // Vectors are f32 in device memory; null if the family has none.
 struct LayerWeights {
   LatentWeights mla;
+  LinearWeights linear;
+  Matrix output_gate;  // [query_heads x head_dim, hidden]; no outputs: none
   // [(query_heads + 2 kv_heads) x head_dim, hidden]; without the parts that a layer does not have
   Matrix qkv;
   Matrix output;   // [hidden, query_heads x head_dim], with MLA [hidden, query_heads x value]

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "kernels/calls.h"
+#include "kernels/linear_params.h"
 #include "runtime/llm/matrix.h"
 #include "runtime/llm/weights.h"
 
@@ -17,6 +18,7 @@ class WorkSink {
   virtual ~WorkSink() = default;
 
   virtual void run(const RowCalls::Call& call) = 0;
+  virtual void run_linear(const LinearCall& call) = 0;
   // x [rows, inputs], dense -> the first `columns` outputs of y [rows, matrix.outputs()]. Some of
   // the other outputs may be overwritten.
   virtual void project(const Matrix& matrix, const std::byte* x, RowRuns runs, int64_t columns,

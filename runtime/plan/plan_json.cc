@@ -32,6 +32,7 @@ Json step_json(const PlannedStep& step) {
 Json kv_json(const KvMemory& kv) {
   return {{"device_slice_bytes", kv.device_slices},     {"device_row_bytes", kv.device_rows},
           {"device_hot_row_bytes", kv.device_hot_rows}, {"device_scratch_bytes", kv.device_scratch},
+          {"device_state_bytes", kv.device_states},     {"host_state_bytes", kv.host_states},
           {"device_kv_bytes", kv.device_total()},       {"host_kv_bytes", kv.host_rows}};
 }
 

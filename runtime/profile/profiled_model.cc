@@ -33,7 +33,7 @@ void check(const ProfiledModelOptions& settings, const ModelConfig& model) {
 }  // namespace
 
 ProfiledModel::ProfiledModel(const ProfiledModelOptions& settings, const ModelConfig& model)
-    : ProfiledDecode((check(settings, model), model.layers)),
+    : ProfiledDecode((check(settings, model), model.attention_layers())),
       inner_(settings.open ? settings.open()
                            : open_model_device(settings.config.device_options(), model)),
       device_(*inner_),
@@ -44,7 +44,7 @@ ProfiledModel::ProfiledModel(const ProfiledModelOptions& settings, const ModelCo
   config.device.graphs = false;  // operations of a graph have no times of their own
   const auto prompt = static_cast<int64_t>(settings.prompt.size());
   const auto chunk = static_cast<int>(std::min<int64_t>(settings.prefill_chunk, prompt));
-  runtime_ = std::make_unique<Runtime>(device_, config, model.geometry(),
+  runtime_ = std::make_unique<Runtime>(device_, config, model_.config().geometry(),
                                        config.placement.row_dtype.value_or(model.row_dtype()),
                                        settings.slice_dims(model_), prompt + settings.max_steps);
   prediction_with_model(config);
@@ -57,7 +57,7 @@ ProfiledModel::ProfiledModel(const ProfiledModelOptions& settings, const ModelCo
 ProfiledModel::~ProfiledModel() { stop_recording(); }
 
 void ProfiledModel::prediction_with_model(const Config& config) {
-  const int most = model_.config().layers - 1;
+  const int most = model_.config().attention_layers() - 1;
   const int depth = std::min(most, config.prefetch.depth.value_or(kMaxAutomaticDepth));
   if (depth < 1 || !takes_queries(config.prefetch.predictor)) return;
   model_.reserve_estimates(1, depth);

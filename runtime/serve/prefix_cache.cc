@@ -79,8 +79,8 @@ PrefixMatch PrefixCache::find(const std::string& salt, std::span<const int32_t> 
   const auto most = std::min(match.known.size(), static_cast<int64_t>(prompt.size()) - 1);
   for (const CachedSession& cached : sessions_) {
     if (cached.conversation.salt != salt || !cached.sequence) continue;
-    const int64_t tokens = std::min(cached.log().common(match.known), most);
-    if (!runtime_.can_truncate_to(*cached.sequence, tokens)) continue;
+    const int64_t common = std::min(cached.log().common(match.known), most);
+    const int64_t tokens = runtime_.resume_point(*cached.sequence, common);
     if (tokens > match.cached) match.cached = tokens, match.source = cached.id;
   }
   int64_t held = match.cached;
@@ -108,14 +108,14 @@ uint64_t PrefixCache::insert(Conversation conversation, SequenceId sequence) {
   changed();
   const KvMemory memory =
       runtime_.estimate_memory(conversation.log.size(), 1, runtime_.info(sequence).rollback_tokens);
-  CachedSession heir{
-      .id = next_id_++,
-      .conversation = std::move(conversation),
-      .sequence = sequence,
-      .device_bytes = memory.device_slices + memory.device_rows + memory.device_hot_rows,
-      .host_bytes = memory.host_rows,
-      .last_used = ++uses_,
-      .used_at = std::chrono::steady_clock::now()};
+  CachedSession heir{.id = next_id_++,
+                     .conversation = std::move(conversation),
+                     .sequence = sequence,
+                     .device_bytes = memory.device_slices + memory.device_rows +
+                                     memory.device_hot_rows + memory.device_states,
+                     .host_bytes = memory.host_rows + memory.host_states,
+                     .last_used = ++uses_,
+                     .used_at = std::chrono::steady_clock::now()};
   for (auto cached = sessions_.begin(); cached != sessions_.end();) {
     const bool beginning = cached->conversation.salt == heir.conversation.salt &&
                            cached->log().common(heir.log()) == cached->log().size();

@@ -100,6 +100,7 @@ void FilledRuntime::fill(int64_t tokens) {
                       ConstTensorView::dense(v.data(), DType::kBF16, now, g.kv_heads, g.key_dim),
                       stream_.view());
     }
+    static_cast<void>(runtime_.linear_parts());  // states are only memory here
     runtime_.end_step();
     done += now;
   }

@@ -144,6 +144,7 @@ void SyntheticDecode::Impl::append_chunk(SequenceId sequence, int tokens) {
     inputs_->shift(tokens, stream_.view());
     runtime_.append(layer, inputs_->k(layer, tokens), inputs_->v(layer, tokens), stream_.view());
   }
+  static_cast<void>(runtime_.linear_parts());  // states are only memory here
   runtime_.end_step();
 }
 
@@ -197,6 +198,7 @@ SyntheticStep SyntheticDecode::Impl::step() {
   runtime_.begin_step(decode_step());
   try {
     enqueue_layers();
+    static_cast<void>(runtime_.linear_parts());
     runtime_.end_step();
   } catch (...) {
     runtime_.abort_step();

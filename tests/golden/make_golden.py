@@ -180,7 +180,8 @@ def olmo3(**changes):
 
 
 def kinds(letters):
-    return [("full" if kind == "f" else "sliding") + "_attention" for kind in letters]
+    names = {"f": "full_attention", "s": "sliding_attention", "l": "linear_attention"}
+    return [names[kind] for kind in letters]
 
 
 def gemma4(layers, full_theta, share, **changes):
@@ -198,6 +199,24 @@ def gemma4(layers, full_theta, share, **changes):
                 "full_attention": {"rope_type": "proportional", "rope_theta": full_theta,
                                    "partial_rotary_factor": share},
             },
+            **changes,
+        }
+    )
+
+
+# `key`, `value`: (heads, dimensions) of the layers with linear attention.
+def linear(of, layers, theta, share, key, value, taps, **changes):
+    return of(
+        **{
+            **COMMON,
+            "num_hidden_layers": len(layers),
+            "layer_types": kinds(layers),
+            "linear_num_key_heads": key[0],
+            "linear_key_head_dim": key[1],
+            "linear_num_value_heads": value[0],
+            "linear_value_head_dim": value[1],
+            "linear_conv_kernel_dim": taps,
+            "rope_parameters": {"rope_type": "default", "rope_theta": theta, "partial_rotary_factor": share},
             **changes,
         }
     )
@@ -445,13 +464,46 @@ CASES = {
         torch.bfloat16,
         {"vision": True},
     ),
+    "qwen3-5": (
+        linear(transformers.Qwen3_5TextConfig, "lfllf", 5e3, 0.5, (3, 10), (6, 14), 4, hidden_size=52,
+               intermediate_size=76, num_attention_heads=6, head_dim=24),
+        torch.bfloat16,
+        {},
+    ),
+    "qwen3-5-moe": (
+        linear(transformers.Qwen3_5MoeTextConfig, "llfl", 7e3, 0.25, (2, 12), (6, 8), 3, hidden_size=44,
+               num_attention_heads=5, num_key_value_heads=1, head_dim=16, num_experts=7, num_experts_per_tok=3,
+               moe_intermediate_size=20, shared_expert_intermediate_size=28),
+        torch.bfloat16,
+        {},
+    ),
+    "qwen3-next": (
+        linear(transformers.Qwen3NextConfig, "llfll", 1e4, 0.3, (2, 12), (6, 16), 4, hidden_size=40,
+               intermediate_size=72, num_attention_heads=6, num_key_value_heads=3, head_dim=20, num_experts=6,
+               num_experts_per_tok=2, moe_intermediate_size=24, shared_expert_intermediate_size=36,
+               norm_topk_prob=False, mlp_only_layers=[1]),
+        torch.bfloat16,
+        {},
+    ),
+    "qwen3-5-vision": (
+        transformers.Qwen3_5Config(
+            text_config=linear(transformers.Qwen3_5TextConfig, "llf", 3e4, 0.25, (2, 8), (2, 20), 4,
+                               hidden_size=36, intermediate_size=52, head_dim=16).to_dict(),
+            vision_config=dict(hidden_size=8, intermediate_size=8, depth=1, num_heads=1, out_hidden_size=36,
+                               num_position_embeddings=16),
+            image_token_id=63, video_token_id=62, vision_start_token_id=61, vision_end_token_id=60,
+            tie_word_embeddings=True),
+        torch.bfloat16,
+        {"vision": True},
+    ),
 }
 
 
 def randomise(model, generator):
     """Weights large enough that attention is far from uniform and every parameter matters."""
     kind = model.config.model_type
-    base = 0 if kind.startswith(("gemma2", "gemma3")) else 1  # what a norm's weights vary around
+    # What a norm's weights vary around.
+    base = 0 if kind.startswith(("gemma2", "gemma3", "qwen3_5", "qwen3_next")) else 1
     for name, buffer in model.named_buffers():
         if name.endswith("layer_scalar"):
             buffer.data = 0.8 + 0.2 * torch.rand(buffer.shape, generator=generator)
@@ -459,6 +511,10 @@ def randomise(model, generator):
         noise = torch.randn(parameter.shape, generator=generator)
         if kind.startswith("gemma4") and "q_norm" in name:
             parameter.data = 0.4 + 0.1 * noise  # scores are not scaled
+        elif name.endswith("linear_attn.norm.weight"):
+            parameter.data = 1 + 0.2 * noise
+        elif name.endswith("A_log"):
+            parameter.data = 3 * torch.rand(parameter.shape, generator=generator) - 2
         elif "norm" in name and not name.endswith("bias"):
             parameter.data = base + 0.2 * noise
         elif name.endswith("scale"):

@@ -292,9 +292,20 @@ OWN_NAMES = {
                "router.proj": "ffn_gate_inp", "per_layer_input_gate": "inp_gate",
                "per_layer_projection": "proj", "post_per_layer_input_norm": "post_norm"}
        for gemma in ("gemma4", "gemma4-moe")},
+    **{qwen: {"post_attention_layernorm": "post_attention_norm",
+              "linear_attn.in_proj_qkv": "attn_qkv", "linear_attn.in_proj_z": "attn_gate",
+              "linear_attn.in_proj_b": "ssm_beta", "linear_attn.in_proj_a": "ssm_alpha",
+              "linear_attn.in_proj_ba": "ssm_ba", "linear_attn.conv1d": "ssm_conv1d",
+              "linear_attn.norm": "ssm_norm", "linear_attn.out_proj": "ssm_out",
+              "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+              "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
+              "mlp.shared_expert.up_proj": "ffn_up_shexp",
+              "mlp.shared_expert.down_proj": "ffn_down_shexp"}
+       for qwen in ("qwen35", "qwen35moe", "qwen3next")},
 }
 # Names that are whole in the model, and end otherwise in the file.
-WHOLE_NAMES = {"self_attn.sinks": "attn_sinks.weight", "layer_scalar": "layer_output_scale.weight",
+WHOLE_NAMES = {"linear_attn.A_log": "ssm_a", "linear_attn.dt_bias": "ssm_dt.bias",
+               "self_attn.sinks": "attn_sinks.weight", "layer_scalar": "layer_output_scale.weight",
                "router.scale": "ffn_gate_inp.scale",
                "router.per_expert_scale": "ffn_down_exps.scale"}
 EXPERTS = {"mlp.experts.gate_up_proj": ("ffn_gate_exps", "ffn_up_exps"),
@@ -336,6 +347,51 @@ def paired(values, heads):
 def from_pairs(values, heads):
     shape = values.shape
     return values.reshape(heads, -1, 2, shape[-1]).swapaxes(1, 2).reshape(shape)
+
+
+class LinearOrder:
+    """How these architectures keep the value heads of linear attention: in qwen3next's files as in
+    the model, but for its stacked projection; in the others' one of each key head by turns."""
+
+    def __init__(self, arch):
+        self.turns = arch != "qwen3next"
+
+    def rows(self, values, back=False):
+        """Rows by value head."""
+        if not self.turns:
+            return values
+        sharing = VALUE_HEADS // KEY_HEADS
+        counts = (sharing, KEY_HEADS) if back else (KEY_HEADS, sharing)
+        heads = values.reshape(*counts, -1, *values.shape[1:])
+        return np.ascontiguousarray(heads.swapaxes(0, 1)).reshape(values.shape)
+
+    def of(self, part, values, back=False):
+        if part in ("linear_attn.in_proj_qkv", "linear_attn.conv1d"):
+            keys = 2 * KEY_HEADS * LINEAR_DIM
+            return np.concatenate([values[:keys], self.rows(values[keys:], back)])
+        if part in ("linear_attn.in_proj_z", "linear_attn.in_proj_b", "linear_attn.in_proj_a",
+                    "linear_attn.A_log", "linear_attn.dt_bias"):
+            return self.rows(values, back)
+        if part == "linear_attn.out_proj":
+            return np.ascontiguousarray(self.rows(np.ascontiguousarray(values.T), back).T)
+        return values
+
+
+def write_stacked_inputs(writer, layer, values, random):
+    """qwen3next's rows by key head (query, key, values, z), taken apart; returns what was packed."""
+    sharing = VALUE_HEADS // KEY_HEADS
+    heads = values.reshape(KEY_HEADS, (2 + 2 * sharing) * LINEAR_DIM, -1)
+    ends = np.cumsum([LINEAR_DIM, LINEAR_DIM, sharing * LINEAR_DIM])
+    parts = [part.reshape(-1, values.shape[1]) for part in np.split(heads, ends, axis=1)]
+    plain = []
+    for name, stored in (("attn_qkv", np.concatenate(parts[:3])), ("attn_gate", parts[3])):
+        data, own = packed_by_gguf(Q.Q8_0, np.ascontiguousarray(stored), random)
+        writer.add_tensor(f"blk.{layer}.{name}.weight", data, raw_dtype=Q.Q8_0)
+        plain.append(own)
+    rows = KEY_HEADS * LINEAR_DIM
+    back = [part.reshape(KEY_HEADS, -1, values.shape[1])
+            for part in (*np.split(plain[0], [rows, 2 * rows]), plain[1])]
+    return torch.tensor(np.concatenate(back, axis=1).reshape(values.shape))
 
 
 def add_own_keys(arch, writer):
@@ -395,10 +451,19 @@ def add_own_keys(arch, writer):
         writer.add_shared_kv_layers(GGUF_OWN[arch].get("num_kv_shared_layers", 0))
         writer.add_embedding_length_per_layer_input(GGUF_OWN[arch]["hidden_size_per_layer_input"])
         writer.add_tensor("rope_freqs.weight", np.array([1] * 5 + [1e30] * 11, np.float32))
-    if arch == "gemma4-moe":
+    if arch in ("gemma4-moe", "qwen35moe", "qwen3next"):
         writer.add_expert_count(4)
         writer.add_expert_used_count(2)
         writer.add_expert_feed_forward_length(32)
+    if arch in LINEAR:
+        writer.add_rope_dimension_count(8)
+        writer.add_ssm_conv_kernel(4)
+        writer.add_ssm_state_size(LINEAR_DIM)
+        writer.add_ssm_group_count(KEY_HEADS)
+        writer.add_ssm_time_step_rank(VALUE_HEADS)
+        writer.add_ssm_inner_size(VALUE_HEADS * LINEAR_DIM)
+    if arch in ("qwen35moe", "qwen3next"):
+        writer.add_expert_shared_feed_forward_length(64)
 
 
 def write_experts(writer, layer, names, values, quant, random):
@@ -475,6 +540,16 @@ def make_gguf(arch, config_class, index):
         if arch == "gpt-oss" and part.startswith("mlp.experts."):
             parameter.data = write_gpt_oss_experts(writer, layer, part, parameter.data.numpy(), random)
             continue
+        order = LinearOrder(arch) if part.startswith("linear_attn.") else None
+        if part == "linear_attn.in_proj_qkvz.weight":
+            parameter.data = write_stacked_inputs(writer, layer, parameter.data.numpy(), random)
+            continue
+        if order and part in WHOLE_NAMES:
+            stored = order.of(part, parameter.data.numpy())
+            if part.endswith("A_log"):
+                stored = -np.exp(stored)
+            writer.add_tensor(f"blk.{layer}.{WHOLE_NAMES[part]}", stored)
+            continue
         if part in WHOLE_NAMES:
             writer.add_tensor(f"blk.{layer}.{WHOLE_NAMES[part]}", parameter.data.numpy())
             continue
@@ -491,16 +566,22 @@ def make_gguf(arch, config_class, index):
             _, _, layer, part = stem.split(".", 3)
             name = f"blk.{layer}.{OWN_NAMES.get(arch, {}).get(part) or NAMES[part]}"
         name = f"{name}.{kind}"
+        if name.endswith("ssm_conv1d.weight"):
+            writer.add_tensor(name, order.of("linear_attn.conv1d", values.squeeze(1)))
+            continue
         if values.ndim == 1:
-            base = 1 if arch in ("gemma2", "gemma3") else 0  # the model's own addition is in the file's norms
+            with_base = arch in ("gemma2", "gemma3") or arch in LINEAR and "ssm_norm" not in name
+            base = 1 if with_base else 0  # the model's own addition is in the file's norms
             writer.add_tensor(name, values + np.float32(base))
             continue
         types = TYPES if shape["hidden_size"] == 256 else SMALL_TYPES
         quant = Q.F32 if "ffn_gate_inp" in name else types[turn % len(types)]
         turn += 1
         heads = {"attn_q": 4, "attn_k": 2}.get(name.split(".")[-2]) if arch in PAIRED else None
-        stored = paired(values, heads) if heads else values
+        stored = paired(values, heads) if heads else order.of(part, values) if order else values
         data, plain = packed_by_gguf(quant, np.ascontiguousarray(stored), random)
+        if order:
+            plain = order.of(part, plain, back=True)
         parameter.data = torch.tensor(from_pairs(plain, heads) if heads else plain)
         writer.add_tensor(name, data, raw_dtype=quant)
     writer.write_header_to_file()
@@ -515,6 +596,14 @@ PHI3_FACTORS = {"long": [1.5 + i / 4 for i in range(24)], "short": [1.0] * 24}
 PAIRED = ("llama", "granite", "smollm3", "mixtral", "mistral3")
 WRITTEN_AS = {"mixtral": "llama", "olmo3": "olmo2", "gemma4-moe": "gemma4"}
 SMALL = {"hidden_size": 64, "intermediate_size": 96, "head_dim": 16}
+LINEAR = ("qwen35", "qwen35moe", "qwen3next")
+KEY_HEADS, VALUE_HEADS, LINEAR_DIM = 2, 6, 16
+QWEN35 = {**SMALL, "num_hidden_layers": 3, "layer_types": kinds("lfl"), "linear_num_key_heads": KEY_HEADS,
+          "linear_num_value_heads": VALUE_HEADS, "linear_key_head_dim": LINEAR_DIM,
+          "linear_value_head_dim": LINEAR_DIM, "linear_conv_kernel_dim": 4,
+          "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}}
+QWEN35_MOE = {**QWEN35, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
+              "shared_expert_intermediate_size": 64}
 GEMMA4 = {**SMALL, "global_head_dim": 32, "sliding_window": 20, "vocab_size_per_layer_input": VOCAB,
           "final_logit_softcapping": 19.0,
           "rope_parameters": {
@@ -539,6 +628,9 @@ GGUF_OWN = {
     "qwen3moe": {**SMALL, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
                  "norm_topk_prob": True},
     "mixtral": {**SMALL, "num_local_experts": 4, "num_experts_per_tok": 2},
+    "qwen35": QWEN35,
+    "qwen35moe": QWEN35_MOE,
+    "qwen3next": {**QWEN35_MOE, "norm_topk_prob": True},
     "gemma2": {**SMALL, "sliding_window": 20, "query_pre_attn_scalar": 16,
                "attn_logit_softcapping": 1.5, "final_logit_softcapping": 4.0},
     "gemma3": {"sliding_window": 20, "sliding_window_pattern": 2, "query_pre_attn_scalar": 64},
@@ -561,7 +653,9 @@ GGUF_CASES = {"llama": transformers.LlamaConfig, "qwen3": transformers.Qwen3Conf
               "mixtral": transformers.MixtralConfig, "gpt-oss": transformers.GptOssConfig,
               "gemma2": transformers.Gemma2Config, "mistral3": transformers.Ministral3Config,
               "olmo3": transformers.Olmo3Config, "gemma4": transformers.Gemma4TextConfig,
-              "gemma4-moe": transformers.Gemma4TextConfig}
+              "gemma4-moe": transformers.Gemma4TextConfig,
+              "qwen35": transformers.Qwen3_5TextConfig, "qwen35moe": transformers.Qwen3_5MoeTextConfig,
+              "qwen3next": transformers.Qwen3NextConfig}
 
 if __name__ == "__main__":
     wanted = sys.argv[1:] or [*CASES, "mxfp4", *GGUF_CASES]

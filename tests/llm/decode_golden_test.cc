@@ -102,7 +102,8 @@ INSTANTIATE_TEST_SUITE_P(
                       "cohere2", "gemma2", "gemma2-uncapped", "gemma3", "gemma3-old-config",
                       "qwen2-moe", "qwen3-moe", "qwen3-moe-mixed", "mixtral", "gpt-oss",
                       "gpt-oss-old-config", "gemma4-one-shape", "gemma4", "gemma4-shared",
-                      "gemma4-vision", "gemma4-moe"),
+                      "gemma4-vision", "gemma4-moe", "qwen3-5", "qwen3-5-vision", "qwen3-5-moe",
+                      "qwen3-next"),
     by_folder);
 
 }  // namespace

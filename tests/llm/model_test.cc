@@ -75,7 +75,7 @@ TEST(ModelLoadTest, AutoIsF32ForSmallModels) {
   ModelConfig large = model.config();
   large.layers = 4000;
   large.hidden = 4096;
-  EXPECT_EQ(Model::auto_dtype(large), DType::kBF16);
+  EXPECT_EQ(large.auto_dtype(), DType::kBF16);
 }
 
 TEST(ModelLoadTest, FingerprintDoesntDependOnTheDtypeOfTheRun) {

@@ -94,11 +94,14 @@ const Case kDense[] = {{"packed-awq"},
                        {"packed-gguf-gemma4", "model.gguf"},
                        {"packed-gguf-granite", "model.gguf"},
                        {"packed-gguf-olmo2", "model.gguf"},
+                       {"packed-gguf-qwen35", "model.gguf"},
                        {"packed-gguf-smollm3", "model.gguf"}};
 const Case kWithExperts[] = {{"packed-gpt-oss"},
                              {"packed-gguf-qwen3moe", "model.gguf"},
                              {"packed-gguf-mixtral", "model.gguf"},
                              {"packed-gguf-gemma4-moe", "model.gguf"},
+                             {"packed-gguf-qwen35moe", "model.gguf"},
+                             {"packed-gguf-qwen3next", "model.gguf"},
                              {"packed-gguf-gpt-oss", "model.gguf"}};
 
 std::string test_name(const ::testing::TestParamInfo<Case>& tested) {

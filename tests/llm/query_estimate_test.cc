@@ -66,8 +66,9 @@ class LoneLayer {
   Weights weights_;
   Activations activations_;
   std::vector<Rotation> rotations_;
-  EngineParts parts_ = {*device_, config_,    weights_,      activations_,
-                        dtype_,   rotations_, stream_.view()};
+  LinearLayout linear_{config_.linear};
+  EngineParts parts_ = {*device_,     config_, linear_,    weights_,
+                        activations_, dtype_,  rotations_, stream_.view()};
   StepShape shape_;
   std::vector<const float*> frequencies_;
   StepInputs inputs_;

@@ -118,6 +118,19 @@ TEST(GeometryCatalog, ModelsWithExpertsAndWindows) {
   EXPECT_EQ(shape.geometry.windows[23], 0);
 }
 
+// Layers without rows count in the weights, and their state beside the geometry.
+TEST(GeometryCatalog, ModelsWithLinearAttention) {
+  const ModelShape& dense = find_model_shape("Qwen3.5-9B");
+  EXPECT_NEAR(static_cast<double>(dense.parameters()) / 1e9, 8.95, 0.05);
+  EXPECT_EQ(dense.geometry.layers, 8);
+  EXPECT_EQ(dense.geometry.linear.layers, 24);
+  const ModelShape& experts = find_model_shape("Qwen3.5-35B-A3B");
+  EXPECT_NEAR(static_cast<double>(experts.parameters()) / 1e9, 34.7, 0.5);
+  const int64_t read =
+      experts.parameters() - experts.idle_parameters - experts.hidden * experts.vocab;
+  EXPECT_NEAR(static_cast<double>(read) / 1e9, 3, 0.3);
+}
+
 TEST(ModelShape, WeightBytes) {
   EXPECT_EQ(weight_bytes(6400, 16), 12800u);
   EXPECT_EQ(weight_bytes(6400, 8), 6400u + 200);  // 100 scales

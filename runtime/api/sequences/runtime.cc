@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <optional>
+#include <utility>
+
 #include "runtime/api/sequences/memory_guard.h"
 #include "runtime/api/sequences/runtime_impl.h"
 #include "runtime/base/error.h"
@@ -31,6 +35,7 @@ Runtime::Impl::Impl(Device& device, const Config& config, const Geometry& geomet
                  timing_.renew_events();
                }),
       sequences_(device, settings_, streams_),
+      states_(device, settings_.linear),
       scratch_(device, settings_, streams_),
       prefetch_(device, settings_),
       parts_{device,   settings_, sequences_,      streams_,
@@ -65,9 +70,35 @@ void Runtime::Impl::require_no_step(const char* call) {
   }
 }
 
-StepMemory& Runtime::Impl::memory_between_steps(const char* call) {
-  require_no_step(call);
-  return memory_;
+// Pages hold rows alone.
+void Runtime::Impl::require_no_states(const char* call) const {
+  if (states_.empty()) return;
+  throw UsageError(
+      fmt::format("{}: not supported for models with layers of linear attention, whose state is no "
+                  "part of the pages",
+                  call));
+}
+
+SequenceId Runtime::Impl::create() {
+  const SequenceId id = sequences_.create();
+  states_.create(id);
+  return id;
+}
+
+bool Runtime::Impl::can_truncate_to(SequenceId id, int64_t tokens) const {
+  return sequences_.find(id).can_truncate_to(tokens) && states_.resume_point(id, tokens) == tokens;
+}
+
+int64_t Runtime::Impl::resume_point(SequenceId id, int64_t tokens) const {
+  const KvSequence& sequence = sequences_.find(id);
+  const int64_t point = states_.resume_point(id, std::min(tokens, sequence.length()));
+  return sequence.can_truncate_to(point) ? point : 0;
+}
+
+void Runtime::Impl::reserve(SequenceId id, int64_t tokens, int step_tokens) {
+  require_no_step("reserve");
+  memory_.reserve(id, tokens, step_tokens);
+  states_.reserve(id);
 }
 
 SequencePages& Runtime::Impl::pages_between_steps(const char* call) {
@@ -84,8 +115,12 @@ SequenceId Runtime::Impl::fork(SequenceId id, int64_t tokens) {
                                  tokens, parent.length()));
   }
   require_rollback("fork at token", parent, tokens);
+  states_.require_resume_point("fork at token", id, tokens);
   parent.rows().load(pages_of(tokens) - 1, pages_of(tokens));
-  return sequences_.fork(parent, tokens);
+  std::optional<LinearState> state = states_.fork(id, tokens, streams_.control());
+  const SequenceId child = sequences_.fork(parent, tokens);
+  states_.add(child, std::move(state));
+  return child;
 }
 
 void Runtime::Impl::truncate(SequenceId id, int64_t tokens) {
@@ -96,10 +131,12 @@ void Runtime::Impl::truncate(SequenceId id, int64_t tokens) {
                                  tokens, sequence.length()));
   }
   require_rollback("truncate to", sequence, tokens);
+  states_.require_resume_point("truncate to", id, tokens);
   if (sequence.rows().memory().copies > 0)
     streams_.wait(sequence.work().last());  // some of them leave
   sequence.rows().load(pages_of(tokens) - 1, pages_of(tokens));
   sequence.truncate(tokens);
+  states_.truncate(id, tokens);
 }
 
 SequenceInfo Runtime::Impl::info(SequenceId id) const {
@@ -124,13 +161,21 @@ void Runtime::Impl::free(SequenceId id) {
   require_no_step("free");
   streams_.wait(sequences_.find(id).work().last());  // its private memory leaves
   sequences_.free(id);
+  states_.free(id);
 }
 
 void Runtime::Impl::export_pages(SequenceId id, int64_t first, std::span<const PageSpans> pages) {
   require_no_step("export_pages");
+  require_no_states("export_pages");
   // Only the last page may be without slices.
   if (!pages.empty() && !pages.front().slices.empty()) code_slices(id);
   pages_.export_pages(id, first, pages);
+}
+
+void Runtime::Impl::import_pages(SequenceId id, int64_t tokens,
+                                 std::span<const ConstPageSpans> pages) {
+  require_no_states("import_pages");
+  pages_between_steps("import_pages").import_pages(id, tokens, pages);
 }
 
 // Stored pages have slices, also those of a short sequence, which needs none.
@@ -156,6 +201,7 @@ KvMemory Runtime::Impl::memory() const {
       scratch_.bytes() + describer_.bytes() + counters_.bytes() + recorder_.bytes();
   for (const DescriptorBuffer& slot : streams_.slots()) memory.device_scratch += slot.bytes();
   sequences_.add_to(memory);
+  states_.add_to(memory);
   return memory;
 }
 
@@ -208,7 +254,7 @@ Runtime::Runtime(Device& device, const Config& config, const Geometry& geometry,
 Runtime::~Runtime() = default;
 const Geometry& Runtime::geometry() const { return impl_->geometry(); }
 RowDType Runtime::row_dtype() const { return impl_->row_dtype(); }
-SequenceId Runtime::create() { return impl_->sequences().create(); }
+SequenceId Runtime::create() { return impl_->create(); }
 KvMemory Runtime::estimate_memory(int64_t tokens, int step_tokens, int64_t rollback_tokens) const {
   return impl_->step_memory().estimate(tokens, step_tokens, rollback_tokens);
 }
@@ -216,10 +262,13 @@ void Runtime::set_rollback_tokens(SequenceId sequence, int64_t tokens) {
   impl_->set_rollback_tokens(sequence, tokens);
 }
 bool Runtime::can_truncate_to(SequenceId sequence, int64_t tokens) const {
-  return impl_->sequences().find(sequence).can_truncate_to(tokens);
+  return impl_->can_truncate_to(sequence, tokens);
+}
+int64_t Runtime::resume_point(SequenceId sequence, int64_t tokens) const {
+  return impl_->resume_point(sequence, tokens);
 }
 void Runtime::reserve(SequenceId sequence, int64_t tokens, int step_tokens) {
-  impl_->memory_between_steps("reserve").reserve(sequence, tokens, step_tokens);
+  impl_->reserve(sequence, tokens, step_tokens);
 }
 SequenceId Runtime::fork(SequenceId sequence, int64_t tokens) {
   return impl_->fork(sequence, tokens);
@@ -245,6 +294,7 @@ void Runtime::run_layers(StreamView stream, std::span<const uint64_t> shape,
   impl_->run_layers(stream, shape, layers);
 }
 GraphMetrics Runtime::graph_metrics() const { return impl_->graph_metrics(); }
+std::span<const LinearPart> Runtime::linear_parts() { return impl_->linear_parts(); }
 void Runtime::end_step() { impl_->end_step(); }
 void Runtime::abort_step() { impl_->abort_step(); }
 void Runtime::read(SequenceId sequence, int layer, int64_t first, TensorView k, TensorView v,
@@ -257,7 +307,7 @@ void Runtime::export_pages(SequenceId sequence, int64_t first, std::span<const P
 }
 void Runtime::import_pages(SequenceId sequence, int64_t tokens,
                            std::span<const ConstPageSpans> pages) {
-  impl_->pages_between_steps("import_pages").import_pages(sequence, tokens, pages);
+  impl_->import_pages(sequence, tokens, pages);
 }
 bool Runtime::can_truncate_from(int64_t first_page, int64_t tokens) const {
   return impl_->pages().can_truncate_from(first_page, tokens);

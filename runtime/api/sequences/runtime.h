@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "kernels/hot_slots.h"
+#include "kernels/linear_params.h"
 #include "kernels/params.h"
 #include "offload/device.h"
 #include "runtime/api/kv_metrics.h"
@@ -104,9 +105,12 @@ class Runtime {
   void set_rollback_tokens(SequenceId sequence, int64_t tokens);
   // True if the sequence can still be truncated to (or forked at) `tokens` tokens.
   bool can_truncate_to(SequenceId sequence, int64_t tokens) const;
+  // The most tokens, at most `tokens`, to which the sequence can be truncated (or at which it can
+  // be forked). With layers of linear attention: its length, a snapshot of their state, or 0.
+  int64_t resume_point(SequenceId sequence, int64_t tokens) const;
   // Creates a sequence that shares the first `tokens` tokens; equal to a fresh append of them.
-  // Throws UsageError if `tokens` lies outside the rollback window, as truncate(), read() and
-  // export_pages() do.
+  // Throws UsageError if can_truncate_to(tokens) is false, as truncate() does; read() and
+  // export_pages() throw outside the rollback window.
   SequenceId fork(SequenceId sequence, int64_t tokens);
   void truncate(SequenceId sequence, int64_t tokens);
   void free(SequenceId sequence);
@@ -145,6 +149,9 @@ class Runtime {
   void run_layers(StreamView stream, std::span<const uint64_t> shape,
                   const std::function<void()>& layers);
   GraphMetrics graph_metrics() const;
+  // With layers of linear attention: what their kernels need of the open step's sequences, in the
+  // step's order. The caller runs them before end_step(), once per step. Valid until the step ends.
+  std::span<const LinearPart> linear_parts();
   void end_step();
   void abort_step();
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/api/fetch_counters.h"
+#include "runtime/api/sequences/linear_states.h"
 #include "runtime/api/sequences/runtime.h"
 #include "runtime/api/sequences/runtime_parts.h"
 #include "runtime/api/sequences/sequence_pages.h"
@@ -30,14 +31,18 @@ class Runtime::Impl : private MemoryReclaimer {
   const Geometry& geometry() const { return geometry_; }
   RowDType row_dtype() const { return settings_.layout.row.dtype; }
   SequenceTable& sequences() { return sequences_; }
+  SequenceId create();
+  bool can_truncate_to(SequenceId id, int64_t tokens) const;
+  int64_t resume_point(SequenceId id, int64_t tokens) const;
   // For calls between steps. Throws UsageError inside a step.
+  void reserve(SequenceId id, int64_t tokens, int step_tokens);
   SequenceId fork(SequenceId id, int64_t tokens);
   void truncate(SequenceId id, int64_t tokens);
   void set_rollback_tokens(SequenceId id, int64_t tokens);
   void free(SequenceId id);
-  StepMemory& memory_between_steps(const char* call);
   SequencePages& pages_between_steps(const char* call);
   void export_pages(SequenceId id, int64_t first, std::span<const PageSpans> pages);
+  void import_pages(SequenceId id, int64_t tokens, std::span<const ConstPageSpans> pages);
   const StepMemory& step_memory() const { return memory_; }
   const SequencePages& pages() const { return pages_; }
 
@@ -52,6 +57,7 @@ class Runtime::Impl : private MemoryReclaimer {
   void run_layers(StreamView stream, std::span<const uint64_t> shape,
                   const std::function<void()>& layers);
   GraphMetrics graph_metrics() const { return recorder_.metrics(); }
+  std::span<const LinearPart> linear_parts();
   void end_step();
   void abort_step();
   void read(SequenceId id, int layer, int64_t first, TensorView k, TensorView v, StreamView stream);
@@ -62,6 +68,7 @@ class Runtime::Impl : private MemoryReclaimer {
 
  private:
   void require_no_step(const char* call);
+  void require_no_states(const char* call) const;
   void code_slices(SequenceId id);
   OpenStep& require_step(const char* call, int layer, int OpenStep::*next);
   void check_step(std::span<const StepSequence> sequences);
@@ -72,6 +79,7 @@ class Runtime::Impl : private MemoryReclaimer {
   const StepSettings settings_;
   StepStreams streams_;  // first: what follows waits for its work when it gives memory back
   SequenceTable sequences_;
+  LinearStates states_;
   StepScratch scratch_;
   PrefetchControl prefetch_;
   bool reclaim_paused_ = false;

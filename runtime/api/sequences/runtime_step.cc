@@ -58,7 +58,10 @@ void Runtime::Impl::begin_step(std::span<const StepSequence> sequences) {
   for (const StepSequence& part : sequences) sequences_.find_usable(part.sequence);
   streams_.require();
   MemoryGuard guard(parts_);
+  // Before rows, which may take what is left. A step that fails leaves it to the next.
+  for (const StepSequence& part : sequences) states_.reserve(part.sequence);
   memory_.prepare(sequences, guard);
+  states_.begin(sequences, sequences_, streams_.control());
   timing_.read(step.slot_index);
   describer_.advance();
   Fence before = sequences_.take_fence();
@@ -170,6 +173,11 @@ void Runtime::Impl::read(SequenceId id, int layer, int64_t first, TensorView k, 
   streams_.record_read(stream);
 }
 
+std::span<const LinearPart> Runtime::Impl::linear_parts() {
+  if (!parts_.step) throw UsageError("linear_parts outside a step; call begin_step first");
+  return states_.parts();
+}
+
 void Runtime::Impl::end_step() {
   if (!parts_.step) throw UsageError("end_step outside a step");
   OpenStep& step = *parts_.step;
@@ -180,6 +188,7 @@ void Runtime::Impl::end_step() {
                     "through all of them or call abort_step",
                     step.appended, step.attended, geometry_.layers));
   }
+  states_.require_computed();
   StepPipeline& pipeline = streams_.pipeline();
   if (step.tables.probe != nullptr) step.tables.probe->mark(StepProbe::kEnd, step.compute);
   step.slot->mark_done(step.compute);
@@ -191,6 +200,7 @@ void Runtime::Impl::end_step() {
     HotRows* const hot = sequence.rows().hot_rows();
     if (part.mode == StepMode::kDecode && hot != nullptr) hot->decoded();
   }
+  states_.commit(step.sequences);
   if (step.decodes) {
     counters_.add_decode_step();
     counters_.sample(step.slot->done());
@@ -211,6 +221,7 @@ void Runtime::Impl::abort_step() {
     // No memory for the message.
   }
   for (const StepSequence& part : step.sequences) sequences_.find(part.sequence).invalidate();
+  states_.abort(step.sequences);
   parts_.step.reset();
 }
 

@@ -62,6 +62,27 @@ constexpr GgufName kGemma4[] = {{"ffn_norm", "pre_feedforward_layernorm"},
                                 {"proj", "per_layer_projection"},
                                 {"post_norm", "post_per_layer_input_norm"}};
 
+constexpr GgufName kQwen35[] = {{"post_attention_norm", "post_attention_layernorm"},
+                                {"attn_qkv", "linear_attn.in_proj_qkv"},
+                                {"attn_gate", "linear_attn.in_proj_z"},
+                                {"ssm_in", "linear_attn.in_proj_qkvz"},
+                                {"ssm_ba", "linear_attn.in_proj_ba"},
+                                {"ssm_alpha", "linear_attn.in_proj_a"},
+                                {"ssm_beta", "linear_attn.in_proj_b"},
+                                {"ssm_conv1d", "linear_attn.conv1d"},
+                                {"ssm_a", "linear_attn.factor"},
+                                {"ssm_dt.bias", "linear_attn.dt_bias"},
+                                {"ssm_norm", "linear_attn.norm"},
+                                {"ssm_out", "linear_attn.out_proj"},
+                                {"ffn_gate_inp", "mlp.gate"},
+                                {"ffn_gate_exps", "mlp.experts.*.gate_proj"},
+                                {"ffn_up_exps", "mlp.experts.*.up_proj"},
+                                {"ffn_down_exps", "mlp.experts.*.down_proj"},
+                                {"ffn_gate_inp_shexp", "mlp.shared_expert_gate"},
+                                {"ffn_gate_shexp", "mlp.shared_expert.gate_proj"},
+                                {"ffn_up_shexp", "mlp.shared_expert.up_proj"},
+                                {"ffn_down_shexp", "mlp.shared_expert.down_proj"}};
+
 constexpr std::array kArchitectures = {
     GgufArchitecture{.name = "llama", .model_type = "llama", .paired_heads = true},
     GgufArchitecture{.name = "llama",
@@ -99,7 +120,24 @@ constexpr std::array kArchitectures = {
                      .model_type = "gemma4_text",
                      .layer_names = kGemma4,
                      .experts = true,
-                     .activation = "gelu_pytorch_tanh"}};
+                     .activation = "gelu_pytorch_tanh"},
+    GgufArchitecture{.name = "qwen35",
+                     .model_type = "qwen3_5_text",
+                     .layer_names = kQwen35,
+                     .norms_have_base = true,
+                     .partial_rotary = true},
+    GgufArchitecture{.name = "qwen35moe",
+                     .model_type = "qwen3_5_moe_text",
+                     .layer_names = kQwen35,
+                     .experts = true,
+                     .norms_have_base = true,
+                     .partial_rotary = true},
+    GgufArchitecture{.name = "qwen3next",
+                     .model_type = "qwen3_next",
+                     .layer_names = kQwen35,
+                     .experts = true,
+                     .norms_have_base = true,
+                     .partial_rotary = true}};
 
 std::optional<std::string_view> find(std::span<const GgufName> names, std::string_view file) {
   for (const GgufName& name : names) {
@@ -130,18 +168,18 @@ std::string GgufArchitecture::model_name(std::string_view tensor) const {
   const std::string other = fmt::format("model.{}", tensor);
   const size_t dot = tensor.rfind('.');
   if (dot == std::string_view::npos) return other;
-  const std::string_view stem = tensor.substr(0, dot);
   const std::string_view kind = tensor.substr(dot);
-  if (const auto top = find(kTop, stem)) return fmt::format("{}{}", *top, kind);
+  if (const auto top = find(kTop, tensor.substr(0, dot))) return fmt::format("{}{}", *top, kind);
   constexpr std::string_view kLayer = "blk.";
-  if (!stem.starts_with(kLayer)) return other;
-  const size_t end = stem.find('.', kLayer.size());
+  if (!tensor.starts_with(kLayer)) return other;
+  const size_t end = tensor.find('.', kLayer.size());
   if (end == std::string_view::npos) return other;
-  const std::string_view layer = stem.substr(kLayer.size(), end - kLayer.size());
-  const std::string_view part = stem.substr(end + 1);
+  const std::string_view layer = tensor.substr(kLayer.size(), end - kLayer.size());
   if (const auto whole = find(layer_names, tensor.substr(end + 1))) {
     return fmt::format("model.layers.{}.{}", layer, *whole);
   }
+  if (dot <= end) return other;
+  const std::string_view part = tensor.substr(end + 1, dot - end - 1);
   auto found = find(layer_names, part);
   if (!found) found = find(kInLayer, part);
   return found ? fmt::format("model.layers.{}.{}{}", layer, *found, kind) : other;

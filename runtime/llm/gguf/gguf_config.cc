@@ -272,6 +272,41 @@ void add_gemma3(const Keys& keys, nlohmann::json* config) {
   (*config)["rope_local_base_freq"] = keys.number_or("rope.freq_base_swa", 10000);
 }
 
+// Layers with linear attention are those without keys. Value heads lie in another order than in
+// folders, except in qwen3next.
+void add_linear(const GgufHeader& header, const Keys& keys, const GgufArchitecture& architecture,
+                nlohmann::json* config) {
+  const int64_t layers =
+      keys.integer("block_count") - keys.integer_or("nextn_predict_layers", 0, 0);
+  if (layers < 1) keys.fail("nextn_predict_layers", "fewer than block_count");
+  nlohmann::json kinds = nlohmann::json::array();
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    const bool full = header.tensors().contains(fmt::format("blk.{}.attn_k.weight", layer));
+    kinds.push_back(full ? "full_attention" : "linear_attention");
+  }
+  const int64_t heads = keys.integer("ssm.time_step_rank");
+  const int64_t width = keys.integer("ssm.inner_size");
+  if (width % heads != 0) keys.fail("ssm.inner_size", "a multiple of ssm.time_step_rank");
+  config->update({{"num_hidden_layers", layers},
+                  {"layer_types", kinds},
+                  {"linear_num_value_heads", heads},
+                  {"linear_value_head_dim", width / heads},
+                  {"linear_num_key_heads", keys.integer("ssm.group_count")},
+                  {"linear_key_head_dim", keys.integer("ssm.state_size")},
+                  {"linear_conv_kernel_dim", keys.integer("ssm.conv_kernel")},
+                  {"linear_heads_by_turns", architecture.name != "qwen3next"}});
+  constexpr const char* kShared = "expert_shared_feed_forward_length";
+  if (keys.has(kShared)) (*config)["shared_expert_intermediate_size"] = keys.integer(kShared);
+}
+
+// The MLP's width; models whose layers all have experts may leave it out.
+int64_t mlp_width(const Keys& keys) {
+  constexpr const char* kWidth = "feed_forward_length";
+  if (keys.has_array(kWidth)) return 0;
+  constexpr const char* kOfExperts = "expert_feed_forward_length";
+  return keys.integer(!keys.has(kWidth) && keys.has(kOfExperts) ? kOfExperts : kWidth);
+}
+
 // Heads and widths of MLPs may differ by layer. Some values are not stored: they follow from the
 // tensors.
 void add_gemma4(const GgufHeader& header, const Keys& keys, nlohmann::json* config) {
@@ -394,8 +429,7 @@ std::string gguf_config_json(const GgufHeader& header) {
       {"model_type", architecture.model_type},
       {"vocab_size", embeddings->second.shape[0]},
       {"num_hidden_layers", keys.integer("block_count")},
-      {"intermediate_size",
-       keys.has_array("feed_forward_length") ? 0 : keys.integer("feed_forward_length")},
+      {"intermediate_size", mlp_width(keys)},
       {"max_position_embeddings", keys.integer("context_length")},
       {"rms_norm_eps", std::stod(fmt::format("{:.6g}", eps))},
       {"rope_theta", theta},
@@ -413,6 +447,7 @@ std::string gguf_config_json(const GgufHeader& header) {
   if (architecture.name == "gemma3") add_gemma3(keys, &config);
   if (architecture.name == "gpt-oss") add_gpt_oss(keys, &config);
   if (architecture.name == "olmo2") add_olmo2(keys, &config);
+  if (keys.has("ssm.inner_size")) add_linear(header, keys, architecture, &config);
   if (architecture.name == "gemma4") {
     add_gemma4(header, keys, &config);
     return config.dump();

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <optional>
 
@@ -41,6 +42,18 @@ bool is_rotary(std::string_view name) {
   return name == "rope_freqs.weight" || name.starts_with("rope_factors_");
 }
 
+// Layers of multi-token prediction stand behind the model's own; they are skipped.
+bool is_prediction(const GgufHeader& header, const GgufArchitecture& architecture,
+                   std::string_view name) {
+  constexpr std::string_view kLayer = "blk.";
+  const auto key = [&](std::string_view of) { return fmt::format("{}.{}", architecture.name, of); };
+  const int64_t extra = header.integer_or(key("nextn_predict_layers"), 0, 4096, 0);
+  if (extra == 0 || !name.starts_with(kLayer)) return false;
+  const int64_t end = header.integer(key("block_count"), 1, int64_t{1} << 30) - extra;
+  const std::string number(name.substr(kLayer.size(), name.find('.', kLayer.size())));
+  return std::atoll(number.c_str()) >= end;
+}
+
 }  // namespace
 
 bool is_gguf(const std::string& path) {
@@ -52,7 +65,7 @@ bool is_gguf(const std::string& path) {
 GgufFile::GgufFile(const std::string& path) : file_(path), header_(file_.bytes(), path) {
   const GgufArchitecture& architecture = GgufArchitecture::of(header_);
   for (const auto& [name, tensor] : header_.tensors()) {
-    if (is_rotary(name)) continue;
+    if (is_rotary(name) || is_prediction(header_, architecture, name)) continue;
     const std::string wanted = architecture.model_name(name);
     if (wanted.find('*') != std::string::npos) {
       add_experts(wanted, tensor);
@@ -66,7 +79,7 @@ GgufFile::GgufFile(const std::string& path) : file_(path), header_(file_.bytes()
                       header_.name(), name, tensor.shape[0], head_dim));
     }
     if (tensor.shape.size() == 1) {
-      const bool is_norm = name.ends_with("norm.weight");
+      const bool is_norm = name.ends_with("norm.weight") && !name.ends_with("ssm_norm.weight");
       const float base = architecture.norms_have_base && is_norm ? 1.0f : 0.0f;
       if (head_dim > 0 || base != 0) add_vector(wanted, tensor, head_dim, base);
     } else if (tensor.shape.size() == 2) {  // require() reports other ranks

@@ -1,0 +1,53 @@
+// The states of a runtime's sequences in layers with linear attention. Empty without such layers.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/api/sequences/runtime_parts.h"
+#include "scheduler/cache/linear_state.h"
+
+namespace fasa {
+
+class LinearStates {
+ public:
+  LinearStates(Device& device, const LinearShape& shape) : device_(device), layout_(shape) {}
+  LinearStates(const LinearStates&) = delete;  // the states refer to it
+  LinearStates& operator=(const LinearStates&) = delete;
+
+  bool empty() const { return layout_.shape().layers == 0; }
+  void create(SequenceId id);
+  void free(SequenceId id) { states_.erase(index_of(id)); }
+  void reserve(SequenceId id);  // throws BudgetError
+  // Throws UsageError if `tokens` is no resume point.
+  void require_resume_point(const char* call, SequenceId id, int64_t tokens) const;
+  int64_t resume_point(SequenceId id, int64_t tokens) const;
+  void truncate(SequenceId id, int64_t tokens);
+  // A child's state; throws BudgetError. Then add() it.
+  std::optional<LinearState> fork(SequenceId id, int64_t tokens, StreamView stream) const;
+  void add(SequenceId id, std::optional<LinearState> state);
+
+  // In reserved memory. Throws UsageError.
+  void begin(std::span<const StepSequence> step, const SequenceTable& sequences, StreamView stream);
+  std::span<const LinearPart> parts();  // of the open step, for kernels
+  // Throws UsageError if the step's parts were not computed.
+  void require_computed() const;
+  void commit(std::span<const StepSequence> step);
+  void abort(std::span<const StepSequence> step);
+  void add_to(KvMemory& memory) const;
+
+ private:
+  LinearState& at(SequenceId id) { return states_.at(index_of(id)); }
+  const LinearState& at(SequenceId id) const { return states_.at(index_of(id)); }
+
+  Device& device_;
+  const LinearLayout layout_;
+  std::unordered_map<uint64_t, LinearState> states_;
+  std::vector<LinearPart> parts_;
+  bool computed_ = false;
+};
+
+}  // namespace fasa

@@ -1,0 +1,73 @@
+// The shape of a model's layers with linear attention, and of the state that they keep.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/base/dtype.h"
+
+namespace fasa {
+
+// Layers with gated delta nets (arXiv 2412.06464) in place of attention. Each keeps a state per
+// sequence whose size does not depend on the sequence's length.
+struct LinearShape {
+  int layers = 0;  // 0 = none
+  int key_heads = 0;
+  int value_heads = 0;  // a multiple of key_heads
+  int key_dim = 0;
+  int value_dim = 0;
+  int taps = 0;                // of the causal convolution
+  DType dtype = DType::kBF16;  // of the inputs that a state keeps: the model's activations
+  // Value heads take the key heads by turns (head h: h mod key_heads), as in GGUF files; otherwise
+  // neighbours share one (h / (value_heads / key_heads)).
+  bool heads_by_turns = false;
+
+  int key_width() const { return key_heads * key_dim; }
+  int value_width() const { return value_heads * value_dim; }
+  int sharing() const { return value_heads / key_heads; }  // value heads of a key head
+  int value_head(int key_head, int which) const {
+    return heads_by_turns ? which * key_heads + key_head : key_head * sharing() + which;
+  }
+  // Width of the convolution: queries, keys, values.
+  int channels() const { return 2 * key_width() + value_width(); }
+  bool operator==(const LinearShape&) const = default;
+};
+
+// Prefilled tokens advance the state in blocks, which end at multiples of this position.
+inline constexpr int kLinearBlock = 64;
+inline constexpr int kMaxLinearTaps = 8;
+
+// Where one layer's part of a sequence's state lies, in bytes from its beginning. First what the
+// state needs where no block is open: the heads' matrices and the last inputs of the convolution.
+// Then the inputs of an open block, which may hold all but the block's last token.
+class LinearLayout {
+ public:
+  explicit LinearLayout(const LinearShape& shape) : shape_(shape) {
+    const auto element = int64_t{dtype_bytes(shape.dtype)};
+    const auto end_of = [](int64_t begin, int64_t bytes) { return begin + (bytes + 63) / 64 * 64; };
+    constexpr int64_t kFloat = sizeof(float);
+    constexpr int64_t kOpen = kLinearBlock - 1;
+    inputs_ = end_of(0, shape.value_heads * head_elements() * kFloat);
+    keys_ = end_of(inputs_, int64_t{shape.taps - 1} * shape.channels() * element);
+    values_ = end_of(keys_, kOpen * shape.key_width() * element);
+    gates_ = end_of(values_, kOpen * shape.value_width() * element);
+    bytes_ = end_of(gates_, kOpen * 2 * shape.value_heads * kFloat);
+  }
+
+  const LinearShape& shape() const { return shape_; }
+  // A head's matrix is [key_dim, value_stride]: rows are padded with zeros to whole vectors.
+  int64_t value_stride() const { return (int64_t{shape_.value_dim} + 15) / 16 * 16; }
+  int64_t head_elements() const { return shape_.key_dim * value_stride(); }
+  int64_t inputs() const { return inputs_; }  // [taps - 1, channels], oldest first
+  int64_t keys() const { return keys_; }      // [kLinearBlock - 1, key_width], convolved
+  int64_t values() const { return values_; }  // [kLinearBlock - 1, value_width], convolved
+  int64_t gates() const { return gates_; }  // [kLinearBlock - 1, 2 x value_heads] f32: beta, decay
+  int64_t layer_bytes() const { return bytes_; }
+  int64_t cut_bytes() const { return keys_; }  // without an open block
+  int64_t bytes() const { return shape_.layers * bytes_; }
+
+ private:
+  LinearShape shape_;
+  int64_t inputs_ = 0, keys_ = 0, values_ = 0, gates_ = 0, bytes_ = 0;
+};
+
+}  // namespace fasa

@@ -1,0 +1,197 @@
+// Models with layers of linear attention: the state of a sequence through chunks, forks, cuts and
+// aborted steps.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "runtime/base/error.h"
+#include "runtime/base/units.h"
+#include "tests/llm/llm_fixture.h"
+
+namespace fasa {
+namespace {
+
+using namespace llm_test;
+
+class LinearModel : public ::testing::TestWithParam<const char*> {
+ protected:
+  void start(const std::string& device = "cpu") {
+    runtime_.reset();
+    model_.reset();
+    device_ = open_test_device(device);
+    model_ = std::make_unique<Model>(Model::load(golden_dir(GetParam()), *device_, DType::kF32));
+    runtime_ = full_runtime(*model_);
+  }
+  // The logits of all of the step's tokens, the next ones of the golden prompt.
+  std::vector<float> step(SequenceId id, int tokens, StepMode mode) {
+    const auto first = static_cast<size_t>(runtime_->length(id));
+    const StepSequence parts[] = {{id, tokens, mode}};
+    const auto logits = model_->step(
+        *runtime_, std::span(golden_.tokens).subspan(first, static_cast<size_t>(tokens)), parts,
+        {.all_logits = true});
+    return {logits.begin(), logits.end()};
+  }
+  std::vector<float> prefill(SequenceId id, int tokens) {
+    return step(id, tokens, StepMode::kPrefill);
+  }
+  std::vector<float> decode(SequenceId id, int tokens) {
+    std::vector<float> all;
+    for (int i = 0; i < tokens; ++i) {
+      const std::vector<float> one = step(id, 1, StepMode::kDecode);
+      all.insert(all.end(), one.begin(), one.end());
+    }
+    return all;
+  }
+
+  const Golden golden_ = Golden::load(golden_dir(GetParam()));
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<Runtime> runtime_;
+};
+
+TEST_P(LinearModel, SameBitsWhateverTheChunks) {
+  start();
+  const std::vector<float> whole = prefill(runtime_->create(), 90);
+  for (const std::vector<int>& chunks :
+       {std::vector<int>{64, 26}, {1, 62, 1, 26}, {37, 30, 23}, {65, 25}}) {
+    const SequenceId id = runtime_->create();
+    std::vector<float> parts;
+    for (const int chunk : chunks) {
+      const std::vector<float> part = prefill(id, chunk);
+      parts.insert(parts.end(), part.begin(), part.end());
+    }
+    EXPECT_EQ(parts, whole);
+  }
+}
+
+TEST_P(LinearModel, SequencesOfAStepAreIndependent) {
+  start();
+  const SequenceId lone = runtime_->create();
+  prefill(lone, 70);
+  const std::vector<float> expected = decode(lone, 1);
+  const SequenceId one = runtime_->create(), other = runtime_->create();
+  prefill(one, 70);
+  prefill(other, 5);
+  std::vector<int32_t> ids = {golden_.tokens[5], golden_.tokens[6], golden_.tokens[70]};
+  const StepSequence parts[] = {{other, 2, StepMode::kPrefill}, {one, 1, StepMode::kDecode}};
+  const auto logits = model_->step(*runtime_, ids, parts);
+  const auto vocab = static_cast<size_t>(model_->config().vocab_size);
+  EXPECT_EQ(std::vector<float>(logits.begin() + static_cast<ptrdiff_t>(vocab), logits.end()),
+            expected);
+}
+
+TEST_P(LinearModel, GoesBackToTheEndsOfTurns) {
+  for (const char* const device : {"cpu", "emulated"}) {
+    start(device);
+    const SequenceId id = runtime_->create();
+    prefill(id, 20);
+    const std::vector<float> answer = decode(id, 5);
+    const std::vector<float> question = prefill(id, 45);
+    EXPECT_EQ(runtime_->resume_point(id, 70), 70);
+    EXPECT_EQ(runtime_->resume_point(id, 69), 25);
+    EXPECT_EQ(runtime_->resume_point(id, 24), 20);
+    EXPECT_EQ(runtime_->resume_point(id, 19), 0);
+    EXPECT_TRUE(runtime_->can_truncate_to(id, 25));
+    EXPECT_FALSE(runtime_->can_truncate_to(id, 30));
+    EXPECT_THROW(runtime_->truncate(id, 30), UsageError);
+    EXPECT_THROW(runtime_->fork(id, 30), UsageError);
+    EXPECT_EQ(runtime_->length(id), 70);
+
+    const SequenceId child = runtime_->fork(id, 20);
+    EXPECT_EQ(decode(child, 5), answer);
+    const SequenceId twin = runtime_->fork(id, 70);
+    EXPECT_EQ(decode(twin, 3), decode(id, 3));
+    runtime_->truncate(id, 25);
+    std::vector<float> again = prefill(id, 1);
+    const std::vector<float> rest = prefill(id, 44);
+    again.insert(again.end(), rest.begin(), rest.end());
+    EXPECT_EQ(again, question);
+    runtime_->truncate(id, 0);
+    const SequenceId fresh = runtime_->create();
+    EXPECT_EQ(prefill(id, 31), prefill(fresh, 31));
+  }
+}
+
+TEST_P(LinearModel, KeepsTheLastTwoTurns) {
+  start();
+  const SequenceId id = runtime_->create();
+  for (int turn = 0; turn < 3; ++turn) {
+    prefill(id, 10);
+    decode(id, 2);
+  }
+  prefill(id, 1);
+  EXPECT_EQ(runtime_->resume_point(id, 35), 34);
+  EXPECT_EQ(runtime_->resume_point(id, 33), 0);
+}
+
+TEST_P(LinearModel, TakesNoSnapshotsWithoutARollbackWindow) {
+  start();
+  const SequenceId id = runtime_->create();
+  runtime_->set_rollback_tokens(id, 0);
+  prefill(id, 20);
+  decode(id, 2);
+  EXPECT_EQ(runtime_->resume_point(id, 21), 0);
+  EXPECT_EQ(runtime_->memory().host_states, 0u);
+}
+
+TEST_P(LinearModel, MemoryCountsStatesAndSnapshots) {
+  start("emulated");
+  const LinearLayout layout(model_->config().linear);
+  const SequenceId id = runtime_->create();
+  EXPECT_EQ(runtime_->memory().device_states, 0u);
+  runtime_->reserve(id, 90, 90);
+  const auto bytes = static_cast<uint64_t>(layout.bytes());
+  EXPECT_EQ(runtime_->memory().device_states, bytes);
+  EXPECT_EQ(runtime_->estimate_memory(90, 90).device_states, bytes);
+  prefill(id, 64);
+  decode(id, 1);
+  EXPECT_EQ(runtime_->memory().host_states,
+            static_cast<uint64_t>(layout.shape().layers * layout.cut_bytes()));
+  runtime_->free(id);
+  EXPECT_EQ(runtime_->memory().device_states, 0u);
+  EXPECT_EQ(runtime_->memory().host_states, 0u);
+}
+
+TEST_P(LinearModel, AnAbortedStepLeavesTheLastSnapshot) {
+  start();
+  const SequenceId id = runtime_->create();
+  prefill(id, 20);
+  const std::vector<float> answer = decode(id, 2);
+  const StepSequence parts[] = {{id, 1, StepMode::kDecode}};
+  runtime_->begin_step(parts);
+  runtime_->abort_step();  // before the model computed anything
+  EXPECT_EQ(runtime_->resume_point(id, 22), 22);
+  runtime_->begin_step(parts);
+  static_cast<void>(model_->forward(*runtime_, {&golden_.tokens[22], 1}, parts));
+  runtime_->abort_step();
+  EXPECT_EQ(runtime_->resume_point(id, 22), 20);
+  EXPECT_THROW(runtime_->begin_step(parts), UsageError);
+  runtime_->truncate(id, 20);
+  EXPECT_EQ(decode(id, 2), answer);
+}
+
+TEST_P(LinearModel, PagesDoNotHoldStates) {
+  start();
+  const SequenceId id = runtime_->create();
+  prefill(id, 70);
+  EXPECT_THROW(runtime_->export_pages(id, 0, {}), UsageError);
+  EXPECT_THROW(runtime_->import_pages(runtime_->create(), 0, {}), UsageError);
+}
+
+TEST_P(LinearModel, ARuntimeOfAnotherModelIsRefused) {
+  start();
+  Geometry geometry = model_->config().geometry();
+  geometry.linear = {};
+  Config config;
+  Runtime other(*device_, config, geometry, model_->dtype(), all_slice_dims(geometry));
+  const StepSequence parts[] = {{other.create(), 1, StepMode::kPrefill}};
+  EXPECT_THROW(model_->step(other, {&golden_.tokens[0], 1}, parts), UsageError);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, LinearModel,
+                         ::testing::Values("qwen3-5", "qwen3-5-moe", "qwen3-next"), by_folder);
+
+}  // namespace
+}  // namespace fasa
