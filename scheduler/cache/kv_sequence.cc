@@ -75,11 +75,7 @@ void KvSequence::invalidate() {
   if (history_) history_->truncate(length_);
   overwrites_ = true;
   stale_ = length_ > 0;
-  if (stale_ && !drops_rows()) {
-    hot_rows_.invalidate();
-  } else {
-    hot_rows_.forget();  // also avoids refetching dropped rows
-  }
+  hot_rows_.forget();
 }
 
 int64_t KvSequence::droppable() const {
@@ -100,7 +96,6 @@ void KvSequence::drop_pages() {
   rows_.drop(first, first_page_);
   if (uses_slices()) slices_.drop(first, first_page_);
   device_rows_.drop(first, first_page_);
-  if (hot_rows_.lists_lost_rows()) hot_rows_.forget();  // the predictor would fetch dropped rows
 }
 
 void KvSequence::drop_window_rows(int64_t end) {

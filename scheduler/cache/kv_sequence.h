@@ -187,7 +187,6 @@ class KvSequence {
   // Grows the pages of window rows to `window_tokens` tokens, all others to `tokens`.
   void grow(int64_t tokens, int64_t window_tokens, int64_t first_window_page = 0);
   void promise_window_rows(int64_t tokens, int64_t pages);
-  bool drops_rows() const { return !settings_.has_window_rows() && first_page_ > 0; }
   // True if kernels read device copies in place of the rows on the host.
   bool is_copied() const { return access_ != settings_.access(); }
   bool needs_slices(int64_t tokens) const;

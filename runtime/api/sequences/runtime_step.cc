@@ -187,9 +187,7 @@ void Runtime::Impl::end_step() {
   pipeline.record_written_back(step.slot->written_back());
   if (!step.launched) step.slot->mark_streams(pipeline.streams());
   for (const StepSequence& part : step.sequences) {
-    KvSequence& sequence = sequences_.find(part.sequence);
-    sequence.commit(part.tokens);
-    if (part.mode == StepMode::kDecode) sequence.hot_rows().decoded();
+    sequences_.find(part.sequence).commit(part.tokens);
   }
   if (step.decodes) {
     counters_.add_decode_step();
