@@ -2,7 +2,6 @@
 //
 //   position  >= 0: of the row that the slot holds, or will hold once its fetch has arrived
 //             -1: empty
-//             below: empty, but held that row until the table was invalidated (remembered())
 //   last use  the step that last used the slot, how often it was used, and whether its row was
 //             fetched on a prediction that no step has used yet
 #pragma once
@@ -29,9 +28,6 @@ struct HotSlots {
     return {table, table + slots, table + 2 * int64_t{slots}, slots};
   }
 };
-
-// Maps a position to the entry that remembers it, and back.
-constexpr int32_t remembered(int32_t position) { return -2 - position; }
 
 // The word of a last use: step (27 bits), uses (3 bits), predicted (1 bit).
 inline constexpr int32_t kMaxSteps = (1 << 27) - 1;

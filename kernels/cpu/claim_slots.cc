@@ -28,9 +28,8 @@ class ClaimSlotsHead {
     if (sequence_.mode != StepMode::kDecode || slots_.count == 0) return 0;
     const int room = params_.max_rows - predicted_in_this_step();
     if (room <= 0) return 0;
-    const int predictions = params_.sets != nullptr ? std::clamp(params_.selected_sizes[index_], 0,
-                                                                 params_.selected_capacity)
-                                                    : slots_.count;
+    const int predictions =
+        std::clamp(params_.selected_sizes[index_], 0, params_.selected_capacity);
     const int64_t buckets = HotIndex::bucket_count(slots_.count + predictions);
     // Buckets, candidates, victims; one byte for every slot that stays.
     auto* scratch = reinterpret_cast<int32_t*>(thread_scratch(
@@ -41,7 +40,8 @@ class ClaimSlotsHead {
     std::fill_n(keep_, slots_.count, uint8_t{0});
 
     HotIndex index(slots_, predictions, scratch);
-    for (int i = 0; i < predictions; ++i) consider(index, predicted(i));
+    const int32_t* set = params_.sets + index_ * params_.selected_capacity;
+    for (int i = 0; i < predictions; ++i) consider(index, set[i]);
     const int wanted = std::min(room, count_);
     const int chosen = choose_victims(params_.replacement, slots_, params_.step_number.read(),
                                       keep_, wanted, victims);
@@ -57,12 +57,6 @@ class ClaimSlotsHead {
       predicted += slots_.positions[slot] >= 0 && slots_.last_uses[slot] == last_use ? 1 : 0;
     }
     return predicted;
-  }
-
-  // -1: none.
-  int32_t predicted(int i) const {
-    if (params_.sets != nullptr) return params_.sets[index_ * params_.selected_capacity + i];
-    return slots_.positions[i] <= remembered(0) ? remembered(slots_.positions[i]) : -1;
   }
 
   void consider(HotIndex& index, int32_t position) {
@@ -121,10 +115,9 @@ KernelWork run(const ClaimSlotsParams& params) {
   });
   const uint64_t rows = total.load(std::memory_order_relaxed);
   std::atomic_ref(params.counters->prefetched).fetch_add(rows, std::memory_order_relaxed);
-  const int64_t predictions = params.sets != nullptr ? params.selected_capacity : 0;
   int64_t words = 0;  // per KV head, all sequences
   for (int i = 0; i < params.step.count; ++i) {
-    words += predictions + int64_t{2} * params.step.sequences[i].hot_rows;
+    words += params.selected_capacity + int64_t{2} * params.step.sequences[i].hot_rows;
   }
   words *= layout.kv_heads;
   return {.device_bytes =

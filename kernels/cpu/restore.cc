@@ -1,5 +1,4 @@
-// Rebuilds a sequence's private memory from its rows: tail and protected rows. Hot rows are at most
-// remembered, never trusted.
+// Rebuilds a sequence's private memory from its rows: tail and protected rows.
 
 #include <algorithm>
 #include <atomic>
@@ -7,7 +6,6 @@
 
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/row_codec.h"
-#include "kernels/hot_slots.h"
 #include "kernels/slice_pack.h"
 #include "runtime/base/parallel.h"
 
@@ -64,17 +62,6 @@ int restore_protected_rows(const CacheLayout& layout, const SequenceDesc& sequen
   return rows;
 }
 
-void forget_hot_rows(const CacheLayout& layout, const SequenceDesc& sequence, int layer, int head) {
-  if (sequence.hot_table == nullptr) return;
-  const int slots = sequence.hot_rows;
-  int32_t* positions = sequence.hot_table + layout.hot_table_index(layer, head, slots);
-  for (int slot = 0; slot < slots; ++slot) {
-    int32_t& position = positions[slot];
-    if (position >= 0) position = position < sequence.start ? remembered(position) : -1;
-    if (position < -1 && remembered(position) >= sequence.start) position = -1;
-  }
-}
-
 }  // namespace
 
 template <>
@@ -89,7 +76,6 @@ KernelWork run(const RestoreParams& params) {
     const int head = task % layout.kv_heads;
     const int read = restore_tail(params.step, sequence, layer, head) +
                      restore_protected_rows(layout, sequence, layer, head);
-    forget_hot_rows(layout, sequence, layer, head);
     rows += static_cast<uint64_t>(read);
     if (sequence.access == RowAccess::kOverLink) over_link += static_cast<uint64_t>(read);
   });

@@ -50,15 +50,11 @@ struct ClaimSlotsKernel {
 
  private:
   struct Predictions {
-    const int32_t* set;  // null: the rows that the slots remember
-    const HotSlots* slots;
+    const int32_t* set;
     int count;
     bool ascending;
 
-    FASA_DEVICE int32_t operator[](int i) const {
-      if (set != nullptr) return set[i];
-      return slots->positions[i] <= remembered(0) ? remembered(slots->positions[i]) : -1;
-    }
+    FASA_DEVICE int32_t operator[](int i) const { return set[i]; }
   };
 
   FASA_DEVICE ClaimSlotsBits& bits() const {
@@ -79,14 +75,12 @@ struct ClaimSlotsKernel {
     return count_all(mine);
   }
 
-  FASA_DEVICE Predictions find_predictions(const HotHead& hot, int64_t index) const {
-    Predictions predictions = {nullptr, &hot.slots(), hot.slots().count, false};
-    if (params.sets == nullptr) return predictions;
-    predictions.set = params.sets + index * params.selected_capacity;
+  FASA_DEVICE Predictions find_predictions(int64_t index) const {
     const int size = params.selected_sizes[index];
-    predictions.count = size < 0                          ? 0
-                        : size < params.selected_capacity ? size
-                                                          : params.selected_capacity;
+    const int count = size < 0                          ? 0
+                      : size < params.selected_capacity ? size
+                                                        : params.selected_capacity;
+    Predictions predictions = {params.sets + index * params.selected_capacity, count, false};
     int falling = 0;
     for (int i = 1 + simt::thread_index(); i < predictions.count; i += kThreads) {
       falling += predictions[i] <= predictions[i - 1] ? 1 : 0;
@@ -169,7 +163,7 @@ struct ClaimSlotsKernel {
   // Returns the number of rows to fetch.
   FASA_DEVICE int claim(const HotHead& hot, const SequenceDesc& sequence, int64_t index,
                         int room) const {
-    const Predictions predictions = find_predictions(hot, index);
+    const Predictions predictions = find_predictions(index);
     mark(hot, sequence, predictions);
     const auto candidate = [&](int i) {
       if (i >= predictions.count) return false;

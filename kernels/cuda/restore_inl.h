@@ -3,7 +3,6 @@
 #pragma once
 
 #include "kernels/cuda/rows_inl.h"
-#include "kernels/hot_slots.h"
 
 namespace fasa::cuda {
 
@@ -23,7 +22,6 @@ struct RestoreKernel {
     const SequenceDesc& desc = params.step.sequences[simt::block_y()];
     if (layout.slice.dims > 0 && desc.tail != nullptr) restore_tails(desc, layer, head);
     if (desc.protected_rows != nullptr) restore_protected_rows(desc, layer, head);
-    if (desc.hot_table != nullptr) forget_hot_rows(desc, layer, head);
   }
 
  private:
@@ -95,18 +93,6 @@ struct RestoreKernel {
       copy_row(desc.protected_rows +
                    layout.protected_offset(layer, head, layout.protected_slot(position)),
                row_of(desc, layer, head, position), layout.row.bytes());
-    }
-  }
-
-  FASA_DEVICE void forget_hot_rows(const SequenceDesc& desc, int layer, int head) const {
-    const CacheLayout& layout = params.step.layout;
-    const int slots = desc.hot_rows;
-    int32_t* positions = desc.hot_table + layout.hot_table_index(layer, head, slots);
-    for (int slot = simt::thread_index(); slot < slots; slot += kThreads) {
-      const int32_t held = positions[slot];
-      if (held == -1) continue;
-      const int32_t position = held >= 0 ? held : remembered(held);
-      positions[slot] = position < desc.start ? remembered(position) : -1;
     }
   }
 };

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "kernels/hot_slots.h"
@@ -8,19 +9,9 @@
 namespace fasa::reference {
 namespace {
 
-std::vector<int32_t> predictions_of(const ClaimSlotsParams& params, const HotSlots& slots,
-                                    int64_t index) {
-  std::vector<int32_t> predictions;
-  if (params.sets != nullptr) {
-    const int32_t* set = params.sets + index * params.selected_capacity;
-    predictions.assign(set,
-                       set + std::clamp(params.selected_sizes[index], 0, params.selected_capacity));
-    return predictions;
-  }
-  for (int slot = 0; slot < slots.count; ++slot) {
-    if (slots.positions[slot] < -1) predictions.push_back(remembered(slots.positions[slot]));
-  }
-  return predictions;
+std::span<const int32_t> predictions_of(const ClaimSlotsParams& params, int64_t index) {
+  const int size = std::clamp(params.selected_sizes[index], 0, params.selected_capacity);
+  return {params.sets + index * params.selected_capacity, static_cast<size_t>(size)};
 }
 
 int claim_slots_head(const ClaimSlotsParams& params, int sequence, int kv_head) {
@@ -40,7 +31,7 @@ int claim_slots_head(const ClaimSlotsParams& params, int sequence, int kv_head) 
 
   std::vector<uint8_t> keep(static_cast<size_t>(slots.count), 0);
   std::vector<int32_t> candidates;
-  for (const int32_t position : predictions_of(params, slots, index)) {
+  for (const int32_t position : predictions_of(params, index)) {
     const bool is_protected = position < layout.sinks || position >= desc.end() - layout.recent;
     if (position < first_visible(desc.start, params.window)) continue;
     if (position >= desc.start || is_protected) continue;

@@ -1,6 +1,5 @@
 #include <cstring>
 
-#include "kernels/hot_slots.h"
 #include "kernels/reference/kernels.h"
 #include "kernels/reference/row_codes.h"
 #include "kernels/reference/slices.h"
@@ -40,14 +39,6 @@ void restore_head(const StepParams& step, const SequenceDesc& desc, int layer, i
         desc.row_blocks[position / kPageTokens] +
             layout.row_offset(layer, head, position % kPageTokens),
         static_cast<size_t>(layout.row.bytes()));
-  }
-  if (desc.hot_table == nullptr) return;
-  const int slots = desc.hot_rows;
-  int32_t* positions = desc.hot_table + layout.hot_table_index(layer, head, slots);
-  for (int slot = 0; slot < slots; ++slot) {
-    int32_t& position = positions[slot];
-    if (position >= 0) position = position < desc.start ? remembered(position) : -1;
-    if (position < -1 && remembered(position) >= desc.start) position = -1;
   }
 }
 

@@ -101,11 +101,7 @@ void HostRows::truncate(int64_t tokens) {
 void HostRows::invalidate(int64_t length) {
   SequenceRows::invalidate(length);
   filled_copies_ = std::min<int64_t>(filled_copies_, pages_of(length));
-  if (length > 0 && first_page_ == 0) {
-    hot_rows_.invalidate();
-  } else {
-    hot_rows_.forget();  // also avoids refetching dropped rows
-  }
+  hot_rows_.forget();
 }
 
 void HostRows::drop_until(int64_t end) {
@@ -113,7 +109,6 @@ void HostRows::drop_until(int64_t end) {
   if (first >= end) return;
   SequenceRows::drop_until(end);
   copies_.drop(first, end);
-  if (hot_rows_.lists_lost_rows()) hot_rows_.forget();  // the predictor would fetch dropped rows
 }
 
 bool HostRows::outgrows_copies(int64_t tokens) const {

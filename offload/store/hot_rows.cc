@@ -52,12 +52,9 @@ void HotRows::drop_wide() {
 }
 
 void HotRows::prepare(StreamView control) {
-  if (state_ == State::kSuspect) {
-    state_ = State::kRemembered;  // restore empties the slots
-  } else if (state_ == State::kEmpty && table_) {
-    device_.fill(table().data(), 0xff, table().bytes(), control, tag_of(-1, Cause::kControl));
-    state_ = State::kValid;
-  }
+  if (valid_ || !table_) return;
+  device_.fill(table().data(), 0xff, table().bytes(), control, tag_of(-1, Cause::kControl));
+  valid_ = true;
 }
 
 void HotRows::describe(SequenceDesc* desc) const {

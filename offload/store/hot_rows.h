@@ -29,37 +29,14 @@ class HotRows {
   bool wide() const { return wide_slots_ > 0; }
   uint64_t wide_bytes() const { return wide_rows_.bytes() + wide_table_.bytes(); }
 
-  // Step numbers restart: the table's last uses are void.
-  void forget() {
-    state_ = State::kEmpty;
-    lists_lost_rows_ = false;
-  }
-  // The table is no longer valid: the next step's restore empties its slots.
-  void invalidate() {
-    if (state_ == State::kEmpty) return;
-    state_ = State::kSuspect;
-    lists_lost_rows_ = true;
-  }
-  // The table may still list rows lost in an invalidation: decode steps fetch only some of them.
-  bool lists_lost_rows() const { return lists_lost_rows_; }
-  // True from an invalidation until the next decode step: the table lists the rows it lost.
-  bool remembers() const { return state_ == State::kSuspect || state_ == State::kRemembered; }
-  void decoded() {
-    if (state_ == State::kRemembered) state_ = State::kValid;
-  }
-  // Enqueued before a step: fills an empty table.
+  // The table is void: rows were rewritten, or step numbers restart. prepare() empties its slots.
+  void forget() { valid_ = false; }
+  // Called before a step: enqueues what makes a void table empty.
   void prepare(StreamView control);
 
   void describe(SequenceDesc* desc) const;
 
  private:
-  // Contents of the table.
-  enum class State : uint8_t {
-    kEmpty,       // no entries; prepare() fills it before the next step
-    kValid,       // slots of the hot rows
-    kSuspect,     // entries that are no longer valid
-    kRemembered,  // empty slots, and the rows they held
-  };
   const Buffer& table() const { return wide() ? wide_table_ : table_; }
 
   Device& device_;
@@ -71,8 +48,7 @@ class HotRows {
   int slots_ = 0;
   int wide_slots_ = 0;  // 0: uses the reserved slots
   bool narrowed_ = false;
-  State state_ = State::kEmpty;
-  bool lists_lost_rows_ = false;
+  bool valid_ = false;  // the table lists the hot rows
 };
 
 }  // namespace fasa

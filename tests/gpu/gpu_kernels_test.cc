@@ -277,7 +277,7 @@ TEST_F(GpuKernels, SmallAppendAndWriteBack) {
 
 TEST_F(GpuKernels, SmallRestore) {
   RowShape shape;
-  shape.layers = 2, shape.key_dim = 34, shape.value_dim = 10, shape.hot_rows = 37;
+  shape.layers = 2, shape.key_dim = 34, shape.value_dim = 10;
   shape.on_device = false;
   RowCase fast(shape, {1, 2}, 200), slow(shape, {1, 2}, 200);
   for (RowCase* cache : {&fast, &slow}) cache->advance({{0, 200}, {1, 90}});
@@ -286,9 +286,6 @@ TEST_F(GpuKernels, SmallRestore) {
       for (int s = 0; s < 2; ++s) {
         RowSequence& sequence = cache->sequence(s);
         sequence.length = std::min(length, sequence.length);
-        for (size_t i = 0; i < sequence.hot_table.size(); ++i) {
-          sequence.hot_table[i] = static_cast<int32_t>(i * 37 % 300) - 100;
-        }
       }
     }
     const RowStep step = fast.begin({{0, 0}, {1, 0}}), other = slow.begin({{0, 0}, {1, 0}});
@@ -297,7 +294,6 @@ TEST_F(GpuKernels, SmallRestore) {
     for (int s = 0; s < 2; ++s) {
       EXPECT_EQ(fast.sequence(s).tail, slow.sequence(s).tail) << length;
       EXPECT_EQ(fast.sequence(s).protected_rows, slow.sequence(s).protected_rows) << length;
-      EXPECT_EQ(fast.sequence(s).hot_table, slow.sequence(s).hot_table) << length;
     }
   }
 }
@@ -311,7 +307,6 @@ TEST_F(GpuKernels, SmallResolveSpeculateGather) {
     SCOPED_TRACE(name_of(setting));
     expect_claims_slots_as_reference(setting, gpu_row_kernels());
   }
-  expect_remembered_rows_come_back(gpu_row_kernels());
 }
 
 // Scratch for a select, 64-byte aligned.

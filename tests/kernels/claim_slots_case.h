@@ -253,41 +253,4 @@ inline void expect_claims_slots_as_reference(const ClaimSlotsSetting& setting,
   EXPECT_EQ(fast.counters.prefetched > 0, setting.max_rows > 0 && setting.hot_rows > 0);
 }
 
-// An invalidated table still remembers the positions that it held; these rows are fetched back into
-// free slots.
-inline void expect_remembered_rows_come_back(const RowKernels& kernels) {
-  ClaimSlotsSide fast(40, kernels);
-  ClaimSlotsSide slow(40, reference_row_kernels());
-  for (ClaimSlotsSide* side : {&fast, &slow}) {
-    side->begin();
-    for (int s = 0; s < 2; ++s) {
-      for (int head = 0; head < 2; ++head) {
-        const HotSlots slots = side->slots(s, head);
-        for (int slot = 0; slot < slots.count; ++slot) {
-          slots.positions[slot] = slot % 3 == 0   ? remembered(20 + slot)
-                                  : slot % 3 == 1 ? -1
-                                                  : 150 + slot;
-          slots.last_uses[slot] = slot_use(1, 1);
-        }
-        slots.positions[3] = remembered(kClaimLength + 5);  // beyond the end
-        slots.positions[6] = remembered(150 + 2);           // slot 2 holds it
-      }
-    }
-    side->claim_slots({.step = {}, .step_number = StepNumber(2), .max_rows = 8});
-    for (const int32_t count : side->buffers.counts) EXPECT_EQ(count, 8);
-  }
-  for (int s = 0; s < 2; ++s) {
-    EXPECT_EQ(fast.cache.sequence(s).hot_table, slow.cache.sequence(s).hot_table);
-  }
-  const HotSlots slots = fast.slots(0, 0);
-  std::set<int32_t> positions;
-  int predicted = 0;
-  for (int slot = 0; slot < slots.count; ++slot) {
-    if (slots.positions[slot] < 0) continue;
-    EXPECT_TRUE(positions.insert(slots.positions[slot]).second);
-    predicted += slots.last_uses[slot] == predicted_use(2) ? 1 : 0;
-  }
-  EXPECT_EQ(predicted, 8);
-}
-
 }  // namespace fasa

@@ -14,10 +14,6 @@ TEST_P(ClaimSlotsTest, SameAsReference) {
 INSTANTIATE_TEST_SUITE_P(Settings, ClaimSlotsTest, ::testing::ValuesIn(claim_slots_settings()),
                          [](const auto& test) { return name_of(test.param); });
 
-TEST(ClaimSlotsTest, RememberedRowsComeBack) {
-  expect_remembered_rows_come_back(cpu_row_kernels());
-}
-
 // A prediction that is selected counts as a hit, and its tile waits for the row; an unselected one
 // is counted as unused.
 TEST(ClaimSlotsTest, UsedPredictionsAreCountedAndNotReady) {

@@ -70,9 +70,7 @@ Table random_table(std::mt19937& random, int count, int32_t step) {
   Table table;
   for (int slot = 0; slot < count; ++slot) {
     const auto kind = random() % 8;
-    table.positions.push_back(kind == 0   ? -1
-                              : kind == 1 ? remembered(static_cast<int32_t>(random() % 90))
-                                          : 100 + slot);
+    table.positions.push_back(kind < 2 ? -1 : 100 + slot);
     const auto then = step - static_cast<int32_t>(random() % 6);
     table.last_uses.push_back(random() % 5 == 0
                                   ? predicted_use(then)
@@ -121,8 +119,6 @@ TEST(Replacement, UsesCountAndDecay) {
   EXPECT_EQ(uses_of(renewed_use(last_use, 39 + 500)), 1);
   EXPECT_EQ(renewed_use(predicted_use(7), 7), slot_use(7, 1));
   EXPECT_EQ(step_of(predicted_use(kMaxSteps)), kMaxSteps);
-  EXPECT_EQ(remembered(remembered(5)), 5);
-  EXPECT_LT(remembered(0), -1);
 }
 
 }  // namespace

@@ -42,13 +42,6 @@ TEST_P(SimtClaimSlots, SameAsReference) {
 INSTANTIATE_TEST_SUITE_P(Settings, SimtClaimSlots, ::testing::ValuesIn(claim_slots_settings()),
                          [](const auto& test) { return name_of(test.param); });
 
-TEST(SimtSpeculateTest, RememberedRowsComeBack) {
-  for (const SimtRun& run : simt_runs()) {
-    SimtInterpreter interpreter(run.order, run.seed);
-    expect_remembered_rows_come_back(simt_row_kernels(interpreter));
-  }
-}
-
 // The slots to replace, also more than a block sorts in shared memory, against the host's choice.
 struct ChooseKernel {
   static constexpr const char* kName = "choose";

@@ -15,7 +15,7 @@ class RestoreBody : public ::testing::TestWithParam<SimtRun> {
   SimtInterpreter interpreter_{GetParam().order, GetParam().seed};
 };
 
-// Any length and any dtypes: tail, protected rows and hot table equal the reference's.
+// Any length and any dtypes: tail and protected rows equal the reference's.
 TEST_P(RestoreBody, SameAsTheReference) {
   for (const SliceDType slice : {SliceDType::kInt2, SliceDType::kF32}) {
     for (const RowDType row : kRowDTypes) {
@@ -23,7 +23,7 @@ TEST_P(RestoreBody, SameAsTheReference) {
         RowShape shape;
         shape.layers = 2, shape.key_dim = 34, shape.value_dim = row.is_coded() ? 34 : 10;
         shape.slice = slice, shape.row = row, shape.recent = recent;
-        shape.hot_rows = 37, shape.on_device = false;
+        shape.on_device = false;
         if (recent == 16) shape.values = SliceDType::kInt4;
         RowCase fast(shape, {1, 2}, 200), slow(shape, {1, 2}, 200);
         for (RowCase* cache : {&fast, &slow}) cache->advance({{0, 200}, {1, 90}});
@@ -32,9 +32,6 @@ TEST_P(RestoreBody, SameAsTheReference) {
             for (int s = 0; s < 2; ++s) {
               RowSequence& sequence = cache->sequence(s);
               sequence.length = std::min(length + s, sequence.length);
-              for (size_t i = 0; i < sequence.hot_table.size(); ++i) {
-                sequence.hot_table[i] = static_cast<int32_t>(i * 37 % 300) - 100;
-              }
               std::fill(sequence.tail.begin(), sequence.tail.end(), std::byte{0x77});
             }
           }
@@ -44,7 +41,6 @@ TEST_P(RestoreBody, SameAsTheReference) {
           for (int s = 0; s < 2; ++s) {
             ASSERT_EQ(fast.sequence(s).tail, slow.sequence(s).tail) << length;
             ASSERT_EQ(fast.sequence(s).protected_rows, slow.sequence(s).protected_rows) << length;
-            ASSERT_EQ(fast.sequence(s).hot_table, slow.sequence(s).hot_table) << length;
           }
         }
       }

@@ -69,7 +69,6 @@ void PagedAttend::describe_parts() {
     if (!part.own_tail) continue;
     desc.tokens = 0;
     desc.start = part.length;
-    desc.hot_table = nullptr;  // left as it is
     restored.push_back(desc);
   }
   parts_.describe(slot, &tables);

@@ -195,10 +195,7 @@ void Runtime::Impl::end_step() {
   pipeline.record_written_back(step.slot->written_back());
   if (!step.launched) step.slot->mark_streams(pipeline.streams());
   for (const StepSequence& part : step.sequences) {
-    KvSequence& sequence = sequences_.find(part.sequence);
-    sequence.commit(part.tokens);
-    HotRows* const hot = sequence.rows().hot_rows();
-    if (part.mode == StepMode::kDecode && hot != nullptr) hot->decoded();
+    sequences_.find(part.sequence).commit(part.tokens);
   }
   states_.commit(step.sequences);
   if (step.decodes) {
