@@ -15,15 +15,17 @@ class ChosenGroups {
   explicit ChosenGroups(const StepSettings& settings)
       : settings_(settings), layers_(static_cast<size_t>(settings.layer_count())) {}
 
-  const HeadGroups& of(const StepBatch& step, int layer);
+  // `ahead`: runners-up are fetched for this layer.
+  const HeadGroups& of(const StepBatch& step, int layer, bool ahead);
 
  private:
   struct Choice {
     int64_t pages = -1;  // pages seen by decode, all sequences
     int sequences = 0;
+    bool ahead = false;
     HeadGroups groups;
   };
-  GroupLoad load_of(const StepBatch& step, int layer, int64_t pages) const;
+  GroupLoad load_of(const StepBatch& step, int layer, int64_t pages, bool ahead) const;
 
   const StepSettings& settings_;
   std::vector<Choice> layers_;

@@ -62,7 +62,9 @@ bool StepPipeline::add_to_key(const StepBatch& step, const StepScratch& scratch,
     if (!is_dense(call)) {
       key.push_back(0);
       if (!fits_hot_rows(call)) continue;
-      const HeadGroups& groups = groups_.of(step, call.layer);
+      const HeadGroups& groups =
+          groups_.of(step, call.layer, prefetcher_.fetches_runners_up(layer));
+      key.push_back(groups.codes_first() ? 1 : 0);
       for (int g = 0; g < groups.count(); ++g) {
         key.push_back(static_cast<uint64_t>(groups[g].end));
       }

@@ -186,6 +186,7 @@ void CostModel::add_groups(int layer, const StepLoad& load,
   GroupLoad group{.sequences = scored ? 1 : 0, .scored = scored ? seen : 0};
   group.hot_rows = settings_.max_hot_rows;
   group.miss_share = likely_miss_share(settings_, layer, seen, group.hot_rows);
+  if (prefetch) group.miss_share *= 1 - likely_coverage(settings_, layer, seen, group.hot_rows);
   const HeadGroups groups = plan_groups(settings_, layer, group);
 
   const Fetch fetch = fetch_of(set, load.hit_rate, prefetch);
@@ -201,7 +202,9 @@ void CostModel::add_groups(int layer, const StepLoad& load,
     terms.prediction += device(prefetch->predict_bytes);
     terms.launches += machine_.launch_seconds * prefetch->predict_launches;
   }
-  const double launches = 2 * groups.count() * machine_.launch_seconds;  // select, attend
+  // Select and attend of each group; the codes that come first.
+  const double launches =
+      (2 * groups.count() + (groups.codes_first() ? 1 : 0)) * machine_.launch_seconds;
   const double compute = launches + heads * (times.score + times.attend) + times.meanwhile;
   terms.scoring += heads * times.score;
   terms.attention +=

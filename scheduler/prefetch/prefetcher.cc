@@ -115,6 +115,10 @@ void Prefetcher::fetch(const Target& target, std::span<const Event> written) {
   target.step.mark(StepProbe::kPredictionEnd, target.layer, stream);
 }
 
+bool Prefetcher::fetches_runners_up(int layer) const {
+  return plan_.on() && !streams_.empty() && !predictor_->writes_sets() && layer > 0;
+}
+
 RunnersUp Prefetcher::runners_up(const DecodeScratch& scratch, int layer) const {
   if (streams_.empty() || predictor_ == nullptr || predictor_->writes_sets() ||
       predictor_->max_depth() == 0 || scratch.prediction_rows == 0) {

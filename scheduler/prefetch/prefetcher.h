@@ -35,6 +35,8 @@ class Prefetcher {
                       std::span<const Event> written, StreamView compute);
   // The list that the select of `layer` writes for the next step; capacity 0: none.
   RunnersUp runners_up(const DecodeScratch& scratch, int layer) const;
+  // True if this step fetches the layer's runners-up of the step before.
+  bool fetches_runners_up(int layer) const;
   // Makes compute wait until the claims for `layer` are in its tables; until their rows have
   // arrived.
   void wait_for_claims(int layer, StreamView compute);
