@@ -2,6 +2,7 @@
 // model's real generation? The source of the defaults of prefetching (docs/results/prefetch.md).
 //
 //   prediction_study MODEL TEXT_FILE... [--steps N] [--fac-tokens N] [--tokens N] [--hot-sets N]
+//   prediction_study --trace FILE        the running caches alone, on a selection trace's ranking
 //
 // Depth 0 is the layer's own query: the loss of scoring with few FCs alone. Prints Markdown tables.
 // A text is cut to `--tokens` tokens (default 7400); then the model continues greedily.
@@ -19,12 +20,14 @@
 #include <set>
 #include <span>
 
+#include "bench/running_caches.h"
 #include "bench/study_main.h"
 #include "offload/open_device.h"
 #include "runtime/capture/slice_index.h"
 #include "runtime/llm/model.h"
 #include "runtime/llm/model_tokenizer.h"
 #include "runtime/llm/sampler.h"
+#include "runtime/trace/selection_trace.h"
 
 namespace fasa::bench {
 namespace {
@@ -39,10 +42,6 @@ constexpr double kLastStepSets[] = {1.5, 2.0, 3.0, 4.0};
 // Next-query over all FCs among the last step's best of four sets, at depth kCandidates + d.
 constexpr int kCandidates = 10;
 constexpr int kCandidateSets = 4;
-// A running cache: capacities in sets, and how far its runners-up go, in sets (1: none).
-constexpr int kCacheSets[] = {2, 4, 8, 16};
-constexpr double kCacheBounds[] = {1.0, 1.5, 2.0, 4.0};
-
 constexpr int kWarmSteps = 16;  // fill the running caches
 
 enum class Order { kMap, kNatural, kSlowFirst };
@@ -89,53 +88,6 @@ class HotRows {
  private:
   size_t capacity_;
   std::map<int32_t, int> last_uses_;
-};
-
-// Hot rows of one head as a list, most recent first. After each step the runners-up that are not in
-// it are fetched and enter just behind the set.
-class RunningCache {
- public:
-  RunningCache(size_t capacity, double bound) : capacity_(capacity), bound_(bound) {}
-
-  int64_t wanted = 0, missed = 0, fetched = 0, used = 0;
-
-  // `set`: a step's competing tokens. `runners_up`: those behind it, best first. Steps that are not
-  // counted fill the cache.
-  void step(const std::vector<int32_t>& set, std::span<const int32_t> runners_up, bool counts) {
-    const std::set<int32_t> taken(set.begin(), set.end());
-    const std::set<int32_t> hot(list_.begin(), list_.end());
-    for (const int32_t position : set) {
-      const bool unused = ahead_.erase(position) > 0;
-      if (!counts) continue;
-      ++wanted;
-      missed += hot.contains(position) ? 0 : 1;
-      used += unused ? 1 : 0;
-    }
-    std::vector<int32_t> list = set;
-    const auto most = static_cast<size_t>((bound_ - 1) * static_cast<double>(set.size()));
-    std::set<int32_t> entered = taken;
-    for (const int32_t position : runners_up.first(std::min(most, runners_up.size()))) {
-      if (hot.contains(position)) continue;
-      list.push_back(position);
-      entered.insert(position);
-      ahead_.insert(position);
-      fetched += counts ? 1 : 0;
-    }
-    for (const int32_t position : list_) {
-      if (!entered.contains(position)) list.push_back(position);
-    }
-    while (list.size() > capacity_) {
-      ahead_.erase(list.back());
-      list.pop_back();
-    }
-    list_ = std::move(list);
-  }
-
- private:
-  size_t capacity_;
-  double bound_;
-  std::vector<int32_t> list_;
-  std::set<int32_t> ahead_;  // fetched ahead and not used yet
 };
 
 // Slice dimensions by descending frequency; dimensions without rotation come last.
@@ -187,14 +139,7 @@ class Study final : public LayerObserver {
     last_.resize(heads);
     hot_.resize(heads, HotRows(static_cast<size_t>(hot_sets * budget)));
     ranking_.resize(heads);
-    caches.resize(heads);
-    for (auto& of_head : caches) {
-      for (const int sets : kCacheSets) {
-        for (const double bound : kCacheBounds) {
-          of_head.emplace_back(static_cast<size_t>(sets * budget), bound);
-        }
-      }
-    }
+    caches.resize(heads, RunningCaches(budget));
   }
 
   const std::vector<Variant>& variants() const { return variants_; }
@@ -203,7 +148,7 @@ class Study final : public LayerObserver {
   std::map<Key, Score> missed;  // against rows that the hot rows do not hold
   std::map<int, std::pair<int64_t, int64_t>> overlap;  // layer -> tokens kept, tokens
   std::map<int, std::pair<int64_t, int64_t>> misses;   // layer -> rows missed, tokens
-  std::vector<std::vector<RunningCache>> caches;       // by head, then capacity and bound
+  std::vector<RunningCaches> caches;                   // by head
 
   void on_layer(int layer, ConstTensorView q, ConstTensorView k, ConstTensorView v,
                 int64_t start_position) override {
@@ -253,10 +198,8 @@ class Study final : public LayerObserver {
     }
     for (size_t head = 0; head < heads; ++head) {
       const size_t index = static_cast<size_t>(layer) * heads + head;
-      for (RunningCache& cache : caches[index]) {
-        cache.step(sets[head], std::span(rankings[head]).subspan(sets[head].size()),
-                   steps_ >= kWarmSteps);
-      }
+      caches[index].step(sets[head], std::span(rankings[head]).subspan(sets[head].size()),
+                         steps_ >= kWarmSteps);
       ranking_[index] = std::move(rankings[head]);
       std::ranges::sort(ranking_[index]);
     }
@@ -459,43 +402,27 @@ void print_candidates(const std::map<Key, Score>& missed, size_t variant) {
   }
 }
 
-using Caches = std::vector<RunningCache>;
-
-void add(const std::vector<Caches>& heads, Caches& sums) {
-  for (const Caches& head : heads) {
-    if (sums.empty()) {
-      sums = head;
-      continue;
-    }
-    for (size_t i = 0; i < head.size(); ++i) {
-      sums[i].wanted += head[i].wanted;
-      sums[i].missed += head[i].missed;
-      sums[i].fetched += head[i].fetched;
-      sums[i].used += head[i].used;
+// The running caches alone, on a recorded trace.
+void run_on_trace(const std::string& path) {
+  const SelectionTrace trace = SelectionTrace::load(path);
+  const TraceShape& shape = trace.shape();
+  if (shape.bands.empty()) throw InputError(fmt::format("{}: has no ranking", path));
+  RunningCaches sum;
+  for (int layer = 0; layer < shape.layers; ++layer) {
+    for (int head = 0; head < shape.kv_heads; ++head) {
+      RunningCaches caches(shape.set_ranked());
+      for (int step = 0; step < trace.steps(); ++step) {
+        const auto set = static_cast<size_t>(shape.set_ranked());
+        const auto ranking = trace.ranking(step, layer, head);
+        caches.step(ranking.first(std::min(set, ranking.size())),
+                    trace.runners_up(step, layer, head), step >= kWarmSteps);
+      }
+      sum.add(caches);
     }
   }
-}
-
-void print_caches(const Caches& caches) {
-  fmt::print(
-      "\nRunners-up in a running cache, percent of the set a step: missed / fetched ahead / share "
-      "of "
-      "these used\n\n| hot rows, sets |");
-  for (const double bound : kCacheBounds) fmt::print(" to x{} |", bound);
-  fmt::print("\n|---|---|---|---|---|\n");
-  size_t i = 0;
-  for (const int sets : kCacheSets) {
-    fmt::print("| {} |", sets);
-    for (size_t bound = 0; bound < std::size(kCacheBounds); ++bound) {
-      const RunningCache& cache = caches[i++];
-      const auto share = [](int64_t part, int64_t all) {
-        return 100 * static_cast<double>(part) / static_cast<double>(std::max<int64_t>(1, all));
-      };
-      fmt::print(" {:.1f} / {:.1f} / {:.0f} |", share(cache.missed, cache.wanted),
-                 share(cache.fetched, cache.wanted), share(cache.used, cache.fetched));
-    }
-    fmt::print("\n");
-  }
+  fmt::print("{}: {} tokens, {} of them compete for a set, {} steps\n", path, trace.context(0),
+             shape.set_ranked(), trace.steps());
+  sum.print();
 }
 
 void print_table(const char* title, const std::map<Key, Score>& scores,
@@ -531,6 +458,9 @@ int run(int argc, char** argv) {
       tokens = value();
     } else if (argument == "--hot-sets") {
       hot_sets = value();
+    } else if (argument == "--trace" && i + 1 < argc) {
+      run_on_trace(argv[++i]);
+      return 0;
     } else if (model_dir.empty()) {
       model_dir = argument;
     } else {
@@ -540,7 +470,7 @@ int run(int argc, char** argv) {
   if (texts.empty() || steps < 1 || budget <= kSinks + kRecent || tokens < 1 || hot_sets < 1) {
     fmt::print(stderr,
                "usage: prediction_study MODEL TEXT_FILE... [--steps N] [--fac-tokens N] "
-               "[--tokens N] [--hot-sets N]\n");
+               "[--tokens N] [--hot-sets N]\n       prediction_study --trace FILE\n");
     return 2;
   }
   DeviceOptions options;
@@ -554,7 +484,7 @@ int run(int argc, char** argv) {
   const auto tokenizer = require_tokenizer(model_dir);
   std::map<Key, Score> fresh, missed;
   std::map<int, std::pair<int64_t, int64_t>> overlap, misses;
-  Caches caches;
+  RunningCaches caches;
   std::vector<Variant> variants;
   for (const std::string& text : texts) {
     std::vector<int32_t> prompt = tokenizer.encode(file_text(text));
@@ -566,7 +496,7 @@ int run(int argc, char** argv) {
     add(study.missed, missed);
     add(study.overlap, overlap);
     add(study.misses, misses);
-    add(study.caches, caches);
+    for (const RunningCaches& head : study.caches) caches.add(head);
     variants = study.variants();
   }
   const auto usual =
@@ -593,7 +523,7 @@ int run(int argc, char** argv) {
   print_table("Rows that the hot rows miss", missed, variants);
   print_runners_up(fresh, missed, variants.size() - 1);
   print_candidates(missed, variants.size() - 1);
-  print_caches(caches);
+  caches.print();
   return 0;
 }
 

@@ -143,9 +143,9 @@ struct WriteBackParams {
 
 // Rebuilds tail and protected rows of each sequence at length `start` (tokens = 0) from its row
 // blocks, for all layers: after a truncation, a fork or an aborted step. `step.layer` is unused;
-// slice_dims is [layers][kv_heads][dims]. All hot rows become invalid: those at positions >=
-// `start` are forgotten, because these positions will be rewritten; the others are remembered as
-// lost (hot_slots.h).
+// slice_dims is [layers][kv_heads][dims].
+// Hot rows become invalid at the same time; that is not this kernel's work: the sequence's owner
+// empties their table, which this kernel neither reads nor writes.
 struct RestoreParams {
   static constexpr const char* kName = "restore";
   StepParams step;
@@ -331,7 +331,7 @@ struct ClaimSlotsParams {
   bool runners_up = false;  // the sets are lists of runners-up of the step before
   int window = 0;           // of the layer: earlier positions are skipped
   int32_t selected_capacity = 0;
-  // [count, kv_heads, selected_capacity], in any order, any values; null: the remembered rows.
+  // [count, kv_heads, selected_capacity], in any order, any values.
   const int32_t* sets = nullptr;
   const int32_t* selected_sizes = nullptr;  // [count, kv_heads]
   FetchItem* fetches = nullptr;             // [count, kv_heads, max_rows]
@@ -402,7 +402,7 @@ struct AttendParams {
   bool last_wave = true;                    // out and lse are written
   const int32_t* selected_sizes = nullptr;  // null: every visible token, from `pages`
   const std::byte* const* rows = nullptr;   // [count, kv_heads, end - begin]
-  const uint8_t* tile_ready = nullptr;
+  const uint8_t* tile_ready = nullptr;      // null: no tile is ready
   // The set's positions, [count, kv_heads, selected_capacity]; read only with slopes.
   const int32_t* sets = nullptr;
   int32_t selected_capacity = 0;

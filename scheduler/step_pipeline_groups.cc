@@ -20,8 +20,8 @@ void StepPipeline::fetch_group(const Call& call, const HeadGroups& groups, int g
   device_.record(fetched_[static_cast<size_t>(group)].view(), copy);
 }
 
-// Attends to a group only when all its rows have arrived: a separate launch for the tiles that need
-// no fetch costs more than it saves.
+// Attends to a group's rows only when all of them have arrived: a separate launch for the tiles
+// that need no fetch costs more than it saves.
 void StepPipeline::decode_in_groups(const Call& call, ConstTensorView q, TensorView out,
                                     float* lse) {
   const HeadGroups& groups = call.plan().groups;
@@ -34,6 +34,12 @@ void StepPipeline::decode_in_groups(const Call& call, ConstTensorView q, TensorV
     fetch_group(call, groups, g);
   }
   AttendParams attend = attend_params(call, 0, q, out, lse);
+  if (groups.codes_first()) {
+    attend.tile_ready = nullptr;  // written with the fetch
+    attend.phase = AttendPhase::kReadyTiles;
+    device_.enqueue(attend, call.compute, call.tag());
+    attend.phase = AttendPhase::kRemainingTiles;
+  }
   for (int g = 0; g < groups.count(); ++g) {
     const bool last = g + 1 == groups.count();
     if (last) {

@@ -78,15 +78,16 @@ CLI::App* PlanCommand::add_to(CLI::App& app) {
           "Assume weights in 16, 8 or 4 bits; default: the model's own, stored as --weights says")
       ->type_name("N");
   command_
-      ->add_option("--overlap", prediction_.overlap,
-                   "Assumed share of a set that hot rows hold from earlier steps")
-      ->type_name("SHARE")
-      ->capture_default_str();
+      ->add_option(
+          "--overlap", prediction_.overlap,
+          "Assumed share of a set that hot rows hold from earlier steps; default: as on the "
+          "shipped trace")
+      ->type_name("SHARE");
   command_
-      ->add_option("--coverage", prediction_.coverage,
-                   "Assumed share of the rest that prefetch predicts")
-      ->type_name("SHARE")
-      ->capture_default_str();
+      ->add_option(
+          "--coverage", prediction_.coverage,
+          "Assumed share of the rest that prefetch brings; default: as on the shipped trace")
+      ->type_name("SHARE");
   command_->add_flag("--allow-long", allow_long_, "Allow more tokens than the model has positions");
   command_->add_flag("--list", list_, "Print the names of GPUs and geometries instead of a plan");
   command_->add_flag("--json", json_, "Print one JSON object");
@@ -168,9 +169,9 @@ int64_t PlanCommand::read_tokens(const ModelShape& model) const {
 }
 
 void PlanCommand::check_values() const {
-  const auto check = [](const char* flag, double value) {
-    if (value >= 0 && value <= 1) return;
-    throw UsageError(fmt::format("{} = {}: allowed: a share from 0 to 1", flag, value));
+  const auto check = [](const char* flag, std::optional<double> value) {
+    if (!value || (*value >= 0 && *value <= 1)) return;
+    throw UsageError(fmt::format("{} = {}: allowed: a share from 0 to 1", flag, *value));
   };
   check("--overlap", prediction_.overlap);
   check("--coverage", prediction_.coverage);

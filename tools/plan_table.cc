@@ -181,20 +181,20 @@ std::string terms_table(const Plan& plan) {
   return table.text();
 }
 
-std::string notes(const PlanOptions& request, const Plan& plan) {
+std::string notes(const Plan& plan) {
   std::string text;
   for (const PlanOption& option : plan.options) {
     if (!option.configured || option.config.preset != "fasa-m") continue;
     text += fmt::format(
         "Assumed: {:.0f} % of a set is already on the device ({} hot rows); prefetch brings {:.0f} "
-        "% of\nthe rest in time, and fetches {:.2f} rows for each of these.\n",
-        100 * option.hit_rate, option.hot_rows, 100 * request.prediction.coverage,
-        request.prediction.prefetched_per_miss());
+        "% of\nthe rest in time, and fetches {} rows for each missing one.\n",
+        100 * option.hit_rate, std::max(option.hot_rows, option.extra_hot_rows),
+        100 * option.coverage, PlanPrediction::kPrefetchedPerMiss);
     if (option.extra_hot_rows > 0) {
       text += fmt::format(
-          "With hot_rows = auto, up to {} of the free memory hold {} more hot rows until they "
-          "are\nneeded elsewhere, which raises the hit rate.\n",
-          format_bytes(option.extra_bytes), option.extra_hot_rows);
+          "{} of these {} hot rows are guaranteed; the others take up to {} of the free memory "
+          "until it\nis needed elsewhere.\n",
+          option.hot_rows, option.extra_hot_rows, format_bytes(option.extra_bytes));
     }
   }
   if (std::any_of(plan.options.begin(), plan.options.end(),
@@ -223,7 +223,7 @@ static std::string serve_line(const PlanOptions& request) {
 
 std::string to_table(const PlanOptions& request, const Plan& plan) {
   std::string text = head(request, plan) + '\n' + options_table(plan) + '\n' + terms_table(plan) +
-                     '\n' + notes(request, plan);
+                     '\n' + notes(plan);
   if (!plan.recommended) {
     return text +
            "\nNo preset fits at this length: use fewer tokens, fewer --weight-bits, or more "

@@ -40,10 +40,13 @@ StepLoad load_of(const StepCounters& rows, int64_t tokens) {
   return {.tokens = tokens, .hit_rate = without.hit_rate(), .out = DType::kBF16};
 }
 
-std::optional<PrefetchLoad> prefetch_of(const StepCounters& rows, const CacheLayout& layout,
-                                        int64_t tokens, uint64_t projection_bytes) {
+std::optional<PrefetchLoad> prefetch_of(const StepCounters& rows, PredictorKind predictor,
+                                        const CacheLayout& layout, int64_t tokens,
+                                        uint64_t projection_bytes) {
   if (rows.prefetched == 0) return std::nullopt;
-  PrefetchLoad load = prediction_by_query(layout, tokens, projection_bytes);
+  PrefetchLoad load;
+  if (predictor == PredictorKind::kNextQuery)
+    load = prediction_by_query(layout, tokens, projection_bytes);
   load.coverage = rows.coverage();
   if (rows.prefetched_used > 0) load.overfetch = 1 / rows.accuracy();
   return load;
@@ -120,8 +123,8 @@ double SyntheticObjective::predict(const Config& config, const TuneMeasurement& 
   const StepSettings settings =
       make_step_settings(config, geometry, config.placement.row_dtype.value_or(DType::kBF16),
                          kEmulatedTraits, settings_.tokens);
-  const auto prefetch = prefetch_of(measured.rows, settings.layout, settings_.tokens,
-                                    bytes_of(settings_.shape.query_parameters()));
+  const auto prefetch = prefetch_of(measured.rows, settings.prefetch.predictor, settings.layout,
+                                    settings_.tokens, bytes_of(settings_.shape.query_parameters()));
   const CostModel model(settings, rates, settings_.tokens);
   const double attention = model.step(load_of(measured.rows, settings_.tokens), prefetch).total();
   if (settings_.weight_bits == 0) return attention;
@@ -184,8 +187,9 @@ double GenerationObjective::predict(const Config& config, const TuneMeasurement&
       .head_bytes = bytes * static_cast<uint64_t>(shape.head_parameters()),
       .hidden_bytes = sizeof(float) * static_cast<uint64_t>(shape.hidden),
       .logit_bytes = sizeof(float) * static_cast<uint64_t>(shape.vocab)};
-  const auto prefetch = prefetch_of(measured.rows, settings.layout, tokens(),
-                                    bytes * static_cast<uint64_t>(shape.query_parameters()));
+  const auto prefetch =
+      prefetch_of(measured.rows, settings.prefetch.predictor, settings.layout, tokens(),
+                  bytes * static_cast<uint64_t>(shape.query_parameters()));
   return CostModel(settings, rates_of(config), tokens())
       .step(load_of(measured.rows, tokens()), prefetch, weights)
       .total();

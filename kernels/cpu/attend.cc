@@ -209,7 +209,8 @@ class AttendCall {
 
   bool wanted(int index, int tile) const {
     if (params_.phase == AttendPhase::kAllTiles) return true;
-    const bool ready = params_.tile_ready[int64_t{index} * tiles_ + tile] != 0;
+    const bool ready =
+        params_.tile_ready != nullptr && params_.tile_ready[int64_t{index} * tiles_ + tile] != 0;
     return ready == (params_.phase == AttendPhase::kReadyTiles);
   }
 

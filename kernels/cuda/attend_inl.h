@@ -337,7 +337,8 @@ struct AttendPartialsKernel {
       return;
     }
     if (params.phase != AttendPhase::kAllTiles) {
-      const bool ready = params.tile_ready[int64_t{head} * tiles + tile] != 0;
+      const bool ready =
+          params.tile_ready != nullptr && params.tile_ready[int64_t{head} * tiles + tile] != 0;
       if (ready != (params.phase == AttendPhase::kReadyTiles)) return;
     }
     const Tile body(params, head, first, heads, shared);

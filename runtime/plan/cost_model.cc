@@ -182,7 +182,9 @@ void CostModel::add_groups(const HeadGroups& groups, int layer, const StepLoad& 
     terms.prediction += device(prefetch->predict_bytes);
     terms.launches += machine_.launch_seconds * prefetch->predict_launches;
   }
-  const double launches = 2 * groups.count() * machine_.launch_seconds;  // select, attend
+  // Select and attend of each group; the codes that come first.
+  const double launches =
+      (2 * groups.count() + (groups.codes_first() ? 1 : 0)) * machine_.launch_seconds;
   const double compute = launches + heads * (times.score + times.attend) + times.meanwhile;
   terms.scoring += heads * times.score;
   terms.attention +=
@@ -241,8 +243,12 @@ CostTerms CostModel::layer(int layer, const StepLoad& load,
   const MemberLoad member{.end = static_cast<int32_t>(load.tokens),
                           .access = access_,
                           .hot_rows = settings_.max_hot_rows};
+  const int ahead = prefetch ? 1 : 0;
   const LayerPlan plan =
-      plan_layer(settings_, layer, {.members = {&member, 1}, .held = capacities_});
+      plan_layer(settings_, layer,
+                 {.members = {&member, 1},
+                  .held = capacities_,
+                  .prefetch = {.depth = ahead, .rows = ahead, .runners_up = ahead > 0}});
   if (plan.decode == DecodePath::kAllInPlace) {
     add_all_in_place(plan, layer, load, terms);
   } else if (plan.decode == DecodePath::kAllStreamed) {

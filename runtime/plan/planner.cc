@@ -8,6 +8,7 @@
 #include "runtime/api/memory_estimate.h"
 #include "runtime/api/settings.h"
 #include "runtime/base/error.h"
+#include "scheduler/plan/head_groups.h"
 #include "scheduler/prefetch/prefetch_control.h"
 
 namespace fasa {
@@ -169,7 +170,7 @@ class Planner {
     config.apply_preset();
     shrink_hot_rows(config);
     PlanOption option;
-    predict_steps(settings_of(config, request_.tokens), option);
+    predict_steps(decoding_settings(config), option);
     choose_prefetch(option, config);
     const StepSettings settings = settings_of(config, request_.tokens);
     option.chunks = settings.layout.slice.dims / 2;
@@ -203,28 +204,49 @@ class Planner {
                               settings.layout.hot_table_bytes(option.extra_hot_rows));
   }
 
+  // With the hot rows that a decoding sequence has while memory is free.
+  StepSettings decoding_settings(const Config& config) const {
+    StepSettings settings = settings_of(config, request_.tokens);
+    PlanOption option;
+    option.fits = fits(memory_of(settings, request_.tokens));
+    add_extra_hot_rows(settings, config, option);
+    settings.max_hot_rows = std::max(settings.max_hot_rows, option.extra_hot_rows);
+    return settings;
+  }
+
+  // The first layer that selects tokens stands for all.
+  void suppose(const StepSettings& settings, const CostModel& model, PlanOption& option) const {
+    int layer = 0;
+    while (layer + 1 < settings.layer_count() && settings.layer(layer).dense) ++layer;
+    const auto visible = static_cast<int32_t>(request_.tokens);
+    const int hot = settings.max_hot_rows;
+    const double found = 1 - likely_miss_share(settings, layer, visible, hot);
+    option.hit_rate = model.hit_rate(request_.prediction.overlap.value_or(found), request_.tokens);
+    option.coverage =
+        request_.prediction.coverage.value_or(likely_coverage(settings, layer, visible, hot));
+  }
+
   void predict_steps(const StepSettings& settings, PlanOption& option) const {
     const CostModel model(settings, request_.machine.rates, request_.tokens);
-    option.hit_rate = model.hit_rate(request_.prediction.overlap, request_.tokens);
+    suppose(settings, model, option);
     const StepLoad load = {
         .tokens = request_.tokens, .hit_rate = option.hit_rate, .out = DType::kBF16};
     const WeightLoad weights = weight_load();
     option.step = {model.step(load), model.step(load, {}, weights)};
     const bool fetches = option.step.attention.used_bytes > 0 && settings.max_hot_rows > 0;
     if (!fetches) return;
-    option.prefetched =
-        PlannedStep{model.step(load, prefetch_load(settings.layout, 0)),
-                    model.step(load, prefetch_load(settings.layout, query_bytes()), weights)};
+    const PrefetchLoad ahead = prefetch_load(option.coverage);
+    option.prefetched = PlannedStep{model.step(load, ahead), model.step(load, ahead, weights)};
   }
 
-  // A configured prefetch stays. Otherwise one layer ahead, because deeper predictions are worse.
+  // A configured prefetch stays. Otherwise one layer ahead, which is time enough for its rows.
   void choose_prefetch(const PlanOption& option, Config& config) const {
     Config::Prefetch& prefetch = config.prefetch;
     if (prefetch.depth || prefetch.predictor != PredictorKind::kAuto) return;
     const bool pays =
         option.prefetched && option.prefetched->whole.total() < option.step.whole.total();
     prefetch.depth = pays ? 1 : 0;
-    prefetch.predictor = pays ? PredictorKind::kNextQuery : PredictorKind::kNone;
+    prefetch.predictor = pays ? PredictorKind::kRunnersUp : PredictorKind::kNone;
   }
 
   WeightLoad weight_load() const {
@@ -237,21 +259,10 @@ class Planner {
             .logit_bytes = floats(model.vocab)};
   }
 
-  // Estimates the bytes of a layer's query projection as its share of the layer's weights.
-  uint64_t query_bytes() const {
-    const ModelShape& model = request_.model;
-    const double share = static_cast<double>(model.query_parameters()) /
-                         static_cast<double>(model.layer_parameters());
-    return static_cast<uint64_t>(share * static_cast<double>(weights_.layers) /
-                                 model.geometry.layers);
-  }
-
-  // The projection's weights count only if weights are counted.
-  PrefetchLoad prefetch_load(const CacheLayout& layout, uint64_t projection) const {
-    PrefetchLoad load = prediction_by_query(layout, request_.tokens, projection);
-    load.coverage = request_.prediction.coverage;
-    if (load.coverage > 0)
-      load.overfetch = request_.prediction.prefetched_per_miss() / load.coverage;
+  // Runners-up take no time of compute.
+  static PrefetchLoad prefetch_load(double coverage) {
+    PrefetchLoad load{.coverage = coverage};
+    if (coverage > 0) load.overfetch = PlanPrediction::kPrefetchedPerMiss / coverage;
     return load;
   }
 

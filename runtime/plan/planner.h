@@ -15,16 +15,15 @@
 
 namespace fasa {
 
-// Assumptions of a plan; measured values are better (`fasa generate --stats`).
+// Assumptions of a plan; measured values are better (`fasa generate --stats`). None: what the hot
+// rows of a decoding sequence find on the shipped trace (scheduler/plan/head_groups.h).
 struct PlanPrediction {
-  double overlap = 0.5;  // share of a set, without sinks and recent tokens, found in the hot rows
-  // See PrefetchLoad. Measured with 8 of 32 FCs, the number that a prediction scores
-  // (docs/results/prefetch.md: depth 1, x1.25, hot rows of two sets' size).
-  double coverage = 0.17;
-
-  // Rows fetched ahead per missing row, used or not. Measured: 2.0, 1.87, 1.74 and 1.39 at coverage
-  // 0.17, 0.32, 0.44 and 1.
-  double prefetched_per_miss() const { return 2.1 - 0.7 * coverage; }
+  // Share of a set, without sinks and recent tokens, found in the hot rows.
+  std::optional<double> overlap;
+  std::optional<double> coverage;  // see PrefetchLoad; of runners-up
+  // Rows fetched ahead per missing row, used or not: 1.6 to 2.2 with sixteen sets of hot rows, up
+  // to 5 with eight (docs/results/prefetch.md).
+  static constexpr double kPrefetchedPerMiss = 2;
 };
 
 // A model's memory, where it is known exactly.
@@ -84,6 +83,7 @@ struct PlanOption {
   int extra_hot_rows = 0;
   uint64_t extra_bytes = 0;
   double hit_rate = 1;        // assumed
+  double coverage = 0;        // assumed, of prefetch
   KvMemory kv;                // at the request's tokens
   uint64_t device_bytes = 0;  // weights and activations included
   uint64_t host_bytes = 0;

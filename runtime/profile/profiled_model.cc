@@ -59,7 +59,7 @@ ProfiledModel::~ProfiledModel() { stop_recording(); }
 void ProfiledModel::prediction_with_model(const Config& config) {
   const int most = model_.config().attention_layers() - 1;
   const int depth = std::min(most, config.prefetch.depth.value_or(kMaxAutomaticDepth));
-  if (depth < 1 || !takes_queries(config.prefetch.predictor)) return;
+  if (depth < 1 || !needs_queries(config.prefetch.predictor)) return;
   model_.reserve_estimates(1, depth);
   runtime_->set_query_source(model_.query_source());
 }

@@ -38,6 +38,9 @@ uint64_t low_bit_pages_bytes(const AttendParams& params, const SequenceDesc& seq
 // The entries of a tile-wise wave that this phase computes.
 int64_t entries_of_phase(const AttendParams& params, int64_t head, int64_t entries) {
   if (params.phase == AttendPhase::kAllTiles) return entries;
+  if (params.tile_ready == nullptr) {
+    return params.phase == AttendPhase::kReadyTiles ? 0 : entries;
+  }
   const int64_t tiles = (params.end - params.begin + kTileTokens - 1) / kTileTokens;
   int64_t wanted = 0;
   for (int64_t tile = 0; tile * kTileTokens < entries; ++tile) {

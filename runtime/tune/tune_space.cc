@@ -12,7 +12,7 @@
 namespace fasa {
 namespace {
 
-constexpr int kDeepest = 4;
+constexpr int kDeepest = 2;
 constexpr int64_t kMaxHotRows = 16777216;  // that the option allows
 
 void keep(Config&) {}
@@ -91,9 +91,8 @@ void TuneSpace::add_prefetch(int layers) {
     });
   };
   add(0, PredictorKind::kAuto);
-  add(1, PredictorKind::kRunnersUp);
-  for (int depth = 1; depth <= std::min(kDeepest, layers - 1); ++depth) {
-    add(depth, PredictorKind::kNextQuery);
+  for (const auto predictor : {PredictorKind::kRunnersUp, PredictorKind::kNextQuery}) {
+    for (int depth = 1; depth <= std::min(kDeepest, layers - 1); ++depth) add(depth, predictor);
   }
   axes_.push_back(std::move(axis));
 }

@@ -32,8 +32,12 @@ class Search {
     if (wanted_ == 0 || count == wanted_) {
       HeadGroups whole = groups;
       whole.add(kv_heads_);
-      const double cost = times_.cost(whole);
-      if (cost < min_) min_ = cost, best_ = whole;
+      for (const bool codes_first : {false, true}) {
+        if (codes_first && times_.codes <= 0) break;
+        whole.set_codes_first(codes_first);
+        const double cost = times_.cost(whole);
+        if (cost < min_) min_ = cost, best_ = whole;
+      }
     }
     if (count == (wanted_ > 0 ? wanted_ : HeadGroups::kMax)) return;
     // Ends near the previous end are likely: tries all of them, and a sample of the others.
@@ -54,6 +58,12 @@ class Search {
   HeadGroups best_;
 };
 
+// Hot rows in sets of the layer.
+double hot_sets(const StepSettings& settings, int layer, int32_t visible, int hot_rows) {
+  return static_cast<double>(hot_rows) /
+         static_cast<double>(settings.selected_tokens(layer, visible));
+}
+
 }  // namespace
 
 double GroupTimes::span(const HeadGroups& groups) const {
@@ -72,16 +82,19 @@ double GroupTimes::span(const HeadGroups& groups) const {
     }
     arrived[static_cast<size_t>(g)] = stream = ready;
   }
+  const double first = groups.codes_first() ? codes : 0;
+  if (groups.codes_first()) compute += launch + groups[groups.count() - 1].end * codes;
   for (int g = 0; g < groups.count(); ++g) {
     const double heads = groups[g].end - groups[g].begin;
     if (g + 1 == groups.count()) compute += meanwhile;
-    compute = std::max(compute, arrived[static_cast<size_t>(g)]) + launch + heads * attend;
+    compute =
+        std::max(compute, arrived[static_cast<size_t>(g)]) + launch + heads * (attend - first);
   }
   return compute;
 }
 
 double GroupTimes::cost(const HeadGroups& groups) const {
-  return span(groups) + groups.count() * launch / 4;
+  return span(groups) + (groups.count() + (groups.codes_first() ? 0.5 : 0)) * launch / 4;
 }
 
 GroupTimes group_times(const StepSettings& settings, int layer, const GroupLoad& load) {
@@ -102,6 +115,7 @@ GroupTimes group_times(const StepSettings& settings, int layer, const GroupLoad&
       sequences * device(select_bytes(layout.slice, 0, std::max(1, visible)) + low_bit.select);
   times.resolve = sequences * device(resolve_bytes(1, set, load.hot_rows));
   times.attend = sequences * device(rows_bytes(layout, set) + low_bit.attend);
+  times.codes = sequences * device(low_bit.attend);
   times.transfer = sequences * load.miss_share * static_cast<double>(rows_bytes(layout, set)) /
                    rates.link_bandwidth;
   return times;
@@ -113,9 +127,13 @@ HeadGroups choose_groups(const GroupTimes& times, int kv_heads, int wanted) {
 
 double likely_miss_share(const StepSettings& settings, int layer, int32_t visible, int hot_rows) {
   if (hot_rows >= visible) return 0;
-  const double sets =
-      static_cast<double>(hot_rows) / static_cast<double>(settings.selected_tokens(layer, visible));
-  return sets > 0 ? std::min(1.0, 0.7 / std::sqrt(sets)) : 1.0;
+  const double sets = hot_sets(settings, layer, visible, hot_rows);
+  return sets > 0 ? std::min(1.0, 0.41 / sets) : 1.0;
+}
+
+double likely_coverage(const StepSettings& settings, int layer, int32_t visible, int hot_rows) {
+  const double sets = hot_sets(settings, layer, visible, hot_rows);
+  return sets < 4 ? 0 : std::min(0.6, 0.04 * sets);
 }
 
 HeadGroups plan_groups(const StepSettings& settings, int layer, const GroupLoad& load) {

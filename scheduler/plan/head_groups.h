@@ -5,7 +5,11 @@
 //   copy             \-> fetch g0  \-> fetch g1
 //
 // Each further group costs two launches and one transfer latency, so the device's rates decide how
-// many groups there are and which heads they have.
+// many groups there are and which heads they have. With a low-bit set, its codes of all heads may
+// be attended to first, in a launch of its own, while rows are fetched:
+//
+//   compute   select -> codes -> FAC
+//   copy            \-> fetch -/
 #pragma once
 
 #include <array>
@@ -30,6 +34,9 @@ class HeadGroups {
     return {group == 0 ? 0 : ends_[at - 1], ends_[at]};
   }
   void add(int end) { ends_[static_cast<size_t>(count_++)] = end; }
+  // Whether the low-bit set is attended to in a launch of its own, before any rows.
+  bool codes_first() const { return codes_first_; }
+  void set_codes_first(bool first) { codes_first_ = first; }
   bool operator==(const HeadGroups&) const = default;
 
   static HeadGroups none() {
@@ -40,6 +47,7 @@ class HeadGroups {
 
  private:
   int count_ = 1;
+  bool codes_first_ = false;
   std::array<int, kMax> ends_{};
 };
 
@@ -52,12 +60,14 @@ struct GroupTimes {
   double resolve = 0;
   double transfer = 0;  // misses of one head, over the link
   double attend = 0;
+  double codes = 0;      // of `attend`: the low-bit set, which needs no rows
   double meanwhile = 0;  // other compute before the last group's rows are needed
   int streams = 1;       // streams that fetch side by side
 
   // Time from the first select to the last FAC, as computed by the emulated device's clock.
   double span(const HeadGroups& groups) const;
-  // span() plus a quarter of a launch per group: launches also cost host time.
+  // span() plus a quarter of a launch per group, and half of that for codes that come first:
+  // launches also cost host time.
   double cost(const HeadGroups& groups) const;
 };
 
@@ -65,7 +75,7 @@ struct GroupTimes {
 struct GroupLoad {
   int sequences = 0;      // sequences that select tokens
   int64_t scored = 0;     // tokens, all sequences
-  double miss_share = 0;  // misses per set entry
+  double miss_share = 0;  // misses per set entry, those that are fetched ahead left out
   int hot_rows = 0;       // per sequence
 
   bool operator==(const GroupLoad&) const = default;
@@ -78,10 +88,13 @@ GroupTimes group_times(const StepSettings& settings, int layer, const GroupLoad&
 // groups, at most one per head.
 HeadGroups choose_groups(const GroupTimes& times, int kv_heads, int wanted);
 
-// Expected share of misses in a layer's set, given `visible` tokens and the hot rows. Fitted to the
-// shipped trace: 0.49 with two sets of hot rows, 0.34 with four, 0.21 with eight, 0.12 with
-// sixteen.
+// Expected share of misses in a layer's set, given `visible` tokens and the hot rows, without
+// prefetch. Fitted to the shipped trace: 0.205 with two sets of hot rows, 0.1 with four, 0.04 with
+// eight, 0.026 with sixteen (docs/results/prefetch.md).
 double likely_miss_share(const StepSettings& settings, int layer, int32_t visible, int hot_rows);
+// Expected share of these misses that runners-up fetch ahead. Measured on the same trace: 0.13 with
+// four sets of hot rows, 0.31 with eight, 0.61 with sixteen.
+double likely_coverage(const StepSettings& settings, int layer, int32_t visible, int hot_rows);
 
 // The groups of a step, by expected misses.
 HeadGroups plan_groups(const StepSettings& settings, int layer, const GroupLoad& load);

@@ -6,8 +6,9 @@
 namespace fasa {
 
 struct PrefetchPlan {
-  int depth = 0;     // layers ahead, 0 = no predictions
-  int32_t rows = 0;  // maximum per sequence and KV head
+  int depth = 0;            // layers ahead, 0 = no predictions
+  int32_t rows = 0;         // maximum per sequence and KV head
+  bool runners_up = false;  // of the last step, else by predicted sets
 
   bool on() const { return depth > 0 && rows > 0; }
 };

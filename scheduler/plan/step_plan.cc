@@ -55,7 +55,9 @@ int32_t waves_of(const StepSettings& settings, DecodePath path, const Members& a
 
 // The average load per sequence for which a set is chosen. Lengths count up to the first token of
 // their last page: as a step's graph depends on the groups, they change only when a page fills.
-GroupLoad group_load(const StepSettings& settings, int layer, std::span<const MemberLoad> members) {
+// `ahead`: runners-up are fetched for the layer.
+GroupLoad group_load(const StepSettings& settings, int layer, std::span<const MemberLoad> members,
+                     bool ahead) {
   GroupLoad load;
   int64_t pages = 0;
   int64_t copied = 0;
@@ -80,13 +82,15 @@ GroupLoad group_load(const StepSettings& settings, int layer, std::span<const Me
   const auto mean = static_cast<int32_t>(load.scored / load.sequences);
   load.hot_rows = static_cast<int>(hot_rows / std::max<int64_t>(1, over_link));
   load.miss_share = std::max(0.0, away) * likely_miss_share(settings, layer, mean, load.hot_rows);
+  if (ahead) load.miss_share *= 1 - likely_coverage(settings, layer, mean, load.hot_rows);
   return load;
 }
 
 // Leaves a hot slot for every miss of the true set.
 PrefetchPlan within(const StepSettings& settings, const StepInput& input) {
   const int32_t rows = std::min(input.prefetch.rows, input.held.prediction_rows());
-  const PrefetchPlan plan{.depth = input.prefetch.depth, .rows = rows};
+  PrefetchPlan plan = input.prefetch;
+  plan.rows = rows;
   return plan.on() && settings.prefetches(settings.max_hot_rows) ? plan : PrefetchPlan{};
 }
 
@@ -104,16 +108,17 @@ LayerPlan plan_layer(const StepSettings& settings, int layer, const StepInput& i
         prompts.access == RowAccess::kLocal ? PrefillPath::kInPlace : PrefillPath::kStreamed;
   }
   if (plan.decode == DecodePath::kSelectedInGroups) {
-    const GroupLoad load = group_load(settings, layer, input.members);
+    const bool ahead = layer > 0 && input.prefetch.runners_up && input.prefetch.on();
+    const GroupLoad load = group_load(settings, layer, input.members, ahead);
     plan.groups = memo != nullptr ? memo->of(layer, load) : plan_groups(settings, layer, load);
   }
   return plan;
 }
 
 // Not recordable: steps in which the host takes part, and pages streamed by copies of their own.
-StepPlan plan_step(const StepSettings& settings, const StepInput& input, GroupMemo* memo) {
+StepPlan plan_step(const StepSettings& settings, StepInput input, GroupMemo* memo) {
   StepPlan plan;
-  plan.prefetch = within(settings, input);
+  input.prefetch = plan.prefetch = within(settings, input);
   plan.recordable = !input.host_takes_part && settings.selection == nullptr;
   plan.layers.reserve(static_cast<size_t>(settings.layer_count()));
   for (int layer = 0; layer < settings.layer_count(); ++layer) {
@@ -131,6 +136,7 @@ void StepPlan::append_key(std::vector<uint64_t>& key) const {
     add(layer.prefill);
     add(layer.waves);
     add(layer.groups.count());
+    add(layer.groups.codes_first());
     for (int g = 0; g < layer.groups.count(); ++g) add(layer.groups[g].end);
   }
   add(prefetch.depth);

@@ -67,6 +67,6 @@ class GroupMemo;
 // With a memo, the head groups are taken from it.
 LayerPlan plan_layer(const StepSettings& settings, int layer, const StepInput& input,
                      GroupMemo* memo = nullptr);
-StepPlan plan_step(const StepSettings& settings, const StepInput& input, GroupMemo* memo = nullptr);
+StepPlan plan_step(const StepSettings& settings, StepInput input, GroupMemo* memo = nullptr);
 
 }  // namespace fasa

@@ -38,9 +38,7 @@ constexpr std::array kTable{
 constexpr std::string_view kAutoName = "auto";
 
 const Entry& entry_of(PredictorKind kind, bool has_queries) {
-  if (kind == PredictorKind::kAuto) {
-    kind = has_queries ? PredictorKind::kNextQuery : PredictorKind::kNone;
-  }
+  if (kind == PredictorKind::kAuto) kind = PredictorKind::kRunnersUp;
   const Entry& entry = kTable[static_cast<size_t>(kind) - 1];
   return entry.by_queries && !has_queries ? kTable.front() : entry;
 }
@@ -72,18 +70,13 @@ const std::string& predictor_help() {
   static const std::string text = [] {
     std::string help;
     for (const Entry& entry : kTable) help += fmt::format("{} = {}; ", entry.name, entry.help);
-    return help + fmt::format("{} = {} if queries can be estimated, else {}.", kAutoName,
-                              predictor_name(PredictorKind::kNextQuery),
-                              predictor_name(PredictorKind::kNone));
+    return help + fmt::format("{} = {}, which is the cheapest.", kAutoName,
+                              predictor_name(PredictorKind::kRunnersUp));
   }();
   return text;
 }
 
-bool takes_queries(PredictorKind kind) { return entry_of(kind, true).by_queries; }
-
-bool needs_queries(PredictorKind kind) {
-  return kind != PredictorKind::kAuto && takes_queries(kind);
-}
+bool needs_queries(PredictorKind kind) { return entry_of(kind, true).by_queries; }
 
 PredictionScratch predictor_scratch(PredictorKind kind, int layers, int source_depth) {
   const Entry& entry = entry_of(kind, source_depth > 0);

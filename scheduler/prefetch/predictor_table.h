@@ -27,8 +27,6 @@ std::string_view predictor_name(PredictorKind kind);
 const std::string& predictor_names();
 const std::string& predictor_help();
 
-// True if it uses estimated queries when there is a query source.
-bool takes_queries(PredictorKind kind);
 // True if it requires a query source.
 bool needs_queries(PredictorKind kind);
 // Scratch that it needs: its maximum depth in a model of `layers` layers, with a query source that

@@ -15,6 +15,7 @@ namespace {
 // Maximum depth chosen automatically: deeper predictions are poor, and each depth needs memory for
 // a set.
 constexpr int kMaxAutomatic = 4;
+constexpr int kRunnersUpDepth = 1;      // time enough for rows known since the last step
 constexpr int kFirstMeasurements = 16;  // steps that are all measured at first
 constexpr int kMeasureEvery = 8;        // afterwards, one step in this many
 constexpr double kSmoothing = 0.25;
@@ -22,7 +23,8 @@ constexpr double kSmoothing = 0.25;
 int max_depth_of(const StepSettings& settings, int hot_rows, bool writes_sets, int max_depth) {
   if (!settings.prefetches(hot_rows)) return 0;
   if (!writes_sets && settings.selection != nullptr) return 0;  // only the kernel lists runners-up
-  return std::max(0, std::min({settings.prefetch.depth.value_or(kMaxAutomatic), max_depth,
+  const int automatic = writes_sets ? kMaxAutomatic : kRunnersUpDepth;
+  return std::max(0, std::min({settings.prefetch.depth.value_or(automatic), max_depth,
                                settings.layer_count() - 1}));
 }
 
@@ -80,7 +82,10 @@ PredictionScratch PrefetchControl::scratch_for(const StepSettings& settings, int
 PrefetchPlan PrefetchControl::plan(int sequences, bool listed) const {
   PrefetchPlan plan;
   if (max_depth_ == 0 || (!predictor().writes_sets() && !listed)) return plan;
-  plan.depth = settings_.prefetch.depth ? max_depth_ : depth_.depth();
+  // Runners-up cost no compute, so nothing has to be tried.
+  const bool fixed = settings_.prefetch.depth || !predictor().writes_sets();
+  plan.depth = fixed ? max_depth_ : depth_.depth();
+  plan.runners_up = !predictor().writes_sets();
   const CacheLayout& layout = settings_.layout;
   plan.rows = PrefetchPlanner::rows_per_head(link_rate_, compute_seconds_, layout.row.bytes(),
                                              int64_t{sequences} * layout.kv_heads,
@@ -91,7 +96,8 @@ PrefetchPlan PrefetchControl::plan(int sequences, bool listed) const {
 
 bool PrefetchControl::measures(int32_t step_number) const {
   if (max_depth_ == 0) return false;
-  const bool unsettled = !settings_.prefetch.depth && !depth_.settled();
+  const bool tries = !settings_.prefetch.depth && predictor().writes_sets();
+  const bool unsettled = tries && !depth_.settled();
   return unsettled || measurements_ < kFirstMeasurements || step_number % kMeasureEvery == 0;
 }
 

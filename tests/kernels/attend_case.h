@@ -190,7 +190,8 @@ class Attention {
     }
     std::vector<uint8_t> ready(static_cast<size_t>(heads * (wave / 32)));
     for (size_t i = 0; i < ready.size(); ++i) ready[i] = i % 3 == 1;
-    params.tile_ready = ready.data();
+    // Without flags no tile is ready.
+    params.tile_ready = cut_.phases && begin / wave % 2 == 1 ? nullptr : ready.data();
     if (!cut_.phases) return run_heads(params);
     params.phase = AttendPhase::kReadyTiles;
     run_heads(params);

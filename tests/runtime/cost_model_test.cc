@@ -88,8 +88,9 @@ TEST(CostModel, MissesAreWaitedForAndPrefetchHidesThem) {
   const double transfer = 8 * 1024 * 512 / 25e9 + kRates.link_latency;
   EXPECT_LT(none.wait, transfer - none.scoring / 2);
   EXPECT_GT(none.wait, transfer - none.scoring - none.attention - none.launches);
-  // All heads in one group: nothing is transferred while they are scored.
+  // All heads in one group and no codes to attend to: nothing is transferred meanwhile.
   Config together = config_of("fasa-m", 2048);
+  together.selection.low_bit_tokens = TokenCount{};
   together.prefetch.head_groups = 1;
   const CostModel whole = model_of(together, kTokens);
   EXPECT_GT(whole.layer(0, load).wait, transfer);

@@ -271,7 +271,8 @@ TEST(CudaGraphs, WavesOverAllTokensGrow) {
 
 // A decode of one sequence on the replay device, call by call.
 struct Decode {
-  explicit Decode(std::unique_ptr<Device> device, const RunSetup& setup = {}, int prompt = 100)
+  explicit Decode(std::unique_ptr<Device> device, const RunSetup& setup = {.depth = 0},
+                  int prompt = 100)
       : run(std::move(device), setup),
         steps(run.device(), run.runtime(), run.tape().stream(), 1),
         id(run.runtime().create()) {
@@ -466,7 +467,7 @@ TEST(CudaGraphs, FindRoomBesideDeviceCopies) {
 TEST(CudaGraphs, AreMadeAnewForAnotherStream) {
   const Outputs base = decoded(24);
   FakeCuda fake;
-  RuntimeRun run(open_fake(fake), {});
+  RuntimeRun run(open_fake(fake), {.depth = 0});
   const SequenceId id = run.runtime().create();
   run.prefill(id, 1, 100, 100);
   size_t at = 0;
@@ -504,12 +505,12 @@ TEST(CudaGraphs, AreOneCallAStep) {
 }
 
 void expect_same_beside_a_neighbour(const std::function<std::unique_ptr<Device>()>& open) {
-  RunSetup direct;
+  RunSetup direct{.depth = 0};
   direct.graphs = false;
   const Replay a = play(open(), direct);
   const Replay b = play(open(), {}, {}, true);
   expect_same(a.outputs, b.outputs);
-  EXPECT_GT(b.graphs.launched, 80u);
+  EXPECT_GT(b.graphs.launched, 70u);
 }
 
 TEST(CudaGraphs, AnotherThreadMayAllocateAndFree) {
@@ -533,7 +534,7 @@ TEST_F(CudaGraphsOnGpu, LaunchedStepsHaveTheBitsOfEnqueuedOnes) {
     const Replay a = play(open_device(options), direct);
     const Replay b = play(open_device(options), way.setup);
     expect_same(a.outputs, b.outputs);
-    EXPECT_GT(b.graphs.launched, 80u);
+    EXPECT_GT(b.graphs.launched, 70u);
   }
 }
 

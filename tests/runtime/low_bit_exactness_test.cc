@@ -2,6 +2,8 @@
 // or where the set covers the context, codes do not affect the output.
 #include <gtest/gtest.h>
 
+#include "offload/open_device.h"
+#include "offload/wrapped_device.h"
 #include "tests/support/runs.h"
 
 namespace fasa::testing {
@@ -22,6 +24,26 @@ Outputs decoded(const RunSetup& setup, int chunk, const Geometry& geometry) {
 Outputs decoded(const RunSetup& setup, int chunk = kPrompt) {
   return decoded(setup, chunk, small_geometry(setup.row_dtype));
 }
+
+// Counts attends to codes alone.
+class AttendPhases final : public WrappedDevice {
+ public:
+  explicit AttendPhases(std::unique_ptr<Device> inner)
+      : WrappedDevice(*inner), owned_(std::move(inner)) {}
+  int codes_first() const { return codes_first_; }
+
+ protected:
+  void do_enqueue(const KernelCall& call, StreamView stream, OperationTag tag) override {
+    const auto* attend = std::get_if<AttendParams>(&call);
+    const bool alone = attend != nullptr && attend->phase == AttendPhase::kReadyTiles;
+    codes_first_ += alone && attend->tile_ready == nullptr ? 1 : 0;
+    WrappedDevice::do_enqueue(call, stream, tag);
+  }
+
+ private:
+  std::unique_ptr<Device> owned_;
+  int codes_first_ = 0;
+};
 
 void expect_same(const Outputs& a, const Outputs& b, const std::string& what) {
   ASSERT_EQ(a.size(), b.size()) << what;
@@ -64,6 +86,28 @@ TEST(LowBitExactness, DevicesPlacementHotRowsStreamsThreads) {
   };
   for (const SliceDType values : {SliceDType::kInt2, SliceDType::kInt4, SliceDType::kInt8}) {
     for (const int64_t low_bit : {int64_t{70}, kAllOthers}) check(low_bit, values);
+  }
+}
+
+// Codes in a launch before the rows, as on a card whose memory is slow next to a launch.
+TEST(LowBitExactness, CodesBeforeRows) {
+  for (const int64_t low_bit : {int64_t{70}, kAllOthers}) {
+    for (const int head_groups : {1, 2}) {
+      RunSetup setup{.low_bit_tokens = low_bit};
+      const Outputs base = decoded(setup);
+      setup.device = "emulated", setup.hot_rows = 200, setup.head_groups = head_groups;
+      DeviceOptions options;
+      options.name = "emulated";
+      options.memory_bandwidth = 1e8;
+      auto device = std::make_unique<AttendPhases>(open_device(options));
+      const AttendPhases& phases = *device;
+      RuntimeRun run(std::move(device), setup);
+      const SequenceId id = run.runtime().create();
+      run.prefill(id, 1, kPrompt, kPrompt);
+      expect_same(base, run.decode(id, 1, 60), "codes first");
+      // With two groups of one head the first one's attention hides the second one's fetch.
+      EXPECT_EQ(phases.codes_first() > 0, head_groups == 1) << low_bit;
+    }
   }
 }
 

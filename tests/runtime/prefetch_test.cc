@@ -154,6 +154,7 @@ class Decode {
     config.selection.fac_tokens = {{.tokens = 320, .share = 0}};
     config.selection.low_bit_tokens = {.tokens = 1024, .share = 0};
     config.prefetch.depth = setup.depth;
+    config.prefetch.predictor = PredictorKind::kNextQuery;
     config.prefetch.head_groups = setup.head_groups;
     config.placement.hot_rows = setup.hot_rows;
     return config;

@@ -46,14 +46,15 @@ TEST(PredictorTable, WhatItForeseesIsWhatPredictorsSay) {
   }
 }
 
-TEST(PredictorTable, AutoPredictsByQueriesWhereThereAreSome) {
-  EXPECT_EQ(predictor_scratch(PredictorKind::kAuto, kLayers, kSeen).max_depth, kSeen);
-  EXPECT_EQ(predictor_scratch(PredictorKind::kAuto, kLayers, 0).max_depth, 0);
+TEST(PredictorTable, AutoIsRunnersUp) {
+  for (const int seen : {0, kSeen}) {
+    EXPECT_EQ(predictor_scratch(PredictorKind::kAuto, kLayers, seen).max_depth, kLayers - 1);
+    EXPECT_FALSE(predictor_scratch(PredictorKind::kAuto, kLayers, seen).writes_sets);
+  }
   EXPECT_EQ(predictor_scratch(PredictorKind::kNextQuery, kLayers, 0).max_depth, 0);
-  EXPECT_TRUE(takes_queries(PredictorKind::kAuto));
   EXPECT_FALSE(needs_queries(PredictorKind::kAuto));
   EXPECT_TRUE(needs_queries(PredictorKind::kNextQuery));
-  EXPECT_FALSE(takes_queries(PredictorKind::kRunnersUp));
+  EXPECT_FALSE(needs_queries(PredictorKind::kRunnersUp));
 }
 
 }  // namespace

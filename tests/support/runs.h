@@ -172,6 +172,11 @@ class RuntimeRun {
     config.placement.replacement = setup.replacement;
     config.prefetch.depth = setup.depth;
     config.prefetch.predictor = setup.predictor;
+    const bool queries = setup.prediction_source == PredictionSource::kGoodQueries ||
+                         setup.prediction_source == PredictionSource::kPoorQueries;
+    if (queries && setup.predictor == PredictorKind::kAuto) {
+      config.prefetch.predictor = PredictorKind::kNextQuery;
+    }
     config.prefetch.streams = setup.streams;
     config.prefetch.head_groups = setup.head_groups;
     config.device.graphs = setup.graphs;

@@ -48,6 +48,7 @@ DrawnDecode drawn(unsigned seed) {
   const int sets = one_of(random, {0, 2, 4, 16});
   if (sets > 0) settings.config.placement.hot_rows = sets * set;
   if (random() % 2 == 0) settings.config.prefetch.head_groups = 1;  // predictions have more to hide
+  settings.config.prefetch.predictor = PredictorKind::kNextQuery;
   settings.config.link.bandwidth = one_of(random, {2e9, 6e9, 25e9, 50e9});
   settings.config.link.latency = one_of(random, {2e-6, 10e-6, 30e-6});
   decode.trace = {.layers = geometry.layers,

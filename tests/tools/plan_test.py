@@ -55,20 +55,20 @@ class Plan(CommandTest):
     def test_prefetch_is_recommended_where_it_pays(self):
         def recommended(*arguments):
             plan = self.plan("--geometry", "llama-3.1-8b", *GPU, "--weight-bits", 4,
-                             # with one head group only predictions hide a fetch
-                             "--head-groups", 1, *arguments)
+                             # with one head group and no codes only predictions hide a fetch
+                             "--head-groups", 1, "--low-bit-tokens", 0, *arguments)
             path = self.write("plan.toml", plan["recommended"]["toml"])
             config = json.loads(self.assert_done("config", "--config", path).stdout)
             return self.option(plan, "fasa-m"), config["prefetch"]
         foreseen = ("--coverage", 1, "--fac-tokens", 2048)
         option, prefetch = recommended(*foreseen)
-        self.assertEqual((prefetch["depth"], prefetch["predictor"]), (1, "next-query"))
+        self.assertEqual((prefetch["depth"], prefetch["predictor"]), (1, "runners-up"))
         for key in ("attention", "with_weights"):
             self.assertLess(option["predicted_with_prefetch"][key]["tpot_ms"],
                             option["predicted"][key]["tpot_ms"])
             self.assertGreater(option["predicted_with_prefetch"][key]["transfer_hidden"],
                                option["predicted"][key]["transfer_hidden"])
-        option, prefetch = recommended("--coverage", 0.05, "--fac-tokens", 256)
+        option, prefetch = recommended("--coverage", 0, "--fac-tokens", 256)
         self.assertEqual(prefetch["depth"], 0)
         # Options set by the user are not changed.
         self.assertEqual(recommended("--depth", 3, "--coverage", 0.05)[1]["depth"], 3)
