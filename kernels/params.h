@@ -402,7 +402,7 @@ struct AttendParams {
   bool last_wave = true;                    // out and lse are written
   const int32_t* selected_sizes = nullptr;  // null: every visible token, from `pages`
   const std::byte* const* rows = nullptr;   // [count, kv_heads, end - begin]
-  const uint8_t* tile_ready = nullptr;  // null: no tile is ready
+  const uint8_t* tile_ready = nullptr;      // null: no tile is ready
   // The set's positions, [count, kv_heads, selected_capacity]; read only with slopes.
   const int32_t* sets = nullptr;
   int32_t selected_capacity = 0;
