@@ -51,6 +51,17 @@ TEST_P(CudaModel, LogitsEqualTransformers) {
 
 INSTANTIATE_TEST_SUITE_P(Families, CudaModel, ::testing::ValuesIn(kDenseModels), by_folder);
 
+TEST(CudaLinearModel, IsRefusedUntilThereAreKernels) {
+  FakeCuda fake;
+  const auto device = open_device(cuda_options(), fake.platform());
+  try {
+    Model::load(golden_dir("qwen3-5"), *device, DType::kF32);
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("qwen3_5_text"), HasSubstr("--device cpu")));
+  }
+}
+
 // In bf16 a router may choose another expert than in f32.
 class CudaExpertModel : public ::testing::TestWithParam<const char*> {};
 

@@ -382,6 +382,48 @@ TEST(ModelConfigTest, WhatGemma4CannotDoIsNamed) {
   EXPECT_THAT(error_of(gemma4({{"sliding_window", nullptr}})), HasSubstr("sliding_window"));
 }
 
+nlohmann::json qwen35(const nlohmann::json& changes) {
+  nlohmann::json config = {{"model_type", "qwen3_5_text"},
+                           {"vocab_size", 60},
+                           {"hidden_size", 24},
+                           {"intermediate_size", 40},
+                           {"num_hidden_layers", 6},
+                           {"num_attention_heads", 4},
+                           {"num_key_value_heads", 2},
+                           {"head_dim", 16},
+                           {"max_position_embeddings", 256},
+                           {"linear_num_key_heads", 2},
+                           {"linear_num_value_heads", 6}};
+  config.update(changes);
+  return config;
+}
+
+TEST(ModelConfigTest, LayersWithLinearAttentionHaveNoRows) {
+  // Every fourth layer has attention.
+  const ModelConfig config = parse(qwen35(nlohmann::json::object()));
+  EXPECT_EQ(config.linear.layers, 5);
+  EXPECT_EQ(config.linear.taps, 4);
+  EXPECT_EQ(config.linear.channels(), 2 * 2 * 128 + 6 * 128);
+  EXPECT_EQ(config.geometry().layers, 1);
+  EXPECT_EQ(config.geometry().linear, config.linear);
+  EXPECT_EQ(config.rotary_dims, 4);  // a quarter of a head
+  EXPECT_EQ(config.attention_layer(0), 3);
+  EXPECT_EQ(config.attention_index(5), 1);
+  const ModelConfig closer = parse(qwen35({{"full_attention_interval", 2}}));
+  EXPECT_EQ(closer.geometry().layers, 3);
+  EXPECT_EQ(closer.attention_layer(2), 5);
+}
+
+TEST(ModelConfigTest, WhatLinearAttentionCannotDoIsNamed) {
+  EXPECT_THAT(error_of(qwen35({{"linear_num_value_heads", 5}})),
+              HasSubstr("linear_num_value_heads"));
+  EXPECT_THAT(error_of(qwen35({{"linear_conv_kernel_dim", 9}})),
+              HasSubstr("linear_conv_kernel_dim"));
+  EXPECT_THAT(error_of(qwen35({{"attention_bias", true}})), HasSubstr("attention_bias"));
+  EXPECT_THAT(error_of(qwen35({{"hidden_act", "gelu"}})), HasSubstr("hidden_act"));
+  EXPECT_THAT(error_of(qwen35({{"full_attention_interval", 7}})), HasSubstr("full_attention"));
+}
+
 TEST(ModelConfigTest, WhatGemmaCannotDoIsNamed) {
   for (const char* const key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
     EXPECT_THAT(error_of({{"model_type", "gemma3_text"}, {key, 30.0}}), HasSubstr(key));
