@@ -530,8 +530,9 @@ const std::array<ConfigOption, 47> kOptions{{
      .flag = "",
      .type = "N|auto",
      .allowed = "auto, or 0 to the number of layers",
-     .help = "How many layers ahead predicted rows are fetched; 0 = no prefetch; auto = chosen "
-             "from measured compute and transfer times. Results do not depend on it.",
+     .help = "How many layers ahead predicted rows are fetched; 0 = no prefetch; auto = 1 for "
+             "runners-up, and for next-query what measured steps show to be fastest. Results do "
+             "not depend on it.",
      .set = [](Config& c, const Json& v) { return take_auto_int(v, c.prefetch.depth); },
      .get = [](const Config& c) { return or_auto(c.prefetch.depth); }},
     {.table = "prefetch",
