@@ -31,11 +31,18 @@ LayerGroup group_of(int64_t seen = 0) {
   return {layout, {.seen = seen, .first_pages = 1}};
 }
 
+std::unique_ptr<Device> open_emulated() {
+  DeviceOptions options;
+  options.name = "emulated";
+  options.threads = 1;
+  return open_device(options);
+}
+
 constexpr int kHotRows = 100;  // as much memory as two pages
 
 struct Opened {
   explicit Opened(RowTier tier, int64_t seen = 0)
-      : device(open_device({.name = "emulated", .threads = 1})),
+      : device(open_emulated()),
         store(open_store(tier, *device, group_of(seen), fences, kHotRows)),
         control(device->create_stream(StreamPriority::kHigh, "control")) {}
 
