@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/select_plan.h"
 #include "scheduler/plan/group_memo.h"
 
 namespace fasa {
@@ -86,8 +87,23 @@ GroupLoad group_load(const StepSettings& settings, int layer, std::span<const Me
   return load;
 }
 
+// True if the hot rows of any sequence are worth runners-up in any layer: else no list has any.
+bool lists_runners_up(const StepSettings& settings, std::span<const MemberLoad> members) {
+  for (const MemberLoad& member : members) {
+    if (member.mode != StepMode::kDecode || member.access == RowAccess::kLocal) continue;
+    for (int layer = 0; layer < settings.layer_count(); ++layer) {
+      const int32_t visible = settings.visible_tokens(layer, member.end);
+      const bool any =
+          max_runners_up(member.hot_rows, settings.selected_tokens(layer, visible)) > 0;
+      if (any && !settings.layer(layer).dense) return true;
+    }
+  }
+  return false;
+}
+
 // Leaves a hot slot for every miss of the true set.
 PrefetchPlan within(const StepSettings& settings, const StepInput& input) {
+  if (input.prefetch.runners_up && !lists_runners_up(settings, input.members)) return {};
   const int32_t rows = std::min(input.prefetch.rows, input.held.prediction_rows());
   PrefetchPlan plan = input.prefetch;
   plan.rows = rows;

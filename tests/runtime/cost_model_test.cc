@@ -161,6 +161,7 @@ class Prediction : public ::testing::TestWithParam<Case> {
     config.placement.rows = GetParam().rows;
     config.selection.low_bit_tokens = GetParam().low_bit_tokens;
     config.link.bandwidth = GetParam().link_bandwidth;
+    config.prefetch.depth = 0;  // the predicted step has none
     return config;
   }
 

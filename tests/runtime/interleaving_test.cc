@@ -166,7 +166,7 @@ TEST(Interleaving, TheLowBitSetIsAttendedToBeforeTheMissesArrive) {
 TEST(Interleaving, RowsOfTheFirstHeadsArriveWhileOthersAreScored) {
   auto owned = std::make_unique<SteppedDevice>();
   SteppedDevice& device = *owned;
-  const RunSetup setup{.hot_rows = 64, .head_groups = 2};
+  const RunSetup setup{.hot_rows = 64, .head_groups = 2, .depth = 0};
   RuntimeRun run(std::move(owned), setup);
   const auto steps = schedule(fill(run), 1, 0);
   QueuedSteps queued(run.device(), run.runtime(), run.tape());
@@ -263,7 +263,7 @@ void expect_noticed(const RunSetup& setup, const std::vector<std::string>& neede
 }
 
 TEST(Interleaving, ADroppedWaitIsNoticed) {
-  expect_noticed({.hot_rows = 64, .head_groups = 2},
+  expect_noticed({.hot_rows = 64, .head_groups = 2, .depth = 0},
                  {"copy 0 for select of test compute", "copy 1 for select of test compute",
                   "test compute for fetch of copy 0", "test compute for fetch of copy 1",
                   "test compute for copy host to device of control",

@@ -187,7 +187,8 @@ TEST(StepPlan, StepsInWhichTheHostTakesPartAreNotRecorded) {
 
 // Steps of a page have the same key, whatever their lengths.
 TEST(StepPlan, TheKeyChangesOnlyWithTheWork) {
-  const StepSettings settings = settings_with(false);
+  StepSettings settings = settings_with(false);
+  settings.rates.link_bandwidth = 3e9;  // slow enough for head groups
   const DecodeCapacities held = held_for(settings, 200000);
   const auto key = [&](int32_t end, int32_t copied_pages = 0, PrefetchPlan prefetch = {}) {
     MemberLoad member = decoding(settings, end);
@@ -218,6 +219,18 @@ TEST(StepPlan, PredictionsGetTheHotRowsThatNoSetTakes) {
   EXPECT_EQ(plan_step(settings, input).prefetch.rows, 10);
   input.held.selected_capacity = 250;
   EXPECT_FALSE(plan_step(settings, input).prefetch.on());
+}
+
+// With fewer than four sets of hot rows no list names any tokens.
+TEST(StepPlan, RunnersUpNeedFourSetsOfHotRows) {
+  for (const int hot_rows : {399, 400}) {
+    const StepSettings settings = settings_with(false, hot_rows);
+    const MemberLoad member = decoding(settings, 5000);
+    const StepInput input{.members = {&member, 1},
+                          .held = held_for(settings, 5000),
+                          .prefetch = {.depth = 1, .rows = 60, .runners_up = true}};
+    EXPECT_EQ(plan_step(settings, input).prefetch.on(), hot_rows == 400) << hot_rows;
+  }
 }
 
 TEST(StepPlan, AMemoChangesNothing) {
