@@ -18,6 +18,7 @@ constexpr int kMaxAutomatic = 4;
 constexpr int kRunnersUpDepth = 1;      // time enough for rows known since the last step
 constexpr int kFirstMeasurements = 16;  // steps that are all measured at first
 constexpr int kMeasureEvery = 8;        // afterwards, one step in this many
+constexpr int kMeasureFixedEvery = 64;  // the same if only rates are measured, no depth is chosen
 constexpr double kSmoothing = 0.25;
 
 int max_depth_of(const StepSettings& settings, int hot_rows, bool writes_sets, int max_depth) {
@@ -98,7 +99,9 @@ bool PrefetchControl::measures(int32_t step_number) const {
   if (max_depth_ == 0) return false;
   const bool tries = !settings_.prefetch.depth && predictor().writes_sets();
   const bool unsettled = tries && !depth_.settled();
-  return unsettled || measurements_ < kFirstMeasurements || step_number % kMeasureEvery == 0;
+  // Measured steps cannot be recorded as graphs.
+  const int every = tries ? kMeasureEvery : kMeasureFixedEvery;
+  return unsettled || measurements_ < kFirstMeasurements || step_number % every == 0;
 }
 
 // Layers are measured in turn; the first is never predicted.
