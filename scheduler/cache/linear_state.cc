@@ -71,6 +71,8 @@ std::shared_ptr<LinearState::Snapshot> LinearState::allocate(int64_t tokens, int
   return snapshot;
 }
 
+// Waits, because snapshots are shared by forks and may leave at once. Rare: at the ends of turns,
+// every kInterval tokens, and after a truncation.
 void LinearState::copy_layers(std::byte* to, int64_t to_stride, const std::byte* from,
                               int64_t from_stride, int64_t bytes, CopyKind kind,
                               StreamView stream) const {

@@ -49,7 +49,7 @@ class LinearState {
     bool decodes = false;
     int64_t rollback_tokens = -1;  // see KvSequence; 0: no snapshots
   };
-  // Begins a step, in reserved memory. No work on the state may be under way. Takes snapshots while
+  // Begins a step, in reserved memory. `stream` comes after earlier work. Takes snapshots while
   // the host's budget allows. Throws UsageError if the state is not known (after abort()).
   LinearPart begin(const Step& step, StreamView stream);
   // The step's kernels were enqueued, and have run.

@@ -117,6 +117,7 @@ SequenceId Runtime::Impl::fork(SequenceId id, int64_t tokens) {
   require_rollback("fork at token", parent, tokens);
   states_.require_resume_point("fork at token", id, tokens);
   parent.rows().load(pages_of(tokens) - 1, pages_of(tokens));
+  if (!states_.empty()) streams_.order(streams_.latest());  // copies what the last step wrote
   std::optional<LinearState> state = states_.fork(id, tokens, streams_.control());
   const SequenceId child = sequences_.fork(parent, tokens);
   states_.add(child, std::move(state));

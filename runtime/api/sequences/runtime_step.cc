@@ -61,6 +61,7 @@ void Runtime::Impl::begin_step(std::span<const StepSequence> sequences) {
   // Before rows, which may take what is left. A step that fails leaves it to the next.
   for (const StepSequence& part : sequences) states_.reserve(part.sequence);
   memory_.prepare(sequences, guard);
+  if (!states_.empty()) streams_.order(streams_.latest());  // may copy what the last step wrote
   states_.begin(sequences, sequences_, streams_.control());
   timing_.read(step.slot_index);
   describer_.advance();
