@@ -76,7 +76,9 @@ CLI::App* TuneCommand::add_to(CLI::App& app) {
   command_->add_option("--steps", steps_, "Measured steps per trial")
       ->type_name("N")
       ->capture_default_str();
-  command_->add_option("--time-limit", time_limit_, "Time after which no new trial begins")
+  command_
+      ->add_option("--time-limit", time_limit_,
+                   "Time after which no new trial begins; the first is always finished")
       ->type_name("TIME")
       ->capture_default_str();
   command_->add_option("--trials", trials_, "Maximum number of trials; 0 = as many as time allows")
@@ -195,15 +197,17 @@ TuneReport TuneCommand::search(TuneObjective& objective, const TuneSpace& space,
   double longest = 0;
   bool found = false;
   const Interrupts interrupts;  // Ctrl-C ends the search, not the command
+  const Deadline never(std::numeric_limits<double>::infinity());  // of the first trial that fits
   while (trials_ == 0 || static_cast<int64_t>(report.trials.size()) < trials_) {
     if (found && (deadline.left() < longest || Interrupts::came())) break;
+    if (!found && unfit && deadline.left() <= 0) break;
     const auto point = search.next();
     report.exhausted = !point;
     if (!point) break;
     TuneTrial trial{.config = space.config(*point), .measured = {}};
     const double before = deadline.elapsed();
     try {
-      trial.measured = measure(objective, trial.config, deadline, unfit);
+      trial.measured = measure(objective, trial.config, found ? deadline : never, unfit);
     } catch (const TimeUp&) {
       if (found) break;
       if (unfit) std::rethrow_exception(unfit);

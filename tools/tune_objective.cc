@@ -70,10 +70,7 @@ std::optional<uint64_t> limit_beside_weights(const ModelShape& shape, int weight
 
 void Deadline::check() const {
   if (Interrupts::came()) throw TimeUp("interrupted before one trial was done");
-  if (left() > 0) return;
-  throw TimeUp(
-      fmt::format("--time-limit = {}: no trial was finished in time; raise it, or lower --steps",
-                  format_seconds(seconds_)));
+  if (left() <= 0) throw TimeUp("--time-limit is over");
 }
 
 SyntheticObjective::SyntheticObjective(Settings settings, const Config& config)
