@@ -7,9 +7,9 @@
 
 #include "kernels/params.h"
 #include "offload/device.h"
-#include "offload/store/pending_pages.h"
+#include "offload/step_probe.h"
+#include "offload/store/row_transfers.h"
 #include "scheduler/plan/step_plan.h"
-#include "scheduler/step_probe.h"
 #include "scheduler/step_settings.h"
 
 namespace fasa {
@@ -53,9 +53,6 @@ struct StepBatch {
                        [mode](const SequenceDesc& s) { return s.mode == mode; });
   }
   int count() const { return static_cast<int>(on_host.size()); }
-  void mark(StepProbe::Point point, int layer, StreamView stream) const {
-    if (probe != nullptr && probe->layer() == layer) probe->mark(point, stream);
-  }
 };
 
 // Offset from SequenceDesc::write_back_buffer to the buffer of layer `index` of its layout.
@@ -74,6 +71,20 @@ inline StepParams layer_params(const StepSettings& settings, const StepBatch& st
           .slice_dims = step.slice_dims + layout.head_index(own.index, 0) * layout.slice.dims,
           .slopes = step.slopes,
           .score_cap = settings.score_cap};
+}
+
+// `cause`: of the work that waits for rows.
+inline RowCall row_call(const StepSettings& settings, const StepBatch& step, int layer,
+                        StreamView compute, Cause cause) {
+  return {.params = layer_params(settings, step, layer),
+          .sequences = step.on_host,
+          .rows = step.rows,
+          .layer = layer,
+          .window = settings.layer(layer).window,
+          .compute = compute,
+          .cause = cause,
+          .by_page = step.by_page,
+          .probe = step.probe};
 }
 
 }  // namespace fasa

@@ -1,56 +1,28 @@
 #include "scheduler/step_pipeline.h"
 
-#include <algorithm>
-#include <string>
-
+#include "offload/store/open_store.h"
 #include "scheduler/selection/selection_stage.h"
 #include "scheduler/step_pipeline_call.h"
 
 namespace fasa {
 
 StepPipeline::StepPipeline(Device& device, const StepSettings& settings)
-    : device_(device), settings_(settings), prefetcher_(device, settings), groups_(settings) {
-  if (settings.access() == RowAccess::kLocal) return;  // nothing is ever copied
-  for (int i = 0; i < settings.copy_streams; ++i) {
-    copy_streams_.push_back(
-        device.create_stream(StreamPriority::kHigh, "copy " + std::to_string(i)));
-  }
-  for (int i = 0; i < std::max(settings.copy_streams, HeadGroups::kMax); ++i) {
-    fetched_.push_back(device.create_event());
-  }
-  write_back_ = device.create_stream(StreamPriority::kNormal, "write-back");
-  appended_ = device.create_event();
-  resolved_ = device.create_event();
-  staged_ = device.create_event();
-  for (int i = 0; i < settings.layer_count(); ++i) written_.push_back(device.create_event());
-  for (int half = 0; half < 2; ++half) {
-    write_back_free_[half] = device.create_event();
-    pages_free_[half] = device.create_event();
-  }
-}
+    : device_(device),
+      settings_(settings),
+      rows_(open_transfers(
+          settings.rows, device,
+          {.layers = settings.layer_count(),
+           .copy_streams = settings.copy_streams,
+           .head_groups = HeadGroups::kMax,
+           .prefetch_streams =
+               settings.prefetches(settings.max_hot_rows) ? settings.prefetch_streams() : 0})),
+      prefetcher_(device, settings, *rows_),
+      groups_(settings) {}
 
-void StepPipeline::record_written_back(EventView event) {
-  if (settings_.access() == RowAccess::kOverLink) device_.record(event, write_back_.view());
-}
-
-void StepPipeline::wait_written_back(int layer, StreamView stream, OperationTag tag) {
-  if (settings_.access(layer) == RowAccess::kLocal) return;
-  device_.wait(stream, written_[static_cast<size_t>(layer)].view(), tag);
-}
-
-void StepPipeline::synchronize() {
-  for (const Stream& stream : copy_streams_) device_.synchronize(stream.view());
-  prefetcher_.synchronize();
-  if (settings_.access() == RowAccess::kOverLink) device_.synchronize(write_back_.view());
-}
-
-std::vector<StreamView> StepPipeline::streams() const {
-  std::vector<StreamView> streams;
-  if (settings_.access() == RowAccess::kLocal) return streams;
-  for (const Stream& stream : copy_streams_) streams.push_back(stream.view());
-  streams.push_back(write_back_.view());
-  prefetcher_.add_streams(streams);
-  return streams;
+StepPipeline::Call StepPipeline::call(const StepBatch& step, const StepScratch& scratch, int layer,
+                                      StreamView compute, Cause cause) {
+  return {step, scratch, settings_.layer(layer), row_call(settings_, step, layer, compute, cause),
+          transfers(layer)};
 }
 
 StepPlan StepPipeline::plan(const StepBatch& step, const StepScratch& scratch,
@@ -72,72 +44,25 @@ StepPlan StepPipeline::plan(const StepBatch& step, const StepScratch& scratch,
                    &groups_);
 }
 
-StreamView StepPipeline::copy_stream(int layer, int index) const {
-  return copy_streams_[static_cast<size_t>(layer + index) % copy_streams_.size()].view();
-}
-
 void StepPipeline::append(const StepBatch& step, const StepScratch& scratch, int layer,
                           ConstTensorView k, ConstTensorView v, StreamView compute) {
   const Cause cause = step.any(StepMode::kPrefill) ? Cause::kPrefill : Cause::kCompute;
-  const Call call{step, scratch, layer, compute, cause};
+  const Call call = this->call(step, scratch, layer, compute, cause);
   if (layer == 0) {
     device_.wait(compute, step.tables_ready, call.tag());
     if (step.probe != nullptr) step.probe->mark(StepProbe::kBegin, compute);
   }
-  const bool over_link = settings_.access(layer) == RowAccess::kOverLink;
-  if (over_link) {
-    // The write-back buffer and the protected rows' slots are overwritten: their previous rows must
-    // be on the host, where copy streams read them.
-    wait_written_back(layer, compute, call.tag());
-    for (const Stream& copy : copy_streams_) wait_written_back(layer, copy.view(), call.tag());
-    if (step.any(StepMode::kPrefill)) fill_write_back_buffer(call);
-  }
-  const AppendParams params{.step = layer_params(settings_, step, layer), .k = k, .v = v};
-  device_.enqueue(params, compute, call.tag());
-  if (over_link) write_back(call, params.step);
-}
-
-void StepPipeline::write_back(const Call& call, const StepParams& params) {
-  const StreamView stream = write_back_.view();
-  const OperationTag tag = tag_of(call.layer, Cause::kWriteBack);
-  device_.record(appended_.view(), call.compute);
-  device_.wait(stream, appended_.view(), tag);
-  device_.enqueue(WriteBackParams{.step = params}, stream, tag);
-  device_.record(written_[static_cast<size_t>(call.layer)].view(), stream);
-  device_.record(write_back_free_[call.settings(settings_).index % 2].view(), stream);
-}
-
-// A chunk that begins inside a page also attends to that page's older rows.
-void StepPipeline::fill_write_back_buffer(const Call& call) {
-  const CacheLayout& layout = settings_.layout;
-  const int index = call.settings(settings_).index;
-  const int half = index % 2;
-  const StreamView copy = copy_stream(call.layer, 0);
-  device_.wait(call.compute, write_back_free_[half].view(), call.tag());
-  device_.record(resolved_.view(),
-                 call.compute);  // compute no longer reads the write-back buffer
-  device_.wait(copy, resolved_.view(), call.tag());
-  const int64_t offset = write_back_offset(call.step, index);
-  for (size_t i = 0; i < call.step.on_host.size(); ++i) {
-    const SequenceDesc& sequence = call.step.on_host[i];
-    if (call.step.by_page || sequence.mode != StepMode::kPrefill) continue;
-    if (sequence.access == RowAccess::kLocal || sequence.start % kPageTokens == 0) continue;
-    const auto page = static_cast<size_t>(sequence.start / kPageTokens);
-    device_.copy(sequence.write_back_buffer + offset,
-                 call.step.rows[i].blocks[page] + layout.row_offset(index, 0, 0),
-                 static_cast<size_t>(layout.row_layer_bytes()), CopyKind::kHostToDevice, copy,
-                 call.tag());
-  }
-  device_.record(staged_.view(), copy);
-  device_.wait(call.compute, staged_.view(), call.tag());
+  call.transfers.before_append(call.rows);
+  device_.enqueue(AppendParams{.step = call.params(), .k = k, .v = v}, compute, call.tag());
+  call.transfers.after_append(call.rows);
 }
 
 void StepPipeline::attend(const StepBatch& step, const StepScratch& scratch, int layer,
                           ConstTensorView q, TensorView out, float* lse, StreamView compute) {
-  const Call call{step, scratch, layer, compute};
+  const Call call = this->call(step, scratch, layer, compute);
   const DecodePath path = call.plan().decode;
   if (path == DecodePath::kAllInPlace || path == DecodePath::kAllStreamed) {
-    prefetcher_.prefetch_after(step, scratch, layer, written_, compute);
+    prefetcher_.prefetch_after(step, scratch, layer, compute);
     decode_dense(call, q, out, lse);
   } else if (path == DecodePath::kSelectedInGroups) {
     decode_in_groups(call, q, out, lse);
@@ -145,7 +70,7 @@ void StepPipeline::attend(const StepBatch& step, const StepScratch& scratch, int
     decode_selected(call, q, out, lse);
   }
   if (call.plan().prefill != PrefillPath::kNone) {
-    prefill({step, scratch, layer, compute, Cause::kPrefill}, q, out, lse);
+    prefill(this->call(step, scratch, layer, compute, Cause::kPrefill), q, out, lse);
   }
 }
 
@@ -158,38 +83,40 @@ void StepPipeline::decode_selected(const Call& call, ConstTensorView q, TensorVi
   } else {
     const SelectParams params = select_params(call, q);
     // The claims read the list that the select writes.
-    if (params.runners_up.capacity > 0) prefetcher_.wait_for_claims(call.layer, call.compute);
-    device_.enqueue(params, call.compute, call.tag());
+    if (params.runners_up.capacity > 0) call.transfers.await_claims(call.rows);
+    device_.enqueue(params, call.compute(), call.tag());
   }
-  if (call.step.pending()) fetch_selected(call);
+  call.transfers.load_sets(call.rows, {.positions = scratch.sets,
+                                       .sizes = scratch.selected_sizes,
+                                       .capacity = scratch.selected_capacity});
   if (plan.decode == DecodePath::kSelectedPerQueryHead) {
     attend_per_query_head(call, q, out, lse);
     return;
   }
-  prefetcher_.wait_for_claims(call.layer, call.compute);
+  call.transfers.await_claims(call.rows);
   for (int32_t wave = 0; wave < plan.waves; ++wave) {
     const int32_t begin = wave * scratch.wave;
-    device_.enqueue(resolve_params(call, begin), call.compute, call.tag());
+    device_.enqueue(resolve_params(call, begin), call.compute(), call.tag());
     AttendParams params = attend_params(call, begin, q, out, lse);
     if (plan.decode == DecodePath::kSelectedInWaves) {
-      fetch_wave(call, scratch.wave);
+      fetch_wave(call);
       // Attends to codes while rows are fetched. Tiles of rows alone are rarely complete (one in
       // thirty at a hit rate of 0.9) and not worth a launch.
       if (params.low_bit.capacity > 0 || params.low_bit_pages.capacity > 0) {
         params.phase = AttendPhase::kReadyTiles;
-        device_.enqueue(params, call.compute, call.tag());
+        device_.enqueue(params, call.compute(), call.tag());
         params.phase = AttendPhase::kRemainingTiles;
       }
-      wait_for_rows(call, wave == 0);
+      await_wave(call, wave == 0);
     }
-    device_.enqueue(params, call.compute, call.tag());
+    device_.enqueue(params, call.compute(), call.tag());
   }
 }
 
 // Parameters for one wave of the set.
 ResolveParams StepPipeline::resolve_params(const Call& call, int32_t begin) const {
   const DecodeScratch& scratch = call.scratch.decode();
-  StepParams step = layer_params(settings_, call.step, call.layer);
+  StepParams step = call.params();
   if (call.step.by_page) step.layout.sinks = step.layout.recent = 0;
   return {.step = step,
           .begin = begin,
@@ -204,17 +131,17 @@ ResolveParams StepPipeline::resolve_params(const Call& call, int32_t begin) cons
           .tile_ready = scratch.tile_ready,
           .fetches = scratch.fetches,
           .fetch_counts = scratch.fetch_counts,
-          .counters = call.step.counters + call.layer};
+          .counters = call.step.counters + call.layer()};
 }
 
 AttendParams StepPipeline::attend_params(const Call& call, int32_t begin, ConstTensorView q,
                                          TensorView out, float* lse) const {
   const DecodeScratch& scratch = call.scratch.decode();
   const int32_t end = begin + scratch.wave;
-  AttendParams params{.step = layer_params(settings_, call.step, call.layer),
+  AttendParams params{.step = call.params(),
                       .q = q,
                       .scale = settings_.scale,
-                      .window = call.settings(settings_).window,
+                      .window = call.settings.window,
                       .phase = AttendPhase::kAllTiles,
                       .begin = begin,
                       .end = end,
@@ -239,9 +166,9 @@ AttendParams StepPipeline::attend_params(const Call& call, int32_t begin, ConstT
 }
 
 SelectParams StepPipeline::select_params(const Call& call, ConstTensorView q) const {
-  const LayerSettings& layer = call.settings(settings_);
+  const LayerSettings& layer = call.settings;
   const DecodeScratch& scratch = call.scratch.decode();
-  return {.step = layer_params(settings_, call.step, call.layer),
+  return {.step = call.params(),
           .q = q,
           .budget = layer.budget,
           .window = layer.window,
@@ -249,17 +176,17 @@ SelectParams StepPipeline::select_params(const Call& call, ConstTensorView q) co
           .selected_capacity = scratch.selected_capacity,
           .sets = scratch.sets,
           .selected_sizes = scratch.selected_sizes,
-          .counters = call.step.counters + call.layer,
+          .counters = call.step.counters + call.layer(),
           .scratch = scratch.select,
           .low_bit_budget = layer.low_bit,
           .low_bit = scratch.low_bit,
           .low_bit_pages = scratch.low_bit_pages,
-          .runners_up = prefetcher_.runners_up(scratch, call.layer)};
+          .runners_up = prefetcher_.runners_up(scratch, call.layer())};
 }
 
 void StepPipeline::choose(const Call& call, ConstTensorView q) {
   device_.launch(
-      call.compute, SelectParams::kName,
+      call.compute(), SelectParams::kName,
       [stage = SelectionStage{settings_, call.step, select_params(call, q)}] {
         return stage.select();
       },
@@ -293,48 +220,22 @@ void StepPipeline::attend_per_query_head(const Call& call, ConstTensorView q, Te
                                .state = scratch.state,
                                .out = out,
                                .lse = lse},
-                  call.compute, call.tag());
+                  call.compute(), call.tag());
 }
 
-// Deals the heads of all sequences over the copy streams in turn: every stream has a part of each
-// sequence, so that a sequence with many misses does not occupy one stream alone.
-void StepPipeline::fetch_wave(const Call& call, int32_t wave) {
+void StepPipeline::fetch_wave(const Call& call) {
   const DecodeScratch& scratch = call.scratch.decode();
-  const int count = call.step.count();
-  const int streams =
-      std::min(count * settings_.layout.kv_heads, static_cast<int>(copy_streams_.size()));
-  device_.record(resolved_.view(), call.compute);
-  const OperationTag tag = tag_of(call.layer, Cause::kMiss);
-  for (int i = 0; i < streams; ++i) {
-    const StreamView copy = copy_stream(call.layer, i);
-    device_.wait(copy, resolved_.view(), tag);
-    // Fetches include the newest row.
-    if (call.step.by_page) wait_written_back(call.layer, copy, tag);
-    if (i == 0) call.step.mark(StepProbe::kFetchBegin, call.layer, copy);
-    device_.enqueue(GatherParams{.layout = settings_.layout,
-                                 .count = count,
-                                 .wave = wave,
-                                 .fetches = scratch.fetches,
-                                 .fetch_counts = scratch.fetch_counts,
-                                 .first = i,
-                                 .stride = streams},
-                    copy, tag);
-    if (i == 0) call.step.mark(StepProbe::kFetchEnd, call.layer, copy);
-    device_.record(fetched_[static_cast<size_t>(i)].view(), copy);
-  }
+  call.transfers.fetch_wave(call.rows, {.layout = call.params().layout,
+                                        .count = call.step.count(),
+                                        .wave = scratch.wave,
+                                        .fetches = scratch.fetches,
+                                        .fetch_counts = scratch.fetch_counts});
 }
 
 // Predicts later layers while misses are fetched: compute has no other work then.
-void StepPipeline::wait_for_rows(const Call& call, bool first_wave) {
-  if (first_wave) {
-    prefetcher_.prefetch_after(call.step, call.scratch, call.layer, written_, call.compute);
-  }
-  call.step.mark(StepProbe::kBubble, call.layer, call.compute);
-  for (size_t i = 0; i < copy_streams_.size(); ++i) {
-    device_.wait(call.compute, fetched_[i].view(), call.tag());
-  }
-  prefetcher_.wait_for_rows(call.layer, call.compute);
-  call.step.mark(StepProbe::kArrived, call.layer, call.compute);
+void StepPipeline::await_wave(const Call& call, bool first) {
+  if (first) prefetcher_.prefetch_after(call.step, call.scratch, call.layer(), call.compute());
+  call.transfers.await_wave(call.rows);
 }
 
 }  // namespace fasa

@@ -16,29 +16,10 @@ StepParams only(StepParams params, size_t sequence) {
 
 }  // namespace
 
-void StepPipeline::stream_pages(const Call& call, size_t sequence, int first, int pages,
-                                std::byte* destination, int half, Cause cause) {
-  const OperationTag tag = tag_of(call.layer, cause);
-  const RowView& rows = call.step.rows[sequence];
-  copies_.clear();
-  for (int page = 0; page < pages; ++page) {
-    if (rows.has_copy(first + page)) continue;  // read in place
-    copies_.push_back(
-        {destination + page * settings_.layout.row_layer_bytes(),
-         rows.blocks[static_cast<size_t>(first + page)] + call.row_offset(settings_, 0, 0),
-         static_cast<size_t>(settings_.layout.row_layer_bytes())});
-  }
-  const StreamView copy = copy_stream(call.layer, 0);
-  device_.wait(copy, pages_free_[half].view(), tag);
-  device_.copy_all(copies_, CopyKind::kHostToDevice, copy, tag);
-  device_.record(staged_.view(), copy);
-  device_.wait(call.compute, staged_.view(), tag);
-}
-
 void StepPipeline::decode_dense(const Call& call, ConstTensorView q, TensorView out, float* lse) {
-  const LayerSettings& layer = call.settings(settings_);
+  const LayerSettings& layer = call.settings;
   const DecodeScratch& scratch = call.scratch.decode();
-  AttendParams params{.step = layer_params(settings_, call.step, call.layer),
+  AttendParams params{.step = call.params(),
                       .q = q,
                       .scale = settings_.scale,
                       .window = layer.window,
@@ -55,7 +36,7 @@ void StepPipeline::decode_dense(const Call& call, ConstTensorView q, TensorView 
                       .state = scratch.state,
                       .out = out,
                       .lse = lse};
-  if (call.step.pending()) fetch_visible(call);
+  call.transfers.load_visible(call.rows);
   if (call.plan().decode == DecodePath::kAllInPlace) {
     decode_in_place(call, params);
   } else {
@@ -70,21 +51,20 @@ void StepPipeline::decode_in_place(const Call& call, AttendParams params) {
     params.end = params.begin + wave;
     params.first_wave = i == 0;
     params.last_wave = i + 1 == call.plan().waves;
-    device_.enqueue(params, call.compute, call.tag());
+    device_.enqueue(params, call.compute(), call.tag());
   }
 }
 
 void StepPipeline::decode_streamed(const Call& call, AttendParams params) {
   const DecodeScratch& scratch = call.scratch.decode();
-  // The newest row may still be on its way to the host, from where it is streamed.
-  wait_written_back(call.layer, copy_stream(call.layer, 0), call.tag());
+  call.transfers.await_newest(call.rows);
   const StepParams all = params.step;
   int half = 0;
   for (size_t i = 0; i < call.step.on_host.size(); ++i) {
     const SequenceDesc& sequence = call.step.on_host[i];
     if (sequence.mode != StepMode::kDecode) continue;
     params.step = only(all, i);
-    const int32_t seen = settings_.visible_tokens(call.layer, sequence.end());
+    const int32_t seen = settings_.visible_tokens(call.layer(), sequence.end());
     const int32_t first = sequence.end() - seen;
     for (int32_t begin = 0; begin < seen; begin += scratch.dense_wave) {
       params.begin = begin;
@@ -93,24 +73,28 @@ void StepPipeline::decode_streamed(const Call& call, AttendParams params) {
       params.last_wave = params.end >= seen;
       params.pages = {};
       if (sequence.access == RowAccess::kLocal) {
-        device_.enqueue(params, call.compute, call.tag());
+        device_.enqueue(params, call.compute(), call.tag());
         continue;
       }
       const int page = (first + begin) / kPageTokens;
       const int last = pages_of(first + std::min(params.end, seen));
-      stream_pages(call, i, page, last - page, scratch.pages[half], half, Cause::kMiss);
+      call.transfers.stream(call.rows, {.sequence = i,
+                                        .first = page,
+                                        .pages = last - page,
+                                        .destination = scratch.pages[half],
+                                        .half = half});
       params.pages = {.data = scratch.pages[half], .first_page = page, .pages = last - page};
-      device_.enqueue(params, call.compute, call.tag());
-      device_.record(pages_free_[half].view(), call.compute);
+      device_.enqueue(params, call.compute(), call.tag());
+      call.transfers.streamed(call.rows, half);
       half ^= 1;
     }
   }
 }
 
 void StepPipeline::prefill(const Call& call, ConstTensorView q, TensorView out, float* lse) {
-  const LayerSettings& layer = call.settings(settings_);
+  const LayerSettings& layer = call.settings;
   const PrefillScratch& scratch = call.scratch.prefill();
-  PrefillParams params{.step = layer_params(settings_, call.step, call.layer),
+  PrefillParams params{.step = call.params(),
                        .q = q,
                        .scale = settings_.scale,
                        .window = layer.window,
@@ -128,10 +112,10 @@ void StepPipeline::prefill(const Call& call, ConstTensorView q, TensorView out, 
         params.end_page = std::max(params.end_page, pages_of(sequence.end()));
       }
     }
-    device_.enqueue(params, call.compute, call.tag());
+    device_.enqueue(params, call.compute(), call.tag());
     if (settings_.selection_evicts && !layer.dense) {
       device_.launch(
-          call.compute, SelectParams::kName,
+          call.compute(), SelectParams::kName,
           [stage = SelectionStage{settings_, call.step, select_params(call, q)}] {
             return stage.observe_prefill();
           },
@@ -147,7 +131,7 @@ void StepPipeline::prefill(const Call& call, ConstTensorView q, TensorView out, 
 void StepPipeline::prefill_staged(const Call& call, PrefillParams params) {
   const PrefillScratch& scratch = call.scratch.prefill();
   const bool by_page = call.step.by_page;
-  if (by_page) wait_written_back(call.layer, copy_stream(call.layer, 0), call.tag());
+  if (by_page) call.transfers.await_newest(call.rows);
   const StepParams all = params.step;
   int half = 0;
   for (size_t i = 0; i < call.step.on_host.size(); ++i) {
@@ -165,10 +149,14 @@ void StepPipeline::prefill_staged(const Call& call, PrefillParams params) {
       params.end_page = std::min(past, page + scratch.wave_pages);
       params.last_wave = params.end_page == end && by_page;
       const int pages = params.end_page - page;
-      stream_pages(call, i, page, pages, scratch.pages[half], half, call.cause);
+      call.transfers.stream(call.rows, {.sequence = i,
+                                        .first = page,
+                                        .pages = pages,
+                                        .destination = scratch.pages[half],
+                                        .half = half});
       params.pages = {.data = scratch.pages[half], .first_page = page, .pages = pages};
-      device_.enqueue(params, call.compute, call.tag());
-      device_.record(pages_free_[half].view(), call.compute);
+      device_.enqueue(params, call.compute(), call.tag());
+      call.transfers.streamed(call.rows, half);
       params.first_wave = false;
     }
     if (by_page) continue;
@@ -176,7 +164,7 @@ void StepPipeline::prefill_staged(const Call& call, PrefillParams params) {
     params.begin_page = past;
     params.end_page = end;
     params.last_wave = true;
-    device_.enqueue(params, call.compute, call.tag());
+    device_.enqueue(params, call.compute(), call.tag());
   }
 }
 

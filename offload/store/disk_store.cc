@@ -63,10 +63,48 @@ bool DiskRows::load_more(size_t max_bytes) {
   return true;
 }
 
+bool may_lack_rows(const RowCall& call, size_t sequence) {
+  return call.rows[sequence].pending != nullptr &&
+         call.sequences[sequence].mode == StepMode::kDecode;
+}
+
 }  // namespace
 
 std::unique_ptr<SequenceRows> DiskStore::open() {
   return std::make_unique<DiskRows>(pool_, group_);
+}
+
+void DiskTransfers::load_sets(const RowCall& call, const TokenSets& sets) {
+  const CacheLayout& layout = call.params.layout;
+  for (size_t i = 0; i < call.sequences.size(); ++i) {
+    if (!may_lack_rows(call, i)) continue;
+    const RowView& rows = call.rows[i];
+    wanted_.clear();
+    for (int head = 0; head < layout.kv_heads; ++head) {
+      const int64_t index = static_cast<int64_t>(i) * layout.kv_heads + head;
+      const int32_t* set = sets.positions + index * sets.capacity;
+      for (const int32_t position : std::span(set, static_cast<size_t>(sets.sizes[index]))) {
+        const int64_t page = position / kPageTokens;
+        if (page >= rows.pending_pages) continue;
+        wanted_.push_back(
+            {page, call.row_offset(head, position % kPageTokens), layout.row.bytes()});
+      }
+    }
+    rows.pending->load(wanted_, rows.blocks);
+  }
+}
+
+void DiskTransfers::load_visible(const RowCall& call) {
+  for (size_t i = 0; i < call.sequences.size(); ++i) {
+    if (!may_lack_rows(call, i)) continue;
+    const RowView& rows = call.rows[i];
+    const int32_t first = first_visible(call.sequences[i].start, call.window);
+    wanted_.clear();
+    for (int64_t page = first / kPageTokens; page < rows.pending_pages; ++page) {
+      wanted_.push_back({page, call.row_offset(0, 0), call.params.layout.row_layer_bytes()});
+    }
+    rows.pending->load(wanted_, rows.blocks);
+  }
 }
 
 }  // namespace fasa

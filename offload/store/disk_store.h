@@ -4,8 +4,10 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "offload/store/row_store.h"
+#include "offload/store/row_transfers.h"
 
 namespace fasa {
 
@@ -16,6 +18,15 @@ class DiskStore final : public RowStore {
       : RowStore(device, RowTier::kDisk, group, fences, "rows") {}
 
   std::unique_ptr<SequenceRows> open() override;
+};
+
+class DiskTransfers final : public RowTransfers {
+ public:
+  void load_sets(const RowCall& call, const TokenSets& sets) override;
+  void load_visible(const RowCall& call) override;
+
+ private:
+  std::vector<RowBytes> wanted_;  // a member to keep its capacity
 };
 
 }  // namespace fasa

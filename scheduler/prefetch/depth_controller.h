@@ -10,7 +10,7 @@
 // wrong predictions degrade hot rows slowly. Depths that lose are retried at growing intervals.
 #pragma once
 
-#include "scheduler/step_probe.h"
+#include "offload/step_probe.h"
 
 namespace fasa {
 

@@ -1,19 +1,16 @@
-// Enqueues prefetches: while a layer computes, fetches the rows predicted for a later layer.
+// Decides what is prefetched: while a layer computes, the rows predicted for later layers.
 //
-//   compute  ... FAC of ready tiles -> prediction of layer t ...  resolve(t) ...  FAC of t's other
-//   tiles stream                          \-> claim hot slots of t --/--> gather --/
+//   compute   ... FAC of ready tiles -> prediction of layer t ...  resolve(t) ...  FAC of t's other
+//   tiles prefetch                        \-> claim hot slots of t --/--> gather --/
 //
-// These streams have normal priority and the streams of misses high priority, so that misses
-// overtake. No ordering is needed between two steps: before the next step touches a layer's hot
-// rows, compute has waited for that layer's prefetches, and these streams wait for compute. A
-// layer's select writes its list of runners-up, which the next step claims before the select writes
-// it again.
+// A layer's select writes its list of runners-up, which the next step claims before the select
+// writes it again.
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include "offload/device.h"
+#include "offload/store/row_transfers.h"
 #include "scheduler/prefetch/predictor.h"
 #include "scheduler/prefetch/prefetch_planner.h"
 #include "scheduler/step_batch.h"
@@ -24,41 +21,28 @@ namespace fasa {
 
 class Prefetcher {
  public:
-  Prefetcher(Device& device, const StepSettings& settings);
+  // `transfers` move the rows. All arguments outlive the prefetcher.
+  Prefetcher(Device& device, const StepSettings& settings, RowTransfers& transfers)
+      : device_(device), settings_(settings), transfers_(transfers) {}
 
   // Begins a step. `predictor` outlives it; plan.depth is at most its max_depth().
   void begin(const PrefetchPlan& plan, Predictor& predictor);
 
-  // Called within attend of `layer`. `written`: per layer, the event after which the last step's
-  // rows are on the host.
+  // Called within attend of `layer`.
   void prefetch_after(const StepBatch& step, const StepScratch& scratch, int layer,
-                      std::span<const Event> written, StreamView compute);
+                      StreamView compute);
   // The list that the select of `layer` writes for the next step; capacity 0: none.
   RunnersUp runners_up(const DecodeScratch& scratch, int layer) const;
-  // Makes compute wait until the claims for `layer` are in its tables; until their rows have
-  // arrived.
-  void wait_for_claims(int layer, StreamView compute);
-  void wait_for_rows(int layer, StreamView compute);
-
-  void synchronize();
-
-  void add_streams(std::vector<StreamView>& streams) const;
 
  private:
   struct Target;
-  // Maximum rows to prefetch per head: leaves a hot slot for every miss of the true set.
-  int32_t max_rows(const DecodeScratch& scratch) const;
-  void predict(const Target& target);
-  void fetch(const Target& target, std::span<const Event> written);
+  void predict(const Target& target, EventView sets_read);
+  void fetch(const Target& target, EventView sets_read);
 
   Device& device_;
   const StepSettings& settings_;
-  std::vector<Stream> streams_;
-  Event predicted_;
-  std::vector<Event> claimed_;    // per layer
-  std::vector<Event> arrived_;    // per layer
+  RowTransfers& transfers_;
   std::vector<Event> sets_read_;  // per buffer of predicted sets
-  std::vector<bool> looked_at_;   // per layer, in this step
   PrefetchPlan plan_;
   Predictor* predictor_ = nullptr;
 };

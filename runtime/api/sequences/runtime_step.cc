@@ -161,7 +161,7 @@ void Runtime::Impl::read(SequenceId id, int layer, int64_t first, TensorView k, 
   streams_.note_control_work(id);
   sequence.upload_tables(streams_.control());
   parts_.device.wait(stream, streams_.record_tables(), tag);
-  streams_.pipeline().wait_written_back(layer, stream, tag);
+  streams_.pipeline().await_written_back(layer, stream, tag);
   const LayerSettings& own = settings_.layer(layer);
   parts_.device.enqueue(ReadRowsParams{.layout = settings_.layout_of(layer),
                                        .layer = own.index,

@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "offload/step_probe.h"
 #include "runtime/api/sequences/runtime_parts.h"
 #include "scheduler/prefetch/prefetch_planner.h"
-#include "scheduler/step_probe.h"
 
 namespace fasa {
 

@@ -1,4 +1,4 @@
-#include "scheduler/step_probe.h"
+#include "offload/step_probe.h"
 
 #include <algorithm>
 
