@@ -198,7 +198,7 @@ class HeadCache {
   static inline const float kZeros[kPageTokens] = {};
   const HeadSamples& samples_;
   StepSettings settings_;
-  mutable StepBatch tables_;
+  mutable StepContext tables_;
   std::vector<int16_t> dims_;
   std::vector<float> keys_;
   std::vector<Line> rows_, slices_, tail_;

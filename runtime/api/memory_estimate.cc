@@ -4,7 +4,7 @@
 #include <bit>
 
 #include "scheduler/cache/linear_state.h"
-#include "scheduler/step_scratch.h"
+#include "scheduler/step/step_scratch.h"
 
 namespace fasa {
 namespace {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "kernels/run_on_host.h"
-#include "scheduler/scratch_arena.h"
+#include "scheduler/step/scratch_arena.h"
 
 namespace fasa {
 namespace {

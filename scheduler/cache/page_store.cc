@@ -1,5 +1,7 @@
 #include "scheduler/cache/page_store.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 
@@ -36,6 +38,11 @@ PageStore::PageStore(Device& device, const StepSettings& settings, int page_size
   }
   state_.resize(static_cast<size_t>(pages));
   held_.resize(static_cast<size_t>(pages * layers_));
+}
+
+void PageStore::require_page(int64_t page) const {
+  if (page >= 0 && page < pages()) return;
+  throw UsageError(fmt::format("page {}: allowed: 0 to {}", page, pages() - 1));
 }
 
 std::byte* PageStore::row_block(int64_t page, int part) const {

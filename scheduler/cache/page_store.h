@@ -20,6 +20,7 @@ class PageStore {
   int page_size() const { return page_size_; }
   int64_t pages() const { return static_cast<int64_t>(state_.size()); }
   int parts() const { return page_size_ / kPageTokens; }
+  void require_page(int64_t page) const;  // throws UsageError
 
   std::byte* row_block(int64_t page, int part) const;
   std::byte* slice_block(int64_t page, int part) const;  // null: no slices

@@ -3,7 +3,7 @@
 namespace fasa {
 
 struct Prefetcher::Target {
-  const StepBatch& step;
+  const StepContext& step;
   const DecodeScratch& scratch;
   int from;
   int layer;
@@ -15,7 +15,7 @@ void Prefetcher::begin(const PrefetchPlan& plan, Predictor& predictor) {
   predictor_ = &predictor;
 }
 
-void Prefetcher::prefetch_after(const StepBatch& step, const StepScratch& scratch, int layer,
+void Prefetcher::prefetch_after(const StepContext& step, const StepScratch& scratch, int layer,
                                 StreamView compute) {
   if (!plan_.on()) return;
   const auto targets = PrefetchPlanner(settings_.layer_count(), plan_.depth).targets(layer);

@@ -13,8 +13,8 @@
 #include "offload/store/row_transfers.h"
 #include "scheduler/prefetch/predictor.h"
 #include "scheduler/prefetch/prefetch_planner.h"
-#include "scheduler/step_batch.h"
-#include "scheduler/step_scratch.h"
+#include "scheduler/step/step_context.h"
+#include "scheduler/step/step_scratch.h"
 #include "scheduler/step_settings.h"
 
 namespace fasa {
@@ -29,7 +29,7 @@ class Prefetcher {
   void begin(const PrefetchPlan& plan, Predictor& predictor);
 
   // Called within attend of `layer`.
-  void prefetch_after(const StepBatch& step, const StepScratch& scratch, int layer,
+  void prefetch_after(const StepContext& step, const StepScratch& scratch, int layer,
                       StreamView compute);
   // The list that the select of `layer` writes for the next step; capacity 0: none.
   RunnersUp runners_up(const DecodeScratch& scratch, int layer) const;

@@ -3,15 +3,15 @@
 #pragma once
 
 #include "kernels/params.h"
-#include "scheduler/step_batch.h"
-#include "scheduler/step_scratch.h"
+#include "scheduler/step/step_context.h"
+#include "scheduler/step/step_scratch.h"
 #include "scheduler/step_settings.h"
 
 namespace fasa {
 
 struct SelectionStage {
   const StepSettings& settings;
-  const StepBatch& step;
+  const StepContext& step;
   SelectParams
       params;  // sets and selected_sizes are [count, selected_heads, selected_capacity], [.]
 

@@ -24,7 +24,7 @@ struct PagedAppend::Groups {
 
 void PagedAppend::find_runs(std::span<const int64_t> slot_mapping, std::vector<Run>* runs) const {
   runs->clear();
-  const int64_t slots = parts_.shape.num_pages * parts_.shape.page_size;
+  const int64_t slots = store_.pages() * store_.page_size();
   std::unordered_set<int64_t> pages;
   for (size_t i = 0; i < slot_mapping.size(); ++i) {
     const int64_t slot = slot_mapping[i];
@@ -32,10 +32,10 @@ void PagedAppend::find_runs(std::span<const int64_t> slot_mapping, std::vector<R
     if (slot >= slots) {
       throw UsageError(
           fmt::format("slot_mapping[{}] = {}: allowed: 0 to {} ({} pages of {} tokens)", i, slot,
-                      slots - 1, parts_.shape.num_pages, parts_.shape.page_size));
+                      slots - 1, store_.pages(), store_.page_size()));
     }
-    const int64_t page = slot / parts_.shape.page_size;
-    const int offset = static_cast<int>(slot % parts_.shape.page_size);
+    const int64_t page = slot / store_.page_size();
+    const int offset = static_cast<int>(slot % store_.page_size());
     const auto token = static_cast<int64_t>(i);
     if (!runs->empty()) {
       Run& last = runs->back();
@@ -57,13 +57,13 @@ void PagedAppend::find_runs(std::span<const int64_t> slot_mapping, std::vector<R
 
 void PagedAppend::check_runs(int layer, const std::vector<Run>& runs) const {
   for (const Run& run : runs) {
-    const int held = parts_.store.held(run.page, layer);
+    const int held = store_.held(run.page, layer);
     if (run.offset == 0 || run.offset == held) continue;
     throw UsageError(fmt::format(
         "append at offset {} of page {}, layer {}, which holds {} tokens; allowed: {}0 (restarts "
         "the page)",
         run.offset, run.page, layer, held,
-        held > 0 && held < parts_.shape.page_size ? fmt::format("{} (the next) or ", held) : ""));
+        held > 0 && held < store_.page_size() ? fmt::format("{} (the next) or ", held) : ""));
   }
 }
 
@@ -73,13 +73,13 @@ PagedAppend::Groups PagedAppend::group(const std::vector<Run>& runs) const {
     bool follows = false;
     if (i > 0) {
       const Run& before = runs[i - 1];
-      follows = before.offset == 0 && before.tokens == parts_.shape.page_size &&
-                runs[i].offset == 0 && before.first_token + before.tokens == runs[i].first_token;
+      follows = before.offset == 0 && before.tokens == store_.page_size() && runs[i].offset == 0 &&
+                before.first_token + before.tokens == runs[i].first_token;
     }
     if (!follows) groups.begins.push_back(i);
   }
   groups.begins.push_back(runs.size());
-  groups.entries = static_cast<int64_t>(runs.size()) * parts_.store.parts();
+  groups.entries = static_cast<int64_t>(runs.size()) * store_.parts();
   return groups;
 }
 
@@ -91,10 +91,10 @@ void PagedAppend::reserve(const Groups& groups, PagedSlot& slot, int64_t stored)
   slot.slices.truncate(0);
   slot.rows.reserve(groups.entries);
   slot.slices.reserve(groups.entries);
-  if (parts_.settings.access() == RowAccess::kLocal) return;
+  if (engine_.settings().access() == RowAccess::kLocal) return;
   // Upper bound: each group begins and ends inside a page.
   const int64_t pages = groups.entries + static_cast<int64_t>(groups.count());
-  parts_.scratch.ensure(
+  engine_.scratch().ensure(
       {.decode = {},
        .prefill = {
            .pages = static_cast<int>(pages), .tokens = static_cast<int>(stored), .past_pages = 0}});
@@ -103,9 +103,9 @@ void PagedAppend::reserve(const Groups& groups, PagedSlot& slot, int64_t stored)
 void PagedAppend::describe(const std::vector<Run>& runs, const Groups& groups, PagedSlot& slot) {
   for (PointerArray* array : {&slot.rows, &slot.slices}) array->prepare_overwrite(0);
   for (const Run& run : runs) {
-    for (int part = 0; part < parts_.store.parts(); ++part) {
-      slot.rows.append(parts_.store.row_block(run.page, part));
-      slot.slices.append(parts_.store.slice_block(run.page, part));
+    for (int part = 0; part < store_.parts(); ++part) {
+      slot.rows.append(store_.row_block(run.page, part));
+      slot.slices.append(store_.slice_block(run.page, part));
     }
   }
   auto& descs = slot.step.host(DescriptorBuffer::kStep);
@@ -114,19 +114,19 @@ void PagedAppend::describe(const std::vector<Run>& runs, const Groups& groups, P
   for (size_t i = 0; i < groups.count(); ++i) {
     const Run& first = runs[groups.begins[i]];
     const Run& last = groups.last(runs, i);
-    const auto entry = static_cast<int64_t>(groups.begins[i]) * parts_.store.parts();
+    const auto entry = static_cast<int64_t>(groups.begins[i]) * store_.parts();
     SequenceDesc desc;
     desc.mode = StepMode::kPrefill;
     desc.first_token = static_cast<int32_t>(first.first_token);
     desc.tokens = static_cast<int32_t>(last.first_token + last.tokens - first.first_token);
     desc.start = first.offset;
     desc.row_blocks = slot.rows.device_data() + entry;
-    desc.access = parts_.settings.access();
+    desc.access = engine_.settings().access();
     desc.slice_blocks = slot.slices.device_data() + entry;
-    desc.tail = parts_.store.tail(last.page);
+    desc.tail = store_.tail(last.page);
     if (desc.access == RowAccess::kOverLink) {
-      desc.write_back_buffer = parts_.scratch.prefill().write_back_buffer +
-                               write_back_pages * parts_.settings.layout.row_layer_bytes();
+      desc.write_back_buffer = engine_.scratch().prefill().write_back_buffer +
+                               write_back_pages * engine_.settings().layout.row_layer_bytes();
       write_back_pages += pages_of(desc.tokens) + 1;
     }
     descs.push_back(desc);
@@ -136,21 +136,21 @@ void PagedAppend::describe(const std::vector<Run>& runs, const Groups& groups, P
 // Gives tails to the last pages of all groups. This is the last allocation that can fail; until
 // then nothing has changed. A tail may be taken from a full page, which may be one of these.
 void PagedAppend::give_tails(const std::vector<Run>& runs, const Groups& groups) {
-  if (!parts_.store.uses_tails()) return;
+  if (!store_.uses_tails()) return;
   std::vector<int64_t> given;
   try {
     for (bool all = false; !all;) {
       all = true;
       for (size_t i = 0; i < groups.count(); ++i) {
         const int64_t page = groups.last(runs, i).page;
-        if (parts_.store.tail(page) != nullptr) continue;
-        views_.with_room([&] { parts_.store.give_tail(page); });
+        if (store_.tail(page) != nullptr) continue;
+        views_.with_room([&] { store_.give_tail(page); });
         given.push_back(page);
         all = false;
       }
     }
   } catch (...) {
-    for (const int64_t page : given) parts_.store.take_tail(page);
+    for (const int64_t page : given) store_.take_tail(page);
     throw;
   }
 }
@@ -159,10 +159,10 @@ void PagedAppend::give_tails(const std::vector<Run>& runs, const Groups& groups)
 std::vector<size_t> PagedAppend::without_tail(const std::vector<Run>& runs,
                                               const Groups& groups) const {
   std::vector<size_t> found;
-  if (!parts_.store.uses_tails()) return found;
+  if (!store_.uses_tails()) return found;
   for (size_t i = 0; i < groups.count(); ++i) {
     const Run& first = runs[groups.begins[i]];
-    if (first.offset % kPageTokens != 0 && !parts_.store.tail(first.page)) found.push_back(i);
+    if (first.offset % kPageTokens != 0 && !store_.tail(first.page)) found.push_back(i);
   }
   return found;
 }
@@ -175,17 +175,17 @@ void PagedAppend::upload(PagedSlot& slot, const std::vector<size_t>& restored) {
     descs.back().tokens = 0;
   }
   if (!descs.empty())
-    parts_.order(parts_.latest());  // their last rows may be on their way to the host
-  const StreamView control = parts_.control.view();
+    streams_.order(streams_.latest());  // their last rows may be on their way to the host
+  const StreamView control = engine_.control();
   slot.step.upload(control);  // waits for what still reads the slot
   slot.rows.upload(control);
   slot.slices.upload(control);
-  parts_.restore(slot.step);
-  parts_.record_tables();
+  engine_.restore(slot.step);
+  engine_.record_tables();
 
-  StepBatch& tables = plan_.tables;
-  parts_.describe(slot.step, &tables);
-  tables.second_write_back_buffer = parts_.scratch.prefill().second_write_back_buffer;
+  StepContext& tables = plan_.tables;
+  engine_.describe(slot.step, &tables);
+  tables.by_page = true;
 }
 
 void PagedAppend::make_plan(int layer, std::vector<Run> runs,
@@ -201,28 +201,28 @@ void PagedAppend::make_plan(int layer, std::vector<Run> runs,
   views_.with_room([&] { reserve(groups, slot, plan.stored); });
   const std::vector<size_t> restored = without_tail(runs, groups);
   give_tails(runs, groups);
-  parts_.guard.begin();
+  streams_.guard().begin();
   for (const Run& run : runs) {
-    if (restarts(layer, run)) parts_.store.start(run.page);
+    if (restarts(layer, run)) store_.start(run.page);
   }
   give_tails(runs, groups);  // as many tails were freed by restarted pages: cannot fail
   describe(runs, groups, slot);
   upload(slot, restored);
   plan.runs = std::move(runs);
   plan.slot_mapping.assign(slot_mapping.begin(), slot_mapping.end());
-  plan.epoch = parts_.store.epoch();
+  plan.epoch = store_.epoch();
 }
 
 void PagedAppend::run(int layer, ConstTensorView k, ConstTensorView v,
                       std::span<const int64_t> slot_mapping, StreamView stream) {
-  parts_.require_usable("append", layer);
-  require_shape("k", k, static_cast<int64_t>(slot_mapping.size()), parts_.geometry.kv_heads,
-                parts_.geometry.key_dim);
-  require_shape("v", v, static_cast<int64_t>(slot_mapping.size()), parts_.geometry.kv_heads,
-                parts_.geometry.value_dim);
+  streams_.require_usable("append", layer);
+  require_shape("k", k, static_cast<int64_t>(slot_mapping.size()), engine_.geometry().kv_heads,
+                engine_.geometry().key_dim);
+  require_shape("v", v, static_cast<int64_t>(slot_mapping.size()), engine_.geometry().kv_heads,
+                engine_.geometry().value_dim);
   Plan& plan = plan_;
   std::vector<Run> runs;
-  const bool same = plan.epoch == parts_.store.epoch() &&
+  const bool same = plan.epoch == store_.epoch() &&
                     std::equal(slot_mapping.begin(), slot_mapping.end(), plan.slot_mapping.begin(),
                                plan.slot_mapping.end());
   if (!same) find_runs(slot_mapping, &runs);
@@ -231,20 +231,20 @@ void PagedAppend::run(int layer, ConstTensorView k, ConstTensorView v,
   check_runs(layer, all);
   const bool restarted =
       std::any_of(all.begin(), all.end(), [&](const Run& run) { return restarts(layer, run); });
-  parts_.guard.run([&] {
+  streams_.guard().run([&] {
     if (restarted && same) runs = plan.runs;
     if (restarted || !same) make_plan(layer, std::move(runs), slot_mapping);
-    parts_.guard.begin();
-    parts_.wait_for_tables(stream, tag_of(layer, Cause::kPrefill));
-    parts_.pipeline->append(plan.tables, parts_.scratch, layer, k, v, stream);
+    streams_.guard().begin();
+    streams_.wait_for_tables(stream, tag_of(layer, Cause::kPrefill));
+    engine_.executor().append(plan.tables, engine_.scratch(), layer, k, v, stream);
     DescriptorBuffer& slot = slots_[plan.slot].step;
     slot.mark_done(stream);
-    parts_.pipeline->record_written_back(slot.written_back());
-    parts_.record_last(stream);
+    engine_.executor().record_written_back(slot.written_back());
+    streams_.record_last(stream);
   });
-  for (const Run& run : plan.runs) parts_.store.hold(run.page, layer, run.offset + run.tokens);
-  if (parts_.settings.access() == RowAccess::kOverLink) {
-    parts_.counters.add_written_back(layer, plan.stored);
+  for (const Run& run : plan.runs) store_.hold(run.page, layer, run.offset + run.tokens);
+  if (engine_.settings().access() == RowAccess::kOverLink) {
+    engine_.counters().add_written_back(layer, plan.stored);
   }
 }
 

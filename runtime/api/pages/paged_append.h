@@ -8,7 +8,6 @@
 #include <span>
 #include <vector>
 
-#include "runtime/api/pages/paged_parts.h"
 #include "runtime/api/pages/paged_slot.h"
 #include "runtime/api/pages/paged_views.h"
 #include "runtime/base/tensor_view.h"
@@ -17,10 +16,13 @@ namespace fasa {
 
 class PagedAppend {
  public:
-  PagedAppend(PagedParts& parts, PagedViews& views)
-      : parts_(parts),
+  // All arguments outlive it.
+  PagedAppend(PagedStreams& streams, PageStore& store, PagedViews& views)
+      : streams_(streams),
+        engine_(streams.engine()),
+        store_(store),
         views_(views),
-        slots_{PagedSlot(parts.device, parts), PagedSlot(parts.device, parts)} {}
+        slots_{PagedSlot(engine_.device(), streams), PagedSlot(engine_.device(), streams)} {}
 
   // Implements PagedRuntime::append.
   void run(int layer, ConstTensorView k, ConstTensorView v, std::span<const int64_t> slot_mapping,
@@ -46,14 +48,14 @@ class PagedAppend {
     uint64_t epoch = 0;  // 0: none
     size_t slot = 0;
     int64_t stored = 0;  // tokens
-    StepBatch tables;
+    StepContext tables;
   };
   struct Groups;
 
   void find_runs(std::span<const int64_t> slot_mapping, std::vector<Run>* runs) const;
   void check_runs(int layer, const std::vector<Run>& runs) const;
   bool restarts(int layer, const Run& run) const {
-    return run.offset == 0 && parts_.store.held(run.page, layer) > 0;
+    return run.offset == 0 && store_.held(run.page, layer) > 0;
   }
   Groups group(const std::vector<Run>& runs) const;
   void reserve(const Groups& groups, PagedSlot& slot, int64_t stored);
@@ -63,7 +65,9 @@ class PagedAppend {
   void upload(PagedSlot& slot, const std::vector<size_t>& restored);
   void make_plan(int layer, std::vector<Run> runs, std::span<const int64_t> slot_mapping);
 
-  PagedParts& parts_;
+  PagedStreams& streams_;
+  StepEngine& engine_;
+  PageStore& store_;
   PagedViews& views_;
   std::array<PagedSlot, 2> slots_;
   Plan plan_;

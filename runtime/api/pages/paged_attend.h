@@ -14,10 +14,15 @@ namespace fasa {
 
 class PagedAttend {
  public:
-  PagedAttend(PagedParts& parts, PagedViews& views)
-      : parts_(parts),
+  // All arguments outlive it. Step numbers run from 1 to `max_steps`.
+  PagedAttend(PagedStreams& streams, PageStore& store, PagedViews& views, int32_t max_steps)
+      : streams_(streams),
+        engine_(streams.engine()),
+        store_(store),
         views_(views),
-        slots_{DescriptorBuffer(parts.device, parts), DescriptorBuffer(parts.device, parts)} {}
+        max_steps_(max_steps),
+        slots_{DescriptorBuffer(engine_.device(), streams),
+               DescriptorBuffer(engine_.device(), streams)} {}
 
   // Implements PagedRuntime::attend.
   void run(int layer, ConstTensorView q, const BlockTable& block_table,
@@ -34,7 +39,7 @@ class PagedAttend {
     uint64_t evictions = 0;  // evictions of views when it was made
     int only_layer = -1;     // the only layer that has all its tokens; -1: all layers have
     size_t slot = 0;
-    StepBatch tables;
+    StepContext tables;
   };
   bool plan_matches(int layer, const BlockTable& block_table,
                     std::span<const int32_t> seq_lens) const;
@@ -44,8 +49,11 @@ class PagedAttend {
   void describe_parts();
   void begin_step_number(int layer);
 
-  PagedParts& parts_;
+  PagedStreams& streams_;
+  StepEngine& engine_;
+  PageStore& store_;
   PagedViews& views_;
+  const int32_t max_steps_;
   std::array<DescriptorBuffer, 2> slots_;
   Plan plan_;
   int32_t step_number_ = 0;

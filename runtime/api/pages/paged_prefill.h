@@ -18,11 +18,14 @@ namespace fasa {
 
 class PagedPrefill {
  public:
-  PagedPrefill(PagedParts& parts, PagedViews& views, PagedAppend& append)
-      : parts_(parts),
+  // All arguments outlive it.
+  PagedPrefill(PagedStreams& streams, PageStore& store, PagedViews& views, PagedAppend& append)
+      : streams_(streams),
+        engine_(streams.engine()),
+        store_(store),
         views_(views),
         append_(append),
-        slots_{PagedSlot(parts.device, parts), PagedSlot(parts.device, parts)} {}
+        slots_{PagedSlot(engine_.device(), streams), PagedSlot(engine_.device(), streams)} {}
 
   // Implements PagedRuntime::prefill.
   void run(int layer, ConstTensorView q, const BlockTable& block_table,
@@ -38,7 +41,7 @@ class PagedPrefill {
     std::vector<int32_t> query_lens;
     bool made = false;
     size_t slot = 0;
-    StepBatch tables;
+    StepContext tables;
   };
   int64_t check_queries(std::span<const int32_t> seq_lens,
                         std::span<const int32_t> query_lens) const;
@@ -50,7 +53,9 @@ class PagedPrefill {
   void make_plan(int layer, const BlockTable& block_table, std::span<const int32_t> seq_lens,
                  std::span<const int32_t> query_lens);
 
-  PagedParts& parts_;
+  PagedStreams& streams_;
+  StepEngine& engine_;
+  PageStore& store_;
   PagedViews& views_;
   PagedAppend& append_;
   std::array<PagedSlot, 2> slots_;

@@ -5,7 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "runtime/api/pages/paged_parts.h"
+#include "runtime/api/pages/paged_runtime.h"
+#include "scheduler/cache/page_store.h"
 
 namespace fasa {
 
@@ -22,11 +23,11 @@ struct PagedRequest {
   };
 
   // Throws UsageError for a page that does not exist.
-  void take(const PagedParts& from, const BlockTable& block_table,
+  void take(const PageStore& store, const BlockTable& block_table,
             std::span<const int32_t> seq_lens);
   bool matches(const BlockTable& block_table, std::span<const int32_t> seq_lens) const;
   // Throws UsageError if a sequence's pages hold fewer tokens than the call reads.
-  void require_held(const PagedParts& in, const char* call, int layer) const;
+  void require_held(const PageStore& store, const char* call, int layer) const;
   int longest() const;
 
   std::vector<int32_t> table;  // used entries of the block table, sequence by sequence
@@ -35,7 +36,7 @@ struct PagedRequest {
 };
 
 // Throws UsageError for a length that does not fit the block table.
-void check_lengths(const PagedShape& shape, const char* call, const BlockTable& block_table,
+void check_lengths(int page_size, const char* call, const BlockTable& block_table,
                    std::span<const int32_t> seq_lens);
 
 }  // namespace fasa

@@ -68,72 +68,71 @@ StepSettings paged_settings(const Config& config, const Geometry& geometry, RowD
 
 PagedRuntime::Impl::~Impl() {
   try {
-    parts_.drain();
+    streams_.drain();
   } catch (...) {
     // Stream failures were reported by the calls that waited.
   }
 }
 
 void PagedRuntime::Impl::copy_pages(std::span<const PageCopy> copies) {
-  parts_.require_usable("copy_pages", 0);
+  streams_.require_usable("copy_pages", 0);
   for (const PageCopy& copy : copies) {
-    parts_.require_page(copy.source);
-    parts_.require_page(copy.destination);
+    store_.require_page(copy.source);
+    store_.require_page(copy.destination);
     if (copy.source == copy.destination) {
       throw UsageError(
           fmt::format("copy_pages: page {} cannot be copied onto itself", copy.source));
     }
-    if (!parts_.store.same_in_all_layers(copy.source)) {
+    if (!store_.same_in_all_layers(copy.source)) {
       throw UsageError(
           fmt::format("copy_pages: page {} holds more tokens in some layers than in others; call "
                       "it between steps",
                       copy.source));
     }
   }
-  parts_.guard.run([&] {
-    parts_.order(parts_.latest());
-    parts_.guard.begin();
+  streams_.guard().run([&] {
+    streams_.order(streams_.latest());
+    streams_.guard().begin();
     const auto copy_block = [this](std::byte* to, const std::byte* from, int64_t bytes,
                                    CopyKind kind) {
-      parts_.device.copy(to, from, static_cast<size_t>(bytes), kind, parts_.control.view(),
-                         tag_of(-1, Cause::kControl));
+      engine_.device().copy(to, from, static_cast<size_t>(bytes), kind, engine_.control(),
+                            tag_of(-1, Cause::kControl));
     };
-    const CacheLayout& layout = parts_.settings.layout;
+    const CacheLayout& layout = engine_.settings().layout;
     for (const PageCopy& copy : copies) {
-      for (int part = 0; part < parts_.store.parts(); ++part) {
-        copy_block(parts_.store.row_block(copy.destination, part),
-                   parts_.store.row_block(copy.source, part), layout.row_block_bytes(),
-                   parts_.settings.access() == RowAccess::kLocal ? CopyKind::kDeviceToDevice
-                                                                 : CopyKind::kHostToHost);
-        if (!parts_.store.uses_tails()) continue;
-        copy_block(parts_.store.slice_block(copy.destination, part),
-                   parts_.store.slice_block(copy.source, part), layout.slice_block_bytes(),
+      for (int part = 0; part < store_.parts(); ++part) {
+        copy_block(store_.row_block(copy.destination, part), store_.row_block(copy.source, part),
+                   layout.row_block_bytes(),
+                   engine_.settings().access() == RowAccess::kLocal ? CopyKind::kDeviceToDevice
+                                                                    : CopyKind::kHostToHost);
+        if (!store_.uses_tails()) continue;
+        copy_block(store_.slice_block(copy.destination, part),
+                   store_.slice_block(copy.source, part), layout.slice_block_bytes(),
                    CopyKind::kDeviceToDevice);
       }
-      parts_.store.take_over(copy.source, copy.destination);
+      store_.take_over(copy.source, copy.destination);
     }
-    parts_.record_last(parts_.control.view());
+    streams_.record_last(engine_.control());
   });
 }
 
 void PagedRuntime::Impl::drop_pages(std::span<const int64_t> pages) {
-  for (const int64_t page : pages) parts_.require_page(page);
-  for (const int64_t page : pages) parts_.store.start(page);
+  for (const int64_t page : pages) store_.require_page(page);
+  for (const int64_t page : pages) store_.start(page);
 }
 
 int PagedRuntime::Impl::held(int64_t page, int layer) const {
-  parts_.require_usable("held", layer);
-  parts_.require_page(page);
-  return parts_.store.held(page, layer);
+  streams_.require_usable("held", layer);
+  store_.require_page(page);
+  return store_.held(page, layer);
 }
 
 KvMemory PagedRuntime::Impl::memory() const {
   KvMemory memory;
-  (parts_.settings.access() == RowAccess::kLocal ? memory.device_rows : memory.host_rows) =
-      parts_.store.row_bytes();
-  memory.device_slices = parts_.store.slice_bytes();
-  memory.device_scratch = parts_.scratch.bytes() + parts_.slice_dims.bytes() +
-                          parts_.counters.bytes() + read_blocks_.device_bytes();
+  (engine_.settings().access() == RowAccess::kLocal ? memory.device_rows : memory.host_rows) =
+      store_.row_bytes();
+  memory.device_slices = store_.slice_bytes();
+  memory.device_scratch = engine_.bytes() + read_blocks_.device_bytes();
   memory.host_tables = read_blocks_.host_bytes();
   views_.add_memory(&memory);
   append_.add_memory(&memory);
@@ -143,49 +142,49 @@ KvMemory PagedRuntime::Impl::memory() const {
 }
 
 FetchMetrics PagedRuntime::Impl::metrics() {
-  parts_.drain();
-  return parts_.counters.read(parts_.settings.layout, parts_.control.view());
+  streams_.drain();
+  return engine_.counters().read(engine_.settings().layout, engine_.control());
 }
 
 void PagedRuntime::Impl::reset_metrics() {
-  parts_.drain();
-  parts_.counters.reset(parts_.control.view());
+  streams_.drain();
+  engine_.counters().reset(engine_.control());
 }
 
 void PagedRuntime::Impl::read(int64_t page, int layer, int first, TensorView k, TensorView v,
                               StreamView stream) {
-  parts_.require_usable("read", layer);
-  parts_.require_page(page);
-  require_shape("k", k, k.tokens, parts_.geometry.kv_heads, parts_.geometry.key_dim);
-  require_shape("v", v, k.tokens, parts_.geometry.kv_heads, parts_.geometry.value_dim);
-  const int held = parts_.store.held(page, layer);
+  streams_.require_usable("read", layer);
+  store_.require_page(page);
+  require_shape("k", k, k.tokens, engine_.geometry().kv_heads, engine_.geometry().key_dim);
+  require_shape("v", v, k.tokens, engine_.geometry().kv_heads, engine_.geometry().value_dim);
+  const int held = store_.held(page, layer);
   if (first < 0 || k.tokens < 0 || first > held - k.tokens) {
     throw UsageError(fmt::format("read of tokens {} to {} of page {}, layer {}, which holds {}",
                                  first, first + k.tokens - 1, page, layer, held));
   }
-  parts_.guard.run([&] {
-    parts_.order(parts_.latest());
+  streams_.guard().run([&] {
+    streams_.order(streams_.latest());
     read_blocks_.truncate(0);
     views_.begin_call();
-    views_.with_room([&] { read_blocks_.reserve(parts_.store.parts()); });
-    parts_.guard.begin();
+    views_.with_room([&] { read_blocks_.reserve(store_.parts()); });
+    streams_.guard().begin();
     read_blocks_.prepare_overwrite(0);
-    for (int part = 0; part < parts_.store.parts(); ++part) {
-      read_blocks_.append(parts_.store.row_block(page, part));
+    for (int part = 0; part < store_.parts(); ++part) {
+      read_blocks_.append(store_.row_block(page, part));
     }
     const OperationTag tag = tag_of(layer, Cause::kControl);
-    read_blocks_.upload(parts_.control.view());
-    parts_.record_tables();
-    parts_.device.wait(stream, parts_.tables_ready.view(), tag);
-    parts_.device.enqueue(ReadRowsParams{.layout = parts_.settings.layout,
-                                         .layer = layer,
-                                         .row_blocks = read_blocks_.device_data(),
-                                         .first = first,
-                                         .access = parts_.settings.access(),
-                                         .k = k,
-                                         .v = v},
-                          stream, tag);
-    parts_.record_last(stream);
+    read_blocks_.upload(engine_.control());
+    engine_.record_tables();
+    engine_.device().wait(stream, engine_.tables_ready(), tag);
+    engine_.device().enqueue(ReadRowsParams{.layout = engine_.settings().layout,
+                                            .layer = layer,
+                                            .row_blocks = read_blocks_.device_data(),
+                                            .first = first,
+                                            .access = engine_.settings().access(),
+                                            .k = k,
+                                            .v = v},
+                             stream, tag);
+    streams_.record_last(stream);
   });
 }
 

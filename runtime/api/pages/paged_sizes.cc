@@ -7,8 +7,8 @@
 #include "runtime/api/pages/paged_runtime.h"
 #include "runtime/api/pages/paged_settings.h"
 #include "runtime/base/error.h"
-#include "scheduler/descriptor_buffer.h"
-#include "scheduler/step_scratch.h"
+#include "scheduler/step/descriptor_buffer.h"
+#include "scheduler/step/step_scratch.h"
 
 namespace fasa {
 namespace {

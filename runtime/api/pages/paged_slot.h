@@ -6,7 +6,7 @@
 
 #include "offload/pages/pointer_array.h"
 #include "runtime/api/kv_metrics.h"
-#include "scheduler/descriptor_buffer.h"
+#include "scheduler/step/descriptor_buffer.h"
 
 namespace fasa {
 

@@ -3,19 +3,42 @@
 #include <algorithm>
 
 namespace fasa {
+namespace {
+
+// In at most half of the memory that the pages left.
+int fitting_hot_rows(const StepEngine& engine, int sequences) {
+  const StepSettings& settings = engine.settings();
+  const CacheLayout& layout = settings.layout;
+  const MemoryUse use = engine.device().memory(MemorySpace::kDevice);
+  const uint64_t room = use.limit_bytes - std::min(use.limit_bytes, use.used_bytes);
+  const auto row = static_cast<uint64_t>(layout.heads()) *
+                   static_cast<uint64_t>(layout.row.bytes() + 2 * int64_t{sizeof(int32_t)});
+  const uint64_t most = room / 2 / (row * static_cast<uint64_t>(sequences));
+  return static_cast<int>(std::min<uint64_t>(static_cast<uint64_t>(settings.max_hot_rows), most));
+}
+
+}  // namespace
+
+PagedViews::PagedViews(PagedStreams& streams, PageStore& store, int sequences, bool fit_hot_rows)
+    : streams_(streams),
+      engine_(streams.engine()),
+      store_(store),
+      max_sequences_(sequences),
+      hot_rows_(fit_hot_rows ? fitting_hot_rows(engine_, sequences)
+                             : engine_.settings().max_hot_rows) {}
 
 void PagedViews::drop_stale() {
-  if (epoch_ == parts_.store.epoch()) return;
+  if (epoch_ == store_.epoch()) return;
   bool drained = false;
   for (auto& view : views_) {
-    const int64_t valid = view->valid_pages(parts_.store);
+    const int64_t valid = view->valid_pages(store_);
     if (valid == view->pages()) continue;
-    if (!drained) parts_.drain();
+    if (!drained) streams_.drain();
     drained = true;
-    view->cut(parts_.store, valid);
+    view->cut(store_, valid);
   }
   std::erase_if(views_, [](const auto& view) { return view->pages() == 0; });
-  epoch_ = parts_.store.epoch();
+  epoch_ = store_.epoch();
 }
 
 // Evicts the view that was unused for longest; false if this call uses all views.
@@ -24,7 +47,7 @@ bool PagedViews::evict() {
       std::min_element(views_.begin(), views_.end(),
                        [](const auto& a, const auto& b) { return a->last_used < b->last_used; });
   if (oldest == views_.end() || (*oldest)->last_used == clock_) return false;
-  parts_.drain();
+  streams_.drain();
   ++evictions_;
   views_.erase(oldest);
   return true;
@@ -37,10 +60,10 @@ PageView& PagedViews::of(std::span<const int32_t> pages) {
     if (best == nullptr || view->pages() > best->pages()) best = view.get();
   }
   if (best == nullptr) {
-    if (static_cast<int>(views_.size()) >= parts_.shape.max_sequences) evict();
+    if (static_cast<int>(views_.size()) >= max_sequences_) evict();
     std::unique_ptr<PageView> view;
     with_room([&] {
-      view = std::make_unique<PageView>(parts_.device, parts_.settings, parts_.hot_rows);
+      view = std::make_unique<PageView>(engine_.device(), engine_.settings(), hot_rows_);
     });
     best = view.get();
     views_.push_back(std::move(view));

@@ -7,15 +7,20 @@
 #include <span>
 #include <vector>
 
-#include "runtime/api/pages/paged_parts.h"
+#include "runtime/api/pages/paged_streams.h"
 #include "runtime/base/error.h"
+#include "scheduler/cache/page_store.h"
 #include "scheduler/cache/page_view.h"
 
 namespace fasa {
 
 class PagedViews {
  public:
-  explicit PagedViews(PagedParts& parts) : parts_(parts) {}
+  // At most `sequences` views. `fit_hot_rows`: as many as fit in half of the memory that is left,
+  // else the settings' number. The others outlive it.
+  PagedViews(PagedStreams& streams, PageStore& store, int sequences, bool fit_hot_rows);
+
+  int hot_rows() const { return hot_rows_; }  // of each view
 
   // Begins a call, with no view in use.
   void begin_call() { ++clock_; }
@@ -46,7 +51,11 @@ class PagedViews {
  private:
   bool evict();
 
-  PagedParts& parts_;
+  PagedStreams& streams_;
+  StepEngine& engine_;
+  PageStore& store_;
+  const int max_sequences_;
+  const int hot_rows_;
   std::vector<std::unique_ptr<PageView>> views_;
   uint64_t epoch_ = 0;  // of the store when views were last checked
   uint64_t clock_ = 0;  // number of planned calls

@@ -15,26 +15,26 @@ uint64_t free_bytes(const MemoryUse& use) {
 }  // namespace
 
 uint64_t ExtraHotRows::needed_with(int hot_rows, int64_t tokens, int step_tokens) const {
-  return estimate_memory(parts_.settings, hot_rows, tokens, step_tokens, parts_.prefetch.scratch())
+  return estimate_memory(engine_.settings(), hot_rows, tokens, step_tokens, prefetch_.scratch())
       .device_total();
 }
 
 void ExtraHotRows::set(int hot_rows) {
-  if (hot_rows == parts_.sequences.store().hot_rows()) return;
-  parts_.scratch.drop_decode();  // was sized for the old number of hot rows
-  parts_.sequences.store().set_hot_rows(hot_rows);
-  parts_.prefetch.set_hot_rows(hot_rows);
+  if (hot_rows == sequences_.store().hot_rows()) return;
+  engine_.scratch().drop_decode();  // was sized for the old number of hot rows
+  sequences_.store().set_hot_rows(hot_rows);
+  prefetch_.set_hot_rows(hot_rows);
 }
 
 void ExtraHotRows::fit(int64_t tokens, int step_tokens, const Load& load, bool may_grow) {
   constexpr uint64_t kMargin = uint64_t{16} << 10;  // descriptors, alignment
   if (!wanted_) return;
-  for (const auto& [id, sequence] : parts_.sequences) {
+  for (const auto& [id, sequence] : sequences_) {
     if (sequence->rows().memory().hot_rows > 0) return;
   }
-  const MemoryUse use = parts_.device.memory(MemorySpace::kDevice);
+  const MemoryUse use = engine_.device().memory(MemorySpace::kDevice);
   const uint64_t used =
-      use.used_bytes - std::min(use.used_bytes, parts_.scratch.bytes() + load.held);
+      use.used_bytes - std::min(use.used_bytes, engine_.scratch().bytes() + load.held);
   const uint64_t room = (use.limit_bytes - std::min(use.limit_bytes, used + kMargin)) /
                         static_cast<uint64_t>(load.count);
   const auto fits = [&](int hot_rows) {
@@ -44,7 +44,7 @@ void ExtraHotRows::fit(int64_t tokens, int step_tokens, const Load& load, bool m
   };
   // Below a whole set, misses need a fetch buffer, which takes memory too. So there are two ranges,
   // and within each fewer rows need less memory. If a range's first value does not fit, none does.
-  const int set_size = std::min(*wanted_, largest_set(parts_.settings, tokens));
+  const int set_size = std::min(*wanted_, largest_set(engine_.settings(), tokens));
   const auto largest = [&](int low, int high) {
     while (low < high) {
       const int middle = low + (high - low + 1) / 2;
@@ -64,17 +64,17 @@ void ExtraHotRows::fit(int64_t tokens, int step_tokens, const Load& load, bool m
 }
 
 void ExtraHotRows::widen(std::span<const StepSequence> sequences) {
-  const int reserved_slots = parts_.sequences.store().hot_rows();
+  const int reserved_slots = sequences_.store().hot_rows();
   if (!wanted_) return;
   if (reserved_slots < *wanted_) return;  // even the wanted rows did not fit
   for (const StepSequence& part : sequences) {
-    KvSequence& sequence = parts_.sequences.find(part.sequence);
+    KvSequence& sequence = sequences_.find(part.sequence);
     HotRows* const hot = sequence.rows().hot_rows();
     if (part.mode != StepMode::kDecode || hot == nullptr || !hot->may_widen()) continue;
     const int64_t reserved = sequence.rows().pages() * kPageTokens;
-    const int slots = extra_hot_rows(parts_.settings, reserved_slots,
+    const int slots = extra_hot_rows(engine_.settings(), reserved_slots,
                                      std::max(reserved, sequence.length() + part.tokens),
-                                     free_bytes(parts_.device.memory(MemorySpace::kDevice)));
+                                     free_bytes(engine_.device().memory(MemorySpace::kDevice)));
     if (slots > 0) hot->widen(slots);
   }
 }
@@ -83,7 +83,7 @@ void ExtraHotRows::widen(std::span<const StepSequence> sequences) {
 HotRows* ExtraHotRows::widest() const {
   HotRows* most = nullptr;
   uint64_t max_id = 0;
-  for (const auto& [id, sequence] : parts_.sequences) {
+  for (const auto& [id, sequence] : sequences_) {
     HotRows* const hot = sequence->rows().hot_rows();
     const uint64_t bytes = hot != nullptr ? hot->wide_bytes() : 0;
     const uint64_t than = most != nullptr ? most->wide_bytes() : 0;
@@ -97,12 +97,12 @@ HotRows* ExtraHotRows::widest() const {
 bool ExtraHotRows::reclaim(MemorySpace space, size_t bytes) {
   if (space != MemorySpace::kDevice) return false;
   uint64_t extra = 0;
-  for (const auto& [id, sequence] : parts_.sequences) {
+  for (const auto& [id, sequence] : sequences_) {
     extra += sequence->rows().memory().extra_hot_rows;
   }
-  uint64_t room = free_bytes(parts_.device.memory(MemorySpace::kDevice));
+  uint64_t room = free_bytes(engine_.device().memory(MemorySpace::kDevice));
   if (extra == 0 || room + extra < bytes) return false;  // would not suffice
-  parts_.streams.wait_for_step();
+  streams_.wait_for_step();
   do {
     HotRows* const most = widest();
     if (most == nullptr) break;

@@ -8,15 +8,21 @@
 #include <optional>
 #include <span>
 
-#include "runtime/api/sequences/runtime_parts.h"
+#include "runtime/api/sequences/step_streams.h"
+#include "scheduler/prefetch/prefetch_control.h"
 
 namespace fasa {
 
 class ExtraHotRows {
  public:
-  // `wanted`: hot rows per sequence at most; none if the config sets their number.
-  ExtraHotRows(const RuntimeParts& parts, std::optional<int> wanted)
-      : parts_(parts), wanted_(wanted) {}
+  // `wanted`: hot rows per sequence at most; none if the config sets their number. The others
+  // outlive it.
+  ExtraHotRows(StepStreams& streams, PrefetchControl& prefetch, std::optional<int> wanted)
+      : streams_(streams),
+        engine_(streams.engine()),
+        sequences_(streams.sequences()),
+        prefetch_(prefetch),
+        wanted_(wanted) {}
 
   struct Load {
     int count = 1;      // sequences
@@ -36,7 +42,10 @@ class ExtraHotRows {
   void set(int hot_rows);
   HotRows* widest() const;
 
-  const RuntimeParts parts_;
+  StepStreams& streams_;
+  StepEngine& engine_;
+  SequenceTable& sequences_;
+  PrefetchControl& prefetch_;
   const std::optional<int> wanted_;
 };
 

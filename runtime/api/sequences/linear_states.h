@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "runtime/api/sequences/runtime_parts.h"
+#include "runtime/api/sequences/sequence_table.h"
 #include "scheduler/cache/linear_state.h"
 
 namespace fasa {

@@ -8,9 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/api/sequences/runtime_parts.h"
+#include "runtime/api/sequences/step_streams.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
+#include "scheduler/prefetch/prefetch_control.h"
 
 namespace fasa {
 
@@ -18,12 +19,13 @@ namespace fasa {
 // reserve() is still there, and no work of the call is under way.
 class MemoryGuard {
  public:
-  explicit MemoryGuard(const RuntimeParts& parts)
-      : parts_(parts),
-        scratch_(parts.scratch.capacities()),
-        hot_rows_(parts.sequences.store().hot_rows()) {
-    for (size_t i = 0; i < capacities_.size(); ++i)
-      capacities_[i] = parts.streams.slots()[i].capacity();
+  MemoryGuard(StepStreams& streams, PrefetchControl& prefetch)
+      : streams_(streams),
+        prefetch_(prefetch),
+        scratch_(streams.engine().scratch()),
+        before_(scratch_.capacities()),
+        hot_rows_(streams.sequences().store().hot_rows()) {
+    for (size_t i = 0; i < capacities_.size(); ++i) capacities_[i] = streams.slots()[i].capacity();
   }
   MemoryGuard(const MemoryGuard&) = delete;  // gives back once
   MemoryGuard& operator=(const MemoryGuard&) = delete;
@@ -38,26 +40,26 @@ class MemoryGuard {
   // the memory meanwhile. In that case the next step allocates anew.
   void give_back() noexcept {
     try {
-      parts_.streams.wait(parts_.streams.latest());
+      streams_.wait(streams_.latest());
     } catch (const std::exception& error) {
       warn_of_loss(error);
     }
     for (const auto& [sequence, mark] : sequences_) sequence->back_to(mark);
-    parts_.sequences.trim();
-    if (!(parts_.scratch.capacities() == scratch_)) {
-      parts_.scratch.drop_decode();
-      parts_.scratch.drop_prefill();
+    streams_.sequences().trim();
+    if (!(scratch_.capacities() == before_)) {
+      scratch_.drop_decode();
+      scratch_.drop_prefill();
     }
-    parts_.sequences.store().set_hot_rows(hot_rows_);
-    auto& slots = parts_.streams.slots();
+    streams_.sequences().store().set_hot_rows(hot_rows_);
+    auto& slots = streams_.slots();
     for (size_t i = 0; i < slots.size(); ++i) {
       if (slots[i].capacity() != capacities_[i]) slots[i].resize(0);
     }
     try {
-      parts_.prefetch.set_hot_rows(hot_rows_);
+      prefetch_.set_hot_rows(hot_rows_);
       for (size_t i = 0; i < slots.size(); ++i) slots[i].ensure(capacities_[i]);
       for (const auto& [sequence, mark] : sequences_) sequence->retake(mark);
-      parts_.scratch.return_to(scratch_);
+      scratch_.return_to(before_);
     } catch (const std::exception& error) {
       warn_of_loss(error);
     }
@@ -71,8 +73,10 @@ class MemoryGuard {
     }
   }
 
-  const RuntimeParts parts_;
-  const Capacities scratch_;
+  StepStreams& streams_;
+  PrefetchControl& prefetch_;
+  StepScratch& scratch_;
+  const Capacities before_;
   const int hot_rows_;
   std::array<size_t, 2> capacities_{};
   std::vector<std::pair<KvSequence*, KvSequence::Mark>> sequences_;

@@ -8,18 +8,18 @@
 #include <vector>
 
 #include "runtime/api/sequences/runtime.h"
-#include "scheduler/descriptor_buffer.h"
-#include "scheduler/step_batch.h"
+#include "scheduler/step/descriptor_buffer.h"
+#include "scheduler/step/step_context.h"
 
 namespace fasa {
 
 struct OpenStep {
   std::vector<StepSequence> sequences;
-  StepBatch tables;
+  StepContext tables;
   // Descriptors for attention if a sequence decodes several tokens: one per token.
   std::vector<SequenceDesc> each;
   std::vector<SequenceDesc> each_in_window_rows;
-  std::optional<StepBatch> each_tables;
+  std::optional<StepContext> each_tables;
   DescriptorBuffer* slot = nullptr;
   size_t slot_index = 0;
   int64_t tokens = 0;
@@ -31,7 +31,7 @@ struct OpenStep {
   bool recording = false;              // enqueued work goes into a graph
   std::optional<std::string> failure;  // its streams are gone; abort_step is the only call allowed
 
-  StepBatch& attention_tables() { return each_tables ? *each_tables : tables; }
+  StepContext& attention_tables() { return each_tables ? *each_tables : tables; }
   // True if `layers` layers were appended, and all or none of them attended to.
   bool went_through(int layers) const {
     return appended == layers && (attended == 0 || attended == layers);

@@ -26,38 +26,34 @@ void require_rollback(const char* call, const KvSequence& sequence, int64_t toke
 Runtime::Impl::Impl(Device& device, const Config& config, const Geometry& geometry,
                     RowDType row_dtype, const std::vector<int16_t>& slice_dims, int64_t max_context,
                     int32_t max_steps)
-    : geometry_(geometry),
-      settings_(make_step_settings(config, geometry, row_dtype, device.traits(), max_context)),
-      streams_(device, settings_, sequences_,
+    : settings_(make_step_settings(config, geometry, row_dtype, device.traits(), max_context)),
+      streams_(device, settings_, geometry, slice_dims, sequences_,
                [this] {
                  recorder_.clear();
-                 counters_.forget_samples();
+                 engine_.counters().forget_samples();
                  timing_.renew_events();
                }),
+      engine_(streams_.engine()),
       sequences_(device, settings_, streams_),
       states_(device, settings_.linear),
-      scratch_(device, settings_, streams_),
       prefetch_(device, settings_),
-      parts_{device,   settings_, sequences_,      streams_,
-             scratch_, prefetch_, streams_.step(), reclaim_paused_},
-      counters_(device, settings_.layer_count()),
-      memory_(parts_, config.placement.hot_rows || settings_.access() == RowAccess::kLocal
-                          ? std::optional<int>()
-                          : settings_.max_hot_rows),
-      recorder_(parts_, counters_, memory_, config.device.graphs),
-      timing_(parts_),
-      describer_(parts_, geometry, slice_dims, max_steps),
-      pages_(parts_) {
+      memory_(streams_, prefetch_,
+              config.placement.hot_rows || settings_.access() == RowAccess::kLocal
+                  ? std::optional<int>()
+                  : settings_.max_hot_rows),
+      recorder_(streams_, prefetch_, memory_, config.device.graphs),
+      timing_(streams_, prefetch_),
+      describer_(streams_, max_steps),
+      pages_(streams_, prefetch_) {
   if (config.device.graphs && device.graphs() != nullptr) prefetch_.plan_coarsely();
-  reset_metrics();
   device.add_reclaimer(*this);
 }
 
 Runtime::Impl::~Impl() {
-  parts_.device.remove_reclaimer(*this);
+  engine_.device().remove_reclaimer(*this);
   try {
-    if (parts_.step) await_aborted();
-    parts_.step.reset();
+    if (streams_.step()) await_aborted();
+    streams_.step().reset();
     streams_.wait(streams_.latest());  // all memory leaves
   } catch (const std::exception&) {
     // Stream failures were reported by the calls that waited.
@@ -65,7 +61,7 @@ Runtime::Impl::~Impl() {
 }
 
 void Runtime::Impl::require_no_step(const char* call) {
-  if (parts_.step) {
+  if (streams_.step()) {
     throw UsageError(fmt::format("{} inside a step; call end_step or abort_step first", call));
   }
 }
@@ -118,7 +114,7 @@ SequenceId Runtime::Impl::fork(SequenceId id, int64_t tokens) {
   states_.require_resume_point("fork at token", id, tokens);
   parent.rows().load(pages_of(tokens) - 1, pages_of(tokens));
   if (!states_.empty()) streams_.order(streams_.latest());  // copies what the last step wrote
-  std::optional<LinearState> state = states_.fork(id, tokens, streams_.control());
+  std::optional<LinearState> state = states_.fork(id, tokens, engine_.control());
   const SequenceId child = sequences_.fork(parent, tokens);
   states_.add(child, std::move(state));
   return child;
@@ -183,7 +179,7 @@ void Runtime::Impl::import_pages(SequenceId id, int64_t tokens,
 void Runtime::Impl::code_slices(SequenceId id) {
   KvSequence& sequence = sequences_.find_usable(id);
   if (sequence.slices().coded() || sequence.length() == 0) return;
-  MemoryGuard guard(parts_);
+  MemoryGuard guard(streams_, prefetch_);
   guard.watch(sequence);
   streams_.wait(streams_.latest());  // descriptors of a step are used
   sequences_.find_usable(id);
@@ -198,8 +194,7 @@ void Runtime::Impl::code_slices(SequenceId id) {
 
 KvMemory Runtime::Impl::memory() const {
   KvMemory memory;
-  memory.device_scratch =
-      scratch_.bytes() + describer_.bytes() + counters_.bytes() + recorder_.bytes();
+  memory.device_scratch = engine_.bytes() + recorder_.bytes();
   for (const DescriptorBuffer& slot : streams_.slots()) memory.device_scratch += slot.bytes();
   sequences_.add_to(memory);
   states_.add_to(memory);
@@ -208,7 +203,7 @@ KvMemory Runtime::Impl::memory() const {
 
 // Graphs go first: they only cost time to record again.
 bool Runtime::Impl::reclaim(MemorySpace space, size_t bytes) {
-  if (reclaim_paused_) return false;
+  if (memory_.takes_leftovers()) return false;
   if (space == MemorySpace::kDevice && recorder_.bytes() > 0) {
     recorder_.clear();
     return true;
@@ -219,13 +214,13 @@ bool Runtime::Impl::reclaim(MemorySpace space, size_t bytes) {
 FetchMetrics Runtime::Impl::metrics() {
   streams_.wait(streams_.latest());
   streams_.require();
-  return counters_.read(settings_.layout, streams_.control());
+  return engine_.counters().read(settings_.layout, engine_.control());
 }
 
 void Runtime::Impl::reset_metrics() {
   streams_.wait(streams_.latest());
   streams_.require();
-  counters_.reset(streams_.control());
+  engine_.counters().reset(engine_.control());
 }
 
 void Runtime::Impl::set_query_source(QuerySource* source) {
@@ -237,7 +232,7 @@ void Runtime::Impl::set_query_source(QuerySource* source) {
 
 int Runtime::Impl::estimate_depth() const {
   const PredictionScratch predictions =
-      PrefetchControl::scratch_for(settings_, geometry_.layers - 1);
+      PrefetchControl::scratch_for(settings_, geometry().layers - 1);
   return predictions.writes_sets ? predictions.max_depth : 0;
 }
 

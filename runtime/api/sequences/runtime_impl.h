@@ -7,16 +7,16 @@
 #include <span>
 #include <vector>
 
-#include "runtime/api/fetch_counters.h"
 #include "runtime/api/sequences/linear_states.h"
 #include "runtime/api/sequences/runtime.h"
-#include "runtime/api/sequences/runtime_parts.h"
 #include "runtime/api/sequences/sequence_pages.h"
 #include "runtime/api/sequences/step_describer.h"
 #include "runtime/api/sequences/step_memory.h"
 #include "runtime/api/sequences/step_recorder.h"
+#include "runtime/api/sequences/step_streams.h"
 #include "runtime/api/sequences/step_timing.h"
 #include "runtime/api/settings.h"
+#include "scheduler/prefetch/prefetch_control.h"
 
 namespace fasa {
 
@@ -28,7 +28,7 @@ class Runtime::Impl : private MemoryReclaimer {
   Impl(const Impl&) = delete;  // the device refers to it
   Impl& operator=(const Impl&) = delete;
 
-  const Geometry& geometry() const { return geometry_; }
+  const Geometry& geometry() const { return engine_.geometry(); }
   RowDType row_dtype() const { return settings_.layout.row.dtype; }
   SequenceTable& sequences() { return sequences_; }
   SequenceId create();
@@ -75,16 +75,12 @@ class Runtime::Impl : private MemoryReclaimer {
   void await_aborted();  // waits until the open step's work has finished or failed
   bool reclaim(MemorySpace space, size_t bytes) override;
 
-  const Geometry geometry_;
   const StepSettings settings_;
   StepStreams streams_;  // first: what follows waits for its work when it gives memory back
+  StepEngine& engine_;
   SequenceTable sequences_;
   LinearStates states_;
-  StepScratch scratch_;
   PrefetchControl prefetch_;
-  bool reclaim_paused_ = false;
-  const RuntimeParts parts_;
-  FetchCounters counters_;
   StepMemory memory_;
   StepRecorder recorder_;
   StepTiming timing_;

@@ -15,7 +15,7 @@
 namespace fasa {
 
 int Runtime::Impl::max_decoded(const KvSequence& sequence) const {
-  if (parts_.device.kind() != DeviceKind::kCpu || settings_.selection_evicts) return 1;
+  if (engine_.device().kind() != DeviceKind::kCpu || settings_.selection_evicts) return 1;
   return kPageTokens - static_cast<int>(sequence.length() % kPageTokens);
 }
 
@@ -57,12 +57,12 @@ void Runtime::Impl::begin_step(std::span<const StepSequence> sequences) {
   step.slot = &streams_.slots()[step.slot_index];
   for (const StepSequence& part : sequences) sequences_.find_usable(part.sequence);
   streams_.require();
-  MemoryGuard guard(parts_);
+  MemoryGuard guard(streams_, prefetch_);
   // Before rows, which may take what is left. A step that fails leaves it to the next.
   for (const StepSequence& part : sequences) states_.reserve(part.sequence);
   memory_.prepare(sequences, guard);
   if (!states_.empty()) streams_.order(streams_.latest());  // may copy what the last step wrote
-  states_.begin(sequences, sequences_, streams_.control());
+  states_.begin(sequences, sequences_, engine_.control());
   timing_.read(step.slot_index);
   describer_.advance();
   Fence before = sequences_.take_fence();
@@ -71,43 +71,44 @@ void Runtime::Impl::begin_step(std::span<const StepSequence> sequences) {
   }
   streams_.order(before);
   for (const StepSequence& part : sequences) streams_.note_control_work(part.sequence);
-  describer_.describe(step, counters_.layers());
+  describer_.describe(step);
   const PrefetchPlan prefetch = timing_.plan(step, describer_.step_number());
   step.tables.probe = timing_.probe(step.slot_index);
   StepDescriber::describe_each(step);
-  StepBatch& tables = step.attention_tables();
-  tables.plan = streams_.pipeline().plan(tables, scratch_, prefetch);
-  streams_.pipeline().begin(tables.plan.prefetch, prefetch_.predictor());
+  StepContext& tables = step.attention_tables();
+  tables.plan = engine_.executor().plan(tables, engine_.scratch(), prefetch);
+  engine_.executor().begin(tables.plan.prefetch, prefetch_.predictor());
   streams_.note_step(sequences);
-  parts_.step = std::move(step);
+  streams_.step() = std::move(step);
   guard.keep();
 }
 
 // Returns the open step if `layer` is next by the counter `next`; throws UsageError otherwise.
 OpenStep& Runtime::Impl::require_step(const char* call, int layer, int OpenStep::*next) {
-  if (!parts_.step) throw UsageError(fmt::format("{} outside a step; call begin_step first", call));
-  OpenStep& step = *parts_.step;
+  if (!streams_.step())
+    throw UsageError(fmt::format("{} outside a step; call begin_step first", call));
+  OpenStep& step = *streams_.step();
   if (step.failure) throw DeviceError(*step.failure);
-  if (layer != step.*next || layer >= geometry_.layers) {
+  if (layer != step.*next || layer >= geometry().layers) {
     throw UsageError(
         fmt::format("{} of layer {}; layers must come in order, and layer {} of {} is next", call,
-                    layer, step.*next, geometry_.layers));
+                    layer, step.*next, geometry().layers));
   }
   return step;
 }
 
 void Runtime::Impl::append(int layer, ConstTensorView k, ConstTensorView v, StreamView stream) {
   OpenStep& step = require_step("append", layer, &OpenStep::appended);
-  const HeadShape heads = geometry_.heads(layer);
+  const HeadShape heads = geometry().heads(layer);
   require_shape("k", k, step.tokens, heads.kv_heads, heads.key_dim);
   require_shape("v", v, step.tokens, heads.kv_heads, heads.value_dim);
   step.compute = stream;
-  if (layer == 0) counters_.wait_sampled(stream);
+  if (layer == 0) engine_.counters().wait_sampled(stream);
   step.appended = layer + 1;
   if (settings_.access(layer) == RowAccess::kOverLink && !step.recording) {
-    counters_.add_written_back(layer, step.tokens);
+    engine_.counters().add_written_back(layer, step.tokens);
   }
-  streams_.pipeline().append(step.tables, scratch_, layer, k, v, stream);
+  engine_.executor().append(step.tables, engine_.scratch(), layer, k, v, stream);
 }
 
 void Runtime::Impl::attend(int layer, ConstTensorView q, TensorView out, float* lse,
@@ -116,19 +117,19 @@ void Runtime::Impl::attend(int layer, ConstTensorView q, TensorView out, float* 
   if (step.appended <= layer) {
     throw UsageError(fmt::format("attend of layer {} before its append; call append first", layer));
   }
-  const HeadShape heads = geometry_.heads(layer);
-  require_shape("q", q, step.tokens, geometry_.query_heads, heads.key_dim);
-  require_shape("out", out, step.tokens, geometry_.query_heads, heads.value_dim);
+  const HeadShape heads = geometry().heads(layer);
+  require_shape("q", q, step.tokens, geometry().query_heads, heads.key_dim);
+  require_shape("out", out, step.tokens, geometry().query_heads, heads.value_dim);
   step.attended = layer + 1;
-  streams_.pipeline().attend(step.attention_tables(), scratch_, layer, q, out, lse, stream);
+  engine_.executor().attend(step.attention_tables(), engine_.scratch(), layer, q, out, lse, stream);
 }
 
 void Runtime::Impl::run_layers(StreamView stream, std::span<const uint64_t> shape,
                                const std::function<void()>& layers) {
-  if (!parts_.step || parts_.step->appended > 0) {
+  if (!streams_.step() || streams_.step()->appended > 0) {
     throw UsageError("run_layers: allowed once a step, between begin_step and the first append");
   }
-  if (parts_.step->failure) throw DeviceError(*parts_.step->failure);
+  if (streams_.step()->failure) throw DeviceError(*streams_.step()->failure);
   recorder_.run(stream, shape, layers);
 }
 
@@ -137,11 +138,11 @@ void Runtime::Impl::run_layers(StreamView stream, std::span<const uint64_t> shap
 void Runtime::Impl::read(SequenceId id, int layer, int64_t first, TensorView k, TensorView v,
                          StreamView stream) {
   KvSequence& sequence = sequences_.find_usable(id);
-  if (layer < 0 || layer >= geometry_.layers) {
+  if (layer < 0 || layer >= geometry().layers) {
     throw UsageError(
-        fmt::format("read of layer {}; allowed: 0 to {}", layer, geometry_.layers - 1));
+        fmt::format("read of layer {}; allowed: 0 to {}", layer, geometry().layers - 1));
   }
-  const HeadShape heads = geometry_.heads(layer);
+  const HeadShape heads = geometry().heads(layer);
   require_shape("k", k, k.tokens, heads.kv_heads, heads.key_dim);
   require_shape("v", v, k.tokens, heads.kv_heads, heads.value_dim);
   if (first < 0 || k.tokens < 0 || first > sequence.length() - k.tokens) {
@@ -159,57 +160,57 @@ void Runtime::Impl::read(SequenceId id, int layer, int64_t first, TensorView k, 
   streams_.require();
   streams_.order(sequence.overwritten());
   streams_.note_control_work(id);
-  sequence.upload_tables(streams_.control());
-  parts_.device.wait(stream, streams_.record_tables(), tag);
-  streams_.pipeline().await_written_back(layer, stream, tag);
+  sequence.upload_tables(engine_.control());
+  engine_.device().wait(stream, engine_.record_tables(), tag);
+  engine_.executor().await_written_back(layer, stream, tag);
   const LayerSettings& own = settings_.layer(layer);
-  parts_.device.enqueue(ReadRowsParams{.layout = settings_.layout_of(layer),
-                                       .layer = own.index,
-                                       .row_blocks = rows.device_blocks(),
-                                       .first = static_cast<int32_t>(first),
-                                       .access = settings_.access(layer),
-                                       .k = k,
-                                       .v = v},
-                        stream, tag);
+  engine_.device().enqueue(ReadRowsParams{.layout = settings_.layout_of(layer),
+                                          .layer = own.index,
+                                          .row_blocks = rows.device_blocks(),
+                                          .first = static_cast<int32_t>(first),
+                                          .access = settings_.access(layer),
+                                          .k = k,
+                                          .v = v},
+                           stream, tag);
   streams_.record_read(stream);
 }
 
 std::span<const LinearPart> Runtime::Impl::linear_parts() {
-  if (!parts_.step) throw UsageError("linear_parts outside a step; call begin_step first");
+  if (!streams_.step()) throw UsageError("linear_parts outside a step; call begin_step first");
   return states_.parts();
 }
 
 void Runtime::Impl::end_step() {
-  if (!parts_.step) throw UsageError("end_step outside a step");
-  OpenStep& step = *parts_.step;
+  if (!streams_.step()) throw UsageError("end_step outside a step");
+  OpenStep& step = *streams_.step();
   if (step.failure) throw DeviceError(*step.failure);
-  if (!step.went_through(geometry_.layers)) {
+  if (!step.went_through(geometry().layers)) {
     throw UsageError(
         fmt::format("end_step after {} appended and {} attended of {} layers; go "
                     "through all of them or call abort_step",
-                    step.appended, step.attended, geometry_.layers));
+                    step.appended, step.attended, geometry().layers));
   }
   states_.require_computed();
-  StepPipeline& pipeline = streams_.pipeline();
+  StepExecutor& executor = engine_.executor();
   if (step.tables.probe != nullptr) step.tables.probe->mark(StepProbe::kEnd, step.compute);
   step.slot->mark_done(step.compute);
-  pipeline.record_written_back(step.slot->written_back());
-  if (!step.launched) step.slot->mark_streams(pipeline.streams());
+  executor.record_written_back(step.slot->written_back());
+  if (!step.launched) step.slot->mark_streams(executor.streams());
   for (const StepSequence& part : step.sequences) {
     sequences_.find(part.sequence).commit(part.tokens);
   }
   states_.commit(step.sequences);
   if (step.decodes) {
-    counters_.add_decode_step();
-    counters_.sample(step.slot->done());
+    engine_.counters().add_decode_step();
+    engine_.counters().sample(step.slot->done());
   }
-  parts_.step.reset();
+  streams_.step().reset();
 }
 
 // The step is over even if something fails on the way.
 void Runtime::Impl::abort_step() {
-  if (!parts_.step) throw UsageError("abort_step outside a step");
-  OpenStep& step = *parts_.step;
+  if (!streams_.step()) throw UsageError("abort_step outside a step");
+  OpenStep& step = *streams_.step();
   try {
     await_aborted();
     if (step.failure) {
@@ -220,17 +221,17 @@ void Runtime::Impl::abort_step() {
   }
   for (const StepSequence& part : step.sequences) sequences_.find(part.sequence).invalidate();
   states_.abort(step.sequences);
-  parts_.step.reset();
+  streams_.step().reset();
 }
 
 void Runtime::Impl::await_aborted() {
-  OpenStep& step = *parts_.step;
+  OpenStep& step = *streams_.step();
   try {
     if (!step.failure && step.appended > 0) step.slot->mark_done(step.compute);
   } catch (const DeviceError& error) {
     streams_.fail_step(error.what());
   } catch (const std::bad_alloc&) {
-    parts_.device.synchronize(step.compute);
+    engine_.device().synchronize(step.compute);
   }
   streams_.wait_for_step();
 }

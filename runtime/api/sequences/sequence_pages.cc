@@ -30,7 +30,7 @@ void add_copy(std::vector<CopyRange>& copies, void* destination, const void* sou
 }  // namespace
 
 PageBytes SequencePages::bytes() const {
-  const StepSettings& settings = parts_.settings;
+  const StepSettings& settings = engine_.settings();
   const auto bytes = [](int64_t count) { return static_cast<size_t>(count); };
   const int64_t window_rows = settings.window_rows.row_block_bytes();
   return {
@@ -40,13 +40,13 @@ PageBytes SequencePages::bytes() const {
 }
 
 bool SequencePages::can_truncate_from(int64_t first_page, int64_t tokens) const {
-  const StepSettings& settings = parts_.settings;
+  const StepSettings& settings = engine_.settings();
   const LayerGroup freed = settings.has_window_rows() ? settings.window_group() : settings.group();
   return freed.retention.can_truncate(first_page, tokens);
 }
 
 void SequencePages::export_pages(SequenceId id, int64_t first, std::span<const PageSpans> pages) {
-  KvSequence& sequence = parts_.sequences.find_usable(id);
+  KvSequence& sequence = sequences_.find_usable(id);
   const PageBytes page_bytes = bytes();
   const int64_t total = pages_of(sequence.length());
   const int64_t end = first + std::ssize(pages);
@@ -67,11 +67,11 @@ void SequencePages::export_pages(SequenceId id, int64_t first, std::span<const P
     require_size("slices", out.slices.size(), full ? page_bytes.slices : 0);
   }
   sequence.rows().load(first, end);
-  parts_.streams.wait(sequence.work().last());  // the host reads rows
-  parts_.sequences.find_usable(id);
+  streams_.wait(sequence.work().last());  // the host reads rows
+  sequences_.find_usable(id);
   copy_out(sequence, first, pages);
   // Behind the last token the block holds stale bytes.
-  const CacheLayout& layout = parts_.settings.layout;
+  const CacheLayout& layout = engine_.settings().layout;
   const auto used = static_cast<size_t>(last_tokens * layout.row.bytes());
   const auto of_head = static_cast<size_t>(layout.row_head_bytes());
   const std::span<std::byte> rows = pages.back().rows;
@@ -84,7 +84,7 @@ void SequencePages::export_pages(SequenceId id, int64_t first, std::span<const P
 void SequencePages::copy_out(const KvSequence& sequence, int64_t first,
                              std::span<const PageSpans> pages) {
   const PageBytes page_bytes = bytes();
-  const bool on_device = parts_.sequences.store().tier().space == MemorySpace::kDevice;
+  const bool on_device = sequences_.store().tier().space == MemorySpace::kDevice;
   std::vector<CopyRange> copies;
   for (size_t i = 0; i < pages.size(); ++i) {
     const auto [rows, slices] = pages[i];
@@ -106,7 +106,7 @@ void SequencePages::copy_out(const KvSequence& sequence, int64_t first,
 
 void SequencePages::import_pages(SequenceId id, int64_t tokens,
                                  std::span<const ConstPageSpans> pages) {
-  KvSequence& sequence = parts_.sequences.find_usable(id);
+  KvSequence& sequence = sequences_.find_usable(id);
   const PageBytes page_bytes = bytes();
   const int64_t length = sequence.length();
   if (length % kPageTokens != 0 || tokens < 1 || pages_of(tokens) != std::ssize(pages)) {
@@ -126,15 +126,15 @@ void SequencePages::import_pages(SequenceId id, int64_t tokens,
     if (!comes_later && !without_window_rows) require_size("rows", rows.size(), page_bytes.rows);
     require_size("slices", slices.size(), (i + 1) * kPageTokens <= tokens ? page_bytes.slices : 0);
   }
-  MemoryGuard guard(parts_);
+  MemoryGuard guard(streams_, prefetch_);
   guard.watch(sequence);
-  parts_.streams.wait(sequence.work().last());
+  streams_.wait(sequence.work().last());
   if (sequence.rows().outgrows_copies(length + tokens)) sequence.read_over_link();
   sequence.reserve(length + tokens, first_window_page);
   // The host writes into blocks that may have belonged to other sequences.
-  parts_.streams.wait(parts_.sequences.take_fence());
-  parts_.sequences.find_usable(id);
-  parts_.streams.require();
+  streams_.wait(sequences_.take_fence());
+  sequences_.find_usable(id);
+  streams_.require();
   copy_in(sequence, first, pages);
   sequence.commit(tokens);
   if (SequenceRows* const rows = sequence.window_rows()) rows->drop_until(first_window_page);
@@ -146,7 +146,7 @@ void SequencePages::copy_in(const KvSequence& sequence, int64_t first,
                             std::span<const ConstPageSpans> pages) {
   const PageBytes page_bytes = bytes();
   const size_t of_others = page_bytes.rows - page_bytes.window_rows;
-  const bool on_device = parts_.sequences.store().tier().space == MemorySpace::kDevice;
+  const bool on_device = sequences_.store().tier().space == MemorySpace::kDevice;
   std::vector<CopyRange> copies;
   for (size_t i = 0; i < pages.size(); ++i) {
     const auto [rows, slices] = pages[i];
@@ -166,16 +166,16 @@ void SequencePages::copy_in(const KvSequence& sequence, int64_t first,
 }
 
 void SequencePages::copy(std::span<const CopyRange> ranges, CopyKind kind) {
-  const StreamView control = parts_.streams.control();
-  parts_.device.copy_all(ranges, kind, control, tag_of(-1, Cause::kControl));
-  parts_.device.synchronize(control);
+  const StreamView control = engine_.control();
+  engine_.device().copy_all(ranges, kind, control, tag_of(-1, Cause::kControl));
+  engine_.device().synchronize(control);
 }
 
 // --- contents that come later ---
 
 void SequencePages::attach(SequenceId id, std::shared_ptr<PendingPages> pending, int64_t pages) {
-  KvSequence& sequence = parts_.sequences.find_usable(id);
-  if (!parts_.sequences.store().loads_on_demand()) {
+  KvSequence& sequence = sequences_.find_usable(id);
+  if (!sequences_.store().loads_on_demand()) {
     throw UsageError(
         "attach_pages: allowed on the cpu device with the selections fasa and full, in models "
         "whose layers have no window or all have one");
@@ -190,7 +190,7 @@ void SequencePages::attach(SequenceId id, std::shared_ptr<PendingPages> pending,
 // the last page.
 void SequencePages::load_for(std::span<const StepSequence> sequences) {
   for (const StepSequence& part : sequences) {
-    const KvSequence& sequence = parts_.sequences.find(part.sequence);
+    const KvSequence& sequence = sequences_.find(part.sequence);
     const int64_t pages = pages_of(sequence.length());
     sequence.rows().load(pages - 1, pages);
     if (part.mode == StepMode::kDecode) continue;

@@ -6,13 +6,19 @@
 #include <memory>
 #include <span>
 
-#include "runtime/api/sequences/runtime_parts.h"
+#include "runtime/api/sequences/step_streams.h"
+#include "scheduler/prefetch/prefetch_control.h"
 
 namespace fasa {
 
 class SequencePages {
  public:
-  explicit SequencePages(const RuntimeParts& parts) : parts_(parts) {}
+  // Both outlive it.
+  SequencePages(StepStreams& streams, PrefetchControl& prefetch)
+      : streams_(streams),
+        engine_(streams.engine()),
+        sequences_(streams.sequences()),
+        prefetch_(prefetch) {}
 
   // As in Runtime, outside steps.
   PageBytes bytes() const;
@@ -30,7 +36,10 @@ class SequencePages {
   // Waits for all of them together.
   void copy(std::span<const CopyRange> ranges, CopyKind kind);
 
-  const RuntimeParts parts_;
+  StepStreams& streams_;
+  StepEngine& engine_;
+  SequenceTable& sequences_;
+  PrefetchControl& prefetch_;
 };
 
 }  // namespace fasa

@@ -5,9 +5,7 @@
 #include <algorithm>
 
 #include "kernels/hot_slots.h"
-#include "runtime/api/slice_dims_upload.h"
 #include "runtime/base/error.h"
-#include "runtime/base/raw_slopes.h"
 
 namespace fasa {
 
@@ -27,37 +25,24 @@ SequenceDesc in_window_rows(const SequenceDesc& desc, std::byte* const* blocks) 
 
 }  // namespace
 
-StepDescriber::StepDescriber(const RuntimeParts& parts, const Geometry& geometry,
-                             const std::vector<int16_t>& slice_dims, int32_t max_steps)
-    : parts_(parts), max_steps_(max_steps) {
+StepDescriber::StepDescriber(StepStreams& streams, int32_t max_steps)
+    : streams_(streams),
+      engine_(streams.engine()),
+      sequences_(streams.sequences()),
+      max_steps_(max_steps) {
   if (max_steps < 1 || max_steps > kMaxSteps) {
     throw UsageError(fmt::format("max_steps = {}: allowed: 1 to {}", max_steps, kMaxSteps));
   }
-  check_slice_dims(slice_dims, parts.settings, geometry);
-  upload_slopes(geometry);
-  slice_dims_ =
-      upload_slice_dims(parts.device, slice_dims, parts.settings, parts.streams.control());
-}
-
-// Kernels add slopes to q·k before the scale.
-void StepDescriber::upload_slopes(const Geometry& geometry) {
-  const std::vector<float> slopes = raw_slopes(geometry);
-  if (slopes.empty()) return;
-  const size_t bytes = slopes.size() * sizeof(float);
-  const StreamView control = parts_.streams.control();
-  slopes_ = parts_.device.allocate(MemorySpace::kDevice, bytes, "ALiBi slopes");
-  parts_.device.copy(slopes_.data(), slopes.data(), bytes, CopyKind::kHostToDevice, control);
-  parts_.device.synchronize(control);
 }
 
 void StepDescriber::make_room() {
   if (step_number_ < max_steps_) return;
-  for (const auto& [id, sequence] : parts_.sequences) sequence->rows().forget_hot_rows();
+  for (const auto& [id, sequence] : sequences_) sequence->rows().forget_hot_rows();
   step_number_ = 0;
 }
 
 void StepDescriber::list(OpenStep& step) const {
-  const StepSettings& settings = parts_.settings;
+  const StepSettings& settings = engine_.settings();
   auto& descs = step.slot->host(DescriptorBuffer::kStep);
   auto& restore = step.slot->host(DescriptorBuffer::kRestore);
   auto& code = step.slot->host(DescriptorBuffer::kCode);
@@ -68,7 +53,7 @@ void StepDescriber::list(OpenStep& step) const {
   window_rows.clear();
   int64_t write_back_pages = 0;
   for (const StepSequence& part : step.sequences) {
-    KvSequence& sequence = parts_.sequences.find(part.sequence);
+    KvSequence& sequence = sequences_.find(part.sequence);
     SequenceDesc desc = sequence.describe();
     if (sequence.stale()) restore.push_back(desc);
     if (const auto uncoded = sequence.code_slices()) code.push_back(*uncoded);
@@ -79,7 +64,7 @@ void StepDescriber::list(OpenStep& step) const {
     step.tokens += part.tokens;
     step.decodes |= part.mode == StepMode::kDecode;
     if (part.mode == StepMode::kPrefill && sequence.rows().access() == RowAccess::kOverLink) {
-      desc.write_back_buffer = parts_.scratch.prefill().write_back_buffer +
+      desc.write_back_buffer = engine_.scratch().prefill().write_back_buffer +
                                write_back_pages * settings.layout.row_layer_bytes();
       write_back_pages += write_back_pages_of(desc.start, part.tokens);
     }
@@ -89,47 +74,25 @@ void StepDescriber::list(OpenStep& step) const {
     step.tables.rows.push_back(sequence.rows().view());
     step.tables.histories.push_back(sequence.history());
   }
-  step.tables.on_device = step.slot->device(DescriptorBuffer::kStep);
-  step.tables.in_window_rows =
-      settings.has_window_rows() ? step.slot->device(DescriptorBuffer::kWindowRows) : nullptr;
-  step.tables.second_write_back_buffer = parts_.scratch.prefill().second_write_back_buffer;
-  step.tables.on_host = descs;
 }
 
 void StepDescriber::restore(const OpenStep& step) const {
-  const auto& restore = step.slot->host(DescriptorBuffer::kRestore);
-  if (restore.empty()) return;
-  const StepSettings& settings = parts_.settings;
-  const StepParams params{.layout = settings.layout,
-                          .sequences = step.slot->device(DescriptorBuffer::kRestore),
-                          .count = static_cast<int>(restore.size()),
-                          .layer = 0,
-                          .slice_dims = slice_dims_.as<int16_t>()};
-  parts_.device.enqueue(RestoreParams{.step = params}, parts_.streams.control(),
-                        tag_of(-1, Cause::kControl));
-  for (const StepSequence& part : step.sequences) parts_.sequences.find(part.sequence).restored();
+  if (!engine_.restore(*step.slot)) return;
+  for (const StepSequence& part : step.sequences) sequences_.find(part.sequence).restored();
 }
 
 void StepDescriber::code(const DescriptorBuffer& slot) const {
-  const auto count = static_cast<int>(slot.host(DescriptorBuffer::kCode).size());
-  if (count == 0) return;
-  const StreamView control = parts_.streams.control();
-  parts_.streams.order(parts_.streams.latest());  // earlier steps may still write the rows
-  const CacheLayout& layout = parts_.settings.layout;
-  for (int layer = 0; layer < layout.layers; ++layer) {
-    const StepParams params{
-        .layout = layout,
-        .sequences = slot.device(DescriptorBuffer::kCode),
-        .count = count,
-        .layer = layer,
-        .slice_dims = slice_dims_.as<int16_t>() + layout.head_index(layer, 0) * layout.slice.dims};
-    parts_.device.enqueue(AppendParams{.step = params, .k = {}, .v = {}}, control,
-                          tag_of(layer, Cause::kControl));
+  if (slot.host(DescriptorBuffer::kCode).empty()) return;
+  streams_.order(streams_.latest());  // earlier steps may still write the rows
+  for (int layer = 0; layer < engine_.settings().layout.layers; ++layer) {
+    const StepParams params = engine_.params(slot, DescriptorBuffer::kCode, layer);
+    engine_.device().enqueue(AppendParams{.step = params, .k = {}, .v = {}}, engine_.control(),
+                             tag_of(layer, Cause::kControl));
   }
 }
 
 void StepDescriber::code(KvSequence& sequence, DescriptorBuffer& slot) {
-  const StreamView control = parts_.streams.control();
+  const StreamView control = engine_.control();
   sequence.upload_tables(control);
   for (const auto kind : {DescriptorBuffer::kStep, DescriptorBuffer::kRestore}) {
     slot.host(kind).clear();
@@ -140,10 +103,10 @@ void StepDescriber::code(KvSequence& sequence, DescriptorBuffer& slot) {
   code(slot);
 }
 
-void StepDescriber::describe(OpenStep& step, StepCounters* counters) {
-  const StreamView control = parts_.streams.control();
+void StepDescriber::describe(OpenStep& step) {
+  const StreamView control = engine_.control();
   for (const StepSequence& part : step.sequences) {
-    KvSequence& sequence = parts_.sequences.find(part.sequence);
+    KvSequence& sequence = sequences_.find(part.sequence);
     sequence.upload_tables(control);
     sequence.prepare(part.tokens, control);
   }
@@ -151,10 +114,8 @@ void StepDescriber::describe(OpenStep& step, StepCounters* counters) {
   step.slot->upload(control);
   restore(step);
   code(*step.slot);
-  step.tables.tables_ready = parts_.streams.record_tables();
-  step.tables.slice_dims = slice_dims_.as<int16_t>();
-  step.tables.slopes = slopes_ ? slopes_.as<float>() : nullptr;
-  step.tables.counters = counters;
+  engine_.record_tables();
+  engine_.describe(*step.slot, &step.tables);
   step.tables.step_number = StepNumber::of_device(step.slot->device_step_number());
 }
 
@@ -166,7 +127,7 @@ void StepDescriber::describe_each(OpenStep& step) {
       })) {
     return;
   }
-  StepBatch& tables = step.each_tables.emplace(step.tables);
+  StepContext& tables = step.each_tables.emplace(step.tables);
   tables.rows.clear();
   tables.histories.clear();
   for (size_t i = 0; i < step.sequences.size(); ++i) {

@@ -6,28 +6,42 @@
 #include <bit>
 
 #include "runtime/api/memory_estimate.h"
-#include "runtime/api/sequences/reclaim_pause.h"
 #include "runtime/base/error.h"
 
 namespace fasa {
+namespace {
+
+class LeftoversScope {
+ public:
+  explicit LeftoversScope(bool& flag) : flag_(flag), before_(flag) { flag_ = true; }
+  LeftoversScope(const LeftoversScope&) = delete;  // the flag has one owner
+  LeftoversScope& operator=(const LeftoversScope&) = delete;
+  ~LeftoversScope() { flag_ = before_; }
+
+ private:
+  bool& flag_;
+  const bool before_;
+};
+
+}  // namespace
 
 KvMemory StepMemory::estimate_least(int64_t tokens, int step_tokens,
                                     int64_t rollback_tokens) const {
-  return estimate_memory(parts_.settings, parts_.sequences.store().hot_rows(), tokens, step_tokens,
-                         parts_.prefetch.scratch(), rollback_tokens);
+  return estimate_memory(engine_.settings(), sequences_.store().hot_rows(), tokens, step_tokens,
+                         prefetch_.scratch(), rollback_tokens);
 }
 
 // Lent copies use leftover memory, so they do not count.
 KvMemory StepMemory::estimate(int64_t tokens, int step_tokens, int64_t rollback_tokens) const {
   KvMemory memory = estimate_least(tokens, step_tokens, rollback_tokens);
-  if (parts_.settings.rows != RowTier::kMirrored) return memory;
-  if (parts_.settings.access_of(tokens, parts_.sequences.store().hot_rows()) == RowAccess::kLocal)
+  if (engine_.settings().rows != RowTier::kMirrored) return memory;
+  if (engine_.settings().access_of(tokens, sequences_.store().hot_rows()) == RowAccess::kLocal)
     return memory;  // has all copies
-  const MemoryUse use = parts_.device.memory(MemorySpace::kDevice);
+  const MemoryUse use = engine_.device().memory(MemorySpace::kDevice);
   const uint64_t table = std::bit_ceil(static_cast<uint64_t>(pages_of(tokens))) * sizeof(void*);
   const uint64_t taken = use.used_bytes + memory.device_total() + table;
   const uint64_t room = use.limit_bytes - std::min(use.limit_bytes, taken);
-  const auto block = static_cast<uint64_t>(parts_.settings.layout.row_block_bytes());
+  const auto block = static_cast<uint64_t>(engine_.settings().layout.row_block_bytes());
   memory.device_rows += std::min(memory.host_rows, room / block * block);
   return memory;
 }
@@ -35,49 +49,49 @@ KvMemory StepMemory::estimate(int64_t tokens, int step_tokens, int64_t rollback_
 void StepMemory::require_room(int64_t tokens, int step_tokens, int64_t rollback_tokens) const {
   const KvMemory need = estimate_least(tokens, step_tokens, rollback_tokens);
   const auto require = [&](MemorySpace space, uint64_t bytes, const char* limit) {
-    const MemoryUse use = parts_.device.memory(space);
+    const MemoryUse use = engine_.device().memory(space);
     if (bytes <= use.limit_bytes - std::min(use.used_bytes, use.limit_bytes)) return;
     throw BudgetError(
         limit, bytes, use.used_bytes, use.limit_bytes,
         fmt::format("the KV cache of {} tokens (prefill in chunks of {})", tokens, step_tokens));
   };
   require(MemorySpace::kDevice, need.device_total(), "device_memory");
-  if (!parts_.device.unified()) require(MemorySpace::kHost, need.host_rows, "host_memory");
+  if (!engine_.device().unified()) require(MemorySpace::kHost, need.host_rows, "host_memory");
 }
 
 void StepMemory::reserve(SequenceId id, int64_t tokens, int step_tokens) {
-  KvSequence& sequence = parts_.sequences.find_usable(id);
+  KvSequence& sequence = sequences_.find_usable(id);
   if (tokens < 0 || tokens > INT32_MAX || step_tokens < 1) {
     throw UsageError(
         fmt::format("reserve: {} tokens in steps of {}; allowed: 0 to {}, and 1 or "
                     "more a step",
                     tokens, step_tokens, INT32_MAX));
   }
-  MemoryGuard guard(parts_);
+  MemoryGuard guard(streams_, prefetch_);
   guard.watch(sequence);
   hot_rows_.fit(tokens, step_tokens, {.count = 1, .held = sequence.device_bytes()}, false);
   choose_access(sequence, tokens);
   // A sequence that grows, or has others beside it, shares memory: only the allocations can tell.
-  if (parts_.sequences.size() == 1 && sequence.rows().pages() == 0 && parts_.scratch.bytes() == 0) {
+  if (sequences_.size() == 1 && sequence.rows().pages() == 0 && engine_.scratch().bytes() == 0) {
     require_room(tokens, step_tokens, sequence.rollback_tokens());
   }
   if (tokens > sequence.length()) own_last_page(id);
-  ensure_scratch(capacities_for(parts_.settings, {.context = tokens,
-                                                  .access = sequence.rows().access(),
-                                                  .hot_rows = parts_.sequences.store().hot_rows(),
-                                                  .predictions = parts_.prefetch.scratch(),
-                                                  .step_tokens = step_tokens}));
-  for (DescriptorBuffer& slot : parts_.streams.slots()) slot.ensure(1);
+  ensure_scratch(capacities_for(engine_.settings(), {.context = tokens,
+                                                     .access = sequence.rows().access(),
+                                                     .hot_rows = sequences_.store().hot_rows(),
+                                                     .predictions = prefetch_.scratch(),
+                                                     .step_tokens = step_tokens}));
+  for (DescriptorBuffer& slot : streams_.slots()) slot.ensure(1);
   // Work that this call waited for may have failed.
-  parts_.sequences.find_usable(id);
-  if (tokens > sequence.length()) parts_.streams.require();
+  sequences_.find_usable(id);
+  if (tokens > sequence.length()) streams_.require();
   sequence.reserve_steps(tokens, step_tokens);
   guard.keep();
 }
 
 // Before copies leave.
 void StepMemory::wait_for_copies(const KvSequence& sequence) {
-  if (sequence.rows().memory().copies > 0) parts_.streams.wait(sequence.work().last());
+  if (sequence.rows().memory().copies > 0) streams_.wait(sequence.work().last());
 }
 
 void StepMemory::choose_access(KvSequence& sequence, int64_t tokens) {
@@ -87,26 +101,26 @@ void StepMemory::choose_access(KvSequence& sequence, int64_t tokens) {
 }
 
 void StepMemory::ensure_scratch(const Capacities& capacities) {
-  StepScratch& scratch = parts_.scratch;
+  StepScratch& scratch = engine_.scratch();
   const bool decodes = capacities.decode.count > 0 && capacities.prefill.tokens == 0;
   if (decodes && scratch.has_prefill()) scratch.drop_prefill();
   scratch.ensure(capacities);
 }
 
 void StepMemory::own_last_page(SequenceId id) {
-  KvSequence& sequence = parts_.sequences.find(id);
+  KvSequence& sequence = sequences_.find(id);
   if (!sequence.needs_private_page()) return;
   // Behind the steps that wrote the shared page, and those that last used the new block.
-  parts_.streams.order(parts_.streams.latest());
-  parts_.streams.note_control_work(id);
-  sequence.make_last_page_private(parts_.streams.control());
+  streams_.order(streams_.latest());
+  streams_.note_control_work(id);
+  sequence.make_last_page_private(engine_.control());
 }
 
 void StepMemory::ensure_step_scratch(std::span<const StepSequence> sequences) {
-  const StepSettings& settings = parts_.settings;
+  const StepSettings& settings = engine_.settings();
   RowAccess decoded = RowAccess::kLocal;
   for (const StepSequence& part : sequences) {
-    const RowAccess access = parts_.sequences.find(part.sequence).rows().access();
+    const RowAccess access = sequences_.find(part.sequence).rows().access();
     if (part.mode == StepMode::kDecode) decoded = std::max(decoded, access);
   }
   int tokens = 0;
@@ -114,14 +128,14 @@ void StepMemory::ensure_step_scratch(std::span<const StepSequence> sequences) {
   DecodeCapacities decode;
   PrefillCapacities prefill;
   for (const StepSequence& part : sequences) {
-    const KvSequence& sequence = parts_.sequences.find(part.sequence);
+    const KvSequence& sequence = sequences_.find(part.sequence);
     tokens += part.tokens;
     places += part.mode == StepMode::kDecode ? part.tokens : 1;
     if (part.mode == StepMode::kDecode) {
       const Load load{.context = sequence.length() + part.tokens,
                       .access = decoded,
-                      .hot_rows = parts_.sequences.store().hot_rows(),
-                      .predictions = parts_.prefetch.scratch()};
+                      .hot_rows = sequences_.store().hot_rows(),
+                      .predictions = prefetch_.scratch()};
       decode = decode.joined(capacities_for(settings, load).decode);
     } else {
       const PrefillCapacities one =
@@ -140,7 +154,7 @@ void StepMemory::ensure_step_scratch(std::span<const StepSequence> sequences) {
 // Runs before pages are allocated, so that these can be reused.
 void StepMemory::drop_pages(std::span<const StepSequence> sequences) {
   for (const StepSequence& part : sequences) {
-    KvSequence& sequence = parts_.sequences.find(part.sequence);
+    KvSequence& sequence = sequences_.find(part.sequence);
     if (sequence.droppable() < kPagesDroppedTogether) continue;
     wait_for_copies(sequence);
     sequence.drop_pages();
@@ -149,11 +163,11 @@ void StepMemory::drop_pages(std::span<const StepSequence> sequences) {
 
 // From memory that is left: nothing is given up for it.
 void StepMemory::lend(std::span<const StepSequence> sequences) {
-  const ReclaimPause pause(parts_.reclaim_paused);
+  const LeftoversScope leftovers(takes_leftovers_);
   for (const StepSequence& part : sequences) {
-    KvSequence& sequence = parts_.sequences.find(part.sequence);
-    parts_.sequences.store().lend_copies(sequence.rows(), pages_of(sequence.length()),
-                                         pages_of(sequence.length() + part.tokens));
+    KvSequence& sequence = sequences_.find(part.sequence);
+    sequences_.store().lend_copies(sequence.rows(), pages_of(sequence.length()),
+                                   pages_of(sequence.length() + part.tokens));
   }
   hot_rows_.widen(sequences);
 }
@@ -162,37 +176,37 @@ void StepMemory::prepare(std::span<const StepSequence> sequences, MemoryGuard& g
   drop_pages(sequences);
   // Runs before scratch is dropped: copied pages stay, and scratch must fit beside them.
   for (const StepSequence& part : sequences) {
-    guard.watch(parts_.sequences.find(part.sequence));
+    guard.watch(sequences_.find(part.sequence));
     own_last_page(part.sequence);
   }
   int64_t tokens = 0;
   int new_tokens = 1;
   ExtraHotRows::Load load{.count = static_cast<int>(sequences.size())};
   for (const StepSequence& part : sequences) {
-    const KvSequence& sequence = parts_.sequences.find(part.sequence);
+    const KvSequence& sequence = sequences_.find(part.sequence);
     tokens = std::max(tokens, sequence.length() + part.tokens);
     new_tokens = std::max(new_tokens, part.tokens);
     load.held += sequence.device_bytes();
   }
   hot_rows_.fit(tokens, new_tokens, load, true);
   for (const StepSequence& part : sequences) {
-    KvSequence& sequence = parts_.sequences.find(part.sequence);
+    KvSequence& sequence = sequences_.find(part.sequence);
     choose_access(sequence, sequence.length() + part.tokens);
   }
   ensure_step_scratch(sequences);
-  for (DescriptorBuffer& slot : parts_.streams.slots()) slot.ensure(sequences.size());
+  for (DescriptorBuffer& slot : streams_.slots()) slot.ensure(sequences.size());
   for (const StepSequence& part : sequences) {
-    KvSequence& sequence = parts_.sequences.find(part.sequence);
+    KvSequence& sequence = sequences_.find(part.sequence);
     sequence.reserve(sequence.length() + part.tokens);
   }
   lend(sequences);
   // Work that this call waited for may have failed.
-  for (const StepSequence& part : sequences) parts_.sequences.find_usable(part.sequence);
-  parts_.streams.require();
+  for (const StepSequence& part : sequences) sequences_.find_usable(part.sequence);
+  streams_.require();
 }
 
 bool StepMemory::reclaim(MemorySpace space, size_t bytes) {
-  const ReclaimPause pause(parts_.reclaim_paused);
+  const LeftoversScope leftovers(takes_leftovers_);
   if (hot_rows_.reclaim(space, bytes)) {
     describe_again();
     return true;
@@ -201,8 +215,8 @@ bool StepMemory::reclaim(MemorySpace space, size_t bytes) {
 }
 
 bool StepMemory::reclaim_copies(MemorySpace space, size_t bytes) {
-  const ReclaimPause pause(parts_.reclaim_paused);
-  if (!parts_.sequences.store().reclaim(space, bytes)) return false;
+  const LeftoversScope leftovers(takes_leftovers_);
+  if (!sequences_.store().reclaim(space, bytes)) return false;
   describe_again();
   return true;
 }
@@ -210,11 +224,11 @@ bool StepMemory::reclaim_copies(MemorySpace space, size_t bytes) {
 // An open step goes on with the hot rows and copies that its sequences still have. Streams are
 // idle; its restore has run.
 void StepMemory::describe_again() {
-  if (!parts_.step) return;
-  const StreamView control = parts_.streams.control();
-  OpenStep& step = *parts_.step;
+  if (!streams_.step()) return;
+  const StreamView control = engine_.control();
+  OpenStep& step = *streams_.step();
   for (size_t i = 0; i < step.sequences.size(); ++i) {
-    KvSequence& sequence = parts_.sequences.find(step.sequences[i].sequence);
+    KvSequence& sequence = sequences_.find(step.sequences[i].sequence);
     sequence.upload_tables(control);
     if (HotRows* const hot = sequence.rows().hot_rows()) hot->prepare(control);
     const SequenceDesc now = sequence.describe();
@@ -227,7 +241,7 @@ void StepMemory::describe_again() {
     step.tables.rows[i] = sequence.rows().view();
   }
   step.slot->upload(control);
-  parts_.device.synchronize(control);
+  engine_.device().synchronize(control);
 }
 
 }  // namespace fasa

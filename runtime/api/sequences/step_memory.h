@@ -8,15 +8,20 @@
 
 #include "runtime/api/sequences/extra_hot_rows.h"
 #include "runtime/api/sequences/memory_guard.h"
-#include "runtime/api/sequences/runtime_parts.h"
+#include "runtime/api/sequences/step_streams.h"
+#include "scheduler/prefetch/prefetch_control.h"
 
 namespace fasa {
 
 class StepMemory {
  public:
-  // `hot_rows`: none if the config sets their number.
-  StepMemory(const RuntimeParts& parts, std::optional<int> hot_rows)
-      : parts_(parts), hot_rows_(parts, hot_rows) {}
+  // `hot_rows`: none if the config sets their number. All arguments outlive it.
+  StepMemory(StepStreams& streams, PrefetchControl& prefetch, std::optional<int> hot_rows)
+      : streams_(streams),
+        engine_(streams.engine()),
+        sequences_(streams.sequences()),
+        prefetch_(prefetch),
+        hot_rows_(streams, prefetch, hot_rows) {}
 
   // As in Runtime, outside steps.
   KvMemory estimate(int64_t tokens, int step_tokens, int64_t rollback_tokens) const;
@@ -27,6 +32,8 @@ class StepMemory {
   // Implements MemoryReclaimer: gives up extra hot rows, then lent copies.
   bool reclaim(MemorySpace space, size_t bytes);
   bool reclaim_copies(MemorySpace space, size_t bytes);
+  // True during calls that use free memory only: nothing may be given up for them.
+  bool takes_leftovers() const { return takes_leftovers_; }
 
  private:
   KvMemory estimate_least(int64_t tokens, int step_tokens, int64_t rollback_tokens) const;
@@ -42,8 +49,12 @@ class StepMemory {
   void lend(std::span<const StepSequence> sequences);
   void describe_again();
 
-  const RuntimeParts parts_;
+  StepStreams& streams_;
+  StepEngine& engine_;
+  SequenceTable& sequences_;
+  PrefetchControl& prefetch_;
   ExtraHotRows hot_rows_;
+  bool takes_leftovers_ = false;
 };
 
 }  // namespace fasa

@@ -22,13 +22,13 @@ void require_whole(const OpenStep& step, int layers) {
 // No key if the host takes part in the step: it measures it, samples it for a timeline, or decides
 // something during it.
 std::optional<StepKey> StepRecorder::key(StreamView stream, std::span<const uint64_t> shape) const {
-  const StepBatch& tables = parts_.step->tables;
-  const Device& device = parts_.device;
-  if (!wanted_ || parts_.device.graphs() == nullptr || device.timeline() != nullptr) return {};
-  if (!tables.plan.recordable || parts_.prefetch.predictions_by_caller()) return {};
+  const StepContext& tables = streams_.step()->tables;
+  const Device& device = engine_.device();
+  if (!wanted_ || engine_.device().graphs() == nullptr || device.timeline() != nullptr) return {};
+  if (!tables.plan.recordable || prefetch_.predictions_by_caller()) return {};
   StepKey key = {key_word(stream.native), static_cast<uint64_t>(tables.count()),
                  key_word(tables.on_device)};
-  parts_.scratch.append_key(key);
+  engine_.scratch().append_key(key);
   tables.plan.append_key(key);
   key.insert(key.end(), shape.begin(), shape.end());
   return key;
@@ -36,17 +36,17 @@ std::optional<StepKey> StepRecorder::key(StreamView stream, std::span<const uint
 
 Graph StepRecorder::record_layers(StreamView stream, const std::function<void()>& layers,
                                   bool* attends) {
-  OpenStep& step = *parts_.step;
+  OpenStep& step = *streams_.step();
   const auto forget = [&step] {
     step.recording = false;
     step.appended = step.attended = 0;
   };
   step.recording = true;
   try {
-    Graph graph = parts_.device.graphs()->record_graph(
-        stream, parts_.streams.pipeline().streams(), "decode step", [&] {
+    Graph graph = engine_.device().graphs()->record_graph(
+        stream, engine_.executor().streams(), "decode step", [&] {
           layers();
-          require_whole(step, parts_.settings.layer_count());
+          require_whole(step, engine_.settings().layer_count());
         });
     *attends = step.attended > 0;
     forget();
@@ -81,16 +81,16 @@ void StepRecorder::record(StepGraphs::Entry& entry, StreamView stream,
 }
 
 bool StepRecorder::launch(const StepGraphs::Entry& entry, StreamView stream) {
-  if (!parts_.device.graphs()->launch_graph(entry.graph.view())) return false;
-  const int layers = parts_.settings.layer_count();
-  OpenStep& step = *parts_.step;
+  if (!engine_.device().graphs()->launch_graph(entry.graph.view())) return false;
+  const int layers = engine_.settings().layer_count();
+  OpenStep& step = *streams_.step();
   step.launched = true;
   step.compute = stream;
   step.appended = layers;
   step.attended = entry.attends ? layers : 0;
   for (int layer = 0; layer < layers; ++layer) {
-    if (parts_.settings.access(layer) == RowAccess::kOverLink)
-      counters_.add_written_back(layer, step.tokens);
+    if (engine_.settings().access(layer) == RowAccess::kOverLink)
+      engine_.counters().add_written_back(layer, step.tokens);
   }
   ++metrics_.launched;
   return true;

@@ -6,23 +6,27 @@
 #include <optional>
 #include <span>
 
-#include "runtime/api/fetch_counters.h"
-#include "runtime/api/sequences/runtime_parts.h"
 #include "runtime/api/sequences/step_graphs.h"
 #include "runtime/api/sequences/step_memory.h"
+#include "runtime/api/sequences/step_streams.h"
+#include "scheduler/prefetch/prefetch_control.h"
 
 namespace fasa {
 
 class StepRecorder {
  public:
-  // `wanted`: device.graphs. `counters` and `memory` must outlive the recorder.
-  StepRecorder(const RuntimeParts& parts, FetchCounters& counters, StepMemory& memory, bool wanted)
-      : parts_(parts), counters_(counters), memory_(memory), wanted_(wanted) {}
+  // `wanted`: device.graphs. The others outlive the recorder.
+  StepRecorder(StepStreams& streams, PrefetchControl& prefetch, StepMemory& memory, bool wanted)
+      : streams_(streams),
+        engine_(streams.engine()),
+        prefetch_(prefetch),
+        memory_(memory),
+        wanted_(wanted) {}
 
   // Implements Runtime::run_layers; the step is open and nothing was appended.
   void run(StreamView stream, std::span<const uint64_t> shape, const std::function<void()>& layers);
   void clear() { graphs_.clear(); }
-  uint64_t bytes() const { return graphs_.bytes(parts_.device); }
+  uint64_t bytes() const { return graphs_.bytes(engine_.device()); }
   GraphMetrics metrics() const;
 
  private:
@@ -33,12 +37,13 @@ class StepRecorder {
   void record(StepGraphs::Entry& entry, StreamView stream, const std::function<void()>& layers);
   bool launch(const StepGraphs::Entry& entry, StreamView stream);
 
-  const RuntimeParts parts_;
-  FetchCounters& counters_;
+  StepStreams& streams_;
+  StepEngine& engine_;
+  PrefetchControl& prefetch_;
   StepMemory& memory_;
   const bool wanted_;
   bool refused_ = false;  // the warning was logged
-  StepGraphs graphs_;     // of the pipeline's streams
+  StepGraphs graphs_;     // of the executor's streams
   GraphMetrics metrics_;
 };
 

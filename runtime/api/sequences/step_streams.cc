@@ -8,28 +8,16 @@
 
 namespace fasa {
 
-StepStreams::StepStreams(Device& device, const StepSettings& settings, SequenceTable& sequences,
+StepStreams::StepStreams(Device& device, const StepSettings& settings, const Geometry& geometry,
+                         const std::vector<int16_t>& slice_dims, SequenceTable& sequences,
                          std::function<void()> forget)
     : device_(device),
-      settings_(settings),
       sequences_(sequences),
+      engine_(device, settings, geometry, slice_dims, *this),
       forget_(std::move(forget)),
-      tables_ready_(device.create_event()),
       rows_read_(device.create_event()),
       slots_{DescriptorBuffer(device, *this, settings.has_window_rows()),
-             DescriptorBuffer(device, *this, settings.has_window_rows())} {
-  start();
-}
-
-void StepStreams::start() {
-  control_ = device_.create_stream(StreamPriority::kHigh, "control");
-  pipeline_ = std::make_unique<StepPipeline>(device_, settings_);
-}
-
-EventView StepStreams::record_tables() {
-  device_.record(tables_ready_.view(), control_.view());
-  return tables_ready_.view();
-}
+             DescriptorBuffer(device, *this, settings.has_window_rows())} {}
 
 void StepStreams::note_control_work(SequenceId id) { sequences_.find(id).takes_part(latest()); }
 
@@ -72,8 +60,8 @@ void StepStreams::await_reads() {
 void StepStreams::order(Fence fence) {
   if (fence.number <= passed_) return;
   const size_t older = older_slot();
-  slots_[older].precede(control());
-  if (fence.number >= work_[1 - older].begun) slots_[1 - older].precede(control());
+  slots_[older].precede(engine_.control());
+  if (fence.number >= work_[1 - older].begun) slots_[1 - older].precede(engine_.control());
   await_reads();
 }
 
@@ -85,7 +73,7 @@ void StepStreams::wait(Fence fence) {
   try {
     slots_[older].wait_until_passed();
     if (fence.number >= newest) slots_[1 - older].wait_until_passed();
-    if (fence.number > newest) device_.synchronize(control());
+    if (fence.number > newest) device_.synchronize(engine_.control());
     await_reads();
   } catch (const DeviceError&) {
     return drain();
@@ -121,8 +109,8 @@ void StepStreams::drain() {
   };
   const auto slot_passes = [&](size_t i) { return passes([&] { slots_[i].wait_until_passed(); }); };
   const std::array<bool, 2> slots = {slot_passes(0), slot_passes(1)};
-  const bool control = passes([&] { device_.synchronize(control_.view()); });
-  const bool pipeline = passes([&] { pipeline_->synchronize(); });
+  const bool control = passes([&] { device_.synchronize(engine_.control()); });
+  const bool transfers = passes([&] { engine_.executor().synchronize(); });
   await_reads();
   const std::array<SlotWork, 2> before = work_;
   for (size_t i = 0; i < slots.size(); ++i) {
@@ -131,11 +119,12 @@ void StepStreams::drain() {
   const auto lost = [&](const SequenceWork& work) {
     if (!control && work.control.number > control_passed_) return true;
     // The events of neither step can tell which sequence's work failed.
-    const bool any = (!control || !pipeline) && slots[0] && slots[1] && !step_;
+    const bool any = (!control || !transfers) && slots[0] && slots[1] && !step_;
     for (size_t i = 0; i < slots.size(); ++i) {
       if (any && work.steps[i].number > before[i].passed) return true;
       const bool late = work.steps[i].number < work_[i].begun;
-      if (work.steps[i].number > work_[i].passed && (!slots[i] || (!pipeline && late))) return true;
+      if (work.steps[i].number > work_[i].passed && (!slots[i] || (!transfers && late)))
+        return true;
     }
     return false;
   };
@@ -156,8 +145,7 @@ void StepStreams::restart(const std::string& failure) {
   failure_ = failure;
   try {
     forget_();
-    start();
-    tables_ready_ = device_.create_event();
+    engine_.restart();
     rows_read_ = device_.create_event();
     reader_ = {};
     for (DescriptorBuffer& slot : slots_) slot.renew_events();

@@ -1,40 +1,38 @@
-// The streams of a runtime and their work under way: steps, uploads, rows read back. Steps are
-// numbered, which makes fences. Attributes a failure that shows late to the sequences whose
-// contents depend on the failed work.
+// The work under way on a runtime's streams: steps, uploads, rows read back. Steps are numbered,
+// which makes fences. A failure takes the sequences whose contents depend on the failed work, even
+// if it shows late; then the streams are made anew.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "offload/device.h"
 #include "offload/fence.h"
 #include "runtime/api/sequences/open_step.h"
 #include "runtime/api/sequences/sequence_table.h"
-#include "scheduler/step_pipeline.h"
+#include "runtime/api/step_engine.h"
 
 namespace fasa {
 
 class StepStreams final : public Fences {
  public:
   // All arguments must outlive its use. `forget` runs before streams are recreated, and must drop
-  // everything that refers to the old ones.
-  StepStreams(Device& device, const StepSettings& settings, SequenceTable& sequences,
+  // everything that refers to the old ones. See StepEngine.
+  StepStreams(Device& device, const StepSettings& settings, const Geometry& geometry,
+              const std::vector<int16_t>& slice_dims, SequenceTable& sequences,
               std::function<void()> forget);
 
-  StreamView control() const { return control_.view(); }  // uploads and repairs before a step
-  StepPipeline& pipeline() { return *pipeline_; }
-  const StepPipeline& pipeline() const { return *pipeline_; }
+  StepEngine& engine() { return engine_; }
+  SequenceTable& sequences() { return sequences_; }
   std::array<DescriptorBuffer, 2>& slots() { return slots_; }
   const std::array<DescriptorBuffer, 2>& slots() const { return slots_; }
   std::optional<OpenStep>& step() { return step_; }  // none between steps
-  // An event for all work given to the control stream so far, valid until it is recorded again.
-  EventView record_tables();
   // Registers the work of a read() on `stream`.
   void record_read(StreamView stream);
 
@@ -71,19 +69,15 @@ class StepStreams final : public Fences {
   void note_passed(size_t slot);
   void await_reads();
   void drain();
-  void start();
   void restart(const std::string& failure);
 
   Device& device_;
-  const StepSettings& settings_;
   SequenceTable& sequences_;
+  StepEngine engine_;
   std::optional<OpenStep> step_;
   const std::function<void()> forget_;
-  Stream control_;
-  Event tables_ready_;
   Event rows_read_;
   StreamView reader_;  // of reads that may be under way; null: there is none
-  std::unique_ptr<StepPipeline> pipeline_;
   std::array<DescriptorBuffer, 2> slots_;
   std::array<SlotWork, 2> work_;
   uint64_t steps_ = 0;                  // begun

@@ -5,14 +5,17 @@
 
 namespace fasa {
 
-StepTiming::StepTiming(const RuntimeParts& parts)
-    : parts_(parts), probes_{StepProbe(parts.device), StepProbe(parts.device)} {}
+StepTiming::StepTiming(StepStreams& streams, PrefetchControl& prefetch)
+    : engine_(streams.engine()),
+      sequences_(streams.sequences()),
+      prefetch_(prefetch),
+      probes_{StepProbe(engine_.device()), StepProbe(engine_.device())} {}
 
 void StepTiming::read(size_t slot) {
   StepProbe& probe = probes_[slot];
   if (probe.layer() < 0) return;
-  parts_.prefetch.measured(depths_[slot], probe.read(parts_.settings.layer_count()),
-                           parts_.device.transfers());
+  prefetch_.measured(depths_[slot], probe.read(engine_.settings().layer_count()),
+                     engine_.device().transfers());
   probe.stop();
 }
 
@@ -21,14 +24,14 @@ PrefetchPlan StepTiming::plan(const OpenStep& step, int32_t step_number) {
   const auto decodes = [](const StepSequence& part) { return part.mode == StepMode::kDecode; };
   if (!std::all_of(step.sequences.begin(), step.sequences.end(), decodes)) return {};
   const auto local = [this](const StepSequence& part) {
-    return parts_.sequences.find(part.sequence).rows().access() == RowAccess::kLocal;
+    return sequences_.find(part.sequence).rows().access() == RowAccess::kLocal;
   };
   if (std::all_of(step.sequences.begin(), step.sequences.end(), local)) return {};
   const bool listed = !expected.empty() && expected == key_of(step, 0);
   expected_ = key_of(step, 1);
-  PrefetchPlan plan = parts_.prefetch.plan(static_cast<int>(step.sequences.size()), listed);
-  if (parts_.prefetch.measures(step_number)) {
-    probes_[step.slot_index].start(parts_.prefetch.measured_layer());
+  PrefetchPlan plan = prefetch_.plan(static_cast<int>(step.sequences.size()), listed);
+  if (prefetch_.measures(step_number)) {
+    probes_[step.slot_index].start(prefetch_.measured_layer());
     depths_[step.slot_index] = plan.depth;
   }
   return plan;
@@ -36,10 +39,10 @@ PrefetchPlan StepTiming::plan(const OpenStep& step, int32_t step_number) {
 
 std::vector<uint64_t> StepTiming::key_of(const OpenStep& step, int64_t appended) const {
   std::vector<uint64_t> key;
-  parts_.scratch.append_key(key);
+  engine_.scratch().append_key(key);
   for (const StepSequence& part : step.sequences) {
     key.push_back(static_cast<uint64_t>(part.sequence));
-    key.push_back(static_cast<uint64_t>(parts_.sequences.find(part.sequence).length() + appended));
+    key.push_back(static_cast<uint64_t>(sequences_.find(part.sequence).length() + appended));
   }
   return key;
 }

@@ -7,14 +7,15 @@
 #include <vector>
 
 #include "offload/step_probe.h"
-#include "runtime/api/sequences/runtime_parts.h"
-#include "scheduler/prefetch/prefetch_planner.h"
+#include "runtime/api/sequences/step_streams.h"
+#include "scheduler/prefetch/prefetch_control.h"
 
 namespace fasa {
 
 class StepTiming {
  public:
-  explicit StepTiming(const RuntimeParts& parts);
+  // Both outlive it.
+  StepTiming(StepStreams& streams, PrefetchControl& prefetch);
 
   // Reads the slot's measurement when its next step begins, which waits for the measured step
   // anyway. So predicting and measured steps alternate with the host without extra waits.
@@ -28,7 +29,9 @@ class StepTiming {
  private:
   std::vector<uint64_t> key_of(const OpenStep& step, int64_t appended) const;
 
-  const RuntimeParts parts_;
+  StepEngine& engine_;
+  SequenceTable& sequences_;
+  PrefetchControl& prefetch_;
   std::array<StepProbe, 2> probes_;  // one per slot
   std::array<int, 2> depths_{};
   // Sequences, lengths and scratch of the next step if it follows the last one directly: then the

@@ -1,12 +1,12 @@
 // Decode with rows over the link and hot rows for a whole set: each group of KV heads is fetched
 // while the next one is scored.
-#include "scheduler/step_pipeline_call.h"
+#include "scheduler/step/step_executor_call.h"
 
 namespace fasa {
 
 // Attends to a group's rows only when all of them have arrived: a separate launch for the tiles
 // that need no fetch costs more than it saves.
-void StepPipeline::decode_in_groups(const Call& call, ConstTensorView q, TensorView out,
+void StepExecutor::decode_in_groups(const Call& call, ConstTensorView q, TensorView out,
                                     float* lse) {
   const HeadGroups& groups = call.plan().groups;
   SelectParams select = select_params(call, q);

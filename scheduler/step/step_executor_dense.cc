@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "scheduler/selection/selection_stage.h"
-#include "scheduler/step_pipeline_call.h"
+#include "scheduler/step/step_executor_call.h"
 
 namespace fasa {
 namespace {
@@ -16,7 +16,7 @@ StepParams only(StepParams params, size_t sequence) {
 
 }  // namespace
 
-void StepPipeline::decode_dense(const Call& call, ConstTensorView q, TensorView out, float* lse) {
+void StepExecutor::decode_dense(const Call& call, ConstTensorView q, TensorView out, float* lse) {
   const LayerSettings& layer = call.settings;
   const DecodeScratch& scratch = call.scratch.decode();
   AttendParams params{.step = call.params(),
@@ -44,7 +44,7 @@ void StepPipeline::decode_dense(const Call& call, ConstTensorView q, TensorView 
   }
 }
 
-void StepPipeline::decode_in_place(const Call& call, AttendParams params) {
+void StepExecutor::decode_in_place(const Call& call, AttendParams params) {
   const int32_t wave = call.scratch.decode().dense_wave;
   for (int32_t i = 0; i < call.plan().waves; ++i) {
     params.begin = i * wave;
@@ -55,7 +55,7 @@ void StepPipeline::decode_in_place(const Call& call, AttendParams params) {
   }
 }
 
-void StepPipeline::decode_streamed(const Call& call, AttendParams params) {
+void StepExecutor::decode_streamed(const Call& call, AttendParams params) {
   const DecodeScratch& scratch = call.scratch.decode();
   call.transfers.await_newest(call.rows);
   const StepParams all = params.step;
@@ -91,7 +91,7 @@ void StepPipeline::decode_streamed(const Call& call, AttendParams params) {
   }
 }
 
-void StepPipeline::prefill(const Call& call, ConstTensorView q, TensorView out, float* lse) {
+void StepExecutor::prefill(const Call& call, ConstTensorView q, TensorView out, float* lse) {
   const LayerSettings& layer = call.settings;
   const PrefillScratch& scratch = call.scratch.prefill();
   PrefillParams params{.step = call.params(),
@@ -128,7 +128,7 @@ void StepPipeline::prefill(const Call& call, ConstTensorView q, TensorView out, 
 
 // Key pages in waves, copied side by side. The newest pages come from the write-back buffer, except
 // that a caller's pages already hold all rows.
-void StepPipeline::prefill_staged(const Call& call, PrefillParams params) {
+void StepExecutor::prefill_staged(const Call& call, PrefillParams params) {
   const PrefillScratch& scratch = call.scratch.prefill();
   const bool by_page = call.step.by_page;
   if (by_page) call.transfers.await_newest(call.rows);

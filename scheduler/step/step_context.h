@@ -16,7 +16,7 @@ namespace fasa {
 
 class SelectionHistory;  // scheduler/selection/selection_history.h
 
-struct StepBatch {
+struct StepContext {
   const SequenceDesc* on_device = nullptr;
   std::span<const SequenceDesc> on_host;         // the same, for the host to read
   const SequenceDesc* in_window_rows = nullptr;  // device: the same, with window rows' pages
@@ -56,11 +56,11 @@ struct StepBatch {
 };
 
 // Offset from SequenceDesc::write_back_buffer to the buffer of layer `index` of its layout.
-inline int64_t write_back_offset(const StepBatch& step, int index) {
+inline int64_t write_back_offset(const StepContext& step, int index) {
   return index % 2 == 0 ? 0 : step.second_write_back_buffer;
 }
 
-inline StepParams layer_params(const StepSettings& settings, const StepBatch& step, int layer) {
+inline StepParams layer_params(const StepSettings& settings, const StepContext& step, int layer) {
   const CacheLayout& layout = settings.layout_of(layer);
   const LayerSettings& own = settings.layer(layer);
   return {.layout = layout,
@@ -74,7 +74,7 @@ inline StepParams layer_params(const StepSettings& settings, const StepBatch& st
 }
 
 // `cause`: of the work that waits for rows.
-inline RowCall row_call(const StepSettings& settings, const StepBatch& step, int layer,
+inline RowCall row_call(const StepSettings& settings, const StepContext& step, int layer,
                         StreamView compute, Cause cause) {
   return {.params = layer_params(settings, step, layer),
           .sequences = step.on_host,

@@ -1,12 +1,12 @@
 // A call of append or attend, as the pipeline's source files share it.
 #pragma once
 
-#include "scheduler/step_pipeline.h"
+#include "scheduler/step/step_executor.h"
 
 namespace fasa {
 
-struct StepPipeline::Call {
-  const StepBatch& step;
+struct StepExecutor::Call {
+  const StepContext& step;
   const StepScratch& scratch;
   const LayerSettings& settings;
   RowCall rows;

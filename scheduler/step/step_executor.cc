@@ -1,12 +1,12 @@
-#include "scheduler/step_pipeline.h"
+#include "scheduler/step/step_executor.h"
 
 #include "offload/store/open_store.h"
 #include "scheduler/selection/selection_stage.h"
-#include "scheduler/step_pipeline_call.h"
+#include "scheduler/step/step_executor_call.h"
 
 namespace fasa {
 
-StepPipeline::StepPipeline(Device& device, const StepSettings& settings)
+StepExecutor::StepExecutor(Device& device, const StepSettings& settings)
     : device_(device),
       settings_(settings),
       rows_(open_transfers(
@@ -19,13 +19,13 @@ StepPipeline::StepPipeline(Device& device, const StepSettings& settings)
       prefetcher_(device, settings, *rows_),
       groups_(settings) {}
 
-StepPipeline::Call StepPipeline::call(const StepBatch& step, const StepScratch& scratch, int layer,
-                                      StreamView compute, Cause cause) {
+StepExecutor::Call StepExecutor::call(const StepContext& step, const StepScratch& scratch,
+                                      int layer, StreamView compute, Cause cause) {
   return {step, scratch, settings_.layer(layer), row_call(settings_, step, layer, compute, cause),
           transfers(layer)};
 }
 
-StepPlan StepPipeline::plan(const StepBatch& step, const StepScratch& scratch,
+StepPlan StepExecutor::plan(const StepContext& step, const StepScratch& scratch,
                             const PrefetchPlan& prefetch) {
   members_.clear();
   for (size_t i = 0; i < step.on_host.size(); ++i) {
@@ -44,7 +44,7 @@ StepPlan StepPipeline::plan(const StepBatch& step, const StepScratch& scratch,
                    &groups_);
 }
 
-void StepPipeline::append(const StepBatch& step, const StepScratch& scratch, int layer,
+void StepExecutor::append(const StepContext& step, const StepScratch& scratch, int layer,
                           ConstTensorView k, ConstTensorView v, StreamView compute) {
   const Cause cause = step.any(StepMode::kPrefill) ? Cause::kPrefill : Cause::kCompute;
   const Call call = this->call(step, scratch, layer, compute, cause);
@@ -57,7 +57,7 @@ void StepPipeline::append(const StepBatch& step, const StepScratch& scratch, int
   call.transfers.after_append(call.rows);
 }
 
-void StepPipeline::attend(const StepBatch& step, const StepScratch& scratch, int layer,
+void StepExecutor::attend(const StepContext& step, const StepScratch& scratch, int layer,
                           ConstTensorView q, TensorView out, float* lse, StreamView compute) {
   const Call call = this->call(step, scratch, layer, compute);
   const DecodePath path = call.plan().decode;
@@ -74,7 +74,7 @@ void StepPipeline::attend(const StepBatch& step, const StepScratch& scratch, int
   }
 }
 
-void StepPipeline::decode_selected(const Call& call, ConstTensorView q, TensorView out,
+void StepExecutor::decode_selected(const Call& call, ConstTensorView q, TensorView out,
                                    float* lse) {
   const DecodeScratch& scratch = call.scratch.decode();
   const LayerPlan& plan = call.plan();
@@ -114,7 +114,7 @@ void StepPipeline::decode_selected(const Call& call, ConstTensorView q, TensorVi
 }
 
 // Parameters for one wave of the set.
-ResolveParams StepPipeline::resolve_params(const Call& call, int32_t begin) const {
+ResolveParams StepExecutor::resolve_params(const Call& call, int32_t begin) const {
   const DecodeScratch& scratch = call.scratch.decode();
   StepParams step = call.params();
   if (call.step.by_page) step.layout.sinks = step.layout.recent = 0;
@@ -134,7 +134,7 @@ ResolveParams StepPipeline::resolve_params(const Call& call, int32_t begin) cons
           .counters = call.step.counters + call.layer()};
 }
 
-AttendParams StepPipeline::attend_params(const Call& call, int32_t begin, ConstTensorView q,
+AttendParams StepExecutor::attend_params(const Call& call, int32_t begin, ConstTensorView q,
                                          TensorView out, float* lse) const {
   const DecodeScratch& scratch = call.scratch.decode();
   const int32_t end = begin + scratch.wave;
@@ -165,7 +165,7 @@ AttendParams StepPipeline::attend_params(const Call& call, int32_t begin, ConstT
   return params;
 }
 
-SelectParams StepPipeline::select_params(const Call& call, ConstTensorView q) const {
+SelectParams StepExecutor::select_params(const Call& call, ConstTensorView q) const {
   const LayerSettings& layer = call.settings;
   const DecodeScratch& scratch = call.scratch.decode();
   return {.step = call.params(),
@@ -184,7 +184,7 @@ SelectParams StepPipeline::select_params(const Call& call, ConstTensorView q) co
           .runners_up = prefetcher_.runners_up(scratch, call.layer())};
 }
 
-void StepPipeline::choose(const Call& call, ConstTensorView q) {
+void StepExecutor::choose(const Call& call, ConstTensorView q) {
   device_.launch(
       call.compute(), SelectParams::kName,
       [stage = SelectionStage{settings_, call.step, select_params(call, q)}] {
@@ -194,7 +194,7 @@ void StepPipeline::choose(const Call& call, ConstTensorView q) {
 }
 
 // One wave: the cpu device has all rows in memory.
-void StepPipeline::attend_per_query_head(const Call& call, ConstTensorView q, TensorView out,
+void StepExecutor::attend_per_query_head(const Call& call, ConstTensorView q, TensorView out,
                                          float* lse) {
   const DecodeScratch& scratch = call.scratch.decode();
   const SelectionStage stage{settings_, call.step, select_params(call, q)};
@@ -223,7 +223,7 @@ void StepPipeline::attend_per_query_head(const Call& call, ConstTensorView q, Te
                   call.compute(), call.tag());
 }
 
-void StepPipeline::fetch_wave(const Call& call) {
+void StepExecutor::fetch_wave(const Call& call) {
   const DecodeScratch& scratch = call.scratch.decode();
   call.transfers.fetch_wave(call.rows, {.layout = call.params().layout,
                                         .count = call.step.count(),
@@ -233,7 +233,7 @@ void StepPipeline::fetch_wave(const Call& call) {
 }
 
 // Predicts later layers while misses are fetched: compute has no other work then.
-void StepPipeline::await_wave(const Call& call, bool first) {
+void StepExecutor::await_wave(const Call& call, bool first) {
   if (first) prefetcher_.prefetch_after(call.step, call.scratch, call.layer(), call.compute());
   call.transfers.await_wave(call.rows);
 }

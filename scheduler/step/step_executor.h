@@ -16,26 +16,26 @@
 #include "scheduler/plan/group_memo.h"
 #include "scheduler/plan/step_plan.h"
 #include "scheduler/prefetch/prefetcher.h"
-#include "scheduler/step_batch.h"
-#include "scheduler/step_scratch.h"
+#include "scheduler/step/step_context.h"
+#include "scheduler/step/step_scratch.h"
 #include "scheduler/step_settings.h"
 
 namespace fasa {
 
-class StepPipeline {
+class StepExecutor {
  public:
-  StepPipeline(Device& device, const StepSettings& settings);
+  StepExecutor(Device& device, const StepSettings& settings);
 
   // The plan of a step's attention. The scratch suffices for the step.
-  StepPlan plan(const StepBatch& step, const StepScratch& scratch, const PrefetchPlan& prefetch);
+  StepPlan plan(const StepContext& step, const StepScratch& scratch, const PrefetchPlan& prefetch);
   // Call before the first layer of a step that may prefetch.
   void begin(const PrefetchPlan& plan, Predictor& predictor) {
     rows_->begin_step();
     prefetcher_.begin(plan, predictor);
   }
-  void append(const StepBatch& step, const StepScratch& scratch, int layer, ConstTensorView k,
+  void append(const StepContext& step, const StepScratch& scratch, int layer, ConstTensorView k,
               ConstTensorView v, StreamView compute);
-  void attend(const StepBatch& step, const StepScratch& scratch, int layer, ConstTensorView q,
+  void attend(const StepContext& step, const StepScratch& scratch, int layer, ConstTensorView q,
               TensorView out, float* lse, StreamView compute);
 
   // The streams that move rows.
@@ -49,7 +49,7 @@ class StepPipeline {
 
  private:
   struct Call;  // the arguments of one append or attend
-  Call call(const StepBatch& step, const StepScratch& scratch, int layer, StreamView compute,
+  Call call(const StepContext& step, const StepScratch& scratch, int layer, StreamView compute,
             Cause cause = Cause::kCompute);
   RowTransfers& transfers(int layer) {
     return settings_.layer(layer).in_window_rows ? window_rows_ : *rows_;

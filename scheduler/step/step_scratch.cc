@@ -1,8 +1,8 @@
-#include "scheduler/step_scratch.h"
+#include "scheduler/step/step_scratch.h"
 
 #include <algorithm>
 
-#include "scheduler/scratch_arena.h"
+#include "scheduler/step/scratch_arena.h"
 
 namespace fasa {
 namespace {
