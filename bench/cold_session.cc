@@ -105,7 +105,7 @@ void run(const Options& options) {
   serve::CachedSession& cached = cache.sessions().back();
   suspension.suspend_all();
   while (suspension.suspend_some(Clock::now())) continue;
-  const PageBytes page = filled.runtime().page_bytes();
+  const PageBytes page = filled.runtime().traits().page;
   fmt::print(
       "{} tokens, {} layers: rows {:.1f} MB, slices {:.1f} MB, on disk {:.1f} MB\n", options.tokens,
       options.layers,

@@ -1,4 +1,4 @@
-// The configuration as the pipeline needs it, resolved per layer.
+// The configuration as steps need it, resolved per layer.
 #pragma once
 
 #include <algorithm>

@@ -251,7 +251,7 @@ serve::SuspensionOptions ServeCommand::suspension_options(const Config& config, 
                                       .version = FASA_VERSION,
                                       .device = model.device().kind(),
                                       .dtype = model.dtype(),
-                                      .row_dtype = runtime.row_dtype(),
+                                      .row_dtype = runtime.traits().row_dtype,
                                       .slice_dims = slices.dims};
   return {.dir = config.sessions.dir,
           .limit_bytes = *config.sessions.limit,

@@ -1,6 +1,6 @@
-// Moves rows of a layer group during a step, where the tier needs it: work is enqueued only, ordered
-// by events. Has the streams and events of the moves, so a runtime makes it anew after a device
-// failure, while stores live on. This class is the transfers of local rows: there are none.
+// Moves rows of a layer group during a step, where the tier needs it: work is enqueued only,
+// ordered by events. Has the streams and events of the moves, so a runtime makes it anew after a
+// device failure, while stores live on. This class is the transfers of local rows: there are none.
 #pragma once
 
 #include <cstddef>
@@ -83,7 +83,8 @@ class RowTransfers {
   virtual void await_wave(const RowCall&) {}
 
   // Claims hot slots for rows that a layer is expected to need and fetches the rows, once compute
-  // has chosen them. `sets_read`, unless it is null, is recorded when the claims have read the sets.
+  // has chosen them. `sets_read`, unless it is null, is recorded when the claims have read the
+  // sets.
   virtual void prefetch(const RowCall&, const ClaimSlotsParams&, EventView /*sets_read*/) {}
   // Compute waits until the layer's claims in this step, if there are any, are in its tables.
   virtual void await_claims(const RowCall&) {}

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/params.h"
+#include "offload/device.h"
 
 namespace fasa {
 
@@ -20,6 +21,10 @@ struct KvMemory {
   uint64_t host_rows = 0;
   uint64_t host_states = 0;  // snapshots of states
   uint64_t host_tables = 0;  // host copies of the page tables
+  // Row pages in that memory.
+  uint64_t& rows_in(MemorySpace space) {
+    return space == MemorySpace::kHost ? host_rows : device_rows;
+  }
   uint64_t device_needed() const {
     return device_slices + device_rows + device_hot_rows + device_scratch + device_states;
   }

@@ -50,8 +50,7 @@ KvMemory estimate_memory(const StepSettings& settings, int hot_rows, int64_t tok
   const RowAccess access = settings.access_of(tokens, hot_rows);
   const bool copied = access != settings.access();
   KvMemory memory;
-  const uint64_t rows = bytes(row_pages * layout.row_block_bytes());
-  (settings.access() == RowAccess::kLocal ? memory.device_rows : memory.host_rows) = rows;
+  memory.rows_in(traits_of(settings.rows).space) = bytes(row_pages * layout.row_block_bytes());
   if (copied) memory.device_rows = bytes(pages_of(tokens) * layout.row_block_bytes());
   if (settings.has_window_rows()) {
     const LayerGroup windows = settings.window_group();

@@ -1,4 +1,4 @@
-// Derives the step pipeline's settings from a config and a model's geometry.
+// Derives the settings of steps from a config and a model's geometry.
 #pragma once
 
 #include <cstdint>

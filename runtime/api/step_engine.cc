@@ -63,7 +63,7 @@ void StepEngine::upload_slopes() {
   device_.synchronize(control());
 }
 
-// Of the layers with slices.
+// Only layers with slices have them.
 void StepEngine::upload_slice_dims(const std::vector<int16_t>& slice_dims) {
   const CacheLayout& layout = settings_.layout;
   const auto of_layer = static_cast<ptrdiff_t>(layout.kv_heads * layout.slice.dims);

@@ -12,7 +12,7 @@ DecodeRun::DecodeRun(Model& model, Runtime& runtime, int64_t tokens, SharedPromp
     : model_(model), sequence_(runtime), shared_(shared) {
   const int chunk = static_cast<int>(std::min<int64_t>(kEvalPrefillChunk, tokens));
   model.reserve(chunk);
-  if (const int ahead = runtime.estimate_depth(); ahead > 0) {
+  if (const int ahead = runtime.traits().estimate_depth; ahead > 0) {
     model.reserve_estimates(1, ahead);
     runtime.set_query_source(model.query_source());
   }

@@ -111,7 +111,7 @@ class Generation {
  private:
   // With the next-query predictor, the model supplies the query estimates.
   void estimate_queries() {
-    const int ahead = runtime_.estimate_depth();
+    const int ahead = runtime_.traits().estimate_depth;
     if (ahead == 0) return;
     model_.reserve_estimates(1, ahead);
     runtime_.set_query_source(model_.query_source());

@@ -88,7 +88,7 @@ PrefixMatch PrefixCache::find(const std::string& salt, std::span<const int32_t> 
     if (cached.conversation.salt != salt || !cached.suspended) continue;
     const int64_t tokens =
         std::min({cached.log().common(match.known), most, cached.suspended->tokens});
-    if (!runtime_.can_truncate_from(cached.suspended->first_page, tokens)) continue;
+    if (!runtime_.traits().can_truncate(cached.suspended->first_page, tokens)) continue;
     if (tokens <= held) continue;
     match.suspended = {cached.suspended->session, held = tokens, cached.suspended->first_page};
   }

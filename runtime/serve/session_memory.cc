@@ -122,7 +122,7 @@ void SessionMemory::place(ActiveChoice& active) {
   active.lacks_rows = lacks_rows && !sparse;
   if (match.suspended) {
     active.resuming =
-        Resuming{*match.suspended, sparse && !lacks_rows && runtime_.loads_on_demand()};
+        Resuming{*match.suspended, sparse && !lacks_rows && runtime_.traits().loads_on_demand};
   }
   stats_.cached_tokens += static_cast<uint64_t>(active.cached);
 }

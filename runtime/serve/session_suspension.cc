@@ -28,7 +28,7 @@ SessionSuspension::SessionSuspension(const SuspensionOptions& options, Runtime& 
       store_({.dir = options.dir,
               .limit_bytes = options.limit_bytes,
               .fingerprint = options.fingerprint,
-              .page = runtime.page_bytes(),
+              .page = runtime.traits().page,
               .before_change = options.before_change}) {
   for (FoundSession& found : store_.take_found()) {
     cache_.insert(std::move(found.conversation), found.number, found.first_page);
@@ -106,7 +106,7 @@ bool SessionSuspension::suspend_piece(CachedSession& cached, double seconds) {
   if (begin < end) {
     const uint64_t again = begin % kPageTokens != 0 ? store_.bytes_of(1) : 0;
     require_room(cached, store_.bytes_of(end) - store_.bytes_of(begin) + again + cached.bytes());
-    const PageBytes bytes = runtime_.page_bytes();
+    const PageBytes bytes = runtime_.traits().page;
     const int64_t first = begin / kPageTokens;
     const int64_t most = std::min(pages_at_once(bytes.rows + bytes.slices), pages_of(end) - first);
     const double in_time = std::clamp(seconds / page_seconds_, 1.0, static_cast<double>(most));
@@ -129,7 +129,7 @@ bool SessionSuspension::suspend_piece(CachedSession& cached, double seconds) {
 
 void SessionSuspension::write_pages(const CachedSession& cached, int64_t first, int64_t pages) {
   const auto begin = Clock::now();
-  const PageBytes bytes = runtime_.page_bytes();
+  const PageBytes bytes = runtime_.traits().page;
   rows_.resize(static_cast<size_t>(pages) * bytes.rows);
   page_headers_.resize(static_cast<size_t>(pages) * bytes.slices);
   const std::span<std::byte> rows = rows_, slices = page_headers_;

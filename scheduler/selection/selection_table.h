@@ -13,7 +13,7 @@
 
 namespace fasa {
 
-// An index into the table. Only the kinds that the pipeline itself knows have a name here;
+// An index into the table. Only the kinds that the executor itself knows have a name here;
 // find_selection() finds the others.
 enum class SelectionKind : uint8_t { kFasa, kFull };
 
@@ -24,7 +24,7 @@ const std::string& selection_names();
 // True if this build has the comparison selections (FASA_LAB).
 bool has_comparison_selections();
 
-// Returns null for a kind that the pipeline runs itself, on every device. All others need the cpu
+// Returns null for a kind that the executor runs itself, on every device. All others need the cpu
 // device.
 std::shared_ptr<const TokenSelection> make_selection(SelectionKind kind,
                                                      const SelectionOptions& options);

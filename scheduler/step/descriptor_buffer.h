@@ -9,7 +9,7 @@
 
 #include "kernels/params.h"
 #include "offload/device.h"
-#include "offload/fence.h"
+#include "offload/step_buffer.h"
 
 namespace fasa {
 
@@ -18,8 +18,8 @@ class DescriptorBuffer {
   // `window_rows`: adds descriptors for pages of window rows. `fences` outlives the buffer.
   explicit DescriptorBuffer(Device& device, Fences& fences, bool window_rows = false)
       : device_(device),
-        fences_(fences),
         kinds_(window_rows ? kAllKinds : kKinds),
+        memory_(device, fences, "step descriptors"),
         done_(device.create_event()),
         written_back_(device.create_event()) {}
 
@@ -69,12 +69,8 @@ class DescriptorBuffer {
     if (count > capacity_) resize(count);
   }
   void resize(size_t count) {
-    if (memory_) fences_.wait(fences_.latest());  // its memory leaves
-    memory_ = Buffer();
     capacity_ = 0;
-    if (count == 0) return;
-    memory_ = device_.allocate(MemorySpace::kDevice, kinds_ * count * sizeof(SequenceDesc),
-                               "step descriptors");
+    memory_.resize(kinds_ * count * sizeof(SequenceDesc));
     capacity_ = count;
   }
   void upload(StreamView control) {
@@ -83,7 +79,7 @@ class DescriptorBuffer {
     for (size_t kind = 0; kind < kinds_; ++kind) {
       const std::vector<SequenceDesc>& descs = host_[kind];
       if (descs.empty()) continue;
-      device_.copy(memory_.as<SequenceDesc>() + kind * capacity_, descs.data(),
+      device_.copy(memory_.data() + kind * capacity_ * sizeof(SequenceDesc), descs.data(),
                    descs.size() * sizeof(SequenceDesc), CopyKind::kHostToDevice, control, kTag);
     }
   }
@@ -95,7 +91,7 @@ class DescriptorBuffer {
   std::vector<SequenceDesc>& host(Kind kind) { return host_[kind]; }
   const std::vector<SequenceDesc>& host(Kind kind) const { return host_[kind]; }
   const SequenceDesc* device(Kind kind) const {
-    return memory_.as<SequenceDesc>() + kind * capacity_;
+    return reinterpret_cast<SequenceDesc*>(memory_.data()) + kind * capacity_;
   }
   // Device address of the step number, valid after the upload.
   const int32_t* device_step_number() const {
@@ -106,9 +102,8 @@ class DescriptorBuffer {
 
  private:
   Device& device_;
-  Fences& fences_;
   const size_t kinds_;
-  Buffer memory_;
+  StepBuffer memory_;
   size_t capacity_ = 0;
   std::array<std::vector<SequenceDesc>, kAllKinds> host_;
   Event done_;

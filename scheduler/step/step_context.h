@@ -1,4 +1,4 @@
-// A begun step, as the pipeline and the prefetcher see it. All members outlive the step.
+// A begun step, as the executor and the prefetcher see it. All members outlive the step.
 #pragma once
 
 #include <algorithm>

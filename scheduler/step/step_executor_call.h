@@ -1,4 +1,4 @@
-// A call of append or attend, as the pipeline's source files share it.
+// A call of append or attend, as the executor's source files share it.
 #pragma once
 
 #include "scheduler/step/step_executor.h"

@@ -124,7 +124,9 @@ PrefillScratch allot_prefill(const StepSettings& settings, const PrefillCapaciti
 }  // namespace
 
 StepScratch::StepScratch(Device& device, const StepSettings& settings, Fences& fences)
-    : device_(device), settings_(settings), fences_(fences) {}
+    : settings_(settings),
+      decode_memory_(device, fences, "decode scratch"),
+      prefill_memory_(device, fences, "prefill scratch") {}
 
 uint64_t scratch_bytes(const StepSettings& settings, const Capacities& capacities) {
   ScratchArena size(nullptr);
@@ -146,7 +148,7 @@ void StepScratch::ensure(const Capacities& capacities) {
     drop_decode();
     ScratchArena size(nullptr);
     allot_decode(settings_, sizes, size);
-    decode_memory_ = device_.allocate(MemorySpace::kDevice, size.bytes(), "decode scratch");
+    decode_memory_.resize(size.bytes());
     ScratchArena arena(decode_memory_.data());
     decode_ = allot_decode(settings_, sizes, arena);
     capacities_.decode = sizes;
@@ -156,7 +158,7 @@ void StepScratch::ensure(const Capacities& capacities) {
     drop_prefill();
     ScratchArena size(nullptr);
     allot_prefill(settings_, sizes, size);
-    prefill_memory_ = device_.allocate(MemorySpace::kDevice, size.bytes(), "prefill scratch");
+    prefill_memory_.resize(size.bytes());
     ScratchArena arena(prefill_memory_.data());
     prefill_ = allot_prefill(settings_, sizes, arena);
     capacities_.prefill = sizes;
@@ -176,15 +178,13 @@ void StepScratch::return_to(const Capacities& before) {
 }
 
 void StepScratch::drop_decode() {
-  if (decode_memory_) fences_.wait(fences_.latest());  // its memory leaves
-  decode_memory_ = Buffer();
+  decode_memory_.resize(0);
   decode_ = {};
   capacities_.decode = {};
 }
 
 void StepScratch::drop_prefill() {
-  if (prefill_memory_) fences_.wait(fences_.latest());  // its memory leaves
-  prefill_memory_ = Buffer();
+  prefill_memory_.resize(0);
   prefill_ = {};
   capacities_.prefill = {};
 }

@@ -7,7 +7,7 @@
 
 #include "kernels/params.h"
 #include "offload/device.h"
-#include "offload/fence.h"
+#include "offload/step_buffer.h"
 #include "scheduler/plan/capacities.h"
 #include "scheduler/step_settings.h"
 
@@ -71,7 +71,7 @@ struct PrefillScratch {
 
 class StepScratch {
  public:
-  // `fences` outlives the scratch; memory waits for all work before it leaves.
+  // All arguments outlive the scratch.
   StepScratch(Device& device, const StepSettings& settings, Fences& fences);
 
   bool covers(const Capacities& capacities) const;
@@ -92,12 +92,10 @@ class StepScratch {
   void append_key(std::vector<uint64_t>& key) const;
 
  private:
-  Device& device_;
   const StepSettings& settings_;
-  Fences& fences_;
   Capacities capacities_;
-  Buffer decode_memory_;
-  Buffer prefill_memory_;
+  StepBuffer decode_memory_;
+  StepBuffer prefill_memory_;
   DecodeScratch decode_;
   PrefillScratch prefill_;
 };

@@ -93,8 +93,8 @@ TEST_P(LinearModel, GoesBackToTheEndsOfTurns) {
     EXPECT_EQ(runtime_->resume_point(id, 69), 25);
     EXPECT_EQ(runtime_->resume_point(id, 24), 20);
     EXPECT_EQ(runtime_->resume_point(id, 19), 0);
-    EXPECT_TRUE(runtime_->can_truncate_to(id, 25));
-    EXPECT_FALSE(runtime_->can_truncate_to(id, 30));
+    EXPECT_EQ(runtime_->resume_point(id, 25), 25);
+    EXPECT_NE(runtime_->resume_point(id, 30), 30);
     EXPECT_THROW(runtime_->truncate(id, 30), UsageError);
     EXPECT_THROW(runtime_->fork(id, 30), UsageError);
     EXPECT_EQ(runtime_->length(id), 70);

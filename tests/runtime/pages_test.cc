@@ -27,7 +27,7 @@ struct SavedPage {
 
 // Saves `at_once` pages a call.
 std::vector<SavedPage> save(Runtime& runtime, SequenceId id, int64_t at_once = 3) {
-  const PageBytes bytes = runtime.page_bytes();
+  const PageBytes bytes = runtime.traits().page;
   const int64_t length = runtime.length(id);
   std::vector<SavedPage> pages(static_cast<size_t>(pages_of(length)));
   for (int64_t first = 0; first < std::ssize(pages); first += at_once) {
@@ -126,7 +126,7 @@ TEST_P(PagesTest, RefusesWhatIsNoPage) {
   Runtime& runtime = run.runtime();
   const SequenceId id = runtime.create();
   run.prefill(id, 1, 70, 96);
-  const PageBytes bytes = runtime.page_bytes();
+  const PageBytes bytes = runtime.traits().page;
   std::vector<std::byte> rows(bytes.rows), slices(bytes.slices);
   const PageSpans whole{rows, slices}, partial{rows, {}};
   const PageSpans both[] = {whole, partial};
@@ -327,7 +327,7 @@ TEST(PendingPagesTest, AFailedFetchLeavesOthersAsTheyWere) {
 TEST(PendingPagesTest, DevicesThatCannotWaitRefuse) {
   RuntimeRun run(setup_of("emulated"));
   const SequenceId id = run.runtime().create();
-  EXPECT_FALSE(run.runtime().loads_on_demand());
+  EXPECT_FALSE(run.runtime().traits().loads_on_demand);
   const std::vector<SavedPage> none;
   EXPECT_THROW(run.runtime().attach_pages(id, std::make_shared<SavedRows>(none), 1), UsageError);
 }

@@ -109,7 +109,7 @@ TEST(RollbackWindow, InterpretedKernelsHaveTheSameBits) {
     for (auto& step : run.decode(id, 1, 30)) outputs.push_back(std::move(step));
     run.runtime().truncate(id, 780);
     for (auto& step : run.decode(id, 2, 5)) outputs.push_back(std::move(step));
-    EXPECT_EQ(run.runtime().can_truncate_to(id, 300), rollback_tokens == kUnlimitedRollback);
+    EXPECT_EQ(run.runtime().resume_point(id, 300) == 300, rollback_tokens == kUnlimitedRollback);
     return outputs;
   };
   for (const auto rows : {RowPlacement::kHost, RowPlacement::kDevice}) {
@@ -196,12 +196,12 @@ TEST(RollbackWindow, WhatWasGivenBackIsRefused) {
   run.prefill(id, 1, kPrompt, 300);
   run.decode(id, 1, 1);
   const int64_t length = runtime.length(id);
-  EXPECT_TRUE(runtime.can_truncate_to(id, 0));
-  EXPECT_TRUE(runtime.can_truncate_to(id, length - 100));
-  EXPECT_FALSE(runtime.can_truncate_to(id, 500));
+  EXPECT_EQ(runtime.resume_point(id, 0), 0);
+  EXPECT_EQ(runtime.resume_point(id, length - 100), length - 100);
+  EXPECT_NE(runtime.resume_point(id, 500), 500);
   EXPECT_THROW(runtime.truncate(id, 500), UsageError);
   EXPECT_THROW(runtime.fork(id, 500), UsageError);
-  std::vector<std::byte> rows(runtime.page_bytes().rows), slices(runtime.page_bytes().slices);
+  std::vector<std::byte> rows(runtime.traits().page.rows), slices(runtime.traits().page.slices);
   const PageSpans page{rows, slices};
   EXPECT_THROW(runtime.export_pages(id, 3, {&page, 1}), UsageError);
   runtime.export_pages(id, length / kPageTokens - 1, {&page, 1});
@@ -216,7 +216,7 @@ TEST(RollbackWindow, BesideLayersThatSeeEverythingWindowsHaveRowsOfTheirOwn) {
     RuntimeRun run(setup, windowed(setup, kSomeWindows));
     Runtime& runtime = run.runtime();
     const auto of_all = [&](int64_t tokens) {  // one layer's rows
-      return static_cast<uint64_t>(pages_of(tokens)) * runtime.page_bytes().rows / 3;
+      return static_cast<uint64_t>(pages_of(tokens)) * runtime.traits().page.rows / 3;
     };
     const KvMemory predicted = runtime.estimate_memory(6000, 100, 64);
     if (setup.rows != RowPlacement::kAuto) {  // device copies take all free memory
@@ -237,8 +237,8 @@ TEST(RollbackWindow, BesideLayersThatSeeEverythingWindowsHaveRowsOfTheirOwn) {
     if (setup.rows != RowPlacement::kAuto) {
       EXPECT_EQ(runtime.memory().device_rows, reserved.device_rows) << name_of(setup);
     }
-    EXPECT_TRUE(runtime.can_truncate_to(id, 3700 - 64)) << name_of(setup);
-    EXPECT_FALSE(runtime.can_truncate_to(id, 2000)) << name_of(setup);
+    EXPECT_EQ(runtime.resume_point(id, 3700 - 64), 3700 - 64) << name_of(setup);
+    EXPECT_NE(runtime.resume_point(id, 2000), 2000) << name_of(setup);
     EXPECT_THROW(runtime.truncate(id, 2000), UsageError) << name_of(setup);
     runtime.free(id);
     EXPECT_EQ(rows_of(runtime.memory()), 0U) << name_of(setup);
@@ -275,7 +275,7 @@ TEST(RollbackWindow, PagesOfASequenceWithWindowRowsAreSavedAndLoaded) {
     Runtime& runtime = run.runtime();
     const SequenceId id = runtime.create();
     run.prefill(id, 1, 300, 300);
-    const PageBytes bytes = runtime.page_bytes();
+    const PageBytes bytes = runtime.traits().page;
     const SequenceId copy = runtime.create();
     for (int64_t page = 0; page < pages_of(300); ++page) {
       const bool full = (page + 1) * kPageTokens <= 300;

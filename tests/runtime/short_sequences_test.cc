@@ -230,7 +230,7 @@ TEST(ShortSequences, AreSavedAndLoaded) {
       RuntimeRun from(one), to(one);
       const SequenceId a = from.runtime().create(), b = to.runtime().create();
       from.prefill(a, 1, tokens, 50);
-      const PageBytes bytes = from.runtime().page_bytes();
+      const PageBytes bytes = from.runtime().traits().page;
       std::vector<std::byte> rows(bytes.rows), slices(bytes.slices);
       for (int64_t page = 0; page < pages_of(tokens); ++page) {
         const int64_t now = std::min<int64_t>(kPageTokens, tokens - page * kPageTokens);

@@ -408,7 +408,7 @@ TEST_P(SessionSuspensionTest, DamageUnderAShortTurnIsComputedAgain) {
     LocalServer server(GetParam(), with_short_turns(options()));
     const Question question(server);
     suspend(server);
-    const PageFormat format{server.runtime().page_bytes()};
+    const PageFormat format{server.runtime().traits().page};
     {
       std::fstream pages(file("1.rows"), std::ios::in | std::ios::out | std::ios::binary);
       const std::string noise(rows ? format.bytes.rows : 1, '\xa5');
@@ -435,7 +435,7 @@ TEST_P(SessionSuspensionTest, DamagedRowsAreComputedAgain) {
   suspend(server);
   {
     std::fstream rows(file("1.rows"), std::ios::in | std::ios::out | std::ios::binary);
-    const PageFormat format{server.runtime().page_bytes()};
+    const PageFormat format{server.runtime().traits().page};
     rows.seekp(static_cast<std::streamoff>(3 * format.page_bytes() + format.rows_begin() + 100));
     rows.put('x').put('y');
   }

@@ -372,7 +372,7 @@ void World::forget_promises() {
 
 bool World::refuses_rollback(const Sequence& sequence, int64_t tokens,
                              const std::function<void()>& call) {
-  if (runtime_->can_truncate_to(sequence.id, tokens)) return false;
+  if (runtime_->resume_point(sequence.id, tokens) == tokens) return false;
   if (tokens == 0 || tokens >= sequence.rollback_from) {
     mismatch(fmt::format("{} is impossible; the sequence can go back to {} tokens", last_,
                          sequence.rollback_from));

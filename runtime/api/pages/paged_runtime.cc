@@ -129,8 +129,7 @@ int PagedRuntime::Impl::held(int64_t page, int layer) const {
 
 KvMemory PagedRuntime::Impl::memory() const {
   KvMemory memory;
-  (engine_.settings().access() == RowAccess::kLocal ? memory.device_rows : memory.host_rows) =
-      store_.row_bytes();
+  memory.rows_in(traits_of(settings_.rows).space) = store_.row_bytes();
   memory.device_slices = store_.slice_bytes();
   memory.device_scratch = engine_.bytes() + read_blocks_.device_bytes();
   memory.host_tables = read_blocks_.host_bytes();

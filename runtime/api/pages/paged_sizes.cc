@@ -19,8 +19,7 @@ KvMemory page_bytes(const StepSettings& settings, const PagedShape& shape) {
   const CacheLayout& layout = settings.layout;
   const int64_t parts = shape.page_size / kPageTokens;
   KvMemory memory;
-  (settings.access() == RowAccess::kLocal ? memory.device_rows : memory.host_rows) =
-      bytes(parts * layout.row_block_bytes());
+  memory.rows_in(traits_of(settings.rows).space) = bytes(parts * layout.row_block_bytes());
   if (layout.slice.dims > 0) memory.device_slices = bytes(parts * layout.slice_block_bytes());
   return memory;
 }

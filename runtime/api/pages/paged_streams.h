@@ -1,6 +1,6 @@
 // The calls of a pages API on a runtime's streams. On the device every call waits for the previous
-// one, because callers may change streams. The first failure ends the runtime: pages are not tied to
-// sequences, so nothing that they hold can be trusted afterwards (PagedGuard).
+// one, because callers may change streams. The first failure ends the runtime: pages are not tied
+// to sequences, so nothing that they hold can be trusted afterwards (PagedGuard).
 #pragma once
 
 #include <cstdint>

@@ -21,12 +21,33 @@ void require_rollback(const char* call, const KvSequence& sequence, int64_t toke
                   call, tokens, sequence.length(), sequence.rollback_tokens()));
 }
 
+PageBytes page_bytes(const StepSettings& settings) {
+  const auto bytes = [](int64_t count) { return static_cast<size_t>(count); };
+  const int64_t window_rows = settings.window_rows.row_block_bytes();
+  return {
+      .rows = bytes(settings.layout.row_block_bytes() + window_rows),
+      .window_rows = bytes(window_rows),
+      .slices = bytes(settings.layout.slice.dims > 0 ? settings.layout.slice_block_bytes() : 0)};
+}
+
+RuntimeTraits traits_from(const StepSettings& settings) {
+  const LayerGroup freed = settings.has_window_rows() ? settings.window_group() : settings.group();
+  const PredictionScratch predictions =
+      PrefetchControl::scratch_for(settings, settings.layer_count() - 1);
+  return {.row_dtype = settings.layout.row.dtype,
+          .page = page_bytes(settings),
+          .retention = freed.retention,
+          .loads_on_demand = settings.rows == RowTier::kDisk,
+          .estimate_depth = predictions.writes_sets ? predictions.max_depth : 0};
+}
+
 }  // namespace
 
 Runtime::Impl::Impl(Device& device, const Config& config, const Geometry& geometry,
                     RowDType row_dtype, const std::vector<int16_t>& slice_dims, int64_t max_context,
                     int32_t max_steps)
     : settings_(make_step_settings(config, geometry, row_dtype, device.traits(), max_context)),
+      traits_(traits_from(settings_)),
       streams_(device, settings_, geometry, slice_dims, sequences_,
                [this] {
                  recorder_.clear();
@@ -44,7 +65,7 @@ Runtime::Impl::Impl(Device& device, const Config& config, const Geometry& geomet
       recorder_(streams_, prefetch_, memory_, config.device.graphs),
       timing_(streams_, prefetch_),
       describer_(streams_, max_steps),
-      pages_(streams_, prefetch_) {
+      pages_(streams_, prefetch_, traits_) {
   if (config.device.graphs && device.graphs() != nullptr) prefetch_.plan_coarsely();
   device.add_reclaimer(*this);
 }
@@ -58,6 +79,12 @@ Runtime::Impl::~Impl() {
   } catch (const std::exception&) {
     // Stream failures were reported by the calls that waited.
   }
+}
+
+// Waits for all work.
+void Runtime::Impl::settle() {
+  streams_.wait(streams_.latest());
+  streams_.require();
 }
 
 void Runtime::Impl::require_no_step(const char* call) {
@@ -79,10 +106,6 @@ SequenceId Runtime::Impl::create() {
   const SequenceId id = sequences_.create();
   states_.create(id);
   return id;
-}
-
-bool Runtime::Impl::can_truncate_to(SequenceId id, int64_t tokens) const {
-  return sequences_.find(id).can_truncate_to(tokens) && states_.resume_point(id, tokens) == tokens;
 }
 
 int64_t Runtime::Impl::resume_point(SequenceId id, int64_t tokens) const {
@@ -129,8 +152,7 @@ void Runtime::Impl::truncate(SequenceId id, int64_t tokens) {
   }
   require_rollback("truncate to", sequence, tokens);
   states_.require_resume_point("truncate to", id, tokens);
-  if (sequence.rows().memory().copies > 0)
-    streams_.wait(sequence.work().last());  // some of them leave
+  if (sequence.rows().memory().copies > 0) streams_.wait_for(sequence);  // some of them leave
   sequence.rows().load(pages_of(tokens) - 1, pages_of(tokens));
   sequence.truncate(tokens);
   states_.truncate(id, tokens);
@@ -156,7 +178,7 @@ void Runtime::Impl::set_rollback_tokens(SequenceId id, int64_t tokens) {
 
 void Runtime::Impl::free(SequenceId id) {
   require_no_step("free");
-  streams_.wait(sequences_.find(id).work().last());  // its private memory leaves
+  streams_.wait_for(sequences_.find(id));  // its private memory leaves
   sequences_.free(id);
   states_.free(id);
 }
@@ -181,9 +203,8 @@ void Runtime::Impl::code_slices(SequenceId id) {
   if (sequence.slices().coded() || sequence.length() == 0) return;
   MemoryGuard guard(streams_, prefetch_);
   guard.watch(sequence);
-  streams_.wait(streams_.latest());  // descriptors of a step are used
+  settle();  // descriptors of a step are used
   sequences_.find_usable(id);
-  streams_.require();
   sequence.reserve_slices();
   DescriptorBuffer& slot = streams_.slots().front();
   slot.ensure(1);
@@ -212,33 +233,25 @@ bool Runtime::Impl::reclaim(MemorySpace space, size_t bytes) {
 }
 
 FetchMetrics Runtime::Impl::metrics() {
-  streams_.wait(streams_.latest());
-  streams_.require();
+  settle();
   return engine_.counters().read(settings_.layout, engine_.control());
 }
 
 void Runtime::Impl::reset_metrics() {
-  streams_.wait(streams_.latest());
-  streams_.require();
+  settle();
   engine_.counters().reset(engine_.control());
 }
 
 void Runtime::Impl::set_query_source(QuerySource* source) {
   require_no_step("set_query_source");
-  streams_.wait(streams_.latest());  // later steps are planned differently
+  settle();  // later steps are planned differently
   recorder_.clear();
   prefetch_.set_query_source(source);
 }
 
-int Runtime::Impl::estimate_depth() const {
-  const PredictionScratch predictions =
-      PrefetchControl::scratch_for(settings_, geometry().layers - 1);
-  return predictions.writes_sets ? predictions.max_depth : 0;
-}
-
 void Runtime::Impl::set_predictor(Predictor* predictor) {
   require_no_step("set_predictor");
-  streams_.wait(streams_.latest());  // later steps are planned differently
+  settle();  // later steps are planned differently
   recorder_.clear();
   prefetch_.set_predictor(predictor);
 }
@@ -249,16 +262,13 @@ Runtime::Runtime(Device& device, const Config& config, const Geometry& geometry,
                                    max_steps)) {}
 Runtime::~Runtime() = default;
 const Geometry& Runtime::geometry() const { return impl_->geometry(); }
-RowDType Runtime::row_dtype() const { return impl_->row_dtype(); }
+const RuntimeTraits& Runtime::traits() const { return impl_->traits(); }
 SequenceId Runtime::create() { return impl_->create(); }
 KvMemory Runtime::estimate_memory(int64_t tokens, int step_tokens, int64_t rollback_tokens) const {
   return impl_->step_memory().estimate(tokens, step_tokens, rollback_tokens);
 }
 void Runtime::set_rollback_tokens(SequenceId sequence, int64_t tokens) {
   impl_->set_rollback_tokens(sequence, tokens);
-}
-bool Runtime::can_truncate_to(SequenceId sequence, int64_t tokens) const {
-  return impl_->can_truncate_to(sequence, tokens);
 }
 int64_t Runtime::resume_point(SequenceId sequence, int64_t tokens) const {
   return impl_->resume_point(sequence, tokens);
@@ -275,7 +285,6 @@ int64_t Runtime::length(SequenceId sequence) const {
   return impl_->sequences().find(sequence).length();
 }
 void Runtime::set_query_source(QuerySource* source) { impl_->set_query_source(source); }
-int Runtime::estimate_depth() const { return impl_->estimate_depth(); }
 void Runtime::set_predictor(Predictor* predictor) { impl_->set_predictor(predictor); }
 SequenceInfo Runtime::info(SequenceId sequence) const { return impl_->info(sequence); }
 void Runtime::begin_step(std::span<const StepSequence> sequences) { impl_->begin_step(sequences); }
@@ -297,7 +306,6 @@ void Runtime::read(SequenceId sequence, int layer, int64_t first, TensorView k, 
                    StreamView stream) {
   impl_->read(sequence, layer, first, k, v, stream);
 }
-PageBytes Runtime::page_bytes() const { return impl_->pages().bytes(); }
 void Runtime::export_pages(SequenceId sequence, int64_t first, std::span<const PageSpans> pages) {
   impl_->export_pages(sequence, first, pages);
 }
@@ -305,10 +313,6 @@ void Runtime::import_pages(SequenceId sequence, int64_t tokens,
                            std::span<const ConstPageSpans> pages) {
   impl_->import_pages(sequence, tokens, pages);
 }
-bool Runtime::can_truncate_from(int64_t first_page, int64_t tokens) const {
-  return impl_->pages().can_truncate_from(first_page, tokens);
-}
-bool Runtime::loads_on_demand() const { return impl_->sequences().store().loads_on_demand(); }
 void Runtime::attach_pages(SequenceId sequence, std::shared_ptr<PendingPages> pending,
                            int64_t pages) {
   impl_->pages_between_steps("attach_pages").attach(sequence, std::move(pending), pages);

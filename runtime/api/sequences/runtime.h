@@ -24,6 +24,7 @@
 #include "kernels/linear_params.h"
 #include "kernels/params.h"
 #include "offload/device.h"
+#include "offload/store/retention.h"
 #include "runtime/api/kv_metrics.h"
 #include "runtime/base/geometry.h"
 #include "runtime/base/ids.h"
@@ -62,6 +63,21 @@ struct PageBytes {
   bool operator==(const PageBytes&) const = default;
 };
 
+// What follows from a runtime's settings, and never changes.
+struct RuntimeTraits {
+  RowDType row_dtype = RowDType::kBF16;
+  PageBytes page;
+  Retention retention = {};      // of the pages that sequences free
+  bool loads_on_demand = false;  // see attach_pages()
+  int estimate_depth = 0;        // layers ahead that a query source is asked for; 0: never
+
+  // True if a sequence that has all rows from page `first_page` on can be truncated to `tokens`
+  // tokens.
+  bool can_truncate(int64_t first_page, int64_t tokens) const {
+    return retention.can_truncate(first_page, tokens);
+  }
+};
+
 // A page outside of a runtime.
 struct PageSpans {
   std::span<std::byte> rows, slices;
@@ -86,7 +102,7 @@ class Runtime {
   Runtime& operator=(const Runtime&) = delete;
 
   const Geometry& geometry() const;
-  RowDType row_dtype() const;
+  const RuntimeTraits& traits() const;
 
   // Creates an empty sequence. In models with windowed and full layers, its rollback window is
   // kConversationRollback tokens, unless set_rollback_tokens() changes it.
@@ -103,13 +119,12 @@ class Runtime {
   // every tier if all layers have a window; in mixed models only to the windowed layers' rows on
   // the device. Forks inherit it. Call it before reserve(). Throws UsageError.
   void set_rollback_tokens(SequenceId sequence, int64_t tokens);
-  // True if the sequence can still be truncated to (or forked at) `tokens` tokens.
-  bool can_truncate_to(SequenceId sequence, int64_t tokens) const;
   // The most tokens, at most `tokens`, to which the sequence can be truncated (or at which it can
-  // be forked). With layers of linear attention: its length, a snapshot of their state, or 0.
+  // be forked): `tokens`, or 0 if pages that it needs were freed. With layers of linear attention:
+  // its length, a snapshot of their state, or 0.
   int64_t resume_point(SequenceId sequence, int64_t tokens) const;
   // Creates a sequence that shares the first `tokens` tokens; equal to a fresh append of them.
-  // Throws UsageError if can_truncate_to(tokens) is false, as truncate() does; read() and
+  // Throws UsageError if `tokens` is no resume_point(), as truncate() does; read() and
   // export_pages() throw outside the rollback window.
   SequenceId fork(SequenceId sequence, int64_t tokens);
   void truncate(SequenceId sequence, int64_t tokens);
@@ -122,8 +137,6 @@ class Runtime {
   // must outlive its use. Call it outside a step and before reserve(), which counts the memory that
   // predictions need.
   void set_query_source(QuerySource* source);
-  // How many layers ahead a query source is asked for estimates; 0: never.
-  int estimate_depth() const;
   // Replaces the configured predictor by the caller's; null: back to the configured one.
   // Predictions may name any tokens (with a rollback window, tokens of the layer's window): they
   // change times, never results. Call it outside a step and before reserve().
@@ -163,7 +176,6 @@ class Runtime {
 
   // Sequences as pages of kPageTokens tokens, for callers that store them elsewhere. Outside steps
   // only. Pages fit runtimes with the same geometry, settings, row dtype and slice dimensions.
-  PageBytes page_bytes() const;
   // Copies pages first, first + 1, ... of the committed tokens, with the slices of full ones. Rows
   // beyond the last token and window rows that were given back are zero. Waits once. Throws
   // UsageError, BudgetError (a short sequence makes its slices first), and errors of PendingPages.
@@ -174,16 +186,11 @@ class Runtime {
   // Throws UsageError, BudgetError; then nothing has changed.
   void import_pages(SequenceId sequence, int64_t tokens, std::span<const ConstPageSpans> pages);
 
-  // True if a sequence that has all rows from page `first_page` on can be truncated to `tokens`
-  // tokens.
-  bool can_truncate_from(int64_t first_page, int64_t tokens) const;
-
   // Rows of the first `pages` pages come from `pending` when a decode step selects them. Other
   // readers (prefill, read, export_pages, a fork's last page) load the rows they need first. The
   // last page of a sequence needs its rows from the start. The call that needs rows throws the
   // errors of `pending`; in a step that is attend(), and aborting the step undoes it. Throws
   // UsageError unless the runtime loads on demand (the cpu device, most settings).
-  bool loads_on_demand() const;
   void attach_pages(SequenceId sequence, std::shared_ptr<PendingPages> pending, int64_t pages);
   // Loads about `max_bytes` of the missing rows. Returns true once no rows are missing.
   bool load_more(SequenceId sequence, size_t max_bytes);

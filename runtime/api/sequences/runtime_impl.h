@@ -29,10 +29,9 @@ class Runtime::Impl : private MemoryReclaimer {
   Impl& operator=(const Impl&) = delete;
 
   const Geometry& geometry() const { return engine_.geometry(); }
-  RowDType row_dtype() const { return settings_.layout.row.dtype; }
+  const RuntimeTraits& traits() const { return traits_; }
   SequenceTable& sequences() { return sequences_; }
   SequenceId create();
-  bool can_truncate_to(SequenceId id, int64_t tokens) const;
   int64_t resume_point(SequenceId id, int64_t tokens) const;
   // For calls between steps. Throws UsageError inside a step.
   void reserve(SequenceId id, int64_t tokens, int step_tokens);
@@ -44,10 +43,8 @@ class Runtime::Impl : private MemoryReclaimer {
   void export_pages(SequenceId id, int64_t first, std::span<const PageSpans> pages);
   void import_pages(SequenceId id, int64_t tokens, std::span<const ConstPageSpans> pages);
   const StepMemory& step_memory() const { return memory_; }
-  const SequencePages& pages() const { return pages_; }
 
   void set_query_source(QuerySource* source);
-  int estimate_depth() const;
   void set_predictor(Predictor* predictor);
   int max_decoded(const KvSequence& sequence) const;
   SequenceInfo info(SequenceId id) const;
@@ -67,6 +64,7 @@ class Runtime::Impl : private MemoryReclaimer {
   void reset_metrics();
 
  private:
+  void settle();
   void require_no_step(const char* call);
   void require_no_states(const char* call) const;
   void code_slices(SequenceId id);
@@ -76,6 +74,7 @@ class Runtime::Impl : private MemoryReclaimer {
   bool reclaim(MemorySpace space, size_t bytes) override;
 
   const StepSettings settings_;
+  const RuntimeTraits traits_;
   StepStreams streams_;  // first: what follows waits for its work when it gives memory back
   StepEngine& engine_;
   SequenceTable sequences_;

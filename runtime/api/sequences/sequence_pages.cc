@@ -29,25 +29,9 @@ void add_copy(std::vector<CopyRange>& copies, void* destination, const void* sou
 
 }  // namespace
 
-PageBytes SequencePages::bytes() const {
-  const StepSettings& settings = engine_.settings();
-  const auto bytes = [](int64_t count) { return static_cast<size_t>(count); };
-  const int64_t window_rows = settings.window_rows.row_block_bytes();
-  return {
-      .rows = bytes(settings.layout.row_block_bytes() + window_rows),
-      .window_rows = bytes(window_rows),
-      .slices = bytes(settings.layout.slice.dims > 0 ? settings.layout.slice_block_bytes() : 0)};
-}
-
-bool SequencePages::can_truncate_from(int64_t first_page, int64_t tokens) const {
-  const StepSettings& settings = engine_.settings();
-  const LayerGroup freed = settings.has_window_rows() ? settings.window_group() : settings.group();
-  return freed.retention.can_truncate(first_page, tokens);
-}
-
 void SequencePages::export_pages(SequenceId id, int64_t first, std::span<const PageSpans> pages) {
   KvSequence& sequence = sequences_.find_usable(id);
-  const PageBytes page_bytes = bytes();
+  const PageBytes& page_bytes = traits_.page;
   const int64_t total = pages_of(sequence.length());
   const int64_t end = first + std::ssize(pages);
   if (first < 0 || pages.empty() || end > total) {
@@ -67,7 +51,7 @@ void SequencePages::export_pages(SequenceId id, int64_t first, std::span<const P
     require_size("slices", out.slices.size(), full ? page_bytes.slices : 0);
   }
   sequence.rows().load(first, end);
-  streams_.wait(sequence.work().last());  // the host reads rows
+  streams_.wait_for(sequence);  // the host reads rows
   sequences_.find_usable(id);
   copy_out(sequence, first, pages);
   // Behind the last token the block holds stale bytes.
@@ -83,7 +67,7 @@ void SequencePages::export_pages(SequenceId id, int64_t first, std::span<const P
 // Window rows that were given back are zeros.
 void SequencePages::copy_out(const KvSequence& sequence, int64_t first,
                              std::span<const PageSpans> pages) {
-  const PageBytes page_bytes = bytes();
+  const PageBytes& page_bytes = traits_.page;
   const bool on_device = sequences_.store().tier().space == MemorySpace::kDevice;
   std::vector<CopyRange> copies;
   for (size_t i = 0; i < pages.size(); ++i) {
@@ -107,7 +91,7 @@ void SequencePages::copy_out(const KvSequence& sequence, int64_t first,
 void SequencePages::import_pages(SequenceId id, int64_t tokens,
                                  std::span<const ConstPageSpans> pages) {
   KvSequence& sequence = sequences_.find_usable(id);
-  const PageBytes page_bytes = bytes();
+  const PageBytes& page_bytes = traits_.page;
   const int64_t length = sequence.length();
   if (length % kPageTokens != 0 || tokens < 1 || pages_of(tokens) != std::ssize(pages)) {
     throw UsageError(
@@ -128,7 +112,7 @@ void SequencePages::import_pages(SequenceId id, int64_t tokens,
   }
   MemoryGuard guard(streams_, prefetch_);
   guard.watch(sequence);
-  streams_.wait(sequence.work().last());
+  streams_.wait_for(sequence);
   if (sequence.rows().outgrows_copies(length + tokens)) sequence.read_over_link();
   sequence.reserve(length + tokens, first_window_page);
   // The host writes into blocks that may have belonged to other sequences.
@@ -144,7 +128,7 @@ void SequencePages::import_pages(SequenceId id, int64_t tokens,
 
 void SequencePages::copy_in(const KvSequence& sequence, int64_t first,
                             std::span<const ConstPageSpans> pages) {
-  const PageBytes page_bytes = bytes();
+  const PageBytes& page_bytes = traits_.page;
   const size_t of_others = page_bytes.rows - page_bytes.window_rows;
   const bool on_device = sequences_.store().tier().space == MemorySpace::kDevice;
   std::vector<CopyRange> copies;
@@ -175,7 +159,7 @@ void SequencePages::copy(std::span<const CopyRange> ranges, CopyKind kind) {
 
 void SequencePages::attach(SequenceId id, std::shared_ptr<PendingPages> pending, int64_t pages) {
   KvSequence& sequence = sequences_.find_usable(id);
-  if (!sequences_.store().loads_on_demand()) {
+  if (!traits_.loads_on_demand) {
     throw UsageError(
         "attach_pages: allowed on the cpu device with the selections fasa and full, in models "
         "whose layers have no window or all have one");

@@ -13,18 +13,17 @@ namespace fasa {
 
 class SequencePages {
  public:
-  // Both outlive it.
-  SequencePages(StepStreams& streams, PrefetchControl& prefetch)
+  // All arguments outlive it.
+  SequencePages(StepStreams& streams, PrefetchControl& prefetch, const RuntimeTraits& traits)
       : streams_(streams),
         engine_(streams.engine()),
         sequences_(streams.sequences()),
-        prefetch_(prefetch) {}
+        prefetch_(prefetch),
+        traits_(traits) {}
 
   // As in Runtime, outside steps.
-  PageBytes bytes() const;
   void export_pages(SequenceId id, int64_t first, std::span<const PageSpans> pages);
   void import_pages(SequenceId id, int64_t tokens, std::span<const ConstPageSpans> pages);
-  bool can_truncate_from(int64_t first_page, int64_t tokens) const;
   void attach(SequenceId id, std::shared_ptr<PendingPages> pending, int64_t pages);
 
   // Loads the rows that these sequences read before their sets are known.
@@ -40,6 +39,7 @@ class SequencePages {
   StepEngine& engine_;
   SequenceTable& sequences_;
   PrefetchControl& prefetch_;
+  const RuntimeTraits& traits_;
 };
 
 }  // namespace fasa

@@ -43,8 +43,7 @@ KvSequence& SequenceTable::find_usable(SequenceId id) const {
 
 void SequenceTable::add_to(KvMemory& memory) const {
   for (const auto& store : stores_.rows) {
-    const bool on_host = store->tier().space == MemorySpace::kHost;
-    (on_host ? memory.host_rows : memory.device_rows) += store->bytes();
+    memory.rows_in(store->tier().space) += store->bytes();
   }
   memory.device_slices += stores_.slices.held_bytes();
   for (const auto& [id, sequence] : sequences_) {

@@ -19,7 +19,7 @@ class StepDescriber {
   void advance() { ++step_number_; }
 
   // Enqueues table uploads and repairs for the step's sequences, whose memory is reserved, and
-  // fills in the fields that the pipeline and the kernels read.
+  // fills in the fields that the executor and the kernels read.
   void describe(OpenStep& step);
   // Makes the slices of a sequence that has memory for them, between steps.
   void code(KvSequence& sequence, DescriptorBuffer& slot);

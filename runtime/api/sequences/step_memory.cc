@@ -91,7 +91,7 @@ void StepMemory::reserve(SequenceId id, int64_t tokens, int step_tokens) {
 
 // Before copies leave.
 void StepMemory::wait_for_copies(const KvSequence& sequence) {
-  if (sequence.rows().memory().copies > 0) streams_.wait(sequence.work().last());
+  if (sequence.rows().memory().copies > 0) streams_.wait_for(sequence);
 }
 
 void StepMemory::choose_access(KvSequence& sequence, int64_t tokens) {

@@ -43,6 +43,8 @@ class StepStreams final : public Fences {
   // the sequences whose contents depend on the failed work, and recreates streams and events.
   void wait(Fence fence) override;
   Fence latest() const override { return {last_ + 1}; }
+  // Waits for all work that the sequence's memory takes part in.
+  void wait_for(const KvSequence& sequence) { wait(sequence.work().last()); }
   // Waits for all work, with what the open step has enqueued so far.
   void wait_for_step();
   // Throws DeviceError if the device could not recreate the streams after a failure, and still
