@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Whole tokens of whole models over long contexts, beside llama.cpp, on this CPU.
 
-Llama-3.1-8B's shape with random weights (fasa: int4 in groups of 64, lm_head int8; llama.cpp: Q4_0
-and Q4_K_M) and SmolLM2-135M-Instruct's own file. The context is loaded, not prefilled: fasa's of
+Llama-3.1-8B's and Qwen3.5-9B's shapes with random weights (fasa: int4 in groups of 64, lm_head
+int8; llama.cpp: Q4_0 and Q4_K_M, Qwen3.5-9B in the form of a llama model with as many layers, heads
+and weights) and SmolLM2-135M-Instruct's own file. The context is loaded, not prefilled: fasa's of
 noise (--random-context), llama.cpp's one block again and again; what is stored has no part in how
 long reading it takes. Ways take turns in processes of their own, round by round; medians of the
 rounds, milliseconds a token, and the largest resident memory of the processes. What the memory
@@ -25,9 +26,23 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
 STEPS = 8
-BIG, SMALL = "Llama-3.1-8B, random weights", "SmolLM2-135M-Instruct"
-# Llama-3.1-8B: hidden, intermediate, layers, query heads, KV heads, head_dim, vocabulary.
-SHAPE = (4096, 14336, 32, 32, 8, 128, 128256)
+LLAMA, QWEN = "Llama-3.1-8B, random weights", "Qwen3.5-9B, random weights"
+SMALL = "SmolLM2-135M-Instruct"
+MODELS = {"llama": LLAMA, "qwen": QWEN, "small": SMALL}
+# Hidden, intermediate, layers, query heads, KV heads, head_dim, vocabulary. Qwen3.5-9B: its
+# projections of linear attention and its gates are a part of the intermediate width.
+SHAPES = {LLAMA: (4096, 14336, 32, 32, 8, 128, 128256),
+          QWEN: (4096, 14080, 32, 16, 4, 256, 248320),
+          SMALL: (576, 1536, 30, 9, 3, 64, 49152)}
+# The defaults of transformers' Qwen3_5TextConfig.
+QWEN_CONFIG = {
+    "model_type": "qwen3_5_text", "vocab_size": 248320, "hidden_size": 4096,
+    "intermediate_size": 12288, "num_hidden_layers": 32, "num_attention_heads": 16,
+    "num_key_value_heads": 4, "head_dim": 256, "max_position_embeddings": 262144,
+    "rms_norm_eps": 1e-6, "tie_word_embeddings": False, "hidden_act": "silu",
+    "rope_parameters": {"rope_type": "default", "rope_theta": 1e7, "partial_rotary_factor": 0.25},
+    "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128, "linear_value_head_dim": 128,
+    "linear_num_key_heads": 16, "linear_num_value_heads": 32, "full_attention_interval": 4}
 KV_BYTES = {"f16": 2, "q8_0": 34 / 32}
 
 FASA_WAYS = {"fasa": (), "fasa, int8 activations": ("--activations", "int8"),
@@ -37,12 +52,12 @@ FASA_WAYS = {"fasa": (), "fasa, int8 activations": ("--activations", "int8"),
              "fasa full, int8 activations": ("--preset", "full", "--activations", "int8")}
 
 
-def write_random_gguf(path, mixture):
-    """Llama-3.1-8B's shape in Q4_0, or in the types that Q4_K_M mixes."""
+def write_random_gguf(path, shape, mixture):
+    """A llama model of this shape in Q4_0, or in the types that Q4_K_M mixes."""
     import gguf
     import numpy as np
     kinds = gguf.GGMLQuantizationType
-    hidden, inner, layers, heads, kv_heads, dim, vocabulary = SHAPE
+    hidden, inner, layers, heads, kv_heads, dim, vocabulary = shape
     writer = gguf.GGUFWriter(path, "llama", use_temp_file=False)
     for add, value in ((writer.add_context_length, 1 << 18), (writer.add_embedding_length, hidden),
                        (writer.add_block_count, layers), (writer.add_feed_forward_length, inner),
@@ -123,8 +138,10 @@ def run_measured(command):
 
 def run_fasa(arguments, model, tokens, flags):
     end = ["--logit-bias", "2:-inf"]  # of SmolLM2's turn
-    subject = (["--model", arguments.smollm2, "--dtype", "bf16", *end] if model == SMALL else
-               ["--geometry", "Llama-3.1-8B", "--weights", "int4"])
+    subject = {SMALL: ["--model", arguments.smollm2, "--dtype", "bf16", *end],
+               LLAMA: ["--geometry", "Llama-3.1-8B", "--weights", "int4"],
+               QWEN: ["--geometry", arguments.files, "--weights", "int4", "--dtype",
+                      "bf16"]}[model]
     command = [arguments.fasa, "generate", *subject, "--device", "cpu", "--threads",
                arguments.threads, "--random-context", tokens, "--random-prompt", 1, "--max-tokens",
                STEPS + 1, "--json", *flags]
@@ -153,12 +170,12 @@ def memory_bytes():
 def ways_of(arguments, model, tokens, files):
     """name -> function that measures it once."""
     ways = {name: lambda flags=flags: run_fasa(arguments, model, tokens, flags)
-            for name, flags in FASA_WAYS.items() if model == BIG or "slices" not in name}
+            for name, flags in FASA_WAYS.items() if model == LLAMA or "slices" not in name}
     if not files:
         return ways
     for name, file in files.items():
         for kv, width in KV_BYTES.items():
-            _, _, layers, _, kv_heads, dim, _ = SHAPE if model == BIG else (0, 0, 30, 9, 3, 64, 0)
+            _, _, layers, _, kv_heads, dim, _ = SHAPES[model]
             needed = file.stat().st_size + 2 * layers * kv_heads * dim * width * tokens
             label = f"llama.cpp {name}, {kv} KV"
             if needed > 0.95 * memory_bytes():
@@ -200,6 +217,18 @@ def print_table(model, tokens, results):
               f"{found['peak_bytes'] / 2**30:.2f} GiB{shared} |", flush=True)
 
 
+def files_of(arguments, short, model):
+    """type -> llama.cpp's file."""
+    if model == SMALL:
+        return {"Q4_1": pathlib.Path(arguments.smollm2)}
+    files = {}
+    for name in ("Q4_0", "Q4_K_M"):
+        files[name] = arguments.files / f"{short}-random.{name}.gguf"
+        if not files[name].exists():
+            write_random_gguf(files[name], SHAPES[model], name == "Q4_K_M")
+    return files
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -209,10 +238,10 @@ def main():
     parser.add_argument("--tokens", type=int, nargs="+", default=[1024, 32768, 131072])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--only", choices=("big", "small"), help="one of the models")
+    parser.add_argument("--only", choices=tuple(MODELS), help="one of the models")
     parser.add_argument("--no-llama", action="store_true", help="without llama.cpp")
     parser.add_argument("--files", type=pathlib.Path, default=ROOT / "build/whole_model",
-                        help="folder of the random files, 10 GB, made where they are missing")
+                        help="folder of the random files, 20 GB, made where they are missing")
     parser.add_argument("--json")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--file", help=argparse.SUPPRESS)
@@ -222,21 +251,13 @@ def main():
         arguments.tokens = arguments.tokens[0]
         sys.path.insert(0, str(HERE))
         return llama_child(arguments)
-    big_files = {}
-    if not arguments.no_llama and arguments.only != "small":
-        arguments.files.mkdir(parents=True, exist_ok=True)
-        for name in ("Q4_0", "Q4_K_M"):
-            big_files[name] = arguments.files / f"llama-8b-random.{name}.gguf"
-            if not big_files[name].exists():
-                write_random_gguf(big_files[name], name == "Q4_K_M")
-    small_files = {} if arguments.no_llama or not arguments.smollm2 else {
-        "Q4_1": pathlib.Path(arguments.smollm2)}
+    arguments.files.mkdir(parents=True, exist_ok=True)
+    (arguments.files / "config.json").write_text(json.dumps(QWEN_CONFIG))
     everything = []
-    for model, files in ((BIG, big_files), (SMALL, small_files)):
-        if arguments.only == ("small" if model == BIG else "big"):
+    for short, model in MODELS.items():
+        if arguments.only not in (None, short) or (model == SMALL and not arguments.smollm2):
             continue
-        if model == SMALL and not arguments.smollm2:
-            continue
+        files = {} if arguments.no_llama else files_of(arguments, short, model)
         for tokens in arguments.tokens:
             results = compare(arguments, model, tokens, files)
             print_table(model, tokens, results)

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
 
 #include "runtime/api/kv_cost.h"
 #include "runtime/base/error.h"
@@ -35,7 +36,7 @@ namespace {
 // Physical memory that all host rows share if they exceed the machine's memory.
 constexpr uint64_t kSharedRowBytes = uint64_t{1} << 30;
 
-// A model folder, or the name of a geometry with random weights.
+// A model folder; or, with random weights, the name of a geometry or a folder with a config.json.
 struct ModelOptions {
   std::string dir;
   std::string geometry;
@@ -47,7 +48,14 @@ struct ModelOptions {
   }
   const std::string& name() const { return dir.empty() ? geometry : dir; }
   ModelConfig config() const {
-    return dir.empty() ? llama_config(find_model_shape(geometry)) : ModelConfig::load(dir);
+    if (!dir.empty()) return ModelConfig::load(dir);
+    if (std::filesystem::exists(geometry)) return ModelConfig::load(geometry);
+    const ModelShape& shape = find_model_shape(geometry);
+    if (shape.geometry.linear.layers == 0) return llama_config(shape);
+    throw UsageError(fmt::format(
+        "--geometry {}: it has layers with linear attention, which a llama model lacks; give the "
+        "folder of its config.json",
+        shape.name));
   }
   std::unique_ptr<text::Tokenizer> tokenizer(const PromptSource& prompt) const {
     return dir.empty() ? nullptr : load_tokenizer(dir, prompt);
@@ -66,9 +74,9 @@ void add_model_flags(CLI::App& command, ModelOptions& model, PromptSource& promp
       ->type_name("DIR");
   command
       .add_option("--geometry", model.geometry,
-                  "For measuring: a llama model of this geometry with random weights (names: fasa "
-                  "plan --list)")
-      ->type_name("NAME");
+                  "For measuring: random weights in a llama model of this geometry (names: fasa "
+                  "plan --list), or in the model of a folder's config.json")
+      ->type_name("NAME|DIR");
   command
       .add_option("--random-context", random_context,
                   "For measuring: N tokens of random keys and values before the prompt, without a "

@@ -56,6 +56,8 @@ class UsageErrors(CommandTest):
         self.generate_fails(2, ["one of them"], "--geometry", "Llama-3.1-8B", "--prompt", "x")
         self.assert_fails(2, ["Llama-3.1-8B"], "generate", "--geometry", "lama-3.1-8b",
                           "--random-prompt", 4)
+        self.assert_fails(2, ["Qwen3.5-9B", "config.json"], "generate", "--geometry", "Qwen3.5-9B",
+                          "--random-prompt", 4)
         self.generate_fails(2, ["--random-prompt"], "--random-prompt", 4, "--prompt", "x")
         self.generate_fails(2, ["--random-prompt = 0"], "--random-prompt", 0)
         self.assert_done("generate", "--model", MODEL, "--random-prompt", 9, "--max-tokens", 1)

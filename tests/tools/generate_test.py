@@ -240,6 +240,13 @@ class LongContexts(CommandTest):
         self.assertEqual(self.generate_json("--device", "cpu", *flags)["tokens"],
                          emulated["tokens"])
 
+    def test_random_weights_in_the_model_of_a_config(self):
+        for config in ("qwen3-5", "gemma4"):
+            folder = SOURCE / "tests/golden" / config
+            done = self.assert_done("generate", "--geometry", folder, "--random-context", 300,
+                                    "--max-tokens", 3, "--json")
+            self.assertEqual(json.loads(done.stdout)["memory"]["cache_tokens"], 303)
+
     def test_fit_gives_up_what_it_takes_and_says_so(self):
         flags = ("generate", "--model", MODEL, "--random-context", 7000, "--max-tokens", 100,
                  "--logit-bias", "0:-inf", "--device", "emulated", "--json", "--fit")
