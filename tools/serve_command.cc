@@ -256,7 +256,8 @@ serve::SuspensionOptions ServeCommand::suspension_options(const Config& config, 
   return {.dir = config.sessions.dir,
           .limit_bytes = *config.sessions.limit,
           .idle_after = config.sessions.idle_after,
-          .fingerprint = serve::session_fingerprint(subject, config)};
+          .fingerprint = serve::session_fingerprint(subject, config),
+          .snapshots = config.memory.snapshots};
 }
 
 int ServeCommand::run() {
@@ -304,12 +305,6 @@ int ServeCommand::run() {
   engine_.prompt_share = config.serve.prompt_share;
   engine_.sparse_turn_tokens = config.sessions.sparse_turn_tokens;
   if (!config.sessions.dir.empty()) {
-    if (model_config.linear.layers > 0) {
-      throw UsageError(
-          fmt::format("sessions.dir: conversations of model_type {} cannot be stored on disk yet, "
-                      "because of its layers with linear attention; leave it out",
-                      model_config.model_type));
-    }
     engine_.sessions = suspension_options(config, model, runtime, slices);
     options.keys.hash_with(serve::store_salt(config.sessions.dir));
   }

@@ -174,6 +174,16 @@ class Runtime {
   // Throws UsageError, BudgetError; then nothing has changed.
   void import_pages(SequenceId sequence, int64_t tokens, std::span<const ConstPageSpans> pages);
 
+  // With layers of linear attention pages are not all: a sequence also has a state. states() names
+  // those that it has, by tokens; export_state() copies bytes of one from `offset` on, which wait
+  // like pages. import_state() takes them, in order, after import_pages() of exactly the point's
+  // tokens; steps need it. Throw UsageError, and import_state() BudgetError: nothing has changed.
+  std::vector<StatePoint> states(SequenceId sequence) const;
+  void export_state(SequenceId sequence, const StatePoint& point, size_t offset,
+                    std::span<std::byte> bytes);
+  void import_state(SequenceId sequence, const StatePoint& point, size_t offset,
+                    std::span<const std::byte> bytes);
+
   // True if a sequence that has all rows from page `first_page` on can be truncated to `tokens`
   // tokens.
   bool can_truncate_from(int64_t first_page, int64_t tokens) const;
