@@ -193,8 +193,8 @@ void ServeCommand::check() const {
 serve::TokenMemory token_memory(const Runtime& runtime, int64_t tokens, int step_tokens) {
   const KvMemory memory = runtime.estimate_memory(tokens, step_tokens);
   const auto count = static_cast<uint64_t>(tokens);
-  return {.device = (memory.device_slices + memory.device_rows) / count,
-          .host = memory.host_rows / count};
+  return {.device = (memory.device_slices + memory.device_rows + memory.device_states) / count,
+          .host = memory.host_needed() / count};
 }
 
 int64_t ServeCommand::max_context(const ModelConfig& config) const {
