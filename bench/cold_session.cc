@@ -99,7 +99,7 @@ void run(const Options& options) {
                                       filled.runtime(), cache);
   serve::Conversation conversation;
   for (int64_t i = 0; i < options.tokens; ++i) {
-    conversation.log.append(1, serve::Computed::kPrefill);
+    conversation.log.append(1, Computed::kPrefill);
   }
   cache.insert(std::move(conversation), filled.sequence());
   serve::CachedSession& cached = cache.sessions().back();

@@ -64,6 +64,7 @@ struct StepSettings {
   bool low_bit_by_page = false;                 // the device's, see DeviceTraits
   DeviceRates rates;                            // the device's
   LinearShape linear = {};                      // layers with a state in place of rows
+  SnapshotRule snapshots;                       // of these states
 
   int layer_count() const { return static_cast<int>(layers.size()); }
   const LayerSettings& layer(int index) const { return layers[static_cast<size_t>(index)]; }

@@ -164,6 +164,12 @@ void ChatLoop::print_stats() {
                  : fmt::format(", and {} of extra hot rows while memory is free",
                                format_bytes(memory.device_extra)));
   fmt::print("KV bytes on the host    {}\n", format_bytes(memory.host_rows));
+  if (memory.device_states > 0) {
+    fmt::print(
+        "states                  {} of layers with linear attention; {} of snapshots on the "
+        "host\n",
+        format_bytes(memory.device_states), format_bytes(memory.host_states));
+  }
   fmt::print("hit rate                {:.1f} %\n", fetch.hit_rate() * 100);
 }
 

@@ -53,8 +53,10 @@ Json memory_json(const GenerateReport& report) {
           {"device_hot_row_bytes", memory.device_hot_rows},
           {"device_extra_bytes", memory.device_extra},
           {"device_scratch_bytes", memory.device_scratch},
+          {"device_state_bytes", memory.device_states},
           {"device_peak_bytes", report.device_memory.peak_bytes},
           {"host_kv_bytes", memory.host_rows},
+          {"host_state_bytes", memory.host_states},
           {"host_rows_share_bytes",
            report.shared_row_bytes > 0 ? Json(report.shared_row_bytes) : Json(nullptr)},
           {"full_kv_bytes", report.full_kv_bytes},
@@ -175,6 +177,11 @@ std::string to_table(const GenerateReport& report) {
       fmt::format("{}, {}", format_bytes(memory.device_slices), format_bytes(memory.device_rows)));
   row("  hot rows, scratch", fmt::format("{}, {}", format_bytes(memory.device_hot_rows),
                                          format_bytes(memory.device_scratch)));
+  if (memory.device_states > 0) {
+    row("states",
+        fmt::format("{} of layers with linear attention; {} of snapshots on the host",
+                    format_bytes(memory.device_states), format_bytes(memory.host_states)));
+  }
   row("KV bytes on the host",
       format_bytes(memory.host_rows) + (report.shared_row_bytes == 0
                                             ? ""

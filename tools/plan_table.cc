@@ -120,7 +120,7 @@ std::vector<std::string> option_cells(const PlanOption& option, bool recommended
 std::string options_table(const Plan& plan) {
   TextTable table(
       {"\n\n  preset", "slices +\nvalue\ncodes", "KV on\nthe\ndevice", "device\nmemory\nin all",
-       "rows on\nthe\nhost", "\n\nfits", "\nlongest\ncontext", "\nattention\nms",
+       "memory\non the\nhost", "\n\nfits", "\nlongest\ncontext", "\nattention\nms",
        "with\nweights\nms", "with\nprefetch\nms", "\ntokens\na second"},
       2);
   for (size_t i = 0; i < plan.options.size(); ++i) {

@@ -96,7 +96,8 @@ Json run_json(const ProfileRun& run) {
   json["memory"] = {
       {"device_kv_bytes", memory.device_total()},  {"device_slice_bytes", memory.device_slices},
       {"device_row_bytes", memory.device_rows},    {"device_hot_row_bytes", memory.device_hot_rows},
-      {"device_extra_bytes", memory.device_extra}, {"host_kv_bytes", memory.host_rows}};
+      {"device_extra_bytes", memory.device_extra}, {"device_state_bytes", memory.device_states},
+      {"host_kv_bytes", memory.host_rows},         {"host_state_bytes", memory.host_states}};
   if (const auto predictions = run.decode->predictions()) {
     json["predictions"] = {{"asked", predictions->asked},
                            {"not_recorded", predictions->not_recorded}};

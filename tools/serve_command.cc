@@ -193,8 +193,8 @@ void ServeCommand::check() const {
 serve::TokenMemory token_memory(const Runtime& runtime, int64_t tokens, int step_tokens) {
   const KvMemory memory = runtime.estimate_memory(tokens, step_tokens);
   const auto count = static_cast<uint64_t>(tokens);
-  return {.device = (memory.device_slices + memory.device_rows) / count,
-          .host = memory.host_rows / count};
+  return {.device = (memory.device_slices + memory.device_rows + memory.device_states) / count,
+          .host = memory.host_needed() / count};
 }
 
 int64_t ServeCommand::max_context(const ModelConfig& config) const {
@@ -256,7 +256,8 @@ serve::SuspensionOptions ServeCommand::suspension_options(const Config& config, 
   return {.dir = config.sessions.dir,
           .limit_bytes = *config.sessions.limit,
           .idle_after = config.sessions.idle_after,
-          .fingerprint = serve::session_fingerprint(subject, config)};
+          .fingerprint = serve::session_fingerprint(subject, config),
+          .snapshots = config.memory.snapshots};
 }
 
 int ServeCommand::run() {
@@ -304,12 +305,6 @@ int ServeCommand::run() {
   engine_.prompt_share = config.serve.prompt_share;
   engine_.sparse_turn_tokens = config.sessions.sparse_turn_tokens;
   if (!config.sessions.dir.empty()) {
-    if (model_config.linear.layers > 0) {
-      throw UsageError(
-          fmt::format("sessions.dir: conversations of model_type {} cannot be stored on disk yet, "
-                      "because of its layers with linear attention; leave it out",
-                      model_config.model_type));
-    }
     engine_.sessions = suspension_options(config, model, runtime, slices);
     options.keys.hash_with(serve::store_salt(config.sessions.dir));
   }

@@ -184,6 +184,8 @@ void give_memory(const KvMemory& memory, fasa_kv_memory* result) {
   values.host_rows = memory.host_rows;
   values.host_tables = memory.host_tables;
   values.device_extra = memory.device_extra;
+  values.device_states = memory.device_states;
+  values.host_states = memory.host_states;
   give(values, result, "memory");
 }
 

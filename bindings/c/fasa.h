@@ -205,11 +205,13 @@ typedef struct fasa_kv_memory {
   uint64_t device_hot_rows;
   uint64_t device_scratch;
   uint64_t host_rows;
-  uint64_t host_tables;   ///< host copies of the page tables
-  uint64_t device_extra;  ///< extra hot rows: lent while device memory is free
+  uint64_t host_tables;    ///< host copies of the page tables
+  uint64_t device_extra;   ///< extra hot rows: lent while device memory is free
+  uint64_t device_states;  ///< layers with linear attention; 0 but for models that fasa runs
+  uint64_t host_states;    ///< copies of such states, as of earlier tokens
 } fasa_kv_memory;
 #define FASA_KV_MEMORY_INIT \
-  { sizeof(fasa_kv_memory), 0, 0, 0, 0, 0, 0, 0 }
+  { sizeof(fasa_kv_memory), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /// Counters since the last reset, over all KV heads and sequences. Units: rows, and bytes over the
 /// link.

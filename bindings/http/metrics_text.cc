@@ -89,7 +89,9 @@ void add_tiers(Metrics& metrics, const EngineStatus& status) {
   metrics.sample("fasa_tier_bytes", "tier=\"device\",kind=\"hot_rows\"", memory.device_hot_rows);
   metrics.sample("fasa_tier_bytes", "tier=\"device\",kind=\"extra_hot_rows\"", memory.device_extra);
   metrics.sample("fasa_tier_bytes", "tier=\"device\",kind=\"scratch\"", memory.device_scratch);
+  metrics.sample("fasa_tier_bytes", "tier=\"device\",kind=\"states\"", memory.device_states);
   metrics.sample("fasa_tier_bytes", "tier=\"host\",kind=\"rows\"", memory.host_rows);
+  metrics.sample("fasa_tier_bytes", "tier=\"host\",kind=\"states\"", memory.host_states);
   const SuspensionStatus& suspension = status.suspension;
   const bool has_disk = suspension.limit_bytes > 0;
   if (has_disk) {

@@ -29,7 +29,8 @@ struct KvMemory {
     return device_slices + device_rows + device_hot_rows + device_scratch + device_states;
   }
   uint64_t device_total() const { return device_needed() + device_extra; }
-  uint64_t host_total() const { return host_rows + host_states + host_tables; }
+  uint64_t host_needed() const { return host_rows + host_states; }  // tables are small
+  uint64_t host_total() const { return host_needed() + host_tables; }
 };
 
 // Decode steps recorded as device graphs.

@@ -10,13 +10,13 @@ namespace fasa {
 namespace {
 
 // Snapshots are taken as far as the host's memory allows.
-void add_states(const LinearShape& shape, int64_t tokens, int64_t rollback_tokens,
+void add_states(const StepSettings& settings, int64_t tokens, int64_t rollback_tokens,
                 KvMemory& memory) {
-  const LinearLayout layout(shape);
+  const LinearLayout layout(settings.linear);
   memory.device_states = static_cast<uint64_t>(layout.bytes());
   if (rollback_tokens == 0) return;
-  const int64_t cuts = tokens / LinearState::kInterval * shape.layers * layout.cut_bytes();
-  const auto turns = static_cast<int64_t>(LinearState::kTurns) * layout.bytes();
+  const int64_t cuts = tokens / settings.snapshots.interval * layout.copied_bytes(0);
+  const int64_t turns = settings.snapshots.turns * layout.bytes();
   memory.host_states = static_cast<uint64_t>(cuts + turns);
 }
 
@@ -75,7 +75,7 @@ KvMemory estimate_memory(const StepSettings& settings, int hot_rows, int64_t tok
                                                           .step_tokens = step_tokens});
   memory.device_scratch = scratch_bytes(settings, capacities) + tables;
   memory.host_tables = tables;
-  if (settings.linear.layers > 0) add_states(settings.linear, tokens, rollback_tokens, memory);
+  if (settings.linear.layers > 0) add_states(settings, tokens, rollback_tokens, memory);
   return memory;
 }
 

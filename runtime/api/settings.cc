@@ -82,6 +82,7 @@ StepSettings settings_of(const Config& config, const Geometry& geometry, RowDTyp
   settings.scale = geometry.scale;
   settings.score_cap = raw_score_cap(geometry);
   settings.linear = geometry.linear;
+  settings.snapshots = config.memory.snapshots;
   settings.rows = traits.unified ? RowTier::kDevice : tier_of(config.placement.rows);
   // On the CPU, partials should stay in its caches; on other devices a wave costs two launches.
   settings.dense_wave = (traits.unified ? 64 : 256) * kPageTokens;

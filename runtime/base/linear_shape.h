@@ -1,6 +1,7 @@
 // The shape of a model's layers with linear attention, and of the state that they keep.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "runtime/base/dtype.h"
@@ -36,6 +37,34 @@ struct LinearShape {
 inline constexpr int kLinearBlock = 64;
 inline constexpr int kMaxLinearTaps = 8;
 
+// When a sequence keeps a copy of its state (a snapshot): at multiples of `interval` tokens, and at
+// the ends of its last turns, which are where prefilled tokens follow decoded ones or the reverse.
+struct SnapshotRule {
+  int interval = 16384;  // a multiple of kLinearBlock
+  int turns = 2;
+
+  // Erases the copies, in order of tokens, that it does not keep.
+  template <typename Copies, typename TokensOf>
+  void apply(Copies& copies, const TokensOf& tokens_of) const {
+    int ends = 0;
+    for (size_t i = copies.size(); i-- > 0;) {
+      if (tokens_of(copies[i]) % interval == 0 || ++ends <= turns) continue;
+      copies.erase(copies.begin() + static_cast<ptrdiff_t>(i));
+    }
+  }
+  bool operator==(const SnapshotRule&) const = default;
+};
+
+// A sequence's state after some of its tokens, outside of a runtime.
+struct StatePoint {
+  int64_t tokens = 0;
+  int open = 0;          // tokens of the open block
+  bool decoded = false;  // how the last token was computed
+  uint64_t bytes = 0;
+
+  bool operator==(const StatePoint&) const = default;
+};
+
 // Where one layer's part of a sequence's state lies, in bytes from its beginning. First what the
 // state needs where no block is open: the heads' matrices and the last inputs of the convolution.
 // Then the inputs of an open block, which may hold all but the block's last token.
@@ -64,6 +93,9 @@ class LinearLayout {
   int64_t layer_bytes() const { return bytes_; }
   int64_t cut_bytes() const { return keys_; }  // without an open block
   int64_t bytes() const { return shape_.layers * bytes_; }
+  // A copy of a state, [layers], has the open block's inputs only if the block has tokens.
+  int64_t copied_layer_bytes(int open) const { return open > 0 ? layer_bytes() : cut_bytes(); }
+  int64_t copied_bytes(int open) const { return shape_.layers * copied_layer_bytes(open); }
 
  private:
   LinearShape shape_;

@@ -22,10 +22,29 @@ struct Kinds {
   // quarter of a head.
   int full_every = 0;
   LinearShape linear = {};
+  // Heads of the layers with a window, where they are others. Scores are not scaled then.
+  HeadShape window_heads = {};
 };
 
-constexpr LinearShape kQwenLinear{
-    .key_heads = 16, .value_heads = 32, .key_dim = 128, .value_dim = 128, .taps = 4};
+constexpr LinearShape qwen_linear(int value_heads) {
+  return {.key_heads = 16, .value_heads = value_heads, .key_dim = 128, .value_dim = 128, .taps = 4};
+}
+
+constexpr Kinds qwen_dense(int value_heads) {
+  return {.full_every = 4, .linear = qwen_linear(value_heads)};
+}
+
+constexpr Kinds qwen_experts(int experts, int chosen) {
+  return {.experts = experts, .chosen = chosen, .full_every = 4, .linear = qwen_linear(32)};
+}
+
+constexpr Kinds gemma_4(int window_kv_heads, int experts = 0, int chosen = 0) {
+  return {.window = 1024,
+          .pattern = 6,
+          .experts = experts,
+          .chosen = chosen,
+          .window_heads = {.kv_heads = window_kv_heads, .key_dim = 256, .value_dim = 256}};
+}
 
 struct Row {
   const char* name;
@@ -42,7 +61,10 @@ struct Row {
 };
 
 // The models' config.json files as published (Mistral-7B: of v0.3, which has no window);
-// Ministral-3-8B, Qwen3.5 and Qwen3-Next: the defaults of transformers' configuration classes.
+// Ministral-3-8B, Qwen3.5 and Qwen3-Next: the defaults of transformers' configuration classes, with
+// the context lengths of the model cards (262,144 natively); Qwen3.6: the model cards. Gemma 4:
+// maxtext's configs/models, gemma4-26b.yml and gemma4-31b.yml; the MLP of 26B-A4B is as wide as
+// three experts and counts as such.
 constexpr Row kRows[] = {
     {"gpt-oss-20b", 24, 64, 8, 64, 2880, 2880, 201088, 131072, false, {128, 2, 32, 4}},
     {"gpt-oss-120b", 36, 64, 8, 64, 2880, 2880, 201088, 131072, false, {128, 2, 128, 4}},
@@ -70,39 +92,13 @@ constexpr Row kRows[] = {
     {"Qwen3-4B", 36, 32, 8, 128, 2560, 9728, 151936, 40960, true},
     {"Qwen3-8B", 36, 32, 8, 128, 4096, 12288, 151936, 40960},
     {"Qwen3-14B", 40, 40, 8, 128, 5120, 17408, 151936, 40960},
-    {"Qwen3-Next-80B-A3B",
-     48,
-     16,
-     2,
-     256,
-     2048,
-     512,
-     151936,
-     32768,
-     false,
-     {.experts = 513, .chosen = 11, .full_every = 4, .linear = kQwenLinear}},
-    {"Qwen3.5-9B",
-     32,
-     16,
-     4,
-     256,
-     4096,
-     12288,
-     248320,
-     32768,
-     false,
-     {.full_every = 4, .linear = kQwenLinear}},
-    {"Qwen3.5-35B-A3B",
-     40,
-     16,
-     2,
-     256,
-     2048,
-     512,
-     248320,
-     32768,
-     false,
-     {.experts = 257, .chosen = 9, .full_every = 4, .linear = kQwenLinear}},
+    {"Qwen3-Next-80B-A3B", 48, 16, 2, 256, 2048, 512, 151936, 262144, false, qwen_experts(513, 11)},
+    {"Qwen3.5-9B", 32, 16, 4, 256, 4096, 12288, 248320, 262144, false, qwen_dense(32)},
+    {"Qwen3.5-35B-A3B", 40, 16, 2, 256, 2048, 512, 248320, 262144, false, qwen_experts(257, 9)},
+    {"Qwen3.6-27B", 64, 24, 4, 256, 5120, 17408, 248320, 262144, false, qwen_dense(48)},
+    {"Qwen3.6-35B-A3B", 40, 16, 2, 256, 2048, 512, 248320, 262144, false, qwen_experts(257, 9)},
+    {"Gemma-4-26B-A4B", 30, 16, 2, 512, 2816, 704, 262144, 262144, true, gemma_4(8, 131, 11)},
+    {"Gemma-4-31B", 60, 32, 4, 512, 5376, 21504, 262144, 262144, true, gemma_4(16)},
     {"Qwen3-32B", 64, 64, 8, 128, 5120, 25600, 151936, 40960},
 };
 
@@ -142,6 +138,10 @@ ModelShape shape_of(const Row& row) {
   const Kinds& kinds = row.kinds;
   for (int layer = 1; kinds.window > 0 && layer <= row.layers; ++layer) {
     shape.geometry.windows.push_back(layer % kinds.pattern == 0 ? 0 : kinds.window);
+  }
+  if (kinds.window_heads.kv_heads > 0) {
+    shape.geometry.window_heads = kinds.window_heads;
+    shape.geometry.scale = 1;
   }
   if (kinds.experts > 0) {
     shape.intermediate *= kinds.chosen;

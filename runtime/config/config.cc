@@ -29,6 +29,8 @@ constexpr std::array<Preset, 3> kPresets{{
 
 constexpr int kMaxThreads = 1024;
 constexpr int kMaxSparseTurn = 65536;
+constexpr int kMaxInterval = 1 << 20;
+constexpr int kMaxTurns = 1000;
 constexpr int kMaxStreams = 16;
 constexpr int kMaxProtectedTokens = 65536;  // sinks, recent
 constexpr int kMaxHotRows = 1 << 24;
@@ -249,6 +251,11 @@ void Config::apply_preset() {
 void Config::validate() const {
   validate_gpu(device.gpu);
   require_range("device.threads", device.threads, 0, kMaxThreads);
+  const int interval = memory.snapshots.interval;
+  require(interval >= kLinearBlock && interval <= kMaxInterval && interval % kLinearBlock == 0,
+          "memory.snapshot_interval", fmt::to_string(interval),
+          fmt::format("multiples of {} from {} to {}", kLinearBlock, kLinearBlock, kMaxInterval));
+  require_range("memory.snapshot_turns", memory.snapshots.turns, 0, kMaxTurns);
   require_range("sessions.sparse_turn_tokens", sessions.sparse_turn_tokens, 0, kMaxSparseTurn);
   require(parse_numa(device.numa).has_value(), "device.numa", fmt::format("\"{}\"", device.numa),
           "auto, interleave, or the number of a node");

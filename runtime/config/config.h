@@ -75,6 +75,7 @@ struct Config {
     std::optional<uint64_t> device_memory;
     std::optional<uint64_t> host_memory;
     std::optional<uint64_t> pinned_memory;
+    SnapshotRule snapshots;
   } memory;
 
   struct Selection {

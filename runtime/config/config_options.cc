@@ -99,7 +99,7 @@ Json get_counts(const Config& config) {
 constexpr std::string_view kSizeAllowed =
     "a size above 0: a number with B, kB, MB, GB, KiB, MiB, GiB or TiB, such as \"6GiB\", or bytes";
 
-const std::array<ConfigOption, 47> kOptions{{
+const std::array<ConfigOption, 49> kOptions{{
     {.table = "",
      .key = "preset",
      .flag = "",
@@ -193,6 +193,25 @@ const std::array<ConfigOption, 47> kOptions{{
      .default_text = "no limit",
      .set = [](Config& c, const Json& v) { return take_bytes(v, c.memory.pinned_memory); },
      .get = [](const Config& c) { return or_null(c.memory.pinned_memory); }},
+    {.table = "memory",
+     .key = "snapshot_interval",
+     .flag = "",
+     .type = "N",
+     .allowed = "multiples of 64 from 64 to 1048576",
+     .help = "In models with linear attention: tokens between copies of a sequence's state in host "
+             "memory. A conversation that goes back is computed anew from the copy before. A step "
+             "takes one copy at most.",
+     .set = [](Config& c, const Json& v) { return take_int(v, c.memory.snapshots.interval); },
+     .get = [](const Config& c) -> Json { return c.memory.snapshots.interval; }},
+    {.table = "memory",
+     .key = "snapshot_turns",
+     .flag = "",
+     .type = "N",
+     .allowed = "0 to 1000",
+     .help = "In models with linear attention: how many of a sequence's last prompts and answers "
+             "have a copy of the state at their end.",
+     .set = [](Config& c, const Json& v) { return take_int(v, c.memory.snapshots.turns); },
+     .get = [](const Config& c) -> Json { return c.memory.snapshots.turns; }},
     {.table = "weights",
      .key = "format",
      .flag = "weights",

@@ -90,39 +90,43 @@ int64_t ChatSession::room_for_answer(size_t prompt_tokens) const {
 
 // The last id is always recomputed: its logits are needed.
 void ChatSession::keep_common(Branch& branch, std::span<const int32_t> ids) {
-  const auto end =
-      std::mismatch(branch.cached.begin(), branch.cached.end(), ids.begin(), ids.end() - 1);
-  auto common = static_cast<size_t>(end.first - branch.cached.begin());
-  if (common == branch.cached.size()) return;
-  const int64_t kept = runtime_.resume_point(branch.sequence.id(), static_cast<int64_t>(common));
-  runtime_.truncate(branch.sequence.id(), kept);
-  common = static_cast<size_t>(kept);
-  branch.cached.resize(common);
+  const int64_t common = branch.log.common(ids.first(ids.size() - 1));
+  branch.log.truncate(common);
+  if (common >= branch.cached) return;
+  branch.cached = runtime_.resume_point(branch.sequence.id(), common);
+  runtime_.truncate(branch.sequence.id(), branch.cached);
 }
 
-std::span<const float> ChatSession::step(Branch& branch, std::span<const int32_t> ids,
-                                         StepMode mode, bool logits) {
+std::span<const float> ChatSession::step(Branch& branch, std::span<const int32_t> ids, Computed how,
+                                         bool logits) {
+  const StepMode mode = how == Computed::kDecode ? StepMode::kDecode : StepMode::kPrefill;
   const StepSequence step[] = {{branch.sequence.id(), static_cast<int>(ids.size()), mode}};
   const auto result = model_.step(runtime_, ids, step, {.no_logits = !logits});
-  branch.cached.insert(branch.cached.end(), ids.begin(), ids.end());
+  for (const int32_t id : ids) {
+    if (branch.cached++ == branch.log.size()) branch.log.append(id, how);
+  }
   return result;
 }
 
-// Logits after the last id; empty if the question was cancelled.
-std::span<const float> ChatSession::prefill(Branch& branch, std::span<const int32_t> ids,
-                                            ChatTurn* turn) {
+// Prefills the ids that the sequence lacks; those known from before are computed as before. Returns
+// logits after the last id; none if the question was cancelled.
+std::span<const float> ChatSession::read(Branch& branch, std::span<const int32_t> ids,
+                                         ChatTurn* turn) {
   const auto start = Clock::now();
-  const auto chunk = static_cast<size_t>(options_.prefill_chunk);
   std::span<const float> logits;
-  const size_t kept = branch.cached.size();
-  while (branch.cached.size() < ids.size()) {
-    const size_t count = std::min(chunk, ids.size() - branch.cached.size());
-    const bool last = branch.cached.size() + count == ids.size();
-    logits = step(branch, ids.subspan(branch.cached.size(), count), StepMode::kPrefill, last);
-    const size_t done = branch.cached.size() - kept;
-    turn->prefilled_tokens = static_cast<int64_t>(done);
+  const int64_t kept = branch.cached;
+  while (branch.cached < std::ssize(ids)) {
+    const Computed how = branch.log.computed(branch.cached, Computed::kPrefill);
+    const int64_t run = branch.log.run_end(branch.cached, std::ssize(ids), Computed::kPrefill);
+    const int most = how == Computed::kPrefill ? options_.prefill_chunk
+                                               : runtime_.info(branch.sequence.id()).max_decoded;
+    const auto begin = static_cast<size_t>(branch.cached);
+    const auto count = static_cast<size_t>(std::min<int64_t>(most, run - branch.cached));
+    const bool last = begin + count == ids.size();
+    logits = step(branch, ids.subspan(begin, count), how, last);
+    turn->prefilled_tokens = branch.cached - kept;
     if (options_.on_prefill) {
-      options_.on_prefill(turn->prefilled_tokens, static_cast<int64_t>(ids.size() - kept));
+      options_.on_prefill(turn->prefilled_tokens, std::ssize(ids) - kept);
     }
     if (!last && cancelled()) return {};
   }
@@ -143,7 +147,7 @@ void ChatSession::decode(Branch& branch, Answer& answer, bool more, ChatTurn* tu
       break;
     }
     const int32_t token = answer.tokens().back();
-    more = answer.take(step(branch, {&token, 1}, StepMode::kDecode, true));
+    more = answer.take(step(branch, {&token, 1}, Computed::kDecode, true));
     ++turn->decode_steps;
     publish();
   }
@@ -167,11 +171,11 @@ ChatTurn ChatSession::ask(const std::string& question) {
   ChatTurn turn;
   turn.prompt_tokens = static_cast<int64_t>(ids.size());
   keep_common(branch, ids);
-  const auto left = static_cast<int64_t>(ids.size() - branch.cached.size());
+  const int64_t left = std::ssize(ids) - branch.cached;
   const int chunk = static_cast<int>(std::min<int64_t>(options_.prefill_chunk, left));
   model_.reserve(chunk);
   runtime_.reserve(branch.sequence.id(), turn.prompt_tokens + answer_options.max_tokens, chunk);
-  const auto logits = prefill(branch, ids, &turn);
+  const auto logits = read(branch, ids, &turn);
   if (logits.empty()) {
     turn.end = AnswerEnd::kCancelled;
     return turn;
@@ -198,9 +202,9 @@ bool ChatSession::undo() {
 
 size_t ChatSession::fork() {
   const Branch& from = *branches_[current_];
-  auto branch = std::make_unique<Branch>(
-      runtime_, runtime_.fork(from.sequence.id(), static_cast<int64_t>(from.cached.size())));
+  auto branch = std::make_unique<Branch>(runtime_, runtime_.fork(from.sequence.id(), from.cached));
   branch->messages = from.messages;
+  branch->log = from.log;
   branch->cached = from.cached;
   branch->known_text = from.known_text;
   branch->known_ids = from.known_ids;

@@ -14,6 +14,7 @@
 #include "runtime/llm/answer.h"
 #include "runtime/llm/model.h"
 #include "runtime/llm/owned_sequence.h"
+#include "runtime/llm/token_log.h"
 #include "runtime/text/chat_template.h"
 
 namespace fasa {
@@ -66,7 +67,7 @@ class ChatSession {
   size_t branch() const { return current_; }  // from 0
   size_t branches() const { return branches_.size(); }
   const std::vector<text::ChatMessage>& messages() const { return branches_[current_]->messages; }
-  int64_t cached_tokens() const { return static_cast<int64_t>(branches_[current_]->cached.size()); }
+  int64_t cached_tokens() const { return branches_[current_]->cached; }
 
   // Token ids of the prompt for a conversation, as ask() encodes it for an empty history.
   static std::vector<int32_t> prompt_ids(const text::Tokenizer& tokenizer,
@@ -90,7 +91,10 @@ class ChatSession {
 
     std::vector<text::ChatMessage> messages;
     OwnedSequence sequence;
-    std::vector<int32_t> cached;  // ids whose keys and values the sequence holds
+    // How the conversation's tokens were computed, and are again: if a sequence cannot be cut where
+    // a question begins, the tokens in between are computed as before.
+    TokenLog log;
+    int64_t cached = 0;  // of them, those that the sequence holds
     // Text of the last prompt and its answer, and the ids it was encoded to.
     std::string known_text;
     std::vector<int32_t> known_ids;
@@ -102,9 +106,9 @@ class ChatSession {
                 const Answer& answer) const;
   int64_t room_for_answer(size_t prompt_tokens) const;
   void keep_common(Branch& branch, std::span<const int32_t> ids);
-  std::span<const float> prefill(Branch& branch, std::span<const int32_t> ids, ChatTurn* turn);
+  std::span<const float> read(Branch& branch, std::span<const int32_t> ids, ChatTurn* turn);
   void decode(Branch& branch, Answer& answer, bool more, ChatTurn* turn);
-  std::span<const float> step(Branch& branch, std::span<const int32_t> ids, StepMode mode,
+  std::span<const float> step(Branch& branch, std::span<const int32_t> ids, Computed how,
                               bool logits);
   bool cancelled() const { return options_.cancelled && options_.cancelled(); }
 

@@ -69,7 +69,7 @@ class Fitting {
   }
   bool fits(const Config& config, int64_t tokens) const {
     const KvMemory kv = memory_of(config, tokens);
-    return device_bytes(kv) <= request_.device_memory && kv.host_rows <= request_.host_memory;
+    return device_bytes(kv) <= request_.device_memory && kv.host_needed() <= request_.host_memory;
   }
 
   bool as_it_is() { return fits(fitted_.config, fitted_.tokens); }
@@ -153,9 +153,9 @@ class Fitting {
         "the model ({}) and a cache of {} tokens ({} on the device, {} on the host), after every "
         "allowed reduction{}",
         format_bytes(request_.model_bytes), request_.min_tokens, format_bytes(kv.device_total()),
-        format_bytes(kv.host_rows), given_up);
+        format_bytes(kv.host_needed()), given_up);
     throw BudgetError(host ? "host_memory" : "device_memory",
-                      host ? kv.host_rows : device_bytes(kv), 0,
+                      host ? kv.host_needed() : device_bytes(kv), 0,
                       host ? request_.host_memory : request_.device_memory, purpose);
   }
 

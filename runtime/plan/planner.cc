@@ -102,7 +102,7 @@ class Planner {
   }
   bool fits(const KvMemory& kv) const {
     return device_bytes(kv) <= request_.machine.usable_device_bytes() &&
-           kv.host_rows + weights_.host <= request_.machine.host_memory.value_or(UINT64_MAX);
+           kv.host_needed() + weights_.host <= request_.machine.host_memory.value_or(UINT64_MAX);
   }
 
   // Memory grows with the context, so bisection finds the limit. Assumes no hot rows if their
@@ -182,7 +182,7 @@ class Planner {
     option.hot_rows = settings.max_hot_rows;
     option.kv = memory_of(settings, request_.tokens);
     option.device_bytes = device_bytes(option.kv);
-    option.host_bytes = option.kv.host_rows + weights_.host;
+    option.host_bytes = option.kv.host_needed() + weights_.host;
     option.fits = fits(option.kv);
     add_extra_hot_rows(settings, config, option);
     option.longest_context = longest_context(config);

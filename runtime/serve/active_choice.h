@@ -13,10 +13,10 @@
 #include "runtime/api/sequences/runtime.h"
 #include "runtime/base/error.h"
 #include "runtime/llm/answer.h"
+#include "runtime/llm/token_log.h"
 #include "runtime/serve/generation_request.h"
 #include "runtime/serve/prefix_cache.h"
 #include "runtime/serve/resuming.h"
-#include "runtime/serve/token_log.h"
 
 namespace fasa::serve {
 
@@ -58,9 +58,11 @@ struct ActiveChoice {
   }
   // How a token of `wanted` is computed.
   StepMode prompt_mode(int64_t position) const {
-    const bool decodes = position < known.size() ? known.computed(position) == Computed::kDecode
-                                                 : decodes_turn.value_or(false);
+    const bool decodes = known.computed(position, turn_computed()) == Computed::kDecode;
     return decodes ? StepMode::kDecode : StepMode::kPrefill;
+  }
+  Computed turn_computed() const {
+    return decodes_turn.value_or(false) ? Computed::kDecode : Computed::kPrefill;
   }
   int32_t token(int64_t position) const {
     return position < static_cast<int64_t>(wanted.size()) ? wanted[static_cast<size_t>(position)]
@@ -72,13 +74,14 @@ struct ActiveChoice {
   int64_t decode_left() const { return left_as(StepMode::kDecode); }
   // True if all of `wanted` from `position` on is decoded.
   bool decodes_from(int64_t position) const {
-    while (position < std::ssize(wanted) && prompt_mode(position) == StepMode::kDecode) ++position;
-    return position >= std::ssize(wanted);
+    return position >= std::ssize(wanted) ||
+           (prompt_mode(position) == StepMode::kDecode && run_end(position) == std::ssize(wanted));
+  }
+  int64_t run_end(int64_t position) const {
+    return known.run_end(position, std::ssize(wanted), turn_computed());
   }
   int64_t left_as(StepMode mode) const {
-    int64_t end = log.size();
-    while (end < static_cast<int64_t>(wanted.size()) && prompt_mode(end) == mode) ++end;
-    return end - log.size();
+    return at_prompt() && prompt_mode(log.size()) == mode ? run_end(log.size()) - log.size() : 0;
   }
   // The conversation to cache when the choice has ended. If a stop string cut the text, its tokens
   // spell more than the text.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "runtime/base/error.h"
@@ -86,13 +87,24 @@ PrefixMatch PrefixCache::find(const std::string& salt, std::span<const int32_t> 
   int64_t held = match.cached;
   for (const CachedSession& cached : sessions_) {
     if (cached.conversation.salt != salt || !cached.suspended) continue;
-    const int64_t tokens =
-        std::min({cached.log().common(match.known), most, cached.suspended->tokens});
-    if (!runtime_.traits().can_truncate(cached.suspended->first_page, tokens)) continue;
+    const int64_t common = std::min(cached.log().common(match.known), most);
+    const int64_t tokens = resume_point(*cached.suspended, common);
     if (tokens <= held) continue;
     match.suspended = {cached.suspended->session, held = tokens, cached.suspended->first_page};
   }
+  // The disk goes on after whole pages, where a sequence has no state to be cut to.
+  if (match.suspended && has_states()) match.cached = 0, match.source.reset();
   return match;
+}
+
+// The most tokens, at most `tokens`, that a sequence read from disk can have.
+int64_t PrefixCache::resume_point(const SuspendedPrefix& suspended, int64_t tokens) const {
+  int64_t point = std::min(tokens, suspended.tokens);
+  if (has_states()) {
+    const auto end = std::upper_bound(suspended.states.begin(), suspended.states.end(), point);
+    point = end == suspended.states.begin() ? 0 : *std::prev(end);
+  }
+  return runtime_.traits().can_truncate(suspended.first_page, point) ? point : 0;
 }
 
 SequenceId PrefixCache::take(uint64_t id, int64_t tokens) {
@@ -127,12 +139,12 @@ uint64_t PrefixCache::insert(Conversation conversation, SequenceId sequence) {
   return sessions_.back().id;
 }
 
-void PrefixCache::insert(Conversation conversation, uint64_t session, int64_t first_page) {
+void PrefixCache::insert(Conversation conversation, SuspendedPrefix suspended) {
   changed();
-  const int64_t tokens = conversation.log.size();
+  suspended.tokens = conversation.log.size();
   sessions_.push_back({.id = next_id_++,
                        .conversation = std::move(conversation),
-                       .suspended = SuspendedPrefix{session, tokens, first_page},
+                       .suspended = std::move(suspended),
                        .last_used = ++uses_});
 }
 

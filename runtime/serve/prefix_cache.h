@@ -13,8 +13,8 @@
 
 #include "runtime/api/sequences/runtime.h"
 #include "runtime/base/ids.h"
+#include "runtime/llm/token_log.h"
 #include "runtime/serve/session_manifest.h"
-#include "runtime/serve/token_log.h"
 
 namespace fasa::serve {
 
@@ -22,7 +22,8 @@ namespace fasa::serve {
 struct SuspendedPrefix {
   uint64_t session = 0;  // its number in the session store
   int64_t tokens = 0;
-  int64_t first_page = 0;  // pages from here on have all rows
+  int64_t first_page = 0;            // pages from here on have all rows
+  std::vector<int64_t> states = {};  // with layers of linear attention: tokens that have one
 };
 
 // One conversation so far. Without a sequence and without a copy on disk only its log is left,
@@ -75,8 +76,8 @@ class PrefixCache {
   // Inserts a sequence. A cached session whose log is a prefix of this one is removed; this one
   // takes over its copy on disk.
   uint64_t insert(Conversation conversation, SequenceId sequence);
-  // Inserts a session found on disk.
-  void insert(Conversation conversation, uint64_t session, int64_t first_page = 0);
+  // Inserts a session found on disk, whole.
+  void insert(Conversation conversation, SuspendedPrefix suspended);
 
   // The least recently used session that holds memory and is not being evicted; null: none.
   CachedSession* oldest_in_memory();
@@ -106,6 +107,8 @@ class PrefixCache {
 
  private:
   CachedSession* find(uint64_t id);
+  bool has_states() const { return runtime_.geometry().linear.layers > 0; }
+  int64_t resume_point(const SuspendedPrefix& suspended, int64_t tokens) const;
   void inherit(CachedSession& heir, CachedSession& beginning);
   void remove_record(CachedSession& cached, const std::string& id);
   void free(CachedSession& cached);

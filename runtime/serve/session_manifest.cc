@@ -87,6 +87,51 @@ TokenLog read_log(Reader& reader) {
   return log;
 }
 
+void write_pages(Writer& out, const std::vector<StoredPage>& pages) {
+  out.number(pages.size());
+  for (const StoredPage& page : pages) {
+    out.number(page.place);
+    out.number(page.checksum);
+  }
+}
+
+std::vector<StoredPage> read_pages(Reader& reader) {
+  std::vector<StoredPage> pages(reader.count(2 * sizeof(uint64_t)));
+  for (StoredPage& page : pages) {
+    page.place = reader.number();
+    page.checksum = reader.number();
+  }
+  return pages;
+}
+
+StoredState read_state(Reader& reader) {
+  StoredState state;
+  state.point.tokens = static_cast<int64_t>(reader.number());
+  const uint64_t open = reader.number();
+  if (open >= kLinearBlock) reader.fail("a state of it has more open tokens than a block");
+  state.point.open = static_cast<int>(open);
+  state.point.bytes = reader.number();
+  state.pieces = read_pages(reader);
+  return state;
+}
+
+// How a state's last token was computed stands in the log.
+void check_states(SessionManifest& manifest, const Reader& reader) {
+  const TokenLog& log = manifest.conversation.log;
+  int64_t before = 0;
+  for (StoredState& state : manifest.states) {
+    StatePoint& point = state.point;
+    if (point.tokens <= before || point.tokens > log.size() || point.open > point.tokens) {
+      reader.fail("a state of it is not at one of its tokens, or they are not in order");
+    }
+    before = point.tokens;
+    point.decoded = log.computed(point.tokens - 1) == Computed::kDecode;
+    const bool whole = point.bytes > 0 && manifest.page_bytes > 0 &&
+                       (point.bytes - 1) / manifest.page_bytes + 1 == state.pieces.size();
+    if (!whole) reader.fail("the pieces of a state of it do not have its size");
+  }
+}
+
 void check_pages(const SessionManifest& manifest, const Reader& reader) {
   const int64_t tokens = manifest.conversation.log.size();
   if (manifest.pages.size() != static_cast<size_t>(pages_of(tokens))) {
@@ -95,13 +140,17 @@ void check_pages(const SessionManifest& manifest, const Reader& reader) {
   if (manifest.first_page > manifest.pages.size())
     reader.fail("its first page lies after its last page");
   std::vector<uint64_t> places;
-  for (const StoredPage& page : manifest.pages) {
+  const auto add = [&](const StoredPage& page) {
     uint64_t end = 0;
     if (page.place == UINT64_MAX ||
         __builtin_mul_overflow(page.place + 1, manifest.page_bytes, &end) || end > INT64_MAX) {
       reader.fail("the size of its pages exceeds 2^63 bytes");
     }
     places.push_back(page.place);
+  };
+  for (const StoredPage& page : manifest.pages) add(page);
+  for (const StoredState& state : manifest.states) {
+    for (const StoredPage& piece : state.pieces) add(piece);
   }
   std::sort(places.begin(), places.end());
   if (std::adjacent_find(places.begin(), places.end()) != places.end()) {
@@ -133,10 +182,13 @@ std::string encode_manifest(const SessionManifest& manifest) {
     out.text(record->data);
   }
   out.number(manifest.first_page);
-  out.number(manifest.pages.size());
-  for (const StoredPage& page : manifest.pages) {
-    out.number(page.place);
-    out.number(page.checksum);
+  write_pages(out, manifest.pages);
+  out.number(manifest.states.size());
+  for (const StoredState& state : manifest.states) {
+    out.number(static_cast<uint64_t>(state.point.tokens));
+    out.number(static_cast<uint64_t>(state.point.open));
+    out.number(state.point.bytes);
+    write_pages(out, state.pieces);
   }
   return out.take();
 }
@@ -166,12 +218,11 @@ SessionManifest decode_manifest(std::string_view bytes, const std::string& place
     record = std::make_shared<Record>(std::move(id), reader.text());
   }
   manifest.first_page = reader.number();
-  manifest.pages.resize(reader.count(2 * kNumber));
-  for (StoredPage& page : manifest.pages) {
-    page.place = reader.number();
-    page.checksum = reader.number();
-  }
+  manifest.pages = read_pages(reader);
+  manifest.states.resize(reader.count(4 * kNumber));
+  for (StoredState& state : manifest.states) state = read_state(reader);
   if (!reader.at_end()) reader.fail("data follow the end of the session");
+  check_states(manifest, reader);
   check_pages(manifest, reader);
   return manifest;
 }

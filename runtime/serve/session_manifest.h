@@ -1,5 +1,5 @@
-// The manifest of a session on disk: its tokens and the locations of its pages. Pages that no
-// manifest names are free.
+// The manifest of a session on disk: its tokens, and the locations of its pages and states. Those
+// that no manifest names are free.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,12 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/serve/token_log.h"
+#include "runtime/base/linear_shape.h"
+#include "runtime/llm/token_log.h"
 
 namespace fasa::serve {
 
-inline constexpr std::string_view kManifestVersion = "fasa session 4\n";  // its first line
+inline constexpr std::string_view kManifestVersion = "fasa session 5\n";  // its first line
 
 // A page of the cache in a file of pages.
 struct StoredPage {
@@ -21,6 +22,15 @@ struct StoredPage {
   uint64_t checksum = 0;  // of its header: slices, and the checksums of its rows
 
   bool operator==(const StoredPage&) const = default;
+};
+
+// A state of layers with linear attention in a file of pages: pieces, each as large as a page but
+// the last, in the locations of pages.
+struct StoredState {
+  StatePoint point;
+  std::vector<StoredPage> pieces;  // a checksum is the piece's
+
+  bool operator==(const StoredState&) const = default;
 };
 
 // Data of an API that conversations carry; the engine does not read it.
@@ -47,8 +57,9 @@ struct SessionManifest {
   std::string fingerprint;  // see session_fingerprint.h
   uint64_t page_bytes = 0;  // in the file
   Conversation conversation;
-  uint64_t first_page = 0;        // pages from here on have all rows
-  std::vector<StoredPage> pages;  // of all tokens, in order
+  uint64_t first_page = 0;          // pages from here on have all rows
+  std::vector<StoredPage> pages;    // of all tokens, in order
+  std::vector<StoredState> states;  // by tokens
 };
 
 std::string encode_manifest(const SessionManifest& manifest);

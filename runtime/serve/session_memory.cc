@@ -197,13 +197,14 @@ void SessionMemory::resume_next() {
   if (active.resuming) {
     resume(active);
   } else {
-    active.lacks_rows = !runtime_.load_more(*active.sequence, kBytes);
+    active.lacks_rows = !runtime_.exchange().load_more(*active.sequence, kBytes);
   }
 }
 
 void SessionMemory::resume(ActiveChoice& active) {
+  bool whole = false;
   try {
-    suspension_->resume_some(*active.resuming, *active.sequence);
+    whole = suspension_->resume_some(*active.resuming, *active.sequence);
   } catch (const BudgetError& error) {
     ActiveChoice* const one = &active;
     return make_room({&one, 1}, error);
@@ -211,7 +212,7 @@ void SessionMemory::resume(ActiveChoice& active) {
   for (int64_t i = active.log.size(); i < runtime_.length(*active.sequence); ++i) {
     active.log.append(active.known.ids()[static_cast<size_t>(i)], active.known.computed(i));
   }
-  if (active.log.size() < active.resuming->prefix.tokens) return;
+  if (!whole) return;
   active.resuming.reset();
   suspension_->count_resumed(active.cached);
 }
@@ -229,12 +230,21 @@ void SessionMemory::give_up(const LostSession& error) {
     if (lost) losers.push_back(one.get());
     if (resumes) one->resuming.reset();
     if (!lost && !resumes) continue;
+    if (!lost) cut_to_resume_point(*one);
     const int64_t cached = lost ? 0 : one->log.size();
     stats_.cached_tokens -= static_cast<uint64_t>(one->cached - cached);
     one->cached = cached;
   }
   for (ActiveChoice* one : losers) step_back(*one);
   release_lost();
+}
+
+// A session that was not read to its end may lack its state of layers with linear attention.
+void SessionMemory::cut_to_resume_point(ActiveChoice& active) {
+  const int64_t point = runtime_.resume_point(*active.sequence, active.log.size());
+  if (point == active.log.size()) return;
+  runtime_.truncate(*active.sequence, point);
+  active.log.truncate(point);
 }
 
 // Cached sessions with lost rows keep only the record of how their tokens were computed.
@@ -253,6 +263,7 @@ void SessionMemory::release_lost() {
 void SessionMemory::keep_finished() {
   for (const auto& one : choices_.active()) {
     if (!one->finished || !one->placed()) continue;
+    cut_to_resume_point(*one);
     const SequenceId sequence = *std::exchange(one->sequence, std::nullopt);
     OwnedSequence owned(runtime_, sequence);
     if (one->log.size() > 0) cache_.insert(one->conversation(), owned.release());
@@ -284,7 +295,7 @@ void SessionMemory::tell_saved() {
                        cached->suspended->tokens == cached->log().size();
     const bool waits = cached != nullptr && cached->sequence && !cached->suspend_failed;
     if (there) {
-      one.saved(suspension_->bytes(cached->suspended->tokens));
+      one.saved(suspension_->bytes(*cached->suspended));
     } else if (!waits) {
       one.saved(std::nullopt);
     }
@@ -318,7 +329,7 @@ void SessionMemory::list_sessions() {
       session.device_bytes = cached.device_bytes;
       session.host_bytes = cached.host_bytes;
     }
-    if (suspension_) session.disk_bytes = suspension_->bytes(session.suspended_tokens);
+    if (cached.suspended) session.disk_bytes = suspension_->bytes(*cached.suspended);
     sessions->push_back(std::move(session));
   }
   stats_.sessions = std::move(sessions);

@@ -54,6 +54,7 @@ class SessionMemory {
   void place(ActiveChoice& active);
   void preempt(ActiveChoice& active);
   void step_back(ActiveChoice& active);
+  void cut_to_resume_point(ActiveChoice& active);
   bool evict_oldest();
   void wait_for_memory(std::span<ActiveChoice* const> batch);
   void resume(ActiveChoice& active);

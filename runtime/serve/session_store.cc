@@ -52,6 +52,15 @@ void sync(const PageFile& file) {
   if (::fdatasync(file.get()) != 0) fail(file.path(), "write", errno);
 }
 
+template <typename Visit>
+void for_each_place(const std::vector<StoredPage>& pages, const std::vector<StoredState>& states,
+                    const Visit& visit) {
+  for (const StoredPage& page : pages) visit(page.place);
+  for (const StoredState& state : states) {
+    for (const StoredPage& piece : state.pieces) visit(piece.place);
+  }
+}
+
 // Parses the number at the beginning of a file name such as "12.rows".
 std::optional<uint64_t> number_of(const fs::path& path, const char* suffix) {
   if (path.extension() != suffix) return std::nullopt;
@@ -111,13 +120,15 @@ void SessionStore::scan() {
             [](const auto& a, const auto& b) { return a.written < b.written; });
 }
 
-void SessionStore::take_places(Stored& stored, std::vector<StoredPage> pages, uint64_t places) {
+void SessionStore::take_places(Stored& stored, SessionManifest& manifest, uint64_t places) {
   std::vector<bool> taken(static_cast<size_t>(places));
-  for (const StoredPage& page : pages) taken[static_cast<size_t>(page.place)] = true;
+  for_each_place(manifest.pages, manifest.states,
+                 [&](uint64_t place) { taken[static_cast<size_t>(place)] = true; });
   for (uint64_t place = 0; place < places; ++place) {
     if (!taken[static_cast<size_t>(place)]) stored.free.push_back(place);
   }
-  stored.pages = std::move(pages);
+  stored.pages = std::move(manifest.pages);
+  stored.states = std::move(manifest.states);
   stored.places = places;
 }
 
@@ -131,7 +142,8 @@ void SessionStore::load(uint64_t session) {
     SessionManifest manifest = decode_manifest(bytes, path(session, kManifest));
     const auto file_bytes = static_cast<uint64_t>(status.st_size);
     uint64_t places = 0;
-    for (const StoredPage& page : manifest.pages) places = std::max(places, page.place + 1);
+    for_each_place(manifest.pages, manifest.states,
+                   [&](uint64_t place) { places = std::max(places, place + 1); });
     if (!has_rows || places * manifest.page_bytes > file_bytes) {
       throw InputError(fmt::format(
           "{}: the file has {} bytes, but its manifest expects {}; the session will be recomputed",
@@ -142,12 +154,14 @@ void SessionStore::load(uint64_t session) {
     stored.foreign =
         manifest.fingerprint != options_.fingerprint || manifest.page_bytes != format_.page_bytes();
     stored.foreign_bytes = file_bytes;
-    if (!stored.foreign) take_places(stored, std::move(manifest.pages), places);
+    if (!stored.foreign) take_places(stored, manifest, places);
     stored.written = stored.committed = manifest.conversation.log.size();
     used_bytes_ += taken_by(stored);
     if (!stored.foreign) {
-      found_.push_back({session, manifest.written, std::move(manifest.conversation),
-                        static_cast<int64_t>(manifest.first_page)});
+      FoundSession found{session, manifest.written, std::move(manifest.conversation),
+                         static_cast<int64_t>(manifest.first_page)};
+      for (const StoredState& state : stored.states) found.states.push_back(state.point.tokens);
+      found_.push_back(std::move(found));
     }
   } catch (const InputError& error) {
     log_warning(error.what());
@@ -163,7 +177,6 @@ uint64_t SessionStore::create() {
 void SessionStore::write(uint64_t session, int tokens, std::span<const std::byte> rows,
                          std::span<const std::byte> slices) {
   Stored& stored = stored_.at(session);
-  const std::string name = path(session, kRows);
   const auto page = static_cast<size_t>(stored.written / kPageTokens);
   std::vector<std::byte> bytes(format_.page_bytes());
   std::copy(slices.begin(), slices.end(), bytes.begin());
@@ -175,22 +188,28 @@ void SessionStore::write(uint64_t session, int tokens, std::span<const std::byte
                 sizeof(checksum));
   }
   const bool again = page < stored.pages.size();
-  const uint64_t place = stored.free.empty() ? stored.places : stored.free.back();
-  write_at(name, bytes, place * format_.page_bytes());
-  const StoredPage written{place, XXH3_64bits(bytes.data(), format_.header_bytes())};
+  const StoredPage written = put(session, stored, bytes, format_.header_bytes());
   if (again) {
     stored.replaced.push_back(stored.pages.back().place);
     stored.pages.back() = written;
   } else {
     stored.pages.push_back(written);
   }
+  stored.written = static_cast<int64_t>(page) * kPageTokens + tokens;
+}
+
+// Writes a whole location; the checksum is that of the first `checked` bytes.
+StoredPage SessionStore::put(uint64_t session, Stored& stored, std::span<const std::byte> bytes,
+                             size_t checked) {
+  const uint64_t place = stored.free.empty() ? stored.places : stored.free.back();
+  write_at(path(session, kRows), bytes, place * format_.page_bytes());
   if (!stored.free.empty()) {
     stored.free.pop_back();
   } else {
     ++stored.places;
     used_bytes_ += format_.page_bytes();
   }
-  stored.written = static_cast<int64_t>(page) * kPageTokens + tokens;
+  return {place, XXH3_64bits(bytes.data(), checked)};
 }
 
 void SessionStore::write_at(const std::string& name, std::span<const std::byte> bytes,
@@ -235,7 +254,8 @@ void SessionStore::commit(uint64_t session, const Conversation& conversation, in
                                              .page_bytes = format_.page_bytes(),
                                              .conversation = conversation,
                                              .first_page = static_cast<uint64_t>(first_page),
-                                             .pages = stored.pages});
+                                             .pages = stored.pages,
+                                             .states = whole_states(stored)});
   write_file_atomically(path(session, kManifest), bytes);
   changing();
   const PageFile folder(options_.dir, O_RDONLY | O_DIRECTORY);
@@ -258,7 +278,7 @@ int64_t SessionStore::committed(uint64_t session) const {
   return found == stored_.end() ? 0 : found->second.committed;
 }
 
-std::shared_ptr<SuspendedPages> SessionStore::open(uint64_t session, int64_t pages,
+std::shared_ptr<SuspendedPages> SessionStore::open(uint64_t session, int64_t pages, int64_t state,
                                                    ReadPool& pool) const {
   const auto found = stored_.find(session);
   auto file = std::make_unique<PageFile>(path(session, kRows), O_RDONLY);
@@ -268,8 +288,21 @@ std::shared_ptr<SuspendedPages> SessionStore::open(uint64_t session, int64_t pag
         session, fmt::format("{}: the file does not have {} readable pages", file->path(), pages));
   }
   const auto& all = found->second.pages;
+  SuspendedPages::Content content{.pages = {all.begin(), all.begin() + pages}};
+  if (state > 0) {
+    const std::vector<StoredState> states = whole_states(found->second);
+    const auto at = std::find_if(states.begin(), states.end(),
+                                 [&](const auto& one) { return one.point.tokens == state; });
+    if (at == states.end()) {
+      throw LostSession(session,
+                        fmt::format("{}: the session has no state of layers with linear attention "
+                                    "at {} tokens",
+                                    file->path(), state));
+    }
+    content.state = *at;
+  }
   return std::make_shared<SuspendedPages>(pool, session, std::move(file), format_,
-                                          std::vector(all.begin(), all.begin() + pages));
+                                          std::move(content));
 }
 
 // Removes the manifest first: rows without a manifest are ignored.

@@ -3,7 +3,8 @@
 // process is killed at any moment, sessions remain as last committed. One thread at a time, one
 // process at a time.
 //
-//   NUMBER.rows      pages of the cache (page_format.h)
+//   NUMBER.rows      pages of the cache (page_format.h), and states of layers with linear attention
+//                    in pieces of a page's size
 //   NUMBER.session   the manifest (session_manifest.h)
 //   salt             drawn when the folder was made (see store_salt)
 //   lock             held by the process that uses it
@@ -41,6 +42,7 @@ struct FoundSession {
   uint64_t written = 0;
   Conversation conversation;
   int64_t first_page = 0;
+  std::vector<int64_t> states = {};  // tokens of each
 };
 
 class SessionStore {
@@ -62,6 +64,12 @@ class SessionStore {
   // nothing has changed then.
   void write(uint64_t session, int tokens, std::span<const std::byte> rows,
              std::span<const std::byte> slices);
+  // Names the states that the session has from the next commit() on; others are dropped. Returns
+  // the first of them that is not whole, with its pieces so far; null: all are.
+  const StoredState* want_states(uint64_t session, const std::vector<StatePoint>& points);
+  // Writes the next piece of a state that want_states() returned: as many bytes as a page of the
+  // file has, or what is left. Throws like write().
+  void write_state(uint64_t session, int64_t tokens, std::span<const std::byte> piece);
   // Starts to bring what was written to the disk, on a thread of its own, so that commit() need not
   // wait for it. True: it is there, after `seconds` at most. Throws like write().
   bool flush(uint64_t session, double seconds);
@@ -70,9 +78,12 @@ class SessionStore {
   void commit(uint64_t session, const Conversation& conversation, int64_t first_page);
   int64_t written(uint64_t session) const;    // tokens, uncommitted ones included
   int64_t committed(uint64_t session) const;  // tokens; 0: there is no such session
-  // The first pages of a session, as committed. Throws LostSession if it no longer exists. `pool`
-  // must outlive the result.
-  std::shared_ptr<SuspendedPages> open(uint64_t session, int64_t pages, ReadPool& pool) const;
+  // The states of a session that are whole.
+  std::vector<StatePoint> states(uint64_t session) const;
+  // The first pages of a session, as committed, and its state at `state` tokens (0: none). Throws
+  // LostSession if it no longer has them. `pool` must outlive the result.
+  std::shared_ptr<SuspendedPages> open(uint64_t session, int64_t pages, int64_t state,
+                                       ReadPool& pool) const;
   // Frees its space on disk.
   void remove(uint64_t session) noexcept;
 
@@ -80,14 +91,16 @@ class SessionStore {
   bool make_room(uint64_t bytes);
   uint64_t used_bytes() const { return used_bytes_; }
   uint64_t limit_bytes() const { return options_.limit_bytes; }
-  // Bytes of `tokens` tokens in a file.
+  size_t piece_bytes() const { return format_.page_bytes(); }  // of a state
+  // Bytes of `tokens` tokens in a file, without states.
   uint64_t bytes_of(int64_t tokens) const {
     return static_cast<uint64_t>(pages_of(tokens)) * format_.page_bytes();
   }
 
  private:
   struct Stored {
-    std::vector<StoredPage> pages;  // written
+    std::vector<StoredPage> pages;    // written
+    std::vector<StoredState> states;  // by tokens; the last ones may lack pieces
     int64_t written = 0, committed = 0;
     uint64_t places = 0;             // slots in the file, used or free
     std::vector<uint64_t> free;      // unused slots
@@ -101,8 +114,12 @@ class SessionStore {
   void lock_folder();
   void scan();
   void load(uint64_t session);
-  static void take_places(Stored& stored, std::vector<StoredPage> pages, uint64_t places);
+  static void take_places(Stored& stored, SessionManifest& manifest, uint64_t places);
+  StoredPage put(uint64_t session, Stored& stored, std::span<const std::byte> bytes,
+                 size_t checked);
   uint64_t taken_by(const Stored& stored) const;
+  bool is_whole(const StoredState& state) const;
+  std::vector<StoredState> whole_states(const Stored& stored) const;
   void write_at(const std::string& name, std::span<const std::byte> bytes, uint64_t offset) const;
   void changing() const;
 

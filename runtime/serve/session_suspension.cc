@@ -25,13 +25,16 @@ SessionSuspension::SessionSuspension(const SuspensionOptions& options, Runtime& 
       cache_(cache),
       idle_after_(std::chrono::duration_cast<Clock::duration>(
           std::chrono::duration<double>(std::min(options.idle_after, kNever)))),
+      snapshots_(options.snapshots),
       store_({.dir = options.dir,
               .limit_bytes = options.limit_bytes,
               .fingerprint = options.fingerprint,
               .page = runtime.traits().page,
               .before_change = options.before_change}) {
   for (FoundSession& found : store_.take_found()) {
-    cache_.insert(std::move(found.conversation), found.number, found.first_page);
+    cache_.insert(std::move(found.conversation), {.session = found.number,
+                                                  .first_page = found.first_page,
+                                                  .states = std::move(found.states)});
   }
 }
 
@@ -109,11 +112,11 @@ bool SessionSuspension::suspend_piece(CachedSession& cached, double seconds) {
     const PageBytes bytes = runtime_.traits().page;
     const int64_t first = begin / kPageTokens;
     const int64_t most = std::min(pages_at_once(bytes.rows + bytes.slices), pages_of(end) - first);
-    const double in_time = std::clamp(seconds / page_seconds_, 1.0, static_cast<double>(most));
-    write_pages(cached, first, static_cast<int64_t>(in_time));
+    write_pages(cached, first, pieces_in(seconds, most));
   }
   if (store_.written(session) < end) return false;
   if (store_.committed(session) < end) {
+    if (!write_states(cached, seconds)) return false;
     if (!store_.flush(session, seconds)) return false;
     SuspendedPrefix& suspended = *cached.suspended;
     suspended.first_page =
@@ -125,6 +128,43 @@ bool SessionSuspension::suspend_piece(CachedSession& cached, double seconds) {
     ++status_.suspended;
   }
   return true;
+}
+
+// What is written in about so much time, as measured.
+int64_t SessionSuspension::pieces_in(double seconds, int64_t most) const {
+  return static_cast<int64_t>(std::clamp(seconds / page_seconds_, 1.0, static_cast<double>(most)));
+}
+
+// Writes pieces of the states that the file lacks. Returns true once it has all. Those on disk that
+// the sequence no longer has, because it was read from there, stay.
+bool SessionSuspension::write_states(CachedSession& cached, double seconds) {
+  SuspendedPrefix& suspended = *cached.suspended;
+  std::vector<StatePoint> points = store_.states(suspended.session);
+  for (const StatePoint& point : runtime_.exchange().states(*cached.sequence)) {
+    if (std::find(points.begin(), points.end(), point) == points.end()) points.push_back(point);
+  }
+  std::sort(points.begin(), points.end(),
+            [](const auto& a, const auto& b) { return a.tokens < b.tokens; });
+  SnapshotRule rule = snapshots_;
+  ++rule.turns;  // the end
+  rule.apply(points, [](const StatePoint& point) { return point.tokens; });
+  const auto piece = static_cast<uint64_t>(store_.piece_bytes());
+  int64_t pieces = pieces_in(seconds, pages_at_once(store_.piece_bytes()));
+  for (; pieces > 0; --pieces) {
+    const StoredState* const state = store_.want_states(suspended.session, points);
+    suspended.states.clear();
+    for (const StatePoint& one : store_.states(suspended.session)) {
+      suspended.states.push_back(one.tokens);
+    }
+    if (state == nullptr) return true;
+    const StatePoint& point = state->point;
+    const uint64_t done = state->pieces.size() * piece;
+    require_room(cached, point.bytes - done + piece);
+    state_.resize(std::min(piece, point.bytes - done));
+    runtime_.exchange().export_state(*cached.sequence, point, done, state_);
+    store_.write_state(suspended.session, point.tokens, state_);
+  }
+  return false;
 }
 
 void SessionSuspension::write_pages(const CachedSession& cached, int64_t first, int64_t pages) {
@@ -142,7 +182,7 @@ void SessionSuspension::write_pages(const CachedSession& cached, int64_t first, 
     views[i] = {rows.subspan(i * bytes.rows, bytes.rows),
                 slices.subspan(i * bytes.slices, tokens_of(i) == kPageTokens ? bytes.slices : 0)};
   }
-  runtime_.export_pages(*cached.sequence, first, views);
+  runtime_.exchange().export_pages(*cached.sequence, first, views);
   for (size_t i = 0; i < views.size(); ++i) {
     store_.write(cached.suspended->session, tokens_of(i), views[i].rows, views[i].slices);
   }
@@ -167,19 +207,48 @@ void SessionSuspension::require_room(const CachedSession& cached, uint64_t bytes
   }
 }
 
-int64_t SessionSuspension::resume_some(Resuming& resuming, SequenceId sequence) {
-  const int64_t have = runtime_.length(sequence);
-  const int64_t first = have / kPageTokens, end = pages_of(resuming.prefix.tokens);
+bool SessionSuspension::resume_some(Resuming& resuming, SequenceId sequence) {
+  const int64_t tokens = resuming.prefix.tokens;
+  const bool has_state = runtime_.geometry().linear.layers > 0;
+  const int64_t first = runtime_.length(sequence) / kPageTokens, end = pages_of(tokens);
   if (!resuming.pages) {
-    resuming.pages = store_.open(resuming.prefix.session, end, pool_);
+    resuming.pages = store_.open(resuming.prefix.session, end, has_state ? tokens : 0, pool_);
     resuming.pages->has_until(first);
-    if (resuming.rows_later) runtime_.attach_pages(sequence, resuming.pages, end - 1);
+    if (resuming.rows_later) runtime_.exchange().attach_pages(sequence, resuming.pages, end - 1);
   }
+  if (runtime_.length(sequence) == tokens) return load_state(resuming, sequence);
   const PageFormat& format = resuming.pages->format();
   const size_t bytes =
       resuming.rows_later ? format.header_bytes() : format.header_bytes() + format.bytes.rows;
   load_pages(resuming, sequence, first, std::min(pages_at_once(bytes), end - first));
-  return runtime_.length(sequence) - have;
+  return runtime_.length(sequence) == tokens && !has_state;
+}
+
+// Gives the sequence the next pieces of its state. Returns true once it has all.
+bool SessionSuspension::load_state(Resuming& resuming, SequenceId sequence) {
+  const StatePoint& point = resuming.pages->state();
+  const LinearLayout layout(runtime_.geometry().linear);
+  if (point.bytes != static_cast<uint64_t>(layout.copied_bytes(point.open))) {
+    throw LostSession(resuming.prefix.session,
+                      fmt::format("a stored state of {} tokens has {} bytes; this model's have {}",
+                                  point.tokens, point.bytes, layout.copied_bytes(point.open)));
+  }
+  const size_t piece = store_.piece_bytes();
+  const auto most = static_cast<size_t>(pages_at_once(piece)) * piece;
+  state_.resize(std::min<size_t>(most, point.bytes - resuming.state_bytes));
+  resuming.pages->read_state(resuming.state_bytes / piece, state_);
+  runtime_.exchange().import_state(sequence, point, resuming.state_bytes, state_);
+  resuming.state_bytes += state_.size();
+  return resuming.state_bytes == point.bytes;
+}
+
+uint64_t SessionSuspension::bytes(const SuspendedPrefix& suspended) const {
+  const uint64_t piece = store_.piece_bytes();
+  uint64_t bytes = store_.bytes_of(suspended.tokens);
+  for (const StatePoint& point : store_.states(suspended.session)) {
+    bytes += (point.bytes + piece - 1) / piece * piece;
+  }
+  return bytes;
 }
 
 // The last page's rows are read with it, because its tail is rebuilt from them.
@@ -208,7 +277,7 @@ void SessionSuspension::load_pages(Resuming& resuming, SequenceId sequence, int6
                                          format.bytes.slices);
     }
   }
-  runtime_.import_pages(sequence, tokens, views);
+  runtime_.exchange().import_pages(sequence, tokens, views);
 }
 
 void SessionSuspension::lost(uint64_t session) {

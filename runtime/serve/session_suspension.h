@@ -24,6 +24,7 @@ struct SuspensionOptions {
   double idle_after = 600;  // seconds
   // See session_fingerprint.h.
   std::string fingerprint;
+  SnapshotRule snapshots = {};               // of states on disk; beside them, that of the end
   std::function<void()> before_change = {};  // StoreOptions'
 };
 
@@ -52,10 +53,10 @@ class SessionSuspension {
   // Makes all sessions due from now on.
   void suspend_all() { all_ = true; }
 
-  // Reads the session's next pages behind those that `sequence` holds whole. Returns their tokens;
-  // 0 once it holds resuming.prefix.tokens. Throws LostSession; BudgetError if there is no memory,
-  // and nothing has changed then.
-  int64_t resume_some(Resuming& resuming, SequenceId sequence);
+  // Reads the session's next pages behind those that `sequence` holds whole, then its state.
+  // Returns true once the sequence can be continued at resuming.prefix.tokens. Throws LostSession;
+  // BudgetError if there is no memory, and nothing has changed then.
+  bool resume_some(Resuming& resuming, SequenceId sequence);
   // Its pages are damaged or gone: it is not offered again.
   void give_up(uint64_t session) {
     ++status_.damaged;
@@ -70,8 +71,8 @@ class SessionSuspension {
   // Writes records that changed since their conversation was suspended.
   void save_records();
   SuspensionStatus status() const;
-  // Bytes on disk of the keys and values of `tokens` tokens.
-  uint64_t bytes(int64_t tokens) const { return store_.bytes_of(tokens); }
+  // Bytes on disk of the keys, values and states of a session.
+  uint64_t bytes(const SuspendedPrefix& suspended) const;
 
  private:
   static constexpr double kNoLimit = std::numeric_limits<double>::infinity();
@@ -80,20 +81,24 @@ class SessionSuspension {
   std::optional<Clock::time_point> due_at(const CachedSession& cached) const;
   bool suspend_piece(CachedSession& cached, double seconds);
   void write_pages(const CachedSession& cached, int64_t first, int64_t pages);
+  bool write_states(CachedSession& cached, double seconds);
+  int64_t pieces_in(double seconds, int64_t most) const;
   void require_room(const CachedSession& cached, uint64_t bytes);
   void refused(CachedSession& cached, const char* why);
   void lost(uint64_t session);
   void load_pages(Resuming& resuming, SequenceId sequence, int64_t first, int64_t pages);
+  bool load_state(Resuming& resuming, SequenceId sequence);
   int64_t pages_at_once(size_t bytes_of_one) const;
 
   Runtime& runtime_;
   PrefixCache& cache_;
   const Clock::duration idle_after_;
+  const SnapshotRule snapshots_;
   SessionStore store_;
   ReadPool pool_;
   bool all_ = false;
-  std::vector<std::byte> page_headers_, rows_;  // of pages on their way
-  double page_seconds_ = 1;                     // to write a page; as last measured
+  std::vector<std::byte> page_headers_, rows_, state_;  // on their way
+  double page_seconds_ = 1;                             // to write a page; as last measured
   SuspensionStatus status_;
 };
 

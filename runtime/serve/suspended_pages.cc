@@ -26,12 +26,13 @@ PageFile::~PageFile() {
 }
 
 SuspendedPages::SuspendedPages(ReadPool& pool, uint64_t session, std::unique_ptr<PageFile> file,
-                               const PageFormat& format, std::vector<StoredPage> pages)
+                               const PageFormat& format, Content content)
     : pool_(pool),
       session_(session),
       file_(std::move(file)),
       format_(format),
-      pages_(std::move(pages)),
+      pages_(std::move(content.pages)),
+      state_(std::move(content.state)),
       checksums_(pages_.size() * format.pieces()),
       present_(pages_.size() * format.pieces()) {
   // Disables read-ahead: bytes beside a piece are not needed.
@@ -91,6 +92,19 @@ void SuspendedPages::read_rows(int64_t first, std::span<std::byte> rows) {
   for (size_t at = 0; at < rows.size(); at += format_.bytes.rows) {
     const int64_t page = first + static_cast<int64_t>(at / format_.bytes.rows);
     for (size_t piece = 0; piece < format_.pieces(); ++piece) add(page, piece, rows.data() + at);
+  }
+  read_added();
+}
+
+void SuspendedPages::read_state(size_t first, std::span<std::byte> bytes) {
+  reads_.clear();
+  const size_t piece = format_.page_bytes();
+  for (size_t at = 0; at < bytes.size(); at += piece) {
+    const StoredPage& stored = state_.pieces[first + at / piece];
+    reads_.push_back({.offset = stored.place * piece,
+                      .to = bytes.subspan(at, std::min(piece, bytes.size() - at)),
+                      .piece = piece,
+                      .checksums = &stored.checksum});
   }
   read_added();
 }

@@ -1,4 +1,5 @@
-// The pages of a session on disk: read whole, or slices first and rows when a step selects them.
+// The pages and a state of a session on disk. Pages are read whole, or slices first and rows when a
+// step selects them.
 #pragma once
 
 #include <cstddef>
@@ -46,9 +47,13 @@ class PageFile {
 
 class SuspendedPages final : public PendingPages {
  public:
+  struct Content {
+    std::vector<StoredPage> pages;
+    StoredState state = {};  // one of the session's; no pieces: none
+  };
   // `pool` must outlive it.
   SuspendedPages(ReadPool& pool, uint64_t session, std::unique_ptr<PageFile> file,
-                 const PageFormat& format, std::vector<StoredPage> pages);
+                 const PageFormat& format, Content content);
 
   int64_t pages() const { return static_cast<int64_t>(pages_.size()); }
   const PageFormat& format() const { return format_; }
@@ -57,6 +62,9 @@ class SuspendedPages final : public PendingPages {
   void read_page_headers(int64_t first, std::span<std::byte> page_headers);
   // Their rows.
   void read_rows(int64_t first, std::span<std::byte> rows);
+  const StatePoint& state() const { return state_.point; }
+  // Its next pieces.
+  void read_state(size_t first, std::span<std::byte> bytes);
   // Marks the rows of pages before `page` as in memory.
   void has_until(int64_t page);
 
@@ -76,6 +84,7 @@ class SuspendedPages final : public PendingPages {
   const std::unique_ptr<PageFile> file_;
   const PageFormat format_;
   const std::vector<StoredPage> pages_;
+  const StoredState state_;
   std::vector<uint64_t> checksums_;  // [pages][pieces] of pages whose headers were read
   std::vector<bool> present_;        // [pages][pieces] whose rows are in memory
   int64_t complete_ = 0;             // number of leading pages that are complete

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "runtime/base/error.h"
@@ -11,7 +12,7 @@ namespace fasa {
 
 const std::shared_ptr<const LinearState::Snapshot>* LinearState::find(int64_t tokens) const {
   const auto found = std::find_if(snapshots_.begin(), snapshots_.end(),
-                                  [&](const auto& one) { return one->tokens == tokens; });
+                                  [&](const auto& one) { return one->point.tokens == tokens; });
   return found == snapshots_.end() ? nullptr : &*found;
 }
 
@@ -19,31 +20,29 @@ int64_t LinearState::resume_point(int64_t tokens) const {
   if (tokens >= tokens_ && known()) return tokens_;
   int64_t best = 0;
   for (const auto& snapshot : snapshots_) {
-    if (snapshot->tokens <= tokens) best = std::max(best, snapshot->tokens);
+    if (snapshot->point.tokens <= tokens) best = std::max(best, snapshot->point.tokens);
   }
   return best;
 }
 
 void LinearState::truncate(int64_t tokens) {
+  imported_ = 0;
   if (tokens == tokens_ && known()) return;
-  std::erase_if(snapshots_, [&](const auto& one) { return one->tokens > tokens; });
+  std::erase_if(snapshots_, [&](const auto& one) { return one->point.tokens > tokens; });
   const auto* const snapshot = find(tokens);
   live_ = false;
   source_ = snapshot == nullptr ? nullptr : *snapshot;
-  open_ = source_ == nullptr ? 0 : source_->open;
+  open_ = source_ == nullptr ? 0 : source_->point.open;
+  decoded_ = source_ != nullptr && source_->point.decoded;
   tokens_ = tokens;
-  while (!runs_.empty() && (runs_.size() == 1 ? 0 : runs_[runs_.size() - 2].end) >= tokens) {
-    runs_.pop_back();
-  }
-  if (!runs_.empty()) runs_.back().end = tokens;
 }
 
 LinearState LinearState::fork(int64_t tokens, StreamView stream) const {
-  LinearState other(*device_, *layout_);
+  LinearState other(*device_, *layout_, *rule_);
   other.snapshots_ = snapshots_;
-  other.runs_ = runs_;
   other.tokens_ = tokens_;
   other.open_ = open_;
+  other.decoded_ = decoded_;
   other.source_ = source_;
   if (tokens < tokens_) {
     other.truncate(tokens);
@@ -60,62 +59,123 @@ void LinearState::reserve() {
                               "state of layers with linear attention");
 }
 
-std::shared_ptr<LinearState::Snapshot> LinearState::allocate(int64_t tokens, int open) const {
-  const int64_t layer = open > 0 ? layout_->layer_bytes() : layout_->cut_bytes();
+void LinearState::release() {
+  live_ = false;
+  imported_ = 0;
+  memory_ = {};
+}
+
+StatePoint LinearState::point(int64_t tokens, int open, bool decoded) const {
+  return {tokens, open, decoded, static_cast<uint64_t>(layout_->copied_bytes(open))};
+}
+
+std::shared_ptr<LinearState::Snapshot> LinearState::allocate(const StatePoint& point) const {
   auto snapshot = std::make_shared<Snapshot>();
-  snapshot->tokens = tokens;
-  snapshot->open = open;
-  snapshot->memory =
-      device_->allocate(MemorySpace::kHost, static_cast<size_t>(layout_->shape().layers * layer),
-                        "snapshot of a state");
+  snapshot->point = point;
+  snapshot->memory = device_->allocate(MemorySpace::kHost, point.bytes, "snapshot of a state");
   return snapshot;
 }
 
-// Waits, because snapshots are shared by forks and may leave at once. Rare: at the ends of turns,
-// every kInterval tokens, and after a truncation.
-void LinearState::copy_layers(std::byte* to, int64_t to_stride, const std::byte* from,
-                              int64_t from_stride, int64_t bytes, CopyKind kind,
-                              StreamView stream) const {
-  for (int layer = 0; layer < layout_->shape().layers; ++layer) {
-    device_->copy(to + layer * to_stride, from + layer * from_stride, static_cast<size_t>(bytes),
-                  kind, stream);
+// Calls visit(address in memory_, offset in the range, bytes) for the layers' parts of a range of a
+// copy, in which layers follow one another.
+template <typename Visit>
+void LinearState::for_each_layer(int open, size_t offset, size_t bytes, const Visit& visit) const {
+  const auto of_layer = static_cast<size_t>(layout_->copied_layer_bytes(open));
+  for (size_t at = offset; at < offset + bytes;) {
+    const size_t layer = at / of_layer, within = at % of_layer;
+    const size_t count = std::min(of_layer - within, offset + bytes - at);
+    const auto begin = static_cast<ptrdiff_t>(layer) * layout_->layer_bytes();
+    visit(memory_.data() + begin + within, at - offset, count);
+    at += count;
+  }
+}
+
+// Waits, even if it fails, because memory on both sides may leave at once. Rare: at the ends of
+// turns, at intervals, and after a truncation.
+void LinearState::copy(std::span<const CopyRange> ranges, CopyKind kind, StreamView stream) const {
+  try {
+    device_->copy_all(ranges, kind, stream);
+  } catch (const Error&) {
+    try {
+      device_->synchronize(stream);
+    } catch (const Error&) {
+      // The first failure is reported.
+    }
+    throw;
   }
   device_->synchronize(stream);
 }
 
 std::shared_ptr<const LinearState::Snapshot> LinearState::copy_now(StreamView stream) const {
-  std::shared_ptr<Snapshot> snapshot = allocate(tokens_, open_);
-  const int64_t bytes = open_ > 0 ? layout_->layer_bytes() : layout_->cut_bytes();
-  copy_layers(snapshot->memory.data(), bytes, memory_.data(), layout_->layer_bytes(), bytes,
-              CopyKind::kDeviceToHost, stream);
+  std::shared_ptr<Snapshot> snapshot = allocate(point(tokens_, open_, decoded_));
+  export_state(snapshot->point, 0, {snapshot->memory.data(), snapshot->point.bytes}, stream);
   return snapshot;
 }
 
 void LinearState::load(const Snapshot& snapshot, StreamView stream) {
-  const int64_t bytes = snapshot.open > 0 ? layout_->layer_bytes() : layout_->cut_bytes();
-  copy_layers(memory_.data(), layout_->layer_bytes(), snapshot.memory.data(), bytes, bytes,
-              CopyKind::kHostToDevice, stream);
+  copy_in(snapshot.point, 0, {snapshot.memory.data(), snapshot.point.bytes}, stream);
+  live_ = true;
+}
+
+void LinearState::copy_in(const StatePoint& point, size_t offset, std::span<const std::byte> bytes,
+                          StreamView stream) {
+  std::vector<CopyRange> ranges;
+  for_each_layer(point.open, offset, bytes.size(), [&](std::byte* to, size_t at, size_t count) {
+    ranges.push_back({to, bytes.data() + at, count});
+  });
+  copy(ranges, CopyKind::kHostToDevice, stream);
+}
+
+std::vector<StatePoint> LinearState::points() const {
+  std::vector<StatePoint> points;
+  for (const auto& snapshot : snapshots_) points.push_back(snapshot->point);
+  const bool ends = tokens_ > 0 && known() && find(tokens_) == nullptr;
+  if (ends) points.push_back(point(tokens_, open_, decoded_));
+  return points;
+}
+
+void LinearState::export_state(const StatePoint& point, size_t offset, std::span<std::byte> bytes,
+                               StreamView stream) const {
+  const auto* const snapshot = find(point.tokens);
+  if (snapshot != nullptr || !live_) {
+    const Snapshot& from = snapshot != nullptr ? **snapshot : *source_;
+    std::memcpy(bytes.data(), from.memory.data() + offset, bytes.size());
+    return;
+  }
+  std::vector<CopyRange> ranges;
+  for_each_layer(point.open, offset, bytes.size(),
+                 [&](const std::byte* from, size_t at, size_t count) {
+                   ranges.push_back({bytes.data() + at, from, count});
+                 });
+  copy(ranges, CopyKind::kDeviceToHost, stream);
+}
+
+void LinearState::import_state(const StatePoint& point, size_t offset,
+                               std::span<const std::byte> bytes, StreamView stream) {
+  copy_in(point, offset, bytes, stream);
+  imported_ = offset + bytes.size();
+  if (imported_ < point.bytes) return;
+  imported_ = 0;
+  tokens_ = point.tokens;
+  open_ = point.open;
+  decoded_ = point.decoded;
   live_ = true;
 }
 
 void LinearState::add(std::shared_ptr<const Snapshot> snapshot) {
-  if (find(snapshot->tokens) != nullptr) return;
-  const auto after = std::find_if(snapshots_.begin(), snapshots_.end(),
-                                  [&](const auto& one) { return one->tokens > snapshot->tokens; });
+  if (find(snapshot->point.tokens) != nullptr) return;
+  const auto after = std::find_if(snapshots_.begin(), snapshots_.end(), [&](const auto& one) {
+    return one->point.tokens > snapshot->point.tokens;
+  });
   snapshots_.insert(after, std::move(snapshot));
 }
 
-// Keeps those at intervals, and of the others the last kTurns.
 void LinearState::drop_old(int64_t rollback_tokens) {
-  size_t turns = 0;
-  for (size_t i = snapshots_.size(); i-- > 0;) {
-    if (snapshots_[i]->tokens % kInterval == 0 || ++turns <= kTurns) continue;
-    snapshots_.erase(snapshots_.begin() + static_cast<ptrdiff_t>(i));
-  }
+  rule_->apply(snapshots_, [](const auto& one) { return one->point.tokens; });
   if (rollback_tokens < 0) return;
   // One at or before the window's beginning is enough.
   const int64_t begin = tokens_ - rollback_tokens;
-  while (snapshots_.size() > 1 && snapshots_[1]->tokens <= begin) {
+  while (snapshots_.size() > 1 && snapshots_[1]->point.tokens <= begin) {
     snapshots_.erase(snapshots_.begin());
   }
 }
@@ -123,7 +183,7 @@ void LinearState::drop_old(int64_t rollback_tokens) {
 // Without memory there is no snapshot, and more tokens are computed again after a truncation.
 void LinearState::keep_turn(const Step& step, StreamView stream) {
   if (step.rollback_tokens == 0 || tokens_ == 0) return;
-  if (runs_.back().decoded == step.decodes && tokens_ % kInterval != 0) return;
+  if (decoded_ == step.decodes && tokens_ % rule_->interval != 0) return;
   if (find(tokens_) != nullptr) return;
   try {
     add(source_ != nullptr ? source_ : copy_now(stream));
@@ -149,10 +209,10 @@ LinearPart LinearState::begin(const Step& step, StreamView stream) {
                   .open = open_,
                   .state = memory_.data()};
   cut_.reset();
-  const int64_t cut = (tokens_ + step.tokens) / kInterval * kInterval;
+  const int64_t cut = (tokens_ + step.tokens) / rule_->interval * rule_->interval;
   if (!step.decodes && cut > tokens_ && step.rollback_tokens != 0) {
     try {
-      cut_ = allocate(cut, 0);
+      cut_ = allocate(point(cut, 0, false));
       part.saved = cut_->memory.data();
       part.saved_at = cut;
     } catch (const BudgetError&) {  // as in keep_turn()
@@ -169,11 +229,11 @@ void LinearState::commit() {
   open_ = step_->decodes ? 0 : static_cast<int>(tokens_ - std::max(cut, begin));
   live_ = true;
   source_.reset();
-  if (cut_ != nullptr) add(std::exchange(cut_, nullptr));
-  if (runs_.empty() || runs_.back().decoded != step_->decodes) {
-    runs_.push_back({.decoded = step_->decodes});
+  if (cut_ != nullptr) {
+    add(std::exchange(cut_, nullptr));
+    drop_old(step_->rollback_tokens);
   }
-  runs_.back().end = tokens_;
+  decoded_ = step_->decodes;
   step_.reset();
 }
 
@@ -186,13 +246,6 @@ void LinearState::abort(bool computed) {
     const auto* const snapshot = find(tokens_);
     if (snapshot != nullptr) source_ = *snapshot;
   }
-}
-
-uint64_t LinearState::host_bytes() const {
-  uint64_t bytes = 0;
-  for (const auto& snapshot : snapshots_) bytes += snapshot->memory.bytes();
-  if (source_ != nullptr && find(source_->tokens) == nullptr) bytes += source_->memory.bytes();
-  return bytes;
 }
 
 }  // namespace fasa

@@ -3,12 +3,14 @@
 //
 // Prefilled tokens advance it in blocks that end at multiples of kLinearBlock, counted from where
 // the prefilled tokens begin; decoded tokens one by one. So its bits depend on which tokens were
-// prefilled and which decoded, which is recorded, and not on the steps they came in.
+// prefilled and which decoded, and not on the steps they came in.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "kernels/linear_params.h"
@@ -18,23 +20,11 @@ namespace fasa {
 
 class LinearState {
  public:
-  // A snapshot is taken where the position is a multiple of this, and where prefilled tokens follow
-  // decoded ones or the reverse (the last kTurns of them): the ends of turns.
-  static constexpr int64_t kInterval = 16384;
-  static constexpr size_t kTurns = 2;
-
-  // Tokens before `end` that were computed the same way.
-  struct Run {
-    int64_t end = 0;
-    bool decoded = false;
-  };
-
-  // Both must outlive it. An empty sequence, without memory.
-  LinearState(Device& device, const LinearLayout& layout) : device_(&device), layout_(&layout) {}
+  // All must outlive it. An empty sequence, without memory.
+  LinearState(Device& device, const LinearLayout& layout, const SnapshotRule& rule)
+      : device_(&device), layout_(&layout), rule_(&rule) {}
 
   int64_t tokens() const { return tokens_; }
-  // How the tokens were computed, in order.
-  const std::vector<Run>& runs() const { return runs_; }
   // The most tokens, at most `tokens`, whose state is known: all, those of a snapshot, or 0.
   int64_t resume_point(int64_t tokens) const;
   void truncate(int64_t tokens);  // to a resume point
@@ -43,6 +33,9 @@ class LinearState {
 
   // Allocates its device memory. Throws BudgetError.
   void reserve();
+  bool reserved() const { return static_cast<bool>(memory_); }
+  // Frees its device memory, which no step used yet.
+  void release();
   struct Step {
     int64_t first = 0;  // row of the step
     int64_t tokens = 0;
@@ -57,38 +50,60 @@ class LinearState {
   // `computed`: they may have run. Then the state is known at its resume points alone.
   void abort(bool computed);
 
+  // The states that it has, by tokens.
+  std::vector<StatePoint> points() const;
+  // Copies bytes from `offset` on of one of them. Waits.
+  void export_state(const StatePoint& point, size_t offset, std::span<std::byte> bytes,
+                    StreamView stream) const;
+  // Gives an empty state, in reserved memory, the next bytes of an exported one. It is at its
+  // tokens with the last of them. Waits.
+  void import_state(const StatePoint& point, size_t offset, std::span<const std::byte> bytes,
+                    StreamView stream);
+  size_t imported() const { return imported_; }  // bytes, of one that is not complete
+
   uint64_t device_bytes() const { return memory_.bytes(); }
-  uint64_t host_bytes() const;  // of snapshots; those shared with forks count in each
+  // Calls visit(address, bytes) for the memory of each snapshot; forks share some.
+  template <typename Visit>
+  void visit_snapshots(const Visit& visit) const {
+    for (const auto& one : snapshots_) visit(one.get(), one->memory.bytes());
+    if (source_ != nullptr) visit(source_.get(), source_->memory.bytes());
+    if (cut_ != nullptr) visit(cut_.get(), cut_->memory.bytes());
+  }
 
  private:
   struct Snapshot {
-    int64_t tokens = 0;
-    int open = 0;
+    StatePoint point;
     Buffer memory;
   };
   using Snapshots = std::vector<std::shared_ptr<const Snapshot>>;
 
   bool known() const { return live_ || tokens_ == 0 || source_ != nullptr; }
   const std::shared_ptr<const Snapshot>* find(int64_t tokens) const;
+  StatePoint point(int64_t tokens, int open, bool decoded) const;
   // Both throw BudgetError.
-  std::shared_ptr<Snapshot> allocate(int64_t tokens, int open) const;
+  std::shared_ptr<Snapshot> allocate(const StatePoint& point) const;
   std::shared_ptr<const Snapshot> copy_now(StreamView stream) const;
   void load(const Snapshot& snapshot, StreamView stream);
-  void copy_layers(std::byte* to, int64_t to_stride, const std::byte* from, int64_t from_stride,
-                   int64_t bytes, CopyKind kind, StreamView stream) const;
+  void copy(std::span<const CopyRange> ranges, CopyKind kind, StreamView stream) const;
+  void copy_in(const StatePoint& point, size_t offset, std::span<const std::byte> bytes,
+               StreamView stream);
+  template <typename Visit>
+  void for_each_layer(int open, size_t offset, size_t bytes, const Visit& visit) const;
   void add(std::shared_ptr<const Snapshot> snapshot);
   void drop_old(int64_t rollback_tokens);
   void keep_turn(const Step& step, StreamView stream);
 
   Device* device_;
   const LinearLayout* layout_;
+  const SnapshotRule* rule_;
   Buffer memory_;
   int64_t tokens_ = 0;
-  int open_ = 0;                            // tokens of the open block
-  bool live_ = false;                       // memory_ has the state
+  int open_ = 0;          // tokens of the open block
+  bool decoded_ = false;  // how the last token was computed
+  bool live_ = false;     // memory_ has the state
+  size_t imported_ = 0;
   std::shared_ptr<const Snapshot> source_;  // of `tokens_` tokens, if it has not
   Snapshots snapshots_;                     // by tokens
-  std::vector<Run> runs_;
   std::optional<Step> step_;
   std::shared_ptr<Snapshot> cut_;  // receives the state at a cut within the step
 };

@@ -172,12 +172,125 @@ TEST_P(LinearModel, AnAbortedStepLeavesTheLastSnapshot) {
   EXPECT_EQ(decode(id, 2), answer);
 }
 
-TEST_P(LinearModel, PagesDoNotHoldStates) {
+// Copies the first `point.tokens` tokens of a sequence, without its state.
+SequenceId copy_pages(Runtime& runtime, SequenceId from, const StatePoint& point) {
+  const PageBytes bytes = runtime.page_bytes();
+  const SequenceId to = runtime.create();
+  for (int64_t page = 0; page < pages_of(point.tokens); ++page) {
+    const int64_t tokens = std::min<int64_t>(kPageTokens, point.tokens - page * kPageTokens);
+    const bool full = (page + 1) * kPageTokens <= runtime.length(from);
+    std::vector<std::byte> rows(bytes.rows), slices(full ? bytes.slices : 0);
+    const PageSpans out{rows, slices};
+    runtime.exchange().export_pages(from, page, {&out, 1});
+    const ConstPageSpans in{
+        rows, std::span(slices).first(tokens == kPageTokens ? slices.size() : size_t{0})};
+    runtime.exchange().import_pages(to, tokens, {&in, 1});
+  }
+  return to;
+}
+
+std::vector<std::byte> exported_state(Runtime& runtime, SequenceId from, const StatePoint& point) {
+  std::vector<std::byte> state(point.bytes);
+  const size_t half = state.size() / 2 + 3;
+  runtime.exchange().export_state(from, point, half, std::span(state).subspan(half));
+  runtime.exchange().export_state(from, point, 0, std::span(state).first(half));
+  return state;
+}
+
+TEST_P(LinearModel, ASequenceMovesByPagesAndAState) {
+  for (const char* const device : {"cpu", "emulated"}) {
+    start(device);
+    const SequenceId id = runtime_->create();
+    prefill(id, 70);
+    decode(id, 2);
+    prefill(id, 10);
+    const std::vector<StatePoint> points = runtime_->exchange().states(id);
+    ASSERT_EQ(points.size(), 3u);  // two ends of turns, and the end
+    EXPECT_EQ(points[0].tokens, 70);
+    EXPECT_EQ(points[1].tokens, 72);
+    EXPECT_EQ(points[2].tokens, 82);
+    EXPECT_EQ(points[2].open, 10);
+    for (const StatePoint& point : points) {
+      const std::vector<std::byte> state = exported_state(*runtime_, id, point);
+      const SequenceId copy = copy_pages(*runtime_, id, point);
+      const StepSequence parts[] = {{copy, 1, StepMode::kDecode}};
+      EXPECT_THROW(runtime_->begin_step(parts), UsageError);  // no state yet
+      EXPECT_EQ(runtime_->resume_point(copy, point.tokens), 0);
+      for (size_t at = 0; at < state.size(); at += 1000) {
+        const size_t more = std::min<size_t>(1000, state.size() - at);
+        runtime_->exchange().import_state(copy, point, at, std::span(state).subspan(at, more));
+      }
+      EXPECT_EQ(runtime_->resume_point(copy, point.tokens), point.tokens);
+      EXPECT_EQ(exported_state(*runtime_, copy, point), state);
+      const SequenceId fork = runtime_->fork(id, point.tokens);
+      EXPECT_EQ(decode(copy, 2), decode(fork, 2));
+      EXPECT_EQ(prefill(copy, 4), prefill(fork, 4));
+    }
+  }
+}
+
+TEST_P(LinearModel, AStateIsRefusedWhereItDoesNotFit) {
   start();
   const SequenceId id = runtime_->create();
+  prefill(id, 20);
+  decode(id, 3);
+  const StatePoint end = runtime_->exchange().states(id).back();
+  const std::vector<std::byte> state = exported_state(*runtime_, id, end);
+  const SequenceId copy = copy_pages(*runtime_, id, end);
+  const auto refuses = [&](const StatePoint& point, size_t offset, size_t bytes) {
+    EXPECT_THROW(runtime_->exchange().import_state(copy, point, offset,
+                                                   std::span(state).subspan(offset, bytes)),
+                 UsageError);
+  };
+  StatePoint bad = end;
+  bad.bytes += 64;
+  refuses(bad, 0, 64);  // another model's size
+  bad = end;
+  bad.tokens = 22;
+  refuses(bad, 0, 64);  // other pages
+  bad = end;
+  bad.open = 64;
+  refuses(bad, 0, 64);
+  refuses(end, 64, 64);  // not the first bytes
+  refuses(end, 0, 0);
+  runtime_->exchange().import_state(copy, end, 0, std::span(state).first(64));
+  refuses(end, 0, 64);  // not the next ones
+  runtime_->truncate(copy, 0);
+  EXPECT_EQ(prefill(copy, 5).size(), 5 * static_cast<size_t>(model_->config().vocab_size));
+  EXPECT_THROW(runtime_->exchange().import_state(copy, end, 0, state),
+               UsageError);  // it has a state
+  EXPECT_THROW(runtime_->exchange().export_state(id, bad, 0, {}), UsageError);
+}
+
+TEST_P(LinearModel, MemoryCountsASharedSnapshotOnce) {
+  start();
+  const SequenceId id = runtime_->create();
+  prefill(id, 64);
+  decode(id, 1);
+  const uint64_t one = runtime_->memory().host_states;
+  const SequenceId child = runtime_->fork(id, 64);
+  EXPECT_EQ(runtime_->memory().host_states, one);
+  runtime_->free(id);
+  EXPECT_EQ(runtime_->memory().host_states, one);
+  runtime_->free(child);
+  EXPECT_EQ(runtime_->memory().host_states, 0u);
+}
+
+TEST_P(LinearModel, SnapshotsFollowTheConfig) {
+  start();
+  Config config;
+  config.preset = "full";
+  config.apply_preset();
+  config.memory.snapshots = {.interval = 64, .turns = 0};
+  const Geometry geometry = model_->config().geometry();
+  runtime_ = std::make_unique<Runtime>(*device_, config, geometry, model_->dtype(),
+                                       all_slice_dims(geometry));
+  const SequenceId id = runtime_->create();
   prefill(id, 70);
-  EXPECT_THROW(runtime_->export_pages(id, 0, {}), UsageError);
-  EXPECT_THROW(runtime_->import_pages(runtime_->create(), 0, {}), UsageError);
+  decode(id, 3);
+  prefill(id, 3);
+  EXPECT_EQ(runtime_->resume_point(id, 75), 64);
+  EXPECT_EQ(runtime_->resume_point(id, 63), 0);
 }
 
 TEST_P(LinearModel, ARuntimeOfAnotherModelIsRefused) {

@@ -91,7 +91,8 @@ TEST(GeometryCatalog, KnownModelsWeighWhatIsKnown) {
       {"Qwen2.5-72B", 72.71},    {"Qwen3-0.6B", 0.596},       {"Qwen3-1.7B", 1.72},
       {"Qwen3-4B", 4.02},        {"Qwen3-8B", 8.19},          {"Qwen3-14B", 14.77},
       {"Qwen3-32B", 32.76},      {"Qwen2.5-7B-1M", 7.62},     {"gpt-oss-20b", 20.9},
-      {"gpt-oss-120b", 116.8},   {"Ministral-3-8B", 8.49}};
+      {"gpt-oss-120b", 116.8},   {"Ministral-3-8B", 8.49},    {"Gemma-4-31B", 30.7},
+      {"Gemma-4-26B-A4B", 25.2}};
   for (const auto& [name, expected] : billions) {
     const double found = static_cast<double>(find_model_shape(name).parameters()) / 1e9;
     EXPECT_NEAR(found, expected, 0.004 * expected) << name;

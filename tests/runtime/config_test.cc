@@ -244,10 +244,28 @@ TEST(Config, WhatTheModelDoesNotHaveIsAnError) {
   EXPECT_NE(message_of([&] { config.validate_for(geometry); }), "");
 }
 
+TEST(Config, SnapshotsOfStatesAreChecked) {
+  Config config;
+  for (const int interval : {64, 16384, 1 << 20}) {
+    config.memory.snapshots.interval = interval;
+    config.validate();
+  }
+  for (const int interval : {0, -64, 63, 100, (1 << 20) + 64}) {
+    config.memory.snapshots.interval = interval;
+    EXPECT_NE(message_of([&] { config.validate(); }), "") << interval;
+  }
+  config.memory.snapshots = {.interval = 128, .turns = -1};
+  EXPECT_NE(message_of([&] { config.validate(); }), "");
+  config.memory.snapshots.turns = 0;
+  config.validate();
+}
+
 TEST(Config, DeviceOptionsCarryEverything) {
   Config config;
   config.device = {.name = "emulated", .gpu = "RTX 4090", .threads = 3, .numa = "1"};
-  config.memory = {.device_memory = 10, .host_memory = 20, .pinned_memory = 30};
+  config.memory.device_memory = 10;
+  config.memory.host_memory = 20;
+  config.memory.pinned_memory = 30;
   config.link = {.bandwidth = 1e9, .latency = 2e-6};
   const DeviceOptions options = config.device_options();
   EXPECT_EQ(options.name, "emulated");

@@ -89,11 +89,11 @@ TEST_P(EngineLoopTest, WhatWasEvictedIsComputedAsItWas) {
 // If all layers have a window, a conversation keeps the tokens of its rollback window.
 TEST_P(EngineLoopTest, TokensBehindTheRollbackWindowAreRecomputed) {
   const auto beginning = bytes_of(some_text(0, 600));
-  LocalServer fresh(LocalServer::open(GetParam(), {}), {}, 50);
+  LocalServer fresh(LocalServer::open(GetParam(), {}), {}, {.window = 50});
   const auto expected = fresh.start(beginning, 12)->wait();
   for (const int64_t rollback_tokens : {0, 2048}) {
     LocalServer server(LocalServer::open(GetParam(), {}),
-                       {.prefill_chunk = 100, .rollback_tokens = rollback_tokens}, 50);
+                       {.prefill_chunk = 100, .rollback_tokens = rollback_tokens}, {.window = 50});
     const Turns turns = converse(server, 0, 1500, "");
     EXPECT_EQ(turns.computed[1], 41);
     EXPECT_EQ(turns.computed[2], 41);

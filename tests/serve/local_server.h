@@ -31,18 +31,24 @@ inline std::vector<int32_t> bytes_of(const std::string& text) {
   return ids;
 }
 
+struct ServedModel {
+  std::string dir = llm_test::bundled_dir();
+  Config config = sparse_config();
+  int window = 0;  // of all layers but the first `whole`; 0 = none
+  int whole = 0;
+};
+
 // A model, a runtime and a loop on one device.
 class LocalServer {
  public:
   explicit LocalServer(const std::string& device_name, const EngineOptions& options = {},
                        std::optional<uint64_t> device_memory = {})
       : LocalServer(open(device_name, device_memory), options) {}
-  // `window`: of all layers but the first `whole`; 0 = none.
-  LocalServer(std::unique_ptr<Device> device, const EngineOptions& options, int window = 0,
-              int whole = 0)
+  LocalServer(std::unique_ptr<Device> device, const EngineOptions& options,
+              const ServedModel& model = {})
       : device_(std::move(device)),
-        model_(Model::load(llm_test::bundled_dir(), *device_, std::nullopt)),
-        runtime_(*device_, sparse_config(), llm_test::windowed(model_, window, whole),
+        model_(Model::load(model.dir, *device_, std::nullopt)),
+        runtime_(*device_, model.config, llm_test::windowed(model_, model.window, model.whole),
                  model_.dtype(), all_slice_dims(model_.config().geometry())),
         loop_(model_, runtime_, nullptr, options) {}
 

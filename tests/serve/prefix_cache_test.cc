@@ -36,9 +36,9 @@ class PrefixCacheTest : public ::testing::Test {
 };
 
 TEST_F(PrefixCacheTest, TheLongestThatIsLessThanThePrompt) {
-  cache().insert({.salt = "a", .log = log_of(50, 50)}, uint64_t{1});
-  cache().insert({.salt = "a", .log = log_of(100, 80)}, uint64_t{2});
-  cache().insert({.salt = "b", .log = log_of(120, 120)}, uint64_t{3});
+  cache().insert({.salt = "a", .log = log_of(50, 50)}, SuspendedPrefix{.session = 1});
+  cache().insert({.salt = "a", .log = log_of(100, 80)}, SuspendedPrefix{.session = 2});
+  cache().insert({.salt = "b", .log = log_of(120, 120)}, SuspendedPrefix{.session = 3});
   const PrefixMatch match = cache().find("a", prompt_of(90));
   EXPECT_EQ(match.known.size(), 89);
   EXPECT_EQ(match.known.computed(85), Computed::kDecode);
@@ -51,7 +51,7 @@ TEST_F(PrefixCacheTest, TheLongestThatIsLessThanThePrompt) {
 // A request continues the sequence that it began, even if another one has computed the same tokens
 // since.
 TEST_F(PrefixCacheTest, ARequestKeepsToWhatItKnows) {
-  cache().insert({.salt = "a", .log = log_of(100, 30)}, uint64_t{1});
+  cache().insert({.salt = "a", .log = log_of(100, 30)}, SuspendedPrefix{.session = 1});
   const PrefixMatch match = cache().find("a", prompt_of(120), log_of(40, 40));
   EXPECT_EQ(match.known.size(), 40);
   EXPECT_EQ(match.known.computed(35), Computed::kPrefill);

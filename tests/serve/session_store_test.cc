@@ -61,12 +61,39 @@ Conversation conversation_of(int64_t tokens) {
   return conversation;
 }
 
+constexpr int64_t kStates = 2;  // that a session keeps
+
+// A state of a few pieces, the last one shorter.
+StatePoint point_of(int64_t tokens) {
+  return {.tokens = tokens,
+          .open = static_cast<int>(std::min<int64_t>(tokens, 7)),
+          .decoded = (tokens - 1) % 5 == 4,
+          .bytes = 2 * kFormat.page_bytes() + static_cast<uint64_t>(tokens)};
+}
+
+std::vector<std::byte> state_of(int64_t tokens) {
+  return bytes_of(1000, tokens, point_of(tokens).bytes);
+}
+
+void write_states(SessionStore& store, uint64_t session, int64_t tokens) {
+  std::vector<StatePoint> points = store.states(session);
+  points.push_back(point_of(tokens));
+  if (std::ssize(points) > kStates) points.erase(points.begin());
+  while (const StoredState* const state = store.want_states(session, points)) {
+    const std::vector<std::byte> bytes = state_of(state->point.tokens);
+    const size_t done = state->pieces.size() * store.piece_bytes();
+    const size_t more = std::min(store.piece_bytes(), bytes.size() - done);
+    store.write_state(session, state->point.tokens, std::span(bytes).subspan(done, more));
+  }
+}
+
 void grow(SessionStore& store, uint64_t session, int64_t tokens) {
   for (int64_t at = store.written(session); at < tokens; at = store.written(session)) {
     const int64_t page = at / kToken, has = std::min(kToken, tokens - page * kToken);
     store.write(session, static_cast<int>(has), bytes_of(page, has, kPage.rows),
                 bytes_of(page, has, has == kToken ? kPage.slices : 0));
   }
+  write_states(store, session, tokens);
   while (!store.flush(session, 0.001)) continue;
   store.commit(session, conversation_of(tokens), 0);
 }
@@ -78,11 +105,27 @@ std::vector<std::byte> read_rows(SuspendedPages& pages, int64_t page) {
   return rows;
 }
 
-// Expects in every page of a session the bytes that grow() wrote.
+std::vector<std::byte> read_state(const SessionStore& store, uint64_t session, int64_t tokens) {
+  ReadPool pool;
+  const auto pages = store.open(session, 0, tokens, pool);
+  std::vector<std::byte> bytes(pages->state().bytes);
+  const size_t first = store.piece_bytes();  // in two reads
+  pages->read_state(0, std::span(bytes).first(first));
+  pages->read_state(1, std::span(bytes).subspan(first));
+  return bytes;
+}
+
+// Expects in every page and state of a session the bytes that grow() wrote.
 void expect_pages(const SessionStore& store, uint64_t session) {
   ReadPool pool;
   const int64_t tokens = store.committed(session);
-  const auto pages = store.open(session, pages_of(tokens), pool);
+  const std::vector<StatePoint> states = store.states(session);
+  ASSERT_FALSE(states.empty());
+  EXPECT_EQ(states.back(), point_of(tokens));
+  for (const StatePoint& point : states) {
+    ASSERT_EQ(read_state(store, session, point.tokens), state_of(point.tokens));
+  }
+  const auto pages = store.open(session, pages_of(tokens), 0, pool);
   for (int64_t page = 0; page < pages_of(tokens); ++page) {
     const int64_t has = std::min(kToken, tokens - page * kToken);
     ASSERT_EQ(read_rows(*pages, page), bytes_of(page, has, kPage.rows)) << page;
@@ -131,8 +174,9 @@ TEST_F(SessionStoreTest, PlacesOfPagesAreTakenAgain) {
     }
     return std::filesystem::file_size(file("1.rows")) / kFormat.page_bytes();
   };
-  EXPECT_EQ(grow_by_tens(10, 200), 5u);  // four pages, and a location for rewriting the last
-  EXPECT_EQ(grow_by_tens(210, 250), 5u);
+  // Four pages, two states of three pieces, and locations for rewriting the last page and a state.
+  EXPECT_EQ(grow_by_tens(10, 200), 14u);
+  EXPECT_EQ(grow_by_tens(210, 250), 14u);
 }
 
 // The process ends at its n-th disk write, for every n: committed sessions are there.
@@ -224,7 +268,7 @@ TEST_F(SessionStoreTest, DamageIsRefused) {
   ReadPool pool;
   std::vector<std::byte> header(kFormat.header_bytes());
   for (const uint64_t session : {1, 2, 3}) {
-    const auto pages = store.open(session, 3, pool);
+    const auto pages = store.open(session, 3, 0, pool);
     EXPECT_EQ(read_rows(*pages, 0), bytes_of(0, kToken, kPage.rows));
     try {
       read_rows(*pages, 1);
@@ -236,8 +280,70 @@ TEST_F(SessionStoreTest, DamageIsRefused) {
     }
     EXPECT_TRUE(pages->lost());
   }
-  EXPECT_THROW(store.open(4, 1, pool), LostSession);
-  EXPECT_THROW(store.open(1, 4, pool), LostSession);
+  EXPECT_THROW(store.open(4, 1, 0, pool), LostSession);
+  EXPECT_THROW(store.open(1, 4, 0, pool), LostSession);
+  EXPECT_THROW(store.open(1, 3, 149, pool), LostSession);
+}
+
+TEST_F(SessionStoreTest, ADamagedStateIsRefused) {
+  SessionStore store(options());
+  const uint64_t session = store.create();
+  grow(store, session, 60);
+  grow(store, session, 70);
+  EXPECT_EQ(read_state(store, session, 60), state_of(60));
+  std::string rows = read_file(file("1.rows"));
+  const auto last = state_of(70);
+  std::string end(reinterpret_cast<const char*>(last.data() + last.size() - 70), 70);
+  end += std::string(100, '\0');  // of its last location
+  ASSERT_NE(rows.find(end), std::string::npos);
+  rows[rows.find(end) + 69] ^= 1;
+  write_file_atomically(file("1.rows"), rows);
+  EXPECT_EQ(read_state(store, session, 60), state_of(60));
+  EXPECT_THROW(read_state(store, session, 70), LostSession);
+}
+
+// A session whose states changed before it was written to its end goes on with what it has.
+TEST_F(SessionStoreTest, AnUnfinishedStateIsDropped) {
+  {
+    SessionStore store(options());
+    const uint64_t session = store.create();
+    grow(store, session, 60);
+    ASSERT_NE(store.want_states(session, {point_of(60), point_of(65)}), nullptr);
+    const std::vector<std::byte> state = state_of(65);
+    store.write_state(session, 65, std::span(state).first(store.piece_bytes()));
+    EXPECT_THAT(store.states(session), SizeIs(1));
+    store.commit(session, conversation_of(60), 0);
+    expect_pages(store, session);
+  }
+  SessionStore store(options());
+  EXPECT_THAT(store.take_found()[0].states, ::testing::ElementsAre(60));
+  grow(store, 1, 90);
+  expect_pages(store, 1);
+}
+
+TEST_F(SessionStoreTest, StatesThatDoNotFitTheirSessionAreNoSession) {
+  SessionManifest manifest;
+  manifest.page_bytes = 100;
+  manifest.conversation = conversation_of(30);
+  manifest.pages = {{.place = 0, .checksum = 1}};
+  const auto decoded = [&](const StatePoint& point, std::vector<StoredPage> pieces) {
+    manifest.states = {{point, std::move(pieces)}};
+    return decode_manifest(encode_manifest(manifest), "here").states;
+  };
+  const StatePoint good{.tokens = 25, .open = 3, .decoded = true, .bytes = 150};
+  const std::vector<StoredPage> pieces = {{1, 2}, {2, 3}};
+  EXPECT_EQ(decoded(good, pieces), manifest.states);
+  for (const StatePoint& bad : {StatePoint{.tokens = 31, .bytes = 150},
+                                {.tokens = 0, .bytes = 150},
+                                {.tokens = -1, .bytes = 150},
+                                {.tokens = 25, .open = 64, .bytes = 150},
+                                {.tokens = 2, .open = 3, .bytes = 150},
+                                {.tokens = 25, .bytes = 0},
+                                {.tokens = 25, .bytes = 201},
+                                {.tokens = 25, .bytes = 100}}) {
+    EXPECT_THROW(decoded(bad, pieces), InputError) << bad.tokens << " " << bad.bytes;
+  }
+  EXPECT_THROW(decoded(good, {{1, 2}, {0, 3}}), InputError);  // the page's location
 }
 
 // A piece is read only when it is needed, once; damage in other pieces is not detected until then.
@@ -248,7 +354,7 @@ TEST_F(SessionStoreTest, PiecesAreReadWhenTheyAreAskedFor) {
   rows[kFormat.page_bytes() + kFormat.rows_begin() + 8200] ^= 1;
   write_file_atomically(file("1.rows"), rows);
   ReadPool pool;
-  const auto pages = store.open(1, 5, pool);
+  const auto pages = store.open(1, 5, 0, pool);
   std::vector<std::byte> page_headers(5 * kFormat.header_bytes());
   pages->read_page_headers(0, page_headers);
   std::vector<std::vector<std::byte>> memory(5, std::vector<std::byte>(kPage.rows));
@@ -277,7 +383,7 @@ TEST_F(SessionStoreTest, OthersGiveWay) {
     grow(store, store.create(), 40);
   }
   StoreOptions limited = options();
-  limited.limit_bytes = 2 * kFormat.page_bytes();
+  limited.limit_bytes = 5 * kFormat.page_bytes();
   SessionStore store(limited);
   EXPECT_THAT(store.take_found(), SizeIs(0));
   EXPECT_TRUE(store.make_room(kFormat.page_bytes() / 2));
@@ -285,7 +391,7 @@ TEST_F(SessionStoreTest, OthersGiveWay) {
   EXPECT_TRUE(store.make_room(3 * kFormat.page_bytes() / 2));
   EXPECT_FALSE(std::filesystem::exists(file("1.rows")));
   EXPECT_EQ(store.used_bytes(), 0u);
-  EXPECT_FALSE(store.make_room(3 * kFormat.page_bytes()));
+  EXPECT_FALSE(store.make_room(6 * kFormat.page_bytes()));
 }
 
 TEST_F(SessionStoreTest, AFolderIsOneServersOwn) {

@@ -17,7 +17,7 @@ constexpr size_t kLong =
 class WindowSessionsTest : public ::testing::TestWithParam<const char*> {
  protected:
   LocalServer open(const EngineOptions& options) const {
-    return {LocalServer::open(GetParam(), {}), options, kWindow, 1};
+    return {LocalServer::open(GetParam(), {}), options, {.window = kWindow, .whole = 1}};
   }
   EngineOptions suspension() const {
     return {.prefill_chunk = 100,

@@ -81,6 +81,22 @@ void draw_rollback_windows(Draw draw, DrawnSetup& setup) {
   if (setup.rollback_windows) setup.max_tokens = kMaxTokens;
 }
 
+// Layers with a state beside those with rows. Its own generator, as above.
+void draw_linear(Draw draw, DrawnSetup& setup) {
+  if (!draw.one_in(4)) return;
+  const int key_heads = static_cast<int>(draw.between(1, 2));
+  setup.geometry.linear = {.layers = static_cast<int>(draw.between(1, 2)),
+                           .key_heads = key_heads,
+                           .value_heads = key_heads * static_cast<int>(draw.between(1, 2)),
+                           .key_dim = draw.of({3, 4, 8}),
+                           .value_dim = draw.of({5, 8}),
+                           .taps = static_cast<int>(draw.between(2, 4)),
+                           .dtype = draw.of({DType::kF32, DType::kBF16}),
+                           .heads_by_turns = draw.one_in(2)};
+  setup.config.memory.snapshots = {.interval = draw.of({64, 64, 128, 16384}),
+                                   .turns = draw.of({0, 1, 2, 2, 5})};
+}
+
 void draw_placement(Draw& draw, Config::Placement& placement) {
   placement.rows = draw.of({RowPlacement::kHost, RowPlacement::kHost, RowPlacement::kHost,
                             RowPlacement::kAuto, RowPlacement::kAuto, RowPlacement::kDevice});
@@ -132,6 +148,7 @@ DrawnSetup drawn_setup(uint64_t seed) {
   if (setup.row_dtype.is_coded()) widen(setup.geometry);
   draw_low_bit_set({seed, UINT64_MAX - 1}, setup.geometry, setup.config.selection);
   draw_rollback_windows({seed, UINT64_MAX - 2}, setup);
+  draw_linear({seed, UINT64_MAX - 3}, setup);
   setup.slice_dims = drawn_dims(draw, setup.geometry, *setup.config.selection.tip_chunks);
   constexpr uint64_t kRoom = uint64_t{64} << 20;  // more than any run needs
   if (!draw.one_in(3)) setup.device_memory = kRoom;
@@ -162,7 +179,7 @@ std::string describe(const DrawnSetup& setup) {
       "sinks "
       "{}, recent {}{}, pages of {}; rows {} {}, {} hot rows, depth {}, predictor {}, {} lanes, "
       "{} groups of heads, "
-      "prediction_source {}{}{}{}",
+      "prediction_source {}{}{}{}{}",
       g.layers, g.kv_heads, g.query_heads, g.key_dim, g.value_dim,
       g.windows.empty()        ? ""
       : setup.rollback_windows ? ", windows, rollback windows"
@@ -176,8 +193,14 @@ std::string describe(const DrawnSetup& setup) {
       static_cast<int>(config.placement.rows), config.placement.hot_rows.value_or(-1),
       config.prefetch.depth.value_or(-1), static_cast<int>(config.prefetch.predictor),
       config.prefetch.streams, config.prefetch.head_groups.value_or(0),
-      static_cast<int>(setup.prediction_source), setup.device_memory ? ", device limit" : "",
-      setup.host_memory ? ", host limit" : "", setup.pinned_memory ? ", pinned limit" : "");
+      static_cast<int>(setup.prediction_source),
+      g.linear.layers > 0
+          ? fmt::format(", {} layers with linear attention, snapshots each {} and of {} turns",
+                        g.linear.layers, config.memory.snapshots.interval,
+                        config.memory.snapshots.turns)
+          : "",
+      setup.device_memory ? ", device limit" : "", setup.host_memory ? ", host limit" : "",
+      setup.pinned_memory ? ", pinned limit" : "");
 }
 
 }  // namespace fasa::testing

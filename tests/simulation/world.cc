@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "offload/store/retention.h"
 #include "runtime/base/error.h"
 #include "tests/simulation/noisy_queries.h"
 
@@ -19,6 +18,12 @@ DeviceOptions options_of(const DrawnSetup& setup) {
   options.host_memory = setup.host_memory;
   options.pinned_memory = setup.pinned_memory;
   return options;
+}
+
+// The layers with rows.
+Geometry rows_of(Geometry geometry) {
+  geometry.linear = {};
+  return geometry;
 }
 
 StepPolicy drawn_order(Draw& draw) {
@@ -59,7 +64,8 @@ World::World(uint64_t seed, bool faults)
       setup_(drawn_setup(seed)),
       stepped_(std::make_unique<SteppedDevice>(random_order(seed), options_of(setup_))),
       device_(std::make_unique<InjectingDevice>(*stepped_, injector_)),
-      plain_(setup_.config, setup_.geometry, setup_.row_dtype, setup_.slice_dims),
+      plain_(setup_.config, rows_of(setup_.geometry), setup_.row_dtype, setup_.slice_dims),
+      linear_(setup_.geometry.linear),
       compute_(device_->create_stream(StreamPriority::kNormal, "compute")) {
   stepped_->fill_new_memory(setup_.new_memory);
   stepped_->on_run([this](const char*) { return late_.fails(FaultPoint::kOperation); });
@@ -94,7 +100,9 @@ void World::run(int64_t operation) {
   ++tally_.operations;
   last_.clear();
   const int64_t what = draw.below(100);
-  if (what < 50) {
+  if (has_states() && draw.one_in(12)) {
+    suspend(draw);
+  } else if (what < 50) {
     step(draw);
   } else if (what < 57) {
     create(draw);
@@ -125,6 +133,7 @@ void World::run(int64_t operation) {
   if (pending_.size() > 3) settle();
   if (failed_late()) meet_late_failure();
   check_lengths();
+  check_states();
   check_books("after it");
   digest_.add(last_.data(), last_.size());
   digest_.add(stepped_->executed());
@@ -145,11 +154,12 @@ void World::close() {
   check_books("with nothing left");
   const KvMemory memory = runtime_->memory();
   if (memory.host_rows != 0 || memory.device_slices != 0 || memory.device_hot_rows != 0 ||
-      memory.device_rows != 0) {
+      memory.device_rows != 0 || memory.device_states != 0 || memory.host_states != 0) {
     mismatch(fmt::format(
-        "all sequences are free, and {} bytes of rows on the host, {} of rows, {} "
-        "of slices, {} of hot rows on the device are held",
-        memory.host_rows, memory.device_rows, memory.device_slices, memory.device_hot_rows));
+        "all sequences are free, and {} bytes of rows and {} of snapshots on the host, {} of rows, "
+        "{} of slices, {} of hot rows, {} of states on the device are held",
+        memory.host_rows, memory.host_states, memory.device_rows, memory.device_slices,
+        memory.device_hot_rows, memory.device_states));
   }
   squeezes_.clear();
   runtime_.reset();
@@ -288,6 +298,7 @@ void World::meet_late_failure() {
   for (size_t i = 0; i < sequences_.size();) {
     Sequence& sequence = sequences_[i];
     try {
+      cut_to_state(sequence);
       runtime_->truncate(sequence.id, static_cast<int64_t>(sequence.history.size()));
       sequence.busy = false;
       ++i;
@@ -324,6 +335,7 @@ World::Outcome World::failed(const Before& was, std::string_view what, const Err
   const KvMemory& b = now.memory;
   no_more("slices", a.device_slices, b.device_slices);
   no_more("hot rows", a.device_hot_rows, b.device_hot_rows);
+  no_more("states", a.device_states, b.device_states);
   const bool copies = setup_.config.placement.rows == RowPlacement::kAuto;
   if (!copies && !copies_pages_) no_more("rows", a.device_rows, b.device_rows);
   if (!copies_pages_) no_more("rows on the host", a.host_rows, b.host_rows);
@@ -368,41 +380,6 @@ void World::nothing_is_under_way() {
 
 void World::forget_promises() {
   for (Sequence& sequence : sequences_) sequence.promised = 0;
-}
-
-bool World::refuses_rollback(const Sequence& sequence, int64_t tokens,
-                             const std::function<void()>& call) {
-  if (runtime_->resume_point(sequence.id, tokens) == tokens) return false;
-  if (tokens == 0 || tokens >= sequence.rollback_from) {
-    mismatch(fmt::format("{} is impossible; the sequence can go back to {} tokens", last_,
-                         sequence.rollback_from));
-  }
-  try {
-    call();
-  } catch (const UsageError&) {
-    last_ += ", refused";
-    return true;
-  } catch (const DeviceError&) {
-    if (failed_late()) return true;
-    throw;
-  }
-  mismatch(last_ + " was said to be impossible and succeeded");
-}
-
-// In a step of the sequence: pages that no token of its rollback window sees are gone, but for the
-// sinks' and those that wait for others.
-void World::require_freed_pages(const Sequence& sequence) const {
-  const auto& windows = setup_.geometry.windows;
-  const int64_t window = *std::max_element(windows.begin(), windows.end());
-  if (sequence.rollback < 0 || window == 0) return;
-  const auto& selection = setup_.config.selection;
-  const int64_t seen = std::max<int64_t>(window, selection.sinks + selection.recent + 1);
-  const auto length = static_cast<int64_t>(sequence.history.size());
-  const int64_t unseen = (length - sequence.rollback - seen) / kPageTokens;
-  const int64_t held = unseen - runtime_->info(sequence.id).first_page;
-  if (held <= kPagesDroppedTogether) return;
-  mismatch(
-      fmt::format("sequence {} holds {} pages that nothing needs", index_of(sequence.id), held));
 }
 
 }  // namespace fasa::testing

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -15,6 +16,7 @@
 #include "runtime/fasa.hpp"
 #include "tests/simulation/draw.h"
 #include "tests/simulation/drawn_setup.h"
+#include "tests/simulation/linear_layers.h"
 #include "tests/simulation/plain_cache.h"
 #include "tests/support/fault_injector.h"
 #include "tests/support/injecting_device.h"
@@ -61,8 +63,10 @@ class World {
  private:
   struct Sequence {
     SequenceId id{};
-    History history;
-    std::vector<uint64_t> pages;  // page numbers; sequences that share a page have the same number
+    History history = {};
+    History decoded = {};  // for each token 1, or 0: prefilled
+    // Page numbers; sequences that share a page have the same number.
+    std::vector<uint64_t> pages = {};
     // tokens that decode steps of this sequence alone have reserved memory for
     int64_t promised = 0;
     int64_t rollback = -1;      // its rollback window in tokens; below 0: none was set
@@ -72,6 +76,7 @@ class World {
   struct Part {
     SequenceId id{};
     History history;  // including the step's tokens
+    History decoded;
     int64_t start = 0;
     StepMode mode = StepMode::kDecode;
     int64_t tokens() const { return static_cast<int64_t>(history.size()) - start; }
@@ -82,6 +87,7 @@ class World {
   struct Step {
     std::vector<Part> parts;
     std::vector<Layer> layers;
+    std::vector<std::vector<std::byte>> linear;  // outputs of each layer with linear attention
     bool attends = true;
     int64_t tokens = 0;
   };
@@ -116,10 +122,6 @@ class World {
   bool writes_shared_page(const Sequence& sequence) const;
   void cut_pages(Sequence& sequence) const;  // to the history's length
   void forget_promises();
-  // Whether a call that goes back to `tokens` tokens is refused, as the rollback window may allow.
-  bool refuses_rollback(const Sequence& sequence, int64_t tokens,
-                        const std::function<void()>& call);
-  void require_freed_pages(const Sequence& sequence) const;
   void nothing_is_under_way();  // after a call that waits for everything
   void drop(const Sequence* sequence);
 
@@ -134,6 +136,24 @@ class World {
   void compare(const Step& step);
   void compare(const Part& part, const Layer& layer, const Attended& expected, size_t first_token,
                int layer_index) const;
+
+  // world_rollback.cc
+  // Whether a call that goes back to `tokens` tokens is refused, as the rollback window may allow.
+  bool refuses_rollback(const Sequence& sequence, int64_t tokens,
+                        const std::function<void()>& call);
+  void require_freed_pages(const Sequence& sequence) const;
+
+  // world_states.cc: with layers of linear attention
+  bool has_states() const { return linear_.layers() > 0; }
+  void enqueue_linear(Step& step);
+  void compare_linear(const Step& step) const;
+  bool knows_state(const Sequence& sequence, int64_t tokens) const;
+  // To where its state is known: an aborted step may have advanced it.
+  void cut_to_state(Sequence& sequence);
+  void check_states() const;
+  void suspend(Draw& draw);  // pages and a state of a sequence, which resume in a new one
+  bool resume(Draw& draw, SequenceId id, const StatePoint& point,
+              const std::vector<std::vector<std::byte>>& pages, std::span<const std::byte> state);
 
   // world_calls.cc
   void create(Draw& draw);
@@ -159,6 +179,7 @@ class World {
   std::unique_ptr<NoisyQueries> queries_;
   std::unique_ptr<RandomPredictor> anything_;
   PlainCache plain_;
+  const LinearLayers linear_;
   std::optional<Runtime> runtime_;
   Stream compute_;
   std::vector<Sequence> sequences_;

@@ -20,7 +20,7 @@ void World::create(Draw& draw) {
   SequenceId id{};
   last_ = "create";
   if (attempt(draw, last_, [&] { id = runtime_->create(); }) != Outcome::kDone) return;
-  sequences_.push_back({.id = id, .history = {}, .pages = {}});
+  sequences_.push_back({.id = id});
   if (setup_.rollback_windows) set_rollback(draw, sequences_.back());
 }
 
@@ -37,7 +37,8 @@ void World::fork(Draw& draw) {
   const Sequence* parent = pick(draw);
   if (parent == nullptr || sequences_.size() >= kMaxSequences) return;
   const auto length = static_cast<int64_t>(parent->history.size());
-  const int64_t tokens = draw.one_in(3) ? length : draw.between(0, length);
+  int64_t tokens = draw.one_in(3) ? length : draw.between(0, length);
+  if (has_states() && !draw.one_in(6)) tokens = runtime_->resume_point(parent->id, tokens);
   SequenceId id{};
   last_ = fmt::format("fork of {} at {} of {}", index_of(parent->id), tokens, length);
   const SequenceId from = parent->id;
@@ -45,9 +46,9 @@ void World::fork(Draw& draw) {
   if (refuses_rollback(*parent, tokens, call)) return;
   const Outcome outcome = attempt(draw, last_, call);
   if (outcome != Outcome::kDone) return;
-  const History shared(parent->history.begin(), parent->history.begin() + tokens);
   Sequence child{.id = id,
-                 .history = shared,
+                 .history = {parent->history.begin(), parent->history.begin() + tokens},
+                 .decoded = {parent->decoded.begin(), parent->decoded.begin() + tokens},
                  .pages = parent->pages,
                  .rollback = parent->rollback,
                  .rollback_from = tokens > 0 ? parent->rollback_from : 0,
@@ -61,14 +62,16 @@ void World::truncate(Draw& draw) {
   Sequence* sequence = pick(draw);
   if (sequence == nullptr) return;
   const auto length = static_cast<int64_t>(sequence->history.size());
-  const int64_t tokens =
+  int64_t tokens =
       draw.one_in(2) ? std::max<int64_t>(0, length - draw.between(0, 9)) : draw.between(0, length);
+  if (has_states() && !draw.one_in(6)) tokens = runtime_->resume_point(sequence->id, tokens);
   last_ = fmt::format("truncate {} from {} to {}", index_of(sequence->id), length, tokens);
   const auto call = [&] { runtime_->truncate(sequence->id, tokens); };
   if (refuses_rollback(*sequence, tokens, call)) return;
   const Outcome outcome = attempt(draw, last_, call);
   if (outcome != Outcome::kDone) return;
   sequence->history.resize(static_cast<size_t>(tokens));
+  sequence->decoded.resize(static_cast<size_t>(tokens));
   if (tokens == 0) sequence->rollback_from = 0;
   cut_pages(*sequence);
   forget_promises();

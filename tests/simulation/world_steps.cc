@@ -31,7 +31,7 @@ World::Step World::draw_step(Draw& draw) {
   const int64_t prefills = draw.of({0, 1, 1, 2});  // of four parts
   for (size_t i = 0; i < count; ++i) {
     const Sequence& sequence = sequences_[order[i]];
-    Part part{.id = sequence.id, .history = sequence.history};
+    Part part{.id = sequence.id, .history = sequence.history, .decoded = sequence.decoded};
     part.start = static_cast<int64_t>(sequence.history.size());
     const bool fills = part.start == 0 || draw.below(4) < prefills;
     part.mode = fills ? StepMode::kPrefill : StepMode::kDecode;
@@ -41,6 +41,7 @@ World::Step World::draw_step(Draw& draw) {
     if (tokens <= 0) continue;
     const auto writer = static_cast<uint8_t>(draw.below(kWriters));
     part.history.insert(part.history.end(), static_cast<size_t>(tokens), writer);
+    part.decoded.resize(part.history.size(), fills ? 0 : 1);
     step.tokens += tokens;
     step.parts.push_back(std::move(part));
   }
@@ -147,7 +148,10 @@ void World::open_step(Draw& draw, std::unique_ptr<Step> step, int abort_after) {
   const int layers = abort_after >= 0 ? abort_after : setup_.geometry.layers;
   bool thrown = false;
   try {
+    if (has_states() && abort_after != 0) enqueue_linear(*step);
     enqueue_layers(*step, layers);
+    // As a model does.
+    if (has_states()) device_->synchronize(compute_.view());
     if (abort_after < 0) runtime_->end_step();
   } catch (const DeviceError& error) {
     if (injector_.fired() == 0 && !failed_late()) {
@@ -157,11 +161,14 @@ void World::open_step(Draw& draw, std::unique_ptr<Step> step, int abort_after) {
   }
   tally_.injected += injector_.lift();
   if (thrown || abort_after >= 0) {
+    if (has_states()) stepped_->run_until_idle();  // states are written until then
     runtime_->abort_step();
     if (thrown) last_ += "; a copy failed, aborted";
     // The step's tensors are read until then. After a failure some of its work may still be under
     // way.
     stepped_->run_until_idle();
+    if (failed_late()) return;
+    for (const Part& part : step->parts) cut_to_state(find(part.id));
     return;
   }
   commit(std::move(step));
@@ -172,6 +179,7 @@ void World::commit(std::unique_ptr<Step> step) {
   for (const Part& part : step->parts) {
     Sequence& sequence = find(part.id);
     sequence.history = part.history;
+    sequence.decoded = part.decoded;
     const size_t pages = sequence.pages.size();
     cut_pages(sequence);
     for (size_t i = pages; i < sequence.pages.size(); ++i) sequence.pages[i] = next_page_++;
@@ -191,6 +199,7 @@ void World::settle() {
 }
 
 void World::compare(const Step& step) {
+  if (has_states()) compare_linear(step);
   if (!step.attends) return;
   size_t first_token = 0;
   for (const Part& part : step.parts) {

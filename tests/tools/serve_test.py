@@ -360,6 +360,8 @@ class Life(ServeTest):
         self.assertEqual(server.metric("fasa_generated_tokens_total"), 4)
         self.assertGreater(server.metric('fasa_tier_bytes{tier="device",kind="rows"}') +
                            server.metric('fasa_tier_bytes{tier="host",kind="rows"}'), 0)
+        for tier in "device", "host":  # no layers with linear attention
+            self.assertEqual(server.metric(f'fasa_tier_bytes{{tier="{tier}",kind="states"}}'), 0)
         sessions = json.loads(server.ask("GET", "/v1/sessions")[2])["data"]
         self.assertEqual([one["tokens"] for one in sessions], [19])
         self.assertEqual(server.ask("DELETE", f"/v1/sessions/{sessions[0]['id']}")[0], 200)

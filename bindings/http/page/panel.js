@@ -7,6 +7,7 @@ const kKinds = {
   rows: ["Rows", "keys and values of the cached tokens"],
   hot_rows: ["Hot rows", "rows on the device that are selected often"],
   extra_hot_rows: ["Extra hot rows, lent", "lent while memory is free"],
+  states: ["States", "of layers with linear attention; in host memory, as of earlier tokens"],
   scratch: ["Scratch", "buffers of the steps"],
   sessions: ["Sessions", "conversations on disk"],
   other: ["Weights and the rest", "the model's weights, activations and tables"],

@@ -8,14 +8,11 @@
 namespace fasa::python {
 
 inline nlohmann::json memory_json(const KvMemory& memory) {
-  return {{"device_slices", memory.device_slices},
-          {"device_rows", memory.device_rows},
-          {"device_hot_rows", memory.device_hot_rows},
-          {"device_extra", memory.device_extra},
-          {"device_scratch", memory.device_scratch},
-          {"device_total", memory.device_total()},
-          {"host_rows", memory.host_rows},
-          {"host_tables", memory.host_tables}};
+  return {{"device_slices", memory.device_slices},     {"device_rows", memory.device_rows},
+          {"device_hot_rows", memory.device_hot_rows}, {"device_extra", memory.device_extra},
+          {"device_scratch", memory.device_scratch},   {"device_states", memory.device_states},
+          {"device_total", memory.device_total()},     {"host_rows", memory.host_rows},
+          {"host_states", memory.host_states},         {"host_tables", memory.host_tables}};
 }
 
 inline nlohmann::json metrics_json(const FetchMetrics& metrics) {

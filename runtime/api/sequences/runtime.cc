@@ -56,7 +56,7 @@ Runtime::Impl::Impl(Device& device, const Config& config, const Geometry& geomet
                }),
       engine_(streams_.engine()),
       sequences_(device, settings_, streams_),
-      states_(device, settings_.linear),
+      states_(device, settings_.linear, settings_.snapshots),
       prefetch_(device, settings_),
       memory_(streams_, prefetch_,
               config.placement.hot_rows || settings_.access() == RowAccess::kLocal
@@ -93,15 +93,6 @@ void Runtime::Impl::require_no_step(const char* call) {
   }
 }
 
-// Pages hold rows alone.
-void Runtime::Impl::require_no_states(const char* call) const {
-  if (states_.empty()) return;
-  throw UsageError(
-      fmt::format("{}: not supported for models with layers of linear attention, whose state is no "
-                  "part of the pages",
-                  call));
-}
-
 SequenceId Runtime::Impl::create() {
   const SequenceId id = sequences_.create();
   states_.create(id);
@@ -116,8 +107,10 @@ int64_t Runtime::Impl::resume_point(SequenceId id, int64_t tokens) const {
 
 void Runtime::Impl::reserve(SequenceId id, int64_t tokens, int step_tokens) {
   require_no_step("reserve");
+  LinearStates::Guard states(states_);
+  states.reserve(id);
   memory_.reserve(id, tokens, step_tokens);
-  states_.reserve(id);
+  states.keep();
 }
 
 SequencePages& Runtime::Impl::pages_between_steps(const char* call) {
@@ -136,8 +129,7 @@ SequenceId Runtime::Impl::fork(SequenceId id, int64_t tokens) {
   require_rollback("fork at token", parent, tokens);
   states_.require_resume_point("fork at token", id, tokens);
   parent.rows().load(pages_of(tokens) - 1, pages_of(tokens));
-  if (!states_.empty()) streams_.order(streams_.latest());  // copies what the last step wrote
-  std::optional<LinearState> state = states_.fork(id, tokens, engine_.control());
+  std::optional<LinearState> state = states_.fork(id, tokens, stream_for_states());
   const SequenceId child = sequences_.fork(parent, tokens);
   states_.add(child, std::move(state));
   return child;
@@ -185,7 +177,6 @@ void Runtime::Impl::free(SequenceId id) {
 
 void Runtime::Impl::export_pages(SequenceId id, int64_t first, std::span<const PageSpans> pages) {
   require_no_step("export_pages");
-  require_no_states("export_pages");
   // Only the last page may be without slices.
   if (!pages.empty() && !pages.front().slices.empty()) code_slices(id);
   pages_.export_pages(id, first, pages);
@@ -193,8 +184,32 @@ void Runtime::Impl::export_pages(SequenceId id, int64_t first, std::span<const P
 
 void Runtime::Impl::import_pages(SequenceId id, int64_t tokens,
                                  std::span<const ConstPageSpans> pages) {
-  require_no_states("import_pages");
   pages_between_steps("import_pages").import_pages(id, tokens, pages);
+}
+
+StreamView Runtime::Impl::stream_for_states() {
+  if (!states_.empty()) streams_.order(streams_.latest());
+  return engine_.control();
+}
+
+std::vector<StatePoint> Runtime::Impl::states(SequenceId id) const {
+  sequences_.find(id);
+  return states_.points(id);
+}
+
+void Runtime::Impl::export_state(SequenceId id, const StatePoint& point, size_t offset,
+                                 std::span<std::byte> bytes) {
+  require_no_step("export_state");
+  streams_.wait(sequences_.find_usable(id).work().last());  // the host reads snapshots
+  sequences_.find_usable(id);
+  states_.export_state(id, point, offset, bytes, stream_for_states());
+}
+
+void Runtime::Impl::import_state(SequenceId id, const StatePoint& point, size_t offset,
+                                 std::span<const std::byte> bytes) {
+  require_no_step("import_state");
+  const int64_t length = sequences_.find_usable(id).length();
+  states_.import_state(id, length, point, offset, bytes, stream_for_states());
 }
 
 // Stored pages have slices, also those of a short sequence, which needs none.
@@ -306,20 +321,33 @@ void Runtime::read(SequenceId sequence, int layer, int64_t first, TensorView k, 
                    StreamView stream) {
   impl_->read(sequence, layer, first, k, v, stream);
 }
-void Runtime::export_pages(SequenceId sequence, int64_t first, std::span<const PageSpans> pages) {
-  impl_->export_pages(sequence, first, pages);
+Runtime::Exchange Runtime::exchange() { return Exchange(*impl_); }
+void Runtime::Exchange::export_pages(SequenceId sequence, int64_t first,
+                                     std::span<const PageSpans> pages) {
+  impl_.export_pages(sequence, first, pages);
 }
-void Runtime::import_pages(SequenceId sequence, int64_t tokens,
-                           std::span<const ConstPageSpans> pages) {
-  impl_->import_pages(sequence, tokens, pages);
+void Runtime::Exchange::import_pages(SequenceId sequence, int64_t tokens,
+                                     std::span<const ConstPageSpans> pages) {
+  impl_.import_pages(sequence, tokens, pages);
 }
-void Runtime::attach_pages(SequenceId sequence, std::shared_ptr<PendingPages> pending,
-                           int64_t pages) {
-  impl_->pages_between_steps("attach_pages").attach(sequence, std::move(pending), pages);
+std::vector<StatePoint> Runtime::Exchange::states(SequenceId sequence) const {
+  return impl_.states(sequence);
 }
-bool Runtime::load_more(SequenceId sequence, size_t max_bytes) {
-  impl_->pages_between_steps("load_more");
-  return impl_->sequences().find_usable(sequence).rows().load_more(max_bytes);
+void Runtime::Exchange::export_state(SequenceId sequence, const StatePoint& point, size_t offset,
+                                     std::span<std::byte> bytes) {
+  impl_.export_state(sequence, point, offset, bytes);
+}
+void Runtime::Exchange::import_state(SequenceId sequence, const StatePoint& point, size_t offset,
+                                     std::span<const std::byte> bytes) {
+  impl_.import_state(sequence, point, offset, bytes);
+}
+void Runtime::Exchange::attach_pages(SequenceId sequence, std::shared_ptr<PendingPages> pending,
+                                     int64_t pages) {
+  impl_.pages_between_steps("attach_pages").attach(sequence, std::move(pending), pages);
+}
+bool Runtime::Exchange::load_more(SequenceId sequence, size_t max_bytes) {
+  impl_.pages_between_steps("load_more");
+  return impl_.sequences().find_usable(sequence).rows().load_more(max_bytes);
 }
 KvMemory Runtime::memory() const { return impl_->memory(); }
 FetchMetrics Runtime::metrics() { return impl_->metrics(); }

@@ -50,7 +50,7 @@ struct SequenceInfo {
   // Tokens that it may decode in one step, each attending as if it had a step of its own: 1; on the
   // cpu device, with a selection that evicts nothing, as many as fit in its newest page.
   int max_decoded = 1;
-  bool pending = false;  // some contents are not in memory yet (Runtime::attach_pages)
+  bool pending = false;  // some contents are not in memory yet (Runtime::Exchange::attach_pages)
   bool lost = false;     // and cannot be loaded
 };
 
@@ -68,7 +68,7 @@ struct RuntimeTraits {
   RowDType row_dtype = RowDType::kBF16;
   PageBytes page;
   Retention retention = {};      // of the pages that sequences free
-  bool loads_on_demand = false;  // see attach_pages()
+  bool loads_on_demand = false;  // see Exchange::attach_pages()
   int estimate_depth = 0;        // layers ahead that a query source is asked for; 0: never
 
   // True if a sequence that has all rows from page `first_page` on can be truncated to `tokens`
@@ -125,7 +125,7 @@ class Runtime {
   int64_t resume_point(SequenceId sequence, int64_t tokens) const;
   // Creates a sequence that shares the first `tokens` tokens; equal to a fresh append of them.
   // Throws UsageError if `tokens` is no resume_point(), as truncate() does; read() and
-  // export_pages() throw outside the rollback window.
+  // Exchange::export_pages() throw outside the rollback window.
   SequenceId fork(SequenceId sequence, int64_t tokens);
   void truncate(SequenceId sequence, int64_t tokens);
   void free(SequenceId sequence);
@@ -174,8 +174,23 @@ class Runtime {
   void read(SequenceId sequence, int layer, int64_t first, TensorView k, TensorView v,
             StreamView stream);
 
-  // Sequences as pages of kPageTokens tokens, for callers that store them elsewhere. Outside steps
-  // only. Pages fit runtimes with the same geometry, settings, row dtype and slice dimensions.
+  // Moves parts of sequences out of this runtime and into it.
+  class Exchange;
+  Exchange exchange();
+
+  KvMemory memory() const;
+  FetchMetrics metrics();  // waits for enqueued work
+  void reset_metrics();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Sequences as pages of kPageTokens tokens, for callers that store them elsewhere. Outside steps
+// only. Pages fit runtimes with the same geometry, settings, row dtype and slice dimensions.
+class Runtime::Exchange {
+ public:
   // Copies pages first, first + 1, ... of the committed tokens, with the slices of full ones. Rows
   // beyond the last token and window rows that were given back are zero. Waits once. Throws
   // UsageError, BudgetError (a short sequence makes its slices first), and errors of PendingPages.
@@ -186,6 +201,16 @@ class Runtime {
   // Throws UsageError, BudgetError; then nothing has changed.
   void import_pages(SequenceId sequence, int64_t tokens, std::span<const ConstPageSpans> pages);
 
+  // With layers of linear attention pages are not all: a sequence also has a state. states() names
+  // those that it has, by tokens; export_state() copies bytes of one from `offset` on, which wait
+  // like pages. import_state() takes them, in order, after import_pages() of exactly the point's
+  // tokens; steps need it. Throw UsageError, and import_state() BudgetError: nothing has changed.
+  std::vector<StatePoint> states(SequenceId sequence) const;
+  void export_state(SequenceId sequence, const StatePoint& point, size_t offset,
+                    std::span<std::byte> bytes);
+  void import_state(SequenceId sequence, const StatePoint& point, size_t offset,
+                    std::span<const std::byte> bytes);
+
   // Rows of the first `pages` pages come from `pending` when a decode step selects them. Other
   // readers (prefill, read, export_pages, a fork's last page) load the rows they need first. The
   // last page of a sequence needs its rows from the start. The call that needs rows throws the
@@ -195,13 +220,10 @@ class Runtime {
   // Loads about `max_bytes` of the missing rows. Returns true once no rows are missing.
   bool load_more(SequenceId sequence, size_t max_bytes);
 
-  KvMemory memory() const;
-  FetchMetrics metrics();  // waits for enqueued work
-  void reset_metrics();
-
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  friend class Runtime;
+  explicit Exchange(Impl& impl) : impl_(impl) {}
+  Impl& impl_;  // outlives the exchange
 };
 
 }  // namespace fasa

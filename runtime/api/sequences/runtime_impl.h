@@ -42,6 +42,11 @@ class Runtime::Impl : private MemoryReclaimer {
   SequencePages& pages_between_steps(const char* call);
   void export_pages(SequenceId id, int64_t first, std::span<const PageSpans> pages);
   void import_pages(SequenceId id, int64_t tokens, std::span<const ConstPageSpans> pages);
+  std::vector<StatePoint> states(SequenceId id) const;
+  void export_state(SequenceId id, const StatePoint& point, size_t offset,
+                    std::span<std::byte> bytes);
+  void import_state(SequenceId id, const StatePoint& point, size_t offset,
+                    std::span<const std::byte> bytes);
   const StepMemory& step_memory() const { return memory_; }
 
   void set_query_source(QuerySource* source);
@@ -66,8 +71,9 @@ class Runtime::Impl : private MemoryReclaimer {
  private:
   void settle();
   void require_no_step(const char* call);
-  void require_no_states(const char* call) const;
   void code_slices(SequenceId id);
+  // The control stream, behind steps that write states.
+  StreamView stream_for_states();
   OpenStep& require_step(const char* call, int layer, int OpenStep::*next);
   void check_step(std::span<const StepSequence> sequences);
   void await_aborted();  // waits until the open step's work has finished or failed

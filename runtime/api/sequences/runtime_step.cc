@@ -58,11 +58,11 @@ void Runtime::Impl::begin_step(std::span<const StepSequence> sequences) {
   for (const StepSequence& part : sequences) sequences_.find_usable(part.sequence);
   streams_.require();
   MemoryGuard guard(streams_, prefetch_);
+  LinearStates::Guard states(states_);
   // Before rows, which may take what is left. A step that fails leaves it to the next.
-  for (const StepSequence& part : sequences) states_.reserve(part.sequence);
+  for (const StepSequence& part : sequences) states.reserve(part.sequence);
   memory_.prepare(sequences, guard);
-  if (!states_.empty()) streams_.order(streams_.latest());  // may copy what the last step wrote
-  states_.begin(sequences, sequences_, engine_.control());
+  states.begin(sequences, sequences_, stream_for_states());
   timing_.read(step.slot_index);
   describer_.advance();
   Fence before = sequences_.take_fence();
@@ -80,6 +80,7 @@ void Runtime::Impl::begin_step(std::span<const StepSequence> sequences) {
   engine_.executor().begin(tables.plan.prefetch, prefetch_.predictor());
   streams_.note_step(sequences);
   streams_.step() = std::move(step);
+  states.keep();
   guard.keep();
 }
 

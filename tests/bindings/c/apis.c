@@ -102,6 +102,7 @@ static void run_sequences(const fasa_options* options, fasa_stream* stream, int 
   OK(fasa_estimate_memory(runtime, kTokens, 64, &predicted));
   CHECK(memory.device_slices > 0 && memory.host_rows + memory.device_rows > 0);
   CHECK(predicted.host_rows + predicted.device_rows > 0);
+  CHECK(memory.device_states == 0 && memory.host_states == 0);
   OK(fasa_sequence_set_rollback_tokens(runtime, child, INT64_MAX));
   OK(fasa_sequence_truncate(runtime, child, 10));
   OK(fasa_sequence_length(runtime, child, &length));

@@ -1,6 +1,6 @@
-// The tokens of a cached sequence, and how each was computed. Prefill attends to all tokens, a
-// decode step to the selected ones, so their keys and values differ in bits. To rebuild an evicted
-// sequence, each token is recomputed as it was computed before.
+// The tokens of a sequence, and how each was computed. Prefill attends to all tokens, a decode step
+// to the selected ones, and layers with linear attention take prefilled tokens in blocks, decoded
+// ones one by one; so they differ in bits. To rebuild a sequence, each token is computed as before.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace fasa::serve {
+namespace fasa {
 
 enum class Computed : uint8_t { kPrefill, kDecode };
 
@@ -18,6 +18,17 @@ class TokenLog {
   int64_t size() const { return static_cast<int64_t>(ids_.size()); }
   std::span<const int32_t> ids() const { return ids_; }
   Computed computed(int64_t position) const { return how_[static_cast<size_t>(position)]; }
+
+  // How a token is computed anew: as before, or like `others` behind the log's end.
+  Computed computed(int64_t position, Computed others) const {
+    return position < size() ? computed(position) : others;
+  }
+  // The end of the tokens from `position` on that are computed alike; at most `end`.
+  int64_t run_end(int64_t position, int64_t end, Computed others) const {
+    const Computed how = computed(position, others);
+    while (position < end && computed(position, others) == how) ++position;
+    return position;
+  }
 
   void append(int32_t id, Computed how) {
     ids_.push_back(id);
@@ -46,4 +57,4 @@ class TokenLog {
   std::vector<Computed> how_;
 };
 
-}  // namespace fasa::serve
+}  // namespace fasa

@@ -1,0 +1,189 @@
+// Conversations of models with linear attention: wherever a request goes back to, and whether the
+// conversation stayed in memory, was evicted or lay on disk, its answer has the bits of one that
+// was left alone.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "runtime/io/output_file.h"
+#include "tests/llm/temp_model.h"
+#include "tests/serve/local_server.h"
+
+namespace fasa::serve {
+namespace {
+
+constexpr int kInterval = 64;
+
+struct Case {
+  const char* model;
+  const char* device;
+};
+
+struct Answer {
+  std::vector<int32_t> ids;
+  std::vector<double> logprobs;
+  int64_t cached = 0;
+};
+
+class LinearSessionsTest : public ::testing::TestWithParam<Case> {
+ protected:
+  std::unique_ptr<LocalServer> open(const EngineOptions& options) const {
+    ServedModel model{.dir = llm_test::golden_dir(GetParam().model)};
+    model.config.memory.snapshots.interval = kInterval;
+    return std::make_unique<LocalServer>(LocalServer::open(GetParam().device, {}), options, model);
+  }
+  EngineOptions in_memory() const { return {.prefill_chunk = 24}; }
+  EngineOptions on_disk() const {
+    SuspensionOptions sessions{.dir = folder_.path() + "/sessions", .fingerprint = "a"};
+    sessions.snapshots.interval = kInterval;
+    return {.prefill_chunk = 24, .sessions = sessions};
+  }
+  std::string file(const std::string& name) const { return folder_.path() + "/sessions/" + name; }
+
+ private:
+  llm_test::TempDir folder_;
+};
+
+void suspend(LocalServer& server) {
+  server.loop().suspend_idle_now();
+  while (server.loop().status().suspension.busy) std::this_thread::yield();
+}
+
+Answer ask(LocalServer& server, const std::vector<int32_t>& prompt, int64_t tokens = 9) {
+  const auto recorder = server.start(prompt, tokens);
+  const auto& choice = recorder->wait();
+  return {choice.ids, choice.logprobs, recorder->cached()};
+}
+
+void expect_same(const Answer& answer, const Answer& expected) {
+  EXPECT_EQ(answer.ids, expected.ids);
+  EXPECT_EQ(answer.logprobs, expected.logprobs);
+}
+
+// Ids of the models' small vocabulary.
+std::vector<int32_t> some_ids(size_t begin, size_t count) {
+  std::vector<int32_t> ids;
+  for (const char c : some_text(begin, count)) ids.push_back(static_cast<unsigned char>(c) % 61);
+  return ids;
+}
+
+std::vector<int32_t> joined(std::vector<int32_t> ids, const std::vector<int32_t>& more) {
+  ids.insert(ids.end(), more.begin(), more.end());
+  return ids;
+}
+
+// A conversation of two turns, and where a third may begin: behind the last answer, within it,
+// within the second question, within the first answer, within the first prompt.
+struct Conversations {
+  std::vector<int32_t> first = some_ids(0, 150);
+  std::vector<int32_t> second = {};
+  Answer to_first, to_second;
+  std::vector<std::vector<int32_t>> next = {};
+
+  explicit Conversations(LocalServer& server) {
+    to_first = ask(server, first);
+    const auto known = joined(first, to_first.ids);
+    second = joined(known, some_ids(500, 20));
+    to_second = ask(server, second, 12);
+    const auto whole = joined(second, to_second.ids);
+    const auto size = static_cast<ptrdiff_t>(whole.size());
+    for (const ptrdiff_t kept : {size, size - 5, size - 20, ptrdiff_t{155}, ptrdiff_t{140}}) {
+      next.push_back(joined({whole.begin(), whole.begin() + kept}, some_ids(900, 11)));
+    }
+  }
+};
+
+// Where a request goes back, the answers are those of a server that has nothing but the same turns
+// in memory, and nothing was cut before.
+std::vector<Answer> left_alone(const std::function<std::unique_ptr<LocalServer>()>& open) {
+  std::vector<Answer> answers;
+  for (size_t i = 0; i < 5; ++i) {
+    const auto server = open();
+    const Conversations turns(*server);
+    answers.push_back(ask(*server, turns.next[i]));
+  }
+  return answers;
+}
+
+TEST_P(LinearSessionsTest, ACutIsComputedAsBefore) {
+  const auto expected = left_alone([&] { return open(in_memory()); });
+  const auto server = open(in_memory());
+  const Conversations turns(*server);
+  for (size_t i = 0; i < 5; ++i) {
+    SCOPED_TRACE(i);
+    expect_same(ask(*server, turns.next[i]), expected[i]);
+    server->loop().evict_idle();  // only the record is left
+    expect_same(ask(*server, turns.next[i]), expected[i]);
+  }
+}
+
+TEST_P(LinearSessionsTest, AConversationOutlivesItsServer) {
+  const auto expected = left_alone([&] { return open(in_memory()); });
+  for (size_t i = 0; i < 5; ++i) {
+    SCOPED_TRACE(i);
+    auto server = open(on_disk());
+    const Conversations turns(*server);
+    suspend(*server);
+    EXPECT_EQ(server->loop().status().memory.device_states, 0u);
+    EXPECT_EQ(server->loop().status().memory.host_states, 0u);
+    server.reset();
+    server = open(on_disk());
+    EXPECT_EQ(server->loop().take_found().size(), 1u);
+    const Answer answer = ask(*server, turns.next[i]);
+    expect_same(answer, expected[i]);
+    EXPECT_EQ(answer.cached, expected[i].cached);
+    EXPECT_EQ(server->loop().status().suspension.damaged, 0u);
+    suspend(*server);  // and is continued once more
+    server.reset();
+    server = open(on_disk());
+    const auto more = joined(joined(turns.next[i], answer.ids), some_ids(1300, 7));
+    const auto alone = open(in_memory());
+    const Conversations again(*alone);
+    ask(*alone, turns.next[i]);
+    expect_same(ask(*server, more), ask(*alone, more));
+    server.reset();
+    std::filesystem::remove_all(file(""));
+  }
+}
+
+// A damaged state is computed again; nothing else is lost.
+TEST_P(LinearSessionsTest, ADamagedStateIsComputedAgain) {
+  const auto expected = left_alone([&] { return open(in_memory()); });
+  auto server = open(on_disk());
+  const Conversations turns(*server);
+  suspend(*server);
+  server.reset();
+  std::string rows = llm_test::read_file(file("1.rows"));
+  ASSERT_GT(rows.size(), 6u * 4096);
+  for (size_t at = rows.size() / 2; at < rows.size(); at += 512) rows[at] ^= 1;  // behind the pages
+  write_file_atomically(file("1.rows"), rows);
+  server = open(on_disk());
+  expect_same(ask(*server, turns.next[0]), expected[0]);
+  EXPECT_EQ(server->loop().status().suspension.damaged, 1u);
+}
+
+TEST_P(LinearSessionsTest, AnotherModelsSessionIsLeftAlone) {
+  auto server = open(on_disk());
+  const Conversations turns(*server);
+  suspend(*server);
+  EngineOptions other = on_disk();
+  other.sessions->fingerprint = "b";
+  server.reset();
+  server = open(other);
+  EXPECT_TRUE(server->loop().take_found().empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, LinearSessionsTest,
+                         ::testing::Values(Case{"qwen3-5", "cpu"}, Case{"qwen3-5", "emulated"},
+                                           Case{"qwen3-next", "cpu"}),
+                         [](const auto& test) {
+                           std::string name =
+                               std::string(test.param.model) + "_" + test.param.device;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace fasa::serve
