@@ -52,7 +52,7 @@ class LinearStateTest : public ::testing::Test {
   }
 
   const LinearLayout layout_{kShape};
-  const SnapshotRule rule_;  // as by default: every 16,384 tokens, two turns
+  const SnapshotRule rule_ = {};  // as by default: every 16,384 tokens, two turns
   std::unique_ptr<Device> device_;
   Stream stream_;
 };
