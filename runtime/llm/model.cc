@@ -369,11 +369,10 @@ namespace {
 
 void require_runnable(const ModelConfig& config, const Device& device,
                       const WeightOptions& weights) {
-  if (config.linear.layers > 0 && device.traits().model_calls) {
+  if (config.linear.key_dim > DeltaNetParams::kMaxKeyDim && device.traits().model_calls) {
     throw UsageError(
-        fmt::format("model_type {}: layers with linear attention have no kernels for device '{}' "
-                    "yet; allowed: --device cpu, emulated",
-                    config.model_type, device.name()));
+        fmt::format("linear_key_head_dim = {}: allowed on device '{}': up to {}; use --device cpu",
+                    config.linear.key_dim, device.name(), DeltaNetParams::kMaxKeyDim));
   }
   if (device.host_work() != nullptr) return;
   if (weights.activations != DecodeActivations::kModel) {
