@@ -1,15 +1,16 @@
 // All kernels that a device can run, each as a value. A device enqueues a call in stream order,
 // without allocating or waiting.
 //
-// A new kernel needs its parameters (params.h, model_params.h, packed_params.h, expert_params.h),
-// an entry here and a body for each backend: cpu::run (kernels/cpu/kernels.h) and cuda::launch
-// (kernels/cuda/kernels.h).
+// A new kernel needs its parameters (params.h, model_params.h, packed_params.h, expert_params.h,
+// linear_params.h), an entry here and a body for each backend: cpu::run (kernels/cpu/kernels.h) and
+// cuda::launch (kernels/cuda/kernels.h).
 #pragma once
 
 #include <type_traits>
 #include <variant>
 
 #include "kernels/expert_params.h"
+#include "kernels/linear_params.h"
 #include "kernels/model_params.h"
 #include "kernels/packed_params.h"
 #include "kernels/params.h"
@@ -38,7 +39,10 @@ using RowCalls = CallList<AddNormParams, AnglesParams, HeadsParams, ActivatePara
 using ProductCalls = CallList<ProjectParams, ProjectPackedParams, UnpackParams>;
 using ExpertCalls = CallList<ChooseExpertsParams, ArrangeExpertsParams, ProjectExpertsParams,
                              ProjectPackedExpertsParams, MixExpertsParams>;
-using ModelCalls = decltype(ProductCalls::with(RowCalls::with(ExpertCalls())));
+// Layers with linear attention; on other devices host code runs them by cpu::run_linear.
+using LinearCalls = CallList<ConvolveParams, DeltaNetParams, GateParams>;
+using LinearCall = LinearCalls::Call;
+using ModelCalls = decltype(ProductCalls::with(RowCalls::with(LinearCalls::with(ExpertCalls()))));
 using KernelCall = decltype(CacheCalls::with(ModelCalls()))::Call;
 
 // The kernel's name in errors and timelines.

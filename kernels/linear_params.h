@@ -1,11 +1,11 @@
 // Parameters of the kernels of layers with linear attention (gated delta nets), and of the gate of
-// attention layers beside them. Host code has them; device kernels do not exist yet.
+// attention layers beside them.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <variant>
 
 #include "runtime/base/dtype.h"
 #include "runtime/base/linear_shape.h"
@@ -26,6 +26,22 @@ struct LinearPart {
   int64_t saved_at = 0;
 };
 
+// What device kernels' launches depend on. The kernels read the parts in device memory, so that a
+// step can be captured as a graph; host code does not need it.
+struct LinearLaunch {
+  int64_t longest = 0;                     // most tokens of a part
+  bool decodes = false, prefills = false;  // whether any part does
+
+  static LinearLaunch of(std::span<const LinearPart> parts) {
+    LinearLaunch launch;
+    for (const LinearPart& part : parts) {
+      launch.longest = std::max(launch.longest, part.tokens);
+      (part.decodes ? launch.decodes : launch.prefills) = true;
+    }
+    return launch;
+  }
+};
+
 // Depthwise causal convolution, then SiLU: y[t][c] = silu(sum over i of w[c][i] · x[t - taps + 1 +
 // i][c]), where inputs before the step come from the state, which keeps the last ones. Inputs are
 // rounded to the dtype first.
@@ -34,6 +50,7 @@ struct ConvolveParams {
   const LinearLayout* layout = nullptr;
   int layer = 0;  // among those with a state
   std::span<const LinearPart> parts = {};
+  LinearLaunch launch = {};
   const float* x = nullptr;  // [tokens, channels], rows `x_stride` elements apart
   int64_t x_stride = 0;
   const float* weights = nullptr;  // [channels, taps]
@@ -47,9 +64,11 @@ struct ConvolveParams {
 //   out = rms(o) · norm · silu(z)
 struct DeltaNetParams {
   static constexpr const char* kName = "delta_net";
+  static constexpr int kMaxKeyDim = 128;  // of device kernels
   const LinearLayout* layout = nullptr;
   int layer = 0;  // among those with a state
   std::span<const LinearPart> parts = {};
+  LinearLaunch launch = {};
   const void* y = nullptr;        // [tokens, channels] of the layout's dtype: q, k, v of all heads
   const float* gates = nullptr;   // [tokens, 2 x value_heads]: b, then a
   const float* factor = nullptr;  // [value_heads], negative
@@ -58,6 +77,9 @@ struct DeltaNetParams {
   int64_t z_stride = 0;
   const float* norm = nullptr;  // [value_dim]
   float eps = 0;
+  // Scratch of device kernels: o before the norm, [tokens, value_width], rows `z_stride` elements
+  // apart. May be the convolution's x, which has been read.
+  float* o = nullptr;
   void* out = nullptr;  // [tokens, value_width] of the layout's dtype
 };
 
@@ -70,7 +92,5 @@ struct GateParams {
   DType dtype = DType::kBF16;
   void* x = nullptr;  // [tokens, size]
 };
-
-using LinearCall = std::variant<ConvolveParams, DeltaNetParams, GateParams>;
 
 }  // namespace fasa

@@ -1,8 +1,9 @@
-// The MLP's activations, biases of logits and attention sinks: one thread per element.
+// The MLP's activations, biases of logits, attention sinks and gates: one thread per element.
 #pragma once
 
 #include "kernels/cuda/element_inl.h"
 #include "kernels/cuda/math_inl.h"
+#include "kernels/linear_params.h"
 #include "kernels/model_params.h"
 
 namespace fasa::cuda {
@@ -94,6 +95,21 @@ struct TakeSinksKernel {
   }
 };
 
+struct GateKernel {
+  static constexpr const char* kName = "gate";
+  static constexpr int kThreads = 256;
+
+  GateParams params;
+
+  FASA_DEVICE void operator()() const {
+    const int64_t i = int64_t{simt::block_x()} * kThreads + simt::thread_index();
+    if (i >= params.size) return;
+    const int64_t at = simt::block_y() * params.size + i;
+    const float x = load(params.dtype, params.x, at);
+    store(params.dtype, params.x, at, x / (1 + exponential(-params.gate[at])));
+  }
+};
+
 // Launches over rows: blocks of `threads` elements in x, rows in y. Several launches if there are
 // more rows than a grid's y allows.
 inline constexpr int64_t kMaxGridRows = 65535;
@@ -141,6 +157,20 @@ void start(const TakeSinksParams& params, const Launcher& launch) {
     part.lse += first * params.heads;
     part.x = static_cast<std::byte*>(params.x) + first * width * dtype_bytes(params.dtype);
     launch(TakeSinksKernel{part}, {.x = blocks, .y = static_cast<int>(part.tokens)});
+  }
+}
+
+template <typename Launcher>
+void start(const GateParams& params, const Launcher& launch) {
+  const auto blocks =
+      static_cast<int>((params.size + GateKernel::kThreads - 1) / GateKernel::kThreads);
+  for (int64_t first = 0; first < params.tokens; first += kMaxGridRows) {
+    GateParams part = params;
+    const int64_t left = params.tokens - first;
+    part.tokens = left < kMaxGridRows ? left : kMaxGridRows;
+    part.gate += first * params.size;
+    part.x = static_cast<std::byte*>(params.x) + first * params.size * dtype_bytes(params.dtype);
+    launch(GateKernel{part}, {.x = blocks, .y = static_cast<int>(part.tokens)});
   }
 }
 

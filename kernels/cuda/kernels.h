@@ -5,6 +5,7 @@
 #pragma once
 
 #include "kernels/expert_params.h"
+#include "kernels/linear_params.h"
 #include "kernels/model_params.h"
 #include "kernels/packed_params.h"
 #include "kernels/params.h"

@@ -11,6 +11,7 @@ namespace fasa::cuda {
 #if defined(__CUDACC__)
 FASA_DEVICE float exponential(float value) { return expf(value); }
 FASA_DEVICE float logarithm(float value) { return logf(value); }
+FASA_DEVICE float logarithm_of_1_plus(float value) { return log1pf(value); }
 FASA_DEVICE float cosine(float value) { return cosf(value); }
 FASA_DEVICE float sine(float value) { return sinf(value); }
 FASA_DEVICE float error_function(float value) { return erff(value); }
@@ -18,6 +19,7 @@ FASA_DEVICE float hyperbolic_tangent(float value) { return tanhf(value); }
 #else
 FASA_DEVICE float exponential(float value) { return std::exp(value); }
 FASA_DEVICE float logarithm(float value) { return std::log(value); }
+FASA_DEVICE float logarithm_of_1_plus(float value) { return std::log1p(value); }
 FASA_DEVICE float cosine(float value) { return std::cos(value); }
 FASA_DEVICE float sine(float value) { return std::sin(value); }
 FASA_DEVICE float error_function(float value) { return std::erf(value); }

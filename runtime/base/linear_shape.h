@@ -22,14 +22,17 @@ struct LinearShape {
   // neighbours share one (h / (value_heads / key_heads)).
   bool heads_by_turns = false;
 
-  int key_width() const { return key_heads * key_dim; }
-  int value_width() const { return value_heads * value_dim; }
-  int sharing() const { return value_heads / key_heads; }  // value heads of a key head
-  int value_head(int key_head, int which) const {
+  constexpr int key_width() const { return key_heads * key_dim; }
+  constexpr int value_width() const { return value_heads * value_dim; }
+  constexpr int sharing() const { return value_heads / key_heads; }  // value heads of a key head
+  constexpr int value_head(int key_head, int which) const {
     return heads_by_turns ? which * key_heads + key_head : key_head * sharing() + which;
   }
+  constexpr int key_head(int value_head) const {
+    return heads_by_turns ? value_head % key_heads : value_head / sharing();
+  }
   // Width of the convolution: queries, keys, values.
-  int channels() const { return 2 * key_width() + value_width(); }
+  constexpr int channels() const { return 2 * key_width() + value_width(); }
   bool operator==(const LinearShape&) const = default;
 };
 
@@ -82,20 +85,27 @@ class LinearLayout {
     bytes_ = end_of(gates_, kOpen * 2 * shape.value_heads * kFloat);
   }
 
-  const LinearShape& shape() const { return shape_; }
+  constexpr const LinearShape& shape() const { return shape_; }
   // A head's matrix is [key_dim, value_stride]: rows are padded with zeros to whole vectors.
-  int64_t value_stride() const { return (int64_t{shape_.value_dim} + 15) / 16 * 16; }
-  int64_t head_elements() const { return shape_.key_dim * value_stride(); }
-  int64_t inputs() const { return inputs_; }  // [taps - 1, channels], oldest first
-  int64_t keys() const { return keys_; }      // [kLinearBlock - 1, key_width], convolved
-  int64_t values() const { return values_; }  // [kLinearBlock - 1, value_width], convolved
-  int64_t gates() const { return gates_; }  // [kLinearBlock - 1, 2 x value_heads] f32: beta, decay
-  int64_t layer_bytes() const { return bytes_; }
-  int64_t cut_bytes() const { return keys_; }  // without an open block
-  int64_t bytes() const { return shape_.layers * bytes_; }
+  constexpr int64_t value_stride() const { return (int64_t{shape_.value_dim} + 15) / 16 * 16; }
+  constexpr int64_t head_elements() const { return shape_.key_dim * value_stride(); }
+  // Inputs of the convolution [taps - 1, channels], oldest first; those of an open block
+  // [kLinearBlock - 1, ...]: convolved keys [key_width] and values [value_width], and gates
+  // [2 x value_heads] in f32.
+  constexpr int64_t inputs() const { return inputs_; }
+  constexpr int64_t keys() const { return keys_; }
+  constexpr int64_t values() const { return values_; }
+  constexpr int64_t gates() const { return gates_; }
+  constexpr int64_t layer_bytes() const { return bytes_; }
+  constexpr int64_t cut_bytes() const { return keys_; }  // without an open block
+  constexpr int64_t bytes() const { return shape_.layers * bytes_; }
   // A copy of a state, [layers], has the open block's inputs only if the block has tokens.
-  int64_t copied_layer_bytes(int open) const { return open > 0 ? layer_bytes() : cut_bytes(); }
-  int64_t copied_bytes(int open) const { return shape_.layers * copied_layer_bytes(open); }
+  constexpr int64_t copied_layer_bytes(int open) const {
+    return open > 0 ? layer_bytes() : cut_bytes();
+  }
+  constexpr int64_t copied_bytes(int open) const {
+    return shape_.layers * copied_layer_bytes(open);
+  }
 
  private:
   LinearShape shape_;

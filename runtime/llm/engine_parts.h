@@ -43,6 +43,7 @@ struct StepShape {
 struct StepInputs {
   const int32_t* positions = nullptr;              // [tokens]
   const int32_t* logit_rows = nullptr;             // StepShape::logit_rows
+  std::span<const LinearPart> linear = {};         // StepShape::linear
   std::span<const float* const> frequencies = {};  // per rotation: [rotary_dims / 2]
 };
 

@@ -21,7 +21,7 @@ size_t product_scratch(const Device& device) {
 }  // namespace
 
 KernelMemory::KernelMemory(const EngineParts& parts)
-    : device_(parts.device), stream_(parts.stream) {
+    : device_(parts.device), linear_(parts.linear.shape().layers > 0), stream_(parts.stream) {
   const size_t bytes = frequency_bytes(parts);
   const size_t product = aligned(product_scratch(device_));
   fixed_ = device_.allocate(MemorySpace::kDevice,
@@ -41,23 +41,32 @@ KernelMemory::KernelMemory(const EngineParts& parts)
 }
 
 void KernelMemory::reserve(const Activations& larger) {
-  const auto bytes = static_cast<size_t>(larger.tokens() + larger.rows()) * sizeof(int32_t);
+  // At most one part a token.
+  const size_t parts = linear_ ? static_cast<size_t>(larger.tokens()) * sizeof(LinearPart) : 0;
+  const size_t bytes =
+      parts + static_cast<size_t>(larger.tokens() + larger.rows()) * sizeof(int32_t);
   Buffer inputs = device_.allocate(MemorySpace::kDevice, bytes, "positions of a step");
   upload_buffer_ = device_.allocate(MemorySpace::kHost, bytes, "positions of a step");
   inputs_ = std::move(inputs);
 }
 
 void KernelMemory::stage(const StepShape& step) {
-  auto* const staged = upload_buffer_.as<int32_t>();
+  auto* const parts = upload_buffer_.as<LinearPart>();
+  auto* const staged =
+      reinterpret_cast<int32_t*>(std::copy(step.linear.begin(), step.linear.end(), parts));
   std::copy(step.logit_rows.begin(), step.logit_rows.end(),
             std::copy(step.positions.begin(), step.positions.end(), staged));
 }
 
-const int32_t* KernelMemory::copy_staged(const StepShape& step, OperationTag tag) const {
-  const auto count = step.positions.size() + step.logit_rows.size();
-  device_.copy(inputs_.data(), upload_buffer_.data(), count * sizeof(int32_t),
-               CopyKind::kHostToDevice, stream_, tag);
-  return inputs_.as<int32_t>();
+StepInputs KernelMemory::copy_staged(const StepShape& step, OperationTag tag) const {
+  const size_t count = step.positions.size() + step.logit_rows.size();
+  const size_t bytes = step.linear.size_bytes() + count * sizeof(int32_t);
+  device_.copy(inputs_.data(), upload_buffer_.data(), bytes, CopyKind::kHostToDevice, stream_, tag);
+  const auto* const parts = inputs_.as<LinearPart>();
+  const auto* const positions = reinterpret_cast<const int32_t*>(parts + step.linear.size());
+  return {.positions = positions,
+          .logit_rows = positions + step.tokens,
+          .linear = {parts, step.linear.size()}};
 }
 
 }  // namespace fasa

@@ -22,14 +22,15 @@ class KernelMemory {
   // As LayerEngine::reserve.
   void reserve(const Activations& larger);
   void stage(const StepShape& step);
-  // Enqueues the upload of the staged inputs: positions [tokens], then logit_rows.
-  const int32_t* copy_staged(const StepShape& step, OperationTag tag) const;
+  // Enqueues the upload of the staged inputs, and returns where they will be, without frequencies.
+  StepInputs copy_staged(const StepShape& step, OperationTag tag) const;
 
  private:
   Device& device_;
+  bool linear_;  // the model has layers with linear attention
   StreamView stream_;
   Buffer fixed_;          // frequencies, scratch
-  Buffer inputs_;         // positions and logit_rows of a step
+  Buffer inputs_;         // of a step: linear parts, positions, logit_rows
   Buffer upload_buffer_;  // their copy on the host
   std::vector<const float*> frequencies_;
   KernelSink::Scratch scratch_;

@@ -27,11 +27,11 @@ void LayerEngine::stage(const StepShape& step) {
 void LayerEngine::begin(const StepShape& step) {
   const OperationTag tag = tag_of(-1, step.cause);
   step_ = &step;
-  inputs_ = {step.positions.data(), step.logit_rows.data(), frequencies_};
-  if (kernels_) {
-    inputs_.positions = kernels_->copy_staged(step, tag);
-    inputs_.logit_rows = inputs_.positions + step.tokens;
-  }
+  inputs_ = kernels_ ? kernels_->copy_staged(step, tag)
+                     : StepInputs{.positions = step.positions.data(),
+                                  .logit_rows = step.logit_rows.data(),
+                                  .linear = step.linear};
+  inputs_.frequencies = frequencies_;
   parts_.device.copy(parts_.activations.residual(), parts_.activations.host_embeddings(),
                      static_cast<size_t>(step.tokens * parts_.config.hidden) * sizeof(float),
                      CopyKind::kHostToDevice, parts_.stream, tag);

@@ -132,18 +132,21 @@ void LayerWork::linear_attention(int index) const {
   const LinearShape& shape = parts_.config.linear;
   std::byte* const convolved = activations.qkv(parts_.config, index);
   const int state = index - parts_.config.attention_index(index);
+  const LinearLaunch launch = LinearLaunch::of(step_.linear);
   project(weights.input, activations.input(), activations.result());
   project(weights.gates, activations.input(), activations.linear_gates());
   sink_.run_linear(ConvolveParams{.layout = &parts_.linear,
                                   .layer = state,
-                                  .parts = step_.linear,
+                                  .parts = inputs_.linear,
+                                  .launch = launch,
                                   .x = activations.result(),
                                   .x_stride = weights.input.outputs(),
                                   .weights = weights.taps,
                                   .y = convolved});
   sink_.run_linear(DeltaNetParams{.layout = &parts_.linear,
                                   .layer = state,
-                                  .parts = step_.linear,
+                                  .parts = inputs_.linear,
+                                  .launch = launch,
                                   .y = convolved,
                                   .gates = activations.linear_gates(),
                                   .factor = weights.factor,
@@ -152,6 +155,7 @@ void LayerWork::linear_attention(int index) const {
                                   .z_stride = weights.input.outputs(),
                                   .norm = weights.norm,
                                   .eps = parts_.config.norm_eps,
+                                  .o = activations.result(),
                                   .out = activations.attended()});
 }
 

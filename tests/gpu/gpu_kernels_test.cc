@@ -8,6 +8,7 @@
 #include "tests/kernels/append_case.h"
 #include "tests/kernels/attend_case.h"
 #include "tests/kernels/claim_slots_case.h"
+#include "tests/kernels/delta_case.h"
 #include "tests/kernels/expert_case.h"
 #include "tests/kernels/low_bit_pages_case.h"
 #include "tests/kernels/prefill_case.h"
@@ -111,6 +112,21 @@ TEST_F(GpuKernels, SmallExperts) {
   }
   expert_case::expect_packed_products(all);
   expert_case::expect_mixed(all);
+}
+
+TEST_F(GpuKernels, SmallDeltaNet) {
+  const auto all = [](const LinearCall& call) {
+    std::visit([](const auto& params) { run(params); }, call);
+  };
+  for (const LinearShape& shape : delta_case::kShapes) delta_case::expect_the_oracle(all, shape);
+  delta_case::expect_same_bits_in_chunks(all, delta_case::kShapes[0]);
+  delta_case::expect_same_bits_in_chunks(all, delta_case::in_bf16(delta_case::kShapes[3]));
+  delta_case::expect_one_token(all);
+  delta_case::expect_zeros_of_zeros(all);
+  delta_case::expect_decoded_one_by_one(all);
+  delta_case::expect_saved_at_a_cut(all);
+  delta_case::expect_independent_sequences(all);
+  delta_case::expect_gated(all);
 }
 
 TEST_F(GpuKernels, SmallAttend) {

@@ -51,14 +51,30 @@ TEST_P(CudaModel, LogitsEqualTransformers) {
 
 INSTANTIATE_TEST_SUITE_P(Families, CudaModel, ::testing::ValuesIn(kDenseModels), by_folder);
 
-TEST(CudaLinearModel, IsRefusedUntilThereAreKernels) {
+// As far from f32 as transformers' own logits in bf16 are (qwen3-5).
+constexpr double kBf16LinearBound = 6.6e-2;
+
+class CudaLinearModel : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(CudaLinearModel, LogitsEqualTransformers) {
+  FakeCuda fake;
+  const auto device = open_device(cuda_options(), fake.platform());
+  EXPECT_LE(difference_to_golden(GetParam(), *device, DType::kF32, 19), kF32Bound);
+  EXPECT_LE(difference_to_golden(GetParam(), *device, DType::kBF16, 512), kBf16LinearBound);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, CudaLinearModel, ::testing::ValuesIn(kLinearModels), by_folder);
+
+TEST(CudaLinearModelErrors, AHeadThatIsTooWideIsNamed) {
+  ModelConfig config = ModelConfig::load(golden_dir("qwen3-5"));
+  config.linear.key_dim = 129;
   FakeCuda fake;
   const auto device = open_device(cuda_options(), fake.platform());
   try {
-    Model::load(golden_dir("qwen3-5"), *device, DType::kF32);
-    FAIL();
+    Model::random(config, *device, DType::kF32, 1);
+    ADD_FAILURE();
   } catch (const UsageError& error) {
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("qwen3_5_text"), HasSubstr("--device cpu")));
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("129"), HasSubstr("128"), HasSubstr("cuda:0")));
   }
 }
 
@@ -74,6 +90,8 @@ TEST_P(CudaExpertModel, LogitsEqualTransformers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, CudaExpertModel, ::testing::ValuesIn(kModelsWithExperts),
+                         by_folder);
+INSTANTIATE_TEST_SUITE_P(Linear, CudaExpertModel, ::testing::ValuesIn(kLinearModelsWithExperts),
                          by_folder);
 
 // Attention is interpreted too: positions of all kinds, windows, wide heads that share one key.
@@ -144,6 +162,7 @@ TEST_P(InterpretedModel, SelectedDecodesAreTheProcessors) {
   expect_the_processors_decodes(GetParam());
 }
 
+// In f32 alone.
 class InterpretedExpertModel : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(InterpretedExpertModel, LogitsEqualTransformers) {
@@ -158,7 +177,8 @@ TEST_P(InterpretedExpertModel, SelectedDecodesAreTheProcessors) {
 
 INSTANTIATE_TEST_SUITE_P(Families, InterpretedExpertModel,
                          ::testing::Values("gemma4-moe", "qwen3-moe", "qwen3-moe-mixed", "mixtral",
-                                           "gpt-oss", "deepseek-v2-moe-groups"),
+                                           "gpt-oss", "deepseek-v2-moe-groups", "qwen3-5",
+                                           "qwen3-5-moe", "qwen3-next"),
                          by_folder);
 
 // A model with realistic widths: sixteen heads of 576 dimensions on one KV head.
@@ -449,6 +469,10 @@ TEST_F(CudaModelOnGpu, LogitsEqualTransformers) {
     EXPECT_LE(difference_to_golden(family, *device, DType::kF32, 19), kF32Bound) << family;
     EXPECT_LE(difference_to_golden(family, *device, DType::kBF16, 512), kBf16Bound) << family;
   }
+  for (const char* const family : kLinearModels) {
+    EXPECT_LE(difference_to_golden(family, *device, DType::kF32, 19), kF32Bound) << family;
+    EXPECT_LE(difference_to_golden(family, *device, DType::kBF16, 512), kBf16LinearBound) << family;
+  }
 }
 
 // Experts on the host and on the device.
@@ -462,6 +486,15 @@ TEST_F(CudaModelOnGpu, LogitsOfExpertsEqualTransformers) {
         EXPECT_LE(difference_to_golden(family, *device, DType::kF32, chunk, weights), kF32Bound)
             << family;
       }
+    }
+  }
+}
+
+TEST_F(CudaModelOnGpu, LogitsOfLinearLayersAndExpertsEqualTransformers) {
+  const auto device = open_device(cuda_options());
+  for (const char* const family : kLinearModelsWithExperts) {
+    for (const size_t chunk : {1, 19, 512}) {
+      EXPECT_LE(difference_to_golden(family, *device, DType::kF32, chunk), kF32Bound) << family;
     }
   }
 }

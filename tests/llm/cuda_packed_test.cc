@@ -89,7 +89,9 @@ TEST_P(PackedExpertModel, PrefillAndDecodeHaveTheLogitsOfUnpackedWeights) {
 
 INSTANTIATE_TEST_SUITE_P(Layouts, PackedExpertModel,
                          ::testing::Values("packed-gpt-oss", "packed-gguf-qwen3moe",
-                                           "packed-gguf-mixtral", "packed-gguf-gpt-oss"),
+                                           "packed-gguf-mixtral", "packed-gguf-gpt-oss",
+                                           "packed-gguf-qwen35", "packed-gguf-qwen35moe",
+                                           "packed-gguf-qwen3next"),
                          by_folder);
 
 // The planned memory equals the device's count.

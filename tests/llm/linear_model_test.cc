@@ -4,24 +4,30 @@
 
 #include <memory>
 #include <numeric>
+#include <string_view>
 #include <vector>
 
 #include "runtime/base/error.h"
 #include "runtime/base/units.h"
 #include "tests/llm/llm_fixture.h"
+#include "tests/support/fake_cuda.h"
 
 namespace fasa {
 namespace {
 
 using namespace llm_test;
 
+// Every test of this folder runs on the CUDA device, where the layers' kernels are interpreted. One
+// family, because interpreting experts takes long.
+constexpr std::string_view kOnCuda = "qwen3-5-on-cuda";
+
 class LinearModel : public ::testing::TestWithParam<const char*> {
  protected:
   void start(const std::string& device = "cpu") {
     runtime_.reset();
     model_.reset();
-    device_ = open_test_device(device);
-    model_ = std::make_unique<Model>(Model::load(golden_dir(GetParam()), *device_, DType::kF32));
+    device_ = GetParam() == kOnCuda ? open_fake() : open_test_device(device);
+    model_ = std::make_unique<Model>(Model::load(folder(), *device_, DType::kF32));
     runtime_ = full_runtime(*model_);
   }
   // The logits of all of the step's tokens, the next ones of the golden prompt.
@@ -45,7 +51,16 @@ class LinearModel : public ::testing::TestWithParam<const char*> {
     return all;
   }
 
-  const Golden golden_ = Golden::load(golden_dir(GetParam()));
+  std::unique_ptr<Device> open_fake() {
+    DeviceOptions options;
+    options.name = "cuda:0";
+    options.threads = 2;
+    return open_device(options, fake_.platform());
+  }
+  static std::string folder() { return golden_dir(GetParam() == kOnCuda ? "qwen3-5" : GetParam()); }
+
+  FakeCuda fake_;
+  const Golden golden_ = Golden::load(folder());
   std::unique_ptr<Device> device_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Runtime> runtime_;
@@ -112,6 +127,30 @@ TEST_P(LinearModel, GoesBackToTheEndsOfTurns) {
     const SequenceId fresh = runtime_->create();
     EXPECT_EQ(prefill(id, 31), prefill(fresh, 31));
   }
+}
+
+// A graph's kernels read each step's states and positions anew: two sequences by turns, one of them
+// with an open block.
+TEST_P(LinearModel, GraphsHaveTheBitsOfEnqueuedSteps) {
+  const auto decoded = [&](bool graphs) {
+    start();
+    const SequenceId ids[] = {runtime_->create(), runtime_->create()};
+    for (const SequenceId id : ids) runtime_->reserve(id, 90, 70);
+    prefill(ids[0], 64);
+    prefill(ids[1], 9);
+    std::vector<float> all;
+    for (int i = 0; i < 16; ++i) {
+      const SequenceId id = ids[i % 2];
+      const auto at = static_cast<size_t>(runtime_->length(id));
+      const StepSequence parts[] = {{id, 1, StepMode::kDecode}};
+      const auto logits =
+          model_->step(*runtime_, {&golden_.tokens[at], 1}, parts, {.graphs = graphs});
+      all.insert(all.end(), logits.begin(), logits.end());
+    }
+    EXPECT_EQ(runtime_->graph_metrics().launched > 4, graphs && GetParam() == kOnCuda);
+    return all;
+  };
+  EXPECT_EQ(decoded(true), decoded(false));
 }
 
 TEST_P(LinearModel, KeepsTheLastTwoTurns) {
@@ -304,7 +343,8 @@ TEST_P(LinearModel, ARuntimeOfAnotherModelIsRefused) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, LinearModel,
-                         ::testing::Values("qwen3-5", "qwen3-5-moe", "qwen3-next"), by_folder);
+                         ::testing::Values("qwen3-5", "qwen3-5-moe", "qwen3-next", kOnCuda.data()),
+                         by_folder);
 
 }  // namespace
 }  // namespace fasa

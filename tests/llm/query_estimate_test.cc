@@ -32,7 +32,7 @@ class LoneLayer {
     shape_.runs = {{tokens, StepMode::kDecode}};
     for (int i = 0; i < tokens; ++i) shape_.positions.push_back(7 + 13 * i);
     for (const Rotation& rotation : rotations_) frequencies_.push_back(rotation.frequencies.data());
-    inputs_ = {shape_.positions.data(), nullptr, frequencies_};
+    inputs_ = {.positions = shape_.positions.data(), .frequencies = frequencies_};
     std::mt19937 random(3);
     std::normal_distribution<float> normal;
     for (int64_t i = 0; i < tokens * config_.hidden; ++i) {

@@ -7,6 +7,8 @@
 
 #include "kernels/cpu/kernels.h"
 #include "kernels/cuda/activate_inl.h"
+#include "kernels/cuda/convolve_inl.h"
+#include "kernels/cuda/delta_inl.h"
 #include "kernels/cuda/experts_inl.h"
 #include "kernels/cuda/heads_inl.h"
 #include "kernels/cuda/launch_error.h"

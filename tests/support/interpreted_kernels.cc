@@ -4,6 +4,8 @@
 #include "kernels/cuda/append_inl.h"
 #include "kernels/cuda/attend_inl.h"
 #include "kernels/cuda/claim_slots_inl.h"
+#include "kernels/cuda/convolve_inl.h"
+#include "kernels/cuda/delta_inl.h"
 #include "kernels/cuda/experts_inl.h"
 #include "kernels/cuda/gather_inl.h"
 #include "kernels/cuda/heads_inl.h"

@@ -1,7 +1,7 @@
 // The calls of layers with linear attention, on the processor.
 #pragma once
 
-#include "kernels/linear_params.h"
+#include "kernels/calls.h"
 #include "kernels/target.h"
 
 namespace fasa::cpu {

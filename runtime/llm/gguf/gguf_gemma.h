@@ -1,0 +1,18 @@
+// What Gemma's GGUF files say, and what follows from their tensors, as fields of a config.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "runtime/llm/gguf/gguf_keys.h"
+
+namespace fasa {
+
+void add_gguf_gemma2(const GgufKeys& keys, nlohmann::json* config);
+void add_gguf_gemma3(const GgufKeys& keys, nlohmann::json* config);
+// Heads and widths of MLPs may differ by layer.
+void add_gguf_gemma4(const GgufHeader& header, const GgufKeys& keys, nlohmann::json* config);
+
+// Which layers have a window: a flag per layer, or the distance between those that have none.
+void add_gguf_windows(const GgufKeys& keys, int64_t usual_pattern, nlohmann::json* config);
+
+}  // namespace fasa

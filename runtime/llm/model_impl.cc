@@ -1,0 +1,297 @@
+#include "runtime/llm/model_impl.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "kernels/rank_bodies.h"
+#include "runtime/base/error.h"
+
+namespace fasa {
+namespace {
+
+// A new number for each model and each location of its activations: part of a graph's key.
+uint64_t next_place() {
+  static std::atomic<uint64_t> last = 0;
+  return ++last;
+}
+
+ModelConfig with_dtype(ModelConfig config, DType dtype) {
+  config.linear.dtype = dtype;
+  return config;
+}
+
+ConstTensorView moved(ConstTensorView view, ptrdiff_t by) {
+  view.data = static_cast<const std::byte*>(view.data) + by;
+  return view;
+}
+
+}  // namespace
+
+Model::Impl::Impl(std::unique_ptr<WeightSource> source, ModelConfig config, DType dtype,
+                  Device& device, const WeightOptions& weights)
+    : device_(device),
+      config_(with_dtype(std::move(config), dtype)),
+      dtype_(dtype),
+      stream_(device.create_stream(StreamPriority::kNormal, "model")),
+      linear_(config_.linear),
+      weights_(std::move(source), config_, dtype, device, stream_.view(), weights),
+      rotations_(make_rotations(config_)),
+      engine_(
+          {device_, config_, linear_, weights_, activations_, dtype_, rotations_, stream_.view()}),
+      place_(next_place()) {}
+
+void Model::Impl::reserve(int64_t tokens, int64_t rows) {
+  if (tokens <= activations_.tokens() && rows <= activations_.rows()) return;
+  Activations larger(device_, config_, dtype_, std::max(tokens, activations_.tokens()),
+                     std::max({rows, activations_.rows(), int64_t{1}}));
+  engine_.reserve(larger);
+  activations_ = std::move(larger);
+  place_ = next_place();
+}
+
+void Model::Impl::check(std::span<const int32_t> tokens, std::span<const StepSequence> step,
+                        const ForwardOptions& options) const {
+  int64_t expected = 0;
+  for (const StepSequence& sequence : step) expected += sequence.tokens;
+  if (tokens.empty() || expected != static_cast<int64_t>(tokens.size())) {
+    throw UsageError(fmt::format(
+        "a step of {} tokens was given {} token ids; give one id per token, and at least one token",
+        expected, tokens.size()));
+  }
+  if (options.observer != nullptr && step.size() != 1) {
+    throw UsageError(fmt::format(
+        "a step of {} sequences has an observer; allowed: an observer with one sequence",
+        step.size()));
+  }
+  if (options.estimate_depth > estimates_.max_depth()) {
+    throw UsageError(fmt::format(
+        "estimate_depth = {}; allowed: 0 to {}, the depth reserved by reserve_estimates()",
+        options.estimate_depth, estimates_.max_depth()));
+  }
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] < 0 || tokens[i] >= config_.vocab_size) {
+      throw UsageError(fmt::format("token {} has id {}; allowed: 0 to {}, the model's vocabulary",
+                                   i, tokens[i], config_.vocab_size - 1));
+    }
+  }
+}
+
+StepShape Model::Impl::shape_of(Runtime& runtime, std::span<const StepSequence> step,
+                                const ForwardOptions& options) const {
+  StepShape shape;
+  for (const StepSequence& sequence : step) {
+    if (sequence.mode == StepMode::kPrefill) shape.cause = Cause::kPrefill;
+    const int64_t start = runtime.length(sequence.sequence);
+    const auto rows_before = static_cast<int64_t>(shape.logit_rows.size());
+    add_rows(&shape.runs, sequence.tokens, sequence.mode);
+    for (int64_t i = 0; i < sequence.tokens; ++i) {
+      const bool wanted = options.all_logits || i == sequence.tokens - 1;
+      if (wanted && !options.no_logits)
+        shape.logit_rows.push_back(static_cast<int32_t>(shape.tokens));
+      shape.positions.push_back(static_cast<int32_t>(start + i));
+      ++shape.tokens;
+    }
+    const auto rows = static_cast<int64_t>(shape.logit_rows.size());
+    if (rows > rows_before) add_rows(&shape.logit_runs, rows - rows_before, sequence.mode);
+  }
+  return shape;
+}
+
+ConstTensorView Model::Impl::part_of_qkv(int layer, int64_t tokens, int first_head,
+                                         int heads) const {
+  const int64_t dim = config_.heads(layer).key_dim;
+  ConstTensorView view;
+  view.data = activations_.qkv(config_, layer) + first_head * dim * dtype_bytes(dtype_);
+  view.dtype = dtype_;
+  view.tokens = tokens;
+  view.heads = heads;
+  view.dim = dim;
+  view.token_stride =
+      config_.is_shared(layer) ? config_.query_heads * dim : config_.qkv_width(layer);
+  view.head_stride = dim;
+  return view;
+}
+
+// With MLA the values are a part of the keys.
+ConstTensorView Model::Impl::latent_part(ConstTensorView keys) const {
+  const int rotated = config_.rotary_dims;
+  keys.data = static_cast<const std::byte*>(keys.data) + rotated * dtype_bytes(dtype_);
+  keys.dim -= rotated;
+  return keys;
+}
+
+void Model::Impl::reserve_estimates(int64_t sequences, int max_depth) {
+  const int layers = config_.attention_layers();
+  if (sequences < 1 || max_depth < 1 || max_depth >= layers) {
+    throw UsageError(
+        fmt::format("estimates for {} sequences, {} layers ahead; allowed: 1 or more sequences, 1 "
+                    "to {} layers ahead in a model with {} layers of attention",
+                    sequences, max_depth, layers - 1, layers));
+  }
+  if (sequences <= estimates_.sequences() && max_depth <= estimates_.max_depth()) return;
+  place_ = next_place();
+  estimates_ = QueryEstimates(device_, config_, dtype_, std::max(sequences, estimates_.sequences()),
+                              std::max(max_depth, estimates_.max_depth()));
+}
+
+void Model::Impl::check_estimate(int layer, int ahead, StreamView stream) const {
+  const auto fail = [&](const std::string& why) {
+    throw UsageError(
+        fmt::format("estimate of the query {} layers after layer {}: {}", ahead, layer, why));
+  };
+  if (!open_) fail("no forward() is running; call it from a forward()");
+  if (!open_->decodes) fail("the step has a prefill; allowed: steps with decoding sequences only");
+  if (layer != open_->layer) fail(fmt::format("the current layer is {}", open_->layer));
+  if (ahead < 1 || ahead > estimates_.max_depth()) {
+    fail(fmt::format("allowed: 1 to {} layers ahead", estimates_.max_depth()));
+  }
+  if (layer + ahead >= config_.attention_layers()) {
+    fail(fmt::format("the model has layers 0 to {}", config_.attention_layers() - 1));
+  }
+  if (stream.native != stream_.view().native)
+    fail("the stream is not the model's; use the model's stream");
+}
+
+// The residual enters `layer`; it stays valid until that layer's after_attention(), later in the
+// stream.
+ConstTensorView Model::Impl::estimate(int layer, int ahead, StreamView stream) {
+  check_estimate(layer, ahead, stream);
+  const int of = config_.attention_layer(layer + ahead);
+  engine_.query_of(of, estimates_.data(ahead), tag_of(layer, Cause::kPrefetch));
+  return estimates_.view(ahead, open_->shape->tokens, config_.heads(of).key_dim);
+}
+
+void Model::Impl::publish(const std::byte* data, size_t bytes, Report report) {
+  const OperationTag tag = tag_of(open_->layer, open_->shape->cause);
+  if (device_.host_work() != nullptr) {
+    device_.launch(
+        stream(), "observe",
+        [report = std::move(report)] {
+          report(0);
+          return KernelWork{};
+        },
+        tag);
+    return;
+  }
+  if (published_.bytes() < bytes) {
+    published_ = Buffer();
+    published_ = device_.allocate(MemorySpace::kHost, bytes, "copy for observers");
+  }
+  device_.copy(published_.data(), data, bytes, CopyKind::kDeviceToHost, stream(), tag);
+  device_.synchronize(stream());  // the next layer overwrites it
+  report(published_.data() - data);
+}
+
+void Model::Impl::publish_estimates(int layer, const ForwardOptions& options) {
+  if (options.observer == nullptr) return;
+  const int last = std::min(options.estimate_depth, config_.attention_layers() - 1 - layer);
+  for (int ahead = 1; ahead <= last; ++ahead) {
+    const ConstTensorView q = estimate(layer, ahead, stream());
+    const auto bytes = static_cast<size_t>(q.tokens * q.token_stride * dtype_bytes(dtype_));
+    publish(estimates_.data(ahead), bytes, [=, observer = options.observer](ptrdiff_t by) {
+      observer->on_estimate(layer, ahead, moved(q, by));
+    });
+  }
+}
+
+// `model_layer`: of all layers.
+void Model::Impl::attention(Runtime& runtime, int model_layer, const StepShape& shape,
+                            const ForwardOptions& options) {
+  const int layer = open_->layer;
+  const int query_heads = config_.query_heads;
+  const int kv_layer = config_.kv_layer(model_layer);
+  const HeadShape heads = config_.heads(model_layer);
+  const ConstTensorView q = part_of_qkv(model_layer, shape.tokens, 0, query_heads);
+  const ConstTensorView k = part_of_qkv(kv_layer, shape.tokens, query_heads, heads.kv_heads);
+  const ConstTensorView v =
+      config_.has_mla()
+          ? latent_part(k)
+          : part_of_qkv(kv_layer, shape.tokens, query_heads + heads.kv_heads, heads.kv_heads);
+  if (LayerObserver* observer = options.observer; observer != nullptr) {
+    publish(activations_.all_qkv(), activations_.qkv_bytes(),
+            [=, start = shape.positions[0]](ptrdiff_t by) {
+              observer->on_layer(layer, moved(q, by), moved(k, by), moved(v, by), start);
+            });
+    publish_estimates(layer, options);
+  }
+  runtime.append(layer, k, v, stream());
+  const auto out = TensorView::dense(activations_.attended(), dtype_, shape.tokens, query_heads,
+                                     heads.value_dim);
+  runtime.attend(layer, q, out, activations_.lse(), stream());
+}
+
+std::span<const LinearPart> Model::Impl::linear_parts(Runtime& runtime) const {
+  if (runtime.geometry().linear == config_.linear) return runtime.linear_parts();
+  throw UsageError(
+      "the runtime was made for another model: the layers with linear attention differ; make it "
+      "from the geometry of Model::config()");
+}
+
+void Model::Impl::enqueue(Runtime& runtime, const StepShape& shape, const ForwardOptions& options) {
+  engine_.begin(shape);
+  for (int layer = 0; layer < config_.layers; ++layer) {
+    engine_.to_attention(layer);
+    if (config_.is_linear(layer)) continue;
+    open_->layer = config_.attention_index(layer);
+    attention(runtime, layer, shape, options);
+  }
+  // Only logits need the last layer's output.
+  if (shape.logit_rows.empty()) return;
+  engine_.logits();
+}
+
+// Caps the logits in host memory.
+void Model::Impl::cap_logits(std::span<float> logits) const {
+  if (config_.logits_cap == 0) return;
+  cpu::rank_bodies(cpu::active_target())
+      .soft_cap(logits.data(), std::ssize(logits), config_.logits_cap, logits.data());
+}
+
+std::span<const float> Model::Impl::forward(Runtime& runtime, std::span<const int32_t> tokens,
+                                            std::span<const StepSequence> step,
+                                            const ForwardOptions& options) {
+  check(tokens, step, options);
+  StepShape shape = shape_of(runtime, step, options);
+  reserve(shape.tokens, static_cast<int64_t>(shape.logit_rows.size()));
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    weights_.embed(tokens[i],
+                   activations_.host_embeddings() + static_cast<int64_t>(i) * config_.hidden);
+    if (config_.layer_input == 0) continue;
+    weights_.embed_layers(tokens[i], activations_.host_layer_inputs() + static_cast<int64_t>(i) *
+                                                                            config_.layers *
+                                                                            config_.layer_input);
+  }
+  const bool decodes = std::all_of(step.begin(), step.end(), [](const StepSequence& sequence) {
+    return sequence.mode == StepMode::kDecode;
+  });
+  if (decodes && has_estimates()) reserve_estimates(shape.tokens, estimates_.max_depth());
+  open_ = OpenForward{.shape = &shape, .decodes = decodes};
+  try {
+    if (config_.linear.layers > 0) shape.linear = linear_parts(runtime);
+    engine_.stage(shape);
+    if (decodes && options.graphs && options.observer == nullptr) {
+      const uint64_t words[] = {place_, shape.logit_rows.size()};
+      runtime.run_layers(stream(), words, [&] { enqueue(runtime, shape, options); });
+    } else {
+      enqueue(runtime, shape, options);
+    }
+    open_.reset();
+  } catch (...) {
+    open_.reset();
+    // Enqueued work refers to this frame. The first error is reported.
+    try {
+      device_.synchronize(stream());
+    } catch (const Error&) {
+    }
+    throw;
+  }
+  device_.synchronize(stream());
+  const size_t logits = shape.logit_rows.size() * static_cast<size_t>(config_.vocab_size);
+  cap_logits({activations_.host_logits(), logits});
+  return {activations_.host_logits(), logits};
+}
+
+}  // namespace fasa
