@@ -140,7 +140,7 @@ int64_t SessionSuspension::pieces_in(double seconds, int64_t most) const {
 bool SessionSuspension::write_states(CachedSession& cached, double seconds) {
   SuspendedPrefix& suspended = *cached.suspended;
   std::vector<StatePoint> points = store_.states(suspended.session);
-  for (const StatePoint& point : runtime_.exchange().states(*cached.sequence)) {
+  for (const StatePoint& point : runtime_.states(*cached.sequence)) {
     if (std::find(points.begin(), points.end(), point) == points.end()) points.push_back(point);
   }
   std::sort(points.begin(), points.end(),

@@ -243,7 +243,7 @@ TEST_P(LinearModel, ASequenceMovesByPagesAndAState) {
     prefill(id, 70);
     decode(id, 2);
     prefill(id, 10);
-    const std::vector<StatePoint> points = runtime_->exchange().states(id);
+    const std::vector<StatePoint> points = runtime_->states(id);
     ASSERT_EQ(points.size(), 3u);  // two ends of turns, and the end
     EXPECT_EQ(points[0].tokens, 70);
     EXPECT_EQ(points[1].tokens, 72);
@@ -273,7 +273,7 @@ TEST_P(LinearModel, AStateIsRefusedWhereItDoesNotFit) {
   const SequenceId id = runtime_->create();
   prefill(id, 20);
   decode(id, 3);
-  const StatePoint end = runtime_->exchange().states(id).back();
+  const StatePoint end = runtime_->states(id).back();
   const std::vector<std::byte> state = exported_state(*runtime_, id, end);
   const SequenceId copy = copy_pages(*runtime_, id, end);
   const auto refuses = [&](const StatePoint& point, size_t offset, size_t bytes) {

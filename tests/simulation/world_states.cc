@@ -52,7 +52,7 @@ void World::compare_linear(const Step& step) const {
 
 bool World::knows_state(const Sequence& sequence, int64_t tokens) const {
   if (!has_states() || tokens == 0) return true;
-  const std::vector<StatePoint> points = runtime_->exchange().states(sequence.id);
+  const std::vector<StatePoint> points = runtime_->states(sequence.id);
   return std::any_of(points.begin(), points.end(),
                      [&](const StatePoint& point) { return point.tokens == tokens; });
 }
@@ -81,7 +81,7 @@ void World::check_states() const {
           fmt::format("sequence {} has no state at its end, {}", index_of(sequence.id), length));
     }
     int64_t before = 0;
-    for (const StatePoint& point : runtime_->exchange().states(sequence.id)) {
+    for (const StatePoint& point : runtime_->states(sequence.id)) {
       const bool fits =
           point.tokens > before && point.tokens <= length &&
           point.decoded == (sequence.decoded[static_cast<size_t>(point.tokens - 1)] != 0);
@@ -98,12 +98,12 @@ void World::suspend(Draw& draw) {
   constexpr size_t kMaxSequences = 6;
   const Sequence* const from = pick(draw);
   if (from == nullptr || setup_.rollback_windows || sequences_.size() >= kMaxSequences) return;
-  const std::vector<StatePoint> points = runtime_->exchange().states(from->id);
+  const std::vector<StatePoint> points = runtime_->states(from->id);
   if (points.empty()) return;
   const StatePoint point = points[static_cast<size_t>(draw.below(std::ssize(points)))];
   last_ = fmt::format("pages and state of {} at {} of {} to a new sequence", index_of(from->id),
                       point.tokens, from->history.size());
-  const PageBytes bytes = runtime_->page_bytes();
+  const PageBytes bytes = runtime_->traits().page;
   const auto length = static_cast<int64_t>(from->history.size());
   std::vector<std::vector<std::byte>> pages;
   std::vector<PageSpans> spans;
@@ -139,7 +139,7 @@ void World::suspend(Draw& draw) {
 bool World::resume(Draw& draw, SequenceId id, const StatePoint& point,
                    const std::vector<std::vector<std::byte>>& pages,
                    std::span<const std::byte> state) {
-  const PageBytes bytes = runtime_->page_bytes();
+  const PageBytes bytes = runtime_->traits().page;
   std::vector<ConstPageSpans> spans;
   for (size_t page = 0; page < pages.size(); ++page) {
     const bool full = static_cast<int64_t>(page + 1) * kPageTokens <= point.tokens;

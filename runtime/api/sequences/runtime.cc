@@ -321,6 +321,9 @@ void Runtime::read(SequenceId sequence, int layer, int64_t first, TensorView k, 
                    StreamView stream) {
   impl_->read(sequence, layer, first, k, v, stream);
 }
+std::vector<StatePoint> Runtime::states(SequenceId sequence) const {
+  return impl_->states(sequence);
+}
 Runtime::Exchange Runtime::exchange() { return Exchange(*impl_); }
 void Runtime::Exchange::export_pages(SequenceId sequence, int64_t first,
                                      std::span<const PageSpans> pages) {
@@ -329,9 +332,6 @@ void Runtime::Exchange::export_pages(SequenceId sequence, int64_t first,
 void Runtime::Exchange::import_pages(SequenceId sequence, int64_t tokens,
                                      std::span<const ConstPageSpans> pages) {
   impl_.import_pages(sequence, tokens, pages);
-}
-std::vector<StatePoint> Runtime::Exchange::states(SequenceId sequence) const {
-  return impl_.states(sequence);
 }
 void Runtime::Exchange::export_state(SequenceId sequence, const StatePoint& point, size_t offset,
                                      std::span<std::byte> bytes) {

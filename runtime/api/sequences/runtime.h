@@ -174,6 +174,8 @@ class Runtime {
   void read(SequenceId sequence, int layer, int64_t first, TensorView k, TensorView v,
             StreamView stream);
 
+  // The states that the sequence has in layers with linear attention, by tokens.
+  std::vector<StatePoint> states(SequenceId sequence) const;
   // Moves parts of sequences out of this runtime and into it.
   class Exchange;
   Exchange exchange();
@@ -201,11 +203,10 @@ class Runtime::Exchange {
   // Throws UsageError, BudgetError; then nothing has changed.
   void import_pages(SequenceId sequence, int64_t tokens, std::span<const ConstPageSpans> pages);
 
-  // With layers of linear attention pages are not all: a sequence also has a state. states() names
-  // those that it has, by tokens; export_state() copies bytes of one from `offset` on, which wait
-  // like pages. import_state() takes them, in order, after import_pages() of exactly the point's
-  // tokens; steps need it. Throw UsageError, and import_state() BudgetError: nothing has changed.
-  std::vector<StatePoint> states(SequenceId sequence) const;
+  // With layers of linear attention pages are not all: a sequence also has a state. export_state()
+  // copies bytes of one of Runtime::states() from `offset` on, which wait like pages.
+  // import_state() takes them, in order, after import_pages() of exactly the point's tokens; steps
+  // need it. Throw UsageError, and import_state() BudgetError: nothing has changed.
   void export_state(SequenceId sequence, const StatePoint& point, size_t offset,
                     std::span<std::byte> bytes);
   void import_state(SequenceId sequence, const StatePoint& point, size_t offset,
