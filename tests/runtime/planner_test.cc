@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "offload/open_device.h"
 #include "runtime/base/error.h"
 #include "runtime/catalog/geometry_catalog.h"
 #include "runtime/config/config_load.h"
