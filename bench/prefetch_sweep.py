@@ -39,7 +39,7 @@ def command(arguments, extra, gpu, link, tokens, flags):
 def profile(line):
     done = subprocess.run(line, stdout=subprocess.PIPE, check=False)
     if done.returncode != 0:
-        sys.exit(f"prefetch_sweep: {' '.join(line)} ended with {done.returncode}")
+        raise RuntimeError(f"{' '.join(line)} ended with {done.returncode}")
     return json.loads(done.stdout)
 
 
@@ -91,6 +91,14 @@ def main():
                         name: pool.submit(profile,
                                           command(arguments, extra, gpu, link, tokens, flags))
                         for name, flags in runs.items()}
+        try:
+            for run in concurrent.futures.as_completed(
+                    [run for runs in rows.values() for run in runs.values()]):
+                run.result()
+        except (RuntimeError, json.JSONDecodeError) as error:
+            print(f"prefetch_sweep: {error}", file=sys.stderr, flush=True)
+            pool.shutdown(cancel_futures=True)  # after the runs under way
+            sys.exit(1)
         for key, runs in rows.items():
             rows[key] = {name: run.result() for name, run in runs.items()}
     print_times(rows, list(settings))

@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "offload/kernel_costs.h"
+
 namespace fasa {
 
 // Where host arenas are placed: on the NUMA node nearest to the device, interleaved over all nodes,
@@ -24,7 +26,8 @@ struct DeviceOptions {
   double link_bandwidth = 25e9;     // bytes per second and direction (emulated)
   double link_latency = 10e-6;      // seconds per transfer (emulated)
   double memory_bandwidth = 300e9;  // bytes per second, emulated device memory
-  double launch_seconds = 4e-6;     // per kernel on the emulated device
+  // Emulated: a kernel that follows another; other costs of kernels are scaled with it.
+  double launch_seconds = KernelCosts().launch;
   // For benchmarks only: larger host allocations map this many bytes of physical memory repeatedly.
   // So host rows of any size can be addressed, and their transfers measured, on a machine that
   // cannot hold them. Writes overwrite each other.

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernels/layout.h"
+#include "offload/kernel_costs.h"
 
 namespace fasa {
 
@@ -16,7 +17,7 @@ using SelectScratchBytes = uint64_t (*)(const CacheLayout& layout, int count,
 // Rates of a device that the host must know in advance. Bytes per second, seconds.
 struct DeviceRates {
   double memory_bandwidth = 300e9;
-  double launch_seconds = 4e-6;
+  KernelCosts kernels = {};
   double link_bandwidth = 25e9;  // host to device
   double link_latency = 10e-6;   // per transfer, in addition to the time of its bytes
 };

@@ -66,7 +66,7 @@ std::string head(const PlanOptions& request, const Plan& plan) {
     text += fmt::format("\n  link        {}{}, {} a transfer; {} a kernel launch\n",
                         format_rate(machine.rates.link_bandwidth), link_given ? "" : mark,
                         format_seconds(machine.rates.link_latency),
-                        format_seconds(machine.rates.launch_seconds));
+                        format_seconds(machine.rates.kernels.launch));
   }
   text += fmt::format("  weights     {} {}; activations {}\n", format_bytes(plan.weight_bytes),
                       weights_of(request), format_bytes(plan.activation_bytes));

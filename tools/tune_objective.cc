@@ -25,11 +25,11 @@ constexpr int kPrefillChunk = 512;
 
 MachineRates rates_of(const Config& config) {
   const DeviceOptions options = config.device_options();
-  return {.memory_bandwidth = options.memory_bandwidth,
-          .launch_seconds = options.launch_seconds,
-          .link_bandwidth = options.link_bandwidth,
-          .link_latency = options.link_latency,
-          .unified = false};
+  return {{.memory_bandwidth = options.memory_bandwidth,
+           .kernels = KernelCosts::with_launch(options.launch_seconds),
+           .link_bandwidth = options.link_bandwidth,
+           .link_latency = options.link_latency},
+          /*unified=*/false};
 }
 
 // Converts measured row counts into the cost model's input.
@@ -127,7 +127,7 @@ double SyntheticObjective::predict(const Config& config, const TuneMeasurement& 
   if (settings_.weight_bits == 0) return attention;
   const auto layer_bytes = static_cast<double>(bytes_of(settings_.shape.layer_parameters()));
   return attention +
-         geometry.layers * (layer_bytes / rates.memory_bandwidth + rates.launch_seconds);
+         geometry.layers * (layer_bytes / rates.memory_bandwidth + rates.kernels.launch);
 }
 
 GenerationObjective::GenerationObjective(const std::string& dir, const std::string& prompt_file,

@@ -140,6 +140,7 @@ struct CudaPlatform {
   // the thread's last error.
   std::function<void(const KernelCall& call, void* stream)> launch;
   uint64_t (*project_scratch)() = nullptr;  // see DeviceTraits
+  bool times_kernels = true;                // when a device is opened (cuda_kernel_costs.h)
   const char* machine_code = "";  // compute capabilities x 10 with code of their own: "75,80"
   const char* ptx = "";           // and those that newer GPUs can translate: "90"
 };

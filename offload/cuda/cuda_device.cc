@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "offload/cuda/cuda_kernel_costs.h"
 #include "offload/cuda/gpu_traits.h"
 #include "offload/host/available_memory.h"
 #include "offload/host/topology.h"
@@ -89,7 +90,10 @@ CudaDevice::CudaDevice(const CudaPlatform& platform, int index, const CudaGpu& g
   show_timeline(shared_->hook.place());
   memory_ = std::make_unique<CudaMemory>(*shared_, gpu, control_->stream(), options.device_memory);
   link_ = measure_link(*shared_, pinned_, memory_->pool(), control_->stream());
-  DeviceRates rates;  // launch and latency keep the defaults of plans
+  DeviceRates rates;  // the latency keeps the default of plans
+  if (platform.times_kernels) {
+    rates.kernels = measure_kernels(*shared_, memory_->pool(), control_->stream());
+  }
   if (gpu.memory_bandwidth > 0) rates.memory_bandwidth = gpu.memory_bandwidth;
   rates.link_bandwidth = link_.h2d;
   show_rates(rates);

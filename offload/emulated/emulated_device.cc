@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kernels/run_on_host.h"
+#include "offload/emulated/call_seconds.h"
 #include "runtime/base/error.h"
 
 namespace fasa {
@@ -15,7 +16,7 @@ namespace {
 DeviceTraits traits_of(const DeviceOptions& options) {
   DeviceTraits traits = kEmulatedTraits;
   traits.rates = {.memory_bandwidth = options.memory_bandwidth,
-                  .launch_seconds = options.launch_seconds,
+                  .kernels = KernelCosts::with_launch(options.launch_seconds),
                   .link_bandwidth = options.link_bandwidth,
                   .link_latency = options.link_latency};
   return traits;
@@ -150,7 +151,7 @@ void EmulatedDevice::enqueue_copy(size_t bytes, CopyKind kind, StreamView stream
                                   std::function<void()> move) {
   // Copies within host memory take the link's time without occupying it.
   const double seconds = kind == CopyKind::kHostToHost ? shared_.clock.link_seconds(bytes) : 0;
-  handle_of(stream).stream.enqueue({.name = copy_name(kind), .tag = tag, .launch_seconds = seconds},
+  handle_of(stream).stream.enqueue({.name = copy_name(kind), .tag = tag, .seconds = seconds},
                                    [move = std::move(move), work = copy_work(kind, bytes)] {
                                      move();
                                      return work;
@@ -169,15 +170,25 @@ void EmulatedDevice::do_fill(void* destination, int byte, size_t bytes, StreamVi
 }
 
 void EmulatedDevice::do_enqueue(const KernelCall& call, StreamView stream, OperationTag tag) {
-  run(
-      stream, kernel_name(call), [call] { return run_on_host(call); }, tag);
+  model_call(
+      call, stream, [call] { return run_on_host(call); }, tag);
+}
+
+void EmulatedDevice::model_call(const KernelCall& call, StreamView stream,
+                                std::function<KernelWork()> work, OperationTag tag) {
+  handle_of(stream).stream.enqueue(
+      {.name = kernel_name(call),
+       .tag = tag,
+       .call_seconds = [this, call] { return call_seconds(traits().rates.kernels, call); },
+       .where = EmulatedStream::Where::kArena},
+      std::move(work));
 }
 
 void EmulatedDevice::run(StreamView stream, const char* name, std::function<KernelWork()> work,
                          OperationTag tag) {
   handle_of(stream).stream.enqueue({.name = name,
                                     .tag = tag,
-                                    .launch_seconds = launch_seconds_,
+                                    .seconds = launch_seconds_,
                                     .where = EmulatedStream::Where::kArena},
                                    std::move(work));
 }

@@ -36,6 +36,9 @@ class EmulatedDevice final : public Device, private HostWork {
 
   // Takes the time of such a copy without moving data.
   void model_copy(size_t bytes, CopyKind kind, StreamView stream, OperationTag tag);
+  // A call's time, with the bytes of `work`, which runs in its place.
+  void model_call(const KernelCall& call, StreamView stream, std::function<KernelWork()> work,
+                  OperationTag tag);
   double launch_seconds() const { return launch_seconds_; }
 
  private:

@@ -186,6 +186,7 @@ void EmulatedStream::execute(Operation& operation, std::unique_lock<std::mutex>&
 void EmulatedStream::execute_work(Operation& operation, std::unique_lock<std::mutex>& lock) {
   lock.unlock();
   KernelWork done;
+  double seconds = operation.kind.seconds;
   std::string reason;
   bool failed = true;
   try {
@@ -194,6 +195,7 @@ void EmulatedStream::execute_work(Operation& operation, std::unique_lock<std::mu
     } else {
       done = operation.work();
     }
+    if (operation.kind.call_seconds) seconds += operation.kind.call_seconds();
     failed = false;
   } catch (const std::exception& error) {
     reason = error.what();
@@ -209,8 +211,8 @@ void EmulatedStream::execute_work(Operation& operation, std::unique_lock<std::mu
     return;
   }
   count(done);
-  shared_.clock.add_work(clock_key_, operation.sequence, operation.not_before,
-                         operation.kind.launch_seconds, done, std::move(operation.entry));
+  shared_.clock.add_work(clock_key_, operation.sequence, operation.not_before, seconds, done,
+                         std::move(operation.entry));
 }
 
 void EmulatedStream::count(const KernelWork& work) {

@@ -77,7 +77,8 @@ class EmulatedStream {
   struct Kind {
     const char* name = nullptr;
     OperationTag tag;
-    double launch_seconds = 0;  // fixed virtual time, added to the work's own
+    double seconds = 0;                              // fixed virtual time, added to the work's own
+    std::function<double()> call_seconds = nullptr;  // more of it, known once the work is done
     Where where = Where::kWorker;
   };
   // The std::function allocates per operation, which an emulator can afford.

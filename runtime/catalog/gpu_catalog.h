@@ -16,7 +16,6 @@ struct Gpu {
   double tensor_flops = 0;        // bf16 (Turing: fp16), dense, f32 sums, per second
   int pcie_generation = 0;        // of the card; the slot may have less
   int pcie_lanes = 0;             //
-  double launch_seconds = 4e-6;   // of a kernel that follows another in its stream
   double link_bandwidth() const;  // bytes per second and direction, for large copies
 };
 

@@ -127,9 +127,8 @@ const std::array<ConfigOption, 49> kOptions{{
      .flag = "",
      .type = "NAME",
      .allowed = "a GPU that `fasa plan --list` shows, such as \"RTX 4060 Ti 16GB\"",
-     .help = "A GPU by name. The emulated device uses its memory bandwidth, its link (unless "
-             "link.bandwidth is set) and the cost of its launches; a plan also uses its memory "
-             "size.",
+     .help = "A GPU by name. The emulated device uses its memory bandwidth and its link (unless "
+             "link.bandwidth is set); a plan also uses its memory size.",
      .default_text = "none",
      .text = true,
      .set = [](Config& c, const Json& v) { return take_string(v, c.device.gpu); },

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kernels/kernel_work.h"
+#include "kernels/select_plan.h"
 #include "scheduler/plan/low_bit_work.h"
 
 namespace fasa {
@@ -46,7 +47,6 @@ PrefetchLoad prediction_by_query(const CacheLayout& layout, int64_t tokens,
   PrefetchLoad load;
   load.predict_bytes =
       static_cast<uint64_t>(layout.kv_heads) * select_bytes(prefix, 0, tokens) + projection_bytes;
-  load.predict_launches = 2;
   return load;
 }
 
@@ -87,7 +87,7 @@ void CostModel::add_append(int layer, CostTerms& terms) const {
   // Every kPageTokens-th token seals a page: charges each step its share of that.
   const uint64_t bytes = append_bytes(layout, 1) + seal_bytes(layout) / kPageTokens;
   terms.append += device(static_cast<uint64_t>(layout.kv_heads) * bytes);
-  terms.launches += machine_.launch_seconds;
+  terms.launches += machine_.kernels.launch;
 }
 
 void CostModel::add_all_in_place(const LayerPlan& plan, int layer, const StepLoad& load,
@@ -96,7 +96,7 @@ void CostModel::add_all_in_place(const LayerPlan& plan, int layer, const StepLoa
   const int32_t seen = visible(layer, load.tokens);
   terms.attention += device(rows_bytes(layout, int64_t{seen} * layout.kv_heads) +
                             output_bytes(layout, layout.query_heads(), load.out));
-  terms.launches += plan.waves * machine_.launch_seconds;
+  terms.launches += plan.waves * machine_.kernels.attend;
 }
 
 // Pages are copied one at a time through two buffers: attention reads one while the other fills, so
@@ -111,9 +111,9 @@ void CostModel::add_all_streamed(int layer, const StepLoad& load, CostTerms& ter
   const double transfer = pages * (link(page_bytes) + machine_.link_latency);
   const double attention = device(rows_bytes(layout, int64_t{seen} * layout.kv_heads) +
                                   output_bytes(layout, layout.query_heads(), load.out));
-  const double launches = static_cast<double>(waves) * machine_.launch_seconds;
+  const double launches = static_cast<double>(waves) * machine_.kernels.attend;
   // The newest row must be written to the host before its page is read back.
-  const double written = machine_.launch_seconds + machine_.link_latency +
+  const double written = machine_.kernels.launch + machine_.link_latency +
                          link(static_cast<double>(rows_bytes(layout, layout.kv_heads)));
   const double first = transfer / static_cast<double>(std::max<int64_t>(1, waves));
   const double compute = attention + launches;
@@ -124,6 +124,18 @@ void CostModel::add_all_streamed(int layer, const StepLoad& load, CostTerms& ter
   terms.wait += span - compute;
   terms.transfer += transfer;
   terms.used_bytes += static_cast<uint64_t>(pages * page_bytes);
+}
+
+// Listed by a select for the next step.
+int CostModel::runners_up(const std::optional<PrefetchLoad>& prefetch, int64_t set) const {
+  if (!prefetch || prefetch->predict_bytes > 0) return 0;
+  return max_runners_up(settings_.max_hot_rows, static_cast<int>(set));
+}
+
+// A projection and a select.
+double CostModel::predict_calls(const PrefetchLoad& prefetch, int64_t set) const {
+  if (prefetch.predict_bytes == 0) return 0;
+  return machine_.kernels.launch + machine_.kernels.select_seconds(set, 0, 0);
 }
 
 CostModel::Fetch CostModel::fetch_of(int64_t set, double hit_rate,
@@ -171,20 +183,22 @@ void CostModel::add_groups(const HeadGroups& groups, int layer, const StepLoad& 
   const bool scored = set < seen;
   const Fetch fetch = fetch_of(set, load.hit_rate, prefetch);
   const double heads = layout.kv_heads;
-  GroupTimes times = group_times(
-      settings_, layer, {.sequences = 1, .scored = seen, .hot_rows = settings_.max_hot_rows});
-  if (!scored) times.score = 0;
+  GroupTimes times = group_times(settings_, layer,
+                                 {.sequences = 1,
+                                  .scored = seen,
+                                  .hot_rows = settings_.max_hot_rows,
+                                  .runners_up = runners_up(prefetch, set)});
+  if (!scored) times.score = 0;  // its select is called all the same
   times.transfer = link(fetch.demanded * static_cast<double>(layout.row.bytes())) / heads;
   times.latency = fetch.any_demand * machine_.link_latency;
   if (prefetch) {
-    times.meanwhile =
-        device(prefetch->predict_bytes) + machine_.launch_seconds * prefetch->predict_launches;
+    times.meanwhile = device(prefetch->predict_bytes) + predict_calls(*prefetch, set);
     terms.prediction += device(prefetch->predict_bytes);
-    terms.launches += machine_.launch_seconds * prefetch->predict_launches;
+    terms.launches += predict_calls(*prefetch, set);
   }
   // Select and attend of each group; the codes that come first.
-  const double launches =
-      (2 * groups.count() + (groups.codes_first() ? 1 : 0)) * machine_.launch_seconds;
+  const double launches = groups.count() * (times.select_call + times.attend_call) +
+                          (groups.codes_first() ? times.launch : 0);
   const double compute = launches + heads * (times.score + times.attend) + times.meanwhile;
   terms.scoring += heads * times.score;
   terms.attention +=
@@ -197,7 +211,7 @@ void CostModel::add_groups(const HeadGroups& groups, int layer, const StepLoad& 
 void CostModel::add_selected(const LayerPlan& plan, int layer, const StepLoad& load,
                              const std::optional<PrefetchLoad>& prefetch, CostTerms& terms) const {
   const CacheLayout& layout = settings_.layout;
-  const double launch = machine_.launch_seconds;
+  const KernelCosts& calls = machine_.kernels;
   const int32_t seen = visible(layer, load.tokens);
   const int64_t set = selected_size(layer, load.tokens);
   const double waves = std::max(1, plan.waves);
@@ -210,27 +224,30 @@ void CostModel::add_selected(const LayerPlan& plan, int layer, const StepLoad& l
   }
   terms.resolve +=
       waves * device(resolve_bytes(layout.kv_heads, capacities_.wave(), settings_.max_hot_rows));
-  terms.launches += launch * (1 + waves);  // select, resolve
+  const bool over_link = plan.decode == DecodePath::kSelectedInWaves;
+  const double resolve = over_link ? calls.resolve_seconds(settings_.max_hot_rows) : calls.launch;
+  terms.launches +=
+      calls.select_seconds(set, settings_.low_bit_tokens(layer, seen), runners_up(prefetch, set)) +
+      waves * (resolve + calls.attend);
   const double rows = device(rows_bytes(layout, set * layout.kv_heads));
   const double low_bit = device(kv_heads * codes.attend);
   terms.attention += rows + low_bit + device(output_bytes(layout, layout.query_heads(), load.out));
-  terms.launches += launch * waves;
-  if (plan.decode != DecodePath::kSelectedInWaves) return;
+  if (!over_link) return;
 
   const Fetch fetch = fetch_of(set, load.hit_rate, prefetch);
   const auto row_bytes = static_cast<double>(layout.row.bytes());
-  const double demand = waves * launch + link(fetch.demanded * row_bytes) +
+  const double demand = waves * calls.launch + link(fetch.demanded * row_bytes) +
                         fetch.any_demand * waves * machine_.link_latency;
   // Compute time between requesting the rows and needing them.
   double meanwhile = 0;
   if (codes.attend > 0) {  // with the ready tiles of the last wave
-    terms.launches += launch;
-    meanwhile = launch + fetch.ready * rows / waves + low_bit;
+    terms.launches += calls.launch;
+    meanwhile = calls.launch + fetch.ready * rows / waves + low_bit;
   }
   if (prefetch) {
     terms.prediction += device(prefetch->predict_bytes);
-    terms.launches += launch * prefetch->predict_launches;
-    meanwhile += device(prefetch->predict_bytes) + launch * prefetch->predict_launches;
+    terms.launches += predict_calls(*prefetch, set);
+    meanwhile += device(prefetch->predict_bytes) + predict_calls(*prefetch, set);
   }
   terms.wait += std::max(0.0, demand - meanwhile);
   add_fetched(fetch, waves, terms);
@@ -272,7 +289,7 @@ CostTerms CostModel::step(const StepLoad& load, const std::optional<PrefetchLoad
       const auto fetched = static_cast<double>(weights.fetched_bytes);
       terms.weights += layers * (link(fetched) + machine_.link_latency);
     }
-    terms.launches += (layers + 1) * machine_.launch_seconds;
+    terms.launches += (layers + 1) * machine_.kernels.launch;
   }
   if (machine_.unified) return terms;
   // The sequence's descriptor is sent first.
@@ -282,7 +299,7 @@ CostTerms CostModel::step(const StepLoad& load, const std::optional<PrefetchLoad
     // Overlaps with the embedding and the first layer's projections.
     const double embedding =
         link(static_cast<double>(weights.hidden_bytes)) + machine_.link_latency;
-    const double first = embedding + machine_.launch_seconds + device(weights.layer_bytes);
+    const double first = embedding + machine_.kernels.launch + device(weights.layer_bytes);
     terms.setup = embedding + std::max(0.0, tables - first) +
                   link(static_cast<double>(weights.logit_bytes)) + machine_.link_latency;
   }

@@ -1,8 +1,8 @@
 // Cost model: the seconds of one sequence's decode step on a machine, by cause. Pure functions of
-// settings, length and hit rate. Prices follow the emulated device's clock: a kernel costs its
-// launch plus its device bytes (kernels/kernel_work.h) over the memory bandwidth; a transfer costs
-// its latency plus its bytes over the link's bandwidth. Memory-bound kernels on a real GPU come
-// close to these costs but are not faster.
+// settings, length and hit rate. Prices follow the emulated device's clock: a kernel costs its call
+// (KernelCosts) plus its device bytes (kernels/kernel_work.h) over the memory bandwidth; a transfer
+// costs its latency plus its bytes over the link's bandwidth. Memory-bound kernels on a real GPU
+// come close to these costs but are not faster.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,7 @@
 
 namespace fasa {
 
-// Bytes per second, seconds.
-struct MachineRates {
-  double memory_bandwidth = 300e9;
-  double launch_seconds = 4e-6;
-  double link_bandwidth = 25e9;  // per direction
-  double link_latency = 10e-6;
+struct MachineRates : DeviceRates {
   bool unified = false;  // one tier: nothing is ever transferred
 };
 
@@ -36,8 +31,7 @@ struct StepLoad {
 struct PrefetchLoad {
   double coverage = 0;         // share of the missing entries that are fetched ahead
   double overfetch = 1;        // rows fetched ahead per row used, >= 1
-  uint64_t predict_bytes = 0;  // device bytes that predicting one layer's set reads
-  int predict_launches = 0;
+  uint64_t predict_bytes = 0;  // device bytes that predicting a layer's set reads; 0: runners-up
 };
 
 // The cost of predictions by query: scores the first eighth of a slice of `tokens` tokens with a
@@ -64,9 +58,9 @@ struct CostTerms {
   double attention = 0;   // FAC, or full attention
   double prediction = 0;  // predicting the sets of later layers
   double weights = 0;
-  double launches = 0;
-  double wait = 0;   // for rows
-  double setup = 0;  // tables, embeddings and logits over the link
+  double launches = 0;  // calls of kernels, besides their bytes
+  double wait = 0;      // for rows
+  double setup = 0;     // tables, embeddings and logits over the link
   double total() const {
     return append + scoring + resolve + attention + prediction + weights + launches + wait + setup;
   }
@@ -115,6 +109,8 @@ class CostModel {
   void add_groups(const HeadGroups& groups, int layer, const StepLoad& load,
                   const std::optional<PrefetchLoad>& prefetch, CostTerms& terms) const;
   void add_fetched(const Fetch& fetch, double rounds, CostTerms& terms) const;
+  int runners_up(const std::optional<PrefetchLoad>& prefetch, int64_t set) const;
+  double predict_calls(const PrefetchLoad& prefetch, int64_t set) const;
   Fetch fetch_of(int64_t set, double hit_rate, const std::optional<PrefetchLoad>& prefetch) const;
 
   StepSettings settings_;

@@ -79,7 +79,7 @@ Json machine_json(const PlanMachine& machine) {
           {"memory_bandwidth", machine.rates.memory_bandwidth},
           {"link_bandwidth", machine.rates.link_bandwidth},
           {"link_latency_us", machine.rates.link_latency * 1e6},
-          {"launch_us", machine.rates.launch_seconds * 1e6},
+          {"launch_us", machine.rates.kernels.launch * 1e6},
           {"tensor_flops", flops ? Json(machine.tensor_flops) : Json(nullptr)}};
 }
 
@@ -140,8 +140,7 @@ Json catalog_json() {
                      {"tensor_flops", gpu.tensor_flops},
                      {"pcie_generation", gpu.pcie_generation},
                      {"pcie_lanes", gpu.pcie_lanes},
-                     {"link_bandwidth", gpu.link_bandwidth()},
-                     {"launch_us", gpu.launch_seconds * 1e6}});
+                     {"link_bandwidth", gpu.link_bandwidth()}});
   }
   Json models = Json::array();
   for (const ModelShape& model : model_shapes()) models.push_back(model_json(model));

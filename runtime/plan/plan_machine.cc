@@ -24,7 +24,7 @@ PlanMachine this_machine() {
   machine.name = "this machine's processor";
   machine.rates.unified = true;
   machine.traits = kHostTraits;
-  machine.rates.launch_seconds = 0;
+  machine.rates.kernels = KernelCosts::with_launch(0);
   machine.rates.memory_bandwidth = read_bandwidth(bytes, 3);
   machine.device_memory = topology.memory_bytes();
   return machine;
@@ -36,7 +36,7 @@ PlanMachine accelerator(const Config& config, const GivenMachine& given) {
   machine.name = given.any() ? "the given accelerator" : "the emulated device";
   machine.traits = given.any() || !config.device.gpu.empty() ? gpu_traits() : kEmulatedTraits;
   machine.rates.memory_bandwidth = options.memory_bandwidth;
-  machine.rates.launch_seconds = options.launch_seconds;
+  machine.rates.kernels = KernelCosts::with_launch(options.launch_seconds);
   machine.rates.link_bandwidth = options.link_bandwidth;
   machine.rates.link_latency = options.link_latency;
   if (!config.device.gpu.empty()) {
@@ -52,10 +52,7 @@ PlanMachine accelerator(const Config& config, const GivenMachine& given) {
   }
   if (given.memory_bandwidth) machine.rates.memory_bandwidth = *given.memory_bandwidth;
   if (given.link_bandwidth) machine.rates.link_bandwidth = *given.link_bandwidth;
-  machine.traits.rates = {.memory_bandwidth = machine.rates.memory_bandwidth,
-                          .launch_seconds = machine.rates.launch_seconds,
-                          .link_bandwidth = machine.rates.link_bandwidth,
-                          .link_latency = machine.rates.link_latency};
+  machine.traits.rates = machine.rates;
   return machine;
 }
 

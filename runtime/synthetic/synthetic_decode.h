@@ -23,7 +23,7 @@ struct SyntheticOptions {
   // below.
   Config config;
   double memory_bandwidth = 288e9;  // bytes per second
-  double launch_seconds = 4e-6;
+  double launch_seconds = KernelCosts().launch;
   // Bytes that each layer reads besides its attention, in one launch between two attentions: a
   // model's weights. 0 = attention alone, without that launch.
   uint64_t layer_bytes = 0;

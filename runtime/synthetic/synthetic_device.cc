@@ -24,12 +24,12 @@ void SyntheticDevice::do_enqueue(const KernelCall& call, StreamView stream, Oper
   std::visit(
       [&]<typename Params>(const Params& params) {
         if constexpr (std::is_same_v<Params, SelectParams>) {
-          launch(
-              stream, Params::kName, [this, params] { return select(params); }, tag);
+          emulated_.model_call(
+              call, stream, [this, params] { return select(params); }, tag);
         } else if constexpr (requires { modelled_work(params); }) {
           if (compute_ == SyntheticCompute::kReal) return emulated_.enqueue(call, stream, tag);
-          launch(
-              stream, Params::kName, [params] { return modelled_work(params); }, tag);
+          emulated_.model_call(
+              call, stream, [params] { return modelled_work(params); }, tag);
         } else {
           emulated_.enqueue(call, stream, tag);
         }

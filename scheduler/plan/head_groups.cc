@@ -73,9 +73,9 @@ double GroupTimes::span(const HeadGroups& groups) const {
   double link_free = 0;
   for (int g = 0; g < groups.count(); ++g) {
     const double heads = groups[g].end - groups[g].begin;
-    compute += launch + heads * score;
+    compute += select_call + heads * score;
     double& stream = stream_free[static_cast<size_t>(g % std::clamp(streams, 1, HeadGroups::kMax))];
-    double ready = std::max(compute, stream) + launch + heads * resolve;
+    double ready = std::max(compute, stream) + fetch_call + heads * resolve;
     if (transfer > 0) {
       link_free = std::max(link_free, ready) + heads * transfer;
       ready = link_free + latency;
@@ -88,7 +88,7 @@ double GroupTimes::span(const HeadGroups& groups) const {
     const double heads = groups[g].end - groups[g].begin;
     if (g + 1 == groups.count()) compute += meanwhile;
     compute =
-        std::max(compute, arrived[static_cast<size_t>(g)]) + launch + heads * (attend - first);
+        std::max(compute, arrived[static_cast<size_t>(g)]) + attend_call + heads * (attend - first);
   }
   return compute;
 }
@@ -107,7 +107,11 @@ GroupTimes group_times(const StepSettings& settings, int layer, const GroupLoad&
   const auto visible = static_cast<int32_t>(load.scored / std::max(1, load.sequences));
   const int32_t set = settings.selected_tokens(layer, visible);
   GroupTimes times;
-  times.launch = rates.launch_seconds;
+  times.launch = rates.kernels.launch;
+  times.select_call =
+      rates.kernels.select_seconds(set, settings.low_bit_tokens(layer, visible), load.runners_up);
+  times.fetch_call = rates.kernels.resolve_seconds(load.hot_rows);
+  times.attend_call = rates.kernels.attend;
   times.latency = rates.link_latency;
   times.streams = settings.copy_streams;
   const LowBitWork low_bit = low_bit_work(settings, layer, visible);

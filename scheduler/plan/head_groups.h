@@ -4,9 +4,10 @@
 //   compute   select g0 -> select g1 -> FAC g0 -> FAC g1
 //   copy             \-> fetch g0  \-> fetch g1
 //
-// Each further group costs two launches and one transfer latency, so the device's rates decide how
-// many groups there are and which heads they have. With a low-bit set, its codes of all heads may
-// be attended to first, in a launch of its own, while rows are fetched:
+// Each further group costs a select, a fetch, an attend (KernelCosts) and one transfer latency, so
+// the device's rates decide how many groups there are and which heads they have. With a low-bit
+// set, its codes of all heads may be attended to first, in a launch of its own, while rows are
+// fetched:
 //
 //   compute   select -> codes -> FAC
 //   copy            \-> fetch -/
@@ -55,6 +56,9 @@ class HeadGroups {
 // per-head values are for one head of each sequence.
 struct GroupTimes {
   double launch = 0;
+  double select_call = 0;  // however many heads a call has, this and the next two
+  double fetch_call = 0;
+  double attend_call = 0;
   double latency = 0;
   double score = 0;
   double resolve = 0;
@@ -77,6 +81,7 @@ struct GroupLoad {
   int64_t scored = 0;     // tokens, all sequences
   double miss_share = 0;  // misses per set entry, those that are fetched ahead left out
   int hot_rows = 0;       // per sequence
+  int runners_up = 0;     // listed per head
 
   bool operator==(const GroupLoad&) const = default;
 };

@@ -83,7 +83,9 @@ GroupLoad group_load(const StepSettings& settings, int layer, std::span<const Me
   const auto mean = static_cast<int32_t>(load.scored / load.sequences);
   load.hot_rows = static_cast<int>(hot_rows / std::max<int64_t>(1, over_link));
   load.miss_share = std::max(0.0, away) * likely_miss_share(settings, layer, mean, load.hot_rows);
-  if (ahead) load.miss_share *= 1 - likely_coverage(settings, layer, mean, load.hot_rows);
+  if (!ahead) return load;
+  load.miss_share *= 1 - likely_coverage(settings, layer, mean, load.hot_rows);
+  load.runners_up = max_runners_up(load.hot_rows, settings.selected_tokens(layer, mean));
   return load;
 }
 

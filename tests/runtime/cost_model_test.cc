@@ -4,7 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "kernels/kernel_work.h"
+#include "runtime/api/memory_estimate.h"
 #include "runtime/api/settings.h"
 #include "runtime/synthetic/filled_runtime.h"
 #include "scheduler/plan/low_bit_work.h"
@@ -41,7 +44,9 @@ TEST(CostModel, RowsOnTheDeviceAreSummedKernels) {
   EXPECT_DOUBLE_EQ(terms.scoring, static_cast<double>(8 * scoring) / bandwidth);
   const auto low_bit = static_cast<double>(8 * work.attend);
   EXPECT_NEAR(terms.attention, (8 * 256 * 512 + low_bit + 32 * 128 * 2) / bandwidth, 1e-12);
-  EXPECT_DOUBLE_EQ(terms.launches, 4 * kRates.launch_seconds);  // append, select, resolve, attend
+  const KernelCosts& calls = kRates.kernels;
+  EXPECT_DOUBLE_EQ(terms.launches,
+                   2 * calls.launch + calls.select_seconds(256, 0, 0) + calls.attend);
   EXPECT_EQ(terms.wait, 0);
   EXPECT_EQ(terms.transfer, 0);
   EXPECT_EQ(terms.hidden(), 1);
@@ -57,7 +62,8 @@ TEST(CostModel, TheWholeSetIsNotScored) {
 TEST(CostModel, FullAttentionReadsEveryRow) {
   const CostTerms terms = model_of(config_of("full"), 40000).layer(0, {.tokens = 40000});
   EXPECT_NEAR(terms.attention, (40000.0 * 8 * 512 + 32 * 128 * 2) / kRates.memory_bandwidth, 1e-12);
-  EXPECT_DOUBLE_EQ(terms.launches, (1 + 3) * kRates.launch_seconds);  // three waves of 16384
+  const KernelCosts& calls = kRates.kernels;  // waves of 16384
+  EXPECT_DOUBLE_EQ(terms.launches, calls.launch + 3 * calls.attend);
 }
 
 // Wherever the other layers' rows are.
@@ -70,7 +76,7 @@ TEST(CostModel, AWindowBesideLayersThatSeeEverythingIsReadOnTheDevice) {
         kRates, 40000);
     const CostTerms terms = model.layer(0, {.tokens = 40000, .hit_rate = 0.5});
     EXPECT_NEAR(terms.attention, (512.0 * 8 * 512 + 32 * 128 * 2) / kRates.memory_bandwidth, 1e-12);
-    EXPECT_DOUBLE_EQ(terms.launches, 2 * kRates.launch_seconds) << preset;  // append, attend
+    EXPECT_DOUBLE_EQ(terms.launches, kRates.kernels.launch + kRates.kernels.attend) << preset;
     EXPECT_EQ(terms.scoring, 0) << preset;
     EXPECT_EQ(terms.used_bytes, 0u) << preset;
     EXPECT_EQ(terms.wait, 0) << preset;
@@ -95,8 +101,8 @@ TEST(CostModel, MissesAreWaitedForAndPrefetchHidesThem) {
   const CostModel whole = model_of(together, kTokens);
   EXPECT_GT(whole.layer(0, load).wait, transfer);
   const CostTerms all = whole.layer(0, load, PrefetchLoad{.coverage = 1, .overfetch = 1});
-  EXPECT_LT(all.wait, 2 * kRates.launch_seconds);  // the look-up
-  EXPECT_GT(all.hidden(), 0.95);
+  EXPECT_LT(all.wait, 1.2 * kRates.kernels.resolve_seconds(4096));  // the look-up
+  EXPECT_GT(all.hidden(), 0.85);
   const CostTerms most = whole.layer(0, load, PrefetchLoad{.coverage = 0.9, .overfetch = 1.5});
   EXPECT_GT(most.wait, all.wait);
   EXPECT_LT(most.wait, whole.layer(0, load).wait);
@@ -217,16 +223,21 @@ TEST_P(Prediction, IsWithin15PerCentOfTheClock) {
                        first_chunk_dims(llama_8b(kLayers), 64), tokens);
   const Measured measured = measure(filled, kSteps);
   const int64_t reserved = tokens + FilledRuntime::kRoom;
-  const MachineRates rates{.memory_bandwidth = options.memory_bandwidth,
-                           .launch_seconds = options.launch_seconds,
-                           .link_bandwidth = options.link_bandwidth,
-                           .link_latency = options.link_latency,
-                           .unified = false};
+  const MachineRates rates{{.memory_bandwidth = options.memory_bandwidth,
+                            .kernels = KernelCosts::with_launch(options.launch_seconds),
+                            .link_bandwidth = options.link_bandwidth,
+                            .link_latency = options.link_latency},
+                           /*unified=*/false};
   DeviceTraits traits = kEmulatedTraits;
-  traits.rates.link_bandwidth = options.link_bandwidth;
-  const CostModel model(
-      make_step_settings(config(), llama_8b(kLayers), DType::kBF16, traits, reserved), rates,
-      reserved);
+  traits.rates = rates;
+  StepSettings settings =
+      make_step_settings(config(), llama_8b(kLayers), DType::kBF16, traits, reserved);
+  if (settings.access() == RowAccess::kOverLink && !config().placement.hot_rows) {
+    constexpr uint64_t kFree = uint64_t{1} << 40;
+    const int extra = extra_hot_rows(settings, settings.max_hot_rows, reserved, kFree);
+    settings.max_hot_rows = std::max(settings.max_hot_rows, extra);
+  }
+  const CostModel model(settings, rates, reserved);
   const CostTerms predicted =
       model.step({.tokens = tokens + 5, .hit_rate = measured.hit_rate, .out = DType::kF32});
   EXPECT_NEAR(predicted.total() / measured.seconds, 1, 0.15)

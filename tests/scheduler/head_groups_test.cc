@@ -13,6 +13,9 @@ constexpr int kHeads = 8;
 // A layer of Llama-3.1-8B at 128k tokens on a card with 288 GB/s behind 25 GB/s.
 GroupTimes usual() {
   return {.launch = 4e-6,
+          .select_call = 4e-6,
+          .fetch_call = 4e-6,
+          .attend_call = 4e-6,
           .latency = 10e-6,
           .score = 16.5e-6,
           .resolve = 0.1e-6,
@@ -74,6 +77,20 @@ TEST(HeadGroups, ASlowLinkBeginsEarly) {
   expect_all_heads_once(groups, kHeads);
   EXPECT_GT(groups.count(), 2);
   EXPECT_LE(groups[0].end, 2);
+}
+
+// A select is five kernels, whatever its heads, and a fetch reads all hot slots.
+TEST(HeadGroups, FewerWhereCallsCostWhatTheyDoOnAGpu) {
+  GroupTimes slow = usual();
+  slow.transfer = 20e-6;
+  const int cheap = choose_groups(slow, kHeads, 0).count();
+  slow.select_call = 42e-6;
+  slow.fetch_call = 24e-6;
+  slow.attend_call = 7e-6;
+  EXPECT_LT(choose_groups(slow, kHeads, 0).count(), cheap);
+  GroupTimes dear = usual();
+  dear.select_call = 42e-6;
+  EXPECT_EQ(choose_groups(dear, kHeads, 0).count(), 1);
 }
 
 TEST(HeadGroups, AsManyAsAreWanted) {

@@ -518,6 +518,7 @@ CudaPlatform FakeCuda::platform(Kernels kernels) {
                 }
               },
           .project_scratch = [] { return uint64_t{512}; },
+          .times_kernels = false,  // tests that need it ask for it
           .machine_code = "75,80,86,89,90",
           .ptx = "90"};
 }

@@ -49,7 +49,7 @@ DrawnDecode drawn(unsigned seed) {
   if (sets > 0) settings.config.placement.hot_rows = sets * set;
   if (random() % 2 == 0) settings.config.prefetch.head_groups = 1;  // predictions have more to hide
   settings.config.prefetch.predictor = PredictorKind::kNextQuery;
-  settings.config.link.bandwidth = one_of(random, {2e9, 6e9, 25e9, 50e9});
+  settings.config.link.bandwidth = one_of(random, {5e8, 2e9, 6e9, 25e9});
   settings.config.link.latency = one_of(random, {2e-6, 10e-6, 30e-6});
   decode.trace = {.layers = geometry.layers,
                   .kv_heads = geometry.kv_heads,

@@ -60,7 +60,7 @@ class Plan(CommandTest):
             path = self.write("plan.toml", plan["recommended"]["toml"])
             config = json.loads(self.assert_done("config", "--config", path).stdout)
             return self.option(plan, "fasa-m"), config["prefetch"]
-        foreseen = ("--coverage", 1, "--fac-tokens", 2048)
+        foreseen = ("--coverage", 1, "--fac-tokens", 2048, "--hot-rows", 8192)
         option, prefetch = recommended(*foreseen)
         self.assertEqual((prefetch["depth"], prefetch["predictor"]), (1, "runners-up"))
         for key in ("attention", "with_weights"):
