@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "scheduler/cache/linear_state.h"
+#include "scheduler/plan/head_groups.h"
 #include "scheduler/step/step_scratch.h"
 
 namespace fasa {
@@ -26,15 +27,14 @@ void add_states(const StepSettings& settings, int64_t tokens, int64_t rollback_t
 // rows are given up.
 int extra_hot_rows(const StepSettings& settings, int hot_rows, int64_t tokens,
                    uint64_t free_bytes) {
-  constexpr int kMaxSets = 16;  // 32 find no more on the shipped trace
   const CacheLayout& layout = settings.layout;
   if (settings.rows == RowTier::kMirrored || hot_rows == 0) return 0;
   if (settings.access_of(tokens, hot_rows) == RowAccess::kLocal) return 0;
   const auto slot_bytes =
       static_cast<uint64_t>(layout.hot_bytes(1) + layout.heads() * 2 * int64_t{sizeof(int32_t)});
   const uint64_t fits = free_bytes / 2 / slot_bytes;
-  const auto wanted =
-      static_cast<uint64_t>(std::min(int64_t{kMaxSets} * largest_set(settings, tokens), tokens));
+  const auto wanted = static_cast<uint64_t>(
+      std::min(int64_t{worthwhile_sets(settings)} * largest_set(settings, tokens), tokens));
   const auto slots = static_cast<int>(std::min(wanted, fits));
   return slots >= 2 * hot_rows ? slots : 0;
 }

@@ -58,6 +58,9 @@ class Search {
   HeadGroups best_;
 };
 
+// The share of misses with hot rows of one set; n sets have an n-th of it.
+constexpr double kMissesOfOneSet = 0.41;
+
 // Hot rows in sets of the layer.
 double hot_sets(const StepSettings& settings, int layer, int32_t visible, int hot_rows) {
   return static_cast<double>(hot_rows) /
@@ -132,7 +135,19 @@ HeadGroups choose_groups(const GroupTimes& times, int kv_heads, int wanted) {
 double likely_miss_share(const StepSettings& settings, int layer, int32_t visible, int hot_rows) {
   if (hot_rows >= visible) return 0;
   const double sets = hot_sets(settings, layer, visible, hot_rows);
-  return sets > 0 ? std::min(1.0, 0.41 / sets) : 1.0;
+  return sets > 0 ? std::min(1.0, kMissesOfOneSet / sets) : 1.0;
+}
+
+// n sets of s rows cost n * s * (a slot) + misses / n * s * (a row of all heads): least where both
+// terms are equal.
+int worthwhile_sets(const StepSettings& settings) {
+  constexpr double kMost = 16;
+  const CacheLayout& layout = settings.layout;
+  const double rows = kMissesOfOneSet * static_cast<double>(rows_bytes(layout, layout.kv_heads)) /
+                      settings.rates.link_bandwidth;
+  const double slot = settings.rates.kernels.hot_slot;
+  if (rows >= kMost * kMost * slot) return static_cast<int>(kMost);
+  return std::max(2, static_cast<int>(std::lround(std::sqrt(rows / slot))));
 }
 
 double likely_coverage(const StepSettings& settings, int layer, int32_t visible, int hot_rows) {

@@ -97,6 +97,9 @@ HeadGroups choose_groups(const GroupTimes& times, int kv_heads, int wanted);
 // prefetch. Fitted to the shipped trace: 0.205 with two sets of hot rows, 0.1 with four, 0.04 with
 // eight, 0.026 with sixteen (docs/results/prefetch.md).
 double likely_miss_share(const StepSettings& settings, int layer, int32_t visible, int hot_rows);
+// Sets of hot rows with which a fetch is likely to take least, 2 to 16 (32 find no more on the
+// trace): it looks at every slot, and moves the rows that the slots lack.
+int worthwhile_sets(const StepSettings& settings);
 // Expected share of these misses that runners-up fetch ahead. Measured on the same trace: 0.13 with
 // four sets of hot rows, 0.31 with eight, 0.61 with sixteen.
 double likely_coverage(const StepSettings& settings, int layer, int32_t visible, int hot_rows);

@@ -213,7 +213,7 @@ TEST_P(LinearModel, AnAbortedStepLeavesTheLastSnapshot) {
 
 // Copies the first `point.tokens` tokens of a sequence, without its state.
 SequenceId copy_pages(Runtime& runtime, SequenceId from, const StatePoint& point) {
-  const PageBytes bytes = runtime.page_bytes();
+  const PageBytes bytes = runtime.traits().page;
   const SequenceId to = runtime.create();
   for (int64_t page = 0; page < pages_of(point.tokens); ++page) {
     const int64_t tokens = std::min<int64_t>(kPageTokens, point.tokens - page * kPageTokens);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/base/error.h"
+#include "scheduler/plan/head_groups.h"
 #include "tests/support/queued_steps.h"
 #include "tests/support/runs.h"
 #include "tests/support/stepped_device.h"
@@ -14,9 +15,13 @@ using Outputs = std::vector<std::vector<float>>;
 
 constexpr int kPrompt = 900;
 constexpr uint64_t kMemory = uint64_t{2} << 20;
+constexpr double kSlowLink = 1e7;  // 16 sets are worth it
 
 RunSetup setup_with(std::optional<int> hot_rows) {
-  return {.device = "emulated", .hot_rows = hot_rows, .device_memory = kMemory};
+  return {.device = "emulated",
+          .hot_rows = hot_rows,
+          .link_bandwidth = kSlowLink,
+          .device_memory = kMemory};
 }
 
 void expect_same(const Outputs& a, const Outputs& b, const char* what) {
@@ -31,6 +36,24 @@ uint64_t hot_bytes(RuntimeRun& run) {
 uint64_t free_bytes(RuntimeRun& run) {
   const MemoryUse use = run.device().memory(MemorySpace::kDevice);
   return use.limit_bytes - use.used_bytes;
+}
+
+// A fetch looks at each slot and moves what the slots lack: 8 heads' rows of 512 bytes.
+TEST(ExtraHotRows, AreAsManyAsALinkIsWorth) {
+  StepSettings settings;
+  settings.layout.kv_heads = 8;
+  settings.layout.row = {DType::kBF16, 128, 128};
+  const auto sets = [&](double link_bandwidth) {
+    settings.rates.link_bandwidth = link_bandwidth;
+    return worthwhile_sets(settings);
+  };
+  EXPECT_EQ(sets(1e9), 16);
+  EXPECT_EQ(sets(3e9), 12);
+  EXPECT_EQ(sets(12.6e9), 6);
+  EXPECT_EQ(sets(25e9), 4);
+  EXPECT_EQ(sets(400e9), 2);
+  settings.rates.kernels = KernelCosts::with_launch(0);
+  EXPECT_EQ(sets(400e9), 16);
 }
 
 TEST(ExtraHotRows, AreWhatIsLeftAndHitMore) {
@@ -103,7 +126,9 @@ TEST(ExtraHotRows, GiveWayToAnotherSequence) {
 // table.
 TEST(ExtraHotRows, EveryOrderOfStreamsGivesTheSameBits) {
   const auto run_one = [](std::optional<int> hot_rows, const StepPolicy& policy) {
-    auto owned = std::make_unique<SteppedDevice>();
+    DeviceOptions options;
+    options.link_bandwidth = kSlowLink;
+    auto owned = std::make_unique<SteppedDevice>(fifo(), options);
     SteppedDevice& device = *owned;
     RuntimeRun run(std::move(owned), {.hot_rows = hot_rows, .head_groups = 2});
     const SequenceId id = run.runtime().create();

@@ -125,15 +125,17 @@ TEST(Planner, ExtraHotRowsAreWhatARuntimeTakes) {
   request.config.selection.fac_tokens = {{.tokens = 100, .share = 0}};
   request.config.prefetch.depth = 0;
   request.machine.traits = kEmulatedTraits;
+  request.machine.traits.rates.link_bandwidth = 1e9;
   request.machine.reserved_bytes = 0;
   request.machine.device_memory = kGiB;
   request.weights = PlannedWeights{};
   const PlanOption option = make_plan(request).option("fasa-m");
   ASSERT_TRUE(option.fits);
-  EXPECT_EQ(option.extra_hot_rows, 1536);  // everything below 16 sets
+  EXPECT_EQ(option.extra_hot_rows, 1500);  // 15 sets
   DeviceOptions options;
   options.name = "emulated";
   options.device_memory = kGiB;
+  options.link_bandwidth = 1e9;
   FilledRuntime filled(options, option.config, request.model.geometry,
                        first_chunk_dims(request.model.geometry, option.chunks),
                        request.tokens - FilledRuntime::kRoom);

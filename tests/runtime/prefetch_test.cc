@@ -293,8 +293,10 @@ class HotRows : public ::testing::Test {
   // Bytes of hot rows that a sequence of `tokens` tokens gets with this device memory; 0 if the
   // sequence does not fit.
   static uint64_t held(std::optional<uint64_t> device_memory, int64_t tokens = 3000) {
-    RuntimeRun run(
-        {.device = "emulated", .hot_rows = std::nullopt, .device_memory = device_memory});
+    RuntimeRun run({.device = "emulated",
+                    .hot_rows = std::nullopt,
+                    .link_bandwidth = 1e7,
+                    .device_memory = device_memory});
     const SequenceId id = run.runtime().create();
     // The memory of the tape's tensors.
     Buffer inputs = run.device().allocate(MemorySpace::kDevice, 96 << 10, "test inputs");

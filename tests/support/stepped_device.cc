@@ -63,12 +63,18 @@ namespace {
 SteppedStream& stream_of(StreamView stream) { return *static_cast<SteppedStream*>(stream.native); }
 StreamView view_of(SteppedStream& stream) { return {DeviceKind::kEmulated, &stream}; }
 
+DeviceTraits traits_of(const DeviceOptions& options) {
+  DeviceTraits traits = kEmulatedTraits;
+  traits.rates.link_bandwidth = options.link_bandwidth;
+  return traits;
+}
+
 }  // namespace
 
 SteppedDevice::SteppedDevice(StepPolicy policy, const DeviceOptions& options)
     : Device({.kind = DeviceKind::kEmulated,
               .name = "stepped",
-              .traits = kEmulatedTraits,
+              .traits = traits_of(options),
               .host_work = this}),
       policy_(std::move(policy)),
       memory_(options, /*unified=*/false),

@@ -1,6 +1,7 @@
 // Chooses the number of hot rows for placement.hot_rows = auto: as many as fit beside the reserved
-// tokens of a sequence, and beyond those up to 16 sets from memory that is free once a step has all
-// that it needs. The extra ones are freed before any allocation fails.
+// tokens of a sequence, and beyond those as many as are worth it (worthwhile_sets), from memory
+// that is free once a step has all that it needs. The extra ones are freed before any allocation
+// fails.
 #pragma once
 
 #include <cstddef>
