@@ -7,12 +7,10 @@
 
 namespace fasa {
 
-// Runners-up worth fetching: those up to twice the set if hot rows hold eight sets, up to one and a
-// half if they hold four. With fewer they would evict rows that are used more
-// (docs/results/prefetch.md).
-constexpr int32_t max_runners_up(int hot_rows, int set) {
-  return hot_rows / 8 >= set ? set : hot_rows / 4 >= set ? set / 2 : 0;
-}
+// Runners-up worth fetching: those up to twice the set if hot rows hold eight sets. With fewer they
+// would evict rows that are used more, and their claims take longer than the misses that they save
+// (docs/prefetch.md).
+constexpr int32_t max_runners_up(int hot_rows, int set) { return hot_rows / 8 >= set ? set : 0; }
 
 struct SelectPlan {
   int first = 0;  // visible are [first, end)

@@ -152,7 +152,7 @@ int worthwhile_sets(const StepSettings& settings) {
 
 double likely_coverage(const StepSettings& settings, int layer, int32_t visible, int hot_rows) {
   const double sets = hot_sets(settings, layer, visible, hot_rows);
-  return sets < 4 ? 0 : std::min(0.6, 0.04 * sets);
+  return sets < 8 ? 0 : std::min(0.6, 0.04 * sets);
 }
 
 HeadGroups plan_groups(const StepSettings& settings, int layer, const GroupLoad& load) {

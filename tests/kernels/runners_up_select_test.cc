@@ -44,8 +44,7 @@ TEST(RunnersUpSelect, TiesAndRescans) {
 
 TEST(RunnersUpSelect, AreAsManyAsHotRowsAreWorth) {
   EXPECT_EQ(max_runners_up(8 * 32, 32), 32);
-  EXPECT_EQ(max_runners_up(8 * 32 - 1, 32), 16);
-  EXPECT_EQ(max_runners_up(4 * 32 - 1, 32), 0);
+  EXPECT_EQ(max_runners_up(8 * 32 - 1, 32), 0);
   EXPECT_EQ(max_runners_up(0, 32), 0);
 }
 

@@ -221,15 +221,15 @@ TEST(StepPlan, PredictionsGetTheHotRowsThatNoSetTakes) {
   EXPECT_FALSE(plan_step(settings, input).prefetch.on());
 }
 
-// With fewer than four sets of hot rows no list names any tokens.
-TEST(StepPlan, RunnersUpNeedFourSetsOfHotRows) {
-  for (const int hot_rows : {399, 400}) {
+// With fewer than eight sets of hot rows no list names any tokens.
+TEST(StepPlan, RunnersUpNeedEightSetsOfHotRows) {
+  for (const int hot_rows : {799, 800}) {
     const StepSettings settings = settings_with(false, hot_rows);
     const MemberLoad member = decoding(settings, 5000);
     const StepInput input{.members = {&member, 1},
                           .held = held_for(settings, 5000),
                           .prefetch = {.depth = 1, .rows = 60, .runners_up = true}};
-    EXPECT_EQ(plan_step(settings, input).prefetch.on(), hot_rows == 400) << hot_rows;
+    EXPECT_EQ(plan_step(settings, input).prefetch.on(), hot_rows == 800) << hot_rows;
   }
 }
 

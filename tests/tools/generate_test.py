@@ -97,7 +97,8 @@ class Output(CommandTest):
 
     def test_fetches_by_cause(self):
         flags = ("--prompt", "In the beginning God created the heaven and the earth. " * 12,
-                 "--max-tokens", 12, "--device", "emulated", "--fac-tokens", 64)
+                 "--max-tokens", 12, "--device", "emulated", "--fac-tokens", 64, "--bandwidth",
+                 "100MB/s")
         ahead = self.generate_json(*flags, "--depth", 1)["fetch"]
         self.assertGreater(ahead["bytes"]["prefetch"], 0)
         self.assertGreater(ahead["bytes"]["write_back"], 0)

@@ -107,7 +107,7 @@ class Profile(CommandTest):
         text = facts("1k")
         prompt = self.write("prompt.txt", text["text"] + text["questions"][0]["prompt_suffix"])
         arguments = ("--model", MODEL, "--prompt-file", prompt, "--steps", 4, "--warmup", 2,
-                     "--fac-tokens", 64, "--depth", 1)
+                     "--fac-tokens", 64, "--depth", 1, "--bandwidth", "100MB/s")
         profile = self.profile(*arguments)
         self.check_identities(profile)
         self.assertEqual(len(profile["layers"]), 4)
