@@ -526,7 +526,8 @@ const std::array<ConfigOption, 49> kOptions{{
      .allowed = "auto, or 0 to 16777216",
      .help = "Fetched rows that stay on the device, per sequence, layer and KV head. auto = 2 x "
              "fac_tokens, or as many as fit if device memory is short; while memory is free, up to "
-             "16 x fac_tokens, and the extra ones are freed when an allocation needs their memory. "
+             "16 x fac_tokens, the more the slower the link, and the extra ones are freed when an "
+             "allocation needs their memory. "
              "A sequence whose rows take no more than that has copies of them instead. Results do "
              "not depend on it.",
      .set = [](Config& c, const Json& v) { return take_auto_int(v, c.placement.hot_rows); },
