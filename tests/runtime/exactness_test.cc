@@ -164,6 +164,8 @@ constexpr PredictionCase kPredictionCases[] = {
 class PrefetchExactness : public ::testing::TestWithParam<std::tuple<PredictionCase, RowDType>> {
  protected:
   static PredictionCase who() { return std::get<0>(GetParam()); }
+  // Runners-up need eight sets of hot rows.
+  static int set_size() { return who().predictor == PredictorKind::kRunnersUp ? 24 : 48; }
   static Outputs of(RunSetup setup, StepCounters* rows = nullptr, int steps = 3) {
     setup.row_dtype = std::get<1>(GetParam());
     return prefetched(setup, rows, steps);
@@ -171,7 +173,9 @@ class PrefetchExactness : public ::testing::TestWithParam<std::tuple<PredictionC
 };
 
 TEST_P(PrefetchExactness, DepthHotRowsReplacementStreams) {
-  const Outputs base = of({.depth = 0});
+  const bool listed = who().predictor == PredictorKind::kRunnersUp;
+  const int set = set_size();
+  const Outputs base = of({.fac_tokens = set, .depth = 0});
   const bool coded = std::get<1>(GetParam()).is_coded();  // coded rows run half of the setups
   for (const std::optional<int> depth : {std::optional<int>(), {0}, {1}, {2}, {3}, {4}}) {
     for (const int hot_rows : {0, 30, 51, 200}) {  // more: all pages have copies
@@ -188,17 +192,17 @@ TEST_P(PrefetchExactness, DepthHotRowsReplacementStreams) {
                           .hot_rows = hot_rows,
                           .streams = streams,
                           .head_groups = streams == 4 ? std::optional(2) : std::nullopt,
+                          .fac_tokens = set,
                           .depth = depth,
                           .predictor = who().predictor,
                           .replacement = replacement,
                           .prediction_source = who().prediction_source},
                          &rows),
                       what);
-          const int sets = who().predictor == PredictorKind::kRunnersUp ? 4 : 1;
-          const bool predictions =
-              depth != 0 && hot_rows > 48 * sets && who().predictor != PredictorKind::kNone;
+          const bool predictions = depth != 0 && hot_rows > set * (listed ? 8 : 1) &&
+                                   who().predictor != PredictorKind::kNone;
           // The automatic depth tries predictions later than these steps; see AutomaticDepth.
-          const bool later = !depth && who().predictor != PredictorKind::kRunnersUp;
+          const bool later = !depth && !listed;
           EXPECT_EQ(rows.prefetched > 0, predictions && !later) << what;
           EXPECT_LE(rows.prefetched_used, rows.prefetched) << what;
         }
@@ -214,10 +218,12 @@ TEST_P(PrefetchExactness, AutomaticDepth) {
   const RunSetup setup{.device = "emulated",
                        .hot_rows = who().predictor == PredictorKind::kRunnersUp ? 200 : 51,
                        .streams = 2,
+                       .fac_tokens = set_size(),
                        .depth = std::nullopt,
                        .predictor = who().predictor,
                        .prediction_source = who().prediction_source};
-  expect_same(of({.depth = 0}, nullptr, kLong), of(setup, &rows, kLong), "automatic");
+  expect_same(of({.fac_tokens = set_size(), .depth = 0}, nullptr, kLong), of(setup, &rows, kLong),
+              "automatic");
   EXPECT_EQ(rows.prefetched > 0, who().predictor != PredictorKind::kNone);
 }
 

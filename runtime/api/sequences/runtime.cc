@@ -200,7 +200,7 @@ std::vector<StatePoint> Runtime::Impl::states(SequenceId id) const {
 void Runtime::Impl::export_state(SequenceId id, const StatePoint& point, size_t offset,
                                  std::span<std::byte> bytes) {
   require_no_step("export_state");
-  streams_.wait(sequences_.find_usable(id).work().last());  // the host reads snapshots
+  streams_.wait_for(sequences_.find_usable(id));  // the host reads snapshots
   sequences_.find_usable(id);
   states_.export_state(id, point, offset, bytes, stream_for_states());
 }
