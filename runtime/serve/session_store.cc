@@ -290,9 +290,10 @@ std::shared_ptr<SuspendedPages> SessionStore::open(uint64_t session, int64_t pag
   const auto& all = found->second.pages;
   SuspendedPages::Content content{.pages = {all.begin(), all.begin() + pages}};
   if (state > 0) {
-    const std::vector<StoredState> states = whole_states(found->second);
-    const auto at = std::find_if(states.begin(), states.end(),
-                                 [&](const auto& one) { return one.point.tokens == state; });
+    const auto& states = found->second.states;
+    const auto at = std::find_if(states.begin(), states.end(), [&](const StoredState& one) {
+      return one.point.tokens == state && is_whole(one);
+    });
     if (at == states.end()) {
       throw LostSession(session,
                         fmt::format("{}: the session has no state of layers with linear attention "

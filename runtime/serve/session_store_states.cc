@@ -52,7 +52,9 @@ std::vector<StatePoint> SessionStore::states(uint64_t session) const {
   std::vector<StatePoint> points;
   const auto found = stored_.find(session);
   if (found == stored_.end()) return points;
-  for (const StoredState& state : whole_states(found->second)) points.push_back(state.point);
+  for (const StoredState& state : found->second.states) {
+    if (is_whole(state)) points.push_back(state.point);
+  }
   return points;
 }
 

@@ -97,7 +97,7 @@ void StepExecutor::decode_selected(const Call& call, ConstTensorView q, TensorVi
   for (int32_t wave = 0; wave < plan.waves; ++wave) {
     const int32_t begin = wave * scratch.wave;
     device_.enqueue(resolve_params(call, begin), call.compute(), call.tag());
-    AttendParams params = attend_params(call, begin, q, out, lse);
+    AttendParams params = attend_sets(call, begin, q, out, lse);
     if (plan.decode == DecodePath::kSelectedInWaves) {
       fetch_wave(call);
       // Attends to codes while rows are fetched. Tiles of rows alone are rarely complete (one in
@@ -134,29 +134,33 @@ ResolveParams StepExecutor::resolve_params(const Call& call, int32_t begin) cons
           .counters = call.step.counters + call.layer()};
 }
 
-AttendParams StepExecutor::attend_params(const Call& call, int32_t begin, ConstTensorView q,
-                                         TensorView out, float* lse) const {
+AttendParams StepExecutor::attend_params(const Call& call, ConstTensorView q, TensorView out,
+                                         float* lse) const {
+  AttendParams params;
+  params.step = call.params();
+  params.q = q;
+  params.scale = settings_.scale;
+  params.window = call.settings.window;
+  params.partials = call.scratch.decode().partials;
+  params.state = call.scratch.decode().state;
+  params.out = out;
+  params.lse = lse;
+  return params;
+}
+
+AttendParams StepExecutor::attend_sets(const Call& call, int32_t begin, ConstTensorView q,
+                                       TensorView out, float* lse) const {
   const DecodeScratch& scratch = call.scratch.decode();
-  const int32_t end = begin + scratch.wave;
-  AttendParams params{.step = call.params(),
-                      .q = q,
-                      .scale = settings_.scale,
-                      .window = call.settings.window,
-                      .phase = AttendPhase::kAllTiles,
-                      .begin = begin,
-                      .end = end,
-                      .first_wave = begin == 0,
-                      .last_wave = end >= scratch.selected_capacity,
-                      .selected_sizes = scratch.selected_sizes,
-                      .rows = scratch.rows,
-                      .tile_ready = scratch.tile_ready,
-                      .sets = scratch.sets,
-                      .selected_capacity = scratch.selected_capacity,
-                      .pages = {},
-                      .partials = scratch.partials,
-                      .state = scratch.state,
-                      .out = out,
-                      .lse = lse};
+  AttendParams params = attend_params(call, q, out, lse);
+  params.begin = begin;
+  params.end = begin + scratch.wave;
+  params.first_wave = begin == 0;
+  params.last_wave = params.end >= scratch.selected_capacity;
+  params.selected_sizes = scratch.selected_sizes;
+  params.rows = scratch.rows;
+  params.tile_ready = scratch.tile_ready;
+  params.sets = scratch.sets;
+  params.selected_capacity = scratch.selected_capacity;
   if (params.last_wave) {
     params.low_bit = scratch.low_bit;
     params.low_bit_pages = scratch.low_bit_pages;
@@ -199,28 +203,10 @@ void StepExecutor::attend_per_query_head(const Call& call, ConstTensorView q, Te
   const DecodeScratch& scratch = call.scratch.decode();
   const SelectionStage stage{settings_, call.step, select_params(call, q)};
   stage.place_rows(scratch.wave, scratch.rows);
-  StepParams step = stage.params.step;
-  step.layout = per_query_head(step.layout);
-  device_.enqueue(AttendParams{.step = step,
-                               .q = q,
-                               .scale = settings_.scale,
-                               .window = stage.params.window,
-                               .phase = AttendPhase::kAllTiles,
-                               .begin = 0,
-                               .end = scratch.wave,
-                               .first_wave = true,
-                               .last_wave = true,
-                               .selected_sizes = scratch.selected_sizes,
-                               .rows = scratch.rows,
-                               .tile_ready = nullptr,
-                               .sets = scratch.sets,
-                               .selected_capacity = scratch.selected_capacity,
-                               .pages = {},
-                               .partials = scratch.partials,
-                               .state = scratch.state,
-                               .out = out,
-                               .lse = lse},
-                  call.compute(), call.tag());
+  AttendParams params = attend_sets(call, 0, q, out, lse);
+  params.step.layout = per_query_head(params.step.layout);
+  params.tile_ready = nullptr;
+  device_.enqueue(params, call.compute(), call.tag());
 }
 
 void StepExecutor::fetch_wave(const Call& call) {

@@ -60,8 +60,11 @@ class StepExecutor {
   void decode_selected(const Call& call, ConstTensorView q, TensorView out, float* lse);
   void decode_in_groups(const Call& call, ConstTensorView q, TensorView out, float* lse);
   ResolveParams resolve_params(const Call& call, int32_t begin) const;
-  AttendParams attend_params(const Call& call, int32_t begin, ConstTensorView q, TensorView out,
-                             float* lse) const;
+  // Without tokens to attend to.
+  AttendParams attend_params(const Call& call, ConstTensorView q, TensorView out, float* lse) const;
+  // For one wave of the sets.
+  AttendParams attend_sets(const Call& call, int32_t begin, ConstTensorView q, TensorView out,
+                           float* lse) const;
   void fetch_wave(const Call& call);
   void await_wave(const Call& call, bool first);
   void decode_dense(const Call& call, ConstTensorView q, TensorView out, float* lse);

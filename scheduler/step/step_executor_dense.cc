@@ -17,25 +17,7 @@ StepParams only(StepParams params, size_t sequence) {
 }  // namespace
 
 void StepExecutor::decode_dense(const Call& call, ConstTensorView q, TensorView out, float* lse) {
-  const LayerSettings& layer = call.settings;
-  const DecodeScratch& scratch = call.scratch.decode();
-  AttendParams params{.step = call.params(),
-                      .q = q,
-                      .scale = settings_.scale,
-                      .window = layer.window,
-                      .phase = AttendPhase::kAllTiles,
-                      .begin = 0,
-                      .end = 0,
-                      .first_wave = true,
-                      .last_wave = false,
-                      .selected_sizes = nullptr,
-                      .rows = nullptr,
-                      .tile_ready = nullptr,
-                      .pages = {},
-                      .partials = scratch.partials,
-                      .state = scratch.state,
-                      .out = out,
-                      .lse = lse};
+  const AttendParams params = attend_params(call, q, out, lse);
   call.transfers.load_visible(call.rows);
   if (call.plan().decode == DecodePath::kAllInPlace) {
     decode_in_place(call, params);

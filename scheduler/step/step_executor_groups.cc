@@ -19,7 +19,7 @@ void StepExecutor::decode_in_groups(const Call& call, ConstTensorView q, TensorV
     fetch.resolve.step.heads = groups[g];
     call.transfers.fetch_group(call.rows, fetch, g, g + 1 == groups.count());
   }
-  AttendParams attend = attend_params(call, 0, q, out, lse);
+  AttendParams attend = attend_sets(call, 0, q, out, lse);
   if (groups.codes_first()) {
     attend.tile_ready = nullptr;  // written with the fetch
     attend.phase = AttendPhase::kReadyTiles;
