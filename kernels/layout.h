@@ -15,7 +15,7 @@
 //               [layer][kv_head][sinks + recent][row_bytes]
 //   hot rows    fetched rows that stay on the device, `slots` a head: rows
 //               [layer][kv_head][slots][row_bytes], and their table
-//               [layer][kv_head]{position[slots], last_use[slots], hand}, see hot_slots.h
+//               [layer][kv_head]{position[slots], last_use[slots]}, see hot_slots.h
 #pragma once
 
 #include <cstddef>
@@ -104,9 +104,7 @@ struct CacheLayout {
   constexpr int64_t hot_table_index(int layer, int kv_head, int slots) const {
     return head_index(layer, kv_head) * hot_table_stride(slots);
   }
-  static constexpr int64_t hot_table_stride(int slots) {
-    return slots == 0 ? 0 : 2 * int64_t{slots} + 1;
-  }
+  static constexpr int64_t hot_table_stride(int slots) { return 2 * int64_t{slots}; }
   constexpr int64_t hot_table_bytes(int slots) const {
     return heads() * hot_table_stride(slots) * int64_t{sizeof(int32_t)};
   }

@@ -10,7 +10,6 @@
 
 #include "kernels/layout.h"
 #include "kernels/low_bit_pages.h"
-#include "kernels/replacement.h"
 #include "runtime/base/tensor_view.h"
 
 namespace fasa {
@@ -304,7 +303,6 @@ struct ResolveParams {
   int32_t begin = 0;  // multiples of kTileTokens, the same for all sequences
   int32_t end = 0;
   StepNumber step_number;
-  Replacement replacement = Replacement::kLru;
   int32_t selected_capacity = 0;
   const int32_t* sets = nullptr;
   const int32_t* selected_sizes = nullptr;
@@ -324,9 +322,9 @@ struct ResolveParams {
 // those that were fetched for an earlier step and not used yet become predictions of this one.
 struct ClaimSlotsParams {
   static constexpr const char* kName = "claim_slots";
+  static constexpr int32_t kMaxPredictions = 1 << 15;  // of a head; others are left out
   StepParams step;
   StepNumber step_number;
-  Replacement replacement = Replacement::kLru;
   int32_t max_rows = 0;     // per head, including earlier predictions of this step; >= 0
   bool runners_up = false;  // the sets are lists of runners-up of the step before
   int window = 0;           // of the layer: earlier positions are skipped
@@ -337,6 +335,13 @@ struct ClaimSlotsParams {
   FetchItem* fetches = nullptr;             // [count, kv_heads, max_rows]
   int32_t* fetch_counts = nullptr;          // [count, kv_heads]
   StepCounters* counters = nullptr;
+
+  // `head`: sequence * kv_heads + kv_head.
+  constexpr int32_t predictions(int64_t head) const {
+    // By value: device code has no address of a constant.
+    const int32_t most = selected_capacity < kMaxPredictions ? selected_capacity : +kMaxPredictions;
+    return std::clamp(selected_sizes[head], 0, most);
+  }
 };
 
 // Fetches the rows of a wave from host to device: for heads first, first + stride, ... of the count

@@ -1,50 +1,34 @@
-// Chooses the hot rows that fetched rows replace. One definition for all kernels on the host: the
-// choice changes no result, but every implementation evicts the same rows.
+// Chooses the hot rows that fetched rows replace: empty slots, then rows that were fetched on a
+// prediction and that no set used, then the least recently used. One definition for all kernels:
+// the choice changes no result, but every implementation evicts the same rows. Slots that this step
+// has used are never taken: their rows are needed, or on their way.
 //
-// All policies take empty slots first, then rows that were fetched on a prediction and never used
-// (measured with queries that drift by a tenth per step: 484 us instead of 491 us, hits 0.68
-// instead of 0.66, against evicting them by age). They never take a slot that this step has used:
-// its row is needed, or on its way. `keep`: further slots that stay, or null.
+// On SmolLM2's selections other policies miss more rows with four sets of hot rows and eight
+// (docs/results/prefetch.md).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "kernels/hot_slots.h"
 
 namespace fasa {
 
-enum class Replacement : uint8_t {
-  kLru,    // least recently used, ties by slot
-  kClock,  // second chance: a hand passes over slots used since its last visit
-  kScore,  // longest unused, weighted by how often it was used
-};
+// Orders of eviction; the lowest goes first, and of slots of one order the lowest number. Rows
+// unused for more than kMaxIdle steps count as unused for kMaxIdle.
+inline constexpr int kEvictionOrders = 1024;
 
-class LruReplacement {
- public:
-  // Writes up to `wanted` slots to victims[slots.count] in eviction order; returns how many. The
-  // caller sets the last use of each of them.
-  static int choose(const HotSlots& slots, int32_t step, const uint8_t* keep, int wanted,
-                    int32_t* victims);
-};
+// The order of a slot in this step; kEvictionOrders if it stays.
+constexpr int eviction_order(int32_t position, int32_t last_use, int32_t step) {
+  constexpr int32_t kMaxIdle = kEvictionOrders / 2 - 1;
+  if (position < 0) return 0;
+  if (stays(last_use) || step_of(last_use) == step) return kEvictionOrders;
+  const int32_t age = std::clamp(step - step_of(last_use), 1, kMaxIdle);
+  return (is_prediction(last_use) ? 1 : kEvictionOrders / 2) + kMaxIdle - age;
+}
 
-class ClockReplacement {
- public:
-  // Moves the hand and clears the second chances that it passes.
-  static int choose(const HotSlots& slots, int32_t step, const uint8_t* keep, int wanted,
-                    int32_t* victims);
-};
-
-// A row that n steps used counts as unused for 1 / (n + 1) of the steps since its last use. The
-// count (renewed_use) decays. Uses are counted instead of the selection's scores because scores of
-// different queries cannot be compared and are outdated after a step, while a row that is selected
-// step after step comes back.
-class ScoreReplacement {
- public:
-  static int choose(const HotSlots& slots, int32_t step, const uint8_t* keep, int wanted,
-                    int32_t* victims);
-};
-
-int choose_victims(Replacement policy, const HotSlots& slots, int32_t step, const uint8_t* keep,
-                   int wanted, int32_t* victims);
+// Writes up to `wanted` slots to victims[slots.count], ascending; returns how many. The caller sets
+// the last use of each of them.
+int choose_victims(const HotSlots& slots, int32_t step, int wanted, int32_t* victims);
 
 }  // namespace fasa

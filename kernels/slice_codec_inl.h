@@ -64,9 +64,10 @@ constexpr double min_scale(float lo, float hi, int bits) {
 
 // The first step from `start` on that fits.
 constexpr int fitting_step(float lo, float hi, int bits, int start) {
-  int step = std::max(start, kMinScaleStep);
+  // Not std::max: it takes references, and device code has no address of a constant.
+  int step = start < kMinScaleStep ? kMinScaleStep : start;
   while (step < kMaxScaleStep && !fit_at(lo, hi, bits, step).fits) ++step;
-  return std::min(step, kMaxScaleStep);
+  return step < kMaxScaleStep ? step : kMaxScaleStep;
 }
 
 constexpr DimCode choose_code(float lo, float hi, int bits, int step, int base_step) {

@@ -14,8 +14,8 @@ struct KernelCosts {
   double select = 21e-6;         // five kernels, however many heads and pages
   double ranked_token = 5e-9;    // of a head's set, low-bit list or runners-up
   double low_bit_token = 17e-9;  // of a low-bit list, in addition: its scores are looked up
-  double resolve = 5e-6;         // also a fetch, or a claim of hot slots
-  double hot_slot = 3.8e-9;      // of a head and sequence: a resolve reads all of them
+  double resolve = 7e-6;         // also a fetch, or a claim of hot slots
+  double hot_slot = 0.5e-9;      // of a head and sequence: a resolve reads all of them twice
   double attend = 7e-6;          // partial softmaxes and their fold
 
   // The same GPU with launches of `launch_seconds`, and everything else in proportion.

@@ -53,7 +53,6 @@ struct StepSettings {
   int copy_streams = 2;
   int head_groups = 0;  // see head_groups.h; 0: chosen by the device's rates
   PrefetchOptions prefetch;
-  Replacement replacement = Replacement::kLru;
   std::vector<LayerSettings> layers;
   int page_tokens = 1;  // see SelectParams
   // Replaces the select kernel, only on the cpu device; null: the kernel selects.

@@ -56,7 +56,6 @@ std::string lines(const TuneReport& report, std::string_view prefix) {
 Json trial_json(const TuneTrial& trial) {
   const Json config = config_to_json(trial.config);
   Json json = {{"hot_rows", config["placement"]["hot_rows"]},
-               {"replacement", config["placement"]["replacement"]},
                {"depth", config["prefetch"]["depth"]},
                {"predictor", config["prefetch"]["predictor"]},
                {"streams", config["prefetch"]["streams"]},
@@ -121,8 +120,8 @@ std::vector<std::string> trial_cells(const TuneReport& report, size_t index) {
     return option_text(config, table, key);
   };
   std::vector<std::string> cells = {index == report.best ? "*" : "", of("prefetch", "depth"),
-                                    of("prefetch", "predictor"),     of("placement", "hot_rows"),
-                                    of("placement", "replacement"),  of("prefetch", "streams")};
+                                    of("prefetch", "predictor"), of("placement", "hot_rows"),
+                                    of("prefetch", "streams")};
   if (!trial.measured) {
     cells.insert(cells.end(), {"no fit", "-", "-", "-"});
     return cells;

@@ -28,23 +28,24 @@ class ClaimSlotsHead {
     if (sequence_.mode != StepMode::kDecode || slots_.count == 0) return 0;
     const int room = params_.max_rows - predicted_in_this_step();
     if (room <= 0) return 0;
-    const int predictions =
-        std::clamp(params_.selected_sizes[index_], 0, params_.selected_capacity);
+    const int predictions = params_.predictions(index_);
     const int64_t buckets = HotIndex::bucket_count(slots_.count + predictions);
-    // Buckets, candidates, victims; one byte for every slot that stays.
-    auto* scratch = reinterpret_cast<int32_t*>(thread_scratch(
-        (buckets + predictions + slots_.count) * int64_t{sizeof(int32_t)} + slots_.count));
+    // Buckets, candidates, victims.
+    auto* scratch = reinterpret_cast<int32_t*>(
+        thread_scratch((buckets + predictions + slots_.count) * int64_t{sizeof(int32_t)}));
     candidates_ = scratch + buckets;
     int32_t* victims = candidates_ + predictions;
-    keep_ = reinterpret_cast<uint8_t*>(victims + slots_.count);
-    std::fill_n(keep_, slots_.count, uint8_t{0});
 
     HotIndex index(slots_, predictions, scratch);
     const int32_t* set = params_.sets + index_ * params_.selected_capacity;
     for (int i = 0; i < predictions; ++i) consider(index, set[i]);
     const int wanted = std::min(room, count_);
-    const int chosen = choose_victims(params_.replacement, slots_, params_.step_number.read(),
-                                      keep_, wanted, victims);
+    const int chosen = choose_victims(slots_, params_.step_number.read(), wanted, victims);
+    for (int slot = 0; slot < slots_.count; ++slot) {
+      if (slots_.positions[slot] >= 0) {
+        slots_.last_uses[slot] = without_staying(slots_.last_uses[slot]);
+      }
+    }
     for (int i = 0; i < chosen; ++i) claim(victims[i], i, chosen);
     return chosen;
   }
@@ -70,11 +71,9 @@ class ClaimSlotsHead {
       candidates_[count_] = position;
       index.add(candidates_, count_++);
     } else if (found < slots_.count) {
-      keep_[found] = 1;
       int32_t& last_use = slots_.last_uses[found];
-      if (params_.runners_up && is_prediction(last_use)) {
-        last_use = predicted_use(params_.step_number.read());
-      }
+      const bool renewed = params_.runners_up && is_prediction(last_use);
+      last_use = staying(renewed ? predicted_use(params_.step_number.read()) : last_use);
     }
   }
 
@@ -96,7 +95,6 @@ class ClaimSlotsHead {
   const int64_t index_;
   const HotSlots slots_;
   int32_t* candidates_ = nullptr;
-  uint8_t* keep_ = nullptr;
   int count_ = 0;  // candidates
 };
 

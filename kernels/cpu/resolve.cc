@@ -127,7 +127,7 @@ class ResolveHead {
       if (step_of(last_use) == params_.step_number.read() && i < entries_)
         ready_[i / kTileTokens] = 0;
     }
-    last_use = renewed_use(last_use, params_.step_number.read());
+    last_use = slot_use(params_.step_number.read());
   }
 
   std::byte* hot_row(int32_t slot) const {
@@ -135,8 +135,7 @@ class ResolveHead {
   }
 
   void fetch(const int32_t* misses, int count) {
-    const int slots = choose_victims(params_.replacement, slots_, params_.step_number.read(),
-                                     nullptr, count, victims_);
+    const int slots = choose_victims(slots_, params_.step_number.read(), count, victims_);
     std::byte* fetch_buffer = params_.fetch_buffer;  // null if every miss finds a hot slot
     if (fetch_buffer != nullptr) fetch_buffer += index_ * wave_ * layout_.row.bytes();
     for (int m = 0; m < count; ++m) {
@@ -146,7 +145,7 @@ class ResolveHead {
       if (m < slots) {
         const int32_t slot = victims_[m];
         slots_.positions[slot] = position;
-        slots_.last_uses[slot] = slot_use(params_.step_number.read(), 1);
+        slots_.last_uses[slot] = slot_use(params_.step_number.read());
         destination = hot_row(slot);
       } else {
         destination = fetch_buffer + i * layout_.row.bytes();

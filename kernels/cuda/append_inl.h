@@ -21,10 +21,10 @@ struct SealSource {
 
   FASA_DEVICE float value(int dim, int token) const {
     if (tail.dtype == SliceDType::kF32) {
-      if (page == nullptr) return from_row(dim, token);
+      if (rows != nullptr) return from_row(dim, token);
       return reinterpret_cast<const float*>(page)[dim * kPageTokens + token];
     }
-    const auto bits = page == nullptr
+    const auto bits = rows != nullptr
                           ? bf16_from_f32(from_row(dim, token))
                           : reinterpret_cast<const uint16_t*>(page)[pair_at(dim, token)];
     return simt::float_of(uint32_t{bits} << 16);

@@ -10,10 +10,10 @@ struct BlockSum {
   uint64_t all;
 };
 
-// `warp_sums`: shared, one per warp; may be reused on return.
-FASA_DEVICE BlockSum block_prefix_sum(uint64_t value, uint64_t* warp_sums) {
-  const uint64_t in_warp = simt::warp_prefix_sum(value);
-  if (simt::lane() == simt::kWarpThreads - 1) warp_sums[simt::warp()] = in_warp;
+// Over warps: `value` is the same in all threads of a warp. `warp_sums`: shared, one per warp; may
+// be reused on return.
+FASA_DEVICE BlockSum warps_prefix_sum(uint64_t value, uint64_t* warp_sums) {
+  if (simt::lane() == 0) warp_sums[simt::warp()] = value;
   simt::sync_block();
   uint64_t before = 0;
   uint64_t all = 0;
@@ -22,7 +22,15 @@ FASA_DEVICE BlockSum block_prefix_sum(uint64_t value, uint64_t* warp_sums) {
     all += warp_sums[warp];
   }
   simt::sync_block();
-  return {before + in_warp, all};
+  return {before + value, all};
+}
+
+// `warp_sums` as above.
+FASA_DEVICE BlockSum block_prefix_sum(uint64_t value, uint64_t* warp_sums) {
+  const uint64_t in_warp = simt::warp_prefix_sum(value);
+  const uint64_t whole = simt::shuffle(in_warp, simt::kWarpThreads - 1);
+  const BlockSum sum = warps_prefix_sum(whole, warp_sums);
+  return {sum.through - whole + in_warp, sum.all};
 }
 
 // Sorts keys [count], `stride` apart, ascending, in shared or device memory. Bitonic, in the form

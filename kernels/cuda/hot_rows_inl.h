@@ -1,39 +1,47 @@
-// One block's work on the hot rows of a (sequence, KV head): looks positions up, and chooses the
-// slots to evict, in the order of kernels/replacement.h.
+// One block's work on the hot rows of a (sequence, KV head): finds positions among its slots, and
+// evicts slots in the order of kernels/replacement.h. Each of the two reads all slots once, with
+// kEach of a thread's in flight.
 #pragma once
 
 #include "kernels/cuda/block_sum_inl.h"
 #include "kernels/cuda/simt.h"
 #include "kernels/hot_slots.h"
 #include "kernels/params.h"
+#include "kernels/replacement.h"
 
 namespace fasa::cuda {
 
 inline constexpr int kHotThreads = 512;
 
-struct HotShared {
-  static constexpr int kBins = 1024;
-  static constexpr int kSorted =
-      1024;  // victims sorted in shared memory; more are sorted in the fetch list
+// A set of positions of a window of kPositions tokens that begins at a multiple of it.
+struct PositionBits {
+  static constexpr int kPositions = 1 << 17;
+  uint32_t words[kPositions / 32];
 
-  uint64_t warp_sums[simt::kWarpThreads];
-  uint64_t sorted[kSorted];
-  uint32_t bins[kBins];
-  int32_t stop;
-  int32_t digit;
-  int32_t rank;
+  FASA_DEVICE static int window_of(int32_t position) { return position / kPositions; }
+  FASA_DEVICE static int word_of(int32_t position) { return position % kPositions / 32; }
+  FASA_DEVICE static uint32_t bit_of(int32_t position) { return 1u << position % 32; }
+  FASA_DEVICE void clear() {
+    for (int i = simt::thread_index(); i < kPositions / 32; i += simt::block_threads()) {
+      words[i] = 0;
+    }
+  }
+  // Returns whether another thread had added it.
+  FASA_DEVICE bool add(int32_t position) {
+    const uint32_t bit = bit_of(position);
+    return (simt::atomic_or(&words[word_of(position)], bit) & bit) != 0;
+  }
+  // Takes a position in the window.
+  FASA_DEVICE bool has(int32_t position) const {
+    return (words[word_of(position)] & bit_of(position)) != 0;
+  }
 };
 
-// Chosen slots, in eviction order: slot = low bits of keys[i * stride].
-struct Victims {
-  static constexpr int kSlotBits = 25;
-  uint64_t* keys;
-  int stride;
-  int count;
-
-  FASA_DEVICE int32_t slot(int i) const {
-    return static_cast<int32_t>(keys[int64_t{i} * stride] & ((uint64_t{1} << kSlotBits) - 1));
-  }
+struct HotShared {
+  uint64_t warp_sums[simt::kWarpThreads];
+  uint32_t counts[kEvictionOrders];  // slots of each order
+  int32_t order;
+  int32_t ties;
 };
 
 // One head of one sequence.
@@ -68,218 +76,137 @@ class HotHead {
   }
   FASA_DEVICE static HotShared& shared() { return simt::shared<HotShared>(); }
 
-  // Chooses up to `wanted` slots for which `keep(slot)` is false and that this step has not used.
-  // `overflow`: device memory for `wanted` keys, 16 bytes apart. All threads of the block call it.
-  // The results are those of kernels/replacement.h; Clock moves its hand and marks the slots that
-  // it chooses as used in this step.
-  template <typename Keep>
-  FASA_DEVICE Victims choose(Replacement policy, int32_t step, const Keep& keep, int wanted,
-                             void* overflow) const {
-    const bool room = wanted <= HotShared::kSorted;
-    Victims victims = {room ? shared().sorted : static_cast<uint64_t*>(overflow), room ? 1 : 2, 0};
-    if (policy == Replacement::kClock) {
-      choose_by_clock(step, keep, wanted, &victims);
-    } else if (wanted > 0) {
-      const Last last = find_last(policy, step, keep, wanted);
-      gather(policy, step, keep, last, &victims);
-      block_sort(victims.keys, victims.stride, victims.count);
+  // Calls visit(slot, position, last_use) for each slot; a slot's thread is always the same.
+  template <typename Visit>
+  FASA_DEVICE void for_each_slot(const Visit& visit) const {
+    for (int begin = 0; begin < slots_.count; begin += kChunk) {
+      const Chunk chunk = load(begin);
+      FASA_UNROLL
+      for (int k = 0; k < kEach; ++k) {
+        const int slot = slot_of(begin, k);
+        if (slot < slots_.count) visit(slot, chunk.positions[k], chunk.last_uses[k]);
+      }
+    }
+  }
+
+  // Evictions: begin_counts, a barrier, count for each slot that may go, then evict. All threads of
+  // the block call the first and the last.
+  FASA_DEVICE static void begin_counts() {
+    for (int i = simt::thread_index(); i < kEvictionOrders; i += simt::block_threads()) {
+      shared().counts[i] = 0;
+    }
+  }
+  FASA_DEVICE static void count(int32_t position, int32_t last_use, int32_t step) {
+    const int order = eviction_order(position, last_use, step);
+    if (order < kEvictionOrders) simt::atomic_add(&shared().counts[order], 1u);
+  }
+
+  // Calls take(n, slot) for the `wanted` slots that go first, or all that may go; n counts them in
+  // ascending order of slots. Before, calls renew(slot, position, last_use) for each slot, which
+  // returns the last use that counts. Returns how many there are.
+  template <typename Renew, typename Take>
+  FASA_DEVICE int evict(int32_t step, int wanted, const Renew& renew, const Take& take) const {
+    const Last last = find_last(wanted);
+    uint64_t before = 0;  // chosen below the last order << 32 | of the last order
+    for (int begin = 0; begin < slots_.count; begin += kChunk) {
+      const Chunk chunk = load(begin);
+      uint32_t below[kEach];
+      uint32_t ties[kEach];
+      uint64_t mine = 0;
+      FASA_UNROLL
+      for (int k = 0; k < kEach; ++k) {
+        const int slot = slot_of(begin, k);
+        int order = kEvictionOrders;
+        if (slot < slots_.count) {
+          const int32_t position = chunk.positions[k];
+          order = eviction_order(position, renew(slot, position, chunk.last_uses[k]), step);
+        }
+        below[k] = simt::ballot(order < last.order);
+        ties[k] = simt::ballot(order == last.order);
+        mine += pair(simt::count_bits(below[k]), simt::count_bits(ties[k]));
+      }
+      const BlockSum sum = warps_prefix_sum(mine, shared().warp_sums);
+      uint64_t at = before + sum.through - mine;
+      FASA_UNROLL
+      for (int k = 0; k < kEach; ++k) {
+        const uint32_t lower = simt::lower_lanes();
+        const uint32_t bit = 1u << simt::lane();
+        const uint64_t here =
+            at + pair(simt::count_bits(below[k] & lower), simt::count_bits(ties[k] & lower));
+        const bool tie = (ties[k] & bit) != 0 && second(here) < last.ties;
+        if ((below[k] & bit) != 0 || tie) take(chosen(here, last), slot_of(begin, k));
+        at += pair(simt::count_bits(below[k]), simt::count_bits(ties[k]));
+      }
+      before += sum.all;
     }
     simt::sync_block();
-    return victims;
+    return chosen(before, last);
   }
 
  private:
-  static constexpr uint64_t kNever = ~uint64_t{0};
+  static constexpr int kEach = 8;
+  static constexpr int kChunk = kHotThreads * kEach;
+
+  struct Chunk {
+    int32_t positions[kEach];
+    int32_t last_uses[kEach];
+  };
+  // Slots that go: those of orders before `order`, and the first `ties` of it.
+  struct Last {
+    int order;
+    int ties;
+  };
 
   FASA_DEVICE int64_t row_offset(int position) const {
     return step_.layout.row_offset(step_.layer, kv_head_, position % kPageTokens);
   }
-  // Eviction order. 0: empty; 1: holds a prediction that no set used; 2: by the policy.
-  FASA_DEVICE int rank_of(int slot) const {
-    if (slots_.positions[slot] < 0) return 0;
-    return is_prediction(slots_.last_uses[slot]) ? 1 : 2;
+  // A warp's slots follow each other.
+  FASA_DEVICE static int slot_of(int begin, int k) {
+    return begin + (simt::warp() * kEach + k) * simt::kWarpThreads + simt::lane();
   }
-  template <typename Keep>
-  FASA_DEVICE bool may_go(int slot, int32_t step, const Keep& keep) const {
-    const bool free = slots_.positions[slot] < 0 || step_of(slots_.last_uses[slot]) != step;
-    return free && !keep(slot);
-  }
-
-  // The smallest key is evicted first: rank (2 bits), order (37 bits), slot (25 bits).
-  template <typename Keep>
-  FASA_DEVICE uint64_t key_of(Replacement policy, int slot, int32_t step, const Keep& keep) const {
-    if (!may_go(slot, step, keep)) return kNever;
-    constexpr uint64_t kMinOften = 840;  // a multiple of 1 to kMaxUses + 1
-    constexpr uint64_t kMaxOrder = (uint64_t{1} << 37) - 1;
-    const int rank = rank_of(slot);
-    const int32_t last_use = slots_.last_uses[slot];
-    uint64_t order = 0;
-    if (rank > 0) {
-      const auto idle = static_cast<uint64_t>(step - step_of(last_use));
-      order = policy == Replacement::kLru
-                  ? static_cast<uint64_t>(step_of(last_use))
-                  : kMaxOrder - idle * kMinOften / static_cast<uint64_t>(uses_of(last_use) + 1);
+  FASA_DEVICE Chunk load(int begin) const {
+    Chunk chunk;
+    FASA_UNROLL
+    for (int k = 0; k < kEach; ++k) {
+      const int slot = slot_of(begin, k);
+      chunk.positions[k] = slot < slots_.count ? slots_.positions[slot] : 0;
+      chunk.last_uses[k] = slot < slots_.count ? slots_.last_uses[slot] : 0;
     }
-    return static_cast<uint64_t>(rank) << 62 | order << Victims::kSlotBits |
-           static_cast<uint64_t>(slot);
+    return chunk;
+  }
+  FASA_DEVICE static uint64_t pair(int first, int second) {
+    return static_cast<uint64_t>(first) << 32 | static_cast<uint32_t>(second);
+  }
+  FASA_DEVICE static int second(uint64_t pair) { return static_cast<int>(pair & 0xffffffffu); }
+  FASA_DEVICE static int chosen(uint64_t passed, const Last& last) {
+    const int ties = second(passed);
+    return static_cast<int>(passed >> 32) + (ties < last.ties ? ties : last.ties);
   }
 
-  // Slots to evict: those with orders below `order`, and the first `ties` of those equal to it.
-  struct Last {
-    uint64_t order;
-    int32_t ties;
-  };
-
-  // Finds the `wanted`-th smallest order (rank and order of a key, without its slot) by histograms
-  // of its digits; selects all slots if there are fewer.
-  template <typename Keep>
-  FASA_DEVICE Last find_last(Replacement policy, int32_t step, const Keep& keep, int wanted) const {
-    constexpr int kDigits = 4;
-    constexpr int kDigitBits = 10;
-    static_assert(1 << kDigitBits == HotShared::kBins &&
-                  kDigits * kDigitBits >= 64 - Victims::kSlotBits);
-    Last last = {0, wanted};
-    for (int shift = (kDigits - 1) * kDigitBits; shift >= 0; shift -= kDigitBits) {
-      const int known = shift + kDigitBits;
-      count_digits(policy, step, keep, last.order >> known, shift);
-      if (!find_digit(last.ties)) return {kNever, 0};
-      last.order |= static_cast<uint64_t>(shared().digit) << shift;
-      last.ties = shared().rank;
-      simt::sync_block();
-    }
-    return last;
-  }
-
-  // Counts the digit at `shift` of the orders with higher digits `prefix`.
-  template <typename Keep>
-  FASA_DEVICE void count_digits(Replacement policy, int32_t step, const Keep& keep, uint64_t prefix,
-                                int shift) const {
+  // From the counts of all slots that may go.
+  FASA_DEVICE static Last find_last(int wanted) {
     HotShared& of = shared();
-    for (int i = simt::thread_index(); i < HotShared::kBins; i += simt::block_threads()) {
-      of.bins[i] = 0;
-    }
-    simt::sync_block();
-    for (int slot = simt::thread_index(); slot < slots_.count; slot += simt::block_threads()) {
-      const uint64_t key = key_of(policy, slot, step, keep);
-      const uint64_t digits = key >> Victims::kSlotBits >> shift;
-      if (key == kNever || digits / HotShared::kBins != prefix) continue;
-      simt::atomic_add(&of.bins[digits % HotShared::kBins], 1u);
-    }
-    simt::sync_block();
-  }
-
-  // The bin that holds the `rank`-th smallest, and its rank in the bin. False if there are fewer.
-  FASA_DEVICE static bool find_digit(int32_t rank) {
-    HotShared& of = shared();
-    constexpr int kEach = HotShared::kBins / kHotThreads;
-    const int first = simt::thread_index() * kEach;
+    constexpr int kBins = kEvictionOrders / kHotThreads;
+    static_assert(kEvictionOrders % kHotThreads == 0);
+    const int first = simt::thread_index() * kBins;
     uint64_t mine = 0;
-    for (int i = first; i < first + kEach; ++i) mine += of.bins[i];
+    simt::sync_block();
+    for (int i = first; i < first + kBins; ++i) mine += of.counts[i];
     const BlockSum sum = block_prefix_sum(mine, of.warp_sums);
-    auto before = static_cast<int32_t>(sum.through - mine);
-    if (before < rank && rank <= static_cast<int32_t>(sum.through)) {  // true in one thread
-      int bin = first;
-      while (before + static_cast<int32_t>(of.bins[bin]) < rank) {
-        before += static_cast<int32_t>(of.bins[bin++]);
+    if (wanted <= 0 || static_cast<int64_t>(sum.all) < wanted) {
+      return {wanted <= 0 ? 0 : kEvictionOrders, 0};
+    }
+    int left = wanted - static_cast<int>(sum.through - mine);
+    if (left > 0 && left <= static_cast<int>(mine)) {  // true in one thread
+      int order = first;
+      while (left > static_cast<int>(of.counts[order])) {
+        left -= static_cast<int>(of.counts[order++]);
       }
-      of.digit = bin;
-      of.rank = rank - before;
+      of.order = order;
+      of.ties = left;
     }
     simt::sync_block();
-    return static_cast<int32_t>(sum.all) >= rank;
-  }
-
-  // Writes the keys of the slots to evict, by slot.
-  template <typename Keep>
-  FASA_DEVICE void gather(Replacement policy, int32_t step, const Keep& keep, const Last& last,
-                          Victims* victims) const {
-    int32_t ties_before = 0;
-    for (int begin = 0; begin < slots_.count; begin += simt::block_threads()) {
-      const int slot = begin + simt::thread_index();
-      const uint64_t key = slot < slots_.count ? key_of(policy, slot, step, keep) : kNever;
-      const uint64_t order = key >> Victims::kSlotBits;
-      const bool below = key != kNever && order < last.order;
-      const bool tie = key != kNever && order == last.order;
-      const BlockSum sum =
-          block_prefix_sum((below ? uint64_t{1} << 32 : 0) | (tie ? 1 : 0), shared().warp_sums);
-      const auto ties = ties_before + static_cast<int32_t>(sum.through & 0xffffffffu);
-      const int32_t taken = ties < last.ties ? ties : last.ties;
-      const int32_t taken_before = ties_before < last.ties ? ties_before : last.ties;
-      const auto index =
-          victims->count + static_cast<int32_t>(sum.through >> 32) + taken - taken_before - 1;
-      if (below || (tie && ties <= last.ties))
-        victims->keys[int64_t{index} * victims->stride] = key;
-      ties_before += static_cast<int32_t>(sum.all & 0xffffffffu);
-      const int32_t taken_after = ties_before < last.ties ? ties_before : last.ties;
-      victims->count += static_cast<int32_t>(sum.all >> 32) + taken_after - taken_before;
-    }
-    simt::sync_block();
-  }
-
-  // Takes empty slots and unused predictions by slot; then the hand moves, at most twice around: it
-  // passes over used slots and clears their counts of uses.
-  template <typename Keep>
-  FASA_DEVICE void choose_by_clock(int32_t step, const Keep& keep, int wanted,
-                                   Victims* victims) const {
-    for (int rank = 0; rank < 2; ++rank) {
-      for (int begin = 0; begin < slots_.count && victims->count < wanted;
-           begin += simt::block_threads()) {
-        const int slot = begin + simt::thread_index();
-        const bool goes = slot < slots_.count && rank_of(slot) == rank && may_go(slot, step, keep);
-        take(goes, slot, wanted, victims);
-      }
-    }
-    if (slots_.count == 0) return;
-    const int first = *slots_.hand < 0 || *slots_.hand >= slots_.count ? 0 : *slots_.hand;
-    int hand = first;
-    for (int lap = 0; lap < 2 && victims->count < wanted; ++lap) {
-      for (int begin = 0; begin < slots_.count && victims->count < wanted;
-           begin += simt::block_threads()) {
-        hand = pass_over(first, begin, step, keep, wanted, victims);
-      }
-    }
-    simt::sync_block();
-    if (simt::thread_index() == 0) *slots_.hand = hand;
-  }
-
-  // Takes slots from the `begin`-th after `first` on, one per thread; returns where the hand stops.
-  template <typename Keep>
-  FASA_DEVICE int pass_over(int first, int begin, int32_t step, const Keep& keep, int wanted,
-                            Victims* victims) const {
-    const int at = begin + simt::thread_index();
-    const int slot = (first + at) % slots_.count;
-    const bool candidate = at < slots_.count && rank_of(slot) == 2 && may_go(slot, step, keep);
-    const int32_t last_use = candidate ? slots_.last_uses[slot] : 0;
-    if (simt::thread_index() == 0) {
-      const int end = begin + simt::block_threads();
-      shared().stop = (end < slots_.count ? end : slots_.count) - 1;
-    }
-    simt::sync_block();
-    const bool chosen =
-        take(candidate && uses_of(last_use) == 0, slot, wanted, victims, &shared().stop, at);
-    const int stop = shared().stop;
-    if (chosen) {
-      slots_.last_uses[slot] = slot_use(step, 0);  // marked as used: it is not taken twice
-    } else if (candidate && uses_of(last_use) > 0 && at <= stop) {
-      slots_.last_uses[slot] = slot_use(step_of(last_use), 0);
-    }
-    simt::sync_block();
-    return (first + stop + 1) % slots_.count;
-  }
-
-  // Adds the threads' slots in thread order until there are enough; returns whether this thread's
-  // was taken. The thread of the last slot taken writes `at` to *stop.
-  FASA_DEVICE static bool take(bool goes, int slot, int wanted, Victims* victims,
-                               int32_t* stop = nullptr, int at = 0) {
-    const BlockSum sum = block_prefix_sum(goes ? 1 : 0, shared().warp_sums);
-    const int index = victims->count + static_cast<int>(sum.through) - 1;
-    const bool taken = goes && index < wanted;
-    if (taken) victims->keys[int64_t{index} * victims->stride] = static_cast<uint64_t>(slot);
-    if (taken && index == wanted - 1 && stop != nullptr) *stop = at;
-    const int all = victims->count + static_cast<int>(sum.all);
-    victims->count = all < wanted ? all : wanted;
-    simt::sync_block();
-    return taken;
+    return {of.order, of.ties};
   }
 
   const StepParams& step_;
@@ -287,21 +214,6 @@ class HotHead {
   const int kv_head_;
   const HotSlots slots_;
 };
-
-// Index of `position` in an ascending list, or -1.
-FASA_DEVICE int find_sorted(const int32_t* list, int count, int32_t position) {
-  int low = 0;
-  int high = count;
-  while (low < high) {
-    const int middle = low + (high - low) / 2;
-    if (list[middle] < position) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return low < count && list[low] == position ? low : -1;
-}
 
 // Adds a warp's sum of `amount` to a counter in device memory.
 FASA_DEVICE void add_counter(uint64_t* counter, int amount) {

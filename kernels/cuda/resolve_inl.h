@@ -1,7 +1,7 @@
 // Finds the rows of a wave of set entries and lists the rows to fetch: a block per (sequence, KV
-// head). Sets are ascending: each hot slot looks itself up in the set, and no table of positions is
-// built. Another kernel copies the rows of many heads (gather_inl.h); rows of few heads, fetched
-// while others are scored, are copied by the head's own block.
+// head). Each hot slot looks its position up in the set, which lies in shared memory as bits.
+// Another kernel copies the rows of many heads (gather_inl.h); rows of few heads, fetched while
+// others are scored, are copied by the head's own block.
 #pragma once
 
 #include "kernels/cuda/hot_rows_inl.h"
@@ -9,9 +9,34 @@
 
 namespace fasa::cuda {
 
+// The part of a set in a window of positions. Sets are ascending.
+struct SetIndex {
+  PositionBits bits;
+  int32_t first[PositionBits::kPositions / 32];  // entry of the first position of a word
+
+  // All threads call it, before and after a barrier.
+  FASA_DEVICE void fill(const int32_t* set, int count, int window) {
+    for (int i = simt::thread_index(); i < count; i += simt::block_threads()) {
+      const int32_t position = set[i];
+      if (PositionBits::window_of(position) != window) continue;
+      bits.add(position);
+      const bool begins = i == 0 || set[i - 1] / 32 != position / 32;
+      if (begins) first[PositionBits::word_of(position)] = i;
+    }
+  }
+  // The entry of a position in the window, or -1.
+  FASA_DEVICE int find(int32_t position) const {
+    if (!bits.has(position)) return -1;
+    const int word = PositionBits::word_of(position);
+    return first[word] + simt::count_bits(bits.words[word] & (PositionBits::bit_of(position) - 1));
+  }
+};
+
 struct ResolveKernel {
   static constexpr const char* kName = "resolve";
   static constexpr int kThreads = kHotThreads;
+  static constexpr int64_t kIndexAt = align_up(sizeof(HotShared));
+  static constexpr int64_t kSharedBytes = kIndexAt + int64_t{sizeof(SetIndex)};
 
   ResolveParams params;
 
@@ -89,32 +114,46 @@ struct ResolveKernel {
   }
 
   // Writes the wave's hot rows to `rows`, and null for the other entries. In the set's first wave,
-  // marks all hits of the set as used in this step, so that no fetch evicts them.
+  // marks all hits of the set as used in this step, so that no fetch evicts them. Counts the slots
+  // that may go.
   FASA_DEVICE void find_hot(const HotHead& head, const Wave& wave, Counts* counts) const {
     for (int i = simt::thread_index(); i < wave.entries; i += kThreads) wave.rows[i] = nullptr;
-    simt::sync_block();
-    const HotSlots& slots = head.slots();
-    for (int slot = simt::thread_index(); slot < slots.count; slot += kThreads) {
-      const int32_t position = slots.positions[slot];
-      if (position < 0 || head.is_protected(position)) continue;
-      const int i = find_sorted(wave.set, wave.size, position);
-      if (i < 0 || head.device_row(position) != nullptr) continue;
-      const int entry = i - params.begin;
-      if (params.begin == 0) mark_hit(&slots.last_uses[slot], entry, wave, counts);
-      if (entry >= 0 && entry < wave.entries) wave.rows[entry] = head.hot_row(slot);
+    HotHead::begin_counts();
+    // Entries whose slots matter: of the whole set in its first wave.
+    const int begin = params.begin;
+    const int end = begin == 0 ? wave.size : begin + wave.entries;
+    if (begin >= end || head.slots().count == 0) return simt::sync_block();
+    SetIndex& index = *reinterpret_cast<SetIndex*>(simt::shared_memory() + kIndexAt);
+    const int last = PositionBits::window_of(wave.set[end - 1]);
+    for (int window = PositionBits::window_of(wave.set[begin]); window <= last; ++window) {
+      index.bits.clear();
+      simt::sync_block();
+      index.fill(wave.set + begin, end - begin, window);
+      simt::sync_block();
+      head.for_each_slot([&](int slot, int32_t position, int32_t last_use) {
+        int i = -1;
+        if (position >= 0 && PositionBits::window_of(position) == window) i = index.find(position);
+        if (i >= 0 && !head.is_protected(position) && head.device_row(position) == nullptr) {
+          if (begin == 0) last_use = mark_hit(slot, last_use, i, head, wave, counts);
+          if (i < wave.entries) wave.rows[i] = head.hot_row(slot);
+        }
+        if (window == last) HotHead::count(position, last_use, params.step_number.read());
+      });
+      simt::sync_block();
     }
-    simt::sync_block();
   }
 
   // The fetch of a prediction made in this step may not be done yet; fetches of earlier steps are.
-  FASA_DEVICE void mark_hit(int32_t* last_use, int entry, const Wave& wave, Counts* counts) const {
-    if (is_prediction(*last_use)) {
+  FASA_DEVICE int32_t mark_hit(int slot, int32_t last_use, int entry, const HotHead& head,
+                               const Wave& wave, Counts* counts) const {
+    const int32_t step = params.step_number.read();
+    if (is_prediction(last_use)) {
       ++counts->used_predictions;
-      if (step_of(*last_use) == params.step_number.read() && entry < wave.entries) {
+      if (step_of(last_use) == step && entry < wave.entries) {
         wave.ready[entry / kTileTokens] = 0;
       }
     }
-    *last_use = renewed_use(*last_use, params.step_number.read());
+    return head.slots().last_uses[slot] = slot_use(step);
   }
 
   // Finds protected rows and device copies, and writes the entries of the misses, in order, to the
@@ -150,19 +189,22 @@ struct ResolveKernel {
   }
 
   FASA_DEVICE void fetch(const HotHead& head, const Wave& wave, int misses) const {
-    const Victims victims = head.choose(
-        params.replacement, params.step_number.read(), [](int) { return false; }, misses,
-        wave.fetches);
     const HotSlots& slots = head.slots();
+    const int32_t step = params.step_number.read();
+    const int evicted = head.evict(
+        step, misses, [](int, int32_t, int32_t last_use) { return last_use; },
+        [&](int m, int slot) {
+          wave.fetches[m].source = reinterpret_cast<std::byte*>(static_cast<intptr_t>(slot));
+        });
     const int64_t row_bytes = params.step.layout.row.bytes();
     for (int m = simt::thread_index(); m < misses; m += kThreads) {
       const auto i = static_cast<int>(reinterpret_cast<intptr_t>(wave.fetches[m].destination));
       const int position = wave.set[params.begin + i];
       std::byte* destination = nullptr;
-      if (m < victims.count) {
-        const int32_t slot = victims.slot(m);
+      if (m < evicted) {
+        const auto slot = static_cast<int>(reinterpret_cast<intptr_t>(wave.fetches[m].source));
         slots.positions[slot] = position;
-        slots.last_uses[slot] = slot_use(params.step_number.read(), 1);
+        slots.last_uses[slot] = slot_use(step);
         destination = head.hot_row(slot);
       } else {
         destination =
@@ -215,7 +257,7 @@ struct FetchKernel : ResolveKernel {
 template <typename Kernel, typename Launcher>
 void launch_heads(const Kernel& kernel, const Launcher& launch) {
   const StepParams& step = kernel.params.step;
-  launch(kernel, {.y = step.head_count(), .z = step.count, .shared_bytes = sizeof(HotShared)});
+  launch(kernel, {.y = step.head_count(), .z = step.count, .shared_bytes = Kernel::kSharedBytes});
 }
 
 template <typename Launcher>

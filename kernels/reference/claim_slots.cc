@@ -10,7 +10,7 @@ namespace fasa::reference {
 namespace {
 
 std::span<const int32_t> predictions_of(const ClaimSlotsParams& params, int64_t index) {
-  const int size = std::clamp(params.selected_sizes[index], 0, params.selected_capacity);
+  const int size = params.predictions(index);
   return {params.sets + index * params.selected_capacity, static_cast<size_t>(size)};
 }
 
@@ -29,7 +29,6 @@ int claim_slots_head(const ClaimSlotsParams& params, int sequence, int kv_head) 
   }
   if (room <= 0) return 0;
 
-  std::vector<uint8_t> keep(static_cast<size_t>(slots.count), 0);
   std::vector<int32_t> candidates;
   for (const int32_t position : predictions_of(params, index)) {
     const bool is_protected = position < layout.sinks || position >= desc.end() - layout.recent;
@@ -38,19 +37,21 @@ int claim_slots_head(const ClaimSlotsParams& params, int sequence, int kv_head) 
     if (desc.device_row_block(position / kPageTokens) != nullptr) continue;
     const int32_t* found = std::find(slots.positions, slots.positions + slots.count, position);
     if (found != slots.positions + slots.count) {
-      keep[static_cast<size_t>(found - slots.positions)] = 1;
       int32_t& last_use = slots.last_uses[found - slots.positions];
-      if (params.runners_up && is_prediction(last_use)) {
-        last_use = predicted_use(params.step_number.read());
-      }
+      const bool renewed = params.runners_up && is_prediction(last_use);
+      last_use = staying(renewed ? predicted_use(params.step_number.read()) : last_use);
     } else if (std::find(candidates.begin(), candidates.end(), position) == candidates.end()) {
       candidates.push_back(position);
     }
   }
   std::vector<int32_t> victims(static_cast<size_t>(slots.count));
   const int wanted = std::min(room, static_cast<int>(candidates.size()));
-  const int chosen = choose_victims(params.replacement, slots, params.step_number.read(),
-                                    keep.data(), wanted, victims.data());
+  const int chosen = choose_victims(slots, params.step_number.read(), wanted, victims.data());
+  for (int slot = 0; slot < slots.count; ++slot) {
+    if (slots.positions[slot] >= 0) {
+      slots.last_uses[slot] = without_staying(slots.last_uses[slot]);
+    }
+  }
   for (int i = 0; i < chosen; ++i) {
     const int32_t slot = victims[static_cast<size_t>(i)];
     const int32_t position =

@@ -59,7 +59,7 @@ void mark_hits(const Head& head, int size) {
       const int64_t tile = head.index * head.tiles() + (i - params.begin) / kTileTokens;
       if (in_flight) params.tile_ready[tile] = 0;
     }
-    last_use = renewed_use(last_use, params.step_number.read());
+    last_use = slot_use(params.step_number.read());
   }
 }
 
@@ -69,8 +69,8 @@ void fetch(const Head& head, const std::vector<int>& misses) {
   const int64_t wave = params.end - params.begin;
   const int64_t row_bytes = params.step.layout.row.bytes();
   std::vector<int32_t> victims(static_cast<size_t>(head.slots.count));
-  const int chosen = choose_victims(params.replacement, head.slots, params.step_number.read(),
-                                    nullptr, static_cast<int>(misses.size()), victims.data());
+  const int chosen = choose_victims(head.slots, params.step_number.read(),
+                                    static_cast<int>(misses.size()), victims.data());
   for (size_t m = 0; m < misses.size(); ++m) {
     const int entry = misses[m];
     const int position = params.sets[head.index * params.selected_capacity + params.begin + entry];
@@ -78,7 +78,7 @@ void fetch(const Head& head, const std::vector<int>& misses) {
     if (static_cast<int>(m) < chosen) {
       const int32_t slot = victims[m];
       head.slots.positions[slot] = position;
-      head.slots.last_uses[slot] = slot_use(params.step_number.read(), 1);
+      head.slots.last_uses[slot] = slot_use(params.step_number.read());
       destination = head.hot_row(slot);
     } else {
       destination = params.fetch_buffer + (head.index * wave + entry) * row_bytes;

@@ -15,7 +15,7 @@ class KernelProbe {
   static constexpr int kFewTokens = 64;  // sets
   static constexpr int kManyTokens = 576;
   static constexpr int kFewSlots = 512;  // hot rows
-  static constexpr int kManySlots = 4608;
+  static constexpr int kManySlots = 33280;
 
   KernelProbe();
 

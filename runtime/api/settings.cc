@@ -89,7 +89,6 @@ StepSettings settings_of(const Config& config, const Geometry& geometry, RowDTyp
   settings.copy_streams = config.prefetch.streams;
   settings.head_groups = config.prefetch.head_groups.value_or(0);
   settings.prefetch = {.predictor = config.prefetch.predictor, .depth = config.prefetch.depth};
-  settings.replacement = config.placement.replacement;
 
   CacheLayout& layout = settings.layout;
   layout.layers = geometry.layers;

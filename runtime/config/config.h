@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "kernels/replacement.h"
 #include "kernels/row_format.h"
 #include "kernels/slice_format.h"
 #include "offload/device_options.h"
@@ -101,7 +100,6 @@ struct Config {
     // Per sequence, layer and KV head. none: 2 x fac_tokens or as many as fit, more while memory is
     // free.
     std::optional<int> hot_rows;
-    Replacement replacement = Replacement::kLru;
   } placement;
 
   struct Prefetch {

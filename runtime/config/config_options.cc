@@ -40,8 +40,6 @@ constexpr std::array<Named<RowPlacement>, 3> kPlacements{{{"host", RowPlacement:
                                                           {"device", RowPlacement::kDevice},
                                                           {"auto", RowPlacement::kAuto}}};
 
-constexpr std::array<Named<Replacement>, 3> kReplacements{
-    {{"lru", Replacement::kLru}, {"clock", Replacement::kClock}, {"score", Replacement::kScore}}};
 const std::string kPredictorHelp = "The predictor: " + predictor_help();
 
 constexpr std::array<Named<WeightRounding>, 3> kRoundings{{{"as-is", WeightRounding::kAsIs},
@@ -99,7 +97,7 @@ Json get_counts(const Config& config) {
 constexpr std::string_view kSizeAllowed =
     "a size above 0: a number with B, kB, MB, GB, KiB, MiB, GiB or TiB, such as \"6GiB\", or bytes";
 
-const std::array<ConfigOption, 49> kOptions{{
+const std::array<ConfigOption, 48> kOptions{{
     {.table = "",
      .key = "preset",
      .flag = "",
@@ -532,18 +530,6 @@ const std::array<ConfigOption, 49> kOptions{{
              "not depend on it.",
      .set = [](Config& c, const Json& v) { return take_auto_int(v, c.placement.hot_rows); },
      .get = [](const Config& c) { return or_auto(c.placement.hot_rows); }},
-    {.table = "placement",
-     .key = "replacement",
-     .flag = "",
-     .type = "POLICY",
-     .allowed = "lru, clock, score",
-     .help = "Which hot row is evicted first: lru = the least recently used; clock = second "
-             "chance; score = the one unused for longest relative to how often it was selected. "
-             "Results do not depend on it.",
-     .text = true,
-     .set = [](Config& c,
-               const Json& v) { return take_named(v, kReplacements, c.placement.replacement); },
-     .get = [](const Config& c) { return name_of(c.placement.replacement, kReplacements); }},
     {.table = "prefetch",
      .key = "depth",
      .flag = "",

@@ -52,7 +52,6 @@ TuneSpace::TuneSpace(Config given, const Geometry& geometry, int64_t tokens, boo
   const std::vector<TokenCount> counts = counts_of(given_, geometry, seen);
   add_hot_rows(largest_set(counts, seen), tokens);
   add_prefetch(geometry.layers);
-  add_replacement();
   add_streams();
   if (allow_fac_tokens) add_fac_tokens(geometry, counts);
 }
@@ -93,15 +92,6 @@ void TuneSpace::add_prefetch(int layers) {
   add(0, PredictorKind::kAuto);
   for (const auto predictor : {PredictorKind::kRunnersUp, PredictorKind::kNextQuery}) {
     for (int depth = 1; depth <= std::min(kDeepest, layers - 1); ++depth) add(depth, predictor);
-  }
-  axes_.push_back(std::move(axis));
-}
-
-void TuneSpace::add_replacement() {
-  std::vector<Turn> axis{keep};
-  for (const auto policy : {Replacement::kLru, Replacement::kClock, Replacement::kScore}) {
-    if (policy == given_.placement.replacement) continue;
-    axis.emplace_back([policy](Config& c) { c.placement.replacement = policy; });
   }
   axes_.push_back(std::move(axis));
 }
@@ -153,9 +143,8 @@ std::string tuned_words(const Config& config) {
   const bool none = config.selection.low_bit_tokens == TokenCount{};
   const std::string low_bit =
       none ? "" : fmt::format(", low_bit_tokens {}", value("selection", "low_bit_tokens"));
-  return fmt::format("hot_rows {} {}, {}, streams {}, fac_tokens {}{}",
-                     value("placement", "hot_rows"), value("placement", "replacement"), prefetch,
-                     config.prefetch.streams, value("selection", "fac_tokens"), low_bit);
+  return fmt::format("hot_rows {}, {}, streams {}, fac_tokens {}{}", value("placement", "hot_rows"),
+                     prefetch, config.prefetch.streams, value("selection", "fac_tokens"), low_bit);
 }
 
 }  // namespace fasa

@@ -15,7 +15,7 @@ namespace fasa {
 class TuneSpace {
  public:
   // Values around `given`, for decode steps of `tokens` tokens. Varies hot rows, prefetch (depth
-  // and predictor together), replacement and streams. fac_tokens is varied only with
+  // and predictor together) and streams. fac_tokens is varied only with
   // `allow_fac_tokens` and never above the given value, because fewer tokens cost accuracy. Throws
   // UsageError if nothing is fetched (rows on the device, full attention).
   TuneSpace(Config given, const Geometry& geometry, int64_t tokens, bool allow_fac_tokens);
@@ -28,7 +28,6 @@ class TuneSpace {
   using Turn = std::function<void(Config&)>;
   void add_hot_rows(int64_t set, int64_t tokens);
   void add_prefetch(int layers);
-  void add_replacement();
   void add_streams();
   void add_fac_tokens(const Geometry& geometry, const std::vector<TokenCount>& given);
 
@@ -36,7 +35,7 @@ class TuneSpace {
   std::vector<std::vector<Turn>> axes_;  // the first value of each axis is the given one
 };
 
-// A short description of the varied settings: "hot_rows 1024 lru, next-query 2 ahead, 2 streams".
+// A short description of the varied settings: "hot_rows 1024, next-query 2 ahead, 2 streams".
 std::string tuned_words(const Config& config);
 
 }  // namespace fasa

@@ -21,10 +21,27 @@ class GroupMemo {
     if (!known || known->first != load) known = {load, plan_groups(settings_, layer, load)};
     return known->second;
   }
+  // Whether the first load of a layer takes less time than the second.
+  bool pays(int layer, const GroupLoad& load, const GroupLoad& other) {
+    if (!compared_ || compared_->layer != layer || compared_->load != load ||
+        compared_->other != other) {
+      compared_ = {layer, load, other,
+                   layer_seconds(settings_, layer, load) < layer_seconds(settings_, layer, other)};
+    }
+    return compared_->pays;
+  }
 
  private:
+  struct Compared {
+    int layer;
+    GroupLoad load;
+    GroupLoad other;
+    bool pays;
+  };
+
   const StepSettings& settings_;
   std::vector<std::optional<std::pair<GroupLoad, HeadGroups>>> layers_;
+  std::optional<Compared> compared_;
 };
 
 }  // namespace fasa

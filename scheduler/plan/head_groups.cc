@@ -61,6 +61,10 @@ class Search {
 // The share of misses with hot rows of one set; n sets have an n-th of it.
 constexpr double kMissesOfOneSet = 0.41;
 
+// The share of layers, with sets of 320 on the trace, that still miss a row where runners-up are
+// fetched ahead, and wait for the link's latency.
+constexpr double kLayersThatMiss = 0.85;
+
 // Hot rows in sets of the layer.
 double hot_sets(const StepSettings& settings, int layer, int32_t visible, int hot_rows) {
   return static_cast<double>(hot_rows) /
@@ -115,7 +119,7 @@ GroupTimes group_times(const StepSettings& settings, int layer, const GroupLoad&
       rates.kernels.select_seconds(set, settings.low_bit_tokens(layer, visible), load.runners_up);
   times.fetch_call = rates.kernels.resolve_seconds(load.hot_rows);
   times.attend_call = rates.kernels.attend;
-  times.latency = rates.link_latency;
+  times.latency = rates.link_latency * (load.runners_up > 0 ? kLayersThatMiss : 1);
   times.streams = settings.copy_streams;
   const LowBitWork low_bit = low_bit_work(settings, layer, visible);
   times.score =
@@ -153,6 +157,11 @@ int worthwhile_sets(const StepSettings& settings) {
 double likely_coverage(const StepSettings& settings, int layer, int32_t visible, int hot_rows) {
   const double sets = hot_sets(settings, layer, visible, hot_rows);
   return sets < 8 ? 0 : std::min(0.6, 0.04 * sets);
+}
+
+double layer_seconds(const StepSettings& settings, int layer, const GroupLoad& load) {
+  const GroupTimes times = group_times(settings, layer, load);
+  return times.cost(choose_groups(times, settings.layout.kv_heads, settings.head_groups));
 }
 
 HeadGroups plan_groups(const StepSettings& settings, int layer, const GroupLoad& load) {

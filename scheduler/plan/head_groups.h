@@ -104,6 +104,8 @@ int worthwhile_sets(const StepSettings& settings);
 // eight sets of hot rows, 0.61 with sixteen; with fewer there are none.
 double likely_coverage(const StepSettings& settings, int layer, int32_t visible, int hot_rows);
 
+// Seconds of a layer's selected attention in its best groups.
+double layer_seconds(const StepSettings& settings, int layer, const GroupLoad& load);
 // The groups of a step, by expected misses.
 HeadGroups plan_groups(const StepSettings& settings, int layer, const GroupLoad& load);
 

@@ -103,13 +103,33 @@ bool lists_runners_up(const StepSettings& settings, std::span<const MemberLoad> 
   return false;
 }
 
+// Whether runners-up make the first layer that has any faster, by the counts: a select ranks them,
+// and misses are fewer.
+bool runners_up_pay(const StepSettings& settings, const StepInput& input, GroupMemo* memo) {
+  for (int layer = 1; layer < settings.layer_count(); ++layer) {
+    if (settings.layer(layer).dense) continue;
+    const GroupLoad ahead = group_load(settings, layer, input.members, true);
+    if (ahead.runners_up == 0) continue;
+    const GroupLoad on_demand = group_load(settings, layer, input.members, false);
+    return memo != nullptr
+               ? memo->pays(layer, ahead, on_demand)
+               : layer_seconds(settings, layer, ahead) < layer_seconds(settings, layer, on_demand);
+  }
+  return false;
+}
+
 // Leaves a hot slot for every miss of the true set.
-PrefetchPlan within(const StepSettings& settings, const StepInput& input) {
-  if (input.prefetch.runners_up && !lists_runners_up(settings, input.members)) return {};
+PrefetchPlan within(const StepSettings& settings, const StepInput& input, GroupMemo* memo) {
+  if (input.prefetch.runners_up) {
+    const bool fixed = settings.prefetch.depth.has_value();
+    if (!lists_runners_up(settings, input.members)) return {};
+    if (!fixed && !runners_up_pay(settings, input, memo)) return {};
+  }
   const int32_t rows = std::min(input.prefetch.rows, input.held.prediction_rows());
   PrefetchPlan plan = input.prefetch;
   plan.rows = rows;
-  return plan.on() && settings.prefetches(settings.max_hot_rows) ? plan : PrefetchPlan{};
+  if (!settings.prefetches(settings.max_hot_rows)) return {};
+  return plan.on() ? plan : PrefetchPlan{.runners_up = plan.runners_up};
 }
 
 }  // namespace
@@ -136,7 +156,7 @@ LayerPlan plan_layer(const StepSettings& settings, int layer, const StepInput& i
 // Not recordable: steps in which the host takes part, and pages streamed by copies of their own.
 StepPlan plan_step(const StepSettings& settings, StepInput input, GroupMemo* memo) {
   StepPlan plan;
-  input.prefetch = plan.prefetch = within(settings, input);
+  input.prefetch = plan.prefetch = within(settings, input, memo);
   plan.recordable = !input.host_takes_part && settings.selection == nullptr;
   plan.layers.reserve(static_cast<size_t>(settings.layer_count()));
   for (int layer = 0; layer < settings.layer_count(); ++layer) {
@@ -159,6 +179,7 @@ void StepPlan::append_key(std::vector<uint64_t>& key) const {
   }
   add(prefetch.depth);
   add(prefetch.rows);
+  add(prefetch.runners_up);
 }
 
 }  // namespace fasa

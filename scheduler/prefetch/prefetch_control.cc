@@ -82,11 +82,12 @@ PredictionScratch PrefetchControl::scratch_for(const StepSettings& settings, int
 
 PrefetchPlan PrefetchControl::plan(int sequences, bool listed) const {
   PrefetchPlan plan;
-  if (max_depth_ == 0 || (!predictor().writes_sets() && !listed)) return plan;
-  // Runners-up cost no compute, so nothing has to be tried.
-  const bool fixed = settings_.prefetch.depth || !predictor().writes_sets();
-  plan.depth = fixed ? max_depth_ : depth_.depth();
+  if (max_depth_ == 0) return plan;
   plan.runners_up = !predictor().writes_sets();
+  if (plan.runners_up && !listed) return plan;
+  // Whether runners-up pay is counted (step_plan.cc): nothing has to be tried.
+  const bool fixed = settings_.prefetch.depth || plan.runners_up;
+  plan.depth = fixed ? max_depth_ : depth_.depth();
   const CacheLayout& layout = settings_.layout;
   plan.rows = PrefetchPlanner::rows_per_head(link_rate_, compute_seconds_, layout.row.bytes(),
                                              int64_t{sequences} * layout.kv_heads,

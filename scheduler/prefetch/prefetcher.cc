@@ -61,7 +61,6 @@ void Prefetcher::fetch(const Target& target, EventView sets_read) {
   transfers_.prefetch(call,
                       {.step = call.params,
                        .step_number = target.step.step_number,
-                       .replacement = settings_.replacement,
                        .max_rows = plan_.rows,
                        .runners_up = !predictor_->writes_sets(),
                        .window = call.window,
@@ -75,10 +74,7 @@ void Prefetcher::fetch(const Target& target, EventView sets_read) {
 }
 
 RunnersUp Prefetcher::runners_up(const DecodeScratch& scratch, int layer) const {
-  if (predictor_ == nullptr || predictor_->writes_sets() || predictor_->max_depth() == 0 ||
-      scratch.prediction_rows == 0) {
-    return {};
-  }
+  if (!plan_.runners_up || scratch.prediction_rows == 0) return {};
   return {.capacity = scratch.prediction_capacity,
           .positions = scratch.prediction_sets_of(layer),
           .sizes = scratch.prediction_sizes_of(layer)};

@@ -122,7 +122,6 @@ ResolveParams StepExecutor::resolve_params(const Call& call, int32_t begin) cons
           .begin = begin,
           .end = begin + scratch.wave,
           .step_number = call.step.step_number,
-          .replacement = settings_.replacement,
           .selected_capacity = scratch.selected_capacity,
           .sets = scratch.sets,
           .selected_sizes = scratch.selected_sizes,

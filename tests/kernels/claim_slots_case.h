@@ -9,6 +9,7 @@
 #include <random>
 #include <set>
 
+#include "kernels/hot_slots.h"
 #include "tests/kernels/row_case.h"
 #include "tests/kernels/row_kernels.h"
 
@@ -170,26 +171,15 @@ inline void expect_sound(ClaimSlotsSide& side) {
 struct ClaimSlotsSetting {
   int hot_rows;
   int max_rows;
-  Replacement replacement;
   bool device_copies = false;
 };
 
 inline std::vector<ClaimSlotsSetting> claim_slots_settings() {
-  return {{0, 5, Replacement::kLru},
-          {1, 1, Replacement::kLru},
-          {61, 0, Replacement::kLru},
-          {61, 1, Replacement::kClock},
-          {77, 17, Replacement::kLru},
-          {77, 17, Replacement::kClock},
-          {77, 17, Replacement::kScore},
-          {200, 140, Replacement::kScore},
-          {511, 451, Replacement::kLru},
-          {77, 17, Replacement::kLru, true},
-          {200, 140, Replacement::kScore, true}};
+  return {{0, 5},     {1, 1},     {61, 0},    {61, 1},        {77, 17},
+          {200, 140}, {511, 451}, {4200, 90}, {77, 17, true}, {200, 140, true}};
 }
 inline std::string name_of(const ClaimSlotsSetting& setting) {
   return "hot" + std::to_string(setting.hot_rows) + "_rows" + std::to_string(setting.max_rows) +
-         "_policy" + std::to_string(static_cast<int>(setting.replacement)) +
          (setting.device_copies ? "_copies" : "");
 }
 
@@ -205,7 +195,6 @@ inline void expect_claims_slots_as_reference(const ClaimSlotsSetting& setting,
     const std::vector<int32_t> sizes = {capacity, INT_MAX, -4, capacity / 2};
     const ClaimSlotsParams prediction{.step = {},
                                       .step_number = StepNumber(step_number),
-                                      .replacement = setting.replacement,
                                       .max_rows = setting.max_rows,
                                       .runners_up = step_number % 3 != 0,
                                       .window = step_number % 5 == 0 ? 90 : 0,
@@ -216,7 +205,6 @@ inline void expect_claims_slots_as_reference(const ClaimSlotsSetting& setting,
     const std::vector<int32_t> selected_sizes(4, kClaimSet);
     const ResolveParams resolve{.step = {},
                                 .step_number = StepNumber(step_number),
-                                .replacement = setting.replacement,
                                 .selected_capacity = kClaimSet,
                                 .sets = sets.data(),
                                 .selected_sizes = selected_sizes.data()};

@@ -97,7 +97,6 @@ struct ResolveSetting {
   int wave;
   bool on_device;
   bool device_copies = false;
-  Replacement replacement = Replacement::kLru;
   bool by_head = false;  // fetch per head, last head first, instead of resolve and gather
 };
 
@@ -105,26 +104,23 @@ inline std::vector<ResolveSetting> resolve_settings() {
   return {{0, 128, false},
           {7, 128, false},
           {64, 32, false},
+          {130, 128, false},
           {240, 64, false},
           {600, 128, false},
+          {4100, 128, false},
           {0, 32, true},
           {0, 128, false, true},
           {64, 32, false, true},
           {240, 64, false, true},
           {64, 96, true},
-          {130, 128, false, false, Replacement::kClock},
-          {130, 128, false, false, Replacement::kScore},
-          {0, 128, false, false, Replacement::kLru, true},
-          {130, 128, false, true, Replacement::kLru, true},
-          {240, 64, false, false, Replacement::kScore, true}};
+          {0, 128, false, false, true},
+          {130, 128, false, true, true},
+          {240, 64, false, false, true}};
 }
 inline std::string name_of(const ResolveSetting& setting) {
   return "hot" + std::to_string(setting.hot_rows) + "_wave" + std::to_string(setting.wave) +
          (setting.on_device ? "_device" : "_host") + (setting.device_copies ? "_copies" : "") +
-         (setting.by_head ? "_by_head" : "") +
-         (setting.replacement == Replacement::kLru
-              ? ""
-              : "_policy" + std::to_string(static_cast<int>(setting.replacement)));
+         (setting.by_head ? "_by_head" : "");
 }
 
 inline void expect_resolves_as_reference(const ResolveSetting& setting, const RowKernels& kernels) {
@@ -154,7 +150,6 @@ inline void expect_resolves_as_reference(const ResolveSetting& setting, const Ro
       params.begin = begin;
       params.end = begin + setting.wave;
       params.step_number = StepNumber(step_number);
-      params.replacement = setting.replacement;
       params.selected_capacity = kSet;
       params.sets = sets.positions.data();
       params.selected_sizes = sets.sizes.data();

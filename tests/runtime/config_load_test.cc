@@ -257,9 +257,6 @@ TEST(ConfigSources, TextOfFlagsAndVariables) {
   EXPECT_EQ(with("prefetch.predictor", "next-query").prefetch.predictor, PredictorKind::kNextQuery);
   EXPECT_EQ(with("placement.hot_rows", "7").placement.hot_rows, 7);
   EXPECT_FALSE(with("placement.hot_rows", "auto").placement.hot_rows.has_value());
-  EXPECT_EQ(with("placement.replacement", "clock").placement.replacement, Replacement::kClock);
-  EXPECT_THAT(message_of([&] { with("placement.replacement", "mru"); }),
-              HasSubstr("lru, clock, score"));
   EXPECT_THAT(message_of([&] { with("prefetch.depth", "deep"); }), HasSubstr("auto, or 0 to"));
   EXPECT_EQ(with("memory.host_memory", "64MB").memory.host_memory, 64000000u);
   EXPECT_EQ(with("memory.host_memory", "4096").memory.host_memory, 4096u);

@@ -172,40 +172,35 @@ class PrefetchExactness : public ::testing::TestWithParam<std::tuple<PredictionC
   }
 };
 
-TEST_P(PrefetchExactness, DepthHotRowsReplacementStreams) {
+TEST_P(PrefetchExactness, DepthHotRowsStreams) {
   const bool listed = who().predictor == PredictorKind::kRunnersUp;
   const int set = set_size();
   const Outputs base = of({.fac_tokens = set, .depth = 0});
   const bool coded = std::get<1>(GetParam()).is_coded();  // coded rows run half of the setups
   for (const std::optional<int> depth : {std::optional<int>(), {0}, {1}, {2}, {3}, {4}}) {
     for (const int hot_rows : {0, 30, 51, 200}) {  // more: all pages have copies
-      for (const auto replacement : {Replacement::kLru, Replacement::kClock, Replacement::kScore}) {
-        for (const int streams : {1, 4}) {
-          if (coded && (streams == 4) != (replacement == Replacement::kClock)) continue;
-          StepCounters rows;
-          const std::string what = "depth " + std::to_string(depth.value_or(-1)) + " hot rows " +
-                                   std::to_string(hot_rows) + " replacement " +
-                                   std::to_string(static_cast<int>(replacement)) + " streams " +
-                                   std::to_string(streams);
-          expect_same(base,
-                      of({.device = "emulated",
-                          .hot_rows = hot_rows,
-                          .streams = streams,
-                          .head_groups = streams == 4 ? std::optional(2) : std::nullopt,
-                          .fac_tokens = set,
-                          .depth = depth,
-                          .predictor = who().predictor,
-                          .replacement = replacement,
-                          .prediction_source = who().prediction_source},
-                         &rows),
-                      what);
-          const bool predictions = depth != 0 && hot_rows > set * (listed ? 8 : 1) &&
-                                   who().predictor != PredictorKind::kNone;
-          // The automatic depth tries predictions later than these steps; see AutomaticDepth.
-          const bool later = !depth && !listed;
-          EXPECT_EQ(rows.prefetched > 0, predictions && !later) << what;
-          EXPECT_LE(rows.prefetched_used, rows.prefetched) << what;
-        }
+      for (const int streams : {1, 4}) {
+        if (coded && (streams == 4) != (hot_rows == 51)) continue;
+        StepCounters rows;
+        const std::string what = "depth " + std::to_string(depth.value_or(-1)) + " hot rows " +
+                                 std::to_string(hot_rows) + " streams " + std::to_string(streams);
+        expect_same(base,
+                    of({.device = "emulated",
+                        .hot_rows = hot_rows,
+                        .streams = streams,
+                        .head_groups = streams == 4 ? std::optional(2) : std::nullopt,
+                        .fac_tokens = set,
+                        .depth = depth,
+                        .predictor = who().predictor,
+                        .prediction_source = who().prediction_source},
+                       &rows),
+                    what);
+        const bool predictions = depth != 0 && hot_rows > set * (listed ? 8 : 1) &&
+                                 who().predictor != PredictorKind::kNone;
+        // The automatic depth tries predictions later than these steps; see AutomaticDepth.
+        const bool later = !depth && !listed;
+        EXPECT_EQ(rows.prefetched > 0, predictions && !later) << what;
+        EXPECT_LE(rows.prefetched_used, rows.prefetched) << what;
       }
     }
   }
@@ -350,7 +345,6 @@ TEST_P(Exactness, RandomSchedules) {
         RunSetup{.device = "emulated",
         .streams = 4,
         .depth = 1,
-        .replacement = Replacement::kClock,
         .prediction_source = PredictionSource::kRandom}}) {
     RuntimeRun run(of(setup));
     RunSetup plain = of(setup);

@@ -38,8 +38,6 @@ Observed observe(RunSetup setup, int32_t max_steps) {
 TEST(StepNumbers, MayRunOutInTheSequencesApi) {
   const RunSetup setups[] = {
       {.device = "emulated"},
-      {.device = "emulated", .replacement = Replacement::kClock},
-      {.device = "emulated", .replacement = Replacement::kScore},
       {.device = "emulated", .hot_rows = 30, .depth = 1, .predictor = PredictorKind::kRunnersUp},
       {.device = "emulated", .depth = 2, .prediction_source = PredictionSource::kGoodQueries}};
   for (const RunSetup& setup : setups) {

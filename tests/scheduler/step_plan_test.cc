@@ -224,12 +224,38 @@ TEST(StepPlan, PredictionsGetTheHotRowsThatNoSetTakes) {
 // With fewer than eight sets of hot rows no list names any tokens.
 TEST(StepPlan, RunnersUpNeedEightSetsOfHotRows) {
   for (const int hot_rows : {799, 800}) {
-    const StepSettings settings = settings_with(false, hot_rows);
+    StepSettings settings = settings_with(false, hot_rows);
+    settings.prefetch.depth = 1;
     const MemberLoad member = decoding(settings, 5000);
     const StepInput input{.members = {&member, 1},
                           .held = held_for(settings, 5000),
                           .prefetch = {.depth = 1, .rows = 60, .runners_up = true}};
     EXPECT_EQ(plan_step(settings, input).prefetch.on(), hot_rows == 800) << hot_rows;
+  }
+}
+
+// Ranking them takes time, which a fast link does not give back. A depth that is given stays.
+TEST(StepPlan, RunnersUpPayOnASlowLink) {
+  for (const double bandwidth : {1e9, 400e9}) {
+    for (const std::optional<int> depth : {std::optional<int>(), {1}}) {
+      StepSettings settings = settings_with(false, 1000);
+      settings.rates.link_bandwidth = bandwidth;
+      settings.rates.link_latency = 1e-6;
+      settings.prefetch.depth = depth;
+      GroupMemo memo(settings);
+      const MemberLoad member = decoding(settings, 5000);
+      StepInput input{.members = {&member, 1},
+                      .held = held_for(settings, 5000),
+                      .prefetch = {.runners_up = true}};
+      for (GroupMemo* remembered : {&memo, &memo, static_cast<GroupMemo*>(nullptr)}) {
+        input.prefetch.depth = 0;  // the first step has no list and writes one
+        const PrefetchPlan first = plan_step(settings, input, remembered).prefetch;
+        EXPECT_EQ(first.runners_up, depth.has_value() || bandwidth == 1e9);
+        EXPECT_FALSE(first.on());
+        input.prefetch = {.depth = 1, .rows = 60, .runners_up = true};
+        EXPECT_EQ(plan_step(settings, input, remembered).prefetch.on(), first.runners_up);
+      }
+    }
   }
 }
 

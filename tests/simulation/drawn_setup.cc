@@ -102,7 +102,6 @@ void draw_placement(Draw& draw, Config::Placement& placement) {
                             RowPlacement::kAuto, RowPlacement::kAuto, RowPlacement::kDevice});
   const int hot_rows = draw.of({-1, 0, 1, 10, 24, 40, 64, 100, 400});
   if (hot_rows >= 0) placement.hot_rows = hot_rows;
-  placement.replacement = draw.of({Replacement::kLru, Replacement::kClock, Replacement::kScore});
 }
 
 void draw_prefetch(Draw& draw, DrawnSource prediction_source, int layers,

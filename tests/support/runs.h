@@ -42,7 +42,6 @@ struct RunSetup {
   std::vector<int> dense_layers = {};
   std::optional<int> depth = std::nullopt;  // none = auto
   PredictorKind predictor = PredictorKind::kAuto;
-  Replacement replacement = Replacement::kLru;
   PredictionSource prediction_source = PredictionSource::kNone;
   std::optional<double> link_bandwidth = std::nullopt;
   std::optional<uint64_t> device_memory = std::nullopt;
@@ -169,7 +168,6 @@ class RuntimeRun {
     config.selection.dense_layers = setup.dense_layers;
     config.placement.rows = setup.rows;
     config.placement.hot_rows = setup.hot_rows;
-    config.placement.replacement = setup.replacement;
     config.prefetch.depth = setup.depth;
     config.prefetch.predictor = setup.predictor;
     const bool queries = setup.prediction_source == PredictionSource::kGoodQueries ||

@@ -28,7 +28,6 @@ class Tune(CommandTest):
         config = json.loads(self.assert_done("config", "--config", path).stdout)
         best = report["best"]
         self.assertEqual(config["placement"]["hot_rows"], best["hot_rows"])
-        self.assertEqual(config["placement"]["replacement"], best["replacement"])
         for key in ("depth", "predictor", "streams"):
             self.assertEqual(config["prefetch"][key], best[key])
         self.assertEqual(config["selection"]["fac_tokens"], "auto")
@@ -36,7 +35,7 @@ class Tune(CommandTest):
     def test_the_same_trials_twice(self):
         def trials():
             report = self.tune(*GEOMETRY, *QUICK, "--trials", 8, "--seed", 5)
-            return [[t[key] for key in ("hot_rows", "replacement", "depth", "predictor", "streams")]
+            return [[t[key] for key in ("hot_rows", "depth", "predictor", "streams")]
                     for t in report["trials"]]
         self.assertEqual(trials(), trials())
 

@@ -77,6 +77,7 @@ void Runtime::Impl::begin_step(std::span<const StepSequence> sequences) {
   StepDescriber::describe_each(step);
   StepContext& tables = step.attention_tables();
   tables.plan = engine_.executor().plan(tables, engine_.scratch(), prefetch);
+  if (!tables.plan.prefetch.runners_up) timing_.forget_lists();
   engine_.executor().begin(tables.plan.prefetch, prefetch_.predictor());
   streams_.note_step(sequences);
   streams_.step() = std::move(step);

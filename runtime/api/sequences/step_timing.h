@@ -24,7 +24,8 @@ class StepTiming {
   PrefetchPlan plan(const OpenStep& step, int32_t step_number);
   // Null if the slot's step is not measured.
   StepProbe* probe(size_t slot) { return probes_[slot].layer() >= 0 ? &probes_[slot] : nullptr; }
-  void renew_events();  // streams are idle
+  void renew_events();                        // streams are idle
+  void forget_lists() { expected_.clear(); }  // the planned step lists no runners-up
 
  private:
   std::vector<uint64_t> key_of(const OpenStep& step, int64_t appended) const;
