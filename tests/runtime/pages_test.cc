@@ -101,11 +101,23 @@ class PagesTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(PagesTest, WhatIsLoadedIsWhatWasSaved) {
   for (const int64_t tokens : {1, 64, 300, 320}) {
-    for (const auto& [low_bit, shared] : {std::pair{0, 0}, {40, 0}, {0, 1}, {40, 2}}) {
+    struct Case {
+      int low_bit, shared;
+      bool windows;  // in layer 0, with heads of another shape
+    };
+    for (const auto& [low_bit, shared, windows] : {Case{0, 0, false},
+                                                   {40, 0, false},
+                                                   {0, 1, false},
+                                                   {40, 2, false},
+                                                   {0, 0, true},
+                                                   {40, 1, true}}) {
       const RunSetup setup = setup_of(GetParam(), low_bit, shared);
+      Geometry geometry = small_geometry();
+      if (windows) geometry.windows = {37, 0, 0};
+      if (windows) geometry.window_heads = {1, 36, 43, 36};
       SCOPED_TRACE(::testing::Message() << tokens << " tokens, " << low_bit << " low-bit, "
-                                        << shared << " sharing layers");
-      RuntimeRun run(setup), other(setup);
+                                        << shared << " sharing layers, windows " << windows);
+      RuntimeRun run(setup, geometry), other(setup, geometry);
       const SequenceId a = run.runtime().create();
       run.prefill(a, 1, 320, 96);
       const auto pages = save(run.runtime(), a);
