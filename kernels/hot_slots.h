@@ -18,7 +18,7 @@ struct HotSlots {
   int32_t* last_uses = nullptr;
   int count = 0;
 
-  // `slots`: of each head in the table.
+  // `layer`: StepParams::attending_layer(). `slots`: of each head in the table.
   static constexpr HotSlots of(const CacheLayout& layout, int32_t* hot_table, int layer,
                                int kv_head, int slots) {
     if (hot_table == nullptr || slots == 0) return {};

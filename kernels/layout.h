@@ -15,7 +15,9 @@
 //               [layer][kv_head][sinks + recent][row_bytes]
 //   hot rows    fetched rows that stay on the device, `slots` a head: rows
 //               [layer][kv_head][slots][row_bytes], and their table
-//               [layer][kv_head]{position[slots], last_use[slots]}, see hot_slots.h
+//               [layer][kv_head]{position[slots], last_use[slots]}, see hot_slots.h. Layers
+//               that share the rows of the last one (CacheLayout::sharers) have their own: their
+//               sets differ, and a table for all would evict what the next of them needs
 #pragma once
 
 #include <cstddef>
@@ -38,6 +40,8 @@ struct CacheLayout {
   SliceFormat values;  // codes of whole values, for a low-bit set; dims 0 = none
   int sinks = 0;
   int recent = 0;  // >= 1: the newest token is always protected
+  // Further layers, which attend to what the last one of `layers` stores.
+  int sharers = 0;
 
   constexpr int query_heads() const { return kv_heads * gqa_group; }
   constexpr int64_t head_index(int layer, int kv_head) const {
@@ -95,18 +99,19 @@ struct CacheLayout {
   }
   constexpr int64_t protected_bytes() const { return heads() * protected_tokens() * row.bytes(); }
 
-  // For `slots` hot rows per head: SequenceDesc::hot_rows.
+  // For `slots` hot rows per head: SequenceDesc::hot_rows. `layer`: StepParams::attending_layer().
+  constexpr int64_t hot_heads() const { return int64_t{layers + sharers} * kv_heads; }
   constexpr int64_t hot_offset(int layer, int kv_head, int slot, int slots) const {
     return (head_index(layer, kv_head) * slots + slot) * row.bytes();
   }
-  constexpr int64_t hot_bytes(int slots) const { return heads() * slots * row.bytes(); }
+  constexpr int64_t hot_bytes(int slots) const { return hot_heads() * slots * row.bytes(); }
   // Index of the first int32 of a head's hot table.
   constexpr int64_t hot_table_index(int layer, int kv_head, int slots) const {
     return head_index(layer, kv_head) * hot_table_stride(slots);
   }
   static constexpr int64_t hot_table_stride(int slots) { return 2 * int64_t{slots}; }
   constexpr int64_t hot_table_bytes(int slots) const {
-    return heads() * hot_table_stride(slots) * int64_t{sizeof(int32_t)};
+    return hot_heads() * hot_table_stride(slots) * int64_t{sizeof(int32_t)};
   }
   // Pages whose rows take no more memory than `slots` hot rows, their table and protected rows.
   constexpr int64_t copied_pages(int slots) const {

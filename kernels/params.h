@@ -83,7 +83,8 @@ struct StepParams {
   CacheLayout layout;
   const SequenceDesc* sequences = nullptr;
   int count = 0;
-  int layer = 0;
+  int layer = 0;   // that stores the rows, in the layout
+  int sharer = 0;  // n: the n-th of CacheLayout::sharers attends to them; 0: `layer` itself
   int64_t write_back_offset = 0;  // bytes from SequenceDesc::write_back_buffer to this layer's
   // Key dimensions in the slice of this layer, [kv_heads][slice.dims], the two dimensions of a
   // chunk side by side.
@@ -98,6 +99,8 @@ struct StepParams {
   // all heads.
   HeadSpan heads = {};
 
+  // Index of the attending layer among all of the layout, with the sharers.
+  constexpr int attending_layer() const { return layer + sharer; }
   constexpr int first_head() const { return heads.begin; }
   constexpr int head_count() const {
     return (heads.end == 0 ? layout.kv_heads : heads.end) - heads.begin;

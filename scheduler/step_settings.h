@@ -23,7 +23,8 @@ struct LayerSettings {
   TokenBudget low_bit = {};     // tokens outside the set, attended to by codes
   int window = 0;               // tokens; 0: none
   bool in_window_rows = false;  // its rows are window rows; dense then
-  int index = 0;                // among the layers of its layout
+  int index = 0;                // of the layer that stores its rows, in its layout
+  int sharer = 0;               // see StepParams; above 0: it stores nothing
 
   // Budget of a prediction: a quarter more than the set, as a wrong row costs bandwidth and a
   // missing one costs time.
@@ -36,10 +37,11 @@ struct LayerSettings {
             .min_tokens = more(budget.min_tokens),
             .max_tokens = more(budget.max_tokens)};
   }
+  int attending_index() const { return index + sharer; }  // see StepParams
 };
 
 struct StepSettings {
-  CacheLayout layout;  // all layers except those with window rows
+  CacheLayout layout;  // all layers that store rows, except those with window rows
   // Sliding-window layers of a model that also has full layers: rows only, on the device; pages
   // older than the window are freed. Has no layers if the model is not mixed.
   CacheLayout window_rows;
@@ -67,10 +69,12 @@ struct StepSettings {
 
   int layer_count() const { return static_cast<int>(layers.size()); }
   const LayerSettings& layer(int index) const { return layers[static_cast<size_t>(index)]; }
-  // The layer with this index in the layout.
+  // Layers that store keys and values: the first ones.
+  int storing_layers() const { return layout.layers + window_rows.layers; }
+  // The layer with this attending_index() in the main layout.
   const LayerSettings& in_layout(int index) const {
     return *std::find_if(layers.begin(), layers.end(), [index](const LayerSettings& layer) {
-      return !layer.in_window_rows && layer.index == index;
+      return !layer.in_window_rows && layer.attending_index() == index;
     });
   }
   bool has_window_rows() const { return window_rows.layers > 0; }

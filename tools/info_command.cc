@@ -49,6 +49,7 @@ Json model_json(const std::string& dir) {
   return {{"type", model.model_type},
           {"parameters", model.parameters()},
           {"layers", geometry.layers},
+          {"shared_layers", geometry.shared_layers},
           {"query_heads", geometry.query_heads},
           {"kv_heads", geometry.kv_heads},
           {"head_dim", geometry.key_dim},
@@ -83,6 +84,10 @@ std::string model_text(const std::string& dir) {
     const HeadShape& heads = geometry.window_heads;
     text += fmt::format("Layers with a window: {} KV heads, head_dim {}\n", heads.kv_heads,
                         heads.key_dim);
+  }
+  if (geometry.shared_layers > 0) {
+    text += fmt::format("The last {} layers share the keys and values of earlier ones\n",
+                        geometry.shared_layers);
   }
   for (const auto& [part, tensors] : unread_parts_of(dir, model)) {
     text += fmt::format("Not read: {} ({} tensors)\n", part, tensors);

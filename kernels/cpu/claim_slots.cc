@@ -20,7 +20,7 @@ class ClaimSlotsHead {
         sequence_(params.step.sequences[sequence]),
         head_(head),
         index_(int64_t{sequence} * layout_.kv_heads + head),
-        slots_(HotSlots::of(layout_, sequence_.hot_table, params.step.layer, head,
+        slots_(HotSlots::of(layout_, sequence_.hot_table, params.step.attending_layer(), head,
                             sequence_.hot_rows)) {}
 
   // Returns the number of rows to fetch.
@@ -85,7 +85,8 @@ class ClaimSlotsHead {
     params_.fetches[index_ * params_.max_rows + i] = {
         sequence_.row_blocks[position / kPageTokens] +
             layout_.row_offset(params_.step.layer, head_, position % kPageTokens),
-        sequence_.hot + layout_.hot_offset(params_.step.layer, head_, slot, slots_.count)};
+        sequence_.hot +
+            layout_.hot_offset(params_.step.attending_layer(), head_, slot, slots_.count)};
   }
 
   const ClaimSlotsParams& params_;

@@ -77,8 +77,8 @@ class ResolveHead {
   }
 
   void resolve_over_link() {
-    slots_ =
-        HotSlots::of(layout_, sequence_.hot_table, params_.step.layer, head_, sequence_.hot_rows);
+    slots_ = HotSlots::of(layout_, sequence_.hot_table, params_.step.attending_layer(), head_,
+                          sequence_.hot_rows);
     const int64_t buckets = HotIndex::bucket_count(slots_.count);
     int32_t* scratch = reinterpret_cast<int32_t*>(
         thread_scratch((buckets + slots_.count + wave_) * int64_t{sizeof(int32_t)}));
@@ -131,7 +131,8 @@ class ResolveHead {
   }
 
   std::byte* hot_row(int32_t slot) const {
-    return sequence_.hot + layout_.hot_offset(params_.step.layer, head_, slot, slots_.count);
+    return sequence_.hot +
+           layout_.hot_offset(params_.step.attending_layer(), head_, slot, slots_.count);
   }
 
   void fetch(const int32_t* misses, int count) {

@@ -52,7 +52,8 @@ class HotHead {
       : step_(step),
         sequence_(sequence),
         kv_head_(kv_head),
-        slots_(HotSlots::of(step.layout, hot_table, step.layer, kv_head, sequence.hot_rows)) {}
+        slots_(HotSlots::of(step.layout, hot_table, step.attending_layer(), kv_head,
+                            sequence.hot_rows)) {}
 
   FASA_DEVICE const HotSlots& slots() const { return slots_; }
   FASA_DEVICE bool is_protected(int position) const {
@@ -72,7 +73,8 @@ class HotHead {
     return block == nullptr ? nullptr : block + row_offset(position);
   }
   FASA_DEVICE std::byte* hot_row(int32_t slot) const {
-    return sequence_.hot + step_.layout.hot_offset(step_.layer, kv_head_, slot, slots_.count);
+    return sequence_.hot +
+           step_.layout.hot_offset(step_.attending_layer(), kv_head_, slot, slots_.count);
   }
   FASA_DEVICE static HotShared& shared() { return simt::shared<HotShared>(); }
 

@@ -19,7 +19,7 @@ int claim_slots_head(const ClaimSlotsParams& params, int sequence, int kv_head) 
   const SequenceDesc& desc = params.step.sequences[sequence];
   const int64_t index = int64_t{sequence} * layout.kv_heads + kv_head;
   const HotSlots slots =
-      HotSlots::of(layout, desc.hot_table, params.step.layer, kv_head, desc.hot_rows);
+      HotSlots::of(layout, desc.hot_table, params.step.attending_layer(), kv_head, desc.hot_rows);
   if (desc.mode != StepMode::kDecode || slots.count == 0) return 0;
   int room = params.max_rows;
   for (int slot = 0; slot < slots.count; ++slot) {
@@ -63,7 +63,7 @@ int claim_slots_head(const ClaimSlotsParams& params, int sequence, int kv_head) 
     params.fetches[index * params.max_rows + i] = {
         desc.row_blocks[position / kPageTokens] +
             layout.row_offset(params.step.layer, kv_head, position % kPageTokens),
-        desc.hot + layout.hot_offset(params.step.layer, kv_head, slot, slots.count)};
+        desc.hot + layout.hot_offset(params.step.attending_layer(), kv_head, slot, slots.count)};
   }
   return chosen;
 }

@@ -28,7 +28,8 @@ struct Head {
   }
   int64_t tiles() const { return (params.end - params.begin + kTileTokens - 1) / kTileTokens; }
   std::byte* hot_row(int slot) const {
-    return desc.hot + params.step.layout.hot_offset(params.step.layer, kv_head, slot, slots.count);
+    return desc.hot +
+           params.step.layout.hot_offset(params.step.attending_layer(), kv_head, slot, slots.count);
   }
   // Address in the page's device copy, or null.
   const std::byte* device_row(int position) const {
@@ -134,8 +135,9 @@ void resolve(const ResolveParams& params) {
       const int kv_head = params.step.first_head() + i;
       const int64_t index = int64_t{sequence} * layout.kv_heads + kv_head;
       int32_t* table = desc.access == RowAccess::kLocal ? nullptr : desc.hot_table;
-      const Head head = {params, desc, kv_head, index,
-                         HotSlots::of(layout, table, params.step.layer, kv_head, desc.hot_rows)};
+      const Head head = {
+          params, desc, kv_head, index,
+          HotSlots::of(layout, table, params.step.attending_layer(), kv_head, desc.hot_rows)};
       params.fetch_counts[index] = 0;
       std::fill_n(params.tile_ready + index * tiles, tiles, uint8_t{1});
       const bool decode = desc.mode == StepMode::kDecode;

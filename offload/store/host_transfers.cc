@@ -42,8 +42,9 @@ StreamView HostTransfers::copy_stream(int layer, int index) const {
 // The write-back buffer and the protected rows' slots are overwritten: their previous rows must be
 // on the host, where copy streams read them.
 void HostTransfers::before_append(const RowCall& call) {
-  await_written_back(call.layer, call.compute, call.tag());
-  for (const Stream& copy : copy_streams_) await_written_back(call.layer, copy.view(), call.tag());
+  const int index = call.params.layer;
+  await_written_back(index, call.compute, call.tag());
+  for (const Stream& copy : copy_streams_) await_written_back(index, copy.view(), call.tag());
   const bool prefill =
       std::any_of(call.sequences.begin(), call.sequences.end(),
                   [](const SequenceDesc& desc) { return desc.mode == StepMode::kPrefill; });
@@ -77,7 +78,7 @@ void HostTransfers::after_append(const RowCall& call) {
   device_.record(appended_.view(), call.compute);
   device_.wait(stream, appended_.view(), tag);
   device_.enqueue(WriteBackParams{.step = call.params}, stream, tag);
-  device_.record(written_[static_cast<size_t>(call.layer)].view(), stream);
+  device_.record(written_[static_cast<size_t>(call.params.layer)].view(), stream);
   device_.record(write_back_free_[call.params.layer % 2].view(), stream);
 }
 
@@ -88,7 +89,8 @@ void HostTransfers::fetch_group(const RowCall& call, const FetchParams& params, 
   device_.record(resolved_.view(), call.compute);  // the group's sets are chosen
   device_.wait(copy, resolved_.view(), tag);
   await_claims(call.layer, copy);
-  if (call.by_page) await_written_back(call.layer, copy, tag);  // fetches include the newest row
+  // Fetches include the newest row.
+  if (call.by_page) await_written_back(call.params.layer, copy, tag);
   if (group == 0) call.mark(StepProbe::kFetchBegin, copy);
   device_.enqueue(params, copy, tag);
   if (last) call.mark(StepProbe::kFetchEnd, copy);
@@ -112,7 +114,8 @@ void HostTransfers::fetch_wave(const RowCall& call, const GatherParams& params) 
   for (int i = 0; i < streams; ++i) {
     const StreamView copy = copy_stream(call.layer, i);
     device_.wait(copy, resolved_.view(), tag);
-    if (call.by_page) await_written_back(call.layer, copy, tag);  // fetches include the newest row
+    // Fetches include the newest row.
+    if (call.by_page) await_written_back(call.params.layer, copy, tag);
     if (i == 0) call.mark(StepProbe::kFetchBegin, copy);
     GatherParams part = params;
     part.first = i;
@@ -142,7 +145,8 @@ void HostTransfers::prefetch(const RowCall& call, const ClaimSlotsParams& params
   device_.enqueue(params, stream, tag);
   device_.record(claimed_[layer].view(), stream);
   if (sets_read.native != nullptr) device_.record(sets_read, stream);
-  device_.wait(stream, written_[layer].view(), tag);  // the last step's rows are on the host
+  // The last step's rows are on the host.
+  await_written_back(call.params.layer, stream, tag);
   call.mark(StepProbe::kPredictionBegin, stream);
   device_.enqueue(GatherParams{.layout = params.step.layout,
                                .count = params.step.count,
@@ -166,7 +170,7 @@ void HostTransfers::await_prefetched(int layer, StreamView compute) {
 }
 
 void HostTransfers::await_newest(const RowCall& call) {
-  await_written_back(call.layer, copy_stream(call.layer, 0), call.tag());
+  await_written_back(call.params.layer, copy_stream(call.layer, 0), call.tag());
 }
 
 void HostTransfers::stream(const RowCall& call, const PageRun& run) {
@@ -192,8 +196,8 @@ void HostTransfers::streamed(const RowCall& call, int half) {
   device_.record(pages_free_[half].view(), call.compute);
 }
 
-void HostTransfers::await_written_back(int layer, StreamView stream, OperationTag tag) {
-  device_.wait(stream, written_[static_cast<size_t>(layer)].view(), tag);
+void HostTransfers::await_written_back(int index, StreamView stream, OperationTag tag) {
+  device_.wait(stream, written_[static_cast<size_t>(index)].view(), tag);
 }
 
 void HostTransfers::record_written_back(EventView event) {

@@ -32,7 +32,7 @@ class HostTransfers final : public RowTransfers {
   void await_newest(const RowCall& call) override;
   void stream(const RowCall& call, const PageRun& run) override;
   void streamed(const RowCall& call, int half) override;
-  void await_written_back(int layer, StreamView stream, OperationTag tag) override;
+  void await_written_back(int index, StreamView stream, OperationTag tag) override;
   void record_written_back(EventView event) override;
   std::vector<StreamView> streams() const override;
   void synchronize() override;
@@ -52,7 +52,7 @@ class HostTransfers final : public RowTransfers {
   Event predicted_;
   Event staged_;
   std::vector<Event> fetched_;    // per copy stream or head group
-  std::vector<Event> written_;    // per layer: its rows are on the host
+  std::vector<Event> written_;    // per layer of the layout: its rows are on the host
   std::vector<Event> claimed_;    // per layer
   std::vector<Event> arrived_;    // per layer: its prefetched rows
   std::vector<bool> claims_;      // per layer: this step has claims for it

@@ -95,8 +95,9 @@ class RowTransfers {
   virtual void stream(const RowCall&, const PageRun&) {}
   virtual void streamed(const RowCall&, int /*half*/) {}
 
-  // Work enqueued on `stream` after this call sees the layer's rows in their final location.
-  virtual void await_written_back(int /*layer*/, StreamView, OperationTag) {}
+  // Work enqueued on `stream` after this call sees the rows of the layout's layer `index` in their
+  // final location.
+  virtual void await_written_back(int /*index*/, StreamView, OperationTag) {}
   // Call after the append of all layers: records their write-back in `event`.
   virtual void record_written_back(EventView /*event*/) {}
   virtual std::vector<StreamView> streams() const { return {}; }

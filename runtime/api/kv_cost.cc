@@ -48,7 +48,7 @@ std::vector<KvCost> kv_costs(const Geometry& geometry, RowDType row_dtype) {
 
 uint64_t full_kv_bytes_per_token(const Geometry& geometry) {
   int64_t elements = 0;
-  for (int layer = 0; layer < geometry.layers; ++layer) {
+  for (int layer = 0; layer < geometry.storing_layers(); ++layer) {
     const HeadShape heads = geometry.heads(layer);
     elements += int64_t{heads.kv_heads} * (heads.key_dim + heads.value_dim);
   }

@@ -30,8 +30,8 @@ int extra_hot_rows(const StepSettings& settings, int hot_rows, int64_t tokens,
   const CacheLayout& layout = settings.layout;
   if (settings.rows == RowTier::kMirrored || hot_rows == 0) return 0;
   if (settings.access_of(tokens, hot_rows) == RowAccess::kLocal) return 0;
-  const auto slot_bytes =
-      static_cast<uint64_t>(layout.hot_bytes(1) + layout.heads() * 2 * int64_t{sizeof(int32_t)});
+  const auto slot_bytes = static_cast<uint64_t>(layout.hot_bytes(1) +
+                                                layout.hot_heads() * 2 * int64_t{sizeof(int32_t)});
   const uint64_t fits = free_bytes / 2 / slot_bytes;
   const auto wanted = static_cast<uint64_t>(
       std::min(int64_t{worthwhile_sets(settings)} * largest_set(settings, tokens), tokens));

@@ -58,6 +58,11 @@ ModelPart part_of_model(const Config& config, const Geometry& geometry,
                  .geometry = geometry.share(heads),
                  .slice_dims = share_of_slice_dims(slice_dims, geometry, heads)};
   if (layers.first == 0 && layers.count == geometry.layers) return part;
+  if (geometry.shared_layers > 0) {
+    throw UsageError(
+        "layers share the keys and values of earlier ones: a part of the layers is not supported; "
+        "give all layers");
+  }
   const auto first = static_cast<size_t>(layers.first);
   const auto count = static_cast<size_t>(layers.count);
   const size_t dims = part.slice_dims.size() / static_cast<size_t>(geometry.layers);  // per layer

@@ -47,11 +47,25 @@ bool has_mixed_windows(const Geometry& geometry) {
          std::any_of(windows.begin(), windows.end(), [](int window) { return window == 0; });
 }
 
-// Moves layers with a window out of the main layout.
+// Gives each layer its index in its layout. A layer that shares another's keys and values has that
+// layer's: the last one of the layout, since only layers of one layout share.
+void place_layers(const Geometry& geometry, StepSettings& settings) {
+  for (int i = 0; i < geometry.layers; ++i) {
+    LayerSettings& layer = settings.layers[static_cast<size_t>(i)];
+    CacheLayout& layout = layer.in_window_rows ? settings.window_rows : settings.layout;
+    if (geometry.is_shared(i)) {
+      layer.sharer = ++layout.sharers;
+    } else {
+      ++layout.layers;
+    }
+    layer.index = layout.layers - 1;
+  }
+}
+
+// Layers with a window get a layout of their own.
 void move_to_window_rows(const Geometry& geometry, StepSettings& settings) {
-  CacheLayout& layout = settings.layout;
+  const CacheLayout& layout = settings.layout;
   settings.window_rows = layout.without_slices();
-  settings.window_rows.layers = layout.layers = 0;
   settings.window_rows.sinks = 0;
   if (geometry.has_window_heads()) {
     const HeadShape& heads = geometry.window_heads;
@@ -63,7 +77,6 @@ void move_to_window_rows(const Geometry& geometry, StepSettings& settings) {
   for (LayerSettings& layer : settings.layers) {
     layer.in_window_rows = layer.window > 0;
     layer.dense |= layer.in_window_rows;
-    layer.index = (layer.in_window_rows ? settings.window_rows : layout).layers++;
   }
 }
 
@@ -91,7 +104,6 @@ StepSettings settings_of(const Config& config, const Geometry& geometry, RowDTyp
   settings.prefetch = {.predictor = config.prefetch.predictor, .depth = config.prefetch.depth};
 
   CacheLayout& layout = settings.layout;
-  layout.layers = geometry.layers;
   layout.kv_heads = geometry.kv_heads;
   layout.gqa_group = geometry.gqa_group();
   layout.row = {row_dtype, geometry.key_dim, geometry.value_dim};
@@ -106,8 +118,7 @@ StepSettings settings_of(const Config& config, const Geometry& geometry, RowDTyp
         {.dense = config.selection.kind == SelectionKind::kFull || config.is_dense(layer),
          .budget = budgets[static_cast<size_t>(layer)],
          .low_bit = low_bit,
-         .window = geometry.window(layer),
-         .index = layer});
+         .window = geometry.window(layer)});
   }
   if (geometry.has_window_heads() && !window_rows) {
     throw UsageError(
@@ -115,6 +126,7 @@ StepSettings settings_of(const Config& config, const Geometry& geometry, RowDTyp
         "window and others have none");
   }
   if (window_rows) move_to_window_rows(geometry, settings);
+  place_layers(geometry, settings);
   if (settings.access() == RowAccess::kOverLink) {
     settings.max_hot_rows =
         config.placement.hot_rows.value_or(default_hot_rows(settings.layers, max_context));
@@ -164,6 +176,12 @@ StepSettings make_step_settings(const Config& config, const Geometry& geometry, 
 StepSettings make_paged_step_settings(const Config& config, const Geometry& geometry,
                                       RowDType row_dtype, const DeviceTraits& traits,
                                       int64_t max_context) {
+  if (geometry.shared_layers > 0) {
+    throw UsageError(fmt::format(
+        "geometry.shared_layers = {}: supported by the sequences API; the pages API allows 0, with "
+        "the keys and values of every layer appended",
+        geometry.shared_layers));
+  }
   return settings_of(config, geometry, row_dtype, traits, max_context, false);
 }
 

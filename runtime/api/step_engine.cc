@@ -63,13 +63,14 @@ void StepEngine::upload_slopes() {
   device_.synchronize(control());
 }
 
-// Only layers with slices have them.
+// Only layers that store slices have them.
 void StepEngine::upload_slice_dims(const std::vector<int16_t>& slice_dims) {
   const CacheLayout& layout = settings_.layout;
   const auto of_layer = static_cast<ptrdiff_t>(layout.kv_heads * layout.slice.dims);
   std::vector<int16_t> dims;
   for (int layer = 0; layer < settings_.layer_count() && of_layer > 0; ++layer) {
-    if (settings_.layer(layer).in_window_rows) continue;
+    const LayerSettings& own = settings_.layer(layer);
+    if (own.in_window_rows || own.sharer > 0) continue;
     const auto first = slice_dims.begin() + layer * of_layer;
     dims.insert(dims.end(), first, first + of_layer);
   }

@@ -8,6 +8,16 @@
 
 namespace fasa {
 
+int kv_layer_of(std::span<const int> windows, int storing, int layer) {
+  if (layer < storing) return layer;
+  const auto has_window = [&](int at) {
+    return !windows.empty() && windows[static_cast<size_t>(at)] > 0;
+  };
+  int at = storing - 1;
+  while (at >= 0 && has_window(at) != has_window(layer)) --at;
+  return at;
+}
+
 Geometry::Pair Geometry::chunk_dims(int chunk) const {
   if (chunk >= rotary_dims / 2 || rotary_layout == RotaryLayout::kInterleaved) {
     return {2 * chunk, 2 * chunk + 1};
@@ -51,6 +61,7 @@ Geometry Geometry::only_layer(int layer) const {
   part.value_dim = own.value_dim;
   part.rotary_dims = own.rotary_dims;
   part.window_heads = {};
+  part.shared_layers = 0;
   part.linear = {};
   if (!windows.empty()) part.windows = {window(layer)};
   return part;
@@ -98,6 +109,13 @@ void Geometry::validate() const {
   check(windows.empty() || windows.size() == static_cast<size_t>(layers), "windows", windows.size(),
         fmt::format("no values, or one per layer ({})", layers));
   for (const int w : windows) check(w >= 0, "windows", w, "0 (no window) or a number of tokens");
+  check(shared_layers >= 0 && shared_layers < layers, "shared_layers", shared_layers,
+        fmt::format("0 to {}, all layers but the first", layers - 1));
+  for (int layer = storing_layers(); layer < layers; ++layer) {
+    check(kv_layer(layer) >= 0, "shared_layers", shared_layers,
+          "a number that leaves a layer with a window if layers with a window share one, and a "
+          "layer without if others do");
+  }
   check(alibi_slopes.empty() || alibi_slopes.size() == static_cast<size_t>(query_heads),
         "alibi_slopes", alibi_slopes.size(),
         fmt::format("no values, or one per query head ({})", query_heads));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -29,6 +30,11 @@ struct HeadShape {
   bool operator==(const HeadShape&) const = default;
 };
 
+// The layer whose keys and values `layer` attends to, if only the first `storing` layers have some:
+// itself, or the last of them that has, like `layer`, a window or none. -1: there is no such layer.
+// `windows`: see Geometry.
+int kv_layer_of(std::span<const int> windows, int storing, int layer);
+
 struct Geometry {
   int layers = 0;
   int kv_heads = 0;
@@ -42,6 +48,8 @@ struct Geometry {
   // Layers with a window have these KV heads if they differ from the others'; kv_heads 0 = they do
   // not. The query heads are as many.
   HeadShape window_heads = {};
+  // The last layers that have queries alone; see kv_layer(). They store no keys and values.
+  int shared_layers = 0;
   // ALiBi: slope · (key position - query position) is added to scale · q·k of each query head.
   // [query_heads], 0 or more; empty = none.
   std::vector<float> alibi_slopes = {};
@@ -53,6 +61,10 @@ struct Geometry {
 
   int gqa_group() const { return query_heads / kv_heads; }
   int window(int layer) const { return windows.empty() ? 0 : windows[static_cast<size_t>(layer)]; }
+  int storing_layers() const { return layers - shared_layers; }
+  bool is_shared(int layer) const { return layer >= storing_layers(); }
+  // The layer whose keys and values a layer attends to: an earlier one if it is_shared().
+  int kv_layer(int layer) const { return kv_layer_of(windows, storing_layers(), layer); }
   bool has_window_heads() const { return window_heads.kv_heads > 0; }
   HeadShape heads(int layer) const {
     if (has_window_heads() && window(layer) > 0) return window_heads;

@@ -40,11 +40,7 @@ AttentionCapture::AttentionCapture(const Geometry& geometry, int64_t tokens,
   }
 }
 
-void AttentionCapture::on_layer(int layer, ConstTensorView q, ConstTensorView k, ConstTensorView,
-                                int64_t start_position) {
-  if (!layers_.holds(layer)) return;
-  // Layers with heads of another shape have no slices: their samples stay zero.
-  if (geometry_.has_window_heads() && geometry_.window(layer) > 0) return;
+void AttentionCapture::take_keys(int layer, const ConstTensorView& k, int64_t start_position) {
   for (int head = 0; head < geometry_.kv_heads; ++head) {
     HeadSamples& one = samples(layer, head);
     // Interleaves tokens by cache lines of the planes.
@@ -58,6 +54,20 @@ void AttentionCapture::on_layer(int layer, ConstTensorView q, ConstTensorView k,
         }
       }
     }
+  }
+}
+
+void AttentionCapture::on_layer(int layer, ConstTensorView q, ConstTensorView k, ConstTensorView,
+                                int64_t start_position) {
+  // Layers with heads of another shape have no slices: their samples stay zero.
+  if (geometry_.has_window_heads() && geometry_.window(layer) > 0) return;
+  // For all layers that attend to these keys; none if the layer shares another's.
+  for (int reader = layers_.first; reader < layers_.end && k.tokens > 0; ++reader) {
+    if (geometry_.kv_layer(reader) == layer) take_keys(reader, k, start_position);
+  }
+  if (!layers_.holds(layer)) return;
+  for (int head = 0; head < geometry_.kv_heads; ++head) {
+    HeadSamples& one = samples(layer, head);
     const auto first = std::lower_bound(positions_.begin(), positions_.end(), start_position);
     for (auto at = first; at != positions_.end() && *at < start_position + q.tokens; ++at) {
       for (int member = 0; member < one.gqa_group; ++member) {

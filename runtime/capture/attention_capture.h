@@ -34,6 +34,7 @@ class AttentionCapture : public LayerObserver {
   HeadSamples take(int layer, int kv_head);
 
  private:
+  void take_keys(int layer, const ConstTensorView& k, int64_t start_position);
   HeadSamples& samples(int layer, int kv_head) {
     return samples_[static_cast<size_t>((layer - layers_.first) * geometry_.kv_heads + kv_head)];
   }

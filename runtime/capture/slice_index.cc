@@ -10,7 +10,7 @@ namespace {
 
 CacheLayout layout_of(const Geometry& geometry, const SliceIndexShape& shape) {
   CacheLayout layout;
-  layout.layers = geometry.layers;
+  layout.layers = geometry.storing_layers();
   layout.kv_heads = geometry.kv_heads;
   layout.gqa_group = geometry.gqa_group();
   layout.row = {shape.row_dtype, geometry.key_dim, geometry.value_dim};
@@ -31,9 +31,12 @@ SliceIndex::SliceIndex(const Geometry& geometry, const SliceIndexShape& shape,
       largest_set_(shape.largest_set),
       tail_(memory(layout_.tail_bytes())),
       row_block_(memory(layout_.row_block_bytes())) {
-  const auto heads = static_cast<size_t>(layout_.heads());
-  const size_t ranked = ranked_dims.size() / heads;
-  for (size_t head = 0; head < heads; ++head) {
+  for (int layer = 0; layer < geometry.layers; ++layer) {
+    kv_layers_.push_back(geometry.kv_layer(layer));
+  }
+  const size_t ranked =
+      ranked_dims.size() / static_cast<size_t>(geometry.layers * geometry.kv_heads);
+  for (size_t head = 0; head < static_cast<size_t>(layout_.heads()); ++head) {
     const auto first = ranked_dims.begin() + static_cast<int64_t>(head * ranked);
     dims_.insert(dims_.end(), first, first + layout_.slice.dims);
   }
@@ -85,7 +88,7 @@ void SliceIndex::append(int layer, ConstTensorView k, ConstTensorView v, int64_t
 void SliceIndex::select(int layer, ConstTensorView q, int64_t position, int32_t tokens) {
   const SequenceDesc sequence = describe(position, 1);
   SelectParams params;
-  params.step = step_params(layer, sequence);
+  params.step = step_params(kv_layers_[static_cast<size_t>(layer)], sequence);
   params.q = q;
   params.budget = {.tokens = std::min(tokens, largest_set_), .share = 0};
   params.window = windows_.empty() ? 0 : windows_[static_cast<size_t>(layer)];

@@ -31,7 +31,8 @@ class SliceIndex {
   SliceIndex(const Geometry& geometry, const SliceIndexShape& shape,
              const std::vector<int16_t>& ranked_dims);
 
-  // k, v [tokens, kv_heads, dim], rotated, of positions start, start + 1, ...
+  // k, v [tokens, kv_heads, dim], rotated, of positions start, start + 1, ...; empty if the layer
+  // shares those of another.
   void append(int layer, ConstTensorView k, ConstTensorView v, int64_t start);
   // Selects at most `tokens` tokens for the query at `position`, which attends to itself and all
   // earlier tokens: q [1, query_heads, key_dim], rotated. Ascending positions, one span per KV
@@ -55,6 +56,7 @@ class SliceIndex {
 
   CacheLayout layout_;
   std::vector<int> windows_;
+  std::vector<int> kv_layers_;  // Geometry::kv_layer of each layer
   std::vector<float> slopes_;
   float score_cap_ = 0;
   int32_t largest_set_;

@@ -24,6 +24,9 @@ struct Kinds {
   LinearShape linear = {};
   // Heads of the layers with a window, where they are others. Scores are not scaled then.
   HeadShape window_heads = {};
+  int shared = 0;       // the last layers, which share keys and values
+  bool wide = false;    // their MLPs are twice as wide
+  int layer_input = 0;  // width of the inputs per layer
 };
 
 constexpr LinearShape qwen_linear(int value_heads) {
@@ -46,6 +49,17 @@ constexpr Kinds gemma_4(int window_kv_heads, int experts = 0, int chosen = 0) {
           .window_heads = {.kv_heads = window_kv_heads, .key_dim = 256, .value_dim = 256}};
 }
 
+// With inputs per layer, and layers that share keys and values.
+constexpr Kinds gemma_4_e(int pattern, int window_kv_heads, int shared, bool wide) {
+  Kinds kinds = gemma_4(window_kv_heads);
+  kinds.window = 512;
+  kinds.pattern = pattern;
+  kinds.shared = shared;
+  kinds.wide = wide;
+  kinds.layer_input = 256;
+  return kinds;
+}
+
 struct Row {
   const char* name;
   int layers;
@@ -63,8 +77,8 @@ struct Row {
 // The models' config.json files as published (Mistral-7B: of v0.3, which has no window);
 // Ministral-3-8B, Qwen3.5 and Qwen3-Next: the defaults of transformers' configuration classes, with
 // the context lengths of the model cards (262,144 natively); Qwen3.6: the model cards. Gemma 4:
-// maxtext's configs/models, gemma4-26b.yml and gemma4-31b.yml; the MLP of 26B-A4B is as wide as
-// three experts and counts as such.
+// maxtext's configs/models, gemma4-26b.yml, gemma4-31b.yml, gemma4-e2b.yml and gemma4-e4b.yml; the
+// MLP of 26B-A4B is as wide as three experts and counts as such.
 constexpr Row kRows[] = {
     {"gpt-oss-20b", 24, 64, 8, 64, 2880, 2880, 201088, 131072, false, {128, 2, 32, 4}},
     {"gpt-oss-120b", 36, 64, 8, 64, 2880, 2880, 201088, 131072, false, {128, 2, 128, 4}},
@@ -97,6 +111,8 @@ constexpr Row kRows[] = {
     {"Qwen3.5-35B-A3B", 40, 16, 2, 256, 2048, 512, 248320, 262144, false, qwen_experts(257, 9)},
     {"Qwen3.6-27B", 64, 24, 4, 256, 5120, 17408, 248320, 262144, false, qwen_dense(48)},
     {"Qwen3.6-35B-A3B", 40, 16, 2, 256, 2048, 512, 248320, 262144, false, qwen_experts(257, 9)},
+    {"Gemma-4-E2B", 35, 8, 1, 512, 1536, 6144, 262144, 131072, true, gemma_4_e(5, 1, 20, true)},
+    {"Gemma-4-E4B", 42, 8, 2, 512, 2560, 10240, 262144, 131072, true, gemma_4_e(6, 2, 18, false)},
     {"Gemma-4-26B-A4B", 30, 16, 2, 512, 2816, 704, 262144, 262144, true, gemma_4(8, 131, 11)},
     {"Gemma-4-31B", 60, 32, 4, 512, 5376, 21504, 262144, 262144, true, gemma_4(16)},
     {"Qwen3-32B", 64, 64, 8, 128, 5120, 25600, 151936, 40960},
@@ -116,6 +132,17 @@ void add_linear(const Row& row, ModelShape* shape) {
   shape->geometry.layers = full;
   shape->geometry.rotary_dims = row.head_dim / 4;
   shape->geometry.linear = linear;
+}
+
+// See ModelShape::intermediate. Each layer has two matrices of hidden x layer_input; its part of
+// the projection of all inputs is a third one.
+void add_layer_inputs(const Row& row, ModelShape* shape) {
+  const Kinds& kinds = row.kinds;
+  const int widened = kinds.wide ? kinds.shared : 0;
+  shape->mlp_width = int64_t{row.intermediate} * (kinds.wide ? 2 : 1);
+  shape->intermediate =
+      int64_t{row.intermediate} * (row.layers + widened) / row.layers + kinds.layer_input;
+  shape->layer_embeddings = int64_t{row.layers} * kinds.layer_input * row.vocab;
 }
 
 ModelShape shape_of(const Row& row) {
@@ -148,6 +175,8 @@ ModelShape shape_of(const Row& row) {
     shape.idle_parameters =
         int64_t{3} * row.layers * (kinds.experts - kinds.chosen) * row.hidden * row.intermediate;
   }
+  shape.geometry.shared_layers = kinds.shared;
+  if (kinds.layer_input > 0) add_layer_inputs(row, &shape);
   if (kinds.full_every > 0) add_linear(row, &shape);
   return shape;
 }

@@ -15,13 +15,12 @@ int64_t kv_width(const HeadShape& heads) {
 template <typename Width>
 int64_t mean_width(const Geometry& g, const Width& width) {
   int64_t sum = 0;
-  for (int layer = 0; layer < g.layers; ++layer) sum += width(g.heads(layer));
+  for (int layer = 0; layer < g.layers; ++layer) sum += width(layer);
   return sum / g.layers;
 }
 
 int64_t query_width(const Geometry& g) {
-  return mean_width(g,
-                    [&](const HeadShape& heads) { return int64_t{g.query_heads} * heads.key_dim; });
+  return mean_width(g, [&](int layer) { return int64_t{g.query_heads} * g.heads(layer).key_dim; });
 }
 
 }  // namespace
@@ -29,8 +28,10 @@ int64_t query_width(const Geometry& g) {
 int64_t ModelShape::query_parameters() const { return hidden * query_width(geometry); }
 
 int64_t ModelShape::layer_parameters() const {
-  const int64_t attention = mean_width(geometry, [&](const HeadShape& heads) {
-    return int64_t{geometry.query_heads} * (heads.key_dim + heads.value_dim) + kv_width(heads);
+  const int64_t attention = mean_width(geometry, [&](int layer) {
+    const HeadShape heads = geometry.heads(layer);
+    return int64_t{geometry.query_heads} * (heads.key_dim + heads.value_dim) +
+           (geometry.is_shared(layer) ? 0 : kv_width(heads));
   });
   return hidden * attention + 3 * hidden * intermediate;
 }
@@ -42,7 +43,7 @@ int64_t ModelShape::device_parameters() const {
 }
 
 int64_t ModelShape::parameters() const {
-  return device_parameters() + (tied_embeddings ? 0 : hidden * vocab);
+  return device_parameters() + (tied_embeddings ? 0 : hidden * vocab) + layer_embeddings;
 }
 
 uint64_t weight_bytes(int64_t parameters, int bits) {

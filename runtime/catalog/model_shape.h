@@ -12,11 +12,14 @@ struct ModelShape {
   std::string name;
   Geometry geometry;
   int64_t hidden = 0;
-  // With experts: width read by a token, mean over layers. With linear attention the layers without
-  // rows count as a part of those that have some: this is their width of MLP with as many weights.
+  // With experts, inputs per layer or MLPs of several widths: width read by a token, mean over
+  // layers, where each input per layer counts as the part of an MLP with as many weights. With
+  // linear attention the layers without rows count as a part of those that have some: this is their
+  // width of MLP with as many weights.
   int64_t intermediate = 0;
-  int64_t mlp_width = 0;        // then of one MLP; 0: intermediate
-  int64_t idle_parameters = 0;  // experts that a token does not choose, all layers
+  int64_t mlp_width = 0;         // then of the widest MLP; 0: intermediate
+  int64_t idle_parameters = 0;   // experts that a token does not choose, all layers
+  int64_t layer_embeddings = 0;  // parameters of the embeddings per layer, which stay on the host
   int64_t vocab = 0;
   int64_t max_positions = 0;
   bool tied_embeddings = false;  // input and output embeddings are one matrix

@@ -35,7 +35,7 @@ void copy_chunk(const DecodeRun& from, DecodeRun& to, int64_t first, TensorView 
   const std::array step{StepSequence{to.id(), static_cast<int>(k.tokens), StepMode::kPrefill}};
   runtime.begin_step(step);
   try {
-    for (int layer = 0; layer < runtime.geometry().layers; ++layer) {
+    for (int layer = 0; layer < runtime.geometry().storing_layers(); ++layer) {
       from.runtime().read(from.id(), layer, first, k, v, to.model().stream());
       runtime.append(layer, k, v, to.model().stream());
     }

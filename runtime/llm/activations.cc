@@ -83,9 +83,6 @@ size_t Activations::lay_out(const ModelConfig& config, DType dtype, PanelOrder o
   result_ = take(tokens * widest_out, kFloat);
   input_ = take(tokens * widest_in, dtype_bytes(dtype));
   qkv_ = take(tokens * qkv, dtype_bytes(dtype));
-  for (size_t& shared : shared_qkv_) {
-    if (config.shared_layers > 0) shared = take(tokens * qkv, dtype_bytes(dtype));
-  }
   qkv_end_ = bytes;
   layer_inputs_ = take(tokens * layer_inputs, kFloat);
   attended_ = take(tokens * attended, dtype_bytes(dtype));

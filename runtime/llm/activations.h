@@ -38,14 +38,8 @@ class Activations {
   float* residual() const { return at<float>(residual_); }    // [hidden]
   float* result() const { return at<float>(result_); }        // largest projection output
   std::byte* input() const { return at<std::byte>(input_); }  // largest projection input
-  // What a layer writes for its attention, [qkv]. Later layers share some layers' keys and values.
-  std::byte* qkv(const ModelConfig& config, int layer) const {
-    const bool shared =
-        config.shared_layers > 0 && !config.is_shared(layer) && config.is_last_unshared(layer);
-    return at<std::byte>(shared ? shared_qkv_[config.window(layer) > 0] : qkv_);
-  }
-  std::byte* all_qkv() const { return at<std::byte>(qkv_); }
-  size_t qkv_bytes() const { return qkv_end_ - qkv_; }              // of all layers'
+  std::byte* qkv() const { return at<std::byte>(qkv_); }  // what a layer writes for its attention
+  size_t qkv_bytes() const { return qkv_end_ - qkv_; }
   float* layer_inputs() const { return at<float>(layer_inputs_); }  // [layers, layer_input]
   std::byte* attended() const { return at<std::byte>(attended_); }  // [query_heads, value_dim]
   // [query_heads]: log-sum-exp of each softmax; null unless a part of the family needs it.
@@ -96,8 +90,7 @@ class Activations {
   size_t residual_ = 0, result_ = 0, input_ = 0, qkv_ = 0, attended_ = 0, cosines_ = 0, sines_ = 0,
          logits_ = 0, head_input_ = 0, head_result_ = 0, routed_ = 0, mixed_ = 0, gathered_ = 0,
          activated_ = 0, lse_ = 0, chosen_ = 0, pairs_ = 0;
-  size_t shared_qkv_[2] = {},  // by whether the layer has a window
-      qkv_end_ = 0, layer_inputs_ = 0, beside_ = 0, router_input_ = 0, linear_gates_ = 0,
+  size_t qkv_end_ = 0, layer_inputs_ = 0, beside_ = 0, router_input_ = 0, linear_gates_ = 0,
          output_gates_ = 0;
   int64_t pair_count_ = 0;  // all tokens
   bool with_lse_ = false;

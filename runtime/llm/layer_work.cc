@@ -109,7 +109,7 @@ void LayerWork::before_attention(int index, const Pending& pending) const {
   const ModelConfig& config = parts_.config;
   add_norm(layer.attention_norm, AddOrder::kAddThenNorm, pending);
   if (config.is_linear(index)) return linear_attention(index);
-  std::byte* const qkv = parts_.activations.qkv(config, index);
+  std::byte* const qkv = parts_.activations.qkv();
   if (config.family->output_gate) {
     project(layer.output_gate, parts_.activations.input(), parts_.activations.output_gates());
   }
@@ -130,7 +130,7 @@ void LayerWork::linear_attention(int index) const {
   const Activations& activations = parts_.activations;
   const LinearWeights& weights = parts_.weights.layer(index).linear;
   const LinearShape& shape = parts_.config.linear;
-  std::byte* const convolved = activations.qkv(parts_.config, index);
+  std::byte* const convolved = activations.qkv();
   const int state = index - parts_.config.attention_index(index);
   const LinearLaunch launch = LinearLaunch::of(step_.linear);
   project(weights.input, activations.input(), activations.result());

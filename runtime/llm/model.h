@@ -27,7 +27,8 @@ class LayerObserver {
  public:
   virtual ~LayerObserver() = default;
   // q [tokens, query_heads, head_dim] and k [tokens, kv_heads, head_dim] rotated, v [tokens,
-  // kv_heads, head_dim], in the model's dtype. `start_position`: the position of the first token.
+  // kv_heads, head_dim], in the model's dtype; k and v are empty if the layer shares those of
+  // another (Geometry::kv_layer). `start_position`: the position of the first token.
   virtual void on_layer(int layer, ConstTensorView q, ConstTensorView k, ConstTensorView v,
                         int64_t start_position) = 0;
   // A prediction, made where layer `layer` begins, of the query of layer `layer + ahead`: [tokens,

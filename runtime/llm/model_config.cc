@@ -244,22 +244,9 @@ Geometry ModelConfig::geometry() const {
   geometry.alibi_slopes = alibi_slopes;
   geometry.windows = windows;
   geometry.window_heads = window_heads;
+  geometry.shared_layers = shared_layers;
   geometry.score_cap = score_cap;
   return geometry;
-}
-
-int ModelConfig::kv_layer(int layer) const {
-  const int end = layers - shared_layers;
-  int at = std::min(layer, end - 1);
-  while (at >= 0 && layer >= end && (window(at) > 0) != (window(layer) > 0)) --at;
-  return at;
-}
-
-bool ModelConfig::is_last_unshared(int layer) const {
-  for (int next = layer + 1; next < layers - shared_layers; ++next) {
-    if ((window(next) > 0) == (window(layer) > 0)) return false;
-  }
-  return true;
 }
 
 int ModelConfig::attention_index(int layer) const {

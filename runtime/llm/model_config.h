@@ -130,9 +130,7 @@ struct ModelConfig {
   int max_head_dim() const { return std::max(head_dim, window_heads.key_dim); }
   bool is_shared(int layer) const { return layer >= layers - shared_layers; }
   // The layer whose keys and values a layer attends to.
-  int kv_layer(int layer) const;
-  // Whether later layers may use this layer's.
-  bool is_last_unshared(int layer) const;
+  int kv_layer(int layer) const { return kv_layer_of(windows, layers - shared_layers, layer); }
   bool takes_keys_as_values(int layer) const { return keys_as_values && window(layer) == 0; }
   int mlp_width(int layer) const {
     return intermediate * (wide_shared_mlp && is_shared(layer) ? 2 : 1);

@@ -24,6 +24,7 @@ ModelConfig with_dtype(ModelConfig config, DType dtype) {
 }
 
 ConstTensorView moved(ConstTensorView view, ptrdiff_t by) {
+  if (view.data == nullptr) return view;
   view.data = static_cast<const std::byte*>(view.data) + by;
   return view;
 }
@@ -104,7 +105,7 @@ ConstTensorView Model::Impl::part_of_qkv(int layer, int64_t tokens, int first_he
                                          int heads) const {
   const int64_t dim = config_.heads(layer).key_dim;
   ConstTensorView view;
-  view.data = activations_.qkv(config_, layer) + first_head * dim * dtype_bytes(dtype_);
+  view.data = activations_.qkv() + first_head * dim * dtype_bytes(dtype_);
   view.dtype = dtype_;
   view.tokens = tokens;
   view.heads = heads;
@@ -202,22 +203,24 @@ void Model::Impl::attention(Runtime& runtime, int model_layer, const StepShape& 
                             const ForwardOptions& options) {
   const int layer = open_->layer;
   const int query_heads = config_.query_heads;
-  const int kv_layer = config_.kv_layer(model_layer);
   const HeadShape heads = config_.heads(model_layer);
   const ConstTensorView q = part_of_qkv(model_layer, shape.tokens, 0, query_heads);
-  const ConstTensorView k = part_of_qkv(kv_layer, shape.tokens, query_heads, heads.kv_heads);
-  const ConstTensorView v =
-      config_.has_mla()
-          ? latent_part(k)
-          : part_of_qkv(kv_layer, shape.tokens, query_heads + heads.kv_heads, heads.kv_heads);
+  const bool stores = !config_.is_shared(model_layer);
+  ConstTensorView k, v;
+  if (stores) {
+    k = part_of_qkv(model_layer, shape.tokens, query_heads, heads.kv_heads);
+    v = config_.has_mla()
+            ? latent_part(k)
+            : part_of_qkv(model_layer, shape.tokens, query_heads + heads.kv_heads, heads.kv_heads);
+  }
   if (LayerObserver* observer = options.observer; observer != nullptr) {
-    publish(activations_.all_qkv(), activations_.qkv_bytes(),
+    publish(activations_.qkv(), activations_.qkv_bytes(),
             [=, start = shape.positions[0]](ptrdiff_t by) {
               observer->on_layer(layer, moved(q, by), moved(k, by), moved(v, by), start);
             });
     publish_estimates(layer, options);
   }
-  runtime.append(layer, k, v, stream());
+  if (stores) runtime.append(layer, k, v, stream());
   const auto out = TensorView::dense(activations_.attended(), dtype_, shape.tokens, query_heads,
                                      heads.value_dim);
   runtime.attend(layer, q, out, activations_.lse(), stream());

@@ -13,6 +13,12 @@ ModelShape model_shape(const ModelConfig& config, const std::string& name) {
     shape.intermediate = config.read_mlp_parameters() / (matrices * config.layers);
     shape.idle_parameters = config.mlp_parameters() - config.read_mlp_parameters();
   }
+  if (config.layer_input > 0) {
+    const int64_t projections = int64_t{config.layers} * config.hidden * config.layer_input;
+    shape.intermediate = (config.read_mlp_parameters() + projections) / (matrices * config.layers);
+    shape.mlp_width = config.max_mlp_width();
+    shape.layer_embeddings = int64_t{config.layers} * config.layer_input * config.layer_vocab_size;
+  }
   if (config.linear.layers > 0) {
     // Queries, keys, values and outputs of the layers with rows are counted elsewhere.
     int64_t others = config.read_mlp_parameters();

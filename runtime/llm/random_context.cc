@@ -60,7 +60,7 @@ void append_random_context(Model& model, Runtime& runtime, SequenceId sequence, 
     const StepSequence step{sequence, count, StepMode::kPrefill};
     runtime.begin_step({&step, 1});
     if (geometry.linear.layers > 0) runtime.linear_parts();  // states stay as they are
-    for (int layer = 0; layer < geometry.layers; ++layer) {
+    for (int layer = 0; layer < geometry.storing_layers(); ++layer) {
       const HeadShape heads = geometry.heads(layer);
       const auto part = [&](const std::byte* data, int dim) {
         return ConstTensorView::dense(data, model.dtype(), count, heads.kv_heads, dim);

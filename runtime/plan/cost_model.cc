@@ -256,7 +256,7 @@ void CostModel::add_selected(const LayerPlan& plan, int layer, const StepLoad& l
 CostTerms CostModel::layer(int layer, const StepLoad& load,
                            const std::optional<PrefetchLoad>& prefetch) const {
   CostTerms terms;
-  add_append(layer, terms);
+  if (settings_.layer(layer).sharer == 0) add_append(layer, terms);
   const MemberLoad member{.end = static_cast<int32_t>(load.tokens),
                           .access = access_,
                           .hot_rows = settings_.max_hot_rows};

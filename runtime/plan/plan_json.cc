@@ -85,17 +85,12 @@ Json machine_json(const PlanMachine& machine) {
 
 Json model_json(const ModelShape& model) {
   const Geometry& g = model.geometry;
-  return {{"name", model.name},
-          {"parameters", model.parameters()},
-          {"layers", g.layers},
-          {"query_heads", g.query_heads},
-          {"kv_heads", g.kv_heads},
-          {"head_dim", g.key_dim},
-          {"windows", g.windows},
-          {"hidden", model.hidden},
-          {"intermediate", model.intermediate},
-          {"vocab_size", model.vocab},
-          {"max_positions", model.max_positions}};
+  return {{"name", model.name},           {"parameters", model.parameters()},
+          {"layers", g.layers},           {"shared_layers", g.shared_layers},
+          {"query_heads", g.query_heads}, {"kv_heads", g.kv_heads},
+          {"head_dim", g.key_dim},        {"windows", g.windows},
+          {"hidden", model.hidden},       {"intermediate", model.intermediate},
+          {"vocab_size", model.vocab},    {"max_positions", model.max_positions}};
 }
 
 }  // namespace

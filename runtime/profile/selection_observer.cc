@@ -61,7 +61,7 @@ void SelectionObserver::do_enqueue(const KernelCall& call, StreamView stream, Op
 
 // One sequence's sets are a few kilobytes: their memory is allocated once.
 void SelectionObserver::copy_sets(const SelectParams& params, StreamView stream) {
-  const auto layer = static_cast<size_t>(params.step.layer);
+  const auto layer = static_cast<size_t>(params.step.attending_layer());
   if (copied_.size() <= layer) copied_.resize(layer + 1);
   Copied& copied = copied_[layer];
   const size_t bytes = allot(params, nullptr).bytes;
@@ -70,7 +70,7 @@ void SelectionObserver::copy_sets(const SelectParams& params, StreamView stream)
         inner_.allocate(MemorySpace::kHost, bytes, "copies of selected sets for the profile");
   }
   const Outcome to = allot(params, copied.memory.data());
-  const OperationTag tag = tag_of(params.step.layer, Cause::kControl);
+  const OperationTag tag = tag_of(params.step.attending_layer(), Cause::kControl);
   const auto fetch = [&](auto* destination, const auto* source, int64_t count) {
     inner_.copy(destination, source, static_cast<size_t>(count) * sizeof(*source),
                 CopyKind::kDeviceToHost, copies_.view(), tag);

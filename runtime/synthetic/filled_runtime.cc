@@ -89,7 +89,7 @@ void FilledRuntime::fill(int64_t tokens) {
     const int now = static_cast<int>(std::min<int64_t>(kChunk, tokens - done));
     const StepSequence part{sequence_, now, StepMode::kPrefill};
     runtime_.begin_step({&part, 1});
-    for (int layer = 0; layer < g.layers; ++layer, ++round) {
+    for (int layer = 0; layer < g.storing_layers(); ++layer, ++round) {
       const auto bytes = static_cast<size_t>(now) * width * 2;
       device_->copy(k.data(), pool.data() + round % 1024 * kShift, bytes, CopyKind::kHostToDevice,
                     stream_.view());

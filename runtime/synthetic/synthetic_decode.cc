@@ -140,7 +140,7 @@ SyntheticDecode::Impl::Impl(const SyntheticOptions& settings, SelectionTrace tra
 void SyntheticDecode::Impl::append_chunk(SequenceId sequence, int tokens) {
   const StepSequence part{sequence, tokens, StepMode::kPrefill};
   runtime_.begin_step({&part, 1});
-  for (int layer = 0; layer < settings_.geometry.layers; ++layer) {
+  for (int layer = 0; layer < settings_.geometry.storing_layers(); ++layer) {
     inputs_->shift(tokens, stream_.view());
     runtime_.append(layer, inputs_->k(layer, tokens), inputs_->v(layer, tokens), stream_.view());
   }
@@ -181,7 +181,9 @@ void SyntheticDecode::Impl::enqueue_layers() {
           },
           tag_of(layer, Cause::kCompute));
     }
-    runtime_.append(layer, inputs_->k(layer, tokens), inputs_->v(layer, tokens), stream_.view());
+    if (!settings_.geometry.is_shared(layer)) {
+      runtime_.append(layer, inputs_->k(layer, tokens), inputs_->v(layer, tokens), stream_.view());
+    }
     runtime_.attend(layer, inputs_->q(layer, tokens), inputs_->out(layer, tokens), nullptr,
                     stream_.view());
   }

@@ -61,7 +61,7 @@ KernelWork SyntheticDevice::select(const SelectParams& params) {
       if (!decodes) continue;
       const TraceSetId id{.step = desc.start - tokens_,
                           .sequence = sequence,
-                          .layer = params.step.layer,
+                          .layer = params.step.attending_layer(),
                           .kv_head = head};
       int32_t* set = params.sets + index * params.selected_capacity;
       if (ahead == 0) {

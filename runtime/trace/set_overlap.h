@@ -33,7 +33,7 @@ class SetOverlap {
   void observe(const SelectParams& params) {
     if (params.ahead > 0) return;
     const std::lock_guard lock(mutex_);
-    const auto layer = static_cast<size_t>(params.step.layer);
+    const auto layer = static_cast<size_t>(params.step.attending_layer());
     if (counts_.size() <= layer) counts_.resize(layer + 1);
     if (last_.size() <= layer) last_.resize(layer + 1);
     const int kv_heads = params.step.layout.kv_heads;

@@ -41,6 +41,8 @@ void Prefetcher::predict(const Target& target, EventView sets_read) {
   prediction.layer = target.from;
   prediction.ahead = target.layer - target.from;
   prediction.compute = target.compute;
+  // If the layer shares the rows of one that has appended in this step, and the new token began a
+  // page, the tail lacks the first token of the page before: a prediction may miss one token.
   prediction.select.step = layer_params(settings_, target.step, target.layer);
   prediction.select.budget = layer.prediction_budget();
   prediction.select.window = layer.window;

@@ -69,11 +69,11 @@ const std::vector<int32_t>& SelectionHistory::advance(const StepParams& step,
                                                       int head_index) {
   constexpr int kMany = 4;  // positions at which f32 keys start to pay
   const int sharers = settings_.layout.query_heads() / settings_.selected_heads();
-  Layer& worked = layer(step.layer);
+  Layer& worked = layer(step.attending_layer());
   Head& head = worked.heads[static_cast<size_t>(head_index)];
   if (!head.policy) head.policy = settings_.selection->make_policy();
   KeyReader keys(step, sequence, head_index * sharers / settings_.layout.gqa_group);
-  const LayerSettings& settings = settings_.in_layout(step.layer);
+  const LayerSettings& settings = settings_.in_layout(step.attending_layer());
   EvictionHead view{.record = worked.record,
                     .keys = keys,
                     .first_query_head = head_index * sharers,

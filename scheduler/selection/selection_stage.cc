@@ -39,7 +39,7 @@ void SelectionStage::record(StepMode mode) const {
     const SequenceDesc& sequence = params.step.sequences[s];
     SelectionHistory* history = step.histories[static_cast<size_t>(s)];
     if (history != nullptr && sequence.mode == mode) {
-      history->record(params.step.layer, params.q, sequence);
+      history->record(params.step.attending_layer(), params.q, sequence);
     }
   }
 }

@@ -67,6 +67,7 @@ inline StepParams layer_params(const StepSettings& settings, const StepContext& 
           .sequences = own.in_window_rows ? step.in_window_rows : step.on_device,
           .count = step.count(),
           .layer = own.index,
+          .sharer = own.sharer,
           .write_back_offset = write_back_offset(step, own.index),
           .slice_dims = step.slice_dims + layout.head_index(own.index, 0) * layout.slice.dims,
           .slopes = step.slopes,

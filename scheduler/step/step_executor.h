@@ -42,7 +42,7 @@ class StepExecutor {
   std::vector<StreamView> streams() const { return rows_->streams(); }
   // See RowTransfers.
   void await_written_back(int layer, StreamView stream, OperationTag tag) {
-    transfers(layer).await_written_back(layer, stream, tag);
+    transfers(layer).await_written_back(settings_.layer(layer).index, stream, tag);
   }
   void record_written_back(EventView event) { rows_->record_written_back(event); }
   void synchronize() { rows_->synchronize(); }

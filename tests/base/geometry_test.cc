@@ -62,6 +62,29 @@ TEST(Geometry, ChunksCoverEveryDimensionOnce) {
   }
 }
 
+TEST(Geometry, SharedLayersAttendToTheLastOfTheirKind) {
+  Geometry geometry = valid();
+  geometry.layers = 6;
+  geometry.shared_layers = 3;
+  const auto sources = [&] {
+    std::vector<int> layers;
+    for (int layer = 0; layer < geometry.layers; ++layer)
+      layers.push_back(geometry.kv_layer(layer));
+    return layers;
+  };
+  EXPECT_EQ(sources(), (std::vector{0, 1, 2, 2, 2, 2}));
+  geometry.windows = {9, 0, 9, 9, 0, 9};
+  EXPECT_NO_THROW(geometry.validate());
+  EXPECT_EQ(sources(), (std::vector{0, 1, 2, 2, 1, 2}));
+  EXPECT_FALSE(geometry.is_shared(2));
+  EXPECT_TRUE(geometry.is_shared(3));
+  EXPECT_EQ(geometry.only_layer(4).shared_layers, 0);
+  for (const int shared : {-1, 5, 6}) {  // 5: no layer without a window is left
+    geometry.shared_layers = shared;
+    EXPECT_THROW(geometry.validate(), UsageError) << shared;
+  }
+}
+
 TEST(Geometry, WhatIsNotRotatedIsRankedByItself) {
   const auto ranked = [](int rotary) {
     Geometry geometry = valid();

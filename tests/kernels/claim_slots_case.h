@@ -18,11 +18,12 @@ namespace fasa {
 inline constexpr int kClaimLength = 300;
 inline constexpr int kClaimSet = 60;
 
-inline RowShape claim_slots_shape(int hot_rows, bool device_copies) {
+inline RowShape claim_slots_shape(int hot_rows, bool device_copies, int sharers) {
   RowShape shape;
   shape.key_dim = 20, shape.value_dim = 12, shape.layers = 2;
   shape.hot_rows = hot_rows, shape.on_device = false;
   shape.device_copies = device_copies;
+  shape.sharers = sharers;
   return shape;
 }
 
@@ -43,8 +44,8 @@ struct ClaimSlotsBuffers {
 
 class ClaimSlotsSide {
  public:
-  ClaimSlotsSide(int hot_rows, RowKernels kernels, bool device_copies = false)
-      : cache(claim_slots_shape(hot_rows, device_copies), {1, 2}, kClaimLength + 40),
+  ClaimSlotsSide(int hot_rows, RowKernels kernels, bool device_copies = false, int sharers = 0)
+      : cache(claim_slots_shape(hot_rows, device_copies, sharers), {1, 2}, kClaimLength + 40),
         buffers(cache.layout()),
         kernels_(std::move(kernels)) {
     cache.advance({{0, kClaimLength}, {1, kClaimLength - 13}});
@@ -75,9 +76,10 @@ class ClaimSlotsSide {
     gather(kClaimSet);
   }
   HotSlots slots(int sequence, int head) {
-    return HotSlots::of(cache.layout(), cache.sequence(sequence).hot_table.data(), 1, head,
-                        cache.shape().hot_rows);
+    return HotSlots::of(cache.layout(), cache.sequence(sequence).hot_table.data(),
+                        attending_layer(), head, cache.shape().hot_rows);
   }
+  int attending_layer() const { return 1 + cache.shape().sharers; }
 
   RowCase cache;
   ClaimSlotsBuffers buffers;
@@ -157,12 +159,13 @@ inline void expect_sound(ClaimSlotsSide& side) {
           ASSERT_EQ(owner.device_row_blocks[page], nullptr) << "position " << position;
         }
         const CacheLayout& layout = side.cache.layout();
-        ASSERT_EQ(std::memcmp(owner.hot.data() +
-                                  layout.hot_offset(1, head, slot, side.cache.shape().hot_rows),
-                              owner.row_blocks[static_cast<size_t>(position / kPageTokens)] +
-                                  layout.row_offset(1, head, position % kPageTokens),
-                              static_cast<size_t>(layout.row.bytes())),
-                  0);
+        ASSERT_EQ(
+            std::memcmp(owner.hot.data() + layout.hot_offset(side.attending_layer(), head, slot,
+                                                             side.cache.shape().hot_rows),
+                        owner.row_blocks[static_cast<size_t>(position / kPageTokens)] +
+                            layout.row_offset(1, head, position % kPageTokens),
+                        static_cast<size_t>(layout.row.bytes())),
+            0);
       }
     }
   }
@@ -172,21 +175,23 @@ struct ClaimSlotsSetting {
   int hot_rows;
   int max_rows;
   bool device_copies = false;
+  int sharers = 0;
 };
 
 inline std::vector<ClaimSlotsSetting> claim_slots_settings() {
-  return {{0, 5},     {1, 1},     {61, 0},    {61, 1},        {77, 17},
-          {200, 140}, {511, 451}, {4200, 90}, {77, 17, true}, {200, 140, true}};
+  return {{0, 5},     {1, 1},     {61, 0},        {61, 1},          {77, 17},          {200, 140},
+          {511, 451}, {4200, 90}, {77, 17, true}, {200, 140, true}, {77, 17, false, 2}};
 }
 inline std::string name_of(const ClaimSlotsSetting& setting) {
   return "hot" + std::to_string(setting.hot_rows) + "_rows" + std::to_string(setting.max_rows) +
-         (setting.device_copies ? "_copies" : "");
+         (setting.device_copies ? "_copies" : "") + (setting.sharers > 0 ? "_shared" : "");
 }
 
 inline void expect_claims_slots_as_reference(const ClaimSlotsSetting& setting,
                                              const RowKernels& kernels) {
-  ClaimSlotsSide fast(setting.hot_rows, kernels, setting.device_copies);
-  ClaimSlotsSide slow(setting.hot_rows, reference_row_kernels(), setting.device_copies);
+  ClaimSlotsSide fast(setting.hot_rows, kernels, setting.device_copies, setting.sharers);
+  ClaimSlotsSide slow(setting.hot_rows, reference_row_kernels(), setting.device_copies,
+                      setting.sharers);
   std::mt19937 random(9);
   for (int step_number = 1; step_number <= 14; ++step_number) {
     const int capacity = 1 + static_cast<int>(random() % 90);

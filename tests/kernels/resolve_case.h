@@ -98,6 +98,7 @@ struct ResolveSetting {
   bool on_device;
   bool device_copies = false;
   bool by_head = false;  // fetch per head, last head first, instead of resolve and gather
+  int sharers = 0;
 };
 
 inline std::vector<ResolveSetting> resolve_settings() {
@@ -115,12 +116,14 @@ inline std::vector<ResolveSetting> resolve_settings() {
           {64, 96, true},
           {0, 128, false, false, true},
           {130, 128, false, true, true},
-          {240, 64, false, false, true}};
+          {240, 64, false, false, true},
+          {130, 64, false, false, false, 1},
+          {130, 128, false, true, true, 2}};
 }
 inline std::string name_of(const ResolveSetting& setting) {
   return "hot" + std::to_string(setting.hot_rows) + "_wave" + std::to_string(setting.wave) +
          (setting.on_device ? "_device" : "_host") + (setting.device_copies ? "_copies" : "") +
-         (setting.by_head ? "_by_head" : "");
+         (setting.by_head ? "_by_head" : "") + (setting.sharers > 0 ? "_shared" : "");
 }
 
 inline void expect_resolves_as_reference(const ResolveSetting& setting, const RowKernels& kernels) {
@@ -128,6 +131,7 @@ inline void expect_resolves_as_reference(const ResolveSetting& setting, const Ro
   shape.key_dim = 20, shape.value_dim = 12, shape.layers = 2;
   shape.hot_rows = setting.hot_rows, shape.on_device = setting.on_device;
   shape.device_copies = setting.device_copies;
+  shape.sharers = setting.sharers;
   RowCase fast(shape, {1, 2}, kResolveLength + 40);
   RowCase slow(shape, {1, 2}, kResolveLength + 40);
   std::mt19937 random(4);

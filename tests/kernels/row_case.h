@@ -37,6 +37,7 @@ struct RowShape {
   bool device_copies = false;      // device copies of every other page of host rows
   std::vector<float> slopes = {};  // ALiBi's, [kv_heads x group]
   float score_cap = 0;             // applied before the scale
+  int sharers = 0;                 // calls for the last layer are those of its last sharer
 };
 
 inline constexpr RowDType kRowDTypes[] = {RowDType::kF32, RowDType::kF16, RowDType::kBF16,
@@ -120,6 +121,7 @@ class RowCase {
     if (shape.values) layout_.values = {*shape.values, shape.value_dim, SliceOrder::kByToken};
     layout_.sinks = shape.sinks;
     layout_.recent = shape.recent;
+    layout_.sharers = shape.sharers;
     for (const int id : ids) {
       sequences_.push_back(std::make_unique<RowSequence>(layout_, id, capacity, shape.hot_rows));
       if (shape.device_copies) sequences_.back()->copy_every_other_page();
@@ -187,6 +189,7 @@ class RowCase {
             .sequences = step.descs.data(),
             .count = static_cast<int>(step.descs.size()),
             .layer = layer,
+            .sharer = layer + 1 == shape_.layers ? shape_.sharers : 0,
             .slice_dims = dims_.data() + int64_t{layer} * shape_.kv_heads * layout_.slice.dims,
             .slopes = shape_.slopes.empty() ? nullptr : shape_.slopes.data(),
             .score_cap = shape_.score_cap};

@@ -56,7 +56,7 @@ class LoneLayer {
     return query_bytes() +
            static_cast<size_t>(2 * config_.kv_heads * config_.head_dim * dtype_bytes(dtype_));
   }
-  const std::byte* qkv() const { return activations_.all_qkv(); }
+  const std::byte* qkv() const { return activations_.qkv(); }
 
  private:
   std::unique_ptr<Device> device_;

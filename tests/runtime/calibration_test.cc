@@ -4,11 +4,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "offload/open_device.h"
 #include "runtime/base/error.h"
+#include "runtime/capture/attention_capture.h"
+#include "runtime/capture/slice_index.h"
 #include "tests/support/source_path.h"
 
 namespace fasa {
@@ -134,6 +138,86 @@ TEST(Calibration, WindowByLength) {
   EXPECT_EQ(default_calibration_window(960, 4, 16), 60);
   EXPECT_EQ(default_calibration_window(1, 4, 16), 52);
   EXPECT_EQ(default_calibration_window(1000, 300, 16), 348);
+}
+
+// Layer 2 shares the keys of layer 1.
+Geometry sharing_geometry() {
+  return {.layers = 3,
+          .kv_heads = 2,
+          .query_heads = 4,
+          .key_dim = 8,
+          .value_dim = 6,
+          .rotary_dims = 8,
+          .scale = 0.3f,
+          .windows = {},
+          .shared_layers = 1};
+}
+
+std::vector<float> numbers(int64_t count, int first) {
+  std::vector<float> values;
+  for (int64_t i = 0; i < count; ++i) {
+    values.push_back(static_cast<float>((first + 37 * i) % 101) / 50.0f - 1);
+  }
+  return values;
+}
+
+TEST(AttentionCapture, ALayerThatSharesKeysHasThoseOfItsSource) {
+  const Geometry g = sharing_geometry();
+  constexpr int64_t kTokens = 20;
+  AttentionCapture whole(g, kTokens, {3, 17}), last(g, kTokens, {3, 17}, {2, 3});
+  for (AttentionCapture* capture : {&whole, &last}) {
+    for (int layer = 0; layer < g.layers; ++layer) {
+      const std::vector<float> q = numbers(kTokens * 4 * 8, layer),
+                               k = numbers(kTokens * 2 * 8, 50 * layer);
+      const auto view = [&](const std::vector<float>& values, int heads) {
+        return ConstTensorView::dense(values.data(), DType::kF32, kTokens, heads, 8);
+      };
+      capture->on_layer(layer, view(q, 4), g.is_shared(layer) ? ConstTensorView() : view(k, 2), {},
+                        0);
+    }
+  }
+  for (int head = 0; head < 2; ++head) {
+    const HeadSamples other = whole.take(0, head), source = whole.take(1, head),
+                      shared = whole.take(2, head);
+    EXPECT_NE(other.keys, source.keys);
+    EXPECT_EQ(shared.keys, source.keys);
+    EXPECT_NE(shared.queries, source.queries);
+    const HeadSamples alone = last.take(2, head);
+    EXPECT_EQ(alone.keys, shared.keys);
+    EXPECT_EQ(alone.queries, shared.queries);
+  }
+}
+
+TEST(SliceIndex, ALayerThatSharesKeysIsScoredOnThoseOfItsSource) {
+  const Geometry g = sharing_geometry();
+  Geometry copying = g;
+  copying.shared_layers = 0;
+  constexpr int64_t kTokens = 200;
+  const SliceIndexShape shape{
+      .chunks = 4, .sinks = 1, .recent = 2, .tokens = kTokens, .largest_set = 40};
+  SliceIndex sharing(g, shape, all_slice_dims(g)), copies(copying, shape, all_slice_dims(g));
+  for (int layer = 0; layer < g.layers; ++layer) {
+    const int source = g.kv_layer(layer);
+    const std::vector<float> k = numbers(kTokens * 2 * 8, source),
+                             v = numbers(kTokens * 2 * 6, source);
+    const auto keys = ConstTensorView::dense(k.data(), DType::kF32, kTokens, 2, 8);
+    const auto values = ConstTensorView::dense(v.data(), DType::kF32, kTokens, 2, 6);
+    copies.append(layer, keys, values, 0);
+    if (g.is_shared(layer)) {
+      sharing.append(layer, {}, {}, 0);
+    } else {
+      sharing.append(layer, keys, values, 0);
+    }
+  }
+  for (int layer = 0; layer < g.layers; ++layer) {
+    const std::vector<float> q = numbers(4 * 8, 11 * layer);
+    for (SliceIndex* index : {&sharing, &copies}) {
+      index->select(layer, ConstTensorView::dense(q.data(), DType::kF32, 1, 4, 8), kTokens - 1, 30);
+    }
+    for (int head = 0; head < 2; ++head) {
+      EXPECT_TRUE(std::ranges::equal(sharing.set(head), copies.set(head))) << layer;
+    }
+  }
 }
 
 }  // namespace

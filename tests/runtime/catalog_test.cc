@@ -118,6 +118,20 @@ TEST(GeometryCatalog, ModelsWithExpertsAndWindows) {
   EXPECT_EQ(shape.geometry.windows[23], 0);
 }
 
+// 2.3 and 4.5 billion parameters without the embeddings per layer, of which only a row is read.
+TEST(GeometryCatalog, ModelsThatShareKeysAndValues) {
+  const ModelShape& small = find_model_shape("Gemma-4-E2B");
+  EXPECT_NEAR(static_cast<double>(small.device_parameters()) / 1e9, 2.3, 0.05);
+  EXPECT_EQ(small.layer_embeddings, int64_t{262144} * 35 * 256);
+  EXPECT_EQ(small.geometry.storing_layers(), 15);
+  EXPECT_EQ(small.geometry.kv_layer(34), 14);
+  EXPECT_EQ(small.geometry.kv_layer(33), 13);
+  const ModelShape& large = find_model_shape("Gemma-4-E4B");
+  EXPECT_NEAR(static_cast<double>(large.device_parameters()) / 1e9, 4.5, 0.2);
+  EXPECT_EQ(large.geometry.storing_layers(), 24);
+  EXPECT_EQ(large.geometry.kv_layer(41), 23);
+}
+
 // Layers without rows count in the weights, and their state beside the geometry.
 TEST(GeometryCatalog, ModelsWithLinearAttention) {
   const ModelShape& dense = find_model_shape("Qwen3.5-9B");

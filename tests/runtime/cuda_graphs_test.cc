@@ -174,7 +174,10 @@ std::vector<NamedSetup> ways() {
       {"runners-up of the last step",
        {.hot_rows = 20, .depth = 1, .predictor = PredictorKind::kRunnersUp}},
       {"all of short contexts, then a part", {.rows = RowPlacement::kDevice, .fac_tokens = 230}},
-      {"a dense layer", {.rows = RowPlacement::kDevice, .dense_layers = {1}}}};
+      {"a dense layer", {.rows = RowPlacement::kDevice, .dense_layers = {1}}},
+      {"shared rows", {.head_groups = 2, .shared_layers = 2}},
+      {"shared rows, runners-up of the last step",
+       {.hot_rows = 20, .shared_layers = 1, .depth = 1, .predictor = PredictorKind::kRunnersUp}}};
 }
 
 void expect_nothing_left(const FakeCuda& fake) {

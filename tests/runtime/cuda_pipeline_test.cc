@@ -78,21 +78,24 @@ std::vector<NamedSetup> ways() {
 }
 
 TEST(CudaPipeline, OverAFakeRuntimeHasTheCpusBits) {
-  const Outputs base = generate({});
-  for (const NamedSetup& way : ways()) {
-    FakeCuda fake;
-    {
-      RuntimeRun run(open_fake(fake), way.setup);
-      expect_same(base, generate(run, 67), way.name);
+  for (const int shared_layers : {0, 2}) {
+    const Outputs base = generate({.shared_layers = shared_layers});
+    for (NamedSetup way : ways()) {
+      way.setup.shared_layers = shared_layers;
+      FakeCuda fake;
+      {
+        RuntimeRun run(open_fake(fake), way.setup);
+        expect_same(base, generate(run, 67), way.name);
+      }
+      EXPECT_EQ(fake.device_bytes, 0u);
+      EXPECT_EQ(fake.live_streams, 0);
+      EXPECT_TRUE(fake.registered.empty());
     }
-    EXPECT_EQ(fake.device_bytes, 0u);
-    EXPECT_EQ(fake.live_streams, 0);
-    EXPECT_TRUE(fake.registered.empty());
   }
 }
 
-// With the interpreted GPU kernels: their own bits, the same in every setup, with ALiBi, a soft cap
-// and pages of tokens too.
+// With the interpreted GPU kernels: their own bits, the same in every setup, with ALiBi, a soft
+// cap, pages of tokens and layers that share rows too.
 TEST(CudaPipeline, OfInterpretedKernelsHasTheSameBitsInEveryWay) {
   for (const int page_tokens : {1, 8}) {
     Geometry geometry = small_geometry();
@@ -101,8 +104,11 @@ TEST(CudaPipeline, OfInterpretedKernelsHasTheSameBitsInEveryWay) {
       geometry.score_cap = 2;
     }
     Outputs base;
-    for (NamedSetup way : ways()) {
+    std::vector<NamedSetup> all = ways();
+    all.insert(all.begin(), {"copies", {.copies = true}});
+    for (NamedSetup way : all) {
       way.setup.options.page_tokens = page_tokens;
+      way.setup.shared_layers = page_tokens > 1 ? 2 : 0;
       FakeCuda fake;
       RuntimeRun run(open_device(cuda_options(), interpreted_platform(fake)), way.setup, geometry);
       const Outputs outputs = generate(run, base.empty() ? kPrompt : 67);

@@ -266,6 +266,62 @@ TEST_P(Exactness, PrefetchWithWindowsAndDenseLayers) {
   }
 }
 
+// Layers that read the rows of an earlier one give the bits of layers with copies of these rows.
+TEST_P(Exactness, SharedKeysAndValuesGiveTheBitsOfCopies) {
+  Geometry plain = five_layers(GetParam());
+  Geometry mixed = plain;  // layers 3 and 4 share those of 1 and 2
+  mixed.windows = {37, 0, 37, 0, 37};
+  mixed.window_heads = {1, 36, 43, 36};
+  Geometry behind = mixed;  // layers 3 and 4 share those of 2
+  behind.windows = {37, 37, 0, 0, 0};
+  for (const Geometry& geometry : {plain, mixed, behind}) {
+    const auto run_one = [&](RunSetup setup, int chunk) {
+      setup.shared_layers = 2;
+      RuntimeRun run(of(setup), geometry);
+      const SequenceId id = run.runtime().create();
+      Outputs outputs = run.prefill(id, 5, 300, chunk);
+      for (auto& step : run.decode(id, 5, 40)) outputs.push_back(std::move(step));
+      return outputs;
+    };
+    for (const int64_t low_bit : {int64_t{0}, int64_t{40}, kAllOthers}) {
+      const Outputs base =
+          run_one({.fac_tokens = 12, .low_bit_tokens = low_bit, .copies = true}, 300);
+      expect_same(base, run_one({.fac_tokens = 12, .low_bit_tokens = low_bit}, 33), "cpu");
+      for (RunSetup setup :
+           {RunSetup{.hot_rows = 0}, RunSetup{.hot_rows = 30}, RunSetup{.head_groups = 2},
+            RunSetup{.rows = RowPlacement::kDevice}, RunSetup{.rows = RowPlacement::kAuto},
+            RunSetup{.hot_rows = 96, .depth = 2, .predictor = PredictorKind::kRunnersUp},
+            RunSetup{
+                .hot_rows = 40, .depth = 2, .prediction_source = PredictionSource::kGoodQueries},
+            RunSetup{.hot_rows = 40, .depth = 4, .prediction_source = PredictionSource::kRandom}}) {
+        setup.device = "emulated";
+        setup.fac_tokens = 12;
+        setup.low_bit_tokens = low_bit;
+        expect_same(base, run_one(setup, 67),
+                    "hot rows " + std::to_string(setup.hot_rows.value_or(-1)));
+      }
+    }
+  }
+}
+
+// A layer among those that share attends to all tokens; the others select.
+TEST_P(Exactness, SharedKeysAndValuesWithDenseLayers) {
+  for (const int dense : {2, 3, 4}) {
+    const auto run_one = [&](RunSetup setup) {
+      setup.shared_layers = 2;
+      setup.dense_layers = {dense};
+      RuntimeRun run(of(setup), five_layers(GetParam()));
+      const SequenceId id = run.runtime().create();
+      Outputs outputs = run.prefill(id, 5, 200, 90);
+      for (auto& step : run.decode(id, 5, 5)) outputs.push_back(std::move(step));
+      return outputs;
+    };
+    const Outputs base = run_one({.copies = true});
+    expect_same(base, run_one({}), "cpu");
+    expect_same(base, run_one({.device = "emulated"}), "emulated");
+  }
+}
+
 TEST_P(Exactness, SixteenSequencesTogether) {
   const auto length_of = [](int i) { return 20 + 37 * i; };
   for (const RunSetup& setup :
@@ -342,6 +398,12 @@ TEST_P(Exactness, RandomSchedules) {
         .predictor = PredictorKind::kRunnersUp},
         RunSetup{
             .device = "emulated", .depth = 2, .prediction_source = PredictionSource::kPoorQueries},
+        RunSetup{.device = "emulated", .hot_rows = 60, .low_bit_tokens = 60, .shared_layers = 2},
+        RunSetup{.device = "emulated",
+        .hot_rows = 96,
+        .fac_tokens = 12,
+        .shared_layers = 1,
+        .predictor = PredictorKind::kRunnersUp},
         RunSetup{.device = "emulated",
         .streams = 4,
         .depth = 1,

@@ -119,7 +119,10 @@ TEST(Interleaving, EveryOrderGivesTheSameBits) {
         RunSetup{.hot_rows = 20, .dense_layers = {1}},
         RunSetup{.hot_rows = 20, .low_bit_tokens = 40},
         RunSetup{.hot_rows = 20, .low_bit_tokens = kAllOthers},
-        RunSetup{.hot_rows = 40, .row_dtype = RowDType::kInt8, .dense_layers = {2}}}) {
+        RunSetup{.hot_rows = 40, .row_dtype = RowDType::kInt8, .dense_layers = {2}},
+        RunSetup{.hot_rows = 64, .head_groups = 2, .shared_layers = 1},
+        RunSetup{.hot_rows = 20, .shared_layers = 2},
+        RunSetup{.hot_rows = 20, .dense_layers = {2}, .shared_layers = 1}}) {
     const Outputs expected = run_synchronized(setup, 4, 3);
     auto orders = forced_orders();
     for (auto& order : random_orders(50)) orders.push_back(std::move(order));

@@ -88,5 +88,43 @@ TEST(Memory, EstimateHolds) {
   }
 }
 
+// Layers that share keys and values take hot rows and nothing else.
+TEST(Memory, OnlyLayersThatStoreCount) {
+  constexpr int64_t kTokens = 5000;
+  constexpr int kSharing = 3;
+  Geometry sharing = llama_8b(5);
+  sharing.kv_heads = 2;
+  sharing.query_heads = 4;
+  sharing.key_dim = sharing.value_dim = sharing.rotary_dims = 64;
+  sharing.windows = {512, 0, 512, 0, 0};
+  sharing.shared_layers = kSharing;
+  Geometry storing = sharing;
+  storing.layers -= kSharing;
+  storing.windows.resize(static_cast<size_t>(storing.layers));
+  storing.shared_layers = 0;
+  for (const RowPlacement rows : {RowPlacement::kHost, RowPlacement::kDevice}) {
+    Config config = config_of({SliceDType::kInt2, 32, 0, 512}, 256);
+    config.placement.rows = rows;
+    config.placement.hot_rows = 600;
+    FilledRuntime one(emulated(), config, sharing, first_chunk_dims(sharing, 32), kTokens);
+    FilledRuntime other(emulated(), config, storing, first_chunk_dims(storing, 32), kTokens);
+    for (const bool estimated : {false, true}) {
+      const auto memory = [&](FilledRuntime& filled) {
+        return estimated ? filled.runtime().estimate_memory(kTokens, 1) : filled.runtime().memory();
+      };
+      const KvMemory shared = memory(one), stored = memory(other);
+      EXPECT_GT(stored.device_slices, 0u);
+      EXPECT_EQ(shared.device_slices, stored.device_slices);
+      EXPECT_EQ(shared.device_rows, stored.device_rows);
+      EXPECT_EQ(shared.host_rows, stored.host_rows);
+      // Rows and table of two more layers without a window.
+      const uint64_t hot = rows == RowPlacement::kDevice ? 0 : 2 * 2 * 600 * (256 + 8) + 2 * 2 * 4;
+      EXPECT_EQ(shared.device_hot_rows, stored.device_hot_rows + hot);
+    }
+    EXPECT_EQ(one.runtime().traits().page.rows, other.runtime().traits().page.rows);
+    EXPECT_EQ(one.runtime().traits().page.slices, other.runtime().traits().page.slices);
+  }
+}
+
 }  // namespace
 }  // namespace fasa::bench

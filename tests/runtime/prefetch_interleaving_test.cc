@@ -69,7 +69,9 @@ Result run_queued(const RunSetup& setup, const StepPolicy& policy, size_t droppe
   return result;
 }
 
-Outputs run_without_predictions() { return run_queued({.depth = 0}, fifo()).outputs; }
+Outputs run_without_predictions(int shared_layers = 0) {
+  return run_queued({.shared_layers = shared_layers, .depth = 0}, fifo()).outputs;
+}
 
 bool same(const Outputs& a, const Outputs& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), same_bits);
@@ -102,6 +104,26 @@ TEST_P(PrefetchInterleaving, EveryOrderGivesTheSameBits) {
           EXPECT_GT(result.rows.prefetched, 0u) << name;
         }
       }
+    }
+  }
+}
+
+// Predictions for layers that share another's rows, made before and after that layer's append.
+TEST_P(PrefetchInterleaving, EveryOrderGivesTheSameBitsWithSharedRows) {
+  const Outputs expected = run_without_predictions(3);
+  for (const PredictionSource prediction_source :
+       {PredictionSource::kGoodQueries, PredictionSource::kRandom}) {
+    const RunSetup setup{.hot_rows = 64,
+                         .head_groups = 2,
+                         .shared_layers = 3,
+                         .depth = GetParam(),
+                         .prediction_source = prediction_source};
+    std::vector<NamedPolicy> orders = forced_orders();
+    for (uint64_t seed = 0; seed < 4; ++seed) orders.emplace_back("random", random_order(seed));
+    for (const auto& [name, policy] : orders) {
+      const Result result = run_queued(setup, policy);
+      EXPECT_TRUE(same(expected, result.outputs)) << name;
+      EXPECT_GT(result.rows.prefetched, 0u) << name;
     }
   }
 }

@@ -50,10 +50,45 @@ TEST(Runtime, MisuseIsNamed) {
               HasSubstr("k is [2, 2, 20]; expected [3, 2, 20]"));
   EXPECT_THAT(message_of<UsageError>([&] { runtime.append(1, view, view, {}); }),
               HasSubstr("layer 0 of 3 is next"));
-  EXPECT_THAT(message_of<UsageError>([&] { runtime.end_step(); }), HasSubstr("0 appended"));
+  EXPECT_THAT(message_of<UsageError>([&] { runtime.end_step(); }),
+              HasSubstr("0 of 3 layers appended"));
   runtime.abort_step();
   runtime.free(id);
   EXPECT_THAT(message_of<UsageError>([&] { runtime.length(id); }), HasSubstr("was freed"));
+}
+
+TEST(Runtime, LayersThatShareKeysAndValuesAppendNone) {
+  RuntimeRun run(RunSetup{.device = "emulated", .shared_layers = 2});
+  Runtime& runtime = run.runtime();
+  const SequenceId id = runtime.create();
+  run.prefill(id, 1, 100, 100);
+  const StepSequence part{id, 1, StepMode::kDecode};
+  runtime.begin_step({&part, 1});
+  std::vector<float> data(120);
+  const auto k = ConstTensorView::dense(data.data(), DType::kF32, 1, 2, 20);
+  const auto v = ConstTensorView::dense(data.data(), DType::kF32, 1, 2, 12);
+  EXPECT_THAT(message_of<UsageError>([&] { runtime.append(1, k, v, {}); }),
+              HasSubstr("append of layer 1: it attends to the keys and values of layer 0"));
+  runtime.abort_step();
+  run.decode(id, 1, 1);
+  // What is read back of a sharing layer is what it attends to.
+  std::vector<float> own(2 * 101 * 20), shared(own.size()), values(2 * 101 * 12);
+  const auto read = [&](int layer, std::vector<float>& keys) {
+    runtime.read(id, layer, 0, TensorView::dense(keys.data(), DType::kF32, 101, 2, 20),
+                 TensorView::dense(values.data(), DType::kF32, 101, 2, 12), run.tape().stream());
+    run.device().synchronize(run.tape().stream());
+  };
+  read(0, own);
+  read(2, shared);
+  EXPECT_EQ(own, shared);
+  EXPECT_NE(own, std::vector<float>(own.size()));
+  Geometry paged = small_geometry();
+  paged.shared_layers = 1;
+  EXPECT_THAT(message_of<UsageError>([&] {
+                PagedRuntime(run.device(), Config(), paged, DType::kBF16, all_slice_dims(paged),
+                             {.num_pages = 8});
+              }),
+              HasSubstr("geometry.shared_layers = 1"));
 }
 
 // At every limit the call either succeeds, or throws and the sequence can continue.

@@ -40,6 +40,7 @@ class LinearSessionsTest : public ::testing::TestWithParam<Case> {
     sessions.snapshots.interval = kInterval;
     return {.prefill_chunk = 24, .sessions = sessions};
   }
+  void outlives_its_server();
   std::string file(const std::string& name) const { return folder_.path() + "/sessions/" + name; }
 
  private:
@@ -119,7 +120,7 @@ TEST_P(LinearSessionsTest, ACutIsComputedAsBefore) {
   }
 }
 
-TEST_P(LinearSessionsTest, AConversationOutlivesItsServer) {
+void LinearSessionsTest::outlives_its_server() {
   const auto expected = left_alone([&] { return open(in_memory()); });
   for (size_t i = 0; i < 5; ++i) {
     SCOPED_TRACE(i);
@@ -148,6 +149,8 @@ TEST_P(LinearSessionsTest, AConversationOutlivesItsServer) {
   }
 }
 
+TEST_P(LinearSessionsTest, AConversationOutlivesItsServer) { outlives_its_server(); }
+
 // A damaged state is computed again; nothing else is lost.
 TEST_P(LinearSessionsTest, ADamagedStateIsComputedAgain) {
   const auto expected = left_alone([&] { return open(in_memory()); });
@@ -175,15 +178,26 @@ TEST_P(LinearSessionsTest, AnotherModelsSessionIsLeftAlone) {
   EXPECT_TRUE(server->loop().take_found().empty());
 }
 
+std::string name_of(const ::testing::TestParamInfo<Case>& test) {
+  std::string name = std::string(test.param.model) + "_" + test.param.device;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, LinearSessionsTest,
                          ::testing::Values(Case{"qwen3-5", "cpu"}, Case{"qwen3-5", "emulated"},
                                            Case{"qwen3-next", "cpu"}),
-                         [](const auto& test) {
-                           std::string name =
-                               std::string(test.param.model) + "_" + test.param.device;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         name_of);
+
+// Layers that share another's rows have none on disk.
+class SharedRowsSessionsTest : public LinearSessionsTest {};
+
+TEST_P(SharedRowsSessionsTest, AConversationOutlivesItsServer) { outlives_its_server(); }
+
+INSTANTIATE_TEST_SUITE_P(Models, SharedRowsSessionsTest,
+                         ::testing::Values(Case{"gemma4-shared", "cpu"},
+                                           Case{"gemma4-shared", "emulated"}),
+                         name_of);
 
 }  // namespace
 }  // namespace fasa::serve

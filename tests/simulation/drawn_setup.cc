@@ -81,6 +81,17 @@ void draw_rollback_windows(Draw draw, DrawnSetup& setup) {
   if (setup.rollback_windows) setup.max_tokens = kMaxTokens;
 }
 
+// The last layers share keys and values. Its own generator, as above.
+void draw_sharing(Draw draw, Geometry& geometry) {
+  if (geometry.layers == 1 || !draw.one_in(4)) return;
+  const auto possible = [&] {
+    return geometry.kv_layer(geometry.layers - 1) >= 0 &&
+           geometry.kv_layer(geometry.storing_layers()) >= 0;
+  };
+  geometry.shared_layers = static_cast<int>(draw.between(1, geometry.layers - 1));
+  while (geometry.shared_layers > 0 && !possible()) --geometry.shared_layers;
+}
+
 // Layers with a state beside those with rows. Its own generator, as above.
 void draw_linear(Draw draw, DrawnSetup& setup) {
   if (!draw.one_in(4)) return;
@@ -148,6 +159,7 @@ DrawnSetup drawn_setup(uint64_t seed) {
   draw_low_bit_set({seed, UINT64_MAX - 1}, setup.geometry, setup.config.selection);
   draw_rollback_windows({seed, UINT64_MAX - 2}, setup);
   draw_linear({seed, UINT64_MAX - 3}, setup);
+  draw_sharing({seed, UINT64_MAX - 4}, setup.geometry);
   setup.slice_dims = drawn_dims(draw, setup.geometry, *setup.config.selection.tip_chunks);
   constexpr uint64_t kRoom = uint64_t{64} << 20;  // more than any run needs
   if (!draw.one_in(3)) setup.device_memory = kRoom;
@@ -174,7 +186,7 @@ std::string describe(const DrawnSetup& setup) {
   const Geometry& g = setup.geometry;
   const Config& config = setup.config;
   return fmt::format(
-      "{} layers, {} KV heads, {} query heads, keys {}, values {}{}{}; {} {} x{}, {} tokens{}, "
+      "{} layers, {} KV heads, {} query heads, keys {}, values {}{}{}{}; {} {} x{}, {} tokens{}, "
       "sinks "
       "{}, recent {}{}, pages of {}; rows {} {}, {} hot rows, depth {}, predictor {}, {} lanes, "
       "{} groups of heads, "
@@ -184,6 +196,7 @@ std::string describe(const DrawnSetup& setup) {
       : setup.rollback_windows ? ", windows, rollback windows"
                                : ", windows",
       g.alibi_slopes.empty() ? "" : ", ALiBi",
+      g.shared_layers > 0 ? fmt::format(", the last {} share rows", g.shared_layers) : "",
       config.selection.kind == SelectionKind::kFull ? "full" : "fasa",
       slice_dtype_name(*config.selection.slice_dtype), *config.selection.tip_chunks,
       config.selection.fac_tokens[0].tokens, low_bit_text(config.selection), config.selection.sinks,

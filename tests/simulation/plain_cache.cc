@@ -36,14 +36,26 @@ std::vector<float> make_values() {
   return all;
 }
 
-// All layers in one layout; the runtime decides which of them attend to everything.
+// All layers in one layout, each with rows; the runtime decides which of them attend to everything.
 StepSettings one_layout(const Config& config, const Geometry& geometry, RowDType row_dtype) {
-  StepSettings settings = make_paged_step_settings(config, geometry, row_dtype, kHostTraits, 0);
+  Geometry storing = geometry;
+  storing.shared_layers = 0;
+  StepSettings settings = make_paged_step_settings(config, storing, row_dtype, kHostTraits, 0);
   const StepSettings own = make_step_settings(config, geometry, row_dtype, kHostTraits, 0);
   for (int i = 0; i < own.layer_count(); ++i) {
     settings.layers[static_cast<size_t>(i)].dense = own.layer(i).dense;
   }
   return settings;
+}
+
+// Layers that share rows are coded as those that they share.
+std::vector<int16_t> dims_of_copies(std::vector<int16_t> dims, const Geometry& geometry) {
+  const int64_t of_layer = std::ssize(dims) / geometry.layers;
+  for (int layer = geometry.storing_layers(); layer < geometry.layers; ++layer) {
+    std::copy_n(dims.begin() + geometry.kv_layer(layer) * of_layer, of_layer,
+                dims.begin() + layer * of_layer);
+  }
+  return dims;
 }
 
 int budget_pages() { return pages_of(kMaxTokens); }
@@ -61,7 +73,7 @@ PlainCache::PlainCache(const Config& config, const Geometry& geometry, RowDType 
                        const std::vector<int16_t>& slice_dims)
     : geometry_(geometry),
       settings_(one_layout(config, geometry, row_dtype)),
-      slice_dims_(slice_dims),
+      slice_dims_(dims_of_copies(slice_dims, geometry)),
       slopes_(raw_slopes(geometry)),
       arena_(1) {
   const auto take = [this](int64_t bytes) {
@@ -92,13 +104,14 @@ void PlainCache::append(std::span<const uint8_t> history, int layer) {
   const auto key_width = static_cast<size_t>(geometry_.kv_heads * geometry_.key_dim);
   const auto value_width = static_cast<size_t>(geometry_.kv_heads * geometry_.value_dim);
   const auto tokens = static_cast<int64_t>(history.size());
+  const int from = geometry_.kv_layer(layer);
   keys_.resize(history.size() * key_width);
   values_.resize(history.size() * value_width);
   for (size_t i = 0; i < history.size(); ++i) {
     const auto position = static_cast<int64_t>(i);
-    std::copy_n(token_values(history[i], layer, position, TokenPart::kKey), key_width,
+    std::copy_n(token_values(history[i], from, position, TokenPart::kKey), key_width,
                 keys_.begin() + static_cast<int64_t>(i * key_width));
-    std::copy_n(token_values(history[i], layer, position, TokenPart::kValue), value_width,
+    std::copy_n(token_values(history[i], from, position, TokenPart::kValue), value_width,
                 values_.begin() + static_cast<int64_t>(i * value_width));
   }
   const SequenceDesc sequence{.mode = StepMode::kPrefill,

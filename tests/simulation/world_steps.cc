@@ -76,10 +76,12 @@ void World::enqueue_layers(Step& step, int layers) {
   const int64_t tokens = step.tokens;
   for (int layer = 0; layer < layers; ++layer) {
     Layer& l = step.layers[static_cast<size_t>(layer)];
-    runtime_->append(
-        layer, ConstTensorView::dense(l.k.data(), DType::kF32, tokens, g.kv_heads, g.key_dim),
-        ConstTensorView::dense(l.v.data(), DType::kF32, tokens, g.kv_heads, g.value_dim),
-        compute_.view());
+    if (!g.is_shared(layer)) {
+      runtime_->append(
+          layer, ConstTensorView::dense(l.k.data(), DType::kF32, tokens, g.kv_heads, g.key_dim),
+          ConstTensorView::dense(l.v.data(), DType::kF32, tokens, g.kv_heads, g.value_dim),
+          compute_.view());
+    }
     if (!step.attends) continue;
     runtime_->attend(
         layer, ConstTensorView::dense(l.q.data(), DType::kF32, tokens, g.query_heads, g.key_dim),

@@ -119,8 +119,10 @@ class GraphedSteps {
       };
       for (int layer = 0; layer < g.layers; ++layer) {
         if (on_layer) on_layer(layer);
-        runtime_.append(layer, view(layer, kKeys, g.kv_heads, g.key_dim),
-                        view(layer, kValues, g.kv_heads, g.value_dim), stream_);
+        if (!g.is_shared(layer)) {
+          runtime_.append(layer, view(layer, kKeys, g.kv_heads, g.key_dim),
+                          view(layer, kValues, g.kv_heads, g.value_dim), stream_);
+        }
         runtime_.attend(layer, view(layer, kQueries, g.query_heads, g.key_dim),
                         view(layer, kOut, g.query_heads, g.value_dim), nullptr, stream_);
       }

@@ -60,9 +60,11 @@ class QueuedSteps {
     tape_.begin(step.parts);
     for (int layer = 0; layer < g.layers; ++layer) {
       const Layer& l = step.layers[static_cast<size_t>(layer)];
-      runtime_.append(
-          layer, ConstTensorView::dense(l.k.data(), dtype, tokens, g.kv_heads, g.key_dim),
-          ConstTensorView::dense(l.v.data(), dtype, tokens, g.kv_heads, g.value_dim), stream);
+      if (!g.is_shared(layer)) {
+        runtime_.append(
+            layer, ConstTensorView::dense(l.k.data(), dtype, tokens, g.kv_heads, g.key_dim),
+            ConstTensorView::dense(l.v.data(), dtype, tokens, g.kv_heads, g.value_dim), stream);
+      }
       runtime_.attend(
           layer, ConstTensorView::dense(l.q.data(), dtype, tokens, g.query_heads, g.key_dim),
           TensorView::dense(l.out.data(), DType::kF32, tokens, g.query_heads, g.value_dim), nullptr,

@@ -40,6 +40,8 @@ struct RunSetup {
   SelectionOptions options = {};
   RowDType row_dtype = DType::kBF16;
   std::vector<int> dense_layers = {};
+  int shared_layers = 0;                    // Geometry::shared_layers
+  bool copies = false;                      // these layers store copies instead: the same bits
   std::optional<int> depth = std::nullopt;  // none = auto
   PredictorKind predictor = PredictorKind::kAuto;
   PredictionSource prediction_source = PredictionSource::kNone;
@@ -74,9 +76,11 @@ class RuntimeRun {
   RuntimeRun(std::unique_ptr<Device> device, const RunSetup& setup, const Geometry& geometry)
       : inner_(std::move(device)),
         device_(std::make_unique<FaultyDevice>(*inner_)),
-        runtime_(*device_, config(setup), geometry, setup.row_dtype, dims(setup, geometry), 0,
+        runtime_(*device_, config(setup), sharing(geometry, setup.copies ? 0 : setup.shared_layers),
+                 setup.row_dtype, dims(setup, sharing(geometry, setup.shared_layers)), 0,
                  setup.max_steps),
         tape_(*device_, runtime_, DType::kF32) {
+    if (setup.copies) tape_.copied = sharing(geometry, setup.shared_layers);
     if (setup.prediction_source == PredictionSource::kRandom) {
       random_ = std::make_unique<RandomPredictor>(*device_, 5);
       runtime_.set_predictor(random_.get());
@@ -88,13 +92,15 @@ class RuntimeRun {
     }
   }
 
-  // The slices' dimensions, in a different order for every head.
+  // The slices' dimensions, in a different order for every head that is stored.
   static std::vector<int16_t> dims(const RunSetup& setup, const Geometry& geometry) {
     const int chunks = setup.tip_chunks > 0 ? setup.tip_chunks : geometry.chunks();
     std::vector<int16_t> dims;
     for (int head = 0; head < geometry.layers * geometry.kv_heads; ++head) {
+      const int layer = head / geometry.kv_heads;
+      const int stored = head - (layer - geometry.kv_layer(layer)) * geometry.kv_heads;
       for (int i = 0; i < chunks; ++i) {
-        const Geometry::Pair pair = geometry.chunk_dims((i + head) % geometry.chunks());
+        const Geometry::Pair pair = geometry.chunk_dims((i + stored) % geometry.chunks());
         dims.push_back(static_cast<int16_t>(pair.first));
         dims.push_back(static_cast<int16_t>(pair.second));
       }
@@ -145,6 +151,10 @@ class RuntimeRun {
   }
 
  private:
+  static Geometry sharing(Geometry geometry, int layers) {
+    geometry.shared_layers = layers;
+    return geometry;
+  }
   static std::unique_ptr<Device> open(const RunSetup& setup) {
     DeviceOptions options;
     options.name = setup.device;

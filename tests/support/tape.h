@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -92,10 +93,12 @@ class Tape {
       Buffer sums;
       const size_t sums_bytes = static_cast<size_t>(tokens * g.query_heads) * sizeof(float);
       if (lse != nullptr) sums = device_.allocate(MemorySpace::kDevice, sums_bytes, "test sums");
-      runtime_.append(
-          layer, ConstTensorView::dense(k.data(), dtype_, tokens, heads.kv_heads, heads.key_dim),
-          ConstTensorView::dense(v.data(), dtype_, tokens, heads.kv_heads, heads.value_dim),
-          stream_.view());
+      if (!g.is_shared(layer)) {
+        runtime_.append(
+            layer, ConstTensorView::dense(k.data(), dtype_, tokens, heads.kv_heads, heads.key_dim),
+            ConstTensorView::dense(v.data(), dtype_, tokens, heads.kv_heads, heads.value_dim),
+            stream_.view());
+      }
       if (!attend) {
         device_.synchronize(stream_.view());
         continue;
@@ -133,6 +136,8 @@ class Tape {
   DType dtype() const { return dtype_; }
   StreamView stream() const { return stream_.view(); }
   std::function<void(std::span<const Part>)> on_begin;  // called before every step
+  // Layers that share keys and values in this geometry append copies of those that they share.
+  std::optional<Geometry> copied;
   // receives the log-sum-exps if not null, [layers][tokens][query_heads]
   std::vector<float>* lse = nullptr;
 
@@ -142,10 +147,12 @@ class Tape {
     std::vector<std::byte> host(static_cast<size_t>(tokens * heads * dim * dtype_bytes(dtype_)));
     int64_t at = 0;
     for (const Part& part : parts) {
+      const bool copies = copied && kind != TapeKind::kQuery;
+      const int of = copies ? copied->kv_layer(layer) : layer;
       for (int64_t t = 0; t < part.tokens; ++t) {
         for (int i = 0; i < heads * dim; ++i) {
           store_element(dtype_, host.data(), at++,
-                        tape_value(part.seed, layer, part.start + t, kind, i));
+                        tape_value(part.seed, of, part.start + t, kind, i));
         }
       }
     }

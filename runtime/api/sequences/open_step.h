@@ -23,8 +23,8 @@ struct OpenStep {
   DescriptorBuffer* slot = nullptr;
   size_t slot_index = 0;
   int64_t tokens = 0;
-  int appended = 0;  // layers
-  int attended = 0;
+  int appended = 0;  // of the layers that store keys and values
+  int attended = 0;  // layers
   StreamView compute;
   bool decodes = false;
   bool launched = false;               // as a graph; compute awaits all of its work
@@ -32,9 +32,10 @@ struct OpenStep {
   std::optional<std::string> failure;  // its streams are gone; abort_step is the only call allowed
 
   StepContext& attention_tables() { return each_tables ? *each_tables : tables; }
-  // True if `layers` layers were appended, and all or none of them attended to.
-  bool went_through(int layers) const {
-    return appended == layers && (attended == 0 || attended == layers);
+  // True if all keys and values were appended, and all or none of the layers attended to.
+  bool went_through(const StepSettings& settings) const {
+    return appended == settings.storing_layers() &&
+           (attended == 0 || attended == settings.layer_count());
   }
 };
 

@@ -146,10 +146,12 @@ class Runtime {
   // step already open, too many tokens to decode, next-query without a query source) or
   // BudgetError; then nothing has changed.
   void begin_step(std::span<const StepSequence> sequences);
-  // k [tokens, kv_heads, key_dim] (rotated), v [tokens, kv_heads, value_dim]. Enqueues only.
+  // k [tokens, kv_heads, key_dim] (rotated), v [tokens, kv_heads, value_dim]. Enqueues only. Not
+  // for layers that share the keys and values of another (Geometry::is_shared).
   void append(int layer, ConstTensorView k, ConstTensorView v, StreamView stream);
   // q [tokens, query_heads, key_dim] (rotated) -> out [tokens, query_heads, value_dim]; lse
-  // [tokens, query_heads] natural log, or null. After append of the same layer. Enqueues only.
+  // [tokens, query_heads] natural log, or null. After append of Geometry::kv_layer(layer). Enqueues
+  // only.
   void attend(int layer, ConstTensorView q, TensorView out, float* lse, StreamView stream);
   // Runs all layers of the open step. `layers` appends and attends every layer on `stream` and
   // enqueues the caller's own work between them there. On CUDA devices with device.graphs = on, a

@@ -100,6 +100,12 @@ OpenStep& Runtime::Impl::require_step(const char* call, int layer, int OpenStep:
 }
 
 void Runtime::Impl::append(int layer, ConstTensorView k, ConstTensorView v, StreamView stream) {
+  if (layer < geometry().layers && geometry().is_shared(layer)) {
+    throw UsageError(fmt::format(
+        "append of layer {}: it attends to the keys and values of layer {} and stores none; call "
+        "attend alone",
+        layer, geometry().kv_layer(layer)));
+  }
   OpenStep& step = require_step("append", layer, &OpenStep::appended);
   const HeadShape heads = geometry().heads(layer);
   require_shape("k", k, step.tokens, heads.kv_heads, heads.key_dim);
@@ -116,7 +122,7 @@ void Runtime::Impl::append(int layer, ConstTensorView k, ConstTensorView v, Stre
 void Runtime::Impl::attend(int layer, ConstTensorView q, TensorView out, float* lse,
                            StreamView stream) {
   OpenStep& step = require_step("attend", layer, &OpenStep::attended);
-  if (step.appended <= layer) {
+  if (step.appended <= geometry().kv_layer(layer)) {
     throw UsageError(fmt::format("attend of layer {} before its append; call append first", layer));
   }
   const HeadShape heads = geometry().heads(layer);
@@ -186,11 +192,11 @@ void Runtime::Impl::end_step() {
   if (!streams_.step()) throw UsageError("end_step outside a step");
   OpenStep& step = *streams_.step();
   if (step.failure) throw DeviceError(*step.failure);
-  if (!step.went_through(geometry().layers)) {
-    throw UsageError(
-        fmt::format("end_step after {} appended and {} attended of {} layers; go "
-                    "through all of them or call abort_step",
-                    step.appended, step.attended, geometry().layers));
+  if (!step.went_through(settings_)) {
+    throw UsageError(fmt::format(
+        "end_step with {} of {} layers appended and {} of {} attended; go through all of them or "
+        "call abort_step",
+        step.appended, settings_.storing_layers(), step.attended, settings_.layer_count()));
   }
   states_.require_computed();
   StepExecutor& executor = engine_.executor();

@@ -10,11 +10,11 @@
 namespace fasa {
 namespace {
 
-void require_whole(const OpenStep& step, int layers) {
-  if (step.went_through(layers)) return;
-  throw UsageError(
-      fmt::format("run_layers: {} appended and {} attended of {} layers; go through all of them",
-                  step.appended, step.attended, layers));
+void require_whole(const OpenStep& step, const StepSettings& settings) {
+  if (step.went_through(settings)) return;
+  throw UsageError(fmt::format(
+      "run_layers: {} of {} layers appended and {} of {} attended; go through all of them",
+      step.appended, settings.storing_layers(), step.attended, settings.layer_count()));
 }
 
 }  // namespace
@@ -43,11 +43,11 @@ Graph StepRecorder::record_layers(StreamView stream, const std::function<void()>
   };
   step.recording = true;
   try {
-    Graph graph = engine_.device().graphs()->record_graph(
-        stream, engine_.executor().streams(), "decode step", [&] {
-          layers();
-          require_whole(step, engine_.settings().layer_count());
-        });
+    Graph graph = engine_.device().graphs()->record_graph(stream, engine_.executor().streams(),
+                                                          "decode step", [&] {
+                                                            layers();
+                                                            require_whole(step, engine_.settings());
+                                                          });
     *attends = step.attended > 0;
     forget();
     return graph;
@@ -82,14 +82,14 @@ void StepRecorder::record(StepGraphs::Entry& entry, StreamView stream,
 
 bool StepRecorder::launch(const StepGraphs::Entry& entry, StreamView stream) {
   if (!engine_.device().graphs()->launch_graph(entry.graph.view())) return false;
-  const int layers = engine_.settings().layer_count();
+  const StepSettings& settings = engine_.settings();
   OpenStep& step = *streams_.step();
   step.launched = true;
   step.compute = stream;
-  step.appended = layers;
-  step.attended = entry.attends ? layers : 0;
-  for (int layer = 0; layer < layers; ++layer) {
-    if (engine_.settings().access(layer) == RowAccess::kOverLink)
+  step.appended = settings.storing_layers();
+  step.attended = entry.attends ? settings.layer_count() : 0;
+  for (int layer = 0; layer < step.appended; ++layer) {
+    if (settings.access(layer) == RowAccess::kOverLink)
       engine_.counters().add_written_back(layer, step.tokens);
   }
   ++metrics_.launched;

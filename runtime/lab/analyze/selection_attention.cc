@@ -35,7 +35,7 @@ class Sets {
   void keep(const ResolveParams& params) {
     const int heads = params.step.layout.kv_heads;
     const SequenceDesc& sequence = params.step.sequences[0];
-    auto& sets = sets_[{params.step.layer, int64_t{sequence.start}}];
+    auto& sets = sets_[{params.step.attending_layer(), int64_t{sequence.start}}];
     sets.clear();
     for (int head = 0; head < heads; ++head) {
       const int32_t* set = params.sets + int64_t{head} * params.selected_capacity;
