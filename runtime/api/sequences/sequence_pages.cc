@@ -27,6 +27,15 @@ void add_copy(std::vector<CopyRange>& copies, void* destination, const void* sou
   }
 }
 
+// Zeroes what a block of rows holds behind its first tokens: stale bytes.
+void clear_behind(int64_t tokens, const CacheLayout& layout, std::span<std::byte> block) {
+  const auto used = static_cast<size_t>(tokens * layout.row.bytes());
+  const auto of_head = static_cast<size_t>(layout.row_head_bytes());
+  for (size_t head = 0; head < block.size(); head += of_head) {
+    std::memset(block.data() + head + used, 0, of_head - used);
+  }
+}
+
 }  // namespace
 
 void SequencePages::export_pages(SequenceId id, int64_t first, std::span<const PageSpans> pages) {
@@ -54,14 +63,10 @@ void SequencePages::export_pages(SequenceId id, int64_t first, std::span<const P
   streams_.wait_for(sequence);  // the host reads rows
   sequences_.find_usable(id);
   copy_out(sequence, first, pages);
-  // Behind the last token the block holds stale bytes.
-  const CacheLayout& layout = engine_.settings().layout;
-  const auto used = static_cast<size_t>(last_tokens * layout.row.bytes());
-  const auto of_head = static_cast<size_t>(layout.row_head_bytes());
   const std::span<std::byte> rows = pages.back().rows;
-  for (size_t head = 0; head < rows.size(); head += of_head) {
-    std::memset(rows.data() + head + used, 0, of_head - used);
-  }
+  const StepSettings& settings = engine_.settings();
+  clear_behind(last_tokens, settings.layout, rows.first(rows.size() - page_bytes.window_rows));
+  clear_behind(last_tokens, settings.window_rows, rows.last(page_bytes.window_rows));
 }
 
 // Window rows that were given back are zeros.
