@@ -30,13 +30,14 @@ class Sessions(ServeTest):
         self.assertEqual(server.process.wait(60), 0 if number == signal.SIGTERM else -number)
 
     def test_a_restart_changes_nothing(self):
-        for model in (self.chat_model(), self.linear_model()):
+        # Rows in all layers; states in most; heads of another shape in layers with a window.
+        for model in (self.chat_model(), self.small_model("qwen3-5"), self.small_model("gemma4")):
             with self.subTest(model.name):
                 self.check_restarts(model)
 
     def check_restarts(self, model):
         """A conversation whose server ends after each turn is that of one that stays."""
-        linear = model.name == "linear-model"
+        linear = model.name == "qwen3-5"
         states = [f'fasa_tier_bytes{{tier="{tier}",kind="states"}}' for tier in ("device", "host")]
         messages = [{"role": "user", "content": "And it came to pass in the days " * 30}]
         stays, goes = Server(self, model=model), self.server(model=model)
@@ -61,7 +62,7 @@ class Sessions(ServeTest):
         self.assertEqual(self.say(goes, other), self.say(stays, other))
 
     def test_a_linear_models_answer_is_that_of_generate(self):
-        model = self.linear_model()
+        model = self.small_model("qwen3-5")
         text = "And it came to pass in the days " * 6
         answer, _, _ = self.say(Server(self, model=model), [{"role": "user", "content": text}])
         done = self.assert_done("generate", "--model", model, "--chat", "--prompt", text,

@@ -81,11 +81,13 @@ class Server:
 
 
 class ServeTest(CommandTest):
-    def linear_model(self):
-        """A small random model with linear attention, a tokenizer of letters and ChatML."""
-        folder = self.folder / "linear-model"
+    def small_model(self, name):
+        """A random model of tests/golden, with a tokenizer of letters and ChatML."""
+        folder, golden = self.folder / name, SOURCE / "tests/golden"
         if not folder.exists():
-            shutil.copytree(SOURCE / "tests/golden/qwen3-5", folder)
+            shutil.copytree(golden / name, folder)
+            for file in "tokenizer.json", "tokenizer_config.json":
+                self.replace(folder, file, (golden / "qwen3-5" / file).read_bytes())
             config = json.loads((folder / "config.json").read_text())
             config |= {"max_position_embeddings": 4096, "eos_token_id": 63}
             self.replace(folder, "config.json", json.dumps(config))
