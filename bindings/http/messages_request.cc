@@ -84,8 +84,11 @@ class Messages {
                        {"content", text_of(block, "content")}});
       return;
     }
-    // Templates omit the reasoning of earlier turns.
-    if (assistant && (type == "thinking" || type == "redacted_thinking")) return;
+    if (assistant && type == "redacted_thinking") return;
+    if (assistant && type == "thinking") {
+      return set_reasoning(read_, read_.value("reasoning_content", std::string()) +
+                                      block.string("thinking").value_or(""));
+    }
     refuse_block(block, assistant ? "text, tool_use, thinking" : "text, tool_result");
   }
   void add_call(const RequestFields& block) {

@@ -191,6 +191,10 @@ Json read_chat_calls(const Json& calls, const std::string& path) {
   return read;
 }
 
+void set_reasoning(Json& message, const std::string& text) {
+  message["reasoning_content"] = message["thinking"] = text;
+}
+
 Json read_chat_message(const Json& message, const std::string& path) {
   const RequestFields fields(message, path);
   std::string role = fields.string("role").value_or("");
@@ -210,6 +214,11 @@ Json read_chat_message(const Json& message, const std::string& path) {
     read["tool_calls"] = read_chat_calls(*calls, path + ".tool_calls");
   }
   if (role == "tool") fields.string("tool_call_id");
+  for (const char* const name : {"reasoning", "thinking", "reasoning_content"}) {
+    const Json* const reasoning = fields.find(name);
+    const bool known = role == "assistant" && reasoning != nullptr && reasoning->is_string();
+    if (known) set_reasoning(read, reasoning->get<std::string>());
+  }
   const Json* const content = fields.find("content");
   if (content == nullptr) {
     if (role != "assistant" || fields.find("tool_calls") == nullptr) {

@@ -66,6 +66,9 @@ SamplingFields read_sampling(const RequestFields& fields);
 // A message as templates expect it. `path` names it in errors.
 Json read_chat_message(const Json& message, const std::string& path);
 Json read_chat_calls(const Json& calls, const std::string& path);
+// An assistant's reasoning, by the names that templates have for it; they choose the turns that
+// show it.
+void set_reasoning(Json& message, const std::string& text);
 
 // Throw ApiError for a wrong type, a value out of range, and an unsupported field.
 ChatRequest read_chat_request(const Json& body);

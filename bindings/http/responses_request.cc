@@ -37,7 +37,22 @@ std::string text_of(const RequestFields& item, const char* name) {
   return text;
 }
 
-// Collects a chat's messages. Calls belong to the preceding assistant message.
+// The text of a reasoning item; without it, its summary.
+std::string reasoning_of(const RequestFields& item) {
+  std::string text;
+  for (const char* const name : {"content", "summary"}) {
+    const Json* const parts = item.find(name);
+    if (!text.empty() || parts == nullptr || !parts->is_array()) continue;
+    for (size_t i = 0; i < parts->size(); ++i) {
+      const RequestFields part((*parts)[i], fmt::format("{}[{}]", item.path_of(name), i));
+      text += part.string("text").value_or("");
+    }
+  }
+  return text;
+}
+
+// Collects a chat's messages. Calls belong to the preceding assistant message, reasoning to the
+// next one.
 class Conversation {
  public:
   void add(const Json& item, const std::string& path) {
@@ -51,7 +66,9 @@ class Conversation {
       messages_.push_back({{"role", "tool"},
                            {"tool_call_id", fields.string("call_id").value_or("")},
                            {"content", text_of(fields, "output")}});
-    } else if (type != "reasoning") {  // templates omit the reasoning of earlier turns
+    } else if (type == "reasoning") {
+      reasoning_ += reasoning_of(fields);
+    } else {
       refuse_type(fields, type, "message, function_call, function_call_output, reasoning");
     }
   }
@@ -68,6 +85,7 @@ class Conversation {
     }
     messages_.push_back(
         read_chat_message({{"role", role}, {"content", text_of(fields, "content")}}, path));
+    add_reasoning();
   }
   void add_call(const RequestFields& fields, const std::string& path) {
     const bool follows = !messages_.empty() && messages_.back()["role"] == "assistant";
@@ -81,9 +99,18 @@ class Conversation {
     Json calls = message.value("tool_calls", Json::array());
     calls.push_back(read_chat_calls(Json::array({std::move(call)}), path)[0]);
     message["tool_calls"] = std::move(calls);
+    add_reasoning();
+  }
+  // The items of reasoning before this message of the assistant; others have none.
+  void add_reasoning() {
+    const std::string text = std::exchange(reasoning_, "");
+    Json& message = messages_.back();
+    if (text.empty() || message["role"] != "assistant") return;
+    set_reasoning(message, message.value("reasoning_content", std::string()) + text);
   }
 
   Json messages_ = Json::array();
+  std::string reasoning_;
 };
 
 // The request's own items.

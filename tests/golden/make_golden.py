@@ -468,7 +468,7 @@ CASES = {
         linear(transformers.Qwen3_5TextConfig, "lfllf", 5e3, 0.5, (3, 10), (6, 14), 4, hidden_size=52,
                intermediate_size=76, num_attention_heads=6, head_dim=24),
         torch.bfloat16,
-        {},
+        {"letters": True},
     ),
     "qwen3-5-moe": (
         linear(transformers.Qwen3_5MoeTextConfig, "llfl", 7e3, 0.25, (2, 12), (6, 8), 3, hidden_size=44,
@@ -584,11 +584,36 @@ def make_case(name, index):
         to_old_config(folder)
     if special.get("old_gemma_config"):
         to_old_gemma_config(folder)
+    if special.get("letters"):
+        write_letters(folder)
     # Loaded again: what the files say counts, not what is in memory here.
     model = of.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
     tokens = torch.randint(0, VOCAB - (4 if special.get("vision") else 0), (TOKENS,), generator=generator).tolist()
     write_logits(folder, "logits", tokens, list(range(2, TOKENS, 3)), logits_of(model, tokens))
     print(name, sum(p.stat().st_size for p in folder.iterdir()), "bytes")
+
+
+def write_letters(folder):
+    """A tokenizer with one id for each letter from A to |, blank and line end, and ChatML."""
+    controls = ["<|im_start|>", "<|im_end|>"]
+    pieces = [chr(ord("A") + i) for i in range(VOCAB - 4)] + ["\u0120", "\u010a"]
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False,
+             "use_regex": False}
+    added = [{"id": len(pieces) + i, "content": text, "single_word": False, "lstrip": False,
+              "rstrip": False, "normalized": False, "special": True}
+             for i, text in enumerate(controls)]
+    (folder / "tokenizer.json").write_text(json.dumps({
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": added,
+        "normalizer": None, "pre_tokenizer": level, "post_processor": None, "decoder": level,
+        "model": {"type": "BPE", "dropout": None, "unk_token": None, "fuse_unk": False,
+                  "byte_fallback": False, "vocab": {p: i for i, p in enumerate(pieces)},
+                  "merges": []}}) + "\n")
+    (folder / "tokenizer_config.json").write_text(json.dumps({
+        "eos_token": controls[1],
+        "chat_template":
+            "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n"
+            "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"},
+        indent=2) + "\n")
 
 
 def make_bundled(name):

@@ -3,43 +3,15 @@
 // alone.
 #include <gtest/gtest.h>
 
-#include <optional>
 #include <utility>
 
 #include "runtime/llm/chat_session.h"
 #include "tests/llm/llm_fixture.h"
-#include "tests/llm/temp_model.h"
 
 namespace fasa {
 namespace {
 
 using namespace llm_test;
-
-constexpr const char* kTemplate =
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
-
-// One id per letter, for models with a vocabulary of 64.
-std::string letters_json() {
-  nlohmann::json document = nlohmann::json::parse(read_file(bundled_dir() + "/tokenizer.json"));
-  auto& vocab = document["model"]["vocab"];
-  vocab = nlohmann::json::object();
-  for (int i = 0; i < 60; ++i) vocab[std::string(1, static_cast<char>('A' + i))] = i;
-  vocab["Ġ"] = 60;
-  vocab["Ċ"] = 61;
-  document["model"]["merges"] = nlohmann::json::array();
-  document["added_tokens"] = nlohmann::json::array();
-  for (const auto& [text, id] : {std::pair("<|im_start|>", 62), {"<|im_end|>", 63}}) {
-    document["added_tokens"].push_back({{"id", id},
-                                        {"content", text},
-                                        {"single_word", false},
-                                        {"lstrip", false},
-                                        {"rstrip", false},
-                                        {"normalized", false},
-                                        {"special", true}});
-  }
-  return document.dump();
-}
 
 // A chat on a runtime of its own.
 class Chat {
@@ -80,27 +52,23 @@ class Chat {
 
 class ChatReplay : public ::testing::TestWithParam<const char*> {
  protected:
-  ChatReplay() {
-    folder_.write("chat_template.jinja", kTemplate);
-    templates_.emplace(text::ChatTemplates::load(folder_.path()));
-  }
   // Cancels questions while `cancel` is true.
   Chat open(const bool& cancel) {
     ChatOptions options;
     options.answer.max_tokens = 9;
     options.prefill_chunk = 16;
     options.cancelled = [&cancel] { return cancel; };
-    return {model_, tokenizer_, *templates_, std::move(options)};
+    return {model_, tokenizer_, templates_, std::move(options)};
   }
   Chat open() { return open(never_); }
 
   const bool never_ = false;
 
-  TempDir folder_;
   const std::unique_ptr<Device> device_ = open_test_device("cpu");
   Model model_ = Model::load(golden_dir(GetParam()), *device_, DType::kF32);
-  const text::Tokenizer tokenizer_ = text::Tokenizer::parse(letters_json(), "", "test");
-  std::optional<text::ChatTemplates> templates_;
+  // One id per letter; both models have a vocabulary of 64.
+  const text::Tokenizer tokenizer_ = text::Tokenizer::load(golden_dir("qwen3-5"));
+  const text::ChatTemplates templates_ = text::ChatTemplates::load(golden_dir("qwen3-5"));
 };
 
 TEST_P(ChatReplay, UndoneTurnsLeaveNoTrace) {

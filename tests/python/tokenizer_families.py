@@ -1,4 +1,5 @@
-"""Small tokenizers with the settings of every supported family, and texts that exercise them.
+"""Small tokenizers with the settings of families, and texts that exercise them. Families whose
+pipeline a class or converter of transformers defines: transformers_families.py.
 
 Vocabularies are trained on the texts of models/texts and on fragments of other scripts."""
 import functools
@@ -14,17 +15,6 @@ MARK = "\u2581"
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
           r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
-QWEN35 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}|"
-          r" ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
-O200K = "|".join([
-    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
-    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
-    r"\p{N}{1,3}", r" ?[^\s\p{L}\p{N}]+[\r\n/]*", r"\s*[\r\n]+", r"\s+(?!\S)", r"\s+"])
-TEKKEN = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|"
-          r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}|"
-          r" ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 DEEPSEEK = [r"\p{N}{1,3}", "[一-龥\u3040-ゟ゠-ヿ]+",
             r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|"
             r"[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|"
@@ -43,14 +33,12 @@ def corpus():
     return [text[:12000] for text in texts] + [SCRAPS] * 3
 
 
-def trained(pre_tokenizer, alphabet, size=900, normalizer=None):
-    """Trains a vocabulary; returns (vocabulary, merges)."""
+def trained(pre_tokenizer, alphabet, size=900, limit=100_000):
+    """Trains a vocabulary with at most so many characters; returns (vocabulary, merges)."""
     tokenizer = Tokenizer(models.BPE())
-    if pre_tokenizer is not None:
-        tokenizer.pre_tokenizer = pre_tokenizer
-    if normalizer is not None:
-        tokenizer.normalizer = normalizer
-    trainer = trainers.BpeTrainer(vocab_size=size, initial_alphabet=alphabet, show_progress=False)
+    tokenizer.pre_tokenizer = pre_tokenizer
+    trainer = trainers.BpeTrainer(vocab_size=size, initial_alphabet=alphabet, show_progress=False,
+                                  limit_alphabet=limit)
     tokenizer.train_from_iterator(corpus(), trainer)
     model = json.loads(tokenizer.to_str())["model"]
     return model["vocab"], [tuple(merge) for merge in model["merges"]]
@@ -129,11 +117,6 @@ def marks(prepend=True):
     return normalizers.Sequence(steps + [normalizers.Replace(" ", MARK)])
 
 
-def gemma_decoder():
-    return decoders.Sequence([decoders.Replace(MARK, " "), decoders.ByteFallback(),
-                              decoders.Fuse()])
-
-
 def families():
     """All tokenizers: name -> tokenizer."""
     phi3 = [special(name, rstrip=True) for name in
@@ -144,9 +127,6 @@ def families():
                 AddedToken("<｜Assistant｜>", normalized=True, special=False),
                 AddedToken("<|EOT|>", normalized=True, special=True),
                 AddedToken("<｜fim▁hole｜>", normalized=True, special=False)]
-    gemma = [special("<bos>"), special("<start_of_turn>"), special("<end_of_turn>"),
-             AddedToken("\n\n", normalized=False), AddedToken("\n", normalized=False),
-             AddedToken(MARK * 2, normalized=False), AddedToken("<b>", normalized=False)]
     odd = ["<|endoftext|>", special("<left>", lstrip=True), special("<right>", rstrip=True),
            special("<both>", lstrip=True, rstrip=True), special("<end", lstrip=True),
            AddedToken("word", single_word=True, normalized=False),
@@ -158,11 +138,7 @@ def families():
         "gpt-2 prefix": byte_level(use_regex=True, add_prefix_space=True),
         "llama-3": byte_level([LLAMA3], ignore=True, template="<|endoftext|> $A"),
         "phi-4": byte_level([LLAMA3]),
-        "qwen2": byte_level([QWEN2], normalizer=normalizers.NFC()),
-        "qwen3.5": byte_level([QWEN35]),
         "nfd": byte_level([QWEN2], normalizer=normalizers.NFD(), tokens=odd),
-        "gpt-oss": byte_level([O200K], ignore=True, template="<|im_start|> $A"),
-        "tekken": byte_level([TEKKEN], ignore=True, template="<|im_start|> $A <|im_end|>"),
         "deepseek": byte_level(DEEPSEEK, tokens=deepseek, normalizer=normalizers.Sequence([]),
                                template="<｜begin▁of▁sentence｜> $A"),
         "neox": byte_level(use_regex=True, normalizer=normalizers.NFC(),
@@ -192,8 +168,6 @@ def families():
                 pre_tokenizers.Metaspace(prepend_scheme="first", split=True)])),
         "phi-3": sentence(marks(), tokens=phi3),
         "llama-2 normalized specials": sentence(marks(), specials_normalized=True),
-        "gemma": sentence(marks(False), pre_tokenizers.Split(" ", "merged_with_previous"),
-                          gemma_decoder(), gemma, template="<bos> $A"),
         "unknown": sentence(marks(), byte_fallback=False),
         "unknown apart": sentence(marks(), byte_fallback=False, fuse_unk=False),
         "unknown none": sentence(marks(), byte_fallback=False, unk=None),

@@ -8,8 +8,9 @@ import subprocess
 
 import pytest
 from tokenizer_families import Texts, families
+from transformers_families import transformers_families
 
-FAMILIES = families()
+FAMILIES = families() | transformers_families()
 STRINGS = int(os.environ.get("FASA_TOKENIZER_STRINGS", "4000")) // len(FAMILIES) + 1
 SEED = int(os.environ.get("FASA_TOKENIZER_SEED", "1"))
 

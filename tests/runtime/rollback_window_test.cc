@@ -268,24 +268,32 @@ TEST(RollbackWindow, OfWindowRowsOnlyThoseThatAreThereAreRead) {
   EXPECT_EQ(runtime.length(id), kPrompt + 1);
 }
 
-// Pages with the rows of all layers are saved and loaded.
+// Pages with the rows of all layers are saved and loaded. `heads`: of the layers with a window.
+void expect_pages_are_saved_and_loaded(const RunSetup& setup, const HeadShape& heads) {
+  Geometry geometry = windowed(setup, kSomeWindows);
+  geometry.window_heads = heads;
+  RuntimeRun run(setup, geometry);
+  Runtime& runtime = run.runtime();
+  const SequenceId id = runtime.create();
+  run.prefill(id, 1, 300, 300);
+  const PageBytes bytes = runtime.traits().page;
+  const SequenceId copy = runtime.create();
+  for (int64_t page = 0; page < pages_of(300); ++page) {
+    const bool full = (page + 1) * kPageTokens <= 300;
+    std::vector<std::byte> rows(bytes.rows), slices(full ? bytes.slices : 0);
+    const PageSpans out{rows, slices};
+    const ConstPageSpans in{rows, slices};
+    runtime.exchange().export_pages(id, page, {&out, 1});
+    runtime.exchange().import_pages(copy, full ? kPageTokens : 300 % kPageTokens, {&in, 1});
+  }
+  expect_same(run.decode(id, 1, 20), run.decode(copy, 1, 20), name_of(setup));
+}
+
 TEST(RollbackWindow, PagesOfASequenceWithWindowRowsAreSavedAndLoaded) {
   for (const RunSetup& setup : setups()) {
-    RuntimeRun run(setup, windowed(setup, kSomeWindows));
-    Runtime& runtime = run.runtime();
-    const SequenceId id = runtime.create();
-    run.prefill(id, 1, 300, 300);
-    const PageBytes bytes = runtime.traits().page;
-    const SequenceId copy = runtime.create();
-    for (int64_t page = 0; page < pages_of(300); ++page) {
-      const bool full = (page + 1) * kPageTokens <= 300;
-      std::vector<std::byte> rows(bytes.rows), slices(full ? bytes.slices : 0);
-      const PageSpans out{rows, slices};
-      const ConstPageSpans in{rows, slices};
-      runtime.exchange().export_pages(id, page, {&out, 1});
-      runtime.exchange().import_pages(copy, full ? kPageTokens : 300 % kPageTokens, {&in, 1});
+    for (const HeadShape& heads : {HeadShape{}, HeadShape{3, 44, 36, 44}}) {
+      expect_pages_are_saved_and_loaded(setup, heads);
     }
-    expect_same(run.decode(id, 1, 20), run.decode(copy, 1, 20), name_of(setup));
   }
 }
 

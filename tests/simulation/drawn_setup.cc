@@ -92,6 +92,20 @@ void draw_sharing(Draw draw, Geometry& geometry) {
   while (geometry.shared_layers > 0 && !possible()) --geometry.shared_layers;
 }
 
+// Heads of another shape in layers with a window, if there are others. Its own generator, as above.
+void draw_window_heads(Draw draw, bool coded, Geometry& geometry) {
+  const auto without = std::count(geometry.windows.begin(), geometry.windows.end(), 0);
+  const bool mixed = without > 0 && without < std::ssize(geometry.windows);
+  if (!mixed || draw.one_in(3)) return;
+  const int group = geometry.query_heads % 2 == 0 ? draw.of({1, 2, geometry.query_heads})
+                                                  : draw.of({1, geometry.query_heads});
+  const int key_dim = coded ? kFewestCoded : draw.of({6, 8, 14, 16});
+  geometry.window_heads = {.kv_heads = geometry.query_heads / group,
+                           .key_dim = key_dim,
+                           .value_dim = coded ? kFewestCoded : draw.of({5, 8, 15, 16}),
+                           .rotary_dims = key_dim};
+}
+
 // Layers with a state beside those with rows. Its own generator, as above.
 void draw_linear(Draw draw, DrawnSetup& setup) {
   if (!draw.one_in(4)) return;
@@ -160,6 +174,7 @@ DrawnSetup drawn_setup(uint64_t seed) {
   draw_rollback_windows({seed, UINT64_MAX - 2}, setup);
   draw_linear({seed, UINT64_MAX - 3}, setup);
   draw_sharing({seed, UINT64_MAX - 4}, setup.geometry);
+  draw_window_heads({seed, UINT64_MAX - 5}, setup.row_dtype.is_coded(), setup.geometry);
   setup.slice_dims = drawn_dims(draw, setup.geometry, *setup.config.selection.tip_chunks);
   constexpr uint64_t kRoom = uint64_t{64} << 20;  // more than any run needs
   if (!draw.one_in(3)) setup.device_memory = kRoom;
@@ -180,13 +195,19 @@ std::string low_bit_text(const Config::Selection& selection) {
                      slice_dtype_name(*selection.value_codes));
 }
 
+std::string window_heads_text(const HeadShape& heads) {
+  if (heads.kv_heads == 0) return "";
+  return fmt::format(" with {} KV heads, keys {}, values {}", heads.kv_heads, heads.key_dim,
+                     heads.value_dim);
+}
+
 }  // namespace
 
 std::string describe(const DrawnSetup& setup) {
   const Geometry& g = setup.geometry;
   const Config& config = setup.config;
   return fmt::format(
-      "{} layers, {} KV heads, {} query heads, keys {}, values {}{}{}{}; {} {} x{}, {} tokens{}, "
+      "{} layers, {} KV heads, {} query heads, keys {}, values {}{}{}{}{}; {} {} x{}, {} tokens{}, "
       "sinks "
       "{}, recent {}{}, pages of {}; rows {} {}, {} hot rows, depth {}, predictor {}, {} lanes, "
       "{} groups of heads, "
@@ -195,7 +216,7 @@ std::string describe(const DrawnSetup& setup) {
       g.windows.empty()        ? ""
       : setup.rollback_windows ? ", windows, rollback windows"
                                : ", windows",
-      g.alibi_slopes.empty() ? "" : ", ALiBi",
+      window_heads_text(g.window_heads), g.alibi_slopes.empty() ? "" : ", ALiBi",
       g.shared_layers > 0 ? fmt::format(", the last {} share rows", g.shared_layers) : "",
       config.selection.kind == SelectionKind::kFull ? "full" : "fasa",
       slice_dtype_name(*config.selection.slice_dtype), *config.selection.tip_chunks,

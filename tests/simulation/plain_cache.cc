@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdlib>
 #include <memory>
+#include <utility>
 
 #include "kernels/cpu/kernels.h"
 #include "runtime/api/settings.h"
@@ -58,6 +59,21 @@ std::vector<int16_t> dims_of_copies(std::vector<int16_t> dims, const Geometry& g
   return dims;
 }
 
+Geometry without_window_heads(Geometry geometry) {
+  geometry.window_heads = {};
+  return geometry;
+}
+
+// All layers with the heads of those with a window.
+Geometry with_window_heads(Geometry geometry) {
+  const HeadShape heads = std::exchange(geometry.window_heads, {});
+  geometry.kv_heads = heads.kv_heads;
+  geometry.key_dim = heads.key_dim;
+  geometry.value_dim = heads.value_dim;
+  geometry.rotary_dims = heads.rotary_dims;
+  return geometry;
+}
+
 int budget_pages() { return pages_of(kMaxTokens); }
 
 }  // namespace
@@ -71,11 +87,17 @@ const float* token_values(int writer, int layer, int64_t position, TokenPart par
 
 PlainCache::PlainCache(const Config& config, const Geometry& geometry, RowDType row_dtype,
                        const std::vector<int16_t>& slice_dims)
-    : geometry_(geometry),
-      settings_(one_layout(config, geometry, row_dtype)),
+    : geometry_(without_window_heads(geometry)),
+      settings_(one_layout(config, geometry_, row_dtype)),
       slice_dims_(dims_of_copies(slice_dims, geometry)),
       slopes_(raw_slopes(geometry)),
       arena_(1) {
+  if (geometry.has_window_heads()) {
+    Config all_tokens;  // windows are attended to whole
+    all_tokens.selection.kind = SelectionKind::kFull;
+    window_heads_ = std::make_unique<PlainCache>(all_tokens, with_window_heads(geometry), row_dtype,
+                                                 std::vector<int16_t>{});
+  }
   const auto take = [this](int64_t bytes) {
     memory_.emplace_back(static_cast<size_t>(bytes + kAlignment));
     const auto address = reinterpret_cast<uintptr_t>(memory_.back().data());
@@ -131,8 +153,9 @@ std::vector<Attended> PlainCache::attend(std::span<const uint8_t> history, int64
   std::vector<Attended> layers;
   arena_.execute([&] {
     for (int layer = 0; layer < geometry_.layers; ++layer) {
-      append(history, layer);
-      layers.push_back(attend_layer(history, start, mode, layer));
+      PlainCache& cache = cache_of(layer);
+      cache.append(history, layer);
+      layers.push_back(cache.attend_layer(history, start, mode, layer));
     }
   });
   return layers;
@@ -253,21 +276,26 @@ void PlainCache::select_and_attend(const StepParams& step, ConstTensorView q, At
 
 void PlainCache::read(std::span<const uint8_t> history, int layer, std::vector<float>* keys,
                       std::vector<float>* values) {
-  const auto tokens = static_cast<int64_t>(history.size());
-  keys->resize(history.size() * static_cast<size_t>(geometry_.kv_heads * geometry_.key_dim));
-  values->resize(history.size() * static_cast<size_t>(geometry_.kv_heads * geometry_.value_dim));
   arena_.execute([&] {
-    append(history, layer);
-    cpu::run(ReadRowsParams{.layout = settings_.layout,
-                            .layer = layer,
-                            .row_blocks = row_blocks_.data(),
-                            .first = 0,
-                            .access = RowAccess::kLocal,
-                            .k = TensorView::dense(keys->data(), DType::kF32, tokens,
-                                                   geometry_.kv_heads, geometry_.key_dim),
-                            .v = TensorView::dense(values->data(), DType::kF32, tokens,
-                                                   geometry_.kv_heads, geometry_.value_dim)});
+    PlainCache& cache = cache_of(layer);
+    cache.append(history, layer);
+    cache.read_rows(layer, static_cast<int64_t>(history.size()), keys, values);
   });
+}
+
+void PlainCache::read_rows(int layer, int64_t tokens, std::vector<float>* keys,
+                           std::vector<float>* values) {
+  keys->resize(static_cast<size_t>(tokens * geometry_.kv_heads * geometry_.key_dim));
+  values->resize(static_cast<size_t>(tokens * geometry_.kv_heads * geometry_.value_dim));
+  cpu::run(ReadRowsParams{.layout = settings_.layout,
+                          .layer = layer,
+                          .row_blocks = row_blocks_.data(),
+                          .first = 0,
+                          .access = RowAccess::kLocal,
+                          .k = TensorView::dense(keys->data(), DType::kF32, tokens,
+                                                 geometry_.kv_heads, geometry_.key_dim),
+                          .v = TensorView::dense(values->data(), DType::kF32, tokens,
+                                                 geometry_.kv_heads, geometry_.value_dim)});
 }
 
 }  // namespace fasa::testing

@@ -6,6 +6,7 @@
 #include <tbb/task_arena.h>
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -51,10 +52,15 @@ class PlainCache {
  private:
   void append(std::span<const uint8_t> history, int layer);
   Attended attend_layer(std::span<const uint8_t> history, int64_t start, StepMode mode, int layer);
+  void read_rows(int layer, int64_t tokens, std::vector<float>* keys, std::vector<float>* values);
+  // The one that holds the layer's rows.
+  PlainCache& cache_of(int layer) {
+    return window_heads_ != nullptr && geometry_.window(layer) > 0 ? *window_heads_ : *this;
+  }
   void select_and_attend(const StepParams& step, ConstTensorView q, AttendParams params);
   StepParams step_params(const SequenceDesc& sequence, int layer) const;
 
-  const Geometry geometry_;
+  const Geometry geometry_;  // all layers with the heads of those without a window
   const StepSettings settings_;
   const std::vector<int16_t> slice_dims_;
   const std::vector<float> slopes_;
@@ -64,6 +70,8 @@ class PlainCache {
   std::vector<std::byte*> slice_blocks_;
   std::byte* tail_ = nullptr;
   std::vector<float> keys_, values_, queries_;
+  // Layers with a window, if their heads have a shape of their own.
+  std::unique_ptr<PlainCache> window_heads_;
 };
 
 }  // namespace fasa::testing

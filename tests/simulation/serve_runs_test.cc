@@ -1,6 +1,7 @@
 // Simulation runs of the server's engine, each drawn from a seed: requests arrive, are cancelled
 // and run short of memory between its steps. Each gets, bit for bit, what it gets alone; only the
-// youngest steps back, and the oldest always progresses.
+// youngest steps back, and the oldest always progresses. A quarter of the seeds have a model with
+// linear attention.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -36,6 +37,26 @@ DrawnRequest drawn_request(Draw& draw) {
           .choices = draw.one_in(6) ? 2 : 1};
 }
 
+struct RunModel {
+  ServedModel served;
+  int32_t vocab = 256;
+  uint64_t scarce_memory = uint64_t{15} << 20;  // a device with the least memory that runs have
+
+  std::vector<int32_t> ids_of(const DrawnRequest& request) const {
+    std::vector<int32_t> ids = bytes_of(some_text(request.begin, request.length));
+    for (int32_t& id : ids) id %= vocab;
+    return ids;
+  }
+};
+
+RunModel linear_model() {
+  RunModel model{.served = {.dir = llm_test::golden_dir("qwen3-5")},
+                 .vocab = 61,
+                 .scarce_memory = uint64_t{3} << 19};
+  model.served.config.memory.snapshots.interval = 64;
+  return model;
+}
+
 EngineOptions drawn_options(Draw& draw) {
   // A step of the least chunk or of the largest: sizes must not depend on the clock.
   return {.max_sequences = static_cast<int>(draw.between(2, 6)),
@@ -47,10 +68,13 @@ EngineOptions drawn_options(Draw& draw) {
 // What each request gets alone; salts keep it from using another's pages.
 class AloneAnswers {
  public:
+  explicit AloneAnswers(const RunModel& model)
+      : model_(model), server_(LocalServer::open("cpu", {}), {}, model.served) {}
+
   const std::vector<Recorder::Choice>& of(const DrawnRequest& request) {
     auto& answer = answers_[request.key()];
     if (!answer) {
-      answer = server_.start(bytes_of(some_text(request.begin, request.length)), request.max_tokens,
+      answer = server_.start(model_.ids_of(request), request.max_tokens,
                              std::to_string(answers_.size()), request.choices);
       answer->wait();
       server_.loop().evict_idle();
@@ -59,18 +83,21 @@ class AloneAnswers {
   }
 
  private:
-  LocalServer server_{"cpu"};
+  const RunModel model_;
+  LocalServer server_;
   std::map<decltype(DrawnRequest{}.key()), std::shared_ptr<Recorder>> answers_;
 };
 
 // An engine whose steps the caller runs.
 class SteppedEngine {
  public:
-  SteppedEngine(const char* device, const EngineOptions& options, std::optional<uint64_t> memory)
+  SteppedEngine(const char* device, const RunModel& run, const EngineOptions& options,
+                std::optional<uint64_t> memory)
       : options_(options),
+        run_(run),
         device_(LocalServer::open(device, memory)),
-        model_(Model::load(llm_test::bundled_dir(), *device_, std::nullopt)),
-        runtime_(*device_, sparse_config(), model_.config().geometry(), model_.dtype(),
+        model_(Model::load(run.served.dir, *device_, std::nullopt)),
+        runtime_(*device_, run.served.config, model_.config().geometry(), model_.dtype(),
                  all_slice_dims(model_.config().geometry())),
         memory_(runtime_, options_, choices_, inbox_, stats_),
         steps_(model_, runtime_, nullptr, options_, choices_, memory_, stats_) {}
@@ -87,7 +114,7 @@ class SteppedEngine {
     active->id = id;
     // Only equal requests share: what one answered would be computed by decoding for another.
     active->request = {.salt = std::to_string(drawn.begin * 10'000 + drawn.length),
-                       .prompt = bytes_of(some_text(drawn.begin, drawn.length)),
+                       .prompt = run_.ids_of(drawn),
                        .choices = drawn.choices,
                        .answer = {.max_tokens = drawn.max_tokens, .logprobs = 0},
                        .observer = std::move(recorder)};
@@ -122,6 +149,7 @@ class SteppedEngine {
   }
 
   const EngineOptions options_;
+  const RunModel run_;
   std::unique_ptr<Device> device_;
   Model model_;
   Runtime runtime_;
@@ -163,18 +191,21 @@ class ServeRuns : public ::testing::TestWithParam<const char*> {
   void run(uint64_t seed);
   static int seeds() { return std::getenv("FASA_LONG") != nullptr ? 300 : 8; }
 
-  AloneAnswers alone_;
-  uint64_t preemptions_ = 0;
+  AloneAnswers alone_{RunModel{}};
+  AloneAnswers alone_linear_{linear_model()};
+  uint64_t preemptions_ = 0, linear_preemptions_ = 0;
 };
 
 void ServeRuns::run(uint64_t seed) {
   Draw draw(seed);
   const EngineOptions options = drawn_options(draw);
+  const bool is_linear = Draw(seed, UINT64_MAX).one_in(4);
+  const RunModel model = is_linear ? linear_model() : RunModel{};
   std::optional<uint64_t> memory;
   if (std::string(GetParam()) == "emulated" && !draw.one_in(3)) {
-    memory = (uint64_t{1} << 20) * static_cast<uint64_t>(draw.between(15, 18));
+    memory = model.scarce_memory + model.scarce_memory / 15 * static_cast<uint64_t>(draw.below(4));
   }
-  SteppedEngine engine(GetParam(), options, memory);
+  SteppedEngine engine(GetParam(), model, options, memory);
   struct Sent {
     DrawnRequest request;
     std::shared_ptr<Recorder> recorder;
@@ -210,7 +241,7 @@ void ServeRuns::run(uint64_t seed) {
       ASSERT_LE(steps_without, 4 * 512 / 16 + 1);
     }
   }
-  preemptions_ += engine.stats().preemptions;
+  (is_linear ? linear_preemptions_ : preemptions_) += engine.stats().preemptions;
   for (const Sent& one : sent) {
     if (one.cancelled) continue;
     if (one.recorder->error_kind()) {  // too large for this device alone
@@ -218,7 +249,7 @@ void ServeRuns::run(uint64_t seed) {
       EXPECT_TRUE(memory.has_value());
       continue;
     }
-    const auto& expected = alone_.of(one.request);
+    const auto& expected = (is_linear ? alone_linear_ : alone_).of(one.request);
     for (size_t choice = 0; choice < expected.size(); ++choice) {
       EXPECT_EQ(one.recorder->choices()[choice].ids, expected[choice].ids);
       EXPECT_EQ(one.recorder->choices()[choice].logprobs, expected[choice].logprobs);
@@ -234,6 +265,7 @@ TEST_P(ServeRuns, EachRequestGetsWhatItGetsAlone) {
   }
   if (std::string(GetParam()) == "emulated") {
     EXPECT_GT(preemptions_, 0u);
+    EXPECT_GT(linear_preemptions_, 0u);
   }
 }
 

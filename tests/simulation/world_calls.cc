@@ -134,18 +134,20 @@ void World::read(Draw& draw) {
   const int layer = static_cast<int>(draw.below(g.layers));
   const int64_t first = draw.below(length);
   const int64_t tokens = draw.between(1, length - first);
-  const auto key_width = static_cast<size_t>(g.kv_heads * g.key_dim);
-  const auto value_width = static_cast<size_t>(g.kv_heads * g.value_dim);
+  const HeadShape heads = g.heads(layer);
+  const auto key_width = static_cast<size_t>(heads.kv_heads * heads.key_dim);
+  const auto value_width = static_cast<size_t>(heads.kv_heads * heads.value_dim);
   std::vector<float> k(static_cast<size_t>(tokens) * key_width);
   std::vector<float> v(static_cast<size_t>(tokens) * value_width);
   last_ = fmt::format("read {} to {} of {}, layer {}", first, first + tokens - 1,
                       index_of(sequence->id), layer);
   sequence->busy = true;
   try {
-    runtime_->read(sequence->id, layer, first,
-                   TensorView::dense(k.data(), DType::kF32, tokens, g.kv_heads, g.key_dim),
-                   TensorView::dense(v.data(), DType::kF32, tokens, g.kv_heads, g.value_dim),
-                   compute_.view());
+    runtime_->read(
+        sequence->id, layer, first,
+        TensorView::dense(k.data(), DType::kF32, tokens, heads.kv_heads, heads.key_dim),
+        TensorView::dense(v.data(), DType::kF32, tokens, heads.kv_heads, heads.value_dim),
+        compute_.view());
     device_->synchronize(compute_.view());
   } catch (const UsageError&) {
     const bool whole = g.windows.empty() || g.windows[static_cast<size_t>(layer)] == 0;

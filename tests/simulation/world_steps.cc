@@ -63,10 +63,11 @@ void World::write_tensors(Step& step) {
         }
       }
     };
-    take(tensors.k, g.kv_heads, g.key_dim, TokenPart::kKey);
-    take(tensors.v, g.kv_heads, g.value_dim, TokenPart::kValue);
-    take(tensors.q, g.query_heads, g.key_dim, TokenPart::kQuery);
-    tensors.out.resize(tokens * static_cast<size_t>(g.query_heads * g.value_dim));
+    const HeadShape heads = g.heads(layer);
+    take(tensors.k, heads.kv_heads, heads.key_dim, TokenPart::kKey);
+    take(tensors.v, heads.kv_heads, heads.value_dim, TokenPart::kValue);
+    take(tensors.q, g.query_heads, heads.key_dim, TokenPart::kQuery);
+    tensors.out.resize(tokens * static_cast<size_t>(g.query_heads * heads.value_dim));
     tensors.lse.resize(tokens * static_cast<size_t>(g.query_heads));
   }
 }
@@ -76,16 +77,18 @@ void World::enqueue_layers(Step& step, int layers) {
   const int64_t tokens = step.tokens;
   for (int layer = 0; layer < layers; ++layer) {
     Layer& l = step.layers[static_cast<size_t>(layer)];
+    const HeadShape heads = g.heads(layer);
+    const auto input = [&](const std::vector<float>& tensor, int count, int dim) {
+      return ConstTensorView::dense(tensor.data(), DType::kF32, tokens, count, dim);
+    };
     if (!g.is_shared(layer)) {
-      runtime_->append(
-          layer, ConstTensorView::dense(l.k.data(), DType::kF32, tokens, g.kv_heads, g.key_dim),
-          ConstTensorView::dense(l.v.data(), DType::kF32, tokens, g.kv_heads, g.value_dim),
-          compute_.view());
+      runtime_->append(layer, input(l.k, heads.kv_heads, heads.key_dim),
+                       input(l.v, heads.kv_heads, heads.value_dim), compute_.view());
     }
     if (!step.attends) continue;
     runtime_->attend(
-        layer, ConstTensorView::dense(l.q.data(), DType::kF32, tokens, g.query_heads, g.key_dim),
-        TensorView::dense(l.out.data(), DType::kF32, tokens, g.query_heads, g.value_dim),
+        layer, input(l.q, g.query_heads, heads.key_dim),
+        TensorView::dense(l.out.data(), DType::kF32, tokens, g.query_heads, heads.value_dim),
         l.lse.data(), compute_.view());
   }
 }
@@ -220,7 +223,7 @@ void World::compare(const Step& step) {
 void World::compare(const Part& part, const Layer& layer, const Attended& expected,
                     size_t first_token, int layer_index) const {
   const Geometry& g = setup_.geometry;
-  const auto width = static_cast<size_t>(g.query_heads * g.value_dim);
+  const auto width = static_cast<size_t>(g.query_heads * g.heads(layer_index).value_dim);
   const auto heads = static_cast<size_t>(g.query_heads);
   for (size_t i = 0; i < static_cast<size_t>(part.tokens()); ++i) {
     const bool same = std::memcmp(tokens_at(layer.out, first_token + i, width),

@@ -121,6 +121,46 @@ class Anthropic(ServeTest):
             self.assertEqual(headers["Request-Id"], headers["X-Request-Id"])
 
 
+class Reasoning(ServeTest):
+    """An assistant's reasoning reaches the template by every API and name."""
+    template = ("{% for m in messages %}{{ '<' + m.role + '>' + m.content }}"
+                "{{ m.reasoning_content }}{{ m.thinking }}{% endfor %}")
+
+    def test_the_prompt_has_it(self):
+        server = Server(self, model=self.chat_model(self.template))
+        said, call = "Hm, it may rain.", {"name": "now", "arguments": {}}
+        user = {"role": "user", "content": "x"}
+        openai = {"role": "assistant", "content": "Yes."}
+        text = {"type": "text", "text": "Yes."}
+        item = {"type": "message", "role": "assistant", "content": "Yes."}
+        for path, count, without, with_reasoning in (
+                *(("/v1/chat/completions", ("usage", "prompt_tokens"),
+                   {"messages": [user, openai, user]},
+                   {"messages": [user, {**openai, name: said}, user]})
+                  for name in ("reasoning_content", "thinking", "reasoning")),
+                ("/api/chat", ("prompt_eval_count",), {"messages": [user, openai, user]},
+                 {"messages": [user, {**openai, "thinking": said}, user]}),
+                ("/v1/messages/count_tokens", ("input_tokens",),
+                 {"messages": [user, {"role": "assistant", "content": [text]}, user]},
+                 {"messages": [user, {"role": "assistant", "content": [
+                     {"type": "thinking", "thinking": said, "signature": ""}, text]}, user]}),
+                *(("/v1/responses/input_tokens", ("input_tokens",), {"input": [user, answer, user]},
+                   {"input": [user, {"type": "reasoning", "summary": [], "content": [
+                       {"type": "reasoning_text", "text": said}]}, answer, user]})
+                  for answer in (item, {"type": "function_call", "call_id": "1", **call,
+                                        "arguments": "{}"}))):
+            prompts = []
+            for body in (without, with_reasoning):
+                status, _, answer = server.ask("POST", path, {
+                    "model": "chat-model", "max_tokens": 1, "stream": False, **body})
+                self.assertEqual(status, 200, answer)
+                value = json.loads(answer)
+                for key in count:
+                    value = value[key]
+                prompts.append(value)
+            self.assertEqual(prompts[1] - prompts[0], 2 * len(said), path)
+
+
 class Llama(ServeTest):
     """POST /completion, /props and /slots of llama.cpp's server."""
 

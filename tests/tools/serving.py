@@ -3,9 +3,10 @@ import http.client
 import json
 import os
 import re
+import shutil
 import subprocess
 
-from support import FASA, MODEL, CommandTest
+from support import FASA, MODEL, SOURCE, CommandTest
 
 TEMPLATE = ("{% for message in messages %}{{ '<' + message.role + '>' + message.content }}"
             "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}")
@@ -80,6 +81,18 @@ class Server:
 
 
 class ServeTest(CommandTest):
+    def small_model(self, name):
+        """A random model of tests/golden, with a tokenizer of letters and ChatML."""
+        folder, golden = self.folder / name, SOURCE / "tests/golden"
+        if not folder.exists():
+            shutil.copytree(golden / name, folder)
+            for file in "tokenizer.json", "tokenizer_config.json":
+                self.replace(folder, file, (golden / "qwen3-5" / file).read_bytes())
+            config = json.loads((folder / "config.json").read_text())
+            config |= {"max_position_embeddings": 4096, "eos_token_id": 63}
+            self.replace(folder, "config.json", json.dumps(config))
+        return folder
+
     def chat_model(self, template=TEMPLATE):
         folder = self.folder / "chat-model"
         if not folder.exists():

@@ -27,7 +27,7 @@ void add_copy(std::vector<CopyRange>& copies, void* destination, const void* sou
   }
 }
 
-// Behind its last token a block holds stale bytes.
+// Zeroes what a block of rows holds behind its first tokens: stale bytes.
 void clear_behind(int64_t tokens, const CacheLayout& layout, std::span<std::byte> block) {
   const auto used = static_cast<size_t>(tokens * layout.row.bytes());
   const auto of_head = static_cast<size_t>(layout.row_head_bytes());
