@@ -197,9 +197,8 @@ TEST_P(PrefetchExactness, DepthHotRowsStreams) {
                     what);
         const bool predictions = depth != 0 && hot_rows > set * (listed ? 8 : 1) &&
                                  who().predictor != PredictorKind::kNone;
-        // The automatic depth tries predictions later than these steps; see AutomaticDepth.
-        const bool later = !depth && !listed;
-        EXPECT_EQ(rows.prefetched > 0, predictions && !later) << what;
+        // See AutomaticDepth: estimates are tried later than these steps, runners-up do not pay.
+        EXPECT_EQ(rows.prefetched > 0, predictions && depth) << what;
         EXPECT_LE(rows.prefetched_used, rows.prefetched) << what;
       }
     }
@@ -210,13 +209,15 @@ TEST_P(PrefetchExactness, DepthHotRowsStreams) {
 TEST_P(PrefetchExactness, AutomaticDepth) {
   constexpr int kLong = 50;
   StepCounters rows;
+  const bool listed = who().predictor == PredictorKind::kRunnersUp;
   const RunSetup setup{.device = "emulated",
-                       .hot_rows = who().predictor == PredictorKind::kRunnersUp ? 200 : 51,
+                       .hot_rows = listed ? 200 : 51,
                        .streams = 2,
                        .fac_tokens = set_size(),
                        .depth = std::nullopt,
                        .predictor = who().predictor,
-                       .prediction_source = who().prediction_source};
+                       .prediction_source = who().prediction_source,
+                       .link_bandwidth = listed ? std::optional(1e9) : std::nullopt};
   expect_same(of({.fac_tokens = set_size(), .depth = 0}, nullptr, kLong), of(setup, &rows, kLong),
               "automatic");
   EXPECT_EQ(rows.prefetched > 0, who().predictor != PredictorKind::kNone);

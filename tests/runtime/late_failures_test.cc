@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 const RunSetup kSetups[] = {
     {.device = "emulated", .hot_rows = 30},
     {.device = "emulated", .depth = 2, .prediction_source = PredictionSource::kGoodQueries},
-    {.device = "emulated", .predictor = PredictorKind::kRunnersUp},
+    {.device = "emulated", .depth = 1, .predictor = PredictorKind::kRunnersUp},
     {.device = "emulated", .rows = RowPlacement::kDevice},
     {.device = "emulated", .rows = RowPlacement::kAuto, .hot_rows = 30},
     {.device = "emulated", .hot_rows = 0, .slice = SliceDType::kBF16, .dense_layers = {1}}};
