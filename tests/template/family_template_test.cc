@@ -5,6 +5,8 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
 
 #include "runtime/base/error.h"
 #include "runtime/text/template/template.h"

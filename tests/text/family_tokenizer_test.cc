@@ -1,9 +1,10 @@
 // Tokenizers of model families against ids and texts of Hugging Face's (golden/make_golden.py).
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "runtime/text/tokenizer.h"
 #include "tests/support/source_path.h"
