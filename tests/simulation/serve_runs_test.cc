@@ -198,12 +198,13 @@ class ServeRuns : public ::testing::TestWithParam<const char*> {
 
 void ServeRuns::run(uint64_t seed) {
   Draw draw(seed);
-  const EngineOptions options = drawn_options(draw);
+  EngineOptions options = drawn_options(draw);
   const bool is_linear = Draw(seed, UINT64_MAX).one_in(4);
   const RunModel model = is_linear ? linear_model() : RunModel{};
   std::optional<uint64_t> memory;
   if (std::string(GetParam()) == "emulated" && !draw.one_in(3)) {
     memory = model.scarce_memory + model.scarce_memory / 15 * static_cast<uint64_t>(draw.below(4));
+    options.prefill_chunk = std::min(options.prefill_chunk, 128);  // activations have to fit
   }
   SteppedEngine engine(GetParam(), model, options, memory);
   struct Sent {
