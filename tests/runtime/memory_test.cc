@@ -2,6 +2,7 @@
 // that the estimate must match.
 #include <gtest/gtest.h>
 
+#include "offload/open_device.h"
 #include "runtime/synthetic/filled_runtime.h"
 
 namespace fasa::bench {
