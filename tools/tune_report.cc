@@ -165,8 +165,8 @@ std::string notes_of(const TuneReport& report) {
 }  // namespace
 
 std::string to_table(const TuneReport& report) {
-  TextTable table({"", "depth", "predictor", "hot\nrows", "replace\nment", "streams", "ms a\ntoken",
-                   "hit\n%", "hidden\n%", "wasted\na step"},
+  TextTable table({"", "depth", "predictor", "hot\nrows", "streams", "ms a\ntoken", "hit\n%",
+                   "hidden\n%", "wasted\na step"},
                   3);
   for (const size_t index : in_order(report)) table.add(trial_cells(report, index));
   return lines(report, "") + '\n' + table.text() + '\n' + automatic_words(report) +

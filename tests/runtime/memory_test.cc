@@ -119,7 +119,7 @@ TEST(Memory, OnlyLayersThatStoreCount) {
       EXPECT_EQ(shared.device_rows, stored.device_rows);
       EXPECT_EQ(shared.host_rows, stored.host_rows);
       // Rows and table of two more layers without a window.
-      const uint64_t hot = rows == RowPlacement::kDevice ? 0 : 2 * 2 * 600 * (256 + 8) + 2 * 2 * 4;
+      const uint64_t hot = rows == RowPlacement::kDevice ? 0 : 2 * 2 * 600 * (256 + 8);
       EXPECT_EQ(shared.device_hot_rows, stored.device_hot_rows + hot);
     }
     EXPECT_EQ(one.runtime().traits().page.rows, other.runtime().traits().page.rows);

@@ -125,7 +125,7 @@ TEST(Planner, ExtraHotRowsAreWhatARuntimeTakes) {
   request.config.selection.fac_tokens = {{.tokens = 100, .share = 0}};
   request.config.prefetch.depth = 0;
   request.machine.traits = kEmulatedTraits;
-  request.machine.traits.rates.link_bandwidth = 1e9;
+  request.machine.traits.rates.link_bandwidth = 7.5e9;
   request.machine.reserved_bytes = 0;
   request.machine.device_memory = kGiB;
   request.weights = PlannedWeights{};
@@ -135,7 +135,7 @@ TEST(Planner, ExtraHotRowsAreWhatARuntimeTakes) {
   DeviceOptions options;
   options.name = "emulated";
   options.device_memory = kGiB;
-  options.link_bandwidth = 1e9;
+  options.link_bandwidth = 7.5e9;
   FilledRuntime filled(options, option.config, request.model.geometry,
                        first_chunk_dims(request.model.geometry, option.chunks),
                        request.tokens - FilledRuntime::kRoom);

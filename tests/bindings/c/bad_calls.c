@@ -261,7 +261,7 @@ static void sequences(const char* device) {
   OK(fasa_append(runtime, 0, &kv, &kv, NULL));
   USAGE(fasa_attend(runtime, 0, &kv, &q, NULL, NULL), "q is [3, 2, 16]; expected [3, 4, 16]");
   USAGE(fasa_attend(runtime, 0, &q, NULL, NULL, NULL), "out is null");
-  USAGE(fasa_end_step(runtime), "1 appended");
+  USAGE(fasa_end_step(runtime), "1 of 2 layers appended");
   fasa_device* elsewhere = NULL;
   fasa_stream* stream = NULL;
   OK(fasa_device_open(config, &elsewhere));
