@@ -27,7 +27,7 @@ std::string paragraph(const std::string& text, int indent) {
 std::string why_none(const Config& config) {
   if (config.prefetch.depth == 0) return " (prefetch.depth = 0)";
   if (config.prefetch.predictor == PredictorKind::kNone) return " (prefetch.predictor = \"none\")";
-  if (!config.prefetch.depth) return " (depth auto: steps with it were not shorter)";
+  if (!config.prefetch.depth) return " (depth auto: it makes no step shorter)";
   return fmt::format(" (depth {}: what was predicted was on the device already)",
                      *config.prefetch.depth);
 }

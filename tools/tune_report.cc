@@ -141,8 +141,8 @@ std::string automatic_words(const TuneReport& report) {
   std::string text;
   if (!best.prefetch.depth) {
     const bool ahead = report.best_trial().measured->rows.prefetched > 0;
-    text += ahead ? "depth auto fetched ahead here: steps with it were shorter than without.\n"
-                  : "depth auto fetched nothing ahead here: steps with it were not shorter.\n";
+    text += ahead ? "depth auto fetched ahead here: that makes steps shorter.\n"
+                  : "depth auto fetched nothing ahead here: that makes no step shorter.\n";
   }
   if (!best.placement.hot_rows) {
     text +=

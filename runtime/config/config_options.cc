@@ -536,7 +536,8 @@ const std::array<ConfigOption, 48> kOptions{{
      .type = "N|auto",
      .allowed = "auto, or 0 to the number of layers",
      .help = "How many layers ahead predicted rows are fetched; 0 = no prefetch; auto = 1 for "
-             "runners-up, and for next-query what measured steps show to be fastest. Results do "
+             "runners-up where the counts say that it pays, and for next-query what measured steps "
+             "show to be fastest. Results do "
              "not depend on it.",
      .set = [](Config& c, const Json& v) { return take_auto_int(v, c.prefetch.depth); },
      .get = [](const Config& c) { return or_auto(c.prefetch.depth); }},
