@@ -102,8 +102,9 @@ class Naming(CommandTest):
              "command": f"{flags} -o {name}.o -c {self.folder}/runtime/{name}.cc"}
             for name in ("name", "apart")]))
 
-    def check(self):
-        done = subprocess.run([str(self.folder / "tools/check-naming"), "build"], cwd=self.folder,
+    def check(self, *flags):
+        done = subprocess.run([str(self.folder / "tools/check-naming"), *flags, "build"],
+                              cwd=self.folder,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               check=False,
                               env=os.environ | {"XDG_CACHE_HOME": str(self.folder / "cache")})
@@ -127,6 +128,24 @@ class Naming(CommandTest):
             self.assertEqual(status, 1)
             self.assertIn("runtime/name.h:1", text)
             self.assertIn("BadName", text)
+
+
+    def commit(self, date):
+        identity = {f"GIT_{who}_{what}": text for who in ("AUTHOR", "COMMITTER")
+                    for what, text in (("NAME", "n"), ("EMAIL", "n@localhost"), ("DATE", date))}
+        for words in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "tests: names"]):
+            subprocess.run(["git", *words], cwd=self.folder, check=True,
+                           env=os.environ | identity)
+
+    def test_recent_takes_what_changed_in_the_last_hours(self):
+        self.commit("2026-01-01T00:00:00Z")
+        self.write("runtime/apart.cc", "int apart() { return 3; }\n")
+        self.commit("2026-01-01T08:00:00Z")
+        self.assertIn("1 sources", self.check("--recent")[1])
+        self.write("runtime/name.h", "inline int BadName() { return 1; }\n")
+        status, text = self.check("--recent")
+        self.assertEqual(status, 1)
+        self.assertIn("runtime/name.h:1", text)
 
 
 class Fuzz(CommandTest):
