@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <random>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "runtime/llm/penalties.h"
+#include "runtime/llm/ranked_weights.h"
 #include "runtime/llm/sampling.h"
 
 namespace fasa {
@@ -28,15 +28,12 @@ class Sampler {
 
  private:
   int32_t draw(std::span<const float> logits);
-  void keep_best(size_t count);
-  size_t cut_by_mass(double sum) const;
 
   Sampling sampling_;
   Penalties penalties_;
   std::mt19937_64 random_;
   std::vector<float> changed_;  // logits after bias and penalties
-  std::vector<std::pair<float, int32_t>> candidates_;
-  std::vector<double> weights_;
+  RankedWeights ranked_;
 };
 
 }  // namespace fasa

@@ -2,8 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <numeric>
+#include <random>
 #include <set>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "runtime/base/error.h"
 
@@ -74,6 +81,79 @@ TEST(SamplerTest, MinPCutsByTheBestOnesProbability) {
   // the best one.
   EXPECT_EQ(drawn({.temperature = 1, .top_p = 0.8f, .min_p = 0.4f}, logits),
             (std::set<int32_t>{0, 1}));
+}
+
+// The definition: all tokens sorted, cut one by one.
+class SortedSampler {
+ public:
+  explicit SortedSampler(const Sampling& sampling) : sampling_(sampling), random_(sampling.seed) {}
+
+  int32_t next(std::span<const float> logits) {
+    std::vector<std::pair<float, int32_t>> tokens;
+    for (size_t i = 0; i < logits.size(); ++i) {
+      if (!std::isnan(logits[i])) tokens.emplace_back(-logits[i], static_cast<int32_t>(i));
+    }
+    std::sort(tokens.begin(), tokens.end());
+    if (sampling_.top_k > 0) tokens.resize(std::min<size_t>(tokens.size(), sampling_.top_k));
+    std::vector<double> weights;
+    for (const auto& token : tokens) {
+      weights.push_back(
+          std::exp((-static_cast<double>(token.first) + tokens[0].first) / sampling_.temperature));
+    }
+    const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+    double kept = 0;
+    size_t count = 0;
+    while (count < weights.size() && (count == 0 || kept < sampling_.top_p * sum)) {
+      kept += weights[count++];
+    }
+    while (count > 1 && weights[count - 1] < sampling_.min_p) --count;
+    kept = std::accumulate(weights.begin(), weights.begin() + static_cast<ptrdiff_t>(count), 0.0);
+    double point = static_cast<double>(random_() >> 11) * 0x1p-53 * kept;
+    for (size_t i = 0; i < count; ++i) {
+      point -= weights[i];
+      if (point < 0) return tokens[i].second;
+    }
+    return tokens[count - 1].second;
+  }
+
+ private:
+  Sampling sampling_;
+  std::mt19937_64 random_;
+};
+
+std::vector<float> drawn_logits(std::mt19937& random) {
+  const auto size = static_cast<size_t>(1 + random() % 3000);
+  const float spread = std::array{0.0f, 0.01f, 1.0f, 3.0f, 40.0f}[random() % 5];
+  std::normal_distribution<float> normal(-5, spread);
+  std::vector<float> logits(size);
+  for (float& logit : logits) logit = spread == 0 ? 1.5f : normal(random);
+  const bool coarse = random() % 3 == 0;  // many equals
+  const bool spoilt = random() % 3 == 0;
+  for (size_t i = 0; i + 1 < size; ++i) {  // the last one stays finite
+    if (coarse) logits[i] = std::round(logits[i] * 2) / 2;
+    if (spoilt && random() % 4 == 0) logits[i] = random() % 2 == 0 ? NAN : -INFINITY;
+  }
+  return logits;
+}
+
+TEST(SamplerTest, SameTokensAsWithAllSorted) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 400; ++round) {
+    Sampling sampling{.temperature = std::array{0.05f, 0.7f, 1.0f, 1.8f, 50.0f}[random() % 5],
+                      .seed = random()};
+    if (random() % 3 == 0) sampling.top_k = static_cast<int>(1 + random() % 3500);
+    if (random() % 2 == 0) sampling.top_p = std::array{0.01f, 0.5f, 0.95f, 0.9999f}[random() % 4];
+    if (random() % 2 == 0) sampling.min_p = std::array{1e-6f, 0.05f, 0.6f, 1.0f}[random() % 4];
+    const std::vector<float> logits = drawn_logits(random);
+    Sampler sampler(sampling);
+    SortedSampler sorted(sampling);
+    for (int i = 0; i < 25; ++i) {
+      ASSERT_EQ(sampler.next(logits), sorted.next(logits))
+          << "round " << round << ": " << logits.size() << " logits, temperature "
+          << sampling.temperature << ", top_k " << sampling.top_k << ", top_p " << sampling.top_p
+          << ", min_p " << sampling.min_p;
+    }
+  }
 }
 
 TEST(SamplerTest, PenaltiesCountWhatWasSaid) {
