@@ -13,9 +13,9 @@ namespace fasa {
 float best_logit(std::span<const float> logits);
 
 // Weights exp((logit - best) / temperature) in descending order, lowest id first among equals. One
-// pass sorts tokens into bins of nearly equal weight and sums these; only the bins in which a cut or
-// a draw ends are sorted by token. Tokens of less than exp(-64) count as impossible. The results are
-// equal on every machine.
+// pass puts tokens into bins of nearly equal weight and sums these; only the bins in which a cut or
+// a draw ends are sorted by token. Tokens of less than exp(-64) count as impossible. The results
+// are equal on every machine.
 class RankedWeights {
  public:
   struct Found {
@@ -23,8 +23,8 @@ class RankedWeights {
     double mass;  // sum of the weights of this token and of all before it
   };
 
-  // Logits [vocab], kept until the next call; NaN counts as -infinity. Returns false if the best one
-  // is infinite, so that there is no distribution.
+  // Logits [vocab], kept until the next call; NaN counts as -infinity. Returns false if the best
+  // one is infinite, so that there is no distribution.
   bool rank(std::span<const float> logits, double temperature);
 
   // Masses: the sum of all weights; of the best `count` tokens; of those with at least `weight`,
