@@ -60,7 +60,7 @@ void EngineLoop::step() {
   memory_.admit_waiting();
   inbox_.count(choices_.active().size(), choices_.waiting().size());
   steps_.decode();
-  memory_.resume_next();
+  memory_.resume_next(steps_.piece_seconds());
   steps_.prefill();
   memory_.suspend_some(steps_.piece_seconds());
 }

@@ -100,14 +100,17 @@ EngineSteps::Prefill EngineSteps::next_prefill() const {
     choices.push_back(one.get());
     prompts.push_back({one->prompt_left(), one->prefill_left(), one->owed});
   }
-  const auto turns = prompt_turns_.next(prompts, prefill_budget_.chunk(others), !others);
   Prefill prefill;
+  if (!choices.empty()) prefill.oldest = choices.front();
+  const double read_back =
+      choices.empty() ? 0 : runtime_.info(*prefill.oldest->sequence).read_back_seconds;
+  const auto turns = prompt_turns_.next(prompts, prefill_budget_.chunk(others, read_back), !others);
   for (const PromptTurns::Turn& turn : turns) {
     prefill.batch.push_back(choices[turn.prompt]);
     prefill.counts.push_back(turn.tokens);
     prefill.tokens += turn.tokens;
+    prefill.read_back += runtime_.info(*choices[turn.prompt]->sequence).read_back_seconds;
   }
-  if (!choices.empty()) prefill.oldest = choices.front();
   prefill.owed = prompt_turns_.owed_after(prompts, turns);
   return prefill;
 }
@@ -119,7 +122,7 @@ void EngineSteps::prefill() {
       const auto begin = Clock::now();
       const auto logits = run_step(batch, next.counts, StepMode::kPrefill);
       const double took = seconds_between(begin, Clock::now());
-      prefill_budget_.prefilled(next.tokens, took);
+      prefill_budget_.prefilled(next.tokens, took, next.read_back);
       stats_.prefill_step_seconds.add(took);
       next.oldest->owed = next.owed;
       const size_t vocab = logits.size() / batch.size();

@@ -42,6 +42,7 @@ class EngineSteps {
     int64_t tokens = 0;              // in all
     ActiveChoice* oldest = nullptr;  // of the prompts, in the batch or not
     double owed = 0;                 // to the oldest, after the step
+    double read_back = 0;            // seconds, see SequenceInfo::read_back_seconds
   };
   std::vector<ActiveChoice*> decoding() const;
   std::vector<int> decode_counts(std::span<ActiveChoice* const> batch) const;

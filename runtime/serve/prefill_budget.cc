@@ -15,18 +15,21 @@ void blend(double& mean, double value) {
 
 void PrefillBudget::decoded(double seconds) { blend(decode_seconds_, seconds); }
 
-void PrefillBudget::prefilled(int64_t tokens, double seconds) {
+void PrefillBudget::prefilled(int64_t tokens, double seconds, double read_back) {
   if (tokens <= 0) return;
   const auto count = static_cast<double>(tokens);
-  if (seconds / count < min_per_token_) {
+  const bool local = read_back <= seconds / 10;
+  if (local && seconds / count < min_per_token_) {
     min_per_token_ = seconds / count;
     max_tokens_ = tokens;
   }
-  if (seconds < min_seconds_) {
+  if (local && seconds < min_seconds_) {
     min_seconds_ = seconds;
     min_tokens_ = tokens;
   }
-  blend(prefill_per_token_, std::max(0.0, seconds - fixed_seconds()) / count);
+  // Rows are read while others are computed with, so that their time may be hidden.
+  const double own = seconds - fixed_seconds() - read_back;
+  blend(prefill_per_token_, std::max({own, (1 - kUsefulShare) * read_back, 0.0}) / count);
 }
 
 double PrefillBudget::fixed_seconds() const {
@@ -47,15 +50,16 @@ double PrefillBudget::piece_seconds(bool others_decode) const {
   return others_decode ? std::max(0.0, max_step() - decode_seconds_) / 2 : kNone;
 }
 
-int PrefillBudget::chunk(bool others_decode) const {
+int PrefillBudget::chunk(bool others_decode, double read_back) const {
   if (!others_decode) return largest_chunk_;
   const int least = std::min(kMinChunk, largest_chunk_);
   if (prefill_per_token_ <= 0) return least;
   // A decode step runs between two chunks and counts in the limit; the rest is for the chunk.
-  double on_tokens = max_step() - decode_seconds_ - fixed_seconds();
-  if (max_step_seconds_ <= 0) {
+  const double slot = max_step() - decode_seconds_;
+  double on_tokens = slot - fixed_seconds() - read_back;
+  if (max_step_seconds_ <= 0 || read_back > slot / 2) {
     constexpr double kPerFixed = kUsefulShare / (1 - kUsefulShare);
-    on_tokens = std::max(on_tokens, kPerFixed * fixed_seconds());
+    on_tokens = std::max(on_tokens, kPerFixed * (fixed_seconds() + read_back));
   }
   const double tokens = std::clamp(on_tokens / prefill_per_token_, 0.0, 1e6);
   return std::clamp(static_cast<int>(tokens), least, largest_chunk_);

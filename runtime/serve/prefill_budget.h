@@ -16,9 +16,11 @@ inline double seconds_between(std::chrono::steady_clock::time_point begin,
 // Measures steps and sizes the next prefill chunk by them. Sizes affect only latency: prefill gives
 // the same bits in any chunks.
 //
-// A chunk has a fixed cost before its first token: weights are read, and unpacked if packed. It is
-// estimated from the quickest chunk and the least time per token, because it depends on neither the
-// context nor the batch.
+// A chunk has a cost before its first token. One part is fixed: weights are read, and unpacked if
+// packed. It is estimated from the quickest chunk and the least time per token. The other part grows
+// with the context: where rows lie on the host, each chunk reads all earlier ones over the link
+// (`read_back` seconds). A smaller chunk makes neither part smaller, and a long prompt pays both
+// once a chunk: so a chunk is never so small that they are most of its time.
 class PrefillBudget {
  public:
   static constexpr int kMinChunk = 16;
@@ -28,20 +30,22 @@ class PrefillBudget {
   static constexpr double kUsefulShare = 0.75;
 
   // `max_step_seconds` 0: automatic. That is twice the current decode step, at most kAutomaticMost,
-  // or the time of the smallest chunk that meets kUsefulShare.
+  // or the time of the smallest chunk that meets kUsefulShare. A limit that is given is exceeded only
+  // where reading earlier rows alone takes more than half of it.
   PrefillBudget(double max_step_seconds, int largest_chunk)
       : max_step_seconds_(max_step_seconds), largest_chunk_(largest_chunk) {}
 
   void decoded(double seconds);
-  void prefilled(int64_t tokens, double seconds);
+  // `read_back`: see SequenceInfo::read_back_seconds; of the sequences in the chunk.
+  void prefilled(int64_t tokens, double seconds, double read_back = 0);
   // Prompt tokens for a step while other sequences decode; the largest chunk if none does.
-  int chunk(bool others_decode) const;
+  int chunk(bool others_decode, double read_back = 0) const;
   // Time for a piece of other work: half of what the decode step leaves, because a chunk may come
   // too. No limit if no sequence decodes.
   double piece_seconds(bool others_decode) const;
 
   double decode_seconds() const { return decode_seconds_; }
-  // A chunk's cost before its first token.
+  // The part of a chunk's cost before its first token that depends on no context.
   double fixed_seconds() const;
 
  private:

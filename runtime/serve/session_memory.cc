@@ -188,23 +188,25 @@ bool SessionMemory::evict_oldest() {
 // --- sessions on disk ---
 
 // Reads the next piece of the first resuming session; other requests run between pieces.
-void SessionMemory::resume_next() {
-  constexpr size_t kBytes = size_t{16} << 20;
+void SessionMemory::resume_next(double seconds) {
+  constexpr size_t kLeast = size_t{64} << 10, kMost = size_t{16} << 20;
   const auto reading = std::find_if(choices_.active().begin(), choices_.active().end(),
                                     [](const auto& one) { return one->reads(); });
   if (reading == choices_.active().end()) return;
   ActiveChoice& active = **reading;
   if (active.resuming) {
-    resume(active);
-  } else {
-    active.lacks_rows = !runtime_.exchange().load_more(*active.sequence, kBytes);
+    return resume(active, seconds);
   }
+  const auto begin = Clock::now();
+  const size_t bytes = reading_.bytes_in(seconds, kLeast, kMost);
+  active.lacks_rows = !runtime_.exchange().load_more(*active.sequence, bytes);
+  if (active.lacks_rows) reading_.moved(bytes, begin);
 }
 
-void SessionMemory::resume(ActiveChoice& active) {
+void SessionMemory::resume(ActiveChoice& active, double seconds) {
   bool whole = false;
   try {
-    whole = suspension_->resume_some(*active.resuming, *active.sequence);
+    whole = suspension_->resume_some(*active.resuming, *active.sequence, seconds);
   } catch (const BudgetError& error) {
     ActiveChoice* const one = &active;
     return make_room({&one, 1}, error);

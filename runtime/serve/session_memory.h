@@ -34,8 +34,9 @@ class SessionMemory {
   // choices that lack memory wait. If none is left, preempts the youngest active choice, so that
   // the oldest always makes progress, or fails the only one.
   void make_room(std::span<ActiveChoice* const> batch, const BudgetError& error);
-  // The next piece of the first session that resumes; other requests run before the one after it.
-  void resume_next();
+  // Reads the next piece of the first session that resumes, one that takes about `seconds`; other
+  // requests run before the one after it.
+  void resume_next(double seconds);
   // Caches the sessions of finished requests, for later requests that begin alike.
   void keep_finished();
   // Sequences whose only copy of rows was lost are recomputed; those with all rows in memory
@@ -57,7 +58,7 @@ class SessionMemory {
   void cut_to_resume_point(ActiveChoice& active);
   bool evict_oldest();
   void wait_for_memory(std::span<ActiveChoice* const> batch);
-  void resume(ActiveChoice& active);
+  void resume(ActiveChoice& active, double seconds);
   void release_lost();
   void attach(const AttachedRecords& records);
   void tell_saved();
@@ -72,6 +73,7 @@ class SessionMemory {
   std::optional<SessionSuspension> suspension_;
   std::vector<Conversation> found_;
   std::vector<AttachedRecords> saving_;
+  IoRate reading_;       // of rows that running sequences lack
   uint64_t listed_ = 0;  // the cache's changes that stats_.sessions shows
 };
 

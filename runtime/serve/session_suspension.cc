@@ -17,6 +17,10 @@ namespace {
 constexpr size_t kBytesAtOnce = size_t{16} << 20;
 constexpr double kNever = 1e9;  // seconds
 
+int64_t pieces_in(const IoRate& rate, double seconds, size_t piece) {
+  return static_cast<int64_t>(rate.bytes_in(seconds, piece, kBytesAtOnce) / piece);
+}
+
 }  // namespace
 
 SessionSuspension::SessionSuspension(const SuspensionOptions& options, Runtime& runtime,
@@ -36,10 +40,6 @@ SessionSuspension::SessionSuspension(const SuspensionOptions& options, Runtime& 
                                                   .first_page = found.first_page,
                                                   .states = std::move(found.states)});
   }
-}
-
-int64_t SessionSuspension::pages_at_once(size_t bytes_of_one) const {
-  return static_cast<int64_t>(std::max<size_t>(1, kBytesAtOnce / bytes_of_one));
 }
 
 // None: never, as things are.
@@ -111,8 +111,8 @@ bool SessionSuspension::suspend_piece(CachedSession& cached, double seconds) {
     require_room(cached, store_.bytes_of(end) - store_.bytes_of(begin) + again + cached.bytes());
     const PageBytes bytes = runtime_.traits().page;
     const int64_t first = begin / kPageTokens;
-    const int64_t most = std::min(pages_at_once(bytes.rows + bytes.slices), pages_of(end) - first);
-    write_pages(cached, first, pieces_in(seconds, most));
+    const int64_t pages = pieces_in(writing_, seconds, bytes.rows + bytes.slices);
+    write_pages(cached, first, std::min(pages, pages_of(end) - first));
   }
   if (store_.written(session) < end) return false;
   if (store_.committed(session) < end) {
@@ -131,10 +131,6 @@ bool SessionSuspension::suspend_piece(CachedSession& cached, double seconds) {
 }
 
 // What is written in about so much time, as measured.
-int64_t SessionSuspension::pieces_in(double seconds, int64_t most) const {
-  return static_cast<int64_t>(std::clamp(seconds / page_seconds_, 1.0, static_cast<double>(most)));
-}
-
 // Writes pieces of the states that the file lacks. Returns true once it has all. Those on disk that
 // the sequence no longer has, because it was read from there, stay.
 bool SessionSuspension::write_states(CachedSession& cached, double seconds) {
@@ -149,7 +145,7 @@ bool SessionSuspension::write_states(CachedSession& cached, double seconds) {
   ++rule.turns;  // the end
   rule.apply(points, [](const StatePoint& point) { return point.tokens; });
   const auto piece = static_cast<uint64_t>(store_.piece_bytes());
-  int64_t pieces = pieces_in(seconds, pages_at_once(store_.piece_bytes()));
+  int64_t pieces = pieces_in(writing_, seconds, store_.piece_bytes());
   for (; pieces > 0; --pieces) {
     const StoredState* const state = store_.want_states(suspended.session, points);
     suspended.states.clear();
@@ -186,8 +182,7 @@ void SessionSuspension::write_pages(const CachedSession& cached, int64_t first, 
   for (size_t i = 0; i < views.size(); ++i) {
     store_.write(cached.suspended->session, tokens_of(i), views[i].rows, views[i].slices);
   }
-  page_seconds_ =
-      std::chrono::duration<double>(Clock::now() - begin).count() / static_cast<double>(pages);
+  writing_.moved(rows_.size() + page_headers_.size(), begin);
 }
 
 // Least recently used sessions first, with their records unless they are in memory too.
@@ -207,7 +202,7 @@ void SessionSuspension::require_room(const CachedSession& cached, uint64_t bytes
   }
 }
 
-bool SessionSuspension::resume_some(Resuming& resuming, SequenceId sequence) {
+bool SessionSuspension::resume_some(Resuming& resuming, SequenceId sequence, double seconds) {
   const int64_t tokens = resuming.prefix.tokens;
   const bool has_state = runtime_.geometry().linear.layers > 0;
   const int64_t first = runtime_.length(sequence) / kPageTokens, end = pages_of(tokens);
@@ -216,16 +211,16 @@ bool SessionSuspension::resume_some(Resuming& resuming, SequenceId sequence) {
     resuming.pages->has_until(first);
     if (resuming.rows_later) runtime_.exchange().attach_pages(sequence, resuming.pages, end - 1);
   }
-  if (runtime_.length(sequence) == tokens) return load_state(resuming, sequence);
+  if (runtime_.length(sequence) == tokens) return load_state(resuming, sequence, seconds);
   const PageFormat& format = resuming.pages->format();
   const size_t bytes =
       resuming.rows_later ? format.header_bytes() : format.header_bytes() + format.bytes.rows;
-  load_pages(resuming, sequence, first, std::min(pages_at_once(bytes), end - first));
+  load_pages(resuming, sequence, first, std::min(pieces_in(reading_, seconds, bytes), end - first));
   return runtime_.length(sequence) == tokens && !has_state;
 }
 
 // Gives the sequence the next pieces of its state. Returns true once it has all.
-bool SessionSuspension::load_state(Resuming& resuming, SequenceId sequence) {
+bool SessionSuspension::load_state(Resuming& resuming, SequenceId sequence, double seconds) {
   const StatePoint& point = resuming.pages->state();
   const LinearLayout layout(runtime_.geometry().linear);
   if (point.bytes != static_cast<uint64_t>(layout.copied_bytes(point.open))) {
@@ -234,10 +229,12 @@ bool SessionSuspension::load_state(Resuming& resuming, SequenceId sequence) {
                                   point.tokens, point.bytes, layout.copied_bytes(point.open)));
   }
   const size_t piece = store_.piece_bytes();
-  const auto most = static_cast<size_t>(pages_at_once(piece)) * piece;
+  const auto most = static_cast<size_t>(pieces_in(reading_, seconds, piece)) * piece;
+  const auto begin = Clock::now();
   state_.resize(std::min<size_t>(most, point.bytes - resuming.state_bytes));
   resuming.pages->read_state(resuming.state_bytes / piece, state_);
   runtime_.exchange().import_state(sequence, point, resuming.state_bytes, state_);
+  reading_.moved(state_.size(), begin);
   resuming.state_bytes += state_.size();
   return resuming.state_bytes == point.bytes;
 }
@@ -254,6 +251,7 @@ uint64_t SessionSuspension::bytes(const SuspendedPrefix& suspended) const {
 // The last page's rows are read with it, because its tail is rebuilt from them.
 void SessionSuspension::load_pages(Resuming& resuming, SequenceId sequence, int64_t first,
                                    int64_t pages) {
+  const auto begin = Clock::now();
   const PageFormat& format = resuming.pages->format();
   const int64_t last = pages_of(resuming.prefix.tokens) - 1;
   const int64_t rows_from = !resuming.rows_later ? first : std::min(last, first + pages);
@@ -278,6 +276,7 @@ void SessionSuspension::load_pages(Resuming& resuming, SequenceId sequence, int6
     }
   }
   runtime_.exchange().import_pages(sequence, tokens, views);
+  reading_.moved(rows_.size() + page_headers_.size(), begin);
 }
 
 void SessionSuspension::lost(uint64_t session) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/api/sequences/runtime.h"
+#include "runtime/serve/io_rate.h"
 #include "runtime/serve/prefix_cache.h"
 #include "runtime/serve/read_pool.h"
 #include "runtime/serve/resuming.h"
@@ -40,6 +41,7 @@ struct SuspensionStatus {
 class SessionSuspension {
  public:
   using Clock = std::chrono::steady_clock;
+  static constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
   // Adds the sessions in the folder to `cache`. Throws UsageError (the folder).
   SessionSuspension(const SuspensionOptions& options, Runtime& runtime, PrefixCache& cache);
@@ -53,10 +55,11 @@ class SessionSuspension {
   // Makes all sessions due from now on.
   void suspend_all() { all_ = true; }
 
-  // Reads the session's next pages behind those that `sequence` holds whole, then its state.
-  // Returns true once the sequence can be continued at resuming.prefix.tokens. Throws LostSession;
-  // BudgetError if there is no memory, and nothing has changed then.
-  bool resume_some(Resuming& resuming, SequenceId sequence);
+  // Reads the session's next pages behind those that `sequence` holds whole, then its state: what
+  // takes about `seconds`, at least a page. Returns true once the sequence can be continued at
+  // resuming.prefix.tokens. Throws LostSession; BudgetError if there is no memory, and nothing has
+  // changed then.
+  bool resume_some(Resuming& resuming, SequenceId sequence, double seconds = kNoLimit);
   // Its pages are damaged or gone: it is not offered again.
   void give_up(uint64_t session) {
     ++status_.damaged;
@@ -75,20 +78,16 @@ class SessionSuspension {
   uint64_t bytes(const SuspendedPrefix& suspended) const;
 
  private:
-  static constexpr double kNoLimit = std::numeric_limits<double>::infinity();
-
   CachedSession* next_to_suspend(Clock::time_point now);
   std::optional<Clock::time_point> due_at(const CachedSession& cached) const;
   bool suspend_piece(CachedSession& cached, double seconds);
   void write_pages(const CachedSession& cached, int64_t first, int64_t pages);
   bool write_states(CachedSession& cached, double seconds);
-  int64_t pieces_in(double seconds, int64_t most) const;
   void require_room(const CachedSession& cached, uint64_t bytes);
   void refused(CachedSession& cached, const char* why);
   void lost(uint64_t session);
   void load_pages(Resuming& resuming, SequenceId sequence, int64_t first, int64_t pages);
-  bool load_state(Resuming& resuming, SequenceId sequence);
-  int64_t pages_at_once(size_t bytes_of_one) const;
+  bool load_state(Resuming& resuming, SequenceId sequence, double seconds);
 
   Runtime& runtime_;
   PrefixCache& cache_;
@@ -98,7 +97,7 @@ class SessionSuspension {
   ReadPool pool_;
   bool all_ = false;
   std::vector<std::byte> page_headers_, rows_, state_;  // on their way
-  double page_seconds_ = 1;                             // to write a page; as last measured
+  IoRate reading_, writing_;
   SuspensionStatus status_;
 };
 

@@ -83,6 +83,40 @@ TEST(PrefillBudget, ContextsThatMakeTokensDearerMakeChunksSmaller) {
   EXPECT_NEAR(budget.fixed_seconds(), 0.002, 1e-4) << "a constant of the model";
 }
 
+// A prompt of 131,072 tokens beside a stream: rows of 16 GiB on the host, a link of 12.6 GB/s.
+struct LongPrompt {
+  int chunks = 0;
+  double seconds = 0;
+  double longest = 0;  // of a chunk
+
+  explicit LongPrompt(double max_step_seconds, bool hidden) {
+    PrefillBudget budget(max_step_seconds, 512);
+    budget.decoded(0.025);
+    for (int64_t done = 0; done < 131072; ++chunks) {
+      const double link = static_cast<double>(done) * 131072 / 12.6e9;
+      const int tokens = budget.chunk(true, link);
+      const double own = 0.015 + tokens * (4e-4 + 1e-8 * static_cast<double>(done));
+      const double took = hidden ? std::max(own, link) : own + link;
+      budget.prefilled(tokens, took, link);
+      budget.decoded(0.025);
+      done += tokens;
+      seconds += took + 0.025;
+      longest = std::max(longest, took);
+    }
+  }
+};
+
+TEST(PrefillBudget, RowsThatEachChunkReadsAgainMakeChunksLarge) {
+  for (const bool hidden : {false, true}) {
+    for (const double limit : {0.0, 0.1}) {
+      const LongPrompt prompt(limit, hidden);
+      EXPECT_LT(prompt.chunks, 600) << "hidden " << hidden << ", limit " << limit;
+      EXPECT_LT(prompt.seconds, 450);
+      EXPECT_LT(prompt.longest, 2.5);
+    }
+  }
+}
+
 TEST(PrefillBudget, KeepsALimitThatWasAskedFor) {
   PrefillBudget budget(0.05, 512);
   budget.decoded(0.01);

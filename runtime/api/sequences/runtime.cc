@@ -150,6 +150,17 @@ void Runtime::Impl::truncate(SequenceId id, int64_t tokens) {
   states_.truncate(id, tokens);
 }
 
+double Runtime::Impl::read_back_seconds(const KvSequence& sequence) const {
+  const SequenceRows& rows = sequence.rows();
+  if (settings_.access() == RowAccess::kLocal || rows.copied()) return 0;
+  const auto copies = rows.view().copies;
+  const int64_t pages = pages_of(sequence.length()) -
+                        std::count_if(copies.begin(), copies.end(),
+                                      [](const std::byte* copy) { return copy != nullptr; });
+  return static_cast<double>(std::max<int64_t>(pages, 0) * settings_.layout.row_block_bytes()) /
+         settings_.rates.link_bandwidth;
+}
+
 SequenceInfo Runtime::Impl::info(SequenceId id) const {
   const KvSequence& sequence = sequences_.find(id);
   const PendingPages* const pending = sequence.rows().view().pending;
@@ -157,6 +168,7 @@ SequenceInfo Runtime::Impl::info(SequenceId id) const {
           .rollback_tokens = sequence.rollback_tokens(),
           .first_page = sequence.first_page(),
           .max_decoded = max_decoded(sequence),
+          .read_back_seconds = read_back_seconds(sequence),
           .pending = pending != nullptr,
           .lost = pending != nullptr && pending->lost()};
 }

@@ -50,6 +50,9 @@ struct SequenceInfo {
   // Tokens that it may decode in one step, each attending as if it had a step of its own: 1; on the
   // cpu device, with a selection that evicts nothing, as many as fit in its newest page.
   int max_decoded = 1;
+  // Seconds for which a prefill step occupies the link to read the rows of earlier tokens; 0 where
+  // they are on the device.
+  double read_back_seconds = 0;
   bool pending = false;  // some contents are not in memory yet (Runtime::Exchange::attach_pages)
   bool lost = false;     // and cannot be loaded
 };

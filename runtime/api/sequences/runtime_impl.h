@@ -52,6 +52,7 @@ class Runtime::Impl : private MemoryReclaimer {
   void set_query_source(QuerySource* source);
   void set_predictor(Predictor* predictor);
   int max_decoded(const KvSequence& sequence) const;
+  double read_back_seconds(const KvSequence& sequence) const;
   SequenceInfo info(SequenceId id) const;
   void begin_step(std::span<const StepSequence> sequences);
   void append(int layer, ConstTensorView k, ConstTensorView v, StreamView stream);
