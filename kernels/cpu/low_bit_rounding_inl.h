@@ -1,6 +1,6 @@
 // Rounding of a page's weights to 8 bits: floor(255 w + d), with the offsets d of the page's tokens
 // spread evenly over (0, 1). So many small weights keep their sum; rounding to nearest would drop
-// them beside a large one. The sum of weights is that of the rounded ones. By estimate the error of
+// them beside a large one. The denominator sums the rounded weights. By estimate the error of
 // a page's part is 1.3 % of the spread of its values where one weight dominates, and 0.02 % where
 // all are equal; that of the codes is 34 % and 4 % in int2, 7 % and 0.9 % in int4.
 #pragma once

@@ -214,8 +214,8 @@ class SelectHead {
     return key_of(best + 0.0f);  // -0 is 0
   }
 
-  // Scores of a list are [token][group]. Scores written by other blocks are loaded past the L1
-  // cache, by loads that are not reordered: those of kAhead tokens are in flight together.
+  // A list: [token][query head of the GQA group]. Scores of other blocks are loaded past the
+  // L1 cache, by loads that are not reordered: those of kAhead tokens are in flight together.
   static constexpr int kAhead = 4;
   struct Four {
     float of[4];

@@ -9,7 +9,7 @@ namespace fasa::cuda {
 struct SampleKernel : SelectKernel {
   static constexpr const char* kName = "select sample";
 
-  // Blocks per head: one page per warp if all its warps score.
+  // Thread blocks per KV head: enough that each scoring warp gets one page.
   static constexpr int kMaxBlocks =
       (kSamplePages + kMaximaPages - 1) / (kThreads / simt::kWarpThreads) + 1;
 

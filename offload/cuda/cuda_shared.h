@@ -45,7 +45,7 @@ class CudaClock {
 
   // End time of the work before a recorded event, which must be complete.
   double seconds_at(void* event);
-  // Host time on the same scale, except for the microseconds that opening took.
+  // Host clock in the device's time base; off by the few us that opening the device took.
   double host_seconds() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   }

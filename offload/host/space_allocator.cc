@@ -48,7 +48,7 @@ std::byte* SpaceAllocator::allocate(MemorySpace space, size_t bytes, std::string
     throw;
   }
   if (data != nullptr) return data;
-  // The system refused, not our limit: reports the machine's memory.
+  // The OS failed below our own limit: report whichever is smaller, limit or RAM.
   give(space, bytes);
   throw BudgetError("host_memory", bytes, host_.use().used_bytes,
                     std::min(host_.use().limit_bytes, Topology::machine().memory_bytes()),

@@ -58,7 +58,7 @@ struct SnapshotRule {
   bool operator==(const SnapshotRule&) const = default;
 };
 
-// A sequence's state after some of its tokens, outside of a runtime.
+// Names a state: how many tokens it covers, and its size.
 struct StatePoint {
   int64_t tokens = 0;
   int open = 0;          // tokens of the open block

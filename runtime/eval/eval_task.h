@@ -47,8 +47,8 @@ class EvalTask {
   virtual nlohmann::json run(size_t example, const EvalTarget& target) = 0;
 };
 
-// Summary of records as above. Records without the metric's members (not scored yet) are not
-// counted.
+// Summary of records as above. Skips records that lack the metric's fields: they are not scored
+// yet.
 struct Summary {
   Metric metric;
   double value = 0;

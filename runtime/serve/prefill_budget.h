@@ -17,10 +17,10 @@ inline double seconds_between(std::chrono::steady_clock::time_point begin,
 // the same bits in any chunks.
 //
 // A chunk has a cost before its first token. One part is fixed: weights are read, and unpacked if
-// packed. It is estimated from the quickest chunk and the least time per token. The other part grows
-// with the context: where rows lie on the host, each chunk reads all earlier ones over the link
-// (`read_back` seconds). A smaller chunk makes neither part smaller, and a long prompt pays both
-// once a chunk: so a chunk is never so small that they are most of its time.
+// packed. It is estimated from the quickest chunk and the least time per token. The other part
+// grows with the context: where rows lie on the host, each chunk reads all earlier ones over the
+// link (`read_back` seconds). A smaller chunk makes neither part smaller, and a long prompt pays
+// both once a chunk: so a chunk is never so small that they are most of its time.
 class PrefillBudget {
  public:
   static constexpr int kMinChunk = 16;
@@ -30,8 +30,8 @@ class PrefillBudget {
   static constexpr double kUsefulShare = 0.75;
 
   // `max_step_seconds` 0: automatic. That is twice the current decode step, at most kAutomaticMost,
-  // or the time of the smallest chunk that meets kUsefulShare. A limit that is given is exceeded only
-  // where reading earlier rows alone takes more than half of it.
+  // or the time of the smallest chunk that meets kUsefulShare. A limit that is given is exceeded
+  // only where reading earlier rows alone takes more than half of it.
   PrefillBudget(double max_step_seconds, int largest_chunk)
       : max_step_seconds_(max_step_seconds), largest_chunk_(largest_chunk) {}
 

@@ -119,7 +119,8 @@ class ReplaceStep final : public WholePieceStep {
       copied = match.end;
       if (replaced.size() > kMaxDecodedBytes) {
         throw InputError(
-            fmt::format("{}: a piece grows to more than {} bytes; change the tokenizer",
+            fmt::format("{}: this replacement expands a vocabulary entry beyond {} bytes; fix it "
+                        "in tokenizer.json",
                         replacement.where(), kMaxDecodedBytes));
       }
     });

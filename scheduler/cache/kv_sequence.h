@@ -77,8 +77,8 @@ class KvSequence {
   // Reserves memory for `tokens` tokens in all, without window rows for new pages before
   // `first_window_page`. Throws BudgetError; then frees what this call allocated.
   void reserve(int64_t tokens, int64_t first_window_page = 0);
-  // The same for growth in steps of `step_tokens`: counts pages that are freed on the way only
-  // while the sequence holds them.
+  // Like reserve(), for growth in steps of `step_tokens`: reserves the peak, since window pages are
+  // freed on the way.
   void reserve_steps(int64_t tokens, int step_tokens);
   // Snapshot of reserved memory, for rollback when begin_step fails: see SequenceRows.
   struct Mark {

@@ -26,7 +26,8 @@ class PagedViews {
   void begin_call() { ++clock_; }
   // Marks the view as used by this call.
   void use(PageView& view) const { view.last_used = clock_; }
-  // A view of these pages, or of the first of them, marked as used. Throws BudgetError.
+  // The view whose pages are a prefix of these (or a new one); updates its last use. Throws
+  // BudgetError.
   PageView& of(std::span<const int32_t> pages);
   void drop_stale();
   void forget_hot_rows();

@@ -114,7 +114,7 @@ bool TableReader::require_alike(std::span<const CallerArray> arrays) {
     }
     if (this_one == there) continue;
     throw UsageError(
-        fmt::format("{} lies in {}, but {} in {}: allowed: all tables of a call in the same memory",
+        fmt::format("{} is in {}, {} in {}; all tables of one call must be in the same memory",
                     array.name, this_one ? device_.name() : "host memory", first->name,
                     there ? device_.name() : "host memory"));
   }

@@ -1,7 +1,6 @@
-// Chooses the number of hot rows for placement.hot_rows = auto: as many as fit beside the reserved
-// tokens of a sequence, and beyond those as many as are worth it (worthwhile_sets), from memory
-// that is free once a step has all that it needs. The extra ones are freed before any allocation
-// fails.
+// Chooses the number of hot rows for placement.hot_rows = auto, in two parts: hot rows that fit
+// beside the reserved tokens; then extra ones, up to worthwhile_sets(), from memory that is still
+// free after the step's allocations. The extra ones are freed before any allocation fails.
 #pragma once
 
 #include <cstddef>
