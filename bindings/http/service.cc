@@ -98,7 +98,7 @@ Service::Service(ServiceOptions options, EngineLoop& engine, const text::Tokeniz
       templates_(templates),
       shown_marks_(special_marks(tokenizer)),
       log_(options_.log),
-      known_(kKnownBytes),
+      known_(kKnownBytes, tokenizer),
       slots_(engine.options().max_sequences),
       jobs_(kJobThreads, kMaxJobs),
       formatters_(kFormatThreads),

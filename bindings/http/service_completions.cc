@@ -126,16 +126,15 @@ AnswerOptions Service::answer_options(const CompletionFields& fields, size_t pro
   return answer;
 }
 
-// If the prompt continues a known text at a control token, that text's ids are used.
+// As far as the prompt agrees with a known text, up to a control token, that text's ids are used.
 std::vector<int32_t> Service::encode(const std::string& salt, const text::ChatPrompt& prompt) {
   std::vector<int32_t> ids;
   size_t begin = 0;
   {
     const std::lock_guard lock(known_mutex_);
-    if (const auto* const known = known_.find(salt, prompt.text()); known != nullptr) {
-      ids = known->ids;
-      begin = known->text.size();
-    }
+    const KnownTexts::Beginning known = known_.find(salt, prompt.text());
+    ids.assign(known.ids.begin(), known.ids.end());
+    begin = known.bytes;
   }
   if (begin > 0) {
     const auto rest = tokenizer_.encode(prompt.segments(begin), false);

@@ -4,16 +4,12 @@
 #include <charconv>
 #include <fstream>
 #include <sstream>
+#include <string_view>
+
+#include "offload/host/control_group.h"
 
 namespace fasa {
 namespace {
-
-std::string text_of(const char* path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 std::optional<uint64_t> leading_number(std::string_view text) {
   text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
@@ -33,17 +29,12 @@ std::optional<uint64_t> available_in(const std::string& meminfo) {
   return *kibibytes << 10;
 }
 
-std::optional<uint64_t> left_of_group(const std::string& most, const std::string& current) {
-  const auto limit = leading_number(most);
-  const auto used = leading_number(current);
-  if (!limit || !used) return std::nullopt;
-  return *limit > *used ? *limit - *used : 0;
-}
-
 std::optional<uint64_t> available_host_bytes() {
-  const auto system = available_in(text_of("/proc/meminfo"));
-  const auto group =
-      left_of_group(text_of("/sys/fs/cgroup/memory.max"), text_of("/sys/fs/cgroup/memory.current"));
+  std::ifstream file("/proc/meminfo");
+  std::ostringstream text;
+  text << file.rdbuf();
+  const auto system = available_in(text.str());
+  const auto group = ControlGroup::read("/").memory_left;
   if (system && group) return std::min(*system, *group);
   return system ? system : group;
 }

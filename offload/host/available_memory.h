@@ -11,9 +11,7 @@ namespace fasa {
 // process's control group if that is less. Empty if neither can be read.
 std::optional<uint64_t> available_host_bytes();
 
-// Its parts: from the text of /proc/meminfo, and of memory.max and memory.current of a control
-// group ("max": no limit). Empty if the text lacks the value.
+// MemAvailable in the text of /proc/meminfo. Empty if it is not there.
 std::optional<uint64_t> available_in(const std::string& meminfo);
-std::optional<uint64_t> left_of_group(const std::string& most, const std::string& current);
 
 }  // namespace fasa

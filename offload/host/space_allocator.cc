@@ -4,6 +4,7 @@
 #include <string>
 
 #include "kernels/layout.h"
+#include "offload/host/control_group.h"
 #include "offload/host/topology.h"
 #include "runtime/base/error.h"
 
@@ -13,7 +14,8 @@ SpaceAllocator::SpaceAllocator(const DeviceOptions& options, bool unified)
     : unified_(unified),
       arena_(options.numa, Topology::machine().node_of_process(), options.host_alias_bytes),
       device_("device_memory", options.device_memory),
-      host_("host_memory", options.host_memory),
+      host_("host_memory",
+            options.host_memory ? options.host_memory : ControlGroup::own().memory_left),
       pinned_("pinned_memory", options.pinned_memory),
       host_space_("host_memory", std::nullopt) {}
 

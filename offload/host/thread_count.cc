@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 #include <tbb/info.h>
 
+#include <algorithm>
+#include <cmath>
+
+#include "offload/host/control_group.h"
 #include "runtime/base/error.h"
 
 namespace fasa {
@@ -12,7 +16,8 @@ ThreadCount::ThreadCount(int threads) : value_(threads) {
     throw UsageError(fmt::format("threads = {}: allowed: 0 (all cores) to {}", threads, kMax));
   }
   const int cores = tbb::info::default_concurrency();
-  if (threads == 0) value_ = cores;
+  const double quota = ControlGroup::own().cpus.value_or(cores);
+  if (threads == 0) value_ = std::clamp(static_cast<int>(std::ceil(quota)), 1, cores);
   if (value_ > cores) {
     more_than_cores_.emplace(tbb::global_control::max_allowed_parallelism,
                              static_cast<size_t>(value_));

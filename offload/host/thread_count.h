@@ -10,8 +10,9 @@ namespace fasa {
 // Limits oneTBB to `threads` during its lifetime. Also allows more threads than cores.
 class ThreadCount {
  public:
-  // 0: all cores available to the process (respects its affinity mask). Throws UsageError outside 0
-  // to kMax.
+  // 0: all cores available to the process, by its affinity mask and control group. Throws
+  // UsageError
+  // outside 0 to kMax.
   explicit ThreadCount(int threads);
   int value() const { return value_; }
 

@@ -8,6 +8,7 @@
 
 #include "kernels/target.h"
 #include "offload/host/available_memory.h"
+#include "offload/host/control_group.h"
 #include "offload/host/topology.h"
 
 namespace fasa {
@@ -70,6 +71,9 @@ Json machine_to_json() {
 std::string describe_machine() {
   std::string text = Topology::machine().describe();
   if (!text.ends_with('\n')) text += '\n';
+  if (const ControlGroup& group = ControlGroup::own(); group.any()) {
+    text += fmt::format("limits of the control group: {}\n", group.describe());
+  }
   text += "devices\n";
   for (const auto& device : kDevices) {
     text += fmt::format("  {:<10} {}\n", device.name, device.what);

@@ -81,7 +81,10 @@ struct ActiveChoice {
     return known.run_end(position, std::ssize(wanted), turn_computed());
   }
   int64_t left_as(StepMode mode) const {
-    return at_prompt() && prompt_mode(log.size()) == mode ? run_end(log.size()) - log.size() : 0;
+    if (!at_prompt() || prompt_mode(log.size()) != mode) return 0;
+    const int64_t end = run_end(log.size());
+    const bool stops = log.size() < request.history_tokens && request.history_tokens < end;
+    return (stops ? request.history_tokens : end) - log.size();
   }
   // The conversation to cache when the choice has ended. If a stop string cut the text, its tokens
   // spell more than the text.

@@ -68,13 +68,15 @@ double EngineSteps::piece_seconds() const {
 
 void EngineSteps::decode() {
   std::vector<ActiveChoice*> batch = decoding();
+  bool scarce = false;
   while (!batch.empty()) {
-    const std::vector<int> counts = decode_counts(batch);
+    const std::vector<int> counts =
+        scarce ? std::vector<int>(batch.size(), 1) : decode_counts(batch);
+    const bool one_each = std::all_of(counts.begin(), counts.end(), [](int n) { return n == 1; });
     try {
       const auto begin = Clock::now();
       const auto logits = run_step(batch, counts, StepMode::kDecode);
       const double took = seconds_between(begin, Clock::now());
-      const bool one_each = std::all_of(counts.begin(), counts.end(), [](int n) { return n == 1; });
       if (one_each) prefill_budget_.decoded(took);
       stats_.decode_step_seconds.add(took);
       const size_t vocab = logits.size() / batch.size();
@@ -84,7 +86,9 @@ void EngineSteps::decode() {
       }
       return;
     } catch (const BudgetError& error) {
-      memory_.make_room(batch, error);
+      // Several tokens of a sequence take more scratch than one by one, as they came first.
+      scarce = !one_each;
+      if (one_each) memory_.make_room(batch, error);
     }
     batch = decoding();
   }
@@ -157,6 +161,9 @@ void EngineSteps::computed(ActiveChoice& active, int count, StepMode mode,
   const Computed how = mode == StepMode::kDecode ? Computed::kDecode : Computed::kPrefill;
   const bool was_prompt = active.at_prompt();
   for (int i = 0; i < count; ++i) active.log.append(active.token(active.log.size()), how);
+  if (active.log.size() == active.request.history_tokens) {
+    runtime_.mark_resume_point(*active.sequence);
+  }
   if (was_prompt) {
     if (active.answer->tokens().empty()) {
       active.request.observer->on_prefill(

@@ -31,6 +31,9 @@ class RequestObserver {
 struct GenerationRequest {
   std::string salt = {};  // requests share prefixes only within one salt
   std::vector<int32_t> prompt = {};
+  // Tokens of the prompt before the part that begins the answer; 0: unknown. Templates render an
+  // answer of the history in another way, so the next prompt may part here.
+  int64_t history_tokens = 0;
   std::string text = {};   // the prompt's text as rendered by a template, if any
   std::string title = {};  // of the conversation, for its users
   int choices = 1;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <utility>
 
@@ -152,6 +153,7 @@ void PrefixCache::insert(Conversation conversation, SuspendedPrefix suspended) {
 // if no token was added.
 void PrefixCache::inherit(CachedSession& heir, CachedSession& beginning) {
   free(beginning);
+  heir.turns = std::max(heir.turns, beginning.turns + 1);
   if (heir.conversation.text.empty() && beginning.log().size() == heir.log().size()) {
     heir.conversation.text = std::move(beginning.conversation.text);
     heir.conversation.ahead = std::move(beginning.conversation.ahead);
@@ -164,13 +166,30 @@ void PrefixCache::inherit(CachedSession& heir, CachedSession& beginning) {
   if (beginning.suspended) unwanted_.push_back(beginning.suspended->session);
 }
 
-CachedSession* PrefixCache::oldest_in_memory() {
-  CachedSession* oldest = nullptr;
+// The time to compute its tokens again, by the byte that it holds, times how likely a request is to
+// continue it: more with each turn so far, half as likely after every kHalfLife. A prompt's time is
+// n (1 + n / 12 h), h the width of the queries: a layer's weights take about 24 h^2 operations a
+// token, its attention 4 h for each earlier one.
+double PrefixCache::worth(const CachedSession& cached,
+                          std::chrono::steady_clock::time_point now) const {
+  constexpr double kHalfLife = 600;  // seconds
+  constexpr int kMostTurns = 4;
+  const Geometry& geometry = runtime_.geometry();
+  const auto tokens = static_cast<double>(cached.log().size());
+  const double seconds = tokens * (1 + tokens / (12.0 * geometry.query_heads * geometry.key_dim));
+  const auto bytes = static_cast<double>(cached.device_bytes + cached.host_bytes + 1);
+  const double idle = std::chrono::duration<double>(now - cached.used_at).count();
+  return seconds / bytes * std::min(cached.turns, kMostTurns) * std::exp2(-idle / kHalfLife);
+}
+
+CachedSession* PrefixCache::cheapest() {
+  const auto now = std::chrono::steady_clock::now();
+  CachedSession* least = nullptr;
   for (CachedSession& cached : sessions_) {
     if (!cached.sequence || cached.evicted) continue;
-    if (oldest == nullptr || cached.last_used < oldest->last_used) oldest = &cached;
+    if (least == nullptr || worth(cached, now) < worth(*least, now)) least = &cached;
   }
-  return oldest;
+  return least;
 }
 
 bool PrefixCache::evicting() const {

@@ -35,6 +35,7 @@ struct CachedSession {
   uint64_t device_bytes = 0, host_bytes = 0;  // of the sequence, shared memory included
   std::optional<SuspendedPrefix> suspended = {};
   uint64_t last_used = 0;  // a count of requests, not a time
+  int turns = 1;           // requests that it answered, one after another
   std::chrono::steady_clock::time_point used_at{};
   bool suspend_failed = false;  // writing to disk failed
   bool evicted = false;         // its memory is freed as soon as it is on disk
@@ -79,8 +80,9 @@ class PrefixCache {
   // Inserts a session found on disk, whole.
   void insert(Conversation conversation, SuspendedPrefix suspended);
 
-  // The least recently used session that holds memory and is not being evicted; null: none.
-  CachedSession* oldest_in_memory();
+  // The session whose memory is worth least, among those that hold some and are not being evicted;
+  // null: none.
+  CachedSession* cheapest();
   bool evicting() const;  // a session that is being evicted still holds memory
   // Frees the memory of its sequence; its log stays.
   void release(CachedSession& cached);
@@ -108,6 +110,7 @@ class PrefixCache {
  private:
   CachedSession* find(uint64_t id);
   bool has_states() const { return runtime_.geometry().linear.layers > 0; }
+  double worth(const CachedSession& cached, std::chrono::steady_clock::time_point now) const;
   int64_t resume_point(const SuspendedPrefix& suspended, int64_t tokens) const;
   void inherit(CachedSession& heir, CachedSession& beginning);
   void remove_record(CachedSession& cached, const std::string& id);

@@ -65,7 +65,7 @@ bool SessionMemory::admit(ActiveChoice& active) {
       place(active);
       return true;
     } catch (const BudgetError& error) {
-      if (evict_oldest()) {
+      if (evict_one()) {
         if (cache_.evicting()) return false;
         continue;
       }
@@ -130,7 +130,7 @@ void SessionMemory::place(ActiveChoice& active) {
 // Frees cached sessions first, then preempts the youngest request, so that the oldest always
 // progresses.
 void SessionMemory::make_room(std::span<ActiveChoice* const> batch, const BudgetError& error) {
-  if (cache_.evicting() || evict_oldest()) {
+  if (cache_.evicting() || evict_one()) {
     if (cache_.evicting()) wait_for_memory(batch);
     return;
   }
@@ -176,12 +176,12 @@ void SessionMemory::step_back(ActiveChoice& active) {
 
 // Frees its memory, or lets suspend_some() do that once it has written the session to disk. False:
 // no session is left to evict.
-bool SessionMemory::evict_oldest() {
-  CachedSession* const oldest = cache_.oldest_in_memory();
-  if (oldest == nullptr) return false;
+bool SessionMemory::evict_one() {
+  CachedSession* const least = cache_.cheapest();
+  if (least == nullptr) return false;
   ++stats_.evictions;
-  oldest->evicted = suspension_ && !oldest->suspend_failed;
-  if (!oldest->evicted) cache_.release(*oldest);
+  least->evicted = suspension_ && !least->suspend_failed;
+  if (!least->evicted) cache_.release(*least);
   return true;
 }
 
@@ -310,7 +310,7 @@ void SessionMemory::apply(const EngineCommands& commands) {
   for (const AttachedRecords& one : commands.attached) attach(one);
   for (const auto& [salt, record] : commands.detached) cache_.detach(salt, record);
   if (commands.suspend && suspension_) suspension_->suspend_all();
-  while (commands.evict && evict_oldest()) continue;
+  while (commands.evict && evict_one()) continue;
 }
 
 void SessionMemory::publish() {

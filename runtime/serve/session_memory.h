@@ -56,7 +56,7 @@ class SessionMemory {
   void preempt(ActiveChoice& active);
   void step_back(ActiveChoice& active);
   void cut_to_resume_point(ActiveChoice& active);
-  bool evict_oldest();
+  bool evict_one();
   void wait_for_memory(std::span<ActiveChoice* const> batch);
   void resume(ActiveChoice& active, double seconds);
   void release_lost();

@@ -43,6 +43,7 @@ LinearState LinearState::fork(int64_t tokens, StreamView stream) const {
   other.tokens_ = tokens_;
   other.open_ = open_;
   other.decoded_ = decoded_;
+  other.marked_ = marked_;
   other.source_ = source_;
   if (tokens < tokens_) {
     other.truncate(tokens);
@@ -182,9 +183,10 @@ void LinearState::drop_old(int64_t rollback_tokens) {
 
 // Without memory there is no snapshot, and more tokens are computed again after a truncation.
 void LinearState::keep_turn(const Step& step, StreamView stream) {
-  if (step.rollback_tokens == 0 || tokens_ == 0) return;
-  if (decoded_ == step.decodes && tokens_ % rule_->interval != 0) return;
-  if (find(tokens_) != nullptr) return;
+  if (step.rollback_tokens == 0 || tokens_ == 0 || find(tokens_) != nullptr) return;
+  const bool close_to_mark = find(marked_) != nullptr && tokens_ - marked_ < kMarkTokens;
+  const bool turn_ends = decoded_ != step.decodes && !(step.decodes && close_to_mark);
+  if (!turn_ends && marked_ != tokens_ && tokens_ % rule_->interval != 0) return;
   try {
     add(source_ != nullptr ? source_ : copy_now(stream));
   } catch (const BudgetError&) {

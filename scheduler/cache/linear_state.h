@@ -28,6 +28,9 @@ class LinearState {
   // The most tokens, at most `tokens`, whose state is known: all, those of a snapshot, or 0.
   int64_t resume_point(int64_t tokens) const;
   void truncate(int64_t tokens);  // to a resume point
+  // The next step takes a snapshot of the present state, as at the end of a turn. It also stands
+  // for the end of a prompt that follows within kMarkTokens tokens.
+  void mark() { marked_ = tokens_; }
   // Another sequence with the first `tokens` tokens, a resume point. Throws BudgetError.
   LinearState fork(int64_t tokens, StreamView stream) const;
 
@@ -77,6 +80,8 @@ class LinearState {
   };
   using Snapshots = std::vector<std::shared_ptr<const Snapshot>>;
 
+  static constexpr int kMarkTokens = 256;
+
   bool known() const { return live_ || tokens_ == 0 || source_ != nullptr; }
   const std::shared_ptr<const Snapshot>* find(int64_t tokens) const;
   StatePoint point(int64_t tokens, int open, bool decoded) const;
@@ -102,6 +107,7 @@ class LinearState {
   bool decoded_ = false;  // how the last token was computed
   bool live_ = false;     // memory_ has the state
   size_t imported_ = 0;
+  int64_t marked_ = -1;                     // tokens at the last mark()
   std::shared_ptr<const Snapshot> source_;  // of `tokens_` tokens, if it has not
   Snapshots snapshots_;                     // by tokens
   std::optional<Step> step_;

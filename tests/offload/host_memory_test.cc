@@ -36,13 +36,6 @@ TEST(AvailableMemory, IsWhatTheKernelCallsAvailable) {
   EXPECT_EQ(available_in(""), std::nullopt);
 }
 
-TEST(AvailableMemory, IsWhatIsLeftOfAControlGroup) {
-  EXPECT_EQ(left_of_group("1000\n", "400\n"), 600u);
-  EXPECT_EQ(left_of_group("1000\n", "1400\n"), 0u);
-  EXPECT_EQ(left_of_group("max\n", "400\n"), std::nullopt);
-  EXPECT_EQ(left_of_group("", ""), std::nullopt);
-}
-
 TEST(AvailableMemory, OfThisMachineIsLessThanAllOfIt) {
   const auto bytes = available_host_bytes();
   ASSERT_TRUE(bytes.has_value());

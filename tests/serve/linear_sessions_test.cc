@@ -151,6 +151,28 @@ void LinearSessionsTest::outlives_its_server() {
 
 TEST_P(LinearSessionsTest, AConversationOutlivesItsServer) { outlives_its_server(); }
 
+// A template renders the answers of the history in another way than the model wrote them: the next
+// prompt parts before the tokens that began the answer.
+TEST_P(LinearSessionsTest, APromptGoesOnWhereTheHistoryEnds) {
+  ServedModel model{.dir = llm_test::golden_dir(GetParam().model)};
+  model.config.memory.snapshots.interval = 1024;
+  LocalServer server(LocalServer::open(GetParam().device, {}), in_memory(), model);
+  const auto first = some_ids(0, 150);
+  const auto begin = some_ids(300, 6);  // of the answer
+  const auto ask_with = [&](LocalServer& at, const std::vector<int32_t>& history) {
+    const auto recorder = at.start(joined(history, begin), 9, "", 1, {}, std::ssize(history));
+    const auto& choice = recorder->wait();
+    return Answer{choice.ids, choice.logprobs, recorder->cached()};
+  };
+  ask_with(server, first);
+  const auto second = joined(first, some_ids(500, 40));
+  const Answer answer = ask_with(server, second);
+  EXPECT_EQ(answer.cached, std::ssize(first));
+  EXPECT_EQ(ask_with(server, second).cached, std::ssize(second)) << "asked again";
+  LocalServer fresh(LocalServer::open(GetParam().device, {}), in_memory(), model);
+  expect_same(answer, ask_with(fresh, second));
+}
+
 // A damaged state is computed again; nothing else is lost.
 TEST_P(LinearSessionsTest, ADamagedStateIsComputedAgain) {
   const auto expected = left_alone([&] { return open(in_memory()); });

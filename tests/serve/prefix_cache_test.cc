@@ -26,6 +26,7 @@ class PrefixCacheTest : public ::testing::Test {
     return {log.ids().begin(), log.ids().end()};
   }
   PrefixCache& cache() { return cache_; }
+  SequenceId sequence() { return runtime_.create(); }
 
  private:
   std::unique_ptr<Device> device_ = LocalServer::open("cpu", {});
@@ -57,6 +58,28 @@ TEST_F(PrefixCacheTest, ARequestKeepsToWhatItKnows) {
   EXPECT_EQ(match.known.computed(35), Computed::kPrefill);
   ASSERT_TRUE(match.suspended);
   EXPECT_EQ(match.suspended->tokens, 30);  // later tokens were computed in another way
+}
+
+// What takes longest to compute again, by the byte, is freed last; turns that a conversation had
+// count, and the time since.
+TEST_F(PrefixCacheTest, ALongConversationOutlivesShortRequests) {
+  const uint64_t conversation =
+      cache().insert({.salt = "a", .log = log_of(4000, 4000)}, sequence());
+  for (int i = 0; i < 10; ++i) {
+    const uint64_t title =
+        cache().insert({.salt = std::to_string(i), .log = log_of(900, 900)}, sequence());
+    const CachedSession* const least = cache().cheapest();
+    ASSERT_EQ(least->id, title) << i;
+    EXPECT_NE(least->id, conversation);
+    ASSERT_TRUE(cache().forget(title));
+  }
+}
+
+TEST_F(PrefixCacheTest, AConversationOfSeveralTurnsIsWorthMore) {
+  cache().insert({.salt = "a", .log = log_of(900, 900)}, sequence());
+  cache().insert({.salt = "a", .log = log_of(950, 900)}, sequence());
+  const uint64_t other = cache().insert({.salt = "b", .log = log_of(950, 950)}, sequence());
+  EXPECT_EQ(cache().cheapest()->id, other);
 }
 
 }  // namespace

@@ -27,6 +27,9 @@ class LinearStates {
   void require_resume_point(const char* call, SequenceId id, int64_t tokens) const;
   int64_t resume_point(SequenceId id, int64_t tokens) const;
   void truncate(SequenceId id, int64_t tokens);
+  void mark(SequenceId id) {
+    if (!empty()) at(id).mark();
+  }
   // A child's state; throws BudgetError. Then add() it.
   std::optional<LinearState> fork(SequenceId id, int64_t tokens, StreamView stream) const;
   void add(SequenceId id, std::optional<LinearState> state);

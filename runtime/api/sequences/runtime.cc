@@ -150,6 +150,12 @@ void Runtime::Impl::truncate(SequenceId id, int64_t tokens) {
   states_.truncate(id, tokens);
 }
 
+void Runtime::Impl::mark_resume_point(SequenceId id) {
+  require_no_step("mark_resume_point");
+  sequences_.find_usable(id);
+  states_.mark(id);
+}
+
 double Runtime::Impl::read_back_seconds(const KvSequence& sequence) const {
   const SequenceRows& rows = sequence.rows();
   if (settings_.access() == RowAccess::kLocal || rows.copied()) return 0;
@@ -313,6 +319,7 @@ int64_t Runtime::length(SequenceId sequence) const {
 }
 void Runtime::set_query_source(QuerySource* source) { impl_->set_query_source(source); }
 void Runtime::set_predictor(Predictor* predictor) { impl_->set_predictor(predictor); }
+void Runtime::mark_resume_point(SequenceId sequence) { impl_->mark_resume_point(sequence); }
 SequenceInfo Runtime::info(SequenceId sequence) const { return impl_->info(sequence); }
 void Runtime::begin_step(std::span<const StepSequence> sequences) { impl_->begin_step(sequences); }
 void Runtime::append(int layer, ConstTensorView k, ConstTensorView v, StreamView stream) {

@@ -126,6 +126,9 @@ class Runtime {
   // be forked): `tokens`, or 0 if pages that it needs were freed. With layers of linear attention:
   // its length, a snapshot of their state, or 0.
   int64_t resume_point(SequenceId sequence, int64_t tokens) const;
+  // Says that the sequence will be cut at its present length: layers with linear attention keep a
+  // snapshot of their state there, as at the end of a turn.
+  void mark_resume_point(SequenceId sequence);
   // Creates a sequence that shares the first `tokens` tokens; equal to a fresh append of them.
   // Throws UsageError if `tokens` is no resume_point(), as truncate() does; read() and
   // Exchange::export_pages() throw outside the rollback window.

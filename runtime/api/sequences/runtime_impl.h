@@ -33,6 +33,7 @@ class Runtime::Impl : private MemoryReclaimer {
   SequenceTable& sequences() { return sequences_; }
   SequenceId create();
   int64_t resume_point(SequenceId id, int64_t tokens) const;
+  void mark_resume_point(SequenceId id);
   // For calls between steps. Throws UsageError inside a step.
   void reserve(SequenceId id, int64_t tokens, int step_tokens);
   SequenceId fork(SequenceId id, int64_t tokens);
