@@ -52,9 +52,10 @@ constexpr SelectPlan plan_selection(const SelectParams& params, const SequenceDe
 
 // Whether a block of the CUDA device's select has enough shared memory for the queries of a KV
 // head's group, and for one warp's scores and weights of a page. In floats, out of the 99 KiB that
-// every GPU from 8.0 on has, less 25 KiB for ranking.
-constexpr bool cuda_holds_queries(int group, int slice_dims) {
-  return int64_t{group} * (slice_dims + kPageTokens + 20) + int64_t{6} * slice_dims <= 18 << 10;
+// every GPU from 8.0 on has (64 KiB on 7.5), less 25 KiB for ranking.
+constexpr bool cuda_holds_queries(int group, int slice_dims, int compute_capability) {
+  const int64_t most = compute_capability < 80 ? 9500 : 18 << 10;
+  return int64_t{group} * (slice_dims + kPageTokens + 20) + int64_t{6} * slice_dims <= most;
 }
 
 }  // namespace fasa

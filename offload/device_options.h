@@ -23,6 +23,7 @@ struct DeviceOptions {
   std::optional<uint64_t> device_memory;  // bytes; empty: no limit
   std::optional<uint64_t> host_memory;
   std::optional<uint64_t> pinned_memory;
+  bool kernel_times = true;         // a GPU measures what kernels cost when it is opened
   double link_bandwidth = 25e9;     // bytes per second and direction (emulated)
   double link_latency = 10e-6;      // seconds per transfer (emulated)
   double memory_bandwidth = 300e9;  // bytes per second, emulated device memory

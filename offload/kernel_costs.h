@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <string>
 
 namespace fasa {
 
@@ -29,6 +30,9 @@ struct KernelCosts {
   double resolve_seconds(int64_t hot_slots) const {
     return resolve + static_cast<double>(hot_slots) * hot_slot;
   }
+
+  // "launch 4.0 us, select 21.0 us + 5.0 ns a token, ..."
+  std::string text() const;
 
   bool operator==(const KernelCosts&) const = default;
 };

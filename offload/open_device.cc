@@ -46,7 +46,7 @@ std::unique_ptr<Device> open_cuda(const CudaPlatform& platform, const CudaInvent
 std::unique_ptr<Device> open_auto(const CudaPlatform& platform, const DeviceOptions& options) {
   if (platform.calls != nullptr) {
     try {
-      return open_cuda(platform, take_inventory(*platform.calls), 0, options);
+      return open_auto_gpu(options, platform);
     } catch (const UsageError&) {
       throw;  // the options are wrong on any device
     } catch (const Error& error) {
@@ -57,6 +57,12 @@ std::unique_ptr<Device> open_auto(const CudaPlatform& platform, const DeviceOpti
 }
 
 }  // namespace
+
+std::unique_ptr<Device> open_auto_gpu(DeviceOptions options, const CudaPlatform& platform) {
+  if (platform.calls == nullptr) throw DeviceError("this build has no CUDA device");
+  options.name = "auto";
+  return open_cuda(platform, take_inventory(*platform.calls), 0, options);
+}
 
 std::unique_ptr<Device> open_device(const DeviceOptions& options) {
   return open_device(options, cuda_platform());

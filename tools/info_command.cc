@@ -9,6 +9,7 @@
 #include "runtime/config/config.h"
 #include "runtime/io/machine.h"
 #include "runtime/llm/host_sink.h"
+#include "runtime/llm/list_gpus.h"
 #include "runtime/llm/model.h"
 #include "runtime/llm/open_weights.h"
 #include "runtime/llm/text_root.h"
@@ -105,6 +106,49 @@ std::string model_text(const std::string& dir) {
          "The device also holds the newest page, sinks and recent tokens, hot rows and scratch.\n";
 }
 
+GpuList listed_gpus() { return list_gpus(ConfigFlags().load().device_options()); }
+
+// devices: names as of --device; gpus; auto: what --device auto uses, and why not a GPU.
+void add_gpus(Json& json) {
+  const GpuList list = listed_gpus();
+  json["gpus"] = Json::array();
+  for (const GpuEntry& entry : list.gpus) {
+    if (entry.obstacle.empty()) json["devices"].push_back(entry.name);
+    Json gpu = {{"name", entry.name},
+                {"gpu", entry.gpu.name},
+                {"compute_capability", fmt::format("{}.{}", entry.gpu.major, entry.gpu.minor)},
+                {"memory_bytes", entry.gpu.memory_bytes},
+                {"obstacle", entry.obstacle}};
+    if (entry.rates) {
+      gpu["link_bandwidth"] = entry.rates->link_bandwidth;
+      gpu["memory_bandwidth"] = entry.rates->memory_bandwidth;
+      gpu["kernels"] = entry.rates->kernels.text();
+    }
+    json["gpus"].push_back(gpu);
+  }
+  json["auto"] = {{"device", list.obstacle.empty() ? "cuda:0" : "cpu"}, {"reason", list.obstacle}};
+}
+
+std::string gpus_text() {
+  const GpuList list = listed_gpus();
+  std::string text;
+  for (const GpuEntry& entry : list.gpus) {
+    text += fmt::format("{}: {}, compute capability {}.{}, {:.1f} GiB\n", entry.name,
+                        entry.gpu.name, entry.gpu.major, entry.gpu.minor,
+                        static_cast<double>(entry.gpu.memory_bytes) / (1 << 30));
+    if (entry.rates) {
+      text += fmt::format("  link {:.1f} GB/s, memory {:.0f} GB/s\n  {}\n",
+                          entry.rates->link_bandwidth / 1e9, entry.rates->memory_bandwidth / 1e9,
+                          entry.rates->kernels.text());
+    } else if (!entry.obstacle.empty()) {
+      text += fmt::format("  cannot be used: {}\n", entry.obstacle);
+    }
+  }
+  return text + (list.obstacle.empty()
+                     ? "device 'auto' uses cuda:0\n"
+                     : fmt::format("device 'auto' uses the cpu: {}\n", list.obstacle));
+}
+
 class InfoCommand final : public Command {
  public:
   CLI::App* add_to(CLI::App& app) override {
@@ -119,14 +163,15 @@ class InfoCommand final : public Command {
     reject_unknown_arguments(*command_);
     if (json_) {
       Json json = machine_to_json();
+      add_gpus(json);
       json["version"] = FASA_VERSION;
       json["onednn"] = host_projections_note();
       if (!model_dir_.empty()) json["model"] = model_json(model_dir_);
       fmt::print("{}\n", json.dump(2));
       return 0;
     }
-    std::string text = fmt::format("{}\n{}oneDNN: {}\n", version_line(), describe_machine(),
-                                   host_projections_note());
+    std::string text = fmt::format("{}\n{}{}oneDNN: {}\n", version_line(), describe_machine(),
+                                   gpus_text(), host_projections_note());
     if (!model_dir_.empty()) text += model_text(model_dir_);
     fmt::print("{}", folded(text));
     return 0;

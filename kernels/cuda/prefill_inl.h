@@ -284,6 +284,7 @@ struct PrefillKernel {
         sum += weight;
       }
       sum = simt::warp_sum(sum);
+      simt::sync_warp();  // all lanes have read `before`
       if (simt::lane() != 0) return;
       const float factor = before == no_maximum() ? 0.0f : exponential(before - top);
       factors[row] = factor;

@@ -32,8 +32,7 @@ struct ScorerMemory {
   FASA_DEVICE void load_query(const SelectParams& params, const SequenceDesc& sequence,
                               int kv_head) const {
     const int16_t* order = params.step.slice_dims + kv_head * format.dims;
-    float* flag = queries + layout.unscale_at() + layout.gqa_group;
-    if (simt::thread_index() == 0) *flag = 0;
+    if (simt::thread_index() == 0) *spoilt() = 0;
     simt::sync_block();
     for (int h = simt::warp(); h < layout.gqa_group; h += simt::block_warps()) {
       const int64_t at = params.q.offset(sequence.first_token, kv_head * layout.gqa_group + h);
@@ -46,7 +45,7 @@ struct ScorerMemory {
       }
       largest = simt::warp_max(largest);
       const uint32_t exponent = largest >> 23;
-      if (exponent == 255) *flag = 1;
+      if (exponent == 255 && simt::lane() == 0) simt::atomic_or(spoilt(), 1u);
       const uint32_t biased = largest == 0 || exponent == 255 ? 127
                               : exponent == 0                 ? 1
                               : exponent < 253                ? exponent
@@ -62,7 +61,10 @@ struct ScorerMemory {
   }
 
   // Whether all elements of all queries are finite; call after a barrier.
-  FASA_DEVICE bool finite() const { return queries[layout.unscale_at() + layout.gqa_group] == 0; }
+  FASA_DEVICE bool finite() const { return *spoilt() == 0; }
+  FASA_DEVICE uint32_t* spoilt() const {
+    return reinterpret_cast<uint32_t*>(queries + layout.unscale_at() + layout.gqa_group);
+  }
   FASA_DEVICE float unscale(int head) const { return queries[layout.unscale_at() + head]; }
   FASA_DEVICE const float* eighths() const { return queries + layout.eighths_at(); }
   FASA_DEVICE uint32_t* weights() const {

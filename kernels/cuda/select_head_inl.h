@@ -189,16 +189,16 @@ class SelectHead {
   // Returns true in the last block of the head that calls it; that block then sees the writes of
   // all others.
   FASA_DEVICE bool last_block(uint32_t* arrived, uint32_t* shared_flag) const {
-    simt::fence();
     simt::sync_block();
     if (simt::thread_index() == 0) {
+      simt::fence();  // behind the barrier: releases the writes of the whole block
       *shared_flag =
           simt::atomic_add(arrived, 1u) == static_cast<uint32_t>(simt::grid_x() - 1) ? 1 : 0;
+      simt::fence();  // before the barrier: the whole block sees the writes of the others
     }
     simt::sync_block();
     const bool last = *shared_flag != 0;
     simt::sync_block();
-    simt::fence();
     return last;
   }
 

@@ -11,6 +11,7 @@
 #include "offload/host/available_memory.h"
 #include "offload/host/topology.h"
 #include "runtime/base/error.h"
+#include "runtime/base/log.h"
 
 namespace fasa {
 namespace {
@@ -30,8 +31,8 @@ bool is_legacy(const CudaStream& stream) {
   return reinterpret_cast<uintptr_t>(stream.native()) <= 1;
 }
 
-DeviceTraits traits_of(const CudaPlatform& platform) {
-  DeviceTraits traits = gpu_traits();
+DeviceTraits traits_of(const CudaPlatform& platform, const CudaGpu& gpu) {
+  DeviceTraits traits = gpu_traits(10 * gpu.major + gpu.minor);
   traits.project_scratch = platform.project_scratch;
   return traits;
 }
@@ -70,7 +71,7 @@ CudaDevice::CudaDevice(const CudaPlatform& platform, int index, const CudaGpu& g
                        const DeviceOptions& options)
     : Device({.kind = DeviceKind::kCuda,
               .name = fmt::format("cuda:{}", index),
-              .traits = traits_of(platform),
+              .traits = traits_of(platform, gpu),
               .graphs = this}),
       calls_(*platform.calls),
       gpu_(gpu),
@@ -91,15 +92,28 @@ CudaDevice::CudaDevice(const CudaPlatform& platform, int index, const CudaGpu& g
   memory_ = std::make_unique<CudaMemory>(*shared_, gpu, control_->stream(), options.device_memory);
   link_ = measure_link(*shared_, pinned_, memory_->pool(), control_->stream());
   DeviceRates rates;  // the latency keeps the default of plans
-  if (platform.times_kernels) {
-    rates.kernels = measure_kernels(*shared_, memory_->pool(), control_->stream());
-  }
+  if (platform.times_kernels && options.kernel_times) rates.kernels = kernel_costs(options);
   if (gpu.memory_bandwidth > 0) rates.memory_bandwidth = gpu.memory_bandwidth;
   rates.link_bandwidth = link_.h2d;
   show_rates(rates);
 }
 
 CudaDevice::~CudaDevice() = default;
+
+// A GPU on which kernels fail is not for `auto`; by name it opens, unless its context is lost.
+KernelCosts CudaDevice::kernel_costs(const DeviceOptions& options) {
+  try {
+    return measure_kernels(*shared_, memory_->pool(), control_->stream());
+  } catch (const DeviceError& error) {
+    if (options.name == "auto" || shared_->lost()) {
+      throw DeviceError(fmt::format(
+          "{}: its first kernels failed: {}; kernel_times = off skips them", name(), error.what()));
+    }
+    log_warning(fmt::format("{}: kernels could not be timed, plans take defaults: {}", name(),
+                            error.what()));
+    return {};
+  }
+}
 
 MemoryUse CudaDevice::memory(MemorySpace space) const {
   if (space == MemorySpace::kDevice) return memory_->use();

@@ -69,6 +69,7 @@ class CudaDevice final : public Device, private GraphRecorder {
  private:
   class Control;  // the stream that orders memory and the clock
 
+  KernelCosts kernel_costs(const DeviceOptions& options);
   std::byte* do_allocate(MemorySpace space, size_t bytes, std::string_view purpose) override;
   void do_free(MemorySpace space, std::byte* data, size_t bytes) noexcept override;
   void do_synchronize(StreamView stream) override;

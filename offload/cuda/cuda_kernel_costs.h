@@ -6,9 +6,9 @@
 
 namespace fasa {
 
-// Times small selects and resolves on `stream`, in temporary memory of `pool` (null: none). A cost
-// that is not within ten times of its default keeps the default, as do all if the measurement
-// fails. Throws DeviceError if the context is lost.
+// Times small selects and resolves in graphs on `stream`, in temporary memory of `pool` (null:
+// none), and with them shows that kernels run at all. A cost that is not within ten times of its
+// default keeps the default. Throws DeviceError if a kernel fails.
 KernelCosts measure_kernels(CudaShared& shared, void* pool, void* stream);
 
 }  // namespace fasa

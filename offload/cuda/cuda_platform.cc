@@ -37,7 +37,9 @@ cudaMemcpyKind kind_of(CopyKind kind) {
 
 int attribute(int gpu, cudaDeviceAttr attribute) {
   int value = 0;
-  return cudaDeviceGetAttribute(&value, attribute, gpu) == cudaSuccess ? value : 0;
+  if (cudaDeviceGetAttribute(&value, attribute, gpu) == cudaSuccess) return value;
+  cudaGetLastError();  // would be taken for the next kernel's
+  return 0;
 }
 
 class RuntimeCalls final : public CudaCalls {
@@ -286,9 +288,9 @@ void launch(const KernelCall& call, void* stream) {
 }  // namespace
 
 CudaPlatform cuda_platform() {
-  static RuntimeCalls calls;
+  static auto* const calls = new RuntimeCalls;  // never destroyed: devices may outlive statics
   return {
-      .calls = &calls,
+      .calls = calls,
       .launch = launch,
       .project_scratch = [] { return CublasLt::get() == nullptr ? 0 : CublasLt::kScratchBytes; },
       .machine_code = FASA_CUDA_MACHINE_CODE,

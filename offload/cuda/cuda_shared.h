@@ -91,9 +91,10 @@ class CudaShared {
   CudaGpuScope enter() { return {calls, index, only_one}; }
   CudaJournal& open_journal(std::string_view stream);
 
+  bool lost() const { return lost_.load(std::memory_order_acquire); }
   // Throws the first failure if the context is lost.
   void require_context() const {
-    if (lost_.load(std::memory_order_acquire)) [[unlikely]]
+    if (lost()) [[unlikely]]
       throw_lost();
   }
   // Throws DeviceError if `status` is a failure. The error names the call itself or, if the context

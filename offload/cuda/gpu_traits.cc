@@ -6,7 +6,12 @@
 
 namespace fasa {
 
-DeviceTraits gpu_traits() {
+template <int kCapability>
+bool holds_queries(int group, int slice_dims) {
+  return cuda_holds_queries(group, slice_dims, kCapability);
+}
+
+DeviceTraits gpu_traits(int compute_capability) {
   return {.model_calls = true,
           .times_kernel_bytes = false,
           .low_bit_by_page = true,
@@ -16,7 +21,7 @@ DeviceTraits gpu_traits() {
                 return static_cast<uint64_t>(scratch.bytes());
               },
           .project_scratch = [] { return kCublasScratchBytes; },
-          .scores = cuda_holds_queries};
+          .scores = compute_capability < 80 ? holds_queries<75> : holds_queries<80>};
 }
 
 }  // namespace fasa

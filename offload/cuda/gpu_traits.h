@@ -5,7 +5,10 @@
 
 namespace fasa {
 
-// Assumes cuBLASLt, which a machine may lack.
-DeviceTraits gpu_traits();
+// `compute_capability`: x 10. Assumes cuBLASLt, which a machine may lack.
+DeviceTraits gpu_traits(int compute_capability);
+
+// For an accelerator that is only described, not named.
+inline constexpr int kUsualCapability = 80;
 
 }  // namespace fasa

@@ -48,7 +48,8 @@ KernelProbe::KernelProbe() {
   for (size_t* table : {&at_.few_table, &at_.many_table}) {
     *table = add(static_cast<size_t>(layout_.hot_table_bytes(kManySlots)));
   }
-  at_.scratch = add(static_cast<size_t>(gpu_traits().select_scratch(layout_, 1, kManyTokens)));
+  at_.scratch = add(
+      static_cast<size_t>(gpu_traits(kUsualCapability).select_scratch(layout_, 1, kManyTokens)));
   at_.set = add(kManyTokens * sizeof(int32_t));
   at_.set_size = add(sizeof(int32_t));
   at_.counters = add(sizeof(StepCounters));
@@ -106,11 +107,13 @@ std::vector<std::byte> KernelProbe::image(std::byte* base) const {
   put(image, at_.sets, sets.data(), sets.size());
   const int32_t size = kFewTokens;
   put(image, at_.sizes, &size, 1);
-  const auto tables = static_cast<size_t>(layout_.hot_table_bytes(kManySlots));
-  for (const size_t at : {at_.few_table, at_.many_table}) {  // empty slots
-    std::fill_n(image.begin() + static_cast<std::ptrdiff_t>(at), tables, std::byte{0xff});
-  }
+  std::ranges::fill(hot_tables(image.data()), std::byte{kEmptySlots});
   return image;
+}
+
+std::span<std::byte> KernelProbe::hot_tables(std::byte* base) const {
+  const size_t end = at_.many_table + static_cast<size_t>(layout_.hot_table_bytes(kManySlots));
+  return {base + at_.few_table, end - at_.few_table};
 }
 
 StepParams KernelProbe::step(std::byte* base, int slots) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "kernels/calls.h"
@@ -22,6 +23,9 @@ class KernelProbe {
   size_t bytes() const { return bytes_; }
   // Contents of a block at `base` in device memory.
   std::vector<std::byte> image(std::byte* base) const;
+  // Tables of hot rows; a byte of empty ones. A resolve fills them.
+  std::span<std::byte> hot_tables(std::byte* base) const;
+  static constexpr int kEmptySlots = 0xff;
 
   SelectParams select(std::byte* base, int set) const;
   // Rows on the host; each call looks for other rows and finds none of them. `slots` 0: local rows.

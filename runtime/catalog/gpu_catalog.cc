@@ -81,6 +81,7 @@ Gpu gpu_of(const Row& row) {
   gpu.memory_bytes = (row.mebibytes > 0 ? static_cast<uint64_t>(row.mebibytes) : whole) << 20;
   gpu.memory_bandwidth = row.gb_per_s * 1e9;
   gpu.tensor_flops = row.teraflops * 1e12;
+  gpu.compute_capability = row.pcie < 4 ? 75 : 80;  // Turing is the last with PCIe 3
   gpu.pcie_generation = row.pcie;
   gpu.pcie_lanes = row.lanes;
   return gpu;

@@ -229,6 +229,7 @@ DeviceOptions Config::device_options() const {
   options.device_memory = memory.device_memory;
   options.host_memory = memory.host_memory;
   options.pinned_memory = memory.pinned_memory;
+  options.kernel_times = device.kernel_times;
   options.link_latency = link.latency;
   if (!device.gpu.empty()) {
     const Gpu& gpu = find_gpu(device.gpu);

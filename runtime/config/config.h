@@ -68,6 +68,7 @@ struct Config {
     int threads = 0;
     std::string numa = "auto";  // auto, interleave, or a node number
     bool graphs = true;         // cuda: run decode steps as graphs
+    bool kernel_times = true;   // cuda: measure what kernels cost
   } device;
 
   struct Memory {

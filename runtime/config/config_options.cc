@@ -97,7 +97,7 @@ Json get_counts(const Config& config) {
 constexpr std::string_view kSizeAllowed =
     "a size above 0: a number with B, kB, MB, GB, KiB, MiB, GiB or TiB, such as \"6GiB\", or bytes";
 
-const std::array<ConfigOption, 48> kOptions{{
+const std::array<ConfigOption, 49> kOptions{{
     {.table = "",
      .key = "preset",
      .flag = "",
@@ -163,6 +163,17 @@ const std::array<ConfigOption, 48> kOptions{{
      .text = true,
      .set = [](Config& c, const Json& v) { return take_named(v, kSwitch, c.device.graphs); },
      .get = [](const Config& c) -> Json { return name_of(c.device.graphs, kSwitch); }},
+    {.table = "device",
+     .key = "kernel_times",
+     .flag = "",
+     .type = "on|off",
+     .allowed = "on, off",
+     .help = "on = CUDA devices run a few small kernels when they are opened: plans use their "
+             "times, and device auto uses the cpu if one of them fails. off = plans use defaults, "
+             "for a driver or a profiler with which these kernels fail or hang.",
+     .text = true,
+     .set = [](Config& c, const Json& v) { return take_named(v, kSwitch, c.device.kernel_times); },
+     .get = [](const Config& c) -> Json { return name_of(c.device.kernel_times, kSwitch); }},
     {.table = "memory",
      .key = "device_memory",
      .flag = "",

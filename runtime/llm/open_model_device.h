@@ -8,8 +8,11 @@
 
 namespace fasa {
 
-// Like open_device, but `auto` chooses the CPU for a model whose slices no GPU can score, with a
-// notice if the build has CUDA.
+// Like open_device, but `auto` chooses the CPU, with a notice, for a model whose slices the GPU
+// cannot score.
 std::unique_ptr<Device> open_model_device(const DeviceOptions& options, const ModelConfig& model);
+// The same with another CUDA runtime than this build's.
+std::unique_ptr<Device> open_model_device(const DeviceOptions& options, const ModelConfig& model,
+                                          const CudaPlatform& platform);
 
 }  // namespace fasa

@@ -34,13 +34,15 @@ PlanMachine accelerator(const Config& config, const GivenMachine& given) {
   const DeviceOptions options = config.device_options();
   PlanMachine machine;
   machine.name = given.any() ? "the given accelerator" : "the emulated device";
-  machine.traits = given.any() || !config.device.gpu.empty() ? gpu_traits() : kEmulatedTraits;
+  machine.traits = kEmulatedTraits;
   machine.rates.memory_bandwidth = options.memory_bandwidth;
   machine.rates.kernels = KernelCosts::with_launch(options.launch_seconds);
   machine.rates.link_bandwidth = options.link_bandwidth;
   machine.rates.link_latency = options.link_latency;
+  if (given.any()) machine.traits = gpu_traits(kUsualCapability);
   if (!config.device.gpu.empty()) {
     const Gpu& gpu = find_gpu(config.device.gpu);
+    machine.traits = gpu_traits(gpu.compute_capability);
     machine.name = gpu.name;
     machine.device_memory = gpu.memory_bytes;
     machine.reserved_bytes = kDriverBytes;

@@ -29,6 +29,8 @@ TEST(GpuCatalog, FindsNamesAsPeopleTypeThem) {
   EXPECT_EQ(find_gpu("rtx 4090").name, "RTX 4090");
   EXPECT_EQ(find_gpu("RTX 4090 24GB").name, "RTX 4090");
   EXPECT_EQ(find_gpu("h200").memory_bandwidth, 4.8e12);
+  EXPECT_EQ(find_gpu("t4").compute_capability, 75);
+  EXPECT_EQ(find_gpu("h200").compute_capability, 80);
   EXPECT_EQ(find_gpu("a100-80gb").name, "A100 80GB");
 }
 

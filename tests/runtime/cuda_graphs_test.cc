@@ -530,6 +530,7 @@ class CudaGraphsOnGpu : public ::testing::Test {
 TEST_F(CudaGraphsOnGpu, LaunchedStepsHaveTheBitsOfEnqueuedOnes) {
   DeviceOptions options;
   options.name = "cuda:0";
+  options.kernel_times = false;
   for (const NamedSetup& way : ways()) {
     SCOPED_TRACE(way.name);
     RunSetup direct = way.setup;

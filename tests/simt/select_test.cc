@@ -431,19 +431,21 @@ TEST_P(SimtSelectOf, WideHeadsAndManyOfThem) {
   }
 }
 
-// Every shape that the runtime accepts fits on all GPUs from 8.0 on.
+// Every shape that the runtime accepts fits on all GPUs.
 TEST(SimtSelect, QueriesThatAreLetThroughFit) {
-  for (int dims = 2; dims <= 1024; dims += 2) {
-    int group = 1;
-    while (cuda_holds_queries(group + 1, dims)) ++group;
-    ASSERT_GE(group, 8) << dims;
-    SelectParams params;
-    params.step.layout.gqa_group = group;
-    params.step.layout.slice = {SliceDType::kInt2, dims};
-    ASSERT_LE(cuda::SelectKernel::scorer_layout(params, 80).bytes() + 64 +
-                  int64_t{sizeof(cuda::BlockRank)},
-              cuda::SelectKernel::max_shared(80))
-        << group << " heads of " << dims;
+  for (const int capability : {75, 80}) {
+    for (int dims = 2; dims <= 1024; dims += 2) {
+      int group = 1;
+      while (cuda_holds_queries(group + 1, dims, capability)) ++group;
+      ASSERT_GE(group, capability < 80 ? 3 : 8) << dims;
+      SelectParams params;
+      params.step.layout.gqa_group = group;
+      params.step.layout.slice = {SliceDType::kInt2, dims};
+      const int64_t scorers = cuda::SelectKernel::scorer_layout(params, capability).bytes();
+      ASSERT_LE(align_up(scorers) + int64_t{sizeof(cuda::BlockRank)},
+                cuda::SelectKernel::max_shared(capability))
+          << group << " heads of " << dims << " on " << capability;
+    }
   }
 }
 

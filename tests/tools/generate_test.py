@@ -200,7 +200,8 @@ class Info(CommandTest):
         info = json.loads(self.assert_done("info", "--json", "--model", MODEL).stdout)
         self.assertGreaterEqual(info["topology"]["cores"], 1)
         self.assertGreaterEqual(len(info["topology"]["nodes"]), 1)
-        self.assertEqual(info["devices"], ["cpu", "emulated"])
+        self.assertEqual(info["devices"][:2], ["cpu", "emulated"])
+        self.assertEqual(info["auto"]["device"] == "cpu", info["auto"]["reason"] != "")
         self.assertIn("portable", info["targets"])
         self.assertIn(info["target"], info["targets"])
         model = info["model"]
@@ -225,6 +226,7 @@ class Info(CommandTest):
     def test_for_people(self):
         text = self.assert_done("info", "--model", MODEL).stdout.decode()
         self.assertIn("oneDNN", text)
+        self.assertIn("device 'auto' uses", text)
         self.assertIn("fasa-m", text)
         self.assertLessEqual(max(map(len, text.splitlines())), 100)
         subprocess.run([FASA, "info"], check=True, stdout=subprocess.DEVNULL)
