@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/cuda/kernels.h"
-#include "offload/cuda/gpu_traits.h"
+#include "kernels/cuda/select_scratch.h"
 #include "tests/gpu/scores.h"
 #include "tests/kernels/append_case.h"
 #include "tests/kernels/attend_case.h"
@@ -12,8 +12,11 @@
 #include "tests/kernels/expert_case.h"
 #include "tests/kernels/low_bit_pages_case.h"
 #include "tests/kernels/prefill_case.h"
+#include "tests/kernels/read_rows_case.h"
 #include "tests/kernels/resolve_case.h"
+#include "tests/kernels/runners_up_case.h"
 #include "tests/kernels/select_inputs.h"
+#include "tests/kernels/sinks_case.h"
 #include "tests/simt/page_scores.h"
 #include "tests/support/gpu.h"
 
@@ -102,6 +105,12 @@ TEST_F(GpuKernels, SmallProjections) {
     }
   }
 }
+
+TEST_F(GpuKernels, SmallReadRows) {
+  read_rows_case::expect_same_as_the_processors(run<ReadRowsParams>);
+}
+
+TEST_F(GpuKernels, SmallSinks) { sinks_case::expect_their_share(run<TakeSinksParams>); }
 
 // The choice of experts is tested with whole models.
 TEST_F(GpuKernels, SmallExperts) {
@@ -329,9 +338,9 @@ TEST_F(GpuKernels, SmallResolveSpeculateGather) {
 class SelectMemory {
  public:
   explicit SelectMemory(const SelectParams& params)
-      : bytes_(static_cast<size_t>(gpu_traits().select_scratch(
-                   params.step.layout, params.step.count,
-                   params.selected_capacity + params.low_bit.capacity)) +
+      : bytes_(static_cast<size_t>(cuda::SelectScratch::of(params.step.layout, params.step.count,
+                                                           cuda::ranked_capacity(params))
+                                       .bytes()) +
                64) {}
   std::byte* data() {
     return bytes_.data() + (64 - reinterpret_cast<uintptr_t>(bytes_.data()) % 64) % 64;
@@ -439,6 +448,25 @@ TEST_F(GpuKernels, SmallLowBitPagesSelect) {
     SCOPED_TRACE(::testing::Message() << slice_dtype_name(shape.select.dtype) << " of "
                                       << shape.lengths[0] << ", group " << shape.select.group);
     low_bit_case::expect_all_others(shape, gaussian_keys(3), run_select);
+  }
+}
+
+// Fewer and more than the low-bit set, or without one; ties and unordered keys.
+TEST_F(GpuKernels, SmallRunnersUpSelect) {
+  for (low_bit_case::LowBitShape shape : low_bit_case::select_shapes()) {
+    SCOPED_TRACE(::testing::Message() << slice_dtype_name(shape.select.dtype) << " low-bit "
+                                      << shape.low_bit.tokens << " of " << shape.lengths[0]);
+    const bool ties = shape.select.score_cap > 0;  // more than can be sorted
+    runners_up_case::expect_ranked(shape, 30, gaussian_keys(3), run_select, ties);
+    shape.low_bit = {};
+    runners_up_case::expect_ranked(shape, 300, gaussian_keys(3), run_select, ties);
+  }
+  for (const SelectCase::KeyOf& key : misleading_keys()) {
+    low_bit_case::LowBitShape shape;
+    shape.select.dims = 4, shape.select.group = 2;
+    shape.lengths = {5000, 1300};
+    shape.low_bit.tokens = 40;
+    runners_up_case::expect_ranked(shape, 25, key, run_select, true);
   }
 }
 

@@ -94,5 +94,22 @@ TEST(GpuPackedKernels, SmallProjections) {
   }
 }
 
+TEST(GpuPackedKernels, SmallUnpackIntoOrder) {
+  FASA_NEEDS_GPU();
+  const OrderedCase ordered;
+  constexpr int64_t kCount = OrderedCase::kOutputs * OrderedCase::kInputs;
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    Aligned plain(kCount * 4);
+    run(UnpackParams{.dtype = dtype,
+                     .columns = OrderedCase::kOutputs,
+                     .weights = ordered.weights(),
+                     .plain = plain.data()});
+    for (int64_t i = 0; i < kCount; ++i) {
+      EXPECT_EQ(static_cast<double>(load_element(dtype, plain.data(), i)),
+                ordered.plain[i / OrderedCase::kInputs][i % OrderedCase::kInputs]);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace fasa

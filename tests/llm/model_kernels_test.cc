@@ -14,6 +14,7 @@
 #include "kernels/cuda/norm_inl.h"
 #include "kernels/cuda/project_inl.h"
 #include "runtime/llm/model_family.h"
+#include "tests/kernels/sinks_case.h"
 #include "tests/simt/simt_case.h"
 #include "tests/support/randoms.h"
 
@@ -368,32 +369,9 @@ TEST_P(ModelKernels, ActivationsAreTheProcessors) {
 }
 
 TEST_P(ModelKernels, SinksTakeTheirShare) {
-  constexpr int64_t kTokens = 3, kDim = 90;
-  constexpr int kHeads = 5;
-  const auto x = randoms(kTokens * kHeads * kDim, 1);
-  const std::vector<float> sinks = {0, -40, 40, 1.5f, -std::numeric_limits<float>::infinity()};
-  const auto lse = randoms(kTokens * kHeads, 2);
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    Elements out(dtype, x), own = out, expected = out;
-    TakeSinksParams params = {.tokens = kTokens,
-                              .heads = kHeads,
-                              .dim = kDim,
-                              .sinks = sinks.data(),
-                              .lse = lse.data(),
-                              .dtype = dtype,
-                              .x = out.bytes.data()};
-    cuda::start(params, launcher());
-    params.x = own.bytes.data();
-    cpu::run_on_rows(params);
-    for (int64_t i = 0; i < expected.size(); ++i) {
-      const double of_sink = sinks[static_cast<size_t>(i / kDim % kHeads)];
-      const double of_tokens = lse[static_cast<size_t>(i / kDim)];
-      store_element(dtype, expected.bytes.data(), i,
-                    static_cast<float>(expected[i] / (1 + std::exp(of_sink - of_tokens))));
-    }
-    expect_near(out, expected);
-    expect_near(own, expected);
-  }
+  sinks_case::expect_their_share(
+      [&](const TakeSinksParams& params) { cuda::start(params, launcher()); });
+  sinks_case::expect_their_share([](const TakeSinksParams& params) { cpu::run_on_rows(params); });
 }
 
 struct ProjectCase {

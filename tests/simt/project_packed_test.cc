@@ -169,42 +169,6 @@ TEST_P(PackedKernels, UnpackedWeightsAreTheReferences) {
   }
 }
 
-struct OrderedCase {
-  static constexpr int64_t kInputs = 40, kOutputs = 3;
-  PackedFormat format{4, 32, ScaleKind::kF16, OffsetKind::kZero, false, 8};
-  PackedPanel panel{format, 64};
-  std::vector<int32_t> order = std::vector<int32_t>(64, -1);
-  std::vector<simt::Word16> memory =
-      std::vector<simt::Word16>(static_cast<size_t>(panel.bytes) / 16);
-  double plain[kOutputs][kInputs] = {};
-
-  OrderedCase() {
-    for (int32_t input = 0; input < kInputs; ++input) {
-      order[static_cast<size_t>(input % 2 * 32 + input / 2)] = input;  // even ones, then odd ones
-    }
-    for (int64_t output = 0; output < kOutputs; ++output) {
-      std::vector<uint8_t> codes(64);
-      for (int64_t place = 0; place < 64; ++place) {
-        const auto code = static_cast<uint8_t>((place * 7 + output) % 16);
-        codes[static_cast<size_t>(place)] = code;
-        const int32_t input = order[static_cast<size_t>(place)];
-        if (input >= 0) plain[output][input] = (code - 8 - (place < 32 ? 1 : -2)) * 0.5;
-      }
-      const float scales[] = {0.5f, 0.5f};
-      const float zeros[] = {1, -2};
-      pack_row(format, panel, {codes.data(), scales, zeros, nullptr, nullptr}, output,
-               reinterpret_cast<std::byte*>(memory.data()));
-    }
-  }
-  PackedWeights weights() const {
-    return {.format = format,
-            .panel = panel,
-            .inputs = kInputs,
-            .order = order.data(),
-            .panels = reinterpret_cast<const std::byte*>(memory.data())};
-  }
-};
-
 TEST_P(PackedKernels, InputsInAnotherOrderMeetTheirWeights) {
   const OrderedCase ordered;
   const Size size{OrderedCase::kOutputs, OrderedCase::kInputs};

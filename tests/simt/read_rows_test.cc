@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/kernels/row_case.h"
+#include "tests/kernels/read_rows_case.h"
 #include "tests/simt/simt_case.h"
 
 namespace fasa {
@@ -14,47 +14,9 @@ class ReadRowsBody : public ::testing::TestWithParam<SimtRun> {
   SimtInterpreter interpreter_{GetParam().order, GetParam().seed};
 };
 
-// Keys, then values, as f32; elements that are not written keep their contents.
-std::vector<float> read(RowCase& cache, int layer, int first, int tokens, DType dtype,
-                        const std::function<void(const ReadRowsParams&)>& kernel) {
-  const CacheLayout& layout = cache.layout();
-  const int64_t keys = int64_t{tokens} * layout.kv_heads * layout.row.key_dim;
-  const int64_t values = int64_t{tokens} * layout.kv_heads * layout.row.value_dim;
-  const auto bytes = static_cast<size_t>(dtype_bytes(dtype));
-  std::vector<std::byte> k(static_cast<size_t>(keys) * bytes),
-      v(static_cast<size_t>(values) * bytes);
-  kernel({.layout = layout,
-          .layer = layer,
-          .row_blocks = cache.sequence(0).row_blocks.data(),
-          .first = first,
-          .access = RowAccess::kLocal,
-          .k = TensorView::dense(k.data(), dtype, tokens, layout.kv_heads, layout.row.key_dim),
-          .v = TensorView::dense(v.data(), dtype, tokens, layout.kv_heads, layout.row.value_dim)});
-  std::vector<float> all;
-  for (int64_t i = 0; i < keys; ++i) all.push_back(load_element(dtype, k.data(), i));
-  for (int64_t i = 0; i < values; ++i) all.push_back(load_element(dtype, v.data(), i));
-  return all;
-}
-
 TEST_P(ReadRowsBody, SameAsTheProcessors) {
-  for (const RowDType row : kRowDTypes) {
-    RowShape shape;
-    shape.layers = 2, shape.kv_heads = 3, shape.key_dim = 34;
-    shape.value_dim = row.is_coded() ? 34 : 10;
-    shape.row = row;
-    RowCase cache(shape, {1}, 200);
-    cache.advance({{0, 150}});
-    for (const DType dtype : {DType::kF32, DType::kBF16}) {
-      for (const auto& [first, tokens] : {std::pair{0, 150}, {63, 2}, {64, 64}, {149, 1}, {5, 0}}) {
-        EXPECT_EQ(read(cache, 1, first, tokens, dtype,
-                       [&](const ReadRowsParams& params) {
-                         cuda::start(params, SimtLauncher(interpreter_));
-                       }),
-                  read(cache, 1, first, tokens, dtype, cpu::run<ReadRowsParams>))
-            << first << " " << tokens;
-      }
-    }
-  }
+  read_rows_case::expect_same_as_the_processors(
+      [&](const ReadRowsParams& params) { cuda::start(params, SimtLauncher(interpreter_)); });
 }
 
 INSTANTIATE_TEST_SUITE_P(Orders, ReadRowsBody, ::testing::ValuesIn(simt_runs()),
