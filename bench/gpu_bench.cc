@@ -55,6 +55,8 @@ struct Options {
   bool small_pages = false;  // no transparent huge pages
   std::optional<uint64_t> host_memory;
   std::optional<int> head_groups;
+  bool kernel_times = true;
+  bool graphs = true;
   int layers = 0;  // 0: by the context
   int steps = 20;
   uint64_t copy_bytes = uint64_t{1} << 30;
@@ -83,6 +85,7 @@ std::unique_ptr<Device> open(const Options& options) {
   DeviceOptions device;
   device.name = options.device;
   device.host_memory = options.host_memory;
+  device.kernel_times = options.kernel_times;
   return open_device(device);
 }
 
@@ -143,6 +146,7 @@ json batched_copies(CudaDevice& device) {
 Config config_of(const Options& options, const Case& wanted) {
   Config config;
   config.prefetch.head_groups = options.head_groups;
+  config.device.graphs = options.graphs;
   config.selection.kind = wanted.preset == "full" ? SelectionKind::kFull : SelectionKind::kFasa;
   config.selection.slice_dtype = wanted.slice;
   config.selection.tip_chunks = wanted.chunks;
@@ -272,6 +276,14 @@ class Decode {
   uint64_t seed_ = 0;
 };
 
+// The kernel that brings rows over the link: `fetch` also resolves them. Null: none.
+const char* transfer_in(const json& kernels) {
+  for (const char* const name : {"fetch", "gather"}) {
+    if (kernels.contains(name) && kernels.at(name).get<double>() > 0) return name;
+  }
+  return nullptr;
+}
+
 // Minimum bytes that a layer reads, on the device and over the link.
 json floors(const Case& wanted, const json& result, const json& ceilings) {
   const double device_rate = ceilings.at("device_copy_bytes_per_second");
@@ -289,11 +301,11 @@ json floors(const Case& wanted, const json& result, const json& ceilings) {
   if (kernels.contains("select")) {
     floor["select_over_slices"] = kernels.at("select").get<double>() / slice_us;
   }
-  if (kernels.contains("gather") && kernels.at("gather").get<double>() > 0) {
+  if (const char* const transfer = transfer_in(kernels); transfer != nullptr) {
     const double bytes = result.at("fetched_rows_per_layer").get<double>() * kRowBytes;
-    const double rate = bytes / kernels.at("gather").get<double>() * 1e6;
-    floor["gather_bytes_per_second"] = rate;
-    floor["gather_share_of_h2d"] = rate / link_rate;
+    const double rate = bytes / kernels.at(transfer).get<double>() * 1e6;
+    floor["transfer_bytes_per_second"] = rate;
+    floor["transfer_share_of_h2d"] = rate / link_rate;
   }
   return floor;
 }
@@ -313,8 +325,8 @@ json kernel_floors(const Case& wanted, const json& result, const json& ceilings)
   const double low_bit_bytes = wanted.low_bit * kHeads * kWidth * slice_bits(wanted.slice) / 8.0;
   json floors = {{"select", slice_bytes / device_rate},
                  {"attend", (wanted.budget * kRowsOfToken + low_bit_bytes) / device_rate}};
-  if (wanted.preset == "fasa-m") {
-    floors["gather"] = result.at("fetched_rows_per_layer").get<double>() * kRowBytes / link_rate;
+  if (const char* const transfer = transfer_in(result.at("kernels_us")); transfer != nullptr) {
+    floors[transfer] = result.at("fetched_rows_per_layer").get<double>() * kRowBytes / link_rate;
   }
   return floors;
 }
@@ -370,7 +382,10 @@ void run_cases(const Options& options, Results& results) {
 }
 
 json device_report(Device& device) {
-  json report = {{"name", device.name()}};
+  const DeviceRates& rates = device.traits().rates;
+  json report = {{"name", device.name()},
+                 {"kernels", rates.kernels.text()},
+                 {"link_bandwidth", rates.link_bandwidth}};
   if (const auto* cuda = dynamic_cast<const CudaDevice*>(&device); cuda != nullptr) {
     report["gpu"] = cuda->gpu().name;
     report["compute_capability"] = fmt::format("{}.{}", cuda->gpu().major, cuda->gpu().minor);
@@ -415,7 +430,9 @@ void run(const Options& options) {
   if (options.probe) {
     const auto device = open(options);
     const json report = device_report(*device);
-    fmt::print("{}\n", report.value("gpu", report.at("name").get<std::string>()));
+    fmt::print("link {:.1f} GB/s; {}\n{}\n", report.at("link_bandwidth").get<double>() / 1e9,
+               report.at("kernels").get<std::string>(),
+               report.value("gpu", report.at("name").get<std::string>()));
     return;
   }
   // Before any memory is mapped.
@@ -437,7 +454,8 @@ int main(int argc, char** argv) {
   fasa::bench::Options options;
   CLI::App app("What a GPU does with the pipeline");
   app.add_option("--device", options.device, "cuda:N, or another device to try the program");
-  app.add_flag("--probe", options.probe, "opens the device, prints its name and ends");
+  app.add_flag("--probe", options.probe,
+               "opens the device, prints what it measured, then its name, and ends");
   app.add_option("--seconds", options.seconds, "no case begins after that time");
   app.add_option("--json", options.json_file, "file of the results; its cases are not repeated");
   app.add_option("--note", options.notes, "name=value for the results, any number");
@@ -446,6 +464,9 @@ int main(int argc, char** argv) {
   app.add_option("--cases", options.cases, "only cases whose names contain one of these");
   app.add_option("--host-memory", options.host_memory, "limit, bytes; default: what is free");
   app.add_option("--head-groups", options.head_groups, "default: from the device's rates");
+  app.add_flag("--kernel-times,!--no-kernel-times", options.kernel_times,
+               "runs small kernels when the device is opened, for its rates");
+  app.add_flag("--graphs,!--no-graphs", options.graphs, "graphs of decode steps");
   app.add_flag("--copies,!--no-copies", options.copies,
                "measures copies, gathers and projections too");
   app.add_flag("--small-pages", options.small_pages, "no transparent huge pages");

@@ -51,6 +51,7 @@ struct Options {
   int steps = 128;
   double seconds = 500;
   std::optional<uint64_t> device_memory, host_memory;
+  bool kernel_times = true;
   std::string json_file;
   std::string trace_file;
   std::vector<std::string> cases;
@@ -101,6 +102,7 @@ Config config_of(const Options& options, const Case& wanted) {
   config.selection.kind = full ? SelectionKind::kFull : SelectionKind::kFasa;
   config.placement.rows = config.preset == "fasa-m" ? RowPlacement::kHost : RowPlacement::kDevice;
   config.device.name = options.device;
+  config.device.kernel_times = options.kernel_times;
   config.memory.device_memory = options.device_memory;
   config.memory.host_memory = options.host_memory;
   config.weights.rounding = wanted.weights;
@@ -355,6 +357,8 @@ int main(int argc, char** argv) {
   app.add_option("--seconds", options.seconds, "nothing begins after that time");
   app.add_option("--device-memory", options.device_memory, "limit, bytes");
   app.add_option("--host-memory", options.host_memory, "limit, bytes; default: what is free");
+  app.add_flag("--kernel-times,!--no-kernel-times", options.kernel_times,
+               "runs small kernels when the device is opened, for its rates");
   app.add_option("--cases", options.cases, "only cases whose names contain one of these");
   app.add_option("--json", options.json_file, "file of the results; its cases are not repeated");
   app.add_option("--trace", options.trace_file, "trace of four decode steps of the first case");

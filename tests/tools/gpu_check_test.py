@@ -1,16 +1,19 @@
 """tools/gpu-check as on a GPU machine, over stand-in programs that only report their arguments."""
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+import unittest
+from unittest import mock
 
 from support import SOURCE, CommandTest, main
 
 sys.path.insert(0, str(SOURCE / "tools"))
-from gpu_check import steps  # noqa: E402
+from gpu_check import pack, steps  # noqa: E402
 
 # Answers as the programs do. Environment: FAILS: exit statuses by part of a call; HANGS: part of a
 # call; CASES: cases that a benchmark measures in one call; CASE_SECONDS: how long each takes.
@@ -29,7 +32,8 @@ steps = json.loads(report.read_text())["steps"] if report.is_file() else {}
 with open(os.environ["CALLS"], "a") as calls:
     print(json.dumps({"call": call, "steps": list(steps), "gpu": os.environ.get("FASA_REQUIRE_GPU"),
                       "libraries": os.environ.get("LD_LIBRARY_PATH", ""),
-                      "packages": os.environ.get("PYTHONPATH", "")}), file=calls)
+                      "packages": os.environ.get("PYTHONPATH", ""),
+                      "data": os.environ.get("FASA_TEST_DATA", "")}), file=calls)
 for part, status in json.loads(os.environ.get("FAILS", "{}")).items():
     if part in call:
         print("what is wrong", file=sys.stderr)
@@ -48,6 +52,7 @@ elif name == "ncu":
     for value in ("1,000", "3,000", "2,000"):
         print(f'"0","SelectScan","gpu__time_duration.sum","nsecond","{value}"')
 elif "--probe" in words:
+    print("link 25.0 GB/s; launch 2.5 us")
     print(os.environ.get("GPU", "some GPU"))
 elif name in ("gpu_bench", "gpu_model") and "--json" in words:
     file = pathlib.Path(after("--json"))
@@ -92,6 +97,7 @@ class GpuCheck(CommandTest):
         shutil.copy(SOURCE / "tools/gpu-check", self.pack)
         shutil.copytree(SOURCE / "tools/gpu_check", self.pack / "gpu_check")
         (self.pack / "packed").write_text("0123abc\n")
+        (self.pack / "data").mkdir()
         tests = ("device_contract", "cuda_pipeline", "cuda_graphs", "gpu_kernels", "cuda_model")
         for name in (*(f"{test}_test" for test in tests), "fasa", "gpu_bench", "gpu_model"):
             self.program(self.pack / "bin" / name)
@@ -109,8 +115,10 @@ class GpuCheck(CommandTest):
         self.calls_file.unlink(missing_ok=True)
         environment = os.environ | {
             "PATH": f"{self.tools}:{os.environ['PATH']}", "OUT": str(self.out),
-            "CALLS": str(self.calls_file), "FREE_MIB": str(free_mib), **variables}
-        environment.pop("LD_LIBRARY_PATH", None)
+            "CALLS": str(self.calls_file), "FREE_MIB": str(free_mib)}
+        for name in ("LD_LIBRARY_PATH", "PYTHONPATH", "FASA_TEST_DATA"):
+            environment.pop(name, None)
+        environment.update(variables)
         return subprocess.Popen([str(self.pack / "gpu-check"), "--out", str(self.out), *arguments],
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
 
@@ -152,11 +160,38 @@ class GpuCheck(CommandTest):
         for flag in ("--trace", "--head-groups 1", "--small-pages", "--tool racecheck"):
             self.assertTrue(self.called(flag), flag)
         self.assertEqual(self.report["steps"]["model"]["gpu"]["power.draw"], [300.5] * 3)
-        # By worth; each step finds the report of those before it.
+        self.assertEqual(self.report["measured"], ["link 25.0 GB/s; launch 2.5 us"])
+        self.assertIn("launch 2.5 us", self.errors)
+        # Right results first; each step finds the report of those before it.
         self.assertEqual(list(self.outcomes()), NAMES)
-        self.assertEqual(NAMES[:4], ["default scorer", "kernel times", "model", "dense peer"])
+        self.assertEqual(NAMES[:10], [
+            "default scorer", "kernels", "device contract", "pipeline", "graphs", "logits",
+            "kernel times", "model", "dense peer", "kernel counters"])
         self.assertEqual(NAMES[-4:], ["racecheck", "synccheck", "memcheck", "benchmarks"])
-        self.assertEqual(self.called("gpu_peer")[0]["steps"], NAMES[:3])
+        self.assertEqual(self.called("gpu_peer")[0]["steps"], NAMES[:8])
+
+    def test_what_tells_most_fits_in_15_minutes_even_if_each_step_takes_all_it_may(self):
+        most = {step.name: step.most for step in steps.STEPS}
+        self.assertLessEqual(sum(most[name] for name in NAMES[:6]), 7 * 60)
+        self.assertLessEqual(sum(most[name] for name in NAMES[:9]), 14 * 60)
+
+    def test_counters_are_those_of_decode_steps(self):
+        self.check("--only", "kernel counters")
+        call = self.called("ncu ")[0]["call"]
+        for words in ("--no-kernel-times", "--no-graphs", "--kernel-name-base demangled"):
+            self.assertIn(words, call)
+        wanted = re.compile(call.split(" -k regex:")[1].split()[0])
+        inner = "void fasa::cuda::run_kernel<fasa::cuda::{}>(T1)"
+        for kernel in ("SampleKernel", "FinishKernel", "RescanKernel", "ResolveKernel",
+                       "FetchKernel", "ClaimSlotsKernel", "AttendPartialsKernel<(int)1>",
+                       "AttendFoldKernel"):
+            self.assertTrue(wanted.fullmatch(inner.format(kernel)), kernel)
+        for kernel in ("AppendKernel", "WriteBackKernel", "PrefillTileKernel<(int)64>"):
+            self.assertFalse(wanted.search(inner.format(kernel)), kernel)
+        # Every launch of a decode step's select has a name that is known here.
+        source = (SOURCE / "kernels/cuda/select_inl.h").read_text()
+        for kernel in re.findall(r"(\w+Kernel)\{", source):
+            self.assertTrue(wanted.fullmatch(inner.format(kernel)), kernel)
 
     def test_finished_steps_are_not_repeated(self):
         self.check("--only", "default scorer,peer")
@@ -180,12 +215,28 @@ class GpuCheck(CommandTest):
         self.assertEqual(list(self.outcomes()), ["graphs"])
 
     def test_benchmarks_continue_where_they_were(self):
-        self.check("--only", "model", CASES="1")
+        self.change('"model", "model", 60', '"model", "model", 9')
+        self.check("--only", "model", "--limit", "10s", CASES="1", CASE_SECONDS="1.5")
         self.assertEqual(self.status, 3)
         self.assertEqual(self.outcomes()["model"], "out of time: 1 cases left")
         self.check("--only", "model", CASES="1")
         self.assertEqual(self.status, 0, self.errors)
         self.assertEqual(len(self.report["results"]["model"]["results"]), 2)
+
+    def test_a_step_at_its_own_limit_continues_after_the_others(self):
+        self.change('"model", "model", 60, 240', '"model", "model", 1, 4')
+        self.check("--only", "model,peer", "--limit", "60s", CASES="1")
+        self.assertEqual(self.status, 0, self.errors)
+        self.assertEqual(len(self.report["results"]["model"]["results"]), 2)
+        self.assertEqual([call["call"].split()[0] for call in self.calls
+                          if re.match("gpu_model --s|gpu_peer", call["call"])],
+                         ["gpu_model", "gpu_peer.py", "gpu_model"])
+
+    def test_a_longer_call_gives_each_step_more(self):
+        for limit, seconds in (("15m", "180"), ("60m", "900")):
+            self.check("--only", "model", "--again", "--limit", limit)
+            words = self.called("gpu_model")[0]["call"].split()
+            self.assertEqual(words[words.index("--seconds") + 1], seconds)
 
     def change(self, text, other):
         """In the packed steps."""
@@ -234,7 +285,8 @@ class GpuCheck(CommandTest):
         self.assertEqual(int(words[words.index("--host-memory") + 1]),
                          max(1 << 30, total - (4 << 30)))
         self.check("--only", "model", "--again", "--host-memory", "100GiB")
-        self.assertTrue(self.called(f"--host-memory {100 << 30}"))
+        for program in ("gpu_bench --probe", "gpu_model"):
+            self.assertIn(f"--host-memory {100 << 30}", self.called(program)[0]["call"])
 
     def test_answers_on_both_devices(self):
         self.check("--only", "answers")
@@ -248,6 +300,26 @@ class GpuCheck(CommandTest):
     def test_nothing_changes_the_libraries_of_other_programs(self):
         self.check("--only", "correctness,peer,sanitizers")
         self.assertEqual({call["libraries"] for call in self.calls}, {""})
+
+    def test_cublas_of_the_machines_own_packages(self):
+        folder = self.folder / "site/nvidia/cu13/lib"
+        folder.mkdir(parents=True)
+        (folder / "libcublasLt.so.13").write_bytes(b"")
+        self.check("--only", "logits,peer", PYTHONPATH=str(self.folder / "site"),
+                   LD_LIBRARY_PATH="/own")
+        self.assertEqual(self.called("cuda_model_test")[0]["libraries"], f"/own:{folder}")
+        self.assertEqual(self.called("gpu_peer")[0]["libraries"], "/own")
+
+    def test_a_pack_without_data(self):
+        (self.pack / "data").rmdir()
+        process = self.start("--only", "logits")
+        _, errors = process.communicate()
+        self.assertEqual(process.returncode, 2)
+        self.assertIn("FASA_TEST_DATA", errors.decode())
+        self.check("--only", "logits,answers", FASA_TEST_DATA=str(SOURCE))
+        self.assertEqual(self.status, 0, self.errors)
+        self.assertEqual(self.called("cuda_model_test")[0]["data"], str(SOURCE))
+        self.assertIn(f"--model {SOURCE}/models/needle-3m", self.called("fasa eval")[0]["call"])
 
     def test_a_sanitizer_that_is_refused_the_device(self):
         self.check("--only", "sanitizers", FAILS='{"compute-sanitizer": 1}')
@@ -267,7 +339,7 @@ class GpuCheck(CommandTest):
         self.assertEqual(self.outcomes()["default scorer"], "passed")
 
     def test_a_step_that_takes_longer_than_it_may_is_neither_failed_nor_repeated(self):
-        self.change('"graphs", "correctness", 10, 90', '"graphs", "correctness", 1, 2')
+        self.change('"graphs", "correctness", 10, 60', '"graphs", "correctness", 1, 2')
         self.check("--only", "graphs", HANGS="cuda_graphs_test")
         self.assertEqual(self.status, 4)
         self.assertEqual(self.outcomes()["graphs"], "timed out after 2 s")
@@ -307,7 +379,7 @@ class GpuCheck(CommandTest):
         self.assertEqual(self.outcomes(), {"dense peer": "passed"})
 
     def test_arguments_that_are_none(self):
-        for words, text in ((["--limit", "9h"], "allowed: 540s, 9min"),
+        for words, text in ((["--limit", "9h"], "allowed: 540s, 9m"),
                             (["--host-memory", "9x"], "allowed: 100GiB"),
                             (["--only", "all"], "all: allowed: correctness, micro, model")):
             done = subprocess.run([str(self.pack / "gpu-check"), *words], stderr=subprocess.PIPE,
@@ -318,7 +390,6 @@ class GpuCheck(CommandTest):
 
 class Pack(CommandTest):
     def test_the_size_is_checked(self):
-        from gpu_check import pack  # pylint: disable=import-outside-toplevel
         content = self.folder / "content"
         content.mkdir()
         noise = os.urandom(1 << 20)
@@ -327,11 +398,66 @@ class Pack(CommandTest):
         file = self.folder / "pack.tar.xz"
         self.assertTrue(pack.pack(self.folder, content, file))
         self.assertLess(file.stat().st_size, 1.1 * (1 << 20))
-        allowed, pack.MAX_PACK = pack.MAX_PACK, 1 << 20
-        try:
-            self.assertFalse(pack.pack(self.folder, content, file))
-        finally:
-            pack.MAX_PACK = allowed
+        for limit in ("MAX_PACK", "MAX_ALL"):
+            with mock.patch.object(pack, limit, 1 << 20):
+                self.assertFalse(pack.pack(self.folder, content, file), limit)
+
+    def test_the_tree_travels_with_it(self):
+        with mock.patch.object(pack, "write_archive",
+                               lambda _, file: file.write_bytes(bytes(1 << 20))), \
+                mock.patch.object(pack, "note") as note:
+            pack.pack(SOURCE, self.folder, self.folder / "pack.tar.xz")
+        tree = pack.tree_bytes(SOURCE)
+        self.assertGreater(tree, 1 << 20)
+        said = " ".join(call.args[0] for call in note.call_args_list)
+        self.assertIn(f"1.0 MiB, allowed: 30; with the repository's tree ({tree / (1 << 20):.1f})",
+                      said)
+        self.assertIn("python3 -m tarfile -e pack.tar.xz", said)  # no program xz is needed
+        self.assertLess(pack.MAX_PACK, pack.MAX_ALL)
+
+    def test_data_is_left_out_on_demand(self):
+        program = self.folder / "program"
+        program.write_text(PROGRAM)
+        with mock.patch.object(pack, "program_in", lambda *_: program), \
+                mock.patch.object(pack, "install_libraries"):
+            for data in (True, False):
+                pack.assemble(SOURCE, self.folder / "pack", False, data)
+                self.assertEqual((self.folder / "pack/data/models/texts/ruth.txt").is_file(), data)
+                self.assertTrue((self.folder / "pack/gpu-check").is_file())
+
+    def test_kernels_are_built_with_their_lines(self):
+        with mock.patch.object(pack.subprocess, "run") as run:
+            run.return_value.returncode = 0
+            pack.build(self.folder, ["90"])
+        self.assertIn("-DCMAKE_CUDA_FLAGS=-lineinfo", run.call_args_list[0].args[0])
+
+
+# gpu_bench on the emulated device, where this build has it.
+BENCH = os.environ.get("FASA_GPU_BENCH", "")
+
+
+@unittest.skipUnless(os.access(BENCH, os.X_OK), "gpu_bench is not built")
+class Bench(CommandTest):
+    def test_each_transfer_has_a_floor(self):
+        file = self.folder / "results.json"
+        cases = ["fasa-m/int2x64/2048/k320+1024", "fasa-c/int2x64/2048/k320+1024"]
+        subprocess.run([BENCH, "--device", "emulated", "--tokens", "2048", "--layers", "1",
+                        "--steps", "2", "--budgets", "64", "--copy-bytes", "1048576",
+                        "--no-copies", "--json", str(file), "--cases", *cases], check=True,
+                       stdout=subprocess.DEVNULL)
+        results = json.loads(file.read_text())["results"]
+        self.assertEqual(list(results), sorted(cases))
+        for case, found in results.items():
+            for kernel in found["kernel_floors_us"]:
+                self.assertIn(kernel, found["kernels_us"], case)
+        self.assertIn("fetch", results[cases[0]]["kernel_floors_us"])
+        self.assertGreater(results[cases[0]]["floor"]["transfer_share_of_h2d"], 0)
+        self.assertNotIn("transfer_share_of_h2d", results[cases[1]]["floor"])
+
+    def test_the_probe_prints_what_was_measured(self):
+        done = subprocess.run([BENCH, "--device", "emulated", "--probe", "--no-kernel-times"],
+                              check=True, stdout=subprocess.PIPE)
+        self.assertRegex(done.stdout.decode(), r"(?s)^link 25.0 GB/s; launch 4.0 us, .*\nemulated\n$")
 
 
 if __name__ == "__main__":

@@ -81,6 +81,36 @@ class Checks(CommandTest):
         self.assertIn(b"kernels/a.h:1", done.stdout)
 
 
+class CheckKernels(CommandTest):
+    """Over a compiler that writes what is to be found."""
+
+    def check(self, kernel, *capabilities):
+        nvcc = self.folder / "nvcc"
+        nvcc.write_text('''#!/bin/bash
+while [[ $# -gt 1 ]]; do [[ $1 == -o ]] && out=$2; shift; done
+echo ".visible .entry _ZN4run_kernelIN4fasa4cuda12AppendKernelE(" > "$out"
+echo "ret;" >> "$out"
+[[ $1 == kernels/cuda/append.cu ]] || exit 0
+echo ".visible .entry _ZN4run_kernelIN4fasa4cuda12%sE(" >> "$out"
+printf '\ttrap;\n' >> "$out"
+''' % kernel)
+        nvcc.chmod(0o755)
+        return script("check-kernels", *capabilities,
+                      env=os.environ | {"PATH": f"{self.folder}:{os.environ['PATH']}"})
+
+    def test_a_trap_is_named(self):
+        done = self.check("GatherKernel")
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr.decode(), r"capability 90:\n.*append.cu.ptx: .*GatherKernel")
+        self.assertNotIn(b"AppendKernel", done.stderr)
+
+    def test_kernels_that_old_gpus_never_run(self):
+        self.assertEqual(self.check("ProjectTileKernel", 75).returncode, 0)
+        self.assertEqual(self.check("ProjectTileKernel", 75, 90).returncode, 1)
+        self.assertEqual(self.check("GatherKernel", 75).returncode, 1)
+        self.assertEqual(self.check("GatherKernel", "x").returncode, 2)
+
+
 class Naming(CommandTest):
     """tools/check-naming in a small tree with its own cache."""
 

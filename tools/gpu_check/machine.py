@@ -5,6 +5,7 @@ import shutil
 import signal
 import statistics
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -105,22 +106,34 @@ class Ran:
         return f"skipped: {reason}" if reason else f"failed (exit {self.status})"
 
 
+def cublas_folder():
+    """Where pip has put cuBLASLt, as beside PyTorch; None: elsewhere or nowhere."""
+    for place in map(Path, filter(None, sys.path)):
+        for found in sorted(place.glob("nvidia/*/lib/libcublasLt.so.*"), reverse=True):
+            return found.parent
+    return None
+
+
 class Machine:
     def __init__(self, root, report, limit, host_memory):
         self.root = root
+        self.data = Path(os.environ.get("FASA_TEST_DATA") or root / "data")
         self.report = report
         self.deadline = time.monotonic() + limit
         self.host_memory = host_memory
         self.work = Path(tempfile.mkdtemp(prefix="gpu-check-"))
         self.process = None
         self.loader = []
-        self.environment = dict(os.environ, FASA_REQUIRE_GPU="1",
-                                FASA_TEST_DATA=str(root / "data"))
+        self.environment = dict(os.environ, FASA_REQUIRE_GPU="1", FASA_TEST_DATA=str(self.data))
+        folder = cublas_folder()
+        if folder is not None:  # behind the user's own and the packed one
+            paths = [self.environment.get("LD_LIBRARY_PATH"), str(folder)]
+            self.environment["LD_LIBRARY_PATH"] = ":".join(filter(None, paths))
         if subprocess.run([root / "bin" / "gpu_bench", "--help"],
                           capture_output=True).returncode != 0:
             note("this machine's C library is too old for the programs: using the packed one")
             paths = [f"{root}/lib", f"{root}/libc",
-                     *os.environ.get("LD_LIBRARY_PATH", "").split(":"),
+                     *self.environment.get("LD_LIBRARY_PATH", "").split(":"),
                      "/usr/lib/x86_64-linux-gnu", "/usr/lib64"]
             self.loader = [f"{root}/libc/ld-linux-x86-64.so.2", "--library-path",
                            ":".join(path for path in paths if path)]

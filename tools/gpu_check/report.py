@@ -52,6 +52,10 @@ class Report:
     def finished(self, name):
         return self.values["steps"].get(name, {}).get("outcome", "").startswith(FINISHED)
 
+    def cases(self, name):
+        """Number of cases that a benchmark has measured."""
+        return len(self.values.get("results", {}).get(name, {}).get("results", {}))
+
     def outcome(self, name, text, seconds=None, log="", **values):
         entry = {"outcome": text, **values}
         if seconds is not None:

@@ -1,4 +1,5 @@
-"""The steps of a check, in order of what they are worth a second."""
+"""The steps of a check, in order: first whether results are right, then what is worth most a
+second."""
 
 import csv
 import io
@@ -26,7 +27,7 @@ class Step:
         self.name = name
         self.group = group
         self.least = least  # seconds without which it is not begun
-        self.most = most
+        self.most = most    # and after which it is stopped, or continues when others had their turn
         self.run = run  # takes (machine, step); writes the outcome
 
 
@@ -183,7 +184,7 @@ MAX_ACCURACY = 0.1      # of the questions
 
 
 def evaluate(machine, step, device, task, words):
-    data = machine.root / "data" / "models"
+    data = machine.data / "models"
     ran = machine.run(f"{step.name}: {task} on {device}", step.most, machine.command(
         "fasa", "eval", task, "--model", data / "needle-3m", "--text", data / "texts" / "ruth.txt",
         "--device", device, "--selections", "fasa,full", "--budgets", "64+256", "--results",
@@ -253,7 +254,7 @@ def brought_packages(machine):
 
 def peer(machine, step):
     """Dense attention of other libraries, in the machine's own Python."""
-    environment = dict(os.environ)
+    environment = dict(os.environ)  # with the machine's own libraries
     packages = brought_packages(machine)
     if packages:
         environment["PYTHONPATH"] = packages
@@ -270,17 +271,26 @@ METRICS = ["gpu__time_duration.sum", "dram__throughput.avg.pct_of_peak_sustained
            "sm__inst_executed.avg.per_cycle_active", "l1tex__data_bank_conflicts_pipe_lsu.sum"]
 
 
+# Kernels of a decode step: the context before is filled by others (append, write back).
+DECODE_KERNELS = (".*(Sample|Bounds|Scan|Finish|Rescan|Resolve|Fetch|ClaimSlots|Gather|Attend)"
+                  "[A-Za-z]*Kernel.*")
+WARM_UP = 60  # launches of three steps over two layers
+
+
 def profile(machine, step):
-    """Each kernel of a layer by itself: a timeline has one entry for a select of five kernels."""
+    """Each kernel of a layer by itself: a timeline has one entry for a select of five kernels.
+    Without graphs, and without the kernels that a device runs when it is opened."""
     tool = shutil.which("ncu") or "/usr/local/cuda/bin/ncu"
     if not os.access(tool, os.X_OK):
         machine.report.outcome(step.name, "skipped: ncu is not installed on this machine")
         return
     ran = machine.run(step.name, step.most, [
         tool, "--clock-control", "none", "--target-processes", "all", "--metrics",
-        ",".join(METRICS), "-k", "regex:run_kernel", "-s", "450", "-c", "60", "--csv",
+        ",".join(METRICS), "--kernel-name-base", "demangled", "-k", f"regex:{DECODE_KERNELS}",
+        "-s", str(WARM_UP), "-c", "60", "--csv",
         *machine.command("gpu_bench", "--tokens", 131072, "--budgets", 256, "--steps", 8,
-                         "--layers", 2, "--no-copies", "--cases", FASA_M)])
+                         "--layers", 2, "--no-copies", "--no-kernel-times", "--no-graphs",
+                         "--cases", FASA_M)])
     kernels = kernel_metrics(ran.out)
     machine.report.values.setdefault("results", {})[step.name] = kernels
     for name, values in kernels.items():
@@ -314,21 +324,21 @@ def kernel_metrics(text):
 BENCH_128K = ["--tokens", 131072, "--budgets", 256, "--steps", 10]
 
 STEPS = [
-    Step("default scorer", "correctness", 10, 90,
+    Step("default scorer", "correctness", 10, 60,
          tests("gpu_kernels_test", "*DefaultScorer:*SmallCodedSelect:*LowBitSelectByDefault")),
-    Step("kernel times", "micro", 15, 90, bench(*BENCH_128K, "--cases", *DEFAULT_CASES)),
-    Step("model", "model", 60, 500, model),
-    Step("dense peer", "peer", 15, 150, peer),
-    Step("answers", "correctness", 15, 120, answers),
-    Step("kernels", "correctness", 15, 180, tests("gpu_kernels_test", "*")),
-    Step("pipeline", "correctness", 10, 90, tests("cuda_pipeline_test", "*OnGpu*")),
-    Step("graphs", "correctness", 10, 90, tests("cuda_graphs_test", "*OnGpu*")),
-    Step("device contract", "correctness", 10, 90, tests("device_contract_test", "Gpu/*")),
-    Step("logits", "correctness", 10, 120, tests("cuda_model_test", "*OnGpu*")),
-    Step("one head group", "micro", 10, 60,
+    Step("kernels", "correctness", 15, 120, tests("gpu_kernels_test", "*")),
+    Step("device contract", "correctness", 10, 60, tests("device_contract_test", "Gpu/*")),
+    Step("pipeline", "correctness", 10, 60, tests("cuda_pipeline_test", "*OnGpu*")),
+    Step("graphs", "correctness", 10, 60, tests("cuda_graphs_test", "*OnGpu*")),
+    Step("logits", "correctness", 10, 60, tests("cuda_model_test", "*OnGpu*")),
+    Step("kernel times", "micro", 15, 70, bench(*BENCH_128K, "--cases", *DEFAULT_CASES)),
+    Step("model", "model", 60, 240, model),
+    Step("dense peer", "peer", 15, 60, peer),
+    Step("kernel counters", "profile", 20, 60, profile),
+    Step("answers", "correctness", 15, 60, answers),
+    Step("one head group", "micro", 10, 40,
          bench(*BENCH_128K, "--no-copies", "--head-groups", 1, "--cases", FASA_M)),
-    Step("small pages", "micro", 15, 60, bench(*BENCH_128K, "--small-pages", "--cases", FASA_M)),
-    Step("kernel counters", "profile", 20, 120, profile),
+    Step("small pages", "micro", 15, 40, bench(*BENCH_128K, "--small-pages", "--cases", FASA_M)),
     Step("racecheck", "sanitizers", 30, 300,
          sanitizer(["--tool", "racecheck"], "gpu_kernels_test", "*Small*")),
     Step("synccheck", "sanitizers", 30, 200,
