@@ -181,22 +181,25 @@ TEST(EngineLoopMemory, WhatNeverFitsIsRefusedWithTheNumbers) {
 // Memory in which a conversation can be had also lets it go on after it was evicted: its answer is
 // computed anew one token after another where several at once take too much scratch.
 TEST(EngineLoopMemory, AnEvictedConversationGoesOnWhereItFits) {
-  const auto first = bytes_of(some_text(0, 3000));
+  const auto first = bytes_of(some_text(0, 6000));
   const auto host_use = [](LocalServer& server) {
-    return server.loop().status().host_memory.peak_bytes;
+    const EngineStatus status = server.loop().status();  // on `cpu` one limit holds for both
+    return status.host_memory.peak_bytes + status.device_memory.peak_bytes;
   };
-  LocalServer roomy("cpu", {.prefill_chunk = 16});
+  LocalServer roomy("cpu", {.prefill_chunk = 64});
   auto next = first;
   const auto said = roomy.start(first, 60)->wait().ids;
   const uint64_t needed = host_use(roomy);
   next.insert(next.end(), said.begin(), said.end());
-  const auto more = bytes_of(some_text(4000, 20));
+  const auto more = bytes_of(some_text(7000, 20));
   next.insert(next.end(), more.begin(), more.end());
   const auto expected = roomy.start(next, 5)->wait().ids;
 
-  DeviceOptions options{.name = "cpu", .threads = 2};
+  DeviceOptions options;
+  options.name = "cpu";
+  options.threads = 2;
   options.host_memory = needed + (uint64_t{100} << 10);
-  LocalServer scarce(open_device(options), {.prefill_chunk = 16});
+  LocalServer scarce(open_device(options), {.prefill_chunk = 64});
   EXPECT_EQ(scarce.start(first, 60)->wait().ids, said);
   scarce.start(bytes_of(some_text(5000, 1500)), 5, "another")->wait();
   const auto recorder = scarce.start(next, 5);

@@ -10,13 +10,13 @@ namespace {
 
 using Ids = std::vector<int32_t>;
 
-constexpr int32_t kA = 0, kB = 1, kAb = 2, kUser = 10, kEnd = 11;
+constexpr int32_t kA = 0, kB = 1, kAb = 2, kUser = 3, kEnd = 4;
 
 // Byte-level: a, b, "ab" by a merge; two control tokens.
 constexpr const char* kTokenizer = R"({
   "version": "1.0",
-  "added_tokens": [{"id": 10, "content": "<user>", "normalized": false, "special": true},
-                   {"id": 11, "content": "<end>", "normalized": false, "special": true}],
+  "added_tokens": [{"id": 3, "content": "<user>", "normalized": false, "special": true},
+                   {"id": 4, "content": "<end>", "normalized": false, "special": true}],
   "normalizer": null,
   "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": true},
   "post_processor": null,
