@@ -7,16 +7,21 @@
 // 32 places are a block, and a panel is all blocks of its 16 outputs, then scales, then offsets:
 //
 //   block    4 lines of 64 bytes (8 places x 16 outputs, low 4 bits of a code), then the planes of
-//            the other bits: 5 bits 64 bytes, 6 bits 128, 8 bits 4 lines of the high 4 bits
+//            the other bits: 5 bits 64 bytes, 6 bits 128, 8 bits 4 lines of the high 4 bits.
+//            2 and 3 bits: 2 double lines of the low 2 bits, then the plane of the third bit
 //   line     a 32-bit word an output; places 2 j + h (j < 4, h < 2) are nibbles 4 h + j, so that
 //            nibble j of both halves is a pair of neighbours, what a dot product of bf16 takes
-//   plane    one bit of 4 lines: a 32-bit word an output; bit 16 h + 8 (j / 2) + 2 line + j % 2, so
-//            that one shift aligns it with the nibbles of 16-bit halves and of bytes
+//   double   two lines of codes of 2 bits: the first in the low bits of nibbles, the second in the
+//            high ones, so that a shift by 2 makes one the other
+//   plane    one bit of 4 lines: a 32-bit word an output; bit 4 nibble + line, so that one shift
+//            aligns it with the nibbles of a line
 //   scales   [groups][16] f32, f16, bf16; or int8 with f16 [supers][16], a super being 256 places
-//   offsets  [groups][16] none, int8 zeros, f16; or uint8 with f16 [supers][16]
+//   offsets  [groups][16] none, int8 zeros, f16; or uint8 with f16 [supers][16], or in the scales'
+//            bytes
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -27,23 +32,33 @@ inline constexpr int64_t kPackedBlock = 32;
 inline constexpr int64_t kPackedLine = 8;  // places
 inline constexpr int64_t kPackedSuper = 256;
 
-// kSuper: int8 codes, times the super's f16.
-enum class ScaleKind : uint8_t { kF32, kF16, kBF16, kSuper };
+// kSuper: int8 codes, times the super's f16. kSuperNibble: codes of 4 bits without sign.
+enum class ScaleKind : uint8_t { kF32, kF16, kBF16, kSuper, kSuperNibble };
 // kZero: offset = -scale * zero (int8; kZero16: int16). kF16: the offset itself. kSuper: minus
-// uint8 codes times the super's f16.
-enum class OffsetKind : uint8_t { kNone, kZero, kZero16, kF16, kSuper };
+// uint8 codes times the super's f16. kSuperNibble: codes of 4 bits, above those of the scales.
+enum class OffsetKind : uint8_t { kNone, kZero, kZero16, kF16, kSuper, kSuperNibble };
 
+// Whether an f16 of the super is a factor.
+constexpr bool has_super(ScaleKind kind) { return kind >= ScaleKind::kSuper; }
+constexpr bool has_super(OffsetKind kind) { return kind >= OffsetKind::kSuper; }
 // For one scale group and output.
 constexpr int64_t scale_bytes(ScaleKind kind) {
-  return kind == ScaleKind::kF32 ? 4 : kind == ScaleKind::kSuper ? 1 : 2;
+  return kind == ScaleKind::kF32 ? 4 : has_super(kind) ? 1 : 2;
 }
 constexpr int64_t offset_bytes(OffsetKind kind) {
-  if (kind == OffsetKind::kNone) return 0;
+  if (kind == OffsetKind::kNone || kind == OffsetKind::kSuperNibble) return 0;
   return kind == OffsetKind::kZero || kind == OffsetKind::kSuper ? 1 : 2;
 }
 
+// Float8 with 4 bits of exponent and 3 of mantissa, without infinities: the bits of an f32 with
+// another bias. 0x7f and 0xff are NaN, which readers refuse.
+constexpr float f32_from_e4m3(uint8_t code) {
+  const uint32_t bits = (code & 0x7fu) << 20 | (code & 0x80u) << 24;
+  return std::bit_cast<float>(bits) * 0x1p120f;
+}
+
 struct PackedFormat {
-  int bits = 4;    // 4, 5, 6, 8
+  int bits = 4;    // 2 to 6, 8
   int group = 32;  // places: 16 or a multiple of 32
   ScaleKind scale = ScaleKind::kF16;
   OffsetKind offset = OffsetKind::kNone;
@@ -51,8 +66,10 @@ struct PackedFormat {
   bool has_table = false;
   int centre = 0;
   std::array<float, 16> table = {};
+  bool is_float = false;  // codes of 8 bits are numbers in float8 e4m3
 
   float value(int code) const {
+    if (is_float) return f32_from_e4m3(static_cast<uint8_t>(code));
     return has_table ? table[static_cast<size_t>(code)] : static_cast<float>(code - centre);
   }
   bool operator==(const PackedFormat&) const = default;
@@ -78,8 +95,8 @@ struct PackedPanel {
 // The parts of one output's row, as numbers that the format represents exactly.
 struct PackedRow {
   const uint8_t* codes = nullptr;  // [places]
-  const float* scales = nullptr;   // [groups]; kSuper: the integers
-  const float* offsets = nullptr;  // [groups]; kZero: zeros beside the centre; kSuper: integers
+  const float* scales = nullptr;   // [groups]; of supers: the integers
+  const float* offsets = nullptr;  // [groups]; kZero: zeros beside the centre; of supers: integers
   const float* super_scales = nullptr;   // [supers]
   const float* super_offsets = nullptr;  // [supers]
 };

@@ -52,13 +52,14 @@ FASA_DEVICE float f16_of(const PackedNumbers& numbers, int i) {
 // One line of codes being loaded, and its scale group's numbers.
 template <int kBits>
 struct PackedLine {
-  // 4 bits: unused; 8 bits: the line of the high nibbles.
-  static constexpr size_t kHigh = kBits == 5 || kBits == 6 ? kBits - 4 : 1;
+  // 8 bits: the line of the high nibbles. Else planes of the bits above the line's.
+  static constexpr int kLineBits = kBits < 4 ? 2 : 4;
+  static constexpr int kHigh = kBits == 8 ? 1 : kBits - kLineBits;
 
   int64_t place = 0;   // the line's first place
   bool there = false;  // false: beyond the end, nothing was loaded
   simt::Word16 low{};
-  simt::Word16 high[kHigh] = {};
+  simt::Word16 high[kHigh > 0 ? kHigh : 1] = {};
   PackedNumbers scales{}, offsets{}, super_scales{}, super_offsets{};
 };
 
@@ -87,14 +88,12 @@ struct PackedReader {
     if (!got.there) return got;
     const std::byte* const block =
         from + line / kBlockLines * panel.block_bytes + quad * int64_t{sizeof(simt::Word16)};
-    got.low = word_at(block + line % kBlockLines * kLineBytes);
-    if constexpr (kBits == 8) {
-      got.high[0] = word_at(block + (kBlockLines + line % kBlockLines) * kLineBytes);
-    } else {
-      FASA_UNROLL
-      for (int i = 0; i < kBits - 4; ++i) {
-        got.high[i] = word_at(block + (kBlockLines + i) * kLineBytes);
-      }
+    constexpr int64_t kLinesInOne = 4 / PackedLine<kBits>::kLineBits;
+    const std::byte* const high = block + kBlockLines / kLinesInOne * kLineBytes;
+    got.low = word_at(block + line % kBlockLines / kLinesInOne * kLineBytes);
+    FASA_UNROLL
+    for (int i = 0; i < PackedLine<kBits>::kHigh; ++i) {
+      got.high[i] = word_at(high + (kBits == 8 ? line % kBlockLines : i) * kLineBytes);
     }
     fetch_numbers(from, quad, got);
     return got;
@@ -115,19 +114,21 @@ struct PackedReader {
   FASA_DEVICE void values(const PackedLine<kBits>& line, int output, const float* table,
                           float (&out)[kPlaces]) const {
     // As bytes: even has places 0, 4, 1, 5, odd 2, 6, 3, 7.
-    uint32_t even = line.low.words[output] & 0x0f0f0f0fu;
-    uint32_t odd = line.low.words[output] >> 4 & 0x0f0f0f0fu;
+    const auto in_block = static_cast<int>(line.place / kPlaces % kBlockLines);
+    uint32_t low = line.low.words[output];
+    if constexpr (kBits < 4) low = low >> in_block % 2 * 2 & 0x33333333u;
+    uint32_t even = low & 0x0f0f0f0fu;
+    uint32_t odd = low >> 4 & 0x0f0f0f0fu;
     if constexpr (kBits == 8) {
       const uint32_t high = line.high[0].words[output];
       even |= (high & 0x0f0f0f0fu) << 4;
       odd |= high & 0xf0f0f0f0u;
     } else {
-      const auto shift = static_cast<int>(line.place / kPlaces % kBlockLines) * 2;
       FASA_UNROLL
-      for (int i = 0; i < kBits - 4; ++i) {
-        const uint32_t plane = line.high[i].words[output] >> shift;
-        even |= (plane & 0x01010101u) << (4 + i);
-        odd |= (plane >> 1 & 0x01010101u) << (4 + i);
+      for (int i = 0; i < PackedLine<kBits>::kHigh; ++i) {
+        const uint32_t plane = line.high[i].words[output] >> in_block;
+        even |= (plane & 0x01010101u) << (PackedLine<kBits>::kLineBits + i);
+        odd |= (plane >> 4 & 0x01010101u) << (PackedLine<kBits>::kLineBits + i);
       }
     }
     FASA_UNROLL
@@ -148,13 +149,15 @@ struct PackedReader {
     const int64_t super = (line.place / kPackedSuper * kPackedColumns + quad * kOutputs) * 2;
     const int64_t scale_size = scale_bytes(weights.format.scale);
     line.scales = load_numbers(from + panel.scales + at * scale_size, scale_size);
-    if (weights.format.scale == ScaleKind::kSuper) {
+    if (has_super(weights.format.scale)) {
       line.super_scales = load_numbers(from + panel.super_scales + super, 2);
     }
     if (!has_offsets()) return;
     const int64_t offset_size = offset_bytes(weights.format.offset);
-    line.offsets = load_numbers(from + panel.offsets + at * offset_size, offset_size);
-    if (weights.format.offset == OffsetKind::kSuper) {
+    if (offset_size > 0) {
+      line.offsets = load_numbers(from + panel.offsets + at * offset_size, offset_size);
+    }
+    if (has_super(weights.format.offset)) {
       line.super_offsets = load_numbers(from + panel.super_offsets + super, 2);
     }
   }
@@ -171,6 +174,10 @@ struct PackedReader {
         return each(out, [&](int i) {
           const auto code = static_cast<int8_t>(byte_of(line.scales, i));
           return f16_of(line.super_scales, i) * static_cast<float>(code);
+        });
+      case ScaleKind::kSuperNibble:
+        return each(out, [&](int i) {
+          return f16_of(line.super_scales, i) * static_cast<float>(byte_of(line.scales, i) & 15);
         });
     }
   }
@@ -193,6 +200,10 @@ struct PackedReader {
         return each(out, [&](int i) {
           return -f16_of(line.super_offsets, i) * static_cast<float>(byte_of(line.offsets, i));
         });
+      case OffsetKind::kSuperNibble:
+        return each(out, [&](int i) {
+          return -f16_of(line.super_offsets, i) * static_cast<float>(byte_of(line.scales, i) >> 4);
+        });
     }
   }
   template <typename Number>
@@ -202,6 +213,12 @@ struct PackedReader {
   }
   FASA_DEVICE float value(uint32_t codes, int byte, const float* table) const {
     if (table != nullptr) return table[codes >> 8 * byte & 0xffu];
+    if constexpr (kBits == 8) {
+      // As f32_from_e4m3().
+      const uint32_t code = codes >> 8 * byte;
+      const uint32_t bits = (code & 0x7fu) << 20 | (code & 0x80u) << 24;
+      if (weights.format.is_float) return simt::float_of(bits) * 0x1p120f;
+    }
     constexpr float k2To23 = 8388608.0f;
     return simt::byte_above_2_23(codes, byte) -
            (k2To23 + static_cast<float>(weights.format.centre));

@@ -218,6 +218,8 @@ void launch_project_packed(const ProjectPackedParams& params, const Rows& rows, 
 template <DType kType, typename Start>
 void with_bits(const PackedFormat& format, const Start& start) {
   if (format.has_table) return start.template operator()<4, true, kType>();
+  if (format.bits == 2) return start.template operator()<2, false, kType>();
+  if (format.bits == 3) return start.template operator()<3, false, kType>();
   if (format.bits == 4) return start.template operator()<4, false, kType>();
   if (format.bits == 5) return start.template operator()<5, false, kType>();
   if (format.bits == 6) return start.template operator()<6, false, kType>();

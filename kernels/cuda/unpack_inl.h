@@ -109,6 +109,8 @@ void launch_unpack(const UnpackParams& params, const Launcher& launch) {
 template <typename Launcher>
 void start(const UnpackParams& params, const Launcher& launch) {
   const int bits = params.weights.format.bits;
+  if (bits == 2) return launch_unpack<2>(params, launch);
+  if (bits == 3) return launch_unpack<3>(params, launch);
   if (bits == 4) return launch_unpack<4>(params, launch);
   if (bits == 5) return launch_unpack<5>(params, launch);
   if (bits == 6) return launch_unpack<6>(params, launch);

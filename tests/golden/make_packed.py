@@ -5,9 +5,11 @@ that is read, with the logits that Hugging Face transformers gives for the same 
 Needs torch, transformers 5, numpy, safetensors and gguf; run once, the results are committed:
     python3 tests/golden/make_packed.py [NAME...]
 What lies where was written down from the layouts' descriptions, apart from the product's readers;
-GGUF's blocks are packed and unpacked by the gguf package.
+GGUF's blocks are packed and unpacked by the gguf package, and those that it only unpacks are packed
+by llama.cpp's quantiser (tools/peers-env).
 """
 
+import ctypes
 import json
 import shutil
 import sys
@@ -16,7 +18,7 @@ import gguf
 import numpy as np
 import torch
 import transformers
-from safetensors.numpy import save_file
+from safetensors.torch import save_file
 
 from make_golden import COMMON, HERE, TOKENS, VOCAB, kinds, logits_of, randomise, write_logits
 
@@ -141,6 +143,29 @@ def mxfp4(weights, _):
             ".weight_scale": (exponents + 127).astype(np.uint8)}, plain.astype(np.float32)
 
 
+def fp8(weights, _, blocks=None, scale=torch.bfloat16):
+    """float8 e4m3 with a scale for each block of [outputs, inputs]; None: one for the matrix."""
+    height, width = blocks or weights.shape
+    values = torch.tensor(weights)
+    rows, columns = -(-weights.shape[0] // height), -(-weights.shape[1] // width)
+    scales = torch.stack([values[y * height:(y + 1) * height, x * width:(x + 1) * width].abs().max()
+                          for y in range(rows) for x in range(columns)])
+    scales = (scales / 448).to(scale).reshape(rows, columns)
+    spread = scales.to(torch.float32).repeat_interleave(height, 0).repeat_interleave(width, 1)
+    spread = spread[:weights.shape[0], :weights.shape[1]]
+    codes = (values / spread).clamp(-448, 448).to(torch.float8_e4m3fn)
+    codes.view(torch.uint8)[0, :4] = torch.tensor([0x01, 0x87, 0x80, 0x7e])  # subnormals, 0, largest
+    parts = {".weight": codes, ".weight_scale_inv": scales if blocks else scales.reshape(())}
+    if not blocks:
+        parts[".activation_scale"] = torch.tensor(0.01)
+    return parts, (codes.to(torch.float32) * spread).numpy()
+
+
+def fp8_channels(weights, random):
+    parts, plain = fp8(weights, random, (1, weights.shape[1]))
+    return {".weight": parts[".weight"], ".weight_scale": parts[".weight_scale_inv"]}, plain
+
+
 def scheme(bits=4, symmetric=True, group=32, actorder=None, kind="int"):
     return {"quant_method": "compressed-tensors", "format": "pack-quantized",
             "quantization_status": "compressed", "ignore": ["lm_head", "re:.*layers.1.mlp.down.*"],
@@ -150,11 +175,19 @@ def scheme(bits=4, symmetric=True, group=32, actorder=None, kind="int"):
                             "strategy": "group", "group_size": group, "actorder": actorder}}}}
 
 
+LAST = "layers.1.mlp.down_proj"
 BNB = {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4",
        "llm_int8_skip_modules": ["lm_head"]}
+FP8 = {"quant_method": "fp8", "activation_scheme": "static", "weight_block_size": None,
+       "modules_to_not_convert": ["lm_head", LAST]}
+FLOAT = {"quant_method": "compressed-tensors", "format": "float-quantized", "ignore": ["lm_head"],
+         "config_groups": {"group_0": {
+             "targets": ["Linear"],
+             "weights": {"num_bits": 8, "type": "float", "symmetric": True, "strategy": "channel"},
+             "input_activations": {"num_bits": 8, "type": "float", "strategy": "token",
+                                   "dynamic": True}}}}
 GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": False}
 # Name -> packer, quantization_config, matrices that stay in 16 bits.
-LAST = "layers.1.mlp.down_proj"
 CASES = {
     "awq": (awq, {"quant_method": "awq", "version": "gemm", "bits": 4, "group_size": 32,
                   "zero_point": True, "modules_to_not_convert": ["q_proj"]}, "q_proj"),
@@ -174,6 +207,10 @@ CASES = {
                    {**BNB, "bnb_4bit_use_double_quant": True}, "none"),
     "fp4": (lambda w, r: four_bits(w, r, table=FP4 / 6, kind="fp4"),
             {**BNB, "bnb_4bit_quant_type": "fp4"}, "none"),
+    "fp8": (fp8, FP8, LAST),
+    "fp8-blocks": (lambda w, r: fp8(w, r, (24, 64), torch.float32),
+                   {**FP8, "activation_scheme": "dynamic", "weight_block_size": [24, 64]}, LAST),
+    "fp8-ct": (fp8_channels, FLOAT, "none"),
 }
 
 
@@ -188,6 +225,11 @@ def base_model(shape, index, config_class=transformers.LlamaConfig):
     return model, torch.randint(0, VOCAB, (TOKENS,), generator=generator).tolist()
 
 
+def save_tensors(tensors, path):
+    as_torch = lambda t: t if torch.is_tensor(t) else torch.from_numpy(np.ascontiguousarray(t))
+    save_file({name: as_torch(values).contiguous() for name, values in tensors.items()}, path)
+
+
 def save_shards(folder, tensors):
     """By turns, so that the parts of a matrix lie in different files."""
     names = list(tensors)
@@ -195,7 +237,7 @@ def save_shards(folder, tensors):
     for shard in range(2):
         file = f"model-0000{shard + 1}-of-00002.safetensors"
         own = names[shard::2]
-        save_file({name: tensors[name] for name in own}, folder / file)
+        save_tensors({name: tensors[name] for name in own}, folder / file)
         index |= {name: file for name in own}
     text = json.dumps({"metadata": {}, "weight_map": index}, indent=1)
     (folder / "model.safetensors.index.json").write_text(text)
@@ -219,14 +261,14 @@ def make_folder(name, index):
         stem = key.removesuffix(".weight")
         if key.endswith("_proj.weight") and plain_part not in key:
             parts, plain = pack(values, random)
-            tensors |= {stem + suffix: np.ascontiguousarray(a) for suffix, a in parts.items()}
+            tensors |= {stem + suffix: a for suffix, a in parts.items()}
             parameter.data = torch.tensor(plain)
         else:
             tensors[key] = values.astype(np.float16)
     if name == "ct":
         save_shards(folder, tensors)
     else:
-        save_file(tensors, folder / "model.safetensors")
+        save_tensors(tensors, folder / "model.safetensors")
     path = folder / "config.json"
     config = json.loads(path.read_text())
     config["quantization_config"] = quantised
@@ -253,7 +295,7 @@ def make_gpt_oss():
             parameter.data = torch.tensor(np.ascontiguousarray(plain.reshape(rows.shape).swapaxes(1, 2)))
         else:
             tensors[key] = values.astype(np.float16)
-    save_file(tensors, folder / "model.safetensors")
+    save_tensors(tensors, folder / "model.safetensors")
     path = folder / "config.json"
     config = json.loads(path.read_text())
     config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": [
@@ -267,6 +309,15 @@ Q = gguf.GGMLQuantizationType
 TYPES = [Q.Q4_0, Q.Q4_1, Q.Q5_0, Q.Q5_1, Q.Q8_0, Q.Q4_K, Q.Q5_K, Q.Q6_K, Q.BF16, Q.F16, Q.F32,
          Q.Q4_K, Q.Q6_K, Q.Q8_0]
 SMALL_TYPES = [Q.Q4_0, Q.Q8_0, Q.BF16]
+LOW_TYPES = [Q.Q3_K, Q.Q2_K, Q.IQ4_XS, Q.IQ3_XXS, Q.IQ3_S]  # of fewer bits, mostly
+
+
+def types_of(arch, width):
+    if arch.startswith("low-bits"):
+        return [Q.IQ4_NL] if width % 256 else LOW_TYPES
+    return TYPES if width == 256 else SMALL_TYPES
+
+
 NAMES = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
          "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
          "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm",
@@ -330,12 +381,54 @@ def random_blocks(kind, shape, random):
     return blocks.reshape(shape[0], -1)
 
 
+def quantised_by_llama(kind, values):
+    ggml = ctypes.CDLL(str(HERE.parents[1] / "build/peers/llama_cpp/lib/libggml-base.so"))
+    elements, size = gguf.GGML_QUANT_SIZES[kind]
+    data = np.empty((len(values), values.shape[1] // elements * size), np.uint8)
+    sizes = [ctypes.c_int64(n) for n in (0, *values.shape)]
+    ggml.ggml_quantize_chunk.restype = ctypes.c_size_t
+    done = ggml.ggml_quantize_chunk(ctypes.c_int(kind), values.ctypes.data_as(ctypes.c_void_p),
+                                    data.ctypes.data_as(ctypes.c_void_p), *sizes, None)
+    assert done == data.size
+    return data
+
+
 def packed_by_gguf(kind, values, random):
-    if kind in (Q.Q4_K, Q.Q5_K, Q.Q6_K):
+    if kind in (*LOW_TYPES, Q.IQ4_NL):
+        data = quantised_by_llama(kind, values)
+    elif kind in (Q.Q4_K, Q.Q5_K, Q.Q6_K):
         data = random_blocks(kind, values.shape, random)
     else:
         data = gguf.quantize(values, kind)
     return data, gguf.dequantize(data, kind).astype(np.float32).reshape(values.shape)
+
+
+# Bytes of a block's f16 numbers.
+HALVES = {Q.Q4_0: [0], Q.Q4_1: [0, 2], Q.Q5_0: [0], Q.Q5_1: [0, 2], Q.Q8_0: [0], Q.Q2_K: [80, 82],
+          Q.Q3_K: [108], Q.Q4_K: [0, 2], Q.Q5_K: [0, 2], Q.Q6_K: [208], Q.IQ4_NL: [0],
+          Q.IQ4_XS: [0], Q.IQ3_XXS: [0], Q.IQ3_S: [0], Q.MXFP4: []}
+
+
+def make_blocks():
+    """Each type's blocks of any bytes, and what they unpack to."""
+    random = np.random.default_rng(5)
+    writer = gguf.GGUFWriter(str(HERE / "gguf-blocks.gguf"), "llama")
+    halves = np.array([[0.0123, 0, 65504, 6e-8], [-0.5, 0, 65504, -3e-6]], np.float16)
+    for kind, places in HALVES.items():
+        elements, size = gguf.GGML_QUANT_SIZES[kind]
+        rows = random.integers(0, 256, (4, 256 // elements, size), dtype=np.uint8)
+        rows[2] = 255
+        if kind == Q.MXFP4:
+            rows[..., 0] = np.arange(0, 256, 8).reshape(rows.shape[:2])
+        for place, numbers in zip(places, halves):
+            rows[..., place:place + 2] = numbers.view(np.uint8).reshape(4, 1, 2)
+        rows = rows.reshape(4, -1)
+        writer.add_tensor(kind.name, rows, raw_dtype=kind)
+        writer.add_tensor(f"{kind.name}.values", gguf.dequantize(rows, kind).astype(np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
 
 
 def paired(values, heads):
@@ -415,10 +508,10 @@ def add_own_keys(arch, writer):
         writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
         writer.add_rope_scaling_factor(4.0)
         writer.add_rope_scaling_orig_ctx_len(64)
-    if arch in ("qwen3moe", "mixtral", "gpt-oss"):
+    if arch in ("qwen3moe", "mixtral", "gpt-oss", "low-bits-moe"):
         writer.add_expert_count(4)
         writer.add_expert_used_count(2)
-    if arch == "qwen3moe":
+    if arch in ("qwen3moe", "low-bits-moe"):
         writer.add_expert_feed_forward_length(32)
     if arch == "mistral3":
         writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
@@ -555,8 +648,10 @@ def make_gguf(arch, config_class, index):
             continue
         if part in EXPERTS:
             turn += 1
-            parameter.data = write_experts(writer, layer, EXPERTS[part], parameter.data.numpy(),
-                                           SMALL_TYPES[turn % len(SMALL_TYPES)], random)
+            values = parameter.data.numpy()
+            types = types_of(arch, values.shape[-1] if arch.startswith("low-bits") else 0)
+            parameter.data = write_experts(writer, layer, EXPERTS[part], values,
+                                           types[turn % len(types)], random)
             continue
         stem, _, kind = key.rpartition(".")
         values = parameter.data.numpy()
@@ -574,7 +669,8 @@ def make_gguf(arch, config_class, index):
             base = 1 if with_base else 0  # the model's own addition is in the file's norms
             writer.add_tensor(name, values + np.float32(base))
             continue
-        types = TYPES if shape["hidden_size"] == 256 else SMALL_TYPES
+        types = types_of(arch, values.shape[1] if arch.startswith("low-bits")
+                         else shape["hidden_size"])
         quant = Q.F32 if "ffn_gate_inp" in name else types[turn % len(types)]
         turn += 1
         heads = {"attn_q": 4, "attn_k": 2}.get(name.split(".")[-2]) if arch in PAIRED else None
@@ -593,8 +689,9 @@ def make_gguf(arch, config_class, index):
 
 
 PHI3_FACTORS = {"long": [1.5 + i / 4 for i in range(24)], "short": [1.0] * 24}
-PAIRED = ("llama", "granite", "smollm3", "mixtral", "mistral3")
-WRITTEN_AS = {"mixtral": "llama", "olmo3": "olmo2", "gemma4-moe": "gemma4"}
+PAIRED = ("llama", "low-bits", "granite", "smollm3", "mixtral", "mistral3")
+WRITTEN_AS = {"mixtral": "llama", "olmo3": "olmo2", "gemma4-moe": "gemma4", "low-bits": "llama",
+              "low-bits-moe": "qwen3moe"}
 SMALL = {"hidden_size": 64, "intermediate_size": 96, "head_dim": 16}
 LINEAR = ("qwen35", "qwen35moe", "qwen3next")
 KEY_HEADS, VALUE_HEADS, LINEAR_DIM = 2, 6, 16
@@ -610,7 +707,12 @@ GEMMA4 = {**SMALL, "global_head_dim": 32, "sliding_window": 20, "vocab_size_per_
               "sliding_attention": {"rope_type": "default", "rope_theta": 1000.0},
               "full_attention": {"rope_type": "proportional", "rope_theta": 4e4,
                                  "partial_rotary_factor": 0.35}}}
+NARROW = {"intermediate_size": 32, "head_dim": 16}
+QWEN3_MOE = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
+             "norm_topk_prob": True}
 GGUF_OWN = {
+    "low-bits": NARROW,
+    "low-bits-moe": {**NARROW, **QWEN3_MOE},
     "granite": {**SMALL, "embedding_multiplier": 3.0, "attention_multiplier": 0.125,
                 "residual_multiplier": 0.4, "logits_scaling": 2.5},
     "olmo2": SMALL,
@@ -625,8 +727,7 @@ GGUF_OWN = {
                                  "partial_rotary_factor": 0.75,
                                  "short_factor": PHI3_FACTORS["short"],
                                  "long_factor": PHI3_FACTORS["long"]}},
-    "qwen3moe": {**SMALL, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
-                 "norm_topk_prob": True},
+    "qwen3moe": {**SMALL, **QWEN3_MOE},
     "mixtral": {**SMALL, "num_local_experts": 4, "num_experts_per_tok": 2},
     "qwen35": QWEN35,
     "qwen35moe": QWEN35_MOE,
@@ -655,10 +756,13 @@ GGUF_CASES = {"llama": transformers.LlamaConfig, "qwen3": transformers.Qwen3Conf
               "olmo3": transformers.Olmo3Config, "gemma4": transformers.Gemma4TextConfig,
               "gemma4-moe": transformers.Gemma4TextConfig,
               "qwen35": transformers.Qwen3_5TextConfig, "qwen35moe": transformers.Qwen3_5MoeTextConfig,
-              "qwen3next": transformers.Qwen3NextConfig}
+              "qwen3next": transformers.Qwen3NextConfig,
+              "low-bits": transformers.LlamaConfig, "low-bits-moe": transformers.Qwen3MoeConfig}
 
 if __name__ == "__main__":
-    wanted = sys.argv[1:] or [*CASES, "mxfp4", *GGUF_CASES]
+    wanted = sys.argv[1:] or [*CASES, "mxfp4", *GGUF_CASES, "blocks"]
+    if "blocks" in wanted:
+        make_blocks()
     if "mxfp4" in wanted:
         make_gpt_oss()
     for case_index, case in enumerate(CASES):

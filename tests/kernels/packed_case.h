@@ -43,12 +43,18 @@ inline const std::vector<NamedFormat>& formats() {
       {"super_six", {6, 16, ScaleKind::kSuper, OffsetKind::kNone, false, 32}},
       {"eight_bits", {8, 32, ScaleKind::kF16, OffsetKind::kNone, false, 128}},
       {"eight_with_zeros", {8, 4096, ScaleKind::kF32, OffsetKind::kZero16, false, 128}},
+      {"super_table", {.group = 32, .scale = ScaleKind::kSuper, .has_table = true, .table = kFp4}},
+      {"super_three", {3, 16, ScaleKind::kSuper, OffsetKind::kNone, false, 4}},
+      {"super_two", {2, 16, ScaleKind::kSuperNibble, OffsetKind::kSuperNibble, false, 0}},
+      {"two_by_rows", {2, 64, ScaleKind::kF16, OffsetKind::kZero, false, 1}},
+      {"e4m3", {.bits = 8, .group = 128, .scale = ScaleKind::kF32, .is_float = true}},
   };
   return all;
 }
 
 // A random scale that this kind represents exactly.
 inline float random_scale(ScaleKind kind, std::mt19937& random) {
+  if (kind == ScaleKind::kSuperNibble) return static_cast<float>(random() % 16);
   if (kind == ScaleKind::kSuper) return static_cast<float>(static_cast<int>(random() % 63) + 1);
   return std::ldexp(static_cast<float>(64 + random() % 64), -14);
 }
@@ -58,6 +64,8 @@ inline float random_offset(OffsetKind kind, std::mt19937& random) {
       return -static_cast<float>(random() % 64) / 2048;
     case OffsetKind::kSuper:
       return static_cast<float>(random() % 64);
+    case OffsetKind::kSuperNibble:
+      return static_cast<float>(random() % 16);
     default:
       return static_cast<float>(static_cast<int>(random() % 16) - 8);
   }

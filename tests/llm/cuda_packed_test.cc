@@ -24,7 +24,7 @@ std::unique_ptr<Device> open_fake(FakeCuda& fake) {
   return open_device(options, fake.platform());
 }
 
-// Matrices packed in a file stay packed: codes of 4, 5, 6 and 8 bits, tables, scale groups in any
+// Matrices packed in a file stay packed: codes of 2 to 8 bits, tables, floats, scale groups in any
 // order, and inputs that end within a scale group.
 class PackedModel : public ::testing::TestWithParam<const char*> {
  protected:
@@ -89,9 +89,9 @@ TEST_P(PackedExpertModel, PrefillAndDecodeHaveTheLogitsOfUnpackedWeights) {
 
 INSTANTIATE_TEST_SUITE_P(Layouts, PackedExpertModel,
                          ::testing::Values("packed-gpt-oss", "packed-gguf-qwen3moe",
-                                           "packed-gguf-mixtral", "packed-gguf-gpt-oss",
-                                           "packed-gguf-qwen35", "packed-gguf-qwen35moe",
-                                           "packed-gguf-qwen3next"),
+                                           "packed-gguf-low-bits-moe", "packed-gguf-mixtral",
+                                           "packed-gguf-gpt-oss", "packed-gguf-qwen35",
+                                           "packed-gguf-qwen35moe", "packed-gguf-qwen3next"),
                          by_folder);
 
 // The planned memory equals the device's count.
@@ -118,6 +118,7 @@ INSTANTIATE_TEST_SUITE_P(Layouts, PackedModel,
                          ::testing::Values("packed-awq", "packed-gptq-act", "packed-gptq-v2-8bit",
                                            "packed-ct", "packed-ct-ragged", "packed-ct-act",
                                            "packed-ct-mxfp4", "packed-nf4-nested",
+                                           "packed-fp8-blocks", "packed-gguf-low-bits",
                                            "packed-gguf-llama", "packed-gguf-qwen3",
                                            "packed-gguf-phi3", "packed-gguf-gemma2",
                                            "packed-gguf-gemma3"),

@@ -148,7 +148,7 @@ TEST_P(PackedLinearTest, OfFirstColumnsNoOthersAreWritten) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, PackedLinearTest,
-                         ::testing::Combine(::testing::Range<size_t>(0, 11),
+                         ::testing::Combine(::testing::Range<size_t>(0, formats().size()),
                                             ::testing::Values(DType::kF32, DType::kBF16),
                                             ::testing::Values(PackedActivations::kModel,
                                                               PackedActivations::kInt8)),

@@ -143,6 +143,34 @@ class Metadata(GgufCase):
                           "--prompt", "x")
 
 
+class Types(GgufCase):
+    def made(self, kind, name, more=None):
+        """The model with one tensor of another type."""
+        config = json.loads((MODEL / "config.json").read_text())
+        tensors = gguf.llama_tensors(MODEL, config)
+        shape = tensors.get(name, ([32],))[0]
+        tensors[name] = (shape, kind, bytes(96))
+        metadata = {**gguf.llama_metadata(MODEL, config), **(more or {})}
+        return self.write("other.gguf", gguf.gguf(metadata, tensors))
+
+    def test_one_that_is_not_read_is_named_with_those_that_are(self):
+        name = "blk.0.attn_q.weight"
+        for kind, text in ((16, "IQ2_XXS"), (34, "TQ1_0"), (40, "NVFP4"), (15, "Q8_K"), (26, "I32"),
+                           (137, "IQ2_K (of ik_llama.cpp)"), (999, "999 (of another engine)")):
+            file = self.made(kind, name)
+            self.assert_fails(3, ["other.gguf", name, f"type {text},", "Q4_K, IQ4_NL"],
+                              "generate", "--model", file, "--prompt", "x", "--max-tokens", 1)
+        self.assert_done("tokenize", "--model", file, "--prompt", "x")
+        self.assert_done("info", "--model", file)
+
+    def test_one_that_no_step_needs_is_not_looked_at(self):
+        layers = json.loads((MODEL / "config.json").read_text())["num_hidden_layers"]
+        file = self.made(137, f"blk.{layers}.nextn.eh_proj.weight", {
+            "llama.nextn_predict_layers": (gguf.U32, 1),
+            "llama.block_count": (gguf.U32, layers + 1)})
+        self.assert_done("generate", "--model", file, "--prompt", PROMPT, "--max-tokens", 1)
+
+
 class Flags(GgufCase):
     def test_weights_are_rounded(self):
         ids = self.write("ids.json", json.dumps(list(range(40, 90))))

@@ -8,11 +8,14 @@ namespace fasa::cpu {
 static_assert(kPanelColumns == kPackedColumns && kBlockPlaces == kPackedBlock &&
               kSuperPlaces == kPackedSuper);
 static_assert(static_cast<int>(ScaleKind::kF32) == 0 && static_cast<int>(ScaleKind::kF16) == 1 &&
-              static_cast<int>(ScaleKind::kBF16) == 2 && static_cast<int>(ScaleKind::kSuper) == 3);
+              static_cast<int>(ScaleKind::kBF16) == 2 && static_cast<int>(ScaleKind::kSuper) == 3 &&
+              static_cast<int>(ScaleKind::kSuperNibble) == 4);
 static_assert(static_cast<int>(OffsetKind::kNone) == 0 &&
               static_cast<int>(OffsetKind::kZero) == 1 &&
               static_cast<int>(OffsetKind::kZero16) == 2 &&
-              static_cast<int>(OffsetKind::kF16) == 3 && static_cast<int>(OffsetKind::kSuper) == 4);
+              static_cast<int>(OffsetKind::kF16) == 3 &&
+              static_cast<int>(OffsetKind::kSuper) == 4 &&
+              static_cast<int>(OffsetKind::kSuperNibble) == 5);
 
 const PackedBodies& packed_bodies(Target target) {
 #if defined(__x86_64__)
@@ -51,6 +54,7 @@ PackedShape packed_shape(const PackedFormat& format, const PackedPanel& panel, b
   PackedShape shape{.bits = format.bits,
                     .has_table = format.has_table,
                     .centre = format.centre,
+                    .is_float = format.is_float,
                     .scale_kind = static_cast<int>(format.scale),
                     .offset_kind = static_cast<int>(format.offset),
                     .group = format.group,
@@ -63,7 +67,7 @@ PackedShape packed_shape(const PackedFormat& format, const PackedPanel& panel, b
                     .bytes = panel.bytes};
   if (whole_numbers && format.has_table) shape.table_unit = unit_of(format.table);
   for (int code = 0; code < 16; ++code) {
-    shape.table[code] = format.value(code);
+    shape.table[code] = format.value(format.bits < 4 ? code % (1 << format.bits) : code);
     if (whole_numbers && format.has_table) {
       shape.table[code] = std::round(shape.table[code] / shape.table_unit);
       shape.byte_table[code] = static_cast<int8_t>(shape.table[code]);

@@ -1,7 +1,7 @@
 // Bodies that multiply and unpack packed weights, for one instruction set. A vector header,
-// included before, defines Vec and Bits (kLanes floats, ints), fma(), Table with load_table() and
-// look_up(), widen_f16(), widen_bf16(), widen_i8(), widen_u8(), widen_i16() of kLanes numbers, and
-// kMaxRows.
+// included before, defines Vec and Bits (kLanes floats, ints), fma(), Table with load_table(),
+// look_up() and look_up_three(), widen_f16(), widen_bf16(), widen_i8(), widen_i16(), load_u8() of
+// kLanes numbers, and kMaxRows.
 //
 // A step's products go to four sums per output, by the pair index within the line. The sums are
 // added as (0 + 1) + (2 + 3), scaled, and added to the output, in the same way for any number of
@@ -13,6 +13,8 @@ namespace fasa::cpu {
 namespace {
 
 constexpr int kHalves = kPanelColumns / kLanes;  // registers per line
+// In place of a number of bits: 8 bits of a float.
+constexpr int kE4m3 = 9;
 
 inline Bits load_bits(const unsigned char* at) {
   Bits bits;
@@ -42,7 +44,9 @@ inline Vec scale_of(const PackedShape& shape, const unsigned char* panel, int64_
   if (shape.scale_kind == 1) return widen_f16(scales + at * 2);
   if (shape.scale_kind == 2) return widen_bf16(scales + at * 2);
   const int64_t super = group * shape.group / kSuperPlaces * kPanelColumns + lane;
-  return widen_f16(panel + shape.super_scales + super * 2) * widen_i8(scales + at);
+  const Vec super_scale = widen_f16(panel + shape.super_scales + super * 2);
+  if (shape.scale_kind == 3) return super_scale * widen_i8(scales + at);
+  return super_scale * to_floats(load_u8(scales + at) & 15);
 }
 
 inline Vec offset_of(const PackedShape& shape, const unsigned char* panel, int64_t group, int lane,
@@ -54,7 +58,9 @@ inline Vec offset_of(const PackedShape& shape, const unsigned char* panel, int64
   if (shape.offset_kind == 2) return -scale * widen_i16(offsets + at * 2);
   if (shape.offset_kind == 3) return widen_f16(offsets + at * 2);
   const int64_t super = group * shape.group / kSuperPlaces * kPanelColumns + lane;
-  return -widen_f16(panel + shape.super_offsets + super * 2) * widen_u8(offsets + at);
+  const Vec super_offset = -widen_f16(panel + shape.super_offsets + super * 2);
+  if (shape.offset_kind == 4) return super_offset * to_floats(load_u8(offsets + at));
+  return super_offset * to_floats(load_u8(panel + shape.scales + at) >> 4);
 }
 
 inline void widen_numbers(const PackedShape& shape, const unsigned char* panel, int64_t step,
@@ -76,8 +82,8 @@ inline void widen_numbers(const PackedShape& shape, const unsigned char* panel, 
 }
 
 // Bytes of a scale group's numbers for 16 outputs, by kind.
-inline constexpr int kScaleBytes[] = {64, 32, 32, 16};
-inline constexpr int kOffsetBytes[] = {0, 16, 32, 32, 16};
+inline constexpr int kScaleBytes[] = {64, 32, 32, 16, 16};
+inline constexpr int kOffsetBytes[] = {0, 16, 32, 32, 16, 0};
 
 // Prefetches scales and offsets, which follow the codes and are not covered by their prefetch: the
 // chunk after [first, first + count), or the next panels' after the last chunk.
@@ -99,10 +105,13 @@ inline void prefetch_numbers(const PackedTask& task, int64_t first, int64_t coun
   }
 }
 
-// The layout of codes in a half block (16 places), and their values in f32. 4-bit codes use the
-// table, others are relative to the centre.
+// The layout of codes in a half block (16 places), and their values in f32. Codes of at most 4 bits
+// use the table, longer integers are relative to the centre.
 template <int kBits>
 struct Codes {
+  static constexpr int kLowBytes = kBits < 4 ? 64 : 128;
+  static constexpr bool kHasPlanes = kBits == 3 || kBits == 5 || kBits == 6;
+
   const unsigned char* low;
   const unsigned char* high;
   int shift;  // for planes
@@ -111,21 +120,35 @@ struct Codes {
   inline void at(const PackedShape& shape, const unsigned char* panel, int64_t place, int lane) {
     const unsigned char* const block = panel + place / kBlockPlaces * shape.block_bytes + lane * 4;
     const int half = (int)(place / 16 % 2);
-    low = block + half * 128;
-    high = block + 256 + (kBits == 8 ? half * 128 : 0);
-    shift = half * 4;
+    low = block + half * kLowBytes;
+    high = block + 2 * kLowBytes + (kBits >= 8 ? half * 128 : 0);
+    shift = half * 2;
   }
-  // The value of nibble `nibble` of line `line` of the half block.
-  inline Vec value(int centre, const Table& table, int line, int nibble) const {
-    const Bits word = load_bits(low + line * 64) >> (4 * nibble);
-    if constexpr (kBits == 4) {
+  // Codes of line `line` of the half block in nibbles. Of fewer than 4 bits the rest is noise.
+  inline Bits nibbles(int line) const {
+    if constexpr (kBits >= 4) return load_bits(low + line * 64);
+    const Bits two = load_bits(low) >> (2 * line);
+    if constexpr (kBits == 2) return two;
+    constexpr int kThird = 0x44444444;
+    return (two & ~kThird) | ((load_bits(high) >> shift << (2 - line)) & kThird);
+  }
+  // The value of nibble `nibble` of line `line`, whose nibbles() are `codes`.
+  inline Vec value(int centre, const Table& table, Bits codes, int line, int nibble) const {
+    const Bits word = codes >> (4 * nibble);
+    if constexpr (kBits < 4) {
+      return look_up_three(table, word);
+    } else if constexpr (kBits == 4) {
       return look_up(table, word);
+    } else if constexpr (kBits == kE4m3) {
+      // Sign and the exponent's high bits end in the word's first byte, as in an f32.
+      const Bits top = load_bits(high + line * 64) << (28 - 4 * nibble) >> 4;
+      return (Vec)((top & (int)0x87000000) | ((word & 15) << 20)) * 0x1p120f;
     } else {
       Bits code = word & 15;
       if constexpr (kBits == 8) {
         code |= ((load_bits(high + line * 64) >> (4 * nibble)) & 15) << 4;
       } else {
-        const int bit = 16 * (nibble / 4) + 8 * (nibble % 4 / 2) + 2 * line + nibble % 2 + shift;
+        const int bit = 4 * nibble + line + shift;
         code |= ((load_bits(high) >> bit) & 1) << 4;
         if constexpr (kBits == 6) code |= ((load_bits(high + 64) >> bit) & 1) << 5;
       }
@@ -150,9 +173,10 @@ inline void multiply_step(const PackedTask& task, const Table& table, int64_t st
       codes.at(shape, task.panel[panel], step * task.step + place, lane);
 #pragma GCC unroll 2
       for (int line = 0; line < 2; ++line) {
+        const Bits nibbles = codes.nibbles(line);
 #pragma GCC unroll 8
         for (int nibble = 0; nibble < 8; ++nibble) {
-          const Vec value = codes.value(shape.centre, table, line, nibble);
+          const Vec value = codes.value(shape.centre, table, nibbles, line, nibble);
           const float* const at = x + place + 8 * line + 2 * (nibble % 4) + nibble / 4;
 #pragma GCC unroll 4
           for (int row = 0; row < kRows; ++row) {
@@ -185,7 +209,7 @@ void multiply(const PackedTask& task) {
   const int64_t steps = (shape.blocks * kBlockPlaces + task.step - 1) / task.step;
   const int64_t at_once = kChunkPlaces / task.step;
   Table table = {};
-  if constexpr (kBits == 4) table = load_table(shape.table);
+  if constexpr (kBits <= 4) table = load_table(shape.table);
   Numbers numbers[kPanels];
   for (int i = 0; i < kRows * kPanelsAtOnce * kPanelColumns; ++i) task.y[i] = 0;
   for (int64_t first = 0; first < steps; first += at_once) {
@@ -214,17 +238,27 @@ void multiply_rows(const PackedTask& task) {
   task.panels == 2 ? multiply<kBits, 1, 2>(task) : multiply<kBits, 1, 1>(task);
 }
 
-void multiply_f32(const PackedTask& task) {
-  switch (task.shape->bits) {
+// Calls start<kBits>() for the shape's codes.
+template <typename Start>
+inline void with_bits(const PackedShape& shape, const Start& start) {
+  switch (shape.bits) {
+    case 2:
+      return start.template operator()<2>();
+    case 3:
+      return start.template operator()<3>();
     case 4:
-      return multiply_rows<4>(task);
+      return start.template operator()<4>();
     case 5:
-      return multiply_rows<5>(task);
+      return start.template operator()<5>();
     case 6:
-      return multiply_rows<6>(task);
+      return start.template operator()<6>();
     default:
-      return multiply_rows<8>(task);
+      return shape.is_float ? start.template operator()<kE4m3>() : start.template operator()<8>();
   }
+}
+
+void multiply_f32(const PackedTask& task) {
+  with_bits(*task.shape, [&]<int kBits>() { multiply_rows<kBits>(task); });
 }
 
 inline void store_rounded(unsigned short* out, Vec values) {
@@ -260,10 +294,11 @@ inline void unpack_half(const Codes<kBits>& codes, int centre, const Table& tabl
                         Vec offset, Unpacked<kBF16> to, Inputs inputs) {
 #pragma GCC unroll 2
   for (int line = 0; line < 2; ++line) {
+    const Bits nibbles = codes.nibbles(line);
 #pragma GCC unroll 8
     for (int nibble = 0; nibble < 8; ++nibble) {
       // Not fused: integer times scale, then plus zero point, is exact to one rounding.
-      const Vec value = scale * codes.value(centre, table, line, nibble) + offset;
+      const Vec value = scale * codes.value(centre, table, nibbles, line, nibble) + offset;
       const int64_t input = inputs(8 * line + 2 * (nibble % 4) + nibble / 4);
       if (input >= 0) to.store(input, value);
     }
@@ -278,7 +313,7 @@ void unpack_panel(const UnpackTask& task) {
   const int64_t most = task.inputs;
   const Unpacked<kBF16> to = {(unsigned char*)task.out, task.stride * kBytes};
   Table table = {};
-  if constexpr (kBits == 4) table = load_table(shape.table);
+  if constexpr (kBits <= 4) table = load_table(shape.table);
   Vec scale[kHalves];
   Vec offset[kHalves];
   int64_t group = -1;
@@ -306,22 +341,10 @@ void unpack_panel(const UnpackTask& task) {
   }
 }
 
-template <bool kBF16>
-void unpack_bits(const UnpackTask& task) {
-  switch (task.shape->bits) {
-    case 4:
-      return unpack_panel<4, kBF16>(task);
-    case 5:
-      return unpack_panel<5, kBF16>(task);
-    case 6:
-      return unpack_panel<6, kBF16>(task);
-    default:
-      return unpack_panel<8, kBF16>(task);
-  }
-}
-
 void unpack(const UnpackTask& task) {
-  task.bf16 ? unpack_bits<true>(task) : unpack_bits<false>(task);
+  with_bits(*task.shape, [&]<int kBits>() {
+    task.bf16 ? unpack_panel<kBits, true>(task) : unpack_panel<kBits, false>(task);
+  });
 }
 
 }  // namespace

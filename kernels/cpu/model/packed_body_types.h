@@ -22,7 +22,8 @@ struct PackedShape {
   int bits = 4;
   bool has_table = false;
   int centre = 0;              // value(code) = code - centre, without a table
-  float table[16] = {};        // 4 bits: value(code), with or without a given table
+  bool is_float = false;       // 8 bits: e4m3
+  float table[16] = {};        // at most 4 bits: value(low bits), with or without a given table
   int8_t byte_table[16] = {};  // the same for int8 activations, / table_unit
   float table_unit = 1;
   int scale_kind = 0;   // ScaleKind
@@ -68,8 +69,9 @@ struct UnpackTask {
 // A row's bits are the same for any number of rows up to max_rows.
 struct PackedBodies {
   void (*multiply_f32)(const PackedTask&);
-  void (*multiply_bf16)(const PackedTask&);  // null: bf16 is widened to f32 first
-  void (*multiply_int8)(const PackedTask&);  // null: x is integers in f32
+  // Not for floats of 8 bits. Null: bf16 is widened to f32 first; x is integers in f32.
+  void (*multiply_bf16)(const PackedTask&);
+  void (*multiply_int8)(const PackedTask&);
   void (*unpack)(const UnpackTask&);
   int max_rows;
 };

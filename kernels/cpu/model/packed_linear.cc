@@ -30,13 +30,14 @@ int64_t step_of(int64_t group, PackedActivations activations) {
   return kPackedBlock;
 }
 
-cpu::PackedInputKind kind_of(DType dtype, PackedActivations activations,
-                             const cpu::PackedBodies& bodies) {
-  if (activations == PackedActivations::kInt8) {
-    return bodies.multiply_int8 != nullptr ? cpu::PackedInputKind::kInt8
-                                           : cpu::PackedInputKind::kInt8InF32;
+// Floats of 8 bits are multiplied in f32.
+cpu::PackedInputKind kind_of(const PackedLinear::Shape& shape, const cpu::PackedBodies& bodies) {
+  const bool in_f32 = shape.format.is_float;
+  if (shape.activations == PackedActivations::kInt8) {
+    return bodies.multiply_int8 != nullptr && !in_f32 ? cpu::PackedInputKind::kInt8
+                                                      : cpu::PackedInputKind::kInt8InF32;
   }
-  const bool as_bf16 = dtype == DType::kBF16 && bodies.multiply_bf16 != nullptr;
+  const bool as_bf16 = shape.dtype == DType::kBF16 && bodies.multiply_bf16 != nullptr && !in_f32;
   return as_bf16 ? cpu::PackedInputKind::kBF16 : cpu::PackedInputKind::kF32;
 }
 
@@ -116,7 +117,7 @@ void PackedLinear::multiply(const std::byte* weights, const PackedRows& rows, in
 
 void PackedLinear::decode(const std::byte* weights, const void* x, int64_t rows, int64_t columns,
                           float* y) const {
-  const PackedRows prepared({.kind = kind_of(shape_.dtype, shape_.activations, *bodies_),
+  const PackedRows prepared({.kind = kind_of(shape_, *bodies_),
                              .dtype = shape_.dtype,
                              .inputs = shape_.inputs,
                              .places = places_,

@@ -31,6 +31,11 @@ inline Vec look_up(const Table& table, Bits code) {
                                _mm256_castsi256_ps(_mm256_slli_epi32((__m256i)code, 28)));
 }
 
+// Selects by the low 3 bits, from a table that repeats after 8 values or fewer.
+inline Vec look_up_three(const Table& table, Bits code) {
+  return (Vec)_mm256_permutevar8x32_ps(table.low, (__m256i)code);
+}
+
 inline __m128i load_halves(const unsigned char* at) {
   return _mm_loadu_si128(reinterpret_cast<const __m128i_u*>(at));
 }
@@ -45,9 +50,7 @@ inline Vec widen_i16(const unsigned char* at) {
 inline Vec widen_i8(const unsigned char* at) {
   return (Vec)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(load_bytes(at)));
 }
-inline Vec widen_u8(const unsigned char* at) {
-  return (Vec)_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(load_bytes(at)));
-}
+inline Bits load_u8(const unsigned char* at) { return (Bits)_mm256_cvtepu8_epi32(load_bytes(at)); }
 
 }  // namespace
 }  // namespace fasa::cpu

@@ -26,6 +26,9 @@ inline Vec look_up(const Table& table, Bits code) {
   return (Vec)_mm512_permutexvar_ps((__m512i)code, table.values);
 }
 
+// Selects by the low 3 bits, from a table that repeats after 8 values or fewer.
+inline Vec look_up_three(const Table& table, Bits code) { return look_up(table, code); }
+
 inline __m256i load_halves(const unsigned char* at) {
   return _mm256_loadu_si256(reinterpret_cast<const __m256i_u*>(at));
 }
@@ -42,9 +45,7 @@ inline Vec widen_i16(const unsigned char* at) {
 inline Vec widen_i8(const unsigned char* at) {
   return (Vec)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load_bytes(at)));
 }
-inline Vec widen_u8(const unsigned char* at) {
-  return (Vec)_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(load_bytes(at)));
-}
+inline Bits load_u8(const unsigned char* at) { return (Bits)_mm512_cvtepu8_epi32(load_bytes(at)); }
 
 }  // namespace
 }  // namespace fasa::cpu

@@ -27,6 +27,9 @@ inline Vec look_up(const Table& table, Bits code) {
              table.values[code[3] & 15]};
 }
 
+// Selects by the low 3 bits, from a table that repeats after 8 values or fewer.
+inline Vec look_up_three(const Table& table, Bits code) { return look_up(table, code); }
+
 inline Vec widen_f16(const unsigned char* at) {
   typedef unsigned short Halves __attribute__((vector_size(kLanes * 2)));
   Halves halves;
@@ -52,9 +55,7 @@ inline Vec widen_i16(const unsigned char* at) {
 inline Vec widen_i8(const unsigned char* at) {
   return __builtin_convertvector(widened<signed char>(at), Vec);
 }
-inline Vec widen_u8(const unsigned char* at) {
-  return __builtin_convertvector(widened<unsigned char>(at), Vec);
-}
+inline Bits load_u8(const unsigned char* at) { return widened<unsigned char>(at); }
 
 }  // namespace
 }  // namespace fasa::cpu

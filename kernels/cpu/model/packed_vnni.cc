@@ -1,7 +1,8 @@
 // AVX-512 with dot products of bf16 and of bytes. A look-up with 4-bit codes gives 32 values of
 // bf16 (two places of 16 outputs), which one instruction multiplies and adds; bytes take four
 // places. Wider codes add bits to the index: 5 bits look up among 32 values, 6 bits among 64 in two
-// registers; 8 bits take two look-ups, one of them for the high nibble's values.
+// registers; 8 bits take two look-ups, one of them for the high nibble's values. Shorter codes lie
+// in nibbles with other bits, and the table repeats. Floats of 8 bits are multiplied in f32.
 // clang-format off
 #include "kernels/cpu/model/packed_vector_avx512.h"
 // clang-format on
@@ -46,7 +47,7 @@ inline PairTables pair_tables(const PackedShape& shape) {
   unsigned short low[32];
   unsigned short high[32];
   for (int i = 0; i < 32; ++i) {
-    if constexpr (kBits == 4) {
+    if constexpr (kBits <= 4) {
       low[i] = high[i] = bf16_of(shape.table[i % 16]);
     } else if constexpr (kBits == 8) {
       low[i] = bf16_of((float)(i % 16));
@@ -59,19 +60,42 @@ inline PairTables pair_tables(const PackedShape& shape) {
   return {_mm512_loadu_si512(low), _mm512_loadu_si512(high)};
 }
 
-// Values in bf16 of pair `pair` of a line: two places. `planes` begin with the half block's bits.
+// The planes of a half block, beginning with its bits.
+template <int kBits>
+struct Planes {
+  __m512i bits[2] = {};
+
+  explicit Planes(const Codes<kBits>& codes) {
+    if constexpr (Codes<kBits>::kHasPlanes) {
+      const __m128i by = _mm_cvtsi32_si128(codes.shift);
+      bits[0] = _mm512_srl_epi32(load_line(codes.high), by);
+      if constexpr (kBits == 6) bits[1] = _mm512_srl_epi32(load_line(codes.high + 64), by);
+    }
+  }
+};
+
+// Codes::nibbles().
+template <int kBits>
+inline __m512i nibbles_of(const Codes<kBits>& codes, const Planes<kBits>& planes, int line) {
+  if constexpr (kBits >= 4) return load_line(codes.low + line * 64);
+  const __m512i two = line == 0 ? load_line(codes.low) : shifted(_mm512_loadu_si512(codes.low), 2);
+  if constexpr (kBits == 2) return two;
+  return choose(_mm512_set1_epi8(0x44), shifted(planes.bits[0], line - 2), two);
+}
+
+// Values in bf16 of pair `pair` of a line: two places.
 template <int kBits>
 inline __m512i pair_values(const PairTables& tables, __m512i low, __m512i high,
-                           const __m512i* planes, int line, int pair) {
+                           const Planes<kBits>& planes, int line, int pair) {
   const __m512i index = _mm512_srli_epi32(low, (unsigned)(4 * pair));
-  if constexpr (kBits == 4 || kBits == 8) {
+  if constexpr (kBits <= 4 || kBits == 8) {
     static_cast<void>(high);
     return _mm512_permutexvar_epi16(index, tables.low);
   } else {
-    const int bit = 8 * (pair / 2) + 2 * line + pair % 2;
-    const __m512i fifth = choose(_mm512_set1_epi16(16), shifted(planes[0], bit - 4), index);
+    const int bit = 4 * pair + line;
+    const __m512i fifth = choose(_mm512_set1_epi16(16), shifted(planes.bits[0], bit - 4), index);
     if constexpr (kBits == 5) return _mm512_permutexvar_epi16(fifth, tables.low);
-    const __m512i sixth = choose(_mm512_set1_epi16(32), shifted(planes[1], bit - 5), fifth);
+    const __m512i sixth = choose(_mm512_set1_epi16(32), shifted(planes.bits[1], bit - 5), fifth);
     return _mm512_permutex2var_epi16(tables.low, sixth, tables.high);
   }
 }
@@ -117,15 +141,10 @@ struct PairStep {
       for (int panel = 0; panel < kPanels; ++panel) {
         Codes<kBits> codes;
         codes.at(shape, task.panel[panel], step * task.step + place, 0);
-        __m512i planes[2] = {};
-        if constexpr (kBits == 5 || kBits == 6) {
-          const __m128i by = _mm_cvtsi32_si128(codes.shift);
-          planes[0] = _mm512_srl_epi32(load_line(codes.high), by);
-          if constexpr (kBits == 6) planes[1] = _mm512_srl_epi32(load_line(codes.high + 64), by);
-        }
+        const Planes<kBits> planes(codes);
 #pragma GCC unroll 2
         for (int line = 0; line < 2; ++line) {
-          const __m512i low = load_line(codes.low + line * 64);
+          const __m512i low = nibbles_of(codes, planes, line);
           const __m512i high = kBits == 8 ? load_line(codes.high + line * 64) : low;
 #pragma GCC unroll 4
           for (int pair = 0; pair < 4; ++pair) {
@@ -165,11 +184,11 @@ template <int kBits>
 struct ByteCodes {
   __m512i table;
 
-  inline ByteLine line(const Codes<kBits>& codes, const __m512i* planes, int line) const {
+  inline ByteLine line(const Codes<kBits>& codes, const Planes<kBits>& planes, int line) const {
     const __m512i nibbles = _mm512_set1_epi8(15);
-    const __m512i low = load_line(codes.low + line * 64);
+    const __m512i low = nibbles_of(codes, planes, line);
     const __m512i above = _mm512_srli_epi32(low, 4);
-    if constexpr (kBits == 4) {
+    if constexpr (kBits <= 4) {
       return {_mm512_shuffle_epi8(table, _mm512_and_si512(low, nibbles)),
               _mm512_shuffle_epi8(table, _mm512_and_si512(above, nibbles))};
     } else if constexpr (kBits == 8) {
@@ -181,9 +200,9 @@ struct ByteCodes {
 #pragma GCC unroll 2
       for (int bit = 4; bit < kBits; ++bit) {
         const __m512i mask = _mm512_set1_epi8((char)(1 << bit));
-        const __m512i plane = planes[bit - 4];
-        even = choose(mask, shifted(plane, 2 * line - bit), even);
-        odd = choose(mask, shifted(plane, 2 * line + 1 - bit), odd);
+        const __m512i plane = planes.bits[bit - 4];
+        even = choose(mask, shifted(plane, line - bit), even);
+        odd = choose(mask, shifted(plane, line + 4 - bit), odd);
       }
       return {even, odd};
     }
@@ -204,7 +223,8 @@ struct ByteStep {
   explicit ByteStep(const PackedShape& shape) : centre((float)shape.centre) {
     signed char table[16];
     for (int i = 0; i < 16; ++i) {
-      table[i] = shape.has_table ? (signed char)(shape.byte_table[i] + 128) : (signed char)i;
+      const int code = kBits < 4 ? i % (1 << kBits) : i;
+      table[i] = (signed char)(shape.has_table ? shape.byte_table[i] + 128 : code);
     }
     if (shape.has_table) centre = 128;
     bytes.table = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i_u*)table));
@@ -225,12 +245,7 @@ struct ByteStep {
       for (int panel = 0; panel < kPanels; ++panel) {
         Codes<kBits> codes;
         codes.at(shape, task.panel[panel], step * task.step + place, 0);
-        __m512i planes[2] = {};
-        if constexpr (kBits == 5 || kBits == 6) {
-          const __m128i by = _mm_cvtsi32_si128(codes.shift);
-          planes[0] = _mm512_srl_epi32(load_line(codes.high), by);
-          if constexpr (kBits == 6) planes[1] = _mm512_srl_epi32(load_line(codes.high + 64), by);
-        }
+        const Planes<kBits> planes(codes);
 #pragma GCC unroll 2
         for (int line = 0; line < 2; ++line) {
           const ByteLine values = bytes.line(codes, planes, line);
@@ -289,16 +304,9 @@ void rows_of(const PackedTask& task) {
 
 template <template <int, int, int> class Step>
 void bits_of(const PackedTask& task) {
-  switch (task.shape->bits) {
-    case 4:
-      return rows_of<Step, 4>(task);
-    case 5:
-      return rows_of<Step, 5>(task);
-    case 6:
-      return rows_of<Step, 6>(task);
-    default:
-      return rows_of<Step, 8>(task);
-  }
+  with_bits(*task.shape, [&]<int kBits>() {
+    if constexpr (kBits != kE4m3) rows_of<Step, kBits>(task);
+  });
 }
 
 void multiply_bf16(const PackedTask& task) { bits_of<PairStep>(task); }

@@ -96,6 +96,7 @@ void GgufFile::add_name(const std::string& name, const GgufTensor& tensor) {
 
 void GgufFile::add_matrix(const std::string& name, const GgufTensor& tensor, int64_t head_dim) {
   if (plain_dtype(tensor.block->type) && head_dim == 0) return;  // used as stored
+  if (!tensor.block->is_read()) return;                          // require() reports it
   matrices_[name] =
       make_gguf_matrix(tensor, header_.data().data() + tensor.begin, {.head_dim = head_dim});
 }
@@ -116,7 +117,8 @@ void GgufFile::add_experts(const std::string& name, const GgufTensor& tensor) {
   for (uint64_t i = 0; i < count; ++i) {
     const std::string own = fmt::format("{}{}{}", name.substr(0, star), i, name.substr(star + 1));
     const uint64_t bytes = tensor.bytes / count;  // rows are whole blocks
-    experts_.push_back({.block = tensor.block,
+    experts_.push_back({.name = tensor.name,
+                        .block = tensor.block,
                         .shape = {tensor.shape.begin() + 1, tensor.shape.end()},
                         .begin = tensor.begin + i * bytes,
                         .bytes = bytes});
@@ -154,6 +156,7 @@ WeightView GgufFile::require(const std::string& name, std::span<const int64_t> s
                                  source(), name, fmt::join(shape, ", ")));
   }
   const GgufTensor& tensor = *found->second;
+  header_.require_read(tensor);
   if (!std::equal(shape.begin(), shape.end(), tensor.shape.begin(), tensor.shape.end())) {
     throw InputError(fmt::format("{}: tensor {} has shape [{}], but the metadata expect [{}]",
                                  source(), name, fmt::join(tensor.shape, ", "),

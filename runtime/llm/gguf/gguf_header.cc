@@ -16,14 +16,6 @@ constexpr uint64_t kMaxNameBytes = 1 << 16;
 constexpr uint32_t kMaxDims = 4;
 constexpr uint64_t kMaxAlignment = 1 << 20;
 
-constexpr GgmlBlock kBlocks[] = {
-    {GgmlType::kF32, "F32", 1, 4},      {GgmlType::kF16, "F16", 1, 2},
-    {GgmlType::kBF16, "BF16", 1, 2},    {GgmlType::kQ40, "Q4_0", 32, 18},
-    {GgmlType::kQ41, "Q4_1", 32, 20},   {GgmlType::kQ50, "Q5_0", 32, 22},
-    {GgmlType::kQ51, "Q5_1", 32, 24},   {GgmlType::kQ80, "Q8_0", 32, 34},
-    {GgmlType::kQ4K, "Q4_K", 256, 144}, {GgmlType::kQ5K, "Q5_K", 256, 176},
-    {GgmlType::kQ6K, "Q6_K", 256, 210}, {GgmlType::kMxfp4, "MXFP4", 32, 17}};
-
 uint64_t fixed_bytes(GgufType type) {
   switch (type) {
     case GgufType::kU8:
@@ -89,13 +81,6 @@ double number_at(const GgufValue& value, uint64_t index) {
 }
 
 }  // namespace
-
-const GgmlBlock* find_ggml_block(uint32_t type) {
-  const auto* found = std::find_if(
-      std::begin(kBlocks), std::end(kBlocks),
-      [&](const GgmlBlock& block) { return static_cast<uint32_t>(block.type) == type; });
-  return found == std::end(kBlocks) ? nullptr : found;
-}
 
 // Reads the file from the beginning, up to the limit on header size.
 class GgufHeader::Cursor {
@@ -213,6 +198,7 @@ std::string shape_error(const GgufTensor& tensor, uint64_t* bytes) {
       return "a length is 0, or the product of the lengths exceeds 2^64";
     }
   }
+  if (!tensor.block->is_read()) return "";
   const int64_t width = tensor.shape.back();
   if (width % tensor.block->elements != 0) {
     return fmt::format("a row has {} elements; type {} needs a multiple of {}", width,
@@ -228,7 +214,7 @@ std::string shape_error(const GgufTensor& tensor, uint64_t* bytes) {
 }  // namespace
 
 void GgufHeader::read_tensors(Cursor* cursor, uint64_t count) {
-  std::vector<const GgufTensor*> in_order;
+  std::vector<GgufTensor*> in_order;
   for (uint64_t i = 0; i < count; ++i) {
     const std::string key(cursor->text("a tensor's name", kMaxNameBytes));
     GgufTensor tensor;
@@ -241,18 +227,13 @@ void GgufHeader::read_tensors(Cursor* cursor, uint64_t count) {
       tensor.shape.push_back(static_cast<int64_t>(cursor->read<uint64_t>("a length")));
     }
     std::reverse(tensor.shape.begin(), tensor.shape.end());
-    const auto type = cursor->read<uint32_t>("a type");
-    tensor.block = find_ggml_block(type);
-    if (tensor.block == nullptr) {
-      std::string names;
-      for (const GgmlBlock& block : kBlocks) names += fmt::format(" {}", block.name);
-      cursor->fail(fmt::format("tensor {} has type {}; allowed:{}", key, type, names));
-    }
+    tensor.block = block_of(cursor->read<uint32_t>("a type"));
     const std::string error = shape_error(tensor, &tensor.bytes);
     if (!error.empty()) cursor->fail(fmt::format("tensor {}: {}", key, error));
     tensor.begin = cursor->read<uint64_t>("an offset");
     const auto [place, is_new] = tensors_.emplace(key, std::move(tensor));
     if (!is_new) cursor->fail(fmt::format("tensor {} occurs twice", key));
+    place->second.name = place->first;
     in_order.push_back(&place->second);
   }
   const uint64_t end = (cursor->at() + alignment_ - 1) / alignment_ * alignment_;
@@ -262,28 +243,42 @@ void GgufHeader::read_tensors(Cursor* cursor, uint64_t count) {
   check_layout(std::move(in_order));
 }
 
-void GgufHeader::check_layout(std::vector<const GgufTensor*> in_order) const {
+const GgmlBlock* GgufHeader::block_of(uint32_t type) {
+  if (const GgmlBlock* known = find_ggml_block(type)) return known;
+  GgmlBlock& other = other_types_[type];
+  other = {.type = static_cast<GgmlType>(type), .name = "", .elements = 0, .bytes = 0};
+  return &other;
+}
+
+void GgufHeader::require_read(const GgufTensor& tensor) const {
+  if (tensor.block->is_read()) return;
+  throw InputError(fmt::format(
+      "{}: tensor {} has type {}, which fasa does not read; allowed: {}. Files named Q4_K_M, "
+      "IQ4_XS, Q3_K_M or Q2_K, for example, hold these types alone",
+      name_, tensor.name, ggml_type_text(tensor.block->type), ggml_types_read()));
+}
+
+void GgufHeader::check_layout(std::vector<GgufTensor*> in_order) const {
   std::sort(in_order.begin(), in_order.end(),
             [](const GgufTensor* a, const GgufTensor* b) { return a->begin < b->begin; });
-  const auto name_of = [&](const GgufTensor* wanted) {
-    for (const auto& [key, tensor] : tensors_) {
-      if (&tensor == wanted) return key;
-    }
-    return std::string();
-  };
   const uint64_t size = file_.size() - data_begin_;
   uint64_t expected = 0;
-  for (const GgufTensor* tensor : in_order) {
+  for (size_t i = 0; i < in_order.size(); ++i) {
+    GgufTensor* const tensor = in_order[i];
+    if (!tensor->block->is_read()) {
+      const uint64_t next = i + 1 < in_order.size() ? in_order[i + 1]->begin : size;
+      tensor->bytes = std::max(next, tensor->begin) - tensor->begin;
+    }
     if (tensor->begin != expected) {
       throw InputError(
           fmt::format("{}: tensor {} begins at byte {} of the data; expected {}: tensors overlap "
                       "or leave a gap",
-                      name_, name_of(tensor), tensor->begin, expected));
+                      name_, tensor->name, tensor->begin, expected));
     }
     if (tensor->bytes > size || tensor->begin > size - tensor->bytes) {
       throw InputError(fmt::format(
           "{}: tensor {} ends beyond the file's {} bytes of data; is the file truncated?", name_,
-          name_of(tensor), size));
+          tensor->name, size));
     }
     expected = (tensor->begin + tensor->bytes + alignment_ - 1) / alignment_ * alignment_;
   }

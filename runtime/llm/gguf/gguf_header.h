@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/llm/gguf/gguf_types.h"
+
 namespace fasa {
 
 inline constexpr uint64_t kMaxGgufHeaderBytes = uint64_t{64} << 20;
@@ -41,36 +43,12 @@ struct GgufValue {
   std::span<const std::byte> bytes;
 };
 
-// Storage types of tensor elements, with the format's numbers.
-enum class GgmlType : uint32_t {
-  kF32 = 0,
-  kF16 = 1,
-  kQ40 = 2,
-  kQ41 = 3,
-  kQ50 = 6,
-  kQ51 = 7,
-  kQ80 = 8,
-  kQ4K = 12,
-  kQ5K = 13,
-  kQ6K = 14,
-  kBF16 = 30,
-  kMxfp4 = 39,
-};
-
-struct GgmlBlock {
-  GgmlType type;
-  std::string_view name;
-  int64_t elements;
-  int64_t bytes;
-};
-// Null for an unsupported type.
-const GgmlBlock* find_ggml_block(uint32_t type);
-
 struct GgufTensor {
+  std::string_view name;
   const GgmlBlock* block = nullptr;
   std::vector<int64_t> shape;  // outputs first: the reverse of the file's
   uint64_t begin = 0;          // of the data, bytes
-  uint64_t bytes = 0;
+  uint64_t bytes = 0;          // of a type that is not read: up to the next tensor
 };
 
 // Holds views into `file`, which must outlive it.
@@ -78,7 +56,7 @@ class GgufHeader {
  public:
   // Throws InputError, naming `name` and the byte offset, if `file` is not GGUF version 2 or 3,
   // exceeds a limit, has a false length, or has tensors that overlap, leave gaps or end beyond the
-  // file.
+  // file. A tensor of a type that is not read is none of these: it may not be needed.
   GgufHeader(std::span<const std::byte> file, std::string name);
 
   const std::string& name() const { return name_; }
@@ -103,12 +81,15 @@ class GgufHeader {
   std::vector<double> numbers(const std::string& key) const;
   std::vector<bool> flags(const std::string& key) const;
   [[noreturn]] void fail(const std::string& key, std::string_view allowed) const;
+  // Throws InputError for a tensor of a type that is not read.
+  void require_read(const GgufTensor& tensor) const;
 
  private:
   class Cursor;
   void read_values(Cursor* cursor, uint64_t count);
   void read_tensors(Cursor* cursor, uint64_t count);
-  void check_layout(std::vector<const GgufTensor*> in_order) const;
+  const GgmlBlock* block_of(uint32_t type);
+  void check_layout(std::vector<GgufTensor*> in_order) const;
   const GgufValue* find(const std::string& key, bool is_array) const;
 
   std::string name_;
@@ -117,6 +98,7 @@ class GgufHeader {
   uint64_t alignment_ = 32;
   std::map<std::string, GgufValue> values_;
   std::map<std::string, GgufTensor> tensors_;
+  std::map<uint32_t, GgmlBlock> other_types_;  // of this file, which are not read
 };
 
 }  // namespace fasa
