@@ -48,10 +48,34 @@ TEST(QuantizationConfigTest, NamesTheLayout) {
             QuantLayout::kBitsAndBytes);
   EXPECT_EQ(parse({{"quant_method", "mxfp4"}}).layout, QuantLayout::kMxfp4);
   EXPECT_EQ(parse(compressed({{"num_bits", 4}})).layout, QuantLayout::kPackQuantized);
+  EXPECT_EQ(parse({{"quant_method", "fp8"}}).layout, QuantLayout::kFp8);
+  EXPECT_EQ(parse({{"quant_method", "fbgemm_fp8"}}).layout, QuantLayout::kFp8);
+}
+
+TEST(QuantizationConfigTest, Float8HasBlocksAndNoRoundedActivations) {
+  using Blocks = std::array<int64_t, 2>;
+  const json fp8 = {{"quant_method", "fp8"}, {"activation_scheme", "static"}};
+  const auto with = [&](const json& blocks) {
+    json all = fp8;
+    all["weight_block_size"] = blocks;
+    return all;
+  };
+  EXPECT_EQ(parse(with(nullptr)).fp8_blocks, (Blocks{128, 128}));
+  EXPECT_EQ(parse(with({64, 256})).fp8_blocks, (Blocks{64, 256}));
+  for (const json& wrong : {json{128}, json{0, 128}, json{128, 40}, json{128.5, 128}, json("x")}) {
+    EXPECT_THAT(error_of(with(wrong)), HasSubstr("weight_block_size"));
+  }
+  json of_floats = compressed({{"num_bits", 8}, {"type", "float"}});
+  of_floats["format"] = "float-quantized";
+  of_floats["config_groups"]["group_0"]["input_activations"] = {{"num_bits", 8}};
+  EXPECT_EQ(parse(of_floats).layout, QuantLayout::kFp8);
+  of_floats["config_groups"]["group_0"]["weights"]["num_bits"] = 4;
+  EXPECT_THAT(error_of(of_floats), HasSubstr("num_bits"));
 }
 
 TEST(QuantizationConfigTest, RefusesWhatIsNotReadByName) {
-  EXPECT_THAT(error_of({{"quant_method", "fp8"}}), HasSubstr("quant_method"));
+  EXPECT_THAT(error_of({{"quant_method", "fp9"}}), HasSubstr("quant_method"));
+  EXPECT_THAT(error_of({{"quant_method", "fp8"}, {"fmt", "e5m2"}}), HasSubstr("fmt"));
   EXPECT_THAT(error_of({{"quant_method", "awq"}, {"version", "marlin"}}), HasSubstr("version"));
   EXPECT_THAT(error_of({{"quant_method", "gptq"}, {"bits", 3}}), HasSubstr("bits"));
   EXPECT_THAT(error_of({{"quant_method", "gptq"}, {"checkpoint_format", "marlin"}}),

@@ -63,21 +63,41 @@ void read_bitsandbytes(const JsonFields& fields) {
   if (type != "nf4" && type != "fp4") fields.fail("bnb_4bit_quant_type", "nf4, fp4");
 }
 
+// Activations stay as they are, whatever `activation_scheme` and `input_scale` say.
+void read_fp8(const JsonFields& fields, const char* blocks, QuantizationConfig* config) {
+  if (fields.text("fmt").value_or("e4m3") != "e4m3") fields.fail("fmt", "e4m3");
+  if (!fields.has(blocks)) return;
+  const auto& sizes = fields.at(blocks);
+  const auto is_size = [](const nlohmann::json& size) {
+    return size.is_number_integer() && size >= 1 && size <= 1 << 20;
+  };
+  if (!sizes.is_array() || sizes.size() != 2 || !is_size(sizes[0]) || !is_size(sizes[1]) ||
+      sizes[1].get<int64_t>() % 32 != 0) {
+    fields.fail(blocks, "null or [outputs, inputs], such as [128, 128]; inputs a multiple of 32");
+  }
+  config->fp8_blocks = {sizes[0].get<int64_t>(), sizes[1].get<int64_t>()};
+}
+
 QuantizationConfig::Group read_group(const nlohmann::json& json, const std::string& name,
-                                     const std::string& key, QuantLayout layout) {
+                                     const std::string& key, QuantizationConfig* config) {
+  const QuantLayout layout = config->layout;
   const std::string place = fmt::format("quantization_config.config_groups.{}.", key);
   const JsonFields fields(json, name, place);
   QuantizationConfig::Group group;
   group.targets = read_patterns(fields, "targets", name);
-  if (fields.has("input_activations")) {
+  if (fields.has("input_activations") && layout != QuantLayout::kFp8) {
     fields.fail("input_activations", "null, because quantised activations are not supported");
   }
   if (!fields.has("weights"))
     fields.fail("weights", "an object that describes the quantisation of weights");
   const JsonFields weights(fields.at("weights"), name, place + "weights.");
   const std::string type = weights.text("type").value_or("int");
-  if (layout == QuantLayout::kPackedMxfp4) {
+  if (layout == QuantLayout::kPackedMxfp4 || layout == QuantLayout::kFp8) {
     if (type != "float") weights.fail("type", "float");
+    if (layout == QuantLayout::kFp8) {
+      if (weights.integer_or("num_bits", 1, 64, 8) != 8) weights.fail("num_bits", "8");
+      read_fp8(weights, "block_structure", config);
+    }
     return group;
   }
   if (type != "int") weights.fail("type", "int");
@@ -96,7 +116,8 @@ QuantLayout compressed_layout(const JsonFields& fields) {
   const std::string format = fields.text("format").value_or("");
   if (format == "pack-quantized") return QuantLayout::kPackQuantized;
   if (format == "mxfp4-pack-quantized") return QuantLayout::kPackedMxfp4;
-  fields.fail("format", "pack-quantized, mxfp4-pack-quantized");
+  if (format == "float-quantized" || format == "naive-quantized") return QuantLayout::kFp8;
+  fields.fail("format", "pack-quantized, mxfp4-pack-quantized, float-quantized");
 }
 
 void read_compressed(const JsonFields& fields, const std::string& name,
@@ -107,7 +128,7 @@ void read_compressed(const JsonFields& fields, const std::string& name,
     fields.fail("config_groups", "a non-empty object of module groups");
   }
   for (const auto& [key, group] : fields.at("config_groups").items()) {
-    config->groups.push_back(read_group(group, name, key, config->layout));
+    config->groups.push_back(read_group(group, name, key, config));
   }
 }
 
@@ -168,10 +189,14 @@ std::optional<QuantizationConfig> QuantizationConfig::parse(const nlohmann::json
     result.layout = QuantLayout::kBitsAndBytes;
   } else if (method == "mxfp4") {
     result.layout = QuantLayout::kMxfp4;
+  } else if (method == "fp8" || method == "fbgemm_fp8") {
+    result.layout = QuantLayout::kFp8;
+    read_fp8(fields, "weight_block_size", &result);
   } else {
-    fields.fail("quant_method", "awq, gptq, compressed-tensors, bitsandbytes, mxfp4");
+    fields.fail("quant_method", "awq, gptq, compressed-tensors, bitsandbytes, mxfp4, fp8");
   }
-  for (const char* list : {"ignore", "modules_to_not_convert", "llm_int8_skip_modules"}) {
+  for (const char* list :
+       {"ignore", "ignored_layers", "modules_to_not_convert", "llm_int8_skip_modules"}) {
     for (ModulePattern& pattern : read_patterns(fields, list, name)) {
       result.ignored.push_back(std::move(pattern));
     }

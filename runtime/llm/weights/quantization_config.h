@@ -2,6 +2,7 @@
 // quantised.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -21,6 +22,7 @@ enum class QuantLayout : uint8_t {
   kPackedMxfp4,    // compressed-tensors: MXFP4
   kBitsAndBytes,
   kMxfp4,  // of experts only
+  kFp8,
 };
 
 // Matches modules by name or, after "re:", by regular expression.
@@ -49,6 +51,8 @@ struct QuantizationConfig {
 
   QuantLayout layout = QuantLayout::kAwq;
   int64_t group_size = 0;  // AWQ and GPTQ: as Group::group
+  // FP8: outputs and inputs on one scale, where a matrix has scales by blocks.
+  std::array<int64_t, 2> fp8_blocks = {128, 128};
   std::vector<Group> groups;
   std::vector<ModulePattern> ignored;
 

@@ -15,7 +15,14 @@ namespace {
 struct LayoutNames {
   std::string_view first;
   std::vector<std::string_view> others;
+  // Tensors of another dtype with the first one's suffix are not quantised. Empty: none are.
+  std::string_view dtype = {};
 };
+
+// Scales of a cache in float8, which is not used.
+bool is_cache_scale(std::string_view name) {
+  return name.ends_with(".k_scale") || name.ends_with(".v_scale") || name.ends_with(".q_scale");
+}
 
 LayoutNames names_of(QuantLayout layout) {
   switch (layout) {
@@ -33,6 +40,10 @@ LayoutNames names_of(QuantLayout layout) {
                ".weight.quant_state.bitsandbytes__nf4", ".weight.quant_state.bitsandbytes__fp4"}};
     case QuantLayout::kMxfp4:
       return {"_blocks", {"_scales"}};
+    case QuantLayout::kFp8:
+      return {".weight",
+              {".weight_scale", ".weight_scale_inv", ".input_scale", ".activation_scale"},
+              "F8_E4M3"};
   }
   return {};
 }
@@ -59,6 +70,8 @@ std::unique_ptr<PackedTensor> read_matrix(const TensorParts& parts,
       return read_bitsandbytes(parts);
     case QuantLayout::kMxfp4:
       return read_mxfp4(parts, {.blocks = "_blocks", .scales = "_scales"});
+    case QuantLayout::kFp8:
+      return read_fp8(parts, {.outputs = config.fp8_blocks[0], .inputs = config.fp8_blocks[1]});
   }
   return nullptr;
 }
@@ -69,22 +82,24 @@ QuantizedFiles::QuantizedFiles(std::unique_ptr<WeightFiles> files, const Quantiz
     : files_(std::move(files)) {
   const LayoutNames layout = names_of(config.layout);
   for (const std::string& name : files_->names()) {
-    if (name.ends_with(layout.first)) {
+    if (config.layout == QuantLayout::kFp8 && is_cache_scale(name)) parts_.insert(name);
+    if (name.ends_with(layout.first) &&
+        (layout.dtype.empty() || files_->raw(name).dtype == layout.dtype)) {
       add(name.substr(0, name.size() - layout.first.size()), config);
     }
   }
   if (matrices_.empty()) {
-    throw InputError(
-        fmt::format("{}: no tensor ends in {}, but quantization_config says that weights are "
-                    "quantised; do the config and the files belong together?",
-                    source(), layout.first));
+    throw InputError(fmt::format(
+        "{}: no tensor {}ends in {}, but quantization_config says that weights are "
+        "quantised; do the config and the files belong together?",
+        source(), layout.dtype.empty() ? "" : fmt::format("of {} ", layout.dtype), layout.first));
   }
 }
 
 void QuantizedFiles::add(const std::string& stem, const QuantizationConfig& config) {
   const TensorParts parts(*files_, stem);
   const LayoutNames layout = names_of(config.layout);
-  if (config.ignores(stem)) {
+  if (layout.dtype.empty() && config.ignores(stem)) {
     parts.fail(layout.first, "is quantised, but quantization_config excludes the module");
   }
   // Names of experts' matrices have no ".weight".

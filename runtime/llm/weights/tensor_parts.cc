@@ -29,7 +29,11 @@ std::string shape_text(std::span<const int64_t> shape) {
 }  // namespace
 
 void TensorParts::fail(std::string_view suffix, std::string_view what) const {
-  throw InputError(fmt::format("{}: tensor {}{}: {}", files_.source(), stem_, suffix, what));
+  throw InputError(fmt::format("{}: {}", describe(suffix), what));
+}
+
+std::string TensorParts::describe(std::string_view suffix) const {
+  return fmt::format("{}: tensor {}{}", files_.source(), stem_, suffix);
 }
 
 void TensorParts::check_groups(std::string_view suffix, int64_t inputs, int64_t groups,

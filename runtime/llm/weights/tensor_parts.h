@@ -30,6 +30,8 @@ class TensorParts {
   // Throws if `groups` groups of `group` inputs do not cover `inputs`.
   void check_groups(std::string_view suffix, int64_t inputs, int64_t groups, int64_t group) const;
   [[noreturn]] void fail(std::string_view suffix, std::string_view what) const;
+  // "FILE: tensor NAME", for messages.
+  std::string describe(std::string_view suffix) const;
 
  private:
   const WeightFiles& files_;
@@ -58,5 +60,11 @@ struct Mxfp4Names {
   std::string_view scales;
 };
 std::unique_ptr<PackedTensor> read_mxfp4(const TensorParts& parts, const Mxfp4Names& names);
+// Weights on one scale, where a matrix has scales by blocks.
+struct Fp8Blocks {
+  int64_t outputs = 128;
+  int64_t inputs = 128;
+};
+std::unique_ptr<PackedTensor> read_fp8(const TensorParts& parts, const Fp8Blocks& blocks);
 
 }  // namespace fasa
