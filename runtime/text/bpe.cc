@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "runtime/base/error.h"
+#include "runtime/text/cut_text.h"
 #include "runtime/text/utf8.h"
 
 namespace fasa::text {
@@ -48,7 +49,7 @@ void MergeList::add(std::string_view pair, const std::string& place) {
   const size_t blank = pair.find(' ');
   if (blank == std::string_view::npos || pair.find(' ', blank + 1) != std::string_view::npos) {
     throw InputError(fmt::format("{}[{}] is \"{}\"; allowed: two pieces separated by a space",
-                                 place, lengths_.size(), pair.substr(0, 80)));
+                                 place, lengths_.size(), cut_text(pair, 80)));
   }
   add(pair.substr(0, blank), pair.substr(blank + 1), place);
 }
@@ -63,7 +64,7 @@ MergeTable MergeList::table(const Vocabulary& vocabulary, const std::string& pla
       if (id) return *id;
       throw InputError(fmt::format(
           "{}[{}]: \"{}\" is not in the vocabulary; allowed: merges of two pieces into a third",
-          place, rank, piece.substr(0, 80)));
+          place, rank, cut_text(piece, 80)));
     };
     const int32_t left = id_of({at, lengths.left});
     const int32_t right = id_of({at + lengths.left, lengths.right});
@@ -82,7 +83,7 @@ Bpe::Bpe(Vocabulary vocabulary, MergeTable merges, BpeOptions options, const std
     unk_id_ = vocabulary_.find(options_.unk_token);
     if (!unk_id_) {
       throw InputError(fmt::format("{}.unk_token is \"{}\"; allowed: a piece of the vocabulary",
-                                   place, options_.unk_token.substr(0, 80)));
+                                   place, cut_text(options_.unk_token, 80)));
     }
   }
   check_byte_pieces(vocabulary_, place);

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "runtime/base/error.h"
+#include "runtime/text/cut_text.h"
 #include "runtime/text/newer_unicode.h"
 #include "runtime/text/utf8.h"
 
@@ -89,7 +90,7 @@ Regex::Regex(std::string_view pattern, std::string where) : where_(std::move(whe
                             ONIG_ENCODING_UTF8, syntax, &info);
   if (code != ONIG_NORMAL) {
     throw InputError(fmt::format("{}: not a valid regular expression: {}; given: {}", where_,
-                                 error_text(code, &info), pattern.substr(0, 200)));
+                                 error_text(code, &info), cut_text(pattern, 200)));
   }
   regex_.reset(regex);
 }

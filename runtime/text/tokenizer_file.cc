@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "runtime/base/error.h"
+#include "runtime/text/cut_text.h"
 
 namespace fasa::text {
 namespace {
@@ -54,7 +55,7 @@ class FileReader final : public json::json_sax_t {
   [[noreturn]] void refuse_vocabulary() const {
     throw InputError(fmt::format(
         "{}: model.vocab: \"{}\" has no valid id; allowed: an object of pieces and their ids",
-        place_, piece_.substr(0, 80)));
+        place_, cut_text(piece_, 80)));
   }
   [[noreturn]] void refuse_merges() const {
     throw InputError(fmt::format(

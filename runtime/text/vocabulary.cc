@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "runtime/base/error.h"
+#include "runtime/text/cut_text.h"
 
 namespace fasa::text {
 namespace {
@@ -20,11 +21,11 @@ size_t slot_of(std::string_view piece, size_t slots) {
 void Vocabulary::add(std::string_view piece, int64_t id, const std::string& place) {
   if (piece.size() > kMaxPieceBytes) {
     throw InputError(fmt::format("{}: a piece has {} bytes (\"{}...\"); allowed: up to {}", place,
-                                 piece.size(), piece.substr(0, 40), kMaxPieceBytes));
+                                 piece.size(), cut_text(piece, 40), kMaxPieceBytes));
   }
   if (id < 0 || id > kMaxTokenId) {
     throw InputError(fmt::format("{}: \"{}\" has id {}; allowed: 0 to {}", place,
-                                 piece.substr(0, 80), id, kMaxTokenId));
+                                 cut_text(piece, 80), id, kMaxTokenId));
   }
   if (entries_.size() == kMaxPieces) {
     throw InputError(fmt::format("{}: too many pieces; allowed: {}", place, kMaxPieces));
@@ -45,14 +46,14 @@ void Vocabulary::seal(const std::string& place) {
     if (index_of_id != kNone) {
       throw InputError(fmt::format(
           "{}: id {} belongs to two pieces, \"{}\" and \"{}\"; allowed: one", place, entry.id,
-          text(entries_[index_of_id]).substr(0, 80), text(entry).substr(0, 80)));
+          cut_text(text(entries_[index_of_id]), 80), cut_text(text(entry), 80)));
     }
     index_of_id = i;
     size_t slot = slot_of(text(entry), slots_.size());
     while (slots_[slot] != kNone) {
       if (text(entries_[slots_[slot]]) == text(entry)) {
         throw InputError(fmt::format("{}: \"{}\" occurs twice; allowed: once", place,
-                                     text(entry).substr(0, 80)));
+                                     cut_text(text(entry), 80)));
       }
       slot = (slot + 1) & (slots_.size() - 1);
     }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/text/cut_text.h"
 #include "runtime/text/grammar/number_range.h"
 #include "runtime/text/grammar/pattern_grammar.h"
 #include "runtime/text/grammar/schema_error.h"
@@ -46,7 +47,8 @@ bool is_among(const Names& names, std::string_view name) {
 
 std::string shown(const Json& json) {
   constexpr size_t kShown = 60;
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, kShown);
+  const std::string whole = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return std::string(text::cut_text(whole, kShown));
 }
 
 std::string kind_of_value(const Json& value) {
