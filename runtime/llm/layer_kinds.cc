@@ -76,6 +76,17 @@ std::vector<bool> read_windowed(const JsonFields& fields, const ModelConfig& con
       for (size_t i = 0; i < windowed.size(); ++i) windowed[i] = !rotated[i];
       break;
     case WindowedLayers::kPattern: {
+      constexpr const char* kPattern = "sliding_window_pattern";
+      if (fields.has(kPattern) && fields.at(kPattern).is_string()) {
+        const auto letters = fields.at(kPattern).get<std::string>();  // "LLLG": local and global
+        if (letters.empty() || letters.find_first_not_of("LG") != std::string::npos) {
+          fields.fail(kPattern, "a number, or letters L and G, one per layer of a period");
+        }
+        for (size_t i = 0; i < windowed.size(); ++i) {
+          windowed[i] = letters[i % letters.size()] == 'L';
+        }
+        break;
+      }
       const size_t every = number("sliding_window_pattern", 1, rule.pattern);
       for (size_t i = 0; i < windowed.size(); ++i) windowed[i] = (i + 1) % every != 0;
       break;

@@ -162,6 +162,64 @@ TEST(ModelConfigTest, OldAndNewRopeFormsAreOne) {
   EXPECT_EQ(parse({{"rope_scaling", nullptr}}).rope.scaling_text(), "");
 }
 
+TEST(ModelConfigTest, ScalingExtendsTheContext) {
+  const auto positions = [](const nlohmann::json& scaling, int64_t said = 256) {
+    return parse({{"rope_scaling", scaling}, {"max_position_embeddings", said}}).max_positions;
+  };
+  const nlohmann::json yarn = {
+      {"type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 256}};
+  EXPECT_EQ(positions(yarn), 1024);
+  EXPECT_EQ(positions(yarn, 2048), 2048);  // said, and more
+  EXPECT_EQ(positions({{"type", "linear"}, {"factor", 4.0}}), 1024);
+  EXPECT_EQ(positions({{"rope_type", "llama3"},
+                       {"factor", 8.0},
+                       {"low_freq_factor", 1.0},
+                       {"high_freq_factor", 4.0},
+                       {"original_max_position_embeddings", 128}}),
+            256);
+  // Gemma's config has the extended context.
+  EXPECT_EQ(parse({{"model_type", "gemma3_text"},
+                   {"sliding_window", 20},
+                   {"rope_scaling", {{"rope_type", "linear"}, {"factor", 8.0}}}})
+                .max_positions,
+            256);
+}
+
+TEST(ModelConfigTest, DefaultsOfTheConfigClasses) {
+  const auto first_upload = [](const nlohmann::json& changes) {
+    nlohmann::json text = {{"model_type", "gemma3_text"},
+                           {"hidden_size", 2560},
+                           {"intermediate_size", 10240},
+                           {"num_hidden_layers", 34},
+                           {"sliding_window", 1024},
+                           {"rope_scaling", {{"factor", 8.0}, {"rope_type", "linear"}}}};
+    text.update(changes);
+    const nlohmann::json whole = {{"model_type", "gemma3"}, {"text_config", text}};
+    return ModelConfig::parse(whole.dump(), "config.json");
+  };
+  const ModelConfig config = first_upload(nlohmann::json::object());
+  EXPECT_EQ(config.vocab_size, 262208);
+  EXPECT_EQ(config.query_heads, 8);
+  EXPECT_EQ(config.kv_heads, 4);
+  EXPECT_EQ(config.head_dim, 256);
+  EXPECT_EQ(config.max_positions, 131072);
+  EXPECT_EQ(first_upload({{"num_attention_heads", 16}}).query_heads, 16);
+  EXPECT_THAT(error_of({{"vocab_size", nullptr}}), HasSubstr("vocab_size"));  // of a llama
+}
+
+TEST(ModelConfigTest, WindowsByLetters) {
+  const nlohmann::json exaone = {{"model_type", "exaone4"},
+                                 {"num_hidden_layers", 6},
+                                 {"sliding_window", 64},
+                                 {"sliding_window_pattern", "LLG"}};
+  EXPECT_THAT(parse(exaone).windows, ElementsAre(64, 64, 0, 64, 64, 0));
+  nlohmann::json changed = exaone;
+  changed["sliding_window_pattern"] = nullptr;
+  EXPECT_THAT(parse(changed).windows, ElementsAre(64, 64, 64, 0, 64, 64));
+  changed["sliding_window_pattern"] = "LXG";
+  EXPECT_THAT(error_of(changed), AllOf(HasSubstr("sliding_window_pattern"), HasSubstr("L and G")));
+}
+
 TEST(ModelConfigTest, WindowsOfEachFamily) {
   EXPECT_THAT(parse({{"sliding_window", 9}}).windows, IsEmpty());
   const nlohmann::json mistral = {{"model_type", "mistral"}, {"sliding_window", 9}};

@@ -131,21 +131,68 @@ TEST(SafetensorsTest, IndexesThatLie) {
     try {
       const WeightFiles files(dir.path());
       EXPECT_TRUE(files.has("a"));
-      EXPECT_FALSE(files.has("b"));
+      EXPECT_TRUE(files.has("b"));  // of a file that the index names
+      EXPECT_FALSE(files.has("c"));
       return std::string();
     } catch (const InputError& caught) {
       return std::string(caught.what());
     }
   };
   EXPECT_EQ(error(R"({"weight_map":{"a":"part.safetensors"}})"), "");
-  EXPECT_THAT(error(R"({"weight_map":{"c":"part.safetensors"}})"),
-              HasSubstr("does not contain tensor c"));
+  EXPECT_EQ(error(R"({"weight_map":{"c":"part.safetensors"}})"), "");
   EXPECT_THAT(error(R"({"weight_map":{"a":"none.safetensors"}})"), HasSubstr("none.safetensors"));
   EXPECT_THAT(error(R"({"weight_map":{"a":"../part.safetensors"}})"),
               HasSubstr("not the name of a file"));
   EXPECT_THAT(error(R"({"weight_map":{"a":3}})"), HasSubstr("weight_map.a"));
   EXPECT_THAT(error(R"({"weight_map":[]})"), HasSubstr("weight_map"));
   EXPECT_THAT(error("{"), HasSubstr("invalid JSON"));
+}
+
+// As in transformers: the files of an index count, not where it places a tensor in them.
+TEST(SafetensorsTest, IndexesThatPlaceTensorsElsewhere) {
+  const TempDir dir;
+  constexpr const char* kOne = R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
+  constexpr const char* kOther = R"({"b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
+  dir.write("one.safetensors", safetensors_bytes(kOne, "aaaa"));
+  dir.write("two.safetensors", safetensors_bytes(kOther, "bbbb"));
+  dir.write(
+      "model.safetensors.index.json",
+      R"({"weight_map":{"a":"two.safetensors","b":"one.safetensors","c":"one.safetensors"}})");
+  const WeightFiles files(dir.path());
+  EXPECT_EQ(files.names(), (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(static_cast<char>(*files.require("b", std::vector<int64_t>{1}).data), 'b');
+}
+
+TEST(SafetensorsTest, AWholeFileBesideAnIndexOfMissingFiles) {
+  const TempDir dir;
+  dir.write("model.safetensors.index.json", R"({"weight_map":{"a":"part.safetensors"}})");
+  try {
+    const WeightFiles files(dir.path());
+    FAIL();
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("part.safetensors"), HasSubstr("is missing")));
+  }
+  dir.write("model.safetensors", safetensors_bytes(kTwo, std::string(12, 'x')));
+  EXPECT_TRUE(WeightFiles(dir.path()).has("a"));
+}
+
+TEST(SafetensorsTest, OtherFilesAreNamed) {
+  const auto error = [](const char* name, const std::string& bytes) {
+    const TempDir dir;
+    dir.write(name, bytes);
+    try {
+      const WeightFiles files(dir.path());
+      return std::string();
+    } catch (const InputError& caught) {
+      return std::string(caught.what());
+    }
+  };
+  EXPECT_THAT(error("pytorch_model.bin", "PK"), HasSubstr("convert it to safetensors"));
+  EXPECT_THAT(error("consolidated.safetensors", "x"), HasSubstr("the makers' own layout"));
+  EXPECT_THAT(error("model-00001-of-00002.safetensors", "x"), HasSubstr("fetch the index"));
+  EXPECT_THAT(error("model.safetensors", "version https://git-lfs.github.com/spec/v1\noid x\n"),
+              HasSubstr("a Git LFS pointer"));
+  EXPECT_THAT(error("model.safetensors", "<!DOCTYPE html><html></html>"), HasSubstr("HTML"));
 }
 
 }  // namespace

@@ -55,7 +55,8 @@ class SafetensorsFile {
   std::map<std::string, SafetensorsEntry> entries_;
 };
 
-// All tensors of a folder: model.safetensors, or the shards of model.safetensors.index.json.
+// All tensors of a folder: the shards of model.safetensors.index.json, or model.safetensors if
+// there is no index or one of its files is missing.
 class WeightFiles final : public WeightSource {
  public:
   explicit WeightFiles(const std::string& dir);
@@ -67,7 +68,8 @@ class WeightFiles final : public WeightSource {
   RawTensor raw(const std::string& name) const;  // the folder must have it
 
  private:
-  void load_shards(const std::string& dir, const std::string& index);
+  // `shards`: tensor -> name of its file, of the index.
+  void open_shards(const std::string& dir, const std::map<std::string, std::string>& shards);
   std::string source_;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   std::map<std::string, const SafetensorsFile*> owner_;

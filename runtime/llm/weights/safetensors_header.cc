@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "runtime/base/error.h"
+#include "runtime/io/foreign_file.h"
 #include "runtime/io/json_fields.h"
 #include "runtime/llm/weights/safetensors.h"
 
@@ -115,6 +116,9 @@ std::map<std::string, SafetensorsEntry> parse_safetensors_header(std::span<const
   std::memcpy(&length, bytes.data(), sizeof(length));
   const uint64_t available = std::min<uint64_t>(file_bytes, bytes.size()) - kLengthBytes;
   if (length > available || length > kMaxHeaderBytes) {
+    if (const std::string kind = foreign_file(bytes); !kind.empty()) {
+      throw InputError(fmt::format("{}: not a safetensors file: it is {}", name, kind));
+    }
     throw InputError(
         fmt::format("{}: the header claims {} bytes; the file has {}, and at most {} are allowed",
                     name, length, available, kMaxHeaderBytes));
