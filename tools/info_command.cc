@@ -8,6 +8,8 @@
 #include "runtime/base/error.h"
 #include "runtime/config/config.h"
 #include "runtime/io/machine.h"
+#include "runtime/llm/gguf/gguf_files.h"
+#include "runtime/llm/gguf/gguf_texts.h"
 #include "runtime/llm/host_sink.h"
 #include "runtime/llm/list_gpus.h"
 #include "runtime/llm/model.h"
@@ -32,6 +34,12 @@ std::map<std::string, int> unread_parts_of(const std::string& dir, const ModelCo
   } catch (const InputError&) {
     return {};
   }
+}
+
+// Empty for a folder.
+std::vector<std::string> unknown_keys_of(const std::string& dir) {
+  if (!is_gguf(dir)) return {};
+  return gguf_unknown_keys(GgufFiles(dir).header());
 }
 
 Json model_json(const std::string& dir) {
@@ -66,6 +74,7 @@ Json model_json(const std::string& dir) {
           {"row_dtype", std::string(row_dtype_name(rows))},
           {"full_kv_bytes_per_token", full_kv_bytes_per_token(geometry)},
           {"unread_parts", unread_parts_of(dir, model)},
+          {"unknown_keys", unknown_keys_of(dir)},
           {"presets", costs}};
 }
 
@@ -92,6 +101,10 @@ std::string model_text(const std::string& dir) {
   }
   for (const auto& [part, tensors] : unread_parts_of(dir, model)) {
     text += fmt::format("Not read: {} ({} tensors)\n", part, tensors);
+  }
+  for (const std::string& key : unknown_keys_of(dir)) {
+    text +=
+        fmt::format("Warning: unknown key {}; if it changes the model, results are wrong\n", key);
   }
   text += fmt::format("\nKV cache, bytes per token (full KV in 2 bytes: {:.0f}; rows in {})\n",
                       full, row_dtype_name(rows));

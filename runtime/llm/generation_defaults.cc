@@ -4,8 +4,7 @@
 
 #include "runtime/io/input_file.h"
 #include "runtime/io/json_fields.h"
-#include "runtime/io/mapped_file.h"
-#include "runtime/llm/gguf/gguf_file.h"
+#include "runtime/llm/gguf/gguf_files.h"
 #include "runtime/llm/gguf/gguf_texts.h"
 
 namespace fasa {
@@ -35,8 +34,7 @@ GenerationDefaults GenerationDefaults::parse(std::string_view json, const std::s
 
 GenerationDefaults GenerationDefaults::load(const std::string& model) {
   if (is_gguf(model)) {
-    const MappedFile file(model);
-    return parse(gguf_generation_json(GgufHeader(file.bytes(), model)), model);
+    return parse(gguf_generation_json(GgufFiles(model, GgufScope::kKeys).header()), model);
   }
   const std::string path = (std::filesystem::path(model) / "generation_config.json").string();
   if (!std::filesystem::exists(path)) return {};

@@ -12,7 +12,7 @@
 #include "runtime/llm/alibi.h"
 #include "runtime/llm/expert_config.h"
 #include "runtime/llm/gemma_config.h"
-#include "runtime/llm/gguf/gguf_file.h"
+#include "runtime/llm/gguf/gguf_files.h"
 #include "runtime/llm/gguf/gguf_texts.h"
 #include "runtime/llm/layer_kinds.h"
 #include "runtime/llm/linear_config.h"
@@ -175,6 +175,17 @@ void read_scales(const JsonFields& fields, ModelConfig* config) {
   }
 }
 
+// The context that a scaling extends, unless the config counts the extended one already.
+void extend_positions(ModelConfig* config) {
+  const RopeParameters& rope = config->rope;
+  const bool linear = rope.kind == RopeKind::kLinear && !config->family->local_rope;
+  if (rope.kind != RopeKind::kYarn && !linear) return;
+  const double extended = rope.factor * static_cast<double>(rope.original_positions);
+  const double limit = static_cast<double>(kMaxPositions);
+  config->max_positions =
+      std::max(config->max_positions, static_cast<int64_t>(std::min(extended, limit)));
+}
+
 void read_rotary(const JsonFields& fields, const std::string& name, ModelConfig* config) {
   const ModelFamily& family = *config->family;
   config->rope = read_rope(fields, name, config->max_positions,
@@ -182,6 +193,7 @@ void read_rotary(const JsonFields& fields, const std::string& name, ModelConfig*
                             .partial = family.partial_rotary,
                             .proportional = family.proportional_rope,
                             .theta = family.rope_theta});
+  extend_positions(config);
   if (family.local_rope) {
     config->local_rope =
         read_local_rope(fields, name, config->max_positions, family.local_rope_theta);
@@ -358,8 +370,8 @@ void ModelConfig::parse_generation(std::string_view json, const std::string& nam
 
 ModelConfig ModelConfig::load(const std::string& dir) {
   if (is_gguf(dir)) {
-    const MappedFile file(dir);
-    return parse(gguf_config_json(GgufHeader(file.bytes(), dir)), dir);
+    const GgufFiles files(dir);
+    return parse(gguf_config_json(files.header()), files.header().name());
   }
   if (!std::filesystem::is_directory(dir)) {
     throw InputError(
@@ -368,6 +380,12 @@ ModelConfig ModelConfig::load(const std::string& dir) {
                     dir));
   }
   const std::string path = dir + "/config.json";
+  if (!std::filesystem::exists(path)) {
+    throw InputError(
+        fmt::format("{}: the folder has neither config.json nor a GGUF file; give a Hugging Face "
+                    "model's folder",
+                    dir));
+  }
   ModelConfig config = parse(read_file(path), path);
   const std::string generation = dir + "/generation_config.json";
   if (std::filesystem::exists(generation)) {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include "runtime/llm/gemma_families.h"
-#include "runtime/llm/qwen_families.h"
+#include "runtime/llm/model_family_gemma.h"
+#include "runtime/llm/model_family_qwen.h"
 
 namespace fasa {
 namespace {

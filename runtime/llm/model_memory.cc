@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "runtime/llm/activations.h"
-#include "runtime/llm/gguf/gguf_file.h"
+#include "runtime/llm/gguf/gguf_files.h"
 #include "runtime/llm/model.h"
 #include "runtime/llm/open_weights.h"
 #include "runtime/llm/weights.h"

@@ -7,7 +7,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 #include "runtime/calibrate/map_settings.h"
-#include "runtime/llm/gguf/gguf_file.h"
+#include "runtime/llm/gguf/gguf_files.h"
 
 namespace fasa {
 namespace {
@@ -49,8 +49,8 @@ ModelSlices all_ranked(const Model& model, const std::string& usual) {
 
 std::string usual_map(const std::string& model_path) {
   if (model_path.empty()) return "";
-  std::filesystem::path path(model_path);
-  if (!is_gguf(model_path)) return (path / "fc_map.json").string();
+  if (!is_gguf(model_path)) return (std::filesystem::path(model_path) / "fc_map.json").string();
+  std::filesystem::path path(gguf_paths(model_path).front());
   return path.replace_extension(".fc_map.json").string();
 }
 

@@ -5,16 +5,15 @@
 #include <utility>
 
 #include "runtime/base/error.h"
-#include "runtime/io/mapped_file.h"
-#include "runtime/llm/gguf/gguf_file.h"
+#include "runtime/llm/gguf/gguf_files.h"
 #include "runtime/llm/gguf/gguf_texts.h"
 
 namespace fasa {
 
 std::unique_ptr<text::Tokenizer> open_tokenizer(const std::string& path) {
   if (!is_gguf(path)) return text::Tokenizer::load_if_present(path);
-  const MappedFile file(path);
-  const GgufHeader header(file.bytes(), path);
+  const GgufFiles files(path, GgufScope::kKeys);
+  const GgufHeader& header = files.header();
   if (!has_gguf_tokenizer(header)) return nullptr;
   return std::make_unique<text::Tokenizer>(text::Tokenizer::parse(
       gguf_tokenizer_json(header), gguf_tokenizer_config_json(header), path));

@@ -73,7 +73,11 @@ WeightPlan::Place WeightPlan::take(size_t bytes, MemorySpace space) {
 
 WeightView WeightPlan::used(const std::string& name, std::span<const int64_t> shape) {
   used_.insert(name);
-  return files_.require(name, shape);
+  WeightView view = files_.require(name, shape);
+  if (view.shape.size() != shape.size()) {
+    view.shape = shapes_.emplace_back(shape.begin(), shape.end());
+  }
+  return view;
 }
 
 WeightView WeightPlan::used(const Part& part, int64_t columns) {
@@ -103,7 +107,7 @@ void WeightPlan::matrix(Matrix* target, const Parts& parts, int64_t inputs,
   std::vector<Piece> pieces;
   for (const Part& part : parts) {
     WeightView view = used(part, inputs);
-    if (part.blocks > 0) view.shape = flat_shapes_.emplace_back(std::array{part.of, inputs});
+    if (part.blocks > 0) view.shape = shapes_.emplace_back(std::vector{part.of, inputs});
     if (options.rounding && view.packed == nullptr) {
       auto tensor = std::make_unique<RoundedTensor>(view, *options.rounding);
       if (view.data != nullptr) {
@@ -120,7 +124,9 @@ void WeightPlan::matrix(Matrix* target, const Parts& parts, int64_t inputs,
 
 void WeightPlan::one_of_batch(Matrix* target, const Part& part, int64_t inputs) {
   const bool by_kernels = layout_.order == PanelOrder::kPlain;
-  add_pieces(target, {{used(part, inputs), part.first, part.rows, by_kernels}}, inputs);
+  WeightView view = used(part, inputs);
+  if (part.blocks > 0) view.shape = shapes_.emplace_back(std::vector{part.of, inputs});
+  add_pieces(target, {{view, part.first, part.rows, by_kernels}}, inputs);
 }
 
 void WeightPlan::add_pieces(Matrix* target, std::vector<Piece> pieces, int64_t inputs,
@@ -203,14 +209,13 @@ void WeightPlan::vector(const float** target, const std::string& tensor,
   vectors_.push_back({target, {{used(tensor, shape), 0, size}}, place, size, {}});
 }
 
-void WeightPlan::require_all_used(const std::string& prefix, const std::string& config_path) const {
+void WeightPlan::require_all_used(const std::string& prefix) const {
   for (const std::string& name : files_.names()) {
     // Old exports store the rotary frequencies; they follow from the config.
     if (!name.starts_with(prefix) || used_.contains(name) || name.ends_with("inv_freq")) continue;
     throw InputError(
-        fmt::format("{}: tensor {} does not belong to the model that {} describes; does the config "
-                    "belong to this model?",
-                    files_.source(), name, config_path));
+        fmt::format("{}: tensor {} does not belong to the model that {} describes", files_.source(),
+                    name, files_.source().ends_with(".gguf") ? "the metadata" : "config.json"));
   }
 }
 

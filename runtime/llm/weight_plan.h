@@ -1,7 +1,6 @@
 // Collects the tensors that a model needs, assigns each a location, then loads all of them.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -75,7 +74,7 @@ class WeightPlan {
   std::string source() const { return files_.source(); }
   // Throws InputError if a tensor with `prefix` in its name was never requested: the config is of
   // another model.
-  void require_all_used(const std::string& prefix, const std::string& config_path) const;
+  void require_all_used(const std::string& prefix) const;
 
   // Bytes that load() allocates.
   uint64_t bytes(MemorySpace space) const { return bytes_[index(space)]; }
@@ -134,8 +133,9 @@ class WeightPlan {
   const WeightSource& files_;
   WeightLayout layout_;
   std::set<std::string> used_;
-  // Shapes of stacked blocks as matrices; their views point here.
-  std::deque<std::array<int64_t, 2>> flat_shapes_;
+  // Shapes that files write otherwise: of stacked blocks as matrices, and without leading lengths
+  // of 1. Views point here.
+  std::deque<std::vector<int64_t>> shapes_;
   std::vector<std::unique_ptr<PackedTensor>> rounded_;
   std::vector<MatrixItem> matrices_;
   std::vector<VectorItem> vectors_;

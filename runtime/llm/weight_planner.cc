@@ -216,8 +216,18 @@ void WeightPlanner::latent_attention(int index, LayerWeights* layer) const {
   mla.absorb.resize(static_cast<size_t>(heads));
   mla.expand.resize(static_cast<size_t>(heads));
   const std::string up = tensor("kv_b_proj.weight");
+  const std::string keys = tensor("k_b_proj.weight"), values = tensor("v_b_proj.weight");
   for (int64_t head = 0; head < heads; ++head) {
     const auto at = static_cast<size_t>(head);
+    if (plan_->has(keys)) {  // GGUF: taken apart, and the keys' part transposed
+      plan_->one_of_batch(&mla.absorb[at],
+                          {keys, shape.latent, head * shape.latent, heads * shape.latent, heads},
+                          shape.plain);
+      plan_->one_of_batch(&mla.expand[at],
+                          {values, shape.value, head * shape.value, heads * shape.value, heads},
+                          shape.latent);
+      continue;
+    }
     plan_->transposed(&mla.absorb[at], {up, shape.plain, head * rows, heads * rows}, shape.latent);
     plan_->one_of_batch(&mla.expand[at], {up, shape.value, head * rows + shape.plain, heads * rows},
                         shape.latent);

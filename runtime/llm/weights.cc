@@ -187,7 +187,7 @@ void Weights::lay_out(const ModelConfig& config, const WeightOptions& options, W
   if (config.head_bias) {
     plan->vector(&head_bias_, {{planner.head() + ".bias", config.vocab_size}});
   }
-  plan->require_all_used(planner.root(), "config.json");
+  plan->require_all_used(planner.root());
   planned_bytes_ = plan->bytes(MemorySpace::kDevice);
   planned_host_bytes_ = plan->bytes(MemorySpace::kHost);
   kernel_scratch_ = plan->kernel_scratch();

@@ -15,6 +15,7 @@
 #include "runtime/base/error.h"
 #include "runtime/config/config_options.h"
 #include "runtime/io/input_file.h"
+#include "runtime/llm/gguf/gguf_files.h"
 
 namespace fasa::serve {
 namespace {
@@ -40,8 +41,13 @@ std::string contents_of(const fs::path& file) {
 // One line for each model file that defines tokens or computation.
 std::string files_of(const std::string& path) {
   std::error_code error;
-  if (!fs::is_directory(path, error)) return state_of(path);
   std::vector<std::string> lines;
+  if (is_gguf(path)) {
+    for (const std::string& file : gguf_paths(path)) {
+      if (fs::exists(file, error)) lines.push_back(state_of(file));
+    }
+    return fmt::format("{}", fmt::join(lines, ""));
+  }
   for (fs::directory_iterator entry(path, error), end; !error && entry != end;
        entry.increment(error)) {
     const fs::path& file = entry->path();

@@ -21,8 +21,7 @@ void read_all(const fasa::GgufHeader& header) {
       std::abort();
     }
     if (tensor.shape.size() != 2) continue;
-    const auto matrix =
-        fasa::make_gguf_matrix(tensor, header.data().data() + tensor.begin, {.head_dim = 0});
+    const auto matrix = fasa::make_gguf_matrix(tensor, tensor.data, {});
     std::vector<float> row(static_cast<size_t>(matrix->inputs()));
     matrix->dequantise(matrix->outputs() - 1, 1, row.data());
   }

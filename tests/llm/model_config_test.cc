@@ -534,7 +534,8 @@ TEST(ModelConfigTest, TheTextPartOfAModelWithImages) {
   EXPECT_THAT(error(wrapped({}, {{"hidden_size", -1}})), HasSubstr("text_config.hidden_size = -1"));
   EXPECT_THAT(error(wrapped({}, {{"model_type", "gpt2"}})),
               HasSubstr("text_config.model_type = \"gpt2\""));
-  EXPECT_THAT(error(wrapped({}, {{"model_type", "ministral3"}})), HasSubstr("rope_parameters"));
+  EXPECT_THAT(error(wrapped({}, {{"model_type", "ministral3"}, {"num_key_value_heads", 2}})),
+              HasSubstr("rope_parameters"));
   EXPECT_THAT(error(wrapped({}, {{"rope_parameters", {{"rope_type", "spiral"}}}})),
               HasSubstr("text_config.rope_parameters.rope_type = \"spiral\""));
 }

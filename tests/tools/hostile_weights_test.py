@@ -157,7 +157,7 @@ class Gguf(HostileCase):
             "heads 0": {llama + "attention.head_count": (U32, 0)},
             "KV heads 0": {llama + "attention.head_count_kv": (U32, 0)},
             "KV heads 3": {llama + "attention.head_count_kv": (U32, 3)},
-            "heads by layer": {llama + "attention.head_count": (U32, [4] * 4)},
+            "heads by layer": {llama + "attention.head_count": (U32, [4, 4, 2, 4])},
             "width 0": {llama + "embedding_length": (U32, 0)},
             "width 2^24": {llama + "embedding_length": (U32, 1 << 24)},
             "an odd head": {llama + "attention.key_length": (U32, 63)},

@@ -2,36 +2,36 @@
 // file's.
 #pragma once
 
-#include <span>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "runtime/llm/gguf/gguf_header.h"
+#include "runtime/llm/model_family.h"
 
 namespace fasa {
 
-// Names without ".weight" and ".bias", or whole ones with another end; names in a layer without
-// "blk.N.". A "*" in the model's name
-// stands for an expert's number: the file stores all experts in one tensor.
-struct GgufName {
-  std::string_view file;
-  std::string_view model;
-};
+// How a token's expert weights are made if the file does not say it.
+enum class GgufExperts : uint8_t { kNone, kNormalised, kPlain };
 
 struct GgufArchitecture {
-  std::string_view name;                       // general.architecture
-  std::string_view model_type;                 // config.json's
-  std::span<const GgufName> layer_names = {};  // names that differ from the common ones
-  bool experts = false;                        // true if files may have experts
+  std::string_view name;        // general.architecture
+  std::string_view model_type;  // config.json's
+  GgufExperts experts = GgufExperts::kNone;
   bool paired_heads = false;     // rows of queries and keys are stored in rotary pairs
   bool norms_have_base = false;  // stored norm weights include ModelFamily::norm_base
-  bool partial_rotary = false;   // rope.dimension_count may be less than a head
-  std::string_view activation = "silu";
 
-  // Throws InputError for an unknown architecture.
+  // Throws InputError for an unknown architecture, and for files of other kinds: projectors,
+  // adapters, importance matrices.
   static const GgufArchitecture& of(const GgufHeader& header);
-  // "blk.3.attn_q.weight" -> "model.layers.3.self_attn.q_proj.weight". An unknown name gets the
-  // prefix "model."; no config asks for it.
+  const ModelFamily& family() const;
+  // Layers of the model; those of multi-token prediction, which stand behind them and may be
+  // counted by block_count or not, are not read.
+  int64_t layers(const GgufHeader& header) const;
+  // "blk.3.attn_q.weight" -> "model.layers.3.self_attn.q_proj.weight". A "*" stands for the number
+  // of an expert or head: the file stores all of them in one tensor. An unknown name in a layer or
+  // without a dot gets the prefix of the model, whose config does not ask for it; names of other
+  // parts ("v.", "mm.") stay as they are.
   std::string model_name(std::string_view tensor) const;
 };
 

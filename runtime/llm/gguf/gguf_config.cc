@@ -5,7 +5,9 @@
 
 #include "runtime/base/error.h"
 #include "runtime/llm/gguf/gguf_architecture.h"
+#include "runtime/llm/gguf/gguf_experts.h"
 #include "runtime/llm/gguf/gguf_gemma.h"
+#include "runtime/llm/gguf/gguf_known_keys.h"
 #include "runtime/llm/gguf/gguf_rope.h"
 #include "runtime/llm/gguf/gguf_texts.h"
 
@@ -21,44 +23,69 @@ std::vector<int64_t> ends_of_text(const GgufHeader& header) {
   return ids;
 }
 
-bool has_tensor(const GgufHeader& header, const char* name) {
-  return header.tensors().contains(name);
+bool has_tensor(const GgufHeader& header, std::string_view name) {
+  return header.tensors().contains(std::string(name));
 }
 
-void add_heads(const GgufKeys& keys, const GgufArchitecture& architecture, nlohmann::json* config) {
+void add_heads(const GgufKeys& keys, const ModelFamily& family, nlohmann::json* config) {
   const int64_t hidden = keys.integer("embedding_length");
   const int64_t heads = keys.integer("attention.head_count");
   const int64_t head_dim = keys.integer_or("attention.key_length", hidden / heads);
-  const bool by_layer = keys.has_array("attention.head_count_kv");
+  (*config)[family.keys.hidden] = hidden;
+  (*config)[family.keys.query_heads] = heads;
+  if (family.latent_attention) return;
+  (*config)["head_dim"] = head_dim;
+  const bool by_layer = family.type == "gemma4_text";  // counts follow from tensors
+  if (family.keys.kv_heads != nullptr && !by_layer) {
+    (*config)[family.keys.kv_heads] = keys.integer_or("attention.head_count_kv", heads);
+  } else if (!by_layer && keys.integer_or("attention.head_count_kv", heads) != heads) {
+    keys.fail("attention.head_count_kv", "attention.head_count");
+  }
   if (keys.integer_or("attention.value_length", head_dim) != head_dim) {
     keys.fail("attention.value_length", "attention.key_length");
   }
   const int64_t rotated = keys.integer_or("rope.dimension_count", head_dim);
-  if (rotated > head_dim || (rotated != head_dim && !architecture.partial_rotary)) {
+  if (rotated > head_dim || (rotated != head_dim && !family.partial_rotary)) {
     keys.fail("rope.dimension_count", "the key length of a head");
   }
-  if (rotated != head_dim) {  // smallest share whose product with head_dim reaches `rotated`
-    (*config)["partial_rotary_factor"] =
-        std::nextafter(static_cast<double>(rotated) / static_cast<double>(head_dim), 1.0);
-  }
-  (*config)["hidden_size"] = hidden;
-  (*config)["num_attention_heads"] = heads;
-  if (!by_layer) {
-    (*config)["num_key_value_heads"] = keys.integer_or("attention.head_count_kv", heads);
-  }
-  (*config)["head_dim"] = head_dim;
+  if (!family.partial_rotary) return;
+  // The smallest share whose product with head_dim reaches `rotated`.
+  const double share = static_cast<double>(rotated) / static_cast<double>(head_dim);
+  (*config)["partial_rotary_factor"] = rotated == head_dim ? 1.0 : std::nextafter(share, 1.0);
 }
 
-// Adds granite's scaling factors that the file has.
-void add_factors(const GgufKeys& keys, nlohmann::json* config) {
-  constexpr std::pair<const char*, const char*> kFactors[] = {
-      {"attention.scale", "attention_multiplier"},
-      {"embedding_scale", "embedding_multiplier"},
-      {"residual_scale", "residual_multiplier"},
-      {"logit_scale", "logits_scaling"}};
-  for (const auto& [key, name] : kFactors) {
-    if (keys.has(key)) (*config)[name] = keys.number(key);
+// Factors that the family has. Others are refused where all keys are checked.
+void add_factors(const GgufKeys& keys, const ConfigKeys& names, nlohmann::json* config) {
+  const std::pair<const char*, const char*> factors[] = {
+      {"attention.scale", names.score_scale},
+      {"embedding_scale", names.embedding_scale},
+      {"residual_scale", names.residual_scale},
+      {"logit_scale", names.logits_divisor != nullptr ? names.logits_divisor : names.logits_scale}};
+  for (const auto& [key, name] : factors) {
+    if (name != nullptr && keys.has(key)) (*config)[name] = keys.number(key);
   }
+}
+
+// What follows from the tensors of the first layer.
+void add_choices(const GgufHeader& header, const GgufKeys& keys, const ModelFamily& family,
+                 nlohmann::json* config) {
+  const auto has = [&](const char* name) {
+    return has_tensor(header, fmt::format("blk.0.{}", name));
+  };
+  const auto add = [&](const Choice& choice, bool value) {
+    if (choice.key != nullptr) (*config)[choice.key] = value || config->value(choice.key, false);
+  };
+  add(family.qkv_bias, has("attn_q.bias") || has("attn_qkv.bias"));
+  add(family.output_bias, has("attn_output.bias"));
+  add(family.mlp_bias, has("ffn_down.bias"));
+  add(family.has_head_norm, has("attn_q_norm.weight"));
+  if (family.parallel.key == nullptr) return;
+  // Only one norm: attention and MLP read the same input.
+  const bool parallel = family.one_norm_when_parallel
+                            ? !has("ffn_norm.weight")
+                            : keys.boolean_or("use_parallel_residual", family.parallel.otherwise);
+  keys.has("use_parallel_residual");
+  (*config)[family.parallel.key] = parallel;
 }
 
 void add_phi3(const GgufKeys& keys, nlohmann::json* config) {
@@ -66,14 +93,12 @@ void add_phi3(const GgufKeys& keys, nlohmann::json* config) {
   if (window > 0) (*config)["sliding_window"] = window;
 }
 
-// In all models of these architectures a token's expert weights sum to 1.
-void add_experts(const GgufKeys& keys, nlohmann::json* config) {
-  const int64_t count = keys.integer("expert_count");
-  (*config)["num_local_experts"] = count;
-  (*config)["num_experts_per_tok"] = keys.integer("expert_used_count");
-  (*config)["norm_topk_prob"] = true;
-  constexpr const char* kWidth = "expert_feed_forward_length";
-  if (keys.has(kWidth)) (*config)["moe_intermediate_size"] = keys.integer(kWidth);
+// A llama model with windows is a mistral model.
+void add_llama(const GgufKeys& keys, nlohmann::json* config) {
+  const int64_t window = keys.integer_or("attention.sliding_window", 0, 0);
+  if (window == 0) return;
+  if ((*config)["model_type"] == "llama") (*config)["model_type"] = "mistral";
+  (*config)["sliding_window"] = window;
 }
 
 void add_gpt_oss(const GgufKeys& keys, nlohmann::json* config) {
@@ -85,57 +110,114 @@ void add_gpt_oss(const GgufKeys& keys, nlohmann::json* config) {
 void add_olmo2(const GgufKeys& keys, nlohmann::json* config) {
   if (!keys.has("attention.sliding_window")) return;
   (*config)["model_type"] = "olmo3";
+  (*config)["rope_local_base_freq"] =
+      keys.number_or("rope.freq_base_swa", keys.number_or("rope.freq_base", 10000));
   add_gguf_windows(keys, 4, config);
 }
 
-void add_mistral3(const GgufKeys& keys, const nlohmann::json& scaling, nlohmann::json* config) {
-  nlohmann::json rope = scaling.is_null() ? nlohmann::json{{"rope_type", "default"}} : scaling;
-  constexpr std::pair<const char*, const char*> kKeys[] = {
-      {"rope.scaling.yarn_beta_fast", "beta_fast"},
-      {"rope.scaling.yarn_beta_slow", "beta_slow"},
-      {"attention.temperature_scale", "llama_4_scaling_beta"}};
-  for (const auto& [key, name] : kKeys) {
-    if (keys.has(key)) rope[name] = keys.number(key);
-  }
-  // Only one of mscale and mscale_all_dim is stored; models of this architecture have equal ones.
-  if (keys.has("rope.scaling.yarn_log_multiplier")) rope["attention_factor"] = 1;
-  rope["rope_theta"] = (*config)["rope_theta"];
-  (*config)["rope_parameters"] = rope;
+// Only the model of 64 layers has windows; its first files do not say so.
+void add_exaone4(const GgufKeys& keys, nlohmann::json* config) {
+  constexpr const char* kWindow = "attention.sliding_window";
+  (*config)["sliding_window"] = nullptr;
+  if (!keys.has(kWindow) && (*config)["num_hidden_layers"] != 64) return;
+  add_gguf_windows(keys, 4, config, 4096);
+}
+
+// Files do not say it: all published models have this window.
+void add_starcoder2(const GgufKeys& keys, nlohmann::json* config) {
+  (*config)["sliding_window"] = keys.integer_or("attention.sliding_window", 4096);
+}
+
+void add_mpt(const GgufKeys& keys, nlohmann::json* config) {
+  const double bias = keys.number_or("attention.max_alibi_bias", 8);
+  (*config)["attn_config"] = {{"alibi", bias > 0}, {"alibi_bias_max", bias > 0 ? bias : 8.0}};
 }
 
 // Layers with linear attention are those without keys. Value heads lie in another order than in
 // folders, except in qwen3next.
 void add_linear(const GgufHeader& header, const GgufKeys& keys,
                 const GgufArchitecture& architecture, nlohmann::json* config) {
-  const int64_t layers =
-      keys.integer("block_count") - keys.integer_or("nextn_predict_layers", 0, 0);
-  if (layers < 1) keys.fail("nextn_predict_layers", "fewer than block_count");
+  const auto layers = (*config)["num_hidden_layers"].get<int64_t>();
   nlohmann::json kinds = nlohmann::json::array();
   for (int64_t layer = 0; layer < layers; ++layer) {
-    const bool full = header.tensors().contains(fmt::format("blk.{}.attn_k.weight", layer));
+    const bool full = has_tensor(header, fmt::format("blk.{}.attn_k.weight", layer));
     kinds.push_back(full ? "full_attention" : "linear_attention");
   }
   const int64_t heads = keys.integer("ssm.time_step_rank");
   const int64_t width = keys.integer("ssm.inner_size");
   if (width % heads != 0) keys.fail("ssm.inner_size", "a multiple of ssm.time_step_rank");
-  config->update({{"num_hidden_layers", layers},
-                  {"layer_types", kinds},
+  config->update({{"layer_types", kinds},
                   {"linear_num_value_heads", heads},
                   {"linear_value_head_dim", width / heads},
                   {"linear_num_key_heads", keys.integer("ssm.group_count")},
                   {"linear_key_head_dim", keys.integer("ssm.state_size")},
                   {"linear_conv_kernel_dim", keys.integer("ssm.conv_kernel")},
                   {"linear_heads_by_turns", architecture.name != "qwen3next"}});
-  constexpr const char* kShared = "expert_shared_feed_forward_length";
-  if (keys.has(kShared)) (*config)["shared_expert_intermediate_size"] = keys.integer(kShared);
 }
 
 // The MLP's width; models whose layers all have experts may leave it out.
 int64_t mlp_width(const GgufKeys& keys) {
   constexpr const char* kWidth = "feed_forward_length";
-  if (keys.has_array(kWidth)) return 0;
   constexpr const char* kOfExperts = "expert_feed_forward_length";
   return keys.integer(!keys.has(kWidth) && keys.has(kOfExperts) ? kOfExperts : kWidth);
+}
+
+// The part of a config that one architecture alone has.
+void add_own(const GgufHeader& header, const GgufKeys& keys, const GgufArchitecture& architecture,
+             nlohmann::json* config) {
+  const std::string_view name = architecture.name;
+  if (name == "llama") add_llama(keys, config);
+  if (name == "phi3") add_phi3(keys, config);
+  if (name == "gemma2") add_gguf_gemma2(keys, config);
+  if (name == "gemma3") add_gguf_gemma3(keys, config);
+  if (name == "gpt-oss") add_gpt_oss(keys, config);
+  if (name == "olmo2") add_olmo2(keys, config);
+  if (name == "exaone4") add_exaone4(keys, config);
+  if (name == "cohere2") add_gguf_windows(keys, 4, config);
+  if (name == "starcoder2") add_starcoder2(keys, config);
+  if (name == "mpt") add_mpt(keys, config);
+  if (keys.has("ssm.inner_size")) add_linear(header, keys, architecture, config);
+  if (name == "gemma4") add_gguf_gemma4(header, keys, config);
+}
+
+nlohmann::json config_of(const GgufHeader& header, const GgufKeys& keys,
+                         const GgufArchitecture& architecture) {
+  const ModelFamily& family = architecture.family();
+  const auto embeddings = header.tensors().find("token_embd.weight");
+  if (embeddings == header.tensors().end() || embeddings->second.shape.size() != 2) {
+    throw InputError(fmt::format("{}: the matrix token_embd.weight is missing; {}", header.name(),
+                                 header.tensors().empty()
+                                     ? "the file has no tensors, perhaps a vocabulary alone"
+                                     : "is the file complete?"));
+  }
+  // Stored as f32 (9.99999974e-06): rounding to six digits restores the intended value.
+  const char* const eps_key = family.norm == NormKind::kLayer ? "attention.layer_norm_epsilon"
+                                                              : "attention.layer_norm_rms_epsilon";
+  nlohmann::json config = {
+      {"model_type", architecture.model_type},
+      {"vocab_size", embeddings->second.shape[0]},
+      {family.keys.layers, architecture.layers(header)},
+      {family.keys.norm_eps, std::stod(fmt::format("{:.6g}", keys.number(eps_key)))},
+      {"tie_word_embeddings", !has_tensor(header, "output.weight")},
+      {"eos_token_id", ends_of_text(header)},
+  };
+  for (const char* const key : {"block_count", "nextn_predict_layers"}) keys.has(key);
+  const bool by_layer = family.type == "gemma4_text";
+  if (family.keys.intermediate != nullptr && !by_layer) {
+    config[family.keys.intermediate] = mlp_width(keys);
+  }
+  const int64_t context = keys.integer("context_length");
+  if (family.keys.positions != nullptr) config[family.keys.positions] = context;
+  add_heads(keys, family, &config);
+  add_factors(keys, family.keys, &config);
+  add_choices(header, keys, family, &config);
+  if (architecture.experts != GgufExperts::kNone) {
+    add_gguf_experts(header, keys, architecture, &config);
+  }
+  if (family.latent_attention) add_gguf_latent(header, keys, &config);
+  if (family.position == PositionKind::kRotary) add_gguf_rope(header, keys, family, &config);
+  add_own(header, keys, architecture, &config);
+  return config;
 }
 
 }  // namespace
@@ -167,48 +249,16 @@ std::string gguf_generation_json(const GgufHeader& header) {
 std::string gguf_config_json(const GgufHeader& header) {
   const GgufArchitecture& architecture = GgufArchitecture::of(header);
   const GgufKeys keys(header, architecture.name);
-  const auto embeddings = header.tensors().find("token_embd.weight");
-  if (embeddings == header.tensors().end() || embeddings->second.shape.size() != 2) {
-    throw InputError(fmt::format(
-        "{}: the matrix token_embd.weight is missing; is the file complete?", header.name()));
-  }
-  const double theta = keys.number_or("rope.freq_base", 10000);
-  // Stored as f32 (9.99999974e-06): rounding to six digits restores the intended value.
-  const double eps = keys.number("attention.layer_norm_rms_epsilon");
-  nlohmann::json config = {
-      {"model_type", architecture.model_type},
-      {"vocab_size", embeddings->second.shape[0]},
-      {"num_hidden_layers", keys.integer("block_count")},
-      {"intermediate_size", mlp_width(keys)},
-      {"max_position_embeddings", keys.integer("context_length")},
-      {"rms_norm_eps", std::stod(fmt::format("{:.6g}", eps))},
-      {"rope_theta", theta},
-      {"hidden_act", architecture.activation},
-      {"hidden_activation", architecture.activation},
-      {"tie_word_embeddings", !has_tensor(header, "output.weight")},
-      {"attention_bias", has_tensor(header, "blk.0.attn_output.bias")},
-      {"eos_token_id", ends_of_text(header)},
-  };
-  add_heads(keys, architecture, &config);
-  add_factors(keys, &config);
-  if (architecture.experts) add_experts(keys, &config);
-  if (architecture.name == "phi3") add_phi3(keys, &config);
-  if (architecture.name == "gemma2") add_gguf_gemma2(keys, &config);
-  if (architecture.name == "gemma3") add_gguf_gemma3(keys, &config);
-  if (architecture.name == "gpt-oss") add_gpt_oss(keys, &config);
-  if (architecture.name == "olmo2") add_olmo2(keys, &config);
-  if (keys.has("ssm.inner_size")) add_linear(header, keys, architecture, &config);
-  if (architecture.name == "gemma4") {
-    add_gguf_gemma4(header, keys, &config);
-    return config.dump();
-  }
-  const nlohmann::json scaling = gguf_rope_scaling(header, keys, theta);
-  if (architecture.name == "mistral3") {
-    add_mistral3(keys, scaling, &config);
-  } else if (!scaling.is_null()) {
-    config["rope_scaling"] = scaling;
-  }
+  const nlohmann::json config = config_of(header, keys, architecture);
+  require_known_keys(header, keys);
   return config.dump();
+}
+
+std::vector<std::string> gguf_unknown_keys(const GgufHeader& header) {
+  const GgufArchitecture& architecture = GgufArchitecture::of(header);
+  const GgufKeys keys(header, architecture.name);
+  config_of(header, keys, architecture);
+  return unknown_keys(header, keys);
 }
 
 }  // namespace fasa

@@ -5,15 +5,16 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <optional>
 
 #include "runtime/base/error.h"
-#include "runtime/llm/gguf/gguf_architecture.h"
-#include "runtime/llm/gguf/gguf_matrix.h"
+#include "runtime/llm/gguf/gguf_keys.h"
 
 namespace fasa {
 namespace {
+
+constexpr std::string_view kLayer = "blk.";
+constexpr std::string_view kGateUp = ".gate_up_proj";
 
 std::optional<DType> plain_dtype(GgmlType type) {
   if (type == GgmlType::kF32) return DType::kF32;
@@ -22,125 +23,164 @@ std::optional<DType> plain_dtype(GgmlType type) {
   return std::nullopt;
 }
 
-// Head dimension of query and key matrices whose rows are stored in rotary pairs; 0: rows are in
-// the model's order.
-int64_t paired_head_dim(const GgufHeader& header, const GgufArchitecture& architecture,
-                        std::string_view name) {
-  if (!architecture.paired_heads) return 0;
-  if (name.find(".attn_q.") == std::string_view::npos &&
-      name.find(".attn_k.") == std::string_view::npos) {
-    return 0;
-  }
-  const auto key = [&](std::string_view of) { return fmt::format("{}.{}", architecture.name, of); };
-  const int64_t hidden = header.integer(key("embedding_length"), 1, int64_t{1} << 30);
-  const int64_t heads = header.integer(key("attention.head_count"), 1, int64_t{1} << 20);
-  return header.integer_or(key("attention.key_length"), 1, int64_t{1} << 20, hidden / heads);
-}
-
 // Rotation frequencies are skipped: they follow from the config.
 bool is_rotary(std::string_view name) {
-  return name == "rope_freqs.weight" || name.starts_with("rope_factors_");
+  return name == "rope_freqs.weight" || name.starts_with("rope_factors_") ||
+         name.find(".attn_rot_embd.") != std::string_view::npos;
 }
 
-// Layers of multi-token prediction stand behind the model's own; they are skipped.
-bool is_prediction(const GgufHeader& header, const GgufArchitecture& architecture,
-                   std::string_view name) {
-  constexpr std::string_view kLayer = "blk.";
-  const auto key = [&](std::string_view of) { return fmt::format("{}.{}", architecture.name, of); };
-  const int64_t extra = header.integer_or(key("nextn_predict_layers"), 0, 4096, 0);
-  if (extra == 0 || !name.starts_with(kLayer)) return false;
-  const int64_t end = header.integer(key("block_count"), 1, int64_t{1} << 30) - extra;
-  const std::string number(name.substr(kLayer.size(), name.find('.', kLayer.size())));
-  return std::atoll(number.c_str()) >= end;
+int64_t layer_of(std::string_view name) {
+  if (!name.starts_with(kLayer)) return -1;
+  return std::atoll(std::string(name.substr(kLayer.size(), 12)).c_str());
+}
+
+// "blk.3.attn_q.weight" -> "attn_q"
+std::string_view part_of_layer(std::string_view name) {
+  if (!name.starts_with(kLayer)) return "";
+  const size_t begin = name.find('.', kLayer.size()) + 1, end = name.rfind('.');
+  return begin == 0 || end <= begin ? "" : name.substr(begin, end - begin);
+}
+
+// Shapes without leading lengths of 1: files leave them out.
+std::span<const int64_t> significant(std::span<const int64_t> shape) {
+  while (shape.size() > 1 && shape.front() == 1) shape = shape.subspan(1);
+  return shape;
 }
 
 }  // namespace
 
-bool is_gguf(const std::string& path) {
-  std::error_code ignored;
-  return std::filesystem::is_regular_file(path, ignored) ||
-         std::filesystem::path(path).extension() == ".gguf";
-}
-
-GgufFile::GgufFile(const std::string& path) : file_(path), header_(file_.bytes(), path) {
-  const GgufArchitecture& architecture = GgufArchitecture::of(header_);
-  for (const auto& [name, tensor] : header_.tensors()) {
-    if (is_rotary(name) || is_prediction(header_, architecture, name)) continue;
-    const std::string wanted = architecture.model_name(name);
-    if (wanted.find('*') != std::string::npos) {
-      add_experts(wanted, tensor);
-      continue;
-    }
-    add_name(wanted, tensor);
-    const int64_t head_dim = paired_head_dim(header_, architecture, name);
-    if (head_dim > 0 && (head_dim % 2 != 0 || tensor.shape[0] % head_dim != 0)) {
-      throw InputError(
-          fmt::format("{}: tensor {} has {} rows; allowed: a multiple of {}, the rows of a head",
-                      header_.name(), name, tensor.shape[0], head_dim));
-    }
-    if (tensor.shape.size() == 1) {
+GgufFile::GgufFile(const std::string& path)
+    : files_(path),
+      architecture_(GgufArchitecture::of(header())),
+      layers_(architecture_.layers(header())) {
+  const GgufKeys keys(header(), architecture_.name);
+  heads_ = keys.integer("attention.head_count");
+  head_dim_ = keys.integer_or("attention.key_length", keys.integer("embedding_length") / heads_);
+  const ModelFamily& family = architecture_.family();
+  const bool separate = family.names.qkv.empty() && family.linear == LinearKind::kNone;
+  for (const auto& [name, tensor] : header().tensors()) {
+    if (is_rotary(name) || layer_of(name) >= layers_) continue;
+    const std::string wanted = architecture_.model_name(name);
+    if (separate && part_of_layer(name) == "attn_qkv") {
+      add_qkv(name, tensor);
+    } else if (wanted.find('*') != std::string::npos) {
+      add_stacked(wanted, tensor);
+    } else {
       const bool is_norm = name.ends_with("norm.weight") && !name.ends_with("ssm_norm.weight");
-      const float base = architecture.norms_have_base && is_norm ? 1.0f : 0.0f;
-      if (head_dim > 0 || base != 0) add_vector(wanted, tensor, head_dim, base);
-    } else if (tensor.shape.size() == 2) {  // require() reports other ranks
-      add_matrix(wanted, tensor, head_dim);
+      const bool has_base = architecture_.norms_have_base && is_norm && !wanted.starts_with("v.");
+      add(wanted, tensor, rows_of(name), has_base ? family.norm_base : 0.0f);
     }
   }
 }
 
-void GgufFile::add_name(const std::string& name, const GgufTensor& tensor) {
-  if (!names_.emplace(name, &tensor).second) {
-    throw InputError(fmt::format("{}: tensor {} occurs twice", header_.name(), name));
+void GgufFile::fail(std::string_view tensor, std::string_view what) const {
+  throw InputError(fmt::format("{}: tensor {} {}", source(), tensor, what));
+}
+
+GgufRows GgufFile::rows_of(std::string_view name) const {
+  const std::string_view part = part_of_layer(name);
+  const bool rotates = part == "attn_q" || part == "attn_k";
+  if (architecture_.paired_heads && rotates) return {.head_dim = head_dim_};
+  const bool by_head = architecture_.family().qkv_layout == QkvLayout::kByHead;
+  if (by_head && part == "attn_qkv") return {.head_dim = head_dim_, .stacked_heads = heads_};
+  return {};
+}
+
+void GgufFile::add(const std::string& name, const GgufTensor& tensor, const GgufRows& rows,
+                   float base) {
+  if (!names_.emplace(name, &tensor).second) fail(name, "occurs twice");
+  if (rows.head_dim > 0) {
+    const int64_t count = tensor.shape[0];
+    const int64_t heads = rows.stacked_heads;
+    const bool fits = heads > 0 ? count == 3 * heads * rows.head_dim : count % rows.head_dim == 0;
+    if (!fits || rows.head_dim % 2 != 0) {
+      fail(name, fmt::format("has {} rows; allowed: {} {}, the rows of a head", count,
+                             heads > 0 ? fmt::format("3 x {} x", heads) : "a multiple of",
+                             rows.head_dim));
+    }
+  }
+  if (tensor.shape.size() == 1) {
+    if (rows.head_dim > 0 || base != 0) add_vector(name, tensor, rows, base);
+  } else if (tensor.shape.size() == 2) {  // require() reports other ranks
+    if (plain_dtype(tensor.block->type) && rows.head_dim == 0) return;  // used as stored
+    if (!tensor.block->is_read()) return;                               // require() reports it
+    matrices_[name] = make_gguf_matrix(tensor, tensor.data, rows);
   }
 }
 
-void GgufFile::add_matrix(const std::string& name, const GgufTensor& tensor, int64_t head_dim) {
-  if (plain_dtype(tensor.block->type) && head_dim == 0) return;  // used as stored
-  if (!tensor.block->is_read()) return;                          // require() reports it
-  matrices_[name] =
-      make_gguf_matrix(tensor, header_.data().data() + tensor.begin, {.head_dim = head_dim});
-}
-
-void GgufFile::add_experts(const std::string& name, const GgufTensor& tensor) {
-  const size_t own_dims = name.ends_with(".bias") ? 1 : 2;
-  if (tensor.shape.size() != own_dims + 1) {
-    throw InputError(fmt::format(
-        "{}: tensor {} has {} dimensions; expected {} of an expert, and one for the experts",
-        header_.name(), name, tensor.shape.size(), own_dims));
-  }
-  const auto count = static_cast<uint64_t>(tensor.shape[0]);
-  if (experts_.size() + count > kMaxGgufTensors) {
-    throw InputError(fmt::format("{}: too many matrices of experts; allowed: {}", header_.name(),
-                                 kMaxGgufTensors));
-  }
-  const size_t star = name.find('*');
-  for (uint64_t i = 0; i < count; ++i) {
-    const std::string own = fmt::format("{}{}{}", name.substr(0, star), i, name.substr(star + 1));
-    const uint64_t bytes = tensor.bytes / count;  // rows are whole blocks
-    experts_.push_back({.name = tensor.name,
-                        .block = tensor.block,
-                        .shape = {tensor.shape.begin() + 1, tensor.shape.end()},
-                        .begin = tensor.begin + i * bytes,
-                        .bytes = bytes});
-    add_name(own, experts_.back());
-    if (own_dims == 2) add_matrix(own, experts_.back(), 0);
-  }
-}
-
-void GgufFile::add_vector(const std::string& name, const GgufTensor& tensor, int64_t head_dim,
+void GgufFile::add_vector(const std::string& name, const GgufTensor& tensor, const GgufRows& rows,
                           float base) {
   const auto dtype = plain_dtype(tensor.block->type);
   if (!dtype) return;  // require() reports it
   WeightView view;
   view.dtype = *dtype;
-  view.data = header_.data().data() + tensor.begin;
+  view.data = tensor.data;
   std::vector<float> values(static_cast<size_t>(tensor.shape[0]));
   for (int64_t i = 0; i < tensor.shape[0]; ++i) {
     float& value = values[static_cast<size_t>(i)];
-    view.read(head_dim > 0 ? GgufRows{head_dim}.in_file(i) : i, 1, &value);
+    view.read(rows.in_file(i), 1, &value);
     value -= base;
   }
   vectors_[name] = std::move(values);
+}
+
+// Rows are whole blocks.
+const GgufTensor& GgufFile::slice(const GgufTensor& tensor, int64_t first, int64_t rows) {
+  if (slices_.size() >= kMaxGgufTensors) {
+    throw InputError(
+        fmt::format("{}: too many matrices of experts; allowed: {}", source(), kMaxGgufTensors));
+  }
+  const uint64_t each = tensor.bytes / static_cast<uint64_t>(tensor.shape[0]);
+  GgufTensor& part = slices_.emplace_back(tensor);
+  part.shape[0] = rows;
+  part.bytes = each * static_cast<uint64_t>(rows);
+  part.data += each * static_cast<uint64_t>(first);
+  return part;
+}
+
+void GgufFile::add_stacked(const std::string& name, const GgufTensor& tensor) {
+  const bool norms = name.find(".norms.") != std::string::npos;
+  const size_t own_dims = norms || name.ends_with(".bias") ? 1 : 2;
+  if (tensor.shape.size() != own_dims + 1) {
+    fail(name, fmt::format("has {} dimensions; expected {} of each part, and one for their number",
+                           tensor.shape.size(), own_dims));
+  }
+  const TensorNames& names = architecture_.family().names;
+  const bool beside = !names.beside_norm.empty();  // the model has them in one tensor too
+  const size_t star = name.find('*'), fused = beside ? std::string::npos : name.find(kGateUp);
+  for (int64_t i = 0; i < tensor.shape[0]; ++i) {
+    slice(tensor, i, 1);
+    GgufTensor& own = slices_.back();
+    own.shape.erase(own.shape.begin());
+    const std::string stem = fmt::format("{}{}", name.substr(0, star), i);
+    if (fused == std::string::npos) {
+      add(stem + name.substr(star + 1), own);
+      continue;
+    }
+    const std::string end = name.substr(fused + kGateUp.size());
+    const int64_t half = own.shape[0] / 2;
+    if (own.shape[0] % 2 != 0) fail(name, "has an odd number of rows per expert");
+    add(fmt::format("{}.{}{}", stem, names.expert_gate, end), slice(own, 0, half));
+    add(fmt::format("{}.{}{}", stem, names.expert_up, end), slice(own, half, half));
+  }
+}
+
+void GgufFile::add_qkv(const std::string& name, const GgufTensor& tensor) {
+  const int64_t queries = heads_ * head_dim_, rest = tensor.shape[0] - queries;
+  if (rest <= 0 || rest % 2 != 0) {
+    fail(name, fmt::format("has {} rows; allowed: {} of queries, and as many keys as values",
+                           tensor.shape[0], queries));
+  }
+  constexpr std::string_view kStacked = "attn_qkv";
+  const size_t at = name.find(kStacked);
+  const auto part = [&](std::string_view own, int64_t first, int64_t rows) {
+    std::string file = name;
+    file.replace(at, kStacked.size(), own);
+    add(architecture_.model_name(file), slice(tensor, first, rows), rows_of(file));
+  };
+  part("attn_q", 0, queries);
+  part("attn_k", queries, rest / 2);
+  part("attn_v", queries + rest / 2, rest / 2);
 }
 
 std::vector<std::string> GgufFile::names() const {
@@ -152,17 +192,17 @@ std::vector<std::string> GgufFile::names() const {
 WeightView GgufFile::require(const std::string& name, std::span<const int64_t> shape) const {
   const auto found = names_.find(name);
   if (found == names_.end()) {
-    throw InputError(fmt::format("{}: tensor {} is missing; the metadata expect it with shape [{}]",
-                                 source(), name, fmt::join(shape, ", ")));
+    fail(name,
+         fmt::format("is missing; the metadata expect it with shape [{}]", fmt::join(shape, ", ")));
   }
   const GgufTensor& tensor = *found->second;
-  header_.require_read(tensor);
-  if (!std::equal(shape.begin(), shape.end(), tensor.shape.begin(), tensor.shape.end())) {
-    throw InputError(fmt::format("{}: tensor {} has shape [{}], but the metadata expect [{}]",
-                                 source(), name, fmt::join(tensor.shape, ", "),
-                                 fmt::join(shape, ", ")));
+  header().require_read(tensor);
+  const auto expected = significant(shape), given = significant(tensor.shape);
+  if (!std::equal(expected.begin(), expected.end(), given.begin(), given.end())) {
+    fail(name, fmt::format("has shape [{}], but the metadata expect [{}]",
+                           fmt::join(tensor.shape, ", "), fmt::join(shape, ", ")));
   }
-  file_.require_whole();
+  files_.require_whole(tensor);
   WeightView view;
   view.shape = tensor.shape;
   if (const auto vector = vectors_.find(name); vector != vectors_.end()) {
@@ -175,11 +215,11 @@ WeightView GgufFile::require(const std::string& name, std::span<const int64_t> s
   }
   const auto dtype = plain_dtype(tensor.block->type);
   if (!dtype) {
-    throw InputError(fmt::format("{}: tensor {} has type {}; allowed for a vector: F32, F16, BF16",
-                                 source(), name, tensor.block->name));
+    fail(name,
+         fmt::format("has type {}; allowed for a vector: F32, F16, BF16", tensor.block->name));
   }
   view.dtype = *dtype;
-  view.data = header_.data().data() + tensor.begin;
+  view.data = tensor.data;
   return view;
 }
 

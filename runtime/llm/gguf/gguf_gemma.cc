@@ -89,18 +89,21 @@ void add_rotations(const GgufHeader& header, const GgufKeys& keys, nlohmann::jso
 
 }  // namespace
 
-void add_gguf_windows(const GgufKeys& keys, int64_t usual_pattern, nlohmann::json* config) {
+void add_gguf_windows(const GgufKeys& keys, int64_t usual_pattern, nlohmann::json* config,
+                      int64_t usual_window) {
   constexpr const char* kPattern = "attention.sliding_window_pattern";
-  (*config)["sliding_window"] = keys.integer("attention.sliding_window");
+  constexpr const char* kWindow = "attention.sliding_window";
+  (*config)["sliding_window"] =
+      usual_window == 0 ? keys.integer(kWindow) : keys.integer_or(kWindow, usual_window);
   if (!keys.has_array(kPattern)) {
     (*config)["sliding_window_pattern"] = keys.integer_or(kPattern, usual_pattern);
     return;
   }
   nlohmann::json kinds = nlohmann::json::array();
-  for (const bool windowed : keys.flags(kPattern)) {
+  const auto layers = (*config)["num_hidden_layers"].get<size_t>();
+  for (const bool windowed : keys.flags(kPattern, layers)) {
     kinds.push_back(windowed ? "sliding_attention" : "full_attention");
   }
-  if (kinds.size() != (*config)["num_hidden_layers"]) keys.fail(kPattern, "one flag per layer");
   (*config)["layer_types"] = kinds;
 }
 

@@ -13,6 +13,8 @@ void add_gguf_gemma3(const GgufKeys& keys, nlohmann::json* config);
 void add_gguf_gemma4(const GgufHeader& header, const GgufKeys& keys, nlohmann::json* config);
 
 // Which layers have a window: a flag per layer, or the distance between those that have none.
-void add_gguf_windows(const GgufKeys& keys, int64_t usual_pattern, nlohmann::json* config);
+// `usual_window`: where the file has none; 0 = it must have one.
+void add_gguf_windows(const GgufKeys& keys, int64_t usual_pattern, nlohmann::json* config,
+                      int64_t usual_window = 0);
 
 }  // namespace fasa

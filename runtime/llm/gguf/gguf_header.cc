@@ -7,6 +7,8 @@
 #include <cstring>
 
 #include "runtime/base/error.h"
+#include "runtime/io/foreign_file.h"
+#include "runtime/text/utf8.h"
 
 namespace fasa {
 namespace {
@@ -16,68 +18,11 @@ constexpr uint64_t kMaxNameBytes = 1 << 16;
 constexpr uint32_t kMaxDims = 4;
 constexpr uint64_t kMaxAlignment = 1 << 20;
 
-uint64_t fixed_bytes(GgufType type) {
-  switch (type) {
-    case GgufType::kU8:
-    case GgufType::kI8:
-    case GgufType::kBool:
-      return 1;
-    case GgufType::kU16:
-    case GgufType::kI16:
-      return 2;
-    case GgufType::kU32:
-    case GgufType::kI32:
-    case GgufType::kF32:
-      return 4;
-    case GgufType::kU64:
-    case GgufType::kI64:
-    case GgufType::kF64:
-      return 8;
-    case GgufType::kString:
-    case GgufType::kArray:
-      break;
-  }
-  return 0;
-}
-
 template <typename T>
 T load(std::span<const std::byte> bytes, uint64_t index = 0) {
   T value;
   std::memcpy(&value, bytes.data() + index * sizeof(T), sizeof(T));
   return value;
-}
-
-bool is_integer(GgufType type) {
-  return fixed_bytes(type) > 0 && type != GgufType::kF32 && type != GgufType::kF64 &&
-         type != GgufType::kBool;
-}
-
-// Numbers of 2^63 and above become negative, so they fail every bounds check.
-int64_t integer_at(const GgufValue& value, uint64_t index) {
-  switch (value.type) {
-    case GgufType::kU8:
-      return load<uint8_t>(value.bytes, index);
-    case GgufType::kI8:
-      return load<int8_t>(value.bytes, index);
-    case GgufType::kU16:
-      return load<uint16_t>(value.bytes, index);
-    case GgufType::kI16:
-      return load<int16_t>(value.bytes, index);
-    case GgufType::kU32:
-      return load<uint32_t>(value.bytes, index);
-    case GgufType::kI32:
-      return load<int32_t>(value.bytes, index);
-    default:
-      return load<int64_t>(value.bytes, index);
-  }
-}
-
-double number_at(const GgufValue& value, uint64_t index) {
-  if (value.type == GgufType::kF32) {
-    return static_cast<double>(load<float>(value.bytes, index));
-  }
-  if (value.type == GgufType::kF64) return load<double>(value.bytes, index);
-  return static_cast<double>(integer_at(value, index));
 }
 
 }  // namespace
@@ -113,6 +58,11 @@ class GgufHeader::Cursor {
     const auto bytes = take(length, what);
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
+  std::string name(std::string_view what) {
+    const std::string_view name = text(what, kMaxNameBytes);
+    if (!text::is_valid_utf8(name)) fail(fmt::format("{} is no valid UTF-8", what));
+    return std::string(name);
+  }
   GgufType type(const std::string& key) {
     const auto type = read<uint32_t>("a type");
     if (type > static_cast<uint32_t>(GgufType::kF64)) {
@@ -135,7 +85,7 @@ class GgufHeader::Cursor {
       // Each string takes at least 8 bytes, so a false count soon reaches the end of the file.
       for (uint64_t i = 0; i < value.count; ++i) text("a string", kMaxGgufHeaderBytes);
     } else {
-      const uint64_t each = fixed_bytes(value.type);
+      const uint64_t each = gguf_element_bytes(value.type);
       if (value.count > kMaxGgufHeaderBytes) {
         fail(fmt::format("key {} has {} elements, more than fit in a header", key, value.count));
       }
@@ -160,11 +110,19 @@ GgufHeader::GgufHeader(std::span<const std::byte> file, std::string name)
   Cursor cursor(file, name_);
   const auto magic = cursor.take(4, "the magic number");
   if (std::memcmp(magic.data(), "GGUF", 4) != 0) {
-    throw InputError(fmt::format("{}: not a GGUF file: it does not begin with \"GGUF\"", name_));
+    const std::string kind = foreign_file(file);
+    throw InputError(fmt::format("{}: not a GGUF file: it {}", name_,
+                                 kind.empty() ? "does not begin with \"GGUF\"" : "is " + kind));
   }
   const auto version = cursor.read<uint32_t>("the version");
   if (version != 2 && version != 3) {
-    cursor.fail(fmt::format("GGUF version {}; allowed: 2, 3 (little endian)", version));
+    if (const uint32_t swapped = __builtin_bswap32(version); swapped <= UINT16_MAX) {
+      cursor.fail(
+          fmt::format("a big-endian file (GGUF version {}); allowed: little endian; convert "
+                      "it with llama.cpp's gguf_convert_endian.py",
+                      swapped));
+    }
+    cursor.fail(fmt::format("GGUF version {}; allowed: 2, 3", version));
   }
   const auto tensors = cursor.read<uint64_t>("the number of tensors");
   const auto values = cursor.read<uint64_t>("the number of keys");
@@ -181,7 +139,7 @@ GgufHeader::GgufHeader(std::span<const std::byte> file, std::string name)
 
 void GgufHeader::read_values(Cursor* cursor, uint64_t count) {
   for (uint64_t i = 0; i < count; ++i) {
-    const std::string key(cursor->text("a key", kMaxNameBytes));
+    const std::string key = cursor->name("a key");
     if (!values_.emplace(key, cursor->value(key)).second) {
       cursor->fail(fmt::format("key {} occurs twice", key));
     }
@@ -216,7 +174,7 @@ std::string shape_error(const GgufTensor& tensor, uint64_t* bytes) {
 void GgufHeader::read_tensors(Cursor* cursor, uint64_t count) {
   std::vector<GgufTensor*> in_order;
   for (uint64_t i = 0; i < count; ++i) {
-    const std::string key(cursor->text("a tensor's name", kMaxNameBytes));
+    const std::string key = cursor->name("a tensor's name");
     GgufTensor tensor;
     const auto dims = cursor->read<uint32_t>("a number of dimensions");
     if (dims < 1 || dims > kMaxDims) {
@@ -241,6 +199,25 @@ void GgufHeader::read_tensors(Cursor* cursor, uint64_t count) {
     cursor->fail("the file ends before the tensors' data; is it truncated?");
   data_begin_ = std::min<uint64_t>(end, file_.size());
   check_layout(std::move(in_order));
+  for (auto& [key, tensor] : tensors_) tensor.data = file_.data() + data_begin_ + tensor.begin;
+}
+
+void GgufHeader::add_part(GgufHeader&& part, uint32_t index) {
+  for (auto& [key, tensor] : part.tensors_) {
+    const auto [own, added] = tensors_.emplace(key, std::move(tensor));
+    if (!added) {
+      throw InputError(fmt::format("{}: tensor {} occurs in an earlier part too", part.name_, key));
+    }
+    own->second.part = index;
+    own->second.name = own->first;
+    own->second.block = block_of(static_cast<uint32_t>(own->second.block->type));
+  }
+}
+
+std::vector<std::string> GgufHeader::keys() const {
+  std::vector<std::string> all;
+  for (const auto& [key, value] : values_) all.push_back(key);
+  return all;
 }
 
 const GgmlBlock* GgufHeader::block_of(uint32_t type) {
@@ -285,9 +262,26 @@ void GgufHeader::check_layout(std::vector<GgufTensor*> in_order) const {
 }
 
 void GgufHeader::fail(const std::string& key, std::string_view allowed) const {
-  throw InputError(fmt::format("{}: key {} {}; allowed: {}", name_, key,
-                               values_.contains(key) ? "has an unsupported value" : "is missing",
-                               allowed));
+  const auto found = values_.find(key);
+  std::string given = "is missing";
+  if (found != values_.end()) {
+    const std::string value = found->second.shown();
+    given = value.empty() ? "has an unsupported value" : "= " + value;
+  }
+  throw InputError(fmt::format("{}: key {} {}; allowed: {}", name_, key, given, allowed));
+}
+
+bool GgufHeader::any_differs(const std::string& key, double value) const {
+  const auto found = values_.find(key);
+  if (found == values_.end()) return false;
+  const GgufValue& given = found->second;
+  if (given.type == GgufType::kString) return true;
+  for (uint64_t i = 0; i < given.count; ++i) {
+    const bool flag = given.type == GgufType::kBool;
+    const double one = flag ? static_cast<double>(given.bytes[i]) : given.number_at(i);
+    if (one != value) return true;
+  }
+  return false;
 }
 
 const GgufValue* GgufHeader::find(const std::string& key, bool is_array) const {
@@ -301,8 +295,8 @@ const GgufValue* GgufHeader::find(const std::string& key, bool is_array) const {
 int64_t GgufHeader::integer(const std::string& key, int64_t low, int64_t high) const {
   const GgufValue* value = find(key, false);
   const std::string allowed = fmt::format("an integer from {} to {}", low, high);
-  if (value == nullptr || !is_integer(value->type)) fail(key, allowed);
-  const int64_t result = integer_at(*value, 0);
+  if (value == nullptr || !value->is_integer()) fail(key, allowed);
+  const int64_t result = value->integer_at();
   if (result < low || result > high) fail(key, allowed);
   return result;
 }
@@ -314,10 +308,10 @@ int64_t GgufHeader::integer_or(const std::string& key, int64_t low, int64_t high
 
 double GgufHeader::number(const std::string& key) const {
   const GgufValue* value = find(key, false);
-  if (value == nullptr || fixed_bytes(value->type) == 0 || value->type == GgufType::kBool) {
+  if (value == nullptr || gguf_element_bytes(value->type) == 0 || value->type == GgufType::kBool) {
     fail(key, "a number");
   }
-  const double result = number_at(*value, 0);
+  const double result = value->number_at();
   if (!std::isfinite(result)) fail(key, "a finite number");
   return result;
 }
@@ -329,6 +323,7 @@ double GgufHeader::number_or(const std::string& key, double otherwise) const {
 bool GgufHeader::boolean_or(const std::string& key, bool otherwise) const {
   const GgufValue* value = find(key, false);
   if (value == nullptr) return otherwise;
+  if (value->is_integer()) return integer(key, 0, 1) != 0;
   if (value->type != GgufType::kBool) fail(key, "true or false");
   return load<uint8_t>(value->bytes) != 0;
 }
@@ -360,20 +355,25 @@ std::vector<std::string_view> GgufHeader::texts(const std::string& key) const {
 std::vector<double> GgufHeader::numbers(const std::string& key) const {
   const GgufValue* value = find(key, true);
   if (value == nullptr) return {};
-  if (fixed_bytes(value->type) == 0 || value->type == GgufType::kBool) {
+  if (gguf_element_bytes(value->type) == 0 || value->type == GgufType::kBool) {
     fail(key, "an array of numbers");
   }
   std::vector<double> all(value->count);
-  for (uint64_t i = 0; i < value->count; ++i) all[i] = number_at(*value, i);
+  for (uint64_t i = 0; i < value->count; ++i) all[i] = value->number_at(i);
   return all;
 }
 
 std::vector<bool> GgufHeader::flags(const std::string& key) const {
   const GgufValue* value = find(key, true);
   if (value == nullptr) return {};
-  if (value->type != GgufType::kBool) fail(key, "an array of true and false");
+  const bool numbers = value->is_integer();
+  if (!numbers && value->type != GgufType::kBool) fail(key, "an array of true and false");
   std::vector<bool> all(value->count);
-  for (uint64_t i = 0; i < value->count; ++i) all[i] = value->bytes[i] != std::byte{0};
+  for (uint64_t i = 0; i < value->count; ++i) {
+    const int64_t flag = numbers ? value->integer_at(i) : static_cast<int64_t>(value->bytes[i]);
+    if (numbers && flag != 0 && flag != 1) fail(key, "an array of true and false, or of 1 and 0");
+    all[i] = flag != 0;
+  }
   return all;
 }
 

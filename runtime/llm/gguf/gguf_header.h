@@ -12,43 +12,21 @@
 #include <vector>
 
 #include "runtime/llm/gguf/gguf_types.h"
+#include "runtime/llm/gguf/gguf_value.h"
 
 namespace fasa {
 
 inline constexpr uint64_t kMaxGgufHeaderBytes = uint64_t{64} << 20;
 inline constexpr uint64_t kMaxGgufTensors = 100'000;
 
-// Metadata types, with the format's numbers.
-enum class GgufType : uint32_t {
-  kU8,
-  kI8,
-  kU16,
-  kI16,
-  kU32,
-  kI32,
-  kF32,
-  kBool,
-  kString,
-  kArray,
-  kU64,
-  kI64,
-  kF64,
-};
-
-// A value in the file; for an array, its elements in sequence.
-struct GgufValue {
-  GgufType type = GgufType::kU8;  // for an array, of its elements
-  bool is_array = false;
-  uint64_t count = 1;
-  std::span<const std::byte> bytes;
-};
-
 struct GgufTensor {
   std::string_view name;
   const GgmlBlock* block = nullptr;
-  std::vector<int64_t> shape;  // outputs first: the reverse of the file's
-  uint64_t begin = 0;          // of the data, bytes
-  uint64_t bytes = 0;          // of a type that is not read: up to the next tensor
+  std::vector<int64_t> shape;       // outputs first: the reverse of the file's
+  uint64_t begin = 0;               // of the data, bytes
+  uint64_t bytes = 0;               // of a type that is not read: up to the next tensor
+  const std::byte* data = nullptr;  // in the mapped file
+  uint32_t part = 0;                // index of the file among a model's parts
 };
 
 // Holds views into `file`, which must outlive it.
@@ -62,7 +40,10 @@ class GgufHeader {
   const std::string& name() const { return name_; }
   const std::map<std::string, GgufTensor>& tensors() const { return tensors_; }
   std::span<const std::byte> data() const { return file_.subspan(data_begin_); }
+  // Adds the tensors of another part of the model. Throws InputError for one that occurs twice.
+  void add_part(GgufHeader&& part, uint32_t index);
 
+  std::vector<std::string> keys() const;
   bool has(const std::string& key) const { return values_.contains(key); }
   bool has_array(const std::string& key) const {
     const auto found = values_.find(key);
@@ -79,7 +60,9 @@ class GgufHeader {
   // Arrays; empty where the key is missing.
   std::vector<std::string_view> texts(const std::string& key) const;
   std::vector<double> numbers(const std::string& key) const;
-  std::vector<bool> flags(const std::string& key) const;
+  std::vector<bool> flags(const std::string& key) const;  // also of integers 0 and 1
+  // Whether the key has another number or flag, or an array with one.
+  bool any_differs(const std::string& key, double value) const;
   [[noreturn]] void fail(const std::string& key, std::string_view allowed) const;
   // Throws InputError for a tensor of a type that is not read.
   void require_read(const GgufTensor& tensor) const;

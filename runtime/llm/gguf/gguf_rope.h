@@ -5,13 +5,16 @@
 #include <vector>
 
 #include "runtime/llm/gguf/gguf_keys.h"
+#include "runtime/llm/model_family.h"
 
 namespace fasa {
 
 // Values of an optional tensor; empty if the file lacks it.
 std::vector<float> gguf_frequency_divisors(const GgufHeader& header, const char* name);
 
-// The config's rope_scaling; null: none. Throws InputError.
-nlohmann::json gguf_rope_scaling(const GgufHeader& header, const GgufKeys& keys, double theta);
+// Adds theta and scaling of a family's rotation to a config, from all keys that llama.cpp's
+// converter writes. Throws InputError for a key with an effect that is not supported.
+void add_gguf_rope(const GgufHeader& header, const GgufKeys& keys, const ModelFamily& family,
+                   nlohmann::json* config);
 
 }  // namespace fasa

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "runtime/llm/gguf/gguf_header.h"
 
@@ -10,6 +11,8 @@ namespace fasa {
 
 // Returns a config.json. Throws InputError for an unsupported architecture or feature.
 std::string gguf_config_json(const GgufHeader& header);
+// Keys that nothing here knows; they may mean that the model is computed otherwise.
+std::vector<std::string> gguf_unknown_keys(const GgufHeader& header);
 
 // Whether the file has a vocabulary.
 bool has_gguf_tokenizer(const GgufHeader& header);
