@@ -252,7 +252,8 @@ serve::SuspensionOptions ServeCommand::suspension_options(const Config& config, 
                                       .device = model.device().kind(),
                                       .dtype = model.dtype(),
                                       .row_dtype = runtime.traits().row_dtype,
-                                      .slice_dims = slices.dims};
+                                      .slice_dims = slices.dims,
+                                      .short_factors = !model.config().rope.long_factors.empty()};
   return {.dir = config.sessions.dir,
           .limit_bytes = *config.sessions.limit,
           .idle_after = config.sessions.idle_after,
@@ -266,7 +267,7 @@ int ServeCommand::run() {
   EndSignals signals;
   Config config = with_map(flags_.load(), dir_);
   require_usable_target();
-  const ModelConfig model_config = ModelConfig::load(dir_);
+  const ModelConfig model_config = ModelConfig::load(dir_, max_context_);
   config.validate_for(model_config.geometry());
   const auto tokenizer = require_tokenizer(dir_);
   const auto templates = open_templates(dir_);
@@ -295,7 +296,7 @@ int ServeCommand::run() {
                            .model_tokens = engine_.prefill_chunk};
   fit_.apply(*device, &config, &subject);
   options.max_context = subject.tokens;
-  Model model = Model::load(dir_, *device, weights_dtype(dtype_), config.weights);
+  Model model = Model::load(dir_, *device, weights_dtype(dtype_), config.weights, max_context_);
   const SliceChoice slices = choose_slices(model, config, dir_, {});
   const RowDType row_dtype = config.placement.row_dtype.value_or(model_config.row_dtype());
   Runtime runtime(*device, config, model.config().geometry(), row_dtype, slices.dims,
@@ -319,6 +320,13 @@ int ServeCommand::run() {
         return serve::error_response(status, message);
       });
   service.set_counters(&server.counters());
+  if (const RopeParameters& rope = model_config.rope; rope.kind == RopeKind::kLongRope) {
+    fmt::print(stderr, "fasa serve: {} of longrope, {}\n",
+               rope.long_factors.empty() ? "the long factors" : "the short factors",
+               rope.long_factors.empty()
+                   ? fmt::format("which --max-context {} or less changes", rope.original_positions)
+                   : fmt::format("as contexts end within {} tokens", rope.original_positions));
+  }
   fmt::print(stderr, "fasa serve: {} on {}, contexts of {} tokens, at {}\n", options.model_name,
              device->name(), options.max_context, server.address());
   return serve_until_signal(server, service, engine, signals);

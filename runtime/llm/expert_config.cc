@@ -83,6 +83,30 @@ void read_gemma4(const JsonFields& fields, ModelConfig* config) {
   config->expert_layers.assign(static_cast<size_t>(config->layers), true);
 }
 
+void read_shared(const JsonFields& fields, ExpertShape* experts) {
+  const int64_t shared = fields.integer_or("n_shared_experts", 0, kMaxExperts, 0);
+  if (shared * experts->intermediate > kMaxWidth) {
+    fields.fail("n_shared_experts", fmt::format("less than {}", kMaxWidth / experts->intermediate));
+  }
+  experts->shared_intermediate = static_cast<int>(shared) * experts->intermediate;
+  experts->scale = static_cast<float>(fields.number_or("routed_scaling_factor", 1e-6, 1e6, 1));
+}
+
+void read_glm4_moe(const JsonFields& fields, ModelConfig* config) {
+  const int64_t dense = fields.integer_or("first_k_dense_replace", 0, kMaxExperts, 1);
+  if (dense >= config->layers) return;
+  if (fields.integer_or("n_group", 1, kMaxExperts, 1) != 1) fields.fail("n_group", "1");
+  ExpertShape& experts = config->experts;
+  experts.count = read_count(fields, {"n_routed_experts", "num_local_experts"});
+  experts.chosen = read_chosen(fields, experts.count);
+  experts.intermediate = read_width(fields);
+  experts.sigmoid = true;
+  experts.normalised = fields.boolean_or("norm_topk_prob", true);
+  read_shared(fields, &experts);
+  config->expert_layers.assign(static_cast<size_t>(config->layers), true);
+  std::fill_n(config->expert_layers.begin(), dense, false);
+}
+
 void read_groups(const JsonFields& fields, ExpertShape* experts) {
   const std::string method = fields.text("topk_method").value_or("greedy");
   if (method == "greedy") return;
@@ -114,12 +138,7 @@ void read_deepseek(const JsonFields& fields, ModelConfig* config) {
   experts.count = read_count(fields, {"n_routed_experts", "num_local_experts"});
   experts.chosen = read_chosen(fields, experts.count);
   experts.intermediate = read_width(fields);
-  const int64_t shared = fields.integer_or("n_shared_experts", 0, kMaxExperts, 0);
-  if (shared * experts.intermediate > kMaxWidth) {
-    fields.fail("n_shared_experts", fmt::format("less than {}", kMaxWidth / experts.intermediate));
-  }
-  experts.shared_intermediate = static_cast<int>(shared) * experts.intermediate;
-  experts.scale = static_cast<float>(fields.number_or("routed_scaling_factor", 1e-6, 1e6, 1));
+  read_shared(fields, &experts);
   read_groups(fields, &experts);
   config->expert_layers.assign(static_cast<size_t>(config->layers), true);
   std::fill_n(config->expert_layers.begin(), dense, false);
@@ -141,6 +160,8 @@ void read_experts(const JsonFields& fields, ModelConfig* config) {
       return read_gemma4(fields, config);
     case ExpertKind::kDeepSeek:
       return read_deepseek(fields, config);
+    case ExpertKind::kGlm4Moe:
+      return read_glm4_moe(fields, config);
   }
 }
 

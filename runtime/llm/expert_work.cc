@@ -12,6 +12,8 @@
 namespace fasa {
 namespace {
 
+constexpr float kMinExpertSum = 1e-20f;  // sigmoids may all be 0
+
 void softmax(float* x, int count) {
   const float most = *std::max_element(x, x + count);
   float sum = 0;
@@ -19,13 +21,18 @@ void softmax(float* x, int count) {
   for (int i = 0; i < count; ++i) x[i] /= sum;
 }
 
-// Zeroes all but the best `kept` of `count` blocks of `size` scores; blocks rank by their maximum.
-void keep_best(float* scores, int count, int size, int kept) {
+void sigmoid(float* x, int count) {
+  for (int i = 0; i < count; ++i) x[i] = 1 / (1 + std::exp(-x[i]));
+}
+
+// Zeroes all but the best `kept` of `count` blocks of `size` scores; blocks rank by the maximum of
+// `ranks`, which may be the scores.
+void keep_best(const float* ranks, float* scores, int count, int size, int kept) {
   thread_local std::vector<int> order;  // grows only
   order.resize(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) order[static_cast<size_t>(i)] = i;
   const auto largest = [&](int block) {
-    return *std::max_element(scores + block * size, scores + (block + 1) * size);
+    return *std::max_element(ranks + block * size, ranks + (block + 1) * size);
   };
   std::partial_sort(order.begin(), order.begin() + kept, order.end(), [&](int a, int b) {
     const float of_a = largest(a);
@@ -39,17 +46,24 @@ void keep_best(float* scores, int count, int size, int kept) {
 
 }  // namespace
 
-void route(const ExpertShape& shape, float* logits, const float* scale) {
-  softmax(logits, shape.count);
+void route(const ExpertShape& shape, float* logits, const float* scale, const float* correction) {
+  thread_local std::vector<float> corrected;  // grows only
+  (shape.sigmoid ? sigmoid : softmax)(logits, shape.count);
   if (shape.groups > 1) {
-    keep_best(logits, shape.groups, shape.count / shape.groups, shape.chosen_groups);
+    keep_best(logits, logits, shape.groups, shape.count / shape.groups, shape.chosen_groups);
   }
-  keep_best(logits, shape.count, 1, shape.chosen);
+  const float* ranks = logits;
+  if (correction != nullptr) {
+    corrected.assign(logits, logits + shape.count);
+    for (int i = 0; i < shape.count; ++i) corrected[static_cast<size_t>(i)] += correction[i];
+    ranks = corrected.data();
+  }
+  keep_best(ranks, logits, shape.count, 1, shape.chosen);
   float factor = shape.scale;
   if (shape.normalised) {
     float sum = 0;
     for (int i = 0; i < shape.count; ++i) sum += logits[i];
-    factor /= sum;
+    factor /= sum + kMinExpertSum;
   }
   for (int i = 0; i < shape.count; ++i) logits[i] *= factor;
   for (int i = 0; scale != nullptr && i < shape.count; ++i) logits[i] *= scale[i];
@@ -73,7 +87,7 @@ ExpertWork::Bytes ExpertWork::run(const ExpertLayerWeights& layer,
   for_each_row(tokens_, int64_t{shape.count} * 8, [&](int64_t row) {
     float* logits = activations_.routed() + row * shape.count;
     if (layer.router_bias != nullptr) add_bias(layer.router_bias, shape.count, logits);
-    route(shape, logits, layer.scale);
+    route(shape, logits, layer.scale, layer.router_correction);
   });
   const auto mixed = static_cast<size_t>(tokens_ * config_.hidden);
   std::fill_n(activations_.mixed(), mixed, 0.0f);

@@ -11,8 +11,10 @@
 namespace fasa {
 
 // The router's choice for one token, in place: logits [shape.count] -> weights, 0 for experts not
-// chosen. Ties go to the lower index. `scale` [shape.count] multiplies the weights, or null.
-void route(const ExpertShape& shape, float* logits, const float* scale = nullptr);
+// chosen. Ties go to the lower index. `scale` [shape.count] multiplies the weights, or null;
+// `correction` [shape.count] is added to the shares for the choice alone, or null.
+void route(const ExpertShape& shape, float* logits, const float* scale = nullptr,
+           const float* correction = nullptr);
 
 // A step's work in layers with experts. Holds references: all arguments must outlive it.
 class ExpertWork {

@@ -27,6 +27,10 @@ void require_runnable(const ModelConfig& config, const Device& device,
         fmt::format("linear_key_head_dim = {}: allowed on device '{}': up to {}; use --device cpu",
                     config.linear.key_dim, device.name(), DeltaNetParams::kMaxKeyDim));
   }
+  if (config.experts.sigmoid && device.traits().model_calls) {
+    throw UsageError(fmt::format("{}: not supported on device '{}'; use --device cpu",
+                                 config.model_type, device.name()));
+  }
   if (device.host_work() != nullptr) return;
   if (weights.activations != DecodeActivations::kModel) {
     throw UsageError(
@@ -47,8 +51,8 @@ DType chosen_dtype(const ModelConfig& config, std::optional<DType> dtype) {
 }  // namespace
 
 Model Model::load(const std::string& path, Device& device, std::optional<DType> dtype,
-                  const WeightOptions& weights) {
-  ModelConfig config = ModelConfig::load(path);
+                  const WeightOptions& weights, int64_t context) {
+  ModelConfig config = ModelConfig::load(path, context);
   require_runnable(config, device, weights);
   const DType chosen = chosen_dtype(config, dtype);
   return Model(

@@ -55,9 +55,9 @@ class Model {
   // Loads a Hugging Face folder or a GGUF file into the device's memory. `device` must outlive the
   // model. `dtype` of weights and activations: none = f32 below 1 B parameters, else bf16. Throws
   // InputError (file, tensor or key), BudgetError, and UsageError (f16, or a family or weights that
-  // the device does not support).
+  // the device does not support). `context`: see ModelConfig::load().
   static Model load(const std::string& path, Device& device, std::optional<DType> dtype,
-                    const WeightOptions& weights = {});
+                    const WeightOptions& weights = {}, int64_t context = 0);
   // A model of this shape with random weights, for measurements (random_weights.h).
   static Model random(const ModelConfig& config, Device& device, std::optional<DType> dtype,
                       uint64_t seed, const WeightOptions& weights = {});

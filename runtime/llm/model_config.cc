@@ -54,6 +54,8 @@ void read_shapes(const JsonFields& fields, ModelConfig* config) {
   };
   config->hidden = either(keys.hidden, keys.old_hidden, kMaxWidth);
   config->layers = integer(keys.layers, kMaxLayers);
+  config->predicting_layers =
+      static_cast<int>(fields.integer_or("num_nextn_predict_layers", 0, kMaxLayers, 0));
   config->query_heads = either(keys.query_heads, keys.old_query_heads, kMaxHeads);
   config->intermediate = keys.intermediate != nullptr ? integer(keys.intermediate, kMaxWidth)
                                                       : keys.default_expansion * config->hidden;
@@ -186,13 +188,15 @@ void extend_positions(ModelConfig* config) {
       std::max(config->max_positions, static_cast<int64_t>(std::min(extended, limit)));
 }
 
-void read_rotary(const JsonFields& fields, const std::string& name, ModelConfig* config) {
+void read_rotary(const JsonFields& fields, const std::string& name, int64_t context,
+                 ModelConfig* config) {
   const ModelFamily& family = *config->family;
   config->rope = read_rope(fields, name, config->max_positions,
                            {.share = family.rotary_share,
                             .partial = family.partial_rotary,
                             .proportional = family.proportional_rope,
-                            .theta = family.rope_theta});
+                            .theta = family.rope_theta,
+                            .context = context});
   extend_positions(config);
   if (family.local_rope) {
     config->local_rope =
@@ -323,7 +327,7 @@ bool ModelConfig::is_eos(int32_t id) const {
   return std::find(eos_ids.begin(), eos_ids.end(), id) != eos_ids.end();
 }
 
-ModelConfig ModelConfig::parse(std::string_view json, const std::string& name) {
+ModelConfig ModelConfig::parse(std::string_view json, const std::string& name, int64_t context) {
   const nlohmann::json whole = parse_json(json, name);
   QuantizationConfig::parse(whole, name);  // throws for unsupported quantization
   const TextConfig text(whole, name);
@@ -340,7 +344,9 @@ ModelConfig ModelConfig::parse(std::string_view json, const std::string& name) {
       static_cast<float>(fields.number_or(keys.norm_eps, 0, 1, keys.default_norm_eps));
   config.max_positions =
       keys.positions == nullptr ? kMaxPositions : fields.integer(keys.positions, 1, kMaxPositions);
-  if (config.family->position == PositionKind::kRotary) read_rotary(fields, name, &config);
+  if (config.family->position == PositionKind::kRotary) {
+    read_rotary(fields, name, context, &config);
+  }
   if (config.family->latent_attention) read_mla(fields, &config);
   read_experts(fields, &config);
   if (type == "bloom") read_bloom(fields, &config);
@@ -368,10 +374,10 @@ void ModelConfig::parse_generation(std::string_view json, const std::string& nam
   if (!ids.empty()) eos_ids = std::move(ids);
 }
 
-ModelConfig ModelConfig::load(const std::string& dir) {
+ModelConfig ModelConfig::load(const std::string& dir, int64_t context) {
   if (is_gguf(dir)) {
     const GgufFiles files(dir);
-    return parse(gguf_config_json(files.header()), files.header().name());
+    return parse(gguf_config_json(files.header()), files.header().name(), context);
   }
   if (!std::filesystem::is_directory(dir)) {
     throw InputError(
@@ -386,7 +392,7 @@ ModelConfig ModelConfig::load(const std::string& dir) {
                     "model's folder",
                     dir));
   }
-  ModelConfig config = parse(read_file(path), path);
+  ModelConfig config = parse(read_file(path), path, context);
   const std::string generation = dir + "/generation_config.json";
   if (std::filesystem::exists(generation)) {
     config.parse_generation(read_file(generation), generation);

@@ -36,6 +36,7 @@ struct ExpertShape {
   int intermediate = 0;
   int shared_intermediate = 0;              // 0 = none
   bool normalised = false;                  // the chosen experts' weights sum to 1
+  bool sigmoid = false;                     // of scores, instead of their softmax
   float scale = 1;                          // multiplies the weights
   std::optional<ClampedGate> clamped = {};  // instead of the model's activation
   bool beside_mlp = false;                  // layers with experts have an MLP too
@@ -62,6 +63,7 @@ struct ModelConfig {
   int hidden = 0;
   int intermediate = 0;
   int layers = 0;
+  int predicting_layers = 0;  // of multi-token prediction, behind the others; never read
   int query_heads = 0;
   int kv_heads = 0;
   int head_dim = 0;
@@ -167,8 +169,10 @@ struct ModelConfig {
 
   // Reads config.json and, if present, generation_config.json. Throws InputError naming file and
   // key.
-  static ModelConfig load(const std::string& dir);
-  static ModelConfig parse(std::string_view json, const std::string& name);
+  // `context`: tokens of the longest context to run, 0 = max_positions; longrope takes its short
+  // divisors where that does not exceed the original context.
+  static ModelConfig load(const std::string& dir, int64_t context = 0);
+  static ModelConfig parse(std::string_view json, const std::string& name, int64_t context = 0);
   // Replaces the end-of-sequence ids by those of a generation_config.json.
   void parse_generation(std::string_view json, const std::string& name);
 };

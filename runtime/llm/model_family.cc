@@ -233,6 +233,16 @@ constexpr ModelFamily kGlm4{.type = "glm4",
                                       .mlp_out_norm = "post_mlp_layernorm",
                                       .gate_up = "mlp.gate_up_proj"}};
 
+constexpr ModelFamily kGlm4Moe{.type = "glm4_moe",
+                               .rotary_share = 0.5,
+                               .partial_rotary = true,
+                               .experts = ExpertKind::kGlm4Moe,
+                               .head_norm = HeadNorm::kShared,
+                               .has_head_norm = {.key = "use_qk_norm"},
+                               .qkv_bias = {.key = "attention_bias"},
+                               .keys = {.default_norm_eps = 1e-5},
+                               .names = {.router_correction = "mlp.gate.e_score_correction_bias"}};
+
 constexpr ModelFamily kSeedOss{.type = "seed_oss",
                                .qkv_bias = {.key = "attention_bias", .otherwise = true},
                                .output_bias = {.key = "attention_out_bias"},
@@ -285,10 +295,11 @@ constexpr ModelFamily kPhi3{.type = "phi3",
                             .names = {.qkv = "self_attn.qkv_proj", .gate_up = "mlp.gate_up_proj"}};
 
 constexpr std::array kFamilies = {
-    kLlama,   kMistral,  kMixtral, kQwen2,   kQwen3,      kQwen3Moe, kQwen2Moe,   kErnie45,
-    kGptNeox, kStableLm, kPhi,     kBloom,   kMpt,        kGranite,  kDeepseekV2, kOlmo2,
-    kOlmo3,   kSmolLm3,  kPhi3,    kGemma2,  kGemma3,     kGemma4,   kGptOss,     kMinistral3,
-    kSeedOss, kGlm4,     kExaone4, kCohere2, kStarcoder2, kQwen35,   kQwen35Moe,  kQwen3Next};
+    kLlama,      kMistral,    kMixtral,    kQwen2,     kQwen3,    kQwen3Moe, kQwen2Moe,
+    kErnie45,    kGptNeox,    kStableLm,   kPhi,       kBloom,    kMpt,      kGranite,
+    kDeepseekV2, kOlmo2,      kOlmo3,      kSmolLm3,   kPhi3,     kGemma2,   kGemma3,
+    kGemma4,     kGptOss,     kMinistral3, kSeedOss,   kGlm4,     kGlm4Moe,  kExaone4,
+    kCohere2,    kStarcoder2, kQwen35,     kQwen35Moe, kQwen3Next};
 
 }  // namespace
 

@@ -47,7 +47,7 @@ struct Choice {
 inline constexpr Choice kAlways{.otherwise = true};
 
 // Key names and rules of a family's experts, if any (expert_config.h).
-enum class ExpertKind : uint8_t { kNone, kMixtral, kQwen, kDeepSeek, kGptOss, kGemma4 };
+enum class ExpertKind : uint8_t { kNone, kMixtral, kQwen, kDeepSeek, kGptOss, kGemma4, kGlm4Moe };
 
 // Layers with linear attention, by the layout of their projections in files: one tensor each for
 // queries, keys and values, z, b and a; or one for the first two and one for b and a, by key head.
@@ -120,6 +120,8 @@ struct TensorNames {
   // experts' weights.
   std::string_view router_scale = "";
   std::string_view expert_scale = "";
+  // Without ".weight": added to the experts' scores where they are chosen, and nowhere else.
+  std::string_view router_correction = "";
   // Experts beside the MLP: norms of the MLP's output, of the experts' input and of their output.
   std::string_view beside_mlp_out_norm = "";
   std::string_view beside_norm = "";

@@ -45,8 +45,10 @@ std::vector<double> read_factors(const JsonFields& fields, const char* key) {
 
 // LongRoPE (arXiv 2402.13753): each frequency has its own divisor, and sequences longer than the
 // original context use another set. A sequence cannot change its divisors, because its keys are
-// stored rotated; so a model with an extended context always uses the long set.
-void read_long_rope(const JsonFields& fields, int64_t max_positions, RopeParameters* rope) {
+// stored rotated; so the long set is used if any context may be that long. `context`: see
+// RotaryDefaults.
+void read_long_rope(const JsonFields& fields, int64_t max_positions, int64_t context,
+                    RopeParameters* rope) {
   const auto original = static_cast<double>(rope->original_positions);
   rope->factor =
       fields.number_or("factor", 1e-3, 1e6, static_cast<double>(max_positions) / original);
@@ -58,12 +60,15 @@ void read_long_rope(const JsonFields& fields, int64_t max_positions, RopeParamet
   if (within.size() != beyond.size()) {
     fields.fail("long_factor", "a list as long as short_factor");
   }
-  rope->pair_factors = max_positions > rope->original_positions ? beyond : within;
+  const bool extended = max_positions > rope->original_positions;
+  const bool stays = context > 0 && context <= rope->original_positions;
+  rope->pair_factors = extended && !stays ? beyond : within;
+  if (extended && stays) rope->long_factors = beyond;
 }
 
 // `config`: the whole file; `fields`: its rotary part.
 void read_scaling(const JsonFields& config, const JsonFields& fields, int64_t max_positions,
-                  RopeParameters* rope) {
+                  int64_t context, RopeParameters* rope) {
   const char* kind_key = fields.has("rope_type") ? "rope_type" : "type";
   const std::string kind = fields.text(kind_key).value_or("default");
   if (kind == "default") return;
@@ -87,7 +92,9 @@ void read_scaling(const JsonFields& config, const JsonFields& fields, int64_t ma
   rope->original_positions = config.integer_or(
       "original_max_position_embeddings", 1, kMaxPositions,
       fields.integer_or("original_max_position_embeddings", 1, kMaxPositions, max_positions));
-  if (rope->kind == RopeKind::kLongRope) return read_long_rope(fields, max_positions, rope);
+  if (rope->kind == RopeKind::kLongRope) {
+    return read_long_rope(fields, max_positions, context, rope);
+  }
   if (rope->kind == RopeKind::kYarn && !fields.has("factor")) {
     rope->factor =
         static_cast<double>(max_positions) / static_cast<double>(rope->original_positions);
@@ -141,7 +148,7 @@ RopeParameters read_rope(const JsonFields& config, const std::string& name, int6
   rope.kind = RopeKind::kDefault;
   rope.theta = fields.number_or("rope_theta", 2, 1e15, rope.theta);
   rope.share = read_share(fields, "partial_rotary_factor", rope.share, defaults);
-  read_scaling(config, fields, max_positions, &rope);
+  read_scaling(config, fields, max_positions, defaults.context, &rope);
   return rope;
 }
 
@@ -153,7 +160,7 @@ RopeParameters read_local_rope(const JsonFields& config, const std::string& name
   if (part == nullptr) return rope;
   const JsonFields fields(*part, name, config.prefix() + "rope_parameters.sliding_attention.");
   rope.theta = fields.number_or("rope_theta", 2, 1e15, rope.theta);
-  read_scaling(config, fields, max_positions, &rope);
+  read_scaling(config, fields, max_positions, 0, &rope);
   return rope;
 }
 
@@ -174,7 +181,8 @@ std::string RopeParameters::scaling_text() const {
                          original_positions);
     case RopeKind::kLongRope:
       return fmt::format("longrope factors={} attention={} original={}",
-                         fmt::join(pair_factors, ","), attention_factor, original_positions);
+                         fmt::join(long_factors.empty() ? pair_factors : long_factors, ","),
+                         attention_factor, original_positions);
   }
   return "";
 }

@@ -27,6 +27,9 @@ struct RopeParameters {
   bool truncate = true;
   double attention_factor = 1;       // multiplies cosines and sines
   std::vector<double> pair_factors;  // longrope: divisor of each frequency
+  // Set if the short set of longrope was taken because no context is longer: the long one, which
+  // names the model in scaling_text().
+  std::vector<double> long_factors;
   // deepseek: multiplies the score scale; the square of YaRN's mscale_all_dim factor.
   double score_factor = 1;
   double query_growth = 0;  // llama_4_scaling_beta, see ModelConfig::query_growth
@@ -42,6 +45,7 @@ struct RotaryDefaults {
   bool partial = false;  // a share below 1 is allowed
   bool proportional = false;
   double theta = 10000;
+  int64_t context = 0;  // tokens of the longest context to run; 0 = all that the model has
 };
 
 // Reads rope_parameters (transformers 5), or the older rope_theta and rope_scaling, whose kind was

@@ -209,10 +209,15 @@ void WeightPlan::vector(const float** target, const std::string& tensor,
   vectors_.push_back({target, {{used(tensor, shape), 0, size}}, place, size, {}});
 }
 
-void WeightPlan::require_all_used(const std::string& prefix) const {
+void WeightPlan::require_all_used(const std::string& prefix,
+                                  const std::vector<std::string>& ignored) const {
   for (const std::string& name : files_.names()) {
     // Old exports store the rotary frequencies; they follow from the config.
     if (!name.starts_with(prefix) || used_.contains(name) || name.ends_with("inv_freq")) continue;
+    const bool may_be_left =
+        std::any_of(ignored.begin(), ignored.end(),
+                    [&](const std::string& begin) { return name.starts_with(begin); });
+    if (may_be_left) continue;
     throw InputError(
         fmt::format("{}: tensor {} does not belong to the model that {} describes", files_.source(),
                     name, files_.source().ends_with(".gguf") ? "the metadata" : "config.json"));

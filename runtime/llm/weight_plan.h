@@ -73,8 +73,8 @@ class WeightPlan {
   bool is_for_kernels() const { return layout_.order == PanelOrder::kPlain; }
   std::string source() const { return files_.source(); }
   // Throws InputError if a tensor with `prefix` in its name was never requested: the config is of
-  // another model.
-  void require_all_used(const std::string& prefix) const;
+  // another model. Names that begin with one of `ignored` may be left.
+  void require_all_used(const std::string& prefix, const std::vector<std::string>& ignored) const;
 
   // Bytes that load() allocates.
   uint64_t bytes(MemorySpace space) const { return bytes_[index(space)]; }

@@ -109,6 +109,10 @@ void WeightPlanner::experts(int index, ExpertLayerWeights* layer) const {
   if (config_.family->expert_bias) {
     plan_->vector(&layer->router_bias, {{in_layer(index, names_.router) + ".bias", shape.count}});
   }
+  if (!names_.router_correction.empty()) {
+    plan_->vector(&layer->router_correction,
+                  {{bare(index, names_.router_correction), shape.count}});
+  }
   if (shape.beside_mlp) return experts_beside(index, layer);
   if (has_stacked_experts(index)) return stacked_experts(index, layer);
   const bool by_rows = has_experts_by_rows(index);

@@ -187,7 +187,11 @@ void Weights::lay_out(const ModelConfig& config, const WeightOptions& options, W
   if (config.head_bias) {
     plan->vector(&head_bias_, {{planner.head() + ".bias", config.vocab_size}});
   }
-  plan->require_all_used(planner.root());
+  std::vector<std::string> ignored;
+  for (int i = config.layers; i < config.layers + config.predicting_layers; ++i) {
+    ignored.push_back(fmt::format("{}{}.{}.", planner.root(), names.layers, i));
+  }
+  plan->require_all_used(planner.root(), ignored);
   planned_bytes_ = plan->bytes(MemorySpace::kDevice);
   planned_host_bytes_ = plan->bytes(MemorySpace::kHost);
   kernel_scratch_ = plan->kernel_scratch();

@@ -42,10 +42,11 @@ struct ExpertWeights {
 struct ExpertLayerWeights {
   Matrix router;  // [count, hidden]
   const float* router_bias = nullptr;
-  const float* scale = nullptr;  // [count]: multiplies the experts' weights; or null
-  Norm router_norm;              // of the router's input, if the layer has an MLP beside
-  Norm mlp_out_norm;             // then also norms of the MLP's output, the experts' input
-  Norm norm;                     // and their output
+  const float* router_correction = nullptr;  // see TensorNames
+  const float* scale = nullptr;              // [count]: multiplies the experts' weights; or null
+  Norm router_norm;   // of the router's input, if the layer has an MLP beside
+  Norm mlp_out_norm;  // then also norms of the MLP's output, the experts' input
+  Norm norm;          // and their output
   Norm out_norm;
   std::vector<ExpertWeights> routed;  // [count]; empty = the layer has no experts
   ExpertWeights shared;               // no outputs: none

@@ -66,7 +66,8 @@ std::string files_of(const std::string& path) {
 std::string session_fingerprint(const SessionSubject& subject, const Config& config) {
   const nlohmann::json settings = config_to_json(config);
   const std::string all =
-      fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n", subject.version, files_of(subject.path),
+      fmt::format("{}{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n", subject.version,
+                  subject.short_factors ? " short factors" : "", files_of(subject.path),
                   static_cast<int>(subject.device), dtype_name(subject.dtype),
                   row_dtype_name(subject.row_dtype), fmt::join(subject.slice_dims, " "),
                   settings.at("selection").dump(), settings.at("weights").dump());

@@ -20,6 +20,7 @@ struct SessionSubject {
   DType dtype;  // of weights and activations
   RowDType row_dtype;
   std::span<const int16_t> slice_dims;
+  bool short_factors = false;  // of longrope: stored keys are rotated by one of two sets
 };
 
 // Covers the model's files (weights by name, size and time, others by content), the selection

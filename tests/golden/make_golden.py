@@ -496,6 +496,15 @@ CASES = {
         torch.bfloat16,
         {"vision": True},
     ),
+    "glm4-moe": (
+        transformers.Glm4MoeConfig(
+            **{**COMMON, "num_hidden_layers": 3, "head_dim": 12, "attention_bias": True, "use_qk_norm": True,
+               "n_routed_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 24,
+               "n_shared_experts": 1, "first_k_dense_replace": 1, "routed_scaling_factor": 1.5,
+               "num_nextn_predict_layers": 0}),
+        torch.bfloat16,
+        {},
+    ),
 }
 
 
@@ -507,6 +516,8 @@ def randomise(model, generator):
     for name, buffer in model.named_buffers():
         if name.endswith("layer_scalar"):
             buffer.data = 0.8 + 0.2 * torch.rand(buffer.shape, generator=generator)
+        if name.endswith("e_score_correction_bias"):
+            buffer.data = 0.4 * torch.randn(buffer.shape, generator=generator)
     for name, parameter in model.named_parameters():
         noise = torch.randn(parameter.shape, generator=generator)
         if kind.startswith("gemma4") and "q_norm" in name:

@@ -48,6 +48,21 @@ TEST(Route, OnlyTheBestGroupsAreChosenFrom) {
               {0, 0, 0.35f, 0.1f, 0, 0});
 }
 
+// The correction decides the choice alone; weights are the sigmoids.
+TEST(Route, CorrectedChoiceOfSigmoids) {
+  const ExpertShape shape{.count = 3, .chosen = 2, .sigmoid = true};
+  const std::vector<float> correction = {-2, 0, 0.5f};
+  std::vector<float> logits = {2, 0, -1};
+  route(shape, logits.data(), nullptr, correction.data());
+  expect_near(logits, {0, 0.5f, 1 / (1 + std::exp(1.0f))});
+  logits = {2, 0, -1};
+  ExpertShape normalised = shape;
+  normalised.normalised = true;
+  normalised.scale = 3;
+  route(normalised, logits.data(), nullptr, correction.data());
+  EXPECT_NEAR(logits[1] + logits[2], 3, 1e-6);
+}
+
 // Logits far apart: the other experts' shares are 0, and no weight is NaN.
 TEST(Route, OneExpertMayTakeAll) {
   std::vector<float> logits = {-1e30f, 200.0f, -200.0f};

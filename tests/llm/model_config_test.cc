@@ -335,6 +335,14 @@ TEST(ModelConfigTest, LongRopeTakesWhatItsContextNeeds) {
   const Rotation own = make_rotations(parse(phi(256))).at(0);
   EXPECT_THAT(own.frequencies, ElementsAre(1.0f, 0.01f / 2));
   EXPECT_EQ(own.factor, 1);
+  // Contexts that end within the original one take the short set; the model is the same.
+  for (const auto& [context, is_short] : {std::pair{64, true}, {65, false}, {0, false}}) {
+    nlohmann::json json = base();
+    json.update(phi(64));
+    const ModelConfig served = ModelConfig::parse(json.dump(), "config.json", context);
+    EXPECT_EQ(make_rotations(served).at(0).frequencies[1], is_short ? 0.01f / 2 : 0.01f / 8);
+    EXPECT_EQ(served.rope.scaling_text(), longer.rope.scaling_text());
+  }
   nlohmann::json named = phi(64);
   named["rope_scaling"]["type"] = "longrope";
   EXPECT_EQ(parse(named).rope.scaling_text(), longer.rope.scaling_text());

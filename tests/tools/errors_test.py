@@ -159,6 +159,16 @@ class ModelErrors(CommandTest):
         self.replace(folder, "config.json", "{")
         self.model_fails(["config.json"], folder)
 
+    def test_messages_do_not_cut_characters(self):
+        document = json.loads((MODEL / "tokenizer.json").read_text())
+        for shift in range(2):
+            document["pre_tokenizer"] = {"type": "Split", "behavior": "Isolated", "invert": False,
+                                         "pattern": {"Regex": "a" * shift + "[z-a]" + "é" * 500}}
+            self.write("tokenizer.json", json.dumps(document))
+            done = run("tokenize", "--model", self.folder, "--prompt", "a")
+            self.assertEqual(done.returncode, 3)
+            self.assertIn("éé", done.stderr.decode())  # valid UTF-8
+
     def test_safetensors(self):
         whole = (MODEL / "model.safetensors").read_bytes()
         header_size = struct.unpack("<Q", whole[:8])[0]

@@ -36,7 +36,7 @@ class GoldenCase(CommandTest):
 
 
 class Architectures(GoldenCase):
-    FOLDERS = ("glm4", "cohere2", "exaone4", "exaone4-full", "seed-oss", "starcoder2",
+    FOLDERS = ("glm4", "glm4-moe", "cohere2", "exaone4", "exaone4-full", "seed-oss", "starcoder2",
                "phi", "gpt-neox", "gpt-neox-sequential", "ernie", "ernie-mha-biases", "stablelm",
                "stablelm-parallel", "bloom", "bloom-heads", "mpt", "deepseek-v2",
                "deepseek-v2-moe", "deepseek-v2-moe-groups", "deepseek-v2-yarn", "mixtral")

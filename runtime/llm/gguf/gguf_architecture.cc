@@ -39,6 +39,7 @@ constexpr std::array kArchitectures = {
     GgufArchitecture{.name = "olmo2", .model_type = "olmo2"},
     GgufArchitecture{.name = "exaone4", .model_type = "exaone4"},
     GgufArchitecture{.name = "glm4", .model_type = "glm4"},
+    GgufArchitecture{.name = "glm4moe", .model_type = "glm4_moe", .experts = kNormalised},
     GgufArchitecture{.name = "cohere2", .model_type = "cohere2"},
     GgufArchitecture{.name = "seed_oss", .model_type = "seed_oss"},
     GgufArchitecture{.name = "starcoder2", .model_type = "starcoder2"},

@@ -11,7 +11,7 @@ enum Gating : int64_t { kUnset = 0, kSoftmax = 1, kSigmoid = 2, kSoftmaxOfChosen
 void check_gating(const GgufKeys& keys, const ModelFamily& family) {
   constexpr const char* kKey = "expert_gating_func";
   const int64_t given = keys.integer_or(kKey, kUnset, kUnset);
-  const bool sigmoid = false;
+  const bool sigmoid = !family.names.router_correction.empty();
   // The softmax of the chosen scores equals the chosen weights, made to sum to 1.
   const bool of_chosen = family.experts == ExpertKind::kGptOss && given == kSoftmaxOfChosen;
   if (given == kUnset || of_chosen || given == (sigmoid ? kSigmoid : kSoftmax)) return;
@@ -59,7 +59,9 @@ void add_gguf_experts(const GgufHeader& header, const GgufKeys& keys,
   const int64_t chosen = keys.integer("expert_used_count");
   const bool usual = architecture.experts == GgufExperts::kNormalised;
   const bool normalised = keys.boolean_or("expert_weights_norm", usual);
-  const bool either = family.experts == ExpertKind::kQwen;
+  const bool grouped =
+      family.experts == ExpertKind::kDeepSeek || family.experts == ExpertKind::kGlm4Moe;
+  const bool either = family.experts == ExpertKind::kQwen || family.experts == ExpertKind::kGlm4Moe;
   if (normalised != usual && !either) {
     keys.fail("expert_weights_norm",
               usual ? "true for this architecture" : "false for this architecture");
@@ -76,7 +78,7 @@ void add_gguf_experts(const GgufHeader& header, const GgufKeys& keys,
   check_gating(keys, family);
   if (family.experts == ExpertKind::kQwen) add_dense_layers(header, config);
   add_shared(keys, family, config);
-  if (family.experts == ExpertKind::kDeepSeek) add_grouped(keys, config);
+  if (grouped) add_grouped(keys, config);
 }
 
 void add_gguf_latent(const GgufHeader& header, const GgufKeys& keys, nlohmann::json* config) {

@@ -50,7 +50,8 @@ constexpr Neutral kNeutral[] = {
 };
 
 // Keys that change nothing here: sizes that tensors show, notes, and other parts of the model.
-constexpr std::string_view kWithoutEffect[] = {"attention.key_length_swa",
+constexpr std::string_view kWithoutEffect[] = {"attention.head_count_kv",
+                                               "attention.key_length_swa",
                                                "attention.layer_norm_epsilon",
                                                "attention.layer_norm_rms_epsilon",
                                                "attention.recurrent_layers",

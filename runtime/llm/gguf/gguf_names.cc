@@ -51,7 +51,9 @@ constexpr Name kOfExpert[] = {{"ffn_gate", &TensorNames::expert_gate},
                               {"ffn_up", &TensorNames::expert_up},
                               {"ffn_down", &TensorNames::expert_down}};
 constexpr Name kWhole[] = {{"ffn_gate_inp.scale", &TensorNames::router_scale},
-                           {"ffn_down_exps.scale", &TensorNames::expert_scale}};
+                           {"ffn_down_exps.scale", &TensorNames::expert_scale},
+                           {"exp_probs_b.bias", &TensorNames::router_correction},
+                           {"exp_probs_b", &TensorNames::router_correction}};
 
 // Names of parts that the planner names itself.
 struct Fixed {
