@@ -13,6 +13,7 @@
 #include "runtime/text/tokenizer.h"
 #include "tools/command.h"
 #include "tools/config_flags.h"
+#include "tools/pre_flag.h"
 #include "tools/progress.h"
 
 namespace fasa {
@@ -57,6 +58,7 @@ class CalibrateCommand final : public Command {
     command_->add_option("--model", model_dir_, "Folder of a Hugging Face model, or a GGUF file")
         ->type_name("DIR")
         ->required();
+    add_pre_flag(*command_, pre_);
     command_->add_option("--text", texts_, "Text files to run over; default: the project's texts")
         ->type_name("FILE");
     command_->add_option("-o,--output", output_, "FC map file to write")
@@ -103,7 +105,7 @@ class CalibrateCommand final : public Command {
     const ModelConfig model_config = ModelConfig::load(model_dir_);
     set_options(config, model_config);
     check_writable(output_);
-    const auto tokenizer = open_tokenizer(model_dir_);
+    const auto tokenizer = open_tokenizer(model_dir_, pre_);
     const auto paths = texts_.empty() ? default_calibration_texts(model_dir_) : texts_;
     const auto text = read_calibration_texts(paths, tokenizer.get(), options_.tokens);
 
@@ -135,6 +137,7 @@ class CalibrateCommand final : public Command {
   CLI::Option* tokens_option_ = nullptr;
   ConfigFlags flags_;
   std::string model_dir_;
+  std::string pre_;
   std::string output_;
   std::vector<std::string> texts_;
   std::string objective_ = std::string(objective_name(Objective::kDistantAttention));

@@ -18,6 +18,7 @@
 #include "tools/fit_flag.h"
 #include "tools/help_text.h"
 #include "tools/model_dtype.h"
+#include "tools/pre_flag.h"
 #include "tools/progress.h"
 #include "tools/sampling_flags.h"
 #include "tools/slice_choice.h"
@@ -48,6 +49,7 @@ class ChatCommand final : public Command, private ChatHost {
         ->add_option("--prefill-chunk", options_.prefill_chunk, "Number of prompt tokens per step")
         ->type_name("N")
         ->capture_default_str();
+    add_pre_flag(*command_, pre_);
     sampling_.add_to(*command_);
     fit_.add_to(*command_);
     flags_.add_to(*command_);
@@ -65,7 +67,7 @@ class ChatCommand final : public Command, private ChatHost {
     options_.now = shown_time(now_);
     const ModelConfig model_config = ModelConfig::load(dir_);
     config_.validate_for(model_config.geometry());
-    tokenizer_.emplace(require_tokenizer(dir_));
+    tokenizer_.emplace(require_tokenizer(dir_, pre_));
     templates_ = require_templates(dir_);
     device_ = open_model_device(config_.device_options(), model_config);
     FitFlag::Subject subject{.path = dir_,
@@ -123,6 +125,7 @@ class ChatCommand final : public Command, private ChatHost {
   FitFlag fit_;
   SamplingFlags sampling_{1024};
   std::string dir_;
+  std::string pre_;
   std::string dtype_ = "auto";
   std::string now_;
   ChatOptions options_;

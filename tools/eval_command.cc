@@ -18,6 +18,7 @@
 #include "tools/eval_report.h"
 #include "tools/eval_scores.h"
 #include "tools/eval_table.h"
+#include "tools/pre_flag.h"
 #include "tools/slice_choice.h"
 
 namespace fasa {
@@ -58,6 +59,7 @@ class EvalCommand final : public Command {
   bool fresh_ = false;
   std::string metrics_python_;
   std::string html_;
+  std::string pre_;
   bool json_ = false;
 };
 
@@ -119,6 +121,7 @@ CLI::App* EvalCommand::add_to(CLI::App& app) {
   add_flag("task", "TASK", flags_.task, "ppl, needle, longbench, math")->required();
   add_flag("--model", "DIR", flags_.model_dir, "Folder of a Hugging Face model, or a GGUF file")
       ->required();
+  add_pre_flag(*command_, pre_);
   add_task_flags();
   add_data_flags();
   add_method_flags();
@@ -176,7 +179,7 @@ std::vector<EvalMethod> EvalCommand::methods(Model& model, const std::vector<Con
 
 EvalReport EvalCommand::evaluate(const std::vector<Config>& configs,
                                  const ModelConfig& model_config) {
-  const auto tokenizer = open_tokenizer(flags_.model_dir);
+  const auto tokenizer = open_tokenizer(flags_.model_dir, pre_);
   auto planned = plan_tasks(flags_, model_config, tokenizer.get());
   std::optional<MetricsProgram> metrics;
   if (planned.front().scored_apart) metrics.emplace(metrics_python_);

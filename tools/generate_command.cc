@@ -25,6 +25,7 @@
 #include "tools/generate_report.h"
 #include "tools/help_text.h"
 #include "tools/model_dtype.h"
+#include "tools/pre_flag.h"
 #include "tools/progress.h"
 #include "tools/prompt.h"
 #include "tools/sampling_flags.h"
@@ -94,6 +95,7 @@ void add_model_flags(CLI::App& command, ModelOptions& model, PromptSource& promp
       .add_option("--prompt-ids", prompt.ids_file,
                   "File of token ids: a JSON array, or numbers separated by spaces")
       ->type_name("FILE");
+  add_pre_flag(command, prompt.pre);
 }
 
 class GenerateCommand final : public Command {

@@ -3,9 +3,11 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "runtime/api/kv_cost.h"
 #include "runtime/base/error.h"
+#include "runtime/base/log.h"
 #include "runtime/config/config.h"
 #include "runtime/io/machine.h"
 #include "runtime/llm/gguf/gguf_files.h"
@@ -13,6 +15,7 @@
 #include "runtime/llm/host_sink.h"
 #include "runtime/llm/list_gpus.h"
 #include "runtime/llm/model.h"
+#include "runtime/llm/model_tokenizer.h"
 #include "runtime/llm/open_weights.h"
 #include "runtime/llm/text_root.h"
 #include "runtime/llm/weights.h"
@@ -42,6 +45,29 @@ std::vector<std::string> unknown_keys_of(const std::string& dir) {
   return gguf_unknown_keys(GgufFiles(dir).header());
 }
 
+struct EndToken {
+  int32_t id;
+  std::string text;  // "" without a tokenizer
+};
+
+// Tokens that end an answer, ascending.
+std::vector<EndToken> ends_of(const std::string& dir, const ModelConfig& model) {
+  std::unique_ptr<text::Tokenizer> tokenizer;
+  try {
+    tokenizer = open_tokenizer(dir);
+  } catch (const InputError& error) {
+    log_warning(fmt::format("{}; the model cannot take texts", error.what()));
+  }
+  std::set<int32_t> ids(model.eos_ids.begin(), model.eos_ids.end());
+  if (tokenizer) ids.insert(tokenizer->ends().begin(), tokenizer->ends().end());
+  ids.erase(-1);
+  std::vector<EndToken> ends;
+  for (const int32_t id : ids) {
+    ends.push_back({id, tokenizer ? std::string(tokenizer->piece(id)) : ""});
+  }
+  return ends;
+}
+
 Json model_json(const std::string& dir) {
   const ModelConfig model = ModelConfig::load(dir);
   const Geometry geometry = model.geometry();
@@ -54,6 +80,10 @@ Json model_json(const std::string& dir) {
                      {"slice_dtype", std::string(slice_dtype_name(cost.slice_dtype))},
                      {"device_bytes_per_token", cost.device_bytes},
                      {"host_bytes_per_token", cost.host_bytes}});
+  }
+  Json ends = Json::array();
+  for (const EndToken& end : ends_of(dir, model)) {
+    ends.push_back({{"id", end.id}, {"text", end.text}});
   }
   return {{"type", model.model_type},
           {"parameters", model.parameters()},
@@ -73,6 +103,7 @@ Json model_json(const std::string& dir) {
           {"max_positions", model.max_positions},
           {"row_dtype", std::string(row_dtype_name(rows))},
           {"full_kv_bytes_per_token", full_kv_bytes_per_token(geometry)},
+          {"ends", ends},
           {"unread_parts", unread_parts_of(dir, model)},
           {"unknown_keys", unknown_keys_of(dir)},
           {"presets", costs}};
@@ -99,6 +130,11 @@ std::string model_text(const std::string& dir) {
     text += fmt::format("The last {} layers share the keys and values of earlier ones\n",
                         geometry.shared_layers);
   }
+  std::string ends;
+  for (const EndToken& end : ends_of(dir, model)) {
+    ends += fmt::format("{}{} {}", ends.empty() ? "" : ", ", end.id, end.text);
+  }
+  text += fmt::format("An answer ends at: {}\n", ends.empty() ? "no token" : ends);
   for (const auto& [part, tensors] : unread_parts_of(dir, model)) {
     text += fmt::format("Not read: {} ({} tensors)\n", part, tensors);
   }

@@ -89,7 +89,7 @@ std::vector<int32_t> random_ids(const PromptSource& source, int vocab_size) {
 std::unique_ptr<text::Tokenizer> load_tokenizer(const std::string& model_dir,
                                                 const PromptSource& source) {
   try {
-    return open_tokenizer(model_dir);
+    return open_tokenizer(model_dir, source.pre);
   } catch (const InputError& error) {
     if (source.text || source.file) throw;
     log_warning(fmt::format("{}; the text is not printed", error.what()));

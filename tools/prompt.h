@@ -16,6 +16,7 @@ struct PromptSource {
   std::optional<std::string> file;       // read byte for byte
   std::optional<std::string> ids_file;   // a JSON array, or numbers separated by blanks or commas
   std::optional<int64_t> random_tokens;  // so many random ids, always the same
+  std::string pre = {};                  // pre-tokenizer for texts; "": the model's
 };
 
 // The tokenizer of a model's folder; null if there is none. An unreadable one is an error only if

@@ -25,6 +25,7 @@
 #include "tools/config_flags.h"
 #include "tools/fit_flag.h"
 #include "tools/model_dtype.h"
+#include "tools/pre_flag.h"
 #include "tools/slice_choice.h"
 
 namespace fasa {
@@ -74,6 +75,7 @@ class ServeCommand final : public Command {
     command_->add_option("--model", dir_, "Folder of a Hugging Face model, or a GGUF file")
         ->type_name("DIR")
         ->required();
+    add_pre_flag(*command_, pre_);
     command_->add_option("--host", http_.host, "Address to listen on, or unix:PATH")
         ->type_name("ADDRESS")
         ->capture_default_str();
@@ -169,7 +171,7 @@ class ServeCommand final : public Command {
   CLI::App* command_ = nullptr;
   ConfigFlags flags_;
   FitFlag fit_;
-  std::string dir_, key_file_, name_, now_, dtype_ = "auto";
+  std::string dir_, pre_, key_file_, name_, now_, dtype_ = "auto";
   serve::HttpOptions http_;
   serve::EngineOptions engine_;
   std::string max_step_ms_ = "auto";
@@ -269,7 +271,7 @@ int ServeCommand::run() {
   require_usable_target();
   const ModelConfig model_config = ModelConfig::load(dir_, max_context_);
   config.validate_for(model_config.geometry());
-  const auto tokenizer = require_tokenizer(dir_);
+  const auto tokenizer = require_tokenizer(dir_, pre_);
   const auto templates = open_templates(dir_);
   serve::ServiceOptions options{
       .model_name =

@@ -9,6 +9,7 @@
 #include "runtime/llm/model_tokenizer.h"
 #include "tools/command.h"
 #include "tools/config_flags.h"
+#include "tools/pre_flag.h"
 #include "tools/prompt.h"
 
 namespace fasa {
@@ -61,6 +62,7 @@ CLI::App* TokenizeCommand::add_to(CLI::App& app) {
                    "File with one JSON string per line; prints one array of ids per line (with "
                    "--decode: from arrays to strings)")
       ->type_name("FILE");
+  add_pre_flag(*command_, prompt_.pre);
   command_->add_flag("--decode", decode_, "Convert ids to text");
   command_->add_flag("--skip-special", skip_special_, "With --decode: skip special tokens");
   command_->add_flag(
@@ -146,7 +148,7 @@ void TokenizeCommand::print_lines() const {
 int TokenizeCommand::run() {
   reject_unknown_arguments(*command_);
   validate();
-  tokenizer_ = require_tokenizer(model_dir_);
+  tokenizer_ = require_tokenizer(model_dir_, prompt_.pre);
   if (lines_) {
     print_lines();
   } else if (decode_) {

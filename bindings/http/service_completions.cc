@@ -106,8 +106,8 @@ AnswerOptions Service::answer_options(const CompletionFields& fields, size_t pro
     answer.sampling.temperature = 1;
   }
   answer.sampling.seed = fields.sampling.seed.value_or(drawn_number());
-  answer.sampling.logit_bias = fields.sampling.logit_bias;
-  for (const auto& [id, bias] : answer.sampling.logit_bias) {
+  for (const auto& [id, bias] : fields.sampling.logit_bias) {
+    answer.sampling.logit_bias.emplace_back(id, bias);
     if (id >= options_.vocab_size) {
       throw ApiError::bad_field(
           "logit_bias", fmt::format("token {}; allowed: 0 to {}", id, options_.vocab_size - 1));

@@ -27,9 +27,13 @@ void AnswerOptions::validate() const {
 
 Answer::Answer(const AnswerOptions& options, std::span<const int32_t> eos,
                const text::Tokenizer* tokenizer, std::span<const int32_t> prompt)
-    : options_(options), eos_(eos), sampler_(options.sampling), stop_(options.stop) {
+    : options_(options),
+      eos_(eos.begin(), eos.end()),
+      sampler_(options.sampling),
+      stop_(options.stop) {
   options_.validate();
   if (tokenizer != nullptr) {
+    eos_.insert(eos_.end(), tokenizer->ends().begin(), tokenizer->ends().end());
     continuation_.emplace(*tokenizer, prompt, options_.shown);
   } else if (!options_.stop.empty()) {
     throw UsageError(

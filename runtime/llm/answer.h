@@ -39,8 +39,9 @@ enum class AnswerEnd { kOpen, kEndOfSequence, kStopString, kMaxTokens, kCancelle
 // Answer per sequence. One thread at a time.
 class Answer {
  public:
-  // `tokenizer` may be null: the answer then has no text, and stop strings are an error. The
-  // tokenizer and `eos` must outlive the answer. Throws UsageError.
+  // `eos`: tokens that end the answer, beside those of the tokenizer. `tokenizer` may be null: the
+  // answer then has no text, and stop strings are an error; it must outlive the answer. Throws
+  // UsageError.
   Answer(const AnswerOptions& options, std::span<const int32_t> eos,
          const text::Tokenizer* tokenizer, std::span<const int32_t> prompt);
 
@@ -67,7 +68,7 @@ class Answer {
   bool is_eos(int32_t token) const;
 
   AnswerOptions options_;
-  std::span<const int32_t> eos_;
+  std::vector<int32_t> eos_;
   Sampler sampler_;
   std::optional<text::Continuation> continuation_;
   text::StopStrings stop_;

@@ -1,34 +1,42 @@
 #include "runtime/llm/generation_defaults.h"
 
 #include <filesystem>
+#include <limits>
 
 #include "runtime/io/input_file.h"
-#include "runtime/io/json_fields.h"
+#include "runtime/llm/defaults_file.h"
 #include "runtime/llm/gguf/gguf_files.h"
 #include "runtime/llm/gguf/gguf_texts.h"
 
 namespace fasa {
 namespace {
 
-std::optional<float> number(const JsonFields& fields, const char* key, double low, double high) {
-  if (!fields.has(key)) return std::nullopt;
-  return static_cast<float>(fields.number(key, low, high));
+using Rule = DefaultsFile::Rule;
+
+constexpr Rule kTemperature{"temperature", 0, 1e3, 1, "its default"};
+constexpr Rule kTopK{"top_k", 0, 1 << 30, 0, "no limit", true};
+constexpr Rule kTopP{"top_p", 1e-6, 1, 1, "no limit"};
+constexpr Rule kMinP{"min_p", 0, 1, 0, "no limit"};
+constexpr Rule kRepetition{"repetition_penalty", 1e-3, 1e3, 1, "no penalty"};
+
+std::optional<float> number(const DefaultsFile& file, const Rule& rule) {
+  const auto value = file.number(rule);
+  return value ? std::optional(static_cast<float>(*value)) : std::nullopt;
 }
 
 }  // namespace
 
 GenerationDefaults GenerationDefaults::parse(std::string_view json, const std::string& name) {
-  const nlohmann::json document = parse_json(json, name);
-  const JsonFields fields(document, name);
+  const DefaultsFile file(json, name);
   GenerationDefaults defaults;
-  defaults.repetition_penalty = number(fields, "repetition_penalty", 1e-3, 1e3);
-  if (!fields.boolean_or("do_sample", false)) return defaults;
-  defaults.temperature = number(fields, "temperature", 0, 1e3).value_or(1.0f);
-  if (fields.has("top_k")) {
-    defaults.top_k = static_cast<int>(fields.integer("top_k", 0, 1 << 30));
-  }
-  defaults.top_p = number(fields, "top_p", 1e-6, 1);
-  defaults.min_p = number(fields, "min_p", 0, 1);
+  defaults.suppressed = file.ids("suppress_tokens");
+  std::erase(defaults.suppressed, -1);
+  defaults.repetition_penalty = number(file, kRepetition);
+  if (!file.flag("do_sample")) return defaults;
+  defaults.temperature = number(file, kTemperature).value_or(1.0f);
+  if (const auto top_k = file.number(kTopK)) defaults.top_k = static_cast<int>(*top_k);
+  defaults.top_p = number(file, kTopP);
+  defaults.min_p = number(file, kMinP);
   return defaults;
 }
 
@@ -55,6 +63,9 @@ Sampling SamplingChoice::over(const GenerationDefaults& defaults) const {
       choose(repetition_penalty, defaults.repetition_penalty, own.repetition_penalty);
   sampling.presence_penalty = presence_penalty.value_or(own.presence_penalty);
   sampling.frequency_penalty = frequency_penalty.value_or(own.frequency_penalty);
+  for (const int32_t id : defaults.suppressed) {
+    sampling.logit_bias.emplace_back(id, -std::numeric_limits<float>::infinity());
+  }
   return sampling;
 }
 

@@ -10,6 +10,7 @@
 #include "runtime/io/input_file.h"
 #include "runtime/io/json_fields.h"
 #include "runtime/llm/alibi.h"
+#include "runtime/llm/defaults_file.h"
 #include "runtime/llm/expert_config.h"
 #include "runtime/llm/gemma_config.h"
 #include "runtime/llm/gguf/gguf_files.h"
@@ -30,10 +31,12 @@ std::vector<int32_t> read_eos(const JsonFields& fields) {
   if (!fields.has(kKey)) return ids;
   const auto& value = fields.at(kKey);
   const auto add = [&](const nlohmann::json& id) {
-    if (!id.is_number_integer() || id.get<int64_t>() < -1 || id.get<int64_t>() > kMaxWidth) {
+    if (id.is_null()) return;
+    const double number = id.is_number() ? id.get<double>() : -2;
+    if (number < -1 || number > kMaxWidth || number != std::floor(number)) {
       fields.fail(kKey, "a token id or a list of token ids");
     }
-    ids.push_back(id.get<int32_t>());
+    ids.push_back(static_cast<int32_t>(number));
   };
   if (value.is_array()) {
     for (const auto& id : value) add(id);
@@ -368,9 +371,7 @@ ModelConfig ModelConfig::parse(std::string_view json, const std::string& name, i
 }
 
 void ModelConfig::parse_generation(std::string_view json, const std::string& name) {
-  const nlohmann::json document = parse_json(json, name);
-  const JsonFields fields(document, name);
-  std::vector<int32_t> ids = read_eos(fields);
+  std::vector<int32_t> ids = DefaultsFile(json, name).ids("eos_token_id");
   if (!ids.empty()) eos_ids = std::move(ids);
 }
 

@@ -84,6 +84,8 @@ class Tokenizer final : public TextCoder {
   std::optional<int32_t> bos_id() const;
   std::optional<int32_t> eos_id() const;
   std::optional<int32_t> unk_id() const;
+  // Tokens that end an answer: eos_id(), and special tokens spelt as end_tokens.h says.
+  std::span<const int32_t> ends() const;
 
  private:
   friend class DecodeStream;

@@ -4,6 +4,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/io/json_fields.h"
+#include "runtime/text/end_tokens.h"
 #include "runtime/text/json_part.h"
 #include "runtime/text/tokenizer_file.h"
 
@@ -35,9 +36,21 @@ void check_model(const JsonPart& model, const TokenizerFile& file) {
   }
 }
 
+// Not in Hugging Face's files: ids of GGUF vocabularies whose text another id has too.
+void add_duplicates(const JsonPart& model, Vocabulary* vocabulary) {
+  constexpr const char* kKey = "duplicates";
+  if (!model.has(kKey)) return;
+  for (const json& one : model.array(kKey)) {
+    const JsonPart token(one, fmt::format("{}.{}", model.place(), kKey));
+    vocabulary->add_duplicate(token.text("content"), token.integer("id", 0, kMaxTokenId),
+                              token.place());
+  }
+}
+
 Bpe read_bpe(TokenizerFile& file, const std::string& place) {
   const JsonPart model(member(file.document, "model"), place + ": model");
   check_model(model, file);
+  add_duplicates(model, &file.vocabulary);
   file.vocabulary.seal(model.place() + ".vocab");
   MergeTable merges = file.merges.table(file.vocabulary, model.place() + ".merges");
   file.merges = {};
@@ -72,6 +85,19 @@ NamedTokens read_named(std::string_view text, const TokenizerParts& parts,
   named.eos = id_of("eos_token");
   if (!named.unk) named.unk = id_of("unk_token");
   return named;
+}
+
+// Special tokens spelt as an end, and the named one.
+std::vector<int32_t> ends_of(const TokenizerParts& parts) {
+  std::vector<int32_t> ids;
+  if (parts.named.eos) ids.push_back(*parts.named.eos);
+  const auto has = [&](std::string_view text) { return parts.find(text).has_value(); };
+  for (const std::string_view text : end_spellings()) {
+    if (!parts.added.is_special(text) || !ends_answer(text, has)) continue;
+    const int32_t id = *parts.find(text);
+    if (id != parts.named.eos) ids.push_back(id);
+  }
+  return ids;
 }
 
 void check_surroundings(const TokenizerParts& parts, const std::string& place) {
@@ -118,9 +144,11 @@ TokenizerParts read_parts(std::string_view text, std::string_view config, const 
                        std::move(added),
                        std::move(around),
                        std::move(decoder),
+                       {},
                        {}};
   check_surroundings(parts, place);
   parts.named = read_named(config, parts, name + "/tokenizer_config.json");
+  parts.ends = ends_of(parts);
   return parts;
 }
 

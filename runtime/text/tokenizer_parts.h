@@ -28,6 +28,7 @@ struct TokenizerParts {
   Surroundings around;
   DecoderChain decoder;
   NamedTokens named;
+  std::vector<int32_t> ends;
 
   // The text used to decode an id; nullopt for an unused id.
   std::optional<std::string_view> spelling(int32_t id) const;

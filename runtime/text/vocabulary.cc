@@ -35,6 +35,11 @@ void Vocabulary::add(std::string_view piece, int64_t id, const std::string& plac
   bytes_.insert(bytes_.end(), piece.begin(), piece.end());
 }
 
+void Vocabulary::add_duplicate(std::string_view piece, int64_t id, const std::string& place) {
+  add(piece, id, place);
+  ++duplicates_;
+}
+
 void Vocabulary::seal(const std::string& place) {
   int32_t end = 0;
   for (const Entry& entry : entries_) end = std::max(end, entry.id + 1);
@@ -49,6 +54,7 @@ void Vocabulary::seal(const std::string& place) {
           cut_text(text(entries_[index_of_id]), 80), cut_text(text(entry), 80)));
     }
     index_of_id = i;
+    if (i >= entries_.size() - duplicates_) continue;
     size_t slot = slot_of(text(entry), slots_.size());
     while (slots_[slot] != kNone) {
       if (text(entries_[slots_[slot]]) == text(entry)) {

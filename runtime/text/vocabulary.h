@@ -19,7 +19,10 @@ class Vocabulary {
   // `place`: the vocabulary's location in its file, for errors. Throws InputError for a piece or an
   // id beyond the limits.
   void add(std::string_view piece, int64_t id, const std::string& place);
-  // Throws InputError for a duplicate piece or id.
+  // A piece with the text of an earlier one: its id decodes, but find() gives the earlier id. Call
+  // after all add().
+  void add_duplicate(std::string_view piece, int64_t id, const std::string& place);
+  // Throws InputError for a duplicate id, and for a piece that occurs twice in add().
   void seal(const std::string& place);
 
   std::optional<int32_t> find(std::string_view piece) const;
@@ -42,6 +45,7 @@ class Vocabulary {
 
   std::vector<char> bytes_;
   std::vector<Entry> entries_;
+  size_t duplicates_ = 0;        // at the end of entries_
   std::vector<uint32_t> by_id_;  // indexes in entries_, kNone for gaps
   std::vector<uint32_t> slots_;  // the same, hashed by piece; size is a power of two
 };

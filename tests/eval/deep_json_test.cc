@@ -51,8 +51,6 @@ TEST(DeepJson, IsRefusedByEveryReader) {
   const std::string setup = "{\"fasa_eval\": 1, \"setup\": {}}\n";
   const std::vector<std::pair<const char*, std::function<void()>>> readers = {
       {"config", [&] { ModelConfig::parse(field, "f"); }},
-      {"generation",
-       [&] { ModelConfig{}.parse_generation("{\"eos_token_id\": " + deep + "}", "f"); }},
       {"index", [&] { WeightFiles(dir.path() + "/tensors"); }},
       {"header", [&] { WeightFiles(dir.path() + "/alone"); }},
       {"map", [&] { FcMap::parse("{\"schema\": " + deep + "}", "f"); }},

@@ -658,8 +658,11 @@ TEST(ModelConfigTest, GenerationConfigBringsItsOwnEndOfSequence) {
   EXPECT_THAT(ModelConfig::load(dir.path()).eos_ids, ElementsAre(3, 5));
   dir.write("generation_config.json", R"({"eos_token_id": 7})");
   EXPECT_THAT(ModelConfig::load(dir.path()).eos_ids, ElementsAre(7));
+  dir.write("generation_config.json", R"({"eos_token_id": [7, null, 8.0, "x", 1e12]})");
+  EXPECT_THAT(ModelConfig::load(dir.path()).eos_ids, ElementsAre(7, 8));
   dir.write("generation_config.json", "{");
-  EXPECT_THROW(ModelConfig::load(dir.path()), InputError);
+  EXPECT_THAT(ModelConfig::load(dir.path()).eos_ids, ElementsAre(3, 5));
+  EXPECT_THAT(parse({{"eos_token_id", {3.0, nullptr}}}).eos_ids, ElementsAre(3));
 }
 
 }  // namespace

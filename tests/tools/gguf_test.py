@@ -103,8 +103,13 @@ class Metadata(GgufCase):
                                         "general.sampling.top_k": (gguf.I32, -1)})["top_k"], 0)
         self.assertEqual(self.sampling({"general.sampling.top_p": (gguf.F32, 0.5)})["temperature"],
                          1)
-        self.assert_fails(3, ["other.gguf", "top_p"], "generate", "--model",
-                          self.made({"general.sampling.top_p": (gguf.F32, 7)}), "--prompt", "x")
+        odd = self.sampling({"general.sampling.top_p": (gguf.F32, 7),
+                             "general.sampling.min_p": (gguf.F32, float("nan")),
+                             "general.sampling.top_k": (gguf.F32, 40),
+                             "general.sampling.penalty_repeat": (gguf.F32, 0),
+                             "general.sampling.temp": (gguf.TEXT, "0.5")})
+        self.assertEqual((odd["top_p"], odd["min_p"], odd["top_k"], odd["repetition_penalty"],
+                          odd["temperature"]), (1, 0, 40, 1, 0.5))
 
     def test_how_text_is_cut(self):
         """The merges allowed by the named pre-tokenizer: no merge crosses its borders."""

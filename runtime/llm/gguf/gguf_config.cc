@@ -14,15 +14,6 @@
 namespace fasa {
 namespace {
 
-std::vector<int64_t> ends_of_text(const GgufHeader& header) {
-  std::vector<int64_t> ids;
-  for (const char* key : {"eos", "eot", "eom"}) {
-    const std::string name = fmt::format("tokenizer.ggml.{}_token_id", key);
-    if (header.has(name)) ids.push_back(header.integer(name, 0, GgufKeys::kMax));
-  }
-  return ids;
-}
-
 bool has_tensor(const GgufHeader& header, std::string_view name) {
   return header.tensors().contains(std::string(name));
 }
@@ -199,7 +190,7 @@ nlohmann::json config_of(const GgufHeader& header, const GgufKeys& keys,
       {family.keys.layers, architecture.layers(header)},
       {family.keys.norm_eps, std::stod(fmt::format("{:.6g}", keys.number(eps_key)))},
       {"tie_word_embeddings", !has_tensor(header, "output.weight")},
-      {"eos_token_id", ends_of_text(header)},
+      {"eos_token_id", gguf_ends(header)},
   };
   for (const char* const key : {"block_count", "nextn_predict_layers"}) keys.has(key);
   const bool by_layer = family.type == "gemma4_text";
@@ -221,30 +212,6 @@ nlohmann::json config_of(const GgufHeader& header, const GgufKeys& keys,
 }
 
 }  // namespace
-
-// Some files store sampling settings. do_sample is true for a temperature above 0; if other
-// settings come without a temperature, it is 1, as for a folder.
-std::string gguf_generation_json(const GgufHeader& header) {
-  constexpr std::pair<const char*, const char*> kKeys[] = {{"temp", "temperature"},
-                                                           {"top_p", "top_p"},
-                                                           {"min_p", "min_p"},
-                                                           {"penalty_repeat", "repetition_penalty"},
-                                                           {"top_k", "top_k"}};
-  nlohmann::json settings = nlohmann::json::object();
-  for (const auto& [key, name] : kKeys) {
-    const std::string own = fmt::format("general.sampling.{}", key);
-    if (!header.has(own)) continue;
-    if (std::string_view(key) == "top_k") {
-      settings[name] =
-          std::max<int64_t>(0, header.integer(own, -GgufKeys::kMax, GgufKeys::kMax));  // -1: all
-    } else {
-      settings[name] = header.number(own);
-    }
-  }
-  const bool only_penalty = settings.size() == settings.count("repetition_penalty");
-  settings["do_sample"] = !only_penalty && settings.value("temperature", 1.0) > 0;
-  return settings.dump();
-}
 
 std::string gguf_config_json(const GgufHeader& header) {
   const GgufArchitecture& architecture = GgufArchitecture::of(header);

@@ -306,12 +306,21 @@ int64_t GgufHeader::integer_or(const std::string& key, int64_t low, int64_t high
   return has(key) ? integer(key, low, high) : otherwise;
 }
 
-double GgufHeader::number(const std::string& key) const {
+std::optional<GgufType> GgufHeader::type(const std::string& key) const {
+  const GgufValue* value = find(key, false);
+  return value == nullptr ? std::nullopt : std::optional(value->type);
+}
+
+double GgufHeader::any_number(const std::string& key) const {
   const GgufValue* value = find(key, false);
   if (value == nullptr || gguf_element_bytes(value->type) == 0 || value->type == GgufType::kBool) {
     fail(key, "a number");
   }
-  const double result = value->number_at();
+  return value->number_at();
+}
+
+double GgufHeader::number(const std::string& key) const {
+  const double result = any_number(key);
   if (!std::isfinite(result)) fail(key, "a finite number");
   return result;
 }

@@ -49,11 +49,14 @@ class GgufHeader {
     const auto found = values_.find(key);
     return found != values_.end() && found->second.is_array;
   }
+  // The type of a single value; nullopt for a missing key.
+  std::optional<GgufType> type(const std::string& key) const;
   // All throw InputError naming the key for a value of another type or out of bounds; the functions
   // without a default also throw for a missing key.
   int64_t integer(const std::string& key, int64_t low, int64_t high) const;
   int64_t integer_or(const std::string& key, int64_t low, int64_t high, int64_t otherwise) const;
-  double number(const std::string& key) const;  // finite
+  double number(const std::string& key) const;      // finite
+  double any_number(const std::string& key) const;  // finite or not
   double number_or(const std::string& key, double otherwise) const;
   bool boolean_or(const std::string& key, bool otherwise) const;
   std::optional<std::string_view> text(const std::string& key) const;

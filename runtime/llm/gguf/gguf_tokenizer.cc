@@ -1,92 +1,27 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
 #include "runtime/base/error.h"
+#include "runtime/base/log.h"
+#include "runtime/llm/gguf/gguf_pre_tokenizer.h"
 #include "runtime/llm/gguf/gguf_texts.h"
+#include "runtime/llm/gguf/gguf_vocabulary.h"
 
 namespace fasa {
 namespace {
 
 using Json = nlohmann::json;
 
-constexpr size_t kMaxTokens = size_t{1} << 21;
 // Maximum bytes of a piece whose splits are tried; SentencePiece's own pieces have a few dozen.
 constexpr size_t kMaxSplitBytes = 256;
+constexpr size_t kMaxDuplicates = size_t{1} << 16;
+constexpr const char* kBlank = "\u2581";
 
-enum TokenType : int { kUnknown = 2, kControl = 3, kUserDefined = 4 };
-
-constexpr const char* kContractions = "(?i:'s|'t|'re|'ve|'m|'ll|'d)";
-constexpr const char* kBlanks = R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
-
-std::string words_pattern(const char* digits) {
-  return fmt::format(R"({}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{})",
-                     kContractions, digits, kBlanks);
-}
-
-// Pattern: words in capitals or lower case, each followed by `ending`.
-std::string cased_pattern(const std::string& ending, const char* digits) {
-  constexpr const char* kUpper = R"([\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])";
-  constexpr const char* kLower = R"([\p{Ll}\p{Lm}\p{Lo}\p{M}])";
-  constexpr const char* kBefore = R"([^\r\n\p{L}\p{N}]?)";
-  return fmt::format(R"({0}{1}*{2}+{3}|{0}{1}+{2}*{3}|{4}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{5})",
-                     kBefore, kUpper, kLower, ending, digits, kBlanks);
-}
-
-Json byte_level(bool use_regex) {
-  return {{"type", "ByteLevel"},
-          {"add_prefix_space", false},
-          {"trim_offsets", true},
-          {"use_regex", use_regex}};
-}
-
-Json split_by(const std::string& pattern) {
-  return {{"type", "Sequence"},
-          {"pretokenizers",
-           {{{"type", "Split"},
-             {"pattern", {{"Regex", pattern}}},
-             {"behavior", "Isolated"},
-             {"invert", false}},
-            byte_level(false)}}};
-}
-
-// How a byte-level vocabulary splits text, by the pre-tokenizer's name in the file.
-struct PreTokenizer {
-  std::string_view name;
-  Json parts;
-  Json normalizer;
-  bool ignore_merges = false;
-  bool adds_beginning = false;  // default if the file has no key for it
-};
-
-PreTokenizer find_pre_tokenizer(const GgufHeader& header) {
-  const std::string key = "tokenizer.ggml.pre";
-  const std::string_view name = header.text(key).value_or("");
-  if (name == "llama-bpe" || name == "llama3") {
-    return {name, split_by(words_pattern(R"(\p{N}{1,3})")), nullptr, true, true};
-  }
-  if (name == "qwen2") {
-    return {name, split_by(words_pattern(R"(\p{N})")), {{"type", "NFC"}}};
-  }
-  if (name == "gpt-2") return {name, byte_level(true), nullptr};
-  if (name == "smollm") {
-    return {
-        name,
-        {{"type", "Sequence"},
-         {"pretokenizers", {{{"type", "Digits"}, {"individual_digits", true}}, byte_level(true)}}},
-        nullptr};
-  }
-  if (name == "tekken") {
-    return {name, split_by(cased_pattern("", R"(\p{N})")), nullptr, true, true};
-  }
-  if (name == "gpt-4o") {
-    const std::string ending = fmt::format("{}?", kContractions);
-    return {name, split_by(cased_pattern(ending, R"(\p{N}{1,3})")), nullptr, true};
-  }
-  header.fail(key, "llama-bpe, qwen2, gpt-2, smollm, tekken, gpt-4o");
-}
+using Type = GgufTokenType;
 
 // As a quoted JSON string. Throws InputError for invalid UTF-8.
 std::string quoted(std::string_view text, const GgufHeader& header) {
@@ -98,19 +33,8 @@ std::string quoted(std::string_view text, const GgufHeader& header) {
   }
 }
 
-using Vocabulary = std::unordered_map<std::string_view, size_t>;
-
-Vocabulary vocabulary_of(const std::vector<std::string_view>& tokens, const GgufHeader& header) {
-  Vocabulary vocabulary;
-  vocabulary.reserve(tokens.size());
-  for (size_t id = 0; id < tokens.size(); ++id) {
-    const auto [place, is_new] = vocabulary.emplace(tokens[id], id);
-    if (is_new) continue;
-    throw InputError(fmt::format("{}: tokenizer.ggml.tokens: tokens {} and {} have the same text",
-                                 header.name(), place->second, id));
-  }
-  return vocabulary;
-}
+// Tokens by text; the first id where several have the same.
+using Ids = std::unordered_map<std::string_view, size_t>;
 
 struct Merge {
   std::string_view left;
@@ -121,13 +45,12 @@ struct Merge {
 // SentencePiece stores scores, not merges: merges are all splits of a piece into two pieces, best
 // score first.
 std::vector<Merge> merges_by_score(const std::vector<std::string_view>& tokens,
-                                   const Vocabulary& vocabulary,
-                                   const std::vector<double>& scores) {
+                                   const Ids& vocabulary, const std::vector<double>& scores) {
   std::vector<Merge> merges;
   std::vector<Merge> of_piece;
   for (size_t id = 0; id < tokens.size(); ++id) {
     const std::string_view piece = tokens[id];
-    if (piece.size() > kMaxSplitBytes) continue;
+    if (piece.size() > kMaxSplitBytes || vocabulary.at(piece) != id) continue;
     of_piece.clear();
     for (size_t at = 1; at < piece.size(); ++at) {
       const Merge merge{piece.substr(0, at), piece.substr(at), scores[id]};
@@ -158,82 +81,112 @@ std::vector<Merge> merges_as_written(const GgufHeader& header) {
   return merges;
 }
 
-// Writes tokenizer.json in parts: one JSON document would take ten times the memory.
+// The parts of a tokenizer.json. The text is written in pieces: one JSON document would take ten
+// times the memory.
 class Writer {
  public:
-  Writer(const GgufHeader& header, const std::vector<std::string_view>& tokens)
-      : header_(header), tokens_(tokens), types_(header.numbers("tokenizer.ggml.token_type")) {
-    if (!types_.empty() && types_.size() != tokens.size()) {
-      header.fail("tokenizer.ggml.token_type", "one value per token");
+  Writer(const GgufHeader& header, const GgufVocabulary& vocabulary)
+      : header_(header), vocabulary_(vocabulary) {
+    ids_.reserve(vocabulary.size());
+    for (size_t id = 0; id < vocabulary.size(); ++id) {
+      const std::string_view text = vocabulary.texts()[id];
+      if (ids_.emplace(text, id).second) continue;
+      if (duplicates_.size() == kMaxDuplicates) {
+        header.fail("tokenizer.ggml.tokens",
+                    fmt::format("{} tokens with the text of another", kMaxDuplicates));
+      }
+      duplicates_.push_back({{"id", id}, {"content", quotable(text)}});
     }
+    member("version", "1.0");
   }
 
-  int type(size_t id) const {
-    return types_.empty() ? 1 : static_cast<int>(std::clamp(types_[id], 0.0, 100.0));
-  }
+  const Ids& ids() const { return ids_; }
   void member(std::string_view key, const Json& value) { raw(key, value.dump()); }
+  void add_tokens();
+  // `model`: all its members but the vocabulary and merges.
+  void add_model(Json model, const std::vector<Merge>& merges);
+  std::string finish() { return std::move(text_) + "}"; }
+
+ private:
   void raw(std::string_view key, const std::string& text) {
     text_ += text_.empty() ? '{' : ',';
     text_ += fmt::format("\"{}\":{}", key, text);
   }
-  std::string finish() { return std::move(text_) + "}"; }
-
-  std::string added_tokens() const {
-    std::string text = "[";
-    for (size_t id = 0; id < tokens_.size(); ++id) {
-      if (type(id) != kControl && type(id) != kUserDefined) continue;
-      text += fmt::format(
-          R"({}{{"id":{},"content":{},"single_word":false,"lstrip":false,"rstrip":false,)"
-          R"("normalized":false,"special":{}}})",
-          text.size() > 1 ? "," : "", id, quoted(tokens_[id], header_), type(id) == kControl);
-    }
-    return text + "]";
-  }
-  // `model`: all its members but the vocabulary and merges.
-  std::string model(const Json& model, const std::vector<Merge>& merges) const {
-    std::string text = model.dump();
-    text.back() = ',';
-    text += "\"vocab\":{";
-    for (size_t id = 0; id < tokens_.size(); ++id) {
-      text += fmt::format("{}{}:{}", id == 0 ? "" : ",", quoted(tokens_[id], header_), id);
-    }
-    text += "},\"merges\":[";
-    bool first = true;
-    for (const Merge& merge : merges) {
-      text += fmt::format("{}[{},{}]", first ? "" : ",", quoted(merge.left, header_),
-                          quoted(merge.right, header_));
-      first = false;
-    }
-    return text + "]}";
+  std::string quotable(std::string_view text) const {
+    quoted(text, header_);  // throws for invalid UTF-8
+    return std::string(text);
   }
 
- private:
   const GgufHeader& header_;
-  const std::vector<std::string_view>& tokens_;
-  std::vector<double> types_;
+  const GgufVocabulary& vocabulary_;
+  Ids ids_;
+  Json duplicates_ = Json::array();
   std::string text_;
 };
 
-// The token that a key names; nullopt where it is missing.
-std::optional<size_t> token_of(const GgufHeader& header, const char* kind, size_t tokens) {
-  const std::string key = fmt::format("tokenizer.ggml.{}_token_id", kind);
-  if (!header.has(key)) return std::nullopt;
-  return static_cast<size_t>(header.integer(key, 0, static_cast<int64_t>(tokens) - 1));
+// In Phi-3's tokenizers most special tokens take the white space behind them; files do not say so.
+bool is_phi3(const GgufHeader& header) {
+  if (header.text("tokenizer.ggml.model") != "llama") return false;
+  std::string name(header.text("general.name").value_or(""));
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  return header.text("general.architecture") == "phi3" || name.find("phi-3") != name.npos ||
+         name.find("phi3") != name.npos;
+}
+
+void Writer::add_tokens() {
+  std::string text = "[";
+  const bool phi3 = is_phi3(header_);
+  for (size_t id = 0; id < vocabulary_.size(); ++id) {
+    const std::string_view content = vocabulary_.texts()[id];
+    const Type type = vocabulary_.type(id);
+    if (type == Type::kNormal || ids_.at(content) != id) continue;
+    const bool strips =
+        phi3 && content != "<unk>" && content != "<s>" && content != "<|endoftext|>";
+    text +=
+        fmt::format(R"({}{{"id":{},"content":{},"single_word":false,"lstrip":false,"rstrip":{},)"
+                    R"("normalized":false,"special":{}}})",
+                    text.size() > 1 ? "," : "", id, quoted(content, header_), strips,
+                    type != Type::kUserDefined);
+  }
+  raw("added_tokens", text + "]");
+}
+
+void Writer::add_model(Json model, const std::vector<Merge>& merges) {
+  if (!duplicates_.empty()) model["duplicates"] = std::move(duplicates_);
+  std::string text = model.dump();
+  text.back() = ',';
+  text += "\"vocab\":{";
+  bool first = true;
+  for (size_t id = 0; id < vocabulary_.size(); ++id) {
+    const std::string_view token = vocabulary_.texts()[id];
+    if (ids_.at(token) != id) continue;
+    text += fmt::format("{}{}:{}", first ? "" : ",", quoted(token, header_), id);
+    first = false;
+  }
+  text += "},\"merges\":[";
+  first = true;
+  for (const Merge& merge : merges) {
+    text += fmt::format("{}[{},{}]", first ? "" : ",", quoted(merge.left, header_),
+                        quoted(merge.right, header_));
+    first = false;
+  }
+  raw("model", text + "]}");
 }
 
 // Null if no tokens are added around a text.
-Json post_processor(const GgufHeader& header, const std::vector<std::string_view>& tokens,
+Json post_processor(const GgufHeader& header, const GgufVocabulary& vocabulary,
                     bool adds_beginning) {
   Json single = Json::array();
   Json special = Json::object();
   const auto add = [&](const char* kind) {
-    const auto id = token_of(header, kind, tokens.size());
+    const auto id = vocabulary.named(kind);
     if (!id) return;
-    const std::string text(tokens[*id]);
+    const std::string text(vocabulary.texts()[*id]);
     single.push_back({{"SpecialToken", {{"id", text}, {"type_id", 0}}}});
     special[text] = {{"id", text}, {"ids", {*id}}, {"tokens", {text}}};
   };
-  if (header.boolean_or("tokenizer.ggml.add_bos_token", adds_beginning)) add("bos");
+  if (adds_beginning) add("bos");
   single.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
   if (header.boolean_or("tokenizer.ggml.add_eos_token", false)) add("eos");
   if (single.size() == 1) return nullptr;
@@ -245,35 +198,47 @@ Json post_processor(const GgufHeader& header, const std::vector<std::string_view
           {"special_tokens", special}};
 }
 
-Json bpe_model(bool ignore_merges, const Json& unknown) {
+Json bpe_model(bool ignore_merges, bool byte_fallback, const Json& unknown) {
   return {{"type", "BPE"},
           {"dropout", nullptr},
           {"unk_token", unknown},
           {"continuing_subword_prefix", nullptr},
           {"end_of_word_suffix", nullptr},
           {"fuse_unk", !unknown.is_null()},
-          {"byte_fallback", !unknown.is_null()},
+          {"byte_fallback", byte_fallback},
           {"ignore_merges", ignore_merges}};
 }
 
-std::string byte_level_json(const GgufHeader& header, const std::vector<std::string_view>& tokens) {
-  const PreTokenizer pre = find_pre_tokenizer(header);
-  vocabulary_of(tokens, header);
-  Writer writer(header, tokens);
-  writer.member("version", "1.0");
-  writer.raw("added_tokens", writer.added_tokens());
-  writer.member("normalizer", pre.normalizer);
-  writer.member("pre_tokenizer", pre.parts);
-  writer.member("post_processor", post_processor(header, tokens, pre.adds_beginning));
-  Json decoder = byte_level(true);
-  decoder["add_prefix_space"] = true;
-  writer.member("decoder", decoder);
-  writer.raw("model",
-             writer.model(bpe_model(pre.ignore_merges, nullptr), merges_as_written(header)));
-  return writer.finish();
+const GgufPreTokenizer& pre_tokenizer_of(const GgufHeader& header, std::string_view given) {
+  const std::string key = "tokenizer.ggml.pre";
+  const std::string_view named = header.text(key).value_or(kUnnamedPreTokenizer);
+  const GgufPreTokenizer* found = find_gguf_pre_tokenizer(given.empty() ? named : given);
+  if (found == nullptr && !given.empty()) {
+    throw UsageError(fmt::format("--pre {}: not a pre-tokenizer's name; allowed: {}", given,
+                                 gguf_pre_tokenizer_names()));
+  }
+  if (found == nullptr) {
+    throw InputError(
+        fmt::format("{}: key {} is {}; allowed: {}; --pre NAME takes another than the file's",
+                    header.name(), key, quoted(named, header), gguf_pre_tokenizer_names()));
+  }
+  if (given.empty() && named == kUnnamedPreTokenizer) {
+    log_warning_once(fmt::format(
+        "{}: key {} {}, so texts may be split otherwise than the model was trained on, and its "
+        "answers be worse; name the model's own with --pre NAME (llama-bpe for Llama 3, qwen2 for "
+        "Qwen2; {})",
+        header.name(), key, header.has(key) ? "is \"default\"" : "is missing",
+        gguf_pre_tokenizer_names()));
+  }
+  return *found;
 }
 
-constexpr const char* kBlank = "\u2581";
+Json byte_level_decoder() {
+  return {{"type", "ByteLevel"},
+          {"add_prefix_space", true},
+          {"trim_offsets", true},
+          {"use_regex", true}};
+}
 
 Json blank_normalizer(bool prefix) {
   Json parts = Json::array();
@@ -292,35 +257,45 @@ Json blank_decoder(bool prefix) {
   return {{"type", "Sequence"}, {"decoders", parts}};
 }
 
-std::string sentence_piece_json(const GgufHeader& header,
-                                const std::vector<std::string_view>& tokens) {
-  const std::vector<double> scores = header.numbers("tokenizer.ggml.scores");
-  if (scores.size() != tokens.size()) header.fail("tokenizer.ggml.scores", "one value per token");
-  const Vocabulary vocabulary = vocabulary_of(tokens, header);
-  const bool prefix = header.boolean_or("tokenizer.ggml.add_space_prefix", true);
-  Writer writer(header, tokens);
-  Json unknown = "<unk>";
-  if (const auto id = token_of(header, "unknown", tokens.size())) {
-    unknown = std::string(tokens[*id]);
-  }
-  writer.member("version", "1.0");
-  writer.raw("added_tokens", writer.added_tokens());
-  writer.member("normalizer", blank_normalizer(prefix));
-  writer.member("pre_tokenizer", nullptr);
-  writer.member("post_processor", post_processor(header, tokens, true));
-  writer.member("decoder", blank_decoder(prefix));
-  writer.raw("model",
-             writer.model(bpe_model(false, unknown), merges_by_score(tokens, vocabulary, scores)));
+// Text of the token for unknown characters; null if there is none.
+Json unknown_token(const GgufVocabulary& vocabulary) {
+  const auto id = vocabulary.named("unknown");
+  return id ? Json(std::string(vocabulary.texts()[*id])) : Json();
+}
+
+std::string merged_json(const GgufHeader& header, const GgufVocabulary& vocabulary,
+                        const GgufPreTokenizer& pre) {
+  Writer writer(header, vocabulary);
+  const bool adds_beginning =
+      pre.has_beginning && (!pre.byte_level ||  // files of Gemma 4 that say otherwise are wrong
+                            header.boolean_or("tokenizer.ggml.add_bos_token", pre.adds_beginning));
+  writer.add_tokens();
+  writer.member("normalizer", pre.normalizer());
+  writer.member("pre_tokenizer", pre.pre_tokenizer());
+  writer.member("post_processor", post_processor(header, vocabulary, adds_beginning));
+  writer.member("decoder", pre.byte_level ? byte_level_decoder() : blank_decoder(false));
+  const Json unknown = pre.byte_level ? Json() : unknown_token(vocabulary);
+  writer.add_model(bpe_model(pre.ignore_merges, !pre.byte_level, unknown),
+                   merges_as_written(header));
   return writer.finish();
 }
 
-std::vector<std::string_view> tokens_of(const GgufHeader& header) {
-  const std::string key = "tokenizer.ggml.tokens";
-  std::vector<std::string_view> tokens = header.texts(key);
-  if (tokens.empty() || tokens.size() > kMaxTokens) {
-    header.fail(key, fmt::format("1 to {} texts", kMaxTokens));
+std::string sentence_piece_json(const GgufHeader& header, const GgufVocabulary& vocabulary) {
+  const std::vector<double> scores = header.numbers("tokenizer.ggml.scores");
+  if (scores.size() != vocabulary.size()) {
+    header.fail("tokenizer.ggml.scores", "one value per token");
   }
-  return tokens;
+  const bool prefix = header.boolean_or("tokenizer.ggml.add_space_prefix", true);
+  const bool adds_beginning = header.boolean_or("tokenizer.ggml.add_bos_token", true);
+  Writer writer(header, vocabulary);
+  writer.add_tokens();
+  writer.member("normalizer", blank_normalizer(prefix));
+  writer.member("pre_tokenizer", nullptr);
+  writer.member("post_processor", post_processor(header, vocabulary, adds_beginning));
+  writer.member("decoder", blank_decoder(prefix));
+  writer.add_model(bpe_model(false, true, unknown_token(vocabulary)),
+                   merges_by_score(vocabulary.texts(), writer.ids(), scores));
+  return writer.finish();
 }
 
 // A text, or a list of {name, template} where the file names several; null for none.
@@ -344,16 +319,14 @@ Json chat_templates(const GgufHeader& header) {
 }  // namespace
 
 std::string gguf_tokenizer_config_json(const GgufHeader& header) {
-  const std::vector<std::string_view> tokens = tokens_of(header);
+  const GgufVocabulary vocabulary(header);
   Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}};
   const std::pair<const char*, const char*> kinds[] = {{"bos", "bos_token"},
                                                        {"eos", "eos_token"},
                                                        {"unknown", "unk_token"},
                                                        {"padding", "pad_token"}};
   for (const auto& [kind, key] : kinds) {
-    if (const auto id = token_of(header, kind, tokens.size())) {
-      config[key] = std::string(tokens[*id]);
-    }
+    if (const auto id = vocabulary.named(kind)) config[key] = std::string(vocabulary.texts()[*id]);
   }
   if (Json chat = chat_templates(header); !chat.is_null()) {
     config["chat_template"] = std::move(chat);
@@ -367,16 +340,34 @@ std::string gguf_tokenizer_config_json(const GgufHeader& header) {
 
 bool has_gguf_tokenizer(const GgufHeader& header) {
   const auto model = header.text("tokenizer.ggml.model");
-  return model && *model != "no_vocab";
+  return model && *model != "no_vocab" && *model != "none";
 }
 
-std::string gguf_tokenizer_json(const GgufHeader& header) {
+std::string gguf_tokenizer_json(const GgufHeader& header, std::string_view pre) {
   const std::string key = "tokenizer.ggml.model";
   const std::string_view model = header.text(key).value_or("");
-  const std::vector<std::string_view> tokens = tokens_of(header);
-  if (model == "gpt2") return byte_level_json(header, tokens);
-  if (model == "llama") return sentence_piece_json(header, tokens);
-  header.fail(key, "gpt2, llama");
+  if (!pre.empty() && model != "gpt2") {
+    throw UsageError(
+        fmt::format("--pre {}: allowed for byte-level vocabularies ({} = \"gpt2\"); {} has {}", pre,
+                    key, header.name(), quoted(model, header)));
+  }
+  const GgufVocabulary vocabulary(header);
+  vocabulary.warn_of_bad_ids();
+  if (model == "llama") return sentence_piece_json(header, vocabulary);
+  if (model == "gemma4") return merged_json(header, vocabulary, *find_gguf_pre_tokenizer(model));
+  if (model == "gpt2") return merged_json(header, vocabulary, pre_tokenizer_of(header, pre));
+  throw InputError(fmt::format("{}: key {} is {}; allowed: gpt2, llama, gemma4", header.name(), key,
+                               quoted(model, header)));
+}
+
+std::vector<int64_t> gguf_ends(const GgufHeader& header) {
+  if (header.has("tokenizer.ggml.tokens")) return GgufVocabulary(header).ends();
+  std::vector<int64_t> ids;
+  for (const char* kind : {"eos", "eot", "eom"}) {
+    const std::string key = fmt::format("tokenizer.ggml.{}_token_id", kind);
+    if (header.has(key)) ids.push_back(header.integer(key, -1, INT32_MAX));
+  }
+  return ids;
 }
 
 }  // namespace fasa
