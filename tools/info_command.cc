@@ -15,10 +15,12 @@
 #include "runtime/llm/host_sink.h"
 #include "runtime/llm/list_gpus.h"
 #include "runtime/llm/model.h"
+#include "runtime/llm/model_templates.h"
 #include "runtime/llm/model_tokenizer.h"
 #include "runtime/llm/open_weights.h"
 #include "runtime/llm/text_root.h"
 #include "runtime/llm/weights.h"
+#include "runtime/text/answer/format_choice.h"
 #include "tools/command.h"
 #include "tools/config_flags.h"
 #include "tools/help_text.h"
@@ -68,6 +70,12 @@ std::vector<EndToken> ends_of(const std::string& dir, const ModelConfig& model) 
   return ends;
 }
 
+// Null if there is no chat template.
+Json answer_format_of(const std::string& dir) {
+  const auto templates = open_templates(dir);
+  return templates ? Json(text::format_json(text::choose_answer_format(*templates))) : Json();
+}
+
 Json model_json(const std::string& dir) {
   const ModelConfig model = ModelConfig::load(dir);
   const Geometry geometry = model.geometry();
@@ -106,6 +114,7 @@ Json model_json(const std::string& dir) {
           {"ends", ends},
           {"unread_parts", unread_parts_of(dir, model)},
           {"unknown_keys", unknown_keys_of(dir)},
+          {"answer_format", answer_format_of(dir)},
           {"presets", costs}};
 }
 
@@ -141,6 +150,12 @@ std::string model_text(const std::string& dir) {
   for (const std::string& key : unknown_keys_of(dir)) {
     text +=
         fmt::format("Warning: unknown key {}; if it changes the model, results are wrong\n", key);
+  }
+  if (const Json format = answer_format_of(dir); !format.is_null()) {
+    text += fmt::format("Answers: format {} ({}), arguments as {}, reasoning {}\n",
+                        format["name"].get<std::string>(), format["source"].get<std::string>(),
+                        format["history"]["arguments"].get<std::string>(),
+                        format["history"]["reasoning"].get<std::string>());
   }
   text += fmt::format("\nKV cache, bytes per token (full KV in 2 bytes: {:.0f}; rows in {})\n",
                       full, row_dtype_name(rows));

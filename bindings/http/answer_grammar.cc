@@ -7,6 +7,7 @@
 
 #include "bindings/http/api_error.h"
 #include "runtime/base/error.h"
+#include "runtime/text/answer/call_grammar.h"
 #include "runtime/text/grammar/schema_error.h"
 #include "runtime/text/grammar/schema_grammar.h"
 
@@ -16,59 +17,10 @@ namespace {
 using text::ByteGrammar;
 using text::JsonGrammar;
 using text::SchemaGrammar;
-using Symbols = std::vector<ByteGrammar::Symbol>;
 using Places = std::vector<std::string>;  // of keywords that a grammar does not enforce
 
 ApiError unsupported(const std::string& param, const std::string& message) {
   return {400, "invalid_request_error", message, param, "unsupported_value"};
-}
-
-// Any bytes up to the end tag of the reasoning. Rule i has matched the tag's first i bytes.
-ByteGrammar::Rule thought_end(ByteGrammar& grammar) {
-  constexpr std::string_view kEnd = "</think>";
-  std::vector<ByteGrammar::Rule> rules;
-  for (size_t i = 0; i <= kEnd.size(); ++i) rules.push_back(grammar.new_rule());
-  for (size_t i = 0; i < kEnd.size(); ++i) {
-    text::ByteSet others;
-    others.set().reset(static_cast<unsigned char>(kEnd[i])).reset('<');
-    grammar.add(rules[i], {grammar.byte_of(others), rules[0]});
-    grammar.add(rules[i], {grammar.byte(kEnd[i]), rules[i + 1]});
-    if (kEnd[i] != '<') grammar.add(rules[i], {grammar.byte('<'), rules[1]});
-  }
-  grammar.add(rules.back(), {JsonGrammar(grammar).blanks(), JsonGrammar(grammar).blanks()});
-  return rules[0];
-}
-
-ByteGrammar::Rule behind_thought(ByteGrammar& grammar, ByteGrammar::Rule answer,
-                                 ThoughtForm thought) {
-  if (thought == ThoughtForm::kNone) return answer;
-  const ByteGrammar::Rule rule = grammar.new_rule();
-  if (thought == ThoughtForm::kOptional) {
-    grammar.add(rule, {answer});
-    Symbols symbols = grammar.literal("<think>");
-    symbols.insert(symbols.end(), {thought_end(grammar), answer});
-    grammar.add(rule, symbols);
-  } else {
-    grammar.add(rule, {thought_end(grammar), answer});
-  }
-  return rule;
-}
-
-struct CallSpelling {
-  std::string before, between, behind;  // around the name and the arguments
-};
-
-CallSpelling spelling_of(ToolFormat format) {
-  switch (format) {
-    case ToolFormat::kHermes:
-      return {"<tool_call>\n{\"name\": \"", "\", \"arguments\": ", "}\n</tool_call>"};
-    case ToolFormat::kLlama:
-      return {"{\"name\": \"", "\", \"parameters\": ", "}"};
-    case ToolFormat::kMistral:
-      return {"[TOOL_CALLS][{\"name\": \"", "\", \"arguments\": ", "}]"};
-    default:
-      return {"[TOOL_CALLS]", "[ARGS]", ""};
-  }
 }
 
 ByteGrammar::Rule rule_of_schema(ByteGrammar& grammar, const Json& schema, const std::string& place,
@@ -79,25 +31,24 @@ ByteGrammar::Rule rule_of_schema(ByteGrammar& grammar, const Json& schema, const
   return rule;
 }
 
-// Arguments are always an object, whatever else the schema allows.
-ByteGrammar::Rule arguments_of(ByteGrammar& grammar, const Tool& tool, const std::string& place,
-                               Places& ignored) {
-  if (tool.parameters.is_null()) return JsonGrammar(grammar).literal("{}");
-  if (tool.parameters.empty()) return JsonGrammar(grammar).object();
-  const auto type = tool.parameters.find("type");
-  if (type == tool.parameters.end() || *type != "object") {
-    throw text::SchemaError(place + ".type", "allowed: \"object\"");
+std::vector<text::CallableFunction> functions_of(const ToolFields& tools) {
+  std::vector<text::CallableFunction> functions;
+  for (const Tool& tool : tools.tools) {
+    if (tools.may_call(tool)) functions.push_back({tool.name, tool.parameters});
   }
-  return rule_of_schema(grammar, tool.parameters, place, ignored);
+  return functions;
 }
 
-ByteGrammar::Rule answer_rule(ByteGrammar& grammar, const ResponseFormat& format, Places& ignored) {
+ByteGrammar::Rule answer_rule(ByteGrammar& grammar, const ResponseFormat& format,
+                              const AnswerSpelling& spelling, Places& ignored) {
   if (format.kind == ResponseFormat::Kind::kJsonObject) return JsonGrammar(grammar).object();
   if (format.kind == ResponseFormat::Kind::kJsonSchema) {
     return rule_of_schema(grammar, format.schema, format.place, ignored);
   }
   const ByteGrammar::Rule choice = grammar.new_rule();
-  for (const std::string& text : format.choices) grammar.add(choice, grammar.literal(text));
+  for (const std::string& text : format.choices) {
+    grammar.add(choice, grammar.literal(spelling.format.codes.coded(text)));
+  }
   return choice;
 }
 
@@ -107,12 +58,34 @@ std::string key_of(const ResponseFormat& format) {
   return "json " + (format.schema.is_null() ? "" : format.place + " " + format.schema.dump());
 }
 
+std::string key_of(const AnswerSpelling& spelling) {
+  std::string key = fmt::format("{} {}", static_cast<int>(spelling.thought), spelling.in_content);
+  for (const text::Region& region : spelling.regions) key += " " + region.open + region.close;
+  return key;
+}
+
+std::string key_of(const std::vector<text::CallableFunction>& functions) {
+  std::string key;
+  for (const auto& function : functions) {
+    key += "\n" + function.name + " " +
+           function.parameters.dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
+  return key;
+}
+
+// The thought that may precede the answer, and the marks of content.
+ByteGrammar::Rule whole_answer(text::CallGrammar& calls, const AnswerSpelling& spelling,
+                               ByteGrammar::Rule answer) {
+  if (spelling.thought == ThoughtForm::kNone) return answer;
+  return calls.behind_thought(spelling.regions, spelling.thought == ThoughtForm::kOpen, answer);
+}
+
 // Rethrows the grammar's errors as ApiError.
 template <typename Build>
-ByteGrammar build_grammar(const std::string& param, ThoughtForm thought, Build build) {
+ByteGrammar build_grammar(const std::string& param, Build build) {
   try {
     ByteGrammar grammar;
-    grammar.seal(behind_thought(grammar, build(grammar), thought));
+    grammar.seal(build(grammar));
     return grammar;
   } catch (const text::SchemaError& error) {
     throw unsupported(error.place(), error.what());
@@ -246,8 +219,7 @@ ResponseFormat read_response_format(const RequestFields& fields) {
 }
 
 template <typename Build>
-AnswerGrammar AnswerGrammars::find(std::string key, const std::string& field, ThoughtForm thought,
-                                   Build build) {
+AnswerGrammar AnswerGrammars::find(std::string key, const std::string& field, Build build) {
   const auto cached = [&]() -> const AnswerGrammar* {
     const auto found =
         std::find_if(kept_.begin(), kept_.end(), [&](const auto& one) { return one.first == key; });
@@ -261,8 +233,7 @@ AnswerGrammar AnswerGrammars::find(std::string key, const std::string& field, Th
   }
   AnswerGrammar made;
   made.grammar = std::make_shared<text::TokenGrammar>(
-      build_grammar(field, thought,
-                    [&](ByteGrammar& grammar) { return build(grammar, made.ignored); }),
+      build_grammar(field, [&](ByteGrammar& grammar) { return build(grammar, made.ignored); }),
       tokens_);
   const std::lock_guard lock(mutex_);
   if (const AnswerGrammar* const known = cached()) return *known;  // made by another thread
@@ -282,43 +253,55 @@ void AnswerGrammars::forget_old() {
   }
 }
 
-AnswerGrammar AnswerGrammars::of_format(const ResponseFormat& format, ThoughtForm thought) {
-  AnswerGrammar grammar = find(
-      fmt::format("{} {}", static_cast<int>(thought), key_of(format)), format.field, thought,
-      [&](ByteGrammar& rules, Places& ignored) { return answer_rule(rules, format, ignored); });
+AnswerGrammar AnswerGrammars::of_format(const ResponseFormat& format,
+                                        const AnswerSpelling& spelling) {
+  const auto build = [&](ByteGrammar& rules, Places& ignored) {
+    text::CallGrammar calls(rules, spelling.format, true);
+    ByteGrammar::Rule answer = answer_rule(rules, format, spelling, ignored);
+    const bool marks = spelling.thought != ThoughtForm::kNone && !spelling.in_content;
+    if (marks) answer = calls.content(answer);
+    return whole_answer(calls, spelling, answer);
+  };
+  AnswerGrammar grammar = find(key_of(spelling) + " " + key_of(format), format.field, build);
   if (format.strict) require_enforced(grammar.ignored, "");
   return grammar;
 }
 
-AnswerGrammar AnswerGrammars::of_call(const ToolFields& tools, ToolFormat format,
-                                      ThoughtForm thought, const ResponseFormat& otherwise) {
-  std::string key = fmt::format("{} call {} {}", static_cast<int>(thought),
-                                static_cast<int>(format), key_of(otherwise));
-  for (const Tool& tool : tools.tools) {
-    if (tools.may_call(tool)) key += "\n" + tool.name + " " + tool.parameters.dump();
-  }
-  const auto build = [&](ByteGrammar& grammar, Places& ignored) {
-    const CallSpelling spelling = spelling_of(format);
-    const ByteGrammar::Rule call = grammar.new_rule();
-    for (const Tool& tool : tools.tools) {
-      if (!tools.may_call(tool)) continue;
-      Symbols symbols = grammar.literal(spelling.before + tool.name + spelling.between);
-      symbols.push_back(arguments_of(grammar, tool, tool.name + ".parameters", ignored));
-      const Symbols end = grammar.literal(spelling.behind);
-      symbols.insert(symbols.end(), end.begin(), end.end());
-      grammar.add(call, symbols);
-    }
+AnswerGrammar AnswerGrammars::of_call(const ToolFields& tools, const AnswerSpelling& spelling,
+                                      const ResponseFormat& otherwise) {
+  const auto functions = functions_of(tools);
+  std::string key = key_of(spelling) + " call " + key_of(otherwise) + key_of(functions);
+  const auto build = [&](ByteGrammar& rules, Places& ignored) {
+    text::CallGrammar calls(rules, spelling.format, true);
+    const ByteGrammar::Rule call = calls.call(functions);
     if (otherwise.kind != ResponseFormat::Kind::kText) {
-      grammar.add(call, {answer_rule(grammar, otherwise, ignored)});
+      rules.add(call, {calls.content(answer_rule(rules, otherwise, spelling, ignored))});
     }
-    return call;
+    ignored.insert(ignored.end(), calls.ignored().begin(), calls.ignored().end());
+    return whole_answer(calls, spelling, call);
   };
-  AnswerGrammar grammar = find(std::move(key), "tools", thought, build);
+  AnswerGrammar grammar = find(std::move(key), "tools", build);
   if (otherwise.strict) require_enforced(grammar.ignored, otherwise.place);
   for (const Tool& tool : tools.tools) {
     if (tool.strict) require_enforced(grammar.ignored, tool.name + ".parameters");
   }
   return grammar;
+}
+
+AnswerGrammar AnswerGrammars::of_optional_calls(const ToolFields& tools,
+                                                const AnswerSpelling& spelling) {
+  const auto functions = functions_of(tools);
+  const auto build = [&](ByteGrammar& rules, Places&) {
+    return text::CallGrammar(rules, spelling.format, false).behind_mark(functions, !tools.parallel);
+  };
+  try {
+    AnswerGrammar grammar =
+        find(fmt::format("calls {}", tools.parallel) + key_of(functions), "tools", build);
+    grammar.of_calls = true;
+    return grammar;
+  } catch (const ApiError&) {  // too large: the reader decides what is a call
+    return {};
+  }
 }
 
 }  // namespace fasa::serve

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "bindings/http/tool_fields.h"
-#include "bindings/http/tool_format.h"
+#include "runtime/text/answer/answer_reader.h"
 #include "runtime/text/grammar/byte_grammar.h"
 #include "runtime/text/grammar/token_grammar.h"
 
@@ -19,8 +19,16 @@ namespace fasa::serve {
 // The thoughts that may precede the actual answer.
 enum class ThoughtForm {
   kNone,
-  kOptional,  // <think>...</think>, or nothing
+  kOptional,  // a thought, or nothing
   kOpen,      // the prompt ends inside one
+};
+
+// What stands around an answer.
+struct AnswerSpelling {
+  const text::CodedFormat& format;
+  ThoughtForm thought = ThoughtForm::kNone;
+  std::vector<text::Region> regions = {};  // that a thought may have; with codes
+  bool in_content = false;                 // the prompt has begun the content
 };
 
 struct ResponseFormat {
@@ -36,6 +44,7 @@ struct ResponseFormat {
 struct AnswerGrammar {
   std::shared_ptr<text::TokenGrammar> grammar;  // null: none
   std::vector<std::string> ignored;             // keywords that it does not enforce
+  bool of_calls = false;  // it begins behind the mark of a call, see AnswerOptions
 };
 
 // "response_format" of chat completions; "structured_outputs", "guided_json" and "guided_choice" of
@@ -54,17 +63,20 @@ class AnswerGrammars {
 
   // Throws ApiError naming a keyword that is not supported or, where the schema is strict, not
   // enforced.
-  AnswerGrammar of_format(const ResponseFormat& format, ThoughtForm thought);
+  AnswerGrammar of_format(const ResponseFormat& format, const AnswerSpelling& spelling);
   // The grammar of one call of one of the allowed tools or, with a format, of an answer of it.
-  AnswerGrammar of_call(const ToolFields& tools, ToolFormat format, ThoughtForm thought,
+  AnswerGrammar of_call(const ToolFields& tools, const AnswerSpelling& spelling,
                         const ResponseFormat& otherwise = {});
+  // Of calls that the model may make, from behind the mark that begins them. Never throws: what a
+  // schema says that no grammar expresses is not enforced.
+  AnswerGrammar of_optional_calls(const ToolFields& tools, const AnswerSpelling& spelling);
 
  private:
   static constexpr size_t kMaxKept = 32;
   static constexpr size_t kMaxBytes = size_t{256} << 20;
 
   template <typename Build>
-  AnswerGrammar find(std::string key, const std::string& field, ThoughtForm thought, Build build);
+  AnswerGrammar find(std::string key, const std::string& field, Build build);
   void forget_old();
 
   const std::shared_ptr<const text::TokenTable> tokens_;

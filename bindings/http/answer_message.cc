@@ -1,13 +1,30 @@
 #include "bindings/http/answer_message.h"
 
+#include <algorithm>
 #include <random>
 #include <string_view>
+#include <utility>
 
 namespace fasa::serve {
 
 std::string finish_name(const AnswerMessage& message) {
   if (message.end == AnswerEnd::kMaxTokens) return "length";
-  return message.calls.empty() ? "stop" : "tool_calls";
+  const bool calls = std::any_of(message.calls.begin(), message.calls.end(),
+                                 [](const ToolCall& call) { return call.whole; });
+  return calls ? "tool_calls" : "stop";
+}
+
+AnswerMessage with_whole_calls(AnswerMessage message) {
+  std::vector<ToolCall> whole;
+  for (ToolCall& call : message.calls) {
+    if (call.whole) {
+      whole.push_back(std::move(call));
+    } else {
+      message.content += (message.content.empty() ? "" : "\n") + call.name + " " + call.arguments;
+    }
+  }
+  message.calls = std::move(whole);
+  return message;
 }
 
 std::string new_call_id() {

@@ -5,10 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "bindings/http/message_parser.h"
 #include "runtime/llm/answer.h"
+#include "runtime/text/answer/answer_piece.h"
 
 namespace fasa::serve {
+
+using MessagePiece = text::AnswerPiece;
 
 struct Usage {
   int64_t prompt_tokens = 0;
@@ -38,7 +40,8 @@ struct TokenText {
 struct ToolCall {
   std::string id;
   std::string name;
-  std::string arguments;  // JSON, unless the answer was cut off
+  std::string arguments;  // JSON, if the call is whole
+  bool whole = false;     // else the answer ended within its arguments, or they broke
 };
 
 struct AnswerMessage {
@@ -51,8 +54,11 @@ struct AnswerMessage {
   int64_t reasoning_tokens = 0;  // the approximate part of them that was reasoning
 };
 
-// "stop", "length", "tool_calls". Cancelled answers have no reader.
+// "stop", "length", "tool_calls": only if a call is whole. Cancelled answers have no reader.
 std::string finish_name(const AnswerMessage& message);
+
+// Calls that are not whole become text of the content, for forms whose arguments are objects.
+AnswerMessage with_whole_calls(AnswerMessage message);
 
 // A piece of a streamed choice.
 struct ReplyPart {

@@ -3,7 +3,6 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,7 +16,7 @@ struct Service::Generation {
   std::vector<std::vector<int32_t>> prompts;  // one but for completions of several prompts
   std::string text = {};                      // the prompt's, for a chat
   std::string title = {};                     // of the conversation
-  std::optional<MessageFormat> format = {};   // for a chat
+  std::shared_ptr<const text::AnswerReading> reading = {};  // for a chat
   AnswerGrammar grammar = {};
   std::unique_ptr<ReplyForm> form;
   // Called before `form` ends, with the tokens of the first prompt and its answer. May be null.

@@ -48,12 +48,12 @@ Json with_generic_tools(Json context) {
     }
     results = is_result;
   }
-  if (const auto tools = context.find("tools"); tools != context.end()) {
+  if (const auto tools = context.find("tools"); tools != context.end() && !tools->is_null()) {
     if (messages.empty() || messages[0]["role"] != "system") {
       messages.insert(messages.begin(), Json{{"role", "system"}, {"content", ""}});
     }
     add_paragraph(messages[0], description_of(*tools));
-    context.erase("tools");
+    context["tools"] = nullptr;
   }
   context["messages"] = std::move(messages);
   return context;

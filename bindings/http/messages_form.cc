@@ -17,7 +17,7 @@ Json usage_json(const Usage& usage) {
 
 Json stop_reason(const AnswerMessage& message) {
   if (message.end == AnswerEnd::kMaxTokens) return "max_tokens";
-  if (!message.calls.empty()) return "tool_use";
+  if (finish_name(message) == "tool_calls") return "tool_use";
   return message.end == AnswerEnd::kStopString ? "stop_sequence" : "end_turn";
 }
 
@@ -34,7 +34,6 @@ Json text_block(const std::string& text) { return {{"type", "text"}, {"text", te
 
 Json call_block(const ToolCall& call) {
   Json input = Json::parse(call.arguments, nullptr, false);
-  if (!input.is_object()) input = Json::object();  // the answer was cut off
   return {{"type", "tool_use"}, {"id", call.id}, {"name", call.name}, {"input", std::move(input)}};
 }
 
@@ -50,7 +49,7 @@ class MessagesForm final : public ReplyForm {
       : head_(std::move(head)), prompt_tokens_(prompt_tokens) {}
 
   std::string whole(const std::vector<AnswerMessage>& choices, const Usage& usage) override {
-    const AnswerMessage& message = choices.front();
+    const AnswerMessage message = with_whole_calls(choices.front());
     Json content = Json::array();
     if (!message.reasoning.empty()) content.push_back(thinking_block(message.reasoning));
     if (!message.content.empty()) content.push_back(text_block(message.content));

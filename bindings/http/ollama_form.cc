@@ -24,7 +24,6 @@ int64_t nanoseconds(Clock::time_point from, Clock::time_point to) {
 
 Json call_json(const ToolCall& call) {
   Json arguments = Json::parse(call.arguments, nullptr, false);
-  if (!arguments.is_object()) arguments = Json::object();  // the answer was cut off
   return {{"function", {{"name", call.name}, {"arguments", std::move(arguments)}}}};
 }
 
@@ -36,7 +35,7 @@ class OllamaForm final : public ReplyForm {
   std::string ping() const override { return ""; }  // lines have no comments
 
   std::string whole(const std::vector<AnswerMessage>& choices, const Usage& usage) override {
-    const AnswerMessage& message = choices.front();
+    const AnswerMessage message = with_whole_calls(choices.front());
     Json json = line(message.content, message.reasoning, message.calls);
     add_end(json, message, usage);
     return reply_text(json);
@@ -55,7 +54,9 @@ class OllamaForm final : public ReplyForm {
   }
   std::string end_choice(int, const AnswerMessage& message,
                          const std::vector<TokenText>&) override {
-    return message.calls.empty() ? "" : text_of(line("", "", message.calls));
+    if (message.calls.empty()) return "";
+    const AnswerMessage calls = with_whole_calls({.calls = message.calls});
+    return text_of(line(calls.content, "", calls.calls));
   }
   std::string end(const std::vector<AnswerMessage>& choices, const Usage& usage) override {
     Json json = line("", "", {});

@@ -29,9 +29,6 @@ Reply::Reply(ReplyOptions options, std::unique_ptr<ReplyForm> form,
       told_(static_cast<size_t>(options_.choices)),
       done_(std::move(done)),
       choices_(static_cast<size_t>(options_.choices)) {
-  for (Choice& choice : choices_) {
-    if (options_.format) choice.parser = std::make_unique<MessageParser>(*options_.format);
-  }
   usage_.prompt_tokens = options_.prompt_tokens;
 }
 
@@ -47,7 +44,7 @@ void Reply::on_prefill(int64_t computed, int64_t total, int64_t cached) {
 }
 
 void Reply::on_token(int choice, const Answer& answer) {
-  Event event{.kind = Event::Kind::kToken, .choice = choice, .fresh = std::string(answer.fresh())};
+  Event event{.kind = Event::Kind::kToken, .choice = choice, .pieces = answer.pieces()};
   if (options_.logprobs) {
     size_t& told = told_[static_cast<size_t>(choice)];
     const auto& all = answer.logprobs();
@@ -59,8 +56,11 @@ void Reply::on_token(int choice, const Answer& answer) {
 
 void Reply::on_end(int choice, const Answer& answer) {
   Event event{.kind = Event::Kind::kEnd, .choice = choice};
-  event.answer = {
-      .ids = answer.tokens(), .text = {}, .end = answer.end(), .stop_string = answer.stop_string()};
+  event.answer = {.ids = answer.tokens(),
+                  .text = {},
+                  .end = answer.end(),
+                  .stop_string = answer.stop_string(),
+                  .reasoning_tokens = answer.reasoning_tokens()};
   if (choice == 0) event.answer.text = answer.text();
   hand_over(std::move(event));
 }
@@ -161,6 +161,7 @@ void Reply::add_piece(int choice, MessagePiece piece) {
       break;
     case MessagePiece::Kind::kCallArguments:
       message.calls.back().arguments += part.piece.text;
+      message.calls.back().whole = part.piece.whole;
   }
   message.tokens.insert(message.tokens.end(), of.tokens.begin(), of.tokens.end());
   part.tokens = std::exchange(of.tokens, {});
@@ -173,23 +174,15 @@ void Reply::take_token(const Event& event) {
   if (!first_token_) first_token_ = event.at;
   Choice& of = choices_[static_cast<size_t>(event.choice)];
   for (const TokenLogprobs& token : event.logprobs) of.tokens.push_back(token_text(token));
-  if (of.parser == nullptr) {
-    if (event.fresh.empty()) return;
-    return add_piece(event.choice, {MessagePiece::Kind::kContent, event.fresh});
-  }
-  if (of.parser->thinking()) ++of.message.reasoning_tokens;
-  for (MessagePiece& piece : of.parser->push(event.fresh))
-    add_piece(event.choice, std::move(piece));
+  for (const MessagePiece& piece : event.pieces) add_piece(event.choice, piece);
 }
 
 void Reply::take_end(Event& event) {
   begin();
   const int choice = event.choice;
   Choice& of = choices_[static_cast<size_t>(choice)];
-  if (of.parser != nullptr) {
-    for (MessagePiece& piece : of.parser->finish()) add_piece(choice, std::move(piece));
-  }
   of.message.end = event.answer.end;
+  of.message.reasoning_tokens = event.answer.reasoning_tokens;
   of.message.stop_string = std::move(event.answer.stop_string);
   of.message.token_count = static_cast<int64_t>(event.answer.ids.size());
   usage_.completion_tokens += of.message.token_count;

@@ -26,8 +26,6 @@ struct ReplyOptions {
   bool logprobs = false;
   int choices = 1;            // of all prompts
   int64_t prompt_tokens = 0;  // likewise
-  // How a chat's answers are taken apart; nothing: their text is content as it is.
-  std::optional<MessageFormat> format = {};
   LoggedRequest logged = {};  // what is known of it before
   RequestLog* log = nullptr;  // null: none
   std::chrono::steady_clock::time_point came{};
@@ -39,6 +37,7 @@ struct EndedAnswer {
   std::string text;
   AnswerEnd end = AnswerEnd::kOpen;
   std::string stop_string = {};
+  int64_t reasoning_tokens = 0;
 };
 
 // Any thread may call.
@@ -71,14 +70,13 @@ class Reply final : public RequestObserver, public std::enable_shared_from_this<
     int choice = 0;
     Clock::time_point at = Clock::now();
     PromptProgress progress = {};              // of kPrefill
-    std::string fresh = {};                    // of kToken, as all below but the last
+    std::vector<MessagePiece> pieces = {};     // of kToken and kEnd
     std::vector<TokenLogprobs> logprobs = {};  // of tokens that no event before has told of
     EndedAnswer answer = {};                   // of kEnd; its text of choice 0 alone
     ErrorKind error = ErrorKind::kUsage;       // of kError, as the last
     std::string message = {};
   };
   struct Choice {
-    std::unique_ptr<MessageParser> parser;  // null: text is content
     AnswerMessage message;
     std::vector<TokenText> tokens;  // that no piece has told of
     int64_t text_bytes = 0;         // that were sent

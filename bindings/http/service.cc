@@ -46,15 +46,6 @@ HttpResponse page_response(const WebFile& file) {
           .body = std::string(file.body)};
 }
 
-std::vector<int32_t> special_marks(const text::Tokenizer& tokenizer) {
-  std::vector<int32_t> ids;
-  for (const std::string& mark : message_marks()) {
-    const auto id = tokenizer.token_id(mark);
-    if (id && tokenizer.is_special(*id)) ids.push_back(*id);
-  }
-  return ids;
-}
-
 // A message without the folder of the model or of its file.
 std::string without_folder(std::string message, const std::string& model_path) {
   const std::filesystem::path path(model_path);
@@ -96,7 +87,7 @@ Service::Service(ServiceOptions options, EngineLoop& engine, const text::Tokeniz
       engine_(engine),
       tokenizer_(tokenizer),
       templates_(templates),
-      shown_marks_(special_marks(tokenizer)),
+      answers_(templates, tokenizer),
       log_(options_.log),
       known_(kKnownBytes, tokenizer),
       slots_(engine.options().max_sequences),
@@ -276,7 +267,8 @@ HttpResponse Service::show_ollama(const Call& call) const {
   if (fields.model.ends_with(":latest")) fields.model.resize(fields.model.rfind(':'));
   check_model(fields);
   Json abilities = Json::array({"completion"});
-  if (templates_ != nullptr) abilities.push_back("tools");
+  if (answers_.calls_tools()) abilities.push_back("tools");
+  if (answers_.thinks()) abilities.push_back("thinking");
   return json_response(
       {{"modelfile", ""},
        {"parameters", ""},

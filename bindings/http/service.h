@@ -18,6 +18,7 @@
 #include "bindings/http/api_keys.h"
 #include "bindings/http/http_server.h"
 #include "bindings/http/job_pool.h"
+#include "bindings/http/model_answers.h"
 #include "bindings/http/openai_request.h"
 #include "bindings/http/reply.h"
 #include "bindings/http/reply_form.h"
@@ -113,11 +114,6 @@ class Service {
   Generation chat_generation(const Call& call, const ChatRequest& request);
   std::vector<int32_t> encode(const std::string& salt, const text::ChatPrompt& prompt);
   void check_ids(std::span<const int32_t> ids, const char* field) const;
-  std::optional<ToolFormat> tool_format() const;
-  MessageFormat message_format(const ToolFields& tools, const std::string& prompt) const;
-  AnswerGrammar grammar_of(const ToolFields& tools, const ResponseFormat& format,
-                           const MessageFormat& message);
-  AnswerGrammars& grammars();
   ReplyHead reply_head(const char* prefix) const;
   text::ChatPrompt render(const Json& context, const char* prompt_field) const;
   ApiError refusal() const;
@@ -131,9 +127,7 @@ class Service {
   EngineLoop& engine_;
   const text::Tokenizer& tokenizer_;
   const text::ChatTemplates* const templates_;
-  const std::vector<int32_t> shown_marks_;  // control tokens that appear in a chat's answers
-  std::once_flag grammars_made_;
-  std::unique_ptr<AnswerGrammars> grammars_;  // made on first use
+  ModelAnswers answers_;
   RequestLog log_;
   const HttpCounters* counters_ = nullptr;
   std::atomic<bool> draining_{false};

@@ -9,7 +9,6 @@
 
 #include "bindings/http/call.h"
 #include "bindings/http/generation.h"
-#include "bindings/http/generic_tools.h"
 #include "bindings/http/messages_request.h"
 #include "bindings/http/ollama_request.h"
 
@@ -146,59 +145,6 @@ std::vector<int32_t> Service::encode(const std::string& salt, const text::ChatPr
   return tokenizer_.encode(prompt.segments(), false);
 }
 
-MessageFormat Service::message_format(const ToolFields& tools, const std::string& prompt) const {
-  MessageFormat format;
-  const size_t last = prompt.find_last_not_of(" \n");
-  format.thinks = last != std::string::npos &&
-                  std::string_view(prompt).substr(0, last + 1).ends_with("<think>");
-  if (!tools.used()) return format;
-  format.tools = tool_format();
-  if (!format.tools) {
-    throw ApiError(
-        400, "invalid_request_error",
-        "tools: this model's chat template writes tool calls in a format that this server does not "
-        "support; supported: those of Llama 3, of Hermes and Qwen, and of Mistral, and templates "
-        "without tools",
-        "tools", "unsupported_value");
-  }
-  for (const Tool& tool : tools.tools) {
-    if (tools.may_call(tool)) format.names.push_back(tool.name);
-  }
-  format.one_call = !tools.parallel;
-  return format;
-}
-
-// Nothing if the template has a format that is not supported.
-std::optional<ToolFormat> Service::tool_format() const {
-  const std::string& source = templates_->source("", true);
-  return shows_tools(source) ? tool_format_of(source) : ToolFormat::kHermes;
-}
-
-// The grammar that constrains the answer; null if it is unconstrained. A required call has no
-// format; with tools that may be called the answer is a call or has the format.
-AnswerGrammar Service::grammar_of(const ToolFields& tools, const ResponseFormat& format,
-                                  const MessageFormat& message) {
-  const bool formatted = format.kind != ResponseFormat::Kind::kText;
-  const bool forced = tools.choice == ToolChoice::kRequired;
-  if (!formatted && !forced) return {};
-  const bool knows =
-      templates_ != nullptr && templates_->source("", forced).find("<think>") != std::string::npos;
-  const ThoughtForm thought = message.thinks ? ThoughtForm::kOpen
-                              : knows        ? ThoughtForm::kOptional
-                                             : ThoughtForm::kNone;
-  if (forced) return grammars().of_call(tools, *message.tools, thought);
-  if (tools.used()) return grammars().of_call(tools, *message.tools, thought, format);
-  return grammars().of_format(format, thought);
-}
-
-AnswerGrammars& Service::grammars() {
-  std::call_once(grammars_made_, [this] {
-    grammars_ = std::make_unique<AnswerGrammars>(
-        std::make_shared<text::TokenTable>(tokenizer_, shown_marks_));
-  });
-  return *grammars_;
-}
-
 ReplyHead Service::reply_head(const char* prefix) const {
   return {.id = fmt::format("{}{:016x}", prefix, drawn_number()),
           .created = static_cast<int64_t>(std::time(nullptr)),
@@ -208,16 +154,15 @@ ReplyHead Service::reply_head(const char* prefix) const {
 // Fills in everything except the form.
 Service::Generation Service::chat_generation(const Call& call, const ChatRequest& request) {
   check_model(request.common);
-  const bool generic = templates_ != nullptr && !shows_tools(templates_->source("", true));
-  const text::ChatPrompt prompt = render(
-      generic ? with_generic_tools(request.context) : request.context, request.common.prompt_field);
-  MessageFormat format = message_format(request.tools, prompt.text());
-  auto grammar = grammar_of(request.tools, request.format, format);
+  const text::ChatPrompt prompt =
+      render(answers_.context(request.context), request.common.prompt_field);
+  auto reading = answers_.reading(request.tools, prompt.text());
+  auto grammar = answers_.grammar(request.tools, request.format, reading.get());
   return {.fields = request.common,
           .prompts = {encode(call.salt, prompt)},
           .text = prompt.text(),
           .title = chat_title(request.context["messages"]),
-          .format = std::move(format),
+          .reading = std::move(reading),
           .grammar = std::move(grammar),
           .form = nullptr};
 }
@@ -295,10 +240,7 @@ Service::Generation Service::text_generation(const CompletionRequest& request) {
                           ? std::get<std::vector<int32_t>>(prompt)
                           : tokenizer_.encode(*text, text::EncodeOptions{.add_special = true}));
   }
-  AnswerGrammar grammar;
-  if (request.format.kind != ResponseFormat::Kind::kText) {
-    grammar = grammars().of_format(request.format, ThoughtForm::kNone);
-  }
+  AnswerGrammar grammar = answers_.grammar({}, request.format, nullptr);
   return {.fields = request.common,
           .prompts = std::move(prompts),
           .title = std::move(title),
@@ -341,8 +283,7 @@ void Service::start(Call& call, Generation generation) {
                               .title = generation.title,
                               .choices = fields.choices};
     request.answer = answer_options(fields, request.prompt.size());
-    if (generation.format) request.answer.shown = shown_marks_;
-    request.answer.grammar = generation.grammar.grammar;
+    answers_.apply(request.answer, generation.reading, generation.grammar);
     requests.push_back(std::move(request));
   }
   if (!generation.grammar.ignored.empty()) {
@@ -352,7 +293,6 @@ void Service::start(Call& call, Generation generation) {
                        .logprobs = fields.logprobs,
                        .choices = fields.choices * static_cast<int>(requests.size()),
                        .prompt_tokens = prompt_tokens,
-                       .format = std::move(generation.format),
                        .logged = {.id = call.id, .path = call.request.path},
                        .log = &log_,
                        .came = call.came};

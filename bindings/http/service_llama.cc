@@ -67,6 +67,7 @@ HttpResponse Service::props() const {
                {"model_path", options_.model_name},
                {"modalities", {{"vision", false}, {"audio", false}}},
                {"chat_template", templates_ == nullptr ? "" : templates_->source("", false)},
+               {"answer_format", text::format_json(answers_.chosen())},
                {"build_info", "fasa " FASA_VERSION}})};
 }
 

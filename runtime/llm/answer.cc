@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <utility>
 
 #include "runtime/base/error.h"
 
@@ -34,17 +35,29 @@ Answer::Answer(const AnswerOptions& options, std::span<const int32_t> eos,
   options_.validate();
   if (tokenizer != nullptr) {
     eos_.insert(eos_.end(), tokenizer->ends().begin(), tokenizer->ends().end());
-    continuation_.emplace(*tokenizer, prompt, options_.shown);
+    std::vector<int32_t> shown;
+    if (options_.reading != nullptr) {
+      for (const auto& mark : options_.reading->format->codes.marks()) shown.push_back(mark.id);
+      reader_ = std::make_unique<text::AnswerReader>(options_.reading);
+    }
+    continuation_.emplace(*tokenizer, prompt, shown);
   } else if (!options_.stop.empty()) {
     throw UsageError(
         "stop strings need a tokenizer; give a model that has a tokenizer.json, or remove them");
   }
   sampler_.see_prompt(prompt);
-  if (options_.grammar != nullptr) held_ = options_.grammar->begin();
+  if (options_.grammar != nullptr && !options_.grammar_of_calls) held_ = options_.grammar->begin();
+}
+
+std::span<const int32_t> Answer::format_ends() const {
+  return options_.reading == nullptr ? std::span<const int32_t>() : options_.reading->format->ends;
 }
 
 bool Answer::is_eos(int32_t token) const {
-  return std::find(eos_.begin(), eos_.end(), token) != eos_.end();
+  const auto is_in = [&](std::span<const int32_t> ids) {
+    return std::find(ids.begin(), ids.end(), token) != ids.end();
+  };
+  return is_in(eos_) || is_in(format_ends());
 }
 
 // Masked tokens are NaN: the sampler never takes NaN while another token is left.
@@ -59,12 +72,26 @@ std::span<const float> Answer::of_grammar(std::span<const float> logits) {
       if (id < logits.size()) masked_[id] = logits[id];
     }
   }
-  for (const int32_t id : eos_) {
-    if (id < 0 || static_cast<size_t>(id) >= logits.size()) continue;
-    const auto at = static_cast<size_t>(id);
-    masked_[at] = may_end ? logits[at] : std::numeric_limits<float>::quiet_NaN();
+  for (const auto& ids : {eos_, format_ends()}) {
+    for (const int32_t id : ids) {
+      if (id < 0 || static_cast<size_t>(id) >= logits.size()) continue;
+      const auto at = static_cast<size_t>(id);
+      masked_[at] = may_end ? logits[at] : std::numeric_limits<float>::quiet_NaN();
+    }
   }
   return masked_;
+}
+
+// A call that no token of the vocabulary can continue is not held to its grammar.
+std::span<const float> Answer::masked(std::span<const float> logits) {
+  if (!held_) return logits;
+  if (!options_.grammar_of_calls) return of_grammar(logits);
+  try {
+    return of_grammar(logits);
+  } catch (const InputError&) {
+    held_.reset();
+    return logits;
+  }
 }
 
 bool Answer::is_stop(int32_t token) const {
@@ -84,40 +111,92 @@ std::span<const float> Answer::without_ends(std::span<const float> logits) {
     }
   };
   mask(eos_);
+  mask(format_ends());
   if (early) mask(options_.stop_ids);
   return masked_;
 }
 
+// False: the text must end here. Between calls there is no grammar.
+bool Answer::push_grammar(int32_t token) {
+  if (!held_) return true;
+  options_.grammar->push(*held_, token);
+  if (!options_.grammar->is_whole(*held_)) return true;
+  if (!options_.grammar_of_calls) return false;
+  held_.reset();
+  return !options_.reading->one_call;
+}
+
 bool Answer::take(std::span<const float> logits) {
   fresh_ = text_.size();
-  const int32_t token = sampler_.next(without_ends(held_ ? of_grammar(logits) : logits));
+  pieces_.clear();
+  const int32_t token = sampler_.next(without_ends(masked(logits)));
   if (is_eos(token)) return finish(AnswerEnd::kEndOfSequence);
-  if (held_) options_.grammar->push(*held_, token);
+  const bool open = push_grammar(token);
   tokens_.push_back(token);
   if (options_.logprobs) logprobs_.push_back(logprobs_of(logits, token, *options_.logprobs));
   const bool early = std::ssize(tokens_) <= options_.min_tokens;  // stop strings do not count yet
-  if (continuation_) {
-    std::string text = continuation_->push(token);
-    text_ += early ? std::move(text) : stop_.push(text);
+  if (reader_ != nullptr && reader_->thinking()) ++reasoning_tokens_;
+  if (continuation_) add_text(continuation_->push(token), token, !early);
+  if (reader_ != nullptr && options_.grammar_of_calls && !held_ && reader_->at_call()) {
+    held_ = options_.grammar->begin();
   }
   if (stop_.stopped()) return finish(AnswerEnd::kStopString);
   if (!early && is_stop(token)) return finish(AnswerEnd::kStopString);
-  if (held_ && options_.grammar->is_whole(*held_)) return finish(AnswerEnd::kEndOfSequence);
+  if (!open) return finish(AnswerEnd::kEndOfSequence);
   if (static_cast<int64_t>(tokens_.size()) < options_.max_tokens) return true;
   return finish(AnswerEnd::kMaxTokens);
 }
 
+// `token`: that ends the text, -1: none. `stops`: stop strings count.
+void Answer::add_text(const std::string& text, int32_t token, bool stops) {
+  if (reader_ == nullptr) {
+    std::string content = stops ? stop_.push(text) : text;
+    text_ += content;
+    return add_content(std::move(content));
+  }
+  text_ += text;
+  std::string coded = text;
+  const auto& marks = reader_->format().codes.marks();
+  for (const auto& mark : marks) {
+    if (mark.id != token || !coded.ends_with(mark.text)) continue;
+    coded.replace(coded.size() - mark.text.size(), mark.text.size(), 1, mark.code);
+  }
+  add_pieces(reader_->push(coded), stops);
+}
+
+void Answer::add_content(std::string text) {
+  if (!text.empty()) pieces_.push_back({text::AnswerPiece::Kind::kContent, std::move(text)});
+}
+
+// Stop strings act on the content; they do not span a call or a thought.
+void Answer::add_pieces(std::vector<text::AnswerPiece> pieces, bool stops) {
+  for (text::AnswerPiece& piece : pieces) {
+    if (stop_.stopped()) return;
+    if (piece.kind == text::AnswerPiece::Kind::kContent) {
+      add_content(stops ? stop_.push(piece.text) : std::move(piece.text));
+      continue;
+    }
+    add_content(stop_.finish());
+    pieces_.push_back(std::move(piece));
+  }
+}
+
 void Answer::cancel() {
   fresh_ = text_.size();
+  pieces_.clear();
   finish(AnswerEnd::kCancelled);
 }
 
+// The rest of the text may hold a stop string too.
 bool Answer::finish(AnswerEnd end) {
   end_ = end;
-  if (continuation_ && !stop_.stopped()) {
-    text_ += stop_.push(continuation_->finish());
-    text_ += stop_.finish();
-  }
+  if (!continuation_ || stop_.stopped()) return false;
+  add_text(continuation_->finish(), -1, true);
+  if (reader_ != nullptr) add_pieces(reader_->finish(), true);
+  std::string rest = stop_.finish();
+  if (reader_ == nullptr) text_ += rest;
+  if (stop_.stopped() && reader_ != nullptr) end_ = AnswerEnd::kStopString;
+  if (!stop_.stopped() || reader_ == nullptr) add_content(std::move(rest));
   return false;
 }
 

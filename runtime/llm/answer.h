@@ -11,6 +11,7 @@
 
 #include "runtime/llm/logprobs.h"
 #include "runtime/llm/sampler.h"
+#include "runtime/text/answer/answer_reader.h"
 #include "runtime/text/continuation.h"
 #include "runtime/text/grammar/token_grammar.h"
 #include "runtime/text/stop_strings.h"
@@ -21,13 +22,16 @@ namespace fasa {
 struct AnswerOptions {
   int64_t max_tokens = 128;
   Sampling sampling = {};
-  std::vector<std::string> stop = {};  // strings that end the text; not part of it
+  std::vector<std::string> stop = {};  // strings that end the content; not part of it
   std::optional<int> logprobs = {};    // log-probabilities of each token and of the best N
   std::vector<int32_t> stop_ids = {};  // tokens that end the answer; part of it
   int64_t min_tokens = 0;              // before these no end, but by max_tokens
   bool ignore_eos = false;             // the model cannot end the answer
-  std::vector<int32_t> shown = {};     // special tokens that appear in the text
+  // How the answer is taken apart; null: its text is content.
+  std::shared_ptr<const text::AnswerReading> reading = {};
   std::shared_ptr<text::TokenGrammar> grammar = {};  // grammar that the text must match; null: none
+  // The grammar is that of calls, from behind the mark that begins them. It needs `reading`.
+  bool grammar_of_calls = false;
 
   // Throws UsageError naming the invalid option.
   void validate() const;
@@ -54,14 +58,25 @@ class Answer {
   AnswerEnd end() const { return end_; }
   const std::string& stop_string() const { return stop_.found(); }  // that ended it; "": none did
   const std::vector<int32_t>& tokens() const { return tokens_; }    // without an end-of-sequence id
-  const std::string& text() const { return text_; }                 // final text only, see fresh()
+  // Final text only, see fresh(). With a reader it is the whole text, marks and stop string too.
+  const std::string& text() const { return text_; }
   // Text that the last call added. Text is held back while a character is incomplete or a stop
   // string may have begun; the call that ends the answer releases the rest.
   std::string_view fresh() const { return std::string_view(text_).substr(fresh_); }
+  // The same as pieces: of the reader, else of content alone.
+  const std::vector<text::AnswerPiece>& pieces() const { return pieces_; }
+  int64_t reasoning_tokens() const { return reasoning_tokens_; }            // approximate
   const std::vector<TokenLogprobs>& logprobs() const { return logprobs_; }  // of each token
 
  private:
   bool finish(AnswerEnd end);
+  void add_text(const std::string& text, int32_t token, bool stops);
+  void add_pieces(std::vector<text::AnswerPiece> pieces, bool stops);
+  void add_content(std::string text);
+  bool push_grammar(int32_t token);
+  // Tokens that end an answer of the format, besides the model's own.
+  std::span<const int32_t> format_ends() const;
+  std::span<const float> masked(std::span<const float> logits);
   std::span<const float> of_grammar(std::span<const float> logits);
   std::span<const float> without_ends(std::span<const float> logits);
   bool is_stop(int32_t token) const;
@@ -71,6 +86,7 @@ class Answer {
   std::vector<int32_t> eos_;
   Sampler sampler_;
   std::optional<text::Continuation> continuation_;
+  std::unique_ptr<text::AnswerReader> reader_;
   text::StopStrings stop_;
   std::optional<text::TokenGrammar::Text> held_;  // the grammar's state after the text so far
   std::vector<float> masked_;                     // logits, NaN where a token is not allowed
@@ -78,6 +94,8 @@ class Answer {
   std::vector<TokenLogprobs> logprobs_;
   std::string text_;
   size_t fresh_ = 0;  // where fresh() begins in text_
+  std::vector<text::AnswerPiece> pieces_;
+  int64_t reasoning_tokens_ = 0;
   AnswerEnd end_ = AnswerEnd::kOpen;
 };
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/text/answer/format_choice.h"
 
 namespace fasa {
 namespace {
@@ -27,6 +28,9 @@ ChatSession::ChatSession(Model& model, Runtime& runtime, const text::Tokenizer& 
       templates_(templates),
       options_(std::move(options)) {
   options_.answer.validate();
+  const text::AnswerFormat format = text::choose_answer_format(templates).format;
+  history_ = format.history;
+  format_ = std::make_shared<const text::CodedFormat>(format, tokenizer);
   if (options_.prefill_chunk < 1) {
     throw UsageError(fmt::format("prefill_chunk = {}; allowed: 1 or more", options_.prefill_chunk));
   }
@@ -134,22 +138,32 @@ std::span<const float> ChatSession::read(Branch& branch, std::span<const int32_t
   return logits;
 }
 
+void ChatSession::publish(const Answer& answer, ChatTurn* turn) const {
+  std::string shown;
+  for (const text::AnswerPiece& piece : answer.pieces()) {
+    const bool thought = piece.kind == text::AnswerPiece::Kind::kReasoning;
+    std::string& text = thought ? turn->reasoning : turn->text;
+    if (thought && text.empty()) shown += "<think>\n";
+    if (!thought && text.empty() && !turn->reasoning.empty()) shown += "\n</think>\n\n";
+    shown += piece.text;
+    text += piece.text;
+  }
+  if (options_.on_text && !shown.empty()) options_.on_text(shown);
+}
+
 void ChatSession::decode(Branch& branch, Answer& answer, bool more, ChatTurn* turn) {
   const auto start = Clock::now();
-  const auto publish = [&] {
-    if (options_.on_text && !answer.fresh().empty()) options_.on_text(answer.fresh());
-  };
-  publish();
+  publish(answer, turn);
   while (more) {
     if (cancelled()) {
       answer.cancel();
-      publish();
+      publish(answer, turn);
       break;
     }
     const int32_t token = answer.tokens().back();
     more = answer.take(step(branch, {&token, 1}, Computed::kDecode, true));
     ++turn->decode_steps;
-    publish();
+    publish(answer, turn);
   }
   turn->decode_seconds = seconds_since(start);
 }
@@ -166,6 +180,8 @@ ChatTurn ChatSession::ask(const std::string& question) {
         "the chat template renders these messages to an empty prompt; check the template");
   AnswerOptions answer_options = options_.answer;
   answer_options.max_tokens = room_for_answer(ids.size());
+  answer_options.reading = std::make_shared<const text::AnswerReading>(text::AnswerReading{
+      .format = format_, .functions = {}, .start = text::answer_start(*format_, prompt.text())});
   Answer answer(answer_options, model_.config().eos_ids, &tokenizer_, ids);
 
   ChatTurn turn;
@@ -182,9 +198,14 @@ ChatTurn ChatSession::ask(const std::string& question) {
   }
   decode(branch, answer, answer.take(logits), &turn);
   turn.end = answer.end();
-  turn.text = answer.text();
   turn.answer_tokens = static_cast<int64_t>(answer.tokens().size());
-  messages.push_back({"assistant", turn.text});
+  // A template that shows no reasoning gets the text as the model wrote it.
+  if (history_.shows_reasoning && !history_.thinking_parts) {
+    messages.push_back({"assistant", turn.text, turn.reasoning});
+  } else {
+    const bool stopped = turn.end == AnswerEnd::kStopString;
+    messages.push_back({"assistant", stopped ? turn.text : answer.text()});
+  }
   branch.messages = std::move(messages);
   remember(branch, prompt, encoded, answer);
   return turn;

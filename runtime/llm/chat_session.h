@@ -28,13 +28,15 @@ struct ChatOptions {
   int64_t rollback_tokens = kConversationRollback;
   std::tm now{};  // date and time that templates print
   std::function<void(int64_t done, int64_t total)> on_prefill = {};
+  // Of the answer; its reasoning comes between <think> and </think>.
   std::function<void(std::string_view text)> on_text = {};
   // Polled after every step and prefill chunk; true ends the answer, or cancels the question.
   std::function<bool()> cancelled = {};
 };
 
 struct ChatTurn {
-  std::string text;
+  std::string text;  // of the answer, without its reasoning
+  std::string reasoning;
   AnswerEnd end = AnswerEnd::kOpen;
   int64_t prompt_tokens = 0;     // the whole conversation, without the answer
   int64_t prefilled_tokens = 0;  // part of prompt_tokens that was not in the cache
@@ -108,6 +110,7 @@ class ChatSession {
   void keep_common(Branch& branch, std::span<const int32_t> ids);
   std::span<const float> read(Branch& branch, std::span<const int32_t> ids, ChatTurn* turn);
   void decode(Branch& branch, Answer& answer, bool more, ChatTurn* turn);
+  void publish(const Answer& answer, ChatTurn* turn) const;
   std::span<const float> step(Branch& branch, std::span<const int32_t> ids, Computed how,
                               bool logits);
   bool cancelled() const { return options_.cancelled && options_.cancelled(); }
@@ -117,6 +120,8 @@ class ChatSession {
   const text::Tokenizer& tokenizer_;
   const text::ChatTemplates& templates_;
   ChatOptions options_;
+  text::HistoryForm history_;
+  std::shared_ptr<const text::CodedFormat> format_;  // of answers
   std::vector<std::unique_ptr<Branch>> branches_;
   size_t current_ = 0;
 };

@@ -111,23 +111,28 @@ std::optional<ChatTemplates> ChatTemplates::load_if_present(const fs::path& mode
   const nlohmann::json config = read_tokenizer_config(path);
   SourceMap sources = read_files(model_dir);
   if (sources.empty()) sources = read_config(config, path.string());
-  return make(sources, read_control_tokens(config));
+  return make(sources, config);
 }
 
 std::optional<ChatTemplates> ChatTemplates::parse(std::string_view config,
                                                   const std::string& name) {
   const nlohmann::json document = parse_object(config, name);
-  return make(read_config(document, name), read_control_tokens(document));
+  return make(read_config(document, name), document);
 }
 
-std::optional<ChatTemplates> ChatTemplates::make(const Sources& sources, ControlTokens tokens) {
+std::optional<ChatTemplates> ChatTemplates::make(const Sources& sources,
+                                                 const nlohmann::json& config) {
   if (sources.empty()) return std::nullopt;
   ChatTemplates templates;
   for (const auto& [name, source] : sources) {
     templates.templates_.emplace(
         name, Entry{jinja::Template::parse(source.second, source.first), source.second});
   }
-  templates.control_tokens_ = std::move(tokens);
+  templates.control_tokens_ = read_control_tokens(config);
+  if (const auto found = config.find("response_template");
+      found != config.end() && found->is_object()) {
+    templates.response_template_ = found->dump();
+  }
   return templates;
 }
 
@@ -194,6 +199,12 @@ ChatPrompt ChatTemplates::render(std::span<const ChatMessage> messages, const st
     std::vector<jinja::Dict::Entry> entries = {
         {role_key, text_value(message.role, Origin::kTemplate)},
         {content_key, text_value(message.content, Origin::kUser)}};
+    if (!message.reasoning.empty()) {  // by the names that templates have for it
+      for (const char* const name : {"reasoning_content", "thinking"}) {
+        entries.emplace_back(text_value(name, Origin::kTemplate),
+                             text_value(message.reasoning, Origin::kUser));
+      }
+    }
     values.push_back(Value::Store(std::make_shared<const jinja::Dict>(std::move(entries))));
   }
   jinja::Context context;

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -30,6 +31,7 @@ class ChatPrompt {
 struct ChatMessage {
   std::string role;  // trusted, as the template's own text
   std::string content;
+  std::string reasoning = {};  // of an answer
 };
 
 // Immutable and thread-safe.
@@ -50,6 +52,8 @@ class ChatTemplates {
   const jinja::Template& choose(std::string_view name, bool tools) const;
   // The source of the template that choose() returns.
   const std::string& source(std::string_view name, bool tools) const;
+  // "response_template" of tokenizer_config.json, which describes answers: its JSON; "": none.
+  const std::string& response_template() const { return response_template_; }
   // Adds the file's control tokens that the context does not define.
   void add_control_tokens(jinja::Context* context) const;
 
@@ -63,7 +67,7 @@ class ChatTemplates {
  private:
   using Sources = std::map<std::string, std::pair<std::string, std::string>>;  // file, text by name
   using ControlTokens = std::vector<std::pair<std::string, std::string>>;
-  static std::optional<ChatTemplates> make(const Sources& sources, ControlTokens tokens);
+  static std::optional<ChatTemplates> make(const Sources& sources, const nlohmann::json& config);
 
   struct Entry {
     jinja::Template parsed;
@@ -73,6 +77,7 @@ class ChatTemplates {
 
   std::map<std::string, Entry, std::less<>> templates_;
   ControlTokens control_tokens_;
+  std::string response_template_;
 };
 
 }  // namespace fasa::text

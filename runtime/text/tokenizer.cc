@@ -156,6 +156,8 @@ bool Tokenizer::is_special(int32_t id) const {
   return token != nullptr && token->special;
 }
 
+bool Tokenizer::is_added(int32_t id) const { return parts_->added.find(id) != nullptr; }
+
 int64_t Tokenizer::vocab_size() const {
   return std::max(parts_->bpe.vocabulary().end_id(), parts_->added.end_id());
 }

@@ -78,7 +78,8 @@ class Tokenizer final : public TextCoder {
   // The bytes that the id adds within a text, not always whole characters; "" for none.
   std::string token_bytes(int32_t id) const;
   bool is_special(int32_t id) const;
-  int64_t vocab_size() const;  // the largest id plus one
+  bool is_added(int32_t id) const;  // matched by its spelling, before text is split
+  int64_t vocab_size() const;       // the largest id plus one
 
   // From tokenizer_config.json; `unk` from the model if it has one.
   std::optional<int32_t> bos_id() const;

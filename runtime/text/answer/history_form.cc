@@ -69,6 +69,12 @@ class Messages {
     spell_reasoning(message);
     if (message.contains("tool_calls")) {
       for (Json& call : message["tool_calls"]) spell_call(call);
+      if (form_.null_content) {
+        if (!text_at(message, "content").empty()) {
+          list_.push_back({{"role", "assistant"}, {"content", message["content"]}});
+        }
+        message["content"] = nullptr;
+      }
     }
     list_.push_back(std::move(message));
   }

@@ -1,8 +1,12 @@
 #include "runtime/text/grammar/json_grammar.h"
 
 #include <algorithm>
+#include <cctype>
+#include <set>
 #include <string>
 #include <vector>
+
+#include "runtime/text/never_utf8.h"
 
 namespace fasa::text {
 
@@ -111,8 +115,38 @@ JsonGrammar::Rule JsonGrammar::character() {
 }
 
 JsonGrammar::Rule JsonGrammar::string() {
-  if (!string_) string_ = string(0, std::nullopt);
+  if (string_) return *string_;
+  if (!has_dialect()) {
+    string_ = string(0, std::nullopt);
+    return *string_;
+  }
+  string_ = grammar_.new_rule();
+  std::vector<Symbol> symbols = grammar_.literal(dialect_.quote);
+  symbols.push_back(text_until(dialect_.quote));
+  grammar_.add(*string_, symbols);
   return *string_;
+}
+
+// Rule i has matched the mark's first i bytes. After another byte, as much of the mark as the text
+// then ends with.
+JsonGrammar::Rule JsonGrammar::text_until(std::string_view mark) {
+  std::vector<Rule> rules;
+  for (size_t i = 0; i <= mark.size(); ++i) rules.push_back(grammar_.new_rule());
+  ByteSet others;
+  others.set();
+  for (const char byte : kNeverUtf8) others.reset(static_cast<unsigned char>(byte));
+  for (const char byte : mark) others.reset(static_cast<unsigned char>(byte));
+  const std::set<char> letters(mark.begin(), mark.end());
+  for (size_t i = 0; i < mark.size(); ++i) {
+    grammar_.add(rules[i], {grammar_.byte_of(others), rules[0]});
+    for (const char byte : letters) {
+      std::string text = std::string(mark.substr(0, i)) + byte;
+      while (!mark.starts_with(text)) text.erase(0, 1);
+      grammar_.add(rules[i], {grammar_.byte(byte), rules[text.size()]});
+    }
+  }
+  grammar_.add(rules.back(), {});
+  return rules[0];
 }
 
 JsonGrammar::Rule JsonGrammar::string(int64_t least, std::optional<int64_t> most) {
@@ -300,7 +334,20 @@ std::optional<JsonGrammar::Rule> JsonGrammar::format(std::string_view name) {
 
 JsonGrammar::Rule JsonGrammar::member_of(Rule value) {
   const Rule rule = grammar_.new_rule();
-  grammar_.add(rule, {string(), grammar_.byte(':'), blanks(), value});
+  Rule name = string();
+  if (has_dialect()) {  // a word
+    ByteSet letters;
+    for (int byte = 0; byte < 128; ++byte) {
+      if (std::isalnum(byte) != 0 || byte == '_' || byte == '-')
+        letters.set(static_cast<size_t>(byte));
+    }
+    const Rule rest = grammar_.new_rule();
+    grammar_.add(rest, {});
+    grammar_.add(rest, {grammar_.byte_of(letters), rest});
+    name = grammar_.new_rule();
+    grammar_.add(name, {grammar_.byte_of(letters), rest});
+  }
+  grammar_.add(rule, {name, grammar_.byte(':'), blanks(), value});
   return rule;
 }
 

@@ -4,9 +4,12 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "runtime/text/grammar/byte_grammar.h"
+#include "runtime/text/grammar/json_dialect.h"
 
 namespace fasa::text {
 
@@ -18,7 +21,18 @@ class JsonGrammar {
   // Limit of integers: doubles hold every one up to 15 digits.
   static constexpr int64_t kMaxInteger = 999'999'999'999'999;
 
-  explicit JsonGrammar(ByteGrammar& grammar) : grammar_(grammar) {}
+  explicit JsonGrammar(ByteGrammar& grammar, JsonDialect dialect = {})
+      : grammar_(grammar), dialect_(std::move(dialect)) {}
+
+  bool has_dialect() const { return !dialect_.quote.empty(); }
+  // As the dialect spells a value, and a key of an object.
+  std::string spelled(const nlohmann::ordered_json& value) const {
+    return dialect_text(value, dialect_);
+  }
+  std::string key(const std::string& name) const { return dialect_key(name, dialect_); }
+  // Any text, up to the first `mark` and with it. Bytes that UTF-8 never has occur in the mark
+  // alone.
+  Rule text_until(std::string_view mark);
 
   Rule blanks();
   Rule value();   // of any kind
@@ -55,6 +69,7 @@ class JsonGrammar {
   ByteGrammar::Symbol range(unsigned char first, unsigned char last);
 
   ByteGrammar& grammar_;
+  const JsonDialect dialect_;
   std::optional<Rule> blanks_, value_, object_, array_, string_, number_, character_, integer_,
       block_;
 };

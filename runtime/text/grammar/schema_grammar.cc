@@ -80,10 +80,19 @@ std::optional<int64_t> length_at(const Json& schema, const char* keyword, const 
 
 }  // namespace
 
-SchemaGrammar::SchemaGrammar(ByteGrammar& grammar, const OrderedJson& schema, std::string place)
-    : grammar_(grammar), json_(grammar), root_(schema), place_(std::move(place)) {}
+SchemaGrammar::SchemaGrammar(ByteGrammar& grammar, const OrderedJson& schema, std::string place,
+                             JsonDialect dialect)
+    : grammar_(grammar),
+      json_(grammar, std::move(dialect)),
+      root_(schema),
+      place_(std::move(place)) {}
 
 ByteGrammar::Rule SchemaGrammar::build() { return value_of(root_, place_); }
+
+std::vector<SchemaGrammar::Property> SchemaGrammar::build_members() {
+  check_keywords(root_, place_);
+  return properties_of(root_, place_);
+}
 
 ByteGrammar::Rule SchemaGrammar::value_of(const Json& schema, const std::string& place) {
   if (depth_ >= kMaxSchemas) {
@@ -168,8 +177,7 @@ ByteGrammar::Rule SchemaGrammar::one_of_values(const Json& schema, const std::st
   bool any = false;
   for (const Json& value : values) {
     if (schema.contains("type") && !has_kind(value, kinds)) continue;
-    grammar_.add(rule,
-                 grammar_.literal(value.dump(-1, ' ', false, Json::error_handler_t::replace)));
+    grammar_.add(rule, grammar_.literal(json_.spelled(value)));
     any = true;
   }
   if (!any)
@@ -257,6 +265,17 @@ ByteGrammar::Rule SchemaGrammar::kind_of(const std::string& kind, const Json& sc
 }
 
 ByteGrammar::Rule SchemaGrammar::object(const Json& schema, const std::string& place) {
+  const std::vector<Property> properties = properties_of(schema, place);
+  if (!properties.empty()) return members(properties);
+  const auto additional = schema.find("additionalProperties");
+  if (additional == schema.end()) return json_.object_of(json_.member_of(json_.value()));
+  if (*additional == false) return members({});
+  const Rule value = value_of(*additional, place + ".additionalProperties");
+  return json_.object_of(json_.member_of(value));
+}
+
+std::vector<SchemaGrammar::Property> SchemaGrammar::properties_of(const Json& schema,
+                                                                  const std::string& place) {
   const auto at = [&](const char* keyword, const Json& otherwise) -> const Json& {
     const auto found = schema.find(keyword);
     return found == schema.end() ? otherwise : *found;
@@ -277,11 +296,6 @@ ByteGrammar::Rule SchemaGrammar::object(const Json& schema, const std::string& p
   if (!required.is_array() || !std::all_of(required.begin(), required.end(), is_name)) {
     throw SchemaError(place + ".required", shown(required) + "; allowed: a list of names");
   }
-  if (properties.empty() && required.empty()) {
-    if (additional == false) return members({});
-    const Rule value = value_of(additional, place + ".additionalProperties");
-    return json_.object_of(json_.member_of(value));
-  }
   std::vector<Property> list;
   for (const auto& [name, value] : properties.items()) {
     list.push_back({name, value_of(value, fmt::format("{}.properties.{}", place, name)),
@@ -300,9 +314,10 @@ ByteGrammar::Rule SchemaGrammar::object(const Json& schema, const std::string& p
     }
     list.push_back({text, value_of(additional, place + ".additionalProperties"), true});
   }
-  if (additional != false && additional != true)
+  if (!list.empty() && additional != false && additional != true) {
     value_of(additional, place + ".additionalProperties");
-  return members(list);
+  }
+  return list;
 }
 
 // The members in order; optional ones may be left out.
@@ -311,8 +326,7 @@ ByteGrammar::Rule SchemaGrammar::members(const std::vector<Property>& properties
   Rule first = json_.literal(""), later = first;
   for (auto one = properties.rbegin(); one != properties.rend(); ++one) {
     const Rule member = grammar_.new_rule();
-    std::vector<ByteGrammar::Symbol> symbols = grammar_.literal(
-        Json(one->name).dump(-1, ' ', false, Json::error_handler_t::replace) + ":");
+    std::vector<ByteGrammar::Symbol> symbols = grammar_.literal(json_.key(one->name) + ":");
     symbols.insert(symbols.end(), {json_.blanks(), one->value, json_.blanks(), later});
     grammar_.add(member, symbols);
     const Rule new_first = grammar_.new_rule(), new_later = grammar_.new_rule();
@@ -358,6 +372,12 @@ ByteGrammar::Rule SchemaGrammar::array(const Json& schema, const std::string& pl
 }
 
 ByteGrammar::Rule SchemaGrammar::string(const Json& schema, const std::string& place) {
+  if (json_.has_dialect()) {
+    for (const char* const keyword : {"format", "pattern", "minLength", "maxLength"}) {
+      if (schema.contains(keyword)) ignore(place + "." + keyword);
+    }
+    return json_.string();
+  }
   const auto format = schema.find("format");
   const auto least = length_at(schema, "minLength", place, kMaxLength);
   const auto most = length_at(schema, "maxLength", place, kMaxLength);

@@ -30,22 +30,27 @@ class SchemaGrammar {
   static constexpr size_t kMaxMembers = 1024;
   static constexpr size_t kMaxAlternatives = 64;  // of oneOf
 
-  // `schema` must outlive it; `place`: its name in errors.
-  SchemaGrammar(ByteGrammar& grammar, const OrderedJson& schema, std::string place);
+  struct Property {
+    std::string name;
+    ByteGrammar::Rule value;
+    bool required;
+  };
+
+  // `schema` must outlive it; `place`: its name in errors. In a dialect, the length, pattern and
+  // format of texts are not enforced.
+  SchemaGrammar(ByteGrammar& grammar, const OrderedJson& schema, std::string place,
+                JsonDialect dialect = {});
 
   // Throws SchemaError.
   ByteGrammar::Rule build();
+  // The members of the schema's object, for formats that spell them differently; none: it has any.
+  std::vector<Property> build_members();
   // Keywords that the grammar does not enforce, by their places.
   const std::vector<std::string>& ignored() const { return ignored_; }
 
  private:
   using Rule = ByteGrammar::Rule;
   using Json = OrderedJson;
-  struct Property {
-    std::string name;
-    Rule value;
-    bool required;
-  };
 
   Rule value_of(const Json& schema, const std::string& place);
   Rule read(const Json& schema, const std::string& place);
@@ -54,6 +59,7 @@ class SchemaGrammar {
   Rule one_of_values(const Json& schema, const std::string& place);
   Rule kind_of(const std::string& kind, const Json& schema, const std::string& place);
   Rule object(const Json& schema, const std::string& place);
+  std::vector<Property> properties_of(const Json& schema, const std::string& place);
   Rule members(const std::vector<Property>& properties);
   Rule array(const Json& schema, const std::string& place);
   Rule string(const Json& schema, const std::string& place);

@@ -3,16 +3,23 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/text/never_utf8.h"
+
 namespace fasa::text {
 namespace {
 
-std::vector<std::string> bytes_of(const Tokenizer& tokenizer, std::span<const int32_t> shown) {
+std::vector<std::string> bytes_of(const Tokenizer& tokenizer,
+                                  const std::map<int32_t, std::string>& given) {
   std::vector<std::string> bytes(static_cast<size_t>(tokenizer.vocab_size()));
   for (size_t i = 0; i < bytes.size(); ++i) {
     const auto id = static_cast<int32_t>(i);
-    const bool hidden =
-        tokenizer.is_special(id) && std::find(shown.begin(), shown.end(), id) == shown.end();
-    if (!hidden) bytes[i] = tokenizer.token_bytes(id);
+    if (const auto found = given.find(id); found != given.end()) {
+      bytes[i] = found->second;
+    } else if (!tokenizer.is_special(id)) {
+      bytes[i] = tokenizer.token_bytes(id);
+      // Bytes that UTF-8 never has belong to given tokens alone.
+      if (bytes[i].find_first_of(kNeverUtf8) != std::string::npos) bytes[i].clear();
+    }
   }
   return bytes;
 }
@@ -37,8 +44,8 @@ TokenTable::TokenTable(std::vector<std::string> bytes) : index_of_(bytes.size(),
   }
 }
 
-TokenTable::TokenTable(const Tokenizer& tokenizer, std::span<const int32_t> shown)
-    : TokenTable(bytes_of(tokenizer, shown)) {}
+TokenTable::TokenTable(const Tokenizer& tokenizer, const std::map<int32_t, std::string>& given)
+    : TokenTable(bytes_of(tokenizer, given)) {}
 
 std::string_view TokenTable::bytes(int32_t id) const {
   if (id < 0 || id >= end_id() || index_of_[static_cast<size_t>(id)] < 0) return "";

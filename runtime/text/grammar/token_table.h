@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -23,8 +24,8 @@ class TokenTable {
 
   // `bytes`: one entry per id; "" for an unused id.
   explicit TokenTable(std::vector<std::string> bytes);
-  // Control tokens have no bytes, except those in `shown`.
-  TokenTable(const Tokenizer& tokenizer, std::span<const int32_t> shown);
+  // Control tokens have no bytes; the bytes of some tokens are given.
+  TokenTable(const Tokenizer& tokenizer, const std::map<int32_t, std::string>& given);
 
   std::span<const Token> sorted() const { return sorted_; }
   std::string_view bytes(int32_t id) const;

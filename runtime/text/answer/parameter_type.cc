@@ -1,0 +1,124 @@
+#include "runtime/text/answer/parameter_type.h"
+
+#include <array>
+#include <string_view>
+
+#include "runtime/text/answer/value_reader.h"
+
+namespace fasa::text {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kMaxDepth = 16;  // of references and alternatives
+
+void add_kind(std::string_view type, ParameterKinds& kinds) {
+  const bool number = type == "number" || type == "integer";
+  bool* const kind = type == "string"    ? &kinds.text
+                     : number            ? &kinds.number
+                     : type == "boolean" ? &kinds.boolean
+                     : type == "null"    ? &kinds.null
+                     : type == "object"  ? &kinds.object
+                     : type == "array"   ? &kinds.array
+                                         : nullptr;
+  if (kind == nullptr) return;
+  *kind = kinds.known = true;
+}
+
+void add_value(const Json& value, ParameterKinds& kinds) {
+  add_kind(value.is_string()    ? "string"
+           : value.is_number()  ? "number"
+           : value.is_boolean() ? "boolean"
+           : value.is_null()    ? "null"
+           : value.is_object()  ? "object"
+                                : "array",
+           kinds);
+}
+
+void add_schema(const Json& root, const Json& schema, int depth, ParameterKinds& kinds) {
+  if (!schema.is_object() || depth > kMaxDepth) return;
+  const auto at = [&](const char* key) {
+    const auto found = schema.find(key);
+    return found == schema.end() ? nullptr : &*found;
+  };
+  if (const Json* const target = at("$ref"); target != nullptr && target->is_string()) {
+    const auto text = target->get<std::string>();
+    try {
+      if (text.starts_with("#/")) {
+        add_schema(root, root.at(Json::json_pointer(text.substr(1))), depth + 1, kinds);
+      }
+    } catch (const Json::exception&) {
+      // A reference that leads nowhere says nothing.
+    }
+  }
+  for (const char* const key : {"anyOf", "oneOf", "allOf"}) {
+    const Json* const list = at(key);
+    if (list == nullptr || !list->is_array()) continue;
+    for (const Json& one : *list) add_schema(root, one, depth + 1, kinds);
+  }
+  if (const Json* const type = at("type")) {
+    for (const Json& one : type->is_array() ? *type : Json::array({*type})) {
+      if (one.is_string()) add_kind(one.get<std::string>(), kinds);
+    }
+  } else if (const Json* const values = at("enum"); values != nullptr && values->is_array()) {
+    for (const Json& value : *values) add_value(value, kinds);
+  } else if (const Json* const value = at("const")) {
+    add_value(*value, kinds);
+  }
+  if (const Json* const nullable = at("nullable"); nullable != nullptr && *nullable == true) {
+    kinds.null = kinds.known;
+  }
+}
+
+}  // namespace
+
+bool ParameterKinds::reads_as(const std::string& value, std::string& json) const {
+  if (only_text() || !read_value(value, {.python_texts = true}, json)) return false;
+  const char first = json[0];
+  // A quoted text is a text of its own where texts are allowed, quotes included.
+  if (first == '"') return known && !text;
+  if (!known) return true;
+  if (!text) return true;  // whatever it is: the client checks
+  return first == '{'                   ? object
+         : first == '['                 ? array
+         : first == 'n'                 ? null
+         : first == 't' || first == 'f' ? boolean
+                                        : number;
+}
+
+namespace {
+
+const Json* find_parameter(const Json& schema, const std::string& name) {
+  if (!schema.is_object()) return nullptr;
+  const auto properties = schema.find("properties");
+  if (properties == schema.end() || !properties->is_object()) return nullptr;
+  const auto found = properties->find(name);
+  return found == properties->end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+ParameterKinds parameter_kinds(const Json& schema, const std::string& name) {
+  ParameterKinds kinds;
+  const Json* const parameter = find_parameter(schema, name);
+  if (parameter != nullptr) add_schema(schema, *parameter, 0, kinds);
+  return kinds;
+}
+
+std::vector<std::string> text_values(const Json& schema, const std::string& name) {
+  const Json* const parameter = find_parameter(schema, name);
+  if (parameter == nullptr || !parameter->is_object()) return {};
+  const auto list = parameter->find("enum"), one = parameter->find("const");
+  std::vector<std::string> texts;
+  if (list != parameter->end() && list->is_array()) {
+    for (const Json& value : *list) {
+      if (!value.is_string()) return {};
+      texts.push_back(value.get<std::string>());
+    }
+  } else if (one != parameter->end() && one->is_string()) {
+    texts.push_back(one->get<std::string>());
+  }
+  return texts;
+}
+
+}  // namespace fasa::text
