@@ -123,7 +123,7 @@ class ChatCommand final : public Command, private ChatHost {
   CLI::App* command_ = nullptr;
   ConfigFlags flags_;
   FitFlag fit_;
-  SamplingFlags sampling_{1024};
+  SamplingFlags sampling_{1024, kLocalDefaults};
   std::string dir_;
   std::string pre_;
   std::string dtype_ = "auto";

@@ -257,7 +257,7 @@ SpeedResult measure_emulated_step(const std::string& gpu, int64_t tokens) {
   options.geometry = shape.geometry;
   options.tokens = tokens;
   options.memory_bandwidth = emulated.memory_bandwidth;
-  options.layer_bytes = weight_bytes(shape.layer_parameters(), kWeightBits);
+  options.weights = weight_load(shape, kWeightBits);
   const auto seconds = [&](const char* preset) {
     options.config = config_of(preset, "emulated");
     options.config.link.bandwidth = emulated.link_bandwidth();

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/base/error.h"
+#include "runtime/base/units.h"
 #include "runtime/io/nearest.h"
 #include "tools/command.h"
 #include "tools/help_text.h"
@@ -50,6 +51,27 @@ int finish(int code) {
   return code;
 }
 
+// Numbers of flags may be written as 128k. Flags of the config's options are read later.
+void take_counts(CLI::App& command) {
+  const CLI::Validator count(
+      [](std::string& text) {
+        if (const auto number = parse_count(text)) text = std::to_string(*number);
+        return std::string();
+      },
+      "");
+  for (CLI::Option* option : command.get_options()) {
+    const bool of_config = option->get_group().starts_with("Config");
+    if (option->get_type_name() == "N" && !of_config) option->transform(count);
+  }
+}
+
+std::string message_of(const CLI::ParseError& error) {
+  constexpr std::string_view kUnread = "Could not convert: ";
+  const std::string message = error.what();
+  if (!message.starts_with(kUnread)) return message;
+  return message.substr(kUnread.size()) + ": allowed: a number, such as 4096, or 128k for 131072";
+}
+
 int run_main(int argc, char** argv) {
   CLI::App app{"Frequency-aware sparse attention over a KV cache in tiers.", "fasa"};
   app.formatter(std::make_shared<HelpFormatter>());
@@ -63,6 +85,7 @@ int run_main(int argc, char** argv) {
   const auto add = [&](std::unique_ptr<Command> command) {
     CLI::App* sub = command->add_to(app);
     sub->allow_extras();
+    take_counts(*sub);
     names.push_back(sub->get_name());
     commands.emplace_back(sub, std::move(command));
   };
@@ -91,7 +114,7 @@ int run_main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
     const std::string given = argc > 1 ? argv[1] : "";
-    std::string message = error.what();
+    std::string message = message_of(error);
     std::string help = "fasa --help";
     if (std::find(names.begin(), names.end(), given) != names.end()) {
       help = fmt::format("fasa {} --help", given);

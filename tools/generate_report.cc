@@ -74,6 +74,14 @@ Json sampling_json(const Sampling& sampling) {
           {"seed", sampling.seed}};
 }
 
+std::string beside_full(uint64_t needed, uint64_t full) {
+  const std::string of_full = fmt::format("full KV in 2 bytes, {}", format_bytes(full));
+  if (needed <= full)
+    return fmt::format("{:.2f}x smaller than {}", per_step(full, needed), of_full);
+  return fmt::format("{:.2f}x as much as {}: short contexts gain nothing", per_step(needed, full),
+                     of_full);
+}
+
 std::string_view end_name(AnswerEnd end) {
   switch (end) {
     case AnswerEnd::kEndOfSequence:
@@ -168,9 +176,8 @@ std::string to_table(const GenerateReport& report) {
                             clock, wall(result.decode_wall_seconds)));
   row("time per output token", fmt::format("{:.3f} ms{}", report.tpot_ms(), clock));
   const uint64_t needed = memory.device_needed();
-  row("KV bytes on the device",
-      fmt::format("{} needed ({:.2f}x smaller than full KV in 2 bytes, {})", format_bytes(needed),
-                  per_step(report.full_kv_bytes, needed), format_bytes(report.full_kv_bytes)));
+  row("KV bytes on the device", fmt::format("{} needed, {}", format_bytes(needed),
+                                            beside_full(needed, report.full_kv_bytes)));
   row("  extra hot rows",
       fmt::format("{} lent while memory is free", format_bytes(memory.device_extra)));
   row("  slices, rows",

@@ -6,6 +6,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/units.h"
 #include "runtime/catalog/geometry_catalog.h"
+#include "runtime/io/output_file.h"
 #include "runtime/llm/model_config.h"
 #include "runtime/llm/model_memory.h"
 #include "runtime/llm/model_shape.h"
@@ -13,6 +14,7 @@
 #include "runtime/plan/planner.h"
 #include "tools/command.h"
 #include "tools/config_flags.h"
+#include "tools/emulated_decode.h"
 #include "tools/help_text.h"
 #include "tools/plan_report.h"
 
@@ -47,6 +49,8 @@ class PlanCommand final : public Command {
   bool allow_long_ = false;
   bool list_ = false;
   bool json_ = false;
+  bool all_ = false;
+  std::string output_;
 };
 
 CLI::App* PlanCommand::add_to(CLI::App& app) {
@@ -75,7 +79,8 @@ CLI::App* PlanCommand::add_to(CLI::App& app) {
   command_
       ->add_option(
           "--weight-bits", weight_bits_,
-          "Assume weights in 16, 8 or 4 bits; default: the model's own, stored as --weights says")
+          "Assume weights in 16, 8 or 4 bits; default: with --geometry 4, else the model's own, "
+          "stored as --weights says")
       ->type_name("N");
   command_
       ->add_option(
@@ -90,6 +95,9 @@ CLI::App* PlanCommand::add_to(CLI::App& app) {
       ->type_name("SHARE");
   command_->add_flag("--allow-long", allow_long_, "Allow more tokens than the model has positions");
   command_->add_flag("--list", list_, "Print the names of GPUs and geometries instead of a plan");
+  command_->add_flag("--all", all_, "Show all presets and slices, not only the usual ones");
+  command_->add_option("-o,--output", output_, "Write the recommended settings to this config file")
+      ->type_name("FILE.toml");
   command_->add_flag("--json", json_, "Print one JSON object");
   flags_.add_to(*command_);
   return command_;
@@ -144,8 +152,8 @@ GivenMachine PlanCommand::read_machine() const {
   if (!vram_.empty()) {
     given.vram = parse_bytes(vram_);
     if (!given.vram || *given.vram == 0) {
-      throw UsageError(
-          fmt::format("--vram = \"{}\": allowed: a size above 0, such as \"16GiB\"", vram_));
+      throw UsageError(fmt::format("--vram = \"{}\": allowed: a size above 0, such as \"16GiB\"{}",
+                                   vram_, missing_unit_hint(vram_)));
     }
   }
   if (!memory_bandwidth_.empty()) {
@@ -195,20 +203,25 @@ int PlanCommand::run() {
   request.tokens = read_tokens(request.model);
   request.machine = make_plan_machine(config, given);
   request.given_machine = given;
-  if (weight_bits_) {
-    request.weight_bits = *weight_bits_;
+  const bool rounded = config.weights.rounding != WeightRounding::kAsIs;
+  if (weight_bits_ || (!geometry_.empty() && !rounded)) {
+    request.weight_bits = weight_bits_.value_or(kUsualWeightBits);
   } else {
     request.weights = planned_weights(request);
   }
   request.prediction = prediction_;
   config.validate_for(request.model.geometry);
+  if (!output_.empty()) check_writable(output_);
   const Plan plan = make_plan(request);
+  if (!output_.empty() && plan.recommended) {
+    write_file_atomically(output_, recommended_toml(request, plan));
+  }
   if (json_) {
     fmt::print("{}\n", to_json(request, plan).dump(2));
   } else {
-    fmt::print("{}", folded(to_table(request, plan)));
+    fmt::print("{}", to_table(request, plan, {.all = all_, .file = output_}));
   }
-  return 0;
+  return plan.recommended ? 0 : static_cast<int>(ErrorKind::kBudget);
 }
 
 }  // namespace

@@ -7,7 +7,11 @@
 
 namespace fasa {
 
-std::string to_table(const PlanOptions& request, const Plan& plan);  // lines of at most 100 columns
+struct PlanTableOptions {
+  bool all = false;       // all options, not only the usual ones
+  std::string file = {};  // that has the recommended settings; "": they are shown
+};
+std::string to_table(const PlanOptions& request, const Plan& plan, const PlanTableOptions& table);
 
 // All known GPUs and geometries by name.
 std::string catalog_table();

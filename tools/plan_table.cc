@@ -79,17 +79,9 @@ std::string head(const PlanOptions& request, const Plan& plan) {
   }
   if (!plan.experts.empty()) text += experts_table(request, plan);
   if (plan.prefill_seconds > 0) {
-    text += fmt::format("  prefill     at least {} for all tokens, by tensor throughput\n",
+    text += fmt::format("  first token after at least {} for all tokens, by tensor throughput\n",
                         format_seconds(plan.prefill_seconds));
   }
-  return text;
-}
-
-std::string slice_of(const PlanOption& option) {
-  if (option.chunks == 0) return "-";
-  std::string text = fmt::format("{} FCs {}", option.chunks, slice_dtype_name(option.slice_dtype));
-  if (option.value_dtype) text += fmt::format("+{}", slice_dtype_name(*option.value_dtype));
-  if (option.all_low_bit) text += ", all";
   return text;
 }
 
@@ -98,32 +90,45 @@ std::string milliseconds(double seconds) {
   return fmt::format("{:.{}f}", ms, ms < 1e3 ? 3 : ms < 1e5 ? 1 : 0);
 }
 
+std::string attended_words(const PlanOption& option) {
+  if (option.chunks == 0) return "all tokens";
+  const AttendedTokens& tokens = option.attended;
+  std::string text = fmt::to_string(tokens.rows);
+  const std::string codes =
+      option.value_dtype ? std::string(slice_dtype_name(option.slice_dtype)) : "";
+  if (tokens.all_others) return text + " + all in " + codes;
+  if (tokens.low_bit_tokens == 0) return text;
+  return text + fmt::format(" + {} in {}", tokens.low_bit_tokens, codes);
+}
+
+std::string loss_words(const PlanOption& option) {
+  if (option.chunks == 0) return "0";
+  return option.loss ? fmt::format("{:+.2f} %", 100 * option.loss->perplexity) : "-";
+}
+
 std::vector<std::string> option_cells(const PlanOption& option, bool recommended) {
   std::string longest =
       option.longest_context ? fmt::to_string(*option.longest_context) : "no limit";
   if (option.longest_context == 0) longest = "none";
-  const double whole = option.step.whole.total();
-  return {(recommended ? "* " : "  ") + option.config.preset,
-          slice_of(option),
-          format_bytes(option.kv.device_total()),
-          format_bytes(option.device_bytes),
+  return {(recommended ? "* " : "  ") + option.name,
+          attended_words(option),
+          loss_words(option),
+          format_bytes(option.device_bytes) + (option.fits ? "" : " !"),
           format_bytes(option.host_bytes),
-          option.fits ? "yes" : "no",
           longest,
-          milliseconds(option.step.attention.total()),
-          milliseconds(whole),
-          option.prefetched ? milliseconds(option.prefetched->whole.total()) : "-",
-          fmt::format("{:.1f}", 1 / whole)};
+          milliseconds(option.seconds()),
+          fmt::format("{:.1f}", 1 / option.seconds())};
 }
 
-// Times are of a token.
-std::string options_table(const Plan& plan) {
-  TextTable table(
-      {"\n\n  preset", "slices +\nvalue\ncodes", "KV on\nthe\ndevice", "device\nmemory\nin all",
-       "memory\non the\nhost", "\n\nfits", "\nlongest\ncontext", "\nattention\nms",
-       "with\nweights\nms", "with\nprefetch\nms", "\ntokens\na second"},
-      2);
+bool shown(const Plan& plan, size_t index, bool all) {
+  return all || plan.options[index].usual || plan.recommended == index;
+}
+
+std::string options_table(const Plan& plan, bool all) {
+  TextTable table({"\n  name", "tokens\nattended to", "perplex-\nity", "device\nmemory",
+                   "host\nmemory", "longest\ncontext", "ms a\ntoken", "tokens\na second"});
   for (size_t i = 0; i < plan.options.size(); ++i) {
+    if (!shown(plan, i, all)) continue;
     table.add(option_cells(plan.options[i], plan.recommended == i));
   }
   return table.text();
@@ -181,56 +186,100 @@ std::string terms_table(const Plan& plan) {
   return table.text();
 }
 
+std::string paragraph(const std::string& text) {
+  return wrapped(text, terminal_columns(), 0, 0) + '\n';
+}
+
+// What to type for the rows of the table.
+std::string settings_words(const Plan& plan, bool all) {
+  std::string text;
+  for (size_t i = 0; i < plan.options.size(); ++i) {
+    const PlanOption& option = plan.options[i];
+    if (!shown(plan, i, all)) continue;
+    text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", option.name, option.set);
+  }
+  const size_t hidden =
+      static_cast<size_t>(std::count_if(plan.options.begin(), plan.options.end(),
+                                        [](const PlanOption& option) { return !option.usual; }));
+  if (!all && hidden > 0) text += fmt::format("; --all shows {} others", hidden);
+  const bool fit = std::all_of(plan.options.begin(), plan.options.end(),
+                               [](const PlanOption& option) { return option.fits; });
+  return paragraph(text + "." + (fit ? "" : " \"!\": does not fit."));
+}
+
+std::string loss_source(const Plan& plan) {
+  for (const PlanOption& option : plan.options) {
+    if (!option.loss) continue;
+    return paragraph(
+        fmt::format("Perplexity: change over full attention, {}, {} tokens; \"-\" was not "
+                    "measured (docs/results/eval.md).",
+                    option.loss->model, option.loss->context));
+  }
+  return "";
+}
+
 std::string notes(const Plan& plan) {
   std::string text;
   for (const PlanOption& option : plan.options) {
     if (!option.configured || option.config.preset != "fasa-m") continue;
-    text += fmt::format(
-        "Assumed: {:.0f} % of a set is already on the device ({} hot rows); prefetch brings {:.0f} "
-        "% of\nthe rest in time, and fetches {} rows for each missing one.\n",
-        100 * option.hit_rate, std::max(option.hot_rows, option.extra_hot_rows),
-        100 * option.coverage, PlanPrediction::kPrefetchedPerMiss);
+    text +=
+        paragraph(fmt::format("Assumed for {}: warm hot rows ({}) hold {:.1f} % of a set; prefetch "
+                              "brings {:.0f} % of the "
+                              "rest in time, where it pays.",
+                              option.name, std::max(option.hot_rows, option.extra_hot_rows),
+                              100 * option.hit_rate, 100 * option.coverage));
     if (option.extra_hot_rows > 0) {
-      text += fmt::format(
+      text += paragraph(fmt::format(
           "{} of these {} hot rows are guaranteed; the others take up to {} of the free memory "
-          "until it\nis needed elsewhere.\n",
-          option.hot_rows, option.extra_hot_rows, format_bytes(option.extra_bytes));
+          "until it is needed elsewhere.",
+          option.hot_rows, option.extra_hot_rows, format_bytes(option.extra_bytes)));
     }
   }
-  if (std::any_of(plan.options.begin(), plan.options.end(),
-                  [](const PlanOption& option) { return option.all_low_bit; })) {
-    text +=
-        "\"all\": every token outside the set is attended to by its codes. Perplexity over full\n"
-        "attention, Gemma 3 270M, 24,000 tokens: 1024 rows and all others in int2 +0.19 %,\n"
-        "128 and all others in int4 (slice = fine) +0.03 %; 320 and 1024 others +4.6 %,\n"
-        "256 and none +27 % (docs/results/eval.md).\n";
+  return text + paragraph(
+                    "Times are those of the emulated device: bytes over bandwidth, and what calls "
+                    "of kernels cost besides. fasa profile measures them.");
+}
+
+// Host memory of this machine, where the plan is for rows on it.
+std::string host_words(const PlanOptions& request, const Plan& plan) {
+  if (!plan.recommended || request.machine.host_memory) return "";
+  const uint64_t needed = plan.options[*plan.recommended].host_bytes;
+  const uint64_t here = request.machine.this_host_memory;
+  if (needed == 0) return "";
+  return paragraph(fmt::format("Host memory: {} needed, this machine has {}{}",
+                               format_bytes(needed), format_bytes(here),
+                               needed < here ? "."
+                                             : ": too little here; --host-memory SIZE plans for "
+                                               "another machine."));
+}
+
+// The command that serves what was planned, in lines that can be pasted.
+std::string serve_lines(const PlanOptions& request, const std::string& file) {
+  return fmt::format("  fasa serve --model {} \\\n      --config {} --max-context {}\n",
+                     request.model_path.empty() ? "MODEL" : request.model_path, file,
+                     request.tokens);
+}
+
+std::string recommendation(const PlanOptions& request, const Plan& plan,
+                           const PlanTableOptions& table) {
+  if (!plan.recommended) {
+    return paragraph("No preset fits at this length. " + what_would_fit(request, plan));
   }
-  text +=
-      "Predicted times are lower bounds: bytes over bandwidth, plus launches, as on the emulated "
-      "device.\n";
-  return text;
+  if (!table.file.empty()) {
+    return fmt::format("Recommended (*), written to {}; it is served by\n\n{}", table.file,
+                       serve_lines(request, table.file));
+  }
+  return fmt::format(
+      "Recommended (*), as a file (-o plan.toml writes it):\n\n{}\nIt is served by\n\n{}",
+      recommended_toml(request, plan), serve_lines(request, "plan.toml"));
 }
 
 }  // namespace
 
-// The command that serves what was planned.
-static std::string serve_line(const PlanOptions& request) {
-  return fmt::format(
-      "\nSaved as plan.toml, it is served by\n\n  fasa serve --model {} --config "
-      "plan.toml --max-context {}\n",
-      request.model_path.empty() ? "MODEL" : request.model_path, request.tokens);
-}
-
-std::string to_table(const PlanOptions& request, const Plan& plan) {
-  std::string text = head(request, plan) + '\n' + options_table(plan) + '\n' + terms_table(plan) +
-                     '\n' + notes(plan);
-  if (!plan.recommended) {
-    return text +
-           "\nNo preset fits at this length: use fewer tokens, fewer --weight-bits, or more "
-           "memory.\n";
-  }
-  return text + "\nRecommended (*), as a file for --config:\n\n" + recommended_toml(request, plan) +
-         serve_line(request);
+std::string to_table(const PlanOptions& request, const Plan& plan, const PlanTableOptions& table) {
+  return folded(head(request, plan)) + '\n' + options_table(plan, table.all) + '\n' +
+         settings_words(plan, table.all) + loss_source(plan) + '\n' + terms_table(plan) + '\n' +
+         notes(plan) + host_words(request, plan) + '\n' + recommendation(request, plan, table);
 }
 
 std::string catalog_table() {

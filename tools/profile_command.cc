@@ -23,7 +23,7 @@ class ProfileCommand final : public Command {
 
  private:
   void add_subject_flags();
-  std::vector<std::pair<std::string, Config>> read_configs(const ProfileSubject& subject) const;
+  std::vector<std::pair<std::string, Config>> read_configs(ProfileSubject& subject) const;
   void take_steps(ProfileReport& report) const;
 
   CLI::App* command_ = nullptr;
@@ -33,6 +33,7 @@ class ProfileCommand final : public Command {
   std::vector<std::string> compare_;
   std::string html_;
   bool json_ = false;
+  bool no_advice_ = false;
 };
 
 void ProfileCommand::add_subject_flags() {
@@ -77,11 +78,9 @@ void ProfileCommand::add_subject_flags() {
       ->type_name("HOW")
       ->capture_default_str();
   command_
-      ->add_option(
-          "--weight-bits", flags_.weight_bits,
-          "Time of weights with 4, 8 or 16 bits between attention calls; 0 = attention only")
-      ->type_name("N")
-      ->capture_default_str();
+      ->add_option("--weight-bits", flags_.weight_bits,
+                   "With --geometry: weights in 4, 8 or 16 bits; 0 = attention alone; default: 4")
+      ->type_name("N");
 }
 
 CLI::App* ProfileCommand::add_to(CLI::App& app) {
@@ -91,23 +90,26 @@ CLI::App* ProfileCommand::add_to(CLI::App& app) {
       ->type_name("N")
       ->capture_default_str();
   command_
-      ->add_option("--warmup", flags_.warmup,
-                   "Number of steps before them, which fill the hot rows")
-      ->type_name("N")
-      ->capture_default_str();
+      ->add_option(
+          "--warmup", flags_.warmup,
+          "Number of steps before them, which fill the hot rows; default: from 48 on, until "
+          "the hit rate no longer rises")
+      ->type_name("N");
   command_
       ->add_option("--compare", compare_,
                    "Compare two config files, with alternating steps; flags override both")
       ->type_name("A.toml B.toml")
       ->expected(2);
   command_->add_option("--html", html_, "Write an HTML report")->type_name("FILE");
+  command_->add_flag("--no-advice", no_advice_,
+                     "Try no other settings, which takes two to four times as long");
   command_->add_flag("--json", json_, "Print one JSON object instead of tables");
   config_flags_.add_to(*command_);
   return command_;
 }
 
 std::vector<std::pair<std::string, Config>> ProfileCommand::read_configs(
-    const ProfileSubject& subject) const {
+    ProfileSubject& subject) const {
   if (!compare_.empty() && config_flags_.has_file()) {
     throw UsageError("--compare and --config exclude each other; give one of them");
   }
@@ -130,18 +132,19 @@ std::vector<std::pair<std::string, Config>> ProfileCommand::read_configs(
   return configs;
 }
 
+// Runs that are compared alternate.
 void ProfileCommand::take_steps(ProfileReport& report) const {
   Progress progress("profiling");
-  const int64_t all = int64_t{flags_.warmup} + flags_.steps;
-  for (int64_t done = 0; done < all; ++done) {
-    for (ProfileRun& run : report.runs) {
-      if (done < flags_.warmup) {
-        run.decode->warm_up();
-      } else {
-        run.decode->step();
-      }
-    }
-    progress.update(done + 1, all);
+  const int least = flags_.warmup.value_or(kUsualWarmup);
+  const int most = flags_.warmup.value_or(kMaxWarmup);
+  for (ProfileRun& run : report.runs) {
+    int64_t done = 0;
+    run.warmup =
+        warm_up(*run.decode, least, most, [&] { progress.update(++done, least + flags_.steps); });
+  }
+  for (int done = 0; done < flags_.steps; ++done) {
+    for (ProfileRun& run : report.runs) run.decode->step();
+    progress.update(least + done + 1, least + flags_.steps);
   }
   progress.clear();
   for (ProfileRun& run : report.runs) add_late_notes(run);
@@ -162,6 +165,9 @@ int ProfileCommand::run() {
   subject.describe(report);
   for (const auto& [name, config] : configs) report.runs.push_back(subject.open(name, config));
   take_steps(report);
+  if (flags_.synthetic() && compare_.empty() && !no_advice_) {
+    report.advice = advise(subject, report.runs.front(), flags_.steps);
+  }
   if (!html_.empty()) write_file_atomically(html_, to_html(report));
   const ProfileRun& first = report.runs.front();
   const std::string& trace = first.config.trace.file;

@@ -29,7 +29,7 @@ class RunSection {
   std::string html() const {
     std::string text;
     if (!run_.name.empty()) text += fmt::format("<h2>{}</h2>\n", html_escaped(run_.name));
-    text += fmt::format("<p><b>{}</b></p>\n", html_escaped(verdict(profile_)));
+    text += fmt::format("<p><b>{}</b></p>\n", html_escaped(verdict(profile_, run_.costs())));
     text += totals();
     for (const std::string& note : run_.notes) {
       text += fmt::format("<p class=\"note\">{}</p>\n", html_escaped(note));
@@ -130,7 +130,7 @@ std::string to_html(const ProfileReport& report) {
   std::string text = html_begin("fasa profile");
   text += fmt::format("<h1>{}, {}</h1>\n", html_escaped(report.subject), context_of(report));
   text += fmt::format("<p>{} steps after {} to warm up, on {}; {}{}</p>\n", first.profile().steps(),
-                      report.warmup, html_escaped(first.decode->device().name()),
+                      first.warmup.steps, html_escaped(first.decode->device().name()),
                       first.decode->device().virtual_clock() ? "virtual clock" : "wall time",
                       report.compute == "modelled" ? ", kernel times are modelled" : "");
   text += fmt::format("<p>{}</p>\n", html_escaped(machine_of(first)));

@@ -38,6 +38,16 @@ class ProfileJson {
     }
     const LinkSpeed link = profile_.link();
     const bool moved = link.seconds_per_byte > 0;
+    for (const auto& [name, of] : profile_.parts()) {
+      json["parts"][name] = {{"ms", per_step_ms(of.seconds)},
+                             {"calls", per_step(of.calls)},
+                             {"bytes", per_step(of.bytes)}};
+    }
+    for (size_t i = 0; i < kBehinds; ++i) {
+      json["transfers_behind_ms"][behind_name(static_cast<Behind>(i))] =
+          per_step_ms(profile_.behind()[i]);
+    }
+    json["head_groups"] = profile_.head_groups();
     json["link_measured"] = {
         {"bytes_per_second", moved ? Json(1 / link.seconds_per_byte) : Json(nullptr)},
         {"latency_us", moved ? Json(link.latency * 1e6) : Json(nullptr)}};
@@ -103,7 +113,13 @@ Json run_json(const ProfileRun& run) {
                            {"not_recorded", predictions->not_recorded}};
   }
   const DeviceOptions device = run.config.device_options();
-  json["verdict"] = verdict(run.profile());
+  json["verdict"] = verdict(run.profile(), run.costs());
+  const HostRowCost cost = host_row_cost(run.profile(), run.costs());
+  const double steps = static_cast<double>(std::max<size_t>(1, run.profile().steps()));
+  json["host_rows_cost_ms"] = {{"waits", 1e3 * cost.waits / steps},
+                               {"launches", 1e3 * cost.groups / steps}};
+  json["warmup_steps"] = run.warmup.steps;
+  json["warmup_rises"] = run.warmup.rises();
   json["machine"] = {{"gpu", run.config.device.gpu},
                      {"memory_bandwidth", device.memory_bandwidth},
                      {"link_bandwidth", device.link_bandwidth},
@@ -138,7 +154,15 @@ Json to_json(const ProfileReport& report) {
   json["geometry"] = geometry_json(report.geometry);
   json["tokens"] = report.tokens;
   json["sequences"] = report.sequences;
-  json["warmup_steps"] = report.warmup;
+  json["selections"] = report.selections.empty() ? Json(nullptr) : Json(report.selections);
+  if (!report.advice.text.empty()) {
+    json["advice"] = {{"text", report.advice.text}, {"tried", Json::array()}};
+    for (const Advice::Tried& tried : report.advice.tried) {
+      json["advice"]["tried"].push_back(
+          {{"setting", tried.setting},
+           {"tpot_ms", tried.seconds > 0 ? Json(1e3 * tried.seconds) : Json(nullptr)}});
+    }
+  }
   json["profiled_steps"] = first.profile().steps();
   json["device"] = first.decode->device().name();
   json["clock"] = first.decode->device().virtual_clock() ? "virtual" : "wall";

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "runtime/profile/profiled_decode.h"
+#include "tools/emulated_decode.h"
+#include "tools/profile_advice.h"
 
 namespace fasa {
 
@@ -16,6 +18,11 @@ struct ProfileRun {
   Config config;
   std::vector<std::string> notes;  // for the reader
   std::unique_ptr<ProfiledDecode> decode;
+  WarmUp warmup = {};
+
+  KernelCosts costs() const {  // of the machine that is emulated; else of a usual GPU
+    return decode->device().traits().rates.kernels;
+  }
 
   const Profile& profile() const { return decode->profile(); }
 };
@@ -23,11 +30,12 @@ struct ProfileRun {
 struct ProfileReport {
   std::string subject;  // the model's folder, or the geometry's name
   Geometry geometry;
-  int64_t tokens = 0;  // of each sequence before the first step, warm-up included
-  int sequences = 1;   // decoding together
-  int warmup = 0;
-  int weight_bits = 0;           // synthetic decode; 0 = attention alone
-  std::string trace;             // synthetic decode
+  int64_t tokens = 0;      // of each sequence before the first step, warm-up included
+  int sequences = 1;       // decoding together
+  int weight_bits = 0;     // synthetic decode; 0 = attention alone
+  std::string trace;       // synthetic decode: its file
+  std::string selections;  // where its selections are from
+  Advice advice;
   std::string compute;           // "modelled" or "real"
   std::vector<ProfileRun> runs;  // one, or two that alternate
 };

@@ -11,19 +11,20 @@
 #include "runtime/capture/trace_recorder.h"
 #include "runtime/catalog/geometry_catalog.h"
 #include "runtime/catalog/gpu_catalog.h"
+#include "runtime/config/layer_budgets.h"
 #include "runtime/io/input_file.h"
 #include "runtime/io/json_fields.h"
 #include "runtime/llm/open_model_device.h"
 #include "runtime/plan/plan_machine.h"
 #include "runtime/profile/profiled_model.h"
 #include "runtime/text/tokenizer.h"
+#include "tools/emulated_decode.h"
 #include "tools/progress.h"
 #include "tools/slice_choice.h"
 
 namespace fasa {
 namespace {
 
-constexpr const char* kUsualGpu = "RTX 4060 Ti 16GB";
 constexpr int kTraceSteps = 48;         // recorded by --trace-from
 constexpr int64_t kTraceSet = 128;      // the same share of a small model's context
 constexpr int64_t kTracePrompt = 7492;  // tokens of the bundled text, as in the shipped trace
@@ -46,6 +47,13 @@ bool lifts_budget(const Config& config) {
   return config.placement.rows == RowPlacement::kDevice && !config.memory.device_memory;
 }
 
+std::string selections_of(const std::string& name, const SelectionTrace& trace) {
+  return fmt::format("{}: {} steps of {} at {} tokens, stretched to this context",
+                     std::filesystem::path(name).filename().string(), trace.steps(),
+                     trace.shape().model.empty() ? "a model" : trace.shape().model,
+                     trace.context(0));
+}
+
 std::string gpu_name(const Config& config) {
   return config.device.gpu.empty() ? "the emulated device" : find_gpu(config.device.gpu).name;
 }
@@ -59,10 +67,11 @@ void ProfileOptions::validate() const {
                          : "--model and --geometry exclude each other; give one of them");
   }
   require(steps >= 1 && steps <= 100000, "--steps", steps, "1 to 100000");
-  require(warmup >= 0 && warmup <= 100000, "--warmup", warmup, "0 to 100000");
+  require(!warmup || (*warmup >= 0 && *warmup <= 100000), "--warmup", warmup.value_or(0),
+          "0 to 100000");
   require(compute == "modelled" || compute == "real", "--compute", compute, "modelled, real");
-  require(weight_bits == 0 || weight_bits == 4 || weight_bits == 8 || weight_bits == 16,
-          "--weight-bits", weight_bits, "0, 4, 8, 16");
+  const int bits = weight_bits.value_or(kUsualWeightBits);
+  require(bits == 0 || bits == 4 || bits == 8 || bits == 16, "--weight-bits", bits, "0, 4, 8, 16");
   const bool prompted = prompt.text || prompt.file || prompt.ids_file;
   if (synthetic()) {
     require(tokens >= 1 && tokens <= INT32_MAX / 2, "--tokens", tokens, "1 to 1073741823");
@@ -75,7 +84,7 @@ void ProfileOptions::validate() const {
     }
     return;
   }
-  if (!trace_from.empty() || !trace_file.empty() || weight_bits != 0 || compute != "modelled" ||
+  if (!trace_from.empty() || !trace_file.empty() || weight_bits || compute != "modelled" ||
       sequences != 1) {
     throw UsageError(
         "--trace-from, --selection-trace, --compute, --sequences and --weight-bits need "
@@ -108,12 +117,23 @@ Config ProfileSubject::defaults() const {
   return config;
 }
 
-void ProfileSubject::check(const Config& config) const {
+void ProfileSubject::check(const Config& config) {
+  given_device_memory_ = config.memory.device_memory;
   config.validate_for(geometry_);
   if (flags_.synthetic() && config.device.name != "emulated" && config.device.name != "auto") {
     throw UsageError(
         fmt::format("device.name = \"{}\": allowed with --geometry: emulated", config.device.name));
   }
+}
+
+int ProfileSubject::largest_set(const Config& config) const {
+  const auto tokens = static_cast<int32_t>(
+      std::min<int64_t>(shape_ ? flags_.tokens : static_cast<int64_t>(prompt_.size()), INT32_MAX));
+  int32_t largest = 1;
+  for (const TokenCount& count : config.fac_tokens(geometry_.chunks())) {
+    largest = std::max(largest, budget_of(count).of(tokens, 1));
+  }
+  return largest;
 }
 
 void ProfileSubject::prepare() {
@@ -152,9 +172,9 @@ SelectionTrace ProfileSubject::record_trace() const {
 void ProfileSubject::describe(ProfileReport& report) const {
   report.geometry = geometry_;
   report.subject = shape_ ? shape_->name : flags_.model_dir;
-  report.warmup = flags_.warmup;
-  report.weight_bits = flags_.weight_bits;
+  report.weight_bits = shape_ ? flags_.weight_bits.value_or(kUsualWeightBits) : 0;
   report.trace = trace_name_;
+  if (trace_) report.selections = selections_of(trace_name_, *trace_);
   report.compute = flags_.synthetic() ? flags_.compute : "real";
   report.sequences = flags_.sequences;
   report.tokens = flags_.synthetic() ? flags_.tokens : static_cast<int64_t>(prompt_.size());
@@ -168,23 +188,6 @@ ProfileRun ProfileSubject::open(const std::string& name, Config config) const {
 ProfileRun ProfileSubject::open_synthetic(const std::string& name, Config config) const {
   ProfileRun run;
   run.name = name;
-  config.device.name = "emulated";
-  const int bits = flags_.weight_bits;
-  SyntheticOptions settings;
-  settings.geometry = geometry_;
-  settings.tokens = flags_.tokens;
-  settings.sequences = flags_.sequences;
-  settings.max_steps = int64_t{flags_.warmup} + flags_.steps;
-  settings.row_dtype = config.placement.row_dtype.value_or(DType::kBF16);
-  const DeviceOptions options = config.device_options();
-  settings.memory_bandwidth = options.memory_bandwidth;
-  settings.launch_seconds = options.launch_seconds;
-  if (bits > 0) {
-    settings.layer_bytes = weight_bytes(shape_->layer_parameters(), bits);
-    settings.estimate_bytes = weight_bytes(shape_->query_parameters(), bits);
-  }
-  settings.compute =
-      flags_.compute == "real" ? SyntheticCompute::kReal : SyntheticCompute::kModelled;
   if (lifts_budget(config)) {
     run.notes.push_back(
         fmt::format("Device memory is unlimited here: rows on the device take {}, regardless of "
@@ -192,14 +195,17 @@ ProfileRun ProfileSubject::open_synthetic(const std::string& name, Config config
                     format_bytes(full_kv_bytes_per_token(geometry_) *
                                  static_cast<uint64_t>(flags_.tokens * flags_.sequences)),
                     gpu_name(config)));
-  } else if (!config.memory.device_memory && !config.device.gpu.empty()) {
-    const uint64_t weights = bits > 0 ? weight_bytes(shape_->device_parameters(), bits) : 0;
-    const uint64_t usable = make_plan_machine(config, {}).usable_device_bytes();
-    if (usable > weights) config.memory.device_memory = usable - weights;
   }
-  settings.config = config;
-  run.config = config;
-  run.decode = std::make_unique<ProfiledSynthetic>(settings, *trace_);
+  const SyntheticOptions options = emulated_options(
+      {.shape = *shape_,
+       .tokens = flags_.tokens,
+       .sequences = flags_.sequences,
+       .weight_bits = flags_.weight_bits.value_or(kUsualWeightBits),
+       .max_steps = flags_.max_steps(),
+       .compute = flags_.compute == "real" ? SyntheticCompute::kReal : SyntheticCompute::kModelled},
+      std::move(config));
+  run.config = options.config;
+  run.decode = std::make_unique<ProfiledSynthetic>(options, *trace_);
   return run;
 }
 
@@ -211,7 +217,7 @@ ProfileRun ProfileSubject::open_model(const std::string& name, Config config) co
   settings.dir = flags_.model_dir;
   settings.config = config;
   settings.prompt = prompt_;
-  settings.max_steps = int64_t{flags_.warmup} + flags_.steps;
+  settings.max_steps = flags_.max_steps();
   settings.slice_dims = [&](Model& model) {
     return choose_slices(model, config, flags_.model_dir, prompt_).dims;
   };
@@ -222,6 +228,13 @@ ProfileRun ProfileSubject::open_model(const std::string& name, Config config) co
 }
 
 void add_late_notes(ProfileRun& run) {
+  if (run.warmup.rises()) {
+    run.notes.push_back(
+        fmt::format("The hit rate still rose at the end of the warm-up, from {:.1f} to {:.1f} % in "
+                    "eight steps: "
+                    "warm hot rows are faster; raise --warmup.",
+                    100 * run.warmup.before, 100 * run.warmup.after));
+  }
   if (const auto predictions = run.decode->predictions();
       predictions && predictions->not_recorded > 0) {
     run.notes.push_back(

@@ -8,6 +8,7 @@
 
 #include "runtime/catalog/model_shape.h"
 #include "runtime/llm/model_config.h"
+#include "tools/emulated_decode.h"
 #include "tools/profile_report.h"
 #include "tools/prompt.h"
 
@@ -20,14 +21,15 @@ struct ProfileOptions {
   int64_t tokens = 131072;
   int sequences = 1;  // decoding together
   int steps = 32;
-  int warmup = 48;
-  std::string trace_from;  // a model whose generation is recorded as the trace
+  std::optional<int> warmup;  // none: until hot rows are warm
+  std::string trace_from;     // a model whose generation is recorded as the trace
   std::string trace_file;
   std::string compute = "modelled";
-  int weight_bits = 0;
+  std::optional<int> weight_bits;  // with --geometry; none: kUsualWeightBits
 
   // Throws UsageError for contradicting flags, naming the allowed values.
   void validate() const;
+  int64_t max_steps() const { return int64_t{warmup.value_or(kMaxWarmup)} + steps; }
   bool synthetic() const { return !geometry.empty(); }
 };
 
@@ -44,8 +46,13 @@ class ProfileSubject {
   // Reads the prompt or records the trace. Call it once, after all checks that need neither.
   void prepare();
   // Throws UsageError for a config that does not match the model, before loading anything.
-  void check(const Config& config) const;
+  void check(const Config& config);
+  // May be called in any number, one after the other.
   ProfileRun open(const std::string& name, Config config) const;
+  // Rows of the largest layer's set.
+  int largest_set(const Config& config) const;
+  // The device_memory of the command's config, before weights were subtracted.
+  std::optional<uint64_t> given_device_memory() const { return given_device_memory_; }
 
  private:
   ProfileRun open_synthetic(const std::string& name, Config config) const;
@@ -59,6 +66,7 @@ class ProfileSubject {
   std::vector<int32_t> prompt_;
   std::optional<SelectionTrace> trace_;
   std::string trace_name_;
+  std::optional<uint64_t> given_device_memory_;
 };
 
 // Adds notes that are known after the steps: predictions that fell back, dropped entries.

@@ -55,9 +55,9 @@ class ProfileTable {
     row("transfer of rows used",
         fmt::format("{:.3f} ms, {} of it hidden", ms(profile_.total_transfer()),
                     percent(profile_.total_hidden())));
-    row("fetched on demand",
-        fmt::format("{} a step, {} of it while scoring", bytes(total_.miss.bytes),
-                    percent(total_.scoring_share())));
+    row("rows moved while", behind());
+    row("head groups", fmt::format("{:.1f} a layer", profile_.head_groups()));
+    row("fetched on demand", fmt::format("{} a step", bytes(total_.miss.bytes)));
     row("fetched ahead", fmt::format("{} a step, {} of it unused", bytes(total_.prefetch.bytes),
                                      bytes(profile_.total_wasted_bytes())));
     row("written back", fmt::format("{} a step", bytes(total_.write_back_bytes)));
@@ -68,6 +68,26 @@ class ProfileTable {
             ? percent(total_.overlap.share()) + " of the sets, without sinks and recent"
             : "-");
     return text;
+  }
+
+  // The compute stream by kind of work.
+  std::string parts() const {
+    const double bandwidth = run_.decode->device().traits().rates.memory_bandwidth;
+    TextTable table({"compute", "ms", "%", "calls", "bytes", "% of the\nbandwidth"});
+    std::vector<std::pair<double, std::string>> order;
+    for (const auto& [name, part] : profile_.parts()) order.emplace_back(part.seconds, name);
+    std::sort(order.rbegin(), order.rend());
+    for (const auto& [seconds, name] : order) {
+      const PartProfile& part = profile_.parts().at(name);
+      const double used = static_cast<double>(part.bytes) / bandwidth;
+      table.add(
+          {name, fmt::format("{:.3f}", ms(seconds)),
+           fmt::format("{:.1f}", 100 * seconds / profile_.seconds()),
+           fmt::format("{:.0f}", static_cast<double>(part.calls) / steps_),
+           part.bytes > 0 ? bytes(part.bytes) : "-",
+           part.bytes > 0 && seconds > 0 ? fmt::format("{:.0f}", 100 * used / seconds) : "-"});
+    }
+    return table.text();
   }
 
   std::string layers() const {
@@ -102,6 +122,22 @@ class ProfileTable {
                              wait_reason_name(static_cast<WaitReason>(i)), ms(total_.waits[i]));
     }
     return reasons.empty() ? text : text + ": " + reasons;
+  }
+  // What rows that moved over the link were hidden behind.
+  std::string behind() const {
+    double all = 0;
+    for (const double seconds : profile_.behind()) all += seconds;
+    if (all <= 0) return "-";
+    std::string text;
+    for (size_t i = 0; i < kBehinds; ++i) {
+      const double share = profile_.behind()[i] / all;
+      if (share < 0.0005) continue;
+      const bool none = static_cast<Behind>(i) == Behind::kNothing;
+      text +=
+          fmt::format("{}{} {:.1f} %", text.empty() ? "" : ", ",
+                      none ? "compute waits" : behind_name(static_cast<Behind>(i)), 100 * share);
+    }
+    return text;
   }
   std::string prefetch() const {
     if (total_.rows.prefetched == 0) return "none" + why_none(run_.config);
@@ -150,7 +186,7 @@ std::string notes_of(const ProfileRun& run) {
 std::string head(const ProfileReport& report) {
   const ProfileRun& first = report.runs.front();
   std::string text = fmt::format("{}, {}, {} steps after {} to warm up\n", report.subject,
-                                 context_of(report), first.profile().steps(), report.warmup) +
+                                 context_of(report), first.profile().steps(), first.warmup.steps) +
                      machine_of(first) + '\n';
   if (report.compute == "modelled") {
     text += report.weight_bits == 0
@@ -159,6 +195,7 @@ std::string head(const ProfileReport& report) {
                       "weights with {} bits between attention calls; kernel times are modelled\n",
                       report.weight_bits);
   }
+  if (!report.selections.empty()) text += "selections: " + report.selections + '\n';
   return text;
 }
 
@@ -271,8 +308,9 @@ std::string to_table(const ProfileReport& report) {
   std::string text;
   for (const ProfileRun& run : report.runs) {
     const std::string name = run.name.empty() ? "" : shortened(run.name) + ": ";
-    text += paragraph(name + verdict(run.profile()), 0);
+    text += paragraph(name + verdict(run.profile(), run.costs()), 0);
   }
+  if (!report.advice.text.empty()) text += paragraph(report.advice.text, 0);
   text += '\n' + head(report) + '\n';
   if (report.runs.size() > 1) {
     text += compare_table(report);
@@ -282,7 +320,7 @@ std::string to_table(const ProfileReport& report) {
     return text;
   }
   const ProfileTable table(report.runs.front());
-  text += table.totals() + '\n' + table.layers();
+  text += table.totals() + '\n' + table.parts() + '\n' + table.layers();
   const std::string notes = notes_of(report.runs.front());
   return notes.empty() ? text : text + '\n' + notes;
 }

@@ -32,7 +32,7 @@ std::pair<int32_t, float> parse_bias(const std::string& text) {
 }  // namespace
 
 void SamplingFlags::add_to(CLI::App& command) {
-  const auto add = [&](const char* name, auto& value, const char* help, const char* type) {
+  const auto add = [&](const char* name, auto& value, const std::string& help, const char* type) {
     return command.add_option(name, value, help)->type_name(type);
   };
   add("--max-tokens", max_tokens_, "Maximum number of tokens to generate", "N")
@@ -42,12 +42,14 @@ void SamplingFlags::add_to(CLI::App& command) {
   add("--top-k", choice_.top_k,
       "Sample among the N most likely tokens; 0 = all [generation_config.json, else 0]", "N");
   add("--top-p", choice_.top_p,
-      "Sample among the most likely tokens with this total probability [generation_config.json, "
-      "else 1]",
+      fmt::format("Sample among the most likely tokens with this total probability "
+                  "[generation_config.json, else {:g}]",
+                  usual_.top_p.value_or(1)),
       "P");
   add("--min-p", choice_.min_p,
-      "Sample among tokens with at least this share of the best token's probability "
-      "[generation_config.json, else 0]",
+      fmt::format("Sample among tokens with at least this share of the best token's probability "
+                  "[generation_config.json, else {:g}]",
+                  usual_.min_p.value_or(0)),
       "P");
   add("--repetition-penalty", choice_.repetition_penalty,
       "Divide the logits of tokens in prompt and answer by this [generation_config.json, else 1]",
@@ -71,7 +73,8 @@ AnswerOptions SamplingFlags::options(const std::string& model_dir) const {
   AnswerOptions options;
   options.max_tokens = max_tokens_;
   options.sampling =
-      choice_.over(model_dir.empty() ? GenerationDefaults{} : GenerationDefaults::load(model_dir));
+      choice_.over((model_dir.empty() ? GenerationDefaults{} : GenerationDefaults::load(model_dir))
+                       .or_if_silent(usual_));
   options.sampling.seed = seed_;
   for (const std::string& bias : bias_) options.sampling.logit_bias.push_back(parse_bias(bias));
   options.stop = stop_;

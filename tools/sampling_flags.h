@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/llm/answer.h"
@@ -12,7 +13,9 @@ namespace fasa {
 
 class SamplingFlags {
  public:
-  explicit SamplingFlags(int64_t max_tokens) : max_tokens_(max_tokens) {}
+  // `usual`: where the model states nothing.
+  explicit SamplingFlags(int64_t max_tokens, GenerationDefaults usual = {})
+      : max_tokens_(max_tokens), usual_(std::move(usual)) {}
   SamplingFlags(const SamplingFlags&) = delete;  // the parser holds addresses of its members
 
   void add_to(CLI::App& command);
@@ -22,6 +25,7 @@ class SamplingFlags {
 
  private:
   int64_t max_tokens_;
+  GenerationDefaults usual_;
   SamplingChoice choice_;
   uint64_t seed_ = 0;
   std::vector<std::string> stop_;

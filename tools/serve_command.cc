@@ -137,7 +137,10 @@ class ServeCommand final : public Command {
         ->transform(CLI::Validator(
             [](std::string& text) {
               const auto bytes = parse_bytes(text);
-              if (!bytes) return fmt::format("\"{}\"; allowed: a size, such as 64MiB", text);
+              if (!bytes) {
+                return fmt::format("\"{}\"; allowed: a size, such as 64MiB{}", text,
+                                   missing_unit_hint(text));
+              }
               text = std::to_string(*bytes);
               return std::string();
             },
@@ -199,6 +202,51 @@ serve::TokenMemory token_memory(const Runtime& runtime, int64_t tokens, int step
           .host = memory.host_needed() / count};
 }
 
+// What fits beside the model: tokens of one conversation, at most `most`; hot rows take what is left.
+struct Room {
+  int64_t tokens = 0;
+  uint64_t free = UINT64_MAX;  // bytes of the device; UINT64_MAX: no limit
+};
+
+Room room_of(const Runtime& runtime, const Device& device, int64_t most, int step_tokens) {
+  const auto left = [&](MemorySpace space) {
+    const MemoryUse use = device.memory(space);
+    return use.limit_bytes == UINT64_MAX
+               ? UINT64_MAX
+               : use.limit_bytes - std::min(use.limit_bytes, use.used_bytes);
+  };
+  Room room{.tokens = most, .free = left(MemorySpace::kDevice)};
+  const uint64_t host = left(MemorySpace::kHost);
+  const auto fits = [&](int64_t tokens) {
+    const auto step = static_cast<int>(std::min<int64_t>(step_tokens, tokens));
+    const KvMemory need = runtime.estimate_memory(tokens, step);
+    return need.device_needed() - need.device_hot_rows <= room.free && need.host_needed() <= host;
+  };
+  if (fits(most)) return room;
+  int64_t bad = most;
+  for (room.tokens = 0; bad - room.tokens > 1;) {
+    const int64_t middle = room.tokens + (bad - room.tokens) / 2;
+    (fits(middle) ? room.tokens : bad) = middle;
+  }
+  return room;
+}
+
+void print_room(const Room& room, const serve::TokenMemory& token, int64_t context) {
+  if (room.free == UINT64_MAX || token.device == 0) return;
+  const auto tokens = static_cast<int64_t>(room.free / token.device);
+  fmt::print(stderr, "fasa serve: room for about {} tokens at once in {} of device memory", tokens,
+             format_bytes(room.free));
+  if (room.tokens == context) {
+    fmt::print(stderr, ": {} conversations of {} tokens\n", std::max<int64_t>(1, tokens / context),
+               context);
+    return;
+  }
+  fmt::print(stderr,
+             "\nfasa serve: warning: a conversation of {} tokens does not fit; the longest has {} "
+             "(--fit makes room)\n",
+             context, room.tokens);
+}
+
 int64_t ServeCommand::max_context(const ModelConfig& config) const {
   if (max_context_ == 0) return config.max_positions;
   if (max_context_ > config.max_positions && !allow_long_) {
@@ -220,10 +268,14 @@ int ServeCommand::serve_until_signal(HttpServer& server, Service& service, Engin
       throw DeviceError(*failure);
     }
   }
-  fmt::print(stderr,
-             "fasa serve: shutting down: running requests have {} s to finish; a second signal "
-             "stops the server at once\n",
-             kDrain.count());
+  if (engine.idle()) {
+    fmt::print(stderr, "fasa serve: shutting down\n");
+  } else {
+    fmt::print(stderr,
+               "fasa serve: shutting down: running requests have {} s to finish; a second signal "
+               "stops the server at once\n",
+               kDrain.count());
+  }
   service.drain();
   engine.drain();
   server.drain();
@@ -242,7 +294,7 @@ void ServeCommand::suspend(EngineLoop& engine, EndSignals& signals) {
   while (engine.status().suspension.busy && !engine.failure()) {
     if (signals.wait(std::chrono::milliseconds(50))) return;
   }
-  fmt::print(stderr, "fasa serve: found {} of conversations on disk\n",
+  fmt::print(stderr, "fasa serve: {} of conversations are on disk\n",
              format_bytes(engine.status().suspension.disk_bytes));
 }
 
@@ -304,6 +356,9 @@ int ServeCommand::run() {
   Runtime runtime(*device, config, model.config().geometry(), row_dtype, slices.dims,
                   options.max_context);
   options.token_memory = token_memory(runtime, options.max_context, engine_.prefill_chunk);
+  const int64_t context = options.max_context;
+  const Room room = room_of(runtime, *device, context, engine_.prefill_chunk);
+  options.max_context = std::max(room.tokens, int64_t{2});
   engine_.max_step_seconds = max_step_ms_ == "auto" ? 0 : std::stod(max_step_ms_) * 1e-3;
   engine_.prompt_share = config.serve.prompt_share;
   engine_.sparse_turn_tokens = config.sessions.sparse_turn_tokens;
@@ -329,8 +384,13 @@ int ServeCommand::run() {
                    ? fmt::format("which --max-context {} or less changes", rope.original_positions)
                    : fmt::format("as contexts end within {} tokens", rope.original_positions));
   }
-  fmt::print(stderr, "fasa serve: {} on {}, contexts of {} tokens, at {}\n", options.model_name,
-             device->name(), options.max_context, server.address());
+  print_room(room, options.token_memory, context);
+  if (engine_.sessions) {
+    fmt::print(stderr, "fasa serve: found {} of conversations on disk\n",
+               format_bytes(engine.status().suspension.disk_bytes));
+  }
+  fmt::print(stderr, "fasa serve: {} on {}, contexts of {} tokens\nfasa serve: at {}\n",
+             options.model_name, device->name(), options.max_context, server.address());
   return serve_until_signal(server, service, engine, signals);
 }
 

@@ -11,9 +11,11 @@
 #include "runtime/catalog/geometry_catalog.h"
 #include "runtime/io/machine.h"
 #include "runtime/io/output_file.h"
+#include "runtime/plan/settings_toml.h"
 #include "runtime/tune/tune_space.h"
 #include "tools/command.h"
 #include "tools/config_flags.h"
+#include "tools/emulated_decode.h"
 #include "tools/help_text.h"
 #include "tools/progress.h"
 #include "tools/slice_choice.h"
@@ -23,8 +25,6 @@
 
 namespace fasa {
 namespace {
-
-constexpr const char* kUsualGpu = "RTX 4060 Ti 16GB";
 
 class TuneCommand final : public Command {
  public:
@@ -46,7 +46,7 @@ class TuneCommand final : public Command {
   std::string prompt_file_;
   std::string geometry_;
   int64_t tokens_ = 0;
-  int weight_bits_ = 4;
+  int weight_bits_ = kUsualWeightBits;
   int steps_ = 16;
   int64_t trials_ = 0;
   uint64_t seed_ = 0;
@@ -183,9 +183,10 @@ std::optional<TuneMeasurement> measure(TuneObjective& objective, const Config& c
 
 std::string best_words(const TuneReport& report, const Deadline& deadline) {
   const TuneTrial& best = report.best_trial();
-  return fmt::format("{} trials, {:.0f} of {:.0f} s; best {:.3f} ms a token: {}",
-                     report.trials.size(), deadline.elapsed(), deadline.seconds(),
-                     best.measured->tpot_seconds * 1e3, tuned_words(best.config));
+  return fmt::format("{} trial{}, {:.0f} of {:.0f} s; best {:.3f} ms a token: {}",
+                     report.trials.size(), report.trials.size() == 1 ? "" : "s", deadline.elapsed(),
+                     deadline.seconds(), best.measured->tpot_seconds * 1e3,
+                     tuned_words(best.config));
 }
 
 TuneReport TuneCommand::search(TuneObjective& objective, const TuneSpace& space,
@@ -241,6 +242,7 @@ int TuneCommand::run() {
   report.model = objective->model();
   report.tokens = objective->tokens();
   report.machine = machine_words(config);
+  report.given_defaults = settings_toml(config) == settings_toml(Config());
   if (!output_.empty()) write_file_atomically(output_, to_toml(report));
   if (json_) {
     fmt::print("{}\n", to_json(report).dump(2));

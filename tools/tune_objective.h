@@ -12,7 +12,6 @@
 #include "runtime/config/config.h"
 #include "runtime/llm/model.h"
 #include "runtime/llm/model_config.h"
-#include "runtime/plan/cost_model.h"
 #include "runtime/synthetic/synthetic_decode.h"
 #include "runtime/trace/selection_trace.h"
 
@@ -42,8 +41,6 @@ class Deadline {
 
 struct TuneMeasurement {
   double tpot_seconds = 0;  // on the device's clock
-  // Predicted by the cost model from the measured rows; none on a GPU, whose rates are unknown.
-  std::optional<double> predicted_seconds;
   uint64_t decode_steps = 0;
   StepCounters rows;
   // With a timeline: the share of the transfers hidden behind computing, and the bytes a step that
@@ -69,24 +66,17 @@ class SyntheticObjective final : public TuneObjective {
     ModelShape shape;
     int64_t tokens = 0;
     int weight_bits = 4;  // 0: attention alone
-    int steps = 16;       // measured, after as many warm-up steps
+    int steps = 16;       // measured, after those that warm up
     uint64_t seed = 0;
   };
-  // `config` describes the machine, including its memory limit. Throws BudgetError if the weights
-  // alone do not fit.
+  // `config` describes the machine, including its memory limit.
   SyntheticObjective(Settings settings, const Config& config);
   TuneMeasurement measure(const Config& config, const Deadline& deadline) override;
   std::string model() const override { return settings_.shape.name; }
   int64_t tokens() const override { return settings_.tokens; }
 
- private:
-  double predict(const Config& config, const TuneMeasurement& measured) const;
-  uint64_t bytes_of(int64_t parameters) const {
-    return settings_.weight_bits == 0 ? 0 : weight_bytes(parameters, settings_.weight_bits);
-  }
-
   Settings settings_;
-  std::optional<uint64_t> kv_limit_;  // device memory besides weights and activations
+  std::optional<uint64_t> device_memory_;  // that the config gives
   SelectionTrace trace_;
 };
 
@@ -100,9 +90,6 @@ class GenerationObjective final : public TuneObjective {
   std::string model() const override { return dir_; }
   int64_t tokens() const override { return static_cast<int64_t>(prompt_.size()); }
   Geometry geometry() const { return model_.config().geometry(); }
-
- private:
-  double predict(const Config& config, const TuneMeasurement& measured) const;
 
   std::string dir_;
   int steps_;

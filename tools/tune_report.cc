@@ -21,11 +21,7 @@ using Json = nlohmann::json;
 
 std::string times(const TuneTrial& trial) {
   if (!trial.measured) return "does not fit";
-  std::string text = fmt::format("{:.3f} ms a token measured", trial.measured->tpot_seconds * 1e3);
-  if (const auto predicted = trial.measured->predicted_seconds) {
-    text += fmt::format(", {:.3f} predicted", *predicted * 1e3);
-  }
-  return text;
+  return fmt::format("{:.3f} ms a token", trial.measured->tpot_seconds * 1e3);
 }
 
 std::string quality(const StepCounters& rows) {
@@ -37,19 +33,85 @@ std::string quality(const StepCounters& rows) {
   return text;
 }
 
+std::string ms_of(const TuneTrial& trial) {
+  return fmt::format("{:.3f}", trial.measured->tpot_seconds * 1e3);
+}
+
+// Share that the best trial saves of another one's time.
+double gain(const TuneReport& report, const TuneTrial& other) {
+  return 1 - report.best_trial().measured->tpot_seconds / other.measured->tpot_seconds;
+}
+
+// What was found, in a sentence: whether a file is needed at all.
+std::string outcome(const TuneReport& report) {
+  const size_t count = report.trials.size();
+  const std::string of = fmt::format("{} setting{}", count, count == 1 ? "" : "s");
+  const TuneTrial& given = report.trials.front();
+  if (report.best == 0) {
+    return report.given_defaults
+               ? fmt::format("The defaults are the fastest of {}; you need no file.", of)
+               : fmt::format("The given settings are the fastest of {}.", of);
+  }
+  const std::string before = report.given_defaults ? "the defaults" : "the given settings";
+  if (!given.measured) return fmt::format("Of {} this is the fastest; {} do not fit.", of, before);
+  return fmt::format("{}: {} ms in place of {} of {} ({:.1f} % less), the fastest of {}.",
+                     tuned_words(report.best_trial().config), ms_of(report.best_trial()),
+                     ms_of(given), before, 100 * gain(report, given), of);
+}
+
+// The first measured trial that differs from the given settings by its prefetch alone.
+const TuneTrial* with_prefetch(const TuneReport& report, const Config::Prefetch& prefetch) {
+  for (const TuneTrial& trial : report.trials) {
+    Config same = report.trials.front().config;
+    same.prefetch.depth = prefetch.depth;
+    same.prefetch.predictor = prefetch.predictor;
+    if (trial.measured && config_to_json(trial.config) == config_to_json(same)) return &trial;
+  }
+  return nullptr;
+}
+
+// What the depth does, everything else as given.
+std::string depth_words(const TuneReport& report) {
+  struct Row {
+    const char* name;
+    std::optional<int> depth;
+    PredictorKind predictor;
+  };
+  constexpr Row kRows[] = {{"auto", {}, PredictorKind::kAuto},
+                           {"0", 0, PredictorKind::kAuto},
+                           {"1, runners-up", 1, PredictorKind::kRunnersUp},
+                           {"1, next-query", 1, PredictorKind::kNextQuery},
+                           {"2, next-query", 2, PredictorKind::kNextQuery}};
+  std::string text;
+  for (const Row& row : kRows) {
+    Config::Prefetch prefetch;
+    prefetch.depth = row.depth;
+    prefetch.predictor = row.predictor;
+    const TuneTrial* trial = with_prefetch(report, prefetch);
+    if (trial == nullptr) continue;
+    text += fmt::format("{}{} {} ms", text.empty() ? "Depth " : "; ", row.name, ms_of(*trial));
+  }
+  if (text.empty()) return "";
+  return text + " (2 and more layers ahead, runners-up are the same rows).";
+}
+
 std::string lines(const TuneReport& report, std::string_view prefix) {
   const TuneTrial& best = report.best_trial();
   std::string text;
   const auto line = [&](const std::string& what) { text += fmt::format("{}{}\n", prefix, what); };
-  line(fmt::format("{}, {} tokens", report.model, report.tokens));
-  line(report.machine);
-  line(fmt::format("{} trials of {} steps{}", report.trials.size(), best.measured->decode_steps,
+  line(outcome(report));
+  if (const std::string depths = depth_words(report); !depths.empty()) line(depths);
+  line(fmt::format("{}, {} tokens, {}", report.model, report.tokens, report.machine));
+  line(fmt::format("{} trial{} of {} steps{}", report.trials.size(),
+                   report.trials.size() == 1 ? "" : "s", best.measured->decode_steps,
                    report.exhausted ? ", all possible ones" : ""));
   line("Best:     " + tuned_words(best.config));
   line("          " + times(best));
   line("          " + quality(best.measured->rows));
-  line("As given: " + tuned_words(report.trials.front().config));
-  line("          " + times(report.trials.front()));
+  if (report.best != 0) {
+    line("As given: " + tuned_words(report.trials.front().config));
+    line("          " + times(report.trials.front()));
+  }
   return text;
 }
 
@@ -65,9 +127,6 @@ Json trial_json(const TuneTrial& trial) {
   if (!trial.measured) return json;
   const StepCounters& rows = trial.measured->rows;
   json["tpot_ms"] = trial.measured->tpot_seconds * 1e3;
-  if (const auto predicted = trial.measured->predicted_seconds) {
-    json["predicted_tpot_ms"] = *predicted * 1e3;
-  }
   json["steps"] = trial.measured->decode_steps;
   json["hit_rate"] = rows.hit_rate();
   json["prefetch"] = {{"accuracy", rows.accuracy()}, {"coverage", rows.coverage()}};
@@ -79,8 +138,10 @@ Json trial_json(const TuneTrial& trial) {
 }  // namespace
 
 std::string to_toml(const TuneReport& report) {
-  return "# Found by fasa tune.\n" + lines(report, "# ") +
-         settings_toml(report.best_trial().config);
+  // For any device: the emulated one was only for measuring.
+  Config config = report.best_trial().config;
+  if (config.device.name == "emulated") config.device.name = Config().device.name;
+  return "# Found by fasa tune.\n" + lines(report, "# ") + plan_toml(config);
 }
 
 Json to_json(const TuneReport& report) {
@@ -90,6 +151,7 @@ Json to_json(const TuneReport& report) {
           {"machine", report.machine},     {"seconds", report.seconds},
           {"exhausted", report.exhausted}, {"given", trials.front()},
           {"best", trials[report.best]},   {"trials", trials},
+          {"outcome", outcome(report)},    {"depths", depth_words(report)},
           {"toml", to_toml(report)}};
 }
 
@@ -146,8 +208,8 @@ std::string automatic_words(const TuneReport& report) {
   }
   if (!best.placement.hot_rows) {
     text +=
-        "hot_rows auto: as many as fit in the device memory that is left, at least the set's "
-        "size.\n";
+        "hot_rows auto: from 2 to 16 sets, as many as make fetches shortest on this link and "
+        "fit.\n";
   }
   return text;
 }
@@ -164,13 +226,32 @@ std::string notes_of(const TuneReport& report) {
 
 }  // namespace
 
+// Trials as fast as the best one to two thousandths, besides the best and the given settings.
+static bool is_tie(const TuneReport& report, size_t index) {
+  constexpr double kTie = 2e-3;
+  const TuneTrial& trial = report.trials[index];
+  return index != report.best && index != 0 && trial.measured && gain(report, trial) < kTie;
+}
+
 std::string to_table(const TuneReport& report) {
   TextTable table({"", "depth", "predictor", "hot\nrows", "streams", "ms a\ntoken", "hit\n%",
                    "hidden\n%", "wasted\na step"},
                   3);
-  for (const size_t index : in_order(report)) table.add(trial_cells(report, index));
-  return lines(report, "") + '\n' + table.text() + '\n' + automatic_words(report) +
-         notes_of(report);
+  size_t ties = 0;
+  for (const size_t index : in_order(report)) {
+    if (is_tie(report, index)) {
+      ++ties;
+    } else {
+      table.add(trial_cells(report, index));
+    }
+  }
+  std::string text = lines(report, "") + '\n' + table.text() + '\n';
+  if (ties > 0) {
+    text += fmt::format("{} as fast as the best, to 0.2 % (--json lists {}).\n",
+                        ties == 1 ? "Another setting is" : fmt::format("{} others are", ties),
+                        ties == 1 ? "it" : "them");
+  }
+  return text + automatic_words(report) + notes_of(report);
 }
 
 }  // namespace fasa

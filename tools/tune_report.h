@@ -23,6 +23,7 @@ struct TuneReport {
   double seconds = 0;
   std::vector<TuneTrial> trials;  // the first has the given settings
   size_t best = 0;                // index of the best measured trial
+  bool given_defaults = false;    // the given settings are the defaults
 
   const TuneTrial& best_trial() const { return trials[best]; }
 };

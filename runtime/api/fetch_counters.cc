@@ -1,14 +1,19 @@
 #include "runtime/api/fetch_counters.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace fasa {
 
+void FetchCounters::copy(std::vector<StepCounters>& layers, StreamView stream) const {
+  layers.resize(written_back_.size());
+  device_.copy(layers.data(), memory_.data(), memory_.bytes(), CopyKind::kDeviceToHost, stream,
+               tag_of(-1, Cause::kControl));
+}
+
 FetchMetrics FetchCounters::read(const CacheLayout& layout, StreamView control) const {
   FetchMetrics metrics;
-  metrics.layers.resize(written_back_.size());
-  device_.copy(metrics.layers.data(), memory_.data(), memory_.bytes(), CopyKind::kDeviceToHost,
-               control, tag_of(-1, Cause::kControl));
+  copy(metrics.layers, control);
   device_.synchronize(control);
   metrics.decode_steps = decode_steps_;
   const auto row_bytes = static_cast<uint64_t>(layout.row.bytes());
@@ -28,8 +33,11 @@ FetchMetrics FetchCounters::read(const CacheLayout& layout, StreamView control) 
 }
 
 void FetchCounters::reset(StreamView control) {
+  std::vector<StepCounters> layers;
+  if (std::exchange(counts_, true)) copy(layers, control);
   device_.fill(memory_.data(), 0, memory_.bytes(), control, tag_of(-1, Cause::kControl));
   device_.synchronize(control);
+  for (const StepCounters& layer : layers) before_ += layer;
   decode_steps_ = 0;
   std::fill(written_back_.begin(), written_back_.end(), 0);
 }

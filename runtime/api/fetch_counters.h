@@ -39,6 +39,11 @@ class FetchCounters {
   void wait_sampled(StreamView stream);
   void forget_samples() { sampler_.reset(); }
 
+  // Copies the counts of each layer to `layers` on `stream`; before(): what was counted until the
+  // last reset(), over all layers.
+  void copy(std::vector<StepCounters>& layers, StreamView stream) const;
+  const StepCounters& before() const { return before_; }
+
   // Both need idle counting streams, and wait for `control`.
   FetchMetrics read(const CacheLayout& layout, StreamView control) const;
   void reset(StreamView control);
@@ -47,6 +52,8 @@ class FetchCounters {
   Device& device_;
   Buffer memory_;
   uint64_t decode_steps_ = 0;
+  StepCounters before_;
+  bool counts_ = false;                    // after the first reset
   std::vector<uint64_t> written_back_;     // tokens, per layer
   std::optional<HitRateSampler> sampler_;  // after the first sample
 };

@@ -27,6 +27,8 @@ constexpr std::array<Unit, 9> kSizes{{{"B", 1.0},
 constexpr std::array<Unit, 5> kTimes{
     {{"ns", 1e-9}, {"us", 1e-6}, {"µs", 1e-6}, {"ms", 1e-3}, {"s", 1.0}}};
 
+constexpr double kLeastBytes = 1 << 20;  // of a size without a unit
+
 struct Quantity {
   double value;
   std::string_view unit;
@@ -39,6 +41,10 @@ std::optional<Quantity> parse_quantity(std::string_view text) {
   std::string_view unit = text.substr(static_cast<size_t>(end - text.data()));
   while (!unit.empty() && unit.front() == ' ') unit.remove_prefix(1);
   return Quantity{value, unit};
+}
+
+bool lacks_unit(const Quantity& quantity) {
+  return quantity.unit.empty() && quantity.value > 0 && quantity.value < kLeastBytes;
 }
 
 template <size_t N>
@@ -77,9 +83,29 @@ std::string dashed(std::string_view name) {
 std::optional<uint64_t> parse_bytes(std::string_view text) {
   const auto quantity = parse_quantity(text);
   if (!quantity) return std::nullopt;
+  if (lacks_unit(*quantity)) return std::nullopt;
   const auto factor = quantity->unit.empty() ? 1.0 : factor_of(kSizes, quantity->unit);
   if (!factor || quantity->value * *factor >= 9.2e18) return std::nullopt;
   return static_cast<uint64_t>(std::llround(quantity->value * *factor));
+}
+
+std::string missing_unit_hint(std::string_view text) {
+  const auto quantity = parse_quantity(text);
+  return quantity && lacks_unit(*quantity) ? fmt::format("; did you mean {}GiB?", text) : "";
+}
+
+std::optional<int64_t> parse_count(std::string_view text) {
+  int64_t count = 0;
+  const char* const end = text.data() + text.size();
+  const auto [unit, error] = std::from_chars(text.data(), end, count);
+  if (error != std::errc() || end - unit > 1) return std::nullopt;
+  if (unit == end) return count;
+  constexpr std::string_view kUnits = "kKmM";
+  const size_t at = kUnits.find(*unit);
+  if (at == std::string_view::npos) return std::nullopt;
+  const int64_t factor = at < 2 ? 1 << 10 : 1 << 20;
+  if (count > INT64_MAX / factor || count < 0) return std::nullopt;
+  return count * factor;
 }
 
 std::optional<double> parse_rate(std::string_view text) {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "runtime/base/log.h"
+#include "runtime/base/units.h"
 #include "runtime/config/renamed_keys.h"
 #include "runtime/io/input_file.h"
 #include "runtime/io/nearest.h"
@@ -68,14 +69,18 @@ std::string location_of(const std::string& file, const toml::source_region& sour
 }
 
 [[noreturn]] void fail(const std::string& place, const ConfigOption& option,
-                       const std::string& given) {
+                       const std::string& given, const std::string& hint) {
   throw UsageError(
-      fmt::format("{}{} = {}: allowed: {}", place, option.path(), given, option.allowed));
+      fmt::format("{}{} = {}: allowed: {}{}", place, option.path(), given, option.allowed, hint));
 }
 
 void check(const Given& given, const std::string& given_text) {
   Config scratch;
-  if (!given.option->set(scratch, given.value)) fail(given.place, *given.option, given_text);
+  if (given.option->set(scratch, given.value)) return;
+  const Json& value = given.value;
+  const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+  const bool size = given.option->type == "SIZE";
+  fail(given.place, *given.option, given_text, size ? missing_unit_hint(text) : "");
 }
 
 [[noreturn]] void fail_unknown(const std::string& place, std::string_view table,
@@ -157,8 +162,8 @@ void read_toml(std::string_view text, const std::string& name, std::vector<Given
   try {
     root = toml::parse(text, name);
   } catch (const toml::parse_error& error) {
-    throw UsageError(
-        fmt::format("{}not TOML: {}", location_of(name, error.source()), error.description()));
+    throw UsageError(fmt::format("{}not TOML: {}; texts need quotes",
+                                 location_of(name, error.source()), error.description()));
   } catch (const TomlAssertion&) {
     throw UsageError(
         fmt::format("{}: not TOML: a key or value starts with an invalid character", name));
@@ -190,6 +195,7 @@ Json scalar_from_text(std::string_view text) {
       r.ec == std::errc() && r.ptr == end) {
     return integer;
   }
+  if (const auto count = parse_count(text)) return *count;  // 128k
   double number = 0;
   if (const auto r = std::from_chars(text.data(), end, number);
       r.ec == std::errc() && r.ptr == end) {

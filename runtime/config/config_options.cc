@@ -545,11 +545,12 @@ const std::array<ConfigOption, 49> kOptions{{
      .key = "depth",
      .flag = "",
      .type = "N|auto",
-     .allowed = "auto, or 0 to the number of layers",
+     .allowed = "auto, or 0 to the model's last layer (at most 4096)",
      .help = "How many layers ahead predicted rows are fetched; 0 = no prefetch; auto = 1 for "
-             "runners-up where the counts say that it pays, and for next-query what measured steps "
-             "show to be fastest. Results do "
-             "not depend on it.",
+             "runners-up where the rows that the last steps fetched ahead, used and missed say "
+             "that it pays, and for next-query what measured steps show to be fastest. Runners-up "
+             "are the same rows at every depth: above 1 nothing changes. Results do not depend on "
+             "it.",
      .set = [](Config& c, const Json& v) { return take_auto_int(v, c.prefetch.depth); },
      .get = [](const Config& c) { return or_auto(c.prefetch.depth); }},
     {.table = "prefetch",

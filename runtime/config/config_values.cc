@@ -55,11 +55,9 @@ bool take_auto_int(const Json& value, std::optional<int>& out) {
 }
 
 bool take_bytes(const Json& value, std::optional<uint64_t>& out) {
-  if (value.is_number_integer() && value.get<int64_t>() > 0) {
-    out = static_cast<uint64_t>(value.get<int64_t>());
-    return true;
-  }
-  const auto bytes = value.is_string() ? parse_bytes(value.get<std::string>()) : std::nullopt;
+  const auto bytes = value.is_string()           ? parse_bytes(value.get<std::string>())
+                     : value.is_number_integer() ? parse_bytes(value.dump())
+                                                 : std::nullopt;
   if (!bytes || *bytes == 0) return false;
   out = bytes;
   return true;

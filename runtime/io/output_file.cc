@@ -16,8 +16,10 @@ namespace fasa {
 namespace {
 
 [[noreturn]] void fail(const std::string& path, int error) {
-  throw UsageError(fmt::format("cannot write {}: {}; give a path in an existing, writable folder",
-                               path, std::strerror(error)));
+  const bool full = error == ENOSPC || error == EDQUOT;
+  throw UsageError(fmt::format("cannot write {}: {}; {}", path, std::strerror(error),
+                               full ? "free space, or give a path on another disk"
+                                    : "give a path in an existing, writable folder"));
 }
 
 // A temporary file beside `path`, removed unless it was renamed.

@@ -72,7 +72,7 @@ std::span<const float> Answer::of_grammar(std::span<const float> logits) {
       if (id < logits.size()) masked_[id] = logits[id];
     }
   }
-  for (const auto& ids : {eos_, format_ends()}) {
+  for (const auto ids : {std::span<const int32_t>(eos_), format_ends()}) {
     for (const int32_t id : ids) {
       if (id < 0 || static_cast<size_t>(id) >= logits.size()) continue;
       const auto at = static_cast<size_t>(id);

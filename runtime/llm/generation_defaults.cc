@@ -49,6 +49,15 @@ GenerationDefaults GenerationDefaults::load(const std::string& model) {
   return parse(read_file(path), path);
 }
 
+GenerationDefaults GenerationDefaults::or_if_silent(const GenerationDefaults& usual) const {
+  GenerationDefaults all = *this;
+  if (top_k || top_p || min_p) return all;
+  all.top_k = usual.top_k;
+  all.top_p = usual.top_p;
+  all.min_p = usual.min_p;
+  return all;
+}
+
 Sampling SamplingChoice::over(const GenerationDefaults& defaults) const {
   const Sampling own;
   Sampling sampling;

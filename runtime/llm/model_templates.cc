@@ -21,7 +21,8 @@ std::optional<text::ChatTemplates> open_templates(const std::string& path) {
 text::ChatTemplates require_templates(const std::string& path) {
   if (!is_gguf(path)) return text::ChatTemplates::load(path);
   if (auto templates = open_templates(path)) return *std::move(templates);
-  throw InputError(fmt::format("{}: the GGUF metadata have no chat template", path));
+  throw InputError(
+      fmt::format("{}: the GGUF metadata have no chat template; use fasa generate", path));
 }
 
 }  // namespace fasa

@@ -39,17 +39,6 @@ CostTerms& CostTerms::operator+=(const CostTerms& other) {
   return *this;
 }
 
-PrefetchLoad prediction_by_query(const CacheLayout& layout, int64_t tokens,
-                                 uint64_t projection_bytes) {
-  constexpr int kMinDims = 16;
-  const SliceFormat prefix = {
-      layout.slice.dtype, std::min(layout.slice.dims, std::max(kMinDims, layout.slice.dims / 8))};
-  PrefetchLoad load;
-  load.predict_bytes =
-      static_cast<uint64_t>(layout.kv_heads) * select_bytes(prefix, 0, tokens) + projection_bytes;
-  return load;
-}
-
 CostModel::CostModel(const StepSettings& settings, const MachineRates& machine, int64_t context)
     : settings_(settings),
       machine_(machine),

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "runtime/base/dtype.h"
+#include "runtime/catalog/weight_load.h"
 #include "scheduler/plan/step_plan.h"
 #include "scheduler/step_settings.h"
 
@@ -32,21 +33,6 @@ struct PrefetchLoad {
   double coverage = 0;         // share of the missing entries that are fetched ahead
   double overfetch = 1;        // rows fetched ahead per row used, >= 1
   uint64_t predict_bytes = 0;  // device bytes that predicting a layer's set reads; 0: runners-up
-};
-
-// The cost of predictions by query: scores the first eighth of a slice of `tokens` tokens with a
-// query whose projection reads `projection_bytes`. The caller sets coverage and overfetch.
-PrefetchLoad prediction_by_query(const CacheLayout& layout, int64_t tokens,
-                                 uint64_t projection_bytes);
-
-// Weights, 0 for attention alone.
-struct WeightLoad {
-  uint64_t layer_bytes = 0;    // read per layer and token
-  uint64_t fetched_bytes = 0;  // the part of them read over the link: experts in host memory
-  uint64_t head_bytes = 0;     // of the output projection
-  uint64_t hidden_bytes = 0;   // of the embedding, sent to the device
-  uint64_t logit_bytes = 0;    // sent back
-  bool any() const { return layer_bytes > 0; }
 };
 
 // Seconds on the compute stream; the step is their sum. `transfer` and the fields after it are not

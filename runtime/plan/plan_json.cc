@@ -39,6 +39,17 @@ Json kv_json(const KvMemory& kv) {
 Json option_json(const PlanOption& option) {
   const bool slices = option.chunks > 0;
   return {
+      {"name", option.name},
+      {"set", option.set},
+      {"usual", option.usual},
+      {"attended",
+       {{"rows", option.attended.rows},
+        {"all_others", option.attended.all_others},
+        {"low_bit_tokens", option.attended.low_bit_tokens}}},
+      {"perplexity_change", option.chunks == 0 ? Json(0.0)
+                            : option.loss      ? Json(option.loss->perplexity)
+                                               : Json(nullptr)},
+      {"tokens_per_second", 1 / option.seconds()},
       {"preset", option.config.preset},
       {"tip_chunks", slices ? Json(option.chunks) : Json(nullptr)},
       {"slice_dtype",

@@ -76,6 +76,7 @@ PlanMachine make_plan_machine(const Config& config, const GivenMachine& given) {
     machine.reserved_bytes = 0;
   }
   machine.host_memory = config.memory.host_memory;
+  machine.this_host_memory = Topology::machine().memory_bytes();
   return machine;
 }
 

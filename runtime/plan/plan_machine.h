@@ -18,6 +18,7 @@ struct PlanMachine {
   std::optional<uint64_t> device_memory;  // none: unlimited or unknown
   uint64_t reserved_bytes = 0;            // of device_memory, for the driver and its context
   std::optional<uint64_t> host_memory;    // for rows; none: unlimited or unknown
+  uint64_t this_host_memory = 0;          // of the machine that plans
   double tensor_flops = 0;                // 0: unknown
 
   // Device memory that a model and its cache may use; UINT64_MAX: no limit.

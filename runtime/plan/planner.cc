@@ -8,6 +8,8 @@
 #include "runtime/api/memory_estimate.h"
 #include "runtime/api/settings.h"
 #include "runtime/base/error.h"
+#include "runtime/base/units.h"
+#include "runtime/config/config_options.h"
 #include "scheduler/plan/head_groups.h"
 #include "scheduler/prefetch/prefetch_control.h"
 
@@ -21,12 +23,43 @@ constexpr double kFullMayTake = 1.05;
 struct SliceVariant {
   SlicePreset preset;
   std::optional<SliceDType> dtype;
+  bool usual;
 };
-constexpr SliceVariant kVariants[] = {{SlicePreset::kDefault, {}},
-                                      {SlicePreset::kFine, {}},
-                                      {SlicePreset::kLean, {}},
-                                      {SlicePreset::kPaper, {}},
-                                      {SlicePreset::kDefault, SliceDType::kInt8}};
+constexpr SliceVariant kVariants[] = {{SlicePreset::kDefault, {}, true},
+                                      {SlicePreset::kFine, {}, true},
+                                      {SlicePreset::kLean, {}, true},
+                                      {SlicePreset::kPaper, {}, false},
+                                      {SlicePreset::kDefault, SliceDType::kInt8, false}};
+
+// The settings of a row by the names that a config file has for them.
+void name_option(PlanOption& option, int chunks, bool unified) {
+  const Config& config = option.config;
+  if (option.chunks == 0) {
+    option.name = config.preset;
+    option.set = fmt::format("preset = \"{}\"", config.preset);
+    return;
+  }
+  const auto text = [&](const char* key) {
+    const nlohmann::json value = find_option("selection", key)->get(config);
+    return value.is_string() ? value.get<std::string>() : value.dump();
+  };
+  option.name = text("slice");
+  option.set = fmt::format("slice = \"{}\"", option.name);
+  for (const char* key : {"slice_dtype", "low_bit_tokens"}) {
+    const std::string value = text(key);
+    if (value == "null" || value == "auto") continue;
+    // A part of the FCs has no low-bit set anyway.
+    if (value == "0" && option.chunks < chunks) continue;
+    option.name += fmt::format(", {} {}", key, value);
+    option.set += fmt::format(", {} = {}", key,
+                              value.find_first_not_of("0123456789.") == std::string::npos
+                                  ? value
+                                  : fmt::format("\"{}\"", value));
+  }
+  if (unified || config.preset != "fasa-c") return;
+  option.name += ", fasa-c";
+  option.set = fmt::format("preset = \"fasa-c\", {}", option.set);
+}
 
 class Planner {
  public:
@@ -42,7 +75,9 @@ class Planner {
   }
 
   Plan run() {
-    for (const char* preset : {"full", "fasa-c", "fasa-m"}) add(preset, request_.config, true);
+    for (const char* preset : {"full", "fasa-c", "fasa-m"}) {
+      add(preset, request_.config, {.configured = true, .usual = true});
+    }
     for (const SliceVariant& variant : kVariants) add_variant(variant);
     add_low_bit_sets();
     plan_.recommended = recommend();
@@ -148,7 +183,10 @@ class Planner {
         config.effective_tip_chunks(chunks) == given.effective_tip_chunks(chunks)) {
       return;
     }
-    for (const char* preset : {"fasa-c", "fasa-m"}) add(preset, config, false);
+    for (const char* preset : {"fasa-c", "fasa-m"}) {
+      const bool offered = request_.machine.rates.unified || std::string_view(preset) == "fasa-m";
+      add(preset, config, {.configured = false, .usual = variant.usual && offered});
+    }
   }
 
   // None, and all other tokens; unless configured.
@@ -159,11 +197,17 @@ class Planner {
       if (other == given) continue;
       Config config = request_.config;
       config.selection.low_bit_tokens = other;
-      for (const char* preset : {"fasa-c", "fasa-m"}) add(preset, config, false);
+      for (const char* preset : {"fasa-c", "fasa-m"}) {
+        add(preset, config, {.configured = false, .usual = false});
+      }
     }
   }
 
-  void add(const char* preset, Config config, bool configured) {
+  struct Kind {
+    bool configured;
+    bool usual;
+  };
+  void add(const char* preset, Config config, Kind kind) {
     // One tier: fasa-m is the same as fasa-c.
     if (request_.machine.rates.unified && std::string_view(preset) == "fasa-m") return;
     config.preset = preset;
@@ -171,14 +215,14 @@ class Planner {
     shrink_hot_rows(config);
     PlanOption option;
     predict_steps(decoding_settings(config), option);
-    choose_prefetch(option, config);
     const StepSettings settings = settings_of(config, request_.tokens);
     option.chunks = settings.layout.slice.dims / 2;
     option.slice_dtype = settings.layout.slice.dtype;
     if (settings.layout.has_values()) option.value_dtype = settings.layout.values.dtype;
     option.all_low_bit = settings.layout.has_values() &&
                          config.low_bit_tokens(request_.model.geometry.chunks()).share == 1;
-    option.configured = configured;
+    option.configured = kind.configured;
+    option.usual = kind.usual;
     option.hot_rows = settings.max_hot_rows;
     option.kv = memory_of(settings, request_.tokens);
     option.device_bytes = device_bytes(option.kv);
@@ -187,7 +231,30 @@ class Planner {
     add_extra_hot_rows(settings, config, option);
     option.longest_context = longest_context(config);
     option.config = std::move(config);
+    name_option(option, request_.model.geometry.chunks(), request_.machine.rates.unified);
+    add_loss(settings, option);
     plan_.options.push_back(std::move(option));
+  }
+
+  // The first layer that selects tokens stands for all. Codes of a part of the FCs were not measured.
+  void add_loss(const StepSettings& settings, PlanOption& option) const {
+    if (option.chunks == 0) return;
+    const int layer = selecting_layer(settings);
+    const auto visible = settings.visible_tokens(layer, request_.tokens);
+    option.attended = {
+        .rows = settings.selected_tokens(layer, visible),
+        .all_others = option.all_low_bit,
+        .low_bit_tokens = option.all_low_bit ? 0 : settings.low_bit_tokens(layer, visible),
+        .codes = option.slice_dtype};
+    const bool whole = option.chunks == request_.model.geometry.chunks();
+    const bool same_codes = !option.value_dtype || *option.value_dtype == option.slice_dtype;
+    if (whole && same_codes) option.loss = measured_loss(option.attended);
+  }
+
+  static int selecting_layer(const StepSettings& settings) {
+    int layer = 0;
+    while (layer + 1 < settings.layer_count() && settings.layer(layer).dense) ++layer;
+    return layer;
   }
 
   // Adds extra hot rows as the runtime does: not if their number was configured or had to shrink.
@@ -216,8 +283,7 @@ class Planner {
 
   // The first layer that selects tokens stands for all.
   void suppose(const StepSettings& settings, const CostModel& model, PlanOption& option) const {
-    int layer = 0;
-    while (layer + 1 < settings.layer_count() && settings.layer(layer).dense) ++layer;
+    const int layer = selecting_layer(settings);
     const auto visible = static_cast<int32_t>(request_.tokens);
     const int hot = settings.max_hot_rows;
     const double found = 1 - likely_miss_share(settings, layer, visible, hot);
@@ -237,16 +303,6 @@ class Planner {
     if (!fetches) return;
     const PrefetchLoad ahead = prefetch_load(option.coverage);
     option.prefetched = PlannedStep{model.step(load, ahead), model.step(load, ahead, weights)};
-  }
-
-  // A configured prefetch stays. Otherwise one layer ahead, which is time enough for its rows.
-  void choose_prefetch(const PlanOption& option, Config& config) const {
-    Config::Prefetch& prefetch = config.prefetch;
-    if (prefetch.depth || prefetch.predictor != PredictorKind::kAuto) return;
-    const bool pays =
-        option.prefetched && option.prefetched->whole.total() < option.step.whole.total();
-    prefetch.depth = pays ? 1 : 0;
-    prefetch.predictor = pays ? PredictorKind::kRunnersUp : PredictorKind::kNone;
   }
 
   WeightLoad weight_load() const {
@@ -277,11 +333,6 @@ class Planner {
            request_.machine.tensor_flops;
   }
 
-  static double seconds_of(const PlanOption& option) {
-    const PlannedStep& step = option.prefetched ? *option.prefetched : option.step;
-    return std::min(step.whole.total(), option.step.whole.total());
-  }
-
   // The fastest option that fits with the configured slices; else the fastest with smaller ones.
   std::optional<size_t> recommend() const {
     for (const bool configured : {true, false}) {
@@ -294,8 +345,8 @@ class Planner {
           continue;
         }
         const bool full = plan_.options[*best].config.preset == "full";
-        const double bound = seconds_of(plan_.options[*best]) / (full ? kFullMayTake : 1);
-        if (seconds_of(option) < bound) best = i;
+        const double bound = plan_.options[*best].seconds() / (full ? kFullMayTake : 1);
+        if (option.seconds() < bound) best = i;
       }
       if (best) return best;
     }
@@ -314,6 +365,40 @@ const PlanOption& Plan::option(const std::string& preset) const {
     if (candidate.configured && candidate.config.preset == preset) return candidate;
   }
   throw UsageError(fmt::format("the plan has no option with the preset {}", preset));
+}
+
+double PlanOption::seconds() const {
+  const double without = step.whole.total();
+  return prefetched ? std::min(prefetched->whole.total(), without) : without;
+}
+
+std::string what_would_fit(const PlanOptions& request, const Plan& plan) {
+  const uint64_t usable = request.machine.usable_device_bytes();
+  std::string text;
+  int64_t longest = 0;
+  std::string name;
+  for (const PlanOption& option : plan.options) {
+    if (option.longest_context.value_or(0) <= longest) continue;
+    longest = *option.longest_context;
+    name = option.set;
+  }
+  if (longest > 0) text = fmt::format("--tokens {} fits with {}. ", longest, name);
+  for (const int bits : {8, 4}) {
+    if (request.weights || bits >= request.weight_bits) continue;
+    PlanOptions fewer = request;
+    fewer.weight_bits = bits;
+    const Plan other = make_plan(fewer);
+    if (!other.recommended) continue;
+    const PlanOption& option = other.options[*other.recommended];
+    return text + fmt::format("--weight-bits {} takes {} of {} and fits ({}).", bits,
+                              format_bytes(option.device_bytes), format_bytes(usable), option.set);
+  }
+  const uint64_t fixed = plan.weight_bytes + plan.activation_bytes;
+  if (fixed > usable) {
+    text += fmt::format("Weights and activations alone take {} of {}.", format_bytes(fixed),
+                        format_bytes(usable));
+  }
+  return text;
 }
 
 Plan make_plan(const PlanOptions& request) {

@@ -11,6 +11,7 @@
 #include "runtime/catalog/model_shape.h"
 #include "runtime/config/config.h"
 #include "runtime/plan/cost_model.h"
+#include "runtime/plan/measured_loss.h"
 #include "runtime/plan/plan_machine.h"
 
 namespace fasa {
@@ -56,7 +57,7 @@ struct PlanOptions {
   PlanMachine machine;
   GivenMachine given_machine = {};  // what of it the caller gave
   int64_t tokens = 0;
-  int weight_bits = 16;                        // 16, 8, 4
+  int weight_bits = 4;                         // 16, 8, 4
   std::optional<PlannedWeights> weights = {};  // overrides `weight_bits`
   RowDType row_dtype = DType::kBF16;
   int prefill_chunk = 512;
@@ -70,7 +71,12 @@ struct PlannedStep {
 };
 
 struct PlanOption {
-  Config config;  // the request's, with this preset and slice format
+  Config config;      // the request's, with this preset and slice format
+  std::string name;   // "default", "fine", "full", ...: what the settings below are called
+  std::string set;    // what to type for it, as lines of a config file: slice = "fine"
+  bool usual = true;  // one of those to choose among; the others are for comparison
+  AttendedTokens attended;
+  std::optional<MeasuredLoss> loss;  // of what it attends to; none: not measured
   int chunks = 0;
   SliceDType slice_dtype = SliceDType::kInt2;
   std::optional<SliceDType> value_dtype =
@@ -92,6 +98,8 @@ struct PlanOption {
   std::optional<int64_t> longest_context;
   PlannedStep step;
   std::optional<PlannedStep> prefetched;  // only where rows are fetched
+
+  double seconds() const;  // of a token, with weights; rows are fetched ahead where that is faster
 };
 
 struct Plan {
@@ -100,7 +108,7 @@ struct Plan {
   std::vector<ExpertOption> experts;  // for models with experts on machines with two tiers
   uint64_t activation_bytes = 0;      // prefill chunks and the projections' scratch
   // Each preset's configured slice format first, then others. `full` appears once: it has no
-  // slices.
+  // slices, and loses nothing.
   std::vector<PlanOption> options;
   std::optional<size_t> recommended;  // index of options; none if nothing fits
   double prefill_seconds = 0;         // all tokens, bound by tensor throughput; 0: unknown
@@ -110,6 +118,9 @@ struct Plan {
 
 // Throws UsageError for a config that does not fit the model, and for less than one token.
 Plan make_plan(const PlanOptions& request);
+
+// What would fit where nothing does, in a sentence with numbers.
+std::string what_would_fit(const PlanOptions& request, const Plan& plan);
 
 // The recommended config as TOML for --config, with a comment line; "" if nothing fits.
 std::string recommended_toml(const PlanOptions& request, const Plan& plan);

@@ -28,7 +28,7 @@ std::string toml_of(const Config& config, const Wanted& wanted) {
 }
 
 constexpr std::array<std::string_view, 4> kSettings{"", "selection", "placement", "prefetch"};
-constexpr std::array<std::string_view, 3> kMachine{"device", "memory", "weights"};
+constexpr std::array<std::string_view, 4> kMachine{"device", "memory", "weights", "link"};
 
 template <size_t N>
 bool is_one_of(const std::array<std::string_view, N>& tables, std::string_view table) {

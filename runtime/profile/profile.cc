@@ -27,6 +27,22 @@ bool carries_rows(const TimelineEntry& entry) {
          is_row_cause(entry.tag.cause);
 }
 
+// The name of a part of compute in the reports.
+std::string part_name(const TimelineEntry& entry) {
+  const std::string_view name = entry.name;
+  if (entry.tag.cause == Cause::kPrefetch) return "prediction";
+  if (name == "select") return "scoring";
+  if (name == "attend") return "attention";
+  if (name.starts_with("project")) return "weights";
+  return std::string(name);
+}
+
+Behind behind_of(std::string_view part) {
+  if (part == "scoring") return Behind::kScoring;
+  if (part == "codes") return Behind::kCodes;
+  return part == "attention" ? Behind::kAttention : Behind::kOther;
+}
+
 double hidden_share(double waited, double transferred) {
   return transferred <= 0 ? 1 : std::clamp(1 - waited / transferred, 0.0, 1.0);
 }
@@ -37,6 +53,12 @@ const char* wait_reason_name(WaitReason reason) {
   static constexpr std::array<const char*, kWaitReasons> kNames = {"rows", "predictions",
                                                                    "write_back", "tables", "other"};
   return kNames[static_cast<size_t>(reason)];
+}
+
+const char* behind_name(Behind behind) {
+  static constexpr std::array<const char*, kBehinds> kNames = {
+      "other layers", "scoring", "codes", "attention", "other work", "nothing"};
+  return kNames[static_cast<size_t>(behind)];
 }
 
 double LayerProfile::waiting() const { return std::accumulate(waits.begin(), waits.end(), 0.0); }
@@ -87,7 +109,7 @@ void Profile::add(const ProfiledStep& step) {
   const LayerProfile before = total();
   if (const auto compute = compute_stream(step.entries)) {
     for (const TimelineEntry& entry : step.entries) add_entry(entry, *compute);
-    add_while_scoring(step.entries, *compute);
+    add_parts(step.entries, *compute);
   }
   add_rounds(step.entries);
   add_link(step.entries);
@@ -113,34 +135,78 @@ void Profile::add_entry(const TimelineEntry& entry, TimelineStream compute) {
     part.waits[static_cast<size_t>(reason_of(entry.awaited))] += entry.span.seconds();
     return;
   }
-  if (entry.stream == compute) {
-    part.compute += entry.span.seconds();
-    kernels_[entry.name] += entry.span.seconds();
-  }
+  if (entry.stream == compute) part.compute += entry.span.seconds();
   if (entry.tag.cause == Cause::kMiss) part.miss.bytes += entry.work.h2d_bytes;
   if (entry.tag.cause == Cause::kPrefetch) part.prefetch.bytes += entry.work.h2d_bytes;
   if (entry.tag.cause == Cause::kWriteBack) part.write_back_bytes += entry.work.d2h_bytes;
 }
 
-// Adds the share of each transfer's time during which compute scored the same layer.
-void Profile::add_while_scoring(const std::vector<TimelineEntry>& entries, TimelineStream compute) {
-  std::map<int, std::vector<TimeSpan>> scored;
+// A layer's attention to codes in a launch of its own is its first one, where it has more launches
+// than the layer has head groups.
+void Profile::add_parts(const std::vector<TimelineEntry>& entries, TimelineStream compute) {
+  struct Calls {
+    uint64_t selects = 0, attends = 0;
+    const TimelineEntry* first_attend = nullptr;
+  };
+  std::vector<const TimelineEntry*> work;
+  std::map<int, Calls> calls;
   for (const TimelineEntry& entry : entries) {
     if (entry.kind != TimelineEntry::Kind::kWork || entry.stream != compute) continue;
-    const bool scores =
-        entry.tag.cause == Cause::kCompute && std::string_view(entry.name) == "select";
-    if (scores) scored[entry.tag.layer].push_back(entry.span);
+    work.push_back(&entry);
+    Calls& layer = calls[entry.tag.layer];
+    const std::string_view name = entry.name;
+    if (name == "select" && entry.tag.cause == Cause::kCompute) ++layer.selects;
+    if (name != "attend") continue;
+    ++layer.attends;
+    if (layer.first_attend == nullptr || entry.span.start < layer.first_attend->span.start) {
+      layer.first_attend = &entry;
+    }
   }
+  for (const auto& [layer, counts] : calls) {
+    selects_ += counts.selects;
+    selecting_layers_ += counts.selects > 0 ? 1 : 0;
+  }
+  std::sort(work.begin(), work.end(),
+            [](const auto* a, const auto* b) { return a->span.start < b->span.start; });
+  std::vector<Part> parts;
+  for (const TimelineEntry* entry : work) {
+    const Calls& layer = calls[entry->tag.layer];
+    const bool codes =
+        entry == layer.first_attend && layer.selects > 0 && layer.attends > layer.selects;
+    parts.push_back({entry->span, entry->tag.layer, codes ? "codes" : part_name(*entry)});
+    PartProfile& part = parts_[parts.back().name];
+    part.seconds += entry->span.seconds();
+    ++part.calls;
+    part.bytes += entry->work.device_bytes;
+  }
+  add_behind(entries, parts);
+}
+
+// `parts` are in order, one after the other.
+void Profile::add_behind(const std::vector<TimelineEntry>& entries,
+                         const std::vector<Part>& parts) {
   for (const TimelineEntry& entry : entries) {
-    if (!carries_rows(entry) || entry.tag.cause != Cause::kMiss) continue;
+    if (!carries_rows(entry)) continue;
     const TimeSpan& link = entry.link[kToDevice];
     if (link.seconds() <= 0) continue;
-    double beside = 0;
-    for (const TimeSpan& span : scored[entry.tag.layer]) {
-      beside += std::max(0.0, std::min(link.end, span.end) - std::max(link.start, span.start));
+    double left = link.seconds();
+    double scoring = 0;
+    auto part = std::upper_bound(parts.begin(), parts.end(), link.start,
+                                 [](double at, const Part& of) { return at < of.span.end; });
+    for (; part != parts.end() && part->span.start < link.end; ++part) {
+      const double beside =
+          std::min(link.end, part->span.end) - std::max(link.start, part->span.start);
+      const Behind behind = part->layer == entry.tag.layer ? behind_of(part->name)
+                            : part->layer < 0              ? Behind::kOther
+                                                           : Behind::kOtherLayers;
+      behind_[static_cast<size_t>(behind)] += beside;
+      scoring += behind == Behind::kScoring ? beside : 0;
+      left -= beside;
     }
+    behind_[static_cast<size_t>(Behind::kNothing)] += std::max(0.0, left);
+    if (entry.tag.cause != Cause::kMiss) continue;
     part_of(entry.tag).miss_while_scoring +=
-        beside / link.seconds() * static_cast<double>(entry.work.h2d_bytes);
+        scoring / link.seconds() * static_cast<double>(entry.work.h2d_bytes);
   }
 }
 
@@ -194,6 +260,12 @@ double Profile::seconds() const {
 double Profile::idle() const {
   const LayerProfile all = total();
   return std::max(0.0, seconds() - all.compute - all.waiting());
+}
+
+double Profile::head_groups() const {
+  return selecting_layers_ == 0
+             ? 0
+             : static_cast<double>(selects_) / static_cast<double>(selecting_layers_);
 }
 
 LinkSpeed Profile::link() const {

@@ -46,6 +46,25 @@ struct TransferLoad {
   }
 };
 
+// What compute did while rows moved over the link.
+enum class Behind : uint8_t {
+  kOtherLayers,  // work of another layer
+  kScoring,      // this and the next two: of the layer's other heads
+  kCodes,        // the low-bit set, in a launch of its own
+  kAttention,
+  kOther,    // append, work outside the layers
+  kNothing,  // it waited or had nothing to do
+};
+inline constexpr size_t kBehinds = 6;
+const char* behind_name(Behind behind);  // "other layers", "scoring", ...
+
+// A kind of work on the compute stream, over all profiled steps.
+struct PartProfile {
+  double seconds = 0;
+  uint64_t calls = 0;
+  uint64_t bytes = 0;  // of device memory
+};
+
 // Seconds and counts over all profiled steps.
 struct LayerProfile {
   double compute = 0;  // work on the compute stream
@@ -94,8 +113,13 @@ class Profile {
   double idle() const;  // the compute stream was idle and waited for nothing
   LinkSpeed link() const;
   bool knows_overlap() const { return knows_overlap_; }
-  // Seconds on the compute stream by kernel.
-  const std::map<std::string, double>& kernels() const { return kernels_; }
+  // The compute stream's work by name: scoring, codes, attention, weights, append, prediction, and
+  // other kernels by their own.
+  const std::map<std::string, PartProfile>& parts() const { return parts_; }
+  // Head groups of the layers that select tokens, mean.
+  double head_groups() const;
+  // Seconds in which rows moved over the link, by what compute did meanwhile.
+  const std::array<double, kBehinds>& behind() const { return behind_; }
 
   // Time of the transfers of rows that a step used: misses, and the used share of the prefetched
   // rows.
@@ -110,14 +134,23 @@ class Profile {
  private:
   LayerProfile& part_of(OperationTag tag);
   void add_entry(const TimelineEntry& entry, TimelineStream compute);
-  void add_while_scoring(const std::vector<TimelineEntry>& entries, TimelineStream compute);
+  void add_parts(const std::vector<TimelineEntry>& entries, TimelineStream compute);
+  struct Part {
+    TimeSpan span;
+    int layer;
+    std::string name;
+  };
+  void add_behind(const std::vector<TimelineEntry>& entries, const std::vector<Part>& parts);
   void add_rounds(const std::vector<TimelineEntry>& entries);
   void add_link(const std::vector<TimelineEntry>& entries);
 
   std::vector<LayerProfile> layers_;
   LayerProfile outside_;
   std::vector<StepPoint> points_;
-  std::map<std::string, double> kernels_;
+  std::map<std::string, PartProfile> parts_;
+  std::array<double, kBehinds> behind_{};
+  uint64_t selects_ = 0;           // head groups of all layers and steps
+  uint64_t selecting_layers_ = 0;  // of all steps
   bool knows_overlap_ = false;
   double link_busy_ = 0;
   uint64_t link_bytes_ = 0;

@@ -9,7 +9,7 @@ namespace fasa {
 
 ProfiledDecode::~ProfiledDecode() = default;
 
-void ProfiledDecode::warm_up() { run_step(); }
+double ProfiledDecode::warm_up() { return run_step().fetch.hit_rate(); }
 
 void ProfiledDecode::step() {
   if (!recording_) {

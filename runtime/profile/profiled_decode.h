@@ -21,7 +21,8 @@ class ProfiledDecode {
   ProfiledDecode& operator=(const ProfiledDecode&) = delete;
 
   // An unmeasured step: the first ones fill the hot rows and settle an automatic prefetch depth.
-  void warm_up();
+  // Returns the step's hit rate.
+  double warm_up();
   // Runs one step and adds it to the profile. Throws what the decode throws.
   void step();
 

@@ -64,7 +64,7 @@ class SyntheticQueries final : public QuerySource {
   ConstTensorView estimate(int layer, int ahead, StreamView stream) override {
     device_.launch(
         stream, "estimate",
-        [bytes = settings_.estimate_bytes] {
+        [bytes = settings_.weights.estimate_bytes] {
           return KernelWork{.device_bytes = bytes, .h2d_bytes = 0, .d2h_bytes = 0};
         },
         tag_of(layer, Cause::kPrefetch));
@@ -100,7 +100,9 @@ class SyntheticDecode::Impl {
   bool computes() const { return settings_.compute == SyntheticCompute::kReal; }
   void fill();
   void append_chunk(SequenceId sequence, int tokens);
-  void enqueue_layers();
+  void enqueue_step();
+  void read_weights(uint64_t bytes, int layer);
+  void move_by_link(uint64_t bytes, CopyKind kind);
   std::vector<StepSequence> decode_step() const;
 
   const SyntheticOptions settings_;
@@ -170,23 +172,36 @@ std::vector<StepSequence> SyntheticDecode::Impl::decode_step() const {
   return step;
 }
 
-void SyntheticDecode::Impl::enqueue_layers() {
+void SyntheticDecode::Impl::read_weights(uint64_t bytes, int layer) {
+  if (bytes == 0) return;
+  device_.launch(
+      stream_.view(), "projections",
+      [bytes] { return KernelWork{.device_bytes = bytes, .h2d_bytes = 0, .d2h_bytes = 0}; },
+      tag_of(layer, Cause::kCompute));
+}
+
+void SyntheticDecode::Impl::move_by_link(uint64_t bytes, CopyKind kind) {
+  if (bytes == 0) return;
+  static_cast<EmulatedDevice&>(*inner_).model_copy(
+      bytes * static_cast<uint64_t>(settings_.sequences), kind, stream_.view(),
+      tag_of(-1, Cause::kControl));
+}
+
+// As a model does: embeddings to the device, layers, the output projection, logits back.
+void SyntheticDecode::Impl::enqueue_step() {
   const int tokens = settings_.sequences;
+  const WeightLoad& weights = settings_.weights;
+  move_by_link(weights.hidden_bytes, CopyKind::kHostToDevice);
   for (int layer = 0; layer < settings_.geometry.layers; ++layer) {
-    if (settings_.layer_bytes > 0) {
-      device_.launch(
-          stream_.view(), "projections",
-          [bytes = settings_.layer_bytes] {
-            return KernelWork{.device_bytes = bytes, .h2d_bytes = 0, .d2h_bytes = 0};
-          },
-          tag_of(layer, Cause::kCompute));
-    }
+    read_weights(weights.layer_bytes, layer);
     if (!settings_.geometry.is_shared(layer)) {
       runtime_.append(layer, inputs_->k(layer, tokens), inputs_->v(layer, tokens), stream_.view());
     }
     runtime_.attend(layer, inputs_->q(layer, tokens), inputs_->out(layer, tokens), nullptr,
                     stream_.view());
   }
+  read_weights(weights.head_bytes, -1);
+  move_by_link(weights.logit_bytes, CopyKind::kDeviceToHost);
 }
 
 SyntheticStep SyntheticDecode::Impl::step() {
@@ -199,7 +214,7 @@ SyntheticStep SyntheticDecode::Impl::step() {
   device_.record(begun_.view(), stream_.view());
   runtime_.begin_step(decode_step());
   try {
-    enqueue_layers();
+    enqueue_step();
     static_cast<void>(runtime_.linear_parts());
     runtime_.end_step();
   } catch (...) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/api/sequences/runtime.h"
+#include "runtime/catalog/weight_load.h"
 #include "runtime/synthetic/synthetic_device.h"
 #include "runtime/trace/selection_trace.h"
 #include "scheduler/prefetch/query_source.h"
@@ -24,11 +25,8 @@ struct SyntheticOptions {
   Config config;
   double memory_bandwidth = 288e9;  // bytes per second
   double launch_seconds = KernelCosts().launch;
-  // Bytes that each layer reads besides its attention, in one launch between two attentions: a
-  // model's weights. 0 = attention alone, without that launch.
-  uint64_t layer_bytes = 0;
-  // Bytes read to estimate a later layer's query: a norm and a query projection.
-  uint64_t estimate_bytes = 0;
+  // Each layer's weights are read in one launch between two attentions. None: attention alone.
+  WeightLoad weights;
   SyntheticCompute compute = SyntheticCompute::kModelled;
   uint64_t seed = 0;
 
@@ -37,7 +35,8 @@ struct SyntheticOptions {
 };
 
 struct SyntheticStep {
-  double seconds = 0;  // on the device's clock, from begin_step to the last layer's output
+  double seconds =
+      0;  // on the device's clock, from begin_step to the last layer's output or the logits
   FetchMetrics fetch;  // of this step alone
   TransferTotals transfers;
 };

@@ -50,8 +50,8 @@ TuneSpace::TuneSpace(Config given, const Geometry& geometry, int64_t tokens, boo
   }
   const auto seen = static_cast<int32_t>(std::min<int64_t>(tokens, INT32_MAX));
   const std::vector<TokenCount> counts = counts_of(given_, geometry, seen);
-  add_hot_rows(largest_set(counts, seen), tokens);
   add_prefetch(geometry.layers);
+  add_hot_rows(largest_set(counts, seen), tokens);
   add_streams();
   if (allow_fac_tokens) add_fac_tokens(geometry, counts);
 }
@@ -90,8 +90,12 @@ void TuneSpace::add_prefetch(int layers) {
     });
   };
   add(0, PredictorKind::kAuto);
-  for (const auto predictor : {PredictorKind::kRunnersUp, PredictorKind::kNextQuery}) {
-    for (int depth = 1; depth <= std::min(kDeepest, layers - 1); ++depth) add(depth, predictor);
+  if (layers > 1) {
+    // Runners-up are known since the last step: deeper ones are the same rows.
+    add(1, PredictorKind::kRunnersUp);
+    for (int depth = 1; depth <= std::min(kDeepest, layers - 1); ++depth) {
+      add(depth, PredictorKind::kNextQuery);
+    }
   }
   axes_.push_back(std::move(axis));
 }

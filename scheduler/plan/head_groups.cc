@@ -61,6 +61,9 @@ class Search {
 // The share of misses with hot rows of one set; n sets have an n-th of it.
 constexpr double kMissesOfOneSet = 0.41;
 
+// Rows fetched ahead for each missing one with hot rows of one set; n sets have an n-th of it.
+constexpr double kAheadOfOneSet = 36;
+
 // The share of layers, with sets of 320 on the trace, that still miss a row where runners-up are
 // fetched ahead, and wait for the link's latency.
 constexpr double kLayersThatMiss = 0.85;
@@ -77,7 +80,8 @@ double GroupTimes::span(const HeadGroups& groups) const {
   std::array<double, HeadGroups::kMax> arrived{};
   std::array<double, HeadGroups::kMax> stream_free{};
   double compute = 0;
-  double link_free = 0;
+  double link_free = link_busy(groups);
+  const double ahead_arrives = link_free;
   for (int g = 0; g < groups.count(); ++g) {
     const double heads = groups[g].end - groups[g].begin;
     compute += select_call + heads * score;
@@ -94,10 +98,22 @@ double GroupTimes::span(const HeadGroups& groups) const {
   for (int g = 0; g < groups.count(); ++g) {
     const double heads = groups[g].end - groups[g].begin;
     if (g + 1 == groups.count()) compute += meanwhile;
+    if (g == 0) compute = std::max(compute, ahead_arrives);
     compute =
         std::max(compute, arrived[static_cast<size_t>(g)]) + attend_call + heads * (attend - first);
   }
   return compute;
+}
+
+// The rows are asked for in the layer before, when all its heads are scored and its last group is
+// about to be attended to.
+double GroupTimes::link_busy(const HeadGroups& groups) const {
+  if (ahead <= 0 || period <= 0) return 0;
+  const int last = groups.count() - 1;
+  const double before = groups.count() * select_call + groups[last].end * score +
+                        (groups.codes_first() ? launch + groups[last].end * codes : 0) +
+                        last * attend_call + groups[last].begin * (attend - codes);
+  return std::max(0.0, ahead - std::max(0.0, period - before));
 }
 
 double GroupTimes::cost(const HeadGroups& groups) const {
@@ -129,6 +145,12 @@ GroupTimes group_times(const StepSettings& settings, int layer, const GroupLoad&
   times.codes = sequences * device(low_bit.attend);
   times.transfer = sequences * load.miss_share * static_cast<double>(rows_bytes(layout, set)) /
                    rates.link_bandwidth;
+  times.period = load.period;
+  if (load.ahead > 0) {
+    times.ahead = times.fetch_call + rates.link_latency +
+                  sequences * load.ahead * static_cast<double>(rows_bytes(layout, set)) *
+                      layout.kv_heads / rates.link_bandwidth;
+  }
   return times;
 }
 
@@ -159,9 +181,13 @@ double likely_coverage(const StepSettings& settings, int layer, int32_t visible,
   return sets < 8 ? 0 : std::min(0.6, 0.04 * sets);
 }
 
-double layer_seconds(const StepSettings& settings, int layer, const GroupLoad& load) {
-  const GroupTimes times = group_times(settings, layer, load);
-  return times.cost(choose_groups(times, settings.layout.kv_heads, settings.head_groups));
+double likely_ahead(const StepSettings& settings, int layer, int32_t visible, int hot_rows) {
+  return kAheadOfOneSet / std::max(1.0, hot_sets(settings, layer, visible, hot_rows));
+}
+
+double layer_seconds(const StepSettings& settings, int layer, const GroupLoad& load,
+                     const HeadGroups& groups) {
+  return group_times(settings, layer, load).cost(groups);
 }
 
 HeadGroups plan_groups(const StepSettings& settings, int layer, const GroupLoad& load) {

@@ -1,6 +1,7 @@
 #include "scheduler/plan/step_plan.h"
 
 #include <algorithm>
+#include <array>
 
 #include "kernels/select_plan.h"
 #include "scheduler/plan/group_memo.h"
@@ -103,31 +104,66 @@ bool lists_runners_up(const StepSettings& settings, std::span<const MemberLoad> 
   return false;
 }
 
-// Whether runners-up make the first layer that has any faster, by the counts: a select ranks them,
-// and misses are fewer.
-bool runners_up_pay(const StepSettings& settings, const StepInput& input, GroupMemo* memo) {
+// The load's rows as the last steps counted them; as expected where they were not counted.
+GroupLoad counted(const StepSettings& settings, int layer, const PrefetchPlan& plan,
+                  GroupLoad load) {
+  const auto visible = static_cast<int32_t>(load.scored / std::max(1, load.sequences));
+  const auto either = [](double count, double expected) { return count < 0 ? expected : count; };
+  const double missing =
+      either(plan.counts.missing, likely_miss_share(settings, layer, visible, load.hot_rows));
+  load.miss_share = missing;
+  if (load.runners_up == 0) return load;
+  const double most =
+      static_cast<double>(plan.rows) / settings.selected_tokens(layer, std::max(1, visible));
+  const double expected = missing * likely_ahead(settings, layer, visible, load.hot_rows);
+  load.miss_share *=
+      1 - either(plan.counts.coverage, likely_coverage(settings, layer, visible, load.hot_rows));
+  load.ahead = either(plan.counts.ahead, std::min(expected, most));
+  load.period = plan.layer_seconds;
+  return load;
+}
+
+// Seconds of a layer whose misses vary as an exponential distribution does, by its quantiles: what a
+// mean number of misses hides, a larger one does not.
+double expected_seconds(const StepSettings& settings, int layer, const GroupLoad& load,
+                        const HeadGroups& groups) {
+  constexpr std::array kQuantiles{0.105, 0.357, 0.693, 1.204, 2.641};  // their mean is 1
+  double sum = 0;
+  for (const double quantile : kQuantiles) {
+    GroupLoad drawn = load;
+    drawn.miss_share *= quantile;
+    sum += layer_seconds(settings, layer, drawn, groups);
+  }
+  return sum / kQuantiles.size();
+}
+
+// Whether runners-up make the first layer that has any faster: a select ranks them, the link moves
+// more, and misses are fewer.
+bool runners_up_pay(const StepSettings& settings, const StepInput& input, GroupMemo& memo) {
+  const PrefetchPlan& plan = input.prefetch;
+  if (plan.trial) return true;
   for (int layer = 1; layer < settings.layer_count(); ++layer) {
     if (settings.layer(layer).dense) continue;
     const GroupLoad ahead = group_load(settings, layer, input.members, true);
     if (ahead.runners_up == 0) continue;
-    const GroupLoad on_demand = group_load(settings, layer, input.members, false);
-    return memo != nullptr
-               ? memo->pays(layer, ahead, on_demand)
-               : layer_seconds(settings, layer, ahead) < layer_seconds(settings, layer, on_demand);
+    const auto seconds = [&](const GroupLoad& load) {
+      return expected_seconds(settings, layer, counted(settings, layer, plan, load),
+                              memo.of(layer, load));
+    };
+    return seconds(ahead) < seconds(group_load(settings, layer, input.members, false));
   }
   return false;
 }
 
 // Leaves a hot slot for every miss of the true set.
-PrefetchPlan within(const StepSettings& settings, const StepInput& input, GroupMemo* memo) {
+PrefetchPlan within(const StepSettings& settings, const StepInput& input, GroupMemo& memo) {
   if (input.prefetch.runners_up) {
     const bool fixed = settings.prefetch.depth.has_value();
     if (!lists_runners_up(settings, input.members)) return {};
     if (!fixed && !runners_up_pay(settings, input, memo)) return {};
   }
-  const int32_t rows = std::min(input.prefetch.rows, input.held.prediction_rows());
   PrefetchPlan plan = input.prefetch;
-  plan.rows = rows;
+  plan.rows = std::min(plan.rows, input.held.prediction_rows());
   if (!settings.prefetches(settings.max_hot_rows)) return {};
   return plan.on() ? plan : PrefetchPlan{.runners_up = plan.runners_up};
 }
@@ -156,7 +192,8 @@ LayerPlan plan_layer(const StepSettings& settings, int layer, const StepInput& i
 // Not recordable: steps in which the host takes part, and pages streamed by copies of their own.
 StepPlan plan_step(const StepSettings& settings, StepInput input, GroupMemo* memo) {
   StepPlan plan;
-  input.prefetch = plan.prefetch = within(settings, input, memo);
+  GroupMemo own(settings);
+  input.prefetch = plan.prefetch = within(settings, input, memo != nullptr ? *memo : own);
   plan.recordable = !input.host_takes_part && settings.selection == nullptr;
   plan.layers.reserve(static_cast<size_t>(settings.layer_count()));
   for (int layer = 0; layer < settings.layer_count(); ++layer) {

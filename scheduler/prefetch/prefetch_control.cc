@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <utility>
 
 #include "runtime/base/error.h"
 #include "scheduler/prefetch/predictor_table.h"
@@ -17,9 +18,15 @@ namespace {
 constexpr int kMaxAutomatic = 4;
 constexpr int kRunnersUpDepth = 1;      // time enough for rows known since the last step
 constexpr int kFirstMeasurements = 16;  // steps that are all measured at first
-constexpr int kMeasureEvery = 8;        // afterwards, one step in this many
-constexpr int kMeasureFixedEvery = 64;  // the same if only rates are measured, no depth is chosen
+constexpr int kMeasureEvery = 8;        // afterwards, one step in this many, while times decide
+constexpr int kCountEvery = 4;          // the same while hot rows fill and counts decide
+constexpr int kFillMeasurements = 32;   // that take until hot rows are full
+constexpr int kMeasureFullEvery = 64;   // the same afterwards, and if no depth is chosen
 constexpr double kSmoothing = 0.25;
+constexpr double kCountSmoothing = 0.5;  // counts of rows vary little from step to step
+constexpr double kOtherMisses = 1.5;     // a factor between misses that are not comparable
+constexpr int kTrialSteps = 4;           // the first only lists runners-up
+constexpr int kMaxPause = 1024;          // steps between trials of runners-up that do not pay
 
 int max_depth_of(const StepSettings& settings, int hot_rows, bool writes_sets, int max_depth) {
   if (!settings.prefetches(hot_rows)) return 0;
@@ -71,6 +78,7 @@ void PrefetchControl::choose() {
   max_depth_ =
       max_depth_of(settings_, hot_rows_, predictor().writes_sets(), predictor().max_depth());
   depth_ = DepthController(max_depth_);
+  counts_ = {};
 }
 
 PredictionScratch PrefetchControl::scratch_for(const StepSettings& settings, int source_depth) {
@@ -84,8 +92,11 @@ PrefetchPlan PrefetchControl::plan(int sequences, bool listed) const {
   PrefetchPlan plan;
   if (max_depth_ == 0) return plan;
   plan.runners_up = !predictor().writes_sets();
+  plan.trial = trial_steps_ > 0;
+  plan.counts = counts_;
+  plan.layer_seconds = compute_seconds_;
   if (plan.runners_up && !listed) return plan;
-  // Whether runners-up pay is counted (step_plan.cc): nothing has to be tried.
+  // Whether runners-up pay is decided by their counts (step_plan.cc).
   const bool fixed = settings_.prefetch.depth || plan.runners_up;
   plan.depth = fixed ? max_depth_ : depth_.depth();
   const CacheLayout& layout = settings_.layout;
@@ -98,11 +109,15 @@ PrefetchPlan PrefetchControl::plan(int sequences, bool listed) const {
 
 bool PrefetchControl::measures(int32_t step_number) const {
   if (max_depth_ == 0) return false;
-  const bool tries = !settings_.prefetch.depth && predictor().writes_sets();
-  const bool unsettled = tries && !depth_.settled();
+  const bool chooses = !settings_.prefetch.depth;
+  const bool by_times = chooses && predictor().writes_sets();
+  const bool counts = chooses && lists_ && counts_.coverage < 0;
+  const bool unsettled = (by_times && !depth_.settled()) || trial_steps_ > 0 || counts;
+  if (unsettled || measurements_ < kFirstMeasurements) return true;
   // Measured steps cannot be recorded as graphs.
-  const int every = tries ? kMeasureEvery : kMeasureFixedEvery;
-  return unsettled || measurements_ < kFirstMeasurements || step_number % every == 0;
+  const bool fills = chooses && measurements_ < kFillMeasurements;
+  const int every = by_times ? kMeasureEvery : fills ? kCountEvery : kMeasureFullEvery;
+  return step_number % every == 0;
 }
 
 // Layers are measured in turn; the first is never predicted.
@@ -115,9 +130,51 @@ int PrefetchControl::measured_layer() const {
   return 0;
 }
 
-void PrefetchControl::measured(int depth, const LayerTimes& times,
-                               const TransferTotals& transfers) {
+void PrefetchControl::planned(const PrefetchPlan& plan) {
+  lists_ = plan.runners_up;
+  if (trial_steps_ > 0) {
+    --trial_steps_;
+    until_trial_ = pause_;
+  } else if (plan.on()) {
+    until_trial_ = pause_ = kFirstTrial;
+  } else if (--until_trial_ == 0) {
+    trial_steps_ = kTrialSteps;
+    pause_ = std::min(2 * pause_, kMaxPause);
+  }
+}
+
+void PrefetchControl::count(const StepCounters& rows) {
+  const auto since = [&](uint64_t StepCounters::*part) {
+    return static_cast<double>(rows.*part - rows_.*part);
+  };
+  const double used = since(&StepCounters::prefetched_used);
+  const double ahead = since(&StepCounters::prefetched);
+  const double missing = since(&StepCounters::misses) + used;
+  const double entries =
+      missing - used + since(&StepCounters::protected_rows) + since(&StepCounters::hits);
+  rows_ = rows;
+  if (entries <= 0) return;
+  const auto smooth = [](double& mean, double value) {
+    mean = mean < 0 ? value : mean + kCountSmoothing * (value - mean);
+  };
+  smooth(counts_.missing, missing / entries);
+  if (ahead <= 0 || missing <= 0) {
+    // What was fetched ahead while hot rows filled says little about full ones: it is tried again.
+    if (counts_.missing * kOtherMisses < counted_at_) counts_.coverage = counts_.ahead = -1;
+    counts_ahead_ = false;
+    return;
+  }
+  // Rows that were fetched ahead are used over several steps: the first count is too low.
+  if (!std::exchange(counts_ahead_, true)) return;
+  counted_at_ = counts_.missing;
+  smooth(counts_.coverage, used / missing);
+  smooth(counts_.ahead, ahead / entries);
+}
+
+void PrefetchControl::measured(int depth, const LayerTimes& times, const TransferTotals& transfers,
+                               const StepCounters& rows) {
   if (!(times.step > 0)) return;
+  count(rows);
   const double weight = measurements_++ == 0 ? 1 : kSmoothing;
   compute_seconds_ += weight * (times.compute - compute_seconds_);
   const double seconds = transfers.h2d_seconds - link_seconds_;

@@ -47,11 +47,17 @@ class PrefetchControl {
   // Whether step `step_number` should be measured, and which layer to measure.
   bool measures(int32_t step_number) const;
   int measured_layer() const;
-  // Records a measured step at that depth, and the transfer totals so far.
-  void measured(int depth, const LayerTimes& times, const TransferTotals& transfers);
+  // Records a measured step at that depth, and the totals of transfers and rows so far.
+  void measured(int depth, const LayerTimes& times, const TransferTotals& transfers,
+                const StepCounters& rows);
+  // Records the prefetch of the next step, after all limits.
+  void planned(const PrefetchPlan& plan);
 
  private:
+  static constexpr int kFirstTrial = 64;
+
   void choose();
+  void count(const StepCounters& rows);
 
   Device& device_;
   const StepSettings& settings_;
@@ -66,6 +72,15 @@ class PrefetchControl {
   uint64_t link_bytes_ = 0;
   double link_seconds_ = 0;
   int measurements_ = 0;
+  StepCounters rows_;  // of all steps up to the last measured one
+  PrefetchCounts counts_;
+  bool counts_ahead_ = false;  // the last count had rows that were fetched ahead
+  bool lists_ = false;         // the planned step lists runners-up
+  double counted_at_ = 0;      // counts_.missing when rows were last fetched ahead
+  // Steps until runners-up that did not pay are tried again, and the steps of that trial to come.
+  int until_trial_ = kFirstTrial;
+  int trial_steps_ = 0;
+  int pause_ = kFirstTrial;
   bool coarse_ = false;
 };
 

@@ -16,8 +16,30 @@ TEST(Bytes, AreReadAsPeopleWriteThem) {
   EXPECT_EQ(parse_bytes("3GB"), 3000000000u);
   EXPECT_EQ(parse_bytes("1TiB"), 1ull << 40);
   EXPECT_EQ(parse_bytes("64B"), 64u);
-  EXPECT_EQ(parse_bytes("4096"), 4096u);
+  EXPECT_EQ(parse_bytes("1048576"), 1u << 20);
   EXPECT_EQ(parse_bytes("0"), 0u);
+}
+
+TEST(Bytes, SmallNumbersLackTheirUnit) {
+  for (const char* text : {"8", "4096", "0.5", "1048575"}) {
+    EXPECT_FALSE(parse_bytes(text).has_value()) << text;
+    EXPECT_EQ(missing_unit_hint(text), "; did you mean " + std::string(text) + "GiB?");
+  }
+  for (const char* text : {"8B", "8GiB", "0", "1048576", "much", "-1"}) {
+    EXPECT_EQ(missing_unit_hint(text), "") << text;
+  }
+}
+
+TEST(Count, IsANumberOrThousandsOfTokens) {
+  EXPECT_EQ(parse_count("4096"), 4096);
+  EXPECT_EQ(parse_count("128k"), 131072);
+  EXPECT_EQ(parse_count("8K"), 8192);
+  EXPECT_EQ(parse_count("1M"), 1048576);
+  EXPECT_EQ(parse_count("-5"), -5);
+  for (const char* text :
+       {"", "k", "1.5k", "128kB", "12x", "-1k", "9223372036854775807k", "0.25"}) {
+    EXPECT_FALSE(parse_count(text).has_value()) << text;
+  }
 }
 
 TEST(Bytes, NothingIsPredicted) {

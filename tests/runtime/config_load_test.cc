@@ -158,6 +158,9 @@ TEST(ConfigToml, ErrorsNameFileLineKeyValueAndWhatIsAllowed) {
               StartsWith("f.toml:5: memory.device_memory = \"6 Gigs\": allowed: a size"));
   EXPECT_THAT(toml_error("[memory]\ndevice_memory = 1.5\n"), HasSubstr("= 1.5: allowed: a size"));
   EXPECT_THAT(toml_error("[memory]\ndevice_memory = 0\n"), HasSubstr("= 0: allowed: a size"));
+  EXPECT_THAT(toml_error("[memory]\ndevice_memory = 6\n"), HasSubstr("did you mean 6GiB?"));
+  EXPECT_THAT(toml_error("[memory]\ndevice_memory = \"6\"\n"), HasSubstr("did you mean 6GiB?"));
+  EXPECT_THAT(toml_error("preset = fasa-m\n"), HasSubstr("texts need quotes"));
   EXPECT_THAT(toml_error("[device]\nthreads = \"two\"\n"),
               StartsWith("f.toml:2: device.threads = \"two\": allowed: 0 to 1024"));
   EXPECT_THAT(toml_error("[device]\nthreads = 99999999999\n"), HasSubstr("device.threads = 99999"));

@@ -259,6 +259,34 @@ TEST(StepPlan, RunnersUpPayOnASlowLink) {
   }
 }
 
+// What the last steps fetched ahead, used and missed overrules what a trace led to expect.
+TEST(StepPlan, RunnersUpPayByTheCountsOfTheLastSteps) {
+  StepSettings settings = settings_with(false, 1000);
+  settings.rates.link_bandwidth = 1e9;
+  settings.rates.link_latency = 1e-6;
+  GroupMemo memo(settings);
+  const MemberLoad member = decoding(settings, 5000);
+  const auto on = [&](PrefetchCounts counts, double layer_seconds, bool trial = false) {
+    const StepInput input{.members = {&member, 1},
+                          .held = held_for(settings, 5000),
+                          .prefetch = {.depth = 1,
+                                       .rows = 60,
+                                       .runners_up = true,
+                                       .trial = trial,
+                                       .counts = counts,
+                                       .layer_seconds = layer_seconds}};
+    return plan_step(settings, input, &memo).prefetch.on();
+  };
+  EXPECT_TRUE(on({}, 0));
+  const PrefetchCounts useful{.missing = 0.1, .coverage = 0.6, .ahead = 0.1};
+  EXPECT_TRUE(on(useful, 1e-3));
+  EXPECT_FALSE(on({.missing = 0.1, .coverage = 0.01, .ahead = 0.1}, 1e-3)) << "few are used";
+  EXPECT_FALSE(on({.missing = 0.0001, .coverage = 0.6, .ahead = 0.0001}, 1e-3)) << "few miss";
+  // The link still moves them when the layer's own misses are due.
+  EXPECT_FALSE(on({.missing = 0.1, .coverage = 0.6, .ahead = 8}, 100e-6));
+  EXPECT_TRUE(on({.missing = 0.1, .coverage = 0.01, .ahead = 8}, 100e-6, true)) << "a trial";
+}
+
 TEST(StepPlan, AMemoChangesNothing) {
   const StepSettings settings = settings_with(false);
   GroupMemo memo(settings);

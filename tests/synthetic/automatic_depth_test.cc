@@ -41,8 +41,9 @@ DrawnDecode drawn(unsigned seed) {
   geometry.key_dim = geometry.rotary_dims = geometry.value_dim = one_of(random, {32, 64, 128});
   settings.tokens = one_of(random, {1500, 6000, 20000});
   settings.max_steps = kWarm + kMeasured;
-  settings.layer_bytes = one_of(random, {uint64_t{0}, uint64_t{4} << 20, uint64_t{40} << 20});
-  settings.estimate_bytes = one_of(random, {uint64_t{0}, uint64_t{4} << 20});
+  settings.weights.layer_bytes =
+      one_of(random, {uint64_t{0}, uint64_t{4} << 20, uint64_t{40} << 20});
+  settings.weights.estimate_bytes = one_of(random, {uint64_t{0}, uint64_t{4} << 20});
   const int set = one_of(random, {60, 100, 250});
   settings.config.selection.fac_tokens = {{.tokens = set, .share = 0}};
   const int sets = one_of(random, {0, 2, 4, 16});

@@ -99,10 +99,10 @@ TEST(SyntheticDecode, FullAttentionStreamsAllRows) {
 TEST(SyntheticDecode, TakesWeightsAndSequences) {
   SyntheticOptions settings = small_settings();
   SyntheticDecode alone(settings, make_trace());
-  settings.layer_bytes = 288'000'000;  // a millisecond
+  settings.weights.layer_bytes = 288'000'000;  // a millisecond
   SyntheticDecode weighted(settings, make_trace());
   EXPECT_NEAR(weighted.step().seconds - alone.step().seconds, 5 * 1e-3, 0.5e-3);
-  settings.layer_bytes = 0;
+  settings.weights.layer_bytes = 0;
   settings.sequences = 3;
   SyntheticDecode many(settings, make_trace());
   const StepCounters rows = many.step().fetch.rows;

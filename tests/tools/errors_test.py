@@ -86,6 +86,22 @@ class UsageErrors(CommandTest):
                 message = self.generate_fails(2, [], "--prompt", "x", f"{flag}={value}")
                 self.assertIn(value, message)
 
+    def test_numbers_and_sizes_say_what_is_allowed(self):
+        for flag in ("--max-tokens", "--prefill-chunk"):
+            self.generate_fails(2, [f"{flag} = 80x", "allowed: a number", "128k"], "--prompt", "x",
+                                flag, "80x")
+        self.generate_fails(2, ["did you mean 8GiB?"], "--prompt", "x", "--device-memory", "8")
+        done = run("plan", "--geometry", "Llama-3.2-1B", "--vram", "8")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn(b"did you mean 8GiB?", done.stderr)
+
+    def test_128k_is_a_number_of_tokens(self):
+        done = self.assert_done("plan", "--geometry", "Llama-3.1-8B", "--device", "emulated",
+                                "--tokens", "128k", "--fac-tokens", "1k", "--json")
+        plan = json.loads(done.stdout)
+        self.assertEqual(plan["tokens"], 131072)
+        self.assertEqual(plan["config"]["selection"]["fac_tokens"], 1024)
+
     def test_a_gpu_that_cannot_be_there(self):
         done = run("generate", "--model", MODEL, "--prompt", "x", "--device", "cuda:77")
         without = b"this build has no CUDA device" in done.stderr

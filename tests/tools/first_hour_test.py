@@ -31,9 +31,16 @@ class FirstHour(CommandTest):
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
         text = done.stdout.decode()
         self.assertEqual(done.returncode, 0, text[-2000:] + done.stderr.decode()[-2000:])
-        for part in ("tokens/s", "KV bytes on the device", "--config plan.toml", "of the step is",
+        for part in ("tokens/s", "KV bytes on the device", "--config plan.toml", "ms a token:",
                      "Written to tuned.toml", '"text_completion"'):
             self.assertIn(part, text)
+        # plan's row, profile's verdicts and tune's first trial.
+        planned = re.search(r"^\* default  .*? ([\d.]+)  +[\d.]+$", text, re.MULTILINE)[1]
+        said = [planned, *re.findall(r"^([\d.]+) ms a token:", text, re.MULTILINE),
+                re.search(r"Depth auto ([\d.]+) ms", text)[1]]
+        self.assertEqual(len(said), 4)
+        for one in map(float, said):
+            self.assertLess(abs(one / float(planned) - 1), 0.01, said)
         self.assertTrue((self.folder / "profile.html").exists())
 
 

@@ -168,6 +168,14 @@ class Output(CommandTest):
         self.assertTrue(any("KV bytes on the device" in line for line in lines))
         self.assertLessEqual(max(map(len, lines)), 100)
 
+    def test_more_memory_is_not_called_less(self):
+        done = self.assert_done("generate", "--model", MODEL, "--prompt", "In the beginning",
+                                "--max-tokens", 8, "--stats", "--device", "emulated")
+        line = next(line for line in done.stdout.decode(errors="replace").splitlines()
+                    if "KV bytes on the device" in line)
+        self.assertRegex(line, r"needed, [1-9][\d.]*x as much as full KV")
+        self.assertNotIn("smaller", line)
+
     def test_nothing_but_errors_on_standard_error_without_a_terminal(self):
         done = self.assert_done("generate", "--model", MODEL, "--prompt", "And", "--max-tokens", 2)
         self.assertEqual(done.stderr, b"")

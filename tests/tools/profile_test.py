@@ -75,8 +75,8 @@ class Profile(CommandTest):
         self.assertAlmostEqual(first["tpot_ms"], second["tpot_ms"], places=9)
 
     def test_presets_and_weights(self):
-        fasa_m = self.profile(*SMALL, "--predictor", "none")
-        fasa_c = self.profile(*SMALL, "--preset", "fasa-c")
+        fasa_m = self.profile(*SMALL, "--predictor", "none", "--weight-bits", 0)
+        fasa_c = self.profile(*SMALL, "--preset", "fasa-c", "--weight-bits", 0)
         self.check_identities(fasa_c)
         self.assertEqual(fasa_c["bytes"], {"miss": 0, "prefetch": 0, "write_back": 0})
         self.assertEqual(fasa_c["transfer_hidden"], 1)
@@ -141,6 +141,48 @@ class Profile(CommandTest):
                 text = self.assert_done("profile", *SMALL, *arguments).stdout.decode()
                 self.assertLessEqual(max(len(line) for line in text.splitlines()), 100)
                 self.assertNotIn("nan", text)
+
+    def test_parts_say_where_the_time_goes(self):
+        for slow in (("--bandwidth", "1GB/s"), ()):
+            profile = self.profile(*SMALL, *slow, "--head-groups", 2)
+            parts = profile["parts"]
+            self.assertLessEqual({"scoring", "attention", "weights", "append"}, set(parts))
+            self.assertAlmostEqual(sum(part["ms"] for part in parts.values()),
+                                   profile["compute_ms"], places=6)
+            self.assertEqual(parts["weights"]["calls"], 17)  # the output projection too
+            self.assertGreater(parts["scoring"]["bytes"], 0)
+            self.assertEqual(profile["head_groups"], 2)
+            moved = profile["transfers_behind_ms"]
+            self.assertGreater(sum(moved.values()), 0)
+            self.assertLessEqual(moved["nothing"] / sum(moved.values()), 1)
+            self.assertIn("smollm2-8k", profile["selections"])
+            self.assertIn("Rows on the host cost", profile["verdict"])
+        text = self.assert_done("profile", *SMALL, "--bandwidth", "1GB/s").stdout.decode()
+        for part in ("scoring", "bandwidth", "head groups", "rows moved while", "selections:"):
+            self.assertIn(part, text)
+
+    def test_advice_was_tried(self):
+        profile = self.profile(*SMALL, "--bandwidth", "1GB/s", "--hot-rows", 512)
+        tried = profile["advice"]["tried"]
+        self.assertGreater(len(tried), 1)
+        best = min(tried, key=lambda one: one["tpot_ms"] or 1e9)
+        self.assertLess(best["tpot_ms"], profile["tpot_ms"])
+        self.assertIn(f"Set {best['setting']}: {best['tpot_ms']:.3f} ms", profile["advice"]["text"])
+        key, setting = best["setting"].split(".")
+        given = self.write("given.toml", f"[{key}]\n{setting}\n")
+        again = self.profile(*SMALL, "--bandwidth", "1GB/s", "--config", given, "--no-advice")
+        self.assertAlmostEqual(again["tpot_ms"], best["tpot_ms"], places=6)
+        self.assertNotIn("advice", again)
+
+    def test_a_cold_start_is_said(self):
+        cold = self.profile("--geometry", "Llama-3.2-1B", "--tokens", 8192, "--steps", 2,
+                            "--warmup", 17, "--no-advice")
+        self.assertTrue(cold["warmup_rises"])
+        self.assertIn("raise --warmup", " ".join(cold["notes"]))
+        warm = self.profile("--geometry", "Llama-3.2-1B", "--tokens", 8192, "--steps", 2,
+                            "--no-advice")
+        self.assertGreaterEqual(warm["warmup_steps"], 48)
+        self.assertFalse(warm["warmup_rises"])
 
     def test_files(self):
         page, trace = self.folder / "p.html", self.folder / "t.json"

@@ -35,6 +35,14 @@ class Sessions(ServeTest):
             with self.subTest(model.name):
                 self.check_restarts(model)
 
+    def test_the_start_says_what_is_on_disk(self):
+        first = self.server()
+        self.assertIn("found 0 B of conversations", "".join(first.started))
+        self.say(first, [{"role": "user", "content": "And it came to pass " * 30}])
+        self.end(first)
+        self.assertRegex("".join(self.server().started),
+                         r"found \d[\d.]* [KM]iB of conversations on disk")
+
     def check_restarts(self, model):
         """A conversation whose server ends after each turn is that of one that stays."""
         linear = model.name == "qwen3-5"

@@ -305,6 +305,24 @@ class Refusals(ServeTest):
             cached.append(json.loads(body)["usage"]["prompt_tokens_details"]["cached_tokens"])
         self.assertEqual(cached, [0, len(prompt["prompt"]) - 1, 0])
 
+    def test_a_context_that_does_not_fit_is_not_promised(self):
+        """Half of the memory that the model's whole context takes."""
+        small = Server(self, "--device", "emulated", "--device-memory", "16MiB")
+        started = "".join(small.started)
+        self.assertRegex(started, r"room for about \d+ tokens at once in [\d.]+ MiB")
+        longest = json.loads(small.ask("GET", "/v1/models")[2])["data"][0]["max_model_len"]
+        self.assertLess(longest, 8192)
+        self.assertIn(f"a conversation of 8192 tokens does not fit; the longest has {longest}",
+                      started)
+        self.assertIn(f"contexts of {longest} tokens", started)
+        ids = [5] * (longest - 8)
+        status, _, body = small.ask("POST", "/v1/completions", {"prompt": ids, "max_tokens": 4})
+        self.assertEqual(status, 200, body)
+        status, _, body = small.ask("POST", "/v1/completions", {"prompt": ids * 2})
+        self.assertEqual(json.loads(body)["error"]["code"], "context_length_exceeded", body)
+        roomy = Server(self, "--device", "emulated", "--device-memory", "1GiB")
+        self.assertRegex("".join(roomy.started), r": \d+ conversations of 8192 tokens")
+
     def test_flags(self):
         self.assert_fails(2, ["--api-key-file"], "serve", "--model", MODEL, "--host", "0.0.0.0")
         open_keys = self.write("keys", "k\n")

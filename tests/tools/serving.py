@@ -44,7 +44,9 @@ class Server:
             [FASA, "serve", "--model", str(model), "--port", "0", "--fac-tokens", "32",
              *map(str, flags)], stderr=subprocess.PIPE, text=True, env=variables)
         test.addCleanup(self.stop)
+        self.started = []
         for line in self.process.stderr:
+            self.started.append(line)
             if found := STARTED.search(line):
                 self.port = int(found[2]) if found[2] else None
                 return

@@ -88,8 +88,8 @@ std::optional<uint64_t> bytes_of(const std::optional<std::string>& text) {
   if (!text) return std::nullopt;
   const auto bytes = parse_bytes(*text);
   if (!bytes || *bytes == 0) {
-    throw UsageError(
-        fmt::format("vram = \"{}\": allowed: a size above 0, such as \"16GiB\"", *text));
+    throw UsageError(fmt::format("vram = \"{}\": allowed: a size above 0, such as \"16GiB\"{}",
+                                 *text, missing_unit_hint(*text)));
   }
   return bytes;
 }
@@ -126,14 +126,12 @@ struct PlanArguments {
   std::optional<int> weight_bits;
 };
 
-PlannedWeights planned_weights(const PlanOptions& request,
-                               const std::optional<std::string>& folder) {
-  const ModelConfig model = folder ? ModelConfig::load(*folder) : llama_config(request.model);
+PlannedWeights planned_weights(const PlanOptions& request, const std::string& folder) {
+  const ModelConfig model = ModelConfig::load(folder);
   const int64_t chunk = std::min<int64_t>(request.prefill_chunk, request.tokens);
   const PanelOrder order =
       request.machine.traits.model_calls ? PanelOrder::kPlain : PanelOrder::kPacked;
-  const ModelMemory memory =
-      model_memory(folder.value_or(""), model, {}, request.config.weights, chunk, order);
+  const ModelMemory memory = model_memory(folder, model, {}, request.config.weights, chunk, order);
   return {.total = memory.weights.total,
           .layers = memory.weights.layers,
           .head = memory.weights.head,
@@ -149,7 +147,7 @@ nlohmann::json plan_of(const PlanArguments& given, const Config& config) {
   request.config = config;
   request.row_dtype = config.placement.row_dtype.value_or(request.row_dtype);
   request.tokens = given.tokens.value_or(std::min(request.model.max_positions, kUsualTokens));
-  const int bits = given.weight_bits.value_or(16);
+  const int bits = given.weight_bits.value_or(4);
   if (bits != 16 && bits != 8 && bits != 4) {
     throw UsageError(fmt::format("weight_bits = {}: allowed: 16, 8, 4, None", bits));
   }
@@ -158,7 +156,7 @@ nlohmann::json plan_of(const PlanArguments& given, const Config& config) {
       config, {.vram = bytes_of(given.vram),
                .memory_bandwidth = rate_of("memory_bandwidth", given.memory_bandwidth),
                .link_bandwidth = rate_of("link_bandwidth", given.link_bandwidth)});
-  if (!given.weight_bits) request.weights = planned_weights(request, given.model);
+  if (!given.weight_bits && given.model) request.weights = planned_weights(request, *given.model);
   config.validate_for(request.model.geometry);
   return to_json(request, make_plan(request));
 }

@@ -77,7 +77,7 @@ void Runtime::Impl::begin_step(std::span<const StepSequence> sequences) {
   StepDescriber::describe_each(step);
   StepContext& tables = step.attention_tables();
   tables.plan = engine_.executor().plan(tables, engine_.scratch(), prefetch);
-  if (!tables.plan.prefetch.runners_up) timing_.forget_lists();
+  timing_.planned(tables.plan.prefetch);
   engine_.executor().begin(tables.plan.prefetch, prefetch_.predictor());
   streams_.note_step(sequences);
   streams_.step() = std::move(step);
@@ -202,6 +202,7 @@ void Runtime::Impl::end_step() {
   StepExecutor& executor = engine_.executor();
   if (step.tables.probe != nullptr) step.tables.probe->mark(StepProbe::kEnd, step.compute);
   step.slot->mark_done(step.compute);
+  timing_.count_rows(step.slot_index, step.slot->done());
   executor.record_written_back(step.slot->written_back());
   if (!step.launched) step.slot->mark_streams(executor.streams());
   for (const StepSequence& part : step.sequences) {

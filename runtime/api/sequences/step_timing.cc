@@ -9,13 +9,15 @@ StepTiming::StepTiming(StepStreams& streams, PrefetchControl& prefetch)
     : engine_(streams.engine()),
       sequences_(streams.sequences()),
       prefetch_(prefetch),
-      probes_{StepProbe(engine_.device()), StepProbe(engine_.device())} {}
+      probes_{StepProbe(engine_.device()), StepProbe(engine_.device())} {
+  renew_events();
+}
 
 void StepTiming::read(size_t slot) {
   StepProbe& probe = probes_[slot];
   if (probe.layer() < 0) return;
   prefetch_.measured(depths_[slot], probe.read(engine_.settings().layer_count()),
-                     engine_.device().transfers());
+                     engine_.device().transfers(), rows_of(slot));
   probe.stop();
 }
 
@@ -47,8 +49,34 @@ std::vector<uint64_t> StepTiming::key_of(const OpenStep& step, int64_t appended)
   return key;
 }
 
+// Not on the control stream: the next step's tables would wait for it.
+void StepTiming::count_rows(size_t slot, EventView done) {
+  if (probes_[slot].layer() < 0) return;
+  const std::vector<StreamView> streams = engine_.executor().streams();
+  if (streams.empty()) return;
+  Counted& counted = counted_[slot];
+  engine_.device().wait(streams.front(), done, tag_of(-1, Cause::kControl));
+  engine_.counters().copy(counted.layers, streams.front());
+  engine_.device().record(counted.read.view(), streams.front());
+  counted.before = engine_.counters().before();
+}
+
+StepCounters StepTiming::rows_of(size_t slot) {
+  const Counted& counted = counted_[slot];
+  engine_.device().synchronize(counted.read.view());
+  StepCounters rows = counted.before;
+  for (const StepCounters& layer : counted.layers) rows += layer;
+  return rows;
+}
+
+void StepTiming::planned(const PrefetchPlan& plan) {
+  if (!plan.runners_up) expected_.clear();
+  prefetch_.planned(plan);
+}
+
 void StepTiming::renew_events() {
   for (StepProbe& probe : probes_) probe.renew_events();
+  for (Counted& counted : counted_) counted.read = engine_.device().create_event();
 }
 
 }  // namespace fasa

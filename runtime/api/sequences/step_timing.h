@@ -24,10 +24,14 @@ class StepTiming {
   PrefetchPlan plan(const OpenStep& step, int32_t step_number);
   // Null if the slot's step is not measured.
   StepProbe* probe(size_t slot) { return probes_[slot].layer() >= 0 ? &probes_[slot] : nullptr; }
-  void renew_events();                        // streams are idle
-  void forget_lists() { expected_.clear(); }  // the planned step lists no runners-up
+  // Reads the rows that a measured step counted, once it is done, behind what moves rows.
+  void count_rows(size_t slot, EventView done);
+  void renew_events();  // streams are idle
+  // The prefetch of the planned step, after all limits.
+  void planned(const PrefetchPlan& plan);
 
  private:
+  StepCounters rows_of(size_t slot);
   std::vector<uint64_t> key_of(const OpenStep& step, int64_t appended) const;
 
   StepEngine& engine_;
@@ -35,6 +39,13 @@ class StepTiming {
   PrefetchControl& prefetch_;
   std::array<StepProbe, 2> probes_;  // one per slot
   std::array<int, 2> depths_{};
+  // Of the slot's measured step: the counts of each layer, and what was counted before them.
+  struct Counted {
+    std::vector<StepCounters> layers;
+    StepCounters before;
+    Event read;
+  };
+  std::array<Counted, 2> counted_;
   // Sequences, lengths and scratch of the next step if it follows the last one directly: then the
   // last one's lists of runners-up are valid. Empty: they are not.
   std::vector<uint64_t> expected_;
