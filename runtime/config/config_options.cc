@@ -94,8 +94,15 @@ Json get_counts(const Config& config) {
   return array.size() == 1 ? array[0] : array;
 }
 
+// Bytes; a number below 1 MiB would lack its unit.
+Json size_json(const std::optional<uint64_t>& bytes) {
+  if (!bytes) return nullptr;
+  return *bytes < (1 << 20) ? Json(fmt::format("{}B", *bytes)) : Json(*bytes);
+}
+
 constexpr std::string_view kSizeAllowed =
-    "a size above 0: a number with B, kB, MB, GB, KiB, MiB, GiB or TiB, such as \"6GiB\", or bytes";
+    "a size above 0: a number with B, kB, MB, GB, KiB, MiB, GiB or TiB, such as \"6GiB\", or bytes "
+    "from 1 MiB on";
 
 const std::array<ConfigOption, 49> kOptions{{
     {.table = "",
@@ -182,7 +189,7 @@ const std::array<ConfigOption, 49> kOptions{{
      .help = "Limit on all memory on the device: weights, activations, slices, rows, scratch.",
      .default_text = "no limit",
      .set = [](Config& c, const Json& v) { return take_bytes(v, c.memory.device_memory); },
-     .get = [](const Config& c) { return or_null(c.memory.device_memory); }},
+     .get = [](const Config& c) { return size_json(c.memory.device_memory); }},
     {.table = "memory",
      .key = "host_memory",
      .flag = "",
@@ -191,7 +198,7 @@ const std::array<ConfigOption, 49> kOptions{{
      .help = "Limit on host memory for rows.",
      .default_text = "no limit",
      .set = [](Config& c, const Json& v) { return take_bytes(v, c.memory.host_memory); },
-     .get = [](const Config& c) { return or_null(c.memory.host_memory); }},
+     .get = [](const Config& c) { return size_json(c.memory.host_memory); }},
     {.table = "memory",
      .key = "pinned_memory",
      .flag = "",
@@ -200,7 +207,7 @@ const std::array<ConfigOption, 49> kOptions{{
      .help = "Limit on pinned host memory, which the device copies directly.",
      .default_text = "no limit",
      .set = [](Config& c, const Json& v) { return take_bytes(v, c.memory.pinned_memory); },
-     .get = [](const Config& c) { return or_null(c.memory.pinned_memory); }},
+     .get = [](const Config& c) { return size_json(c.memory.pinned_memory); }},
     {.table = "memory",
      .key = "snapshot_interval",
      .flag = "",
@@ -649,7 +656,7 @@ const std::array<ConfigOption, 49> kOptions{{
          "Limit on the size of conversations on disk; the least recently used are deleted first.",
      .default_text = "64GiB",
      .set = [](Config& c, const Json& v) { return take_bytes(v, c.sessions.limit); },
-     .get = [](const Config& c) -> Json { return *c.sessions.limit; }},
+     .get = [](const Config& c) -> Json { return size_json(c.sessions.limit); }},
     {.table = "sessions",
      .key = "idle_after",
      .flag = "",

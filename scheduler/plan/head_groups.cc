@@ -68,6 +68,14 @@ constexpr double kAheadOfOneSet = 36;
 // fetched ahead, and wait for the link's latency.
 constexpr double kLayersThatMiss = 0.85;
 
+// By counts (there is a period) nearly all, while hot rows fill.
+double layers_that_miss(const GroupLoad& load, int32_t set, int kv_heads) {
+  if (load.runners_up == 0) return 1;
+  if (load.period <= 0) return kLayersThatMiss;
+  const double misses = load.sequences * load.miss_share * set * kv_heads;
+  return std::max(kLayersThatMiss, 1 - std::exp(-misses / 20));
+}
+
 // Hot rows in sets of the layer.
 double hot_sets(const StepSettings& settings, int layer, int32_t visible, int hot_rows) {
   return static_cast<double>(hot_rows) /
@@ -135,7 +143,7 @@ GroupTimes group_times(const StepSettings& settings, int layer, const GroupLoad&
       rates.kernels.select_seconds(set, settings.low_bit_tokens(layer, visible), load.runners_up);
   times.fetch_call = rates.kernels.resolve_seconds(load.hot_rows);
   times.attend_call = rates.kernels.attend;
-  times.latency = rates.link_latency * (load.runners_up > 0 ? kLayersThatMiss : 1);
+  times.latency = rates.link_latency * layers_that_miss(load, set, layout.kv_heads);
   times.streams = settings.copy_streams;
   const LowBitWork low_bit = low_bit_work(settings, layer, visible);
   times.score =

@@ -105,7 +105,7 @@ TEST(ConfigTable, EveryValueSurvivesTheWayThroughJson) {
     numa = 1
     [memory]
     device_memory = "6GiB"
-    host_memory = 4096
+    host_memory = 4194304
     pinned_memory = "1.5kB"
     [selection]
     kind = "full"
@@ -262,7 +262,7 @@ TEST(ConfigSources, TextOfFlagsAndVariables) {
   EXPECT_FALSE(with("placement.hot_rows", "auto").placement.hot_rows.has_value());
   EXPECT_THAT(message_of([&] { with("prefetch.depth", "deep"); }), HasSubstr("auto, or 0 to"));
   EXPECT_EQ(with("memory.host_memory", "64MB").memory.host_memory, 64000000u);
-  EXPECT_EQ(with("memory.host_memory", "4096").memory.host_memory, 4096u);
+  EXPECT_EQ(with("memory.host_memory", "4194304").memory.host_memory, 4194304u);
   EXPECT_THAT(message_of([&] { with("selection.fac_tokens", "-1"); }),
               StartsWith("--fac-tokens: selection.fac_tokens = \"-1\": allowed: auto, a count"));
   EXPECT_THAT(message_of([&] { with("selection.fac_tokens", ""); }), HasSubstr("allowed"));

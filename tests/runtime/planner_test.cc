@@ -191,7 +191,8 @@ TEST(Planner, TheRecommendationIsAConfig) {
   }
 }
 
-TEST(Planner, PrefetchIsRecommendedWhereItPays) {
+// The runtime decides by what it counts.
+TEST(Planner, PrefetchIsPricedWhereItPays) {
   PlanOptions request = request_of("Llama-3.1-8B", "RTX 4060 Ti 16GB", 131072);
   request.weight_bits = 4;
   request.config.selection.fac_tokens = {{.tokens = 2048, .share = 0}};
@@ -200,13 +201,11 @@ TEST(Planner, PrefetchIsRecommendedWhereItPays) {
   request.config.selection.low_bit_tokens = TokenCount{};
   request.prediction.coverage = 1;
   const PlanOption foreseen = make_plan(request).option("fasa-m");
-  EXPECT_EQ(foreseen.config.prefetch.depth, 1);
-  EXPECT_EQ(foreseen.config.prefetch.predictor, PredictorKind::kRunnersUp);
+  EXPECT_EQ(foreseen.config.prefetch.depth, std::nullopt);
+  EXPECT_EQ(foreseen.seconds(), foreseen.prefetched->whole.total());
   request.prediction.coverage = 0;
   const PlanOption blind = make_plan(request).option("fasa-m");
-  EXPECT_EQ(blind.config.prefetch.depth, 0);
-  // no rows reserved for predictions
-  EXPECT_LT(blind.kv.device_scratch, foreseen.kv.device_scratch);
+  EXPECT_EQ(blind.seconds(), blind.step.whole.total());
   request.config.prefetch.depth = 2;  // set by the user: not changed
   const PlanOption asked = make_plan(request).option("fasa-m");
   EXPECT_EQ(asked.config.prefetch.depth, 2);
