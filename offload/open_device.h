@@ -18,8 +18,8 @@ std::unique_ptr<Device> open_device(const DeviceOptions& options);
 // The same with another CUDA runtime than this build's.
 std::unique_ptr<Device> open_device(const DeviceOptions& options, const CudaPlatform& platform);
 
-// cuda:0 as `auto` opens it, whatever the options name. Throws the reason for which `auto` opens the
-// cpu instead.
+// cuda:0 as `auto` opens it, whatever the options name. Throws the reason for which `auto` opens
+// the cpu instead.
 std::unique_ptr<Device> open_auto_gpu(DeviceOptions options, const CudaPlatform& platform);
 
 // Wraps a caller's stream: on a CUDA device a cudaStream_t, not null, which outlives the result and

@@ -1,4 +1,4 @@
-// Attention sinks that are logits of their own take their share of a sum; for every device's kernel.
+// Attention sinks that are logits take their share of a sum; for every device's kernel.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -425,11 +425,12 @@ class Pack(CommandTest):
                 self.assertEqual((self.folder / "pack/data/models/texts/ruth.txt").is_file(), data)
                 self.assertTrue((self.folder / "pack/gpu-check").is_file())
 
-    def test_kernels_are_built_with_their_lines(self):
-        with mock.patch.object(pack.subprocess, "run") as run:
-            run.return_value.returncode = 0
-            pack.build(self.folder, ["90"])
-        self.assertIn("-DCMAKE_CUDA_FLAGS=-lineinfo", run.call_args_list[0].args[0])
+    def test_kernels_are_built_with_their_lines_on_demand(self):
+        for lines, flags in ((True, "-lineinfo"), (False, "")):
+            with mock.patch.object(pack.subprocess, "run") as run:
+                run.return_value.returncode = 0
+                pack.build(self.folder, ["90"], lines)
+            self.assertIn(f"-DCMAKE_CUDA_FLAGS={flags}", run.call_args_list[0].args[0])
 
 
 # gpu_bench on the emulated device, where this build has it.
@@ -457,7 +458,8 @@ class Bench(CommandTest):
     def test_the_probe_prints_what_was_measured(self):
         done = subprocess.run([BENCH, "--device", "emulated", "--probe", "--no-kernel-times"],
                               check=True, stdout=subprocess.PIPE)
-        self.assertRegex(done.stdout.decode(), r"(?s)^link 25.0 GB/s; launch 4.0 us, .*\nemulated\n$")
+        self.assertRegex(done.stdout.decode(),
+                         r"(?s)^link 25.0 GB/s; launch 4.0 us, .*\nemulated\n$")
 
 
 if __name__ == "__main__":

@@ -22,14 +22,14 @@ MAX_PACK = 30 * MIB
 MAX_ALL = 64 * MIB
 
 
-def build(root, architectures):
+def build(root, architectures, lines):
     log = root / "build" / "gpu-check.log"
     log.parent.mkdir(exist_ok=True)
     note(f"building (preset cuda, log in {log.relative_to(root)})")
     wanted = ";".join(f"{one}-real" for one in architectures)
-    # Old-style search paths apply to the libraries' own libraries, too. Sanitizers and ncu show
-    # lines of the kernels.
-    configure = ["cmake", "--preset", "cuda", "-DFASA_UNITY=ON", "-DCMAKE_CUDA_FLAGS=-lineinfo",
+    # Old-style search paths apply to the libraries' own libraries, too.
+    configure = ["cmake", "--preset", "cuda", "-DFASA_UNITY=ON",
+                 f"-DCMAKE_CUDA_FLAGS={'-lineinfo' if lines else ''}",
                  f"-DCMAKE_CUDA_ARCHITECTURES={wanted}", "-DCMAKE_BUILD_RPATH=$ORIGIN/../lib",
                  "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags"]
     with log.open("wb") as out:
@@ -129,6 +129,8 @@ def pack(root, folder, file):
          f"({tree / MIB:.1f}) {(size + tree) / MIB:.1f} MiB, allowed: {MAX_ALL / MIB:g}")
     fits = size <= MAX_PACK and size + tree <= MAX_ALL
     if not fits:
-        note("smaller with --no-data, fewer --arch, or a sparse checkout")
-    note(f"on the GPU machine: python3 -m tarfile -e {file.name} . && gpu-check/gpu-check --out DIR")
+        note("smaller with --no-data, without --lines, with fewer --arch, or beside a sparse "
+             "checkout")
+    note(f"on the GPU machine: python3 -m tarfile -e {file.name} . && gpu-check/gpu-check "
+         "--out DIR")
     return fits
