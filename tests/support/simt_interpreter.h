@@ -26,6 +26,17 @@
 #include "kernels/cuda/simt.h"
 #include "tests/support/fiber.h"
 
+// The same tests, executed from PTX (tests/ptx).
+#ifdef FASA_EXECUTE_PTX
+#include "tests/support/ptx/ptx_launcher.h"
+
+namespace fasa {
+using SimtError = ptx::Error;
+using SimtInterpreter = PtxExecutor;
+using SimtLauncher = PtxLauncher;
+}  // namespace fasa
+#else
+
 namespace fasa {
 
 class SimtError : public std::runtime_error {
@@ -131,3 +142,5 @@ class SimtLauncher {
 };
 
 }  // namespace fasa
+
+#endif
