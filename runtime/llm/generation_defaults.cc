@@ -70,6 +70,7 @@ Sampling SamplingChoice::over(const GenerationDefaults& defaults) const {
   sampling.min_p = choose(min_p, defaults.min_p, own.min_p);
   sampling.repetition_penalty =
       choose(repetition_penalty, defaults.repetition_penalty, own.repetition_penalty);
+  sampling.repetition_window = repetition_window.value_or(own.repetition_window);
   sampling.presence_penalty = presence_penalty.value_or(own.presence_penalty);
   sampling.frequency_penalty = frequency_penalty.value_or(own.frequency_penalty);
   for (const int32_t id : defaults.suppressed) {

@@ -37,6 +37,7 @@ inline constexpr GenerationDefaults kLocalDefaults{.top_p = 0.95F, .min_p = 0.05
 
 // The user's settings. Absent fields fall back to the model's defaults, then to Sampling's.
 struct SamplingChoice : GenerationDefaults {
+  std::optional<int> repetition_window;
   std::optional<float> presence_penalty;
   std::optional<float> frequency_penalty;
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <span>
 
@@ -22,7 +23,11 @@ class Penalties {
   void apply(std::span<float> logits) const;
 
  private:
+  void remember(int32_t id);
+
   const Sampling& sampling_;
+  std::deque<int32_t> last_;          // of the repetition penalty's window, if it has one
+  std::map<int32_t, int> in_window_;  // id -> count in last_
   std::map<int32_t, int> generated_;  // id -> count; 0: only in the prompt
 };
 

@@ -23,6 +23,7 @@ void Sampling::validate() const {
   require(min_p >= 0 && min_p <= 1, "min_p", min_p, "0 to 1");
   require(repetition_penalty > 0 && std::isfinite(repetition_penalty), "repetition_penalty",
           repetition_penalty, "above 0 (1 = no penalty)");
+  require(repetition_window >= 0, "repetition_window", repetition_window, "0 (all) or more");
   constexpr float kLargest = 100;
   require(std::abs(presence_penalty) <= kLargest, "presence_penalty", presence_penalty,
           "-100 to 100");

@@ -16,6 +16,7 @@ struct Sampling {
   float min_p = 0;  // [0, 1]: keep tokens with at least this share of the best token's probability
   // For tokens in the prompt or answer: divides positive logits, multiplies negative ones.
   float repetition_penalty = 1;
+  int repetition_window = 0;    // the last tokens that this counts; 0: all
   float presence_penalty = 0;   // subtracted from logits of tokens in the answer
   float frequency_penalty = 0;  // subtracted once per occurrence in the answer
   std::vector<std::pair<int32_t, float>> logit_bias = {};  // id, amount added to its logit

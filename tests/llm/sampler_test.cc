@@ -166,6 +166,12 @@ TEST(SamplerTest, PenaltiesCountWhatWasSaid) {
   Sampler negative({.repetition_penalty = 3});
   negative.see_prompt(std::vector<int32_t>{2});
   EXPECT_EQ(negative.next(std::vector<float>{-4, -5, -1, -2}), 3);
+  // With a window only the last tokens count, those of the prompt among them.
+  Sampler window({.repetition_penalty = 3, .repetition_window = 2});
+  window.see_prompt(std::vector<int32_t>{0, 1, 1});
+  EXPECT_EQ(window.next(logits), 0);  // it left the window
+  EXPECT_EQ(window.next(logits), 0);  // 0.67 against 0.5
+  EXPECT_EQ(window.next(logits), 1);
 
   // Presence and frequency penalties ignore the prompt.
   Sampler presence({.presence_penalty = 0.6f});

@@ -33,13 +33,10 @@ class ContextReader : public nlohmann::json_sax<nlohmann::json> {
   bool boolean(bool value) override { return add(Value::of(value)); }
   bool number_integer(int64_t value) override { return add(Value::of(value)); }
   bool number_unsigned(uint64_t value) override {
-    if (value > static_cast<uint64_t>(INT64_MAX)) fail("a whole number exceeds 64 bits");
+    if (value > static_cast<uint64_t>(INT64_MAX)) return add(Value::large(value));
     return add(Value::of(static_cast<int64_t>(value)));
   }
-  bool number_float(double value, const std::string& text) override {
-    if (text.find_first_of(".eE") == std::string::npos) fail("a whole number exceeds 64 bits");
-    return add(Value::of(value));
-  }
+  bool number_float(double value, const std::string&) override { return add(Value::of(value)); }
   bool string(std::string& value) override { return add(text_value(value, origin_of(value))); }
   bool binary(binary_t&) override { return false; }
   bool start_object(size_t) override { return open(true); }

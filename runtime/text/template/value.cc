@@ -15,6 +15,7 @@ bool equal_numbers(const Value& a, const Value& b) {
   if (const auto left = a.integer(), right = b.integer(); left && right) return *left == *right;
   // Exact if one is a 64-bit integer: long double has a 64-bit mantissa here.
   const auto exact = [](const Value& value) {
+    if (const uint64_t* large = value.large()) return static_cast<long double>(*large);
     return value.integer() ? static_cast<long double>(*value.integer())
                            : static_cast<long double>(*value.number());
   };
@@ -32,13 +33,14 @@ std::optional<int64_t> Value::integer() const {
 std::optional<double> Value::number() const {
   if (const auto* value = std::get_if<double>(&store_)) return *value;
   if (const auto value = integer()) return static_cast<double>(*value);
+  if (const uint64_t* value = large()) return static_cast<double>(*value);
   return std::nullopt;
 }
 
 std::string_view Value::type_name() const {
   static constexpr std::string_view kNames[] = {
-      "Undefined", "NoneType",  "bool",  "int",    "float",       "str",     "list",
-      "dict",      "Namespace", "Macro", "method", "LoopContext", "function"};
+      "Undefined", "NoneType",  "bool",  "int",    "float",       "str",      "list",
+      "dict",      "Namespace", "Macro", "method", "LoopContext", "function", "int"};
   if (const List* items = list()) {
     static constexpr std::string_view kLists[] = {"list", "tuple", "generator", "dict view",
                                                   "range"};

@@ -42,7 +42,7 @@ class Value {
       std::variant<Undefined, None, bool, int64_t, double, std::shared_ptr<const TextValue>,
                    std::shared_ptr<const List>, std::shared_ptr<const Dict>,
                    std::shared_ptr<Namespace>, std::shared_ptr<const Macro>,
-                   std::shared_ptr<const Method>, std::shared_ptr<const Loop>, Function>;
+                   std::shared_ptr<const Method>, std::shared_ptr<const Loop>, Function, uint64_t>;
 
   Value() = default;  // undefined
   Value(Store store) : store_(std::move(store)) {}
@@ -50,6 +50,8 @@ class Value {
   static Value of(bool value) { return Value(Store(value)); }
   static Value of(int64_t value) { return Value(Store(value)); }
   static Value of(double value) { return Value(Store(value)); }
+  // A whole number beyond int64_t: it is written as it is; sums of it are floats.
+  static Value large(uint64_t value) { return Value(Store(value)); }
   static Value undefined(std::string why) {
     return Value(Store(Undefined{std::make_shared<const std::string>(std::move(why))}));
   }
@@ -59,7 +61,7 @@ class Value {
   bool is_bool() const { return holds<bool>(); }
   bool is_integer() const { return holds<int64_t>(); }  // and not a bool
   bool is_float() const { return holds<double>(); }
-  bool is_number() const { return is_bool() || is_integer() || is_float(); }
+  bool is_number() const { return is_bool() || is_integer() || is_float() || large(); }
   bool is_text() const { return text() != nullptr; }
 
   // Null if the value is of another kind. Valid while the value exists.
@@ -72,6 +74,7 @@ class Value {
   const Loop* loop() const { return object<const Loop>(); }
   const Function* function() const { return std::get_if<Function>(&store_); }
   const bool* boolean() const { return std::get_if<bool>(&store_); }
+  const uint64_t* large() const { return std::get_if<uint64_t>(&store_); }
 
   // The value of an integer, or of a bool, which Python treats as an integer.
   std::optional<int64_t> integer() const;
