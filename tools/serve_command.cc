@@ -247,6 +247,34 @@ void print_room(const Room& room, const serve::TokenMemory& token, int64_t conte
              context, room.tokens);
 }
 
+// The name that the user sees: of the link, not of the file behind it; of the repository in a cache
+// of Hugging Face (models--OWNER--NAME/snapshots/HASH).
+std::string model_name_of(const std::string& dir) {
+  const std::filesystem::path path = std::filesystem::absolute(dir).lexically_normal();
+  const std::filesystem::path own = path.has_filename() ? path : path.parent_path();
+  if (own.extension() == ".gguf") return own.stem().string();
+  const std::string repository = own.parent_path().parent_path().filename().string();
+  const bool cached =
+      own.parent_path().filename() == "snapshots" && repository.starts_with("models--");
+  return cached ? repository.substr(repository.rfind("--") + 2) : own.filename().string();
+}
+
+serve::ModelFacts facts_of(const std::string& dir, const ModelConfig& config) {
+  const bool is_file = std::filesystem::is_regular_file(dir);
+  serve::ModelFacts facts{.architecture = config.model_type,
+                          .quantization = "unknown",
+                          .format = is_file ? "gguf" : "safetensors",
+                          .parameters = config.parameters()};
+  if (is_file) {
+    facts.bytes = std::filesystem::file_size(dir);
+  } else {
+    for (const auto& entry : std::filesystem::directory_iterator(dir)) {
+      if (entry.path().extension() == ".safetensors") facts.bytes += entry.file_size();
+    }
+  }
+  return facts;
+}
+
 int64_t ServeCommand::max_context(const ModelConfig& config) const {
   if (max_context_ == 0) return config.max_positions;
   if (max_context_ > config.max_positions && !allow_long_) {
@@ -326,10 +354,10 @@ int ServeCommand::run() {
   const auto tokenizer = require_tokenizer(dir_, pre_);
   const auto templates = open_templates(dir_);
   serve::ServiceOptions options{
-      .model_name =
-          !name_.empty() ? name_ : std::filesystem::weakly_canonical(dir_).filename().string(),
+      .model_name = !name_.empty() ? name_ : model_name_of(dir_),
       .any_model_name = any_model_name_,
       .model_path = dir_,
+      .model = facts_of(dir_, model_config),
       .created = static_cast<int64_t>(std::time(nullptr)),
       .max_context = max_context(model_config),
       .vocab_size = model_config.vocab_size,
@@ -383,6 +411,9 @@ int ServeCommand::run() {
                rope.long_factors.empty()
                    ? fmt::format("which --max-context {} or less changes", rope.original_positions)
                    : fmt::format("as contexts end within {} tokens", rope.original_positions));
+  }
+  if (const std::string limits = group_limits(); !limits.empty()) {
+    fmt::print(stderr, "fasa serve: limits of the control group: {}\n", limits);
   }
   print_room(room, options.token_memory, context);
   if (engine_.sessions) {

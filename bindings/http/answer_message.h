@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/llm/answer.h"
@@ -26,7 +27,7 @@ struct PromptProgress {
   int64_t ms = 0;         // since its reading began
 };
 
-// A token in a reply. `text` may end inside a character, so the bytes are given too.
+// A token in a reply. `text` has the token's own bytes, which may be a part of a character.
 struct TokenText {
   std::string text;
   double logprob = 0;
@@ -66,8 +67,11 @@ struct ReplyPart {
   MessagePiece piece;
   std::string call_id = {};            // at the beginning of a call
   std::vector<TokenText> tokens = {};  // if log-probabilities were requested
-  int64_t text_offset = 0;             // bytes of text before `tokens`
+  int64_t text_offset = 0;             // characters of text before `tokens`
 };
+
+// The number of characters of a UTF-8 text.
+int64_t count_characters(std::string_view text);
 
 // Nine letters and digits: Mistral's templates accept nothing else.
 std::string new_call_id();

@@ -18,6 +18,13 @@ std::string type_of(int status) {
 
 }  // namespace
 
+std::string ApiError::without_nul(std::string message) {
+  for (size_t at = 0; (at = message.find('\0', at)) != std::string::npos;) {
+    message.replace(at, 1, "\\0");
+  }
+  return message;
+}
+
 ApiError ApiError::bad_field(const std::string& param, const std::string& message) {
   return {400, "invalid_request_error", param + ": " + message, param, "invalid_value"};
 }
@@ -43,6 +50,11 @@ std::string anthropic_error_json(const ApiError& error) {
 std::string ollama_error_json(const ApiError& error) {
   const nlohmann::ordered_json json = {{"error", error.what()}};
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::string error_json_for(std::string_view path, const ApiError& error) {
+  if (path.starts_with("/v1/messages")) return anthropic_error_json(error);
+  return path.starts_with("/api/") ? ollama_error_json(error) : error_json(error);
 }
 
 HttpResponse error_response(const ApiError& error) {

@@ -3,6 +3,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "bindings/http/http_message.h"
@@ -15,7 +16,7 @@ class ApiError : public std::runtime_error {
  public:
   ApiError(int status, std::string type, const std::string& message, std::string param = "",
            std::string code = "")
-      : std::runtime_error(message),
+      : std::runtime_error(without_nul(message)),
         status_(status),
         type_(std::move(type)),
         param_(std::move(param)),
@@ -31,6 +32,8 @@ class ApiError : public std::runtime_error {
   static ApiError bad_field(const std::string& param, const std::string& message);
 
  private:
+  static std::string without_nul(std::string message);  // what() ends at the first
+
   int status_;
   std::string type_, param_, code_;
 };
@@ -39,6 +42,8 @@ std::string error_json(const ApiError& error);
 // {"type": "error", "error": {"type", "message"}}.
 std::string anthropic_error_json(const ApiError& error);
 std::string ollama_error_json(const ApiError& error);  // {"error": message}
+// In the form of the API that has the path.
+std::string error_json_for(std::string_view path, const ApiError& error);
 HttpResponse error_response(const ApiError& error);
 HttpResponse error_response(const ApiError& error, std::string body);
 // For requests refused before they were parsed.

@@ -1,4 +1,9 @@
 // Responses of /v1/chat/completions and /v1/completions.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "bindings/http/openai_request.h"
@@ -29,17 +34,43 @@ Json chat_logprobs(const std::vector<TokenText>& tokens) {
   return {{"content", std::move(content)}, {"refusal", nullptr}};
 }
 
+// Bytes at the end that begin a character.
+size_t open_bytes(std::string_view text) {
+  for (size_t back = 1; back <= std::min<size_t>(3, text.size()); ++back) {
+    const auto byte = static_cast<unsigned char>(text[text.size() - back]);
+    if ((byte & 0xC0) == 0x80) continue;
+    const size_t size = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : byte >= 0xC0 ? 2 : 1;
+    return size > back ? back : 0;
+  }
+  return 0;
+}
+
+// A token as a key: its text, or OpenAI's name of bytes that are no text.
+std::string token_key(const std::string& text) {
+  const std::string json = json_text(Json(text));
+  if (Json::parse(json) == Json(text)) return text;
+  std::string key = "bytes:";
+  for (const char c : text) key += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  return key;
+}
+
+// The texts of the tokens join to the answer's: a character belongs to the token that ends it.
 Json text_logprobs(const std::vector<TokenText>& tokens, int64_t offset) {
   Json names = Json::array(), logprobs = Json::array(), tops = Json::array();
   Json offsets = Json::array();
+  std::string open;  // the beginning of a character
   for (const TokenText& token : tokens) {
-    names.push_back(token.text);
+    const std::string known = open + token.text;
+    const size_t size = known.size() - (&token == &tokens.back() ? 0 : open_bytes(known));
+    std::string text = known.substr(0, size);
+    open = known.substr(size);
     logprobs.push_back(token.logprob);
     Json top = Json::object();
-    for (const auto& other : token.top) top[other.text] = other.logprob;
+    for (const auto& other : token.top) top.emplace(token_key(other.text), other.logprob);
     tops.push_back(std::move(top));
     offsets.push_back(offset);
-    offset += static_cast<int64_t>(token.text.size());
+    offset += count_characters(text);
+    names.push_back(std::move(text));
   }
   return {{"tokens", std::move(names)},
           {"token_logprobs", std::move(logprobs)},
@@ -54,19 +85,26 @@ Json usage_json(const Usage& usage) {
           {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
 }
 
-Json call_json(const ToolCall& call) {
+// A custom tool's call has a text.
+Json call_json(const ToolCall& call, const std::vector<Tool>& tools) {
+  const Tool* const tool = find_tool(tools, call.name);
+  if (tool != nullptr && tool->custom) {
+    return {{"id", call.id},
+            {"type", "custom"},
+            {"custom", {{"name", call.name}, {"input", custom_input(call.arguments)}}}};
+  }
   return {{"id", call.id},
           {"type", "function"},
           {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
 }
 
-Json message_json(const AnswerMessage& message) {
+Json message_json(const AnswerMessage& message, const std::vector<Tool>& tools) {
   Json json = {{"role", "assistant"}, {"content", message.content}, {"refusal", nullptr}};
   if (!message.reasoning.empty()) json["reasoning_content"] = message.reasoning;
   if (message.calls.empty()) return json;
   if (message.content.empty()) json["content"] = nullptr;
   Json calls = Json::array();
-  for (const ToolCall& call : message.calls) calls.push_back(call_json(call));
+  for (const ToolCall& call : message.calls) calls.push_back(call_json(call, tools));
   json["tool_calls"] = std::move(calls);
   return json;
 }
@@ -80,7 +118,7 @@ Json delta_of(const ReplyPart& part) {
       return {{"reasoning_content", piece.text}};
     case MessagePiece::Kind::kCallBegin: {
       Json call = {{"index", piece.call}};
-      call.update(call_json({.id = part.call_id, .name = piece.text, .arguments = ""}));
+      call.update(call_json({.id = part.call_id, .name = piece.text, .arguments = ""}, {}));
       return {{"tool_calls", Json::array({std::move(call)})}};
     }
     default: {
@@ -92,9 +130,11 @@ Json delta_of(const ReplyPart& part) {
 
 class CompletionForm final : public ReplyForm {
  public:
-  CompletionForm(ReplyHead head, ReplyKind kind, const CompletionFields& fields)
+  CompletionForm(ReplyHead head, ReplyKind kind, const CompletionFields& fields,
+                 std::vector<Tool> tools)
       : head_(std::move(head)),
         kind_(kind),
+        tools_(std::move(tools)),
         logprobs_(fields.logprobs),
         include_usage_(fields.include_usage),
         progress_(fields.progress) {}
@@ -104,7 +144,7 @@ class CompletionForm final : public ReplyForm {
     for (size_t i = 0; i < choices.size(); ++i) {
       Json choice = {{"index", i}};
       if (kind_ == ReplyKind::kChat) {
-        choice["message"] = message_json(choices[i]);
+        choice["message"] = message_json(choices[i], tools_);
       } else {
         choice["text"] = choices[i].content;
       }
@@ -114,7 +154,7 @@ class CompletionForm final : public ReplyForm {
     }
     Json reply = reply_json(false, std::move(list));
     reply["usage"] = usage_json(usage);
-    return reply_text(reply);
+    return json_text(reply);
   }
 
   std::string begin(int choices) override {
@@ -145,10 +185,11 @@ class CompletionForm final : public ReplyForm {
                                 {"cache", progress.cached},
                                 {"processed", progress.processed},
                                 {"time_ms", progress.ms}};
-    return frame_of(reply_text(reply));
+    return frame_of(json_text(reply));
   }
 
   std::string piece(const ReplyPart& part) override {
+    if (is_custom(part)) return "";
     Json choice = {{"index", part.choice}};
     if (kind_ == ReplyKind::kChat) {
       choice["delta"] = delta_of(part);
@@ -162,16 +203,25 @@ class CompletionForm final : public ReplyForm {
 
   std::string end_choice(int choice, const AnswerMessage& message,
                          const std::vector<TokenText>& rest) override {
+    std::string frames;
+    for (const auto& [of, call] : custom_) {
+      if (of != choice) continue;
+      Json json = {{"index", call}};
+      json.update(call_json(message.calls[static_cast<size_t>(call)], tools_));
+      frames += choice_frame({{"index", choice},
+                              {"delta", {{"tool_calls", Json::array({std::move(json)})}}},
+                              {"logprobs", nullptr},
+                              {"finish_reason", nullptr}});
+    }
     Json last = {{"index", choice}};
     if (kind_ == ReplyKind::kChat) {
       last["delta"] = Json::object();
     } else {
       last["text"] = "";
     }
-    last["logprobs"] =
-        rest.empty() ? Json() : logprobs_of(rest, static_cast<int64_t>(message.content.size()));
+    last["logprobs"] = rest.empty() ? Json() : logprobs_of(rest, count_characters(message.content));
     last["finish_reason"] = finish_name(message);
-    return choice_frame(std::move(last));
+    return frames + choice_frame(std::move(last));
   }
 
   std::string end(const std::vector<AnswerMessage>&, const Usage& usage) override {
@@ -179,7 +229,7 @@ class CompletionForm final : public ReplyForm {
     if (include_usage_) {
       Json reply = reply_json(true, Json::array());
       reply["usage"] = usage_json(usage);
-      frames = frame_of(reply_text(reply));
+      frames = frame_of(json_text(reply));
     }
     return frames + "data: [DONE]\n\n";
   }
@@ -187,6 +237,16 @@ class CompletionForm final : public ReplyForm {
   std::string error(const ApiError& error) override { return frame_of(error_json(error)); }
 
  private:
+  // Whether the part belongs to a custom tool's call.
+  bool is_custom(const ReplyPart& part) {
+    const bool begins = part.piece.kind == MessagePiece::Kind::kCallBegin;
+    if (!begins && part.piece.kind != MessagePiece::Kind::kCallArguments) return false;
+    const std::pair<int, int> call(part.choice, static_cast<int>(part.piece.call));
+    const Tool* const tool = begins ? find_tool(tools_, part.piece.text) : nullptr;
+    if (tool != nullptr && tool->custom) custom_.insert(call);
+    return custom_.contains(call);
+  }
+
   Json logprobs_of(const std::vector<TokenText>& tokens, int64_t offset) const {
     if (!logprobs_) return nullptr;
     return kind_ == ReplyKind::kChat ? chat_logprobs(tokens) : text_logprobs(tokens, offset);
@@ -204,11 +264,13 @@ class CompletionForm final : public ReplyForm {
   }
 
   std::string choice_frame(Json choice) const {
-    return frame_of(reply_text(reply_json(true, Json::array({std::move(choice)}))));
+    return frame_of(json_text(reply_json(true, Json::array({std::move(choice)}))));
   }
 
   const ReplyHead head_;
   const ReplyKind kind_;
+  const std::vector<Tool> tools_;
+  std::set<std::pair<int, int>> custom_;  // choice and call: its text comes whole, at the end
   const bool logprobs_;
   const bool include_usage_;
   const bool progress_;
@@ -217,12 +279,9 @@ class CompletionForm final : public ReplyForm {
 }  // namespace
 
 std::unique_ptr<ReplyForm> make_completion_form(ReplyHead head, ReplyKind kind,
-                                                const CompletionFields& fields) {
-  return std::make_unique<CompletionForm>(std::move(head), kind, fields);
-}
-
-std::string reply_text(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+                                                const CompletionFields& fields,
+                                                std::vector<Tool> tools) {
+  return std::make_unique<CompletionForm>(std::move(head), kind, fields, std::move(tools));
 }
 
 std::string frame_of(const std::string& json) { return "data: " + json + "\n\n"; }

@@ -9,6 +9,18 @@ char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + '
 
 }  // namespace
 
+std::string header_list(const std::vector<std::string>& names) {
+  constexpr size_t kMost = 20, kBytes = 100;
+  std::string list;
+  for (size_t i = 0; i < std::min(names.size(), kMost); ++i) {
+    list += (i == 0 ? "" : ", ") + names[i].substr(0, kBytes);
+  }
+  for (char& c : list) {
+    if (c < ' ' || c > '~') c = '?';
+  }
+  return names.size() > kMost ? list + ", ..." : list;
+}
+
 bool equal_ignoring_case(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](char x, char y) { return lower(x) == lower(y); });

@@ -30,6 +30,8 @@ struct HttpResponse {
 
 // "Not Found"; "Unknown" for a status that this server never sends.
 std::string_view reason_phrase(int status);
+// Names as a header's value; of many, the first.
+std::string header_list(const std::vector<std::string>& names);
 bool equal_ignoring_case(std::string_view a, std::string_view b);
 
 }  // namespace fasa::serve

@@ -22,14 +22,11 @@ const char* stop_type(const AnswerMessage& message) {
 
 class LlamaForm final : public ReplyForm {
  public:
-  LlamaForm(ReplyHead head, int64_t prompt_tokens, int slot, const CompletionFields& fields)
-      : head_(std::move(head)),
-        prompt_tokens_(prompt_tokens),
-        slot_(slot),
-        progress_(fields.progress) {}
+  LlamaForm(ReplyHead head, int64_t prompt_tokens, const CompletionFields& fields)
+      : head_(std::move(head)), prompt_tokens_(prompt_tokens), progress_(fields.progress) {}
 
   std::string whole(const std::vector<AnswerMessage>& choices, const Usage& usage) override {
-    return reply_text(last(choices.front(), usage, choices.front().content));
+    return json_text(last(choices.front(), usage, choices.front().content));
   }
   std::string begin(int) override { return ""; }
   std::string progress(const PromptProgress& progress) override {
@@ -39,23 +36,23 @@ class LlamaForm final : public ReplyForm {
                                {"cache", progress.cached},
                                {"processed", progress.processed},
                                {"time_ms", progress.ms}};
-    return frame_of(reply_text(json));
+    return frame_of(json_text(json));
   }
   std::string piece(const ReplyPart& part) override {
-    return frame_of(reply_text(piece_json(part.piece.text)));
+    return frame_of(json_text(piece_json(part.piece.text)));
   }
   std::string end_choice(int, const AnswerMessage&, const std::vector<TokenText>&) override {
     return "";
   }
   std::string end(const std::vector<AnswerMessage>& choices, const Usage& usage) override {
-    return frame_of(reply_text(last(choices.front(), usage, "")));
+    return frame_of(json_text(last(choices.front(), usage, "")));
   }
   std::string error(const ApiError& error) override { return frame_of(error_json(error)); }
 
  private:
   Json piece_json(const std::string& content) const {
     return {{"index", 0},    {"content", content}, {"tokens", Json::array()},
-            {"stop", false}, {"id_slot", slot_},   {"tokens_evaluated", prompt_tokens_}};
+            {"stop", false}, {"id_slot", -1},      {"tokens_evaluated", prompt_tokens_}};
   }
   Json last(const AnswerMessage& message, const Usage& usage, const std::string& content) const {
     Json json = piece_json(content);
@@ -71,15 +68,14 @@ class LlamaForm final : public ReplyForm {
 
   const ReplyHead head_;
   const int64_t prompt_tokens_;
-  const int slot_;
   const bool progress_;
 };
 
 }  // namespace
 
-std::unique_ptr<ReplyForm> make_llama_form(ReplyHead head, int64_t prompt_tokens, int slot,
+std::unique_ptr<ReplyForm> make_llama_form(ReplyHead head, int64_t prompt_tokens,
                                            const CompletionFields& fields) {
-  return std::make_unique<LlamaForm>(std::move(head), prompt_tokens, slot, fields);
+  return std::make_unique<LlamaForm>(std::move(head), prompt_tokens, fields);
 }
 
 }  // namespace fasa::serve

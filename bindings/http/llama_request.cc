@@ -28,7 +28,6 @@ Json bias_object(const Json& list) {
 CompletionRequest read_llama_request(const Json& body) {
   const RequestFields fields(body, "");
   Json openai = body;
-  if (const Json* const most = fields.find("n_predict")) openai["max_tokens"] = *most;
   if (const Json* const biases = fields.find("logit_bias"); biases && biases->is_array()) {
     openai["logit_bias"] = bias_object(*biases);
   }

@@ -40,7 +40,7 @@ Json call_block(const ToolCall& call) {
 std::string event(const char* type, Json fields) {
   Json json = {{"type", type}};
   json.update(fields);
-  return fmt::format("event: {}\n{}", type, frame_of(reply_text(json)));
+  return fmt::format("event: {}\n{}", type, frame_of(json_text(json)));
 }
 
 class MessagesForm final : public ReplyForm {
@@ -57,7 +57,7 @@ class MessagesForm final : public ReplyForm {
     Json json = message_json(std::move(content), usage);
     json["stop_reason"] = stop_reason(message);
     json["stop_sequence"] = stop_sequence(message);
-    return reply_text(json);
+    return json_text(json);
   }
 
   std::string begin(int) override {
@@ -120,10 +120,14 @@ class MessagesForm final : public ReplyForm {
     open_ = kind;
     return events += event("content_block_start", {{"index", blocks_}, {"content_block", block}});
   }
+  // Clients expect a signature at a thought's end.
   std::string close() {
     if (!open_) return "";
+    const bool thought = *open_ == MessagePiece::Kind::kReasoning;
+    const std::string signed_ =
+        thought ? delta({{"type", "signature_delta"}, {"signature", ""}}) : "";
     open_.reset();
-    return event("content_block_stop", {{"index", blocks_++}});
+    return signed_ + event("content_block_stop", {{"index", blocks_++}});
   }
   std::string delta(const Json& delta) const {
     return event("content_block_delta", {{"index", blocks_}, {"delta", delta}});

@@ -6,124 +6,136 @@
 #include <utility>
 
 #include "bindings/http/api_error.h"
+#include "bindings/http/chat_history.h"
+#include "bindings/http/chat_messages.h"
+#include "bindings/http/content_text.h"
+#include "bindings/http/thinking_fields.h"
 
 namespace fasa::serve {
 namespace {
 
-constexpr size_t kMaxMessages = 10'000;
-constexpr size_t kMaxStops = 16;
 constexpr int64_t kMaxTokens = INT32_MAX;
 
-[[noreturn]] void refuse_block(const RequestFields& block, const char* allowed) {
-  const std::string type = block.string("type").value_or("");
-  throw ApiError(400, "invalid_request_error",
-                 fmt::format("{}: \"{}\"; allowed: {}, because this server does not support media",
-                             block.path_of("type"), type.substr(0, 40), allowed),
-                 block.path_of("type"), "unsupported_value");
-}
-
-// A string, or a list of text blocks.
-std::string text_of(const RequestFields& fields, const char* name) {
+Json content_of(const RequestFields& fields, const char* name) {
   const Json* const content = fields.find(name);
-  if (content == nullptr || !content->is_array()) return fields.string(name).value_or("");
-  std::string text;
-  for (size_t i = 0; i < content->size(); ++i) {
-    const RequestFields block((*content)[i], fmt::format("{}[{}]", fields.path_of(name), i));
-    if (block.string("type") != "text") refuse_block(block, "text");
-    text += block.string("text").value_or("");
-  }
-  return text;
+  return content == nullptr ? Json() : *content;
 }
 
 class Messages {
  public:
-  void add_system(const RequestFields& fields) {
-    const std::string text = text_of(fields, "system");
-    if (!text.empty()) list_.push_back({{"role", "system"}, {"content", text}});
+  void add_system(const RequestFields& fields, const char* name) {
+    const std::string text =
+        content_text(content_of(fields, name), fields.path_of(name), OtherParts::kNoted);
+    if (!text.empty()) history_.add("system", text);
   }
-  void add(const RequestFields& message) {
-    const std::string role = message.string("role").value_or("");
-    if (role != "user" && role != "assistant") {
-      throw ApiError::bad_field(
-          message.path_of("role"),
-          fmt::format("\"{}\"; allowed: user, assistant", role.substr(0, 40)));
-    }
-    const Json* const content = message.find("content");
-    if (content == nullptr) {
-      throw ApiError::bad_field(message.path_of("content"),
-                                "missing; allowed: a string or a list of blocks");
-    }
-    read_ = {{"role", role}, {"content", ""}};
-    if (content->is_array()) {
-      for (size_t i = 0; i < content->size(); ++i) {
-        add_block(
-            RequestFields((*content)[i], fmt::format("{}[{}]", message.path_of("content"), i)));
+  void add_answer(const RequestFields& message) {
+    history_.add("assistant", "");
+    each_block(message, [&](const RequestFields& block, const std::string& type) {
+      if (type == "tool_use") {
+        history_.call(block.string("id").value_or(""), block.string("name").value_or(""),
+                      content_of(block, "input"));
+      } else if (type == "thinking") {
+        history_.think(block.string("thinking").value_or(""));
+      } else if (type == "redacted_thinking" || type == "fallback") {
+        log_skipped(type);
+      } else {
+        history_.say(answer_text(block, type));
       }
-    } else {
-      add_text(*message.string("content"));
-    }
-    const bool only_results = content->is_array() && results_ && read_["content"] == "";
-    if (!only_results) list_.push_back(std::move(read_));
-    results_ = false;
+    });
+    history_.say("");  // settles thoughts behind the text
   }
-  Json take() { return std::move(list_); }
+  // Results stand before the message's own text.
+  void add_question(const RequestFields& message, OtherParts others) {
+    Json parts = Json::array();
+    bool results = false;
+    const std::string path = message.path_of("content");
+    const Json content = content_of(message, "content");
+    if (content.is_null() && others == OtherParts::kRefused) {
+      throw ApiError::bad_field(path, "missing; allowed: a string or a list of blocks");
+    }
+    std::string text;
+    for (size_t i = 0; content.is_array() && i < content.size(); ++i) {
+      if (content[i].is_object() && content[i].value("type", Json()) == "tool_result") {
+        add_result(RequestFields(content[i], fmt::format("{}[{}]", path, i)));
+        results = true;
+        parts.push_back("");  // keeps the places of the others
+      } else {
+        parts.push_back(content[i]);
+      }
+    }
+    text = content_text(content.is_array() ? parts : content, path, others);
+    if (!results || !text.empty()) history_.add("user", text);
+  }
+  Json take() { return history_.take(); }
 
  private:
-  void add_text(const std::string& text) {
-    read_["content"] = read_["content"].get<std::string>() + text;
-  }
-  void add_block(const RequestFields& block) {
-    const std::string type = block.string("type").value_or("");
-    const bool assistant = read_["role"] == "assistant";
-    if (type == "text") return add_text(block.string("text").value_or(""));
-    if (assistant && type == "tool_use") return add_call(block);
-    if (!assistant && type == "tool_result") {  // before the message's own text
-      results_ = true;
-      list_.push_back({{"role", "tool"},
-                       {"tool_call_id", block.string("tool_use_id").value_or("")},
-                       {"content", text_of(block, "content")}});
-      return;
+  template <class Read>
+  void each_block(const RequestFields& message, Read read) {
+    const Json content = content_of(message, "content");
+    const std::string path = message.path_of("content");
+    if (!content.is_array()) return history_.say(content_text(content, path, OtherParts::kNoted));
+    for (size_t i = 0; i < content.size(); ++i) {
+      const std::string inner = fmt::format("{}[{}]", path, i);
+      if (!content[i].is_object()) {
+        history_.say(content_text(content[i], inner, OtherParts::kNoted));
+        continue;
+      }
+      const RequestFields block(content[i], inner);
+      read(block, block.string("type").value_or(""));
     }
-    if (assistant && type == "redacted_thinking") return;
-    if (assistant && type == "thinking") {
-      return set_reasoning(read_, read_.value("reasoning_content", std::string()) +
-                                      block.string("thinking").value_or(""));
-    }
-    refuse_block(block, assistant ? "text, tool_use, thinking" : "text, tool_result");
   }
-  void add_call(const RequestFields& block) {
-    const auto input = block.object("input");
-    Json calls = read_.value("tool_calls", Json::array());
-    Json call = {{"id", block.string("id").value_or("")},
-                 {"type", "function"},
-                 {"function",
-                  {{"name", block.string("name").value_or("")},
-                   {"arguments", input ? input->json() : Json::object()}}}};
-    calls.push_back(read_chat_calls(Json::array({std::move(call)}), block.path_of("input"))[0]);
-    read_["tool_calls"] = std::move(calls);
+  // Tools that another server ran are told by notes.
+  static std::string answer_text(const RequestFields& block, const std::string& type) {
+    if (type.ends_with("_tool_use")) {
+      return fmt::format("[called {}]\n", block.string("name").value_or("a tool"));
+    }
+    if (type.ends_with("_tool_result")) {
+      const std::string text =
+          content_text(content_of(block, "content"), block.path_of("content"), OtherParts::kNoted);
+      return fmt::format("[result: {}]\n", text);
+    }
+    if (type == "compaction") {
+      return content_text(content_of(block, "content"), block.path(), OtherParts::kNoted);
+    }
+    return content_text(Json::array({block.json()}), block.path(), OtherParts::kNoted);
+  }
+  void add_result(const RequestFields& block) {
+    std::string text =
+        content_text(content_of(block, "content"), block.path_of("content"), OtherParts::kNoted);
+    if (block.json().value("is_error", Json()) == true) text = "[error] " + text;
+    history_.result(block.string("tool_use_id").value_or(""), "", text);
   }
 
-  Json list_ = Json::array();
-  Json read_;             // the message being read
-  bool results_ = false;  // it has tool results
+  ChatHistory history_;
 };
 
 Json read_messages(const RequestFields& fields) {
-  const Json* const messages = fields.find("messages");
-  if (messages == nullptr || !messages->is_array() || messages->empty() ||
-      messages->size() > kMaxMessages) {
-    throw ApiError::bad_field("messages",
-                              fmt::format("allowed: a list of 1 to {} messages", kMaxMessages));
-  }
+  const Json& messages = require_messages(fields);
+  const auto newest = newest_user_message(messages);
   Messages read;
-  read.add_system(fields);
-  for (size_t i = 0; i < messages->size(); ++i) {
-    read.add(RequestFields((*messages)[i], fmt::format("messages[{}]", i)));
+  read.add_system(fields, "system");
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const RequestFields message(messages[i], fmt::format("messages[{}]", i));
+    const std::string role = message.string("role").value_or("");
+    if (role == "user") {
+      read.add_question(message, i == newest ? OtherParts::kRefused : OtherParts::kNoted);
+    } else if (role == "assistant") {
+      read.add_answer(message);
+    } else if (role == "system" || role == "developer") {
+      read.add_system(message, "content");
+    } else if (i + 1 < messages.size()) {
+      log_skipped(role);
+    } else {
+      throw ApiError::bad_field(
+          message.path_of("role"),
+          fmt::format("\"{}\"; allowed: user, assistant, system", role.substr(0, 40)));
+    }
   }
   return read.take();
 }
 
 // {"name", "description", "input_schema"} and {"type", "name"}, as chat completions have them.
+// Types with a date are tools that Anthropic's server knows.
 Json openai_tools(const RequestFields& fields) {
   Json read = Json::object();
   const Json* const tools = fields.find("tools");
@@ -132,11 +144,10 @@ Json openai_tools(const RequestFields& fields) {
     read["tools"] = Json::array();
     for (size_t i = 0; i < tools->size(); ++i) {
       const RequestFields tool((*tools)[i], fmt::format("tools[{}]", i));
-      if (tool.string("type").value_or("custom") != "custom") {
-        throw ApiError(
-            400, "invalid_request_error",
-            tool.path_of("type") + ": this server has no built-in tools; allowed: custom",
-            tool.path_of("type"), "unsupported_value");
+      const std::string type = tool.string("type").value_or("custom");
+      if (type != "custom") {
+        read["tools"].push_back({{"type", type == "function" ? "hosted" : type}});
+        continue;
       }
       Json function = {{"name", tool.string("name").value_or("")}};
       if (const auto text = tool.string("description")) function["description"] = *text;
@@ -158,6 +169,22 @@ Json openai_tools(const RequestFields& fields) {
   return read;
 }
 
+// "output_config" with its effort and format, "output_format" (its earlier name), and "thinking".
+void read_output(const RequestFields& fields, ChatRequest& chat) {
+  set_template_variables(chat.context, fields);
+  if (const auto format = fields.object("output_format")) chat.format = read_text_format(*format);
+  const auto thinking = fields.object("thinking");
+  const auto type = thinking ? thinking->string("type") : std::nullopt;
+  if (type == "disabled") set_thinking(chat.context, "none");
+  if (const auto config = fields.object("output_config")) {
+    if (const auto format = config->object("format")) chat.format = read_text_format(*format);
+    if (const auto effort = config->string("effort")) set_thinking(chat.context, *effort);
+  }
+  if (type && type != "disabled") set_thinking(chat.context, true);
+  const Json* const budget = thinking ? thinking->find("budget_tokens") : nullptr;
+  if (budget != nullptr && budget->is_number_integer()) chat.context["thinking_budget"] = *budget;
+}
+
 }  // namespace
 
 ChatRequest read_messages_request(const Json& body, bool counted) {
@@ -166,26 +193,19 @@ ChatRequest read_messages_request(const Json& body, bool counted) {
   CompletionFields& common = chat.common;
   common.prompt_field = "messages";
   common.model = fields.string("model").value_or("");
-  common.sampling.max_tokens = fields.integer("max_tokens", 1, kMaxTokens);
+  common.sampling = read_sampling(fields);
+  common.sampling.max_tokens = fields.integer("max_tokens", 0, kMaxTokens);
   if (!common.sampling.max_tokens && !counted) {
-    throw ApiError::bad_field("max_tokens", "missing; allowed: a whole number above 0");
+    throw ApiError::bad_field("max_tokens", "missing; allowed: a whole number");
   }
-  common.sampling.temperature = fields.number("temperature", 0, 1);
-  common.sampling.top_p = fields.number("top_p", 0, 1);
-  common.sampling.top_k = fields.integer("top_k", 0, INT32_MAX);
-  common.sampling.stop = fields.strings("stop_sequences", kMaxStops);
+  common.sampling.stop = read_stops(fields, "stop_sequences");
   common.stream = fields.boolean("stream").value_or(false);
-  if (const auto format = fields.object("output_format")) {  // the earlier name
-    chat.format = read_text_format(*format);
-  }
-  if (const auto config = fields.object("output_config")) {
-    if (const auto format = config->object("format")) chat.format = read_text_format(*format);
-  }
   fields.refuse("container", {}, "this server has no containers; omit the field");
   fields.refuse("mcp_servers", {Json::array()}, "this server calls no MCP servers; omit the field");
   const Json tools = openai_tools(fields);
   chat.tools = read_tools(RequestFields(tools, ""), false);
-  chat.context = {{"messages", read_messages(fields)}, {"add_generation_prompt", true}};
+  chat.context = {{"messages", read_messages(fields)}};
+  read_output(fields, chat);
   if (chat.tools.used()) chat.context["tools"] = chat.tools.list;
   return chat;
 }

@@ -38,7 +38,7 @@ class OllamaForm final : public ReplyForm {
     const AnswerMessage message = with_whole_calls(choices.front());
     Json json = line(message.content, message.reasoning, message.calls);
     add_end(json, message, usage);
-    return reply_text(json);
+    return json_text(json);
   }
   std::string begin(int) override { return ""; }
   std::string piece(const ReplyPart& part) override {
@@ -67,7 +67,7 @@ class OllamaForm final : public ReplyForm {
   std::string error_body(const ApiError& error) const override { return ollama_error_json(error); }
 
  private:
-  static std::string text_of(const Json& json) { return reply_text(json) + "\n"; }
+  static std::string text_of(const Json& json) { return json_text(json) + "\n"; }
 
   Json line(const std::string& content, const std::string& thinking,
             const std::vector<ToolCall>& calls) const {

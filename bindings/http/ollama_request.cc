@@ -4,58 +4,64 @@
 #include <utility>
 
 #include "bindings/http/api_error.h"
+#include "bindings/http/chat_messages.h"
+#include "bindings/http/thinking_fields.h"
 
 namespace fasa::serve {
 namespace {
 
-void refuse_images(const RequestFields& fields) {
-  fields.refuse("images", {Json::array()}, "this server does not support media; omit the field");
+// The fields that both routes have.
+CompletionFields read_common(const RequestFields& fields) {
+  CompletionFields common;
+  common.model = fields.string("model").value_or("");
+  common.stream = fields.boolean("stream").value_or(true);
+  if (const auto options = fields.object("options")) {
+    common.sampling = read_sampling(*options);
+    common.sampling.max_tokens = read_max_tokens(*options, "num_predict");
+  }
+  return common;
 }
 
-// The fields that both routes have, by OpenAI's names.
-Json common_fields(const RequestFields& fields) {
-  Json openai = {{"stream", fields.boolean("stream").value_or(true)}};
-  std::string model = fields.string("model").value_or("");
-  constexpr std::string_view kLatest = ":latest";
-  if (model.ends_with(kLatest)) model.resize(model.size() - kLatest.size());
-  openai["model"] = model;
-  refuse_images(fields);
-  if (const auto options = fields.object("options")) {
-    for (const char* const name : {"temperature", "top_k", "top_p", "min_p", "seed", "stop",
-                                   "presence_penalty", "frequency_penalty", "repeat_penalty"}) {
-      if (const Json* const value = options->find(name)) openai[name] = *value;
-    }
-    const Json* const most = options->find("num_predict");
-    if (most != nullptr) openai["max_tokens"] = *most == -2 ? Json(-1) : *most;
-  }
+ResponseFormat read_format(const RequestFields& fields) {
   const Json* const format = fields.find("format");
-  if (format != nullptr && format->is_object()) openai["json_schema"] = *format;
-  if (format != nullptr && !format->is_object() && *format != "") {
-    if (*format != "json") {
-      throw ApiError::bad_field("format", kind_of(*format) + "; allowed: \"json\", or a schema");
-    }
-    openai["response_format"] = {{"type", "json_object"}};
+  if (format == nullptr || *format == "") return {};
+  if (*format == "json") return {.kind = ResponseFormat::Kind::kJsonObject, .field = "format"};
+  if (!format->is_object()) {
+    throw ApiError::bad_field("format", kind_of(*format) + "; allowed: \"json\", or a schema");
   }
-  if (const auto think = fields.find("think"); think != nullptr && think->is_boolean()) {
-    openai["chat_template_kwargs"] = {{"enable_thinking", *think}};
-  }
-  return openai;
+  return {.kind = ResponseFormat::Kind::kJsonSchema,
+          .schema = *format,
+          .field = "format",
+          .place = "format"};
+}
+
+ChatRequest read_chat(const RequestFields& fields, Json messages) {
+  ChatRequest request;
+  request.common = read_common(fields);
+  request.common.prompt_field = "messages";
+  request.format = read_format(fields);
+  request.tools = read_tools(fields, false);
+  request.context = {{"messages", std::move(messages)}};
+  if (request.tools.used()) request.context["tools"] = request.tools.list;
+  if (const Json* const think = fields.find("think")) set_thinking(request.context, *think);
+  return request;
 }
 
 }  // namespace
 
+std::string ollama_load_reason(const Json& body, bool chat) {
+  const RequestFields fields(body, "");
+  const Json* const content = fields.find(chat ? "messages" : "prompt");
+  const bool empty = content == nullptr || content->empty() || *content == "";
+  if (!empty || (chat && content != nullptr && !content->is_array())) return "";
+  const Json* const alive = fields.find("keep_alive");
+  const bool unload = alive != nullptr && (*alive == 0 || *alive == "0" || *alive == "0s");
+  return unload ? "unload" : "load";
+}
+
 ChatRequest read_ollama_chat(const Json& body) {
   const RequestFields fields(body, "");
-  Json openai = common_fields(fields);
-  if (const Json* const tools = fields.find("tools")) openai["tools"] = *tools;
-  const Json* const messages = fields.find("messages");
-  if (messages != nullptr && messages->is_array()) {
-    for (size_t i = 0; i < messages->size(); ++i) {
-      refuse_images(RequestFields((*messages)[i], "messages[" + std::to_string(i) + "]"));
-    }
-  }
-  if (messages != nullptr) openai["messages"] = *messages;
-  return read_chat_request(openai);
+  return read_chat(fields, read_chat_messages(fields));
 }
 
 bool is_raw_prompt(const Json& body) {
@@ -64,24 +70,23 @@ bool is_raw_prompt(const Json& body) {
 
 ChatRequest read_ollama_prompt(const Json& body) {
   const RequestFields fields(body, "");
-  Json openai = common_fields(fields);
   fields.refuse("suffix", {""}, "this server does not support suffix; omit it");
   fields.refuse("template", {""}, "this server uses the model's own template; omit the field");
-  openai["messages"] = Json::array();
+  fields.refuse("images", {Json::array()}, "this server does not read media; omit the field");
+  Json messages = Json::array();
   if (const auto system = fields.string("system"); system && !system->empty()) {
-    openai["messages"].push_back({{"role", "system"}, {"content", *system}});
+    messages.push_back({{"role", "system"}, {"content", *system}});
   }
-  openai["messages"].push_back(
-      {{"role", "user"}, {"content", fields.string("prompt").value_or("")}});
-  return read_chat_request(openai);
+  messages.push_back({{"role", "user"}, {"content", fields.string("prompt").value_or("")}});
+  return read_chat(fields, std::move(messages));
 }
 
 CompletionRequest read_ollama_raw_prompt(const Json& body) {
   const RequestFields fields(body, "");
-  Json openai = common_fields(fields);
   fields.refuse("suffix", {""}, "this server does not support suffix; omit it");
-  openai["prompt"] = fields.string("prompt").value_or("");
-  return read_completion_request(openai);
+  return {.common = read_common(fields),
+          .format = read_format(fields),
+          .prompts = {fields.string("prompt").value_or("")}};
 }
 
 }  // namespace fasa::serve

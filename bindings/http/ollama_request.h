@@ -6,6 +6,8 @@
 
 namespace fasa::serve {
 
+// "load" or "unload" of a request that has nothing to answer; "" of others. Throws ApiError.
+std::string ollama_load_reason(const Json& body, bool chat);
 // POST /api/chat. Throws ApiError.
 ChatRequest read_ollama_chat(const Json& body);
 // POST /api/generate: by a chat template, unless "raw" asks for the prompt as it is.

@@ -21,6 +21,7 @@ struct SamplingFields {
   std::optional<double> temperature, top_p, min_p;
   std::optional<int64_t> top_k;
   std::optional<double> presence_penalty, frequency_penalty, repetition_penalty;
+  std::optional<int64_t> repetition_window;  // tokens
   std::optional<uint64_t> seed;
   std::vector<std::pair<int32_t, float>> logit_bias;
   std::optional<int64_t> max_tokens;
@@ -40,16 +41,15 @@ struct CompletionFields {
   bool progress = false;  // of the prompt, in the stream
   bool logprobs = false;
   int top_logprobs = 0;
-  int64_t slot = -1;  // see Slots::take
 };
 
 struct ChatRequest {
   CompletionFields common;
   ToolFields tools;
   ResponseFormat format;
-  // The chat template's input: {"messages": [...], "tools": [...], ...}. Lists of text parts are
-  // joined into one string; a call's arguments are parsed into an object.
+  // The chat template's input: {"messages": [...], "tools": [...], ...}, see in_history_form().
   Json context;
+  std::optional<bool> continues;  // an answer at the end; default: one with text
 };
 
 // Text, or token ids.
@@ -63,12 +63,10 @@ struct CompletionRequest {
 
 // For the other APIs; all throw ApiError.
 SamplingFields read_sampling(const RequestFields& fields);
-// A message as templates expect it. `path` names it in errors.
-Json read_chat_message(const Json& message, const std::string& path);
-Json read_chat_calls(const Json& calls, const std::string& path);
-// An assistant's reasoning, by the names that templates have for it; they choose the turns that
-// show it.
-void set_reasoning(Json& message, const std::string& text);
+// Negative numbers are no limit, as for llama.cpp's server and Ollama.
+std::optional<int64_t> read_max_tokens(const RequestFields& fields, const char* name);
+// Without empty ones.
+std::vector<std::string> read_stops(const RequestFields& fields, const char* name);
 
 // Throw ApiError for a wrong type, a value out of range, and an unsupported field.
 ChatRequest read_chat_request(const Json& body);

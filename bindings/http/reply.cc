@@ -137,7 +137,10 @@ void Reply::write(const std::string& frames) {
 }
 
 TokenText Reply::token_text(const TokenLogprobs& token) const {
-  const auto text_of = [&](int32_t id) { return tokenizer_.decode({&id, 1}, false); };
+  const auto text_of = [&](int32_t id) {
+    std::string bytes = tokenizer_.token_bytes(id);
+    return bytes.empty() ? tokenizer_.decode({&id, 1}, false) : bytes;
+  };
   TokenText told{.text = text_of(token.id), .logprob = token.logprob};
   for (const auto& [id, logprob] : token.top) told.top.push_back({text_of(id), logprob});
   return told;
@@ -147,7 +150,7 @@ TokenText Reply::token_text(const TokenLogprobs& token) const {
 void Reply::add_piece(int choice, MessagePiece piece) {
   Choice& of = choices_[static_cast<size_t>(choice)];
   AnswerMessage& message = of.message;
-  ReplyPart part{.choice = choice, .piece = std::move(piece), .text_offset = of.text_bytes};
+  ReplyPart part{.choice = choice, .piece = std::move(piece), .text_offset = of.characters};
   switch (part.piece.kind) {
     case MessagePiece::Kind::kContent:
       message.content += part.piece.text;
@@ -165,13 +168,14 @@ void Reply::add_piece(int choice, MessagePiece piece) {
   }
   message.tokens.insert(message.tokens.end(), of.tokens.begin(), of.tokens.end());
   part.tokens = std::exchange(of.tokens, {});
-  of.text_bytes += static_cast<int64_t>(part.piece.text.size());
+  of.characters += count_characters(part.piece.text);
   if (options_.stream) write(form_->piece(part));
 }
 
 void Reply::take_token(const Event& event) {
   begin();
   if (!first_token_) first_token_ = event.at;
+  if (options_.silent) return;
   Choice& of = choices_[static_cast<size_t>(event.choice)];
   for (const TokenLogprobs& token : event.logprobs) of.tokens.push_back(token_text(token));
   for (const MessagePiece& piece : event.pieces) add_piece(event.choice, piece);
@@ -181,6 +185,7 @@ void Reply::take_end(Event& event) {
   begin();
   const int choice = event.choice;
   Choice& of = choices_[static_cast<size_t>(choice)];
+  if (options_.silent) event.answer = {.ids = {}, .text = {}, .end = AnswerEnd::kMaxTokens};
   of.message.end = event.answer.end;
   of.message.reasoning_tokens = event.answer.reasoning_tokens;
   of.message.stop_string = std::move(event.answer.stop_string);

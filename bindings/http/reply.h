@@ -24,6 +24,7 @@ namespace fasa::serve {
 struct ReplyOptions {
   bool stream = false;
   bool logprobs = false;
+  bool silent = false;        // the answer is to have no tokens: the prompt alone is computed
   int choices = 1;            // of all prompts
   int64_t prompt_tokens = 0;  // likewise
   LoggedRequest logged = {};  // what is known of it before
@@ -79,7 +80,7 @@ class Reply final : public RequestObserver, public std::enable_shared_from_this<
   struct Choice {
     AnswerMessage message;
     std::vector<TokenText> tokens;  // that no piece has told of
-    int64_t text_bytes = 0;         // that were sent
+    int64_t characters = 0;         // of text that were sent
   };
 
   void hand_over(Event event);

@@ -10,6 +10,7 @@
 #include "bindings/http/answer_message.h"
 #include "bindings/http/api_error.h"
 #include "bindings/http/request_fields.h"
+#include "bindings/http/tool_fields.h"
 
 namespace fasa::serve {
 
@@ -47,21 +48,22 @@ struct ReplyHead {
 
 enum class ReplyKind { kChat, kText };  // /v1/chat/completions, /v1/completions
 
+// `tools`: those of the request, for the form of their calls.
 std::unique_ptr<ReplyForm> make_completion_form(ReplyHead head, ReplyKind kind,
-                                                const CompletionFields& fields);
+                                                const CompletionFields& fields,
+                                                std::vector<Tool> tools = {});
 // /v1/responses; `echo`: request fields that the response repeats; `ended`: called with the
 // response before it is sent, unless it failed.
-std::unique_ptr<ReplyForm> make_responses_form(ReplyHead head, Json echo,
+std::unique_ptr<ReplyForm> make_responses_form(ReplyHead head, Json echo, std::vector<Tool> tools,
                                                std::function<void(const Json&)> ended);
 // /completion of llama.cpp's server.
-std::unique_ptr<ReplyForm> make_llama_form(ReplyHead head, int64_t prompt_tokens, int slot,
+std::unique_ptr<ReplyForm> make_llama_form(ReplyHead head, int64_t prompt_tokens,
                                            const CompletionFields& fields);
 // Ollama's /api/chat, else /api/generate.
 std::unique_ptr<ReplyForm> make_ollama_form(ReplyHead head, bool chat);
 // Anthropic's /v1/messages.
 std::unique_ptr<ReplyForm> make_messages_form(ReplyHead head, int64_t prompt_tokens);
 
-std::string reply_text(const Json& json);  // bytes that are no UTF-8 are replaced
 std::string frame_of(const std::string& json);
 
 }  // namespace fasa::serve

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cmath>
 
 #include "bindings/http/api_error.h"
@@ -12,6 +13,43 @@ namespace fasa::serve {
 namespace {
 
 constexpr size_t kShown = 40;  // of a string, in messages
+
+// The code unit of an escape, u and four digits; nothing if there is none at this place.
+std::optional<unsigned> escaped_unit(std::string_view text, size_t at) {
+  constexpr size_t kSize = 6;
+  if (at + kSize > text.size() || text[at] != '\\' || text[at + 1] != 'u') return std::nullopt;
+  unsigned unit = 0;
+  const char* const digits = text.data() + at + 2;
+  const auto [end, error] = std::from_chars(digits, digits + 4, unit, 16);
+  return error == std::errc() && end == digits + 4 ? std::optional(unit) : std::nullopt;
+}
+
+// Clients cut texts within a character: halves of surrogate pairs and bytes that are no UTF-8
+// become U+FFFD.
+std::string repaired(const std::string& body) {
+  const std::string text = Json::parse(json_text(Json(body))).get<std::string>();
+  const auto is_high = [](unsigned unit) { return unit >= 0xD800 && unit < 0xDC00; };
+  const auto is_low = [](unsigned unit) { return unit >= 0xDC00 && unit < 0xE000; };
+  std::string whole;
+  for (size_t at = 0; at < text.size();) {
+    if (text[at] != '\\') {
+      whole += text[at++];
+      continue;
+    }
+    const auto unit = escaped_unit(text, at);
+    if (!unit) {
+      whole += text.substr(at, 2);  // another escape
+      at += 2;
+      continue;
+    }
+    const auto next = escaped_unit(text, at + 6);
+    const bool pair = is_high(*unit) && next && is_low(*next);
+    const bool half = !pair && (is_high(*unit) || is_low(*unit));
+    whole += half ? "\\ufffd" : text.substr(at, pair ? 12 : 6);
+    at += pair ? 12 : 6;
+  }
+  return whole;
+}
 
 // Some clients write 1.0 for 1.
 bool is_whole(const Json& value) {
@@ -36,8 +74,16 @@ Json parse_body(const std::string& body) {
   try {
     return parse_json<Json>(body, "body");
   } catch (const InputError& error) {
-    throw ApiError(400, "invalid_request_error", error.what(), "", "invalid_json");
+    try {
+      return parse_json<Json>(repaired(body), "body");
+    } catch (const InputError&) {
+      throw ApiError(400, "invalid_request_error", error.what(), "", "invalid_json");
+    }
   }
+}
+
+std::string json_text(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 RequestFields::RequestFields(const Json& object, std::string path)

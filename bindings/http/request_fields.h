@@ -41,6 +41,7 @@ class RequestFields {
 
 // Parses JSON of at most 64 levels. Throws ApiError.
 Json parse_body(const std::string& body);
+std::string json_text(const Json& json);  // bytes that are no UTF-8 are replaced
 // "true", "a list", "the number 7": describes a value in messages.
 std::string kind_of(const Json& json);
 

@@ -20,8 +20,12 @@ Json usage_json(const AnswerMessage& message, const Usage& usage) {
 
 class ResponsesForm final : public ReplyForm {
  public:
-  ResponsesForm(ReplyHead head, Json echo, std::function<void(const Json&)> ended)
-      : head_(std::move(head)), echo_(std::move(echo)), ended_(std::move(ended)) {}
+  ResponsesForm(ReplyHead head, Json echo, std::vector<Tool> tools,
+                std::function<void(const Json&)> ended)
+      : head_(std::move(head)),
+        echo_(std::move(echo)),
+        tools_(std::move(tools)),
+        ended_(std::move(ended)) {}
 
   std::string begin(int) override {
     const Json fields = {{"response", response("in_progress", Json::array())}};
@@ -36,6 +40,7 @@ class ResponsesForm final : public ReplyForm {
         return open(Item::kCall, part);
       case MessagePiece::Kind::kCallArguments: {
         call_.arguments += text;
+        if (is_custom()) return "";  // its text comes whole
         Json fields = place();
         fields["delta"] = text;
         return event("response.function_call_arguments.delta", std::move(fields));
@@ -86,7 +91,7 @@ class ResponsesForm final : public ReplyForm {
       add(MessagePiece::Kind::kCallArguments, call.arguments, "");
     }
     end_choice(0, message, {});
-    return reply_text(finished(choices, usage));
+    return json_text(finished(choices, usage));
   }
 
  private:
@@ -95,7 +100,7 @@ class ResponsesForm final : public ReplyForm {
   std::string event(const char* type, Json fields) {
     Json json = {{"type", type}, {"sequence_number", sequence_++}};
     json.update(fields);
-    return fmt::format("event: {}\n{}", type, frame_of(reply_text(json)));
+    return fmt::format("event: {}\n{}", type, frame_of(json_text(json)));
   }
 
   // The members are copied from the request or set to their defaults.
@@ -148,10 +153,7 @@ class ResponsesForm final : public ReplyForm {
     const bool open = status == std::string_view("in_progress");
     const std::string id =
         fmt::format("{}_{}", head_.id.substr(head_.id.find('_') + 1), output_.size());
-    if (item_ == Item::kCall) {
-      return {{"id", "fc_" + id},    {"type", "function_call"}, {"status", status},
-              {"call_id", call_.id}, {"name", call_.name},      {"arguments", call_.arguments}};
-    }
+    if (item_ == Item::kCall) return call_json(id, status);
     Json content = Json::array();
     if (!open) content.push_back(part_json(text_));
     if (item_ == Item::kReasoning) {
@@ -166,6 +168,42 @@ class ResponsesForm final : public ReplyForm {
             {"status", status},
             {"role", "assistant"},
             {"content", std::move(content)}};
+  }
+
+  bool is_custom() const {
+    const Tool* const tool = find_tool(tools_, call_.name);
+    return tool != nullptr && tool->custom;
+  }
+
+  // A call by the client's name of the tool.
+  Json call_json(const std::string& id, const char* status) const {
+    const Tool* const tool = find_tool(tools_, call_.name);
+    const bool custom = is_custom();
+    Json json = {{"id", (custom ? "ctc_" : "fc_") + id},
+                 {"type", custom ? "custom_tool_call" : "function_call"},
+                 {"status", status},
+                 {"call_id", call_.id},
+                 {"name", tool == nullptr ? call_.name : tool->own_name}};
+    if (tool != nullptr && !tool->name_space.empty()) json["namespace"] = tool->name_space;
+    if (custom) {
+      json["input"] = call_.arguments.empty() ? "" : custom_input(call_.arguments);
+    } else {
+      json["arguments"] = call_.arguments;
+    }
+    return json;
+  }
+
+  // The events that end a call.
+  std::string close_call(Json fields) {
+    if (!is_custom()) {
+      fields["name"] = item_json("completed")["name"];
+      fields["arguments"] = call_.arguments;
+      return event("response.function_call_arguments.done", std::move(fields));
+    }
+    Json delta = fields;
+    delta["delta"] = fields["input"] = custom_input(call_.arguments);
+    return event("response.custom_tool_call_input.delta", std::move(delta)) +
+           event("response.custom_tool_call_input.done", std::move(fields));
   }
 
   Json place() const {
@@ -192,9 +230,7 @@ class ResponsesForm final : public ReplyForm {
     Json fields = place();
     std::string events;
     if (item_ == Item::kCall) {
-      fields["name"] = call_.name;
-      fields["arguments"] = call_.arguments;
-      events = event("response.function_call_arguments.done", std::move(fields));
+      events = close_call(std::move(fields));
     } else {
       Json part = fields;
       part["part"] = part_json(text_);
@@ -216,6 +252,7 @@ class ResponsesForm final : public ReplyForm {
 
   const ReplyHead head_;
   const Json echo_;
+  const std::vector<Tool> tools_;
   const std::function<void(const Json&)> ended_;  // may be null
   int64_t sequence_ = 0;
   Item item_ = Item::kNone;  // the open one
@@ -226,9 +263,10 @@ class ResponsesForm final : public ReplyForm {
 
 }  // namespace
 
-std::unique_ptr<ReplyForm> make_responses_form(ReplyHead head, Json echo,
+std::unique_ptr<ReplyForm> make_responses_form(ReplyHead head, Json echo, std::vector<Tool> tools,
                                                std::function<void(const Json&)> ended) {
-  return std::make_unique<ResponsesForm>(std::move(head), std::move(echo), std::move(ended));
+  return std::make_unique<ResponsesForm>(std::move(head), std::move(echo), std::move(tools),
+                                         std::move(ended));
 }
 
 }  // namespace fasa::serve

@@ -2,115 +2,138 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string>
 #include <utility>
 
 #include "bindings/http/api_error.h"
+#include "bindings/http/chat_history.h"
+#include "bindings/http/content_text.h"
+#include "bindings/http/thinking_fields.h"
 
 namespace fasa::serve {
 namespace {
 
 constexpr size_t kMaxItems = 10'000;
-constexpr int64_t kMaxTokens = INT32_MAX;
 
-[[noreturn]] void refuse_type(const RequestFields& fields, const std::string& type,
-                              const char* allowed) {
-  throw ApiError(
-      400, "invalid_request_error",
-      fmt::format("{}: \"{}\"; allowed: {}", fields.path_of("type"), type.substr(0, 40), allowed),
-      fields.path_of("type"), "unsupported_value");
+const Json& at(const Json& object, const char* name) {
+  static const Json none;
+  const auto found = object.find(name);
+  return found == object.end() ? none : *found;
 }
 
-// A string, or a list of text parts.
-std::string text_of(const RequestFields& item, const char* name) {
-  const Json* const content = item.find(name);
-  if (content == nullptr || !content->is_array()) return item.string(name).value_or("");
-  std::string text;
-  for (size_t i = 0; i < content->size(); ++i) {
-    const RequestFields part((*content)[i], fmt::format("{}[{}]", item.path_of(name), i));
-    const std::string type = part.string("type").value_or("");
-    if (type != "input_text" && type != "output_text" && type != "text") {
-      refuse_type(part, type,
-                  "input_text, output_text, because this server does not support media");
-    }
-    text += part.string("text").value_or("");
-  }
-  return text;
+std::string text_at(const Json& object, const char* name) {
+  const Json& text = at(object, name);
+  return text.is_string() ? text.get<std::string>() : "";
 }
 
 // The text of a reasoning item; without it, its summary.
-std::string reasoning_of(const RequestFields& item) {
-  std::string text;
+std::string reasoning_of(const Json& item) {
   for (const char* const name : {"content", "summary"}) {
-    const Json* const parts = item.find(name);
-    if (!text.empty() || parts == nullptr || !parts->is_array()) continue;
-    for (size_t i = 0; i < parts->size(); ++i) {
-      const RequestFields part((*parts)[i], fmt::format("{}[{}]", item.path_of(name), i));
-      text += part.string("text").value_or("");
-    }
+    const std::string text = content_text(at(item, name), name, OtherParts::kNoted);
+    if (!text.empty()) return text;
   }
-  return text;
+  return "";
 }
 
-// Collects a chat's messages. Calls belong to the preceding assistant message, reasoning to the
-// next one.
-class Conversation {
+// Calls by other names than function_call: of tools that clients run themselves.
+bool is_client_call(const std::string& type) {
+  constexpr std::string_view kTypes[] = {"custom_tool_call", "local_shell_call",
+                                         "shell_call",       "apply_patch_call",
+                                         "computer_call",    "tool_search_call"};
+  return std::find(std::begin(kTypes), std::end(kTypes), type) != std::end(kTypes);
+}
+
+// What a call of such a tool holds, as arguments.
+Json arguments_of(const Json& item) {
+  if (item.contains("input")) return {{"input", item["input"]}};
+  for (const char* const name : {"arguments", "action", "operation"}) {
+    if (!at(item, name).is_null()) return item[name];
+  }
+  return nullptr;
+}
+
+// Turns input items into messages.
+class Items {
  public:
-  void add(const Json& item, const std::string& path) {
+  void add(const Json& item, const std::string& path, OtherParts others) {
     const RequestFields fields(item, path);
     const std::string type = fields.string("type").value_or("message");
-    if (type == "message") {
-      add_message(fields, path);
-    } else if (type == "function_call") {
-      add_call(fields, path);
-    } else if (type == "function_call_output") {
-      messages_.push_back({{"role", "tool"},
-                           {"tool_call_id", fields.string("call_id").value_or("")},
-                           {"content", text_of(fields, "output")}});
-    } else if (type == "reasoning") {
-      reasoning_ += reasoning_of(fields);
-    } else {
-      refuse_type(fields, type, "message, function_call, function_call_output, reasoning");
+    if (type == "message") return add_message(fields, others);
+    if (type == "reasoning") return history_.think(reasoning_of(item));
+    if (type == "function_call") {
+      const std::string name = fields.string("name").value_or("");
+      return history_.call(call_id(item), shown_tool_name(text_at(item, "namespace"), name),
+                           at(item, "arguments"));
     }
+    if (is_client_call(type)) return add_client_call(item, type);
+    if (type.ends_with("_output")) return add_result(item, path);
+    if (type == "mcp_call") return add_mcp_call(item);
+    if (type == "additional_tools") {
+      for (const Json& tool : at(item, "tools")) tools_.push_back(tool);
+      return;
+    }
+    add_other(item, type, path);
   }
-  void add(const char* role, std::string text) {
-    messages_.push_back({{"role", role}, {"content", std::move(text)}});
-  }
-  Json take() { return std::move(messages_); }
+  void add(const char* role, const std::string& text) { history_.add(role, text); }
+  Json take() { return history_.take(); }
+  const Json& tools() const { return tools_; }  // of items
 
  private:
-  void add_message(const RequestFields& fields, const std::string& path) {
-    const std::string role = fields.string("role").value_or("");
-    if (fields.find("content") == nullptr) {
-      throw ApiError::bad_field(path + ".content", "missing; allowed: a string or a list of parts");
+  static std::string call_id(const Json& item) {
+    const std::string id = text_at(item, "call_id");
+    return id.empty() ? text_at(item, "id") : id;
+  }
+  void add_message(const RequestFields& fields, OtherParts others) {
+    std::string role = fields.string("role").value_or("");
+    if (role == "developer") role = "system";  // templates know no other name for it
+    if (role != "system" && role != "user" && role != "assistant") {
+      if (others == OtherParts::kNoted) return log_skipped(role);
+      throw ApiError::bad_field(
+          fields.path_of("role"),
+          fmt::format("\"{}\"; allowed: system, developer, user, assistant", role.substr(0, 40)));
     }
-    messages_.push_back(
-        read_chat_message({{"role", role}, {"content", text_of(fields, "content")}}, path));
-    add_reasoning();
+    const Json& content = at(fields.json(), "content");
+    const std::string path = fields.path_of("content");
+    const bool newest = role == "user" && others == OtherParts::kRefused;
+    if (newest && content.is_null()) {
+      throw ApiError::bad_field(path, "missing; allowed: a string or a list of parts");
+    }
+    add(role.c_str(), content_text(content, path, newest ? others : OtherParts::kNoted));
   }
-  void add_call(const RequestFields& fields, const std::string& path) {
-    const bool follows = !messages_.empty() && messages_.back()["role"] == "assistant";
-    if (!follows) messages_.push_back({{"role", "assistant"}, {"content", ""}});
-    Json call = {{"id", fields.string("call_id").value_or("")},
-                 {"type", "function"},
-                 {"function",
-                  {{"name", fields.string("name").value_or("")},
-                   {"arguments", fields.string("arguments").value_or("{}")}}}};
-    Json& message = messages_.back();
-    Json calls = message.value("tool_calls", Json::array());
-    calls.push_back(read_chat_calls(Json::array({std::move(call)}), path)[0]);
-    message["tool_calls"] = std::move(calls);
-    add_reasoning();
+  void add_client_call(const Json& item, const std::string& type) {
+    std::string name = text_at(item, "name");
+    if (name.empty()) name = type.substr(0, type.rfind("_call"));
+    history_.call(call_id(item), shown_tool_name(text_at(item, "namespace"), name),
+                  arguments_of(item));
   }
-  // The items of reasoning before this message of the assistant; others have none.
-  void add_reasoning() {
-    const std::string text = std::exchange(reasoning_, "");
-    Json& message = messages_.back();
-    if (text.empty() || message["role"] != "assistant") return;
-    set_reasoning(message, message.value("reasoning_content", std::string()) + text);
+  void add_result(const Json& item, const std::string& path) {
+    const Json& output = item.contains("output") ? item["output"] : at(item, "tools");
+    std::string text = content_text(output, path + ".output", OtherParts::kNoted);
+    history_.result(call_id(item), "", text);
+  }
+  // A call that another server ran, with its result.
+  void add_mcp_call(const Json& item) {
+    history_.call(call_id(item), text_at(item, "name"), at(item, "arguments"));
+    const std::string error = content_text(at(item, "error"), "error", OtherParts::kNoted);
+    const std::string text = content_text(at(item, "output"), "output", OtherParts::kNoted);
+    history_.result(call_id(item), "", error.empty() ? text : "[error] " + error);
+  }
+  // Summaries are text; other calls are told by a note; the rest is skipped.
+  void add_other(const Json& item, const std::string& type, const std::string& path) {
+    if (type.ends_with("_call")) {
+      return history_.say(fmt::format("[{}]\n", type.substr(0, 40)));
+    }
+    for (const char* const name : {"summary", "content", "text"}) {
+      if (!type.starts_with("compaction")) break;
+      const std::string text = content_text(at(item, name), path, OtherParts::kNoted);
+      if (!text.empty()) return add("user", text);
+    }
+    log_skipped(type);
   }
 
-  Json messages_ = Json::array();
-  std::string reasoning_;
+  ChatHistory history_;
+  Json tools_ = Json::array();
 };
 
 // The request's own items.
@@ -127,16 +150,20 @@ Json read_input(const RequestFields& fields) {
   return *input;
 }
 
-Json read_messages(const RequestFields& fields, const Json& earlier, const Json& input) {
-  Conversation conversation;
-  if (const auto instructions = fields.string("instructions")) {
-    conversation.add("system", *instructions);
+Items read_items(const RequestFields& fields, const Json& earlier, const Json& input) {
+  Items items;
+  if (const auto instructions = fields.string("instructions");
+      instructions && *instructions != "") {
+    items.add("system", *instructions);
   }
-  for (const Json& item : earlier) conversation.add(item, "previous_response_id");
+  for (const Json& item : earlier) items.add(item, "previous_response_id", OtherParts::kNoted);
+  const auto newest = newest_user_message(input);
   for (size_t i = 0; i < input.size(); ++i) {
-    conversation.add(input[i], fmt::format("input[{}]", i));
+    const bool refused = newest ? i >= *newest : i + 1 == input.size();
+    items.add(input[i], fmt::format("input[{}]", i),
+              refused ? OtherParts::kRefused : OtherParts::kNoted);
   }
-  return conversation.take();
+  return items;
 }
 
 void refuse_unsupported(const RequestFields& fields, bool stores) {
@@ -173,10 +200,9 @@ ResponsesRequest read_responses_request(
   ChatRequest& chat = request.chat;
   chat.common.model = fields.string("model").value_or("");
   chat.common.sampling = read_sampling(fields);
-  chat.common.sampling.max_tokens = fields.integer("max_output_tokens", 1, kMaxTokens);
+  chat.common.sampling.max_tokens = read_max_tokens(fields, "max_output_tokens");
   chat.common.stream = fields.boolean("stream").value_or(false);
   request.stored = fields.boolean("store").value_or(true) && stored != nullptr;
-  chat.tools = read_tools(fields, true);
   if (const auto text = fields.object("text")) {
     if (const auto format = text->object("format")) chat.format = read_text_format(*format);
   }
@@ -184,12 +210,18 @@ ResponsesRequest read_responses_request(
     request.earlier = stored(*previous);
   }
   request.input = read_input(fields);
-  chat.context = {{"messages", read_messages(fields, request.earlier.items, request.input)},
-                  {"add_generation_prompt", true}};
+  Items items = read_items(fields, request.earlier.items, request.input);
+  chat.tools = read_tools(fields, true, items.tools());
+  chat.context = {{"messages", items.take()}};
+  set_template_variables(chat.context, fields);
+  if (const auto reasoning = fields.object("reasoning")) {
+    if (const Json* const effort = reasoning->find("effort")) set_thinking(chat.context, *effort);
+    if (const Json* const on = reasoning->find("enabled")) set_thinking(chat.context, *on);
+  }
   if (chat.tools.used()) chat.context["tools"] = chat.tools.list;
   for (const char* const name :
        {"instructions", "max_output_tokens", "previous_response_id", "temperature", "top_p",
-        "tool_choice", "tools", "text", "metadata", "user"}) {
+        "tool_choice", "tools", "text", "metadata", "user", "reasoning"}) {
     if (const Json* const value = fields.find(name)) request.echo[name] = *value;
   }
   request.echo["parallel_tool_calls"] = chat.tools.parallel;

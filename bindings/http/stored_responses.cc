@@ -19,7 +19,7 @@ bool is_response_id(const std::string& id) { return id.starts_with("resp_"); }
 
 std::shared_ptr<const Record> response_record(const Json& response, const Json& input) {
   const Json content = {{"input", input}, {"response", response}};
-  return std::make_shared<Record>(response["id"].get<std::string>(), reply_text(content));
+  return std::make_shared<Record>(response["id"].get<std::string>(), json_text(content));
 }
 
 std::optional<Json> find_response(const RecordIndex& records, const std::string& salt,

@@ -42,6 +42,9 @@ Json parse_json(std::string_view text, const std::string& name) {
   } catch (const typename Json::parse_error& error) {
     throw InputError(
         fmt::format("{}: invalid JSON at byte {} of {}", name, error.byte, text.size()));
+  } catch (const typename Json::out_of_range&) {
+    throw InputError(
+        fmt::format("{}: invalid JSON: a number is too large; allowed: up to 1.7e308", name));
   } catch (const typename Json::exception& error) {
     throw InputError(fmt::format("{}: invalid JSON: {}", name, error.what()));
   }

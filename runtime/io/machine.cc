@@ -68,11 +68,13 @@ Json machine_to_json() {
           {"target", std::string(cpu::target_name(cpu::active_target()))}};
 }
 
+std::string group_limits() { return ControlGroup::own().describe(); }
+
 std::string describe_machine() {
   std::string text = Topology::machine().describe();
   if (!text.ends_with('\n')) text += '\n';
-  if (const ControlGroup& group = ControlGroup::own(); group.any()) {
-    text += fmt::format("limits of the control group: {}\n", group.describe());
+  if (const std::string limits = group_limits(); !limits.empty()) {
+    text += fmt::format("limits of the control group: {}\n", limits);
   }
   text += "devices\n";
   for (const auto& device : kDevices) {

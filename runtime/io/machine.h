@@ -20,5 +20,7 @@ std::optional<uint64_t> available_memory();
 nlohmann::json machine_to_json();
 // The same as text for users, several lines.
 std::string describe_machine();
+// "2.5 processors, 4.00 GiB of memory": limits of the process's control group; "": none.
+std::string group_limits();
 
 }  // namespace fasa

@@ -224,7 +224,6 @@ class Fields(ServeTest):
                              ({"structured_outputs": {"regex": "a*"}}, "structured_outputs.regex"),
                              ({"guided_choice": []}, "guided_choice"),
                              ({"guided_choice": words, "json_schema": schema}, "json_schema"),
-                             ({"repeat_penalty": 1.1}, "repeat_penalty"),
                              ({"bad_words": ["x"]}, "bad_words"),
                              ({"stop_token_ids": ["x"]}, "stop_token_ids"),
                              ({"min_tokens": 61}, "min_tokens")):

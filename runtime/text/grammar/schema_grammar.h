@@ -1,27 +1,29 @@
 // Converts a JSON Schema to a grammar. Every text of the grammar is JSON that the schema allows.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "runtime/text/grammar/json_grammar.h"
+#include "runtime/text/grammar/number_range.h"
 
 namespace fasa::text {
 
 using OrderedJson = nlohmann::ordered_json;
 
 // Grammar of a subset of what the schema allows: members in the order of `properties` and no
-// others, numbers of at most 15 digits. Schemas that the subset cannot express are an error, not
-// approximated. Besides annotations, the supported keywords are type, enum, const, properties,
+// others, numbers of at most 15 digits. The supported keywords are type, enum, const, properties,
 // required, additionalProperties, items, prefixItems, minItems, maxItems, minLength, maxLength,
 // format (date, time, date-time, uuid), pattern (pattern_grammar.h), minimum, maximum and their
-// exclusive forms, anyOf, oneOf (disjoint alternatives), allOf (a single schema), $ref within the
-// schema, including recursive ones. Other formats, uniqueItems and multipleOf are not enforced:
-// ignored() names them.
+// exclusive forms, nullable, anyOf, oneOf (disjoint alternatives), allOf, $ref within the schema,
+// including recursive ones. All others, and those that cannot be combined (pattern beside lengths,
+// anyOf beside properties), are not enforced: ignored() names them, unless they are annotations.
 class SchemaGrammar {
  public:
   static constexpr int64_t kMaxLength = 1'000'000;  // of bounded strings
@@ -51,6 +53,9 @@ class SchemaGrammar {
  private:
   using Rule = ByteGrammar::Rule;
   using Json = OrderedJson;
+  struct Bounds {
+    std::optional<NumberBound> least, most;
+  };
 
   Rule value_of(const Json& schema, const std::string& place);
   Rule read(const Json& schema, const std::string& place);
@@ -63,12 +68,15 @@ class SchemaGrammar {
   Rule members(const std::vector<Property>& properties);
   Rule array(const Json& schema, const std::string& place);
   Rule string(const Json& schema, const std::string& place);
+  Bounds bounds_of(const Json& schema, const std::string& place);
   Rule integer(const Json& schema, const std::string& place);
   Rule number(const Json& schema, const std::string& place);
   std::vector<std::string> kinds_of(const Json& schema, const std::string& place) const;
   void check_keywords(const Json& schema, const std::string& place);
   void ignore(const std::string& place);
-  void check_alone(const Json& schema, const std::string& keyword, const std::string& place) const;
+  void ignore_beside(const Json& schema, const std::string& keyword, const std::string& place);
+  const Json* combination(const Json& schema, const char* keyword, const std::string& place);
+  const Json& merged(const Json& schema, const std::string& place);
   void require_disjoint(const Json& list, const std::string& place) const;
   const Json& resolved(const Json& schema, const std::string& place) const;
   const Json& target_of(const Json& reference, const std::string& place) const;
@@ -79,7 +87,8 @@ class SchemaGrammar {
   const std::string place_;
   std::map<const Json*, Rule> referred_;
   std::vector<std::string> ignored_;
-  int depth_ = 0;  // nesting depth while reading
+  std::deque<Json> merged_;  // schemas made of several; rules refer to their addresses
+  int depth_ = 0;            // nesting depth while reading
 };
 
 }  // namespace fasa::text

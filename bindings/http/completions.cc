@@ -1,4 +1,5 @@
-// Chat and text completions: from the request's JSON to the engine.
+#include "bindings/http/completions.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,49 +8,19 @@
 #include <random>
 #include <utility>
 
-#include "bindings/http/call.h"
-#include "bindings/http/generation.h"
-#include "bindings/http/messages_request.h"
-#include "bindings/http/ollama_request.h"
+#include "bindings/http/chat_prompt.h"
+#include "bindings/http/session_title.h"
 
 namespace fasa::serve {
 namespace {
 
+// Several threads, so that formatting one long answer does not delay the others.
+constexpr size_t kFormatThreads = 2;
+constexpr size_t kKnownBytes = size_t{64} << 20;
+
 uint64_t drawn_number() {
   thread_local std::random_device device;
   return (uint64_t{device()} << 32) | device();
-}
-
-// At most kMost of them, as a header's value.
-std::string header_list(const std::vector<std::string>& names) {
-  constexpr size_t kMost = 20, kBytes = 100;
-  std::string list;
-  for (size_t i = 0; i < std::min(names.size(), kMost); ++i) {
-    list += (i == 0 ? "" : ", ") + names[i].substr(0, kBytes);
-  }
-  for (char& c : list) {
-    if (c < ' ' || c > '~') c = '?';
-  }
-  return names.size() > kMost ? list + ", ..." : list;
-}
-
-// The first line that is not blank, cut to kMost bytes between characters.
-std::string title_of(std::string_view text) {
-  constexpr size_t kMost = 80;
-  text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
-  text = text.substr(0, text.find_first_of("\r\n"));
-  if (text.size() <= kMost) return std::string(text);
-  size_t end = kMost;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  return std::string(text.substr(0, end));
-}
-
-// The beginning of what the user said first.
-std::string chat_title(const Json& messages) {
-  for (const Json& message : messages) {
-    if (message.value("role", "") == "user") return title_of(message.value("content", ""));
-  }
-  return "";
 }
 
 SamplingChoice choice_of(const SamplingFields& fields) {
@@ -62,6 +33,10 @@ SamplingChoice choice_of(const SamplingFields& fields) {
   choice.min_p = as_float(fields.min_p);
   if (fields.top_k) choice.top_k = static_cast<int>(std::max<int64_t>(*fields.top_k, 0));
   choice.repetition_penalty = as_float(fields.repetition_penalty);
+  if (fields.repetition_window) {
+    choice.repetition_window =
+        static_cast<int>(std::min<int64_t>(*fields.repetition_window, INT32_MAX));
+  }
   choice.presence_penalty = as_float(fields.presence_penalty);
   choice.frequency_penalty = as_float(fields.frequency_penalty);
   return choice;
@@ -69,16 +44,55 @@ SamplingChoice choice_of(const SamplingFields& fields) {
 
 }  // namespace
 
-void Service::check_model(const CompletionFields& fields) const {
-  if (options_.any_model_name || fields.model.empty() || fields.model == options_.model_name)
-    return;
+Completions::Completions(const ServiceOptions& options, EngineLoop& engine,
+                         const text::Tokenizer& tokenizer, const text::ChatTemplates* templates,
+                         RequestLog& log)
+    : options_(options),
+      engine_(engine),
+      tokenizer_(tokenizer),
+      templates_(templates),
+      answers_(templates, tokenizer),
+      log_(log),
+      known_(kKnownBytes, tokenizer),
+      formatters_(kFormatThreads),
+      pinger_([this] { ping_replies(); }) {
+  for (Conversation& found : engine.take_found()) {
+    for (const auto& record : found.records) records_.add(found.salt, record);
+    if (found.text.empty()) continue;
+    std::vector<int32_t> ids(found.log.ids().begin(), found.log.ids().end());
+    ids.insert(ids.end(), found.ahead.begin(), found.ahead.end());
+    known_.remember(std::move(found.salt), std::move(found.text), std::move(ids));
+  }
+}
+
+Completions::~Completions() {
+  {
+    const std::lock_guard lock(replies_mutex_);
+    stopping_ = true;
+  }
+  stopped_.notify_all();
+  pinger_.join();
+  for (const auto& one : replies_) {
+    if (const auto reply = one.lock()) reply->close();
+  }
+  formatters_.stop();
+}
+
+std::string Completions::template_source() const {
+  return templates_ == nullptr ? "" : templates_->source("", true);
+}
+
+void Completions::check_model(const std::string& name) const {
+  constexpr std::string_view kLatest = ":latest";  // Ollama's clients add it
+  const bool latest = name == options_.model_name + std::string(kLatest);
+  if (options_.any_model_name || name.empty() || latest || name == options_.model_name) return;
   throw ApiError(404, "not_found_error",
                  fmt::format("model: \"{}\" does not exist on this server; allowed: \"{}\"",
-                             fields.model.substr(0, 80), options_.model_name),
+                             name.substr(0, 80), options_.model_name),
                  "model", "model_not_found");
 }
 
-void Service::check_ids(std::span<const int32_t> ids, const char* field) const {
+void Completions::check_ids(std::span<const int32_t> ids, const char* field) const {
   if (ids.empty()) throw ApiError::bad_field(field, "the prompt is empty; give at least one token");
   for (size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] < options_.vocab_size) continue;
@@ -88,25 +102,28 @@ void Service::check_ids(std::span<const int32_t> ids, const char* field) const {
   }
 }
 
-AnswerOptions Service::answer_options(const CompletionFields& fields, size_t prompt_tokens) const {
+AnswerOptions Completions::answer_options(const CompletionFields& fields,
+                                          size_t prompt_tokens) const {
   const int64_t room = options_.max_context - static_cast<int64_t>(prompt_tokens);
   if (room < 1) {
     throw ApiError(400, "invalid_request_error",
-                   fmt::format("This model's maximum context length is {} tokens. However, you "
-                               "requested {} tokens in the prompt alone. Please shorten it.",
+                   // Clients look for OpenAI's and for Anthropic's words.
+                   fmt::format("This model's maximum context length is {0} tokens. However, you "
+                               "requested {1} tokens in the prompt alone (prompt is too long: {1} "
+                               "tokens > {0} maximum). Please shorten it.",
                                options_.max_context, prompt_tokens),
                    fields.prompt_field, "context_length_exceeded");
   }
   AnswerOptions answer;
-  answer.max_tokens = std::min(room, fields.sampling.max_tokens.value_or(room));
+  answer.max_tokens = std::clamp<int64_t>(fields.sampling.max_tokens.value_or(room), 1, room);
   answer.sampling = choice_of(fields.sampling).over(options_.defaults);
   // OpenAI's default, if neither the request nor the model's file sets one.
   if (!fields.sampling.temperature && !options_.defaults.temperature) {
     answer.sampling.temperature = 1;
   }
   answer.sampling.seed = fields.sampling.seed.value_or(drawn_number());
-  for (const auto& [id, bias] : fields.sampling.logit_bias) {
-    answer.sampling.logit_bias.emplace_back(id, bias);
+  answer.sampling.logit_bias = fields.sampling.logit_bias;
+  for (const auto& [id, bias] : answer.sampling.logit_bias) {
     if (id >= options_.vocab_size) {
       throw ApiError::bad_field(
           "logit_bias", fmt::format("token {}; allowed: 0 to {}", id, options_.vocab_size - 1));
@@ -116,7 +133,7 @@ AnswerOptions Service::answer_options(const CompletionFields& fields, size_t pro
   answer.stop_ids = fields.sampling.stop_token_ids;
   answer.ignore_eos = fields.sampling.ignore_eos;
   answer.min_tokens = fields.sampling.min_tokens;
-  if (answer.min_tokens > answer.max_tokens) {
+  if (answer.min_tokens > answer.max_tokens && fields.sampling.max_tokens != 0) {
     throw ApiError::bad_field("min_tokens", fmt::format("{}; allowed: at most {}, the answer's "
                                                         "maximum",
                                                         answer.min_tokens, answer.max_tokens));
@@ -126,7 +143,7 @@ AnswerOptions Service::answer_options(const CompletionFields& fields, size_t pro
 }
 
 // As far as the prompt agrees with a known text, up to a control token, that text's ids are used.
-std::vector<int32_t> Service::encode(const std::string& salt, const text::ChatPrompt& prompt) {
+std::vector<int32_t> Completions::encode(const std::string& salt, const text::ChatPrompt& prompt) {
   std::vector<int32_t> ids;
   size_t begin = 0;
   {
@@ -145,17 +162,24 @@ std::vector<int32_t> Service::encode(const std::string& salt, const text::ChatPr
   return tokenizer_.encode(prompt.segments(), false);
 }
 
-ReplyHead Service::reply_head(const char* prefix) const {
+ReplyHead Completions::reply_head(const char* prefix) const {
   return {.id = fmt::format("{}{:016x}", prefix, drawn_number()),
           .created = static_cast<int64_t>(std::time(nullptr)),
           .model = options_.model_name};
 }
 
-// Fills in everything except the form.
-Service::Generation Service::chat_generation(const Call& call, const ChatRequest& request) {
-  check_model(request.common);
+Generation Completions::of_chat(const Call& call, const ChatRequest& request) {
+  check_model(request.common.model);
+  if (templates_ == nullptr) {
+    throw ApiError(400, "invalid_request_error",
+                   "this model has no chat template; use /v1/completions",
+                   request.common.prompt_field, "no_chat_template");
+  }
+  if (!request.tools.skipped.empty()) {
+    call.exchange->add_header("X-Ignored-Tools", header_list(request.tools.skipped));
+  }
   const text::ChatPrompt prompt =
-      render(answers_.context(request.context), request.common.prompt_field);
+      chat_prompt(request, *templates_, answers_.chosen(), options_.now());
   auto reading = answers_.reading(request.tools, prompt.text());
   auto grammar = answers_.grammar(request.tools, request.format, reading.get());
   return {.fields = request.common,
@@ -167,70 +191,8 @@ Service::Generation Service::chat_generation(const Call& call, const ChatRequest
           .form = nullptr};
 }
 
-void Service::chat(Call& call) {
-  const ChatRequest request = read_chat_request(parse_body(call.request.body));
-  Generation generation = chat_generation(call, request);
-  generation.form = make_completion_form(reply_head("chatcmpl-"), ReplyKind::kChat, request.common);
-  take_slot(call, generation);
-  start(call, std::move(generation));
-}
-
-void Service::chat_ollama(Call& call) {
-  const ChatRequest request = read_ollama_chat(parse_body(call.request.body));
-  Generation generation = chat_generation(call, request);
-  generation.form = make_ollama_form(reply_head("chatcmpl-"), true);
-  start(call, std::move(generation));
-}
-
-void Service::generate_ollama(Call& call) {
-  const Json body = parse_body(call.request.body);
-  if (templates_ == nullptr || is_raw_prompt(body)) {
-    const CompletionRequest request = read_ollama_raw_prompt(body);
-    Generation generation = text_generation(request);
-    generation.form = make_ollama_form(reply_head("cmpl-"), false);
-    return start(call, std::move(generation));
-  }
-  const ChatRequest request = read_ollama_prompt(body);
-  Generation generation = chat_generation(call, request);
-  generation.form = make_ollama_form(reply_head("cmpl-"), false);
-  start(call, std::move(generation));
-}
-
-void Service::converse(Call& call) {
-  const ChatRequest request = read_messages_request(parse_body(call.request.body), false);
-  Generation generation = chat_generation(call, request);
-  generation.form = make_messages_form(reply_head("msg_"), std::ssize(generation.prompts[0]));
-  start(call, std::move(generation));
-}
-
-void Service::count_messages(Call& call) {
-  const ChatRequest request = read_messages_request(parse_body(call.request.body), true);
-  const Json counted = {{"input_tokens", chat_generation(call, request).prompts[0].size()}};
-  call.exchange->send({.body = reply_text(counted)});
-}
-
-text::ChatPrompt Service::render(const Json& context, const char* prompt_field) const {
-  if (templates_ == nullptr) {
-    throw ApiError(400, "invalid_request_error",
-                   "this model has no chat template; use /v1/completions", prompt_field,
-                   "no_chat_template");
-  }
-  jinja::Context read = jinja::parse_context(context.dump(), "the request");
-  read.now = options_.now();
-  return templates_->render(std::move(read));
-}
-
-void Service::complete(Call& call) {
-  const CompletionRequest request = read_completion_request(parse_body(call.request.body));
-  Generation generation = text_generation(request);
-  generation.form = make_completion_form(reply_head("cmpl-"), ReplyKind::kText, request.common);
-  take_slot(call, generation);
-  start(call, std::move(generation));
-}
-
-// Fills in everything except the form.
-Service::Generation Service::text_generation(const CompletionRequest& request) {
-  check_model(request.common);
+Generation Completions::of_text(const CompletionRequest& request) {
+  check_model(request.common.model);
   std::vector<std::vector<int32_t>> prompts;
   std::string title;
   for (const CompletionPrompt& prompt : request.prompts) {
@@ -249,7 +211,7 @@ Service::Generation Service::text_generation(const CompletionRequest& request) {
 }
 
 // Retry-After: the mean queueing time of all requests so far.
-ApiError Service::refusal() const {
+ApiError Completions::refusal() const {
   constexpr double kMin = 1, kMax = 60;  // seconds
   if (draining_) {
     ApiError error(503, "server_error", "this server is shutting down", "", "shutting_down");
@@ -270,7 +232,7 @@ ApiError Service::refusal() const {
   return error;
 }
 
-void Service::start(Call& call, Generation generation) {
+void Completions::start(Call& call, Generation generation) {
   const CompletionFields& fields = generation.fields;
   std::vector<GenerationRequest> requests;
   int64_t prompt_tokens = 0;
@@ -291,6 +253,7 @@ void Service::start(Call& call, Generation generation) {
   }
   ReplyOptions options{.stream = fields.stream,
                        .logprobs = fields.logprobs,
+                       .silent = fields.sampling.max_tokens == 0,
                        .choices = fields.choices * static_cast<int>(requests.size()),
                        .prompt_tokens = prompt_tokens,
                        .logged = {.id = call.id, .path = call.request.path},
@@ -320,8 +283,8 @@ void Service::start(Call& call, Generation generation) {
 }
 
 // All or none.
-std::vector<uint64_t> Service::submit(std::vector<GenerationRequest> requests,
-                                      const std::shared_ptr<Reply>& reply) {
+std::vector<uint64_t> Completions::submit(std::vector<GenerationRequest> requests,
+                                          const std::shared_ptr<Reply>& reply) {
   const auto sum = std::make_shared<ReplyPrompt::Sum>();
   std::vector<uint64_t> numbers;
   int first_choice = 0;
@@ -343,6 +306,24 @@ std::vector<uint64_t> Service::submit(std::vector<GenerationRequest> requests,
     throw refusal();
   }
   return numbers;
+}
+
+void Completions::ping_replies() {
+  constexpr std::chrono::milliseconds kLook{1000};
+  std::unique_lock lock(replies_mutex_);
+  while (!stopped_.wait_for(lock, kLook, [this] { return stopping_; })) {
+    std::vector<std::shared_ptr<Reply>> open;
+    replies_.remove_if([&](const std::weak_ptr<Reply>& reply) {
+      open.push_back(reply.lock());
+      return open.back() == nullptr;
+    });
+    lock.unlock();
+    for (const auto& reply : open) {
+      if (reply != nullptr) reply->ping(options_.ping_after);
+    }
+    open.clear();
+    lock.lock();
+  }
 }
 
 }  // namespace fasa::serve

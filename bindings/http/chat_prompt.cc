@@ -1,0 +1,112 @@
+#include "bindings/http/chat_prompt.h"
+
+#include <algorithm>
+#include <exception>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings/http/api_error.h"
+#include "bindings/http/generic_tools.h"
+#include "bindings/http/turns.h"
+#include "runtime/text/template/template.h"
+
+namespace fasa::serve {
+namespace {
+
+// Stands behind an answer that is continued: the prompt ends where the template shows it.
+constexpr const char* kContinued =
+    "\xEE\x83\xB1"
+    "continued"
+    "\xEE\x83\xB1";
+
+struct Variant {
+  text::HistoryForm form;
+  bool alternate = false;
+};
+
+// Templates that want objects get one.
+void spell_arguments(Json& messages) {
+  for (Json& message : messages) {
+    if (!message.contains("tool_calls")) continue;
+    for (Json& call : message["tool_calls"]) {
+      Json& arguments = call["function"]["arguments"];
+      if (arguments.is_string()) arguments = Json{{"arguments", Json(arguments)}};
+    }
+  }
+}
+
+// The template's input.
+Json context_of(Json context, bool generic, const Variant& variant) {
+  if (!variant.form.system_anywhere) {
+    context["messages"] = with_placed_systems(std::move(context["messages"]));
+  }
+  if (generic) context = with_generic_tools(std::move(context));
+  if (variant.alternate) {
+    context["messages"] = with_alternating_turns(std::move(context["messages"]));
+  }
+  if (!variant.form.arguments_as_text) spell_arguments(context["messages"]);
+  return text::in_history_form(std::move(context), variant.form);
+}
+
+jinja::MarkedText render(const Json& context, const text::ChatTemplates& templates,
+                         const std::tm& now) {
+  jinja::Context read = jinja::parse_context(json_text(context), "the request");
+  read.now = now;
+  templates.add_control_tokens(&read);
+  return templates.choose("", !context["tools"].is_null()).render(read);
+}
+
+// Whether an answer at the end is to be continued.
+bool is_continued(const ChatRequest& request, const Json& last) {
+  const bool answer = last.value("role", "") == "assistant" && !last.contains("tool_calls");
+  if (request.continues.value_or(false) && !answer) {
+    throw ApiError::bad_field("continue_final_message",
+                              "the last message is no answer of the assistant; allowed: false");
+  }
+  return answer && request.continues.value_or(last.value("content", std::string()) != "");
+}
+
+// The prompt until the answer's end.
+jinja::MarkedText until_continued(const jinja::MarkedText& prompt) {
+  const size_t end = prompt.bytes().rfind(kContinued);
+  if (end != std::string::npos) return prompt.part(0, end);
+  throw ApiError::bad_field("messages",
+                            "the last one is an answer, which this model's template cannot "
+                            "continue; end with a message of the user");
+}
+
+}  // namespace
+
+text::ChatPrompt chat_prompt(const ChatRequest& request, const text::ChatTemplates& templates,
+                             const text::ChosenFormat& chosen, const std::tm& now) {
+  Json context = request.context;
+  if (context["messages"].empty()) {
+    throw ApiError::bad_field(request.common.prompt_field, "there is no message to answer");
+  }
+  Json& last = context["messages"].back();
+  const bool continued = is_continued(request, last);
+  if (continued) last["content"] = last["content"].get<std::string>() + kContinued;
+  if (continued || !context.contains("add_generation_prompt")) {
+    context["add_generation_prompt"] = !continued;
+  }
+  std::vector<Json> tried;
+  std::exception_ptr first;
+  for (int changes = 0; changes < 8; ++changes) {
+    Variant variant{.form = chosen.format.history, .alternate = (changes & 4) != 0};
+    if ((changes & 1) != 0) variant.form.system_anywhere = false;
+    if ((changes & 2) != 0) variant.form.text_or_thought = true;
+    Json input = context_of(context, chosen.is_generic(), variant);
+    if (std::find(tried.begin(), tried.end(), input) != tried.end()) continue;
+    try {
+      jinja::MarkedText prompt = render(input, templates, now);
+      return text::ChatPrompt(continued ? until_continued(prompt) : std::move(prompt));
+    } catch (const jinja::TemplateError&) {
+      if (!first) first = std::current_exception();
+      tried.push_back(std::move(input));
+    }
+  }
+  std::rethrow_exception(first);
+}
+
+}  // namespace fasa::serve

@@ -1,0 +1,46 @@
+// What a server is started with.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <ctime>
+#include <functional>
+#include <string>
+
+#include "bindings/http/api_keys.h"
+#include "bindings/http/request_log.h"
+#include "runtime/llm/generation_defaults.h"
+
+namespace fasa::serve {
+
+// Bytes of the cache per token of a long conversation.
+struct TokenMemory {
+  uint64_t device = 0, host = 0;
+};
+
+// What the served model's files say.
+struct ModelFacts {
+  std::string architecture;  // "qwen3"
+  std::string quantization;  // "BF16"
+  std::string format;        // "gguf", "safetensors"
+  int64_t parameters = 0;
+  uint64_t bytes = 0;
+};
+
+struct ServiceOptions {
+  std::string model_name;       // in /v1/models
+  bool any_model_name = false;  // requests may name any model
+  std::string model_path = {};  // not shown to clients
+  ModelFacts model = {};
+  int64_t created = 0;      // seconds since 1970
+  int64_t max_context = 0;  // tokens of a prompt and its answer
+  int64_t vocab_size = 0;
+  GenerationDefaults defaults = {};
+  TokenMemory token_memory = {};
+  ApiKeys keys = {};
+  std::chrono::milliseconds ping_after{15'000};
+  LogForm log = LogForm::kNone;  // of requests
+  std::function<std::tm()> now;  // for chat templates
+};
+
+}  // namespace fasa::serve

@@ -1,0 +1,16 @@
+// The title of a conversation: the beginning of what the user said first.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "bindings/http/request_fields.h"
+
+namespace fasa::serve {
+
+// The first line that is not blank, cut between characters.
+std::string title_of(std::string_view text);
+// The title of a chat's messages; "": the user said nothing.
+std::string chat_title(const Json& messages);
+
+}  // namespace fasa::serve
