@@ -37,43 +37,63 @@ struct Numbers {
   float offsets[kMaxSteps * kPanelColumns];
 };
 
-inline Vec scale_of(const PackedShape& shape, const unsigned char* panel, int64_t group, int lane) {
+// The factors of a super's scales and offsets.
+struct SuperNumbers {
+  Vec scale = {};
+  Vec offset = {};
+};
+
+inline SuperNumbers super_of(const PackedShape& shape, const unsigned char* panel, int64_t group,
+                             int lane) {
+  const int64_t super = group * shape.group / kSuperPlaces * kPanelColumns + lane;
+  SuperNumbers numbers;
+  if (shape.scale_kind >= 3) numbers.scale = widen_f16(panel + shape.super_scales + super * 2);
+  if (shape.offset_kind >= 4) numbers.offset = -widen_f16(panel + shape.super_offsets + super * 2);
+  return numbers;
+}
+
+inline Vec scale_of(const PackedShape& shape, const unsigned char* panel, int64_t group, int lane,
+                    const SuperNumbers& super) {
   const int64_t at = group * kPanelColumns + lane;
   const unsigned char* const scales = panel + shape.scales;
   if (shape.scale_kind == 0) return load_vec((const float*)(scales + at * 4));
   if (shape.scale_kind == 1) return widen_f16(scales + at * 2);
   if (shape.scale_kind == 2) return widen_bf16(scales + at * 2);
-  const int64_t super = group * shape.group / kSuperPlaces * kPanelColumns + lane;
-  const Vec super_scale = widen_f16(panel + shape.super_scales + super * 2);
-  if (shape.scale_kind == 3) return super_scale * widen_i8(scales + at);
-  return super_scale * to_floats(load_u8(scales + at) & 15);
+  if (shape.scale_kind == 3) return super.scale * widen_i8(scales + at);
+  return super.scale * to_floats(load_u8(scales + at) & 15);
 }
 
 inline Vec offset_of(const PackedShape& shape, const unsigned char* panel, int64_t group, int lane,
-                     Vec scale) {
+                     Vec scale, const SuperNumbers& super) {
   const int64_t at = group * kPanelColumns + lane;
   const unsigned char* const offsets = panel + shape.offsets;
   if (shape.offset_kind == 0) return Vec{};
   if (shape.offset_kind == 1) return -scale * widen_i8(offsets + at);
   if (shape.offset_kind == 2) return -scale * widen_i16(offsets + at * 2);
   if (shape.offset_kind == 3) return widen_f16(offsets + at * 2);
-  const int64_t super = group * shape.group / kSuperPlaces * kPanelColumns + lane;
-  const Vec super_offset = -widen_f16(panel + shape.super_offsets + super * 2);
-  if (shape.offset_kind == 4) return super_offset * to_floats(load_u8(offsets + at));
-  return super_offset * to_floats(load_u8(panel + shape.scales + at) >> 4);
+  if (shape.offset_kind == 4) return super.offset * to_floats(load_u8(offsets + at));
+  return super.offset * to_floats(load_u8(panel + shape.scales + at) >> 4);
 }
 
 inline void widen_numbers(const PackedShape& shape, const unsigned char* panel, int64_t step,
                           int64_t first, int64_t count, Numbers* out) {
   const int64_t steps = step < shape.group ? shape.group / step : 1;  // per group
   for (int lane = 0; lane < kPanelColumns; lane += kLanes) {
+    SuperNumbers super;
     Vec scale = {};
     Vec offset = {};
-    for (int64_t i = 0; i < count; ++i) {
-      if (i == 0 || (first + i) % steps == 0) {
-        const int64_t group = (first + i) / steps;
-        scale = scale_of(shape, panel, group, lane);
-        offset = offset_of(shape, panel, group, lane, scale);
+    // A division a step took longer than the step's products.
+    int64_t group = first / steps;
+    int64_t left = 0;  // steps of the group
+    for (int64_t i = 0; i < count; ++i, --left) {
+      if (left == 0) {
+        if (i == 0 || group * shape.group % kSuperPlaces == 0) {
+          super = super_of(shape, panel, group, lane);
+        }
+        scale = scale_of(shape, panel, group, lane, super);
+        offset = offset_of(shape, panel, group, lane, scale, super);
+        left = i == 0 ? steps - first % steps : steps;
+        ++group;
       }
       store_vec(out->scales + i * kPanelColumns + lane, scale);
       store_vec(out->offsets + i * kPanelColumns + lane, offset);
@@ -160,7 +180,7 @@ struct Codes {
 // One step of kRows rows and kPanels panels, for kLanes outputs from `lane` on.
 template <int kBits, int kRows, int kPanels>
 inline void multiply_step(const PackedTask& task, const Table& table, int64_t step, int lane,
-                          const Numbers* numbers, int64_t number, float* y) {
+                          const Numbers* numbers, int64_t number, Vec (&out)[kPanels][kRows]) {
   const PackedShape& shape = *task.shape;
   const float* const x = (const float*)task.x + step * task.step;
   const int64_t left = shape.blocks * kBlockPlaces - step * task.step;  // the last may be short
@@ -187,18 +207,42 @@ inline void multiply_step(const PackedTask& task, const Table& table, int64_t st
       }
     }
   }
+// Unrolled, or sums and outputs would go through memory, which takes longer than 16 places.
+#pragma GCC unroll 2
   for (int panel = 0; panel < kPanels; ++panel) {
     const Vec scale = load_vec(numbers[panel].scales + number * kPanelColumns + lane);
     const Vec offset = load_vec(numbers[panel].offsets + number * kPanelColumns + lane);
+#pragma GCC unroll 4
     for (int row = 0; row < kRows; ++row) {
       const Vec* const s = sums[panel][row];
       Vec dot = (s[0] + s[1]) + (s[2] + s[3]);
       const int64_t at = row * task.step_stride + step;
       if (task.x_scales != nullptr) dot = dot * (task.x_scales[at] * shape.table_unit);
-      float* const out = y + (row * kPanelsAtOnce + panel) * kPanelColumns + lane;
-      Vec sum = fma(scale, dot, load_vec(out));
+      Vec& sum = out[panel][row];
+      sum = fma(scale, dot, sum);
       if (task.sums != nullptr) sum = fma(offset, all(task.sums[at]), sum);
-      store_vec(out, sum);
+    }
+  }
+}
+
+// Outputs of kRows rows and kPanels panels in registers, from `lane` on, between steps.
+template <int kRows, int kPanels>
+inline void load_outputs(const float* y, int lane, Vec (&out)[kPanels][kRows]) {
+#pragma GCC unroll 2
+  for (int panel = 0; panel < kPanels; ++panel) {
+#pragma GCC unroll 4
+    for (int row = 0; row < kRows; ++row) {
+      out[panel][row] = load_vec(y + (row * kPanelsAtOnce + panel) * kPanelColumns + lane);
+    }
+  }
+}
+template <int kRows, int kPanels>
+inline void store_outputs(const Vec (&out)[kPanels][kRows], int lane, float* y) {
+#pragma GCC unroll 2
+  for (int panel = 0; panel < kPanels; ++panel) {
+#pragma GCC unroll 4
+    for (int row = 0; row < kRows; ++row) {
+      store_vec(y + (row * kPanelsAtOnce + panel) * kPanelColumns + lane, out[panel][row]);
     }
   }
 }
@@ -219,9 +263,12 @@ void multiply(const PackedTask& task) {
       widen_numbers(shape, task.panel[panel], task.step, first, count, &numbers[panel]);
     }
     for (int lane = 0; lane < kPanelColumns; lane += kLanes) {
+      Vec out[kPanels][kRows];
+      load_outputs(task.y, lane, out);
       for (int64_t i = 0; i < count; ++i) {
-        multiply_step<kBits, kRows, kPanels>(task, table, first + i, lane, numbers, i, task.y);
+        multiply_step<kBits, kRows, kPanels>(task, table, first + i, lane, numbers, i, out);
       }
+      store_outputs(out, lane, task.y);
     }
   }
 }
@@ -320,8 +367,9 @@ void unpack_panel(const UnpackTask& task) {
   for (int64_t first = 0; first < shape.blocks * kBlockPlaces; first += 16) {
     const int64_t next = first / shape.group;
     for (int half = 0; half < kHalves && next != group; ++half) {
-      scale[half] = scale_of(shape, task.panel, next, half * kLanes);
-      offset[half] = offset_of(shape, task.panel, next, half * kLanes, scale[half]);
+      const SuperNumbers super = super_of(shape, task.panel, next, half * kLanes);
+      scale[half] = scale_of(shape, task.panel, next, half * kLanes, super);
+      offset[half] = offset_of(shape, task.panel, next, half * kLanes, scale[half], super);
     }
     group = next;
     for (int half = 0; half < kHalves; ++half) {

@@ -107,15 +107,13 @@ inline __m512bh pair_of(const unsigned short* x) {
 }
 
 inline void add_step(const PackedTask& task, const Numbers* numbers, int64_t number, int64_t step,
-                     int panel, int row, Vec dot, float* y) {
+                     int panel, int row, Vec dot, Vec& sum) {
   const Vec scale = load_vec(numbers[panel].scales + number * kPanelColumns);
-  float* const out = y + (row * kPanelsAtOnce + panel) * kPanelColumns;
-  Vec sum = fma(scale, dot, load_vec(out));
+  sum = fma(scale, dot, sum);
   if (task.sums != nullptr) {
     const Vec offset = load_vec(numbers[panel].offsets + number * kPanelColumns);
     sum = fma(offset, all(task.sums[row * task.step_stride + step]), sum);
   }
-  store_vec(out, sum);
 }
 
 template <int kBits, int kRows, int kPanels>
@@ -125,13 +123,15 @@ struct PairStep {
   explicit PairStep(const PackedShape& shape) : tables(pair_tables<kBits>(shape)) {}
 
   inline void run(const PackedTask& task, int64_t step, const Numbers* numbers, int64_t number,
-                  float* y) const {
+                  Vec (&out)[kPanels][kRows]) const {
     const PackedShape& shape = *task.shape;
     const unsigned short* const x = (const unsigned short*)task.x + step * task.step;
     const int64_t left = shape.blocks * kBlockPlaces - step * task.step;
     const int64_t places = left < task.step ? left : task.step;
     __m512 sums[kPanels][kRows][4];
+#pragma GCC unroll 2
     for (int panel = 0; panel < kPanels; ++panel) {
+#pragma GCC unroll 4
       for (int row = 0; row < kRows; ++row) {
         for (int pair = 0; pair < 4; ++pair) sums[panel][row][pair] = _mm512_setzero_ps();
       }
@@ -165,11 +165,13 @@ struct PairStep {
         }
       }
     }
+#pragma GCC unroll 2
     for (int panel = 0; panel < kPanels; ++panel) {
+#pragma GCC unroll 4
       for (int row = 0; row < kRows; ++row) {
         const __m512* const s = sums[panel][row];
         const Vec dot = ((Vec)s[0] + (Vec)s[1]) + ((Vec)s[2] + (Vec)s[3]);
-        add_step(task, numbers, number, step, panel, row, dot, y);
+        add_step(task, numbers, number, step, panel, row, dot, out[panel][row]);
       }
     }
   }
@@ -231,7 +233,7 @@ struct ByteStep {
   }
 
   inline void run(const PackedTask& task, int64_t step, const Numbers* numbers, int64_t number,
-                  float* y) const {
+                  Vec (&out)[kPanels][kRows]) const {
     const PackedShape& shape = *task.shape;
     const signed char* const x = (const signed char*)task.x + step * task.step;
     __m512i sums[kPanels][kRows][2];
@@ -259,14 +261,16 @@ struct ByteStep {
         }
       }
     }
+#pragma GCC unroll 2
     for (int panel = 0; panel < kPanels; ++panel) {
+#pragma GCC unroll 4
       for (int row = 0; row < kRows; ++row) {
         const __m512i sum = _mm512_add_epi32(sums[panel][row][0], sums[panel][row][1]);
         const int64_t at = row * task.step_stride + step;
         // Integers below 2^24: exact in f32.
         Vec dot = to_floats((Bits)sum) - all(centre * task.x_totals[at]);
         dot = dot * (task.x_scales[at] * shape.table_unit);
-        add_step(task, numbers, number, step, panel, row, dot, y);
+        add_step(task, numbers, number, step, panel, row, dot, out[panel][row]);
       }
     }
   }
@@ -286,7 +290,10 @@ void multiply_with(const PackedTask& task) {
     for (int panel = 0; panel < kPanels; ++panel) {
       widen_numbers(shape, task.panel[panel], task.step, first, count, &numbers[panel]);
     }
-    for (int64_t i = 0; i < count; ++i) body.run(task, first + i, numbers, i, task.y);
+    Vec out[kPanels][kRows];
+    load_outputs(task.y, 0, out);
+    for (int64_t i = 0; i < count; ++i) body.run(task, first + i, numbers, i, out);
+    store_outputs(out, 0, task.y);
   }
 }
 
