@@ -10,7 +10,7 @@ HEADERS = sorted((SOURCE / "tests/tools/published").glob("*.json"))
 # What the reader lacks: "parts" (files in parts), "one-row gates" (a gate of shape [E] for [1, E]),
 # "names of types" (in messages), and architectures. Such headers are changed so that they need it
 # less, or have to be refused.
-NOT_YET = {"parts", "one-row gates", "names of types", "deepseek2", "glm4moe"}
+NOT_YET = set()
 # Pre-tokenizers that split numbers into digits.
 SINGLE_DIGITS = {"qwen2", "qwen35", "tekken", "deepseek-r1-qwen", "refact", "smollm",
                  "deepseek-llm", "starcoder", "command-r", "exaone", "seed-coder"}
