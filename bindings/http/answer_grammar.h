@@ -67,8 +67,8 @@ class AnswerGrammars {
   // The grammar of one call of one of the allowed tools or, with a format, of an answer of it.
   AnswerGrammar of_call(const ToolFields& tools, const AnswerSpelling& spelling,
                         const ResponseFormat& otherwise = {});
-  // Of calls that the model may make, from behind the mark that begins them. Never throws: what a
-  // schema says that no grammar expresses is not enforced.
+  // The grammar of calls that the model may make, from behind the mark that begins them. Never
+  // throws: what a schema says that no grammar expresses is not enforced.
   AnswerGrammar of_optional_calls(const ToolFields& tools, const AnswerSpelling& spelling);
 
  private:

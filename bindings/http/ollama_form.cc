@@ -55,7 +55,9 @@ class OllamaForm final : public ReplyForm {
   std::string end_choice(int, const AnswerMessage& message,
                          const std::vector<TokenText>&) override {
     if (message.calls.empty()) return "";
-    const AnswerMessage calls = with_whole_calls({.calls = message.calls});
+    AnswerMessage calls;
+    calls.calls = message.calls;
+    calls = with_whole_calls(std::move(calls));
     return text_of(line(calls.content, "", calls.calls));
   }
   std::string end(const std::vector<AnswerMessage>& choices, const Usage& usage) override {

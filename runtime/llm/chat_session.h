@@ -28,7 +28,7 @@ struct ChatOptions {
   int64_t rollback_tokens = kConversationRollback;
   std::tm now{};  // date and time that templates print
   std::function<void(int64_t done, int64_t total)> on_prefill = {};
-  // Of the answer; its reasoning comes between <think> and </think>.
+  // The answer's text; its reasoning comes between <think> and </think>.
   std::function<void(std::string_view text)> on_text = {};
   // Polled after every step and prefill chunk; true ends the answer, or cancels the question.
   std::function<bool()> cancelled = {};

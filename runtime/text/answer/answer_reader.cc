@@ -10,73 +10,11 @@ namespace {
 
 using Kind = AnswerPiece::Kind;
 
-constexpr size_t kMaxHeader = 1024;
-
 bool is_token(const std::string& mark) { return mark.size() == 1 && MarkCodes::is_code(mark[0]); }
-
-// All texts of a row, so that marks become codes.
-template <typename Change>
-void change_texts(AnswerFormat& row, Change change) {
-  for (auto* const regions : {&row.thoughts, &row.contents}) {
-    for (Region& region : *regions) {
-      change(region.open);
-      change(region.close);
-    }
-  }
-  for (std::string& aside : row.asides) change(aside);
-  CallFormat& calls = row.calls;
-  for (std::string* const text :
-       {&row.channels.open, &row.channels.message, &row.channels.end, &row.channels.start,
-        &row.channels.constraint, &calls.section_open, &calls.section_close, &calls.open,
-        &calls.name_open, &calls.name_close, &calls.id_open, &calls.tags.key_open,
-        &calls.tags.key_close, &calls.tags.value_open, &calls.tags.value_close, &calls.quote,
-        &calls.close}) {
-    change(*text);
-  }
-}
 
 std::string trimmed(const std::string& text) { return std::string(without_blanks(text)); }
 
-std::string channel_opening(const ChannelFormat& channels, const std::string& name) {
-  return channels.open + name + channels.message;
-}
-
 }  // namespace
-
-CodedFormat::CodedFormat(const AnswerFormat& format, const Tokenizer& tokenizer)
-    : row(format), codes(format, tokenizer) {
-  change_texts(row, [&](std::string& text) { text = codes.coded(std::move(text)); });
-  for (const std::string& end : row.ends) {
-    const auto id = tokenizer.token_id(end);
-    if (id && tokenizer.is_added(*id)) ends.push_back(*id);
-  }
-}
-
-AnswerStart answer_start(const CodedFormat& coded, std::string_view whole_prompt) {
-  using Start = AnswerStart::Kind;
-  constexpr size_t kMaxMarks = 256;  // bytes of all marks at a prompt's end
-  whole_prompt = whole_prompt.substr(0, without_trailing_blanks(whole_prompt));
-  const AnswerFormat& format = coded.row;
-  const std::string end = coded.codes.coded(std::string(
-      whole_prompt.substr(whole_prompt.size() - std::min(whole_prompt.size(), kMaxMarks))));
-  std::string_view prompt = end;
-  const ChannelFormat& channels = format.channels;
-  if (!channels.open.empty()) {
-    if (prompt.ends_with(channel_opening(channels, channels.thought))) return {Start::kThought};
-    return {prompt.ends_with(channels.message) ? Start::kContent : Start::kHeader};
-  }
-  for (const std::string& aside : format.asides) {
-    if (prompt.ends_with(aside)) prompt.remove_suffix(aside.size());
-  }
-  const auto opened = [&](const Region& region) {
-    return !region.open.empty() && prompt.ends_with(without_blanks(region.open));
-  };
-  for (size_t i = 0; i < format.thoughts.size(); ++i) {
-    if (opened(format.thoughts[i])) return {Start::kThought, i};
-  }
-  const bool content = std::any_of(format.contents.begin(), format.contents.end(), opened);
-  return {content ? Start::kContent : Start::kNothing};
-}
 
 AnswerReader::AnswerReader(std::shared_ptr<const AnswerReading> reading)
     : reading_(std::move(reading)),
@@ -391,100 +329,6 @@ bool AnswerReader::step_calls() {
   const std::string given_back = calls_->given_back();
   calls_.reset();
   give_back(given_back);
-  return !held_.empty();
-}
-
-// --- parts with headers ---
-
-bool AnswerReader::step_between() {
-  const size_t blanks = leading_blanks(held_);
-  if (blanks == held_.size()) return false;
-  const MarkMatch match = match_mark(held_, row_.channels.start + row_.channels.role);
-  if (match.open(over_)) return false;
-  header_.clear();
-  if (match.yes()) held_.erase(0, match.size);
-  const std::string& start = row_.channels.start;
-  const bool stray = !match.yes() && held_.compare(blanks, start.size(), start) == 0;
-  state_ = stray ? State::kContent : State::kHeader;
-  if (stray) add_content(blanks + start.size());
-  return true;
-}
-
-bool AnswerReader::step_header() {
-  const ChannelFormat& channels = row_.channels;
-  header_ += std::exchange(held_, {});
-  if (header_.empty()) return false;
-  const size_t end = header_.find(channels.message);
-  if (end != std::string::npos) {
-    held_ = header_.substr(end + channels.message.size());
-    header_.resize(end);
-    return enter_header(header_);
-  }
-  const MarkMatch channel = match_mark(header_, channels.open);
-  const MarkMatch recipient = match_mark(header_, channels.recipient);
-  const bool possible =
-      channel.kind != MarkMatch::Kind::kNo || recipient.kind != MarkMatch::Kind::kNo;
-  if (possible && header_.size() < kMaxHeader && !over_) return false;
-  held_ = std::exchange(header_, {});
-  joins_ = said_;
-  state_ = State::kContent;
-  return true;
-}
-
-// A part begins: its channel, and whether it is a call.
-bool AnswerReader::enter_header(const std::string& header) {
-  const ChannelFormat& channels = row_.channels;
-  const size_t open = header.find(channels.open);
-  const size_t recipient = header.find(channels.recipient);
-  std::string_view channel;
-  if (open != std::string::npos)
-    channel = std::string_view(header).substr(open + channels.open.size());
-  channel = channel.substr(0, name_size(channel));
-  function_ = nullptr;
-  if (recipient != std::string::npos) {
-    const std::string_view name =
-        std::string_view(header).substr(recipient + channels.recipient.size());
-    function_ = find_function(reading_->functions, name.substr(0, name_size(name)));
-  }
-  if (function_ != nullptr) {
-    arguments_ = make_argument_reader(row_.calls, *function_);
-    state_ = State::kChannelCall;
-    return true;
-  }
-  const bool plain =
-      recipient == std::string::npos && (channel == channels.content || channel == channels.call);
-  if (recipient == std::string::npos && channel == channels.thought) {
-    return open_thought(0, {});
-  }
-  if (!plain) held_.insert(0, header + channels.message);
-  header_.clear();
-  joins_ = said_;
-  state_ = State::kContent;
-  skips_blanks_ = false;
-  return true;
-}
-
-bool AnswerReader::step_channel_call() {
-  const std::string before = held_;
-  const bool announced = arguments_->begun();
-  const ArgumentReader::Progress progress = arguments_->read(held_, over_);
-  const bool done = progress == ArgumentReader::Progress::kDone;
-  if (arguments_->begun()) {
-    std::vector<AnswerPiece> pieces;
-    if (!announced) pieces.push_back({Kind::kCallBegin, function_->name, call_count_++});
-    std::string json = arguments_->take();
-    if (!json.empty()) {
-      pieces.push_back({Kind::kCallArguments, std::move(json), call_count_ - 1, done});
-    }
-    pass_calls(std::move(pieces));
-  }
-  if (progress == ArgumentReader::Progress::kMore && !over_) return false;
-  state_ = State::kContent;
-  if (!arguments_->begun()) {
-    held_ = std::exchange(header_, {}) + row_.channels.message + held_;
-  }
-  header_.clear();
-  skips_blanks_ = arguments_->begun();
   return !held_.empty();
 }
 

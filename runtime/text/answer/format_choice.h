@@ -13,8 +13,8 @@ namespace fasa::text {
 struct ChosenFormat {
   AnswerFormat format;
   // "response_template": of tokenizer_config.json. "rendered": the template writes calls so.
-  // "described": its source has the format's marks. "generic": it shows no tools; the system message
-  // describes them. "unknown": it writes calls in a format that the table lacks.
+  // "described": its source has the format's marks. "generic": it shows no tools, the system
+  // message describes them. "unknown": it writes calls in a format that the table lacks.
   std::string source;
 
   bool has_calls() const { return source != "unknown"; }

@@ -19,9 +19,9 @@ struct HistoryForm {
 
 // A template's input as the template wants it. Readers of requests make one form in every API:
 // {"messages", "tools", ...}; of an assistant's message "content" is text, reasoning is
-// "reasoning_content" (or "thinking"), "tool_calls" a list of {"id", "type", "function": {"name",
-// "arguments"}} with an object of arguments, or the text where it is no JSON object; a result is
-// {"role": "tool", "tool_call_id", "content"}. This adds the names of results (by the ids of earlier
+// "reasoning_content" (or "thinking"), "tool_calls" a list of {"id", "function": {"name",
+// "arguments"}} with an object of arguments, or the text if it is no object; a result is
+// {"role": "tool", "tool_call_id", "content"}. This adds the names of results (by ids of earlier
 // calls), maps ids, spells arguments and reasoning, divides messages of several calls, and drops
 // empty lists of calls. `tools` and `documents` become null where they are missing, as transformers
 // passes None. System messages stay where they are.
