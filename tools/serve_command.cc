@@ -202,7 +202,7 @@ serve::TokenMemory token_memory(const Runtime& runtime, int64_t tokens, int step
           .host = memory.host_needed() / count};
 }
 
-// What fits beside the model: tokens of one conversation, at most `most`; hot rows take what is left.
+// What fits beside the model: tokens of one conversation; hot rows take what is left.
 struct Room {
   int64_t tokens = 0;
   uint64_t free = UINT64_MAX;  // bytes of the device; UINT64_MAX: no limit
@@ -343,6 +343,19 @@ serve::SuspensionOptions ServeCommand::suspension_options(const Config& config, 
           .snapshots = config.memory.snapshots};
 }
 
+// Says which divisors of longrope were taken.
+void print_long_rope(const ModelConfig& config) {
+  const RopeParameters& rope = config.rope;
+  if (rope.kind != RopeKind::kLongRope || config.max_positions <= rope.original_positions) return;
+  const std::string reason =
+      rope.long_factors.empty()
+          ? fmt::format("the long ones; --max-context {} or less takes the short ones",
+                        rope.original_positions)
+          : fmt::format("the short ones, as contexts end within {} tokens",
+                        rope.original_positions);
+  fmt::print(stderr, "fasa serve: factors of longrope: {}\n", reason);
+}
+
 int ServeCommand::run() {
   reject_unknown_arguments(*command_);
   check();
@@ -384,9 +397,6 @@ int ServeCommand::run() {
   Runtime runtime(*device, config, model.config().geometry(), row_dtype, slices.dims,
                   options.max_context);
   options.token_memory = token_memory(runtime, options.max_context, engine_.prefill_chunk);
-  const int64_t context = options.max_context;
-  const Room room = room_of(runtime, *device, context, engine_.prefill_chunk);
-  options.max_context = std::max(room.tokens, int64_t{2});
   engine_.max_step_seconds = max_step_ms_ == "auto" ? 0 : std::stod(max_step_ms_) * 1e-3;
   engine_.prompt_share = config.serve.prompt_share;
   engine_.sparse_turn_tokens = config.sessions.sparse_turn_tokens;
@@ -395,6 +405,9 @@ int ServeCommand::run() {
     options.keys.hash_with(serve::store_salt(config.sessions.dir));
   }
   EngineLoop engine(model, runtime, &tokenizer, engine_);
+  const int64_t context = options.max_context;  // beside what the engine holds
+  const Room room = room_of(runtime, *device, context, engine_.prefill_chunk);
+  options.max_context = std::max(room.tokens, int64_t{2});
   Service service(options, engine, tokenizer, templates ? &*templates : nullptr);
   HttpServer server(
       http_,
@@ -405,13 +418,7 @@ int ServeCommand::run() {
         return serve::error_response(status, message);
       });
   service.set_counters(&server.counters());
-  if (const RopeParameters& rope = model_config.rope; rope.kind == RopeKind::kLongRope) {
-    fmt::print(stderr, "fasa serve: {} of longrope, {}\n",
-               rope.long_factors.empty() ? "the long factors" : "the short factors",
-               rope.long_factors.empty()
-                   ? fmt::format("which --max-context {} or less changes", rope.original_positions)
-                   : fmt::format("as contexts end within {} tokens", rope.original_positions));
-  }
+  print_long_rope(model_config);
   if (const std::string limits = group_limits(); !limits.empty()) {
     fmt::print(stderr, "fasa serve: limits of the control group: {}\n", limits);
   }

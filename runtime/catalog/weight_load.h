@@ -18,7 +18,7 @@ struct WeightLoad {
   bool any() const { return layer_bytes > 0; }
 };
 
-// Of weights in 16, 8 or 4 bits on the device; 0: none.
+// The load of weights in 16, 8 or 4 bits on the device; 0: none.
 WeightLoad weight_load(const ModelShape& model, int bits);
 
 }  // namespace fasa

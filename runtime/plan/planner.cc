@@ -236,7 +236,7 @@ class Planner {
     plan_.options.push_back(std::move(option));
   }
 
-  // The first layer that selects tokens stands for all. Codes of a part of the FCs were not measured.
+  // The first layer that selects tokens stands for all. Codes of some FCs were not measured.
   void add_loss(const StepSettings& settings, PlanOption& option) const {
     if (option.chunks == 0) return;
     const int layer = selecting_layer(settings);

@@ -14,8 +14,8 @@ namespace fasa {
 
 class TuneSpace {
  public:
-  // Values around `given`, for decode steps of `tokens` tokens. Varies prefetch (depth and predictor
-  // together), then hot rows and streams. fac_tokens is varied only with
+  // Values around `given`, for decode steps of `tokens` tokens. Varies prefetch (depth and
+  // predictor together), then hot rows and streams. fac_tokens is varied only with
   // `allow_fac_tokens` and never above the given value, because fewer tokens cost accuracy. Throws
   // UsageError if nothing is fetched (rows on the device, full attention).
   TuneSpace(Config given, const Geometry& geometry, int64_t tokens, bool allow_fac_tokens);

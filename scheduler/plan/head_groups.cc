@@ -124,8 +124,19 @@ double GroupTimes::link_busy(const HeadGroups& groups) const {
   return std::max(0.0, ahead - std::max(0.0, period - before));
 }
 
+// A layer takes at least as long as its transfers. What its own waits leave of that adds up over
+// layers.
+double GroupTimes::overload(const HeadGroups& groups) const {
+  if (ahead <= 0 || period <= 0) return 0;
+  const double heads = groups[groups.count() - 1].end;
+  const double own = groups.count() * (select_call + attend_call) + heads * (score + attend) +
+                     meanwhile + (groups.codes_first() ? launch : 0);
+  return std::max(0.0, ahead_moves + heads * transfer - period - (span(groups) - own));
+}
+
 double GroupTimes::cost(const HeadGroups& groups) const {
-  return span(groups) + (groups.count() + (groups.codes_first() ? 0.5 : 0)) * launch / 4;
+  return span(groups) + overload(groups) +
+         (groups.count() + (groups.codes_first() ? 0.5 : 0)) * launch / 4;
 }
 
 GroupTimes group_times(const StepSettings& settings, int layer, const GroupLoad& load) {
@@ -155,9 +166,9 @@ GroupTimes group_times(const StepSettings& settings, int layer, const GroupLoad&
                    rates.link_bandwidth;
   times.period = load.period;
   if (load.ahead > 0) {
-    times.ahead = times.fetch_call + rates.link_latency +
-                  sequences * load.ahead * static_cast<double>(rows_bytes(layout, set)) *
-                      layout.kv_heads / rates.link_bandwidth;
+    times.ahead_moves = sequences * load.ahead * static_cast<double>(rows_bytes(layout, set)) *
+                        layout.kv_heads / rates.link_bandwidth;
+    times.ahead = times.fetch_call + rates.link_latency + times.ahead_moves;
   }
   return times;
 }

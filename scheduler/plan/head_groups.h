@@ -64,21 +64,24 @@ struct GroupTimes {
   double resolve = 0;
   double transfer = 0;  // misses of one head, over the link
   double attend = 0;
-  double codes = 0;      // of `attend`: the low-bit set, which needs no rows
-  double meanwhile = 0;  // other compute before the last group's rows are needed
-  double ahead = 0;      // rows fetched ahead of the layer: their claims, the link, its latency
-  double period = 0;     // compute from one layer to the next; 0: unknown, `ahead` is in time
-  int streams = 1;       // streams that fetch side by side
+  double codes = 0;        // of `attend`: the low-bit set, which needs no rows
+  double meanwhile = 0;    // other compute before the last group's rows are needed
+  double ahead_moves = 0;  // the link's part of `ahead`
+  double ahead = 0;        // rows fetched ahead of the layer: their claims, the link, its latency
+  double period = 0;       // compute from one layer to the next; 0: unknown, `ahead` is in time
+  int streams = 1;         // streams that fetch side by side
 
   // Time from the first select to the last FAC, as computed by the emulated device's clock.
   double span(const HeadGroups& groups) const;
-  // span() plus a quarter of a launch per group, and half of that for codes that come first:
-  // launches also cost host time.
+  // span(), what transfers take beyond it, and a quarter of a launch per group, half of that for
+  // codes that come first: launches also cost host time.
   double cost(const HeadGroups& groups) const;
 
  private:
   // Until when, after the first select, the link is busy with rows that were fetched ahead.
   double link_busy(const HeadGroups& groups) const;
+  // Time of the link beyond a layer's.
+  double overload(const HeadGroups& groups) const;
 };
 
 // The load of a layer's decode step, as far as it is known before scoring.

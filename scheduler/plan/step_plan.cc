@@ -123,8 +123,8 @@ GroupLoad counted(const StepSettings& settings, int layer, const PrefetchPlan& p
   return load;
 }
 
-// Seconds of a layer whose misses vary as an exponential distribution does, by its quantiles: what a
-// mean number of misses hides, a larger one does not.
+// Seconds of a layer whose misses vary as an exponential distribution does, by its quantiles: what
+// a mean number of misses hides, a larger one does not.
 double expected_seconds(const StepSettings& settings, int layer, const GroupLoad& load,
                         const HeadGroups& groups) {
   constexpr std::array kQuantiles{0.105, 0.357, 0.693, 1.204, 2.641};  // their mean is 1

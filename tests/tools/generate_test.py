@@ -90,8 +90,9 @@ class Output(CommandTest):
         self.assertEqual(result["config"]["device"]["name"], "emulated")
         steps = result["decode"]["tokens"]
         self.assertEqual(len(result["decode"]["step_ms"]), steps)
+        # Counters are read after the last step.
         self.assertAlmostEqual(sum(result["decode"]["step_ms"]),
-                               1e3 * result["decode"]["seconds"], places=5)
+                               1e3 * result["decode"]["seconds"], delta=0.02)
         self.assertAlmostEqual(result["decode"]["tpot_ms"],
                                result["decode"]["seconds"] * 1e3 / steps)
 

@@ -302,8 +302,9 @@ class Refusals(ServeTest):
         self.assertEqual(cached, [0, len(prompt["prompt"]) - 1, 0])
 
     def test_a_context_that_does_not_fit_is_not_promised(self):
-        """Half of the memory that the model's whole context takes."""
-        small = Server(self, "--device", "emulated", "--device-memory", "16MiB")
+        """Host memory for half of the rows of the model's whole context."""
+        small = Server(self, "--device", "emulated", "--device-memory", "20MiB", "--host-memory",
+                       "2MiB")
         started = "".join(small.started)
         self.assertRegex(started, r"room for about \d+ tokens at once in [\d.]+ MiB")
         longest = json.loads(small.ask("GET", "/v1/models")[2])["data"][0]["max_model_len"]

@@ -39,7 +39,7 @@ class StepTiming {
   PrefetchControl& prefetch_;
   std::array<StepProbe, 2> probes_;  // one per slot
   std::array<int, 2> depths_{};
-  // Of the slot's measured step: the counts of each layer, and what was counted before them.
+  // Counts of each layer after the slot's measured step, and what was counted before them.
   struct Counted {
     std::vector<StepCounters> layers;
     StepCounters before;

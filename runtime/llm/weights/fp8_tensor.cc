@@ -1,5 +1,5 @@
-// Float8 (e4m3): weight F8_E4M3 [N, K] with scales in weight_scale_inv or weight_scale, both of them
-// factors: of the tensor [] or [1], of each output [N] or [N, 1], or of blocks, [N / rows,
+// Float8 (e4m3): weight F8_E4M3 [N, K] with scales in weight_scale_inv or weight_scale, both of
+// them factors: of the tensor [] or [1], of each output [N] or [N, 1], or of blocks, [N / rows,
 // K / inputs] rounded up.
 #include <fmt/format.h>
 
