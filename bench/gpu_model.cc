@@ -195,21 +195,21 @@ class Decode {
     const auto slices = model_slices(model, config_of(options, wanted), "");
     return slices ? slices->dims : std::vector<int16_t>();
   }
-  static json summary(const Profile& profile) {
+  json summary(const Profile& profile) const {
     constexpr double kSteps = kTracedSteps;
     const LayerProfile total = profile.total();
     json waits = json::object();
     for (size_t i = 0; i < kWaitReasons; ++i) {
       waits[wait_reason_name(static_cast<WaitReason>(i))] = total.waits[i] / kSteps * 1e3;
     }
-    json kernels = json::object();
-    for (const auto& [name, seconds] : profile.kernels()) kernels[name] = seconds / kSteps * 1e3;
-    return {{"verdict", verdict(profile)},
+    json parts = json::object();
+    for (const auto& [name, part] : profile.parts()) parts[name] = part.seconds / kSteps * 1e3;
+    return {{"verdict", verdict(profile, device_.traits().rates.kernels)},
             {"step_ms", profile.seconds() / kSteps * 1e3},
             {"transfer_ms", profile.total_transfer() / kSteps * 1e3},
             {"hidden_share", profile.total_hidden()},
             {"waits_ms", waits},
-            {"kernels_ms", kernels},
+            {"parts_ms", parts},
             {"idle_ms", profile.idle() / kSteps * 1e3},
             {"hit_rate", total.rows.hit_rate()},
             {"miss_bytes", static_cast<double>(total.miss.bytes) / kSteps},

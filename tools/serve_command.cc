@@ -374,6 +374,7 @@ int ServeCommand::run() {
       .created = static_cast<int64_t>(std::time(nullptr)),
       .max_context = max_context(model_config),
       .vocab_size = model_config.vocab_size,
+      .marks_history = model_config.geometry().linear.layers > 0,
       .defaults = GenerationDefaults::load(dir_),
       .keys = key_file_.empty() ? serve::ApiKeys() : serve::ApiKeys::load(key_file_),
       .log = quiet_           ? serve::LogForm::kNone

@@ -109,4 +109,21 @@ text::ChatPrompt chat_prompt(const ChatRequest& request, const text::ChatTemplat
   std::rethrow_exception(first);
 }
 
+size_t history_bytes(const text::ChatPrompt& prompt, const ChatRequest& request,
+                     const text::ChatTemplates& templates, const text::ChosenFormat& chosen,
+                     const std::tm& now) {
+  ChatRequest history{request};
+  history.context["add_generation_prompt"] = false;
+  try {
+    const std::string& whole = prompt.text();
+    const text::ChatPrompt rendered = chat_prompt(history, templates, chosen, now);
+    const std::string& part = rendered.text();
+    const auto end = std::mismatch(whole.begin(), whole.end(), part.begin(), part.end());
+    const auto bytes = static_cast<size_t>(end.first - whole.begin());
+    return bytes < whole.size() ? bytes : 0;
+  } catch (const Error&) {
+    return 0;
+  }
+}
+
 }  // namespace fasa::serve

@@ -1,6 +1,7 @@
 // The prompt of a chat: its messages in the form that the model's template accepts.
 #pragma once
 
+#include <cstddef>
 #include <ctime>
 
 #include "bindings/http/openai_request.h"
@@ -14,5 +15,12 @@ namespace fasa::serve {
 // template does not show an answer that is to be continued.
 text::ChatPrompt chat_prompt(const ChatRequest& request, const text::ChatTemplates& templates,
                              const text::ChosenFormat& chosen, const std::tm& now);
+
+// The bytes of this prompt that the template renders without the part that begins an answer. A
+// later prompt parts there at the latest, if the template shows past answers in another way. 0:
+// unknown.
+size_t history_bytes(const text::ChatPrompt& prompt, const ChatRequest& request,
+                     const text::ChatTemplates& templates, const text::ChosenFormat& chosen,
+                     const std::tm& now);
 
 }  // namespace fasa::serve

@@ -162,6 +162,20 @@ std::vector<int32_t> Completions::encode(const std::string& salt, const text::Ch
   return tokenizer_.encode(prompt.segments(), false);
 }
 
+// The prompt's tokens before the part that begins the answer, where that part begins with a control
+// token.
+int64_t Completions::history_tokens(const ChatRequest& request, const text::ChatPrompt& prompt,
+                                    std::span<const int32_t> ids) const {
+  if (!options_.marks_history) return 0;
+  const size_t bytes =
+      history_bytes(prompt, request, *templates_, answers_.chosen(), options_.now());
+  if (bytes == 0) return 0;
+  const auto rest = tokenizer_.encode(prompt.segments(bytes), false);
+  const bool parts = !rest.empty() && rest.size() < ids.size() && tokenizer_.is_special(rest[0]) &&
+                     std::equal(rest.rbegin(), rest.rend(), ids.rbegin());
+  return parts ? std::ssize(ids) - std::ssize(rest) : 0;
+}
+
 ReplyHead Completions::reply_head(const char* prefix) const {
   return {.id = fmt::format("{}{:016x}", prefix, drawn_number()),
           .created = static_cast<int64_t>(std::time(nullptr)),
@@ -182,9 +196,12 @@ Generation Completions::of_chat(const Call& call, const ChatRequest& request) {
       chat_prompt(request, *templates_, answers_.chosen(), options_.now());
   auto reading = answers_.reading(request.tools, prompt.text());
   auto grammar = answers_.grammar(request.tools, request.format, reading.get());
+  std::vector<int32_t> ids = encode(call.salt, prompt);
+  const int64_t history = history_tokens(request, prompt, ids);
   return {.fields = request.common,
-          .prompts = {encode(call.salt, prompt)},
+          .prompts = {std::move(ids)},
           .text = prompt.text(),
+          .history_tokens = history,
           .title = chat_title(request.context["messages"]),
           .reading = std::move(reading),
           .grammar = std::move(grammar),
@@ -241,6 +258,7 @@ void Completions::start(Call& call, Generation generation) {
     prompt_tokens += std::ssize(prompt);
     GenerationRequest request{.salt = call.salt,
                               .prompt = std::move(prompt),
+                              .history_tokens = generation.history_tokens,
                               .text = generation.text,
                               .title = generation.title,
                               .choices = fields.choices};

@@ -33,6 +33,7 @@ struct Generation {
   const CompletionFields& fields;
   std::vector<std::vector<int32_t>> prompts;  // one but for completions of several prompts
   std::string text = {};                      // the prompt's, for a chat
+  int64_t history_tokens = 0;                 // see GenerationRequest
   std::string title = {};                     // of the conversation
   std::shared_ptr<const text::AnswerReading> reading = {};  // for a chat
   AnswerGrammar grammar = {};
@@ -73,6 +74,8 @@ class Completions {
  private:
   AnswerOptions answer_options(const CompletionFields& fields, size_t prompt_tokens) const;
   std::vector<int32_t> encode(const std::string& salt, const text::ChatPrompt& prompt);
+  int64_t history_tokens(const ChatRequest& request, const text::ChatPrompt& prompt,
+                         std::span<const int32_t> ids) const;
   void check_ids(std::span<const int32_t> ids, const char* field) const;
   ApiError refusal() const;
   std::vector<uint64_t> submit(std::vector<GenerationRequest> requests,

@@ -35,6 +35,7 @@ struct ServiceOptions {
   int64_t created = 0;      // seconds since 1970
   int64_t max_context = 0;  // tokens of a prompt and its answer
   int64_t vocab_size = 0;
+  bool marks_history = false;  // requests say where the history of their prompt ends
   GenerationDefaults defaults = {};
   TokenMemory token_memory = {};
   ApiKeys keys = {};

@@ -76,7 +76,7 @@ class Commands(GgufCase):
                                      "first?", "--max-tokens", 8, "--fac-tokens", 32).stdout
         self.assertEqual(json.loads(body)["choices"][0]["message"]["content"], generated.decode())
         self.assertEqual(json.loads(server.ask("GET", "/v1/models")[2])["data"][0]["id"],
-                         "needle.gguf")
+                         "needle")
 
     def test_info(self):
         done = self.assert_done("info", "--model", self.file, "--json")

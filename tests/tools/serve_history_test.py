@@ -4,13 +4,14 @@ import json
 from serving import TOOL_TEMPLATE, TOOLS, Server, ServeTest, schema_format
 from support import SOURCE, main
 
-# The prompt, in an error.
+# The prompt, in an error; not of the conversations by which a template is tried.
 ECHO = ("{%- set whole -%}{% for m in messages %}{{ '<' + m.role + '>' + m.content }}"
         "{% if m.reasoning_content %}{{ '(' + m.reasoning_content + ')' }}{% endif %}"
         "{% for c in m.tool_calls or [] %}{{ '[' + c.function.name + c.function.arguments | tojson "
         "+ ']' }}{% endfor %}{% if m.name %}{{ '{' + m.name + '}' }}{% endif %}{% endfor %}"
         "{%- endset -%}{% set settings = [tools | length if tools else 0, reasoning_effort, "
-        "enable_thinking] %}{{ raise_exception('PROMPT' + (settings | string) + whole) }}")
+        "enable_thinking] %}{% if 'zq' not in whole %}"
+        "{{ raise_exception('PROMPT' + (settings | string) + whole) }}{% endif %}{{ whole }}")
 FIRST = ("{% for m in messages %}{% if m.role == 'system' and not loop.first %}"
          "{{ raise_exception('first!') }}{% endif %}{{ '<' + m.role + '>' + m.content }}"
          "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}")

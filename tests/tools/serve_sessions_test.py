@@ -69,6 +69,23 @@ class Sessions(ServeTest):
         other = [*messages[:2], {"role": "user", "content": "Stop."}]
         self.assertEqual(self.say(goes, other), self.say(stays, other))
 
+    def test_a_template_that_drops_what_began_an_answer(self):
+        """The prompt of a model with states goes on where the last one's history ended, though it
+        ended in the begin of a thought that later prompts do not show."""
+        model = self.small_model("qwen3-5")
+        template = json.loads((model / "tokenizer_config.json").read_text())["chat_template"]
+        self.assertIn("assistant\n", template)
+        begin = template.rindex("assistant\n") + len("assistant\n")
+        self.replace(model, "chat_template.jinja", template[:begin] + "mmm" + template[begin:])
+        server = self.server(model=model)
+        messages = [{"role": "user", "content": "And it came to pass in the days " * 30}]
+        for turn in range(3):
+            _, new, _ = self.say(server, messages)
+            if turn > 0:
+                self.assertLess(new, 90)  # of a thousand
+            messages += [{"role": "assistant", "content": "yes"},
+                         {"role": "user", "content": "Go on."}]
+
     def test_a_linear_models_answer_is_that_of_generate(self):
         model = self.small_model("qwen3-5")
         text = "And it came to pass in the days " * 6

@@ -26,7 +26,11 @@ void CallGrammar::add_text(Symbols& symbols, std::string_view text) {
 void CallGrammar::add_marks(Symbols& symbols, std::string_view text) {
   while (!text.empty()) {
     const size_t blanks = leading_blanks(text);
-    if (blanks > 0) symbols.push_back(json_.blanks());
+    if (blanks > 0) {  // as the mark has them, or none
+      const Rule own = rule_of({});
+      grammar_.add(own, grammar_.literal(text.substr(0, blanks)));
+      symbols.push_back(own);
+    }
     text.remove_prefix(blanks);
     const size_t end = std::min(text.find_first_of(" \n\t"), text.size());
     add_text(symbols, text.substr(0, end));
@@ -293,7 +297,9 @@ Rule CallGrammar::behind_thought(std::span<const Region> regions, bool open, Rul
     if (!open) add_text(symbols, without_blanks(region.open));
     symbols.push_back(json_.text_until(without_blanks(region.close)));
     if (row_.channels.open.empty()) {
-      symbols.insert(symbols.end(), {json_.blanks(), json_.blanks()});
+      const Rule lines = rule_of({});
+      for (const char* const text : {"\n", "\n\n"}) grammar_.add(lines, grammar_.literal(text));
+      symbols.push_back(lines);
     } else {
       add_text(symbols, row_.channels.start + row_.channels.role);
     }

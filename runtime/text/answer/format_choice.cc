@@ -259,7 +259,8 @@ void ask_of_reasoning(const Probe& probe, AnswerFormat& format) {
   for (const bool as_parts : {false, true}) {
     const Json& answer = as_parts ? parts : thinking;
     const auto shown = probe.render(Json::array({user("zqask"), answer}), false);
-    if (!contains(shown, kThought)) continue;
+    // A template that writes any content shows the list itself.
+    if (!contains(shown, kThought) || contains(shown, "type")) continue;
     history.shows_reasoning = true;
     history.thinking_parts = as_parts;
     history.keeps_reasoning = contains(
