@@ -21,11 +21,22 @@ Json content_of(const RequestFields& fields, const char* name) {
   return content == nullptr ? Json() : *content;
 }
 
+// Claude Code heads its system prompt with a block that changes with every request; in the prompt
+// it would end the prefix that requests share.
+Json without_billing(Json system) {
+  constexpr std::string_view kBilling = "x-anthropic-billing-header:";
+  const bool heads = system.is_array() && !system.empty() && system[0].is_object() &&
+                     system[0].contains("text") && system[0]["text"].is_string() &&
+                     system[0]["text"].get<std::string>().starts_with(kBilling);
+  if (heads) system.erase(0);
+  return system;
+}
+
 class Messages {
  public:
   void add_system(const RequestFields& fields, const char* name) {
-    const std::string text =
-        content_text(content_of(fields, name), fields.path_of(name), OtherParts::kNoted);
+    const std::string text = content_text(without_billing(content_of(fields, name)),
+                                          fields.path_of(name), OtherParts::kNoted);
     if (!text.empty()) history_.add("system", text);
   }
   void add_answer(const RequestFields& message) {

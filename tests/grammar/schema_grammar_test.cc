@@ -341,5 +341,27 @@ TEST(SchemaGrammar, AutomatonForgetsAndGoesOn) {
   EXPECT_FALSE(matches(Json::parse(R"({"type": "object"})"), "[]"));
 }
 
+// For formats that spell a call's arguments one by one.
+TEST(SchemaGrammar, MembersOfTheRoot) {
+  const auto names = [](const char* text) {
+    const Json schema = Json::parse(text);
+    ByteGrammar grammar;
+    std::vector<std::string> list;
+    for (const auto& member : SchemaGrammar(grammar, schema, "s").build_members()) {
+      list.push_back(member.name + (member.required ? "!" : ""));
+    }
+    return list;
+  };
+  using ::testing::ElementsAre;
+  EXPECT_THAT(names(R"({"properties": {"a": {"type": "string"}, "b": {}}, "required": ["b"]})"),
+              ElementsAre("a", "b!"));
+  EXPECT_THAT(names(R"({"$ref": "#/$defs/x", "$defs": {"x": {"properties": {"a": {}}}}})"),
+              ElementsAre("a"));
+  EXPECT_THAT(names(R"({"allOf": [{"properties": {"a": {}}}, {"properties": {"b": {}}}]})"),
+              ElementsAre("a", "b"));
+  EXPECT_THAT(names(R"({"type": "object"})"), ElementsAre());
+  EXPECT_THAT(names("true"), ElementsAre());
+}
+
 }  // namespace
 }  // namespace fasa::text

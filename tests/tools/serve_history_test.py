@@ -53,6 +53,11 @@ class Prompts(ServeTest):
             self.prompt("/v1/messages", system=[{"type": "text", "text": "A"}], messages=turns)[1],
             "<system>A<user>Q<system>S<assistant>[called web_search]\n(T)[now{}]"
             "<tool>[error] [image omitted]\n[tool f]\nno{now}<user>go on")
+        # The client's name for a request, which changes each time.
+        billed = [{"type": "text", "text": "x-anthropic-billing-header: cch=1;"},
+                  {"type": "text", "text": "A"}]
+        self.assertEqual(self.prompt("/v1/messages", system=billed, messages=[USER])[1],
+                         "<system>A<user>Q")
         image = {"role": "user", "content": [IMAGE, {"type": "text", "text": "?"}]}
         status, _, body = self.server.ask("POST", "/v1/messages", {
             "max_tokens": 1, "messages": [USER, image]})

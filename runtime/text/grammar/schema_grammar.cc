@@ -65,7 +65,9 @@ SchemaGrammar::SchemaGrammar(ByteGrammar& grammar, const OrderedJson& schema, st
 ByteGrammar::Rule SchemaGrammar::build() { return value_of(root_, place_); }
 
 std::vector<SchemaGrammar::Property> SchemaGrammar::build_members() {
-  const Json& schema = merged(resolved(root_, place_), place_);
+  const Json& root = resolved(root_, place_);
+  if (!root.is_object()) return {};
+  const Json& schema = root.contains("allOf") ? merged(root, place_) : root;
   check_keywords(schema, place_);
   return properties_of(schema, place_);
 }
