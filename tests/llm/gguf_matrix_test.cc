@@ -10,6 +10,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/io/mapped_file.h"
+#include "tests/support/source_path.h"
 
 namespace fasa {
 namespace {
@@ -41,7 +42,7 @@ class GgufMatrixTest : public ::testing::Test {
   }
 
  private:
-  MappedFile file_{std::string(FASA_SOURCE_DIR) + "/tests/golden/gguf-blocks.gguf"};
+  MappedFile file_{source_path("tests/golden/gguf-blocks.gguf")};
   GgufHeader header_{file_.bytes(), "gguf-blocks.gguf"};
 };
 

@@ -11,9 +11,9 @@ namespace {
 Json message(const char* role, const char* text) { return {{"role", role}, {"content", text}}; }
 
 Json called(const char* id) {
-  Json json = message("assistant", "");
-  json["tool_calls"] = Json::array({{{"id", id}, {"function", {{"name", "f"}}}}});
-  return json;
+  Json answer = message("assistant", "");
+  answer["tool_calls"] = Json::array({{{"id", id}, {"function", {{"name", "f"}}}}});
+  return answer;
 }
 
 Json first(const Json& messages, size_t count) {
