@@ -34,7 +34,10 @@ FetchMetrics FetchCounters::read(const CacheLayout& layout, StreamView control) 
 
 void FetchCounters::reset(StreamView control) {
   std::vector<StepCounters> layers;
-  if (std::exchange(counts_, true)) copy(layers, control);
+  if (std::exchange(counts_, true)) {
+    copy(layers, control);
+    device_.synchronize(control);  // before anything fails: the copy writes into `layers`
+  }
   device_.fill(memory_.data(), 0, memory_.bytes(), control, tag_of(-1, Cause::kControl));
   device_.synchronize(control);
   for (const StepCounters& layer : layers) before_ += layer;

@@ -20,7 +20,7 @@ void read_all(const fasa::GgufHeader& header) {
     if (tensor.begin > header.data().size() || tensor.bytes > header.data().size() - tensor.begin) {
       std::abort();
     }
-    if (tensor.shape.size() != 2) continue;
+    if (tensor.shape.size() != 2 || !tensor.block->is_read()) continue;
     const auto matrix = fasa::make_gguf_matrix(tensor, tensor.data, {});
     std::vector<float> row(static_cast<size_t>(matrix->inputs()));
     matrix->dequantise(matrix->outputs() - 1, 1, row.data());
