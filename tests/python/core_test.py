@@ -285,6 +285,7 @@ def test_lifetimes():
 def test_config_is_the_table_of_options():
     config = fasa.Config(fac_tokens=64, sinks=2, device_memory="6GiB")
     assert (config.fac_tokens, config.sinks, config.device_memory) == (64, 2, 6 << 30)
+    assert fasa.Config(device_memory="1KiB").device_memory == 1 << 10
     config.fac_tokens = 0.5
     assert fasa.Config.from_toml(config.to_toml()) == config
     assert copy.deepcopy(config) == config and copy.copy(config) is not config

@@ -10,6 +10,7 @@
 
 #include "bindings/python/core/json_value.h"
 #include "runtime/base/error.h"
+#include "runtime/base/units.h"
 #include "runtime/config/renamed_keys.h"
 #include "runtime/io/nearest.h"
 #include "runtime/plan/settings_toml.h"
@@ -36,6 +37,15 @@ const ConfigOption& find_attribute(const std::string& name) {
       fmt::format("unknown option {}{}; docs/configuration.md lists all options", name, hint));
 }
 
+// The option's value; a size is its number of bytes, whatever its size.
+nb::object value_of(const ConfigOption& option, const Config& config) {
+  const auto value = option.get(config);
+  if (option.type == "SIZE" && value.is_string()) {
+    if (const auto bytes = parse_bytes(value.get<std::string>())) return nb::int_(*bytes);
+  }
+  return to_python(value);
+}
+
 void add_options(nb::class_<PyConfig>& cls) {
   for (const ConfigOption& option : config_options()) {
     const ConfigOption* entry = &option;
@@ -43,8 +53,7 @@ void add_options(nb::class_<PyConfig>& cls) {
     const std::string doc = fmt::format("[{}] {}: {} Allowed: {}.", option.table, option.key,
                                         option.help, option.allowed);
     cls.def_prop_rw(
-        name.c_str(),
-        [entry](const PyConfig& self) { return to_python(entry->get(self.config())); },
+        name.c_str(), [entry](const PyConfig& self) { return value_of(*entry, self.config()); },
         [name](PyConfig& self, nb::object value) { self.set(name, value); },
         nb::for_setter(nb::arg("value").none()), doc.c_str());
   }
