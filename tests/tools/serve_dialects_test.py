@@ -151,7 +151,8 @@ class Reasoning(ServeTest):
             prompts = []
             for body in (without, with_reasoning):
                 status, _, answer = server.ask("POST", path, {
-                    "model": "chat-model", "max_tokens": 1, "stream": False, **body})
+                    "model": "chat-model", "max_tokens": 1, "stream": False,
+                    "options": {"num_predict": 1}, **body})
                 self.assertEqual(status, 200, answer)
                 value = json.loads(answer)
                 for key in count:

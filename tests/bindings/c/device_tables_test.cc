@@ -199,9 +199,9 @@ TEST_F(DeviceTables, WhatCannotBeReachedIsRefusedByName) {
   const Tables there = {slots.as<int64_t>(), table.as<int32_t>(), lengths.as<int32_t>()};
   Tables wrong = there;
   wrong.lengths = kLengths.data();
-  expect_usage(attend(0, wrong), "seq_lens lies in host memory, but block_table in cuda:0");
+  expect_usage(attend(0, wrong), "seq_lens is in host memory, block_table in cuda:0");
   wrong = {slots_.data(), table.as<int32_t>(), kLengths.data()};
-  expect_usage(prefill(0, wrong), "seq_lens lies in host memory, but block_table in cuda:0");
+  expect_usage(prefill(0, wrong), "seq_lens is in host memory, block_table in cuda:0");
   wrong = there;
   wrong.table = reinterpret_cast<const int32_t*>(table.data() + 2);
   expect_usage(attend(0, wrong), "block_table begins at address");
