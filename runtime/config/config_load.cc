@@ -78,7 +78,9 @@ void check(const Given& given, const std::string& given_text) {
   Config scratch;
   if (given.option->set(scratch, given.value)) return;
   const Json& value = given.value;
-  const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+  const std::string text = value.is_string()
+                               ? value.get<std::string>()
+                               : value.dump(-1, ' ', false, Json::error_handler_t::replace);
   const bool size = given.option->type == "SIZE";
   fail(given.place, *given.option, given_text, size ? missing_unit_hint(text) : "");
 }
