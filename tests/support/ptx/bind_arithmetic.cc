@@ -10,8 +10,6 @@ namespace fasa::ptx {
 namespace {
 
 template <typename T>
-struct Integer : std::is_integral<T> {};
-template <typename T>
 struct Bits : std::bool_constant<std::is_integral_v<T> && std::is_unsigned_v<T>> {};
 template <typename T>
 struct Word : std::is_same<T, uint32_t> {};
@@ -21,8 +19,6 @@ template <typename T>
 struct Single : std::is_same<T, float> {};
 template <typename T>
 struct Signed : std::bool_constant<std::is_arithmetic_v<T> && std::is_signed_v<T>> {};
-template <typename T>
-struct Number : std::is_arithmetic<T> {};
 
 // An instruction whose operands all have its type.
 template <template <typename> typename kAllowed, typename F, int kOperands>
@@ -35,11 +31,11 @@ Run of_one_type(Type type) {
   });
 }
 template <template <typename> typename kAllowed, typename F>
-constexpr auto one = of_one_type<kAllowed, F, 1>;
+constexpr auto kUnary = of_one_type<kAllowed, F, 1>;
 template <template <typename> typename kAllowed, typename F>
-constexpr auto two = of_one_type<kAllowed, F, 2>;
+constexpr auto kBinary = of_one_type<kAllowed, F, 2>;
 template <template <typename> typename kAllowed, typename F>
-constexpr auto three = of_one_type<kAllowed, F, 3>;
+constexpr auto kTernary = of_one_type<kAllowed, F, 3>;
 
 template <typename F>
 Run divided(Type type) {
@@ -72,60 +68,43 @@ Run inserted(Type type) {
 }
 
 template <typename T>
-struct TwiceAsWide;
-template <>
-struct TwiceAsWide<int16_t> {
-  using type = int32_t;
-};
-template <>
-struct TwiceAsWide<uint16_t> {
-  using type = uint32_t;
-};
-template <>
-struct TwiceAsWide<int32_t> {
-  using type = int64_t;
-};
-template <>
-struct TwiceAsWide<uint32_t> {
-  using type = uint64_t;
-};
+using TwiceAsWide =
+    std::conditional_t<sizeof(T) == 2, std::conditional_t<std::is_signed_v<T>, int32_t, uint32_t>,
+                       std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>>;
 template <typename T>
 struct Narrow : std::bool_constant<std::is_integral_v<T> && (sizeof(T) == 2 || sizeof(T) == 4)> {};
 Run widened(Type type) {
   return with_type<Narrow>(type, [](auto x) -> Run {
     using T = decltype(x);
-    using Wide = typename TwiceAsWide<T>::type;
+    using Wide = TwiceAsWide<T>;
     return map_lanes<MulWide<Wide>, Wide, T, T>;
   });
 }
 Run widened_sum(Type type) {
   return with_type<Narrow>(type, [](auto x) -> Run {
     using T = decltype(x);
-    using Wide = typename TwiceAsWide<T>::type;
+    using Wide = TwiceAsWide<T>;
     return map_lanes<MulWide<Wide>, Wide, T, T, Wide>;
   });
 }
 
 template <typename F>
-Run predicate(Type type) {
-  if (type != Type::kPred) return nullptr;
-  return [](Warp& warp, const Instruction& in, uint32_t lanes) {
-    uint32_t value = 0;
-    uint32_t known = warp.defined(in.slot[1]);
-    if constexpr (std::is_same_v<F, Not>) {
-      value = ~warp.predicate(in.slot[1]);
-    } else {
-      value = F()(warp.predicate(in.slot[1]), warp.predicate(in.slot[2]));
-      known &= warp.defined(in.slot[2]);
-    }
-    uint32_t& result = warp.predicate(in.slot[0]);
-    result = (result & ~lanes) | (value & lanes);
-    warp.define(in.slot[0], lanes, known);
-  };
+void predicate(Warp& warp, const Instruction& in, uint32_t lanes) {
+  uint32_t value = 0;
+  uint32_t known = warp.defined(in.slot[1]);
+  if constexpr (std::is_same_v<F, Not>) {
+    value = ~warp.predicate(in.slot[1]);
+  } else {
+    value = F()(warp.predicate(in.slot[1]), warp.predicate(in.slot[2]));
+    known &= warp.defined(in.slot[2]);
+  }
+  uint32_t& result = warp.predicate(in.slot[0]);
+  result = (result & ~lanes) | (value & lanes);
+  warp.define(in.slot[0], lanes, known);
 }
 template <typename F>
 Run logic(Type type) {
-  if (type == Type::kPred) return predicate<F>(type);
+  if (type == Type::kPred) return predicate<F>;
   return of_one_type < Bits, F, std::is_same_v<F, Not> ? 1 : 2 > (type);
 }
 
@@ -140,31 +119,31 @@ struct Row {
   bool wide_sum = false;  // the last operand is as wide as the result
 };
 constexpr std::array kRows{
-    Row{"add", two<Integer, Add>, 3},
-    Row{"add.rn", two<Float, Add>, 3},
-    Row{"add.rz", two<Single, AddToZero>, 3},
-    Row{"sub", two<Integer, Sub>, 3},
-    Row{"sub.rn", two<Float, Sub>, 3},
-    Row{"mul.lo", two<Integer, Mul>, 3},
-    Row{"mul.hi", two<Integer, MulHigh>, 3},
-    Row{"mul.rn", two<Float, Mul>, 3},
+    Row{"add", kBinary<Integer, Add>, 3},
+    Row{"add.rn", kBinary<Float, Add>, 3},
+    Row{"add.rz", kBinary<Single, AddToZero>, 3},
+    Row{"sub", kBinary<Integer, Sub>, 3},
+    Row{"sub.rn", kBinary<Float, Sub>, 3},
+    Row{"mul.lo", kBinary<Integer, Mul>, 3},
+    Row{"mul.hi", kBinary<Integer, MulHigh>, 3},
+    Row{"mul.rn", kBinary<Float, Mul>, 3},
     Row{"mul.wide", widened, 3, 2},
-    Row{"mad.lo", three<Integer, MulAdd>, 4},
+    Row{"mad.lo", kTernary<Integer, MulAdd>, 4},
     Row{"mad.wide", widened_sum, 4, 2, 9, true},
-    Row{"fma.rn", three<Float, Fused>, 4},
-    Row{"fma.rm", three<Single, FusedDown>, 4},
+    Row{"fma.rn", kTernary<Float, Fused>, 4},
+    Row{"fma.rm", kTernary<Single, FusedDown>, 4},
     Row{"div", divided<Divide>, 3},
-    Row{"div.rn", two<Float, Divide>, 3},
+    Row{"div.rn", kBinary<Float, Divide>, 3},
     Row{"rem", divided<Remainder>, 3},
-    Row{"min", two<Number, Min>, 3},
-    Row{"max", two<Number, Max>, 3},
-    Row{"abs", one<Signed, Abs>, 2},
-    Row{"neg", one<Signed, Neg>, 2},
-    Row{"copysign", two<Float, CopySign>, 3},
-    Row{"sqrt.rn", one<Float, SquareRoot>, 2},
-    Row{"rcp.rn", one<Float, Reciprocal>, 2},
-    Row{"rcp.approx.ftz", one<Single, ReciprocalFlushed>, 2},
-    Row{"ex2.approx.ftz", one<Single, Exp2Flushed>, 2},
+    Row{"min", kBinary<Number, Min>, 3},
+    Row{"max", kBinary<Number, Max>, 3},
+    Row{"abs", kUnary<Signed, Abs>, 2},
+    Row{"neg", kUnary<Signed, Neg>, 2},
+    Row{"copysign", kBinary<Float, CopySign>, 3},
+    Row{"sqrt.rn", kUnary<Float, SquareRoot>, 2},
+    Row{"rcp.rn", kUnary<Float, Reciprocal>, 2},
+    Row{"rcp.approx.ftz", kUnary<Single, ReciprocalFlushed>, 2},
+    Row{"ex2.approx.ftz", kUnary<Single, Exp2Flushed>, 2},
     Row{"and", logic<And>, 3},
     Row{"or", logic<Or>, 3},
     Row{"xor", logic<Xor>, 3},
@@ -173,9 +152,9 @@ constexpr std::array kRows{
     Row{"shr", shifted<ShiftRight>, 3, 1, 2},
     Row{"bfi", inserted, 5, 1, 3},
     Row{"popc", counted, 2, 0},
-    Row{"brev", one<Word, ReverseBits>, 2},
-    Row{"bfind.shiftamt", one<Word, FindShift>, 2},
-    Row{"prmt", three<Word, Permute>, 4},
+    Row{"brev", kUnary<Word, ReverseBits>, 2},
+    Row{"bfind.shiftamt", kUnary<Word, FindShift>, 2},
+    Row{"prmt", kTernary<Word, Permute>, 4},
 };
 
 }  // namespace

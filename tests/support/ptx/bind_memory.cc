@@ -9,11 +9,6 @@
 namespace fasa::ptx {
 namespace {
 
-template <typename T>
-struct Number : std::is_arithmetic<T> {};
-template <typename T>
-struct Bits : std::is_integral<T> {};
-
 // Registers, then the address.
 template <typename T>
 void load(Warp& warp, const Instruction& in, uint32_t lanes) {
@@ -150,9 +145,9 @@ Run atomic_of(Type type) {
   return with_type<kAllowed>(type, [](auto x) -> Run { return atomic<decltype(x), F>; });
 }
 constexpr std::array kOperations{
-    Operation{"add", atomic_of<Number, Add>}, Operation{"max", atomic_of<Number, Max>},
-    Operation{"min", atomic_of<Number, Min>}, Operation{"or", atomic_of<Bits, Or>},
-    Operation{"and", atomic_of<Bits, And>},   Operation{"xor", atomic_of<Bits, Xor>}};
+    Operation{"add", atomic_of<Number, Add>},  Operation{"max", atomic_of<Number, Max>},
+    Operation{"min", atomic_of<Number, Min>},  Operation{"or", atomic_of<Integer, Or>},
+    Operation{"and", atomic_of<Integer, And>}, Operation{"xor", atomic_of<Integer, Xor>}};
 
 void bind_atomic(Statement& statement) {
   const bool reduces = statement.is("red");

@@ -8,9 +8,6 @@
 namespace fasa::ptx {
 namespace {
 
-template <typename T>
-struct Number : std::is_arithmetic<T> {};
-
 void move_predicate(Warp& warp, const Instruction& in, uint32_t lanes) {
   uint32_t& result = warp.predicate(in.slot[0]);
   result = (result & ~lanes) | (warp.predicate(in.slot[1]) & lanes);

@@ -35,6 +35,11 @@ enum class Type : uint8_t {
 std::optional<Type> type_of(std::string_view name);
 int bytes_of(Type type);  // 0: a predicate
 
+template <typename T>
+struct Integer : std::is_integral<T> {};
+template <typename T>
+struct Number : std::is_arithmetic<T> {};
+
 // f with a value of the type, or null if `kAllowed` excludes it.
 template <template <typename> typename kAllowed, typename F>
 Run with_type(Type type, const F& f) {

@@ -127,15 +127,12 @@ void Warp::run_group(size_t index) {
   }
 }
 
-bool Warp::run() {
-  bool progress = false;
+void Warp::run() {
   for (merge_groups(); !groups_.empty(); merge_groups()) {
     const int chosen = choose_group();
     if (chosen < 0) break;
     run_group(static_cast<size_t>(chosen));
-    progress = true;
   }
-  return progress;
 }
 
 void Warp::check_at_barrier() {

@@ -54,15 +54,13 @@ class Warp {
 
   // Prepares the first `lanes` lanes for the entry's beginning.
   void begin(Block& block, int number, int lanes);
-  // Runs until all groups wait or have ended. Returns false if none could run.
-  bool run();
+  // Runs until all groups wait or have ended.
+  void run();
   bool ended() const { return groups_.empty(); }
   void check_at_barrier();  // throws Error unless all lanes are there
   void pass_barrier();
 
   int thread(int lane) const { return number_ * kLanes + lane; }
-  Block& block() const { return *block_; }
-  uint32_t live() const { return live_; }
   WarpClock& clock() { return clock_; }
 
   template <typename T>
