@@ -123,7 +123,7 @@ const std::vector<RankedWeights::Token>& RankedWeights::tokens_of(size_t first, 
 }
 
 double RankedWeights::mass_of_best(size_t count) {
-  std::vector<size_t> counts(kBins);
+  std::array<uint32_t, kBins> counts{};
   for (const uint16_t bin : bins_) ++counts[bin];
   size_t bin = 0;
   while (bin < kRest && counts[bin] < count) count -= counts[bin++];

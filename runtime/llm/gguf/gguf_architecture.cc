@@ -124,7 +124,7 @@ const ModelFamily& GgufArchitecture::family() const { return *ModelFamily::find(
 int64_t GgufArchitecture::layers(const GgufHeader& header) const {
   const auto key = [&](std::string_view of) { return fmt::format("{}.{}", name, of); };
   const std::string total = key("block_count");
-  int64_t layers = header.integer(total, 1, INT32_MAX);
+  int64_t layers = header.integer(total, 1, int64_t{kMaxGgufTensors});  // each has some
   int64_t predicting = header.integer_or(key("nextn_predict_layers"), 0, 4096, 0);
   for (; layers > 1; --layers) {
     const std::string prefix = fmt::format("blk.{}.", layers - 1);

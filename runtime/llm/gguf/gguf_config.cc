@@ -188,7 +188,7 @@ nlohmann::json config_of(const GgufHeader& header, const GgufKeys& keys,
       {"model_type", architecture.model_type},
       {"vocab_size", embeddings->second.shape[0]},
       {family.keys.layers, architecture.layers(header)},
-      {family.keys.norm_eps, std::stod(fmt::format("{:.6g}", keys.number(eps_key)))},
+      {family.keys.norm_eps, six_digits(keys.number(eps_key))},
       {"tie_word_embeddings", !has_tensor(header, "output.weight")},
       {"eos_token_id", gguf_ends(header)},
   };

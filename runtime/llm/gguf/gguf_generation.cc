@@ -48,7 +48,8 @@ std::string gguf_generation_json(const GgufHeader& header) {
   const bool is_greedy = temperature.is_number() && temperature.get<double>() <= 0;
   settings["do_sample"] = !only_penalty && !is_greedy;
   for (const double id : header.numbers("tokenizer.ggml.suppress_tokens")) {
-    settings["suppress_tokens"].push_back(static_cast<int64_t>(std::clamp(id, -1.0, 1e9)));
+    settings["suppress_tokens"].push_back(
+        static_cast<int64_t>(std::isnan(id) ? -1.0 : std::clamp(id, -1.0, 1e9)));
   }
   return settings.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

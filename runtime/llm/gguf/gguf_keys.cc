@@ -2,7 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
+
 namespace fasa {
+
+// strtod, because std::stod throws for what is too small for a normal number.
+double six_digits(double value) {
+  return std::strtod(fmt::format("{:.6g}", value).c_str(), nullptr);
+}
 
 std::string GgufKeys::read(std::string_view key) const {
   std::string whole = name(key);

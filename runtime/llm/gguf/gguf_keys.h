@@ -11,6 +11,9 @@
 
 namespace fasa {
 
+// A float as configs write it: 1e-5, not 9.99999975e-6.
+double six_digits(double value);
+
 // Reads metadata keys with an architecture's prefix, and knows which ones were read.
 class GgufKeys {
  public:

@@ -116,7 +116,7 @@ nlohmann::json yarn(const GgufHeader& header, const GgufKeys& keys, const ModelF
   double all_dim = keys.number_or(kLogMultiplier, 0);
   if (family.latent_attention) {  // stored as 0.1 times the config's mscale_all_dim
     if (!keys.has(kLogMultiplier)) keys.fail(kLogMultiplier, "a number");
-    all_dim = std::stod(fmt::format("{:.6g}", all_dim / 0.1));
+    all_dim = six_digits(all_dim / 0.1);
   }
   const auto magnitude = [&](double scale) {
     return factor <= 1 ? 1.0 : 0.1 * scale * std::log(factor) + 1;
