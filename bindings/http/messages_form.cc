@@ -34,6 +34,7 @@ Json text_block(const std::string& text) { return {{"type", "text"}, {"text", te
 
 Json call_block(const ToolCall& call) {
   Json input = Json::parse(call.arguments, nullptr, false);
+  if (input.is_discarded()) input = Json::object();  // an escape that stands for no character
   return {{"type", "tool_use"}, {"id", call.id}, {"name", call.name}, {"input", std::move(input)}};
 }
 
@@ -124,10 +125,10 @@ class MessagesForm final : public ReplyForm {
   std::string close() {
     if (!open_) return "";
     const bool thought = *open_ == MessagePiece::Kind::kReasoning;
-    const std::string signed_ =
+    const std::string signature =
         thought ? delta({{"type", "signature_delta"}, {"signature", ""}}) : "";
     open_.reset();
-    return signed_ + event("content_block_stop", {{"index", blocks_++}});
+    return signature + event("content_block_stop", {{"index", blocks_++}});
   }
   std::string delta(const Json& delta) const {
     return event("content_block_delta", {{"index", blocks_}, {"delta", delta}});

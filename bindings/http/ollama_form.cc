@@ -24,6 +24,8 @@ int64_t nanoseconds(Clock::time_point from, Clock::time_point to) {
 
 Json call_json(const ToolCall& call) {
   Json arguments = Json::parse(call.arguments, nullptr, false);
+  if (arguments.is_discarded())
+    arguments = Json::object();  // an escape that stands for no character
   return {{"function", {{"name", call.name}, {"arguments", std::move(arguments)}}}};
 }
 

@@ -61,9 +61,10 @@ inline ParsedAnswer parse_answer(const AnswerReading& reading, std::string_view 
   return whole;
 }
 
-inline void PrintTo(const ParsedAnswer& answer, std::ostream* out) {
-  *out << "reasoning [" << answer.reasoning << "] content [" << answer.content << "]";
-  for (const auto& [name, arguments] : answer.calls) *out << " call " << name << " " << arguments;
+inline std::ostream& operator<<(std::ostream& out, const ParsedAnswer& answer) {
+  out << "reasoning [" << answer.reasoning << "] content [" << answer.content << "]";
+  for (const auto& [name, arguments] : answer.calls) out << " call " << name << " " << arguments;
+  return out;
 }
 
 inline std::shared_ptr<const CodedFormat> format_as_text(std::string_view name) {

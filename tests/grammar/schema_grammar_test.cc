@@ -288,6 +288,7 @@ TEST(SchemaGrammar, OlderDraftsAndSchemasOfSeveral) {
       "required": ["b"]}], "$defs": {"a": {"properties": {"a": {"const": 1}}}}})";
   EXPECT_TRUE(holds(merged, R"({"a":1,"b":2})"));
   EXPECT_FALSE(holds(merged, R"({"a":1})"));
+  EXPECT_TRUE(holds(R"({"allOf": [{"$ref": "#"}, {"$ref": "#"}], "const": 1})", "1"));
   EXPECT_TRUE(holds(R"({"items": [{"const": 1}], "additionalItems": false})", "[1]"));
   EXPECT_FALSE(holds(R"({"items": [{"const": 1}], "additionalItems": false})", "[1, 1]"));
   EXPECT_FALSE(holds(R"({"type": "integer", "minimum": 1, "exclusiveMinimum": true})", "1"));
@@ -359,6 +360,10 @@ TEST(SchemaGrammar, MembersOfTheRoot) {
               ElementsAre("a"));
   EXPECT_THAT(names(R"({"allOf": [{"properties": {"a": {}}}, {"properties": {"b": {}}}]})"),
               ElementsAre("a", "b"));
+  EXPECT_THAT(names(R"({"allOf": [{"allOf": [{"properties": {"a": {}}}]},
+                                  {"properties": {"b": {}}}]})"),
+              ElementsAre("b", "a"));
+  EXPECT_THAT(names(R"({"allOf": [{"$ref": "#"}, {"$ref": "#"}]})"), ElementsAre());
   EXPECT_THAT(names(R"({"type": "object"})"), ElementsAre());
   EXPECT_THAT(names("true"), ElementsAre());
 }

@@ -81,7 +81,6 @@ bool AnswerReader::enter_header(const std::string& header) {
 }
 
 bool AnswerReader::step_channel_call() {
-  const std::string before = held_;
   const bool announced = arguments_->begun();
   const ArgumentReader::Progress progress = arguments_->read(held_, over_);
   const bool done = progress == ArgumentReader::Progress::kDone;

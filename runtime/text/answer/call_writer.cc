@@ -53,12 +53,13 @@ std::string write_call(const CallFormat& format, const WrittenCall& call, size_t
          dump(format.arguments_member) + ": " + dump(call.arguments) + "}" + format.close;
 }
 
-}  // namespace
-
+// The header of a call's part, in a format with channels.
 std::string channel_header(const ChannelFormat& channels, const std::string& name) {
   return channels.open + channels.call + " " + channels.recipient + name + " " +
          channels.constraint + channels.message;
 }
+
+}  // namespace
 
 std::string write_calls(const AnswerFormat& format, std::span<const WrittenCall> calls) {
   if (calls.empty()) return "";

@@ -17,7 +17,4 @@ struct WrittenCall {
 // What reads as these calls at the beginning of an answer; of a format with channels, the first.
 std::string write_calls(const AnswerFormat& format, std::span<const WrittenCall> calls);
 
-// The header of a call's part, in a format with channels.
-std::string channel_header(const ChannelFormat& channels, const std::string& name);
-
 }  // namespace fasa::text

@@ -130,6 +130,7 @@ Json with_single_calls(Json messages) {
     Json calls = std::move(message["tool_calls"]);
     for (size_t i = 0; i < calls.size(); ++i) {
       Json one = i == 0 ? message : Json{{"role", "assistant"}, {"content", ""}};
+      if (message.contains("content") && message["content"].is_null()) one["content"] = nullptr;
       const std::string id = text_at(calls[i], "id");
       one["tool_calls"] = Json::array({std::move(calls[i])});
       divided.push_back(std::move(one));

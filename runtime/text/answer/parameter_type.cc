@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kMaxDepth = 16;  // of references and alternatives
+constexpr int kMaxSchemas = 1000;  // read for one parameter
 
 void add_kind(std::string_view type, ParameterKinds& kinds) {
   const bool number = type == "number" || type == "integer";
@@ -35,8 +35,9 @@ void add_value(const Json& value, ParameterKinds& kinds) {
            kinds);
 }
 
-void add_schema(const Json& root, const Json& schema, int depth, ParameterKinds& kinds) {
-  if (!schema.is_object() || depth > kMaxDepth) return;
+void add_schema(const Json& root, const Json& schema, int& left, ParameterKinds& kinds) {
+  if (!schema.is_object() || left == 0) return;
+  --left;
   const auto at = [&](const char* key) {
     const auto found = schema.find(key);
     return found == schema.end() ? nullptr : &*found;
@@ -45,7 +46,7 @@ void add_schema(const Json& root, const Json& schema, int depth, ParameterKinds&
     const auto text = target->get<std::string>();
     try {
       if (text.starts_with("#/")) {
-        add_schema(root, root.at(Json::json_pointer(text.substr(1))), depth + 1, kinds);
+        add_schema(root, root.at(Json::json_pointer(text.substr(1))), left, kinds);
       }
     } catch (const Json::exception&) {
       // A reference that leads nowhere says nothing.
@@ -54,7 +55,7 @@ void add_schema(const Json& root, const Json& schema, int depth, ParameterKinds&
   for (const char* const key : {"anyOf", "oneOf", "allOf"}) {
     const Json* const list = at(key);
     if (list == nullptr || !list->is_array()) continue;
-    for (const Json& one : *list) add_schema(root, one, depth + 1, kinds);
+    for (const Json& one : *list) add_schema(root, one, left, kinds);
   }
   if (const Json* const type = at("type")) {
     for (const Json& one : type->is_array() ? *type : Json::array({*type})) {
@@ -101,7 +102,8 @@ const Json* find_parameter(const Json& schema, const std::string& name) {
 ParameterKinds parameter_kinds(const Json& schema, const std::string& name) {
   ParameterKinds kinds;
   const Json* const parameter = find_parameter(schema, name);
-  if (parameter != nullptr) add_schema(schema, *parameter, 0, kinds);
+  int left = kMaxSchemas;
+  if (parameter != nullptr) add_schema(schema, *parameter, left, kinds);
   return kinds;
 }
 

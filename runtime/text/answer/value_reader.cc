@@ -199,6 +199,7 @@ State ValueReader::escape(char byte) {
   if (digits > 0) {
     if (!is_hex(letters.substr(1))) return State::kFailed;
     if (letters.size() <= digits) return State::kOpen;
+    if (kind == 'U' && letters.substr(1, 4) > "0010") return State::kFailed;  // beyond Unicode
     out_ += kind == 'u' ? held_ : json_escape(letters.substr(1));
   } else if (std::string_view("\"\\/bfnrt").find(kind) != std::string_view::npos) {
     out_ += held_;

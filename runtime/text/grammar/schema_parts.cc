@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "runtime/text/grammar/schema_error.h"
 #include "runtime/text/grammar/schema_words.h"
@@ -57,11 +58,16 @@ const OrderedJson* SchemaGrammar::combination(const Json& schema, const char* ke
 const OrderedJson& SchemaGrammar::merged(const Json& schema, const std::string& place) {
   Json whole = schema;
   whole.erase("allOf");
-  Json further = Json::array();
+  std::vector<std::pair<const Json*, std::string>> parts;
+  const auto add_parts = [&](const Json& list, const std::string& from) {
+    for (size_t i = 0; i < list.size(); ++i) {
+      parts.emplace_back(&list[i], fmt::format("{}.allOf[{}]", from, i));
+    }
+  };
   const auto add = [&](const Json& part, const std::string& from) {
     for (const auto& [keyword, value] : part.items()) {
       if (keyword == "allOf" && value.is_array()) {
-        further.insert(further.end(), value.begin(), value.end());
+        add_parts(value, from);
       } else if (!whole.contains(keyword)) {
         whole[keyword] = value;
       } else if (keyword == "properties" && value.is_object() && whole[keyword].is_object()) {
@@ -75,13 +81,13 @@ const OrderedJson& SchemaGrammar::merged(const Json& schema, const std::string& 
       }
     }
   };
-  const Json& list = schema["allOf"];
-  for (size_t i = 0; i < list.size(); ++i) {
-    const std::string from = fmt::format("{}.allOf[{}]", place, i);
-    const Json& part = resolved(list[i], from);
-    if (part.is_object()) add(part, from);
+  add_parts(schema["allOf"], place);
+  std::set<const Json*> added{&schema};  // references may be circular
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const std::string from = parts[i].second;
+    const Json& part = resolved(*parts[i].first, from);
+    if (part.is_object() && added.insert(&part).second) add(part, from);
   }
-  if (!further.empty()) whole["allOf"] = std::move(further);
   merged_.push_back(std::move(whole));
   return merged_.back();
 }
