@@ -70,6 +70,7 @@ class Completions {
   void start(Call& call, Generation generation);
   // Refuses further requests as those of a server that shuts down.
   void drain() { draining_ = true; }
+  bool draining() const { return draining_; }
 
  private:
   AnswerOptions answer_options(const CompletionFields& fields, size_t prompt_tokens) const;

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "bindings/http/api_error.h"
-#include "bindings/http/generic_tools.h"
 
 namespace fasa::serve {
 namespace {
@@ -42,11 +41,6 @@ ModelAnswers::ModelAnswers(const text::ChatTemplates* templates, const text::Tok
     const auto mark = text::without_blanks(chosen_.format.thoughts[i].open);
     if (source.find(mark) != std::string::npos) known_thoughts_.push_back(row.thoughts[i]);
   }
-}
-
-Json ModelAnswers::context(Json context) const {
-  context = text::in_history_form(std::move(context), chosen_.format.history);
-  return chosen_.is_generic() ? with_generic_tools(std::move(context)) : context;
 }
 
 std::shared_ptr<const text::AnswerReading> ModelAnswers::reading(const ToolFields& tools,

@@ -26,9 +26,6 @@ class ModelAnswers {
   const text::ChosenFormat& chosen() const { return chosen_; }
   bool calls_tools() const { return templates_ != nullptr && chosen_.has_calls(); }
   bool thinks() const { return !known_thoughts_.empty() || chosen_.format.history.shows_reasoning; }
-  // The template's input as the template wants it; tools that it does not show are described in the
-  // system message.
-  Json context(Json context) const;
   // How a chat's answers to a prompt are read. Throws ApiError for tools where the format of calls
   // is unknown.
   std::shared_ptr<const text::AnswerReading> reading(const ToolFields& tools,

@@ -33,14 +33,8 @@ void complete(Completions& completions, Call& call) {
 }
 
 void show_model(Completions& completions, Call& call) {
-  const ServiceOptions& options = completions.options();
-  if (call.name == options.model_name || call.name == options.model_name + ":latest") {
-    return call.send(model_json(options));
-  }
-  throw ApiError(404, "not_found_error",
-                 fmt::format("model \"{}\" does not exist on this server; it serves \"{}\"",
-                             call.name.substr(0, 80), options.model_name),
-                 "model", "model_not_found");
+  completions.check_model(call.name);
+  call.send(model_json(completions.options()));
 }
 
 void tokenize(const text::Tokenizer& tokenizer, Call& call) {

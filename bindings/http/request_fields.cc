@@ -65,7 +65,9 @@ std::string kind_of(const Json& json) {
   if (json.is_null()) return "null";
   if (json.is_boolean()) return json.get<bool>() ? "true" : "false";
   if (json.is_number()) return "the number " + json.dump();
-  if (json.is_array()) return "a list";
+  if (json.is_array()) {
+    return fmt::format("a list of {} {}", json.size(), json.size() == 1 ? "item" : "items");
+  }
   if (json.is_object()) return "an object";
   return fmt::format("the string \"{}\"", json.get<std::string>().substr(0, kShown));
 }
@@ -154,7 +156,7 @@ std::vector<std::string> RequestFields::strings(const char* name, size_t max_ite
         fmt::format("{}; allowed: a string, or a list of at most {} of them", given, max_items));
   };
   if (!value->is_array()) refuse_with(kind_of(*value));
-  if (value->size() > max_items) refuse_with(fmt::format("a list of {} items", value->size()));
+  if (value->size() > max_items) refuse_with(kind_of(*value));
   std::vector<std::string> strings;
   for (const Json& item : *value) {
     if (!item.is_string()) refuse_with("a list that contains " + kind_of(item));

@@ -130,10 +130,7 @@ Service::~Service() {
   jobs_.stop();  // no reply can begin after this
 }
 
-void Service::drain() {
-  draining_ = true;
-  completions_.drain();
-}
+void Service::drain() { completions_.drain(); }
 
 Routes Service::own_routes() {
   Routes routes = {
@@ -218,7 +215,7 @@ void Service::health(Call& call) {
   if (const auto failure = engine_.failure()) {
     return call.exchange->send(error_response(503, "the device failed: " + *failure));
   }
-  if (draining_ && !live) {
+  if (completions_.draining() && !live) {
     return call.exchange->send(error_response(503, "this server is shutting down"));
   }
   if (!call.name.empty() && !live && call.name != "ready") {

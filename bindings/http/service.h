@@ -2,7 +2,6 @@
 // exchanges.
 #pragma once
 
-#include <atomic>
 #include <memory>
 
 #include "bindings/http/api_error.h"
@@ -42,7 +41,6 @@ class Service {
   EngineLoop& engine_;
   RequestLog log_;
   const HttpCounters* counters_ = nullptr;
-  std::atomic<bool> draining_{false};
   Completions completions_;
   Routes routes_;
   JobPool jobs_;  // reading requests

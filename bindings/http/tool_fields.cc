@@ -187,6 +187,7 @@ void read_allowed(const RequestFields& choice, bool flat, ToolFields& tools) {
                 tools);
   }
   read_mode(object.string("mode").value_or("auto"), tools);
+  if (tools.allowed.empty()) tools.choice = ToolChoice::kNone;  // other servers run all of them
 }
 
 void read_choice(const RequestFields& fields, bool flat, ToolFields& tools) {

@@ -199,6 +199,10 @@ class Fields(ServeTest):
                         "allowed_tools": {"mode": "required", "tools": one}},):
             message = self.message(tools=TOOLS, tool_choice=choice)
             self.assertEqual(message["tool_calls"][0]["function"]["name"], "now")
+        # What only another server runs is no permission to call the others.
+        message = self.message(tools=TOOLS, tool_choice={
+            "type": "allowed_tools", "mode": "required", "tools": [{"type": "web_search"}]})
+        self.assertFalse(message.get("tool_calls"))
         self.assert_refused("tool_choice", self.chat(tools=TOOLS, tool_choice={
             "type": "allowed_tools", "allowed_tools": {
                 "tools": [{"type": "function", "function": {"name": "later"}}]}}))
