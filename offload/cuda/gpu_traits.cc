@@ -5,11 +5,14 @@
 #include "kernels/select_plan.h"
 
 namespace fasa {
+namespace {
 
 template <int kCapability>
 bool holds_queries(int group, int slice_dims) {
   return cuda_holds_queries(group, slice_dims, kCapability);
 }
+
+}  // namespace
 
 DeviceTraits gpu_traits(int compute_capability) {
   return {.model_calls = true,

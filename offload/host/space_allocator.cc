@@ -15,7 +15,9 @@ SpaceAllocator::SpaceAllocator(const DeviceOptions& options, bool unified)
       arena_(options.numa, Topology::machine().node_of_process(), options.host_alias_bytes),
       device_("device_memory", options.device_memory),
       host_("host_memory",
-            options.host_memory ? options.host_memory : ControlGroup::own().memory_left),
+            // Aliased memory is mostly address space: the group's limit is not for it.
+            options.host_memory || options.host_alias_bytes ? options.host_memory
+                                                            : ControlGroup::own().memory_left),
       pinned_("pinned_memory", options.pinned_memory),
       host_space_("host_memory", std::nullopt) {}
 

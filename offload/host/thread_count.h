@@ -11,8 +11,7 @@ namespace fasa {
 class ThreadCount {
  public:
   // 0: all cores available to the process, by its affinity mask and control group. Throws
-  // UsageError
-  // outside 0 to kMax.
+  // UsageError outside 0 to kMax.
   explicit ThreadCount(int threads);
   int value() const { return value_; }
 

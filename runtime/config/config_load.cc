@@ -216,6 +216,7 @@ std::string_view trimmed(std::string_view text) {
 Json value_from_text(const ConfigOption& option, const std::string& text) {
   if (option.text) return text;
   std::string_view rest = trimmed(text);
+  if (option.type == "SIZE") return std::string(rest);
   const bool bracketed = rest.size() >= 2 && rest.front() == '[' && rest.back() == ']';
   if (bracketed) rest = trimmed(rest.substr(1, rest.size() - 2));
   if (!bracketed && rest.find(',') == std::string_view::npos) return scalar_from_text(rest);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "offload/cuda/gpu_traits.h"
+#include "offload/host/control_group.h"
 #include "offload/host/topology.h"
 #include "runtime/catalog/gpu_catalog.h"
 #include "runtime/plan/read_bandwidth.h"
@@ -76,7 +77,8 @@ PlanMachine make_plan_machine(const Config& config, const GivenMachine& given) {
     machine.reserved_bytes = 0;
   }
   machine.host_memory = config.memory.host_memory;
-  machine.this_host_memory = Topology::machine().memory_bytes();
+  machine.this_host_memory = std::min(Topology::machine().memory_bytes(),
+                                      ControlGroup::own().memory_limit.value_or(UINT64_MAX));
   return machine;
 }
 

@@ -263,6 +263,7 @@ TEST(ConfigSources, TextOfFlagsAndVariables) {
   EXPECT_THAT(message_of([&] { with("prefetch.depth", "deep"); }), HasSubstr("auto, or 0 to"));
   EXPECT_EQ(with("memory.host_memory", "64MB").memory.host_memory, 64000000u);
   EXPECT_EQ(with("memory.host_memory", "4194304").memory.host_memory, 4194304u);
+  EXPECT_THAT(message_of([&] { with("memory.host_memory", "64M"); }), HasSubstr("allowed: a size"));
   EXPECT_THAT(message_of([&] { with("selection.fac_tokens", "-1"); }),
               StartsWith("--fac-tokens: selection.fac_tokens = \"-1\": allowed: auto, a count"));
   EXPECT_THAT(message_of([&] { with("selection.fac_tokens", ""); }), HasSubstr("allowed"));
