@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "kernels/select_plan.h"
 #include "scheduler/plan/group_memo.h"
@@ -192,8 +193,9 @@ LayerPlan plan_layer(const StepSettings& settings, int layer, const StepInput& i
 // Not recordable: steps in which the host takes part, and pages streamed by copies of their own.
 StepPlan plan_step(const StepSettings& settings, StepInput input, GroupMemo* memo) {
   StepPlan plan;
-  GroupMemo own(settings);
-  input.prefetch = plan.prefetch = within(settings, input, memo != nullptr ? *memo : own);
+  std::optional<GroupMemo> own;
+  if (memo == nullptr) memo = &own.emplace(settings);
+  input.prefetch = plan.prefetch = within(settings, input, *memo);
   plan.recordable = !input.host_takes_part && settings.selection == nullptr;
   plan.layers.reserve(static_cast<size_t>(settings.layer_count()));
   for (int layer = 0; layer < settings.layer_count(); ++layer) {

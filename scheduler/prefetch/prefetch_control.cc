@@ -95,10 +95,10 @@ PrefetchPlan PrefetchControl::plan(int sequences, bool listed) const {
   plan.trial = trial_steps_ > 0;
   plan.counts = counts_;
   plan.layer_seconds = compute_seconds_;
-  if (plan.runners_up && !listed) return plan;
   // Whether runners-up pay is decided by their counts (step_plan.cc).
   const bool fixed = settings_.prefetch.depth || plan.runners_up;
-  plan.depth = fixed ? max_depth_ : depth_.depth();
+  const bool lists_only = plan.runners_up && !listed;
+  plan.depth = lists_only ? 0 : fixed ? max_depth_ : depth_.depth();
   const CacheLayout& layout = settings_.layout;
   plan.rows = PrefetchPlanner::rows_per_head(link_rate_, compute_seconds_, layout.row.bytes(),
                                              int64_t{sequences} * layout.kv_heads,
@@ -111,7 +111,7 @@ bool PrefetchControl::measures(int32_t step_number) const {
   if (max_depth_ == 0) return false;
   const bool chooses = !settings_.prefetch.depth;
   const bool by_times = chooses && predictor().writes_sets();
-  const bool counts = chooses && lists_ && counts_.coverage < 0;
+  const bool counts = chooses && lists_ahead_ && counts_.coverage < 0;
   const bool unsettled = (by_times && !depth_.settled()) || trial_steps_ > 0 || counts;
   if (unsettled || measurements_ < kFirstMeasurements) return true;
   // Measured steps cannot be recorded as graphs.
@@ -131,7 +131,7 @@ int PrefetchControl::measured_layer() const {
 }
 
 void PrefetchControl::planned(const PrefetchPlan& plan) {
-  lists_ = plan.runners_up;
+  lists_ahead_ = plan.runners_up && plan.on();
   if (trial_steps_ > 0) {
     --trial_steps_;
     until_trial_ = pause_;

@@ -75,7 +75,7 @@ class PrefetchControl {
   StepCounters rows_;  // of all steps up to the last measured one
   PrefetchCounts counts_;
   bool counts_ahead_ = false;  // the last count had rows that were fetched ahead
-  bool lists_ = false;         // the planned step lists runners-up
+  bool lists_ahead_ = false;   // the planned step fetches runners-up
   double counted_at_ = 0;      // counts_.missing when rows were last fetched ahead
   // Steps until runners-up that did not pay are tried again, and the steps of that trial to come.
   int until_trial_ = kFirstTrial;
