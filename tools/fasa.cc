@@ -69,7 +69,7 @@ std::string message_of(const CLI::ParseError& error) {
   constexpr std::string_view kUnread = "Could not convert: ";
   const std::string message = error.what();
   if (!message.starts_with(kUnread)) return message;
-  return message.substr(kUnread.size()) + ": allowed: a number, such as 4096, or 128k for 131072";
+  return message.substr(kUnread.size()) + ": allowed: a number; a count may be 128k for 131072";
 }
 
 int run_main(int argc, char** argv) {

@@ -11,7 +11,7 @@ struct ProfileRun;
 
 struct Advice {
   struct Tried {
-    std::string setting;  // as a line of a config file, or "does not fit"
+    std::string setting;  // as a line of a config file
     double seconds = 0;   // of a step; 0: it does not fit
   };
   std::string text;  // a sentence or two

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <ctime>
 #include <filesystem>
+#include <system_error>
 #include <thread>
 
 #include "bindings/http/http_server.h"
@@ -14,6 +15,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/units.h"
 #include "runtime/io/machine.h"
+#include "runtime/llm/gguf/gguf_files.h"
 #include "runtime/llm/model.h"
 #include "runtime/llm/model_templates.h"
 #include "runtime/llm/model_tokenizer.h"
@@ -260,13 +262,17 @@ std::string model_name_of(const std::string& dir) {
 }
 
 serve::ModelFacts facts_of(const std::string& dir, const ModelConfig& config) {
-  const bool is_file = std::filesystem::is_regular_file(dir);
+  const bool gguf = is_gguf(dir);
   serve::ModelFacts facts{.architecture = config.model_type,
                           .quantization = "unknown",
-                          .format = is_file ? "gguf" : "safetensors",
+                          .format = gguf ? "gguf" : "safetensors",
                           .parameters = config.parameters()};
-  if (is_file) {
-    facts.bytes = std::filesystem::file_size(dir);
+  if (gguf) {
+    for (const std::string& file : gguf_paths(dir)) {
+      std::error_code missing;  // a file with the name of a part may be whole
+      const uint64_t bytes = std::filesystem::file_size(file, missing);
+      if (!missing) facts.bytes += bytes;
+    }
   } else {
     for (const auto& entry : std::filesystem::directory_iterator(dir)) {
       if (entry.path().extension() == ".safetensors") facts.bytes += entry.file_size();

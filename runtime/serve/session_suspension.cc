@@ -17,6 +17,7 @@ namespace {
 constexpr size_t kBytesAtOnce = size_t{16} << 20;
 constexpr double kNever = 1e9;  // seconds
 
+// Pieces that take about so much time, as measured.
 int64_t pieces_in(const IoRate& rate, double seconds, size_t piece) {
   return static_cast<int64_t>(rate.bytes_in(seconds, piece, kBytesAtOnce) / piece);
 }
@@ -130,7 +131,6 @@ bool SessionSuspension::suspend_piece(CachedSession& cached, double seconds) {
   return true;
 }
 
-// What is written in about so much time, as measured.
 // Writes pieces of the states that the file lacks. Returns true once it has all. Those on disk that
 // the sequence no longer has, because it was read from there, stay.
 bool SessionSuspension::write_states(CachedSession& cached, double seconds) {

@@ -35,8 +35,8 @@ struct SyntheticOptions {
 };
 
 struct SyntheticStep {
-  double seconds =
-      0;  // on the device's clock, from begin_step to the last layer's output or the logits
+  // On the device's clock, from begin_step to the last layer's output or the logits.
+  double seconds = 0;
   FetchMetrics fetch;  // of this step alone
   TransferTotals transfers;
 };
