@@ -44,7 +44,7 @@ std::map<std::string, int> unread_parts_of(const std::string& dir, const ModelCo
 // Empty for a folder.
 std::vector<std::string> unknown_keys_of(const std::string& dir) {
   if (!is_gguf(dir)) return {};
-  return gguf_unknown_keys(GgufFiles(dir, GgufScope::kKeys).header());
+  return gguf_unknown_keys(GgufFiles(dir).header());
 }
 
 struct EndToken {
