@@ -194,6 +194,11 @@ TEST(TemplateTest, ContextsAreChecked) {
       render("{{ a }} {{ [a] }} {{ a | tojson }} {{ a > 5 }}", R"({"a": 18446744073709551615})")
           .bytes(),
       "18446744073709551615 [18446744073709551615] 18446744073709551615 True");
+  // Python's numbers have any length.
+  EXPECT_EQ(render("{{ a }} {{ [a] | tojson }} {{ a == a }} {{ a is number }} {{ a < 5 }}",
+                   R"({"a": -123456789012345678901234567890})")
+                .bytes(),
+            "-123456789012345678901234567890 [-123456789012345678901234567890] True True True");
   EXPECT_EQ(refuses("{\"a\": 99999999999999999999999}"), "none");
   EXPECT_THAT(refuses("{\"a\":" + std::string(100'000, '[')), HasSubstr("deep"));
   EXPECT_THAT(refuses("{\"a\": \"\xff\"}"), HasSubstr("invalid JSON"));

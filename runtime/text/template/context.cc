@@ -33,10 +33,13 @@ class ContextReader : public nlohmann::json_sax<nlohmann::json> {
   bool boolean(bool value) override { return add(Value::of(value)); }
   bool number_integer(int64_t value) override { return add(Value::of(value)); }
   bool number_unsigned(uint64_t value) override {
-    if (value > static_cast<uint64_t>(INT64_MAX)) return add(Value::large(value));
+    if (value > static_cast<uint64_t>(INT64_MAX)) return add(Value::large(std::to_string(value)));
     return add(Value::of(static_cast<int64_t>(value)));
   }
-  bool number_float(double value, const std::string&) override { return add(Value::of(value)); }
+  bool number_float(double value, const std::string& text) override {
+    const bool whole = text.find_first_not_of("-0123456789") == std::string::npos;
+    return add(whole ? Value::large(text) : Value::of(value));
+  }
   bool string(std::string& value) override { return add(text_value(value, origin_of(value))); }
   bool binary(binary_t&) override { return false; }
   bool start_object(size_t) override { return open(true); }

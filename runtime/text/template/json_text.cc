@@ -68,7 +68,7 @@ class JsonWriter {
     if (value.is_none()) return "null";
     if (const bool* flag = value.boolean()) return *flag ? "true" : "false";
     if (const auto integer = value.integer()) return std::to_string(*integer);
-    if (const uint64_t* large = value.large()) return std::to_string(*large);
+    if (const LargeInteger* large = value.large()) return large->digits;
     if (const auto number = value.number()) {
       if (std::isnan(*number)) return "NaN";
       if (std::isinf(*number)) return *number < 0 ? "-Infinity" : "Infinity";

@@ -44,7 +44,7 @@ class ReprWriter {
     if (value.is_none()) return "None";
     if (const bool* flag = value.boolean()) return *flag ? "True" : "False";
     if (const auto integer = value.integer()) return std::to_string(*integer);
-    if (const uint64_t* large = value.large()) return std::to_string(*large);
+    if (const LargeInteger* large = value.large()) return large->digits;
     if (const auto number = value.number()) return repr_of(*number);
     if (value.is_undefined()) return "Undefined";
     throw Failure(fmt::format("a {} cannot be converted to a string", value.type_name()));

@@ -1,6 +1,8 @@
 #include "runtime/text/template/value.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <utility>
 
 namespace fasa::jinja {
 namespace {
@@ -13,9 +15,10 @@ int depth_of(const std::vector<Value>& items) {
 
 bool equal_numbers(const Value& a, const Value& b) {
   if (const auto left = a.integer(), right = b.integer(); left && right) return *left == *right;
+  if (a.large() && b.large()) return a.large()->digits == b.large()->digits;
   // Exact if one is a 64-bit integer: long double has a 64-bit mantissa here.
   const auto exact = [](const Value& value) {
-    if (const uint64_t* large = value.large()) return static_cast<long double>(*large);
+    if (const LargeInteger* large = value.large()) return large->number;
     return value.integer() ? static_cast<long double>(*value.integer())
                            : static_cast<long double>(*value.number());
   };
@@ -23,6 +26,12 @@ bool equal_numbers(const Value& a, const Value& b) {
 }
 
 }  // namespace
+
+Value Value::large(std::string digits) {
+  const long double number = std::strtold(digits.c_str(), nullptr);
+  return Value(
+      Store(std::make_shared<const LargeInteger>(LargeInteger{std::move(digits), number})));
+}
 
 std::optional<int64_t> Value::integer() const {
   if (const auto* value = std::get_if<int64_t>(&store_)) return *value;
@@ -33,7 +42,7 @@ std::optional<int64_t> Value::integer() const {
 std::optional<double> Value::number() const {
   if (const auto* value = std::get_if<double>(&store_)) return *value;
   if (const auto value = integer()) return static_cast<double>(*value);
-  if (const uint64_t* value = large()) return static_cast<double>(*value);
+  if (const LargeInteger* value = large()) return static_cast<double>(value->number);
   return std::nullopt;
 }
 

@@ -34,6 +34,12 @@ struct Function {
   int index = 0;
 };
 
+// A whole number beyond int64_t.
+struct LargeInteger {
+  std::string digits;  // as it was written
+  long double number;  // the nearest one
+};
+
 // Small and cheap to copy. Its contents are immutable, except namespaces, loops and iterators, and
 // never refer back to the value.
 class Value {
@@ -42,7 +48,8 @@ class Value {
       std::variant<Undefined, None, bool, int64_t, double, std::shared_ptr<const TextValue>,
                    std::shared_ptr<const List>, std::shared_ptr<const Dict>,
                    std::shared_ptr<Namespace>, std::shared_ptr<const Macro>,
-                   std::shared_ptr<const Method>, std::shared_ptr<const Loop>, Function, uint64_t>;
+                   std::shared_ptr<const Method>, std::shared_ptr<const Loop>, Function,
+                   std::shared_ptr<const LargeInteger>>;
 
   Value() = default;  // undefined
   Value(Store store) : store_(std::move(store)) {}
@@ -51,7 +58,7 @@ class Value {
   static Value of(int64_t value) { return Value(Store(value)); }
   static Value of(double value) { return Value(Store(value)); }
   // A whole number beyond int64_t: it is written as it is; sums of it are floats.
-  static Value large(uint64_t value) { return Value(Store(value)); }
+  static Value large(std::string digits);
   static Value undefined(std::string why) {
     return Value(Store(Undefined{std::make_shared<const std::string>(std::move(why))}));
   }
@@ -74,7 +81,7 @@ class Value {
   const Loop* loop() const { return object<const Loop>(); }
   const Function* function() const { return std::get_if<Function>(&store_); }
   const bool* boolean() const { return std::get_if<bool>(&store_); }
-  const uint64_t* large() const { return std::get_if<uint64_t>(&store_); }
+  const LargeInteger* large() const { return object<const LargeInteger>(); }
 
   // The value of an integer, or of a bool, which Python treats as an integer.
   std::optional<int64_t> integer() const;
