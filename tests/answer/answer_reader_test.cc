@@ -303,6 +303,10 @@ TEST(AnswerReader, CutAnswers) {
   ASSERT_EQ(parsed.calls.size(), 1u);
   EXPECT_EQ(parsed.calls[0].second, R"({"town": "Bo)");
   EXPECT_FALSE(parsed.whole[0]);
+  const std::string now = "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}";
+  for (const char* const mark : {"", "\n", "\n<", "\n</tool_call"}) {
+    EXPECT_EQ(parse_answer(reading_of("hermes"), now + mark).content, "") << mark;
+  }
   // Wherever it ends, nothing is whole that is not, and nothing is lost before a call is announced.
   for (const Case& one : cases()) {
     for (size_t size = 0; size < one.text.size(); ++size) {
@@ -419,7 +423,8 @@ TEST(AnswerReader, DeepAndLongCallsEnd) {
 TEST(AnswerReader, TypesOfParameters) {
   const auto value = [](const std::string& schema, const std::string& text) {
     std::vector<CallableFunction> functions{
-        {"f", nlohmann::ordered_json::parse("{\"$defs\": {\"n\": {\"type\": \"number\"}}, "
+        {"f", nlohmann::ordered_json::parse("{\"$defs\": {\"n\": {\"type\": \"number\"}, "
+                                            "\"a text\": {\"type\": \"string\"}}, "
                                             "\"properties\": {\"a\": " +
                                             schema + "}}")}};
     const ParsedAnswer parsed = parse_answer(
@@ -437,6 +442,8 @@ TEST(AnswerReader, TypesOfParameters) {
   EXPECT_EQ(value(R"({"anyOf": [{"type": "string"}, {"type": "number"}]})", "12"), Json(12));
   EXPECT_EQ(value(R"({"enum": ["1", "2"]})", "1"), Json("1"));
   EXPECT_EQ(value(R"({"$ref": "#/$defs/n"})", "1.5"), Json(1.5));
+  EXPECT_EQ(value(R"({"$ref": "#/$defs/a%20text"})", "1.5"), Json("1.5"));
+  EXPECT_EQ(value(R"({"allOf": [{"$ref": "#/$defs/a text"}]})", "1.5"), Json("1.5"));
   EXPECT_EQ(value("{}", "{\"b\": 1}"), Json::parse(R"({"b": 1})"));
   EXPECT_EQ(value("{}", "plain"), Json("plain"));
 }

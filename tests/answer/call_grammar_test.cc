@@ -3,11 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
+#include "runtime/io/input_file.h"
 #include "runtime/text/answer/call_writer.h"
 #include "runtime/text/grammar/grammar_automaton.h"
 #include "tests/answer/parsed_answer.h"
+#include "tests/support/source_path.h"
 
 namespace fasa::text {
 namespace {
@@ -24,7 +27,7 @@ std::string sample(GrammarAutomaton& automaton, std::mt19937& random) {
     for (int byte = 0; byte < 256; ++byte) {
       // Mostly letters and what ends a text.
       const bool often = byte < 128 && (std::isalnum(byte) == 0 || random() % 8 == 0);
-      if (!often) continue;
+      if (!often && !MarkCodes::is_code(static_cast<char>(byte))) continue;
       if (automaton.next(state, static_cast<unsigned char>(byte)) != GrammarAutomaton::kDead) {
         bytes.push_back(static_cast<char>(byte));
       }
@@ -123,6 +126,57 @@ TEST(CallGrammar, WhatItAcceptsIsACall) {
   }
 }
 
+// The bundled tokenizer, where a byte is a token, with marks as tokens.
+Tokenizer tokenizer_with(const std::vector<std::string>& marks) {
+  Json json = Json::parse(read_file(source_path("models/needle-3m/tokenizer.json")));
+  json["added_tokens"] = Json::array();
+  int id = 256;
+  for (const std::string& mark : marks) {
+    json["added_tokens"].push_back({{"id", id++},
+                                    {"content", mark},
+                                    {"single_word", false},
+                                    {"lstrip", false},
+                                    {"rstrip", false},
+                                    {"normalized", false},
+                                    {"special", true}});
+  }
+  return Tokenizer::parse(json.dump(), "", "marked");
+}
+
+// Calls that the model may make, where marks are tokens.
+TEST(CallGrammar, WhatItAcceptsBehindAMarkIsACall) {
+  std::mt19937 random(3);
+  int formats = 0;
+  for (const AnswerFormat& row : answer_formats()) {
+    const auto format = std::make_shared<const CodedFormat>(row, tokenizer_with(row.marks()));
+    const bool channels = !row.channels.open.empty();
+    const std::string mark(
+        without_blanks(channels ? format->row.channels.open : format->row.call_mark()));
+    if (mark.size() != 1 || !MarkCodes::is_code(mark[0])) continue;
+    ++formats;
+    SCOPED_TRACE(row.name);
+    ByteGrammar grammar;
+    grammar.seal(CallGrammar(grammar, *format, false).behind_mark(weather_functions(), false));
+    GrammarAutomaton automaton(std::move(grammar));
+    AnswerReading reading{.format = format, .functions = weather_functions()};
+    if (channels) reading.start.kind = AnswerStart::Kind::kHeader;
+    int whole = 0;
+    for (int i = 0; i < 12; ++i) {
+      const std::string text = sample(automaton, random);
+      const bool part = channels && text.find(row.channels.recipient) == std::string::npos;
+      if (text.empty() || part) continue;
+      ++whole;
+      const std::string answer = mark + text;
+      const ParsedAnswer parsed = parse_in_steps(reading, answer, 0, 1);
+      ASSERT_GE(parsed.calls.size(), 1u) << text;
+      EXPECT_EQ(std::count(parsed.whole.begin(), parsed.whole.end(), false), 0) << text;
+      EXPECT_EQ(parsed.content, "") << text;
+    }
+    EXPECT_GT(whole, 0);
+  }
+  EXPECT_GT(formats, 15);
+}
+
 // A thought, then the call.
 TEST(CallGrammar, ThoughtsBeforeCalls) {
   const auto format = format_as_text("hermes");
@@ -135,6 +189,45 @@ TEST(CallGrammar, ThoughtsBeforeCalls) {
     EXPECT_EQ(accepts(automaton, call), !open);
     EXPECT_TRUE(accepts(automaton, (open ? "" : "<think>") + ("I <</think <</think>\n\n" + call)));
     EXPECT_FALSE(accepts(automaton, "<think>never"));
+  }
+}
+
+// Texts in tags have no quotes: what they are to match is said to be ignored.
+TEST(CallGrammar, LengthsOfTextsInTags) {
+  const std::vector<CallableFunction> functions{
+      {"f", Json::parse(R"({"type": "object", "properties": {
+                "a": {"type": "string", "maxLength": 3}, "b": {"type": "string"}}})")}};
+  for (const char* const name : {"qwen-tags", "hermes"}) {
+    const auto format = format_as_text(name);
+    ByteGrammar grammar;
+    CallGrammar calls(grammar, *format, true);
+    calls.call(functions);
+    EXPECT_EQ(calls.ignored().size(), name == std::string("qwen-tags") ? 1 : 0) << name;
+  }
+}
+
+// Parameters behind references, as Pydantic writes them, and without a type.
+TEST(CallGrammar, SchemasOfParameters) {
+  const std::vector<CallableFunction> functions{
+      {"f", Json::parse(R"({"$ref": "#/$defs/F", "$defs": {
+                "F": {"type": "object", "properties": {"a": {"$ref": "#/$defs/C"}},
+                      "required": ["a"]},
+                "C": {"enum": ["red", "blue"], "type": "string"}}})")},
+      {"g", Json::parse(R"({"properties": {"a": {"const": "red"}}, "required": ["a"]})")},
+      {"h", Json::parse(R"({"oneOf": [{"type": "object", "properties": {"a": {"const": "red"}},
+                                       "required": ["a"]}]})")}};
+  for (const char* const name : {"qwen-tags", "hermes", "python-calls"}) {
+    const auto format = format_as_text(name);
+    GrammarAutomaton automaton = automaton_of(*format, functions);
+    for (const auto& function : functions) {
+      for (const char* const value : {"red", "green"}) {
+        if (function.name == "h" && name != std::string("hermes")) continue;
+        const WrittenCall call{.name = function.name, .arguments = {{"a", value}}};
+        EXPECT_EQ(accepts(automaton, write_calls(format->row, {&call, 1})),
+                  value == std::string("red"))
+            << name << " " << function.name;
+      }
+    }
   }
 }
 

@@ -14,15 +14,16 @@ namespace {
 using namespace llm_test;
 using text::AnswerPiece;
 
-constexpr int32_t kThink = 256, kThought = 257, kCall = 258, kCallEnd = 259, kEnd = 260;
+constexpr int32_t kThink = 256, kThought = 257, kCall = 258, kCallEnd = 259, kEnd = 260,
+                  kChannel = 261, kChannelEnd = 262;
 
 // The bundled tokenizer, where a byte is a token, with marks as tokens.
 text::Tokenizer marked_tokenizer() {
   auto json = nlohmann::json::parse(read_file(bundled_dir() + "/tokenizer.json"));
   json["added_tokens"] = nlohmann::json::array();
   int id = kThink;
-  for (const char* const mark :
-       {"<think>", "</think>", "<tool_call>", "</tool_call>", "<|observation|>"}) {
+  for (const char* const mark : {"<think>", "</think>", "<tool_call>", "</tool_call>",
+                                 "<|observation|>", "<|channel>", "<channel|>"}) {
     json["added_tokens"].push_back({{"id", id},
                                     {"content", mark},
                                     {"single_word", false},
@@ -46,7 +47,7 @@ class AnswerReadingTest : public ::testing::Test {
   }
   // Feeds tokens as the best ones; false: the answer has ended.
   bool take(Answer& answer, int32_t token) {
-    std::vector<float> logits(261, 0);
+    std::vector<float> logits(263, 0);
     logits[static_cast<size_t>(token)] = 5;
     const bool more = answer.take(logits);
     for (const AnswerPiece& piece : answer.pieces()) {
@@ -84,6 +85,24 @@ TEST_F(AnswerReadingTest, TheTokenIsTheMark) {
   EXPECT_EQ(content_, "Yes: <tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>");
   EXPECT_EQ(call_, "");
   EXPECT_GT(answer.reasoning_tokens(), 20);
+}
+
+// A thought may begin behind content, by a token and the text behind it.
+TEST_F(AnswerReadingTest, ThoughtsBehindContent) {
+  AnswerOptions options;
+  options.reading = reading("gemma-pairs");
+  Answer answer(options, eos_, &tokenizer_, prompt_);
+  EXPECT_TRUE(take(answer, "The mark <|channel>thought "));
+  EXPECT_TRUE(take(answer, kChannel));
+  EXPECT_TRUE(take(answer, "thought\nHm."));
+  EXPECT_TRUE(take(answer, kChannelEnd));
+  EXPECT_TRUE(take(answer, "is one. "));
+  EXPECT_TRUE(take(answer, kChannel));
+  EXPECT_TRUE(take(answer, "is not."));
+  EXPECT_TRUE(take(answer, kChannelEnd));  // of no thought
+  EXPECT_FALSE(take(answer, 0));
+  EXPECT_EQ(content_, "The mark <|channel>thoughtis one. <|channel>is not.");
+  EXPECT_EQ(reasoning_, "Hm.");
 }
 
 TEST_F(AnswerReadingTest, StopStringsActOnContent) {

@@ -30,17 +30,18 @@ bool AnswerReader::step_header() {
   const ChannelFormat& channels = row_.channels;
   header_ += std::exchange(held_, {});
   if (header_.empty()) return false;
-  const size_t end = header_.find(channels.message);
-  if (end != std::string::npos) {
-    held_ = header_.substr(end + channels.message.size());
-    header_.resize(end);
-    return enter_header(header_);
-  }
   const MarkMatch channel = match_mark(header_, channels.open);
   const MarkMatch recipient = match_mark(header_, channels.recipient);
   const bool possible =
       channel.kind != MarkMatch::Kind::kNo || recipient.kind != MarkMatch::Kind::kNo;
-  if (possible && header_.size() < kMaxHeader && !over_) return false;
+  const size_t end = possible ? header_.find(channels.message) : std::string::npos;
+  if (end <= kMaxHeader) {
+    held_ = header_.substr(end + channels.message.size());
+    header_.resize(end);
+    return enter_header(header_);
+  }
+  const bool grows = header_.size() < kMaxHeader + channels.message.size();
+  if (possible && grows && !over_) return false;
   held_ = std::exchange(header_, {});
   joins_ = said_;
   state_ = State::kContent;

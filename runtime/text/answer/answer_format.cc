@@ -183,22 +183,27 @@ void add_marks(std::string_view text, std::vector<std::string>& marks) {
 
 }  // namespace
 
-std::vector<std::string> AnswerFormat::marks() const {
-  std::vector<std::string> marks;
-  for (const auto* const regions : {&thoughts, &contents}) {
-    for (const Region& region : *regions) {
-      add_marks(region.open, marks);
-      add_marks(region.close, marks);
+void AnswerFormat::each_text(const std::function<void(std::string&)>& visit) {
+  for (auto* const regions : {&thoughts, &contents}) {
+    for (Region& region : *regions) {
+      visit(region.open);
+      visit(region.close);
     }
   }
-  for (const std::string& aside : asides) add_marks(aside, marks);
-  for (const std::string* const text :
+  for (std::string& aside : asides) visit(aside);
+  for (std::string* const text :
        {&channels.open, &channels.message, &channels.end, &channels.start, &channels.constraint,
         &calls.section_open, &calls.section_close, &calls.open, &calls.name_open, &calls.name_close,
         &calls.id_open, &calls.tags.key_open, &calls.tags.key_close, &calls.tags.value_open,
         &calls.tags.value_close, &calls.quote, &calls.close}) {
-    add_marks(*text, marks);
+    visit(*text);
   }
+}
+
+std::vector<std::string> AnswerFormat::marks() const {
+  std::vector<std::string> marks;
+  AnswerFormat row = *this;
+  row.each_text([&](std::string& text) { add_marks(text, marks); });
   return marks;
 }
 

@@ -2,6 +2,7 @@
 // table; the reader, the grammar, the writer and the marks of an answer come from the same row.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -70,7 +71,9 @@ struct AnswerFormat {
   const std::string& call_mark() const {
     return calls.section_open.empty() ? calls.open : calls.section_open;
   }
-  // All texts of the row that may be tokens: "<think>", "[ARGS]".
+  // Calls `visit` with each text that has marks.
+  void each_text(const std::function<void(std::string&)>& visit);
+  // All marks of the row that may be tokens: "<think>", "[ARGS]".
   std::vector<std::string> marks() const;
 };
 

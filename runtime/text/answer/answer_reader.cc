@@ -10,7 +10,8 @@ namespace {
 
 using Kind = AnswerPiece::Kind;
 
-bool is_token(const std::string& mark) { return mark.size() == 1 && MarkCodes::is_code(mark[0]); }
+// The mark is a token, perhaps with text behind it: "<|channel>thought".
+bool is_token(const std::string& mark) { return !mark.empty() && MarkCodes::is_code(mark[0]); }
 
 std::string trimmed(const std::string& text) { return std::string(without_blanks(text)); }
 
@@ -25,7 +26,9 @@ AnswerReader::AnswerReader(std::shared_ptr<const AnswerReading> reading)
     ends_of_content_ = {row_.channels.end, row_.channels.start, row_.calls.close};
   } else {
     for (const Region& region : row_.thoughts) {
-      if (is_token(trimmed(region.open))) ends_of_content_.push_back(trimmed(region.open));
+      for (const std::string& mark : {trimmed(region.open), trimmed(region.close)}) {
+        if (is_token(mark)) ends_of_content_.push_back(mark);
+      }
     }
     for (const Region& region : row_.contents) {
       for (const std::string& mark : {region.open, region.close}) {
@@ -254,7 +257,12 @@ bool AnswerReader::step_mark(const std::string& mark, std::string before) {
     return true;
   }
   for (const Region& region : row_.thoughts) {
-    if (is_token(mark) && trimmed(region.open) == mark) return open_thought(size, region);
+    if (!is_token(mark)) continue;
+    if (trimmed(region.open) == mark) return open_thought(size, region);
+    if (trimmed(region.close) != mark) continue;
+    add_content(before.size());
+    held_.erase(0, mark.size());  // the end of a thought that never began
+    return true;
   }
   // Marks around content: as text only where content begins, and where it was opened.
   const bool opens = std::any_of(row_.contents.begin(), row_.contents.end(),

@@ -131,13 +131,8 @@ class TagArguments final : public ArgumentReader {
         value_close_(without_blanks(format.tags.value_close)),
         strips_first_((value_open_.empty() ? format.tags.key_close : value_open_).ends_with('\n')),
         strips_last_(format.tags.value_close.starts_with('\n')),
-        behind_value_({key_open_}) {
-    std::string_view close = without_blanks(format.close);
-    while (!close.empty()) {
-      const size_t end = std::min(close.find_first_of(" \n"), close.size());
-      behind_value_.emplace_back(close.substr(0, end));
-      close = without_blanks(close.substr(end));
-    }
+        behind_value_(words_of(format.close)) {
+    behind_value_.push_back(key_open_);
   }
 
   Progress read(std::string& text, bool over) override {
@@ -277,6 +272,13 @@ class TagArguments final : public ArgumentReader {
 };
 
 }  // namespace
+
+const CallableFunction* find_function(const std::vector<CallableFunction>& functions,
+                                      std::string_view name) {
+  const auto found = std::find_if(functions.begin(), functions.end(),
+                                  [&](const CallableFunction& one) { return one.name == name; });
+  return found == functions.end() ? nullptr : &*found;
+}
 
 std::unique_ptr<ArgumentReader> make_argument_reader(const CallFormat& format,
                                                      const CallableFunction& function) {

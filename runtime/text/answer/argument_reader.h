@@ -4,7 +4,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "runtime/text/answer/answer_format.h"
 
@@ -14,6 +16,10 @@ struct CallableFunction {
   std::string name;
   nlohmann::ordered_json parameters = nullptr;  // JSON Schema; null: none
 };
+
+// Null for an unknown name.
+const CallableFunction* find_function(const std::vector<CallableFunction>& functions,
+                                      std::string_view name);
 
 // The JSON grows while the text is read. Not thread-safe.
 class ArgumentReader {

@@ -67,12 +67,23 @@ Rule CallGrammar::any_tags() {
   return more;
 }
 
-// Texts have no quotes; what else they are to match (a pattern, a length) is not enforced.
+// What a text without quotes is to match is not enforced.
+void CallGrammar::ignore_of_text(const CallableFunction& function, const std::string& name) {
+  const auto* const schema = find_parameter(function.parameters, name);
+  if (schema == nullptr || !schema->is_object()) return;
+  for (const char* const keyword : {"pattern", "format", "minLength", "maxLength"}) {
+    const std::string place = function.name + ".parameters.properties." + name + "." + keyword;
+    const bool known = std::find(ignored_.begin(), ignored_.end(), place) != ignored_.end();
+    if (schema->contains(keyword) && !known) ignored_.push_back(place);
+  }
+}
+
 Rule CallGrammar::tags(const CallableFunction& function) {
   const ArgumentTags& tags = row_.calls.tags;
   SchemaGrammar schema(grammar_, function.parameters, function.name + ".parameters");
   const auto members = schema.build_members();
   if (members.empty()) return any_tags();
+  ignored_.insert(ignored_.end(), schema.ignored().begin(), schema.ignored().end());
   Rule rest = json_.literal("");
   for (auto member = members.rbegin(); member != members.rend(); ++member) {
     Symbols symbols;
@@ -86,6 +97,7 @@ Rule CallGrammar::tags(const CallableFunction& function) {
       add_text(symbols, tags.value_close);
     } else if (kinds.text || !kinds.known) {
       symbols.push_back(json_.text_until(tags.value_close));
+      ignore_of_text(function, member->name);
     } else {
       symbols.push_back(member->value);
       add_text(symbols, tags.value_close);
@@ -95,7 +107,6 @@ Rule CallGrammar::tags(const CallableFunction& function) {
     if (!member->required) grammar_.add(rule, {rest});
     rest = rule;
   }
-  ignored_.insert(ignored_.end(), schema.ignored().begin(), schema.ignored().end());
   return rest;
 }
 
@@ -142,8 +153,7 @@ Rule CallGrammar::any_arguments() {
 // Arguments are always an object, whatever else the schema allows.
 Rule CallGrammar::arguments_of_schema(const CallableFunction& function) {
   const auto& schema = function.parameters;
-  const auto type = schema.find("type");
-  if (type == schema.end() || *type != "object") {
+  if (!is_object_schema(schema)) {
     throw SchemaError(function.name + ".parameters.type", "allowed: \"object\"");
   }
   if (row_.calls.arguments == ArgumentForm::kTags) return tags(function);

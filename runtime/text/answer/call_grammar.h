@@ -46,6 +46,7 @@ class CallGrammar {
   Rule arguments_of_schema(const CallableFunction& function);
   Rule any_arguments();
   Rule tags(const CallableFunction& function);
+  void ignore_of_text(const CallableFunction& function, const std::string& name);
   Rule any_tags();
   Rule keywords(const CallableFunction& function);
   Rule word();

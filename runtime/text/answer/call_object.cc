@@ -1,7 +1,5 @@
 #include "runtime/text/answer/call_object.h"
 
-#include <algorithm>
-
 #include "runtime/text/answer/mark_search.h"
 
 namespace fasa::text {
@@ -107,11 +105,9 @@ CallObject::State CallObject::end_value() {
     return json.is_string() ? json.get<std::string>() : "";
   };
   if (key_ == format_.name_member) {
-    const std::string name = text();
-    const auto found = std::find_if(functions_.begin(), functions_.end(),
-                                    [&](const CallableFunction& one) { return one.name == name; });
-    if (named() || found == functions_.end()) return State::kFailed;
-    function_ = &*found;
+    if (named()) return State::kFailed;
+    function_ = find_function(functions_, text());
+    if (!named()) return State::kFailed;
   } else if (is_arguments() && !streams_) {
     if (value_ == "null") {
       json_ = "{}";

@@ -1,6 +1,5 @@
 #include "runtime/text/answer/call_reader.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "runtime/text/answer/mark_codes.h"
@@ -22,23 +21,13 @@ size_t name_size(std::string_view text) {
   return size;
 }
 
-const CallableFunction* find_function(const std::vector<CallableFunction>& functions,
-                                      std::string_view name) {
-  const auto found = std::find_if(functions.begin(), functions.end(),
-                                  [&](const CallableFunction& one) { return one.name == name; });
-  return found == functions.end() ? nullptr : &*found;
-}
-
 CallReader::CallReader(const CallFormat& format, const std::vector<CallableFunction>& functions,
                        std::string begun, int first_call)
-    : format_(format), functions_(functions), raw_(std::move(begun)), calls_(first_call) {
-  std::string_view close = without_blanks(format.close);
-  while (!close.empty()) {
-    const size_t end = std::min(close.find_first_of(" \n"), close.size());
-    closing_.emplace_back(close.substr(0, end));
-    close = without_blanks(close.substr(end));
-  }
-}
+    : format_(format),
+      functions_(functions),
+      closing_(words_of(format.close)),
+      raw_(std::move(begun)),
+      calls_(first_call) {}
 
 CallReader::Progress CallReader::read(std::string& text, bool over,
                                       std::vector<AnswerPiece>& pieces) {
@@ -182,6 +171,8 @@ CallReader::Result CallReader::close(std::string& text, bool over,
   for (size_t mark = closed_; mark < closing_.size(); ++mark) {
     const MarkMatch match = match_mark(text, closing_[mark]);
     if (match.open(over)) return Result::kMore;
+    // An answer that was cut within the mark has no part of it.
+    if (announced_ && match.kind == MarkMatch::Kind::kOpen) take(text, text.size());
     if (!match.yes()) continue;
     take(text, match.size);
     closed_ = mark + 1;
@@ -211,7 +202,9 @@ CallReader::Result CallReader::next(std::string& text, bool over) {
   if (!last.empty()) {
     const MarkMatch match = match_mark(behind, last);
     if (match.open(over)) return Result::kMore;
-    if (match.yes()) return end_with(text, blanks + match.size, Result::kStop);
+    if (match.kind != MarkMatch::Kind::kNo) {
+      return end_with(text, blanks + match.size, Result::kStop);
+    }
   }
   if (separated && (behind[0] == ',' || behind[0] == ';')) {
     take(text, blanks + 1);

@@ -61,7 +61,5 @@ class CallReader {
 
 // Bytes of a function's name at the beginning of the text.
 size_t name_size(std::string_view text);
-const CallableFunction* find_function(const std::vector<CallableFunction>& functions,
-                                      std::string_view name);
 
 }  // namespace fasa::text

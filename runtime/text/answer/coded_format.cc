@@ -6,27 +6,6 @@
 namespace fasa::text {
 namespace {
 
-// All texts of a row, so that marks become codes.
-template <typename Change>
-void change_texts(AnswerFormat& row, Change change) {
-  for (auto* const regions : {&row.thoughts, &row.contents}) {
-    for (Region& region : *regions) {
-      change(region.open);
-      change(region.close);
-    }
-  }
-  for (std::string& aside : row.asides) change(aside);
-  CallFormat& calls = row.calls;
-  for (std::string* const text :
-       {&row.channels.open, &row.channels.message, &row.channels.end, &row.channels.start,
-        &row.channels.constraint, &calls.section_open, &calls.section_close, &calls.open,
-        &calls.name_open, &calls.name_close, &calls.id_open, &calls.tags.key_open,
-        &calls.tags.key_close, &calls.tags.value_open, &calls.tags.value_close, &calls.quote,
-        &calls.close}) {
-    change(*text);
-  }
-}
-
 std::string channel_opening(const ChannelFormat& channels, const std::string& name) {
   return channels.open + name + channels.message;
 }
@@ -35,7 +14,7 @@ std::string channel_opening(const ChannelFormat& channels, const std::string& na
 
 CodedFormat::CodedFormat(const AnswerFormat& format, const Tokenizer& tokenizer)
     : row(format), codes(format, tokenizer) {
-  change_texts(row, [&](std::string& text) { text = codes.coded(std::move(text)); });
+  row.each_text([&](std::string& text) { text = codes.coded(std::move(text)); });
   for (const std::string& end : row.ends) {
     const auto id = tokenizer.token_id(end);
     if (id && tokenizer.is_added(*id)) ends.push_back(*id);

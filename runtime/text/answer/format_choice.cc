@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/base/error.h"
+#include "runtime/base/log.h"
 #include "runtime/text/answer/call_writer.h"
 #include "runtime/text/answer/mark_search.h"
 #include "runtime/text/template/context.h"
@@ -196,13 +197,9 @@ const AnswerFormat* described_format(const std::string& source) {
          {&calls.section_open, &calls.section_close, &calls.open, &calls.name_open,
           &calls.name_close, &calls.tags.key_open, &calls.tags.value_open, &calls.quote,
           &calls.close, &row.channels.open, &row.channels.recipient}) {
-      std::string_view rest = without_blanks(*text);
-      while (!rest.empty()) {
-        const size_t end = std::min(rest.find_first_of(" \n"), rest.size());
-        const std::string_view mark = rest.substr(0, end);
+      for (const std::string& mark : words_of(*text)) {
         all &= source.find(mark) != std::string::npos;
         score += mark.size() > 1 ? 1 : 0;
-        rest = without_blanks(rest.substr(end));
       }
     }
     if (all && score > most && !calls.alone) {
@@ -305,7 +302,14 @@ ChosenFormat choose_answer_format(const ChatTemplates& templates) {
   const Probe probe(templates);
   const auto rendered = rendered_format(probe);
   ChosenFormat chosen{answer_formats()[0], "generic"};
-  if (auto given = format_of_response_template(templates.response_template())) {
+  const std::string& declared = templates.response_template();
+  auto given = format_of_response_template(declared);
+  if (!given && !declared.empty()) {
+    log_warning(
+        "response_template of tokenizer_config.json describes no format that is known; the "
+        "chat template decides");
+  }
+  if (given) {
     chosen = {*std::move(given), "response_template"};
   } else if (rendered) {
     chosen = {rendered->first, "rendered"};

@@ -21,6 +21,16 @@ size_t without_trailing_blanks(std::string_view text) {
   return last == std::string_view::npos ? 0 : last + 1;
 }
 
+std::vector<std::string> words_of(std::string_view mark) {
+  std::vector<std::string> words;
+  for (mark.remove_prefix(leading_blanks(mark)); !mark.empty();
+       mark.remove_prefix(leading_blanks(mark))) {
+    words.emplace_back(mark.substr(0, mark.find_first_of(kBlanks)));
+    mark.remove_prefix(words.back().size());
+  }
+  return words;
+}
+
 MarkMatch match_mark(std::string_view text, std::string_view mark) {
   mark = mark.substr(0, without_trailing_blanks(mark));
   size_t at = 0;

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace fasa::text {
 
@@ -33,6 +34,9 @@ struct FoundMark {
 FoundMark find_mark(std::string_view text, std::span<const std::string> marks, size_t begin = 0);
 // The longest end of the text that may be the beginning of a mark, in bytes.
 size_t possible_mark(std::string_view text, std::span<const std::string> marks);
+
+// The parts of a mark between its blanks.
+std::vector<std::string> words_of(std::string_view mark);
 
 bool is_blank(char byte);
 // Bytes of blanks at the beginning.

@@ -1,9 +1,10 @@
 #include "runtime/text/answer/parameter_type.h"
 
-#include <array>
+#include <algorithm>
 #include <string_view>
 
 #include "runtime/text/answer/value_reader.h"
+#include "runtime/text/grammar/schema_reference.h"
 
 namespace fasa::text {
 namespace {
@@ -43,14 +44,8 @@ void add_schema(const Json& root, const Json& schema, int& left, ParameterKinds&
     return found == schema.end() ? nullptr : &*found;
   };
   if (const Json* const target = at("$ref"); target != nullptr && target->is_string()) {
-    const auto text = target->get<std::string>();
-    try {
-      if (text.starts_with("#/")) {
-        add_schema(root, root.at(Json::json_pointer(text.substr(1))), left, kinds);
-      }
-    } catch (const Json::exception&) {
-      // A reference that leads nowhere says nothing.
-    }
+    const Json* const part = reference_target(root, target->get<std::string>());
+    if (part != nullptr) add_schema(root, *part, left, kinds);
   }
   for (const char* const key : {"anyOf", "oneOf", "allOf"}) {
     const Json* const list = at(key);
@@ -89,15 +84,65 @@ bool ParameterKinds::reads_as(const std::string& value, std::string& json) const
 
 namespace {
 
-const Json* find_parameter(const Json& schema, const std::string& name) {
-  if (!schema.is_object()) return nullptr;
-  const auto properties = schema.find("properties");
+// What a reference, or a list of one part, leads to.
+const Json& resolved(const Json& root, const Json& schema) {
+  constexpr int kMaxSteps = 32;
+  const Json* at = &schema;
+  for (int step = 0; step < kMaxSteps && at->is_object(); ++step) {
+    const auto reference = at->find("$ref"), parts = at->find("allOf");
+    const Json* next = nullptr;
+    if (reference != at->end() && reference->is_string()) {
+      next = reference_target(root, reference->get<std::string>());
+    } else if (parts != at->end() && parts->is_array() && parts->size() == 1) {
+      next = &(*parts)[0];
+    }
+    if (next == nullptr) break;
+    at = next;
+  }
+  return *at;
+}
+
+const Json* find_property(const Json& schema, const std::string& name) {
+  const auto properties = schema.is_object() ? schema.find("properties") : schema.end();
   if (properties == schema.end() || !properties->is_object()) return nullptr;
   const auto found = properties->find(name);
   return found == properties->end() ? nullptr : &*found;
 }
 
+bool is_object_schema(const Json& root, const Json& schema, int& left) {
+  const Json& whole = resolved(root, schema);
+  if (!whole.is_object() || left == 0) return false;
+  --left;
+  const auto is_object = [&](const Json& one) { return is_object_schema(root, one, left); };
+  if (whole.contains("type")) return whole["type"] == "object";
+  for (const char* const key : {"anyOf", "oneOf", "allOf"}) {
+    const auto list = whole.find(key);
+    if (list == whole.end() || !list->is_array() || list->empty()) continue;
+    const bool all = std::all_of(list->begin(), list->end(), is_object);
+    if (all ||
+        (key == std::string_view("allOf") && std::any_of(list->begin(), list->end(), is_object))) {
+      return true;
+    }
+  }
+  return whole.contains("properties") || whole.contains("additionalProperties");
+}
+
 }  // namespace
+
+bool is_object_schema(const Json& schema) {
+  int left = kMaxSchemas;
+  return is_object_schema(schema, schema, left);
+}
+
+const Json* find_parameter(const Json& root, const std::string& name) {
+  const Json& schema = resolved(root, root);
+  const Json* found = find_property(schema, name);
+  const bool parts = schema.is_object() && schema.contains("allOf") && schema["allOf"].is_array();
+  for (size_t i = 0; parts && found == nullptr && i < schema["allOf"].size(); ++i) {
+    found = find_property(resolved(root, schema["allOf"][i]), name);
+  }
+  return found == nullptr ? nullptr : &resolved(root, *found);
+}
 
 ParameterKinds parameter_kinds(const Json& schema, const std::string& name) {
   ParameterKinds kinds;

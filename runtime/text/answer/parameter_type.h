@@ -19,7 +19,12 @@ struct ParameterKinds {
   bool reads_as(const std::string& text, std::string& json) const;
 };
 
-// `schema`: of the function's parameters; null: none.
+// Whether all values of the parameters' schema are objects.
+bool is_object_schema(const nlohmann::ordered_json& schema);
+// The schema of a parameter, behind references; null if there is none. `schema`: of the function's
+// parameters; null: none.
+const nlohmann::ordered_json* find_parameter(const nlohmann::ordered_json& schema,
+                                             const std::string& name);
 ParameterKinds parameter_kinds(const nlohmann::ordered_json& schema, const std::string& name);
 // The texts that the schema lists for a parameter; none: it does not list texts alone.
 std::vector<std::string> text_values(const nlohmann::ordered_json& schema, const std::string& name);

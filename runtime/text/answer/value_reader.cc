@@ -5,12 +5,12 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "runtime/text/answer/mark_search.h"
+
 namespace fasa::text {
 namespace {
 
 using State = ValueReader::State;
-
-bool is_blank(char byte) { return byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t'; }
 
 bool is_hex(std::string_view text) {
   return text.find_first_not_of("0123456789abcdefABCDEF") == std::string_view::npos;
@@ -159,7 +159,8 @@ bool ValueReader::end_word() {
     out_ += written;
     return true;
   }
-  const bool number = nlohmann::json::accept(word) && word[0] != 't' && word[0] != 'f';
+  const bool number = word.find_first_not_of("+-.eE0123456789") == std::string::npos &&
+                      nlohmann::json::accept(word);
   if (number) out_ += word;
   return number;
 }
@@ -238,14 +239,14 @@ bool ValueReader::finish() { return place_ == Place::kWord && brackets_.empty() 
 
 bool read_value(std::string_view text, const ValueDialect& dialect, std::string& json) {
   ValueReader reader(dialect);
-  text = text.substr(std::min(text.find_first_not_of(" \n\r\t"), text.size()));
+  text.remove_prefix(leading_blanks(text));
   State state = State::kOpen;
   size_t at = 0;
   while (at < text.size() && state == State::kOpen) state = reader.push(text[at++]);
   if (state == State::kBefore) --at;
   const bool whole = state == State::kDone || state == State::kBefore ||
                      (state == State::kOpen && reader.finish());
-  if (!whole || text.find_first_not_of(" \n\r\t", at) != std::string_view::npos) return false;
+  if (!whole || at + leading_blanks(text.substr(at)) != text.size()) return false;
   json = reader.take();
   return true;
 }

@@ -2,36 +2,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "runtime/text/grammar/schema_error.h"
+#include "runtime/text/grammar/schema_reference.h"
 #include "runtime/text/grammar/schema_words.h"
 
 namespace fasa::text {
 namespace {
 
 using Json = OrderedJson;
-
-// "#/a%20b" as "#/a b".
-std::string percent_decoded(const std::string& text) {
-  std::string decoded;
-  for (size_t at = 0; at < text.size(); ++at) {
-    unsigned byte = 0;
-    const char* const digits = text.data() + at + 1;
-    if (text[at] == '%' && at + 2 < text.size() &&
-        std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2) {
-      decoded += static_cast<char>(byte);
-      at += 2;
-    } else {
-      decoded += text[at];
-    }
-  }
-  return decoded;
-}
 
 }  // namespace
 
@@ -94,14 +77,7 @@ const OrderedJson& SchemaGrammar::merged(const Json& schema, const std::string& 
 
 const Json& SchemaGrammar::target_of(const Json& reference, const std::string& place) const {
   const std::string text = reference.is_string() ? reference.get<std::string>() : "";
-  if (text == "#") return root_;
-  for (const std::string& pointer : {text, percent_decoded(text)}) {
-    try {
-      if (pointer.starts_with("#/")) return root_.at(Json::json_pointer(pointer.substr(1)));
-    } catch (const Json::exception&) {
-      // It does not resolve.
-    }
-  }
+  if (const Json* const target = reference_target(root_, text)) return *target;
   throw SchemaError(place, shown(reference) + "; allowed: a reference into this schema, #/...");
 }
 
