@@ -3,7 +3,7 @@ import {model} from "./api.js";
 import * as attachments from "./attachments.js";
 import {$, icon_button, make, notice, number, problem, say} from "./dom.js";
 import * as panel from "./panel.js";
-import {all_runs, answer, run_of, stop} from "./runs.js";
+import {all_runs, answer, is_empty, run_of, stop} from "./runs.js";
 import {begin_settings} from "./settings.js";
 import {close_side, narrow, toggle} from "./sides.js";
 import * as store from "./store.js";
@@ -29,7 +29,7 @@ function save(one) {
 function mend(one) {
   const turn = one.turns.at(-1);
   if (turn?.role === "assistant" && !turn.end) turn.end = "reload";
-  if (turn?.end === "reload" && !turn.text && !turn.reasoning) one.turns.pop();
+  if (turn?.end === "reload" && is_empty(turn)) one.turns.pop();
   if (one.turns.at(-1)?.role === "user") put_back(one, one.turns.pop());
   for (const said of one.waiting ?? []) put_back(one, said);
   one.waiting = [];

@@ -18,11 +18,16 @@ export function content_of({text, files}) {
   return [...blocks, text].join("\n");
 }
 
+export const is_empty = turn => !turn.text && !turn.reasoning && !turn.calls?.length;
+
+export const text_of_call = ({name, arguments: json}) => `${name} ${json}`;
+
 function body_of(chat) {
   const turns = chat.turns.map(turn => {
     if (turn.role === "user") return {role: "user", content: content_of(turn)};
-    const {text, reasoning} = turn;
-    return {role: "assistant", content: text, ...(reasoning && {reasoning_content: reasoning})};
+    const {text, reasoning, calls = []} = turn;
+    const content = [text, ...calls.map(text_of_call)].filter(Boolean).join("\n");
+    return {role: "assistant", content, ...(reasoning && {reasoning_content: reasoning})};
   });
   const {system, temperature, top_k, max_tokens} = chat.settings;
   const sampling = {temperature: temperature ?? (model.params.temperature === undefined
@@ -47,11 +52,17 @@ function take(run, event) {
   if (!choice) return;
   const text = choice.delta?.content ?? choice.text ?? "";
   const reasoning = choice.delta?.reasoning_content ?? "";
-  if (text || reasoning) {
+  const calls = choice.delta?.tool_calls ?? [];
+  for (const {index, function: part} of calls) {
+    const call = turn.calls[index] ??= {name: "", arguments: ""};
+    call.name += part.name ?? "";
+    call.arguments += part.arguments ?? "";
+  }
+  if (text || reasoning || calls.length) {
     run.last = performance.now();
     run.first ??= run.last;
     ++run.pieces;
-    if (text && turn.reasoning) turn.thought ??= (run.last - run.first) / 1e3;
+    if (!reasoning && turn.reasoning) turn.thought ??= (run.last - run.first) / 1e3;
     turn.reasoning += reasoning;
     turn.text += text;
   }
@@ -73,7 +84,7 @@ export function figures_of(run) {
 // Asks for an answer to the conversation's last turn. Returns the error, if any; null otherwise. An
 // answer that was stopped or failed before it began is removed.
 export async function answer(chat, changed) {
-  const turn = {role: "assistant", text: "", reasoning: ""};
+  const turn = {role: "assistant", text: "", reasoning: "", calls: []};
   const run = {chat, turn, controller: new AbortController(), asked: performance.now(), pieces: 0};
   const body = body_of(chat);
   chat.turns.push(turn);
@@ -97,8 +108,7 @@ export async function answer(chat, changed) {
   runs.delete(chat.id);
   turn.figures = figures_of(run);
   delete turn.usage;
-  const empty = !turn.text && !turn.reasoning;
-  if (empty && ["stopped", "error"].includes(turn.end)) {
+  if (is_empty(turn) && ["stopped", "error"].includes(turn.end)) {
     chat.turns.splice(chat.turns.indexOf(turn), 1);
   }
   return error;

@@ -1,6 +1,6 @@
 // Conversations in the browser's localStorage: an index of titles, and an item for each
 // conversation: {id, title, updated, settings, turns, draft, waiting}. A turn is {role: "user",
-// text, files} or {role: "assistant", text, reasoning, ...}; a file is {name, text, tokens}.
+// text, files} or {role: "assistant", text, reasoning, calls, ...}; a file is {name, text, tokens}.
 const kIndex = "fasa.chats", kChat = "fasa.chat.", kSettings = "fasa.settings";
 
 function read(name, otherwise) {

@@ -2,7 +2,7 @@
 import {model} from "./api.js";
 import {copy, icon_button, make, number, seconds} from "./dom.js";
 import {rendered} from "./markdown.js";
-import {content_of, figures_of} from "./runs.js";
+import {content_of, figures_of, is_empty, text_of_call} from "./runs.js";
 
 const kFoldChars = 1200, kFoldLines = 14;
 
@@ -89,13 +89,14 @@ export function answer_element(turn, actions) {
     make("details", {className: "thought", hidden: true}, make("summary"), make("div")),
     make("div", {className: "reading", hidden: true}, make("span")),
     make("div", {className: "body"}),
+    make("div", {className: "calls"}),
     make("div", {className: "tools"}));
   fill_answer(element, turn, null, actions);
   return element;
 }
 
 function fill_reading(reading, turn, run) {
-  const waits = Boolean(run) && !turn.text && !turn.reasoning;
+  const waits = Boolean(run) && is_empty(turn);
   reading.hidden = !waits;
   if (!waits) return;
   const progress = run.progress;
@@ -109,7 +110,7 @@ function fill_reading(reading, turn, run) {
 
 // `run`: of the turn, null once it has ended.
 export function fill_answer(element, turn, run, actions) {
-  const [thought, reading, body, tools] = element.children;
+  const [thought, reading, body, calls, tools] = element.children;
   element.setAttribute("aria-busy", Boolean(run));
   fill_reading(reading, turn, run);
   thought.hidden = !turn.reasoning;
@@ -123,6 +124,8 @@ export function fill_answer(element, turn, run, actions) {
                                      : make("div", {className: "said"}, turn.text));
     body.dataset.length = turn.text.length;
   }
+  calls.replaceChildren(...(turn.calls ?? []).map(call =>
+      make("pre", {tabIndex: 0, "aria-label": "Call of a tool"}, text_of_call(call))));
   if (run) {
     tools.replaceChildren(run.first ? make("span", {className: "figures"},
                                            figures_text(figures_of(run))) : "");
