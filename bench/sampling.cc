@@ -1,10 +1,24 @@
 // Time to draw a token: sampling [--benchmark_filter=...]. Logits: normal, standard deviation 2.5.
+// free_text: a token of an answer's text with tools that may be called, whose grammar waits for the
+// mark of a call, beside the same token without the grammar. Both are timed in turns; `ratio` is
+// that of their medians.
 #include <benchmark/benchmark.h>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
 #include <random>
+#include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "runtime/llm/answer.h"
 #include "runtime/llm/sampler.h"
+#include "runtime/text/answer/call_grammar.h"
 
 namespace fasa::bench {
 namespace {
@@ -31,6 +45,115 @@ FASA_DRAW(temperature_1, .temperature = 1);
 FASA_DRAW(top_p_95, .temperature = 1, .top_p = 0.95f);
 FASA_DRAW(top_p_95_min_p_05, .temperature = 1, .top_p = 0.95f, .min_p = 0.05f);
 FASA_DRAW(top_k_40, .temperature = 1, .top_k = 40);
+
+// Words of letters, and the marks of calls behind them.
+text::Tokenizer made_up_tokenizer(int vocabulary) {
+  using Json = nlohmann::ordered_json;
+  Json vocab = Json::object(), added = Json::array();
+  const std::vector<std::string> marks = {"<think>", "</think>", "<tool_call>", "</tool_call>"};
+  const int words = vocabulary - static_cast<int>(marks.size());
+  for (int id = 0; id < words; ++id) {
+    std::string word;
+    for (int left = id; word.empty() || left > 0; left /= 26) {
+      word += static_cast<char>('a' + left % 26);
+    }
+    vocab[fmt::format("{}{}", id % 3 == 0 ? "\u0120" : "", word + std::string(id % 2, '_'))] = id;
+  }
+  for (int id = words; id < vocabulary; ++id) {
+    added.push_back({{"id", id},
+                     {"content", marks[static_cast<size_t>(id - words)]},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", false},
+                     {"special", false}});
+  }
+  const Json bytes = {{"type", "ByteLevel"},
+                      {"add_prefix_space", false},
+                      {"trim_offsets", true},
+                      {"use_regex", true}};
+  const Json json = {{"version", "1.0"},
+                     {"added_tokens", added},
+                     {"pre_tokenizer", bytes},
+                     {"decoder", bytes},
+                     {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", Json::array()}}}};
+  return text::Tokenizer::parse(json.dump(), "", "made up");
+}
+
+// The options of an answer whose model may call ten functions.
+AnswerOptions options_with_tools(const text::Tokenizer& tokenizer) {
+  auto reading = std::make_shared<text::AnswerReading>();
+  reading->format =
+      std::make_shared<const text::CodedFormat>(*text::find_answer_format("hermes"), tokenizer);
+  for (int i = 0; i < 10; ++i) {
+    reading->functions.push_back(
+        {fmt::format("function_{}", i),
+         nlohmann::ordered_json::parse(R"({"type": "object", "properties": {
+             "path": {"type": "string", "maxLength": 100}, "line": {"type": "integer"},
+             "mode": {"enum": ["read", "write"]}}, "required": ["path"]})")});
+  }
+  text::ByteGrammar rules;
+  rules.seal(
+      text::CallGrammar(rules, *reading->format, false).behind_mark(reading->functions, false));
+  std::map<int32_t, std::string> given;
+  for (const auto& mark : reading->format->codes.marks()) given[mark.id] = mark.code;
+  AnswerOptions options;
+  options.max_tokens = INT32_MAX;
+  options.sampling.temperature = 0;
+  options.reading = std::move(reading);
+  options.grammar = std::make_shared<text::TokenGrammar>(
+      std::move(rules), std::make_shared<text::TokenTable>(tokenizer, given));
+  options.grammar_of_calls = true;
+  return options;
+}
+
+double median(std::vector<double>& values) {
+  const auto middle = values.begin() + std::ssize(values) / 2;
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+void free_text(benchmark::State& state) {
+  constexpr int kAnswer = 500;  // tokens
+  const auto vocabulary = static_cast<size_t>(state.range(0));
+  const text::Tokenizer tokenizer = made_up_tokenizer(static_cast<int>(vocabulary));
+  const AnswerOptions with = options_with_tools(tokenizer);
+  AnswerOptions without = with;
+  without.grammar = nullptr;
+  without.grammar_of_calls = false;
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal(0, 2.5f);
+  std::vector<float> logits(vocabulary);
+  for (float& logit : logits) logit = normal(random);
+  std::vector<double> times[2];  // of a token, seconds
+  std::unique_ptr<Answer> answers[2];
+  int token = kAnswer;
+  for (auto _ : state) {
+    if (token++ == kAnswer) {
+      answers[0] = std::make_unique<Answer>(without, std::span<const int32_t>(), &tokenizer,
+                                            std::span<const int32_t>());
+      answers[1] = std::make_unique<Answer>(with, std::span<const int32_t>(), &tokenizer,
+                                            std::span<const int32_t>());
+      token = 1;
+    }
+    std::swap(logits[random() % (vocabulary - 4)], logits[random() % (vocabulary - 4)]);
+    for (const int turn : {token % 2, 1 - token % 2}) {
+      const auto begun = std::chrono::steady_clock::now();
+      benchmark::DoNotOptimize(answers[turn]->take(logits));
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;
+      times[turn].push_back(took.count());
+    }
+  }
+  const double plain = median(times[0]), tools = median(times[1]);
+  state.counters["plain_us"] = plain * 1e6;
+  state.counters["tools_us"] = tools * 1e6;
+  state.counters["ratio"] = tools / plain;
+}
+BENCHMARK(free_text)
+    ->ArgName("vocabulary")
+    ->Arg(150000)
+    ->Iterations(5000)
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace fasa::bench
