@@ -7,7 +7,6 @@
 #include <csignal>
 #include <ctime>
 #include <filesystem>
-#include <system_error>
 #include <thread>
 
 #include "bindings/http/http_server.h"
@@ -15,7 +14,6 @@
 #include "runtime/base/error.h"
 #include "runtime/base/units.h"
 #include "runtime/io/machine.h"
-#include "runtime/llm/gguf/gguf_files.h"
 #include "runtime/llm/model.h"
 #include "runtime/llm/model_templates.h"
 #include "runtime/llm/model_tokenizer.h"
@@ -27,6 +25,7 @@
 #include "tools/config_flags.h"
 #include "tools/fit_flag.h"
 #include "tools/model_dtype.h"
+#include "tools/model_facts.h"
 #include "tools/pre_flag.h"
 #include "tools/slice_choice.h"
 
@@ -261,26 +260,6 @@ std::string model_name_of(const std::string& dir) {
   return cached ? repository.substr(repository.rfind("--") + 2) : own.filename().string();
 }
 
-serve::ModelFacts facts_of(const std::string& dir, const ModelConfig& config) {
-  const bool gguf = is_gguf(dir);
-  serve::ModelFacts facts{.architecture = config.model_type,
-                          .quantization = "unknown",
-                          .format = gguf ? "gguf" : "safetensors",
-                          .parameters = config.parameters()};
-  if (gguf) {
-    for (const std::string& file : gguf_paths(dir)) {
-      std::error_code missing;  // a file with the name of a part may be whole
-      const uint64_t bytes = std::filesystem::file_size(file, missing);
-      if (!missing) facts.bytes += bytes;
-    }
-  } else {
-    for (const auto& entry : std::filesystem::directory_iterator(dir)) {
-      if (entry.path().extension() == ".safetensors") facts.bytes += entry.file_size();
-    }
-  }
-  return facts;
-}
-
 int64_t ServeCommand::max_context(const ModelConfig& config) const {
   if (max_context_ == 0) return config.max_positions;
   if (max_context_ > config.max_positions && !allow_long_) {
@@ -376,7 +355,7 @@ int ServeCommand::run() {
       .model_name = !name_.empty() ? name_ : model_name_of(dir_),
       .any_model_name = any_model_name_,
       .model_path = dir_,
-      .model = facts_of(dir_, model_config),
+      .model = model_facts(dir_, model_config),
       .created = static_cast<int64_t>(std::time(nullptr)),
       .max_context = max_context(model_config),
       .vocab_size = model_config.vocab_size,

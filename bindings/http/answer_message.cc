@@ -5,6 +5,8 @@
 #include <string_view>
 #include <utility>
 
+#include "bindings/http/request_fields.h"
+
 namespace fasa::serve {
 
 std::string finish_name(const AnswerMessage& message) {
@@ -14,13 +16,18 @@ std::string finish_name(const AnswerMessage& message) {
   return calls ? "tool_calls" : "stop";
 }
 
-AnswerMessage with_whole_calls(AnswerMessage message) {
+std::string text_of_cut(const ToolCall& call, bool behind_content) {
+  return (behind_content ? "\n" : "") + call.name + " " + call.arguments;
+}
+
+AnswerMessage with_whole_calls(AnswerMessage message,
+                               const std::function<bool(const ToolCall&)>& kept) {
   std::vector<ToolCall> whole;
   for (ToolCall& call : message.calls) {
-    if (call.whole) {
+    if ((kept && kept(call)) || (call.whole && parse_arguments(call.arguments))) {
       whole.push_back(std::move(call));
     } else {
-      message.content += (message.content.empty() ? "" : "\n") + call.name + " " + call.arguments;
+      message.content += text_of_cut(call, !message.content.empty());
     }
   }
   message.calls = std::move(whole);

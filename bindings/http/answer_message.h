@@ -1,7 +1,9 @@
 // An answer as clients receive it, in any API: reasoning, text and tool calls.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,7 +18,9 @@ using MessagePiece = text::AnswerPiece;
 struct Usage {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
-  int64_t cached_tokens = 0;  // of the prompt
+  int64_t cached_tokens = 0;               // of the prompt
+  std::chrono::nanoseconds prompt_time{};  // from the request to the first token
+  std::chrono::nanoseconds answer_time{};  // from there to the last one
 };
 
 // How far a prompt has been read, in tokens.
@@ -58,8 +62,13 @@ struct AnswerMessage {
 // "stop", "length", "tool_calls": only if a call is whole. Cancelled answers have no reader.
 std::string finish_name(const AnswerMessage& message);
 
-// Calls that are not whole become text of the content, for forms whose arguments are objects.
-AnswerMessage with_whole_calls(AnswerMessage message);
+// The text that stands for a call that is not whole, behind other content.
+std::string text_of_cut(const ToolCall& call, bool behind_content);
+// Calls that are not whole become text of the content, for forms whose arguments are objects; those
+// of the others are JSON.
+// `kept`: calls that stay as they are; null: none.
+AnswerMessage with_whole_calls(AnswerMessage message,
+                               const std::function<bool(const ToolCall&)>& kept = nullptr);
 
 // A piece of a streamed choice.
 struct ReplyPart {

@@ -4,8 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/http/api_error.h"
-
 namespace fasa::serve {
 namespace {
 
@@ -53,14 +51,10 @@ Json call_arguments(const Json& arguments) {
   if (!arguments.is_string()) return arguments.empty() ? Json::object() : Json(arguments.dump());
   const auto text = arguments.get<std::string>();
   if (text.find_first_not_of(" \t\r\n") == std::string::npos) return Json::object();
-  try {
-    Json parsed = parse_body(text);
-    if (parsed.is_object()) return parsed;
-    if (parsed.is_null()) return Json::object();
-  } catch (const ApiError&) {
-    // An answer that was cut off.
-  }
-  return arguments;
+  const auto parsed = parse_arguments(text);
+  if (parsed && parsed->is_object()) return *parsed;
+  if (parsed && parsed->is_null()) return Json::object();
+  return arguments;  // of an answer that was cut off
 }
 
 void ChatHistory::add(Json message) {

@@ -30,12 +30,6 @@ bool is_empty(const Json& value) {
   return value.is_null() || (value.is_structured() && value.empty());
 }
 
-const Json& at(const Json& object, const char* name) {
-  static const Json none;
-  const auto found = object.find(name);
-  return found == object.end() ? none : *found;
-}
-
 // {"id", "function": {"name", "arguments"}}, or {"custom": {"name", "input"}}.
 Json read_call(const Json& json, const std::string& path) {
   const RequestFields call(json, path);
@@ -45,17 +39,17 @@ Json read_call(const Json& json, const std::string& path) {
   if (!function) throw ApiError::bad_field(call.path_of(inner), "missing; allowed: an object");
   const auto name = function->string("name");
   if (!name) throw ApiError::bad_field(function->path_of("name"), "missing; allowed: a string");
-  Json arguments = at(function->json(), "arguments");
-  if (custom) arguments = {{"input", at(function->json(), "input")}};
+  Json arguments = member_of(function->json(), "arguments");
+  if (custom) arguments = {{"input", member_of(function->json(), "input")}};
   Json read = {{"type", "function"},
                {"function", {{"name", *name}, {"arguments", call_arguments(arguments)}}}};
-  const Json& id = at(json, "id");
+  const Json& id = member_of(json, "id");
   if (id.is_string()) read["id"] = id;
   return read;
 }
 
 void read_calls(const RequestFields& fields, Json& read) {
-  const Json& calls = at(fields.json(), "tool_calls");
+  const Json& calls = member_of(fields.json(), "tool_calls");
   const std::string path = fields.path_of("tool_calls");
   if (!calls.is_null() && !calls.is_array()) {
     throw ApiError::bad_field(path, kind_of(calls) + "; allowed: a list of calls");
@@ -64,16 +58,16 @@ void read_calls(const RequestFields& fields, Json& read) {
     read["tool_calls"].push_back(read_call(calls[i], fmt::format("{}[{}]", path, i)));
   }
   // The name before tools had one.
-  const Json& call = at(fields.json(), "function_call");
+  const Json& call = member_of(fields.json(), "function_call");
   if (calls.empty() && call.is_object()) {
     read["tool_calls"].push_back(read_call({{"function", call}}, fields.path_of("function_call")));
   }
 }
 
 void read_reasoning(const RequestFields& fields, Json& read) {
-  std::string text = thinking_text(at(fields.json(), "content"));
+  std::string text = thinking_text(member_of(fields.json(), "content"));
   for (const std::string_view name : kReasoning) {
-    const Json& reasoning = at(fields.json(), std::string(name).c_str());
+    const Json& reasoning = member_of(fields.json(), std::string(name).c_str());
     if (reasoning.is_string()) text = reasoning.get<std::string>();
   }
   if (!text.empty()) set_reasoning(read, text);
@@ -81,7 +75,7 @@ void read_reasoning(const RequestFields& fields, Json& read) {
 
 // Ollama's images beside the text.
 std::string images_note(const RequestFields& fields, OtherParts others) {
-  const Json& images = at(fields.json(), "images");
+  const Json& images = member_of(fields.json(), "images");
   if (!images.is_array() || images.empty()) return "";
   if (others == OtherParts::kRefused) {
     fields.refuse("images", {}, "this server does not read media; omit the field");
@@ -92,7 +86,7 @@ std::string images_note(const RequestFields& fields, OtherParts others) {
 // `others`: of the user's message.
 Json read_message(const RequestFields& fields, const std::string& role, OtherParts others) {
   Json read = {{"role", role}, {"content", ""}};
-  const Json& content = at(fields.json(), "content");
+  const Json& content = member_of(fields.json(), "content");
   if (role != "user") others = OtherParts::kNoted;
   if (others == OtherParts::kRefused && content.is_null()) {
     throw ApiError::bad_field(fields.path_of("content"),
@@ -102,13 +96,14 @@ Json read_message(const RequestFields& fields, const std::string& role, OtherPar
   const std::string images = images_note(fields, others);
   if (!images.empty()) text += (text.empty() ? "" : "\n") + images;
   if (role == "assistant") {
-    const Json& refusal = at(fields.json(), "refusal");
+    const Json& refusal = member_of(fields.json(), "refusal");
     if (text.empty() && refusal.is_string()) text = refusal.get<std::string>();
     read_calls(fields, read);
     read_reasoning(fields, read);
   }
   read["content"] = text;
-  if (const Json& name = at(fields.json(), "tool_name"); name.is_string()) read["name"] = name;
+  if (const Json& name = member_of(fields.json(), "tool_name"); name.is_string())
+    read["name"] = name;
   for (const auto& [name, value] : fields.json().items()) {
     const bool fits = value.is_string() || (name != "name" && name != "tool_call_id");
     if (fits && !is_empty(value) && !is_among(kOwnFields, name)) read[name] = value;

@@ -85,10 +85,14 @@ Json usage_json(const Usage& usage) {
           {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
 }
 
+bool is_custom_tool(const std::vector<Tool>& tools, const std::string& name) {
+  const Tool* const tool = find_tool(tools, name);
+  return tool != nullptr && tool->custom;
+}
+
 // A custom tool's call has a text.
 Json call_json(const ToolCall& call, const std::vector<Tool>& tools) {
-  const Tool* const tool = find_tool(tools, call.name);
-  if (tool != nullptr && tool->custom) {
+  if (is_custom_tool(tools, call.name)) {
     return {{"id", call.id},
             {"type", "custom"},
             {"custom", {{"name", call.name}, {"input", custom_input(call.arguments)}}}};
@@ -98,7 +102,10 @@ Json call_json(const ToolCall& call, const std::vector<Tool>& tools) {
           {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
 }
 
-Json message_json(const AnswerMessage& message, const std::vector<Tool>& tools) {
+// Clients run the text of a custom call as it is: one that was cut is text of the message.
+Json message_json(const AnswerMessage& answer, const std::vector<Tool>& tools) {
+  const AnswerMessage message = with_whole_calls(
+      answer, [&](const ToolCall& call) { return !is_custom_tool(tools, call.name); });
   Json json = {{"role", "assistant"}, {"content", message.content}, {"refusal", nullptr}};
   if (!message.reasoning.empty()) json["reasoning_content"] = message.reasoning;
   if (message.calls.empty()) return json;
@@ -181,10 +188,7 @@ class CompletionForm final : public ReplyForm {
     choice["logprobs"] = nullptr;
     choice["finish_reason"] = nullptr;
     Json reply = reply_json(true, Json::array({std::move(choice)}));
-    reply["prompt_progress"] = {{"total", progress.total},
-                                {"cache", progress.cached},
-                                {"processed", progress.processed},
-                                {"time_ms", progress.ms}};
+    reply["prompt_progress"] = progress_json(progress);
     return frame_of(json_text(reply));
   }
 
@@ -206,10 +210,13 @@ class CompletionForm final : public ReplyForm {
     std::string frames;
     for (const auto& [of, call] : custom_) {
       if (of != choice) continue;
+      const ToolCall& custom = message.calls[static_cast<size_t>(call)];
       Json json = {{"index", call}};
-      json.update(call_json(message.calls[static_cast<size_t>(call)], tools_));
+      json.update(call_json(custom, tools_));
+      Json delta = {{"tool_calls", Json::array({std::move(json)})}};
+      if (!custom.whole) delta = {{"content", text_of_cut(custom, !message.content.empty())}};
       frames += choice_frame({{"index", choice},
-                              {"delta", {{"tool_calls", Json::array({std::move(json)})}}},
+                              {"delta", std::move(delta)},
                               {"logprobs", nullptr},
                               {"finish_reason", nullptr}});
     }
@@ -242,8 +249,7 @@ class CompletionForm final : public ReplyForm {
     const bool begins = part.piece.kind == MessagePiece::Kind::kCallBegin;
     if (!begins && part.piece.kind != MessagePiece::Kind::kCallArguments) return false;
     const std::pair<int, int> call(part.choice, static_cast<int>(part.piece.call));
-    const Tool* const tool = begins ? find_tool(tools_, part.piece.text) : nullptr;
-    if (tool != nullptr && tool->custom) custom_.insert(call);
+    if (begins && is_custom_tool(tools_, part.piece.text)) custom_.insert(call);
     return custom_.contains(call);
   }
 
@@ -285,5 +291,12 @@ std::unique_ptr<ReplyForm> make_completion_form(ReplyHead head, ReplyKind kind,
 }
 
 std::string frame_of(const std::string& json) { return "data: " + json + "\n\n"; }
+
+Json progress_json(const PromptProgress& progress) {
+  return {{"total", progress.total},
+          {"cache", progress.cached},
+          {"processed", progress.processed},
+          {"time_ms", progress.ms}};
+}
 
 }  // namespace fasa::serve

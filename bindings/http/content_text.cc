@@ -21,13 +21,8 @@ constexpr MediaType kMedia[] = {
     {"video", "video"},     {"video_url", "video"},       {"file", "file"},
     {"input_file", "file"}, {"container_upload", "file"}, {"computer_screenshot", "image"}};
 
-std::string text_at(const Json& part, const char* name) {
-  const auto found = part.find(name);
-  return found != part.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
 bool is_thinking(const Json& part) {
-  const std::string type = part.is_object() ? text_at(part, "type") : "";
+  const std::string type = part.is_object() ? text_of(part, "type") : "";
   return type == "thinking" || type == "redacted_thinking" || type == "reasoning";
 }
 
@@ -82,11 +77,11 @@ class ContentReader {
       if (others_ == OtherParts::kNoted) return {part.dump()};
       throw ApiError::bad_field(path, kind_of(part) + "; allowed: an object with a type");
     }
-    const std::string type = text_at(part, "type");
-    if (part.contains("text") && part["text"].is_string()) return {text_at(part, "text")};
-    if (type == "refusal") return {text_at(part, "refusal")};
+    const std::string type = text_of(part, "type");
+    if (part.contains("text") && part["text"].is_string()) return {text_of(part, "text")};
+    if (type == "refusal") return {text_of(part, "refusal")};
     if (type == "tool_reference")
-      return {fmt::format("[tool {}]", text_at(part, "tool_name")), true};
+      return {fmt::format("[tool {}]", text_of(part, "tool_name")), true};
     if (type == "document" || type == "search_result") return document(part, type, path);
     if (type == "text" || type.ends_with("_text")) return {};
     return other(part, type, path);
@@ -100,10 +95,10 @@ class ContentReader {
       text = read(*content, path + ".content");
     } else if (source != part.end() && source->is_object()) {
       if (source->contains("content")) text = read((*source)["content"], path + ".source.content");
-      if (text_at(*source, "type") == "text") text = text_at(*source, "data");
+      if (text_of(*source, "type") == "text") text = text_of(*source, "data");
     }
     if (text.empty()) return other(part, type, path);
-    const std::string title = text_at(part, "title");
+    const std::string title = text_of(part, "title");
     return {title.empty() ? text : fmt::format("[{}]\n{}", title, text), true};
   }
 
@@ -120,7 +115,7 @@ class ContentReader {
     if (type.empty()) return {part.dump(), true};
     std::string name(found == std::end(kMedia) ? std::string_view(type) : found->name);
     for (const char* const title : {"filename", "title", "name"}) {
-      const std::string shown = text_at(part, title);
+      const std::string shown = text_of(part, title);
       if (shown.empty()) continue;
       name += " " + shown;
       break;
@@ -153,7 +148,7 @@ std::string thinking_text(const Json& content) {
 
 std::optional<size_t> newest_user_message(const Json& messages) {
   for (size_t i = messages.size(); i-- > 0;) {
-    const std::string role = messages[i].is_object() ? text_at(messages[i], "role") : "";
+    const std::string role = messages[i].is_object() ? text_of(messages[i], "role") : "";
     if (role == "user") return i;
     if (role != "system" && role != "developer") break;
   }

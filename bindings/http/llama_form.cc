@@ -32,10 +32,7 @@ class LlamaForm final : public ReplyForm {
   std::string progress(const PromptProgress& progress) override {
     if (!progress_) return "";
     Json json = piece_json("");
-    json["prompt_progress"] = {{"total", progress.total},
-                               {"cache", progress.cached},
-                               {"processed", progress.processed},
-                               {"time_ms", progress.ms}};
+    json["prompt_progress"] = progress_json(progress);
     return frame_of(json_text(json));
   }
   std::string piece(const ReplyPart& part) override {

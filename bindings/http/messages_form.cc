@@ -33,9 +33,10 @@ Json thinking_block(const std::string& text) {
 Json text_block(const std::string& text) { return {{"type", "text"}, {"text", text}}; }
 
 Json call_block(const ToolCall& call) {
-  Json input = Json::parse(call.arguments, nullptr, false);
-  if (input.is_discarded()) input = Json::object();  // an escape that stands for no character
-  return {{"type", "tool_use"}, {"id", call.id}, {"name", call.name}, {"input", std::move(input)}};
+  return {{"type", "tool_use"},
+          {"id", call.id},
+          {"name", call.name},
+          {"input", *parse_arguments(call.arguments)}};
 }
 
 std::string event(const char* type, Json fields) {
@@ -69,24 +70,24 @@ class MessagesForm final : public ReplyForm {
   std::string piece(const ReplyPart& part) override {
     const std::string& text = part.piece.text;
     switch (part.piece.kind) {
-      case MessagePiece::Kind::kCallBegin:
-        return open(part.piece.kind, {{"type", "tool_use"},
-                                      {"id", part.call_id},
-                                      {"name", text},
-                                      {"input", Json::object()}});
+      case MessagePiece::Kind::kCallBegin: {
+        std::string events = drop_call();
+        call_ = {part.call_id, text, ""};
+        return events;
+      }
       case MessagePiece::Kind::kCallArguments:
-        return delta({{"type", "input_json_delta"}, {"partial_json", text}});
-      case MessagePiece::Kind::kReasoning:
-        return open(part.piece.kind, thinking_block("")) +
-               delta({{"type", "thinking_delta"}, {"thinking", text}});
-      default:
-        return open(part.piece.kind, text_block("")) +
-               delta({{"type", "text_delta"}, {"text", text}});
+        call_->arguments += text;
+        return part.piece.whole ? pass_call() : "";
+      default: {
+        std::string events = drop_call();
+        return events += say(part.piece.kind, text);
+      }
     }
   }
 
   std::string end_choice(int, const AnswerMessage&, const std::vector<TokenText>&) override {
-    return close();
+    std::string events = drop_call();
+    return events += close();
   }
 
   std::string end(const std::vector<AnswerMessage>& choices, const Usage& usage) override {
@@ -114,6 +115,28 @@ class MessagesForm final : public ReplyForm {
             {"stop_sequence", nullptr},
             {"usage", usage_json(usage)}};
   }
+  // A piece of reasoning or of content.
+  std::string say(MessagePiece::Kind kind, const std::string& text) {
+    const bool thought = kind == MessagePiece::Kind::kReasoning;
+    said_ |= !thought;
+    std::string events = open(kind, thought ? thinking_block("") : text_block(""));
+    return events += delta(thought ? Json{{"type", "thinking_delta"}, {"thinking", text}}
+                                   : Json{{"type", "text_delta"}, {"text", text}});
+  }
+  // Clients run whatever they get of a call, and read half of its arguments as fewer of them: a
+  // call is passed on once it is whole, one that was cut is text.
+  std::string pass_call() {
+    const ToolCall call = *std::exchange(call_, std::nullopt);
+    std::string events = open(
+        MessagePiece::Kind::kCallBegin,
+        {{"type", "tool_use"}, {"id", call.id}, {"name", call.name}, {"input", Json::object()}});
+    return events += delta({{"type", "input_json_delta"}, {"partial_json", call.arguments}});
+  }
+  std::string drop_call() {
+    if (!call_) return "";
+    const ToolCall call = *std::exchange(call_, std::nullopt);
+    return say(MessagePiece::Kind::kContent, text_of_cut(call, said_));
+  }
   // A call is always a block of its own.
   std::string open(MessagePiece::Kind kind, const Json& block) {
     if (open_ == kind && kind != MessagePiece::Kind::kCallBegin) return "";
@@ -138,6 +161,8 @@ class MessagesForm final : public ReplyForm {
   const int64_t prompt_tokens_;
   int blocks_ = 0;  // that are closed
   std::optional<MessagePiece::Kind> open_;
+  std::optional<ToolCall> call_;  // that is not whole yet
+  bool said_ = false;             // there is content
 };
 
 }  // namespace

@@ -16,11 +16,6 @@ namespace {
 
 constexpr int64_t kMaxTokens = INT32_MAX;
 
-Json content_of(const RequestFields& fields, const char* name) {
-  const Json* const content = fields.find(name);
-  return content == nullptr ? Json() : *content;
-}
-
 // Claude Code heads its system prompt with a block that changes with every request; in the prompt
 // it would end the prefix that requests share.
 Json without_billing(Json system) {
@@ -35,7 +30,7 @@ Json without_billing(Json system) {
 class Messages {
  public:
   void add_system(const RequestFields& fields, const char* name) {
-    const std::string text = content_text(without_billing(content_of(fields, name)),
+    const std::string text = content_text(without_billing(member_of(fields.json(), name)),
                                           fields.path_of(name), OtherParts::kNoted);
     if (!text.empty()) history_.add("system", text);
   }
@@ -44,7 +39,7 @@ class Messages {
     each_block(message, [&](const RequestFields& block, const std::string& type) {
       if (type == "tool_use") {
         history_.call(block.string("id").value_or(""), block.string("name").value_or(""),
-                      content_of(block, "input"));
+                      member_of(block.json(), "input"));
       } else if (type == "thinking") {
         history_.think(block.string("thinking").value_or(""));
       } else if (type == "redacted_thinking" || type == "fallback") {
@@ -60,7 +55,7 @@ class Messages {
     Json parts = Json::array();
     bool results = false;
     const std::string path = message.path_of("content");
-    const Json content = content_of(message, "content");
+    const Json& content = member_of(message.json(), "content");
     if (content.is_null() && others == OtherParts::kRefused) {
       throw ApiError::bad_field(path, "missing; allowed: a string or a list of blocks");
     }
@@ -82,7 +77,7 @@ class Messages {
  private:
   template <class Read>
   void each_block(const RequestFields& message, Read read) {
-    const Json content = content_of(message, "content");
+    const Json& content = member_of(message.json(), "content");
     const std::string path = message.path_of("content");
     if (!content.is_array()) return history_.say(content_text(content, path, OtherParts::kNoted));
     for (size_t i = 0; i < content.size(); ++i) {
@@ -101,18 +96,18 @@ class Messages {
       return fmt::format("[called {}]\n", block.string("name").value_or("a tool"));
     }
     if (type.ends_with("_tool_result")) {
-      const std::string text =
-          content_text(content_of(block, "content"), block.path_of("content"), OtherParts::kNoted);
+      const std::string text = content_text(member_of(block.json(), "content"),
+                                            block.path_of("content"), OtherParts::kNoted);
       return fmt::format("[result: {}]\n", text);
     }
     if (type == "compaction") {
-      return content_text(content_of(block, "content"), block.path(), OtherParts::kNoted);
+      return content_text(member_of(block.json(), "content"), block.path(), OtherParts::kNoted);
     }
     return content_text(Json::array({block.json()}), block.path(), OtherParts::kNoted);
   }
   void add_result(const RequestFields& block) {
-    std::string text =
-        content_text(content_of(block, "content"), block.path_of("content"), OtherParts::kNoted);
+    std::string text = content_text(member_of(block.json(), "content"), block.path_of("content"),
+                                    OtherParts::kNoted);
     if (block.json().value("is_error", Json()) == true) text = "[error] " + text;
     history_.result(block.string("tool_use_id").value_or(""), "", text);
   }

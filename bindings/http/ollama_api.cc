@@ -8,7 +8,6 @@
 
 #include "bindings/http/apis.h"
 #include "bindings/http/ollama_request.h"
-#include "runtime/io/hash.h"
 
 namespace fasa::serve {
 namespace {
@@ -19,17 +18,6 @@ constexpr const char* kVersion = "0.12.0";
 std::string time_text(int64_t seconds) {
   const auto at = static_cast<std::time_t>(seconds);
   return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(at));
-}
-
-// Names the model's files; no hash of their contents.
-std::string digest_of(const ServiceOptions& options) {
-  std::string digest;
-  uint64_t hash = fnv1a(fmt::format("{} {}", options.model_path, options.model.bytes));
-  for (int part = 0; part < 4; ++part) {
-    hash = fnv1a(options.model_name, hash);
-    digest += fmt::format("{:016x}", hash);
-  }
-  return digest;
 }
 
 std::string size_text(int64_t parameters) {
@@ -51,7 +39,7 @@ Json model_json(const ServiceOptions& options) {
           {"model", options.model_name},
           {"modified_at", time_text(options.created)},
           {"size", options.model.bytes},
-          {"digest", digest_of(options)},
+          {"digest", options.model.digest},
           {"details", details_json(options.model)}};
 }
 

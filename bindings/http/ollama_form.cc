@@ -2,9 +2,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include <chrono>
 #include <ctime>
-#include <optional>
 #include <utility>
 
 #include "bindings/http/reply_form.h"
@@ -12,21 +10,12 @@
 namespace fasa::serve {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 std::string now_text() {
   return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
 }
 
-int64_t nanoseconds(Clock::time_point from, Clock::time_point to) {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(to - from).count();
-}
-
 Json call_json(const ToolCall& call) {
-  Json arguments = Json::parse(call.arguments, nullptr, false);
-  if (arguments.is_discarded())
-    arguments = Json::object();  // an escape that stands for no character
-  return {{"function", {{"name", call.name}, {"arguments", std::move(arguments)}}}};
+  return {{"function", {{"name", call.name}, {"arguments", *parse_arguments(call.arguments)}}}};
 }
 
 class OllamaForm final : public ReplyForm {
@@ -44,7 +33,6 @@ class OllamaForm final : public ReplyForm {
   }
   std::string begin(int) override { return ""; }
   std::string piece(const ReplyPart& part) override {
-    if (!first_piece_) first_piece_ = Clock::now();
     switch (part.piece.kind) {
       case MessagePiece::Kind::kContent:
         return text_of(line(part.piece.text, "", {}));
@@ -89,24 +77,19 @@ class OllamaForm final : public ReplyForm {
     json["done"] = false;
     return json;
   }
-  // Times of the parts are known for streams.
-  void add_end(Json& json, const AnswerMessage& message, const Usage& usage) const {
-    const auto now = Clock::now();
+  static void add_end(Json& json, const AnswerMessage& message, const Usage& usage) {
     json["done"] = true;
     json["done_reason"] = message.end == AnswerEnd::kMaxTokens ? "length" : "stop";
-    json["total_duration"] = nanoseconds(made_, now);
+    json["total_duration"] = (usage.prompt_time + usage.answer_time).count();
     json["load_duration"] = 0;
     json["prompt_eval_count"] = usage.prompt_tokens;
+    json["prompt_eval_duration"] = usage.prompt_time.count();
     json["eval_count"] = usage.completion_tokens;
-    if (!first_piece_) return;
-    json["prompt_eval_duration"] = nanoseconds(made_, *first_piece_);
-    json["eval_duration"] = nanoseconds(*first_piece_, now);
+    json["eval_duration"] = usage.answer_time.count();
   }
 
   const ReplyHead head_;
   const bool chat_;
-  const Clock::time_point made_ = Clock::now();
-  std::optional<Clock::time_point> first_piece_;
 };
 
 }  // namespace

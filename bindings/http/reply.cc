@@ -191,6 +191,10 @@ void Reply::take_end(Event& event) {
   of.message.stop_string = std::move(event.answer.stop_string);
   of.message.token_count = static_cast<int64_t>(event.answer.ids.size());
   usage_.completion_tokens += of.message.token_count;
+  if (first_token_) {
+    usage_.prompt_time = *first_token_ - options_.came;
+    usage_.answer_time = event.at - *first_token_;
+  }
   const std::vector<TokenText> rest = std::exchange(of.tokens, {});
   of.message.tokens.insert(of.message.tokens.end(), rest.begin(), rest.end());
   if (options_.stream) write(form_->end_choice(choice, of.message, rest));

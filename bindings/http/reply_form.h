@@ -65,5 +65,6 @@ std::unique_ptr<ReplyForm> make_ollama_form(ReplyHead head, bool chat);
 std::unique_ptr<ReplyForm> make_messages_form(ReplyHead head, int64_t prompt_tokens);
 
 std::string frame_of(const std::string& json);
+Json progress_json(const PromptProgress& progress);
 
 }  // namespace fasa::serve

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "bindings/http/api_error.h"
+#include "bindings/http/large_integers.h"
 #include "runtime/base/error.h"
 #include "runtime/io/json_fields.h"
 
@@ -72,20 +73,54 @@ std::string kind_of(const Json& json) {
   return fmt::format("the string \"{}\"", json.get<std::string>().substr(0, kShown));
 }
 
-Json parse_body(const std::string& body) {
+namespace {
+
+Json parse_text(const std::string& text) {
   try {
-    return parse_json<Json>(body, "body");
+    return parse_json<Json>(text, "body");
   } catch (const InputError& error) {
     try {
-      return parse_json<Json>(repaired(body), "body");
+      return parse_json<Json>(repaired(text), "body");
     } catch (const InputError&) {
       throw ApiError(400, "invalid_request_error", error.what(), "", "invalid_json");
     }
   }
 }
 
+}  // namespace
+
+Json parse_body(const std::string& body) {
+  Json parsed = parse_text(body);
+  const std::string marked = with_marked_integers(body);
+  if (marked.size() == body.size() || !parsed.is_object()) return parsed;
+  const Json kept = parse_text(marked);
+  for (const char* const name : {"messages", "input"}) {
+    if (kept.contains(name)) parsed[name] = kept[name];
+  }
+  return parsed;
+}
+
+std::optional<Json> parse_arguments(const std::string& text) {
+  try {
+    return parse_text(with_marked_integers(text));
+  } catch (const ApiError&) {
+    return std::nullopt;
+  }
+}
+
 std::string json_text(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return without_marked_integers(json.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+const Json& member_of(const Json& object, const char* name) {
+  static const Json none;
+  const auto found = object.find(name);
+  return found == object.end() ? none : *found;
+}
+
+std::string text_of(const Json& object, const char* name) {
+  const Json& text = member_of(object, name);
+  return text.is_string() ? text.get<std::string>() : "";
 }
 
 RequestFields::RequestFields(const Json& object, std::string path)

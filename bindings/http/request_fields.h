@@ -39,9 +39,15 @@ class RequestFields {
   std::string path_;
 };
 
-// Parses JSON of at most 64 levels. Throws ApiError.
+// Parses JSON of at most 64 levels. Whole numbers of "messages" and "input" keep their digits
+// (large_integers.h). Throws ApiError.
 Json parse_body(const std::string& body);
+// The arguments of a call, with the digits of their numbers. Nothing if they are no JSON.
+std::optional<Json> parse_arguments(const std::string& text);
 std::string json_text(const Json& json);  // bytes that are no UTF-8 are replaced
+// A member of an object; null where it is missing. Its text; "" where it is none.
+const Json& member_of(const Json& object, const char* name);
+std::string text_of(const Json& object, const char* name);
 // "true", "a list", "the number 7": describes a value in messages.
 std::string kind_of(const Json& json);
 

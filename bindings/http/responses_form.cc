@@ -36,25 +36,27 @@ class ResponsesForm final : public ReplyForm {
   std::string piece(const ReplyPart& part) override {
     const std::string& text = part.piece.text;
     switch (part.piece.kind) {
-      case MessagePiece::Kind::kCallBegin:
-        return open(Item::kCall, part);
+      case MessagePiece::Kind::kCallBegin: {
+        std::string events = drop_custom();
+        if (!is_custom(text)) return events += open(Item::kCall, part);
+        custom_ = {part.call_id, text, ""};
+        return events;
+      }
       case MessagePiece::Kind::kCallArguments: {
+        if (custom_) {
+          custom_->arguments += text;
+          return part.piece.whole ? pass_custom() : "";
+        }
         call_.arguments += text;
-        if (is_custom()) return "";  // its text comes whole
+        call_.whole = part.piece.whole;
         Json fields = place();
         fields["delta"] = text;
         return event("response.function_call_arguments.delta", std::move(fields));
       }
       default: {
         const bool thought = part.piece.kind == MessagePiece::Kind::kReasoning;
-        std::string events = open(thought ? Item::kReasoning : Item::kMessage, part);
-        text_ += text;
-        Json fields = place();
-        fields["delta"] = text;
-        if (!thought) fields["logprobs"] = Json::array();
-        return events +=
-               event(thought ? "response.reasoning_text.delta" : "response.output_text.delta",
-                     std::move(fields));
+        std::string events = drop_custom();
+        return events += say(thought ? Item::kReasoning : Item::kMessage, text);
       }
     }
   }
@@ -62,7 +64,7 @@ class ResponsesForm final : public ReplyForm {
   // An answer without text is a message without text.
   std::string end_choice(int, const AnswerMessage& message,
                          const std::vector<TokenText>&) override {
-    std::string events;
+    std::string events = drop_custom();
     if (item_ == Item::kNone && output_.empty()) events = open(Item::kMessage, {});
     return events += close(is_cut(message) ? "incomplete" : "completed");
   }
@@ -81,14 +83,16 @@ class ResponsesForm final : public ReplyForm {
   // The final state of the stream, without its events.
   std::string whole(const std::vector<AnswerMessage>& choices, const Usage& usage) override {
     const AnswerMessage& message = choices.front();
-    const auto add = [&](MessagePiece::Kind kind, const std::string& text, const std::string& id) {
-      if (!text.empty()) piece({.choice = 0, .piece = {kind, text}, .call_id = id});
+    const auto add = [&](MessagePiece::Kind kind, const std::string& text,
+                         const ToolCall& call = {}) {
+      if (text.empty()) return;
+      piece({.choice = 0, .piece = {kind, text, 0, call.whole}, .call_id = call.id});
     };
-    add(MessagePiece::Kind::kReasoning, message.reasoning, "");
-    add(MessagePiece::Kind::kContent, message.content, "");
+    add(MessagePiece::Kind::kReasoning, message.reasoning);
+    add(MessagePiece::Kind::kContent, message.content);
     for (const ToolCall& call : message.calls) {
-      add(MessagePiece::Kind::kCallBegin, call.name, call.id);
-      add(MessagePiece::Kind::kCallArguments, call.arguments, "");
+      add(MessagePiece::Kind::kCallBegin, call.name, call);
+      add(MessagePiece::Kind::kCallArguments, call.arguments, call);
     }
     end_choice(0, message, {});
     return json_text(finished(choices, usage));
@@ -170,15 +174,30 @@ class ResponsesForm final : public ReplyForm {
             {"content", std::move(content)}};
   }
 
-  bool is_custom() const {
-    const Tool* const tool = find_tool(tools_, call_.name);
+  bool is_custom(const std::string& name) const {
+    const Tool* const tool = find_tool(tools_, name);
     return tool != nullptr && tool->custom;
+  }
+  // Clients run the text of a custom call as it is: it is passed on once it is whole, one that was
+  // cut is text.
+  std::string pass_custom() {
+    const ToolCall call = *std::exchange(custom_, std::nullopt);
+    std::string events = open(
+        Item::kCall, {.piece = {MessagePiece::Kind::kCallBegin, call.name}, .call_id = call.id});
+    call_.arguments = call.arguments;
+    call_.whole = true;
+    return events;
+  }
+  std::string drop_custom() {
+    if (!custom_) return "";
+    const bool said = item_ == Item::kMessage && !text_.empty();
+    return say(Item::kMessage, text_of_cut(*std::exchange(custom_, std::nullopt), said));
   }
 
   // A call by the client's name of the tool.
   Json call_json(const std::string& id, const char* status) const {
     const Tool* const tool = find_tool(tools_, call_.name);
-    const bool custom = is_custom();
+    const bool custom = is_custom(call_.name);
     Json json = {{"id", (custom ? "ctc_" : "fc_") + id},
                  {"type", custom ? "custom_tool_call" : "function_call"},
                  {"status", status},
@@ -195,21 +214,33 @@ class ResponsesForm final : public ReplyForm {
 
   // The events that end a call.
   std::string close_call(Json fields) {
-    if (!is_custom()) {
+    if (!is_custom(call_.name)) {
       fields["name"] = item_json("completed")["name"];
       fields["arguments"] = call_.arguments;
       return event("response.function_call_arguments.done", std::move(fields));
     }
     Json delta = fields;
     delta["delta"] = fields["input"] = custom_input(call_.arguments);
-    return event("response.custom_tool_call_input.delta", std::move(delta)) +
-           event("response.custom_tool_call_input.done", std::move(fields));
+    std::string events = event("response.custom_tool_call_input.delta", std::move(delta));
+    return events += event("response.custom_tool_call_input.done", std::move(fields));
   }
 
   Json place() const {
     Json place = {{"item_id", item_json("in_progress")["id"]}, {"output_index", output_.size()}};
     if (item_ != Item::kCall) place["content_index"] = 0;
     return place;
+  }
+
+  // A piece of reasoning or of a message.
+  std::string say(Item item, const std::string& text) {
+    const bool thought = item == Item::kReasoning;
+    std::string events = open(item, {});
+    text_ += text;
+    Json fields = place();
+    fields["delta"] = text;
+    if (!thought) fields["logprobs"] = Json::array();
+    return events += event(thought ? "response.reasoning_text.delta" : "response.output_text.delta",
+                           std::move(fields));
   }
 
   std::string open(Item item, const ReplyPart& part) {
@@ -230,6 +261,7 @@ class ResponsesForm final : public ReplyForm {
     Json fields = place();
     std::string events;
     if (item_ == Item::kCall) {
+      status = call_.whole ? "completed" : "incomplete";
       events = close_call(std::move(fields));
     } else {
       Json part = fields;
@@ -255,9 +287,10 @@ class ResponsesForm final : public ReplyForm {
   const std::vector<Tool> tools_;
   const std::function<void(const Json&)> ended_;  // may be null
   int64_t sequence_ = 0;
-  Item item_ = Item::kNone;  // the open one
-  ToolCall call_;            // of an open call
-  std::string text_;         // of an open message or thought
+  Item item_ = Item::kNone;         // the open one
+  ToolCall call_;                   // of an open call
+  std::optional<ToolCall> custom_;  // a call of a custom tool that is not whole yet
+  std::string text_;                // of an open message or thought
   Json output_ = Json::array();
 };
 

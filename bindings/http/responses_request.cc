@@ -16,21 +16,10 @@ namespace {
 
 constexpr size_t kMaxItems = 10'000;
 
-const Json& at(const Json& object, const char* name) {
-  static const Json none;
-  const auto found = object.find(name);
-  return found == object.end() ? none : *found;
-}
-
-std::string text_at(const Json& object, const char* name) {
-  const Json& text = at(object, name);
-  return text.is_string() ? text.get<std::string>() : "";
-}
-
 // The text of a reasoning item; without it, its summary.
 std::string reasoning_of(const Json& item) {
   for (const char* const name : {"content", "summary"}) {
-    const std::string text = content_text(at(item, name), name, OtherParts::kNoted);
+    const std::string text = content_text(member_of(item, name), name, OtherParts::kNoted);
     if (!text.empty()) return text;
   }
   return "";
@@ -48,7 +37,7 @@ bool is_client_call(const std::string& type) {
 Json arguments_of(const Json& item) {
   if (item.contains("input")) return {{"input", item["input"]}};
   for (const char* const name : {"arguments", "action", "operation"}) {
-    if (!at(item, name).is_null()) return item[name];
+    if (!member_of(item, name).is_null()) return item[name];
   }
   return nullptr;
 }
@@ -63,14 +52,14 @@ class Items {
     if (type == "reasoning") return history_.think(reasoning_of(item));
     if (type == "function_call") {
       const std::string name = fields.string("name").value_or("");
-      return history_.call(call_id(item), shown_tool_name(text_at(item, "namespace"), name),
-                           at(item, "arguments"));
+      return history_.call(call_id(item), shown_tool_name(text_of(item, "namespace"), name),
+                           member_of(item, "arguments"));
     }
     if (is_client_call(type)) return add_client_call(item, type);
     if (type.ends_with("_output")) return add_result(item, path);
     if (type == "mcp_call") return add_mcp_call(item);
     if (type == "additional_tools") {
-      for (const Json& tool : at(item, "tools")) tools_.push_back(tool);
+      for (const Json& tool : member_of(item, "tools")) tools_.push_back(tool);
       return;
     }
     add_other(item, type, path);
@@ -81,8 +70,8 @@ class Items {
 
  private:
   static std::string call_id(const Json& item) {
-    const std::string id = text_at(item, "call_id");
-    return id.empty() ? text_at(item, "id") : id;
+    const std::string id = text_of(item, "call_id");
+    return id.empty() ? text_of(item, "id") : id;
   }
   void add_message(const RequestFields& fields, OtherParts others) {
     std::string role = fields.string("role").value_or("");
@@ -93,7 +82,7 @@ class Items {
           fields.path_of("role"),
           fmt::format("\"{}\"; allowed: system, developer, user, assistant", role.substr(0, 40)));
     }
-    const Json& content = at(fields.json(), "content");
+    const Json& content = member_of(fields.json(), "content");
     const std::string path = fields.path_of("content");
     const bool newest = role == "user" && others == OtherParts::kRefused;
     if (newest && content.is_null()) {
@@ -102,21 +91,21 @@ class Items {
     add(role.c_str(), content_text(content, path, newest ? others : OtherParts::kNoted));
   }
   void add_client_call(const Json& item, const std::string& type) {
-    std::string name = text_at(item, "name");
+    std::string name = text_of(item, "name");
     if (name.empty()) name = type.substr(0, type.rfind("_call"));
-    history_.call(call_id(item), shown_tool_name(text_at(item, "namespace"), name),
+    history_.call(call_id(item), shown_tool_name(text_of(item, "namespace"), name),
                   arguments_of(item));
   }
   void add_result(const Json& item, const std::string& path) {
-    const Json& output = item.contains("output") ? item["output"] : at(item, "tools");
+    const Json& output = item.contains("output") ? item["output"] : member_of(item, "tools");
     std::string text = content_text(output, path + ".output", OtherParts::kNoted);
     history_.result(call_id(item), "", text);
   }
   // A call that another server ran, with its result.
   void add_mcp_call(const Json& item) {
-    history_.call(call_id(item), text_at(item, "name"), at(item, "arguments"));
-    const std::string error = content_text(at(item, "error"), "error", OtherParts::kNoted);
-    const std::string text = content_text(at(item, "output"), "output", OtherParts::kNoted);
+    history_.call(call_id(item), text_of(item, "name"), member_of(item, "arguments"));
+    const std::string error = content_text(member_of(item, "error"), "error", OtherParts::kNoted);
+    const std::string text = content_text(member_of(item, "output"), "output", OtherParts::kNoted);
     history_.result(call_id(item), "", error.empty() ? text : "[error] " + error);
   }
   // Summaries are text; other calls are told by a note; the rest is skipped.
@@ -126,7 +115,7 @@ class Items {
     }
     for (const char* const name : {"summary", "content", "text"}) {
       if (!type.starts_with("compaction")) break;
-      const std::string text = content_text(at(item, name), path, OtherParts::kNoted);
+      const std::string text = content_text(member_of(item, name), path, OtherParts::kNoted);
       if (!text.empty()) return add("user", text);
     }
     log_skipped(type);

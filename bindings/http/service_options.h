@@ -21,10 +21,11 @@ struct TokenMemory {
 // What the served model's files say.
 struct ModelFacts {
   std::string architecture;  // "qwen3"
-  std::string quantization;  // "BF16"
+  std::string quantization;  // "BF16", "Q4_K_M"
   std::string format;        // "gguf", "safetensors"
   int64_t parameters = 0;
   uint64_t bytes = 0;
+  std::string digest = {};  // of the files' contents: 64 hexadecimal digits
 };
 
 struct ServiceOptions {

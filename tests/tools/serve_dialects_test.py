@@ -87,6 +87,18 @@ class Anthropic(ServeTest):
             parts = "".join(event["delta"].get("partial_json", "") for event in events
                             if event["type"] == "content_block_delta")
             self.assertEqual(json.loads(parts), call["input"])
+        # Cut within its arguments a call is text, wherever it is cut.
+        for limit in (8, 30, 60):
+            fields["max_tokens"] = limit
+            cut = self.message(**fields)
+            events = self.events(self.post(stream=True, **fields)[2])
+            texts = [event["delta"].get("text", "") for event in events
+                     if event["type"] == "content_block_delta"]
+            self.assertEqual("".join(texts), cut["content"][0]["text"])
+            self.assertEqual(events[-2]["delta"]["stop_reason"], "max_tokens")
+            for block in cut["content"] + [event["content_block"] for event in events
+                                           if event["type"] == "content_block_start"]:
+                self.assertEqual(block["type"], "text")
         turns = [{"role": "user", "content": "x"}, {"role": "assistant", "content": [
             {"type": "thinking", "thinking": "Hm.", "signature": ""}, call]},
                  {"role": "user", "content": [
@@ -224,6 +236,9 @@ class Ollama(ServeTest):
         status, [whole] = self.post("/api/chat", stream=False, **ask)
         self.assertEqual((status, whole["done"], whole["done_reason"]), (200, True, "length"))
         self.assertEqual((whole["eval_count"], whole["message"]["role"]), (20, "assistant"))
+        self.assertGreater(whole["prompt_eval_duration"], 0)
+        self.assertEqual(whole["total_duration"],
+                         whole["prompt_eval_duration"] + whole["eval_duration"])
         lines = self.post("/api/chat", **ask)[1]
         self.assertEqual("".join(line["message"]["content"] for line in lines),
                          whole["message"]["content"])

@@ -1,6 +1,8 @@
 """What a conversation's history becomes in the prompt, and what decides the answer."""
 import json
 
+import gguf
+import published_files
 from serving import TOOL_TEMPLATE, TOOLS, Server, ServeTest, schema_format
 from support import SOURCE, main
 
@@ -106,6 +108,19 @@ class Prompts(ServeTest):
             {"role": "user", "content": "", "images": ["x"]}, {"role": "assistant"}, USER])[1],
             "<user>Q<assistant>[now{}]<tool>noon{now}<user>[image omitted]<assistant><user>Q")
 
+    def test_large_integers_keep_their_digits(self):
+        large = 123456789012345678901234567890
+        call = {"name": "now", "arguments": {"n": large}}
+        text = {**call, "arguments": json.dumps(call["arguments"])}
+        for path, said in (
+                ("/v1/chat/completions", {"tool_calls": [{"id": "1", "function": text}]}),
+                ("/api/chat", {"tool_calls": [{"function": call}]}),
+                ("/v1/messages", {"content": [{"type": "tool_use", "id": "1", "name": "now",
+                                               "input": call["arguments"]}]})):
+            self.assertEqual(self.prompt(path, messages=[
+                USER, {"role": "assistant", **said}, USER])[1],
+                f'<user>Q<assistant>[now{{"n": {large}}}]<user>Q', path)
+
     def test_thinking(self):
         for path, fields, wanted in (
                 ("/v1/chat/completions", {"reasoning_effort": "low"}, "'low', True"),
@@ -194,6 +209,12 @@ class Tools(ServeTest):
         [done] = [one["input"] for one in events
                   if one["type"] == "response.custom_tool_call_input.done"]
         self.assertEqual((delta, done), (call["input"], call["input"]))
+        self.assertEqual([one["sequence_number"] for one in events], list(range(len(events))))
+        # Clients run the text of a call: one that was cut is none.
+        for limit in (50, 55):
+            cut = json.loads(self.ask("/v1/responses", **{**ask, "max_output_tokens": limit})[1])
+            self.assertEqual((cut["status"], [one["type"] for one in cut["output"]]),
+                             ("incomplete", ["message"]))
         chat = {"messages": [USER], "max_tokens": 200, "logit_bias": {str(ord('"')): 3},
                 "tools": [{"type": "custom", "custom": {"name": "patch"}}],
                 "tool_choice": "required"}
@@ -203,6 +224,12 @@ class Tools(ServeTest):
         [streamed] = [one for frame in frames
                       for one in frame["choices"][0]["delta"].get("tool_calls", [])]
         self.assertEqual((call["type"], streamed["custom"]), ("custom", call["custom"]))
+        chat["max_tokens"] = 55
+        cut = json.loads(self.ask("/v1/chat/completions", **chat)[1])["choices"][0]["message"]
+        deltas = [frame["choices"][0]["delta"] for frame in self.frames(
+            self.ask("/v1/chat/completions", **chat, stream=True)[1])]
+        self.assertFalse([one for one in [cut, *deltas] if "tool_calls" in one])
+        self.assertEqual("".join(one.get("content") or "" for one in deltas), cut["content"])
         space = {"type": "namespace", "name": "m", "tools": [
             {"type": "function", "name": "f", "parameters": {
                 "type": "object", "properties": {}, "additionalProperties": False}}]}
@@ -303,11 +330,30 @@ class Routes(ServeTest):
         self.assertEqual(shown["model_info"][f"{family}.context_length"], 8192)
         self.assertEqual(shown["capabilities"], ["completion", "tools"])
         self.assertEqual(shown["details"]["families"], [family])
+        self.assertEqual(shown["details"]["quantization_level"], "BF16")
         for keep, reason in ((None, "load"), (0, "unload")):
             body = json.loads(server.ask("POST", "/api/generate", {
                 "model": "Needle-3M", "keep_alive": keep})[2])
             self.assertEqual((body["done"], body["done_reason"], body["response"]),
                              (True, reason, ""))
+
+    def test_what_a_file_says(self):
+        header = json.loads((SOURCE / "tests/tools/published" /
+                             "llama-3.2-1b-unsloth-q4_k_m.json").read_text())
+        metadata, tensors, _ = published_files.small_file(header)
+        file = self.write("small.gguf", gguf.gguf(metadata, tensors))
+        digests = set()
+        for changed in (False, True):
+            if changed:  # a weight
+                file.write_bytes(file.read_bytes()[:-1] + b"x")
+            server = Server(self, model=file)
+            [one] = json.loads(server.ask("GET", "/api/tags")[2])["models"]
+            self.assertEqual((one["details"]["quantization_level"], one["details"]["format"]),
+                             ("Q4_K_M", "gguf"))
+            self.assertRegex(one["digest"], "^[0-9a-f]{64}$")
+            digests.add(one["digest"])
+            server.stop()
+        self.assertEqual(len(digests), 2)
 
 
 if __name__ == "__main__":
