@@ -1,43 +1,30 @@
 #include "runtime/text/utf8.h"
 
 namespace fasa::text {
-namespace {
-
-struct Range {
-  unsigned char low, high;
-};
-
-// Allowed range of the byte after a lead byte, and the character's length; 0: not a lead byte.
-struct Lead {
-  uint8_t bytes;
-  Range second;
-};
-
-Lead lead_of(unsigned char byte) {
-  if (byte < 0x80) return {1, {0, 0}};
-  if (byte < 0xc2) return {0, {0, 0}};
-  if (byte < 0xe0) return {2, {0x80, 0xbf}};
+Utf8Lead utf8_lead(unsigned char byte) {
+  if (byte < 0x80) return {1, 0, 0};
+  if (byte < 0xc2) return {0, 0, 0};
+  if (byte < 0xe0) return {2, 0x80, 0xbf};
   if (byte < 0xf0) {
-    if (byte == 0xe0) return {3, {0xa0, 0xbf}};
-    if (byte == 0xed) return {3, {0x80, 0x9f}};  // no surrogates
-    return {3, {0x80, 0xbf}};
+    if (byte == 0xe0) return {3, 0xa0, 0xbf};
+    if (byte == 0xed) return {3, 0x80, 0x9f};  // no surrogates
+    return {3, 0x80, 0xbf};
   }
-  if (byte == 0xf0) return {4, {0x90, 0xbf}};
-  if (byte < 0xf4) return {4, {0x80, 0xbf}};
-  if (byte == 0xf4) return {4, {0x80, 0x8f}};
-  return {0, {0, 0}};
+  if (byte == 0xf0) return {4, 0x90, 0xbf};
+  if (byte < 0xf4) return {4, 0x80, 0xbf};
+  if (byte == 0xf4) return {4, 0x80, 0x8f};
+  return {0, 0, 0};
 }
 
-}  // namespace
-
 Utf8Sequence utf8_sequence(std::string_view text, size_t at) {
-  const Lead lead = lead_of(static_cast<unsigned char>(text[at]));
+  const Utf8Lead lead = utf8_lead(static_cast<unsigned char>(text[at]));
   if (lead.bytes == 0) return {SequenceKind::kWrong, 1};
   for (uint8_t i = 1; i < lead.bytes; ++i) {
     if (at + i == text.size()) return {SequenceKind::kCut, i};
     const auto byte = static_cast<unsigned char>(text[at + i]);
-    const Range allowed = i == 1 ? lead.second : Range{0x80, 0xbf};
-    if (byte < allowed.low || byte > allowed.high) return {SequenceKind::kWrong, i};
+    const bool fits =
+        i == 1 ? byte >= lead.low && byte <= lead.high : continues_character(text[at + i]);
+    if (!fits) return {SequenceKind::kWrong, i};
   }
   return {SequenceKind::kWhole, lead.bytes};
 }

@@ -21,6 +21,14 @@ struct Utf8Sequence {
   uint8_t bytes;
 };
 
+// Length of the character that begins with a byte, 0 if none does, and the bounds of its second
+// byte; further ones are 0x80 to 0xbf.
+struct Utf8Lead {
+  uint8_t bytes;
+  unsigned char low, high;
+};
+Utf8Lead utf8_lead(unsigned char byte);
+
 // The sequence at `at` < text.size(): the longest that Unicode's table 3-7 allows.
 Utf8Sequence utf8_sequence(std::string_view text, size_t at);
 

@@ -20,7 +20,7 @@ ByteGrammar grammar_of(const char* schema) {
 }
 
 // Single bytes, pieces of JSON, words with common prefixes, parts of UTF-8 characters; 0 and 300
-// have no bytes.
+// have no bytes. Behind them words of some letters, most of which are plain text.
 std::shared_ptr<const TokenTable> some_tokens() {
   std::vector<std::string> tokens = {""};
   for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
@@ -32,12 +32,33 @@ std::shared_ptr<const TokenTable> some_tokens() {
   }
   tokens.resize(300);
   tokens.emplace_back("");
+  const std::vector<std::string> letters = {
+      "a", "b", " ", "1", "é", "\xe4\xb8\xad", ",", "a1", "ab", "\xf0\x9f\x98\x80"};
+  const std::vector<std::string> rare = {"\"", "\\", "\n", "\xe4", "\xb8", "\xe4\xb8", "<"};
+  std::mt19937 random(7);
+  while (tokens.size() < 1000) {
+    std::string word;
+    for (size_t left = 1 + random() % 6; left > 0; --left) {
+      const auto& from = random() % 40 == 0 ? rare : letters;
+      word += from[random() % from.size()];
+    }
+    tokens.push_back(std::move(word));
+  }
   return std::make_shared<TokenTable>(std::move(tokens));
 }
 
 bool has(const TokenGrammar::Mask& mask, int32_t id) {
   const auto at = static_cast<size_t>(id);
   return (mask[at / 64] >> (at % 64) & 1) != 0;
+}
+
+GrammarAutomaton::State state_behind(GrammarAutomaton& automaton, GrammarAutomaton::State state,
+                                     std::string_view bytes) {
+  for (const char byte : bytes) {
+    if (state == GrammarAutomaton::kDead) break;
+    state = automaton.next(state, static_cast<unsigned char>(byte));
+  }
+  return state;
 }
 
 class TokenGrammarTest : public ::testing::TestWithParam<const char*> {};
@@ -52,17 +73,13 @@ TEST_P(TokenGrammarTest, MasksAreWhatTheAutomatonTakes) {
     std::string written;
     for (int step = 0; step < 40 && !grammar.is_whole(text); ++step) {
       const auto mask = grammar.allowed(text);
+      const GrammarAutomaton::State here = state_behind(automaton, automaton.start(), written);
       std::vector<int32_t> allowed;
       for (int32_t id = 0; id < tokens->end_id(); ++id) {
-        const std::string whole = written + std::string(tokens->bytes(id));
-        GrammarAutomaton::State state = automaton.start();
-        for (const char byte : whole) {
-          if (state != GrammarAutomaton::kDead) {
-            state = automaton.next(state, static_cast<unsigned char>(byte));
-          }
-        }
-        const bool expected = state != GrammarAutomaton::kDead && !tokens->bytes(id).empty();
-        ASSERT_EQ(has(*mask, id), expected) << whole;
+        const std::string_view bytes = tokens->bytes(id);
+        const bool expected =
+            !bytes.empty() && state_behind(automaton, here, bytes) != GrammarAutomaton::kDead;
+        ASSERT_EQ(has(*mask, id), expected) << written << " + " << bytes;
         if (expected) allowed.push_back(id);
       }
       ASSERT_FALSE(allowed.empty());
@@ -83,7 +100,59 @@ INSTANTIATE_TEST_SUITE_P(Schemas, TokenGrammarTest,
                                            R"({"properties": {"name": {"type": "string"},
                                              "n": {"type": "integer"}}, "required": ["n"]})",
                                            R"({"type": "array", "items": {"type": "string",
-                                             "maxLength": 2}, "maxItems": 3})"));
+                                             "maxLength": 2}, "maxItems": 3})",
+                                           R"({"type": "string", "minLength": 3, "maxLength": 40})",
+                                           R"({"type": "string", "pattern": "^[a1é ]{2,9}<?b*$"})",
+                                           R"({"type": "string"})"));
+
+// Branches of plain text are taken whole; those with a quote, long ones and parts of characters are
+// not.
+TEST(TokenGrammar, RunsTakeWhatAStringTakes) {
+  GrammarAutomaton automaton(grammar_of(R"({"type": "string", "maxLength": 20})"));
+  CharacterRuns runs(automaton);
+  const auto inside = state_behind(automaton, automaton.start(), "\"ab");
+  const auto contents = [](std::string_view bytes, uint32_t characters, bool others) {
+    TokenTrie::Contents found{.others = others, .characters = characters};
+    for (const char byte : bytes) {
+      found.ascii[static_cast<size_t>(byte) / 64] |= uint64_t{1} << (byte % 64);
+    }
+    return found;
+  };
+  EXPECT_TRUE(runs.take(inside, contents("a Z~{", 18, true)));
+  EXPECT_FALSE(runs.take(inside, contents("a", 19, false)));
+  EXPECT_FALSE(runs.take(inside, contents("a\"", 2, false)));
+  EXPECT_FALSE(runs.take(inside, contents("a\n", 2, false)));
+  EXPECT_FALSE(runs.take(automaton.start(), contents("a", 1, false)));
+  const auto half = state_behind(automaton, inside, "\xe4\xb8");
+  EXPECT_FALSE(runs.take(half, contents("a", 1, false)));
+
+  const auto node_of = [](const TokenTrie& trie, uint32_t depth, unsigned char byte) {
+    return *std::find_if(trie.nodes().begin(), trie.nodes().end(), [&](const TokenTrie::Node& one) {
+      return one.depth == depth && one.byte == byte;
+    });
+  };
+  std::vector<std::string> words;
+  for (char last = 'a'; last <= 'z'; ++last) {
+    words.push_back(std::string("x") + last);
+    words.push_back(std::string("y\xe4\xb8") + last);
+    words.push_back(std::string("\xe4\xb8\xad") + last);
+    words.push_back(std::string("w\xe4\xb8\xad") + last);
+    words.push_back("z" + std::string(40, ' ') + last);
+  }
+  const TokenTable tokens(words);
+  const TokenTrie& trie = tokens.trie();
+  const TokenTrie::Node x = node_of(trie, 1, 'x');
+  ASSERT_GE(x.contents, 0);
+  EXPECT_EQ(trie.contents(x).characters, 1U);
+  EXPECT_FALSE(trie.contents(x).others);
+  EXPECT_EQ(trie.nodes()[x.end].first - x.first, 26U);
+  EXPECT_EQ(node_of(trie, 1, 'y').contents, -1);
+  EXPECT_EQ(node_of(trie, 1, 'z').contents, -1);
+  EXPECT_EQ(node_of(trie, 2, 0xb8).contents, -1);
+  EXPECT_GE(node_of(trie, 3, 0xad).contents, 0);
+  EXPECT_EQ(node_of(trie, 1, 0xe4).contents, -1);
+  EXPECT_TRUE(trie.contents(node_of(trie, 1, 'w')).others);
+}
 
 TEST(TokenGrammar, RefusesWhatIsNotAllowed) {
   TokenGrammar grammar(grammar_of(R"({"const": true})"), some_tokens());

@@ -39,12 +39,16 @@ GrammarAutomaton::Reading GrammarAutomaton::frame(ByteGrammar::Place place, Read
   return found->second;
 }
 
+// Bytes that all readings treat alike are answered together.
 GrammarAutomaton::State GrammarAutomaton::find_next(State state, unsigned char byte) {
   std::vector<Reading> open;
+  ByteSet alike = ByteSet().set();
   for (const Reading reading : states_[static_cast<size_t>(state)].readings) {
     const Frame at = frames_[static_cast<size_t>(reading)];
-    if (!grammar_.bytes(grammar_.symbol(at.place)).test(byte)) continue;
-    open.push_back(frame(at.place + 1, at.below));
+    const ByteSet& expected = grammar_.bytes(grammar_.symbol(at.place));
+    const bool fits = expected.test(byte);
+    alike &= fits ? expected : ~expected;
+    if (fits) open.push_back(frame(at.place + 1, at.below));
   }
   State found = kDead;
   if (!open.empty()) {
@@ -52,7 +56,10 @@ GrammarAutomaton::State GrammarAutomaton::find_next(State state, unsigned char b
     if (is_new) known->second = new_state(std::move(open));
     found = known->second;
   }
-  states_[static_cast<size_t>(state)].next[byte] = found;
+  auto& next = states_[static_cast<size_t>(state)].next;
+  for (size_t one = 0; one < next.size(); ++one) {
+    if (alike.test(one)) next[one] = found;
+  }
   return found;
 }
 

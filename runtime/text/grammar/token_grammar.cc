@@ -24,6 +24,7 @@ TokenGrammar::Text TokenGrammar::begin() {
 
 void TokenGrammar::forget() {
   automaton_.clear();
+  runs_.clear();
   masks_.clear();
   ++age_;
 }
@@ -51,23 +52,30 @@ std::shared_ptr<const TokenGrammar::Mask> TokenGrammar::allowed(Text& text) {
   return mask;
 }
 
-// Tokens are sorted, so a common prefix is read once, and rejected for all tokens that share it.
+// Walks the vocabulary's tree: a branch is left where the grammar rejects its bytes, and taken
+// whole where it takes all that the branch contains.
 std::shared_ptr<const TokenGrammar::Mask> TokenGrammar::compute(State state) {
   auto mask = std::make_shared<Mask>((static_cast<size_t>(tokens_->end_id()) + 63) / 64);
-  path_.assign(1, state);
+  const TokenTrie& trie = tokens_->trie();
+  const std::span<const TokenTrie::Node> nodes = trie.nodes();
   bool any = automaton_.accepts(state);
-  for (const TokenTable::Token& token : tokens_->sorted()) {
-    if (token.common >= path_.size()) continue;
-    path_.resize(token.common + 1);
-    for (size_t at = token.common; at < token.bytes.size(); ++at) {
-      const State next = automaton_.next(path_.back(), static_cast<unsigned char>(token.bytes[at]));
-      if (next == GrammarAutomaton::kDead) break;
-      path_.push_back(next);
+  path_.resize(trie.max_depth() + 1);
+  path_[0] = state;
+  for (uint32_t at = 0; at + 1 < nodes.size();) {
+    const TokenTrie::Node& node = nodes[at];
+    const State next = automaton_.next(path_[node.depth - 1], node.byte);
+    path_[node.depth] = next;
+    uint32_t behind = at + 1;
+    if (next == GrammarAutomaton::kDead) {
+      at = node.end;
+      continue;
     }
-    if (path_.size() <= token.bytes.size()) continue;
-    const auto id = static_cast<size_t>(token.id);
-    (*mask)[id / 64] |= uint64_t{1} << (id % 64);
-    any = true;
+    if (node.contents >= 0 && runs_.take(next, trie.contents(node))) behind = node.end;
+    for (const int32_t id : trie.ids().subspan(node.first, nodes[behind].first - node.first)) {
+      (*mask)[static_cast<size_t>(id) / 64] |= uint64_t{1} << (id % 64);
+    }
+    any = any || nodes[behind].first > node.first;
+    at = behind;
   }
   if (!any) throw InputError("no token of the vocabulary can continue the requested grammar here");
   return mask;

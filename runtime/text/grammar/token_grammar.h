@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "runtime/text/grammar/character_runs.h"
 #include "runtime/text/grammar/grammar_automaton.h"
 #include "runtime/text/grammar/token_table.h"
 
@@ -58,6 +59,7 @@ class TokenGrammar {
   uint64_t age_ = 1;
   size_t max_states_ = kManyStates;
   std::unordered_map<GrammarAutomaton::State, std::shared_ptr<const Mask>> masks_;
+  CharacterRuns runs_{automaton_};
   std::vector<GrammarAutomaton::State> path_;  // scratch of compute()
 };
 

@@ -26,30 +26,20 @@ std::vector<std::string> bytes_of(const Tokenizer& tokenizer,
 
 }  // namespace
 
-TokenTable::TokenTable(std::vector<std::string> bytes) : index_of_(bytes.size(), -1) {
-  for (size_t id = 0; id < bytes.size(); ++id) {
-    if (!bytes[id].empty()) sorted_.push_back({std::move(bytes[id]), static_cast<int32_t>(id), 0});
+TokenTable::TokenTable(std::vector<std::string> bytes) : bytes_(std::move(bytes)) {
+  std::vector<std::pair<std::string_view, int32_t>> tokens;
+  for (size_t id = 0; id < bytes_.size(); ++id) {
+    if (!bytes_[id].empty()) tokens.emplace_back(bytes_[id], static_cast<int32_t>(id));
   }
-  std::sort(sorted_.begin(), sorted_.end(), [](const Token& a, const Token& b) {
-    return std::pair(std::string_view(a.bytes), a.id) < std::pair(std::string_view(b.bytes), b.id);
-  });
-  for (size_t i = 0; i < sorted_.size(); ++i) {
-    index_of_[static_cast<size_t>(sorted_[i].id)] = static_cast<int32_t>(i);
-    if (i == 0) continue;
-    const std::string &before = sorted_[i - 1].bytes, &own = sorted_[i].bytes;
-    const size_t most = std::min(before.size(), own.size());
-    const auto end =
-        std::mismatch(before.begin(), before.begin() + static_cast<ptrdiff_t>(most), own.begin());
-    sorted_[i].common = static_cast<uint32_t>(end.first - before.begin());
-  }
+  std::sort(tokens.begin(), tokens.end());
+  trie_ = TokenTrie(tokens);
 }
 
 TokenTable::TokenTable(const Tokenizer& tokenizer, const std::map<int32_t, std::string>& given)
     : TokenTable(bytes_of(tokenizer, given)) {}
 
 std::string_view TokenTable::bytes(int32_t id) const {
-  if (id < 0 || id >= end_id() || index_of_[static_cast<size_t>(id)] < 0) return "";
-  return sorted_[static_cast<size_t>(index_of_[static_cast<size_t>(id)])].bytes;
+  return id < 0 || id >= end_id() ? std::string_view() : bytes_[static_cast<size_t>(id)];
 }
 
 }  // namespace fasa::text
