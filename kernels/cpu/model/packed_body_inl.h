@@ -7,7 +7,7 @@
 // added as (0 + 1) + (2 + 3), scaled, and added to the output, in the same way for any number of
 // rows and panels.
 
-#include "kernels/cpu/model/packed_body_types.h"
+#include "kernels/cpu/model/packed_numbers_inl.h"
 
 namespace fasa::cpu {
 namespace {
@@ -15,115 +15,6 @@ namespace {
 constexpr int kHalves = kPanelColumns / kLanes;  // registers per line
 // In place of a number of bits: 8 bits of a float.
 constexpr int kE4m3 = 9;
-
-inline Bits load_bits(const unsigned char* at) {
-  Bits bits;
-  __builtin_memcpy(&bits, at, sizeof(bits));
-  return bits;
-}
-inline Vec load_vec(const float* at) {
-  Vec values;
-  __builtin_memcpy(&values, at, sizeof(values));
-  return values;
-}
-inline void store_vec(float* at, Vec values) { __builtin_memcpy(at, &values, sizeof(values)); }
-inline Vec all(float value) { return value - Vec{}; }
-inline Bits shift_right(Bits bits, int by) { return bits >> by; }
-inline Vec to_floats(Bits ints) { return __builtin_convertvector(ints, Vec); }
-
-// Scales and offsets of steps, widened: [steps][16] each.
-struct Numbers {
-  float scales[kMaxSteps * kPanelColumns];
-  float offsets[kMaxSteps * kPanelColumns];
-};
-
-// The factors of a super's scales and offsets.
-struct SuperNumbers {
-  Vec scale = {};
-  Vec offset = {};
-};
-
-inline SuperNumbers super_of(const PackedShape& shape, const unsigned char* panel, int64_t group,
-                             int lane) {
-  const int64_t super = group * shape.group / kSuperPlaces * kPanelColumns + lane;
-  SuperNumbers numbers;
-  if (shape.scale_kind >= 3) numbers.scale = widen_f16(panel + shape.super_scales + super * 2);
-  if (shape.offset_kind >= 4) numbers.offset = -widen_f16(panel + shape.super_offsets + super * 2);
-  return numbers;
-}
-
-inline Vec scale_of(const PackedShape& shape, const unsigned char* panel, int64_t group, int lane,
-                    const SuperNumbers& super) {
-  const int64_t at = group * kPanelColumns + lane;
-  const unsigned char* const scales = panel + shape.scales;
-  if (shape.scale_kind == 0) return load_vec((const float*)(scales + at * 4));
-  if (shape.scale_kind == 1) return widen_f16(scales + at * 2);
-  if (shape.scale_kind == 2) return widen_bf16(scales + at * 2);
-  if (shape.scale_kind == 3) return super.scale * widen_i8(scales + at);
-  return super.scale * to_floats(load_u8(scales + at) & 15);
-}
-
-inline Vec offset_of(const PackedShape& shape, const unsigned char* panel, int64_t group, int lane,
-                     Vec scale, const SuperNumbers& super) {
-  const int64_t at = group * kPanelColumns + lane;
-  const unsigned char* const offsets = panel + shape.offsets;
-  if (shape.offset_kind == 0) return Vec{};
-  if (shape.offset_kind == 1) return -scale * widen_i8(offsets + at);
-  if (shape.offset_kind == 2) return -scale * widen_i16(offsets + at * 2);
-  if (shape.offset_kind == 3) return widen_f16(offsets + at * 2);
-  if (shape.offset_kind == 4) return super.offset * to_floats(load_u8(offsets + at));
-  return super.offset * to_floats(load_u8(panel + shape.scales + at) >> 4);
-}
-
-inline void widen_numbers(const PackedShape& shape, const unsigned char* panel, int64_t step,
-                          int64_t first, int64_t count, Numbers* out) {
-  const int64_t steps = step < shape.group ? shape.group / step : 1;  // per group
-  for (int lane = 0; lane < kPanelColumns; lane += kLanes) {
-    SuperNumbers super;
-    Vec scale = {};
-    Vec offset = {};
-    // A division a step took longer than the step's products.
-    int64_t group = first / steps;
-    int64_t left = 0;  // steps of the group
-    for (int64_t i = 0; i < count; ++i, --left) {
-      if (left == 0) {
-        if (i == 0 || group * shape.group % kSuperPlaces == 0) {
-          super = super_of(shape, panel, group, lane);
-        }
-        scale = scale_of(shape, panel, group, lane, super);
-        offset = offset_of(shape, panel, group, lane, scale, super);
-        left = i == 0 ? steps - first % steps : steps;
-        ++group;
-      }
-      store_vec(out->scales + i * kPanelColumns + lane, scale);
-      store_vec(out->offsets + i * kPanelColumns + lane, offset);
-    }
-  }
-}
-
-// Bytes of a scale group's numbers for 16 outputs, by kind.
-inline constexpr int kScaleBytes[] = {64, 32, 32, 16, 16};
-inline constexpr int kOffsetBytes[] = {0, 16, 32, 32, 16, 0};
-
-// Prefetches scales and offsets, which follow the codes and are not covered by their prefetch: the
-// chunk after [first, first + count), or the next panels' after the last chunk.
-template <int kPanels>
-inline void prefetch_numbers(const PackedTask& task, int64_t first, int64_t count, int64_t steps) {
-  const PackedShape& shape = *task.shape;
-  const bool last = first + count >= steps;
-  const int64_t begin = last ? 0 : (first + count) * task.step / shape.group;
-  const int64_t groups = (count * task.step + shape.group - 1) / shape.group;
-  for (int i = 0; i < kPanels; ++i) {
-    const unsigned char* const panel = task.panel[i] + (last ? kPanels * shape.bytes : 0);
-    const auto fetch = [&](int64_t part, int bytes) {
-      for (int64_t at = 0; at < groups * bytes; at += 64) {
-        __builtin_prefetch(panel + part + begin * bytes + at);
-      }
-    };
-    fetch(shape.scales, kScaleBytes[shape.scale_kind]);
-    fetch(shape.offsets, kOffsetBytes[shape.offset_kind]);
-  }
-}
 
 // The layout of codes in a half block (16 places), and their values in f32. Codes of at most 4 bits
 // use the table, longer integers are relative to the centre.
@@ -144,35 +35,42 @@ struct Codes {
     high = block + 2 * kLowBytes + (kBits >= 8 ? half * 128 : 0);
     shift = half * 2;
   }
-  // Codes of line `line` of the half block in nibbles. Of fewer than 4 bits the rest is noise.
-  inline Bits nibbles(int line) const {
-    if constexpr (kBits >= 4) return load_bits(low + line * 64);
+  // Codes of a line of the half block in nibbles: their low bits, and the bits above. Of fewer than
+  // 4 bits, and above 4, the rest is noise.
+  struct Line {
+    Bits low;
+    Bits high;
+  };
+  inline Line line(int line) const {
+    if constexpr (kBits == 4) return {load_bits(low + line * 64), Bits{}};
+    if constexpr (kBits >= 8) return {load_bits(low + line * 64), load_bits(high + line * 64)};
+    if constexpr (kBits > 4) {
+      const Bits fifth = load_bits(high) >> (shift + line);
+      if constexpr (kBits == 5) return {load_bits(low + line * 64), fifth};
+      constexpr int kSixth = 0x22222222;
+      const Bits sixth = load_bits(high + 64) >> (shift + line) << 1;
+      return {load_bits(low + line * 64), (fifth & ~kSixth) | (sixth & kSixth)};
+    }
     const Bits two = load_bits(low) >> (2 * line);
-    if constexpr (kBits == 2) return two;
+    if constexpr (kBits == 2) return {two, Bits{}};
     constexpr int kThird = 0x44444444;
-    return (two & ~kThird) | ((load_bits(high) >> shift << (2 - line)) & kThird);
+    return {(two & ~kThird) | ((load_bits(high) >> shift << (2 - line)) & kThird), Bits{}};
   }
-  // The value of nibble `nibble` of line `line`, whose nibbles() are `codes`.
-  inline Vec value(int centre, const Table& table, Bits codes, int line, int nibble) const {
-    const Bits word = codes >> (4 * nibble);
+  // The value of nibble `nibble` of a line.
+  inline Vec value(int centre, const Table& table, const Line& line, int nibble) const {
+    const Bits word = line.low >> (4 * nibble);
     if constexpr (kBits < 4) {
       return look_up_three(table, word);
     } else if constexpr (kBits == 4) {
       return look_up(table, word);
     } else if constexpr (kBits == kE4m3) {
       // Sign and the exponent's high bits end in the word's first byte, as in an f32.
-      const Bits top = load_bits(high + line * 64) << (28 - 4 * nibble) >> 4;
+      const Bits top = line.high << (28 - 4 * nibble) >> 4;
       return (Vec)((top & (int)0x87000000) | ((word & 15) << 20)) * 0x1p120f;
     } else {
-      Bits code = word & 15;
-      if constexpr (kBits == 8) {
-        code |= ((load_bits(high + line * 64) >> (4 * nibble)) & 15) << 4;
-      } else {
-        const int bit = 4 * nibble + line + shift;
-        code |= ((load_bits(high) >> bit) & 1) << 4;
-        if constexpr (kBits == 6) code |= ((load_bits(high + 64) >> bit) & 1) << 5;
-      }
-      return to_floats(code - centre);
+      const Bits above = nibble == 0 ? line.high << 4 : line.high >> (4 * nibble - 4);
+      constexpr int kAbove = (1 << kBits) - 16;
+      return to_floats(((word & 15) | (above & kAbove)) - centre);
     }
   }
 };
@@ -180,7 +78,7 @@ struct Codes {
 // One step of kRows rows and kPanels panels, for kLanes outputs from `lane` on.
 template <int kBits, int kRows, int kPanels>
 inline void multiply_step(const PackedTask& task, const Table& table, int64_t step, int lane,
-                          const Numbers* numbers, int64_t number, Vec (&out)[kPanels][kRows]) {
+                          const Groups<kPanels>& groups, Vec (&out)[kPanels][kRows]) {
   const PackedShape& shape = *task.shape;
   const float* const x = (const float*)task.x + step * task.step;
   const int64_t left = shape.blocks * kBlockPlaces - step * task.step;  // the last may be short
@@ -193,10 +91,10 @@ inline void multiply_step(const PackedTask& task, const Table& table, int64_t st
       codes.at(shape, task.panel[panel], step * task.step + place, lane);
 #pragma GCC unroll 2
       for (int line = 0; line < 2; ++line) {
-        const Bits nibbles = codes.nibbles(line);
+        const auto held = codes.line(line);
 #pragma GCC unroll 8
         for (int nibble = 0; nibble < 8; ++nibble) {
-          const Vec value = codes.value(shape.centre, table, nibbles, line, nibble);
+          const Vec value = codes.value(shape.centre, table, held, nibble);
           const float* const at = x + place + 8 * line + 2 * (nibble % 4) + nibble / 4;
 #pragma GCC unroll 4
           for (int row = 0; row < kRows; ++row) {
@@ -207,22 +105,12 @@ inline void multiply_step(const PackedTask& task, const Table& table, int64_t st
       }
     }
   }
-// Unrolled, or sums and outputs would go through memory, which takes longer than 16 places.
-#pragma GCC unroll 2
-  for (int panel = 0; panel < kPanels; ++panel) {
-    const Vec scale = load_vec(numbers[panel].scales + number * kPanelColumns + lane);
-    const Vec offset = load_vec(numbers[panel].offsets + number * kPanelColumns + lane);
-#pragma GCC unroll 4
-    for (int row = 0; row < kRows; ++row) {
-      const Vec* const s = sums[panel][row];
-      Vec dot = (s[0] + s[1]) + (s[2] + s[3]);
-      const int64_t at = row * task.step_stride + step;
-      if (task.x_scales != nullptr) dot = dot * (task.x_scales[at] * shape.table_unit);
-      Vec& sum = out[panel][row];
-      sum = fma(scale, dot, sum);
-      if (task.sums != nullptr) sum = fma(offset, all(task.sums[at]), sum);
-    }
-  }
+  const auto dot = [&](int panel, int row, int64_t at) {
+    const Vec* const s = sums[panel][row];
+    const Vec sum = (s[0] + s[1]) + (s[2] + s[3]);
+    return task.x_scales == nullptr ? sum : sum * (task.x_scales[at] * shape.table_unit);
+  };
+  add_step<kRows, kPanels>(task, groups, step, lane, dot, out);
 }
 
 // Outputs of kRows rows and kPanels panels in registers, from `lane` on, between steps.
@@ -254,19 +142,21 @@ void multiply(const PackedTask& task) {
   const int64_t at_once = kChunkPlaces / task.step;
   Table table = {};
   if constexpr (kBits <= 4) table = load_table(shape.table);
-  Numbers numbers[kPanels];
+  Groups<kPanels> groups(task);
   for (int i = 0; i < kRows * kPanelsAtOnce * kPanelColumns; ++i) task.y[i] = 0;
   for (int64_t first = 0; first < steps; first += at_once) {
     const int64_t count = steps - first < at_once ? steps - first : at_once;
     prefetch_numbers<kPanels>(task, first, count, steps);
-    for (int panel = 0; panel < kPanels; ++panel) {
-      widen_numbers(shape, task.panel[panel], task.step, first, count, &numbers[panel]);
-    }
+    const Groups<kPanels> begin = groups;
     for (int lane = 0; lane < kPanelColumns; lane += kLanes) {
       Vec out[kPanels][kRows];
       load_outputs(task.y, lane, out);
-      for (int64_t i = 0; i < count; ++i) {
-        multiply_step<kBits, kRows, kPanels>(task, table, first + i, lane, numbers, i, out);
+      groups = begin;
+      groups.widen(task, lane);
+      for (int64_t step = first; step < first + count; ++step) {
+        if (step * task.step % kSuperPlaces == 0) groups.widen(task, lane);
+        multiply_step<kBits, kRows, kPanels>(task, table, step, lane, groups, out);
+        groups.next();
       }
       store_outputs(out, lane, task.y);
     }
@@ -341,11 +231,11 @@ inline void unpack_half(const Codes<kBits>& codes, int centre, const Table& tabl
                         Vec offset, Unpacked<kBF16> to, Inputs inputs) {
 #pragma GCC unroll 2
   for (int line = 0; line < 2; ++line) {
-    const Bits nibbles = codes.nibbles(line);
+    const auto held = codes.line(line);
 #pragma GCC unroll 8
     for (int nibble = 0; nibble < 8; ++nibble) {
       // Not fused: integer times scale, then plus zero point, is exact to one rounding.
-      const Vec value = scale * codes.value(centre, table, nibbles, line, nibble) + offset;
+      const Vec value = scale * codes.value(centre, table, held, nibble) + offset;
       const int64_t input = inputs(8 * line + 2 * (nibble % 4) + nibble / 4);
       if (input >= 0) to.store(input, value);
     }

@@ -15,8 +15,11 @@ namespace {
 // each page.
 constexpr int kAhead = 6144;  // bytes; 4096 and 12288 are 2 to 8 % slower, no prefetch 20 %
 
-inline __m512i load_line(const unsigned char* at) {
+inline void prefetch(const unsigned char* at) {
   _mm_prefetch(reinterpret_cast<const char*>(at) + kAhead, _MM_HINT_T0);
+}
+inline __m512i load_line(const unsigned char* at) {
+  prefetch(at);
   return _mm512_loadu_si512(at);
 }
 
@@ -47,7 +50,11 @@ inline PairTables pair_tables(const PackedShape& shape) {
   unsigned short low[32];
   unsigned short high[32];
   for (int i = 0; i < 32; ++i) {
-    if constexpr (kBits <= 4) {
+    if constexpr (kBits < 4) {
+      const int third = kBits == 3 ? i / 2 % 2 * 4 : 0;
+      low[i] = bf16_of(shape.table[i % (1 << kBits)]);
+      high[i] = bf16_of(shape.table[i / 4 % 4 + third]);
+    } else if constexpr (kBits == 4) {
       low[i] = high[i] = bf16_of(shape.table[i % 16]);
     } else if constexpr (kBits == 8) {
       low[i] = bf16_of((float)(i % 16));
@@ -60,45 +67,69 @@ inline PairTables pair_tables(const PackedShape& shape) {
   return {_mm512_loadu_si512(low), _mm512_loadu_si512(high)};
 }
 
-// The planes of a half block, beginning with its bits.
-template <int kBits>
-struct Planes {
-  __m512i bits[2] = {};
+// A half of a block: sixteen places.
+template <int kBits, int kHalf>
+struct Half {
+  const unsigned char* low;
+  const unsigned char* high;
 
-  explicit Planes(const Codes<kBits>& codes) {
-    if constexpr (Codes<kBits>::kHasPlanes) {
-      const __m128i by = _mm_cvtsi32_si128(codes.shift);
-      bits[0] = _mm512_srl_epi32(load_line(codes.high), by);
-      if constexpr (kBits == 6) bits[1] = _mm512_srl_epi32(load_line(codes.high + 64), by);
-    }
+  explicit Half(const unsigned char* block)
+      : low(block + kHalf * Codes<kBits>::kLowBytes),
+        high(block + 2 * Codes<kBits>::kLowBytes + (kBits == 8 ? kHalf * 128 : 0)) {
+    if constexpr (kHalf == 0 && Codes<kBits>::kHasPlanes) prefetch(high);
+    if constexpr (kHalf == 1 && kBits == 6) prefetch(high + 64);
+  }
+
+  // The bits of plane `plane` for line kLine, moved to bit `to` of each nibble.
+  template <int kLine>
+  inline __m512i plane_bits(int plane, int to) const {
+    return shifted(_mm512_loadu_si512(high + plane * 64), kLine + 2 * kHalf - to);
+  }
+  // The bits of codes that lines have. Of 2 and 3 bits both lines are one register: the first line
+  // in the low bits of nibbles.
+  template <int kLine>
+  inline __m512i nibbles() const {
+    if constexpr (kBits >= 4) return load_line(low + kLine * 64);
+    return kLine == 0 ? load_line(low) : _mm512_loadu_si512(low);
   }
 };
 
-// Codes::nibbles().
-template <int kBits>
-inline __m512i nibbles_of(const Codes<kBits>& codes, const Planes<kBits>& planes, int line) {
-  if constexpr (kBits >= 4) return load_line(codes.low + line * 64);
-  const __m512i two = line == 0 ? load_line(codes.low) : shifted(_mm512_loadu_si512(codes.low), 2);
-  if constexpr (kBits == 2) return two;
-  return choose(_mm512_set1_epi8(0x44), shifted(planes.bits[0], line - 2), two);
-}
+// Values in bf16 of a line's pairs: two places each.
+template <int kBits, int kHalf, int kLine>
+struct PairLine {
+  __m512i index;
+  __m512i high = {};  // 5 and 6 bits: the others, in the low bits of nibbles; 8: the high nibbles
 
-// Values in bf16 of pair `pair` of a line: two places.
-template <int kBits>
-inline __m512i pair_values(const PairTables& tables, __m512i low, __m512i high,
-                           const Planes<kBits>& planes, int line, int pair) {
-  const __m512i index = _mm512_srli_epi32(low, (unsigned)(4 * pair));
-  if constexpr (kBits <= 4 || kBits == 8) {
-    static_cast<void>(high);
-    return _mm512_permutexvar_epi16(index, tables.low);
-  } else {
-    const int bit = 4 * pair + line;
-    const __m512i fifth = choose(_mm512_set1_epi16(16), shifted(planes.bits[0], bit - 4), index);
-    if constexpr (kBits == 5) return _mm512_permutexvar_epi16(fifth, tables.low);
-    const __m512i sixth = choose(_mm512_set1_epi16(32), shifted(planes.bits[1], bit - 5), fifth);
-    return _mm512_permutex2var_epi16(tables.low, sixth, tables.high);
+  explicit PairLine(const Half<kBits, kHalf>& half) : index(half.template nibbles<kLine>()) {
+    if constexpr (kBits == 3) {
+      // The third bit goes above the first line's two bits, and below the second's.
+      constexpr int kTo = kLine == 0 ? 2 : 1;
+      const __m512i third = half.template plane_bits<kLine>(0, kTo);
+      index = choose(_mm512_set1_epi8(0x11 << kTo), third, index);
+    }
+    if constexpr (kBits == 5 || kBits == 6) high = half.template plane_bits<kLine>(0, 0);
+    if constexpr (kBits == 6) {
+      high = choose(_mm512_set1_epi8(0x22), half.template plane_bits<kLine>(1, 1), high);
+    }
+    if constexpr (kBits == 8) high = load_line(half.high + kLine * 64);
   }
-}
+  inline __m512i values(const PairTables& tables, int pair) const {
+    const __m512i at = _mm512_srli_epi32(index, (unsigned)(4 * pair));
+    if constexpr (kBits < 4)
+      return _mm512_permutexvar_epi16(at, kLine == 0 ? tables.low : tables.high);
+    if constexpr (kBits == 4 || kBits == 8) return _mm512_permutexvar_epi16(at, tables.low);
+    const __m512i above = shifted(high, 4 * pair - 4);
+    if constexpr (kBits == 5) {
+      return _mm512_permutexvar_epi16(choose(_mm512_set1_epi16(16), above, at), tables.low);
+    }
+    const __m512i both = choose(_mm512_set1_epi16(48), above, at);
+    return _mm512_permutex2var_epi16(tables.low, both, tables.high);
+  }
+  // 8 bits: the parts of the high nibbles.
+  inline __m512i upper(const PairTables& tables, int pair) const {
+    return _mm512_permutexvar_epi16(_mm512_srli_epi32(high, (unsigned)(4 * pair)), tables.high);
+  }
+};
 
 inline __m512bh pair_of(const unsigned short* x) {
   int pair = 0;
@@ -106,74 +137,42 @@ inline __m512bh pair_of(const unsigned short* x) {
   return (__m512bh)_mm512_set1_epi32(pair);
 }
 
-inline void add_step(const PackedTask& task, const Numbers* numbers, int64_t number, int64_t step,
-                     int panel, int row, Vec dot, Vec& sum) {
-  const Vec scale = load_vec(numbers[panel].scales + number * kPanelColumns);
-  sum = fma(scale, dot, sum);
-  if (task.sums != nullptr) {
-    const Vec offset = load_vec(numbers[panel].offsets + number * kPanelColumns);
-    sum = fma(offset, all(task.sums[row * task.step_stride + step]), sum);
-  }
-}
-
 template <int kBits, int kRows, int kPanels>
 struct PairStep {
+  using Sum = __m512;
   PairTables tables;
 
   explicit PairStep(const PackedShape& shape) : tables(pair_tables<kBits>(shape)) {}
 
-  inline void run(const PackedTask& task, int64_t step, const Numbers* numbers, int64_t number,
-                  Vec (&out)[kPanels][kRows]) const {
-    const PackedShape& shape = *task.shape;
-    const unsigned short* const x = (const unsigned short*)task.x + step * task.step;
-    const int64_t left = shape.blocks * kBlockPlaces - step * task.step;
-    const int64_t places = left < task.step ? left : task.step;
-    __m512 sums[kPanels][kRows][4];
-#pragma GCC unroll 2
-    for (int panel = 0; panel < kPanels; ++panel) {
+  template <int kHalf, int kLine>
+  [[gnu::always_inline]] inline void add_line(const Half<kBits, kHalf>& half,
+                                              const unsigned short* x, int64_t stride,
+                                              __m512 (&sums)[kRows][2]) const {
+    const PairLine<kBits, kHalf, kLine> line(half);
+#pragma GCC unroll 4
+    for (int pair = 0; pair < 4; ++pair) {
+      const __m512i values = line.values(tables, pair);
 #pragma GCC unroll 4
       for (int row = 0; row < kRows; ++row) {
-        for (int pair = 0; pair < 4; ++pair) sums[panel][row][pair] = _mm512_setzero_ps();
-      }
-    }
-    for (int64_t place = 0; place < places; place += 16) {
-#pragma GCC unroll 2
-      for (int panel = 0; panel < kPanels; ++panel) {
-        Codes<kBits> codes;
-        codes.at(shape, task.panel[panel], step * task.step + place, 0);
-        const Planes<kBits> planes(codes);
-#pragma GCC unroll 2
-        for (int line = 0; line < 2; ++line) {
-          const __m512i low = nibbles_of(codes, planes, line);
-          const __m512i high = kBits == 8 ? load_line(codes.high + line * 64) : low;
-#pragma GCC unroll 4
-          for (int pair = 0; pair < 4; ++pair) {
-            const __m512i values = pair_values<kBits>(tables, low, high, planes, line, pair);
-            const unsigned short* const at = x + place + 8 * line + 2 * pair;
-#pragma GCC unroll 4
-            for (int row = 0; row < kRows; ++row) {
-              __m512& sum = sums[panel][row][pair];
-              const __m512bh two = pair_of(at + row * task.x_stride);
-              sum = _mm512_dpbf16_ps(sum, (__m512bh)values, two);
-              if constexpr (kBits == 8) {
-                const __m512i upper = _mm512_permutexvar_epi16(
-                    _mm512_srli_epi32(high, (unsigned)(4 * pair)), tables.high);
-                sum = _mm512_dpbf16_ps(sum, (__m512bh)upper, two);
-              }
-            }
-          }
+        __m512& sum = sums[row][pair % 2];
+        const __m512bh two = pair_of(x + row * stride + 8 * kLine + 2 * pair);
+        sum = _mm512_dpbf16_ps(sum, (__m512bh)values, two);
+        if constexpr (kBits == 8) {
+          sum = _mm512_dpbf16_ps(sum, (__m512bh)line.upper(tables, pair), two);
         }
       }
     }
-#pragma GCC unroll 2
-    for (int panel = 0; panel < kPanels; ++panel) {
-#pragma GCC unroll 4
-      for (int row = 0; row < kRows; ++row) {
-        const __m512* const s = sums[panel][row];
-        const Vec dot = ((Vec)s[0] + (Vec)s[1]) + ((Vec)s[2] + (Vec)s[3]);
-        add_step(task, numbers, number, step, panel, row, dot, out[panel][row]);
-      }
-    }
+  }
+  template <int kHalf>
+  [[gnu::always_inline]] inline void add(const PackedTask& task, const unsigned char* block,
+                                         int64_t place, __m512 (&sums)[kRows][2]) const {
+    const Half<kBits, kHalf> half(block);
+    const auto* const x = (const unsigned short*)task.x + place + 16 * kHalf;
+    add_line<kHalf, 0>(half, x, task.x_stride, sums);
+    add_line<kHalf, 1>(half, x, task.x_stride, sums);
+  }
+  inline Vec dot(const PackedTask&, const __m512 (&sums)[2], int64_t) const {
+    return (Vec)sums[0] + (Vec)sums[1];
   }
 };
 
@@ -186,28 +185,31 @@ template <int kBits>
 struct ByteCodes {
   __m512i table;
 
-  inline ByteLine line(const Codes<kBits>& codes, const Planes<kBits>& planes, int line) const {
-    const __m512i nibbles = _mm512_set1_epi8(15);
-    const __m512i low = nibbles_of(codes, planes, line);
-    const __m512i above = _mm512_srli_epi32(low, 4);
-    if constexpr (kBits <= 4) {
-      return {_mm512_shuffle_epi8(table, _mm512_and_si512(low, nibbles)),
-              _mm512_shuffle_epi8(table, _mm512_and_si512(above, nibbles))};
-    } else if constexpr (kBits == 8) {
-      const __m512i high = load_line(codes.high + line * 64);
-      return {choose(nibbles, low, _mm512_slli_epi32(high, 4)), choose(nibbles, above, high)};
-    } else {
-      __m512i even = _mm512_and_si512(low, nibbles);
-      __m512i odd = _mm512_and_si512(above, nibbles);
-#pragma GCC unroll 2
-      for (int bit = 4; bit < kBits; ++bit) {
-        const __m512i mask = _mm512_set1_epi8((char)(1 << bit));
-        const __m512i plane = planes.bits[bit - 4];
-        even = choose(mask, shifted(plane, line - bit), even);
-        odd = choose(mask, shifted(plane, line + 4 - bit), odd);
-      }
-      return {even, odd};
+  template <int kHalf, int kLine>
+  inline ByteLine line(const Half<kBits, kHalf>& half) const {
+    const __m512i nibbles = _mm512_set1_epi8(kBits < 4 ? (1 << kBits) - 1 : 15);
+    __m512i low = half.template nibbles<kLine>();
+    if constexpr (kBits < 4) low = shifted(low, 2 * kLine);
+    if constexpr (kBits == 3) {
+      low = choose(_mm512_set1_epi8(0x44), half.template plane_bits<kLine>(0, 2), low);
     }
+    const __m512i above = _mm512_srli_epi32(low, 4);
+    if constexpr (kBits == 8) {
+      const __m512i high = load_line(half.high + kLine * 64);
+      return {choose(nibbles, low, _mm512_slli_epi32(high, 4)), choose(nibbles, above, high)};
+    }
+    __m512i even = _mm512_and_si512(low, nibbles);
+    __m512i odd = _mm512_and_si512(above, nibbles);
+    if constexpr (kBits == 4) {
+      return {_mm512_shuffle_epi8(table, even), _mm512_shuffle_epi8(table, odd)};
+    }
+#pragma GCC unroll 2
+    for (int bit = 4; bit < kBits; ++bit) {
+      const __m512i mask = _mm512_set1_epi8((char)(1 << bit));
+      even = choose(mask, half.template plane_bits<kLine>(bit - 4, bit), even);
+      odd = choose(mask, half.template plane_bits<kLine>(bit - 4, bit - 4), odd);
+    }
+    return {even, odd};
   }
 };
 
@@ -219,82 +221,109 @@ inline __m512i four_of(const signed char* x) {
 
 template <int kBits, int kRows, int kPanels>
 struct ByteStep {
+  using Sum = __m512i;
   ByteCodes<kBits> bytes;
   float centre;
+  float unit;
 
-  explicit ByteStep(const PackedShape& shape) : centre((float)shape.centre) {
+  explicit ByteStep(const PackedShape& shape)
+      : centre(shape.has_table ? 128 : (float)shape.centre), unit(shape.table_unit) {
     signed char table[16];
     for (int i = 0; i < 16; ++i) {
-      const int code = kBits < 4 ? i % (1 << kBits) : i;
-      table[i] = (signed char)(shape.has_table ? shape.byte_table[i] + 128 : code);
+      table[i] = (signed char)(shape.has_table ? shape.byte_table[i] + 128 : i);
     }
-    if (shape.has_table) centre = 128;
     bytes.table = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i_u*)table));
   }
 
-  inline void run(const PackedTask& task, int64_t step, const Numbers* numbers, int64_t number,
-                  Vec (&out)[kPanels][kRows]) const {
-    const PackedShape& shape = *task.shape;
-    const signed char* const x = (const signed char*)task.x + step * task.step;
-    __m512i sums[kPanels][kRows][2];
+  template <int kHalf, int kLine>
+  [[gnu::always_inline]] inline void add_line(const Half<kBits, kHalf>& half, const signed char* x,
+                                              int64_t stride, __m512i (&sums)[kRows][2]) const {
+    const ByteLine values = bytes.template line<kHalf, kLine>(half);
+#pragma GCC unroll 4
     for (int row = 0; row < kRows; ++row) {
-      for (int panel = 0; panel < kPanels; ++panel) {
-        sums[panel][row][0] = sums[panel][row][1] = _mm512_setzero_si512();
-      }
+      const signed char* const at = x + row * stride + 8 * kLine;
+      sums[row][0] = _mm512_dpbusd_epi32(sums[row][0], values.even, four_of(at));
+      sums[row][1] = _mm512_dpbusd_epi32(sums[row][1], values.odd, four_of(at + 4));
     }
-    for (int64_t place = 0; place < task.step; place += 16) {
-#pragma GCC unroll 2
-      for (int panel = 0; panel < kPanels; ++panel) {
-        Codes<kBits> codes;
-        codes.at(shape, task.panel[panel], step * task.step + place, 0);
-        const Planes<kBits> planes(codes);
-#pragma GCC unroll 2
-        for (int line = 0; line < 2; ++line) {
-          const ByteLine values = bytes.line(codes, planes, line);
-#pragma GCC unroll 4
-          for (int row = 0; row < kRows; ++row) {
-            const signed char* const at = x + row * task.x_stride + place + 8 * line;
-            __m512i* const s = sums[panel][row];
-            s[0] = _mm512_dpbusd_epi32(s[0], values.even, four_of(at));
-            s[1] = _mm512_dpbusd_epi32(s[1], values.odd, four_of(at + 4));
-          }
-        }
-      }
-    }
-#pragma GCC unroll 2
-    for (int panel = 0; panel < kPanels; ++panel) {
-#pragma GCC unroll 4
-      for (int row = 0; row < kRows; ++row) {
-        const __m512i sum = _mm512_add_epi32(sums[panel][row][0], sums[panel][row][1]);
-        const int64_t at = row * task.step_stride + step;
-        // Integers below 2^24: exact in f32.
-        Vec dot = to_floats((Bits)sum) - all(centre * task.x_totals[at]);
-        dot = dot * (task.x_scales[at] * shape.table_unit);
-        add_step(task, numbers, number, step, panel, row, dot, out[panel][row]);
-      }
-    }
+  }
+  template <int kHalf>
+  [[gnu::always_inline]] inline void add(const PackedTask& task, const unsigned char* block,
+                                         int64_t place, __m512i (&sums)[kRows][2]) const {
+    const Half<kBits, kHalf> half(block);
+    const auto* const x = (const signed char*)task.x + place + 16 * kHalf;
+    add_line<kHalf, 0>(half, x, task.x_stride, sums);
+    add_line<kHalf, 1>(half, x, task.x_stride, sums);
+  }
+  // `at`: the row's and step's numbers.
+  inline Vec dot(const PackedTask& task, const __m512i (&sums)[2], int64_t at) const {
+    // Integers below 2^24: exact in f32.
+    const Vec whole = to_floats((Bits)_mm512_add_epi32(sums[0], sums[1]));
+    return (whole - all(centre * task.x_totals[at])) * (task.x_scales[at] * unit);
   }
 };
 
-template <typename Step, int kRows, int kPanels>
-void multiply_with(const PackedTask& task) {
+// Adds a step's products, scaled, to the outputs, and clears them.
+template <typename Body, int kRows, int kPanels>
+[[gnu::always_inline]] inline void end_step(const PackedTask& task, const Body& body,
+                                            Groups<kPanels>& groups, int64_t step,
+                                            typename Body::Sum (&sums)[kPanels][kRows][2],
+                                            Vec (&out)[kPanels][kRows]) {
+  const auto dot = [&](int panel, int row, int64_t at) {
+    auto& two = sums[panel][row];
+    const Vec whole = body.dot(task, two, at);
+    two[0] = two[1] = typename Body::Sum{};
+    return whole;
+  };
+  add_step<kRows, kPanels>(task, groups, step, 0, dot, out);
+  groups.next();
+}
+
+// Steps [first, first + count): half blocks, or blocks and more.
+template <typename Body, int kRows, int kPanels>
+[[gnu::always_inline]] inline void multiply_steps(const PackedTask& task, const Body& body,
+                                                  int64_t first, int64_t count,
+                                                  Groups<kPanels>& groups,
+                                                  Vec (&out)[kPanels][kRows]) {
   const PackedShape& shape = *task.shape;
-  const int64_t steps = (shape.blocks * kBlockPlaces + task.step - 1) / task.step;
+  const int64_t halves = task.step < kBlockPlaces ? 2 : 1;                         // steps a block
+  const int64_t length = task.step < kBlockPlaces ? 1 : task.step / kBlockPlaces;  // blocks
+  typename Body::Sum sums[kPanels][kRows][2] = {};
+  for (int64_t step = first; step < first + count; step += halves) {
+    const int64_t begin = step * task.step / kBlockPlaces;
+    const int64_t end = begin + length < shape.blocks ? begin + length : shape.blocks;
+    if (begin % (kSuperPlaces / kBlockPlaces) == 0) groups.widen(task, 0);
+    for (int64_t block = begin; block < end; ++block) {
+#pragma GCC unroll 2
+      for (int panel = 0; panel < kPanels; ++panel) {
+        body.template add<0>(task, task.panel[panel] + block * shape.block_bytes,
+                             block * kBlockPlaces, sums[panel]);
+      }
+      if (halves == 2) {
+        end_step<Body, kRows, kPanels>(task, body, groups, step, sums, out);
+      }
+#pragma GCC unroll 2
+      for (int panel = 0; panel < kPanels; ++panel) {
+        body.template add<1>(task, task.panel[panel] + block * shape.block_bytes,
+                             block * kBlockPlaces, sums[panel]);
+      }
+    }
+    end_step<Body, kRows, kPanels>(task, body, groups, step + halves - 1, sums, out);
+  }
+}
+
+template <typename Body, int kRows, int kPanels>
+void multiply_with(const PackedTask& task) {
+  const int64_t steps = (task.shape->blocks * kBlockPlaces + task.step - 1) / task.step;
   const int64_t at_once = kChunkPlaces / task.step;
-  const Step body(shape);
-  Numbers numbers[kPanels];
-  for (int i = 0; i < kRows * kPanelsAtOnce * kPanelColumns; ++i) task.y[i] = 0;
+  const Body body(*task.shape);
+  Groups<kPanels> groups(task);
+  Vec out[kPanels][kRows] = {};
   for (int64_t first = 0; first < steps; first += at_once) {
     const int64_t count = steps - first < at_once ? steps - first : at_once;
     prefetch_numbers<kPanels>(task, first, count, steps);
-    for (int panel = 0; panel < kPanels; ++panel) {
-      widen_numbers(shape, task.panel[panel], task.step, first, count, &numbers[panel]);
-    }
-    Vec out[kPanels][kRows];
-    load_outputs(task.y, 0, out);
-    for (int64_t i = 0; i < count; ++i) body.run(task, first + i, numbers, i, out);
-    store_outputs(out, 0, task.y);
+    multiply_steps<Body, kRows, kPanels>(task, body, first, count, groups, out);
   }
+  store_outputs(out, 0, task.y);
 }
 
 template <template <int, int, int> class Step, int kBits>
