@@ -3,12 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <fstream>
 #include <sstream>
 #include <string_view>
-#include <vector>
 
+#include "offload/host/proc_text.h"
 #include "runtime/base/units.h"
 
 namespace fasa {
@@ -19,30 +17,7 @@ using std::filesystem::path;
 // Version 1 writes "no limit" as a number about as large as this.
 constexpr uint64_t kUnlimited = uint64_t{1} << 60;
 
-std::string text_of(const path& file) {
-  std::ifstream stream(file);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return text.str();
-}
-
-std::optional<uint64_t> number_in(std::string_view text) {
-  text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
-  uint64_t value = 0;
-  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
-  return result.ec == std::errc() ? std::optional(value) : std::nullopt;
-}
-
-std::optional<uint64_t> number_of(const path& file) { return number_in(text_of(file)); }
-
-// The value of a line "NAME value"; 0 if there is none.
-uint64_t field_of(const std::string& text, const std::string& name) {
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with(name + " ")) return number_in(line.substr(name.size())).value_or(0);
-  }
-  return 0;
-}
+std::optional<uint64_t> number_of(const path& file) { return proc_number(proc_text(file)); }
 
 template <typename T>
 void narrow(std::optional<T>& limit, std::optional<T> other) {
@@ -59,19 +34,19 @@ void narrow_memory(ControlGroup& group, std::optional<uint64_t> limit, std::opti
 
 // Files that were mapped or read, without those that live in memory alone.
 uint64_t page_cache(const std::string& stat, const char* files, const char* shared) {
-  const uint64_t all = field_of(stat, files);
-  return all - std::min(all, field_of(stat, shared));
+  const uint64_t all = proc_field(stat, files).value_or(0);
+  return all - std::min(all, proc_field(stat, shared).value_or(0));
 }
 
 void read_memory_2(const path& folder, ControlGroup& group) {
   narrow_memory(group, number_of(folder / "memory.max"), number_of(folder / "memory.current"),
-                page_cache(text_of(folder / "memory.stat"), "file", "shmem"));
+                page_cache(proc_text(folder / "memory.stat"), "file", "shmem"));
 }
 
 void read_memory_1(const path& folder, ControlGroup& group) {
   narrow_memory(group, number_of(folder / "memory.limit_in_bytes"),
                 number_of(folder / "memory.usage_in_bytes"),
-                page_cache(text_of(folder / "memory.stat"), "total_cache", "total_shmem"));
+                page_cache(proc_text(folder / "memory.stat"), "total_cache", "total_shmem"));
 }
 
 void narrow_cpus(ControlGroup& group, std::optional<uint64_t> quota,
@@ -81,9 +56,9 @@ void narrow_cpus(ControlGroup& group, std::optional<uint64_t> quota,
 }
 
 void read_cpu_2(const path& folder, ControlGroup& group) {
-  const std::string text = text_of(folder / "cpu.max");  // "QUOTA PERIOD", "max PERIOD"
-  narrow_cpus(group, number_in(text),
-              number_in(std::string_view(text).substr(std::min(text.find(' '), text.size()))));
+  const std::string text = proc_text(folder / "cpu.max");  // "QUOTA PERIOD", "max PERIOD"
+  narrow_cpus(group, proc_number(text),
+              proc_number(std::string_view(text).substr(std::min(text.find(' '), text.size()))));
 }
 
 void read_cpu_1(const path& folder, ControlGroup& group) {
@@ -111,7 +86,7 @@ bool names(std::string_view controllers, std::string_view wanted) {
 ControlGroup ControlGroup::read(const path& root) {
   ControlGroup group;
   const path mount = root / "sys/fs/cgroup";
-  std::istringstream lines(text_of(root / "proc/self/cgroup"));  // "ID:CONTROLLERS:PATH"
+  std::istringstream lines(proc_text(root / "proc/self/cgroup"));  // "ID:CONTROLLERS:PATH"
   for (std::string line; std::getline(lines, line);) {
     const size_t first = line.find(':'), second = line.find(':', first + 1);
     if (second == std::string::npos) continue;

@@ -21,7 +21,7 @@ void read_all(const fasa::GgufHeader& header) {
       std::abort();
     }
     if (tensor.shape.size() != 2 || !tensor.block->is_read()) continue;
-    const auto matrix = fasa::make_gguf_matrix(tensor, tensor.data, {});
+    const auto matrix = fasa::make_gguf_matrix(tensor, {});
     std::vector<float> row(static_cast<size_t>(matrix->inputs()));
     matrix->dequantise(matrix->outputs() - 1, 1, row.data());
   }

@@ -18,13 +18,10 @@ namespace {
 class GgufMatrixTest : public ::testing::Test {
  protected:
   const GgufTensor& tensor(const std::string& name) const { return header_.tensors().at(name); }
-  const std::byte* data(const GgufTensor& tensor) const {
-    return header_.data().data() + tensor.begin;
-  }
   std::vector<float> values(const std::string& name) const {
     const GgufTensor& values = tensor(name + ".values");
     std::vector<float> all(values.bytes / sizeof(float));
-    std::memcpy(all.data(), data(values), values.bytes);
+    std::memcpy(all.data(), values.data, values.bytes);
     return all;
   }
   // Calls with the name and the matrix of each packed type.
@@ -35,7 +32,7 @@ class GgufMatrixTest : public ::testing::Test {
       if (tensor.block->elements == 1) continue;
       SCOPED_TRACE(name);
       EXPECT_EQ(tensor.block->name, name);
-      call(name, *make_gguf_matrix(tensor, data(tensor), {}));
+      call(name, *make_gguf_matrix(tensor, {}));
       ++types;
     }
     EXPECT_EQ(types, 15);

@@ -104,7 +104,7 @@ void GgufFile::add(const std::string& name, const GgufTensor& tensor, const Gguf
   } else if (tensor.shape.size() == 2) {  // require() reports other ranks
     if (plain_dtype(tensor.block->type) && rows.head_dim == 0) return;  // used as stored
     if (!tensor.block->is_read()) return;                               // require() reports it
-    matrices_[name] = make_gguf_matrix(tensor, tensor.data, rows);
+    matrices_[name] = make_gguf_matrix(tensor, rows);
   }
 }
 

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "runtime/base/error.h"
 #include "runtime/io/foreign_file.h"
+#include "runtime/llm/gguf/gguf_bytes.h"
 #include "runtime/text/utf8.h"
 
 namespace fasa {
@@ -17,13 +17,6 @@ constexpr uint64_t kMaxValues = 1 << 16;
 constexpr uint64_t kMaxNameBytes = 1 << 16;
 constexpr uint32_t kMaxDims = 4;
 constexpr uint64_t kMaxAlignment = 1 << 20;
-
-template <typename T>
-T load(std::span<const std::byte> bytes, uint64_t index = 0) {
-  T value;
-  std::memcpy(&value, bytes.data() + index * sizeof(T), sizeof(T));
-  return value;
-}
 
 }  // namespace
 
@@ -49,7 +42,7 @@ class GgufHeader::Cursor {
   }
   template <typename T>
   T read(std::string_view what) {
-    return load<T>(take(sizeof(T), what));
+    return load_gguf<T>(take(sizeof(T), what));
   }
   std::string_view text(std::string_view what, uint64_t most) {
     const auto length = read<uint64_t>(what);
@@ -334,7 +327,7 @@ bool GgufHeader::boolean_or(const std::string& key, bool otherwise) const {
   if (value == nullptr) return otherwise;
   if (value->is_integer()) return integer(key, 0, 1) != 0;
   if (value->type != GgufType::kBool) fail(key, "true or false");
-  return load<uint8_t>(value->bytes) != 0;
+  return load_gguf<uint8_t>(value->bytes) != 0;
 }
 
 std::optional<std::string_view> GgufHeader::text(const std::string& key) const {
@@ -353,7 +346,7 @@ std::vector<std::string_view> GgufHeader::texts(const std::string& key) const {
   all.reserve(value->count);
   auto rest = value->bytes;
   for (uint64_t i = 0; i < value->count; ++i) {
-    const auto length = load<uint64_t>(rest);
+    const auto length = load_gguf<uint64_t>(rest);
     rest = rest.subspan(sizeof(uint64_t));
     all.emplace_back(reinterpret_cast<const char*>(rest.data()), length);
     rest = rest.subspan(length);

@@ -9,11 +9,11 @@ namespace {
 
 class GgufMatrix final : public PackedTensor {
  public:
-  GgufMatrix(const GgufTensor& tensor, const std::byte* data, const GgufRows& rows)
+  GgufMatrix(const GgufTensor& tensor, const GgufRows& rows)
       : PackedTensor(tensor.shape[0], tensor.shape[1]),
         block_(*tensor.block),
         layout_(block_layout(block_.type)),
-        data_(data),
+        data_(tensor.data),
         rows_(rows) {
     if (layout_.read == nullptr) {
       set_unpackable();
@@ -63,9 +63,8 @@ class GgufMatrix final : public PackedTensor {
 
 }  // namespace
 
-std::unique_ptr<PackedTensor> make_gguf_matrix(const GgufTensor& tensor, const std::byte* data,
-                                               const GgufRows& rows) {
-  return std::make_unique<GgufMatrix>(tensor, data, rows);
+std::unique_ptr<PackedTensor> make_gguf_matrix(const GgufTensor& tensor, const GgufRows& rows) {
+  return std::make_unique<GgufMatrix>(tensor, rows);
 }
 
 }  // namespace fasa

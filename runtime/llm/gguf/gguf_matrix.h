@@ -26,9 +26,7 @@ struct GgufRows {
   }
 };
 
-// `data`: the tensor's bytes, which must outlive the result. Also takes F32, F16 and BF16, which do
-// not pack.
-std::unique_ptr<PackedTensor> make_gguf_matrix(const GgufTensor& tensor, const std::byte* data,
-                                               const GgufRows& rows);
+// The tensor's bytes must outlive the result. Also takes F32, F16 and BF16, which do not pack.
+std::unique_ptr<PackedTensor> make_gguf_matrix(const GgufTensor& tensor, const GgufRows& rows);
 
 }  // namespace fasa

@@ -2,24 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
 #include <string_view>
 
+#include "runtime/llm/gguf/gguf_bytes.h"
 #include "runtime/text/cut_text.h"
 #include "runtime/text/utf8.h"
 
 namespace fasa {
-namespace {
-
-template <typename T>
-T load(std::span<const std::byte> bytes, uint64_t index = 0) {
-  T value;
-  std::memcpy(&value, bytes.data() + index * sizeof(T), sizeof(T));
-  return value;
-}
-
-}  // namespace
-
 uint64_t gguf_element_bytes(GgufType type) {
   switch (type) {
     case GgufType::kU8:
@@ -53,27 +42,27 @@ bool GgufValue::is_integer() const {
 int64_t GgufValue::integer_at(uint64_t index) const {
   switch (type) {
     case GgufType::kU8:
-      return load<uint8_t>(bytes, index);
+      return load_gguf<uint8_t>(bytes, index);
     case GgufType::kI8:
-      return load<int8_t>(bytes, index);
+      return load_gguf<int8_t>(bytes, index);
     case GgufType::kU16:
-      return load<uint16_t>(bytes, index);
+      return load_gguf<uint16_t>(bytes, index);
     case GgufType::kI16:
-      return load<int16_t>(bytes, index);
+      return load_gguf<int16_t>(bytes, index);
     case GgufType::kU32:
-      return load<uint32_t>(bytes, index);
+      return load_gguf<uint32_t>(bytes, index);
     case GgufType::kI32:
-      return load<int32_t>(bytes, index);
+      return load_gguf<int32_t>(bytes, index);
     default:
-      return load<int64_t>(bytes, index);
+      return load_gguf<int64_t>(bytes, index);
   }
 }
 
 double GgufValue::number_at(uint64_t index) const {
   if (type == GgufType::kF32) {
-    return static_cast<double>(load<float>(bytes, index));
+    return static_cast<double>(load_gguf<float>(bytes, index));
   }
-  if (type == GgufType::kF64) return load<double>(bytes, index);
+  if (type == GgufType::kF64) return load_gguf<double>(bytes, index);
   return static_cast<double>(integer_at(index));
 }
 

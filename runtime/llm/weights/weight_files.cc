@@ -26,11 +26,11 @@ struct OtherFile {
   std::string_view advice;
 };
 constexpr OtherFile kOtherFiles[] = {
-    {"consolidated.safetensors", "the makers' own layout; fetch the model's *.safetensors"},
-    {"pytorch_model.bin", "PyTorch's format; convert it to safetensors"},
-    {".bin.index.json", "PyTorch's format; convert it to safetensors"},
-    {".safetensors", "a part without model.safetensors.index.json; fetch the index too"},
-    {".pth", "PyTorch's format; convert it to safetensors"}};
+    {"consolidated.safetensors", "is in the makers' own layout; fetch the model's *.safetensors"},
+    {"pytorch_model.bin", "is in PyTorch's format; convert it to safetensors"},
+    {".bin.index.json", "is in PyTorch's format; convert it to safetensors"},
+    {".safetensors", "is a part without model.safetensors.index.json; fetch the index too"},
+    {".pth", "is in PyTorch's format; convert it to safetensors"}};
 
 std::string advice_for(const std::string& dir) {
   std::error_code error;
@@ -42,7 +42,7 @@ std::string advice_for(const std::string& dir) {
       if (!fs::exists(entry->path(), error)) {
         return fmt::format("; {} is a link to a missing file", name);
       }
-      return fmt::format("; {} is in {}", name, other.advice);
+      return fmt::format("; {} {}", name, other.advice);
     }
   }
   return "";
