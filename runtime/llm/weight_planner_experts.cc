@@ -66,8 +66,8 @@ void WeightPlanner::stacked_experts(int index, ExpertLayerWeights* layer) const 
 }
 
 bool WeightPlanner::has_experts_by_rows(int index) const {
-  return names_.expert_gate_up.empty() &&
-         plan_->has(fmt::format("{}.{}", in_layer(index, names_.experts), kGateUp));
+  const std::string all = fmt::format("{}.{}", in_layer(index, names_.experts), kGateUp);
+  return names_.expert_gate_up.empty() && (plan_->has(all) || plan_->has(all + ".weight"));
 }
 
 void WeightPlanner::experts_by_rows(int index, ExpertLayerWeights* layer) const {
@@ -79,8 +79,12 @@ void WeightPlanner::experts_by_rows(int index, ExpertLayerWeights* layer) const 
     if (plan_->has(own)) return plan_->matrix(matrix, {{own, outputs}}, inputs, routed_);  // GGUF
     const int64_t first = static_cast<int64_t>(which) * outputs;
     const std::string all = fmt::format("{}.{}", root, name);
-    plan_->matrix(matrix, {{all, outputs, first, shape.count * outputs, shape.count}}, inputs,
-                  routed_);
+    const std::string packed = all + ".weight";  // FP8: rows of all experts
+    const int64_t rows = shape.count * outputs;
+    if (plan_->has(packed)) {
+      return plan_->matrix(matrix, {{packed, outputs, first, rows}}, inputs, routed_);
+    }
+    plan_->matrix(matrix, {{all, outputs, first, rows, shape.count}}, inputs, routed_);
   };
   for (size_t i = 0; i < layer->routed.size(); ++i) {
     ExpertWeights& expert = layer->routed[i];

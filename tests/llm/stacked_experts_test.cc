@@ -1,13 +1,16 @@
 // Experts stacked in one tensor a layer and kind, as published folders of Qwen have them: the same
 // logits as with a tensor an expert.
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <string>
 #include <vector>
 
+#include "kernels/packed_format.h"
+#include "runtime/base/error.h"
 #include "tests/llm/llm_fixture.h"
 #include "tests/llm/temp_model.h"
 
@@ -15,6 +18,8 @@ namespace fasa {
 namespace {
 
 using namespace llm_test;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 struct Tensor {
   std::string dtype;
@@ -99,6 +104,93 @@ TEST_P(StackedExperts, GiveTheLogitsOfExpertsOneByOne) {
 
 INSTANTIATE_TEST_SUITE_P(Families, StackedExperts,
                          ::testing::Values("qwen3-5-moe", "qwen3-next", "qwen3-moe"), by_folder);
+
+// Scales of one expert's matrix, and the outputs and inputs on one of them.
+struct Fp8Scales {
+  int64_t rows, columns;
+  int64_t height, width;
+};
+
+// Replaces stacked experts by float8 with the scales that `scales_of` names for [N, K], or by the
+// same values in f32.
+template <typename ScalesOf>
+void round(Tensors& tensors, const std::string& name, bool plain, const ScalesOf& scales_of) {
+  std::mt19937 random(7);
+  const std::vector<int64_t> shape = tensors.at(name).shape;
+  const Fp8Scales layout = scales_of(shape[1], shape[2]);
+  std::vector<float> scales(static_cast<size_t>(shape[0] * layout.rows * layout.columns));
+  for (float& scale : scales) scale = static_cast<float>(random() % 64 + 1) * 0x1p-11f;
+  std::string codes;
+  std::vector<float> values;
+  for (int64_t i = 0; i < shape[0] * shape[1] * shape[2]; ++i) {
+    const int64_t row = i / shape[2] % shape[1] / layout.height;
+    const int64_t at = (i / shape[2] / shape[1] * layout.rows + row) * layout.columns +
+                       i % shape[2] / layout.width;
+    const auto code = static_cast<uint8_t>(random() % 0x50 | (random() % 2) << 7);
+    codes.push_back(static_cast<char>(code));
+    values.push_back(f32_from_e4m3(code) * scales[static_cast<size_t>(at)]);
+  }
+  const auto bytes = [](const std::vector<float>& all) {
+    return std::string(reinterpret_cast<const char*>(all.data()), all.size() * sizeof(float));
+  };
+  if (plain) {
+    tensors[name] = {"F32", shape, bytes(values)};
+    return;
+  }
+  tensors[name] = {"F8_E4M3", shape, codes};
+  tensors[name + "_scale_inv"] = {"F32", {shape[0], layout.rows, layout.columns}, bytes(scales)};
+}
+
+template <typename ScalesOf>
+std::vector<float> logits_of_rounded(bool plain, const ScalesOf& scales_of) {
+  const std::string folder = golden_dir("qwen3-moe");
+  Tensors tensors = parse(read_file(folder + "/model.safetensors"));
+  auto config = nlohmann::json::parse(read_file(folder + "/config.json"));
+  for (int layer = 0; layer < ModelConfig::load(folder).layers; ++layer) {
+    const std::string root = "model.layers." + std::to_string(layer) + ".mlp.experts.";
+    stack(tensors, root);
+    for (const char* const part : {"gate_up_proj", "down_proj"}) {
+      if (tensors.contains(root + part)) round(tensors, root + part, plain, scales_of);
+    }
+  }
+  if (!plain) {
+    config["quantization_config"] = {{"quant_method", "fp8"}, {"weight_block_size", {16, 32}}};
+  }
+  const TempDir dir;
+  dir.write("config.json", config.dump());
+  dir.write("model.safetensors", bytes_of(tensors));
+  const auto device = open_test_device("cpu");
+  Model model = Model::load(dir.path(), *device, DType::kF32);
+  return prefill_logits(model, Golden::load(folder).tokens, 33);
+}
+
+TEST(StackedFp8Experts, AreTheirProductsWithScales) {
+  const auto blocks = [](int64_t outputs, int64_t inputs) {
+    return Fp8Scales{(outputs + 15) / 16, (inputs + 31) / 32, 16, 32};
+  };
+  const auto each_output = [](int64_t outputs, int64_t inputs) {
+    return Fp8Scales{outputs, 1, 1, inputs};
+  };
+  const auto halves = [](int64_t outputs, int64_t inputs) {
+    return Fp8Scales{2, 1, outputs / 2, inputs};
+  };
+  const auto matrices = [](int64_t outputs, int64_t inputs) {
+    return Fp8Scales{1, 1, outputs, inputs};
+  };
+  EXPECT_EQ(logits_of_rounded(false, blocks), logits_of_rounded(true, blocks));
+  EXPECT_EQ(logits_of_rounded(false, each_output), logits_of_rounded(true, each_output));
+  EXPECT_EQ(logits_of_rounded(false, halves), logits_of_rounded(true, halves));
+  EXPECT_EQ(logits_of_rounded(false, matrices), logits_of_rounded(true, matrices));
+  const auto wrong = [](int64_t outputs, int64_t inputs) {
+    return Fp8Scales{3, 1, outputs / 3 + 1, inputs};
+  };
+  try {
+    logits_of_rounded(false, wrong);
+    ADD_FAILURE();
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("down_proj_scale_inv"), HasSubstr("allowed")));
+  }
+}
 
 }  // namespace
 }  // namespace fasa

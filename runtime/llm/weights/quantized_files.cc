@@ -24,7 +24,10 @@ bool is_cache_scale(std::string_view name) {
   return name.ends_with(".k_scale") || name.ends_with(".v_scale") || name.ends_with(".q_scale");
 }
 
-LayoutNames names_of(QuantLayout layout) {
+constexpr std::string_view kFp8 = "F8_E4M3";
+
+// `stacked`: of experts in one tensor, whose names have no ".weight".
+LayoutNames names_of(QuantLayout layout, bool stacked = false) {
   switch (layout) {
     case QuantLayout::kAwq:
     case QuantLayout::kGptqV1:
@@ -41,15 +44,16 @@ LayoutNames names_of(QuantLayout layout) {
     case QuantLayout::kMxfp4:
       return {"_blocks", {"_scales"}};
     case QuantLayout::kFp8:
+      if (stacked) return {"", {"_scale_inv", "_scale", "_activation_scale"}, kFp8};
       return {".weight",
               {".weight_scale", ".weight_scale_inv", ".input_scale", ".activation_scale"},
-              "F8_E4M3"};
+              kFp8};
   }
   return {};
 }
 
 std::unique_ptr<PackedTensor> read_matrix(const TensorParts& parts,
-                                          const QuantizationConfig& config) {
+                                          const QuantizationConfig& config, bool stacked) {
   switch (config.layout) {
     case QuantLayout::kAwq:
       return read_awq(parts, config.group_size);
@@ -71,7 +75,12 @@ std::unique_ptr<PackedTensor> read_matrix(const TensorParts& parts,
     case QuantLayout::kMxfp4:
       return read_mxfp4(parts, {.blocks = "_blocks", .scales = "_scales"});
     case QuantLayout::kFp8:
-      return read_fp8(parts, {.outputs = config.fp8_blocks[0], .inputs = config.fp8_blocks[1]});
+      if (!stacked) return read_fp8(parts, {.block = config.fp8_blocks});
+      return read_fp8(parts, {.block = config.fp8_blocks,
+                              .stacked = true,
+                              .weights = "",
+                              .scale_inv = "_scale_inv",
+                              .scale = "_scale"});
   }
   return nullptr;
 }
@@ -85,7 +94,9 @@ QuantizedFiles::QuantizedFiles(std::unique_ptr<WeightFiles> files, const Quantiz
     if (config.layout == QuantLayout::kFp8 && is_cache_scale(name)) parts_.insert(name);
     if (name.ends_with(layout.first) &&
         (layout.dtype.empty() || files_->raw(name).dtype == layout.dtype)) {
-      add(name.substr(0, name.size() - layout.first.size()), config);
+      add(name.substr(0, name.size() - layout.first.size()), config, false);
+    } else if (config.layout == QuantLayout::kFp8 && is_stacked_fp8(name)) {
+      add(name, config, true);
     }
   }
   if (matrices_.empty()) {
@@ -96,15 +107,20 @@ QuantizedFiles::QuantizedFiles(std::unique_ptr<WeightFiles> files, const Quantiz
   }
 }
 
-void QuantizedFiles::add(const std::string& stem, const QuantizationConfig& config) {
+bool QuantizedFiles::is_stacked_fp8(const std::string& name) const {
+  return files_->raw(name).dtype == kFp8 &&
+         (files_->has(name + "_scale_inv") || files_->has(name + "_scale"));
+}
+
+void QuantizedFiles::add(const std::string& stem, const QuantizationConfig& config, bool stacked) {
   const TensorParts parts(*files_, stem);
-  const LayoutNames layout = names_of(config.layout);
+  const LayoutNames layout = names_of(config.layout, stacked);
   if (layout.dtype.empty() && config.ignores(stem)) {
     parts.fail(layout.first, "is quantised, but quantization_config excludes the module");
   }
   // Names of experts' matrices have no ".weight".
   const bool whole = stem.ends_with(".weight");
-  matrices_[whole ? stem : stem + ".weight"] = read_matrix(parts, config);
+  matrices_[whole ? stem : stem + ".weight"] = read_matrix(parts, config, stacked);
   parts_.insert(stem + std::string(layout.first));
   for (const std::string_view other : layout.others) parts_.insert(stem + std::string(other));
 }

@@ -28,7 +28,9 @@ class QuantizedFiles final : public WeightSource {
   const std::map<std::string, std::unique_ptr<PackedTensor>>& matrices() const { return matrices_; }
 
  private:
-  void add(const std::string& stem, const QuantizationConfig& config);
+  void add(const std::string& stem, const QuantizationConfig& config, bool stacked);
+  // Experts in one tensor, with scales beside it.
+  bool is_stacked_fp8(const std::string& name) const;
 
   std::unique_ptr<WeightFiles> files_;
   std::map<std::string, std::unique_ptr<PackedTensor>> matrices_;

@@ -1,6 +1,7 @@
 // The tensors that form one quantised matrix; they share a name stem.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
@@ -60,11 +61,13 @@ struct Mxfp4Names {
   std::string_view scales;
 };
 std::unique_ptr<PackedTensor> read_mxfp4(const TensorParts& parts, const Mxfp4Names& names);
-// Weights on one scale, where a matrix has scales by blocks.
-struct Fp8Blocks {
-  int64_t outputs = 128;
-  int64_t inputs = 128;
+struct Fp8Layout {
+  std::array<int64_t, 2> block = {128, 128};  // outputs and inputs on one scale, if by blocks
+  bool stacked = false;                       // [experts, N, K]
+  std::string_view weights = ".weight";
+  std::string_view scale_inv = ".weight_scale_inv";
+  std::string_view scale = ".weight_scale";
 };
-std::unique_ptr<PackedTensor> read_fp8(const TensorParts& parts, const Fp8Blocks& blocks);
+std::unique_ptr<PackedTensor> read_fp8(const TensorParts& parts, const Fp8Layout& layout);
 
 }  // namespace fasa
