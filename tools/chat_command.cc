@@ -17,6 +17,7 @@
 #include "tools/config_flags.h"
 #include "tools/fit_flag.h"
 #include "tools/help_text.h"
+#include "tools/long_rope.h"
 #include "tools/model_dtype.h"
 #include "tools/pre_flag.h"
 #include "tools/progress.h"
@@ -49,6 +50,9 @@ class ChatCommand final : public Command, private ChatHost {
         ->add_option("--prefill-chunk", options_.prefill_chunk, "Number of prompt tokens per step")
         ->type_name("N")
         ->capture_default_str();
+    command_->add_option("--max-context", max_context_, "Maximum tokens of a conversation")
+        ->type_name("N")
+        ->check(CLI::Range(int64_t{2}, int64_t{1} << 30));
     add_pre_flag(*command_, pre_);
     sampling_.add_to(*command_);
     fit_.add_to(*command_);
@@ -65,21 +69,24 @@ class ChatCommand final : public Command, private ChatHost {
     if (options_.answer.logprobs)
       throw UsageError("--logprobs: not supported by chat; use fasa generate");
     options_.now = shown_time(now_);
-    const ModelConfig model_config = ModelConfig::load(dir_);
+    const ModelConfig model_config = ModelConfig::load(dir_, max_context_);
     config_.validate_for(model_config.geometry());
     tokenizer_.emplace(require_tokenizer(dir_, pre_));
     templates_ = require_templates(dir_);
     device_ = open_model_device(config_.device_options(), model_config);
+    const int64_t tokens = max_context_ == 0 ? model_config.max_positions
+                                             : std::min(max_context_, model_config.max_positions);
     FitFlag::Subject subject{.path = dir_,
                              .model = model_config,
                              .dtype = dtype,
-                             .tokens = model_config.max_positions,
-                             .min_tokens = std::min(kMinContext, model_config.max_positions),
+                             .tokens = tokens,
+                             .min_tokens = std::min(kMinContext, tokens),
                              .step_tokens = options_.prefill_chunk,
                              .model_tokens = options_.prefill_chunk};
     fit_.apply(*device_, &config_, &subject);
-    context_ = subject.tokens;
-    model_.emplace(Model::load(dir_, *device_, dtype, config_.weights));
+    options_.max_context = subject.tokens;
+    model_.emplace(Model::load(dir_, *device_, dtype, config_.weights, max_context_));
+    print_long_rope(model_->config(), "--max-context");
 
     const Interrupts interrupts;
     LineReader input;
@@ -99,7 +106,7 @@ class ChatCommand final : public Command, private ChatHost {
     const SliceChoice slices = choose_slices(*model_, config_, dir_, prompt);
     runtime_.emplace(*device_, config_, model.geometry(),
                      config_.placement.row_dtype.value_or(model.row_dtype()), slices.dims,
-                     context_);
+                     options_.max_context);
     options_.on_prefill = [this](int64_t done, int64_t total) { progress_.update(done, total); };
     options_.on_text = [this](std::string_view text) {
       progress_.clear();
@@ -116,7 +123,7 @@ class ChatCommand final : public Command, private ChatHost {
   }
   void greet() const {
     fmt::print(stderr, "{} on {}, {}; up to {} tokens\n/help lists the commands\n", dir_,
-               device_->name(), config_.preset, context_);
+               device_->name(), config_.preset, options_.max_context);
   }
   Runtime* runtime() override { return runtime_ ? &*runtime_ : nullptr; }
 
@@ -129,7 +136,7 @@ class ChatCommand final : public Command, private ChatHost {
   std::string dtype_ = "auto";
   std::string now_;
   ChatOptions options_;
-  int64_t context_ = 0;
+  int64_t max_context_ = 0;
   Config config_;
   Progress progress_{"reading the prompt"};
   WordWrap wrap_{isatty(STDOUT_FILENO) == 1 ? terminal_columns() : 0};

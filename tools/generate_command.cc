@@ -24,6 +24,7 @@
 #include "tools/fit_flag.h"
 #include "tools/generate_report.h"
 #include "tools/help_text.h"
+#include "tools/long_rope.h"
 #include "tools/model_dtype.h"
 #include "tools/pre_flag.h"
 #include "tools/progress.h"
@@ -62,10 +63,10 @@ struct ModelOptions {
     return dir.empty() ? nullptr : load_tokenizer(dir, prompt);
   }
   Model load(const ModelConfig& config, Device& device, std::optional<DType> dtype,
-             const WeightOptions& weights) const {
+             const WeightOptions& weights, int64_t context) const {
     constexpr uint64_t kSeed = 1;
     return dir.empty() ? Model::random(config, device, dtype, kSeed, weights)
-                       : Model::load(dir, device, dtype, weights);
+                       : Model::load(dir, device, dtype, weights, context);
   }
 };
 
@@ -296,7 +297,10 @@ int GenerateCommand::run() {
   const DeviceOptions device_options = this->device_options(config, model_config);
   const auto device = open_model_device(device_options, model_config);
   fit_to(*device, model_config, dtype, static_cast<int64_t>(prompt.size()), &config);
-  Model model = model_.load(model_config, *device, dtype, config.weights);
+  const int64_t context =
+      options_.random_context + static_cast<int64_t>(prompt.size()) + options_.max_tokens;
+  Model model = model_.load(model_config, *device, dtype, config.weights, context);
+  print_long_rope(model.config(), "a prompt and answer");
   std::optional<DeviceTrace> trace;
   if (!config.trace.file.empty()) trace.emplace(*device);
   GenerateReport report = generate_report(model, tokenizer.get(), prompt, config);

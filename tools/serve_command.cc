@@ -24,6 +24,7 @@
 #include "tools/command.h"
 #include "tools/config_flags.h"
 #include "tools/fit_flag.h"
+#include "tools/long_rope.h"
 #include "tools/model_dtype.h"
 #include "tools/model_facts.h"
 #include "tools/pre_flag.h"
@@ -328,19 +329,6 @@ serve::SuspensionOptions ServeCommand::suspension_options(const Config& config, 
           .snapshots = config.memory.snapshots};
 }
 
-// Says which divisors of longrope were taken.
-void print_long_rope(const ModelConfig& config) {
-  const RopeParameters& rope = config.rope;
-  if (rope.kind != RopeKind::kLongRope || config.max_positions <= rope.original_positions) return;
-  const std::string reason =
-      rope.long_factors.empty()
-          ? fmt::format("the long ones; --max-context {} or less takes the short ones",
-                        rope.original_positions)
-          : fmt::format("the short ones, as contexts end within {} tokens",
-                        rope.original_positions);
-  fmt::print(stderr, "fasa serve: factors of longrope: {}\n", reason);
-}
-
 int ServeCommand::run() {
   reject_unknown_arguments(*command_);
   check();
@@ -404,7 +392,7 @@ int ServeCommand::run() {
         return serve::error_response(status, message);
       });
   service.set_counters(&server.counters());
-  print_long_rope(model_config);
+  print_long_rope(model_config, "--max-context");
   if (const std::string limits = group_limits(); !limits.empty()) {
     fmt::print(stderr, "fasa serve: limits of the control group: {}\n", limits);
   }

@@ -82,12 +82,17 @@ void ChatSession::remember(Branch& branch, const text::ChatPrompt& prompt, const
 }
 
 int64_t ChatSession::room_for_answer(size_t prompt_tokens) const {
-  const int64_t room = model_.config().max_positions - static_cast<int64_t>(prompt_tokens);
+  const int64_t positions = model_.config().max_positions;
+  const bool bounded = options_.max_context > 0 && options_.max_context < positions;
+  const int64_t most = bounded ? options_.max_context : positions;
+  const int64_t room = most - static_cast<int64_t>(prompt_tokens);
   if (room < 1) {
     throw UsageError(
-        fmt::format("the conversation has {} tokens, but the model has {} positions; undo some "
-                    "turns, or start a new conversation",
-                    prompt_tokens, model_.config().max_positions));
+        fmt::format("the conversation has {} tokens, but {}; undo some turns, or start a new "
+                    "conversation",
+                    prompt_tokens,
+                    bounded ? fmt::format("its context ends after {}", most)
+                            : fmt::format("the model has {} positions", most)));
   }
   return std::min(room, options_.answer.max_tokens);
 }

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import time
 
-from support import FASA, CommandTest, main, run
+from support import FASA, SOURCE, CommandTest, main, run
 
 TEMPLATE = ("{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}"
             "{% if add_generation_prompt %}[assistant] {% endif %}")
@@ -87,6 +87,39 @@ class Chat(ChatCase):
         self.assertEqual(process.returncode, 0, err)
         self.assertIn(b"(stopped)", err)
         self.assertIn(b"tokens in the cache", out)
+
+    def test_longrope_takes_what_the_context_needs(self):
+        """A short set that changes nothing, and a long one that changes the answer."""
+        config = json.loads((self.model / "config.json").read_text())
+        pairs = config["head_dim"] // 2
+        self.replace(self.model, "config.json", json.dumps({
+            **config, "original_max_position_embeddings": 256,
+            "rope_scaling": {"type": "longrope", "attention_factor": 1.0,
+                             "short_factor": [1.0] * pairs, "long_factor": [16.0] * pairs}}))
+        plain = self.copy_model("plain")
+        question = ["A question that says more than a word or two, at least?"]
+        (plain / "chat_template.jinja").write_text(TEMPLATE)
+        expected = run("chat", "--model", plain, "--max-tokens", 8,
+                       input=(question[0] + "\n").encode()).stdout.decode()
+        short, err = self.chat(question, "--max-context", 256)
+        self.assertIn("longrope: the short factors", err)
+        self.assertEqual(short, expected)
+        other, err = self.chat(question)
+        self.assertIn("longrope: the long factors; --max-context of at most 256", err)
+        self.assertNotEqual(other, expected)
+        for tokens, which in (8, "short"), (300, "long"):
+            done = self.assert_done("generate", "--model", self.model, "--prompt", "a",
+                                    "--max-tokens", tokens)
+            self.assertIn(f"longrope: the {which} factors".encode(), done.stderr)
+        done = self.assert_done("eval", "ppl", "--model", self.model, "--text",
+                                SOURCE / "models/texts/ruth.txt", "--context", 128, "--results",
+                                self.folder / "results", "--examples", 1)
+        self.assertIn(b"longrope: the short factors", done.stderr)
+
+    def test_a_context_ends_where_it_is_said_to(self):
+        _, err = self.chat(["x" * 60, "y" * 60], "--max-context", 64)
+        self.assertIn("its context ends after 64", err)
+        self.chat([], "--max-context", 1, code=2)
 
     def test_what_it_needs(self):
         (self.model / "chat_template.jinja").unlink()
