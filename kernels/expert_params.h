@@ -24,6 +24,9 @@ struct ExpertPairs {
   constexpr int64_t pairs() const { return tokens * chosen; }
 };
 
+// Added to the sum of the chosen weights, which may be 0 where they are made by a sigmoid.
+inline constexpr float kMinExpertSum = 1e-20f;
+
 // The router's choice (see ExpertShape, route()): for each token its chosen experts, ascending, and
 // their weights. Among equal experts the first is chosen.
 struct ChooseExpertsParams {
@@ -34,12 +37,15 @@ struct ChooseExpertsParams {
   int groups = 1;
   int chosen_groups = 1;
   bool normalised = false;
+  bool sigmoid = false;  // of the logits, instead of their softmax
   float scale = 1;
   const float* logits = nullptr;  // [tokens, count]
   const float* bias = nullptr;    // [count], or null
   const float* scales = nullptr;  // [count], multiply the weights; or null
-  int32_t* experts = nullptr;     // [tokens, chosen]
-  float* weights = nullptr;       // [tokens, chosen]
+  // [count], added to the shares where experts are chosen; or null
+  const float* correction = nullptr;
+  int32_t* experts = nullptr;  // [tokens, chosen]
+  float* weights = nullptr;    // [tokens, chosen]
 };
 
 // Chosen experts -> pairs.

@@ -13,7 +13,7 @@ namespace fasa::cuda {
 struct ChooseExpertsKernel {
   static constexpr const char* kName = ChooseExpertsParams::kName;
   static constexpr int kThreads = simt::kWarpThreads;
-  static constexpr float kTaken = -1;  // below every share of a softmax
+  static constexpr float kTaken = -3e38f;  // below every share
 
   ChooseExpertsParams params;
 
@@ -24,9 +24,15 @@ struct ChooseExpertsKernel {
   FASA_DEVICE void operator()() const {
     auto* const shares = reinterpret_cast<float*>(simt::shared_memory());
     float* const left = shares + params.count;
-    softmax(shares);
+    if (params.sigmoid) {
+      sigmoid(shares);
+    } else {
+      softmax(shares);
+    }
     if (params.groups > 1) keep_groups(shares, left);
-    for_mine(params.count, [&](int i) { left[i] = shares[i]; });
+    for_mine(params.count, [&](int i) {
+      left[i] = params.correction == nullptr ? shares[i] : shares[i] + params.correction[i];
+    });
     simt::sync_warp();
     take_best(left, params.count, params.chosen);
     write(shares, left);
@@ -42,11 +48,15 @@ struct ChooseExpertsKernel {
   FASA_DEVICE static void for_mine(int size, const Each& each) {
     for (int i = simt::lane(); i < size; i += simt::kWarpThreads) each(i);
   }
-  FASA_DEVICE void softmax(float* shares) const {
+  FASA_DEVICE float logit(int i) const {
     const float* const logits = params.logits + int64_t{simt::block_x()} * params.count;
-    const auto logit = [&](int i) {
-      return params.bias == nullptr ? logits[i] : logits[i] + params.bias[i];
-    };
+    return params.bias == nullptr ? logits[i] : logits[i] + params.bias[i];
+  }
+  FASA_DEVICE void sigmoid(float* shares) const {
+    for_mine(params.count, [&](int i) { shares[i] = 1 / (1 + exponential(-logit(i))); });
+    simt::sync_warp();
+  }
+  FASA_DEVICE void softmax(float* shares) const {
     float most = logit(0);
     for_mine(params.count, [&](int i) {
       if (logit(i) > most) most = logit(i);
@@ -105,7 +115,7 @@ struct ChooseExpertsKernel {
   FASA_DEVICE void write(const float* shares, const float* left) const {
     float sum = 0;
     for_mine(params.count, [&](int i) { sum += left[i] == kTaken ? shares[i] : 0; });
-    sum = simt::warp_sum(sum);
+    sum = simt::warp_sum(sum) + kMinExpertSum;
     const float factor = params.normalised ? params.scale / sum : params.scale;
     int64_t at = int64_t{simt::block_x()} * params.chosen;
     for (int first = 0; first < params.count; first += simt::kWarpThreads) {

@@ -51,10 +51,12 @@ void ExpertKernels::choose(const ExpertLayerWeights& layer, int64_t tokens) cons
                               .groups = shape.groups,
                               .chosen_groups = shape.chosen_groups,
                               .normalised = shape.normalised,
+                              .sigmoid = shape.sigmoid,
                               .scale = shape.scale,
                               .logits = parts_.activations.routed(),
                               .bias = layer.router_bias,
                               .scales = layer.scale,
+                              .correction = layer.router_correction,
                               .experts = space.chosen,
                               .weights = space.weights});
 }

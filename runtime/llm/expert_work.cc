@@ -8,11 +8,10 @@
 
 #include "kernels/cpu/model/elementwise.h"
 #include "kernels/cpu/model/row_calls.h"
+#include "kernels/expert_params.h"
 
 namespace fasa {
 namespace {
-
-constexpr float kMinExpertSum = 1e-20f;  // sigmoids may all be 0
 
 void softmax(float* x, int count) {
   const float most = *std::max_element(x, x + count);

@@ -27,10 +27,6 @@ void require_runnable(const ModelConfig& config, const Device& device,
         fmt::format("linear_key_head_dim = {}: allowed on device '{}': up to {}; use --device cpu",
                     config.linear.key_dim, device.name(), DeltaNetParams::kMaxKeyDim));
   }
-  if (config.experts.sigmoid && device.traits().model_calls) {
-    throw UsageError(fmt::format("{}: not supported on device '{}'; use --device cpu",
-                                 config.model_type, device.name()));
-  }
   if (device.host_work() != nullptr) return;
   if (weights.activations != DecodeActivations::kModel) {
     throw UsageError(

@@ -34,7 +34,8 @@ class ExpertCalls : public ::testing::TestWithParam<SimtRun> {
     std::vector<int32_t> experts;
     std::vector<float> weights;
   };
-  Choice choose(const ExpertShape& shape, const std::vector<float>& logits, const float* bias) {
+  Choice choose(const ExpertShape& shape, const std::vector<float>& logits, const float* bias,
+                const float* correction = nullptr) {
     const int64_t tokens = std::ssize(logits) / shape.count;
     const auto pairs = static_cast<size_t>(tokens * shape.chosen);
     Choice choice{std::vector<int32_t>(pairs, -1), std::vector<float>(pairs)};
@@ -44,9 +45,11 @@ class ExpertCalls : public ::testing::TestWithParam<SimtRun> {
                                     .groups = shape.groups,
                                     .chosen_groups = shape.chosen_groups,
                                     .normalised = shape.normalised,
+                                    .sigmoid = shape.sigmoid,
                                     .scale = shape.scale,
                                     .logits = logits.data(),
                                     .bias = bias,
+                                    .correction = correction,
                                     .experts = choice.experts.data(),
                                     .weights = choice.weights.data()},
                 launcher());
@@ -63,25 +66,29 @@ TEST_P(ExpertCalls, TheChoiceIsTheProcessors) {
       {.count = 64, .chosen = 6, .scale = 16, .groups = 8, .chosen_groups = 3},
       {.count = 128, .chosen = 8, .normalised = true},
       {.count = 6, .chosen = 4, .groups = 3, .chosen_groups = 1},  // more than the group contains
+      {.count = 40, .chosen = 4, .normalised = true, .sigmoid = true, .scale = 2.5},
+      {.count = 3, .chosen = 2, .sigmoid = true},
   };
   constexpr int64_t kTokens = 4;
   for (const ExpertShape& shape : shapes) {
     std::vector<float> logits = randoms(kTokens * shape.count, 3);
     const std::vector<float> bias = randoms(shape.count, 4);
+    const std::vector<float> corrections = randoms(shape.count, 5);
+    const float* const correction = shape.sigmoid ? corrections.data() : nullptr;
     // The second token has ties only, the third nothing but one value.
     std::fill_n(logits.begin() + shape.count, shape.count, 0.5f);
     std::fill_n(logits.begin() + 2 * shape.count, shape.count,
                 -std::numeric_limits<float>::infinity());
     logits[static_cast<size_t>(3 * shape.count - 1)] = 1;
     for (const bool biased : {false, true}) {
-      const Choice choice = choose(shape, logits, biased ? bias.data() : nullptr);
+      const Choice choice = choose(shape, logits, biased ? bias.data() : nullptr, correction);
       for (int64_t token = 0; token < kTokens; ++token) {
         std::vector<float> expected(logits.begin() + token * shape.count,
                                     logits.begin() + (token + 1) * shape.count);
         for (int i = 0; biased && i < shape.count; ++i) {
           expected[static_cast<size_t>(i)] += bias[static_cast<size_t>(i)];
         }
-        route(shape, expected.data());
+        route(shape, expected.data(), nullptr, correction);
         float left = 0;  // weight of experts that the choice lacks
         for (const float weight : expected) left += weight;
         for (int i = 0; i < shape.chosen; ++i) {

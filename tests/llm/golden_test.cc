@@ -50,8 +50,6 @@ TEST_P(Bf16LinearGoldenTest, LogitsAreAsNearAsTransformersOwn) {
 INSTANTIATE_TEST_SUITE_P(Families, GoldenTest, ::testing::ValuesIn(kDenseModels), by_folder);
 INSTANTIATE_TEST_SUITE_P(Families, Bf16GoldenTest, ::testing::ValuesIn(kDenseModels), by_folder);
 INSTANTIATE_TEST_SUITE_P(Experts, GoldenTest, ::testing::ValuesIn(kModelsWithExperts), by_folder);
-// Experts with sigmoid scores run on processors only.
-INSTANTIATE_TEST_SUITE_P(SigmoidExperts, GoldenTest, ::testing::Values("glm4-moe"), by_folder);
 INSTANTIATE_TEST_SUITE_P(Linear, GoldenTest, ::testing::ValuesIn(kLinearModels), by_folder);
 INSTANTIATE_TEST_SUITE_P(Linear, Bf16LinearGoldenTest, ::testing::ValuesIn(kLinearModels),
                          by_folder);

@@ -86,8 +86,8 @@ inline constexpr const char* kDenseModels[] = {"llama-gqa-bf16",
                                                "gemma4-shared",
                                                "gemma4-vision"};
 inline constexpr const char* kModelsWithExperts[] = {
-    "gemma4-moe", "qwen2-moe",          "qwen3-moe",       "qwen3-moe-mixed",       "mixtral",
-    "gpt-oss",    "gpt-oss-old-config", "deepseek-v2-moe", "deepseek-v2-moe-groups"};
+    "gemma4-moe", "qwen2-moe",          "qwen3-moe",       "qwen3-moe-mixed",        "mixtral",
+    "gpt-oss",    "gpt-oss-old-config", "deepseek-v2-moe", "deepseek-v2-moe-groups", "glm4-moe"};
 // Models with layers of linear attention.
 inline constexpr const char* kLinearModels[] = {"qwen3-5", "qwen3-5-vision"};
 inline constexpr const char* kLinearModelsWithExperts[] = {"qwen3-5-moe", "qwen3-next"};
