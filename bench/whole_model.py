@@ -43,6 +43,8 @@ QWEN_CONFIG = {
     "rope_parameters": {"rope_type": "default", "rope_theta": 1e7, "partial_rotary_factor": 0.25},
     "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128, "linear_value_head_dim": 128,
     "linear_num_key_heads": 16, "linear_num_value_heads": 32, "full_attention_interval": 4}
+# Types of most matrices, of those that the mix keeps in more bits, and of the head.
+MIXES = {"Q4_0": ("Q4_0", "Q4_0", "Q8_0"), "Q4_K_M": ("Q4_K", "Q6_K", "Q6_K")}
 KV_BYTES = {"f16": 2, "q8_0": 34 / 32}
 
 FASA_WAYS = {"fasa": (), "fasa, int8 activations": ("--activations", "int8"),
@@ -52,11 +54,14 @@ FASA_WAYS = {"fasa": (), "fasa, int8 activations": ("--activations", "int8"),
              "fasa full, int8 activations": ("--preset", "full", "--activations", "int8")}
 
 
-def write_random_gguf(path, shape, mixture):
-    """A llama model of this shape in Q4_0, or in the types that Q4_K_M mixes."""
+# The scales in a block: byte offsets of numbers in f16.
+SCALES = {"Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q6_K": (208,)}
+
+
+def write_random_gguf(path, shape, usual, better, head):
+    """A llama model of this shape; `better`: the type of the matrices that mixes keep in it."""
     import gguf
     import numpy as np
-    kinds = gguf.GGMLQuantizationType
     hidden, inner, layers, heads, kv_heads, dim, vocabulary = shape
     writer = gguf.GGUFWriter(path, "llama", use_temp_file=False)
     for add, value in ((writer.add_context_length, 1 << 18), (writer.add_embedding_length, hidden),
@@ -68,26 +73,22 @@ def write_random_gguf(path, shape, mixture):
                        (writer.add_tokenizer_model, "no_vocab")):
         add(value)
     random = np.random.default_rng(0)
-    scale = np.float16(0.005).view(np.uint16)
 
     def matrix(name, rows, columns, kind):
-        elements, size = gguf.GGML_QUANT_SIZES[kind]
+        number = gguf.GGMLQuantizationType[kind]
+        elements, size = gguf.GGML_QUANT_SIZES[number]
         blocks = random.integers(0, 256, (rows * columns // elements, size), dtype=np.uint8)
-        at = 208 if kind == kinds.Q6_K else 0
-        blocks[:, at:at + 2] = np.frombuffer(scale.tobytes(), np.uint8) if kind == kinds.Q4_0 else \
-            np.frombuffer(np.float16(1e-4).tobytes(), np.uint8)
-        if kind == kinds.Q4_K:
-            blocks[:, 2:4] = np.frombuffer(np.float16(1e-4).tobytes(), np.uint8)
-        writer.add_tensor(f"{name}.weight", blocks.reshape(rows, -1), raw_dtype=kind)
+        scale = np.float16(1e-4 if elements == 256 else 0.005)
+        for at in SCALES.get(kind, (0,)):
+            blocks[:, at:at + 2] = np.frombuffer(scale.tobytes(), np.uint8)
+        writer.add_tensor(f"{name}.weight", blocks.reshape(rows, -1), raw_dtype=number)
 
     def norm(name):
         writer.add_tensor(f"{name}.weight", np.ones(hidden, np.float32))
 
-    usual = kinds.Q4_K if mixture else kinds.Q4_0
-    better = kinds.Q6_K if mixture else kinds.Q4_0
     matrix("token_embd", vocabulary, hidden, usual)
     norm("output_norm")
-    matrix("output", vocabulary, hidden, better if mixture else kinds.Q8_0)
+    matrix("output", vocabulary, hidden, head)
     for layer in range(layers):
         at = f"blk.{layer}"
         kept = (better if layer < layers // 8 or layer >= 7 * layers // 8 or layer % 3 == 2
@@ -222,10 +223,10 @@ def files_of(arguments, short, model):
     if model == SMALL:
         return {"Q4_1": pathlib.Path(arguments.smollm2)}
     files = {}
-    for name in ("Q4_0", "Q4_K_M"):
+    for name, types in MIXES.items():
         files[name] = arguments.files / f"{short}-random.{name}.gguf"
         if not files[name].exists():
-            write_random_gguf(files[name], SHAPES[model], name == "Q4_K_M")
+            write_random_gguf(files[name], SHAPES[model], *types)
     return files
 
 
