@@ -31,11 +31,15 @@ double StepProbe::between(Point from, Point to) const {
 LayerTimes StepProbe::read(int layers) const {
   if (layer_ < 0 || layers <= 0) return {};
   LayerTimes times;
-  times.stall = between(kBubble, kArrived);
+  for (int group = 0; group < kMaxWaits; ++group) {
+    times.stall += between(bubble(group), arrived(group));
+  }
   times.transfer = marked_[kPredictionEnd] ? between(kPredictionBegin, kPredictionEnd)
                                            : between(kFetchBegin, kFetchEnd);
   times.step = between(kBegin, kEnd) / layers;
-  times.compute = std::max(0.0, times.step - times.stall);
+  const bool whole = marked_[kLayerBegin] && marked_[kLayerEnd];
+  const double layer = whole ? between(kLayerBegin, kLayerEnd) : times.step;
+  times.compute = std::max(0.0, layer - times.stall);
   return times;
 }
 

@@ -13,24 +13,29 @@ namespace fasa {
 // Seconds per layer.
 struct LayerTimes {
   double step = 0;      // the step's time / layers; 0: the step did not complete
-  double compute = 0;   // of that, without this layer's stall
+  double compute = 0;   // from this layer to the next one, without the stall
   double transfer = 0;  // of its predicted rows, else of its misses
-  double stall = 0;     // compute waits for rows
+  double stall = 0;     // compute waits for rows, before any of the layer's head groups
 };
 
 class StepProbe {
  public:
+  static constexpr int kMaxWaits = 4;
   enum Point : uint8_t {
     kBegin,       // start of the step, on compute
     kFetchBegin,  // the layer's misses, on a copy stream
     kFetchEnd,
     kPredictionBegin,  // the layer's predicted rows
     kPredictionEnd,
-    kBubble,   // compute starts to wait for the layer's rows
-    kArrived,  // the rows have arrived
-    kEnd,      // end of the step
-    kPoints
+    kLayerBegin,  // the layer's append, on compute
+    kLayerEnd,    // the next layer's
+    kEnd,         // end of the step
+    kBubble,      // compute starts to wait for the rows of the layer's first head group
+    kArrived,     // they have arrived; then the same of the other groups
+    kPoints = kBubble + 2 * kMaxWaits
   };
+  static constexpr Point bubble(int group) { return static_cast<Point>(kBubble + 2 * group); }
+  static constexpr Point arrived(int group) { return static_cast<Point>(kArrived + 2 * group); }
 
   explicit StepProbe(Device& device);
 

@@ -97,11 +97,11 @@ void HostTransfers::fetch_group(const RowCall& call, const FetchParams& params, 
   device_.record(fetched_[static_cast<size_t>(group)].view(), copy);
 }
 
-void HostTransfers::await_group(const RowCall& call, int group, bool last) {
-  if (last) call.mark(StepProbe::kBubble, call.compute);
+void HostTransfers::await_group(const RowCall& call, int group) {
+  call.mark(StepProbe::bubble(group), call.compute);
   device_.wait(call.compute, fetched_[static_cast<size_t>(group)].view(), call.tag());
   if (group == 0) await_prefetched(call.layer, call.compute);
-  if (last) call.mark(StepProbe::kArrived, call.compute);
+  call.mark(StepProbe::arrived(group), call.compute);
 }
 
 // Deals the heads of all sequences over the copy streams in turn: every stream has a part of each

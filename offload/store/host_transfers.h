@@ -24,7 +24,7 @@ class HostTransfers final : public RowTransfers {
   void before_append(const RowCall& call) override;
   void after_append(const RowCall& call) override;
   void fetch_group(const RowCall& call, const FetchParams& params, int group, bool last) override;
-  void await_group(const RowCall& call, int group, bool last) override;
+  void await_group(const RowCall& call, int group) override;
   void fetch_wave(const RowCall& call, const GatherParams& params) override;
   void await_wave(const RowCall& call) override;
   void prefetch(const RowCall& call, const ClaimSlotsParams& params, EventView sets_read) override;

@@ -77,7 +77,7 @@ class RowTransfers {
   // Misses of a group of heads whose sets are chosen, then compute waits for them. `last`: of the
   // layer's groups.
   virtual void fetch_group(const RowCall&, const FetchParams&, int /*group*/, bool /*last*/) {}
-  virtual void await_group(const RowCall&, int /*group*/, bool /*last*/) {}
+  virtual void await_group(const RowCall&, int /*group*/) {}
   // The same for a wave of the sets of all heads, which compute has resolved.
   virtual void fetch_wave(const RowCall&, const GatherParams&) {}
   virtual void await_wave(const RowCall&) {}

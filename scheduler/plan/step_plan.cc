@@ -119,7 +119,7 @@ GroupLoad counted(const StepSettings& settings, int layer, const PrefetchPlan& p
   const double expected = missing * likely_ahead(settings, layer, visible, load.hot_rows);
   load.miss_share *=
       1 - either(plan.counts.coverage, likely_coverage(settings, layer, visible, load.hot_rows));
-  load.ahead = either(plan.counts.ahead, std::min(expected, most));
+  load.ahead = std::min(either(plan.counts.ahead, expected), most);
   load.period = plan.layer_seconds;
   return load;
 }

@@ -52,6 +52,12 @@ void StepExecutor::append(const StepContext& step, const StepScratch& scratch, i
     device_.wait(compute, step.tables_ready, call.tag());
     if (step.probe != nullptr) step.probe->mark(StepProbe::kBegin, compute);
   }
+  if (step.probe != nullptr && layer == step.probe->layer()) {
+    step.probe->mark(StepProbe::kLayerBegin, compute);
+  }
+  if (step.probe != nullptr && layer == step.probe->layer() + 1) {
+    step.probe->mark(StepProbe::kLayerEnd, compute);
+  }
   call.transfers.before_append(call.rows);
   device_.enqueue(AppendParams{.step = call.params(), .k = k, .v = v}, compute, call.tag());
   call.transfers.after_append(call.rows);

@@ -4,6 +4,8 @@
 
 namespace fasa {
 
+static_assert(HeadGroups::kMax <= StepProbe::kMaxWaits);
+
 // Attends to a group's rows only when all of them have arrived: a separate launch for the tiles
 // that need no fetch costs more than it saves.
 void StepExecutor::decode_in_groups(const Call& call, ConstTensorView q, TensorView out,
@@ -27,9 +29,10 @@ void StepExecutor::decode_in_groups(const Call& call, ConstTensorView q, TensorV
     attend.phase = AttendPhase::kRemainingTiles;
   }
   for (int g = 0; g < groups.count(); ++g) {
-    const bool last = g + 1 == groups.count();
-    if (last) prefetcher_.prefetch_after(call.step, call.scratch, call.layer(), call.compute());
-    call.transfers.await_group(call.rows, g, last);
+    if (g + 1 == groups.count()) {
+      prefetcher_.prefetch_after(call.step, call.scratch, call.layer(), call.compute());
+    }
+    call.transfers.await_group(call.rows, g);
     attend.step.heads = groups[g];
     device_.enqueue(attend, call.compute(), call.tag());
   }
