@@ -15,6 +15,7 @@ RUTH = (SOURCE / "models/texts/ruth.txt").read_text()
 RUNS = "!document.getElementById('stop').hidden"
 TURNS = """[...document.querySelectorAll('.turn')].map(one =>
   [one.className, (one.querySelector('.body, .said') ?? one).textContent])"""
+LAST_TURN = "[...document.querySelectorAll('.turn')].at(-1).textContent"
 LAST = "[...document.querySelectorAll('.assistant .body')].at(-1).textContent"
 FIGURES = "[...document.querySelectorAll('.figures')].at(-1).textContent"
 LIST = "[...document.querySelectorAll('#chat-list .open')].map(one => one.textContent)"
@@ -176,6 +177,20 @@ class Conversations(PageTest):
         browser.evaluate("localStorage.filler = 'x'.repeat(5 * 1024 * 1024 - 2000)")
         self.send(browser, "x" * 1900)
         browser.wait_for(f"/no space/.test({PROBLEM})")
+
+    def test_figures_wait_for_the_context(self):
+        browser = self.open(self.serve(), max_tokens=8)
+        self.ask(browser, "In the beginning")
+        browser.call("Page.addScriptToEvaluateOnNewDocument", source="""
+            const real = fetch;
+            fetch = async (path, ...more) => {
+              if (path === 'props') await new Promise(done => setTimeout(done, 1500));
+              return real(path, ...more); };""")
+        browser.call("Page.reload")
+        browser.wait_for("document.querySelector('.figures') && "
+                         "!document.getElementById('model').textContent")
+        self.assertRegex(browser.evaluate(FIGURES), r"context \d+$")
+        browser.wait_for(f"/context \\d+ of 8,192$/.test({FIGURES})")
 
 
 CALL = '{"name": "now", "arguments": {}}'
@@ -392,10 +407,56 @@ class Messages(PageTest):
         self.click(browser, "#show-settings")
         self.assertEqual(browser.evaluate(by_id("system")), "Be brief.")
 
-    def test_a_model_without_a_temperature(self):
+    def sampling(self, browser):
+        return {name: browser.bodies[-1].get(name)
+                for name in ("temperature", "top_k", "top_p", "min_p")}
+
+    def test_a_model_that_states_nothing_gets_the_usual_limits(self):
         browser = self.open(self.serve(), max_tokens=4)
         self.ask(browser, "One")
-        self.assertEqual(browser.bodies[-1]["temperature"], 0.7)
+        self.assertEqual(self.sampling(browser),
+                         {"temperature": 0.7, "top_k": None, "top_p": 0.95, "min_p": 0.05})
+        self.click(browser, "#show-settings")
+        for name, usual in (("temperature", "0.7"), ("top_p", "0.95"), ("min_p", "0.05")):
+            self.assertEqual(browser.evaluate(by_id(name, "placeholder")), usual)
+        browser.evaluate(f"{by_id('top_p')} = 1; {by_id('min_p')} = 0")
+        self.close_settings(browser)
+        self.ask(browser, "Two")
+        self.assertEqual(self.sampling(browser),
+                         {"temperature": 0.7, "top_k": None, "top_p": 1, "min_p": 0})
+
+    def test_a_model_that_states_a_limit_keeps_its_own(self):
+        model = self.chat_model()
+        self.replace(model, "generation_config.json", json.dumps({"do_sample": True, "top_k": 7}))
+        browser = self.open(self.serve(), max_tokens=4)
+        self.ask(browser, "One")
+        self.assertEqual(set(self.sampling(browser).values()), {None})
+
+    def test_versions_of_an_answer_and_of_a_question(self):
+        browser = self.open(self.serve(), max_tokens=10, temperature=1.5, top_p=1, min_p=0)
+        self.ask(browser, "In the beginning")
+        first = browser.evaluate(LAST)
+        self.click(browser, ".assistant [title='Answer again']")
+        browser.wait_for(f"!({RUNS}) && /2\\/2/.test({LAST_TURN})")
+        second = browser.evaluate(LAST)
+        self.assertNotEqual(first, second)
+        self.ask(browser, "And then?")
+        self.click(browser, ".assistant [title='Earlier version']")
+        self.assertEqual([turn[1] for turn in browser.evaluate(TURNS)], ["In the beginning", first])
+        self.reload(browser)
+        self.assertEqual(browser.evaluate(LAST), first)
+        self.click(browser, ".assistant [title='Later version']")
+        turns = [turn[1] for turn in browser.evaluate(TURNS)]
+        self.assertEqual(turns[:3], ["In the beginning", second, "And then?"])
+        self.click(browser, ".user .tools [title^=Edit]")
+        browser.evaluate("document.querySelector('.edit textarea').value = 'And Ruth said'")
+        self.click(browser, ".edit .main")
+        browser.wait_for(f"!({RUNS}) && ({TURNS}).length === 2")
+        self.assertEqual(browser.evaluate(TURNS)[0][1], "And Ruth said")
+        later = "document.querySelector('[title=\"Later version\"]')"
+        self.assertTrue(browser.evaluate(f"{later}.disabled"))
+        self.click(browser, ".user [title='Earlier version']")
+        self.assertEqual([turn[1] for turn in browser.evaluate(TURNS)], turns)
 
     def test_reasoning_is_folded(self):
         browser = self.open(self.serve(template=TEMPLATE + "<think>"), max_tokens=40)
@@ -436,11 +497,16 @@ class Texts(PageTest):
         browser.evaluate(DROP % (json.dumps(RUTH), "'whole.txt'"))
         self.assertRegex(browser.wait_for(f"/more than|MiB/.test({FILES}) && {FILES}"),
                          r"more than the context of 8,192")
+        asked = len(browser.bodies)
+        self.send(browser, "What is it?")
+        self.assertRegex(browser.wait_for(PROBLEM), r"the context has room for 8,192")
+        self.assertEqual(len(browser.bodies), asked)  # nothing was sent
+        self.assertEqual(browser.evaluate(by_id("text")), "What is it?")
         self.click(browser, "#files button:last-child")
         browser.evaluate(DROP % (json.dumps(text[:400]), "'again.txt'"))
         self.assertRegex(browser.wait_for(f"/about/.test({FILES}) && {FILES}"), r"about [\d.]+ s")
         self.reload(browser)
-        self.assertIn("again.txt", browser.evaluate(FILES))
+        self.assertIn("again.txt", browser.wait_for(f"/about/.test({FILES}) && {FILES}"))
 
     def test_what_is_no_text_is_refused(self):
         browser = self.open(self.serve())
@@ -567,12 +633,15 @@ class Sides(PageTest):
 
     def test_sessions_have_titles_and_are_deleted(self):
         server = self.serve()
-        browser = self.open(server, max_tokens=8)
+        browser = self.open(server, max_tokens=8, temperature=1.5, top_p=1, min_p=0)
         self.ask(browser, "In the beginning")
         self.ask(browser, "And then?")
         listed = "document.getElementById('sessions').innerText"
         self.assertRegex(browser.wait_for(f"/beginning/.test({listed}) && {listed}"),
                          r"In the beginning\s+[\d,]+ tokens · device [\d.]+ [KM]iB")
+        self.click(browser, ".assistant:last-child [title='Answer again']")
+        browser.wait_for(f"!({RUNS})")
+        self.assertIn("2 versions", browser.wait_for(f"/versions/.test({listed}) && {listed}"))
         self.screenshot(browser, "sessions.png")
         self.click(browser, "#sessions button")
         browser.wait_for(f"/None yet/.test({listed})")

@@ -26,6 +26,10 @@ let prefill_rate = 0;  // tokens a second, measured by the server; 0: not yet
 export async function count(file) {
   const reply = await request("tokenize", {method: "POST", body: {content: file.text}});
   file.tokens = (await reply.json()).tokens.length;
+  await measure();
+}
+
+export async function measure() {
   const values = await metrics();
   const read = values.fasa_prompt_tokens_total - values.fasa_cached_tokens_total;
   const took = values.fasa_prefill_step_seconds_sum;
@@ -41,14 +45,24 @@ export function cost(tokens) {
       .filter(Boolean).join(" · ");
 }
 
+const tokens_of = files => files.reduce((sum, file) => sum + (file.tokens ?? 0), 0);
+
+// Why the files cannot be sent after `used` tokens; "": they fit, as far as is known.
+export function refusal(files, used) {
+  const tokens = tokens_of(files);
+  if (!tokens || !model.context || used + tokens < model.context) return "";
+  return `The attached texts have ${number(tokens)} tokens` +
+         (used ? ` and the conversation ${number(used)}` : "") +
+         `; the context has room for ${number(model.context)}, answer included. Remove a text` +
+         (used ? " or begin a new conversation." : ".");
+}
+
 // `used`: tokens of the conversation so far. `changed` gets the files without one, and the text
 // that goes into the message instead.
 export function show(files, used, changed) {
-  let sum = used;
   $("files").hidden = files.length === 0;
-  $("files").replaceChildren(...files.map(file => {
-    sum += file.tokens ?? 0;
-    const fits = sum < model.context;
+  $("files").replaceChildren(...files.map((file, index) => {
+    const fits = !refusal(files.slice(0, index + 1), used);
     const without = text => changed(files.filter(one => one !== file), text);
     const over = `${number(file.tokens ?? 0)} tokens · more than the context of `;
     const note = file.tokens === undefined ? file.failed ?? "counting tokens"

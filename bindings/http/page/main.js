@@ -1,13 +1,14 @@
 // The page: the conversation that is shown, its input, and the two sides.
 import {model} from "./api.js";
 import * as attachments from "./attachments.js";
+import {mend, put_back, title_of, version_of, versions_at} from "./conversation.js";
 import {$, icon_button, make, notice, number, problem, say} from "./dom.js";
 import * as panel from "./panel.js";
-import {all_runs, answer, is_empty, run_of, stop} from "./runs.js";
+import {all_runs, answer, run_of, stop} from "./runs.js";
 import {begin_settings} from "./settings.js";
 import {close_side, narrow, toggle} from "./sides.js";
 import * as store from "./store.js";
-import {answer_element, editor_element, fill_answer, user_element,
+import {answer_element, context_text, editor_element, fill_answer, user_element,
         waiting_element} from "./turns.js";
 
 let chat = null;
@@ -25,22 +26,6 @@ function save(one) {
   }
 }
 
-// An answer that a reload cut short; a message without one goes back into the input.
-function mend(one) {
-  const turn = one.turns.at(-1);
-  if (turn?.role === "assistant" && !turn.end) turn.end = "reload";
-  if (turn?.end === "reload" && is_empty(turn)) one.turns.pop();
-  if (one.turns.at(-1)?.role === "user") put_back(one, one.turns.pop());
-  for (const said of one.waiting ?? []) put_back(one, said);
-  one.waiting = [];
-  return one;
-}
-
-function put_back(one, said) {
-  one.draft = {text: [said.text, one.draft.text].filter(Boolean).join("\n\n"),
-               files: [...said.files, ...one.draft.files]};
-}
-
 function open(one) {
   chat = all_runs().find(run => run.chat.id === one.id)?.chat ?? one;
   chat.waiting ??= [];
@@ -54,13 +39,15 @@ function open(one) {
   if (!phone.matches) $("text").focus();
 }
 
-function title_of({text, files}) {
-  const line = text.trim().split("\n")[0] || files[0].name;
-  return line.length > 60 ? line.slice(0, 59) + "…" : line;
+function show_version(index, at) {
+  if (run_of(chat)) return;
+  chat.turns.splice(index, Infinity, ...version_of(versions_at(chat.turns, index), at));
+  save(chat);
+  show_all();
 }
 
 // Turns after which no answer came are `before`.
-async function ask(one, before, said) {
+async function ask(one, before, said, versions) {
   one.updated = Date.now();
   one.problem = "";
   if (!one.title) one.title = title_of(one.turns[0]);
@@ -69,7 +56,7 @@ async function ask(one, before, said) {
     show_latest(true);
   }
   say("Waiting for the answer");
-  const error = await answer(one, changed);
+  const error = await answer(one, versions, changed);
   if (one.turns.at(-1).role === "user") {
     one.turns = before;
     if (said) put_back(one, said);
@@ -97,15 +84,18 @@ function send(one, said) {
 
 // Asks for the turn at `index` anew, which may be a new one.
 function ask_again(index, said = null) {
-  const before = [...chat.turns];
-  chat.turns.splice(index, Infinity, ...(said ? [said] : []));
-  return ask(chat, before, said);
+  const before = [...chat.turns], others = versions_at(before, index);
+  const versions = {others, at: others.length};
+  chat.turns.splice(index, Infinity, ...(said ? [{...said, ...versions}] : []));
+  return ask(chat, before, said, said ? {} : versions);
 }
 
 function submit() {
   const {text, files} = chat.draft;
   const said = {role: "user", text: model.chats ? text.trim() : text, files};
   if (!has_text(said)) return;
+  const refused = attachments.refusal(said.files, used_tokens());
+  if (refused) return problem(refused);
   chat.draft = {text: "", files: []};
   show_draft();
   if (!run_of(chat)) return void send(chat, said);
@@ -120,6 +110,7 @@ function submit() {
 const actions_of = turn => ({
   edit: () => edit(turn),
   again: () => { if (!run_of(chat)) ask_again(chat.turns.indexOf(turn)); },
+  show: at => show_version(chat.turns.indexOf(turn), at),
 });
 
 function element_of(turn) {
@@ -130,7 +121,8 @@ function element_of(turn) {
 function show_welcome() {
   const text = !model.name ? ""
       : model.chats ? "What is said stays in this browser and on this server. " +
-                      "Drop text files here to ask about them."
+                      `${phone.matches ? "Attach text files" : "Drop text files here"} to ask ` +
+                      "about them."
       : "This model has no chat template: it continues your text instead of answering it.";
   $("log").replaceChildren(make("div", {className: "welcome"},
     make("h2", {}, model.name || "fasa"), make("p", {}, text)));
@@ -178,7 +170,7 @@ function show_state() {
   $("stop").hidden = !running;
   const used = used_tokens();
   $("state").textContent = running ? "a new message waits for the answer"
-      : used ? `context ${number(used)} of ${number(model.context)} tokens` : "";
+      : used ? `${context_text(used)} tokens` : "";
 }
 
 // While an answer comes, at most a fifth of the time goes into showing it.
@@ -386,7 +378,13 @@ panel.on_reached_changed((reached, why) => {
   $("model").textContent = reached ? model.name : why;
   $("model").title = reached ? `contexts of ${number(model.context)} tokens` : "";
   show_all();
+  for (const turn of chat.turns) {  // their figures have the model's context
+    if (turn.role !== "assistant") continue;
+    fill_answer(elements.get(turn), turn, run_of(chat)?.turn === turn ? run_of(chat) : null,
+                actions_of(turn));
+  }
   show_files();
+  if (reached && chat.draft.files.length) attachments.measure().then(show_files, () => {});
 });
 begin_settings(() => chat, settings => {
   chat.settings = settings;

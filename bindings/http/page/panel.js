@@ -77,20 +77,31 @@ function draw(id, value, top) {
   if (values.length > 120) values.shift();
   const max = top || Math.max(...values, 1e-9);
   $(id).replaceChildren(drawing("polyline", {
-    points: values.map((v, i) => `${120 - values.length + i},${39 - 38 * v / max}`).join(" ")}));
+    points: values.map((v, i) => `${120 - values.length + i},${38.5 - 36 * v / max}`).join(" ")}));
 }
 
-function session_element(session) {
-  const places = [["device", session.device_bytes], ["host", session.host_bytes],
-                  ["disk", session.disk_bytes]].filter(place => place[1] > 0);
+// Sessions with one beginning, such as the versions of an answer, are one entry.
+function entries(sessions) {
+  const entries = new Map();
+  for (const session of sessions) {
+    const title = session.title || `Session ${session.id}`;
+    entries.set(title, [...(entries.get(title) ?? []), session]);
+  }
+  return [...entries];
+}
+
+function session_element([title, sessions]) {
+  const most = name => Math.max(...sessions.map(session => session[name]));
+  const places = ["device", "host", "disk"].map(place => [place, most(`${place}_bytes`)])
+      .filter(place => place[1] > 0);
   const where = places.map(([place, size]) => `${place} ${bytes(size)}`).join(", ") ||
                 "only its tokens are remembered";
-  const title = session.title || `Session ${session.id}`;
-  return make("li", {"data-id": session.id}, make("b", {title}, title),
-    make("small", {}, `${number(session.tokens)} tokens · ${where}`),
+  const many = sessions.length > 1 ? `${sessions.length} versions, the largest ` : "";
+  return make("li", {"data-id": sessions.at(-1).id}, make("b", {title}, title),
+    make("small", {}, `${many}${number(most("tokens"))} tokens · ${where}`),
     icon_button("bin", `Delete the session “${title}” from the server`, async () => {
       try {
-        await request(`v1/sessions/${session.id}`, {method: "DELETE"});
+        for (const {id} of sessions) await request(`v1/sessions/${id}`, {method: "DELETE"});
       } catch (error) {
         problem(error.message);
       }
@@ -116,8 +127,8 @@ function fill(values, sessions) {
   const list = JSON.stringify(sessions);
   if (list === shown_sessions) return;  // so that the focus stays
   shown_sessions = list;
-  const kShown = 50, rest = sessions.length - kShown;
-  $("sessions").replaceChildren(...sessions.slice(-kShown).reverse().map(session_element));
+  const all = entries(sessions), kShown = 50, rest = all.length - kShown;
+  $("sessions").replaceChildren(...all.slice(-kShown).reverse().map(session_element));
   if (!sessions.length) $("sessions").append(make("li", {className: "none"}, "None yet"));
   if (rest > 0) $("sessions").append(make("li", {className: "none"}, `and ${rest} more`));
 }

@@ -29,10 +29,8 @@ function body_of(chat) {
     const content = [text, ...calls.map(text_of_call)].filter(Boolean).join("\n");
     return {role: "assistant", content, ...(reasoning && {reasoning_content: reasoning})};
   });
-  const {system, temperature, top_k, max_tokens} = chat.settings;
-  const sampling = {temperature: temperature ?? (model.params.temperature === undefined
-                                                   ? kTemperature : undefined),
-                    top_k, max_tokens};
+  const {system, ...settings} = chat.settings;
+  const sampling = {...usual_sampling(), ...settings};
   const stream = {stream: true, return_progress: true, stream_options: {include_usage: true}};
   if (!model.chats) {
     return {prompt: turns.map(turn => turn.content).join(""), ...sampling, ...stream};
@@ -41,8 +39,13 @@ function body_of(chat) {
   return {messages, ...sampling, ...stream};
 }
 
-// If the model's files state none.
-export const kTemperature = 0.7;
+// What the model's files leave open: the temperature, and the limits if they state none of them.
+export function usual_sampling() {
+  const {temperature, top_k, top_p, min_p} = model.params;
+  const limits = [top_k, top_p, min_p].some(value => value !== undefined);
+  return {...(temperature === undefined && {temperature: 0.7}),
+          ...(!limits && {top_p: 0.95, min_p: 0.05})};
+}
 
 function take(run, event) {
   const {turn} = run;
@@ -69,6 +72,8 @@ function take(run, event) {
   if (choice.finish_reason) turn.end = choice.finish_reason;
 }
 
+const kShortest = 20;  // milliseconds; less is one piece of the network, not the model's speed
+
 // Tokens a second, and the context used. Without a usage (a stopped answer) a piece of the stream
 // counts as a token.
 export function figures_of(run) {
@@ -78,13 +83,15 @@ export function figures_of(run) {
   return {tokens, context: prompt + tokens, exact: Boolean(turn.usage),
           cached: turn.usage?.prompt_tokens_details?.cached_tokens ?? progress?.cache ?? 0,
           first: first && (first - asked) / 1e3,
-          speed: tokens > 1 && last > first ? (tokens - 1) / (last - first) * 1e3 : undefined};
+          speed: tokens > 1 && last - first > kShortest ? (tokens - 1) / (last - first) * 1e3
+                                                        : undefined};
 }
 
-// Asks for an answer to the conversation's last turn. Returns the error, if any; null otherwise. An
-// answer that was stopped or failed before it began is removed.
-export async function answer(chat, changed) {
-  const turn = {role: "assistant", text: "", reasoning: "", calls: []};
+// Asks for an answer to the conversation's last turn; `versions` are its turn's others and index.
+// Returns the error, if any; null otherwise. An answer that was stopped or failed before it began
+// is removed.
+export async function answer(chat, versions, changed) {
+  const turn = {role: "assistant", text: "", reasoning: "", calls: [], ...versions};
   const run = {chat, turn, controller: new AbortController(), asked: performance.now(), pieces: 0};
   const body = body_of(chat);
   chat.turns.push(turn);

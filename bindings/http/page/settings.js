@@ -2,7 +2,7 @@
 import {has_key, model, on_key_needed, use_key} from "./api.js";
 import {$} from "./dom.js";
 import * as panel from "./panel.js";
-import {kTemperature} from "./runs.js";
+import {usual_sampling} from "./runs.js";
 import * as store from "./store.js";
 
 let shown = null, changed = null;
@@ -12,14 +12,16 @@ export function begin_settings(chat, change) {
   changed = change;
 }
 
-const kNumbers = ["temperature", "top_k", "max_tokens"];
+const kNumbers = ["temperature", "top_k", "top_p", "min_p", "max_tokens"];
+const kOff = {temperature: 1, top_k: "all", top_p: 1, min_p: 0};
 $("show-settings").onclick = () => {
-  const {params} = model;
-  $("temperature").placeholder = params.temperature === undefined
-      ? `${kTemperature} (the model states none)`
-      : `${+params.temperature.toFixed(3)} (the model's)`;
-  $("top_k").placeholder = params.top_k === undefined ? "all tokens"
-                                                      : `${params.top_k} (the model's)`;
+  const usual = usual_sampling();
+  for (const [name, off] of Object.entries(kOff)) {
+    const value = usual[name] ?? model.params[name] ?? off;
+    $(name).placeholder = typeof value === "number" ? `${+value.toFixed(3)}` : value;
+  }
+  $("stated").textContent = usual.temperature === undefined ? "the model's own"
+                                                            : "as the model states none";
   $("system-field").hidden = !model.chats;
   const {settings} = shown();
   $("system").value = settings.system ?? "";

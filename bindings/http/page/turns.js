@@ -15,12 +15,16 @@ export function progress_text({total, cache, processed, time_ms}) {
   return processed > cache && processed < total ? `${text}, ${Math.ceil(left)} s left` : text;
 }
 
+// The model's context is not known before the server has answered.
+export const context_text = used =>
+    `context ${number(used)}` + (model.context ? ` of ${number(model.context)}` : "");
+
 export function figures_text(figures) {
   const {tokens, context, exact, first, speed} = figures;
   return [`${exact ? "" : "about "}${number(tokens)} tokens`,
           speed && `${speed.toFixed(speed < 10 ? 2 : 1)} tokens/s`,
           first && `first after ${seconds(first)}`,
-          `context ${number(context)} of ${number(model.context)}`].filter(Boolean).join(" · ");
+          context_text(context)].filter(Boolean).join(" · ");
 }
 
 function attached(file) {
@@ -49,13 +53,24 @@ function said(text) {
   return [body, more];
 }
 
+// "2/3" between buttons to the other versions of a turn; nothing if it has none.
+function versions(turn, actions) {
+  if (!turn.others) return [];
+  const {at, others} = turn;
+  const go = (icon, label, to) => Object.assign(icon_button(icon, label, () => actions.show(to)),
+                                                {disabled: to < 0 || to > others.length});
+  return [go("left", "Earlier version", at - 1),
+          make("span", {className: "version"}, `${at + 1}/${others.length + 1}`),
+          go("right", "Later version", at + 1)];
+}
+
 export function user_element(turn, actions) {
   const copying = icon_button("copy", "Copy", () => copy(turn.text || content_of(turn), copying));
   return make("article", {className: "turn user", "aria-label": "You"},
     make("div", {className: "bubble"}, ...turn.files.map(attached),
          ...(turn.text ? said(turn.text) : [])),
-    make("div", {className: "tools"}, copying,
-         icon_button("edit", "Edit and ask again", actions.edit)));
+    make("div", {className: turn.others ? "tools chosen" : "tools"}, copying,
+         icon_button("edit", "Edit and ask again", actions.edit), ...versions(turn, actions)));
 }
 
 export function waiting_element(turn, remove) {
@@ -134,6 +149,7 @@ export function fill_answer(element, turn, run, actions) {
   const copying = icon_button("copy", "Copy the answer", () => copy(turn.text, copying));
   const end = kEnds[turn.end];
   tools.replaceChildren(copying, icon_button("again", "Answer again", actions.again),
+    ...versions(turn, actions),
     make("span", {className: "figures",
                   title: `${number(turn.figures?.cached ?? 0)} tokens of the prompt were cached`},
          [end, turn.figures && figures_text(turn.figures)].filter(Boolean).join(" · ")));
