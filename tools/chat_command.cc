@@ -109,14 +109,25 @@ class ChatCommand final : public Command, private ChatHost {
                      options_.max_context);
     options_.on_prefill = [this](int64_t done, int64_t total) { progress_.update(done, total); };
     options_.on_text = [this](std::string_view text) {
-      progress_.clear();
+      end_reading();
       print(wrap_.add(text));
     };
     options_.cancelled = Interrupts::came;
     session_.emplace(*model_, *runtime_, *tokenizer_, *templates_, options_);
     return *session_;
   }
-  void finish_answer() override { print(wrap_.finish()); }
+  void begin_answer() override {
+    progress_.say("the first step");
+    Interrupts::announce(true);
+  }
+  void end_reading() {
+    Interrupts::announce(false);
+    progress_.clear();
+  }
+  void finish_answer() override {
+    end_reading();
+    print(wrap_.finish());
+  }
   static void print(const std::string& text) {
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);

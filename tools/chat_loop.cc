@@ -60,7 +60,14 @@ void ChatLoop::ask(const std::string& question) {
   const std::string whole = pending_.empty() ? question : pending_ + "\n\n" + question;
   if (session_ == nullptr) session_ = &host_.session(whole);
   host_.runtime()->reset_metrics();
-  const ChatTurn turn = session_->ask(whole);
+  host_.begin_answer();
+  ChatTurn turn;
+  try {
+    turn = session_->ask(whole);
+  } catch (...) {
+    host_.finish_answer();
+    throw;
+  }
   host_.finish_answer();
   fmt::print("\n");
   std::fflush(stdout);

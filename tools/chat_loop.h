@@ -19,6 +19,7 @@ class ChatHost {
   virtual ~ChatHost() = default;
   virtual ChatSession& session(const std::string& first_question) = 0;
   virtual Runtime* runtime() = 0;    // null before the first question
+  virtual void begin_answer() = 0;   // before the prompt is read
   virtual void finish_answer() = 0;  // prints what is held back of it
 };
 

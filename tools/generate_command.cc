@@ -191,7 +191,7 @@ GenerateReport GenerateCommand::generate_report(Model& model, const text::Tokeni
       options_.random_context + static_cast<int64_t>(prompt.size()) + options_.max_tokens;
   Runtime runtime(device, config, geometry, report.row_dtype, slices.dims, context);
 
-  Progress progress("prefill");
+  Progress progress("reading the prompt");
   GenerateOptions options = options_;
   options.on_prefill = [&](int64_t done, int64_t total) { progress.update(done, total); };
   const auto print_text = [&](std::string_view text) {

@@ -392,6 +392,10 @@ int ServeCommand::run() {
         return serve::error_response(status, message);
       });
   service.set_counters(&server.counters());
+  if (!config.device.gpu.empty() && device->name() == "cpu") {
+    fmt::print(stderr, "fasa serve: device.gpu = \"{}\" is a GPU to plan for; this runs on {}\n",
+               config.device.gpu, device->name());
+  }
   print_long_rope(model_config, "--max-context");
   if (const std::string limits = group_limits(); !limits.empty()) {
     fmt::print(stderr, "fasa serve: limits of the control group: {}\n", limits);

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <iostream>
+#include <string_view>
 
 #include "tools/line_editor.h"
 
@@ -15,7 +17,18 @@ namespace {
 volatile std::sig_atomic_t interrupted = 0;
 struct sigaction former;
 
-void note_interrupt(int) { interrupted = 1; }
+volatile std::sig_atomic_t announced = 0;
+
+void note_interrupt(int) {
+  constexpr std::string_view kStopping = "\r\033[K(stopping after this step)\n";
+  const int error = errno;
+  if (announced != 0 && interrupted == 0) {
+    [[maybe_unused]] const auto written =
+        ::write(STDERR_FILENO, kStopping.data(), kStopping.size());
+  }
+  interrupted = 1;
+  errno = error;
+}
 
 }  // namespace
 
@@ -31,6 +44,7 @@ Interrupts::~Interrupts() { sigaction(SIGINT, &former, nullptr); }
 
 bool Interrupts::came() { return interrupted != 0; }
 void Interrupts::forget() { interrupted = 0; }
+void Interrupts::announce(bool on) { announced = on && isatty(STDERR_FILENO) == 1 ? 1 : 0; }
 
 LineReader::LineReader() {
   if (isatty(STDIN_FILENO) == 1) editor_ = std::make_unique<LineEditor>();

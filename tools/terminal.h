@@ -22,6 +22,8 @@ class Interrupts {
   // Whether SIGINT arrived since the last forget().
   static bool came();
   static void forget();
+  // While on, SIGINT writes at once to standard error that work stops after this step.
+  static void announce(bool on);
 };
 
 // Lines of standard input: from a terminal with editing keys and history, else from a pipe or file.

@@ -6,6 +6,7 @@
 #include <cctype>
 #include <cstdint>
 #include <numeric>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -37,6 +38,43 @@ std::string lower(std::string_view text) {
   return lowered;
 }
 
+// The words between dashes, underlines and dots.
+std::set<std::string> words_of(std::string_view name) {
+  std::set<std::string> words;
+  constexpr std::string_view kBetween = "-_.";
+  while (!name.empty()) {
+    const size_t end = std::min(name.find_first_of(kBetween), name.size());
+    if (end > 0) words.emplace(name.substr(0, end));
+    name.remove_prefix(std::min(end + 1, name.size()));
+  }
+  return words;
+}
+
+// The name whose words are all in `given` and are the most of them; else the only one that has all
+// of `given`'s words; null: none.
+const std::string* by_words(std::string_view given, std::span<const std::string> names) {
+  const std::set<std::string> wanted = words_of(given);
+  const auto within = [](const std::set<std::string>& part, const std::set<std::string>& whole) {
+    return !part.empty() && std::includes(whole.begin(), whole.end(), part.begin(), part.end());
+  };
+  const std::string* best = nullptr;
+  const std::string* wider = nullptr;
+  size_t most = 0, count = 0;
+  for (const std::string& name : names) {
+    const std::set<std::string> words = words_of(name);
+    if (within(words, wanted) && words.size() > most) {
+      best = &name;
+      most = words.size();
+    }
+    if (within(wanted, words)) {
+      wider = &name;
+      ++count;
+    }
+  }
+  if (best != nullptr) return best;
+  return count == 1 ? wider : nullptr;
+}
+
 }  // namespace
 
 std::vector<std::string> nearest_names(std::string_view given, std::span<const std::string> names,
@@ -66,6 +104,7 @@ std::string nearest_hint(std::string_view given, std::span<const std::string> na
       best = &name;
     }
   }
+  if (best == nullptr) best = by_words(given, names);
   return best == nullptr ? "" : fmt::format(" (nearest: {})", *best);
 }
 

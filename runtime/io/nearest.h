@@ -14,7 +14,8 @@ std::vector<std::string> nearest_names(std::string_view given, std::span<const s
                                        size_t most);
 
 // " (nearest: fac_tokens)", or "" if no name is near. Near: at most a third of the letters differ,
-// or two letters.
+// or two letters; else all words of the name are in `given` (prefetch_depth: depth), or it alone
+// has all words of `given`.
 std::string nearest_hint(std::string_view given, std::span<const std::string> names);
 
 }  // namespace fasa

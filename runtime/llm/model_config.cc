@@ -375,6 +375,14 @@ void ModelConfig::parse_generation(std::string_view json, const std::string& nam
   if (!ids.empty()) eos_ids = std::move(ids);
 }
 
+// OWNER/NAME, as on a hub.
+static bool is_repository_name(std::string_view text) {
+  const size_t slash = text.find('/');
+  return slash != std::string_view::npos && slash > 0 && slash + 1 < text.size() &&
+         text.find('/', slash + 1) == std::string_view::npos && text.front() != '.' &&
+         text.front() != '~';
+}
+
 ModelConfig ModelConfig::load(const std::string& dir, int64_t context) {
   if (is_gguf(dir)) {
     const GgufFiles files(dir);
@@ -383,8 +391,8 @@ ModelConfig ModelConfig::load(const std::string& dir, int64_t context) {
   if (!std::filesystem::is_directory(dir)) {
     throw InputError(
         fmt::format("{}: there is no such folder; give a Hugging Face folder with config.json and "
-                    "*.safetensors, or a GGUF file",
-                    dir));
+                    "*.safetensors, or a GGUF file{}",
+                    dir, is_repository_name(dir) ? " (fasa downloads no models)" : ""));
   }
   const std::string path = dir + "/config.json";
   if (!std::filesystem::exists(path)) {

@@ -22,7 +22,9 @@ text::ChatTemplates require_templates(const std::string& path) {
   if (!is_gguf(path)) return text::ChatTemplates::load(path);
   if (auto templates = open_templates(path)) return *std::move(templates);
   throw InputError(
-      fmt::format("{}: the GGUF metadata have no chat template; use fasa generate", path));
+      fmt::format("{}: the GGUF metadata have no chat template; fasa generate continues a text "
+                  "without one",
+                  path));
 }
 
 }  // namespace fasa

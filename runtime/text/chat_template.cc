@@ -144,7 +144,7 @@ ChatTemplates ChatTemplates::load(const fs::path& model_dir) {
   if (templates) return *std::move(templates);
   throw InputError(
       fmt::format("{}: no chat template was found: there is no chat_template.jinja, and "
-                  "tokenizer_config.json has none",
+                  "tokenizer_config.json has none; fasa generate continues a text without one",
                   model_dir.string()));
 }
 

@@ -1,6 +1,7 @@
 """fasa chat and fasa template through pipes; generate's chat and sampling flags."""
 import json
 import os
+import pty
 import signal
 import subprocess
 import time
@@ -121,9 +122,43 @@ class Chat(ChatCase):
         self.assertIn("its context ends after 64", err)
         self.chat([], "--max-context", 1, code=2)
 
+    def test_an_interrupt_while_the_prompt_is_read_is_answered_at_once(self):
+        text = self.write("long.txt", "And Ruth said, " * 500)
+        terminal, its = pty.openpty()
+        self.addCleanup(os.close, terminal)
+        process = subprocess.Popen([FASA, "chat", "--model", self.model, "--prefill-chunk", "16"],
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=its)
+        os.close(its)
+        process.stdin.write(f"/read {text}\nWho?\n".encode())
+        process.stdin.flush()
+        seen = b""
+        while b"reading the prompt [" not in seen:
+            seen += os.read(terminal, 1 << 16)
+        self.assertIn(b"reading the prompt: the first step", seen)
+        process.send_signal(signal.SIGINT)
+        while b"(stopped before the answer began)" not in seen:
+            seen += os.read(terminal, 1 << 16)
+        self.assertIn(b"(stopping after this step)", seen)
+        process.communicate(b"/quit\n", timeout=120)
+        self.assertEqual(process.returncode, 0)
+
+    def test_the_usual_limits_of_sampling(self):
+        def drawn(*arguments):
+            chat = (*arguments, "--seed", 1, "--temperature", 1.5)
+            return self.chat(["What is it?", "And then?"], *chat)[0]
+        usual = drawn()
+        self.assertEqual(drawn("--top-p", 0.95, "--min-p", 0.05), usual)
+        self.assertNotEqual(drawn("--top-p", 1, "--min-p", 0), usual)
+        self.replace(self.model, "generation_config.json", json.dumps(
+            {"do_sample": True, "temperature": 1.5, "top_k": 200}))
+        self.assertEqual(drawn(), drawn("--top-p", 1, "--min-p", 0))  # the file states a limit
+
     def test_what_it_needs(self):
         (self.model / "chat_template.jinja").unlink()
-        self.assert_fails(3, ["no chat template was found"], "chat", "--model", self.model)
+        self.assert_fails(3, ["no chat template was found", "fasa generate"], "chat", "--model",
+                          self.model)
+        self.assert_fails(3, ["OWNER/NAME", "no such folder", "downloads no models"], "chat",
+                          "--model", "OWNER/NAME")
         (self.model / "tokenizer.json").unlink()
         self.assert_fails(3, ["tokenizer.json"], "chat", "--model", self.model)
 

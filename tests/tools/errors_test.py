@@ -2,10 +2,12 @@
 empty."""
 import json
 import os
+import shutil
 import struct
 import subprocess
+import sys
 
-from support import FASA, MODEL, CommandTest, main, run
+from support import FASA, MODEL, SOURCE, CommandTest, main, run
 
 
 class UsageErrors(CommandTest):
@@ -18,6 +20,23 @@ class UsageErrors(CommandTest):
         self.generate_fails(2, ["unknown argument --fac-token (nearest: --fac-tokens)"],
                             "--prompt", "x", "--fac-token", "128")
         self.generate_fails(2, ["unknown argument stray"], "--prompt", "x", "stray")
+        # All words of an option, among others.
+        self.generate_fails(2, ["unknown argument --prefetch-depth (nearest: --depth)"],
+                            "--prompt", "x", "--prefetch-depth", 1)
+        done = run("config", environment={"FASA_PREFETCH_DEPTH": "1"})
+        self.assertIn(b"FASA_PREFETCH_DEPTH is not an option (nearest: FASA_DEPTH)", done.stderr)
+
+    def test_a_closed_pipe_ends_the_command_of_a_wheel_without_a_word(self):
+        package = self.folder / "fasa"
+        (package / "bin").mkdir(parents=True)
+        shutil.copy(SOURCE / "bindings/python/fasa/_program.py", package)
+        (package / "bin/fasa").symlink_to(FASA)
+        for program in (f"{sys.executable} -c 'import _program; _program.main()'", FASA):
+            script = f"{program} generate --model {MODEL} --prompt x --max-tokens 300 | head -c 20"
+            done = subprocess.run(["bash", "-c", script], cwd=package, stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, check=False)
+            self.assertEqual(done.stderr, b"", program)
+            self.assertEqual(len(done.stdout), 20)
 
     def test_help_and_version(self):
         for arguments in (["--help"], ["generate", "--help"], ["--version"]):
