@@ -30,10 +30,13 @@ if(TARGET fasa_http)
   configure_file(${PROJECT_SOURCE_DIR}/bindings/http/fasa.service.in fasa.service @ONLY)
   install(FILES ${CMAKE_CURRENT_BINARY_DIR}/fasa.service DESTINATION lib/systemd/system
           COMPONENT fasa)
-  # The terms of the page's scripts.
+  # The terms of its page's scripts.
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/bindings/http/vendor/ COMPONENT fasa
           DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.copyright")
 endif()
+# The terms of the reports' script.
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/tools/report/vendor/ COMPONENT fasa
+        DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.copyright")
 # Manual pages and completions, written by the program itself.
 set(pages ${CMAKE_CURRENT_BINARY_DIR}/pages)
 install(CODE "execute_process(COMMAND $<TARGET_FILE:fasa> pages ${pages} COMMAND_ERROR_IS_FATAL ANY)"

@@ -18,6 +18,7 @@
 #include "tools/config_flags.h"
 #include "tools/eval_method.h"
 #include "tools/progress.h"
+#include "tools/report_page.h"
 #include "tools/slice_choice.h"
 
 namespace fasa {
@@ -160,7 +161,7 @@ int AnalyzeCommand::run() {
     inputs.push_back({std::filesystem::path(text.path).filename().string(), std::move(text.ids)});
   }
   const AnalyzeReport report = analyze_model(config, inputs);
-  if (!html_.empty()) write_file_atomically(html_, to_html(report));
+  if (!html_.empty()) write_file_atomically(html_, report_page("analyze", to_json(report)));
   fmt::print("{}", json_ ? to_json(report).dump(2) + "\n" : to_table(report));
   return 0;
 }

@@ -85,6 +85,7 @@ Json to_json(const AnalyzeReport& report) {
   return {{"model", report.model},
           {"window", report.options.window},
           {"slice_window", report.options.slice_window},
+          {"text_steps", report.text_steps},
           {"seconds", report.seconds},
           {"texts", texts},
           {"agreement", agreement_json(analysis)},

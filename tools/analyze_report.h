@@ -1,4 +1,4 @@
-// The results of `fasa analyze`, as JSON, as tables and as one HTML page.
+// The results of `fasa analyze`, as JSON and as tables.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -20,6 +20,5 @@ struct AnalyzeReport {
 
 nlohmann::json to_json(const AnalyzeReport& report);
 std::string to_table(const AnalyzeReport& report);
-std::string to_html(const AnalyzeReport& report);
 
 }  // namespace fasa

@@ -20,6 +20,7 @@
 #include "tools/eval_table.h"
 #include "tools/long_rope.h"
 #include "tools/pre_flag.h"
+#include "tools/report_page.h"
 #include "tools/slice_choice.h"
 
 namespace fasa {
@@ -225,7 +226,7 @@ int EvalCommand::run() {
   for (const Config& config : all) config.validate_for(model_config.geometry());
   if (!html_.empty()) check_writable(html_);
   const EvalReport report = evaluate(all, model_config);
-  if (!html_.empty()) write_file_atomically(html_, to_html(report));
+  if (!html_.empty()) write_file_atomically(html_, report_page("eval", to_json(report)));
   if (json_) {
     fmt::print("{}\n", to_json(report).dump(2));
     return 0;

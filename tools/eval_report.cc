@@ -50,18 +50,6 @@ std::string counted_text(const Summary& summary) {
 
 }  // namespace
 
-std::string against_full_text(const AgainstFull& against) {
-  const PairedMean& kl = against.kl;
-  const PairedMean& same = against.same_best;
-  const PairedMean& change = against.perplexity;
-  return fmt::format(
-      "against full: KL {:.4f} nats (95 %: {:.4f} to {:.4f}; examples {:.4f} to {:.4f}); "
-      "best token the same {:.1f} % ({:.1f} to {:.1f}); perplexity {:+.2f} % ({:+.2f} to {:+.2f})",
-      kl.value, kl.interval.low, kl.interval.high, kl.low, kl.high, 100 * same.value,
-      100 * same.interval.low, 100 * same.interval.high, 100 * change.value,
-      100 * change.interval.low, 100 * change.interval.high);
-}
-
 Summary MethodReport::total() const {
   const Metric metric = tasks.front().summary.metric;
   std::vector<Json> records;
@@ -80,6 +68,44 @@ Summary MethodReport::total() const {
 
 namespace {
 
+// One line: KL, same best token, perplexity, with intervals.
+std::string against_full_text(const AgainstFull& against) {
+  const PairedMean& kl = against.kl;
+  const PairedMean& same = against.same_best;
+  const PairedMean& change = against.perplexity;
+  return fmt::format(
+      "against full: KL {:.4f} nats (95 %: {:.4f} to {:.4f}; examples {:.4f} to {:.4f}); "
+      "best token the same {:.1f} % ({:.1f} to {:.1f}); perplexity {:+.2f} % ({:+.2f} to {:+.2f})",
+      kl.value, kl.interval.low, kl.interval.high, kl.low, kl.high, 100 * same.value,
+      100 * same.interval.low, 100 * same.interval.high, 100 * change.value,
+      100 * change.interval.low, 100 * change.interval.high);
+}
+
+// Recalled facts by depth and length of the text.
+Json facts_json(const MethodReport& report) {
+  std::map<std::pair<double, int64_t>, std::pair<int64_t, int64_t>> cells;  // right, asked
+  for (const TaskResult& task : report.tasks) {
+    if (!task.setup.at("task_setup").contains("context")) continue;
+    const auto length = task.setup.at("task_setup").at("context").get<int64_t>();
+    for (const auto& record : task.records) {
+      for (const auto& question : record.value("questions", Json::array())) {
+        if (!question.contains("depth")) continue;
+        auto& [right, asked] = cells[{question.at("depth").get<double>(), length}];
+        right += question.at("right").get<bool>() ? 1 : 0;
+        ++asked;
+      }
+    }
+  }
+  Json facts = Json::array();
+  for (const auto& [at, answers] : cells) {
+    facts.push_back({{"depth", at.first},
+                     {"context", at.second},
+                     {"right", answers.first},
+                     {"asked", answers.second}});
+  }
+  return facts;
+}
+
 Json method_json(const MethodReport& report) {
   Json json = summary_json(report.total());
   json["method"] = report.method;
@@ -95,6 +121,7 @@ Json method_json(const MethodReport& report) {
     tasks.push_back(std::move(one));
   }
   json["tasks"] = tasks;
+  if (Json facts = facts_json(report); !facts.empty()) json["facts"] = std::move(facts);
   return json;
 }
 

@@ -1,4 +1,4 @@
-// The results of `fasa eval`, as JSON, as a table and as one HTML page.
+// The results of `fasa eval`, as JSON and as a table.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -27,14 +27,9 @@ struct EvalReport {
   int64_t skipped = 0;             // number of skipped lines
 };
 
-// One line: KL, same best token, perplexity, with intervals.
-std::string against_full_text(const AgainstFull& against);
-
 // For one method, its members are at the top level. For several, an array "methods" of such
 // objects.
 nlohmann::json to_json(const EvalReport& report);
 std::string to_table(const EvalReport& report);
-// Includes the accuracy of planted facts by depth and length.
-std::string to_html(const EvalReport& report);
 
 }  // namespace fasa

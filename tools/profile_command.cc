@@ -10,7 +10,9 @@
 #include "tools/config_flags.h"
 #include "tools/help_text.h"
 #include "tools/profile_subject.h"
+#include "tools/profile_timeline.h"
 #include "tools/progress.h"
+#include "tools/report_page.h"
 #include "tools/slice_choice.h"
 
 namespace fasa {
@@ -168,7 +170,12 @@ int ProfileCommand::run() {
   if (flags_.synthetic() && compare_.empty() && !no_advice_) {
     report.advice = advise(subject, report.runs.front(), flags_.steps);
   }
-  if (!html_.empty()) write_file_atomically(html_, to_html(report));
+  if (!html_.empty()) {
+    nlohmann::json page = to_json(report);
+    for (const ProfileRun& run : report.runs)
+      page["timelines"].push_back(timeline_json(*run.decode));
+    write_file_atomically(html_, report_page("profile", std::move(page)));
+  }
   const ProfileRun& first = report.runs.front();
   const std::string& trace = first.config.trace.file;
   if (!trace.empty()) write_file_atomically(trace, first.decode->last_step_trace());

@@ -102,6 +102,12 @@ Json geometry_json(const Geometry& g) {
 
 Json run_json(const ProfileRun& run) {
   Json json = ProfileJson(run.profile()).whole();
+  const double bandwidth = run.decode->device().traits().rates.memory_bandwidth;
+  for (const auto& [name, part] : run.profile().parts()) {
+    const bool known = part.bytes > 0 && part.seconds > 0;
+    const double share = static_cast<double>(part.bytes) / bandwidth / part.seconds;
+    json["parts"][name]["share_of_bandwidth"] = known ? Json(share) : Json(nullptr);
+  }
   const KvMemory memory = run.decode->memory();
   json["memory"] = {
       {"device_kv_bytes", memory.device_total()},  {"device_slice_bytes", memory.device_slices},
@@ -120,7 +126,8 @@ Json run_json(const ProfileRun& run) {
                                {"launches", 1e3 * cost.groups / steps}};
   json["warmup_steps"] = run.warmup.steps;
   json["warmup_rises"] = run.warmup.rises();
-  json["machine"] = {{"gpu", run.config.device.gpu},
+  json["machine"] = {{"text", machine_of(run)},
+                     {"gpu", run.config.device.gpu},
                      {"memory_bandwidth", device.memory_bandwidth},
                      {"link_bandwidth", device.link_bandwidth},
                      {"link_latency", device.link_latency}};

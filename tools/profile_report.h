@@ -1,4 +1,4 @@
-// A profile as JSON, as tables and as one HTML page.
+// A profile as JSON and as tables.
 #pragma once
 
 #include <memory>
@@ -47,7 +47,6 @@ std::string context_of(const ProfileReport& report);
 // The machine that the times are for; values that neither a flag nor a config gives are marked.
 std::string machine_of(const ProfileRun& run);
 std::string to_table(const ProfileReport& report);  // as wide as the terminal
-std::string to_html(const ProfileReport& report);   // self-contained
 
 // The comparison of two alternating runs, for the table and the JSON.
 struct ProfileRatio {

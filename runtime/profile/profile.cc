@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
 #include <string_view>
 
 namespace fasa {
@@ -11,16 +12,6 @@ namespace {
 constexpr size_t kToDevice = 0;  // index of TimelineEntry::link
 
 bool is_row_cause(Cause cause) { return cause == Cause::kMiss || cause == Cause::kPrefetch; }
-
-WaitReason reason_of(const TimelineEntry::Source& awaited) {
-  if (awaited.name == nullptr) return WaitReason::kOther;
-  const std::string_view name = awaited.name;
-  if (name == "claim_slots") return WaitReason::kPredictions;
-  if (is_row_cause(awaited.tag.cause)) return WaitReason::kRows;
-  if (awaited.tag.cause == Cause::kWriteBack) return WaitReason::kWriteBack;
-  if (awaited.tag.cause == Cause::kControl) return WaitReason::kTables;
-  return WaitReason::kOther;
-}
 
 bool carries_rows(const TimelineEntry& entry) {
   return entry.kind == TimelineEntry::Kind::kWork && entry.work.h2d_bytes > 0 &&
@@ -59,6 +50,17 @@ const char* behind_name(Behind behind) {
   static constexpr std::array<const char*, kBehinds> kNames = {
       "other layers", "scoring", "codes", "attention", "other work", "nothing"};
   return kNames[static_cast<size_t>(behind)];
+}
+
+WaitReason wait_reason(const TimelineEntry& wait) {
+  const TimelineEntry::Source& awaited = wait.awaited;
+  if (awaited.name == nullptr) return WaitReason::kOther;
+  const std::string_view name = awaited.name;
+  if (name == "claim_slots") return WaitReason::kPredictions;
+  if (is_row_cause(awaited.tag.cause)) return WaitReason::kRows;
+  if (awaited.tag.cause == Cause::kWriteBack) return WaitReason::kWriteBack;
+  if (awaited.tag.cause == Cause::kControl) return WaitReason::kTables;
+  return WaitReason::kOther;
 }
 
 double LayerProfile::waiting() const { return std::accumulate(waits.begin(), waits.end(), 0.0); }
@@ -132,7 +134,7 @@ void Profile::add_entry(const TimelineEntry& entry, TimelineStream compute) {
   LayerProfile& part = part_of(entry.tag);
   if (entry.kind == TimelineEntry::Kind::kWait) {
     if (entry.stream != compute) return;
-    part.waits[static_cast<size_t>(reason_of(entry.awaited))] += entry.span.seconds();
+    part.waits[static_cast<size_t>(wait_reason(entry))] += entry.span.seconds();
     return;
   }
   if (entry.stream == compute) part.compute += entry.span.seconds();
@@ -143,62 +145,71 @@ void Profile::add_entry(const TimelineEntry& entry, TimelineStream compute) {
 
 // A layer's attention to codes in a launch of its own is its first one, where it has more launches
 // than the layer has head groups.
-void Profile::add_parts(const std::vector<TimelineEntry>& entries, TimelineStream compute) {
+std::vector<ComputePart> compute_parts(const std::vector<TimelineEntry>& entries,
+                                       TimelineStream compute) {
   struct Calls {
     uint64_t selects = 0, attends = 0;
     const TimelineEntry* first_attend = nullptr;
   };
-  std::vector<const TimelineEntry*> work;
-  std::map<int, Calls> calls;
+  std::vector<ComputePart> parts;
   for (const TimelineEntry& entry : entries) {
     if (entry.kind != TimelineEntry::Kind::kWork || entry.stream != compute) continue;
-    work.push_back(&entry);
-    Calls& layer = calls[entry.tag.layer];
-    const std::string_view name = entry.name;
-    if (name == "select" && entry.tag.cause == Cause::kCompute) ++layer.selects;
-    if (name != "attend") continue;
+    parts.push_back({&entry, part_name(entry)});
+  }
+  std::sort(parts.begin(), parts.end(), [](const ComputePart& a, const ComputePart& b) {
+    return a.entry->span.start < b.entry->span.start;
+  });
+  std::map<int, Calls> calls;
+  for (const ComputePart& part : parts) {
+    Calls& layer = calls[part.entry->tag.layer];
+    layer.selects += part.name == "scoring" ? 1 : 0;
+    if (part.name != "attention") continue;
     ++layer.attends;
-    if (layer.first_attend == nullptr || entry.span.start < layer.first_attend->span.start) {
-      layer.first_attend = &entry;
-    }
+    if (layer.first_attend == nullptr) layer.first_attend = part.entry;
   }
-  for (const auto& [layer, counts] : calls) {
-    selects_ += counts.selects;
-    selecting_layers_ += counts.selects > 0 ? 1 : 0;
+  for (ComputePart& part : parts) {
+    const Calls& layer = calls[part.entry->tag.layer];
+    const bool codes = part.entry == layer.first_attend && layer.selects > 0;
+    if (codes && layer.attends > layer.selects) part.name = "codes";
   }
-  std::sort(work.begin(), work.end(),
-            [](const auto* a, const auto* b) { return a->span.start < b->span.start; });
-  std::vector<Part> parts;
-  for (const TimelineEntry* entry : work) {
-    const Calls& layer = calls[entry->tag.layer];
-    const bool codes =
-        entry == layer.first_attend && layer.selects > 0 && layer.attends > layer.selects;
-    parts.push_back({entry->span, entry->tag.layer, codes ? "codes" : part_name(*entry)});
-    PartProfile& part = parts_[parts.back().name];
+  return parts;
+}
+
+void Profile::add_parts(const std::vector<TimelineEntry>& entries, TimelineStream compute) {
+  const std::vector<ComputePart> parts = compute_parts(entries, compute);
+  std::set<int> selecting;
+  for (const auto& [entry, name] : parts) {
+    PartProfile& part = parts_[name];
     part.seconds += entry->span.seconds();
     ++part.calls;
     part.bytes += entry->work.device_bytes;
+    if (name != "scoring") continue;
+    ++selects_;
+    selecting.insert(entry->tag.layer);
   }
+  selecting_layers_ += selecting.size();
   add_behind(entries, parts);
 }
 
 // `parts` are in order, one after the other.
 void Profile::add_behind(const std::vector<TimelineEntry>& entries,
-                         const std::vector<Part>& parts) {
+                         const std::vector<ComputePart>& parts) {
   for (const TimelineEntry& entry : entries) {
     if (!carries_rows(entry)) continue;
     const TimeSpan& link = entry.link[kToDevice];
     if (link.seconds() <= 0) continue;
     double left = link.seconds();
     double scoring = 0;
-    auto part = std::upper_bound(parts.begin(), parts.end(), link.start,
-                                 [](double at, const Part& of) { return at < of.span.end; });
-    for (; part != parts.end() && part->span.start < link.end; ++part) {
-      const double beside =
-          std::min(link.end, part->span.end) - std::max(link.start, part->span.start);
-      const Behind behind = part->layer == entry.tag.layer ? behind_of(part->name)
-                            : part->layer < 0              ? Behind::kOther
-                                                           : Behind::kOtherLayers;
+    auto part =
+        std::upper_bound(parts.begin(), parts.end(), link.start,
+                         [](double at, const ComputePart& of) { return at < of.entry->span.end; });
+    for (; part != parts.end() && part->entry->span.start < link.end; ++part) {
+      const TimeSpan& span = part->entry->span;
+      const int layer = part->entry->tag.layer;
+      const double beside = std::min(link.end, span.end) - std::max(link.start, span.start);
+      const Behind behind = layer == entry.tag.layer ? behind_of(part->name)
+                            : layer < 0              ? Behind::kOther
+                                                     : Behind::kOtherLayers;
       behind_[static_cast<size_t>(behind)] += beside;
       scoring += behind == Behind::kScoring ? beside : 0;
       left -= beside;

@@ -65,6 +65,12 @@ struct PartProfile {
   uint64_t bytes = 0;  // of device memory
 };
 
+// Work of a step on its compute stream, by the names of Profile::parts().
+struct ComputePart {
+  const TimelineEntry* entry;  // of the step
+  std::string name;
+};
+
 // Seconds and counts over all profiled steps.
 struct LayerProfile {
   double compute = 0;  // work on the compute stream
@@ -135,12 +141,7 @@ class Profile {
   LayerProfile& part_of(OperationTag tag);
   void add_entry(const TimelineEntry& entry, TimelineStream compute);
   void add_parts(const std::vector<TimelineEntry>& entries, TimelineStream compute);
-  struct Part {
-    TimeSpan span;
-    int layer;
-    std::string name;
-  };
-  void add_behind(const std::vector<TimelineEntry>& entries, const std::vector<Part>& parts);
+  void add_behind(const std::vector<TimelineEntry>& entries, const std::vector<ComputePart>& parts);
   void add_rounds(const std::vector<TimelineEntry>& entries);
   void add_link(const std::vector<TimelineEntry>& entries);
 
@@ -159,5 +160,11 @@ class Profile {
 
 // The stream that runs attention; none if no entry is attention.
 std::optional<TimelineStream> compute_stream(const std::vector<TimelineEntry>& entries);
+
+// In order of time.
+std::vector<ComputePart> compute_parts(const std::vector<TimelineEntry>& entries,
+                                       TimelineStream compute);
+
+WaitReason wait_reason(const TimelineEntry& wait);
 
 }  // namespace fasa

@@ -1,7 +1,7 @@
 """fasa analyze, as a user runs it."""
 import json
 
-from support import MODEL, SOURCE, CommandTest, PageCheck, main
+from support import MODEL, SOURCE, CommandTest, main, report_of
 
 RUTH = SOURCE / "models/texts/ruth.txt"
 SMALL = ("analyze", "--model", MODEL, "--text", RUTH, "--tokens", 700, "--window", 64, "--queries",
@@ -28,13 +28,7 @@ class Analyze(CommandTest):
                          [("fasa", 32), ("fasa", 64), ("streaming", 32), ("streaming", 64)])
         self.assertEqual(len(result["slices"]), 20)
         self.assertEqual(len(result["map_overlap"]["sizes"]), 9)
-        check = PageCheck()
-        check.feed(page.read_text())
-        self.assertEqual(check.open, [])
-        for part in ("ruth.txt", "mean CA", "layer 3", "K = 2048", "streaming",
-                     "distant attention captured, %",
-                     "slice bytes per token"):
-            self.assertIn(part, check.text)
+        self.assertEqual(report_of(page), {**result, "report": "analyze"})
 
     def test_the_table_is_readable(self):
         done = self.assert_done(*SMALL, "--selections", "none")

@@ -2,7 +2,7 @@
 import json
 import unittest
 
-from support import MODEL, SOURCE, CommandTest, PageCheck, facts, main
+from support import MODEL, SOURCE, CommandTest, facts, main, report_of
 
 SMALL = ("--geometry", "Llama-3.2-1B", "--tokens", 8192, "--steps", 4, "--warmup", 3)
 SUMS = (("compute_ms",), ("transfer_ms",), ("wait_ms", "rows"), ("wait_ms", "predictions"),
@@ -186,15 +186,51 @@ class Profile(CommandTest):
 
     def test_files(self):
         page, trace = self.folder / "p.html", self.folder / "t.json"
-        self.assert_done("profile", *SMALL, "--html", page, "--trace-file", trace)
-        check = PageCheck()
-        check.feed(page.read_text())
-        self.assertEqual(check.open, [])
-        self.assertEqual(check.count["svg"], 4)
-        self.assertNotIn("nan", page.read_text())
+        done = self.assert_done("profile", *SMALL, "--bandwidth", "1GB/s", "--no-advice", "--json",
+                                "--html", page, "--trace-file", trace)
+        report = report_of(page)
+        (timeline,) = report.pop("timelines")
+        self.assertEqual(report.pop("report"), "profile")
+        self.assertEqual(report, json.loads(done.stdout))
+        self.check_timeline(report, timeline)
+        for part in report["parts"].values():
+            self.assertEqual(part["share_of_bandwidth"] is None, part["bytes"] == 0)
+        self.assertLessEqual(report["parts"]["weights"]["share_of_bandwidth"], 1)
         events = json.loads(trace.read_text())["traceEvents"]
         self.assertEqual({e["args"]["layer"] for e in events if e["name"] == "select"},
                          set(range(16)))
+
+
+    def check_timeline(self, report, timeline):
+        """The last step has the kinds of work of the profile, and no row without work."""
+        self.assertEqual(timeline["streams"][0], "compute")
+        self.assertNotIn("hit rate", timeline["streams"])  # a counter
+        spans = {}
+        for stream, start, length, kind, _, layer, moved in timeline["entries"]:
+            self.assertGreaterEqual(start, 0)
+            self.assertGreaterEqual(length, 0)
+            self.assertTrue(-1 <= layer < len(report["layers"]))
+            self.assertGreaterEqual(moved, 0)
+            spans.setdefault(stream, []).append(kind)
+        self.assertEqual(set(spans), set(range(len(timeline["streams"]))))
+        waits = {"wait_rows", "wait"}
+        self.assertEqual(set(spans[0]) - waits, set(report["parts"]))
+        self.assertFalse(waits & {kind for stream in spans if stream for kind in spans[stream]})
+        self.assertIn("miss", {kind for stream in spans if stream for kind in spans[stream]})
+
+    def test_a_page_of_two_configs(self):
+        page = self.folder / "p.html"
+        (self.folder / "<").mkdir()
+        names = [self.write(name, f"[prefetch]\ndepth = {depth}\n")
+                 for name, depth in (("</script>.toml", 0), ("b.toml", 1))]
+        self.assert_done("profile", *SMALL, "--bandwidth", "1GB/s", "--compare", *names, "--html",
+                         page)
+        report = report_of(page)
+        self.assertEqual([run["file"] for run in report["compare"]], list(map(str, names)))
+        self.assertEqual(len(report["timelines"]), 2)
+        for run, timeline in zip(report["compare"], report["timelines"]):
+            self.check_timeline(run, timeline)
+        self.assertLessEqual(report["tpot_ratio"]["lowest"], report["tpot_ratio"]["mean"])
 
 
 class BadInput(CommandTest):

@@ -26,29 +26,33 @@ def run(*arguments, environment=None, **options):
 
 
 class PageCheck(html.parser.HTMLParser):
-    """Checks that opened elements are closed, and that nothing is fetched."""
-    VOID = {"meta", "line", "br"}
+    """Checks that opened elements are closed, and that nothing is fetched; keeps the report."""
+    VOID = {"meta"}
 
     def __init__(self):
         super().__init__()
         self.open = []
-        self.count = {}
-        self.text = ""
+        self.report = ""
 
     def handle_starttag(self, tag, attrs):
-        self.count[tag] = self.count.get(tag, 0) + 1
         assert not {"src", "href"} & {name for name, _ in attrs}, attrs
         if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.count[tag] = self.count.get(tag, 0) + 1
+            self.open.append((tag, dict(attrs).get("id")))
 
     def handle_endtag(self, tag):
-        assert self.open.pop() == tag, tag
+        assert self.open.pop()[0] == tag, tag
 
     def handle_data(self, data):
-        self.text += data
+        if self.open[-1:] == [("script", "report")]:
+            self.report += data
+
+
+def report_of(page):
+    """The data of a report's page."""
+    check = PageCheck()
+    check.feed(page.read_text())
+    assert check.open == [], check.open
+    return json.loads(check.report)
 
 
 class CommandTest(unittest.TestCase):
