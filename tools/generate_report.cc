@@ -4,6 +4,7 @@
 
 #include "runtime/base/units.h"
 #include "runtime/config/config_options.h"
+#include "runtime/io/machine.h"
 #include "runtime/text/utf8.h"
 
 namespace fasa {
@@ -150,6 +151,7 @@ Json to_json(const GenerateReport& report) {
                {"fetch", fetch_json(report)},
                {"map", report.map.empty() ? Json(nullptr) : Json(valid_utf8(report.map, &lossy))},
                {"map_seconds", report.map_seconds},
+               {"control_group", group_limits()},
                {"config", config_to_json(report.config)}};
   if (!report.result.logprobs.empty()) json["logprobs"] = logprobs_json(report.result.logprobs);
   if (report.result.error) json["error"] = *report.result.error;
@@ -169,6 +171,9 @@ std::string to_table(const GenerateReport& report) {
   };
   row("device", fmt::format("{}, weights {}, rows {}", report.device, dtype_name(report.dtype),
                             row_dtype_name(report.row_dtype)));
+  if (const std::string limits = group_limits(); !limits.empty()) {
+    row("control group's limits", limits);
+  }
   row("weight bytes", format_bytes(report.weight_bytes));
   row("prompt", fmt::format("{} tokens in {:.3f} s{}{}", result.prompt_tokens,
                             result.prefill_seconds, clock, wall(result.prefill_wall_seconds)));

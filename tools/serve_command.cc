@@ -6,7 +6,7 @@
 #include <chrono>
 #include <csignal>
 #include <ctime>
-#include <filesystem>
+#include <optional>
 #include <thread>
 
 #include "bindings/http/http_server.h"
@@ -28,6 +28,8 @@
 #include "tools/model_dtype.h"
 #include "tools/model_facts.h"
 #include "tools/pre_flag.h"
+#include "tools/served_model.h"
+#include "tools/served_room.h"
 #include "tools/slice_choice.h"
 
 namespace fasa {
@@ -148,6 +150,22 @@ class ServeCommand final : public Command {
             },
             ""))
         ->default_str("64MiB");
+    command_
+        ->add_option("--template-kwargs", template_kwargs_,
+                     "Variables of the chat template for requests that do not set them, such as "
+                     "'{\"enable_thinking\": false}'")
+        ->type_name("JSON");
+    command_
+        ->add_option("--reasoning-budget", reasoning_budget_,
+                     "Maximum tokens of a thought, which is then ended; 0 = no thoughts")
+        ->type_name("N")
+        ->check(CLI::Range(int64_t{0}, int64_t{1} << 30));
+    command_
+        ->add_option("--max-tokens-default", max_tokens_,
+                     "Maximum tokens of an answer whose request sets none; default: what the "
+                     "context leaves")
+        ->type_name("N")
+        ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
     command_->add_option("--log", log_, "Form of the log's line for each request: text, json")
         ->type_name("FORM")
         ->check(CLI::IsMember({"text", "json"}))
@@ -181,6 +199,9 @@ class ServeCommand final : public Command {
   serve::EngineOptions engine_;
   std::string max_step_ms_ = "auto";
   int64_t max_context_ = 0;
+  std::string template_kwargs_;
+  int64_t reasoning_budget_ = -1;
+  std::optional<int64_t> max_tokens_;
   std::string log_ = "text";
   bool quiet_ = false;
   bool any_model_name_ = false;
@@ -194,71 +215,6 @@ void ServeCommand::check() const {
       fmt::format("--host {} is reachable from other machines: give --api-key-file FILE, or listen "
                   "on 127.0.0.1",
                   http_.host));
-}
-
-// The memory of a conversation that fills the context, per token.
-serve::TokenMemory token_memory(const Runtime& runtime, int64_t tokens, int step_tokens) {
-  const KvMemory memory = runtime.estimate_memory(tokens, step_tokens);
-  const auto count = static_cast<uint64_t>(tokens);
-  return {.device = (memory.device_slices + memory.device_rows + memory.device_states) / count,
-          .host = memory.host_needed() / count};
-}
-
-// What fits beside the model: tokens of one conversation; hot rows take what is left.
-struct Room {
-  int64_t tokens = 0;
-  uint64_t free = UINT64_MAX;  // bytes of the device; UINT64_MAX: no limit
-};
-
-Room room_of(const Runtime& runtime, const Device& device, int64_t most, int step_tokens) {
-  const auto left = [&](MemorySpace space) {
-    const MemoryUse use = device.memory(space);
-    return use.limit_bytes == UINT64_MAX
-               ? UINT64_MAX
-               : use.limit_bytes - std::min(use.limit_bytes, use.used_bytes);
-  };
-  Room room{.tokens = most, .free = left(MemorySpace::kDevice)};
-  const uint64_t host = left(MemorySpace::kHost);
-  const auto fits = [&](int64_t tokens) {
-    const auto step = static_cast<int>(std::min<int64_t>(step_tokens, tokens));
-    const KvMemory need = runtime.estimate_memory(tokens, step);
-    return need.device_needed() - need.device_hot_rows <= room.free && need.host_needed() <= host;
-  };
-  if (fits(most)) return room;
-  int64_t bad = most;
-  for (room.tokens = 0; bad - room.tokens > 1;) {
-    const int64_t middle = room.tokens + (bad - room.tokens) / 2;
-    (fits(middle) ? room.tokens : bad) = middle;
-  }
-  return room;
-}
-
-void print_room(const Room& room, const serve::TokenMemory& token, int64_t context) {
-  if (room.free == UINT64_MAX || token.device == 0) return;
-  const auto tokens = static_cast<int64_t>(room.free / token.device);
-  fmt::print(stderr, "fasa serve: room for about {} tokens at once in {} of device memory", tokens,
-             format_bytes(room.free));
-  if (room.tokens == context) {
-    fmt::print(stderr, ": {} conversations of {} tokens\n", std::max<int64_t>(1, tokens / context),
-               context);
-    return;
-  }
-  fmt::print(stderr,
-             "\nfasa serve: warning: a conversation of {} tokens does not fit; the longest has {} "
-             "(--fit makes room)\n",
-             context, room.tokens);
-}
-
-// The name that the user sees: of the link, not of the file behind it; of the repository in a cache
-// of Hugging Face (models--OWNER--NAME/snapshots/HASH).
-std::string model_name_of(const std::string& dir) {
-  const std::filesystem::path path = std::filesystem::absolute(dir).lexically_normal();
-  const std::filesystem::path own = path.has_filename() ? path : path.parent_path();
-  if (own.extension() == ".gguf") return own.stem().string();
-  const std::string repository = own.parent_path().parent_path().filename().string();
-  const bool cached =
-      own.parent_path().filename() == "snapshots" && repository.starts_with("models--");
-  return cached ? repository.substr(repository.rfind("--") + 2) : own.filename().string();
 }
 
 int64_t ServeCommand::max_context(const ModelConfig& config) const {
@@ -347,8 +303,11 @@ int ServeCommand::run() {
       .created = static_cast<int64_t>(std::time(nullptr)),
       .max_context = max_context(model_config),
       .vocab_size = model_config.vocab_size,
-      .marks_history = model_config.geometry().linear.layers > 0,
+      .marks_borders = marks_borders(model_config.geometry()),
       .defaults = GenerationDefaults::load(dir_),
+      .template_variables = template_variables(template_kwargs_),
+      .max_tokens = max_tokens_,
+      .reasoning_budget = reasoning_budget_,
       .keys = key_file_.empty() ? serve::ApiKeys() : serve::ApiKeys::load(key_file_),
       .log = quiet_           ? serve::LogForm::kNone
              : log_ == "json" ? serve::LogForm::kJson

@@ -1,5 +1,7 @@
 #include "bindings/http/api_error.h"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 namespace fasa::serve {
@@ -27,6 +29,41 @@ std::string ApiError::without_nul(std::string message) {
 
 ApiError ApiError::bad_field(const std::string& param, const std::string& message) {
   return {400, "invalid_request_error", param + ": " + message, param, "invalid_value"};
+}
+
+ApiError ApiError::long_prompt(std::string_view path, int64_t tokens, int64_t most,
+                               const std::string& field) {
+  const char* const code = "context_length_exceeded";
+  if (path.starts_with("/v1/messages")) {
+    return {400, "invalid_request_error",
+            fmt::format("prompt is too long: {} tokens > {} maximum", tokens, most - 1), field,
+            code};
+  }
+  if (path.starts_with("/api/")) {
+    return {400, "invalid_request_error",
+            fmt::format("the input length exceeds the context length: {} tokens; allowed: {}",
+                        tokens, most - 1),
+            field, code};
+  }
+  if (path.starts_with("/v1/responses")) {
+    return {400, "invalid_request_error",
+            fmt::format("Your input exceeds the context window of this model: {} tokens; allowed: "
+                        "{}. Please adjust your input and try again.",
+                        tokens, most - 1),
+            field, code};
+  }
+  if (!path.starts_with("/v1/")) {  // llama.cpp's
+    return {400, "exceed_context_size_error",
+            fmt::format("request ({} tokens) exceeds the available context size ({} tokens), try "
+                        "increasing it",
+                        tokens, most),
+            field, code};
+  }
+  return {400, "invalid_request_error",
+          fmt::format("This model's maximum context length is {} tokens. However, your prompt has "
+                      "{} tokens. Please reduce its length.",
+                      most, tokens),
+          field, code};
 }
 
 std::string error_json(const ApiError& error) {

@@ -30,6 +30,9 @@ class ApiError : public std::runtime_error {
 
   // 400, naming the field.
   static ApiError bad_field(const std::string& param, const std::string& message);
+  // 400, in the words of the API that has the path. `field`: the prompt's.
+  static ApiError long_prompt(std::string_view path, int64_t tokens, int64_t most,
+                              const std::string& field);
 
  private:
   static std::string without_nul(std::string message);  // what() ends at the first

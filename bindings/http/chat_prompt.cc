@@ -78,9 +78,11 @@ jinja::MarkedText until_continued(const jinja::MarkedText& prompt) {
 
 }  // namespace
 
-text::ChatPrompt chat_prompt(const ChatRequest& request, const text::ChatTemplates& templates,
-                             const text::ChosenFormat& chosen, const std::tm& now) {
+text::ChatPrompt chat_prompt(const ChatRequest& request, const PromptSetting& setting) {
   Json context = request.context;
+  for (const auto& [name, value] : setting.variables.items()) {
+    if (!context.contains(name)) context[name] = value;
+  }
   if (context["messages"].empty()) {
     throw ApiError::bad_field(request.common.prompt_field, "there is no message to answer");
   }
@@ -93,13 +95,13 @@ text::ChatPrompt chat_prompt(const ChatRequest& request, const text::ChatTemplat
   std::vector<Json> tried;
   std::exception_ptr first;
   for (int changes = 0; changes < 8; ++changes) {
-    Variant variant{.form = chosen.format.history, .alternate = (changes & 4) != 0};
+    Variant variant{.form = setting.chosen.format.history, .alternate = (changes & 4) != 0};
     if ((changes & 1) != 0) variant.form.system_anywhere = false;
     if ((changes & 2) != 0) variant.form.text_or_thought = true;
-    Json input = context_of(context, chosen.is_generic(), variant);
+    Json input = context_of(context, setting.chosen.is_generic(), variant);
     if (std::find(tried.begin(), tried.end(), input) != tried.end()) continue;
     try {
-      jinja::MarkedText prompt = render(input, templates, now);
+      jinja::MarkedText prompt = render(input, setting.templates, setting.now);
       return text::ChatPrompt(continued ? until_continued(prompt) : std::move(prompt));
     } catch (const jinja::TemplateError&) {
       if (!first) first = std::current_exception();
@@ -109,21 +111,36 @@ text::ChatPrompt chat_prompt(const ChatRequest& request, const text::ChatTemplat
   std::rethrow_exception(first);
 }
 
-size_t history_bytes(const text::ChatPrompt& prompt, const ChatRequest& request,
-                     const text::ChatTemplates& templates, const text::ChosenFormat& chosen,
-                     const std::tm& now) {
-  ChatRequest history{request};
-  history.context["add_generation_prompt"] = false;
+size_t end_of_messages(const text::ChatPrompt& prompt, const ChatRequest& request, size_t messages,
+                       const PromptSetting& setting) {
+  ChatRequest part{request};
+  part.context["add_generation_prompt"] = false;
+  Json& of = part.context["messages"];
+  of.erase(of.begin() + static_cast<ptrdiff_t>(messages), of.end());
   try {
     const std::string& whole = prompt.text();
-    const text::ChatPrompt rendered = chat_prompt(history, templates, chosen, now);
-    const std::string& part = rendered.text();
-    const auto end = std::mismatch(whole.begin(), whole.end(), part.begin(), part.end());
+    const text::ChatPrompt rendered = chat_prompt(part, setting);
+    const auto end =
+        std::mismatch(whole.begin(), whole.end(), rendered.text().begin(), rendered.text().end());
     const auto bytes = static_cast<size_t>(end.first - whole.begin());
     return bytes < whole.size() ? bytes : 0;
   } catch (const Error&) {
     return 0;
+  } catch (const ApiError&) {
+    return 0;
   }
+}
+
+PromptBorders prompt_borders(const text::ChatPrompt& prompt, const ChatRequest& request,
+                             const PromptSetting& setting) {
+  const Json& messages = request.context["messages"];
+  PromptBorders borders{.history = end_of_messages(prompt, request, messages.size(), setting)};
+  size_t user = messages.size();
+  while (user > 0 && messages[user - 1].value("role", "") != "user") --user;
+  borders.user = user == messages.size() ? borders.history
+                 : user == 0             ? 0
+                                         : end_of_messages(prompt, request, user, setting);
+  return borders;
 }
 
 }  // namespace fasa::serve

@@ -10,17 +10,28 @@
 
 namespace fasa::serve {
 
+// What prompts are rendered with.
+struct PromptSetting {
+  const text::ChatTemplates& templates;
+  const text::ChosenFormat& chosen;
+  std::tm now;
+  const Json& variables;  // of the template, where a request has none of that name
+};
+
 // A template that refuses the conversation's form is asked again with other ones: system messages
 // placed, turns that alternate. Throws the first error if it refuses all, and ApiError if the
 // template does not show an answer that is to be continued.
-text::ChatPrompt chat_prompt(const ChatRequest& request, const text::ChatTemplates& templates,
-                             const text::ChosenFormat& chosen, const std::tm& now);
+text::ChatPrompt chat_prompt(const ChatRequest& request, const PromptSetting& setting);
 
-// The bytes of this prompt that the template renders without the part that begins an answer. A
-// later prompt parts there at the latest, if the template shows past answers in another way. 0:
-// unknown.
-size_t history_bytes(const text::ChatPrompt& prompt, const ChatRequest& request,
-                     const text::ChatTemplates& templates, const text::ChosenFormat& chosen,
-                     const std::tm& now);
+// Where a later prompt may part from this one, in bytes; 0: unknown.
+struct PromptBorders {
+  size_t history = 0;  // before the part that begins an answer
+  size_t user = 0;     // behind the user's last message
+};
+// Where the prompt's rendering of its first `messages` messages ends, in bytes; 0: unknown.
+size_t end_of_messages(const text::ChatPrompt& prompt, const ChatRequest& request, size_t messages,
+                       const PromptSetting& setting);
+PromptBorders prompt_borders(const text::ChatPrompt& prompt, const ChatRequest& request,
+                             const PromptSetting& setting);
 
 }  // namespace fasa::serve

@@ -164,7 +164,7 @@ class CompletionForm final : public ReplyForm {
     return json_text(reply);
   }
 
-  std::string begin(int choices) override {
+  std::string begin(int choices, const Usage&) override {
     if (kind_ == ReplyKind::kText) return "";
     std::string frames;
     for (int choice = 0; choice < choices; ++choice) {
@@ -176,18 +176,12 @@ class CompletionForm final : public ReplyForm {
     return frames;
   }
 
+  std::string ping() override { return choice_frame(empty_choice(0)); }
+
   // As llama.cpp's server has it.
   std::string progress(const PromptProgress& progress) override {
     if (!progress_) return "";
-    Json choice = {{"index", 0}};
-    if (kind_ == ReplyKind::kChat) {
-      choice["delta"] = Json::object();
-    } else {
-      choice["text"] = "";
-    }
-    choice["logprobs"] = nullptr;
-    choice["finish_reason"] = nullptr;
-    Json reply = reply_json(true, Json::array({std::move(choice)}));
+    Json reply = reply_json(true, Json::array({empty_choice(0)}));
     reply["prompt_progress"] = progress_json(progress);
     return frame_of(json_text(reply));
   }
@@ -220,13 +214,8 @@ class CompletionForm final : public ReplyForm {
                               {"logprobs", nullptr},
                               {"finish_reason", nullptr}});
     }
-    Json last = {{"index", choice}};
-    if (kind_ == ReplyKind::kChat) {
-      last["delta"] = Json::object();
-    } else {
-      last["text"] = "";
-    }
-    last["logprobs"] = rest.empty() ? Json() : logprobs_of(rest, count_characters(message.content));
+    Json last = empty_choice(choice);
+    if (!rest.empty()) last["logprobs"] = logprobs_of(rest, count_characters(message.content));
     last["finish_reason"] = finish_name(message);
     return frames + choice_frame(std::move(last));
   }
@@ -251,6 +240,17 @@ class CompletionForm final : public ReplyForm {
     const std::pair<int, int> call(part.choice, static_cast<int>(part.piece.call));
     if (begins && is_custom_tool(tools_, part.piece.text)) custom_.insert(call);
     return custom_.contains(call);
+  }
+
+  Json empty_choice(int choice) const {
+    Json json = {{"index", choice}};
+    if (kind_ == ReplyKind::kChat) {
+      json["delta"] = Json::object();
+    } else {
+      json["text"] = "";
+    }
+    json["logprobs"] = json["finish_reason"] = nullptr;
+    return json;
   }
 
   Json logprobs_of(const std::vector<TokenText>& tokens, int64_t offset) const {

@@ -8,15 +8,14 @@
 #include <random>
 #include <utility>
 
-#include "bindings/http/chat_prompt.h"
 #include "bindings/http/session_title.h"
+#include "runtime/text/token_bytes.h"
 
 namespace fasa::serve {
 namespace {
 
 // Several threads, so that formatting one long answer does not delay the others.
 constexpr size_t kFormatThreads = 2;
-constexpr size_t kKnownBytes = size_t{64} << 20;
 
 uint64_t drawn_number() {
   thread_local std::random_device device;
@@ -53,7 +52,7 @@ Completions::Completions(const ServiceOptions& options, EngineLoop& engine,
       templates_(templates),
       answers_(templates, tokenizer),
       log_(log),
-      known_(kKnownBytes, tokenizer),
+      known_(tokenizer),
       formatters_(kFormatThreads),
       pinger_([this] { ping_replies(); }) {
   for (Conversation& found : engine.take_found()) {
@@ -61,7 +60,8 @@ Completions::Completions(const ServiceOptions& options, EngineLoop& engine,
     if (found.text.empty()) continue;
     std::vector<int32_t> ids(found.log.ids().begin(), found.log.ids().end());
     ids.insert(ids.end(), found.ahead.begin(), found.ahead.end());
-    known_.remember(std::move(found.salt), std::move(found.text), std::move(ids));
+    known_.remember(
+        KnownText(tokenizer, std::move(found.salt), std::move(found.text), std::move(ids)));
   }
 }
 
@@ -105,17 +105,10 @@ void Completions::check_ids(std::span<const int32_t> ids, const char* field) con
 AnswerOptions Completions::answer_options(const CompletionFields& fields,
                                           size_t prompt_tokens) const {
   const int64_t room = options_.max_context - static_cast<int64_t>(prompt_tokens);
-  if (room < 1) {
-    throw ApiError(400, "invalid_request_error",
-                   // Clients look for OpenAI's and for Anthropic's words.
-                   fmt::format("This model's maximum context length is {0} tokens. However, you "
-                               "requested {1} tokens in the prompt alone (prompt is too long: {1} "
-                               "tokens > {0} maximum). Please shorten it.",
-                               options_.max_context, prompt_tokens),
-                   fields.prompt_field, "context_length_exceeded");
-  }
   AnswerOptions answer;
-  answer.max_tokens = std::clamp<int64_t>(fields.sampling.max_tokens.value_or(room), 1, room);
+  const int64_t most = options_.max_tokens.value_or(room);
+  answer.max_tokens = std::clamp<int64_t>(fields.sampling.max_tokens.value_or(most), 1, room);
+  answer.reasoning_budget = options_.reasoning_budget;
   answer.sampling = choice_of(fields.sampling).over(options_.defaults);
   // OpenAI's default, if neither the request nor the model's file sets one.
   if (!fields.sampling.temperature && !options_.defaults.temperature) {
@@ -142,38 +135,27 @@ AnswerOptions Completions::answer_options(const CompletionFields& fields,
   return answer;
 }
 
-// As far as the prompt agrees with a known text, up to a control token, that text's ids are used.
-std::vector<int32_t> Completions::encode(const std::string& salt, const text::ChatPrompt& prompt) {
-  std::vector<int32_t> ids;
-  size_t begin = 0;
-  {
-    const std::lock_guard lock(known_mutex_);
-    const KnownTexts::Beginning known = known_.find(salt, prompt.text());
-    ids.assign(known.ids.begin(), known.ids.end());
-    begin = known.bytes;
-  }
-  if (begin > 0) {
-    const auto rest = tokenizer_.encode(prompt.segments(begin), false);
-    if (!rest.empty() && tokenizer_.is_special(rest[0])) {
-      ids.insert(ids.end(), rest.begin(), rest.end());
-      return ids;
-    }
-  }
-  return tokenizer_.encode(prompt.segments(), false);
+PromptSetting Completions::prompt_setting() const {
+  return {*templates_, answers_.chosen(), options_.now(), options_.template_variables};
 }
 
-// The prompt's tokens before the part that begins the answer, where that part begins with a control
-// token.
-int64_t Completions::history_tokens(const ChatRequest& request, const text::ChatPrompt& prompt,
-                                    std::span<const int32_t> ids) const {
-  if (!options_.marks_history) return 0;
-  const size_t bytes =
-      history_bytes(prompt, request, *templates_, answers_.chosen(), options_.now());
-  if (bytes == 0) return 0;
-  const auto rest = tokenizer_.encode(prompt.segments(bytes), false);
-  const bool parts = !rest.empty() && rest.size() < ids.size() && tokenizer_.is_special(rest[0]) &&
-                     std::equal(rest.rbegin(), rest.rend(), ids.rbegin());
-  return parts ? std::ssize(ids) - std::ssize(rest) : 0;
+void Completions::mark_borders(const ChatRequest& request, const text::ChatPrompt& prompt,
+                               Generation& generation) const {
+  if (!options_.marks_borders) return;
+  const PromptBorders borders = prompt_borders(prompt, request, prompt_setting());
+  const std::vector<int32_t>& ids = generation.prompts[0];
+  const auto tokens = [&](size_t bytes) -> int64_t {
+    if (bytes == 0) return 0;
+    const auto rest = tokenizer_.encode(prompt.segments(bytes), false);
+    const bool parts = !rest.empty() && rest.size() < ids.size() &&
+                       tokenizer_.is_special(rest[0]) &&
+                       std::equal(rest.rbegin(), rest.rend(), ids.rbegin());
+    return parts ? std::ssize(ids) - std::ssize(rest)
+                 : text::tokens_before(tokenizer_, prompt.text(), ids, bytes);
+  };
+  generation.history_tokens = tokens(borders.history);
+  generation.user_tokens =
+      borders.user == borders.history ? generation.history_tokens : tokens(borders.user);
 }
 
 ReplyHead Completions::reply_head(const char* prefix) const {
@@ -192,20 +174,19 @@ Generation Completions::of_chat(const Call& call, const ChatRequest& request) {
   if (!request.tools.skipped.empty()) {
     call.exchange->add_header("X-Ignored-Tools", header_list(request.tools.skipped));
   }
-  const text::ChatPrompt prompt =
-      chat_prompt(request, *templates_, answers_.chosen(), options_.now());
+  const text::ChatPrompt prompt = chat_prompt(request, prompt_setting());
   auto reading = answers_.reading(request.tools, prompt.text());
   auto grammar = answers_.grammar(request.tools, request.format, reading.get());
-  std::vector<int32_t> ids = encode(call.salt, prompt);
-  const int64_t history = history_tokens(request, prompt, ids);
-  return {.fields = request.common,
-          .prompts = {std::move(ids)},
-          .text = prompt.text(),
-          .history_tokens = history,
-          .title = chat_title(request.context["messages"]),
-          .reading = std::move(reading),
-          .grammar = std::move(grammar),
-          .form = nullptr};
+  Generation generation{.fields = request.common,
+                        .prompts = {},
+                        .prompt = known_.encode(call.salt, request, prompt, prompt_setting()),
+                        .title = chat_title(request.context["messages"]),
+                        .reading = std::move(reading),
+                        .grammar = std::move(grammar),
+                        .form = nullptr};
+  generation.prompts.push_back(std::move(generation.prompt.ids));
+  mark_borders(request, prompt, generation);
+  return generation;
 }
 
 Generation Completions::of_text(const CompletionRequest& request) {
@@ -249,8 +230,31 @@ ApiError Completions::refusal() const {
   return error;
 }
 
+// In the words that clients of the API look for, to shorten the conversation and go on.
+void Completions::refuse_long_prompt(const Call& call, const Generation& generation,
+                                     size_t tokens) {
+  const ApiError error =
+      ApiError::long_prompt(call.request.path, static_cast<int64_t>(tokens), options_.max_context,
+                            generation.fields.prompt_field);
+  if (!generation.fields.stream || !generation.form->streams_long_prompts()) throw error;
+  call.exchange->begin({.content_type = generation.form->content_type()});
+  call.exchange->write(
+      generation.form->begin(1, {.prompt_tokens = std::ssize(generation.prompts[0])}) +
+      generation.form->error(error));
+  call.exchange->end();
+  log_.write({.id = call.id,
+              .path = call.request.path,
+              .prompt_tokens = static_cast<int64_t>(tokens),
+              .end = error.what()});
+}
+
 void Completions::start(Call& call, Generation generation) {
   const CompletionFields& fields = generation.fields;
+  for (const std::vector<int32_t>& prompt : generation.prompts) {
+    if (std::ssize(prompt) < options_.max_context) continue;
+    check_ids(prompt, fields.prompt_field);
+    return refuse_long_prompt(call, generation, prompt.size());
+  }
   std::vector<GenerationRequest> requests;
   int64_t prompt_tokens = 0;
   for (std::vector<int32_t>& prompt : generation.prompts) {
@@ -259,7 +263,10 @@ void Completions::start(Call& call, Generation generation) {
     GenerationRequest request{.salt = call.salt,
                               .prompt = std::move(prompt),
                               .history_tokens = generation.history_tokens,
-                              .text = generation.text,
+                              .user_tokens = generation.user_tokens,
+                              .parted_tokens = generation.prompt.parted_tokens,
+                              .parting = generation.prompt.parting,
+                              .text = generation.prompt.text,
                               .title = generation.title,
                               .choices = fields.choices};
     request.answer = answer_options(fields, request.prompt.size());
@@ -278,14 +285,14 @@ void Completions::start(Call& call, Generation generation) {
                        .log = &log_,
                        .came = call.came};
   // The answer's ids match its text, unless a stop string cut it.
-  const auto remember = [this, salt = call.salt, text = std::move(generation.text),
+  const auto remember = [this, salt = call.salt, prompt = std::move(generation.prompt),
                          ids = requests[0].prompt,
                          ended = std::move(generation.ended)](const EndedAnswer& answer) mutable {
-    ids.insert(ids.end(), answer.ids.begin(), answer.ids.end());
-    if (ended) ended(ids);
-    if (text.empty() || answer.end == AnswerEnd::kStopString) return;
-    const std::lock_guard lock(known_mutex_);
-    known_.remember(std::move(salt), text + answer.text, std::move(ids));
+    prompt.ids = std::move(ids);
+    prompt.ids.insert(prompt.ids.end(), answer.ids.begin(), answer.ids.end());
+    if (ended) ended(prompt.ids);
+    if (prompt.text.empty() || answer.end == AnswerEnd::kStopString) return;
+    known_.remember(std::move(salt), std::move(prompt), answer);
   };
   const auto reply = std::make_shared<Reply>(std::move(options), std::move(generation.form),
                                              tokenizer_, call.exchange, formatters_, remember);

@@ -14,7 +14,9 @@
 #include <vector>
 
 #include "bindings/http/call.h"
+#include "bindings/http/chat_prompt.h"
 #include "bindings/http/job_pool.h"
+#include "bindings/http/known_prompts.h"
 #include "bindings/http/model_answers.h"
 #include "bindings/http/openai_request.h"
 #include "bindings/http/record_index.h"
@@ -22,7 +24,6 @@
 #include "bindings/http/reply_form.h"
 #include "bindings/http/service_options.h"
 #include "runtime/serve/engine_loop.h"
-#include "runtime/serve/known_texts.h"
 #include "runtime/text/chat_template.h"
 #include "runtime/text/tokenizer.h"
 
@@ -31,10 +32,10 @@ namespace fasa::serve {
 // What the engine generates, and the form of the reply.
 struct Generation {
   const CompletionFields& fields;
-  std::vector<std::vector<int32_t>> prompts;  // one but for completions of several prompts
-  std::string text = {};                      // the prompt's, for a chat
-  int64_t history_tokens = 0;                 // see GenerationRequest
-  std::string title = {};                     // of the conversation
+  std::vector<std::vector<int32_t>> prompts;    // one but for completions of several prompts
+  EncodedPrompt prompt = {};                    // for a chat; its ids are those of `prompts`
+  int64_t history_tokens = 0, user_tokens = 0;  // see GenerationRequest
+  std::string title = {};                       // of the conversation
   std::shared_ptr<const text::AnswerReading> reading = {};  // for a chat
   AnswerGrammar grammar = {};
   std::unique_ptr<ReplyForm> form;
@@ -74,13 +75,14 @@ class Completions {
 
  private:
   AnswerOptions answer_options(const CompletionFields& fields, size_t prompt_tokens) const;
-  std::vector<int32_t> encode(const std::string& salt, const text::ChatPrompt& prompt);
-  int64_t history_tokens(const ChatRequest& request, const text::ChatPrompt& prompt,
-                         std::span<const int32_t> ids) const;
+  PromptSetting prompt_setting() const;
+  void mark_borders(const ChatRequest& request, const text::ChatPrompt& prompt,
+                    Generation& generation) const;
   void check_ids(std::span<const int32_t> ids, const char* field) const;
   ApiError refusal() const;
   std::vector<uint64_t> submit(std::vector<GenerationRequest> requests,
                                const std::shared_ptr<Reply>& reply);
+  void refuse_long_prompt(const Call& call, const Generation& generation, size_t tokens);
   void ping_replies();
 
   const ServiceOptions& options_;
@@ -90,8 +92,7 @@ class Completions {
   ModelAnswers answers_;
   RequestLog& log_;
   std::atomic<bool> draining_{false};
-  std::mutex known_mutex_;
-  KnownTexts known_;
+  KnownPrompts known_;
   RecordIndex records_;
   std::mutex replies_mutex_;
   std::condition_variable stopped_;

@@ -28,7 +28,8 @@ class LlamaForm final : public ReplyForm {
   std::string whole(const std::vector<AnswerMessage>& choices, const Usage& usage) override {
     return json_text(last(choices.front(), usage, choices.front().content));
   }
-  std::string begin(int) override { return ""; }
+  std::string ping() override { return frame_of(json_text(piece_json(""))); }
+  std::string begin(int, const Usage&) override { return ""; }
   std::string progress(const PromptProgress& progress) override {
     if (!progress_) return "";
     Json json = piece_json("");

@@ -10,8 +10,7 @@ namespace {
 void converse(Completions& completions, Call& call) {
   const ChatRequest request = read_messages_request(call.body(), false);
   Generation generation = completions.of_chat(call, request);
-  generation.form =
-      make_messages_form(completions.reply_head("msg_"), std::ssize(generation.prompts[0]));
+  generation.form = make_messages_form(completions.reply_head("msg_"));
   completions.start(call, std::move(generation));
 }
 

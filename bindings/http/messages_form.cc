@@ -47,8 +47,7 @@ std::string event(const char* type, Json fields) {
 
 class MessagesForm final : public ReplyForm {
  public:
-  MessagesForm(ReplyHead head, int64_t prompt_tokens)
-      : head_(std::move(head)), prompt_tokens_(prompt_tokens) {}
+  explicit MessagesForm(ReplyHead head) : head_(std::move(head)) {}
 
   std::string whole(const std::vector<AnswerMessage>& choices, const Usage& usage) override {
     const AnswerMessage message = with_whole_calls(choices.front());
@@ -62,10 +61,10 @@ class MessagesForm final : public ReplyForm {
     return json_text(json);
   }
 
-  std::string begin(int) override {
-    return event("message_start",
-                 {{"message", message_json(Json::array(), {.prompt_tokens = prompt_tokens_})}});
+  std::string begin(int, const Usage& usage) override {
+    return event("message_start", {{"message", message_json(Json::array(), usage)}});
   }
+  std::string ping() override { return event("ping", Json::object()); }
 
   std::string piece(const ReplyPart& part) override {
     const std::string& text = part.piece.text;
@@ -158,7 +157,6 @@ class MessagesForm final : public ReplyForm {
   }
 
   const ReplyHead head_;
-  const int64_t prompt_tokens_;
   int blocks_ = 0;  // that are closed
   std::optional<MessagePiece::Kind> open_;
   std::optional<ToolCall> call_;  // that is not whole yet
@@ -167,8 +165,8 @@ class MessagesForm final : public ReplyForm {
 
 }  // namespace
 
-std::unique_ptr<ReplyForm> make_messages_form(ReplyHead head, int64_t prompt_tokens) {
-  return std::make_unique<MessagesForm>(std::move(head), prompt_tokens);
+std::unique_ptr<ReplyForm> make_messages_form(ReplyHead head) {
+  return std::make_unique<MessagesForm>(std::move(head));
 }
 
 }  // namespace fasa::serve

@@ -62,6 +62,13 @@ void add_requests(Metrics& metrics, const EngineStatus& status) {
                   status.prompt_tokens);
   metrics.counter("fasa_cached_tokens_total", "Prompt tokens that were found in the cache.",
                   status.cached_tokens);
+  const char* const recomputed = "fasa_prompt_tokens_recomputed_total";
+  metrics.head(recomputed, "counter",
+               "Prompt tokens that an earlier request had and that were computed again, about.");
+  for (size_t i = 0; i < kLossNames.size(); ++i) {
+    metrics.sample(recomputed, fmt::format("reason=\"{}\"", kLossNames[i]),
+                   status.recomputed_tokens[i]);
+  }
   metrics.counter("fasa_generated_tokens_total", "Tokens generated.", status.generated_tokens);
   metrics.counter("fasa_preemptions_total", "Requests that lost their memory temporarily.",
                   status.preemptions);

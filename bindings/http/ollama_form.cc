@@ -23,7 +23,7 @@ class OllamaForm final : public ReplyForm {
   OllamaForm(ReplyHead head, bool chat) : head_(std::move(head)), chat_(chat) {}
 
   const char* content_type() const override { return "application/x-ndjson"; }
-  std::string ping() const override { return ""; }  // lines have no comments
+  std::string ping() override { return text_of(line("", "", {})); }
 
   std::string whole(const std::vector<AnswerMessage>& choices, const Usage& usage) override {
     const AnswerMessage message = with_whole_calls(choices.front());
@@ -31,7 +31,7 @@ class OllamaForm final : public ReplyForm {
     add_end(json, message, usage);
     return json_text(json);
   }
-  std::string begin(int) override { return ""; }
+  std::string begin(int, const Usage&) override { return ""; }
   std::string piece(const ReplyPart& part) override {
     switch (part.piece.kind) {
       case MessagePiece::Kind::kContent:
@@ -83,6 +83,7 @@ class OllamaForm final : public ReplyForm {
     json["total_duration"] = (usage.prompt_time + usage.answer_time).count();
     json["load_duration"] = 0;
     json["prompt_eval_count"] = usage.prompt_tokens;
+    json["prompt_cached_count"] = usage.cached_tokens;
     json["prompt_eval_duration"] = usage.prompt_time.count();
     json["eval_count"] = usage.completion_tokens;
     json["eval_duration"] = usage.answer_time.count();

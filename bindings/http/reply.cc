@@ -43,6 +43,10 @@ void Reply::on_prefill(int64_t computed, int64_t total, int64_t cached) {
        .progress = {.total = total, .cached = cached, .processed = computed, .ms = ms.count()}});
 }
 
+void Reply::on_recomputed(const Recomputed& tokens) {
+  hand_over({.kind = Event::Kind::kRecomputed, .recomputed = tokens});
+}
+
 void Reply::on_token(int choice, const Answer& answer) {
   Event event{.kind = Event::Kind::kToken, .choice = choice, .pieces = answer.pieces()};
   if (options_.logprobs) {
@@ -107,6 +111,9 @@ void Reply::format_events() {
 
 void Reply::format(Event& event) {
   switch (event.kind) {
+    case Event::Kind::kRecomputed:  // of several prompts, the sum
+      for (size_t i = 0; i < recomputed_.size(); ++i) recomputed_[i] += event.recomputed[i];
+      return;
     case Event::Kind::kPrefill:
       usage_.cached_tokens = event.progress.cached;
       begin();
@@ -127,7 +134,7 @@ void Reply::begin() {
   if (!options_.stream) return;
   exchange_->begin({.headers = {{"Cache-Control", "no-store"}, {"X-Accel-Buffering", "no"}},
                     .content_type = form_->content_type()});
-  write(form_->begin(options_.choices));
+  write(form_->begin(options_.choices, usage_));
 }
 
 void Reply::write(const std::string& frames) {
@@ -200,6 +207,9 @@ void Reply::take_end(Event& event) {
   if (options_.stream) write(form_->end_choice(choice, of.message, rest));
   // Called before the client sees the end, and so before its next request.
   if (choice == 0) {
+    event.answer.reasoning = of.message.reasoning;
+    event.answer.content = of.message.content;
+    event.answer.calls = of.message.calls;
     if (const Done done = std::exchange(done_, nullptr)) done(std::move(event.answer));
   }
   if (++ended_ < options_.choices) return;
@@ -218,6 +228,7 @@ void Reply::log_end(const std::string& end, int status, Clock::time_point at) {
   logged.status = status;
   logged.prompt_tokens = options_.prompt_tokens;
   logged.cached_tokens = usage_.cached_tokens;
+  logged.recomputed_tokens = recomputed_;
   logged.completion_tokens = usage_.completion_tokens;
   logged.seconds = seconds(options_.came, at);
   logged.end = end;

@@ -39,6 +39,9 @@ struct EndedAnswer {
   AnswerEnd end = AnswerEnd::kOpen;
   std::string stop_string = {};
   int64_t reasoning_tokens = 0;
+  // As the client gets it.
+  std::string reasoning = {}, content = {};
+  std::vector<ToolCall> calls = {};
 };
 
 // Any thread may call.
@@ -53,11 +56,12 @@ class Reply final : public RequestObserver, public std::enable_shared_from_this<
         std::shared_ptr<HttpExchange> exchange, JobPool& formatters, Done done);
 
   void on_prefill(int64_t computed, int64_t total, int64_t cached) override;
+  void on_recomputed(const Recomputed& tokens) override;
   void on_token(int choice, const Answer& answer) override;
   void on_end(int choice, const Answer& answer) override;
   void on_error(ErrorKind kind, const std::string& message) override;
 
-  // A comment where the stream has been still for so long: proxies and clients keep it open then.
+  // A frame without content where the stream has been still for so long: proxies and clients keep it open then.
   void ping(std::chrono::milliseconds still);
   // Drops all later events of the engine.
   void close();
@@ -66,10 +70,11 @@ class Reply final : public RequestObserver, public std::enable_shared_from_this<
   using Clock = std::chrono::steady_clock;
   // An event reported by the engine.
   struct Event {
-    enum class Kind : uint8_t { kPrefill, kToken, kEnd, kError };
+    enum class Kind : uint8_t { kRecomputed, kPrefill, kToken, kEnd, kError };
     Kind kind = Kind::kPrefill;
     int choice = 0;
     Clock::time_point at = Clock::now();
+    Recomputed recomputed{};                   // of kRecomputed
     PromptProgress progress = {};              // of kPrefill
     std::vector<MessagePiece> pieces = {};     // of kToken and kEnd
     std::vector<TokenLogprobs> logprobs = {};  // of tokens that no event before has told of
@@ -114,6 +119,7 @@ class Reply final : public RequestObserver, public std::enable_shared_from_this<
   Done done_;         // empty once it was called
   std::vector<Choice> choices_;
   Usage usage_;
+  Recomputed recomputed_{};
   int ended_ = 0;
   bool begun_ = false;
   bool over_ = false;
@@ -138,6 +144,7 @@ class ReplyPrompt final : public RequestObserver {
     sum_->cached += cached - std::exchange(own_.cached, cached);
     reply_->on_prefill(sum_->computed, sum_->total, sum_->cached);
   }
+  void on_recomputed(const Recomputed& tokens) override { reply_->on_recomputed(tokens); }
   void on_token(int choice, const Answer& answer) override {
     reply_->on_token(first_choice_ + choice, answer);
   }

@@ -24,10 +24,10 @@ class ReplyForm {
   virtual std::string whole(const std::vector<AnswerMessage>& choices, const Usage& usage) = 0;
 
   virtual const char* content_type() const { return "text/event-stream; charset=utf-8"; }
-  // Keeps a still stream open.
-  virtual std::string ping() const { return ": ping\n\n"; }
+  // Keeps a still stream open: a frame that watchdogs of clients see, without content.
+  virtual std::string ping() = 0;
   // Frames of a stream ("data: {...}", an empty line); a text holds none or several.
-  virtual std::string begin(int choices) = 0;
+  virtual std::string begin(int choices, const Usage& usage) = 0;
   virtual std::string progress(const PromptProgress&) { return ""; }
   virtual std::string piece(const ReplyPart& part) = 0;
   // `rest`: tokens not yet sent in a piece.
@@ -38,6 +38,8 @@ class ReplyForm {
   virtual std::string error(const ApiError& error) = 0;
   // The body of a response that is an error.
   virtual std::string error_body(const ApiError& error) const { return error_json(error); }
+  // Clients of the API look in the stream for the error of a prompt that is too long.
+  virtual bool streams_long_prompts() const { return false; }
 };
 
 struct ReplyHead {
@@ -62,7 +64,7 @@ std::unique_ptr<ReplyForm> make_llama_form(ReplyHead head, int64_t prompt_tokens
 // Ollama's /api/chat, else /api/generate.
 std::unique_ptr<ReplyForm> make_ollama_form(ReplyHead head, bool chat);
 // Anthropic's /v1/messages.
-std::unique_ptr<ReplyForm> make_messages_form(ReplyHead head, int64_t prompt_tokens);
+std::unique_ptr<ReplyForm> make_messages_form(ReplyHead head);
 
 std::string frame_of(const std::string& json);
 Json progress_json(const PromptProgress& progress);

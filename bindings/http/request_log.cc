@@ -21,7 +21,12 @@ std::string json_line(const LoggedRequest& request) {
       {"status", request.status},
       {"prompt_tokens", request.prompt_tokens},
       {"cached_tokens", request.cached_tokens},
+      {"recomputed_tokens", nlohmann::ordered_json::object()},
       {"completion_tokens", request.completion_tokens}};
+  for (size_t i = 0; i < kLossNames.size(); ++i) {
+    if (request.recomputed_tokens[i] == 0) continue;
+    json["recomputed_tokens"][kLossNames[i]] = request.recomputed_tokens[i];
+  }
   const auto add_known = [&](const char* name, double value) {
     json[name] = value > 0 ? nlohmann::ordered_json(rounded(value, 10)) : nullptr;
   };
@@ -36,7 +41,12 @@ std::string text_line(const LoggedRequest& request) {
   std::string line = fmt::format("{} {} {}: ", request.id, request.path, request.status);
   if (request.prompt_tokens > 0) {
     line +=
-        fmt::format("prompt {} tokens, {} cached; ", request.prompt_tokens, request.cached_tokens);
+        fmt::format("prompt {} tokens, {} cached", request.prompt_tokens, request.cached_tokens);
+    for (size_t i = 0; i < kLossNames.size(); ++i) {
+      if (request.recomputed_tokens[i] == 0) continue;
+      line += fmt::format(", {} computed again ({})", request.recomputed_tokens[i], kLossNames[i]);
+    }
+    line += "; ";
   }
   if (request.first_token_seconds > 0) {
     line += fmt::format("first token after {:.3g} s; answer {} tokens", request.first_token_seconds,

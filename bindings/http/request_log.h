@@ -5,6 +5,8 @@
 #include <mutex>
 #include <string>
 
+#include "runtime/serve/generation_request.h"
+
 namespace fasa::serve {
 
 enum class LogForm { kNone, kText, kJson };
@@ -15,6 +17,7 @@ struct LoggedRequest {
   int status = 200;
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;  // of the prompt
+  Recomputed recomputed_tokens{};
   int64_t completion_tokens = 0;
   double first_token_seconds = 0;  // since the request came; 0: there was none
   double tokens_per_second = 0;    // after the first; 0: not known

@@ -49,7 +49,7 @@ void respond(Completions& completions, Call& call) {
   Generation generation = completions.of_chat(call, request.chat);
   std::function<void(const Json&)> keep;
   if (request.stored) {
-    check_stored_size(request, generation.text);
+    check_stored_size(request, generation.prompt.text);
     // A record of the whole conversation lies with its tokens, so that it needs no other.
     const auto turn = std::make_shared<AttachedRecords>(
         AttachedRecords{.salt = call.salt, .records = std::move(request.earlier.records)});

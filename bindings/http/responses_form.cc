@@ -27,11 +27,15 @@ class ResponsesForm final : public ReplyForm {
         tools_(std::move(tools)),
         ended_(std::move(ended)) {}
 
-  std::string begin(int) override {
-    const Json fields = {{"response", response("in_progress", Json::array())}};
-    std::string events = event("response.created", fields);
-    return events += event("response.in_progress", fields);
+  std::string begin(int, const Usage&) override {
+    std::string events =
+        event("response.created", {{"response", response("in_progress", Json::array())}});
+    return events += ping();
   }
+  std::string ping() override {
+    return event("response.in_progress", {{"response", response("in_progress", output_)}});
+  }
+  bool streams_long_prompts() const override { return true; }
 
   std::string piece(const ReplyPart& part) override {
     const std::string& text = part.piece.text;
@@ -76,7 +80,8 @@ class ResponsesForm final : public ReplyForm {
 
   std::string error(const ApiError& error) override {
     Json failed = response("failed", output_);
-    failed["error"] = {{"code", "server_error"}, {"message", error.what()}};
+    failed["error"] = {{"code", error.code().empty() ? "server_error" : error.code()},
+                       {"message", error.what()}};
     return event("response.failed", {{"response", std::move(failed)}});
   }
 

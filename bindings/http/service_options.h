@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <ctime>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "bindings/http/api_keys.h"
+#include "bindings/http/request_fields.h"
 #include "bindings/http/request_log.h"
 #include "runtime/llm/generation_defaults.h"
 
@@ -36,8 +38,11 @@ struct ServiceOptions {
   int64_t created = 0;      // seconds since 1970
   int64_t max_context = 0;  // tokens of a prompt and its answer
   int64_t vocab_size = 0;
-  bool marks_history = false;  // requests say where the history of their prompt ends
+  bool marks_borders = false;  // requests say where the next prompt may part from theirs
   GenerationDefaults defaults = {};
+  Json template_variables = Json::object();  // for requests that do not name them
+  std::optional<int64_t> max_tokens = {};    // of answers whose requests say nothing
+  int64_t reasoning_budget = -1;             // tokens; below 0: no limit
   TokenMemory token_memory = {};
   ApiKeys keys = {};
   std::chrono::milliseconds ping_after{15'000};

@@ -16,7 +16,7 @@ struct ControlGroup {
   // back before it refuses memory.
   std::optional<uint64_t> memory_left;
 
-  // That of this process, read once.
+  // That of this process, read once: for its limits. What is left changes: read() it.
   static const ControlGroup& own();
   // Reads proc/self/cgroup and sys/fs/cgroup, version 1 and 2, below `root`.
   static ControlGroup read(const std::filesystem::path& root);

@@ -104,11 +104,9 @@ void HostRows::invalidate(int64_t length) {
   hot_rows_.forget();
 }
 
-void HostRows::drop_until(int64_t end) {
-  const int64_t first = std::max(first_page_, group_.retention.first_pages);
-  if (first >= end) return;
-  SequenceRows::drop_until(end);
-  copies_.drop(first, end);
+void HostRows::drop(PageRange pages) {
+  SequenceRows::drop(pages);
+  copies_.drop(pages.first, pages.end);
 }
 
 bool HostRows::outgrows_copies(int64_t tokens) const {

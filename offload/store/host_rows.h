@@ -34,7 +34,6 @@ class HostRows final : public SequenceRows {
   void retake(const Mark& mark) noexcept override;
   void truncate(int64_t tokens) override;
   void invalidate(int64_t length) override;
-  void drop_until(int64_t end) override;
   bool outgrows_copies(int64_t tokens) const override;
   void read_over_link(int64_t length) override;
   void forget_hot_rows() override;
@@ -49,6 +48,7 @@ class HostRows final : public SequenceRows {
   Buffer take_oldest_copy();
 
  private:
+  void drop(PageRange pages) override;
   void reserve_hot_rows();
   void truncate_copies(int64_t pages) noexcept;
   void fill_copies(int64_t length, StreamView control);

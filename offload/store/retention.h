@@ -18,9 +18,27 @@ inline constexpr int64_t kUnlimitedRollback = INT64_MAX;
 // Pages are freed in batches of this size, because freeing device copies waits for streams.
 inline constexpr int64_t kPagesDroppedTogether = 8;
 
+// Pages [first, end).
+struct PageRange {
+  int64_t first = 0, end = 0;
+
+  int64_t pages() const { return std::max<int64_t>(0, end - first); }
+  bool operator==(const PageRange&) const = default;
+};
+
 struct Retention {
   int64_t seen = 0;         // tokens that a new token needs, itself included; 0: all
   int64_t first_pages = 0;  // pages at the beginning that are never freed: those of the sinks
+
+  // Pages that a cut to `tokens` tokens needs.
+  PageRange needed_by(int64_t tokens) const {
+    return {first_needed_page(tokens), pages_of(tokens)};
+  }
+  // A rollback window beside a held length before it (SequenceRows::hold): both take no more pages
+  // than the window alone, unless the pages that a length needs are more than that.
+  int64_t beside_held(int64_t rollback_tokens) const {
+    return std::max<int64_t>(0, rollback_tokens - held_tokens());
+  }
 
   // True if a sequence with this rollback window (below 0: none) frees pages.
   bool frees(int64_t rollback_tokens) const { return rollback_tokens >= 0 && seen > 0; }
@@ -37,10 +55,14 @@ struct Retention {
   int64_t max_pages(int64_t tokens, int step_tokens, int64_t rollback_tokens) const {
     const int64_t all = pages_of(tokens);
     if (!frees(rollback_tokens)) return all;
+    if (rollback_tokens > 0) rollback_tokens = std::max(rollback_tokens, held_tokens());
     const int64_t slack = first_pages + kPagesDroppedTogether + 1;
     return std::min(all, pages_of(seen) + pages_of(std::min(rollback_tokens, tokens)) +
                              pages_of(step_tokens) + slack);
   }
+
+ private:
+  int64_t held_tokens() const { return (pages_of(seen) + 1) * kPageTokens; }
 };
 
 // Layers whose rows share pages.

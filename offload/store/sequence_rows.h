@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -36,7 +37,8 @@ class SequenceRows {
   // By page, in the store's memory; null: freed.
   std::span<std::byte* const> blocks() const { return table_.blocks(); }
   std::byte* const* device_blocks() const { return table_.device_data(); }
-  // The first page of which nothing was freed, the sinks' pages aside.
+  // The first page from which on nothing was freed; the sinks' pages, and those of a held length,
+  // may lie before it.
   int64_t first_page() const { return first_page_; }
   virtual RowAccess access() const { return RowAccess::kLocal; }
   // True if kernels use device copies of all pages in place of the blocks.
@@ -87,12 +89,19 @@ class SequenceRows {
   virtual void truncate(int64_t tokens);
   // The committed length is `length`; what the device has beyond it, or beside pages, is void.
   virtual void invalidate(int64_t length);
+  // Keeps what truncation to `tokens` tokens needs, in place of the length held before; none if
+  // those pages were freed already. Lengths are held across truncations to them, and by forks.
+  void hold(int64_t tokens);
+  int64_t held() const { return held_; }  // tokens; 0: none
   // Pages that a sequence which can be truncated to `oldest` tokens no longer needs.
   virtual int64_t droppable(int64_t oldest) const;
-  // Frees pages before `end`, the sinks' pages aside. The last use of copies must have passed.
-  virtual void drop_until(int64_t end);
+  // Those before `end` that it has and does not hold, the sinks' pages aside.
+  using PageRanges = std::array<PageRange, 3>;
+  PageRanges droppable_before(int64_t end) const;
+  // Frees them. The last use of copies must have passed.
+  void drop_until(int64_t end);
   bool can_truncate(int64_t tokens) const {
-    return group_.retention.can_truncate(first_page_, tokens);
+    return group_.retention.can_truncate(first_page_, tokens) || holds(tokens);
   }
 
   // True if the copies would take more memory than hot rows once there are `tokens` tokens. Then
@@ -119,10 +128,19 @@ class SequenceRows {
  protected:
   SequenceRows(BlockPool& pool, const LayerGroup& group) : group_(group), table_(pool) {}
 
+  virtual void drop(PageRange pages);
+
   const LayerGroup& group_;
   PageTable table_;
   int64_t first_page_ = 0;
   bool overwrites_ = false;
+
+ private:
+  bool holds(int64_t tokens) const;
+  void cut_held(int64_t tokens);
+
+  int64_t held_ = 0;
+  PageRange behind_;  // pages before first_page_ that are there for a held length
 };
 
 }  // namespace fasa

@@ -31,7 +31,8 @@ Answer::Answer(const AnswerOptions& options, std::span<const int32_t> eos,
     : options_(options),
       eos_(eos.begin(), eos.end()),
       sampler_(options.sampling),
-      stop_(options.stop) {
+      stop_(options.stop),
+      tokenizer_(tokenizer) {
   options_.validate();
   if (tokenizer != nullptr) {
     eos_.insert(eos_.end(), tokenizer->ends().begin(), tokenizer->ends().end());
@@ -126,10 +127,25 @@ bool Answer::push_grammar(int32_t token) {
   return !options_.reading->one_call;
 }
 
+std::optional<int32_t> Answer::forced() {
+  const bool over = options_.reasoning_budget >= 0 && reader_ != nullptr && reader_->thinking() &&
+                    reasoning_tokens_ >= options_.reasoning_budget;
+  if (over && forced_.empty()) {
+    const std::string mark = reader_->format().codes.spelled(reader_->thought_close());
+    forced_ = tokenizer_->encode(mark, text::EncodeOptions{});
+    std::reverse(forced_.begin(), forced_.end());
+  }
+  if (forced_.empty()) return std::nullopt;
+  const int32_t token = forced_.back();
+  forced_.pop_back();
+  return token;
+}
+
 bool Answer::take(std::span<const float> logits) {
   fresh_ = text_.size();
   pieces_.clear();
-  const int32_t token = sampler_.next(without_ends(masked(logits)));
+  const auto mark = forced();
+  const int32_t token = mark ? *mark : sampler_.next(without_ends(masked(logits)));
   if (is_eos(token)) return finish(AnswerEnd::kEndOfSequence);
   const bool open = push_grammar(token);
   tokens_.push_back(token);

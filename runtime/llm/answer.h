@@ -27,6 +27,9 @@ struct AnswerOptions {
   std::vector<int32_t> stop_ids = {};  // tokens that end the answer; part of it
   int64_t min_tokens = 0;              // before these no end, but by max_tokens
   bool ignore_eos = false;             // the model cannot end the answer
+  // Tokens of reasoning, about; after these the mark that ends it is written; below 0: no limit. It
+  // needs `reading`.
+  int64_t reasoning_budget = -1;
   // How the answer is taken apart; null: its text is content.
   std::shared_ptr<const text::AnswerReading> reading = {};
   std::shared_ptr<text::TokenGrammar> grammar = {};  // grammar that the text must match; null: none
@@ -80,6 +83,8 @@ class Answer {
   std::span<const float> of_grammar(std::span<const float> logits);
   std::span<const float> without_ends(std::span<const float> logits);
   bool is_stop(int32_t token) const;
+  // The next token of a mark that ends a thought which is too long.
+  std::optional<int32_t> forced();
   bool is_eos(int32_t token) const;
 
   AnswerOptions options_;
@@ -96,6 +101,8 @@ class Answer {
   size_t fresh_ = 0;  // where fresh() begins in text_
   std::vector<text::AnswerPiece> pieces_;
   int64_t reasoning_tokens_ = 0;
+  const text::Tokenizer* tokenizer_;
+  std::vector<int32_t> forced_;  // tokens of a mark that are not written yet, the last first
   AnswerEnd end_ = AnswerEnd::kOpen;
 };
 

@@ -39,10 +39,12 @@ struct ActiveChoice {
   std::optional<SequenceId> sequence;
   TokenLog log;                      // the tokens that the sequence holds
   std::optional<Resuming> resuming;  // set while tokens are read from disk
+  bool stops_at_marks = false;       // a step ends where the next prompt may part
   bool lacks_rows = false;           // it prefills, and some rows are on disk only
   bool lacks_memory = false;         // it waits until a session is evicted
   int64_t cached = 0;
   double owed = 0;  // see PromptTurns
+  bool placed_before = false;
   bool finished = false;
   std::optional<Failure> failure;  // set if the choice failed
   std::chrono::steady_clock::time_point submitted, last_token;
@@ -82,9 +84,13 @@ struct ActiveChoice {
   }
   int64_t left_as(StepMode mode) const {
     if (!at_prompt() || prompt_mode(log.size()) != mode) return 0;
-    const int64_t end = run_end(log.size());
-    const bool stops = log.size() < request.history_tokens && request.history_tokens < end;
-    return (stops ? request.history_tokens : end) - log.size();
+    int64_t end = run_end(log.size());
+    if (stops_at_marks) {
+      for (const int64_t mark : {request.history_tokens, request.user_tokens}) {
+        if (log.size() < mark) end = std::min(end, mark);
+      }
+    }
+    return end - log.size();
   }
   // The conversation to cache when the choice has ended. If a stop string cut the text, its tokens
   // spell more than the text.

@@ -92,8 +92,8 @@ void EngineLoop::take_submitted() {
     active->wanted = one.request.prompt;
     active->request = std::move(one.request);
     active->submitted = active->last_token = one.at;
-    // Other models can be cut anywhere, so that their chunks need not end there.
-    if (runtime_.geometry().linear.layers == 0) active->request.history_tokens = 0;
+    // Other models can be cut within their steps.
+    active->stops_at_marks = runtime_.geometry().linear.layers > 0;
     ++stats_.requests;
     stats_.prompt_tokens += active->wanted.size();
     try {

@@ -9,6 +9,7 @@
 
 #include "offload/device.h"
 #include "runtime/api/kv_metrics.h"
+#include "runtime/serve/generation_request.h"
 #include "runtime/serve/session_suspension.h"
 
 namespace fasa::serve {
@@ -59,8 +60,9 @@ struct EngineStatus {
   uint64_t finished_stop = 0, finished_length = 0, finished_cancelled = 0, finished_error = 0;
   uint64_t preemptions = 0;
   uint64_t evictions = 0;
-  uint64_t prompt_tokens = 0;  // in all requests' prompts
-  uint64_t cached_tokens = 0;  // the part of them found in the cache
+  uint64_t prompt_tokens = 0;      // in all requests' prompts
+  uint64_t cached_tokens = 0;      // the part of them found in the cache
+  Recomputed recomputed_tokens{};  // of them
   uint64_t generated_tokens = 0;
   SecondsHistogram queue_seconds = seconds_histogram();
   SecondsHistogram first_token_seconds = seconds_histogram();

@@ -186,6 +186,7 @@ void EngineSteps::start_choices(ActiveChoice& active, std::span<const float> log
     other->wanted = active.wanted;
     other->known = active.log;
     other->decodes_turn = active.decodes_turn;
+    other->stops_at_marks = active.stops_at_marks;
     other->log = active.log;
     other->submitted = active.submitted;
     other->last_token = active.last_token;

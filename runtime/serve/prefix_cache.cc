@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <tuple>
 #include <utility>
 
 #include "runtime/base/error.h"
@@ -79,22 +80,30 @@ PrefixMatch PrefixCache::find(const std::string& salt, std::span<const int32_t> 
   match.known =
       known.size() > 0 ? known : longest_known(sessions_, salt, prompt.first(prompt.size() - 1));
   const auto most = std::min(match.known.size(), static_cast<int64_t>(prompt.size()) - 1);
+  bool cut_to_pages = false;  // the source can be
   for (const CachedSession& cached : sessions_) {
     if (cached.conversation.salt != salt || !cached.sequence) continue;
     const int64_t common = std::min(cached.log().common(match.known), most);
     const int64_t tokens = runtime_.resume_point(*cached.sequence, common);
-    if (tokens > match.cached) match.cached = tokens, match.source = cached.id;
+    match.held = std::max(match.held, common);
+    if (tokens <= match.cached) continue;
+    match.cached = tokens, match.source = cached.id;
+    const int64_t whole = tokens / kPageTokens * kPageTokens;
+    cut_to_pages = !has_states() && runtime_.resume_point(*cached.sequence, whole) == whole;
   }
-  int64_t held = match.cached;
+  int64_t longest = match.cached;
   for (const CachedSession& cached : sessions_) {
     if (cached.conversation.salt != salt || !cached.suspended) continue;
+    const SuspendedPrefix& suspended = *cached.suspended;
     const int64_t common = std::min(cached.log().common(match.known), most);
-    const int64_t tokens = resume_point(*cached.suspended, common);
-    if (tokens <= held) continue;
-    match.suspended = {cached.suspended->session, held = tokens, cached.suspended->first_page};
+    const int64_t tokens = resume_point(suspended, common);
+    match.held = std::max(match.held, std::min(common, suspended.tokens));
+    if (tokens <= longest) continue;
+    longest = tokens;
+    match.suspended = {suspended.session, tokens, first_page(suspended, tokens)};
   }
-  // The disk goes on after whole pages, where a sequence has no state to be cut to.
-  if (match.suspended && has_states()) match.cached = 0, match.source.reset();
+  // The disk goes on after whole pages, where a sequence may have no state to be cut to.
+  if (match.suspended && !cut_to_pages) match.cached = 0, match.source.reset();
   return match;
 }
 
@@ -105,7 +114,16 @@ int64_t PrefixCache::resume_point(const SuspendedPrefix& suspended, int64_t toke
     const auto end = std::upper_bound(suspended.states.begin(), suspended.states.end(), point);
     point = end == suspended.states.begin() ? 0 : *std::prev(end);
   }
-  return runtime_.traits().can_truncate(suspended.first_page, point) ? point : 0;
+  if (runtime_.traits().can_truncate(suspended.first_page, point)) return point;
+  return suspended.held <= point ? suspended.held : 0;
+}
+
+// The first page that a sequence of `tokens` tokens from it gets with all rows.
+int64_t PrefixCache::first_page(const SuspendedPrefix& suspended, int64_t tokens) const {
+  const RuntimeTraits& traits = runtime_.traits();
+  return traits.can_truncate(suspended.first_page, tokens)
+             ? suspended.first_page
+             : traits.retention.first_needed_page(tokens);
 }
 
 SequenceId PrefixCache::take(uint64_t id, int64_t tokens) {
@@ -143,6 +161,7 @@ uint64_t PrefixCache::insert(Conversation conversation, SequenceId sequence) {
 void PrefixCache::insert(Conversation conversation, SuspendedPrefix suspended) {
   changed();
   suspended.tokens = conversation.log.size();
+  suspended.held = conversation.held;
   sessions_.push_back({.id = next_id_++,
                        .conversation = std::move(conversation),
                        .suspended = std::move(suspended),
@@ -166,18 +185,38 @@ void PrefixCache::inherit(CachedSession& heir, CachedSession& beginning) {
   if (beginning.suspended) unwanted_.push_back(beginning.suspended->session);
 }
 
-// The time to compute its tokens again, by the byte that it holds, times how likely a request is to
-// continue it: more with each turn so far, half as likely after every kHalfLife. A prompt's time is
-// n (1 + n / 12 h), h the width of the queries: a layer's weights take about 24 h^2 operations a
-// token, its attention 4 h for each earlier one.
+// Tokens that a session in memory shares with another one that more requests continued, or that is
+// longer: they are the other's.
+int64_t PrefixCache::shared_tokens(const CachedSession& cached) const {
+  const auto rank = [](const CachedSession& one) {
+    return std::tuple(one.turns, one.log().size(), one.id);
+  };
+  int64_t shared = 0;
+  for (const CachedSession& other : sessions_) {
+    const bool owns = other.sequence && other.conversation.salt == cached.conversation.salt &&
+                      rank(other) > rank(cached);
+    if (owns) shared = std::max(shared, other.log().common(cached.log()));
+  }
+  return shared;
+}
+
+// The time to compute its own tokens again, by the byte that they hold, times how likely a request
+// is to continue it: more with each turn so far, half as likely after every kHalfLife. A prompt's
+// time is n (1 + n / 12 h), h the width of the queries: a layer's weights take about 24 h^2
+// operations a token, its attention 4 h for each earlier one.
 double PrefixCache::worth(const CachedSession& cached,
                           std::chrono::steady_clock::time_point now) const {
   constexpr double kHalfLife = 600;  // seconds
   constexpr int kMostTurns = 4;
   const Geometry& geometry = runtime_.geometry();
+  const double width = 12.0 * geometry.query_heads * geometry.key_dim;
+  const auto seconds_of = [&](double tokens) { return tokens * (1 + tokens / width); };
   const auto tokens = static_cast<double>(cached.log().size());
-  const double seconds = tokens * (1 + tokens / (12.0 * geometry.query_heads * geometry.key_dim));
-  const auto bytes = static_cast<double>(cached.device_bytes + cached.host_bytes + 1);
+  const auto shared = static_cast<double>(shared_tokens(cached));
+  const double seconds = seconds_of(tokens) - seconds_of(shared);
+  const double bytes = static_cast<double>(cached.device_bytes + cached.host_bytes) *
+                           (1 - shared / std::max(tokens, 1.0)) +
+                       1;
   const double idle = std::chrono::duration<double>(now - cached.used_at).count();
   return seconds / bytes * std::min(cached.turns, kMostTurns) * std::exp2(-idle / kHalfLife);
 }
@@ -185,9 +224,11 @@ double PrefixCache::worth(const CachedSession& cached,
 CachedSession* PrefixCache::cheapest() {
   const auto now = std::chrono::steady_clock::now();
   CachedSession* least = nullptr;
+  double lowest = 0;
   for (CachedSession& cached : sessions_) {
     if (!cached.sequence || cached.evicted) continue;
-    if (least == nullptr || worth(cached, now) < worth(*least, now)) least = &cached;
+    const double own = worth(cached, now);
+    if (least == nullptr || own < lowest) least = &cached, lowest = own;
   }
   return least;
 }

@@ -23,6 +23,7 @@ struct SuspendedPrefix {
   uint64_t session = 0;  // its number in the session store
   int64_t tokens = 0;
   int64_t first_page = 0;            // pages from here on have all rows
+  int64_t held = 0;                  // tokens to which it can be cut beside them; 0: none
   std::vector<int64_t> states = {};  // with layers of linear attention: tokens that have one
 };
 
@@ -55,6 +56,8 @@ struct PrefixMatch {
   int64_t cached = 0;
   // A session on disk with a longer common prefix.
   std::optional<SuspendedPrefix> suspended;
+  // The longest common prefix that memory or disk has, whether or not it can be cut there.
+  int64_t held = 0;
 };
 
 // Not thread-safe. Its destructor frees the sequences; `runtime` must outlive it.
@@ -110,8 +113,10 @@ class PrefixCache {
  private:
   CachedSession* find(uint64_t id);
   bool has_states() const { return runtime_.geometry().linear.layers > 0; }
+  int64_t shared_tokens(const CachedSession& cached) const;
   double worth(const CachedSession& cached, std::chrono::steady_clock::time_point now) const;
   int64_t resume_point(const SuspendedPrefix& suspended, int64_t tokens) const;
+  int64_t first_page(const SuspendedPrefix& suspended, int64_t tokens) const;
   void inherit(CachedSession& heir, CachedSession& beginning);
   void remove_record(CachedSession& cached, const std::string& id);
   void free(CachedSession& cached);

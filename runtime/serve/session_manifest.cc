@@ -181,6 +181,7 @@ std::string encode_manifest(const SessionManifest& manifest) {
     out.text(record->id);
     out.text(record->data);
   }
+  out.number(static_cast<uint64_t>(conversation.held));
   out.number(manifest.first_page);
   write_pages(out, manifest.pages);
   out.number(manifest.states.size());
@@ -217,6 +218,11 @@ SessionManifest decode_manifest(std::string_view bytes, const std::string& place
     std::string id = reader.text();
     record = std::make_shared<Record>(std::move(id), reader.text());
   }
+  const uint64_t held = reader.number();
+  if (held > static_cast<uint64_t>(manifest.conversation.log.size())) {
+    reader.fail("the length that it can be cut to exceeds its tokens");
+  }
+  manifest.conversation.held = static_cast<int64_t>(held);
   manifest.first_page = reader.number();
   manifest.pages = read_pages(reader);
   manifest.states.resize(reader.count(4 * kNumber));

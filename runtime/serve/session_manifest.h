@@ -14,7 +14,7 @@
 
 namespace fasa::serve {
 
-inline constexpr std::string_view kManifestVersion = "fasa session 5\n";  // its first line
+inline constexpr std::string_view kManifestVersion = "fasa session 6\n";  // its first line
 
 // A page of the cache in a file of pages.
 struct StoredPage {
@@ -50,6 +50,7 @@ struct Conversation {
   std::string text = {};   // text of the log and `ahead`, if a template rendered it; else empty
   std::vector<int32_t> ahead = {};  // sampled but not computed: the answer's last tokens
   Records records = {};             // kept as long as a conversation that has them
+  int64_t held = 0;                 // the length that it can be cut to (hold_resume_point); 0: none
 };
 
 struct SessionManifest {

@@ -79,6 +79,22 @@ bool SessionMemory::admit(ActiveChoice& active) {
   }
 }
 
+// Tells, and counts, what the prompt lost of what was computed before. Once for a request.
+void SessionMemory::tell_recomputed(ActiveChoice& active, const PrefixMatch& match) {
+  if (std::exchange(active.placed_before, true)) return;
+  const int64_t cached = match.suspended ? match.suspended->tokens : match.cached;
+  const auto last = static_cast<int64_t>(active.wanted.size()) - 1;  // computed in any case
+  const int64_t known = std::min(match.known.size(), last);
+  const int64_t held = std::clamp(match.held, cached, std::max(cached, known));
+  Recomputed lost{};
+  lost[static_cast<size_t>(active.request.parting)] =
+      std::clamp<int64_t>(active.request.parted_tokens, 0, std::max<int64_t>(0, last - known));
+  lost[static_cast<size_t>(Loss::kState)] = held - cached;
+  lost[static_cast<size_t>(Loss::kEvicted)] = std::max<int64_t>(0, known - held);
+  for (size_t i = 0; i < lost.size(); ++i) stats_.recomputed_tokens[i] += lost[i];
+  active.request.observer->on_recomputed(lost);
+}
+
 // Creates a sequence with memory for the prompt and the beginning of an answer.
 void SessionMemory::place(ActiveChoice& active) {
   constexpr int64_t kAnswer = 64;
@@ -87,6 +103,11 @@ void SessionMemory::place(ActiveChoice& active) {
   for (int64_t i = 0; i < match.cached; ++i) {
     log.append(match.known.ids()[static_cast<size_t>(i)], match.known.computed(i));
   }
+  // The cached sequence itself, or a fork, whose memory others hold too.
+  const auto& sessions = std::as_const(cache_).sessions();
+  const bool taken = std::any_of(sessions.begin(), sessions.end(), [&](const CachedSession& one) {
+    return one.id == match.source && one.log().size() == match.cached;
+  });
   const SequenceId sequence =
       match.source ? cache_.take(*match.source, match.cached) : runtime_.create();
   OwnedSequence owned(runtime_, sequence);
@@ -102,20 +123,22 @@ void SessionMemory::place(ActiveChoice& active) {
     runtime_.reserve(sequence, tokens + std::min(active.request.answer.max_tokens, kAnswer),
                      options_.prefill_chunk);
   } catch (const BudgetError&) {
-    if (log.size() > 0) {
+    if (log.size() > 0 && taken) {
       cache_.insert(
           {.salt = active.request.salt, .title = active.request.title, .log = std::move(log)},
           owned.release());
     }
     throw;
   }
+  const int64_t user = active.request.user_tokens;
+  if (user > 0) runtime_.hold_resume_point(sequence, user);
   active.sequence = owned.release();
   active.cached = match.suspended ? match.suspended->tokens : match.cached;
   if (!active.decodes_turn) {
     active.decodes_turn =
         goes_on(match.known) && tokens - match.known.size() <= options_.sparse_turn_tokens;
   }
-  active.known = std::move(match.known);
+  active.known = match.known;
   active.log = std::move(log);
   const bool sparse = active.decodes_from(active.cached);
   const bool lacks_rows = runtime_.info(sequence).pending;
@@ -125,6 +148,7 @@ void SessionMemory::place(ActiveChoice& active) {
         Resuming{*match.suspended, sparse && !lacks_rows && runtime_.traits().loads_on_demand};
   }
   stats_.cached_tokens += static_cast<uint64_t>(active.cached);
+  tell_recomputed(active, match);
 }
 
 // Frees cached sessions first, then preempts the youngest request, so that the oldest always

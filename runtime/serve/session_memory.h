@@ -53,6 +53,7 @@ class SessionMemory {
  private:
   bool admit(ActiveChoice& active);
   void place(ActiveChoice& active);
+  void tell_recomputed(ActiveChoice& active, const PrefixMatch& match);
   void preempt(ActiveChoice& active);
   void step_back(ActiveChoice& active);
   void cut_to_resume_point(ActiveChoice& active);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/base/held_snapshot.h"
 #include "runtime/base/log.h"
 #include "runtime/base/units.h"
 
@@ -120,8 +121,10 @@ bool SessionSuspension::suspend_piece(CachedSession& cached, double seconds) {
     if (!write_states(cached, seconds)) return false;
     if (!store_.flush(session, seconds)) return false;
     SuspendedPrefix& suspended = *cached.suspended;
-    suspended.first_page =
-        std::max(suspended.first_page, runtime_.info(*cached.sequence).first_page);
+    const SequenceInfo info = runtime_.info(*cached.sequence);
+    suspended.first_page = std::max(suspended.first_page, info.first_page);
+    if (info.held > 0) suspended.held = info.held;
+    cached.conversation.held = suspended.held;
     store_.commit(session, cached.conversation, suspended.first_page);
     suspended.tokens = end;
     cached.unsaved = false;
@@ -143,7 +146,10 @@ bool SessionSuspension::write_states(CachedSession& cached, double seconds) {
             [](const auto& a, const auto& b) { return a.tokens < b.tokens; });
   SnapshotRule rule = snapshots_;
   ++rule.turns;  // the end
-  rule.apply(points, [](const StatePoint& point) { return point.tokens; });
+  const int64_t held = runtime_.info(*cached.sequence).held;
+  keep_snapshots(
+      rule, points, [](const StatePoint& point) { return point.tokens; },
+      held > 0 ? held : suspended.held);
   const auto piece = static_cast<uint64_t>(store_.piece_bytes());
   int64_t pieces = pieces_in(writing_, seconds, store_.piece_bytes());
   for (; pieces > 0; --pieces) {

@@ -82,12 +82,29 @@ void KvSequence::invalidate() {
   stale_ = length_ > 0;
 }
 
+void KvSequence::hold(int64_t tokens) {
+  if (rollback_tokens_ == 0) return;
+  for (const auto& rows : rows_) rows->hold(tokens);
+}
+
+int64_t KvSequence::held() const {
+  int64_t held = 0;
+  for (const auto& rows : rows_) held = std::max(held, rows->held());
+  return held;
+}
+
+int64_t KvSequence::oldest_cut(const SequenceRows& rows) const {
+  const int64_t held = rows.held(), oldest = length_ - rollback_tokens_;
+  if (held == 0 || held >= oldest) return std::max<int64_t>(0, oldest);
+  return length_ - rows.group().retention.beside_held(rollback_tokens_);
+}
+
 int64_t KvSequence::droppable() const {
   if (rollback_tokens_ < 0) return 0;
   int64_t pages = 0;
   for (const auto& rows : rows_) {
     if (rows == rows_.front() && !slices_.coded()) continue;  // slices will need the rows
-    pages = std::max(pages, rows->droppable(oldest_cut()));
+    pages = std::max(pages, rows->droppable(oldest_cut(*rows)));
   }
   return pages;
 }
@@ -95,12 +112,14 @@ int64_t KvSequence::droppable() const {
 void KvSequence::drop_pages() {
   if (droppable() == 0) return;
   for (const auto& rows : rows_) {
-    const int64_t pages = rows->droppable(oldest_cut());
-    if (pages == 0) continue;
-    const Retention& retention = rows->group().retention;
-    const int64_t first = std::max(rows->first_page(), retention.first_pages);
-    rows->drop_until(first + pages);
-    if (rows == rows_.front()) slices_.drop(first, first + pages);
+    const int64_t oldest = oldest_cut(*rows);
+    if (rows->droppable(oldest) == 0) continue;
+    const int64_t end = rows->group().retention.first_needed_page(oldest);
+    if (rows == rows_.front()) {
+      for (const PageRange range : rows->droppable_before(end))
+        slices_.drop(range.first, range.end);
+    }
+    rows->drop_until(end);
   }
 }
 

@@ -65,6 +65,9 @@ class KvSequence {
   // freed as the sequence grows, see Retention.
   void set_rollback_tokens(int64_t tokens) { rollback_tokens_ = tokens; }
   int64_t rollback_tokens() const { return rollback_tokens_; }
+  // Truncation to `tokens` tokens stays possible beside the rollback window (SequenceRows::hold).
+  void hold(int64_t tokens);
+  int64_t held() const;  // 0: none
   // Number of pages that can be freed; frees them. Their copies' last use must have passed.
   int64_t droppable() const;
   void drop_pages();
@@ -118,8 +121,8 @@ class KvSequence {
   std::optional<std::string> failure;  // first device error in a step of this sequence
 
  private:
-  // The shortest length that the sequence may be truncated to.
-  int64_t oldest_cut() const { return std::max<int64_t>(0, length_ - rollback_tokens_); }
+  // The shortest length in the rollback window.
+  int64_t oldest_cut(const SequenceRows& rows) const;
   bool needs_slices(int64_t tokens) const;
   void grow_slices(int64_t tokens);
   template <typename Work>

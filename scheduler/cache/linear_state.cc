@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/base/held_snapshot.h"
 
 namespace fasa {
 
@@ -35,6 +36,7 @@ void LinearState::truncate(int64_t tokens) {
   open_ = source_ == nullptr ? 0 : source_->point.open;
   decoded_ = source_ != nullptr && source_->point.decoded;
   tokens_ = tokens;
+  if (held_ > tokens) held_ = 0;
 }
 
 LinearState LinearState::fork(int64_t tokens, StreamView stream) const {
@@ -44,6 +46,7 @@ LinearState LinearState::fork(int64_t tokens, StreamView stream) const {
   other.open_ = open_;
   other.decoded_ = decoded_;
   other.marked_ = marked_;
+  other.held_ = held_;
   other.source_ = source_;
   if (tokens < tokens_) {
     other.truncate(tokens);
@@ -172,21 +175,28 @@ void LinearState::add(std::shared_ptr<const Snapshot> snapshot) {
 }
 
 void LinearState::drop_old(int64_t rollback_tokens) {
-  rule_->apply(snapshots_, [](const auto& one) { return one->point.tokens; });
+  keep_snapshots(
+      *rule_, snapshots_, [](const auto& one) { return one->point.tokens; }, held_);
   if (rollback_tokens < 0) return;
   // One at or before the window's beginning is enough.
   const int64_t begin = tokens_ - rollback_tokens;
-  while (snapshots_.size() > 1 && snapshots_[1]->point.tokens <= begin) {
-    snapshots_.erase(snapshots_.begin());
+  for (size_t i = 0; i + 1 < snapshots_.size() && snapshots_[i + 1]->point.tokens <= begin;) {
+    if (snapshots_[i]->point.tokens == held_) {
+      ++i;
+    } else {
+      snapshots_.erase(snapshots_.begin() + static_cast<ptrdiff_t>(i));
+    }
   }
 }
 
 // Without memory there is no snapshot, and more tokens are computed again after a truncation.
 void LinearState::keep_turn(const Step& step, StreamView stream) {
   if (step.rollback_tokens == 0 || tokens_ == 0 || find(tokens_) != nullptr) return;
-  const bool close_to_mark = find(marked_) != nullptr && tokens_ - marked_ < kMarkTokens;
+  const bool marked = marked_ == tokens_ || held_ == tokens_;
+  const int64_t mark = std::max(marked_, held_);
+  const bool close_to_mark = find(mark) != nullptr && tokens_ - mark < kMarkTokens;
   const bool turn_ends = decoded_ != step.decodes && !(step.decodes && close_to_mark);
-  if (!turn_ends && marked_ != tokens_ && tokens_ % rule_->interval != 0) return;
+  if (!turn_ends && !marked && tokens_ % rule_->interval != 0) return;
   try {
     add(source_ != nullptr ? source_ : copy_now(stream));
   } catch (const BudgetError&) {

@@ -31,6 +31,10 @@ class LinearState {
   // The next step takes a snapshot of the present state, as at the end of a turn. It also stands
   // for the end of a prompt that follows within kMarkTokens tokens.
   void mark() { marked_ = tokens_; }
+  // Keeps the snapshot at `tokens` tokens, which the step that begins there takes if there is none,
+  // in place of the one held before.
+  void hold(int64_t tokens) { held_ = tokens; }
+  int64_t held() const { return find(held_) != nullptr ? held_ : 0; }
   // Another sequence with the first `tokens` tokens, a resume point. Throws BudgetError.
   LinearState fork(int64_t tokens, StreamView stream) const;
 
@@ -108,6 +112,7 @@ class LinearState {
   bool live_ = false;     // memory_ has the state
   size_t imported_ = 0;
   int64_t marked_ = -1;                     // tokens at the last mark()
+  int64_t held_ = 0;                        // see hold()
   std::shared_ptr<const Snapshot> source_;  // of `tokens_` tokens, if it has not
   Snapshots snapshots_;                     // by tokens
   std::optional<Step> step_;

@@ -105,6 +105,25 @@ TEST_F(AnswerReadingTest, ThoughtsBehindContent) {
   EXPECT_EQ(reasoning_, "Hm.");
 }
 
+TEST_F(AnswerReadingTest, AThoughtThatIsTooLongIsEnded) {
+  for (const int64_t budget : {3, 0}) {
+    reasoning_.clear(), content_.clear();
+    AnswerOptions options;
+    options.reasoning_budget = budget;
+    options.reading = reading("hermes");
+    Answer answer(options, eos_, &tokenizer_, prompt_);
+    EXPECT_TRUE(take(answer, kThink));
+    EXPECT_TRUE(take(answer, std::string("abc").substr(0, static_cast<size_t>(budget))));
+    EXPECT_TRUE(take(answer, 'd'));
+    EXPECT_EQ(answer.tokens().back(), kThought);
+    EXPECT_TRUE(take(answer, "xy"));
+    EXPECT_FALSE(take(answer, 0));
+    EXPECT_EQ(reasoning_, budget == 0 ? "" : "abc");
+    EXPECT_EQ(content_, "xy");
+    EXPECT_EQ(answer.reasoning_tokens(), budget + 1) << "with the mark";
+  }
+}
+
 TEST_F(AnswerReadingTest, StopStringsActOnContent) {
   AnswerOptions options;
   options.reading = reading("hermes");

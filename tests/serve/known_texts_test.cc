@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "runtime/text/tokenizer.h"
 
 namespace fasa::serve {
@@ -26,15 +28,27 @@ constexpr const char* kTokenizer = R"({
 class KnownTextsTest : public ::testing::Test {
  protected:
   Ids found(const char* salt, const char* prompt, size_t bytes) {
-    const KnownTexts::Beginning beginning = known_.find(salt, prompt);
-    EXPECT_EQ(beginning.bytes, bytes) << prompt;
-    return {beginning.ids.begin(), beginning.ids.end()};
+    const KnownText* const known = known_.find(salt, prompt);
+    KnownBeginning same;
+    if (known != nullptr) same = known_beginning(*known, prompt, end_of_);
+    EXPECT_EQ(same.bytes, bytes) << prompt;
+    in_prompt_ = same.prompt_bytes;
+    return known == nullptr
+               ? Ids()
+               : Ids(known->ids.begin(), known->ids.begin() + std::ptrdiff_t(same.ids));
   }
-  KnownTexts& known() { return known_; }
+  KnownText known(const char* text, Ids ids) { return {tokenizer_, "s", text, std::move(ids)}; }
+  void remember(KnownText text) { known_.remember(std::move(text)); }
+  void remember(const char* text, Ids ids) {
+    remember(KnownText(tokenizer_, "s", text, std::move(ids)));
+  }
+
+  size_t in_prompt_ = 0;
+  EndOfAnswer end_of_ = [](const KnownAnswer&) { return size_t{0}; };
 
  private:
   text::Tokenizer tokenizer_ = text::Tokenizer::parse(kTokenizer, "", "test");
-  KnownTexts known_{1 << 20, tokenizer_};
+  KnownTexts known_{1 << 20};
 };
 
 // The model wrote "ab" as two tokens.
@@ -42,13 +56,13 @@ const Ids kIds = {kUser, kAb, kEnd, kA, kB, kEnd, kUser, kA};
 constexpr const char* kText = "<user>ab<end>ab<end><user>a";
 
 TEST_F(KnownTextsTest, AWholeTextThatIsContinued) {
-  known().remember("s", kText, kIds);
+  remember(kText, kIds);
   EXPECT_EQ(found("s", "<user>ab<end>ab<end><user>a<end>", 27), kIds);
   EXPECT_EQ(found("t", "<user>ab<end>ab<end><user>a<end>", 0), Ids());
 }
 
 TEST_F(KnownTextsTest, ThePartBeforeTheLastControlTokenThatBothHave) {
-  known().remember("s", kText, kIds);
+  remember(kText, kIds);
   const Ids upto_user = {kUser, kAb, kEnd, kA, kB, kEnd};
   EXPECT_EQ(found("s", "<user>ab<end>ab<end><user>bb", 20), upto_user);
   EXPECT_EQ(found("s", "<user>ab<end>ab<end><us", 15), Ids({kUser, kAb, kEnd, kA, kB}));
@@ -57,16 +71,34 @@ TEST_F(KnownTextsTest, ThePartBeforeTheLastControlTokenThatBothHave) {
 }
 
 TEST_F(KnownTextsTest, TheLongestOfSeveral) {
-  known().remember("s", "<user>a<end>bb", {kUser, kA, kEnd, kB, kB});
-  known().remember("s", kText, kIds);
+  remember("<user>a<end>bb", {kUser, kA, kEnd, kB, kB});
+  remember(kText, kIds);
   EXPECT_EQ(found("s", "<user>a<end>bb<end>", 14), Ids({kUser, kA, kEnd, kB, kB}));
   EXPECT_EQ(found("s", "<user>ab<end>b", 8), Ids({kUser, kAb}));
 }
 
 // Where ids do not spell the text, nothing is cut behind.
 TEST_F(KnownTextsTest, IdsThatSpellSomethingElse) {
-  known().remember("s", "<user>ba<end>ab<end>", {kUser, kAb, kEnd, kA, kB, kEnd});
+  remember("<user>ba<end>ab<end>", {kUser, kAb, kEnd, kA, kB, kEnd});
   EXPECT_EQ(found("s", "<user>ba<end>bb", 0), Ids());
+}
+
+// Answers "ab" and "ba" with calls that the prompt spells as "b" and "aab".
+TEST_F(KnownTextsTest, CallsThatThePromptSpellsInAnotherWay) {
+  KnownText text = known("<user><user>ab<end>a<user>ba<end>",
+                         {kUser, kUser, kA, kB, kEnd, kA, kUser, kB, kA, kEnd});
+  text.answers = {{.begin = 12, .end = 14, .said = 12, .content = "1", .calls = {}},
+                  {.begin = 26, .end = 28, .said = 26, .content = "2", .calls = {}}};
+  remember(std::move(text));
+  const char* const prompt = "<user><user>b<end>a<user>aab<end>b";
+  EXPECT_EQ(found("s", prompt, 6), Ids({kUser}));
+  size_t second = 28;
+  end_of_ = [&](const KnownAnswer& answer) { return answer.content == "1" ? 13 : second; };
+  EXPECT_EQ(found("s", prompt, 33), Ids({kUser, kUser, kA, kB, kEnd, kA, kUser, kB, kA, kEnd}));
+  EXPECT_EQ(in_prompt_, 33u);
+  second = 0;  // it is another one
+  EXPECT_EQ(found("s", prompt, 20), Ids({kUser, kUser, kA, kB, kEnd, kA}));
+  EXPECT_EQ(in_prompt_, 19u);
 }
 
 }  // namespace

@@ -52,8 +52,10 @@ void suspend(LocalServer& server) {
   while (server.loop().status().suspension.busy) std::this_thread::yield();
 }
 
-Answer ask(LocalServer& server, const std::vector<int32_t>& prompt, int64_t tokens = 9) {
-  const auto recorder = server.start(prompt, tokens);
+// `user`: see GenerationRequest::user_tokens.
+Answer ask(LocalServer& server, const std::vector<int32_t>& prompt, int64_t tokens = 9,
+           int64_t user = 0) {
+  const auto recorder = server.start(prompt, tokens, "", 1, {}, 0, user);
   const auto& choice = recorder->wait();
   return {choice.ids, choice.logprobs, recorder->cached()};
 }
@@ -174,6 +176,28 @@ TEST_P(LinearSessionsTest, APromptGoesOnWhereTheHistoryEnds) {
 }
 
 // A damaged state is computed again; nothing else is lost.
+// A turn of many requests, after which the reasoning in it is dropped.
+TEST_P(LinearSessionsTest, TheEndOfTheUsersMessageIsHeld) {
+  constexpr int64_t kUser = 150;  // no multiple of the interval
+  const auto other = joined(some_ids(0, kUser), some_ids(900, 11));
+  const Answer expected = ask(*open(in_memory()), other);
+  auto server = open(on_disk());
+  std::vector<int32_t> prompt = some_ids(0, kUser + 5);
+  for (size_t i = 0; i < 4; ++i) {
+    const Answer answer = ask(*server, prompt, 9, kUser);
+    prompt = joined(joined(prompt, answer.ids), some_ids(500 + 100 * i, 20));
+  }
+  const Answer again = ask(*server, other, 9, kUser + 3);
+  expect_same(again, expected);
+  EXPECT_EQ(again.cached, kUser);
+  ask(*server, prompt, 9, kUser);
+  suspend(*server);
+  server.reset();
+  server = open(on_disk());
+  const auto third = joined(some_ids(0, kUser), some_ids(700, 11));
+  EXPECT_EQ(ask(*server, third, 9, kUser + 3).cached, kUser);
+}
+
 TEST_P(LinearSessionsTest, ADamagedStateIsComputedAgain) {
   const auto expected = left_alone([&] { return open(in_memory()); });
   auto server = open(on_disk());

@@ -54,12 +54,14 @@ class LocalServer {
 
   std::shared_ptr<Recorder> start(std::vector<int32_t> prompt, int64_t max_tokens,
                                   const std::string& salt = "", int choices = 1,
-                                  const Sampling& sampling = {}, int64_t history_tokens = 0) {
+                                  const Sampling& sampling = {}, int64_t history_tokens = 0,
+                                  int64_t user_tokens = 0) {
     auto recorder = std::make_shared<Recorder>(choices);
     const auto id =
         loop_.submit({.salt = salt,
                       .prompt = std::move(prompt),
                       .history_tokens = history_tokens,
+                      .user_tokens = user_tokens,
                       .choices = choices,
                       .answer = {.max_tokens = max_tokens, .sampling = sampling, .logprobs = 0},
                       .observer = recorder});

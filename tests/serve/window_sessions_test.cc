@@ -39,8 +39,9 @@ struct Answer {
   int64_t cached = 0;
 };
 
-Answer ask(LocalServer& server, const std::vector<int32_t>& prompt) {
-  const auto recorder = server.start(prompt, 12);
+// `user`: see GenerationRequest::user_tokens.
+Answer ask(LocalServer& server, const std::vector<int32_t>& prompt, int64_t user = 0) {
+  const auto recorder = server.start(prompt, 12, "", 1, {}, 0, user);
   const auto& choice = recorder->wait();
   return {choice.ids, choice.logprobs, recorder->cached()};
 }
@@ -109,6 +110,39 @@ TEST_P(WindowSessionsTest, AResumedConversationIsTheSame) {
   goes_on(kLong - 1000, kLong - 1001);
   goes_on(kLong - 2500, 0);
   goes_on(500, 499);
+}
+
+// A turn of several requests whose tokens are more than the rollback window, and others that go on
+// where the user's message ended: the reasoning of the turn is dropped, or it is said again.
+TEST_P(WindowSessionsTest, TheEndOfTheUsersMessageIsHeld) {
+  constexpr int64_t kUser = 700;
+  const auto text = bytes_of(some_text(0, kLong));
+  const std::vector<int32_t> first(text.begin(), text.begin() + kUser + 5);
+  std::vector<int32_t> other(text.begin(), text.begin() + kUser);
+  const auto more = bytes_of(some_text(9000, 40));
+  other.insert(other.end(), more.begin(), more.end());
+  LocalServer fresh = open({.prefill_chunk = 100});
+  const Answer to_first = ask(fresh, first), to_text = ask(fresh, text);
+  const Answer to_other = ask(fresh, other);
+  std::vector<int32_t> known = first;
+  known.insert(known.end(), to_first.ids.begin(), to_first.ids.end() - 1);
+  const int64_t same =
+      std::mismatch(known.begin(), known.end(), text.begin()).first - known.begin();
+
+  LocalServer server = open({.prefill_chunk = 100});
+  expect_same(ask(server, first, kUser), to_first, 0);
+  expect_same(ask(server, text, kUser), to_text, same);
+  expect_same(ask(server, other, kUser + 30), to_other, kUser);
+  expect_same(ask(server, text, kUser), to_text, static_cast<int64_t>(kLong) - 1);
+  {
+    LocalServer goes = open(suspension());
+    expect_same(ask(goes, first, kUser), to_first, 0);
+    suspend(goes);
+    expect_same(ask(goes, text, kUser), to_text, same);
+    suspend(goes);
+  }
+  LocalServer back = open(suspension());
+  expect_same(ask(back, other, kUser + 30), to_other, kUser);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, WindowSessionsTest, ::testing::Values("cpu", "emulated"));

@@ -60,7 +60,8 @@ class Anthropic(ServeTest):
         self.assertEqual(kinds[-3:], ["content_block_stop", "message_delta", "message_stop"])
         self.assertEqual(set(kinds[2:-3]), {"content_block_delta"})
         self.assertEqual("".join(event["delta"]["text"] for event in events[2:-3]), text)
-        self.assertEqual(events[0]["message"]["usage"]["input_tokens"],
+        usage = events[0]["message"]["usage"]
+        self.assertEqual(usage["input_tokens"] + usage["cache_read_input_tokens"],
                          whole["usage"]["input_tokens"])
         self.assertEqual(events[-2]["delta"]["stop_reason"], "max_tokens")
         self.assertEqual(events[-2]["usage"]["output_tokens"], 40)

@@ -123,6 +123,46 @@ class Log(ServeTest):
         self.assert_fails(2, ["--log"], "serve", "--model", MODEL, "--quiet", "--log", "json")
 
 
+class Defaults(ServeTest):
+    """What a server is started with holds for requests that do not say otherwise."""
+
+    def prompt_tokens(self, server, **fields):
+        status, _, body = server.ask("POST", "/v1/chat/completions",
+                                     {"messages": USER, "max_tokens": 1, **fields})
+        self.assertEqual(status, 200, body)
+        return json.loads(body)["usage"]["prompt_tokens"]
+
+    def test_variables_of_the_template(self):
+        model = self.chat_model("{{ '+' * (level or 0) }}" + TEMPLATE)
+        plain = self.prompt_tokens(Server(self, model=model))
+        server = Server(self, "--template-kwargs", '{"level": 7, "x": true}', model=model)
+        self.assertEqual(self.prompt_tokens(server), plain + 7)
+        own = {"chat_template_kwargs": {"level": 2}}
+        self.assertEqual(self.prompt_tokens(server, **own), plain + 2)
+        for bad in "{", "[]", '{"messages": []}', "\udcff":
+            self.assert_fails(2, ["--template-kwargs", "allowed: a JSON object"], "serve",
+                              "--model", MODEL, "--template-kwargs", bad)
+
+    def test_length_of_answers_and_thoughts(self):
+        model = self.byte_model("qwen3", TOOL_TEMPLATE + "{% if add_generation_prompt %}<think>"
+                                "{% endif %}")
+        server = Server(self, "--max-tokens-default", 9, "--reasoning-budget", 4, model=model)
+
+        def chat(**fields):
+            status, _, body = server.ask("POST", "/v1/chat/completions", {
+                "messages": USER, "temperature": 0, "ignore_eos": True, **fields})
+            self.assertEqual(status, 200, body)
+            return json.loads(body)
+        reply = chat()
+        self.assertEqual(reply["usage"]["completion_tokens"], 9)
+        message = reply["choices"][0]["message"]
+        self.assertLessEqual(len(message["reasoning_content"].encode()), 3 * 4, message)
+        self.assertNotEqual(message["content"], "")
+        self.assertEqual(chat(max_tokens=3)["usage"]["completion_tokens"], 3)
+        self.assert_fails(2, ["--reasoning-budget"], "serve", "--model", MODEL,
+                          "--reasoning-budget", -2)
+
+
 class Fields(ServeTest):
     """What clients were seen to send, each with its meaning in the client's own server."""
 

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import struct
 import subprocess
 
 from support import FASA, MODEL, SOURCE, CommandTest
@@ -25,9 +26,58 @@ TOOLS = [{"type": "function", "function": {
          {"type": "function", "function": {"name": "now"}}]
 
 
+def golden(name):
+    return (SOURCE / "tests/template/golden" / f"{name}.jinja").read_text()
+
+
 def schema_format(schema):
     return {"response_format": {"type": "json_schema",
                                 "json_schema": {"name": "answer", "schema": schema}}}
+
+
+CONTROL_TOKENS = ["<|im_start|>", "<|im_end|>", "<think>", "</think>", "<tool_call>",
+                  "</tool_call>"]
+
+
+def byte_letters():
+    """The letter of each byte in byte-level vocabularies."""
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in plain]
+    return {byte: chr(byte) for byte in plain} | {byte: chr(256 + i)
+                                                  for i, byte in enumerate(others)}
+
+
+def byte_tokenizer():
+    letters = byte_letters()
+    return {"version": "1.0", "normalizer": None, "post_processor": None,
+            "added_tokens": [{"id": 256 + i, "content": text, "normalized": False,
+                              "special": text.startswith("<|")}
+                             for i, text in enumerate(CONTROL_TOKENS)],
+            "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False},
+            "decoder": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False},
+            "model": {"type": "BPE", "vocab": {letters[byte]: byte for byte in range(256)},
+                      "merges": []}}
+
+
+def widened(weights, rows):
+    """A safetensors file whose matrices by token have so many rows: the first ones again."""
+    size, = struct.unpack_from("<Q", weights)
+    header, data = json.loads(weights[8:8 + size]), weights[8 + size:]
+    parts, at = [], 0
+    for name, tensor in header.items():
+        if name == "__metadata__":
+            continue
+        begin, end = tensor["data_offsets"]
+        part = data[begin:end]
+        if "embed_tokens" in name or "lm_head" in name:
+            part = (part * (rows // tensor["shape"][0] + 1))[:len(part) // tensor["shape"][0]
+                                                             * rows]
+            tensor["shape"][0] = rows
+        tensor["data_offsets"] = [at, at + len(part)]
+        parts.append(part)
+        at += len(part)
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + b"".join(parts)
 
 
 STARTED = re.compile(r"at (http://127\.0\.0\.1:(\d+)|unix:\S+)")
@@ -93,6 +143,23 @@ class ServeTest(CommandTest):
             config = json.loads((folder / "config.json").read_text())
             config |= {"max_position_embeddings": 4096, "eos_token_id": 63}
             self.replace(folder, "config.json", json.dumps(config))
+        return folder
+
+    def byte_model(self, name, template, context=32768):
+        """A random model of tests/golden whose tokens are bytes, and those of ChatML."""
+        folder, golden = self.folder / f"bytes-{name}", SOURCE / "tests/golden" / name
+        if not folder.exists():
+            folder.mkdir()
+            rows = 256 + len(CONTROL_TOKENS)
+            (folder / "model.safetensors").write_bytes(
+                widened((golden / "model.safetensors").read_bytes(), rows))
+            config = json.loads((golden / "config.json").read_text())
+            config |= {"vocab_size": rows, "max_position_embeddings": context,
+                       "eos_token_id": 257}
+            (folder / "config.json").write_text(json.dumps(config))
+            (folder / "tokenizer.json").write_text(json.dumps(byte_tokenizer()))
+            (folder / "tokenizer_config.json").write_text('{"eos_token": "<|im_end|>"}')
+        self.replace(folder, "chat_template.jinja", template)
         return folder
 
     def chat_model(self, template=TEMPLATE):

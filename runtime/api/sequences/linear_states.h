@@ -30,6 +30,10 @@ class LinearStates {
   void mark(SequenceId id) {
     if (!empty()) at(id).mark();
   }
+  void hold(SequenceId id, int64_t tokens) {
+    if (!empty()) at(id).hold(tokens);
+  }
+  int64_t held(SequenceId id) const { return empty() ? 0 : at(id).held(); }
   // A child's state; throws BudgetError. Then add() it.
   std::optional<LinearState> fork(SequenceId id, int64_t tokens, StreamView stream) const;
   void add(SequenceId id, std::optional<LinearState> state);

@@ -102,7 +102,9 @@ SequenceId Runtime::Impl::create() {
 int64_t Runtime::Impl::resume_point(SequenceId id, int64_t tokens) const {
   const KvSequence& sequence = sequences_.find(id);
   const int64_t point = states_.resume_point(id, std::min(tokens, sequence.length()));
-  return sequence.can_truncate_to(point) ? point : 0;
+  if (sequence.can_truncate_to(point)) return point;
+  const int64_t held = sequence.held();
+  return held <= point && sequence.can_truncate_to(held) ? states_.resume_point(id, held) : 0;
 }
 
 void Runtime::Impl::reserve(SequenceId id, int64_t tokens, int step_tokens) {
@@ -156,6 +158,14 @@ void Runtime::Impl::mark_resume_point(SequenceId id) {
   states_.mark(id);
 }
 
+void Runtime::Impl::hold_resume_point(SequenceId id, int64_t tokens) {
+  require_no_step("hold_resume_point");
+  if (tokens < 1)
+    throw UsageError(fmt::format("hold_resume_point: {}; allowed: 1 or more", tokens));
+  sequences_.find_usable(id).hold(tokens);
+  states_.hold(id, tokens);
+}
+
 double Runtime::Impl::read_back_seconds(const KvSequence& sequence) const {
   const SequenceRows& rows = sequence.rows();
   if (settings_.access() == RowAccess::kLocal || rows.copied()) return 0;
@@ -170,11 +180,14 @@ double Runtime::Impl::read_back_seconds(const KvSequence& sequence) const {
 SequenceInfo Runtime::Impl::info(SequenceId id) const {
   const KvSequence& sequence = sequences_.find(id);
   const PendingPages* const pending = sequence.rows().view().pending;
+  int64_t held = std::max(sequence.held(), states_.held(id));
+  if (held > sequence.length() || resume_point(id, held) != held) held = 0;
   return {.length = sequence.length(),
           .rollback_tokens = sequence.rollback_tokens(),
           .first_page = sequence.first_page(),
           .max_decoded = max_decoded(sequence),
           .read_back_seconds = read_back_seconds(sequence),
+          .held = held,
           .pending = pending != nullptr,
           .lost = pending != nullptr && pending->lost()};
 }
@@ -320,6 +333,9 @@ int64_t Runtime::length(SequenceId sequence) const {
 void Runtime::set_query_source(QuerySource* source) { impl_->set_query_source(source); }
 void Runtime::set_predictor(Predictor* predictor) { impl_->set_predictor(predictor); }
 void Runtime::mark_resume_point(SequenceId sequence) { impl_->mark_resume_point(sequence); }
+void Runtime::hold_resume_point(SequenceId sequence, int64_t tokens) {
+  impl_->hold_resume_point(sequence, tokens);
+}
 SequenceInfo Runtime::info(SequenceId sequence) const { return impl_->info(sequence); }
 void Runtime::begin_step(std::span<const StepSequence> sequences) { impl_->begin_step(sequences); }
 void Runtime::append(int layer, ConstTensorView k, ConstTensorView v, StreamView stream) {

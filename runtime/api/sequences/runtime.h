@@ -53,6 +53,7 @@ struct SequenceInfo {
   // Seconds for which a prefill step occupies the link to read the rows of earlier tokens; 0 where
   // they are on the device.
   double read_back_seconds = 0;
+  int64_t held = 0;      // the length of hold_resume_point(), if it is a resume point; 0: none
   bool pending = false;  // some contents are not in memory yet (Runtime::Exchange::attach_pages)
   bool lost = false;     // and cannot be loaded
 };
@@ -123,12 +124,17 @@ class Runtime {
   // the device. Forks inherit it. Call it before reserve(). Throws UsageError.
   void set_rollback_tokens(SequenceId sequence, int64_t tokens);
   // The most tokens, at most `tokens`, to which the sequence can be truncated (or at which it can
-  // be forked): `tokens`, or 0 if pages that it needs were freed. With layers of linear attention:
-  // its length, a snapshot of their state, or 0.
+  // be forked): `tokens`; if pages that it needs were freed, the held length, or 0. With layers of
+  // linear attention: its length, a snapshot of their state, or 0.
   int64_t resume_point(SequenceId sequence, int64_t tokens) const;
   // Says that the sequence will be cut at its present length: layers with linear attention keep a
   // snapshot of their state there, as at the end of a turn.
   void mark_resume_point(SequenceId sequence);
+  // Says that the sequence will be cut at `tokens` tokens, which it may have later: that length
+  // stays a resume point, whatever follows it, until another one is held. Layers with windows keep
+  // its pages; layers with linear attention take a snapshot where a step begins there. If its pages
+  // were freed already, none is held.
+  void hold_resume_point(SequenceId sequence, int64_t tokens);
   // Creates a sequence that shares the first `tokens` tokens; equal to a fresh append of them.
   // Throws UsageError if `tokens` is no resume_point(), as truncate() does; read() and
   // Exchange::export_pages() throw outside the rollback window.

@@ -34,6 +34,7 @@ class Runtime::Impl : private MemoryReclaimer {
   SequenceId create();
   int64_t resume_point(SequenceId id, int64_t tokens) const;
   void mark_resume_point(SequenceId id);
+  void hold_resume_point(SequenceId id, int64_t tokens);
   // For calls between steps. Throws UsageError inside a step.
   void reserve(SequenceId id, int64_t tokens, int step_tokens);
   SequenceId fork(SequenceId id, int64_t tokens);

@@ -128,7 +128,10 @@ bool AnswerReader::open_thought(size_t taken, const Region& region) {
   thought_close_ = trimmed(region.close);
   ends_of_thought_ = {thought_close_, call_mark_};
   for (const std::string& aside : row_.asides) ends_of_thought_.push_back(aside);
-  if (has_channels()) ends_of_thought_ = {row_.channels.end, row_.channels.start, row_.calls.close};
+  if (has_channels()) {
+    thought_close_ = row_.channels.end;
+    ends_of_thought_ = {row_.channels.end, row_.channels.start, row_.calls.close};
+  }
   skips_blanks_ = true;
   last_thought_ = 0;
   return true;

@@ -57,6 +57,8 @@ class AnswerReader {
 
   const CodedFormat& format() const { return *reading_->format; }
   bool thinking() const { return state_ == State::kThought; }
+  // The mark that ends the thought, with codes.
+  const std::string& thought_close() const { return thought_close_; }
   // The last token was the mark that begins calls, or a part with a header.
   bool at_call() const;
 
