@@ -206,14 +206,20 @@ void expect_packed_products(const Run& run) {
     int64_t tokens, inputs;
     int each, count;
     bool ordered;
+    DType dtype = DType::kBF16;
   };
-  const Case cases[] = {{1, 72, 2, 4, false}, {1, 45, 2, 4, false}, {6, 64, 3, 4, false},
-                        {6, 45, 3, 4, false}, {1, 64, 2, 3, true},  {9, 40, 2, 3, true}};
+  const Case cases[] = {{1, 72, 2, 4, false},
+                        {1, 45, 2, 4, false},
+                        {1, 45, 2, 4, false, DType::kF32},
+                        {6, 64, 3, 4, false, DType::kF32},
+                        {6, 45, 3, 4, false, DType::kF32},
+                        {1, 64, 2, 3, true},
+                        {9, 40, 2, 3, true}};
   for (const packed_case::NamedFormat& named : packed_case::formats()) {
     for (const Case& c : cases) {
       const PackedExperts experts(named.format, c.count, c.inputs, c.ordered);
       const Pairs pairs = arranged(run, c.tokens, c.each, c.count);
-      const DType dtype = c.tokens == 6 ? DType::kF32 : DType::kBF16;
+      const DType dtype = c.dtype;
       const Elements x(dtype, randoms(pairs.view.pairs() * c.inputs, 1));
       const int64_t stride = experts.outputs + 2;
       std::vector<simt::Word16> scratch(

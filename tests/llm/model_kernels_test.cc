@@ -186,8 +186,13 @@ TEST_P(ModelKernels, AnglesAreTheProcessors) {
   for (size_t i = 0; i < 5; ++i) {
     rope_angles(frequencies, 1.25f, positions[i], c.data() + 5 * i, s.data() + 5 * i);
   }
+#ifdef FASA_EXECUTE_PTX  // CUDA's sinf and cosf are other code than the host's
+  expect_near(cosines, c);
+  expect_near(sines, s);
+#else
   EXPECT_EQ(cosines, c);
   EXPECT_EQ(sines, s);
+#endif
   EXPECT_EQ(own_cosines, c);
   EXPECT_EQ(own_sines, s);
 }

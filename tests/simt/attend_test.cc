@@ -87,6 +87,18 @@ TEST_P(AttendBodyInOrders, CodedRows) {
   expect_all_cuts_equal(Decode(shape, {103, 20}), cut(), {64});
 }
 
+// Tiles whose rows do not fit into shared memory beside the queries are read in place.
+TEST_F(AttendBody, RowsInPlace) {
+  for (const RowDType row : kRowDTypes) {
+    RowShape shape;
+    shape.row = row, shape.kv_heads = 1, shape.group = row.is_coded() ? 8 : 2;
+    shape.key_dim = 512, shape.value_dim = row.is_coded() ? 576 : 512;
+    Cut in_tiles = cut();
+    in_tiles.partials = true;
+    expect_all_cuts_equal(Decode(shape, {37}), in_tiles, {0});
+  }
+}
+
 TEST_F(AttendBody, ElementTypes) {
   for (const RowDType row : kRowDTypes) {
     for (const DType input : {DType::kF32, DType::kF16, DType::kBF16}) {

@@ -129,6 +129,7 @@ void bind_access(Statement& statement) {
   in.count = has(statement, "v2") ? 2 : has(statement, "v4") ? 4 : 1;
   in.bytes = static_cast<uint8_t>(statement.width());
   statement.decoder.add_elements(in, statement.arguments[loads ? 0 : 1], statement.width());
+  in.results = loads ? in.count : 0;
   if (in.operands != in.count) statement.decoder.fail("not as many registers", statement.opcode);
   statement.decoder.add_address(in, statement.arguments[loads ? 1 : 0]);
   in.run = with_type<Number>(*statement.type, [&](auto x) -> Run {
@@ -188,6 +189,7 @@ void bind_copy(Statement& statement) {
     statement.decoder.add_address(in, statement.arguments[1]);
     in.immediate = offset;
     in.bytes = static_cast<uint8_t>(std::atoi(std::string(statement.arguments[2]).c_str()));
+    in.results = 0;
     in.run = copy_async;
   }
 }

@@ -63,6 +63,7 @@ void bind_move(Statement& statement) {
   statement.decoder.add_elements(in, arguments[0], packs ? width : width / count);
   statement.decoder.add_elements(in, arguments[1], packs ? width / count : width);
   in.count = static_cast<uint8_t>(count);
+  in.results = packs ? 1 : in.count;
   in.bytes = static_cast<uint8_t>(width / count);
   in.run = packs ? pack : unpack;
 }

@@ -152,6 +152,7 @@ bool bind_product(Statement& statement) {
     statement.decoder.add_elements(statement.in, text, 4);
   }
   statement.decoder.add_operand(statement.in, "-1", 4);  // all lanes meet
+  statement.in.results = 4;
   statement.in.run = product->run;
   return true;
 }
@@ -168,6 +169,7 @@ bool bind_collective(Statement& statement) {
     decoder.add_operand(in, results.size() > 1 ? results[1] : "_", 0);
     for (size_t i = 1; i < 5; ++i) decoder.add_operand(in, arguments[i], 4);
     in.mode = static_cast<uint8_t>(mode - kShuffles.begin());
+    in.results = 2;
     in.run = shuffle;
   } else if (statement.opcode == "vote.sync.ballot.b32") {
     statement.expect_arguments(3);
@@ -179,6 +181,7 @@ bool bind_collective(Statement& statement) {
   } else if (statement.opcode == "bar.warp.sync") {
     statement.expect_arguments(1);
     decoder.add_operand(in, arguments[0], 4);
+    in.results = 0;
     in.run = sync_warp;
   } else if (!bind_product(statement)) {
     return false;

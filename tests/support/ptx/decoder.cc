@@ -15,8 +15,6 @@ namespace {
 constexpr std::array<std::string_view, 5> kSpecials{"%tid", "%ntid", "%ctaid", "%nctaid",
                                                     "%laneid"};
 
-int words_of(int width) { return width == 0 ? 8 : width * kLanes / 4; }
-
 bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
 bool is_blank(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
 
@@ -294,6 +292,8 @@ void Decoder::decode(std::string_view body, int line) {
   last.line = line_;
   entry_.code.push_back(last);
   entry_.text.emplace_back("}");
+  entry_.executed.assign(entry_.code.size(), '0');
+  share_slots(entry_);
 }
 
 }  // namespace fasa::ptx

@@ -40,6 +40,7 @@ struct Instruction {
   uint8_t count = 1;                 // elements of a vector
   uint8_t bytes = 0;                 // of one element
   uint8_t operands = 0;              // used of the two below
+  uint8_t results = 1;               // the first operands, which are written
   uint8_t width[kMaxOperands] = {};  // bytes of a lane; 0: a predicate
   int32_t slot[kMaxOperands] = {};
   int32_t guard = 0;      // slot of a predicate; 0: none
@@ -68,10 +69,14 @@ struct Entry {
   int file_words = 8;       // slot 0 is no register
   std::vector<Instruction> code;
   std::vector<std::string> text;  // of each instruction
+  mutable std::string executed;   // '1' for each instruction that ran, else '0'
   std::vector<Constant> constants;
   std::vector<Special> specials;
   std::vector<int> param_addresses;  // slots that hold an offset into the parameters
 };
+
+// Gives registers that live within one basic block slots in common.
+void share_slots(Entry& entry);
 
 struct Options {
   bool strict = false;   // a load and another lane's later store need bar.warp.sync between them

@@ -16,6 +16,7 @@ class Module {
   Module& operator=(const Module&) = delete;
 
   std::vector<std::string> names() const;
+  const std::map<std::string, Entry>& decoded() const { return entries_; }
   // Decodes at the first call. Throws Error for PTX that the executor does not know.
   const Entry& entry(const std::string& name);
 

@@ -1,59 +1,36 @@
 #include "tests/support/ptx/ptx_launcher.h"
 
-#include <cxxabi.h>
-
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
+#include <string>
+
+#include "tests/support/ptx/ptx_library.h"
 
 namespace fasa {
-namespace {
 
-std::string demangled(const char* name) {
-  int status = 0;
-  char* const text = abi::__cxa_demangle(name, nullptr, nullptr, &status);
-  std::string result = text != nullptr ? text : name;
-  std::free(text);
-  return result;
+int ptx_architecture() {
+  static const int chosen = [] {
+    const char* const text = std::getenv("FASA_PTX");
+    return text != nullptr ? std::atoi(text) : 90;
+  }();
+  return chosen;
 }
 
-std::string read_file(const std::filesystem::path& file) {
-  std::ifstream in(file);
-  return {std::istreambuf_iterator<char>(in), {}};
+PtxExecutor::PtxExecutor(Order order, unsigned seed) {
+  options_.falling = order == Order::kFalling;
+  options_.seed = order == Order::kRandom ? seed : 0;
+  options_.strict = std::getenv("FASA_PTX_STRICT") != nullptr;
 }
 
-}  // namespace
-
-PtxLibrary::PtxLibrary(const std::string& folder) {
-  for (const auto& file : std::filesystem::directory_iterator(folder)) {
-    if (file.path().extension() != ".ptx") continue;
-    modules_.push_back(std::make_unique<ptx::Module>(read_file(file.path())));
-    for (const std::string& name : modules_.back()->names()) {
-      const std::string shown = demangled(name.c_str());  // void run_kernel<Kernel>(Kernel)
-      const size_t open = shown.rfind(">(");
-      if (open == std::string::npos) continue;
-      entries_[shown.substr(open + 2, shown.size() - open - 3)] = {modules_.back().get(), name};
-    }
+void PtxLauncher::launch(const std::type_info& kernel, const void* params, size_t param_bytes,
+                         const simt::Grid& grid, int threads) const {
+  constexpr int kMaxBlocks = 65535;  // of y and z
+  const int64_t max_shared = int64_t{compute_capability_ < 80 ? 64 : 99} << 10;
+  if (grid.y > kMaxBlocks || grid.z > kMaxBlocks || grid.shared_bytes > max_shared) {
+    throw ptx::Error(std::string(kernel.name()) + ": more blocks or shared memory than there are");
   }
-}
-
-PtxLibrary& PtxLibrary::of(int compute_capability) {
-  static std::map<int, std::unique_ptr<PtxLibrary>> all;
-  const int version = compute_capability < 80 ? 75 : 90;
-  auto& library = all[version];
-  if (library == nullptr) {
-    library =
-        std::make_unique<PtxLibrary>(std::string(FASA_PTX_FOLDER) + "/" + std::to_string(version));
-  }
-  return *library;
-}
-
-const ptx::Entry& PtxLibrary::entry(const std::type_info& kernel) {
-  const std::string name = demangled(kernel.name());
-  const auto found = entries_.find(name);
-  if (found == entries_.end()) throw ptx::Error("no PTX of " + name);
-  return found->second.first->entry(found->second.second);
+  ptx::launch(PtxLibrary::of(compute_capability_, ptx_architecture()).entry(kernel), params,
+              param_bytes, {grid.x, grid.y, grid.z}, threads, grid.shared_bytes,
+              executor_.options());
 }
 
 }  // namespace fasa

@@ -96,6 +96,7 @@ void Warp::run_group(size_t index) {
   while (more && pc < stop && --left > 0) {
     const Instruction& in = code[static_cast<size_t>(pc)];
     now_ = &in;
+    block_->entry->executed[static_cast<size_t>(pc)] = '1';
     const uint32_t active = guarded(in, lanes);
     if (in.kind == Kind::kPlain || (in.kind == Kind::kCollective && active == 0)) {
       if (active != 0) in.run(*this, in, active);

@@ -15,6 +15,9 @@ namespace fasa::ptx {
 inline constexpr int kLanes = 32;
 inline constexpr uint32_t kAllLanes = ~0u;
 
+// Words of a slot of values of so many bytes; 0: a predicate.
+constexpr int words_of(int width) { return width == 0 ? 8 : width * kLanes / 4; }
+
 template <typename T>
 T load_bits(const void* from) {
   T value;
