@@ -1,6 +1,7 @@
 """The scripts beside the command, as far as a test can run them."""
 import json
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -46,14 +47,15 @@ class Setup(CommandTest):
 
     def test_unknown_arguments(self):
         self.assertEqual(script("setup", "--chek").returncode, 2)
-        for argument in ("--fast", "--all=9/8", "--all=3"):
+        for argument in ("--fast", "--all=9/8", "--all=10/9", "--all=3"):
             self.assertEqual(script("test", argument).returncode, 2)
         self.assertEqual(script("peers-env", "--fast").returncode, 2)
 
 
     def test_the_long_run_says_its_parts(self):
         lines = script("test", "--parts").stdout.decode().splitlines()
-        self.assertEqual([line.split()[0] for line in lines], [f"--all={i}/8" for i in range(1, 9)])
+        self.assertEqual([line.split()[0] for line in lines],
+                         [f"--all={i}/9" for i in range(1, 10)])
 
 
 class Configure(CommandTest):
@@ -81,34 +83,71 @@ class Checks(CommandTest):
         self.assertIn(b"kernels/a.h:1", done.stdout)
 
 
-class CheckKernels(CommandTest):
-    """Over a compiler that writes what is to be found."""
+class KernelsFromPtx(CommandTest):
+    """The reports over what executed PTX, without nvcc."""
 
-    def check(self, kernel, *capabilities):
-        nvcc = self.folder / "nvcc"
-        nvcc.write_text('''#!/bin/bash
-while [[ $# -gt 1 ]]; do [[ $1 == -o ]] && out=$2; shift; done
-echo ".visible .entry _ZN4run_kernelIN4fasa4cuda12AppendKernelE(" > "$out"
-echo "ret;" >> "$out"
-[[ $1 == kernels/cuda/append.cu ]] || exit 0
-echo ".visible .entry _ZN4run_kernelIN4fasa4cuda12%sE(" >> "$out"
-printf '\ttrap;\n' >> "$out"
-''' % kernel)
-        nvcc.chmod(0o755)
-        return script("check-kernels", *capabilities,
-                      env=os.environ | {"PATH": f"{self.folder}:{os.environ['PATH']}"})
+    def coverage(self, architecture, kernel, body, bits):
+        entry = f"_ZN10run_kernelIN4fasa4cuda{len(kernel)}{kernel}E"
+        folder = self.folder / "ptx" / architecture
+        folder.mkdir(parents=True, exist_ok=True)
+        runs = self.folder / "runs"
+        runs.mkdir(exist_ok=True)
+        (folder / "append.ptx").write_text(
+            f".visible .entry {entry}(\n\t.param .b8 p[8]\n)\n{{\n{body}\n}}\n")
+        for i, line in enumerate(bits):
+            (runs / f"{architecture}-{i}").write_text(f"{entry} {line}\n")
+        return script("ptx-coverage", self.folder / "ptx", runs, "--missing")
 
-    def test_a_trap_is_named(self):
-        done = self.check("GatherKernel")
+    def test_instructions_of_all_runs_count(self):
+        done = self.coverage("90", "AppendKernel", "ret;", ["1100", "0100", "0010"])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout.decode(), r"append +90 +1 +1 +0 +75%")
+
+    def test_kernels_that_did_not_run_are_named(self):
+        self.coverage("90", "AppendKernel", "ret;", ["1"])
+        done = self.coverage("90", "GatherKernel", "ret;", [])
         self.assertEqual(done.returncode, 1)
-        self.assertRegex(done.stderr.decode(), r"capability 90:\n.*append.cu.ptx: .*GatherKernel")
-        self.assertNotIn(b"AppendKernel", done.stderr)
+        self.assertRegex(done.stdout.decode(), r"not executed: .*GatherKernel")
 
-    def test_kernels_that_old_gpus_never_run(self):
-        self.assertEqual(self.check("ProjectTileKernel", 75).returncode, 0)
-        self.assertEqual(self.check("ProjectTileKernel", 75, 90).returncode, 1)
-        self.assertEqual(self.check("GatherKernel", 75).returncode, 1)
-        self.assertEqual(self.check("GatherKernel", "x").returncode, 2)
+    def test_traps_count_but_in_what_old_gpus_never_launch(self):
+        done = self.coverage("90", "AppendKernel", "trap;", ["1"])
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stdout.decode(), r"has a trap: .*AppendKernel")
+        self.coverage("90", "AppendKernel", "ret;", ["1"])
+        self.assertEqual(
+            self.coverage("75", "ProjectTileKernel", "trap;", ["1"]).returncode, 0)
+        self.assertEqual(self.coverage("75", "AppendKernel", "trap;", ["1"]).returncode, 1)
+
+    def test_usage(self):
+        self.assertEqual(script("ptx-coverage").returncode, 2)
+        self.assertEqual(script("ptx-mutants", "norm").returncode, 2)
+        self.assertEqual(script("test-ptx", "norm").returncode, 2)
+
+    def test_each_mutation_changes_one_line(self):
+        code = runpy.run_path(str(SOURCE / "tools/ptx-mutants"))
+        for mutation, text, expected in (
+                ("removed", "bar.sync \t0;", "// removed;"),
+                ("removed", "mov.b32 \t%r1, %r2;", None),
+                ("inverted", "setp.lt.s32 \t%p1, %r1, 4;", "setp.ge.s32 \t%p1, %r1, 4;"),
+                ("exchanged", "add.s32 \t%r1, %r2, 3;", "sub.s32 \t%r1, %r2, 3;"),
+                ("shifted", "ld.shared.b32 \t%r1, [%r2+8];", "ld.shared.b32 \t%r1, [%r2+12];"),
+                ("shifted", "ld.shared.v4.b32 \t{%r1, %r2, %r3, %r4}, [%r5];", None),
+                ("choice_swapped", "selp.b32 \t%r1, %r2, 5, %p1;", "selp.b32 \t%r1, 5, %r2, %p1;"),
+                ("fused_swapped", "fma.rn.f32 \t%r1, %r2, %r3, %r4;",
+                 "fma.rn.f32 \t%r1, %r4, %r3, %r2;"),
+                ("other_mask", "bar.warp.sync \t-1;", "bar.warp.sync \t65535;"),
+                ("guard_negated", "@%p1 bra \t$L__BB0_2;", "@!%p1 bra \t$L__BB0_2;")):
+            self.assertEqual(code[mutation](text), expected, mutation)
+
+    def test_the_lines_that_ran(self):
+        code = runpy.run_path(str(SOURCE / "tools/ptx-mutants"))
+        runs = self.folder / "runs"
+        runs.mkdir()
+        (runs / "90-1").write_text("other 1\nkernel 1011\n")
+        text = [".visible .entry kernel(", ")", "{", "\t.reg .b32 \t%r<3>;", "\tmov.b32 \t%r1, 5;",
+                "$L__BB0_1:", "\tadd.s32 \t%r1, %r1, 1; // twice", "\t{cvt.rn.f16.f32 a, b;}",
+                "\tret;", "}"]
+        self.assertEqual(code["executed_lines"](text, runs), [4, 8])
 
 
 class Naming(CommandTest):
@@ -116,7 +155,8 @@ class Naming(CommandTest):
 
     def setUp(self):
         super().setUp()
-        for name in ("tools/check-naming", "cmake/unity_groups.py", ".clang-tidy"):
+        for name in ("tools/check-naming", "tools/recent_changes.py", "cmake/unity_groups.py",
+                     ".clang-tidy"):
             (self.folder / name).parent.mkdir(exist_ok=True)
             shutil.copy(SOURCE / name, self.folder / name)
         (self.folder / "runtime").mkdir()
