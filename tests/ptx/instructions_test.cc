@@ -57,6 +57,10 @@ TEST(PtxInstructions, Integers) {
       {"min.s32 %r20, %r10, %r11;", {static_cast<uint32_t>(-1), 1}, 0xffffffff},
       {"min.u32 %r20, %r10, %r11;", {0xffffffff, 1}, 1},
       {"max.s32 %r20, %r10, %r11;", {static_cast<uint32_t>(-1), 1}, 1},
+      {"bfe.u32 %r20, %r10, 8, 8;", {0x1289ab}, 0x89},
+      {"bfe.s32 %r20, %r10, 8, 8;", {0x1289ab}, 0xffffff89},
+      {"bfe.s32 %r20, %r10, 28, 8;", {0x80000000}, 0xfffffff8},
+      {"bfe.u32 %r20, %r10, 8, 0;", {0x1289ab}, 0},
       {"abs.s32 %r20, %r10;", {static_cast<uint32_t>(-9)}, 9},
       {"neg.s32 %r20, %r10;", {9}, static_cast<uint32_t>(-9)},
   });

@@ -258,6 +258,23 @@ struct InsertBits {
   }
 };
 
+// `length` bits of a from `at` on; the rest is the highest of them if the type is signed, else 0.
+struct ExtractBits {
+  template <typename T>
+  T operator()(T a, uint32_t at, uint32_t length) const {
+    constexpr uint32_t kBits = 8 * sizeof(T);
+    at &= 255, length &= 255;
+    Unsigned<T> result = 0;
+    for (uint32_t bit = 0; bit < kBits && length > 0; ++bit) {
+      const bool inside = bit < length && at + bit < kBits;
+      if (!inside && !std::is_signed_v<T>) break;
+      const uint32_t last = at + length - 1 < kBits ? at + length - 1 : kBits - 1;
+      result |= (static_cast<Unsigned<T>>(a) >> (inside ? at + bit : last) & 1) << bit;
+    }
+    return static_cast<T>(result);
+  }
+};
+
 // Comparisons: false with NaN; those with "or unordered" true.
 enum class Compare : uint8_t { kEq, kNe, kLt, kLe, kGt, kGe };
 template <Compare kCompare, bool kUnordered>

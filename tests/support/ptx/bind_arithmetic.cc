@@ -67,6 +67,13 @@ Run inserted(Type type) {
   });
 }
 
+Run extracted(Type type) {
+  return with_type<Integer>(type, [](auto x) -> Run {
+    using T = decltype(x);
+    return map_lanes<ExtractBits, T, T, uint32_t, uint32_t>;
+  });
+}
+
 template <typename T>
 using TwiceAsWide =
     std::conditional_t<sizeof(T) == 2, std::conditional_t<std::is_signed_v<T>, int32_t, uint32_t>,
@@ -151,6 +158,7 @@ constexpr std::array kRows{
     Row{"shl", shifted<ShiftLeft>, 3, 1, 2},
     Row{"shr", shifted<ShiftRight>, 3, 1, 2},
     Row{"bfi", inserted, 5, 1, 3},
+    Row{"bfe", extracted, 4, 1, 2},
     Row{"popc", counted, 2, 0},
     Row{"brev", kUnary<Word, ReverseBits>, 2},
     Row{"bfind.shiftamt", kUnary<Word, FindShift>, 2},
