@@ -27,7 +27,7 @@ TYPES = ("Q4_K", "IQ4_NL", "IQ4_XS", "Q3_K", "Q2_K", "Q6_K")
 SHAPE = (2048, 8192, 8, 32, 8, 64, 32000)
 TOKENS = 256  # of context
 STEPS = 24
-# Of fasa, where its processor time is that of a long answer less that of a short one.
+# Steps of fasa, whose processor time is that of a long answer less that of a short one.
 TIMED_STEPS = 240
 FASA_WAYS = {"fasa": (), "fasa, int8 activations": ("--activations", "int8")}
 

@@ -12,7 +12,8 @@ namespace fasa {
 // of Hugging Face (models--OWNER--NAME/snapshots/HASH).
 std::string model_name_of(const std::string& dir);
 
-// Of --template-kwargs: an object that names neither of what requests bring. Throws UsageError.
+// What --template-kwargs gives: an object without the names of what requests bring. Throws
+// UsageError.
 serve::Json template_variables(const std::string& text);
 // Whether a prompt must be cut where the next one may part from it (GenerationRequest).
 bool marks_borders(const Geometry& geometry);

@@ -14,7 +14,7 @@ uint64_t hash_of(const Json& json) {
   return XXH3_64bits(text.data(), text.size());
 }
 
-// Of the tools, then of each message.
+// The tools first, then each message.
 std::vector<uint64_t> hashes_of(const Json& context) {
   const auto tools = context.find("tools");
   std::vector<uint64_t> hashes = {tools == context.end() ? 0 : hash_of(*tools)};

@@ -1,5 +1,5 @@
-// Token ids of chats' prompts: as far as a prompt goes on with a conversation that was answered here,
-// it has that conversation's ids, so that the cache's prefix matches.
+// Token ids of chats' prompts: as far as a prompt goes on with a conversation that was answered
+// here, it has that conversation's ids, so that the cache's prefix matches.
 #pragma once
 
 #include <cstdint>

@@ -61,7 +61,8 @@ class Reply final : public RequestObserver, public std::enable_shared_from_this<
   void on_end(int choice, const Answer& answer) override;
   void on_error(ErrorKind kind, const std::string& message) override;
 
-  // A frame without content where the stream has been still for so long: proxies and clients keep it open then.
+  // A frame without content where the stream has been still for so long: proxies and clients keep
+  // it open then.
   void ping(std::chrono::milliseconds still);
   // Drops all later events of the engine.
   void close();

@@ -63,7 +63,7 @@ void SequenceRows::invalidate(int64_t /*length*/) { overwrites_ = true; }
 SequenceRows::PageRanges SequenceRows::droppable_before(int64_t end) const {
   const int64_t first = std::max(first_page_, group_.retention.first_pages);
   const PageRange held = held_ == 0 ? PageRange{} : group_.retention.needed_by(held_);
-  // Of an earlier length.
+  // Pages behind that an earlier length held.
   const bool left = behind_.pages() > 0 && (held_ == 0 || behind_.first != held.first);
   return {left ? PageRange{std::max(behind_.first, group_.retention.first_pages), behind_.end}
                : PageRange{},

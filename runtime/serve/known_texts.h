@@ -40,7 +40,7 @@ struct KnownText {
   KnownText(const text::Tokenizer& tokenizer, std::string salt_of, std::string text_of,
             std::vector<int32_t> ids_of);
   size_t bytes() const {
-    // Of an answer, what its text has once more.
+    // An answer's text has these bytes once more.
     size_t said = 0;
     for (const KnownAnswer& answer : answers) said += sizeof(answer) + answer.end - answer.begin;
     return salt.size() + text.size() + ids.size() * sizeof(int32_t) + cuts.size() * sizeof(Cut) +

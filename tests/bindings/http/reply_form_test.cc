@@ -1,5 +1,5 @@
-// Frames of streams in each API that clients wait for while a prompt is read, and the words of errors
-// that they look for.
+// Frames of streams in each API that clients wait for while a prompt is read, and the words of
+// errors that they look for.
 #include "bindings/http/reply_form.h"
 
 #include <gmock/gmock.h>
