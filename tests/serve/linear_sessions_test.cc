@@ -178,24 +178,24 @@ TEST_P(LinearSessionsTest, APromptGoesOnWhereTheHistoryEnds) {
 // A damaged state is computed again; nothing else is lost.
 // A turn of many requests, after which the reasoning in it is dropped.
 TEST_P(LinearSessionsTest, TheEndOfTheUsersMessageIsHeld) {
-  constexpr int64_t kUser = 150;  // no multiple of the interval
-  const auto other = joined(some_ids(0, kUser), some_ids(900, 11));
+  constexpr int64_t kMessage = 150;  // no multiple of the interval
+  const auto other = joined(some_ids(0, kMessage), some_ids(900, 11));
   const Answer expected = ask(*open(in_memory()), other);
   auto server = open(on_disk());
-  std::vector<int32_t> prompt = some_ids(0, kUser + 5);
+  std::vector<int32_t> prompt = some_ids(0, kMessage + 5);
   for (size_t i = 0; i < 4; ++i) {
-    const Answer answer = ask(*server, prompt, 9, kUser);
+    const Answer answer = ask(*server, prompt, 9, kMessage);
     prompt = joined(joined(prompt, answer.ids), some_ids(500 + 100 * i, 20));
   }
-  const Answer again = ask(*server, other, 9, kUser + 3);
+  const Answer again = ask(*server, other, 9, kMessage + 3);
   expect_same(again, expected);
-  EXPECT_EQ(again.cached, kUser);
-  ask(*server, prompt, 9, kUser);
+  EXPECT_EQ(again.cached, kMessage);
+  ask(*server, prompt, 9, kMessage);
   suspend(*server);
   server.reset();
   server = open(on_disk());
-  const auto third = joined(some_ids(0, kUser), some_ids(700, 11));
-  EXPECT_EQ(ask(*server, third, 9, kUser + 3).cached, kUser);
+  const auto third = joined(some_ids(0, kMessage), some_ids(700, 11));
+  EXPECT_EQ(ask(*server, third, 9, kMessage + 3).cached, kMessage);
 }
 
 TEST_P(LinearSessionsTest, ADamagedStateIsComputedAgain) {

@@ -115,10 +115,10 @@ TEST_P(WindowSessionsTest, AResumedConversationIsTheSame) {
 // A turn of several requests whose tokens are more than the rollback window, and others that go on
 // where the user's message ended: the reasoning of the turn is dropped, or it is said again.
 TEST_P(WindowSessionsTest, TheEndOfTheUsersMessageIsHeld) {
-  constexpr int64_t kUser = 700;
+  constexpr int64_t kMessage = 700;
   const auto text = bytes_of(some_text(0, kLong));
-  const std::vector<int32_t> first(text.begin(), text.begin() + kUser + 5);
-  std::vector<int32_t> other(text.begin(), text.begin() + kUser);
+  const std::vector<int32_t> first(text.begin(), text.begin() + kMessage + 5);
+  std::vector<int32_t> other(text.begin(), text.begin() + kMessage);
   const auto more = bytes_of(some_text(9000, 40));
   other.insert(other.end(), more.begin(), more.end());
   LocalServer fresh = open({.prefill_chunk = 100});
@@ -130,19 +130,19 @@ TEST_P(WindowSessionsTest, TheEndOfTheUsersMessageIsHeld) {
       std::mismatch(known.begin(), known.end(), text.begin()).first - known.begin();
 
   LocalServer server = open({.prefill_chunk = 100});
-  expect_same(ask(server, first, kUser), to_first, 0);
-  expect_same(ask(server, text, kUser), to_text, same);
-  expect_same(ask(server, other, kUser + 30), to_other, kUser);
-  expect_same(ask(server, text, kUser), to_text, static_cast<int64_t>(kLong) - 1);
+  expect_same(ask(server, first, kMessage), to_first, 0);
+  expect_same(ask(server, text, kMessage), to_text, same);
+  expect_same(ask(server, other, kMessage + 30), to_other, kMessage);
+  expect_same(ask(server, text, kMessage), to_text, static_cast<int64_t>(kLong) - 1);
   {
     LocalServer goes = open(suspension());
-    expect_same(ask(goes, first, kUser), to_first, 0);
+    expect_same(ask(goes, first, kMessage), to_first, 0);
     suspend(goes);
-    expect_same(ask(goes, text, kUser), to_text, same);
+    expect_same(ask(goes, text, kMessage), to_text, same);
     suspend(goes);
   }
   LocalServer back = open(suspension());
-  expect_same(ask(back, other, kUser + 30), to_other, kUser);
+  expect_same(ask(back, other, kMessage + 30), to_other, kMessage);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, WindowSessionsTest, ::testing::Values("cpu", "emulated"));
