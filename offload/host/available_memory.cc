@@ -14,7 +14,7 @@ std::optional<uint64_t> available_in(const std::string& meminfo) {
 
 std::optional<uint64_t> available_host_bytes() {
   const auto system = available_in(proc_text("/proc/meminfo"));
-  const auto group = ControlGroup::read("/").memory_left;
+  const auto group = ControlGroup::read().memory_left;
   if (system && group) return std::min(*system, *group);
   return system ? system : group;
 }

@@ -12,12 +12,10 @@
 namespace fasa {
 namespace {
 
-using std::filesystem::path;
-
 // Version 1 writes "no limit" as a number about as large as this.
 constexpr uint64_t kUnlimited = uint64_t{1} << 60;
 
-std::optional<uint64_t> number_of(const path& file) { return proc_number(proc_text(file)); }
+std::optional<uint64_t> number_of(const std::string& file) { return proc_number(proc_text(file)); }
 
 template <typename T>
 void narrow(std::optional<T>& limit, std::optional<T> other) {
@@ -38,15 +36,15 @@ uint64_t page_cache(const std::string& stat, const char* files, const char* shar
   return all - std::min(all, proc_field(stat, shared).value_or(0));
 }
 
-void read_memory_2(const path& folder, ControlGroup& group) {
-  narrow_memory(group, number_of(folder / "memory.max"), number_of(folder / "memory.current"),
-                page_cache(proc_text(folder / "memory.stat"), "file", "shmem"));
+void read_memory_2(const std::string& folder, ControlGroup& group) {
+  narrow_memory(group, number_of(folder + "/memory.max"), number_of(folder + "/memory.current"),
+                page_cache(proc_text(folder + "/memory.stat"), "file", "shmem"));
 }
 
-void read_memory_1(const path& folder, ControlGroup& group) {
-  narrow_memory(group, number_of(folder / "memory.limit_in_bytes"),
-                number_of(folder / "memory.usage_in_bytes"),
-                page_cache(proc_text(folder / "memory.stat"), "total_cache", "total_shmem"));
+void read_memory_1(const std::string& folder, ControlGroup& group) {
+  narrow_memory(group, number_of(folder + "/memory.limit_in_bytes"),
+                number_of(folder + "/memory.usage_in_bytes"),
+                page_cache(proc_text(folder + "/memory.stat"), "total_cache", "total_shmem"));
 }
 
 void narrow_cpus(ControlGroup& group, std::optional<uint64_t> quota,
@@ -55,24 +53,25 @@ void narrow_cpus(ControlGroup& group, std::optional<uint64_t> quota,
   narrow(group.cpus, std::optional(static_cast<double>(*quota) / static_cast<double>(*period)));
 }
 
-void read_cpu_2(const path& folder, ControlGroup& group) {
-  const std::string text = proc_text(folder / "cpu.max");  // "QUOTA PERIOD", "max PERIOD"
+void read_cpu_2(const std::string& folder, ControlGroup& group) {
+  const std::string text = proc_text(folder + "/cpu.max");  // "QUOTA PERIOD", "max PERIOD"
   narrow_cpus(group, proc_number(text),
               proc_number(std::string_view(text).substr(std::min(text.find(' '), text.size()))));
 }
 
-void read_cpu_1(const path& folder, ControlGroup& group) {
-  narrow_cpus(group, number_of(folder / "cpu.cfs_quota_us"),  // -1: none
-              number_of(folder / "cpu.cfs_period_us"));
+void read_cpu_1(const std::string& folder, ControlGroup& group) {
+  narrow_cpus(group, number_of(folder + "/cpu.cfs_quota_us"),  // -1: none
+              number_of(folder + "/cpu.cfs_period_us"));
 }
 
 // Calls read(folder) for a group and those around it. Inside of a container the group's path may
 // name folders that only the host sees; those are skipped.
 template <typename Read>
-void for_each_level(const path& mount, path group, const Read& read) {
-  for (;; group = group.parent_path()) {
-    read(mount / group.relative_path());
-    if (group.relative_path().empty()) return;
+void for_each_level(const std::string& mount, std::string group, const Read& read) {
+  for (;; group.erase(group.rfind('/'))) {
+    while (group.ends_with('/')) group.pop_back();
+    read(mount + group);
+    if (group.find('/') == std::string::npos) return;
   }
 }
 
@@ -83,28 +82,29 @@ bool names(std::string_view controllers, std::string_view wanted) {
 
 }  // namespace
 
-ControlGroup ControlGroup::read(const path& root) {
+// Paths are texts: std::filesystem::path of g++ 12 frees twice where memory ends in operator/.
+ControlGroup ControlGroup::read(const std::string& root) {
   ControlGroup group;
-  const path mount = root / "sys/fs/cgroup";
-  std::istringstream lines(proc_text(root / "proc/self/cgroup"));  // "ID:CONTROLLERS:PATH"
+  const std::string mount = root + "/sys/fs/cgroup";
+  std::istringstream lines(proc_text(root + "/proc/self/cgroup"));  // "ID:CONTROLLERS:PATH"
   for (std::string line; std::getline(lines, line);) {
     const size_t first = line.find(':'), second = line.find(':', first + 1);
     if (second == std::string::npos) continue;
     const std::string controllers = line.substr(first + 1, second - first - 1);
-    const path at = line.substr(second + 1);
+    const std::string at = line.substr(second + 1);
     if (controllers.empty()) {
-      for_each_level(mount, at, [&](const path& folder) {
+      for_each_level(mount, at, [&](const std::string& folder) {
         read_memory_2(folder, group);
         read_cpu_2(folder, group);
       });
     }
     if (names(controllers, "memory")) {
-      for_each_level(mount / "memory", at,
-                     [&](const path& folder) { read_memory_1(folder, group); });
+      for_each_level(mount + "/memory", at,
+                     [&](const std::string& folder) { read_memory_1(folder, group); });
     }
     if (names(controllers, "cpu")) {
-      for (const path& folder : {mount / "cpu", mount / controllers}) {
-        for_each_level(folder, at, [&](const path& one) { read_cpu_1(one, group); });
+      for (const std::string& folder : {mount + "/cpu", mount + "/" + controllers}) {
+        for_each_level(folder, at, [&](const std::string& one) { read_cpu_1(one, group); });
       }
     }
   }
@@ -112,7 +112,7 @@ ControlGroup ControlGroup::read(const path& root) {
 }
 
 const ControlGroup& ControlGroup::own() {
-  static const ControlGroup group = read("/");
+  static const ControlGroup group = read("");
   return group;
 }
 

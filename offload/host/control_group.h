@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -18,8 +17,8 @@ struct ControlGroup {
 
   // That of this process, read once: for its limits. What is left changes: read() it.
   static const ControlGroup& own();
-  // Reads proc/self/cgroup and sys/fs/cgroup, version 1 and 2, below `root`.
-  static ControlGroup read(const std::filesystem::path& root);
+  // Reads proc/self/cgroup and sys/fs/cgroup, version 1 and 2, below `root`, a path.
+  static ControlGroup read(const std::string& root = "");
 
   bool any() const { return cpus || memory_limit; }
   // "2.5 processors, 4.00 GiB of memory"

@@ -7,7 +7,7 @@
 
 namespace fasa {
 
-std::string proc_text(const std::filesystem::path& file) {
+std::string proc_text(const std::string& file) {
   std::ifstream stream(file);
   std::ostringstream text;
   text << stream.rdbuf();

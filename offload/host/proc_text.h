@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,7 +9,7 @@
 namespace fasa {
 
 // The whole file; "" if it cannot be read.
-std::string proc_text(const std::filesystem::path& file);
+std::string proc_text(const std::string& file);
 // The number that a text begins with, after blanks.
 std::optional<uint64_t> proc_number(std::string_view text);
 // The number of a line "NAME number".

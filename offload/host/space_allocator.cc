@@ -17,7 +17,7 @@ SpaceAllocator::SpaceAllocator(const DeviceOptions& options, bool unified)
       host_("host_memory",
             // Aliased memory is mostly address space: the group's limit is not for it.
             options.host_memory || options.host_alias_bytes ? options.host_memory
-                                                            : ControlGroup::read("/").memory_left),
+                                                            : ControlGroup::read().memory_left),
       pinned_("pinned_memory", options.pinned_memory),
       host_space_("host_memory", std::nullopt) {}
 

@@ -238,7 +238,7 @@ def test_tables_that_are_refused(new, expected, stream):
     out = fake_gpu.empty((1, QUERY, DIM))
     query = pages.there(q[:1])
     with pytest.raises(fasa.UsageError,
-                       match="seq_lens lies in host memory, but block_table in cuda:0"):
+                       match="seq_lens is in host memory, block_table in cuda:0"):
         pages.paged.attend(0, query, pages.table, np.array([5], np.int32), out, stream=stream)
     with pytest.raises(fasa.UsageError, match="slots lies in another device's memory"):
         pages.paged.append(0, pages.there(k[:1]), pages.there(v[:1]),
