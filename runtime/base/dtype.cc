@@ -1,6 +1,7 @@
 #include "runtime/base/dtype.h"
 
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 
 namespace fasa {
@@ -38,6 +39,17 @@ uint16_t f16_from_f32(float value) {
   return static_cast<uint16_t>(sign | ((rounded - 0x38000000u) >> 13));
 }
 
+namespace {
+
+template <typename T>
+T load_at(const void* data, int64_t index) {
+  T value;
+  std::memcpy(&value, static_cast<const std::byte*>(data) + index * int64_t{sizeof(T)}, sizeof(T));
+  return value;
+}
+
+}  // namespace
+
 float f32_from_f16(uint16_t bits) {
   const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
   const uint32_t magnitude = bits & 0x7fffu;
@@ -51,9 +63,10 @@ float f32_from_f16(uint16_t bits) {
   return std::bit_cast<float>(sign | ((magnitude << 13) + 0x38000000u));
 }
 
+// Tensors of files may lie at any address.
 float load_element(DType dtype, const void* data, int64_t index) {
-  if (dtype == DType::kF32) return static_cast<const float*>(data)[index];
-  const uint16_t bits = static_cast<const uint16_t*>(data)[index];
+  if (dtype == DType::kF32) return load_at<float>(data, index);
+  const auto bits = load_at<uint16_t>(data, index);
   return dtype == DType::kBF16 ? f32_from_bf16(bits) : f32_from_f16(bits);
 }
 
