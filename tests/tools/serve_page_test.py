@@ -1,25 +1,18 @@
-"""The page at / in a browser, against a running server. Without Chromium all tests are skipped, and
-without FASA_LONG=1 those beyond conversations. FASA_SCREENSHOTS=DIR saves screenshots."""
+"""The page at / against a running server: conversations, messages, attached texts, the sides."""
 import json
-import os
-import pathlib
-import re
 import time
-import unittest
 
-from browser import PROGRAM, Browser
-from serving import TEMPLATE, ServeTest, Server
+from browser import Browser
+from page import LAST, PROBLEM, RUNS, PageTest, by_id
+from serving import TEMPLATE, Server
 from support import SOURCE, main
 
 RUTH = (SOURCE / "models/texts/ruth.txt").read_text()
-RUNS = "!document.getElementById('stop').hidden"
 TURNS = """[...document.querySelectorAll('.turn')].map(one =>
   [one.className, (one.querySelector('.body, .said') ?? one).textContent])"""
 LAST_TURN = "[...document.querySelectorAll('.turn')].at(-1).textContent"
-LAST = "[...document.querySelectorAll('.assistant .body')].at(-1).textContent"
 FIGURES = "[...document.querySelectorAll('.figures')].at(-1).textContent"
 LIST = "[...document.querySelectorAll('#chat-list .open')].map(one => one.textContent)"
-PROBLEM = "document.getElementById('problem').textContent"
 DROP = """(() => {
   const files = new DataTransfer();
   files.items.add(new File([%s], %s));
@@ -34,73 +27,8 @@ PASTE = """(() => {
 FILES = "document.getElementById('files').innerText"
 
 
-def golden(name):
-    return (SOURCE / "tests/template/golden" / f"{name}.jinja").read_text()
-
-
-def by_id(name, what="value"):
-    return f"document.getElementById('{name}').{what}"
-
-
 def box(selector):
     return f"document.querySelector('{selector}').getBoundingClientRect().toJSON()"
-
-
-@unittest.skipUnless(PROGRAM, "no Chromium is installed; tools/clients-env installs it")
-class PageTest(ServeTest):
-    long = False
-
-    @classmethod
-    def setUpClass(cls):
-        if cls.long and os.environ.get("FASA_LONG") != "1":
-            raise unittest.SkipTest("two minutes: the long run has them (FASA_LONG=1)")
-
-    def serve(self, *flags, template=TEMPLATE):
-        return Server(self, *flags, model=self.chat_model(template))
-
-    def open(self, server, phone=None, **settings):
-        browser = Browser(self, self.folder / "browser")
-        if phone:
-            browser.become_phone(*phone)
-        if settings:
-            browser.call("Page.addScriptToEvaluateOnNewDocument", source=(
-                "localStorage['fasa.settings'] ??= " + repr(json.dumps(settings))))
-        browser.call("Page.navigate", url=f"http://127.0.0.1:{server.port}/")
-        browser.wait_for("document.getElementById('model')?.textContent")
-        return browser
-
-    def write_text(self, browser, text):
-        browser.evaluate(by_id("text", "focus()"))
-        browser.type(text)
-
-    def send(self, browser, text):
-        self.write_text(browser, text)
-        browser.press("Enter", 13, "\r")
-
-    def ask(self, browser, text):
-        """Sends a message and waits until the answer has ended."""
-        self.send(browser, text)
-        browser.wait_for(f"!({RUNS}) && {by_id('text')} === ''")
-        self.assertEqual(browser.evaluate(PROBLEM), "")
-
-    def click(self, browser, selector):
-        browser.evaluate(f"document.querySelector({json.dumps(selector)}).click()")
-
-    def close_settings(self, browser):
-        self.click(browser, "#settings .main")
-        browser.evaluate("new Promise(done => setTimeout(done, 100))")  # its event is not at once
-
-    def screenshot(self, browser, name):
-        png = browser.screenshot()
-        self.assertTrue(png.startswith(b"\x89PNG"))
-        if folder := os.environ.get("FASA_SCREENSHOTS"):
-            (pathlib.Path(folder) / name).write_bytes(png)
-
-    def reload(self, browser):
-        browser.evaluate("window.old = true")
-        browser.call("Page.reload")
-        browser.wait_for("!window.old && document.readyState === 'complete' && "
-                         "document.getElementById('model')?.textContent")
 
 
 class Conversations(PageTest):
@@ -191,90 +119,6 @@ class Conversations(PageTest):
                          "!document.getElementById('model').textContent")
         self.assertRegex(browser.evaluate(FIGURES), r"context \d+$")
         browser.wait_for(f"/context \\d+ of 8,192$/.test({FIGURES})")
-
-
-CALL = '{"name": "now", "arguments": {}}'
-THINK = "<think>\nIt asks for the time.\n</think>\n\n"
-# By format: its marks, which a template names, or a template; then reasoning and a call.
-FORMATS = {
-    "hermes": (golden("exaone4"), f"{THINK}I look.\n<tool_call>\n{CALL}\n</tool_call>"),
-    "qwen-tags": (golden("qwen3_5"), "It asks for the time.\n</think>\n\nI look.\n<tool_call>\n"
-                  "<function=now>\n</function>\n</tool_call>"),
-    "seed-tags": (golden("seed_oss"), "<seed:think>It asks for the time.</seed:think>I look."
-                  "<seed:tool_call>\n<function=now>\n</function>\n</seed:tool_call>"),
-    "glm-tags": ("<tool_call> <arg_key> </arg_key> <arg_value> </arg_value> </tool_call>",
-                 f"{THINK}I look.<tool_call>now</tool_call>"),
-    "gemma-pairs": (golden("gemma4"), "<|channel>thought\nIt asks for the time.<channel|>I look."
-                    "<|tool_call>call:now{}<tool_call|>"),
-    "function-gemma": ("<start_function_call>call: <escape> <end_function_call>",
-                       f"{THINK}I look.<start_function_call>call:now{{}}<end_function_call>"),
-    "channels": (golden("gpt_oss"), "<|channel|>analysis<|message|>It asks for the time.<|end|>"
-                 "<|start|>assistant<|channel|>commentary<|message|>I look.<|end|><|start|>"
-                 "assistant<|channel|>commentary to=functions.now <|constrain|>json<|message|>{}"),
-    "actions": ("<|START_THINKING|> <|START_ACTION|> <|END_ACTION|>",
-                "<|START_THINKING|>It asks for the time.<|END_THINKING|>"
-                '<|START_RESPONSE|>I look.<|END_RESPONSE|><|START_ACTION|>[{"tool_call_id": "0", '
-                '"tool_name": "now", "parameters": {}}]<|END_ACTION|>'),
-    "python-calls": (golden("olmo3"), f"{THINK[8:]}I look.<function_calls>now()</function_calls>"),
-    "mistral-arguments": (golden("ministral3"), "[THINK]It asks for the time.[/THINK]I look."
-                          "[TOOL_CALLS]now[ARGS]{}"),
-    "mistral-list": ("[TOOL_CALLS]", f"{THINK}I look.[TOOL_CALLS][{CALL}]"),
-    "phi-list": ("<|tool_call|> <|/tool_call|>",
-                 f"{THINK}I look.<|tool_call|>[{CALL}]<|/tool_call|>"),
-    "nemotron-list": ("<TOOLCALL> </TOOLCALL>", f"{THINK}I look.<TOOLCALL>[{CALL}]</TOOLCALL>"),
-    "granite-list": ("<tool_call>", f"{THINK}<response>I look.</response><tool_call>[{CALL}]"),
-    "granite-mark": ("<|tool_call|>", f"{THINK}I look.<|tool_call|>[{CALL}]"),
-    "deepseek-blocks": (
-        "<｜tool▁calls▁begin｜> <｜tool▁call▁begin｜>function<｜tool▁sep｜> ```json "
-        "```<｜tool▁call▁end｜> <｜tool▁calls▁end｜>",
-        f"{THINK}I look.<｜tool▁calls▁begin｜>"
-        "<｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n"
-        "```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>"),
-    "deepseek-calls": (
-        "<｜tool▁calls▁begin｜> <｜tool▁call▁begin｜><｜tool▁sep｜> <｜tool▁call▁end｜> "
-        "<｜tool▁calls▁end｜>",
-        f"{THINK}I look.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>now<｜tool▁sep｜>{{}}"
-        "<｜tool▁call▁end｜><｜tool▁calls▁end｜>"),
-    "glm-names": (golden("glm4"), f"{THINK}I look.<|assistant|>now\n{{}}"),
-    "llama-json": ("<|python_tag|>", f'{THINK}<|python_tag|>{{"name": "now", "parameters": {{}}}}'),
-    "python-list": ("{% for m in messages %}{% if m.tool_calls %}[{% for c in m.tool_calls %}"
-                    "{{ c.function.name }}({% for k, v in c.function.arguments | items %}{{ k }}="
-                    "{{ v | tojson }}{% endfor %}){{ '' if loop.last else ', ' }}{% endfor %}]"
-                    "{% endif %}{% endfor %}" + TEMPLATE, f"{THINK}[now()]")}
-# Requests of the page get a tool and an answer.
-GIVEN = """const asked = window.fetch;
-window.fetch = (path, init) => asked(path, !init?.body ? init : {...init, body: JSON.stringify({
-  ...JSON.parse(init.body), guided_choice: [%s], tool_choice: "auto",
-  tools: [{type: "function", function: {name: "now"}}]})}); 0"""
-CALLS = "[...document.querySelectorAll('.calls pre')].map(one => one.textContent)"
-
-
-class Formats(PageTest):
-    """Reasoning is folded, text and calls are shown, in each format."""
-    long = True
-
-    def test_each_format(self):
-        rows = re.findall(r'\.name = "([a-z-]+)"',
-                          (SOURCE / "runtime/text/answer/answer_format.cc").read_text())
-        self.assertEqual(set(FORMATS), set(rows) - {"name"})
-        for name, (source, given) in FORMATS.items():
-            with self.subTest(name):
-                template = source if "{%" in source else (
-                    "{#- " + source + " -#}{{ tools if tools }}" + TEMPLATE)
-                server = self.serve(template=template)
-                props = json.loads(server.ask("GET", "/props")[2])
-                self.assertEqual(props["answer_format"]["name"], name)
-                browser = self.open(server, max_tokens=400)
-                browser.evaluate(GIVEN % json.dumps(given))
-                self.ask(browser, "What time is it?")
-                self.assertEqual(browser.evaluate(
-                    "document.querySelector('.thought').lastChild.textContent"),
-                    "It asks for the time.")
-                self.assertEqual(browser.evaluate(LAST).strip(),
-                                 "" if name in ("llama-json", "python-list") else "I look.")
-                self.assertEqual(browser.evaluate(CALLS), ["now {}"])
-                browser.stop()
-                server.stop()
 
 
 class Messages(PageTest):
