@@ -24,9 +24,9 @@ words = sys.argv[1:]
 call = " ".join([name, *words])
 if "--help" in words:
     sys.exit(0)
-for _ in range(600 if "-lms" in words else 0):
+for _ in range(6000 if "-lms" in words else 0):
     print("1500, 2600, 300.5, 40, 0x4", flush=True)
-    time.sleep(0.1)
+    time.sleep(0.01)
 report = pathlib.Path(os.environ["OUT"]) / "report.json"
 steps = json.loads(report.read_text())["steps"] if report.is_file() else {}
 with open(os.environ["CALLS"], "a") as calls:
@@ -142,7 +142,7 @@ class GpuCheck(CommandTest):
         return [call for call in self.calls if part in call["call"]]
 
     def test_one_complete_answer_in_two_files(self):
-        self.check()
+        self.check(CASE_SECONDS="0.3")  # long enough to be observed
         self.assertEqual(self.status, 0, self.errors)
         self.assertEqual(self.outcomes(), dict.fromkeys(NAMES, "passed"))
         self.assertEqual(sorted(path.name for path in self.out.iterdir()),
