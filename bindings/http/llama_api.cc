@@ -30,19 +30,6 @@ void show_props(Completions& completions, Call& call) {
              {"build_info", "fasa " FASA_VERSION}});
 }
 
-// A slot for each request that can run.
-void list_slots(Completions& completions, Call& call) {
-  const int running = completions.engine().status().running;
-  Json list = Json::array();
-  for (int i = 0; i < completions.engine().options().max_sequences; ++i) {
-    list.push_back({{"id", i},
-                    {"n_ctx", completions.options().max_context},
-                    {"speculative", false},
-                    {"is_processing", i < running}});
-  }
-  call.send(list);
-}
-
 void complete(Completions& completions, Call& call) {
   const CompletionRequest request = read_llama_request(call.body());
   Generation generation = completions.of_text(request);
@@ -57,7 +44,6 @@ Routes llama_routes(Completions& completions) {
   constexpr const char* kNoInfill =
       "this server does not fill in texts; it continues a prompt (/completion)";
   return {{"GET", "/props", [&](Call& call) { show_props(completions, call); }, true},
-          {"GET", "/slots", [&](Call& call) { list_slots(completions, call); }, true},
           {"POST", "/completion", [&](Call& call) { complete(completions, call); }},
           refused_route("/infill", kNoInfill)};
 }

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "bindings/http/apis.h"
-#include "bindings/http/gzip.h"
 #include "bindings/http/metrics_text.h"
 #include "bindings/http/page.h"
 #include "bindings/http/request_id.h"
@@ -58,16 +57,12 @@ std::string authorization_of(const HttpRequest& request) {
                                                : std::string(authorization);
 }
 
-// Undoes the body's Content-Encoding.
-void unpack(HttpRequest& request) {
+void require_plain_body(const HttpRequest& request) {
   const std::string_view encoding = request.header("Content-Encoding");
   if (encoding.empty() || equal_ignoring_case(encoding, "identity")) return;
-  if (!equal_ignoring_case(encoding, "gzip")) {
-    throw ApiError(
-        415, "invalid_request_error",
-        fmt::format("Content-Encoding: \"{}\"; allowed: gzip, identity", encoding.substr(0, 40)));
-  }
-  request.body = gunzip(request.body, HttpLimits{}.body_bytes);
+  throw ApiError(
+      415, "invalid_request_error",
+      fmt::format("Content-Encoding: \"{}\"; allowed: identity", encoding.substr(0, 40)));
 }
 
 // Clients join addresses and paths with one slash too many.
@@ -188,7 +183,7 @@ void Service::handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange
 
 void Service::answer(const Route& route, Call& call) {
   try {
-    unpack(call.request);
+    require_plain_body(call.request);
     route.answer(call);
   } catch (const ApiError& error) {
     refuse(call, error);

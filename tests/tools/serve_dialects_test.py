@@ -175,7 +175,7 @@ class Reasoning(ServeTest):
 
 
 class Llama(ServeTest):
-    """POST /completion, /props and /slots of llama.cpp's server."""
+    """POST /completion and /props of llama.cpp's server."""
 
     def test_completion(self):
         server = Server(self)
@@ -202,15 +202,12 @@ class Llama(ServeTest):
                        {"prompt": 5}, {"prompt": ["a", "b"]}):
             self.assertEqual(server.ask("POST", "/completion", {**ask, **fields})[0], 400, fields)
 
-    def test_props_and_slots(self):
+    def test_props(self):
         server = Server(self, "--max-sequences", 3, "--max-context", 4000, "--allow-long")
         props = json.loads(server.ask("GET", "/props")[2])
         self.assertEqual((props["total_slots"], props["default_generation_settings"]["n_ctx"]),
                          (3, 4000))
         self.assertNotIn("/", props["model_path"])
-        slots = json.loads(server.ask("GET", "/slots")[2])
-        self.assertEqual([(slot["id"], slot["is_processing"]) for slot in slots],
-                         [(0, False), (1, False), (2, False)])
 
 
 class Ollama(ServeTest):

@@ -1,5 +1,4 @@
 """Requests to fasa serve as clients send them: their fields, their log and their progress."""
-import gzip
 import json
 import threading
 import time
@@ -321,14 +320,8 @@ class Fields(ServeTest):
             self.assert_refused(name, self.post("/v1/completions", {"prompt": "a", name: value}))
         ask = {"prompt": "a", "max_tokens": 1}
         self.assertEqual(self.post("/v1/completions/", ask)[0], 200)
-        packed = gzip.compress(json.dumps(ask).encode())
-        self.assertEqual(self.post("/v1/completions", packed + gzip.compress(b" "),
-                                   {"Content-Encoding": "gzip"})[0], 200)
-        for body, headers, status in ((packed[:-3], "gzip", 400), (b"x" + packed, "gzip", 400),
-                                      (packed[:-6] + b"xx" + packed[-4:], "gzip", 400),
-                                      (gzip.compress(bytes(40 << 20)), "gzip", 413),
-                                      (packed, "br", 415)):
-            self.assertEqual(self.post("/v1/completions", body, {"Content-Encoding": headers})[0],
+        for encoding, status in (("identity", 200), ("gzip", 415), ("br", 415)):
+            self.assertEqual(self.post("/v1/completions", ask, {"Content-Encoding": encoding})[0],
                              status)
 
     def test_schemas(self):
