@@ -126,10 +126,6 @@ class Decode {
         sequence_(runtime_.create()) {
     const int chunk = wanted.prompt ? options.chunk : kRandomChunk;
     model_.reserve(wanted.prompt ? options.chunk : 1);
-    if (const int ahead = runtime_.traits().estimate_depth; ahead > 0) {
-      model_.reserve_estimates(1, ahead);
-      runtime_.set_query_source(model_.query_source());
-    }
     runtime_.set_rollback_tokens(sequence_, 0);
     runtime_.reserve(sequence_, options.tokens + room(options), chunk);
   }

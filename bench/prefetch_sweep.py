@@ -74,7 +74,7 @@ def main():
     parser.add_argument("--gpus", nargs="+", default=["RTX 4060 Ti 16GB", "H100 PCIe"])
     parser.add_argument("--links", type=float, nargs="+", default=[3, 12.6, 25, 50])
     parser.add_argument("--sets", type=int, nargs="+", default=[320, 2048])
-    parser.add_argument("--predictors", nargs="*", default=["runners-up", "next-query"])
+    parser.add_argument("--predictors", nargs="*", default=["runners-up"])
     parser.add_argument("--depths", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--low-bit-tokens", type=int, default=1024)
     parser.add_argument("--no-auto", dest="auto", action="store_false")

@@ -6,12 +6,13 @@
 
 namespace fasa {
 
-// Rows of prefetch/predictor_table.h; only those that code refers to have a name here.
-enum class PredictorKind : uint8_t { kAuto, kNone, kRunnersUp, kNextQuery };
+// What is fetched ahead. kRunnersUp: the tokens ranked best behind the layer's last set, which its
+// select listed. kAuto: the same.
+enum class PredictorKind : uint8_t { kAuto, kNone, kRunnersUp };
 
 struct PrefetchOptions {
   PredictorKind predictor = PredictorKind::kAuto;
-  std::optional<int> depth;  // layers ahead; 0: off; empty: from measured times
+  std::optional<int> depth;  // layers ahead; 0: off; empty: 1 where it pays
 
   bool off() const { return predictor == PredictorKind::kNone || depth == 0; }
 };

@@ -10,7 +10,7 @@
 namespace fasa {
 namespace {
 
-// Memory for query estimates and small tables, which estimate_memory does not count.
+// Memory for small tables, which estimate_memory does not count.
 constexpr uint64_t kSmallThings = uint64_t{256} << 10;
 
 // Host memory left besides the experts.

@@ -114,10 +114,6 @@ Json run_json(const ProfileRun& run) {
       {"device_row_bytes", memory.device_rows},    {"device_hot_row_bytes", memory.device_hot_rows},
       {"device_extra_bytes", memory.device_extra}, {"device_state_bytes", memory.device_states},
       {"host_kv_bytes", memory.host_rows},         {"host_state_bytes", memory.host_states}};
-  if (const auto predictions = run.decode->predictions()) {
-    json["predictions"] = {{"asked", predictions->asked},
-                           {"not_recorded", predictions->not_recorded}};
-  }
   const DeviceOptions device = run.config.device_options();
   json["verdict"] = verdict(run.profile(), run.costs());
   const HostRowCost cost = host_row_cost(run.profile(), run.costs());

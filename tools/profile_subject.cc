@@ -235,13 +235,6 @@ void add_late_notes(ProfileRun& run) {
                     "warm hot rows are faster; raise --warmup.",
                     100 * run.warmup.before, 100 * run.warmup.after));
   }
-  if (const auto predictions = run.decode->predictions();
-      predictions && predictions->not_recorded > 0) {
-    run.notes.push_back(
-        fmt::format("{} of {} predictions were deeper than the recorded ones and used the set of "
-                    "the step before instead.",
-                    predictions->not_recorded, predictions->asked));
-  }
   if (run.decode->dropped() > 0) {
     run.notes.push_back(
         fmt::format("{} operations were dropped, because a step had more than are stored.",

@@ -85,10 +85,8 @@ class TraceCommand final : public Command {
     const SelectionTrace trace = record_selection_trace(model, config, prompt, options_);
     progress.clear();
     trace.save(output_);
-    fmt::print(
-        "{} steps after {} tokens, {} tokens selected, {} predictions a layer; written to {}\n",
-        trace.steps(), prompt.size(), trace.shape().budget, trace.shape().predictions.size(),
-        output_);
+    fmt::print("{} steps after {} tokens, {} tokens selected; written to {}\n", trace.steps(),
+               prompt.size(), trace.shape().budget, output_);
     return 0;
   }
 

@@ -54,12 +54,6 @@ TuneMeasurement SyntheticObjective::measure(const Config& config, const Deadline
   measured.decode_steps = profile.steps();
   measured.hidden = profile.total_hidden();
   measured.wasted_bytes = static_cast<double>(profile.total_wasted_bytes()) / settings_.steps;
-  if (const auto predictions = decode.predictions(); predictions && predictions->not_recorded > 0) {
-    measured.note = fmt::format(
-        "depth {}: {} of {} predictions are deeper than the trace; the last step's set stands in",
-        config.prefetch.depth ? fmt::to_string(*config.prefetch.depth) : "auto",
-        predictions->not_recorded, predictions->asked);
-  }
   return measured;
 }
 

@@ -79,9 +79,7 @@ std::string depth_words(const TuneReport& report) {
   };
   constexpr Row kRows[] = {{"auto", {}, PredictorKind::kAuto},
                            {"0", 0, PredictorKind::kAuto},
-                           {"1, runners-up", 1, PredictorKind::kRunnersUp},
-                           {"1, next-query", 1, PredictorKind::kNextQuery},
-                           {"2, next-query", 2, PredictorKind::kNextQuery}};
+                           {"1", 1, PredictorKind::kRunnersUp}};
   std::string text;
   for (const Row& row : kRows) {
     Config::Prefetch prefetch;
@@ -92,7 +90,7 @@ std::string depth_words(const TuneReport& report) {
     text += fmt::format("{}{} {} ms", text.empty() ? "Depth " : "; ", row.name, ms_of(*trial));
   }
   if (text.empty()) return "";
-  return text + " (2 and more layers ahead, runners-up are the same rows).";
+  return text + " (2 and more layers ahead: the same rows).";
 }
 
 std::string lines(const TuneReport& report, std::string_view prefix) {

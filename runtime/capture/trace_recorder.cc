@@ -12,7 +12,6 @@
 namespace fasa {
 namespace {
 
-constexpr int kMinPredictionChunks = 8;  // one SIMD lane of 2-bit codes
 // Ends of the ranking's bands, in quarters of the competing tokens of a set.
 constexpr int kBandQuarters[] = {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16};
 
@@ -32,23 +31,15 @@ TraceShape shape_of(const Config& config, const Geometry& geometry, const TraceO
                    .budget = budget_of(config),
                    .sinks = config.selection.sinks,
                    .recent = config.selection.recent,
-                   .bands = {},
-                   .predictions = {}};
+                   .bands = {}};
   for (const int quarters : kBandQuarters) {
     const auto end = static_cast<int>(int64_t{quarters} * shape.set_ranked() / 4);
     if (end > (shape.bands.empty() ? 0 : shape.bands.back())) shape.bands.push_back(end);
   }
-  const int tokens = static_cast<int>(std::lround(options.over_fetch * shape.budget));
-  for (int depth = 1; depth <= std::min(options.max_depth, geometry.layers - 1); ++depth) {
-    for (const int chunks : options.chunks_of_predictions(geometry)) {
-      shape.predictions.push_back(
-          {.predictor = "next-query", .depth = depth, .chunks = chunks, .tokens = tokens});
-    }
-  }
   return shape;
 }
 
-// Follows a generation: keeps its own slices, and selects with each query and each prediction.
+// Follows a generation: keeps its own slices, and selects with each query.
 class Recorder final : public LayerObserver {
  public:
   Recorder(const Model& model, const Config& config, const TraceOptions& options, int64_t tokens)
@@ -59,9 +50,6 @@ class Recorder final : public LayerObserver {
                index_shape(model, config, config.effective_tip_chunks(geometry_.chunks()), tokens),
                ranked_dims_),
         sets_(trace_.slots()) {
-    for (const int count : options.chunks_of_predictions(geometry_)) {
-      predictions_.emplace_back(geometry_, index_shape(model, config, count, tokens), ranked_dims_);
-    }
     // Reserved now, because observers must not throw.
     for (auto& set : sets_) set.reserve(static_cast<size_t>(largest_set()));
   }
@@ -85,31 +73,18 @@ class Recorder final : public LayerObserver {
   void on_layer(int layer, ConstTensorView q, ConstTensorView k, ConstTensorView v,
                 int64_t start_position) override {
     exact_.append(layer, k, v, start_position);
-    for (SliceIndex& prediction : predictions_) prediction.append(layer, k, v, start_position);
     position_ = start_position;
     if (!recording_) return;
     exact_.select(layer, q, position_, trace_.shape().budget);
-    keep(exact_, layer, 0);
-    rank(layer, q);
-  }
-  void on_estimate(int layer, int ahead, ConstTensorView q) override {
-    for (size_t i = 0; i < predictions_.size(); ++i) {
-      const size_t prediction = static_cast<size_t>(ahead - 1) * predictions_.size() + i;
-      // That layer has not appended this token yet.
-      predictions_[i].select(layer + ahead, q, position_ - 1,
-                             trace_.shape().predictions[prediction].tokens);
-      keep(predictions_[i], layer + ahead, 2 + prediction);
+    for (int head = 0; head < geometry_.kv_heads; ++head) {
+      const auto set = exact_.set(head);
+      sets_[trace_.slot(layer, head)].assign(set.begin(), set.end());
     }
+    rank(layer, q);
   }
 
  private:
-  int32_t largest_set() const {
-    int32_t largest = trace_.shape().budget + trace_.shape().bands.back();
-    for (const auto& prediction : trace_.shape().predictions) {
-      largest = std::max(largest, prediction.tokens);
-    }
-    return largest;
-  }
+  int32_t largest_set() const { return trace_.shape().budget + trace_.shape().bands.back(); }
   SliceIndexShape index_shape(const Model& model, const Config& config, int chunks,
                               int64_t tokens) const {
     return {.row_dtype = config.placement.row_dtype.value_or(model.config().row_dtype()),
@@ -147,18 +122,11 @@ class Recorder final : public LayerObserver {
       }
     }
   }
-  void keep(const SliceIndex& index, int layer, size_t which) {
-    for (int head = 0; head < geometry_.kv_heads; ++head) {
-      const auto set = index.set(head);
-      sets_[trace_.slot(layer, head) + which].assign(set.begin(), set.end());
-    }
-  }
 
   const Geometry geometry_;
   SelectionTrace trace_;
   const std::vector<int16_t> ranked_dims_;
   SliceIndex exact_;
-  std::vector<SliceIndex> predictions_;     // by index of the FC count
   std::vector<std::vector<int32_t>> sets_;  // of the step, by slot
   int64_t position_ = 0;
   bool recording_ = false;
@@ -192,14 +160,6 @@ struct Generation {
 
 }  // namespace
 
-std::vector<int> TraceOptions::chunks_of_predictions(const Geometry& geometry) const {
-  if (!prediction_chunks.empty()) return prediction_chunks;
-  std::vector<int> counts;
-  if (kMinPredictionChunks < geometry.chunks()) counts.push_back(kMinPredictionChunks);
-  counts.push_back(geometry.chunks());
-  return counts;
-}
-
 void TraceOptions::validate(const Config& config, const Geometry& geometry) const {
   config.validate();
   config.validate_for(geometry);
@@ -215,19 +175,9 @@ void TraceOptions::validate(const Config& config, const Geometry& geometry) cons
         "recording a trace needs KV heads of one shape; this model's layers with a window have "
         "another");
   }
-  require(geometry.layers > 1, "number of layers", geometry.layers, "2 or more");
   require(selection.fac_tokens[0].tokens <= 1 << 20, "fac_tokens", selection.fac_tokens[0].tokens,
           "at most 1048576");
   require(steps >= 1, "steps", steps, "1 or more");
-  require(max_depth >= 1, "max_depth", max_depth, "1 or more");
-  require(shape_of(config, geometry, *this).predictions.size() <= SelectionTrace::kMaxPredictions,
-          "max_depth x prediction_chunks", max_depth,
-          fmt::format("at most {} predictions", SelectionTrace::kMaxPredictions));
-  for (const int count : prediction_chunks) {
-    require(count >= 1 && count <= geometry.chunks(), "prediction_chunks", count,
-            fmt::format("1 to {}, the number of FCs per head", geometry.chunks()));
-  }
-  require(over_fetch >= 1 && over_fetch <= 16, "over_fetch", over_fetch, "1 to 16");
   require(prefill_chunk >= 1, "prefill_chunk", prefill_chunk, "1 or more");
   const auto all = static_cast<size_t>(geometry.layers * geometry.kv_heads * geometry.key_dim);
   require(ranked_dims.empty() || ranked_dims.size() == all, "ranked_dims", ranked_dims.size(),
@@ -253,18 +203,15 @@ SelectionTrace record_selection_trace(Model& model, const Config& config,
                   recorder.slice_dims(chunks), total);
   const SequenceId sequence = runtime.create();
   const int64_t chunk = std::min<int64_t>(options.prefill_chunk, tokens);
-  const int depth = std::min(options.max_depth, geometry.layers - 1);
   runtime.reserve(sequence, total, static_cast<int>(chunk));
   model.reserve(static_cast<int>(chunk));
-  model.reserve_estimates(1, depth);
 
   const Generation generation{model, runtime, sequence, recorder, options};
   int32_t token = generation.prefill(prompt, chunk);
   recorder.start_recording();
   const StepSequence step[] = {{sequence, 1, StepMode::kDecode}};
   for (int64_t context = tokens + 1; context <= total; ++context) {
-    token = Sampler({}).next(
-        model.step(runtime, {&token, 1}, step, {.observer = &recorder, .estimate_depth = depth}));
+    token = Sampler({}).next(model.step(runtime, {&token, 1}, step, {.observer = &recorder}));
     recorder.finish_step(context);
     if (options.on_token) options.on_token(context, total);
   }

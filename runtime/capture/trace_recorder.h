@@ -16,10 +16,6 @@ namespace fasa {
 
 struct TraceOptions {
   int steps = 64;
-  int max_depth = 3;  // predictions 1 to max_depth layers ahead, limited by the model's layers
-  // Numbers of FCs to score predictions with, one prediction for each; empty = 8 and all.
-  std::vector<int> prediction_chunks;
-  double over_fetch = 1.5;  // tokens of a prediction, as a multiple of fac_tokens
   int prefill_chunk = 512;
   // Key dimensions of all FCs of every head, best first (FcMap::slice_dims); empty = natural order.
   std::vector<int16_t> ranked_dims;
@@ -29,14 +25,12 @@ struct TraceOptions {
 
   // Throws UsageError naming the flag, what was given and what is allowed.
   void validate(const Config& config, const Geometry& geometry) const;
-  std::vector<int> chunks_of_predictions(const Geometry& geometry) const;
 };
 
 // Runs the prompt, then `steps` greedy steps (also past an end of sequence) with the config's
-// selection: one fac_tokens count for all layers. A true set is the runtime's own selection; a
-// prediction selects for the estimated query over the first FCs of the map. The ranking reaches to
-// four times a set's competing tokens. Needs host memory for slices beside the runtime's. Throws
-// UsageError, BudgetError.
+// selection: one fac_tokens count for all layers. A true set is the runtime's own selection. The
+// ranking reaches to four times a set's competing tokens. Needs host memory for slices beside the
+// runtime's. Throws UsageError, BudgetError.
 SelectionTrace record_selection_trace(Model& model, const Config& config,
                                       std::span<const int32_t> prompt, const TraceOptions& options);
 

@@ -19,13 +19,7 @@ int64_t mean_width(const Geometry& g, const Width& width) {
   return sum / g.layers;
 }
 
-int64_t query_width(const Geometry& g) {
-  return mean_width(g, [&](int layer) { return int64_t{g.query_heads} * g.heads(layer).key_dim; });
-}
-
 }  // namespace
-
-int64_t ModelShape::query_parameters() const { return hidden * query_width(geometry); }
 
 int64_t ModelShape::layer_parameters() const {
   const int64_t attention = mean_width(geometry, [&](int layer) {

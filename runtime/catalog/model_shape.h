@@ -27,7 +27,6 @@ struct ModelShape {
   // Parameters of all matrices; norms and biases (about 0.01 %) are not counted.
   int64_t parameters() const;
   int64_t layer_parameters() const;  // of one layer, read by a token; mean over layers
-  int64_t query_parameters() const;  // of one layer's query projection; mean over layers
   int64_t head_parameters() const;   // of the output projection
   // Parameters in device memory: all except the input embeddings, which stay on the host.
   int64_t device_parameters() const;

@@ -7,8 +7,7 @@ WeightLoad weight_load(const ModelShape& model, int bits) {
   return {.layer_bytes = weight_bytes(model.layer_parameters(), bits),
           .head_bytes = weight_bytes(model.head_parameters(), bits),
           .hidden_bytes = sizeof(float) * static_cast<uint64_t>(model.hidden),
-          .logit_bytes = sizeof(float) * static_cast<uint64_t>(model.vocab),
-          .estimate_bytes = weight_bytes(model.query_parameters(), bits)};
+          .logit_bytes = sizeof(float) * static_cast<uint64_t>(model.vocab)};
 }
 
 }  // namespace fasa

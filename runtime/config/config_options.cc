@@ -8,7 +8,6 @@
 
 #include "runtime/base/units.h"
 #include "runtime/config/config_values.h"
-#include "scheduler/prefetch/predictor_table.h"
 
 namespace fasa {
 namespace {
@@ -40,7 +39,10 @@ constexpr std::array<Named<RowPlacement>, 3> kPlacements{{{"host", RowPlacement:
                                                           {"device", RowPlacement::kDevice},
                                                           {"auto", RowPlacement::kAuto}}};
 
-const std::string kPredictorHelp = "The predictor: " + predictor_help();
+constexpr std::array<Named<PredictorKind>, 3> kPredictors{
+    {{"auto", PredictorKind::kAuto},
+     {"none", PredictorKind::kNone},
+     {"runners-up", PredictorKind::kRunnersUp}}};
 
 constexpr std::array<Named<WeightRounding>, 3> kRoundings{{{"as-is", WeightRounding::kAsIs},
                                                            {"int8", WeightRounding::kInt8},
@@ -553,29 +555,23 @@ const std::array<ConfigOption, 49> kOptions{{
      .flag = "",
      .type = "N|auto",
      .allowed = "auto, or 0 to the model's last layer (at most 4096)",
-     .help = "How many layers ahead predicted rows are fetched; 0 = no prefetch; auto = 1 for "
-             "runners-up where the rows that the last steps fetched ahead, used and missed say "
-             "that it pays, and for next-query what measured steps show to be fastest. Runners-up "
-             "are the same rows at every depth: above 1 nothing changes. Results do not depend on "
-             "it.",
+     .help = "How many layers ahead predicted rows are fetched; 0 = no prefetch; auto = 1 "
+             "where the rows that the last steps fetched ahead, used and missed say that it pays. "
+             "Above 1 the rows are the same. Results do not depend on it.",
      .set = [](Config& c, const Json& v) { return take_auto_int(v, c.prefetch.depth); },
      .get = [](const Config& c) { return or_auto(c.prefetch.depth); }},
     {.table = "prefetch",
      .key = "predictor",
      .flag = "",
      .type = "NAME",
-     .allowed = predictor_names(),
-     .help = kPredictorHelp,
+     .allowed = "auto, none, runners-up",
+     .help =
+         "Rows that are fetched ahead: none; runners-up = the best tokens behind the layer's last "
+         "set; auto = runners-up.",
      .text = true,
-     .set =
-         [](Config& c, const Json& v) {
-           const auto kind = v.is_string() ? find_predictor(v.get<std::string>()) : std::nullopt;
-           if (kind) c.prefetch.predictor = *kind;
-           return kind.has_value();
-         },
-     .get = [](const Config& c) -> Json {
-       return std::string(predictor_name(c.prefetch.predictor));
-     }},
+     .set = [](Config& c,
+               const Json& v) { return take_named(v, kPredictors, c.prefetch.predictor); },
+     .get = [](const Config& c) { return name_of(c.prefetch.predictor, kPredictors); }},
     {.table = "prefetch",
      .key = "streams",
      .flag = "",

@@ -12,10 +12,6 @@ DecodeRun::DecodeRun(Model& model, Runtime& runtime, int64_t tokens, SharedPromp
     : model_(model), sequence_(runtime), shared_(shared) {
   const int chunk = static_cast<int>(std::min<int64_t>(kEvalPrefillChunk, tokens));
   model.reserve(chunk);
-  if (const int ahead = runtime.traits().estimate_depth; ahead > 0) {
-    model.reserve_estimates(1, ahead);
-    runtime.set_query_source(model.query_source());
-  }
   if (shared != nullptr) runtime.set_rollback_tokens(sequence_.id(), kUnlimitedRollback);
   runtime.reserve(sequence_.id(), tokens, chunk);
 }

@@ -34,10 +34,6 @@ ChatSession::ChatSession(Model& model, Runtime& runtime, const text::Tokenizer& 
   if (options_.prefill_chunk < 1) {
     throw UsageError(fmt::format("prefill_chunk = {}; allowed: 1 or more", options_.prefill_chunk));
   }
-  if (const int ahead = runtime_.traits().estimate_depth; ahead > 0) {
-    model_.reserve_estimates(1, ahead);
-    runtime_.set_query_source(model_.query_source());
-  }
   branches_.push_back(std::make_unique<Branch>(runtime_));
   runtime_.set_rollback_tokens(branches_[0]->sequence.id(), options_.rollback_tokens);
   if (!options_.system.empty()) {

@@ -48,8 +48,7 @@ struct ChatTurn {
 };
 
 // Branches of one conversation share the cache of their common prefix. User text is never parsed
-// for special tokens. One thread at a time. With predictor = next-query, the session makes `model`
-// the runtime's query source.
+// for special tokens. One thread at a time.
 class ChatSession {
  public:
   // All arguments must outlive the session. Throws UsageError.

@@ -86,7 +86,6 @@ class Generation {
     result_.prompt_tokens = total;
     const bool behind_noise = options_.random_context > 0;
     model_.reserve(behind_noise ? 1 : chunk);
-    estimate_queries();
     runtime_.set_rollback_tokens(sequence_.id(), 0);
     runtime_.reserve(sequence_.id(), options_.random_context + total + options_.max_tokens,
                      behind_noise ? kRandomChunk : chunk);
@@ -109,14 +108,6 @@ class Generation {
   }
 
  private:
-  // With the next-query predictor, the model supplies the query estimates.
-  void estimate_queries() {
-    const int ahead = runtime_.traits().estimate_depth;
-    if (ahead == 0) return;
-    model_.reserve_estimates(1, ahead);
-    runtime_.set_query_source(model_.query_source());
-  }
-
   // Logits after the prompt, valid until the model's next step.
   std::span<const float> prefill(std::span<const int32_t> prompt, int chunk, StepMode mode) {
     const auto total = static_cast<int64_t>(prompt.size());

@@ -60,8 +60,7 @@ struct GenerateResult {
 
 // Reserves memory for prompt + max_tokens before the first token, prefills the prompt in chunks,
 // decodes until max_tokens, an end-of-sequence id or a stop string, then frees the sequence.
-// `tokenizer` may be null: the result then has no text. With predictor = next-query, `model`
-// becomes the query source of `runtime` and must outlive its later steps. Resets the metrics of
+// `tokenizer` may be null: the result then has no text. Resets the metrics of
 // `runtime` before the first decode step. Throws UsageError (empty prompt, ids, positions, options)
 // and BudgetError (before the first token).
 GenerateResult generate(Model& model, Runtime& runtime, std::span<const int32_t> prompt,

@@ -66,10 +66,6 @@ void LayerEngine::to_attention(int layer) {
           [layer](const LayerWork& work) { work.to_attention(layer); });
 }
 
-void LayerEngine::query_of(int layer, std::byte* query, OperationTag tag) {
-  enqueue("estimate", tag, [layer, query](const LayerWork& work) { work.query_of(layer, query); });
-}
-
 void LayerEngine::logits() {
   const OperationTag tag = tag_of(-1, step_->cause);
   enqueue("logits", tag, [](const LayerWork& work) { work.logits(); });

@@ -30,8 +30,6 @@ class LayerEngine {
   void begin(const StepShape& step);
   // LayerWork::to_attention.
   void to_attention(int layer);
-  // LayerWork::query_of. Call after to_attention() of an earlier layer, which `tag` names.
-  void query_of(int layer, std::byte* query, OperationTag tag);
   // LayerWork::logits -> the activations' host logits.
   void logits();
 

@@ -159,16 +159,6 @@ void LayerWork::linear_attention(int index) const {
                                   .out = activations.attended()});
 }
 
-void LayerWork::query_of(int index, std::byte* query) const {
-  const LayerWeights& layer = parts_.weights.layer(index);
-  const int heads = parts_.config.query_heads;
-  add_norm(layer.attention_norm, AddOrder::kAddThenNorm, {});
-  if (parts_.config.has_mla()) {
-    return latent_work().queries(layer.mla, query, int64_t{heads} * parts_.config.head_dim);
-  }
-  project_heads(index, {.all = heads, .query = heads, .key = 0, .out = query});
-}
-
 LayerWork::Pending LayerWork::after_attention(int index) const {
   const LayerWeights& layer = parts_.weights.layer(index);
   const ModelConfig& config = parts_.config;

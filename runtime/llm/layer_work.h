@@ -31,10 +31,6 @@ class LayerWork {
   void begin() const;
   // Residual -> norm, q, k and v with bias and norms, rotated -> the activations' qkv().
   void before_attention(int layer, const Pending& pending) const;
-  // The query that layer `index` would compute from the current residual, bit for bit: residual ->
-  // query, [tokens, query_heads, head_dim] in the model's dtype. Uses the memory of to_attention's
-  // input and result. The residual must be complete, as to_attention leaves it.
-  void query_of(int index, std::byte* query) const;
   // Everything after the last attention -> logits() of the requested rows, in the activations.
   void logits() const;
 

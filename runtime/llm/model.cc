@@ -85,11 +85,6 @@ void Model::reserve(int step_tokens) {
   impl_->reserve(step_tokens, 1);
 }
 
-void Model::reserve_estimates(int sequences, int max_depth) {
-  impl_->reserve_estimates(sequences, max_depth);
-}
-QuerySource* Model::query_source() { return impl_->has_estimates() ? impl_.get() : nullptr; }
-
 std::span<const float> Model::forward(Runtime& runtime, std::span<const int32_t> tokens,
                                       std::span<const StepSequence> step,
                                       const ForwardOptions& options) {

@@ -16,7 +16,6 @@
 #include "runtime/config/weight_options.h"
 #include "runtime/llm/model_config.h"
 #include "runtime/llm/weight_bytes.h"
-#include "scheduler/prefetch/query_source.h"
 
 namespace fasa {
 
@@ -31,13 +30,6 @@ class LayerObserver {
   // another (Geometry::kv_layer). `start_position`: the position of the first token.
   virtual void on_layer(int layer, ConstTensorView q, ConstTensorView k, ConstTensorView v,
                         int64_t start_position) = 0;
-  // A prediction, made where layer `layer` begins, of the query of layer `layer + ahead`: [tokens,
-  // query_heads, head_dim]. Called after on_layer of the same layer, in steps with estimate_depth.
-  virtual void on_estimate(int layer, int ahead, ConstTensorView q) {
-    static_cast<void>(layer);
-    static_cast<void>(ahead);
-    static_cast<void>(q);
-  }
 };
 
 struct ForwardOptions {
@@ -45,9 +37,6 @@ struct ForwardOptions {
   bool no_logits = false;             // none, for a prompt chunk that is not the last
   bool graphs = true;                 // false: enqueues call by call, with device.graphs = on too
   LayerObserver* observer = nullptr;  // only for steps of one sequence
-  // The observer gets predicted queries of 1 to `estimate_depth` layers ahead, up to the last
-  // layer. Decode steps only; at most the depth given to reserve_estimates().
-  int estimate_depth = 0;
 };
 
 class Model {
@@ -75,17 +64,6 @@ class Model {
   // Allocates activations for steps of up to `step_tokens` tokens. Throws BudgetError; the old ones
   // then stay.
   void reserve(int step_tokens);
-
-  // Allocates memory to predict later layers' queries in decode steps of up to `sequences`
-  // sequences, 1 to `max_depth` layers ahead (>= 1, fewer than the model's layers). Never shrinks;
-  // forward() grows it for steps of more sequences. Throws BudgetError (the old memory stays) and
-  // UsageError.
-  void reserve_estimates(int sequences, int max_depth);
-  // Predicts queries from the residual that enters a layer; null before reserve_estimates(). Call
-  // its estimate() only during forward(), for the current layer and on the model's stream: it
-  // shares memory with the stream's work between two attentions. Throws UsageError otherwise. Lives
-  // as long as the model's contents; moving the model keeps it.
-  QuerySource* query_source();
 
   // Runs all layers of the step that `runtime` has open (begin_step); the caller ends the step.
   // `tokens`: ids of all sequences' new tokens, in order. Returns f32 logits in host memory, valid

@@ -67,11 +67,6 @@ void Model::Impl::check(std::span<const int32_t> tokens, std::span<const StepSeq
         "a step of {} sequences has an observer; allowed: an observer with one sequence",
         step.size()));
   }
-  if (options.estimate_depth > estimates_.max_depth()) {
-    throw UsageError(fmt::format(
-        "estimate_depth = {}; allowed: 0 to {}, the depth reserved by reserve_estimates()",
-        options.estimate_depth, estimates_.max_depth()));
-  }
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i] < 0 || tokens[i] >= config_.vocab_size) {
       throw UsageError(fmt::format("token {} has id {}; allowed: 0 to {}, the model's vocabulary",
@@ -124,47 +119,6 @@ ConstTensorView Model::Impl::latent_part(ConstTensorView keys) const {
   return keys;
 }
 
-void Model::Impl::reserve_estimates(int64_t sequences, int max_depth) {
-  const int layers = config_.attention_layers();
-  if (sequences < 1 || max_depth < 1 || max_depth >= layers) {
-    throw UsageError(
-        fmt::format("estimates for {} sequences, {} layers ahead; allowed: 1 or more sequences, 1 "
-                    "to {} layers ahead in a model with {} layers of attention",
-                    sequences, max_depth, layers - 1, layers));
-  }
-  if (sequences <= estimates_.sequences() && max_depth <= estimates_.max_depth()) return;
-  place_ = next_place();
-  estimates_ = QueryEstimates(device_, config_, dtype_, std::max(sequences, estimates_.sequences()),
-                              std::max(max_depth, estimates_.max_depth()));
-}
-
-void Model::Impl::check_estimate(int layer, int ahead, StreamView stream) const {
-  const auto fail = [&](const std::string& why) {
-    throw UsageError(
-        fmt::format("estimate of the query {} layers after layer {}: {}", ahead, layer, why));
-  };
-  if (!open_) fail("no forward() is running; call it from a forward()");
-  if (!open_->decodes) fail("the step has a prefill; allowed: steps with decoding sequences only");
-  if (layer != open_->layer) fail(fmt::format("the current layer is {}", open_->layer));
-  if (ahead < 1 || ahead > estimates_.max_depth()) {
-    fail(fmt::format("allowed: 1 to {} layers ahead", estimates_.max_depth()));
-  }
-  if (layer + ahead >= config_.attention_layers()) {
-    fail(fmt::format("the model has layers 0 to {}", config_.attention_layers() - 1));
-  }
-  if (stream.native != stream_.view().native)
-    fail("the stream is not the model's; use the model's stream");
-}
-
-// The residual enters `layer`; it stays valid until that layer's after_attention(), later in the
-// stream.
-ConstTensorView Model::Impl::estimate(int layer, int ahead, StreamView stream) {
-  check_estimate(layer, ahead, stream);
-  const int of = config_.attention_layer(layer + ahead);
-  engine_.query_of(of, estimates_.data(ahead), tag_of(layer, Cause::kPrefetch));
-  return estimates_.view(ahead, open_->shape->tokens, config_.heads(of).key_dim);
-}
-
 void Model::Impl::publish(const std::byte* data, size_t bytes, Report report) {
   const OperationTag tag = tag_of(open_->layer, open_->shape->cause);
   if (device_.host_work() != nullptr) {
@@ -184,18 +138,6 @@ void Model::Impl::publish(const std::byte* data, size_t bytes, Report report) {
   device_.copy(published_.data(), data, bytes, CopyKind::kDeviceToHost, stream(), tag);
   device_.synchronize(stream());  // the next layer overwrites it
   report(published_.data() - data);
-}
-
-void Model::Impl::publish_estimates(int layer, const ForwardOptions& options) {
-  if (options.observer == nullptr) return;
-  const int last = std::min(options.estimate_depth, config_.attention_layers() - 1 - layer);
-  for (int ahead = 1; ahead <= last; ++ahead) {
-    const ConstTensorView q = estimate(layer, ahead, stream());
-    const auto bytes = static_cast<size_t>(q.tokens * q.token_stride * dtype_bytes(dtype_));
-    publish(estimates_.data(ahead), bytes, [=, observer = options.observer](ptrdiff_t by) {
-      observer->on_estimate(layer, ahead, moved(q, by));
-    });
-  }
 }
 
 // `model_layer`: of all layers.
@@ -218,7 +160,6 @@ void Model::Impl::attention(Runtime& runtime, int model_layer, const StepShape& 
             [=, start = shape.positions[0]](ptrdiff_t by) {
               observer->on_layer(layer, moved(q, by), moved(k, by), moved(v, by), start);
             });
-    publish_estimates(layer, options);
   }
   if (stores) runtime.append(layer, k, v, stream());
   const auto out = TensorView::dense(activations_.attended(), dtype_, shape.tokens, query_heads,
@@ -270,8 +211,7 @@ std::span<const float> Model::Impl::forward(Runtime& runtime, std::span<const in
   const bool decodes = std::all_of(step.begin(), step.end(), [](const StepSequence& sequence) {
     return sequence.mode == StepMode::kDecode;
   });
-  if (decodes && has_estimates()) reserve_estimates(shape.tokens, estimates_.max_depth());
-  open_ = OpenForward{.shape = &shape, .decodes = decodes};
+  open_ = OpenForward{.shape = &shape};
   try {
     if (config_.linear.layers > 0) shape.linear = linear_parts(runtime);
     engine_.stage(shape);

@@ -12,13 +12,12 @@
 #include "runtime/llm/activations.h"
 #include "runtime/llm/layer_engine.h"
 #include "runtime/llm/model.h"
-#include "runtime/llm/query_estimates.h"
 #include "runtime/llm/rope_frequencies.h"
 #include "runtime/llm/weights.h"
 
 namespace fasa {
 
-class Model::Impl final : public QuerySource {
+class Model::Impl {
  public:
   Impl(std::unique_ptr<WeightSource> source, ModelConfig config, DType dtype, Device& device,
        const WeightOptions& weights);
@@ -31,19 +30,14 @@ class Model::Impl final : public QuerySource {
 
   // Memory for steps of so many tokens and rows of logits. Throws BudgetError.
   void reserve(int64_t tokens, int64_t rows);
-  void reserve_estimates(int64_t sequences, int max_depth);
-  bool has_estimates() const { return estimates_.max_depth() > 0; }
-  int max_depth() const override { return estimates_.max_depth(); }
-  ConstTensorView estimate(int layer, int ahead, StreamView stream) override;
 
   std::span<const float> forward(Runtime& runtime, std::span<const int32_t> tokens,
                                  std::span<const StepSequence> step, const ForwardOptions& options);
 
  private:
-  // The forward() under way, for estimates.
+  // The forward() under way.
   struct OpenForward {
     const StepShape* shape;
-    bool decodes;  // all sequences are in decode
     // The layer whose attention is being enqueued. As in Runtime, here and below layers without
     // attention do not count.
     int layer = 0;
@@ -52,7 +46,6 @@ class Model::Impl final : public QuerySource {
              const ForwardOptions& options) const;
   StepShape shape_of(Runtime& runtime, std::span<const StepSequence> step,
                      const ForwardOptions& options) const;
-  void check_estimate(int layer, int ahead, StreamView stream) const;
   std::span<const LinearPart> linear_parts(Runtime& runtime) const;
   void enqueue(Runtime& runtime, const StepShape& shape, const ForwardOptions& options);
   void attention(Runtime& runtime, int model_layer, const StepShape& shape,
@@ -61,7 +54,6 @@ class Model::Impl final : public QuerySource {
   // distance from there to the host's copy.
   using Report = std::function<void(ptrdiff_t moved)>;
   void publish(const std::byte* data, size_t bytes, Report report);
-  void publish_estimates(int layer, const ForwardOptions& options);
   void cap_logits(std::span<float> logits) const;
   // Heads of what a layer has written for attention.
   ConstTensorView part_of_qkv(int layer, int64_t tokens, int first_head, int heads) const;
@@ -77,8 +69,7 @@ class Model::Impl final : public QuerySource {
   Activations activations_;
   LayerEngine engine_;
   Buffer published_;  // the observers' copy, where device memory is not host memory
-  QueryEstimates estimates_;
-  uint64_t place_;  // part of a graph's key: identifies the activations' location
+  uint64_t place_;    // part of a graph's key: identifies the activations' location
   std::optional<OpenForward> open_;
 };
 

@@ -20,12 +20,12 @@ struct ModelSlices {
 // "" for a model without files.
 std::string usual_map(const std::string& model_path);
 
-// Returns the config with its settings from the FC map filled in (selection.slice = map,
-// layer_budget = map): from selection.map, else the default path. Throws InputError.
+// Returns the config with its settings from the FC map filled in (selection.slice = map):
+// from selection.map, else the default path. Throws InputError.
 Config with_map(Config config, const std::string& model_path);
 
 // The first FCs of the config's map, else of the map at the default path. A slice over all FCs
-// needs no map; if there is one, it only tells which FCs predictions read. Empty if fewer FCs are
+// needs no map; if there is one, it orders the dimensions. Empty if fewer FCs are
 // requested and there is no map. Throws InputError for a map that cannot be read or belongs to
 // another model; if all FCs are taken, a bad map at the default path is skipped with a warning.
 std::optional<ModelSlices> model_slices(const Model& model, const Config& config,

@@ -61,8 +61,7 @@ class Fitting {
     const StepSettings settings = settings_of(config, tokens);
     const int step = static_cast<int>(std::min<int64_t>(request_.step_tokens, tokens));
     return estimate_memory(settings, settings.max_hot_rows, tokens, step,
-                           PrefetchControl::scratch_for(settings, settings.layer_count() - 1),
-                           kConversationRollback);
+                           PrefetchControl::scratch_for(settings), kConversationRollback);
   }
   uint64_t device_bytes(const KvMemory& kv) const {
     return request_.model_bytes + kv.device_total();

@@ -130,10 +130,8 @@ class Planner {
     return memory_of(settings, tokens, step_tokens(tokens));
   }
   KvMemory memory_of(const StepSettings& settings, int64_t tokens, int step) const {
-    const int layers_ahead = settings.layer_count() - 1;  // the deepest prediction of a model
     return estimate_memory(settings, settings.max_hot_rows, tokens, step,
-                           PrefetchControl::scratch_for(settings, layers_ahead),
-                           kConversationRollback);
+                           PrefetchControl::scratch_for(settings), kConversationRollback);
   }
   bool fits(const KvMemory& kv) const {
     return device_bytes(kv) <= request_.machine.usable_device_bytes() &&

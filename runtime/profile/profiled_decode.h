@@ -37,8 +37,6 @@ class ProfiledDecode {
   virtual Device& device() = 0;
   virtual KvMemory memory() const = 0;
   virtual int64_t context() const = 0;  // tokens that the next step attends to, without its own
-  // The trace's predictions; none for a model.
-  virtual std::optional<SyntheticDevice::Predictions> predictions() const { return std::nullopt; }
 
  protected:
   struct Taken {
@@ -70,9 +68,6 @@ class ProfiledSynthetic final : public ProfiledDecode {
   Device& device() override { return decode_.device(); }
   KvMemory memory() const override { return memory_; }
   int64_t context() const override { return tokens_ + done_; }
-  std::optional<SyntheticDevice::Predictions> predictions() const override {
-    return decode_.predictions();
-  }
 
  private:
   Taken run_step() override;

@@ -9,13 +9,9 @@
 #include "runtime/base/error.h"
 #include "runtime/llm/open_model_device.h"
 #include "runtime/llm/sampler.h"
-#include "scheduler/prefetch/predictor_table.h"
 
 namespace fasa {
 namespace {
-
-// Deeper predictions are inaccurate, and each depth needs memory for a query.
-constexpr int kMaxAutomaticDepth = 4;
 
 void check(const ProfiledModelOptions& settings, const ModelConfig& model) {
   if (settings.prompt.empty()) {
@@ -47,7 +43,6 @@ ProfiledModel::ProfiledModel(const ProfiledModelOptions& settings, const ModelCo
   runtime_ = std::make_unique<Runtime>(device_, config, model_.config().geometry(),
                                        config.placement.row_dtype.value_or(model.row_dtype()),
                                        settings.slice_dims(model_), prompt + settings.max_steps);
-  prediction_with_model(config);
   sequence_ = runtime_->create();
   model_.reserve(chunk);
   runtime_->reserve(sequence_, prompt + settings.max_steps, chunk);
@@ -55,14 +50,6 @@ ProfiledModel::ProfiledModel(const ProfiledModelOptions& settings, const ModelCo
 }
 
 ProfiledModel::~ProfiledModel() { stop_recording(); }
-
-void ProfiledModel::prediction_with_model(const Config& config) {
-  const int most = model_.config().attention_layers() - 1;
-  const int depth = std::min(most, config.prefetch.depth.value_or(kMaxAutomaticDepth));
-  if (depth < 1 || !needs_queries(config.prefetch.predictor)) return;
-  model_.reserve_estimates(1, depth);
-  runtime_->set_query_source(model_.query_source());
-}
 
 void ProfiledModel::prefill(const ProfiledModelOptions& settings) {
   const std::span prompt(settings.prompt);

@@ -37,7 +37,6 @@ class ProfiledModel final : public ProfiledDecode {
 
  private:
   Taken run_step() override;
-  void prediction_with_model(const Config& config);
   void prefill(const ProfiledModelOptions& settings);
 
   const std::unique_ptr<Device> inner_;

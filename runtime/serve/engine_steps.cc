@@ -22,10 +22,6 @@ EngineSteps::EngineSteps(Model& model, Runtime& runtime, const text::Tokenizer* 
       prefill_budget_(options.max_step_seconds, options.prefill_chunk),
       prompt_turns_(options.prompt_share) {
   model_.reserve(std::max(options.prefill_chunk, options.max_sequences));
-  if (const int ahead = runtime_.traits().estimate_depth; ahead > 0) {
-    model_.reserve_estimates(options.max_sequences, ahead);
-    runtime_.set_query_source(model_.query_source());
-  }
 }
 
 std::unique_ptr<Answer> EngineSteps::new_answer(const GenerationRequest& request,

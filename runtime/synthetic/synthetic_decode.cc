@@ -55,28 +55,6 @@ TransferTotals difference(const TransferTotals& now, const TransferTotals& befor
           .d2h_seconds = now.d2h_seconds - before.d2h_seconds};
 }
 
-// Charges the cost of an estimate but leaves the query unchanged: the trace holds the prediction.
-class SyntheticQueries final : public QuerySource {
- public:
-  SyntheticQueries(Device& device, const SyntheticInputs& inputs, const SyntheticOptions& settings)
-      : device_(device), inputs_(inputs), settings_(settings) {}
-  int max_depth() const override { return std::max(1, settings_.geometry.layers - 1); }
-  ConstTensorView estimate(int layer, int ahead, StreamView stream) override {
-    device_.launch(
-        stream, "estimate",
-        [bytes = settings_.weights.estimate_bytes] {
-          return KernelWork{.device_bytes = bytes, .h2d_bytes = 0, .d2h_bytes = 0};
-        },
-        tag_of(layer, Cause::kPrefetch));
-    return inputs_.q(layer + ahead, settings_.sequences);
-  }
-
- private:
-  Device& device_;
-  const SyntheticInputs& inputs_;
-  const SyntheticOptions& settings_;
-};
-
 }  // namespace
 
 void SyntheticOptions::validate() const {
@@ -115,7 +93,6 @@ class SyntheticDecode::Impl {
   Event begun_;
   Event ended_;
   std::unique_ptr<SyntheticInputs> inputs_;
-  std::unique_ptr<SyntheticQueries> queries_;
   std::vector<SequenceId> sequences_;
   int64_t done_ = 0;
 };
@@ -135,8 +112,6 @@ SyntheticDecode::Impl::Impl(const SyntheticOptions& settings, SelectionTrace tra
   fill();
   inputs_ = std::make_unique<SyntheticInputs>(device_, settings_.geometry, settings_.sequences,
                                               computes(), settings_.seed + 2, stream_.view());
-  queries_ = std::make_unique<SyntheticQueries>(device_, *inputs_, settings_);
-  runtime_.set_query_source(queries_.get());
 }
 
 void SyntheticDecode::Impl::append_chunk(SequenceId sequence, int tokens) {
@@ -237,9 +212,6 @@ SyntheticDecode::~SyntheticDecode() = default;
 SyntheticStep SyntheticDecode::step() { return impl_->step(); }
 Runtime& SyntheticDecode::runtime() { return impl_->runtime(); }
 Device& SyntheticDecode::device() { return impl_->device(); }
-SyntheticDevice::Predictions SyntheticDecode::predictions() const {
-  return impl_->device().predictions();
-}
 std::vector<OverlapCount> SyntheticDecode::take_overlap() {
   return impl_->device().overlap().take();
 }
@@ -249,14 +221,11 @@ SyntheticResult SyntheticDecode::run(int warmup, int steps) {
   require(steps >= 1, "steps", steps, "1 or more");
   const auto start = std::chrono::steady_clock::now();
   for (int i = 0; i < warmup; ++i) step();
-  const SyntheticDevice::Predictions before = predictions();
   SyntheticResult result;
   for (int i = 0; i < steps; ++i) {
     result.steps.push_back(step());
     result.tpot_seconds += result.steps.back().seconds / steps;
   }
-  result.predictions = {.asked = predictions().asked - before.asked,
-                        .not_recorded = predictions().not_recorded - before.not_recorded};
   result.memory = runtime().memory();
   result.wall_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -10,7 +10,6 @@
 #include "runtime/catalog/weight_load.h"
 #include "runtime/synthetic/synthetic_device.h"
 #include "runtime/trace/selection_trace.h"
-#include "scheduler/prefetch/query_source.h"
 
 namespace fasa {
 
@@ -44,7 +43,6 @@ struct SyntheticStep {
 struct SyntheticResult {
   std::vector<SyntheticStep> steps;
   double tpot_seconds = 0;  // mean of the steps
-  SyntheticDevice::Predictions predictions;
   KvMemory memory;
   double wall_seconds = 0;
 };
@@ -64,7 +62,6 @@ class SyntheticDecode {
 
   Runtime& runtime();
   Device& device();
-  SyntheticDevice::Predictions predictions() const;
   // Overlap of each set with the previous step's, by layer, since the last call.
   std::vector<OverlapCount> take_overlap();
 

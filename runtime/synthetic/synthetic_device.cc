@@ -41,8 +41,6 @@ KernelWork SyntheticDevice::select(const SelectParams& params) {
   const KernelWork work =
       compute_ == SyntheticCompute::kReal ? run_on_host(params) : modelled_work(params);
   const int kv_heads = params.step.layout.kv_heads;
-  const int ahead = params.ahead;
-  const int chunks = params.step.layout.slice.prefix(params.score_dims).dims / 2;
   for (int sequence = 0; sequence < params.step.count; ++sequence) {
     const SequenceDesc& desc = params.step.sequences[sequence];
     const SelectPlan plan = plan_selection(params, desc);
@@ -64,19 +62,11 @@ KernelWork SyntheticDevice::select(const SelectParams& params) {
                           .layer = params.step.attending_layer(),
                           .kv_head = head};
       int32_t* set = params.sets + index * params.selected_capacity;
-      if (ahead == 0) {
-        tiling_.true_set(id, plan, set);
-        if (plan.runners_up == 0) continue;
-        params.runners_up.sizes[index] =
-            tiling_.runners_up(id, plan, {set, static_cast<size_t>(plan.budget)},
-                               params.runners_up.positions + index * params.runners_up.capacity);
-        continue;
-      }
-      const int all = params.step.layout.slice.dims / 2;
-      ++predictions_asked_;
-      if (!tiling_.predicted_set(id, ahead, chunks == all ? 0 : chunks, plan, set)) {
-        ++predictions_missing_;
-      }
+      tiling_.true_set(id, plan, set);
+      if (plan.runners_up == 0) continue;
+      params.runners_up.sizes[index] =
+          tiling_.runners_up(id, plan, {set, static_cast<size_t>(plan.budget)},
+                             params.runners_up.positions + index * params.runners_up.capacity);
     }
   }
   overlap_.observe(params);

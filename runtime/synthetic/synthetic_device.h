@@ -26,12 +26,6 @@ class SyntheticDevice final : public WrappedDevice {
   SyntheticDevice(EmulatedDevice& inner, const TraceTiling& tiling, int64_t tokens,
                   SyntheticCompute compute);
 
-  // Predicted entries per KV head, and those of them that are not in the trace's true sets.
-  struct Predictions {
-    uint64_t asked = 0;
-    uint64_t not_recorded = 0;
-  };
-  Predictions predictions() const { return {predictions_asked_, predictions_missing_}; }
   // The overlap of the true sets.
   SetOverlap& overlap() { return overlap_; }
 
@@ -47,8 +41,6 @@ class SyntheticDevice final : public WrappedDevice {
   const TraceTiling& tiling_;
   const int64_t tokens_;
   const SyntheticCompute compute_;
-  std::atomic<uint64_t> predictions_asked_{0};
-  std::atomic<uint64_t> predictions_missing_{0};
   SetOverlap overlap_;
 };
 

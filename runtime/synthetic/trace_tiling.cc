@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <optional>
 
 namespace fasa {
 namespace {
@@ -148,33 +147,6 @@ int32_t TraceTiling::runners_up(const TraceSetId& id, const SelectPlan& plan,
     }
   }
   return size;
-}
-
-bool TraceTiling::predicted_set(const TraceSetId& id, int ahead, int chunks, const SelectPlan& plan,
-                                int32_t* set) const {
-  const int layer = trace_layer(id.layer);
-  const auto& predictions = trace_.shape().predictions;
-  // The fewest FCs that suffice, else the most there are.
-  std::optional<size_t> best;
-  for (size_t i = 0; i < predictions.size(); ++i) {
-    if (predictions[i].depth != ahead || !trace_.has_prediction(layer, i)) continue;
-    const auto worse = [&](int count) { return chunks == 0 || count < chunks; };
-    const bool better = !best || (worse(predictions[*best].chunks)
-                                      ? predictions[i].chunks > predictions[*best].chunks
-                                      : !worse(predictions[i].chunks) &&
-                                            predictions[i].chunks < predictions[*best].chunks);
-    if (better) best = i;
-  }
-  if (!best) {
-    TraceSetId before = id;
-    before.step = std::max<int64_t>(0, id.step - 1);
-    true_set(before, plan, set);
-    return false;
-  }
-  const int step = trace_step(id);
-  fill(step, trace_.predicted_set(step, layer, id.kv_head % trace_.shape().kv_heads, *best), plan,
-       set);
-  return true;
 }
 
 }  // namespace fasa

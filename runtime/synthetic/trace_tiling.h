@@ -27,11 +27,6 @@ class TraceTiling {
   // Writes plan.budget ascending positions of [plan.first, plan.end): the plan's sinks and recent
   // tokens, the others from the trace's set. Thread-safe.
   void true_set(const TraceSetId& id, const SelectPlan& plan, int32_t* set) const;
-  // The prediction made `ahead` layers before with `chunks` FCs (0 = all). False if the trace has
-  // no prediction of that depth for its layer: then it writes the previous step's set.
-  bool predicted_set(const TraceSetId& id, int ahead, int chunks, const SelectPlan& plan,
-                     int32_t* set) const;
-
   // Writes up to plan.runners_up positions behind `set`, a true_set() of this id, best first;
   // returns how many. None if the trace has no ranking.
   int32_t runners_up(const TraceSetId& id, const SelectPlan& plan, std::span<const int32_t> set,

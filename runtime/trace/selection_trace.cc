@@ -37,10 +37,6 @@ SelectionTrace::SelectionTrace(TraceShape shape) : shape_(std::move(shape)) {
     require(std::ranges::find(shape_.bands, shape_.set_ranked()) != shape_.bands.end(),
             "budget - sinks - recent", shape_.set_ranked(), "the end of a band");
   }
-  for (const TracePrediction& prediction : shape_.predictions) {
-    require(prediction.depth >= 1, "prediction depth", prediction.depth, "1 or more");
-    require(prediction.tokens >= 1, "prediction tokens", prediction.tokens, "1 or more");
-  }
 }
 
 void SelectionTrace::check_ranking(std::span<const int32_t> ranking, std::span<const int32_t> set,
@@ -79,20 +75,14 @@ void SelectionTrace::add_step(int32_t context, std::span<const std::vector<int32
   try {
     for (size_t slot = 0; slot < sets.size(); ++slot) {
       const std::vector<int32_t>& set = sets[slot];
-      const size_t which = slot % sets_per_head();
-      const int layer = static_cast<int>(slot / this->slot(1, 0));
-      if (which == 1) {
+      if (slot % 2 == 1) {
         check_ranking(set, sets[slot - 1], context);
         positions_.insert(positions_.end(), set.begin(), set.end());
         ends_.push_back(positions_.size());
         continue;
       }
-      const int most = which == 0 ? shape_.budget : shape_.predictions[which - 2].tokens;
-      const bool absent = which > 1 && !has_prediction(layer, which - 2);
-      require(
-          absent == set.empty() && static_cast<int64_t>(set.size()) <= most, "set size",
-          static_cast<int64_t>(set.size()),
-          absent ? "0, because the layer has no such prediction" : fmt::format("1 to {}", most));
+      require(!set.empty() && static_cast<int64_t>(set.size()) <= shape_.budget, "set size",
+              static_cast<int64_t>(set.size()), fmt::format("1 to {}", shape_.budget));
       int32_t before = -1;
       for (const int32_t position : set) {
         require(position > before && position < context, "position in a set", position,

@@ -1,5 +1,5 @@
-// The tokens that a model selected in each step, their ranks, and those that a predictor predicted.
-// A synthetic decode replays them. File format: docs/trace-format.md.
+// The tokens that a model selected in each step, and their ranks. A synthetic decode replays them.
+// File format: docs/trace-format.md.
 #pragma once
 
 #include <algorithm>
@@ -10,16 +10,6 @@
 #include <vector>
 
 namespace fasa {
-
-// One recorded prediction of every layer's set, made `depth` layers earlier; the first `depth`
-// layers have none.
-struct TracePrediction {
-  std::string predictor;  // next-query (runners-up are in the ranking)
-  int depth = 1;
-  int chunks = 0;  // FCs used to score the prediction
-  int tokens = 0;  // size of the predicted sets
-  bool operator==(const TracePrediction&) const = default;
-};
 
 struct TraceShape {
   std::string model;
@@ -32,7 +22,6 @@ struct TraceShape {
   // The ranking of a head's competing tokens, in bands: numbers of tokens up to each band's end,
   // one of them set_ranked(). Empty: no ranking.
   std::vector<int> bands;
-  std::vector<TracePrediction> predictions;
 
   // Tokens of a true set that compete.
   int set_ranked() const { return budget - sinks - recent; }
@@ -41,8 +30,7 @@ struct TraceShape {
 
 class SelectionTrace {
  public:
-  static constexpr int kSchema = 2;
-  static constexpr size_t kMaxPredictions = 16;
+  static constexpr int kSchema = 3;
   static constexpr size_t kMaxBands = 32;
 
   // Throws UsageError for an invalid shape.
@@ -66,26 +54,15 @@ class SelectionTrace {
     const auto ranked = ranking(step, layer, kv_head);
     return ranked.subspan(std::min(ranked.size(), static_cast<size_t>(shape_.set_ranked())));
   }
-  // Empty if the layer has none. `prediction`: index in shape().predictions.
-  std::span<const int32_t> predicted_set(int step, int layer, int kv_head,
-                                         size_t prediction) const {
-    return set(step, slot(layer, kv_head) + 2 + prediction);
-  }
-  bool has_prediction(int layer, size_t prediction) const {
-    return layer >= shape_.predictions[prediction].depth;
-  }
-
-  // Number of sets in a step: for each layer and KV head the true set, the ranking, then the
-  // predictions.
+  // Number of sets in a step: for each layer and KV head the true set, then the ranking.
   size_t slots() const { return slot(shape_.layers, 0); }
   size_t slot(int layer, int kv_head) const {
     const auto head = static_cast<size_t>(layer) * static_cast<size_t>(shape_.kv_heads) +
                       static_cast<size_t>(kv_head);
-    return head * sets_per_head();
+    return 2 * head;
   }
-  size_t sets_per_head() const { return 2 + shape_.predictions.size(); }
-  // `sets`: one per slot, empty for a ranking that the shape lacks for a prediction that the layer
-  // lacks. Throws UsageError for sets that the shape does not allow.
+  // `sets`: one per slot, empty for a ranking that the shape lacks. Throws UsageError for sets that
+  // the shape does not allow.
   void add_step(int32_t context, std::span<const std::vector<int32_t>> sets);
 
   // Throw InputError naming file, offset and error.

@@ -70,13 +70,6 @@ class Reader {
 
 Json header_of(const SelectionTrace& trace) {
   const TraceShape& shape = trace.shape();
-  Json predictions = Json::array();
-  for (const TracePrediction& one : shape.predictions) {
-    predictions.push_back({{"predictor", one.predictor},
-                           {"depth", one.depth},
-                           {"chunks", one.chunks},
-                           {"tokens", one.tokens}});
-  }
   return {{"schema", SelectionTrace::kSchema},
           {"model", shape.model},
           {"text", shape.text},
@@ -86,8 +79,7 @@ Json header_of(const SelectionTrace& trace) {
           {"sinks", shape.sinks},
           {"recent", shape.recent},
           {"bands", shape.bands},
-          {"steps", trace.steps()},
-          {"predictions", predictions}};
+          {"steps", trace.steps()}};
 }
 
 struct Header {
@@ -116,26 +108,6 @@ void parse_bands(const JsonFields& fields, TraceShape& shape) {
   }
 }
 
-void parse_predictions(const JsonFields& fields, const std::string& place, TraceShape& shape) {
-  if (!fields.has("predictions") || !fields.at("predictions").is_array()) {
-    fields.fail("predictions", "a list");
-  }
-  if (fields.at("predictions").size() > SelectionTrace::kMaxPredictions) {
-    throw InputError(fmt::format("{}: {} predictions; allowed: {}", place,
-                                 fields.at("predictions").size(), SelectionTrace::kMaxPredictions));
-  }
-  for (const auto& item : fields.at("predictions")) {
-    const JsonFields one(item, place, fmt::format("predictions[{}].", shape.predictions.size()));
-    TracePrediction& prediction = shape.predictions.emplace_back();
-    prediction.predictor = one.text("predictor").value_or("");
-    if (prediction.predictor != "next-query") one.fail("predictor", "next-query");
-    // A prediction cannot be made before the first layer.
-    prediction.depth = int_field(one, "depth", 1, shape.layers - 1);
-    prediction.chunks = int_field(one, "chunks", 1, kMaxHeads);
-    prediction.tokens = int_field(one, "tokens", 1, INT32_MAX);
-  }
-}
-
 Header parse_header(std::string_view text, const std::string& place) {
   const nlohmann::json json = parse_json(text, place);
   const JsonFields fields(json, place);
@@ -152,7 +124,6 @@ Header parse_header(std::string_view text, const std::string& place) {
   shape.budget = int_field(fields, "budget", shape.sinks + shape.recent + 1, INT32_MAX);
   parse_bands(fields, shape);
   header.steps = int_field(fields, "steps", 1, INT32_MAX);
-  parse_predictions(fields, place, shape);
   return header;
 }
 
@@ -184,9 +155,7 @@ SelectionTrace SelectionTrace::parse(std::string_view bytes, const std::string& 
   const Header header = parse_header(reader.take(length, "a header"),
                                      fmt::format("{}: header at byte {}", name, header_at));
   SelectionTrace trace(header.shape);
-  auto streams =
-      expand_streams(reader.take(reader.left(), "the streams"), stream_count(header.shape), name);
-  decode_steps(streams, header.steps, trace);
+  decode_steps(reader.take(reader.left(), "the steps"), header.steps, name, trace);
   return trace;
 }
 
@@ -201,7 +170,7 @@ std::string SelectionTrace::to_bytes() const {
   std::string out(kMagic);
   put_little_endian(out, header.size(), kLengthBytes);
   out += header;
-  out += compress_streams(encode_steps(*this));
+  out += encode_steps(*this);
   put_little_endian(out, fnv1a(out), kChecksumBytes);
   return out;
 }

@@ -1,320 +1,186 @@
 #include "runtime/trace/trace_coding.h"
 
 #include <fmt/format.h>
+#include <zstd.h>
 
-#include <algorithm>
-#include <optional>
-#include <utility>
+#include <map>
+#include <vector>
 
 #include "runtime/base/error.h"
 
 namespace fasa {
 namespace {
 
+constexpr int kLevel = 19;
+// A frame expands to at most this many times its bytes: more is a broken file.
+constexpr uint64_t kMaxRatio = 1 << 15;
+
 constexpr uint8_t kAbsent = 0;    // in no set
 constexpr uint8_t kUnranked = 1;  // in the true set, not in the ranking
 // A token of band b has the label kFirstBand + b.
 constexpr uint8_t kFirstBand = 2;
 
-using Set = std::vector<int32_t>;
-// Positions, ascending, and their labels.
-using Labels = std::vector<std::pair<int32_t, uint8_t>>;
-
-// What is known of a token before a prediction is read: four times its label, plus kBefore if it
-// was in this prediction in the last step, plus kShallower if it is in the one that was made a
-// layer later with as many FCs.
-constexpr uint8_t kBefore = 1;
-constexpr uint8_t kShallower = 2;
-constexpr size_t kKnown = 4;
-
-// Where the streams of each kind begin; the first holds the contexts.
-struct StreamIndex {
-  // The tokens that enter a set: number, position less that of the one before less one (low byte,
-  // then the rest), label. Predictions have no labels.
-  enum Entering : uint8_t { kCount, kLow, kHigh, kLabel };
-
-  size_t labels;  // without kAbsent
-
-  explicit StreamIndex(const TraceShape& shape) : labels(kUnranked + shape.bands.size()) {}
-  size_t entering(Entering of) const { return 1 + of; }
-  // The next label of a token with this label.
-  size_t next(uint8_t label) const { return 4 + label; }
-  size_t prediction(size_t index) const { return 5 + labels + index * (3 + kKnown * (labels + 1)); }
-  size_t entering_prediction(size_t index, Entering of) const { return prediction(index) + of; }
-  // Whether a token of which this is known is predicted. Empty if nothing is.
-  size_t predicted(size_t index, uint8_t known) const { return prediction(index) + 3 + known; }
-};
+// Labels of a head's tokens, by position.
+using Labels = std::map<int32_t, uint8_t>;
 
 Labels labels_of(const TraceShape& shape, std::span<const int32_t> set,
                  std::span<const int32_t> ranking) {
   Labels labels;
+  for (const int32_t position : set) labels[position] = kUnranked;
   size_t begin = 0;
   for (size_t band = 0; band < shape.bands.size(); ++band) {
     const size_t end = std::min(ranking.size(), static_cast<size_t>(shape.bands[band]));
-    for (; begin < end; ++begin) {
-      labels.emplace_back(ranking[begin], static_cast<uint8_t>(kFirstBand + band));
-    }
+    for (; begin < end; ++begin) labels[ranking[begin]] = static_cast<uint8_t>(kFirstBand + band);
   }
-  std::ranges::sort(labels);
-  const size_t ranked = labels.size();
-  for (const int32_t position : set) {
-    const auto found =
-        std::lower_bound(labels.begin(), labels.begin() + static_cast<int64_t>(ranked),
-                         std::pair{position, kAbsent});
-    if (found != labels.begin() + static_cast<int64_t>(ranked) && found->first == position)
-      continue;
-    labels.emplace_back(position, kUnranked);
-  }
-  std::ranges::sort(labels);
   return labels;
 }
 
-void sets_of(const TraceShape& shape, const Labels& labels, Set& set, Set& ranking) {
+void sets_of(const TraceShape& shape, const Labels& labels, std::vector<int32_t>& set,
+             std::vector<int32_t>& ranking) {
   set.clear();
-  ranking.clear();
+  std::vector<std::vector<int32_t>> bands(shape.bands.size());
   for (const auto& [position, label] : labels) {
     const bool ranked = label >= kFirstBand;
     if (!ranked || shape.bands[label - size_t{kFirstBand}] <= shape.set_ranked()) {
       set.push_back(position);
     }
+    if (ranked) bands[label - size_t{kFirstBand}].push_back(position);
   }
-  for (size_t band = 0; band < shape.bands.size(); ++band) {
-    for (const auto& [position, label] : labels) {
-      if (label == kFirstBand + band) ranking.push_back(position);
-    }
+  ranking.clear();
+  for (const auto& band : bands) ranking.insert(ranking.end(), band.begin(), band.end());
+}
+
+// Seven bits a byte, low bits first.
+void put(std::string& out, int64_t value) {
+  for (; value >= 0x80; value >>= 7) out.push_back(static_cast<char>(value | 0x80));
+  out.push_back(static_cast<char>(value));
+}
+
+// The number of tokens whose label changed; for each, its position less that of the one before less
+// one, and its label.
+void put_changes(std::string& out, const Labels& before, const Labels& now) {
+  Labels changed;
+  for (const auto& [position, label] : before) {
+    if (!now.contains(position)) changed[position] = kAbsent;
+  }
+  for (const auto& [position, label] : now) {
+    const auto old = before.find(position);
+    if (old == before.end() || old->second != label) changed[position] = label;
+  }
+  put(out, std::ssize(changed));
+  int32_t last = -1;
+  for (const auto& [position, label] : changed) {
+    put(out, position - last - 1);
+    out.push_back(static_cast<char>(label));
+    last = position;
   }
 }
 
-// The tokens of which anything is known, ascending.
-Labels known_tokens(const Labels& labels, const Set& before, const Set& shallower) {
-  Labels known;
-  known.reserve(labels.size() + before.size() + shallower.size());
-  const auto front = [](const Set& set, size_t at) {
-    return at < set.size() ? set[at] : INT32_MAX;
-  };
-  size_t label = 0, at_before = 0, at_shallower = 0;
-  while (label < labels.size() || at_before < before.size() || at_shallower < shallower.size()) {
-    const int32_t labelled = label < labels.size() ? labels[label].first : INT32_MAX;
-    const int32_t position =
-        std::min({labelled, front(before, at_before), front(shallower, at_shallower)});
-    size_t what = 0;
-    if (labelled == position) what += kKnown * labels[label++].second;
-    if (front(before, at_before) == position) what += kBefore, ++at_before;
-    if (front(shallower, at_shallower) == position) what += kShallower, ++at_shallower;
-    known.emplace_back(position, static_cast<uint8_t>(what));
-  }
-  return known;
-}
-
-// The prediction that was made a layer later with as many FCs.
-std::optional<size_t> shallower_of(const TraceShape& shape, size_t which) {
-  const TracePrediction& one = shape.predictions[which];
-  for (size_t i = 0; i < which; ++i) {
-    const TracePrediction& other = shape.predictions[i];
-    if (other.depth == one.depth - 1 && other.chunks == one.chunks) return i;
-  }
-  return std::nullopt;
-}
-
-// What the next step's sets of a head are compared with.
-struct HeadState {
-  Labels labels;
-  std::vector<Set> predictions;
-
-  // Call in the order of predictions.
-  Labels known(const TraceShape& shape, size_t which) const {
-    const auto shallower = shallower_of(shape, which);
-    return known_tokens(labels, predictions[which], shallower ? predictions[*shallower] : Set{});
-  }
-};
-
-class Encoder {
+class Reader {
  public:
-  explicit Encoder(const TraceShape& shape)
-      : shape_(shape), index_(shape), streams_(stream_count(shape)) {}
-
-  StreamWriter& stream(size_t index) { return streams_[index]; }
-  std::vector<StreamWriter> take() { return std::move(streams_); }
-
-  void set(Labels labels, HeadState& state) {
-    const auto label_of = [&](int32_t position) {
-      const auto found = std::ranges::lower_bound(labels, std::pair{position, kAbsent});
-      return found != labels.end() && found->first == position ? found->second : kAbsent;
-    };
-    for (const auto& [position, label] : state.labels) {
-      stream(index_.next(label)).byte(label_of(position));
+  Reader(std::string_view frame, const std::string& name) : name_(name) {
+    const uint64_t size = ZSTD_getFrameContentSize(frame.data(), frame.size());
+    if (size == ZSTD_CONTENTSIZE_ERROR || size == ZSTD_CONTENTSIZE_UNKNOWN ||
+        size > frame.size() * kMaxRatio) {
+      fail("the steps are no zstd frame of known size");
     }
-    Set entering;
-    auto before = state.labels.begin();
-    for (const auto& [position, label] : labels) {
-      while (before != state.labels.end() && before->first < position) ++before;
-      if (before != state.labels.end() && before->first == position) continue;
-      entering.push_back(position);
-      stream(index_.entering(StreamIndex::kLabel)).byte(label);
-    }
-    enter(entering, [&](auto of) { return index_.entering(of); });
-    state.labels = std::move(labels);
+    bytes_.resize(size);
+    const size_t done = ZSTD_decompress(bytes_.data(), size, frame.data(), frame.size());
+    if (ZSTD_isError(done) != 0 || done != size) fail("the steps are a broken zstd frame");
   }
 
-  void prediction(size_t which, std::span<const int32_t> set, HeadState& state) {
-    Set known;
-    for (const auto& [position, what] : state.known(shape_, which)) {
-      stream(index_.predicted(which, what)).bit(std::ranges::binary_search(set, position));
-      known.push_back(position);
-    }
-    Set entering;
-    std::ranges::set_difference(set, known, std::back_inserter(entering));
-    enter(entering, [&](auto of) { return index_.entering_prediction(which, of); });
-    state.predictions[which].assign(set.begin(), set.end());
+  [[noreturn]] void fail(const std::string& why) const {
+    throw InputError(
+        fmt::format("{}: byte {} of the steps' {}: {}; record it again with fasa trace", name_,
+                    offset_, bytes_.size(), why));
   }
-
- private:
-  template <typename At>
-  void enter(const Set& positions, const At& at) {
-    stream(at(StreamIndex::kCount)).varint(static_cast<uint32_t>(positions.size()));
-    int32_t before = -1;
-    for (const int32_t position : positions) {
-      const auto gap = static_cast<uint32_t>(position - before - 1);
-      stream(at(StreamIndex::kLow)).byte(static_cast<uint8_t>(gap));
-      stream(at(StreamIndex::kHigh)).varint(gap >> 8);
-      before = position;
-    }
+  uint8_t byte() {
+    if (offset_ == bytes_.size()) fail("they end too early");
+    return static_cast<uint8_t>(bytes_[offset_++]);
   }
-
-  const TraceShape& shape_;
-  const StreamIndex index_;
-  std::vector<StreamWriter> streams_;
-};
-
-class Decoder {
- public:
-  Decoder(const TraceShape& shape, std::vector<StreamReader>& streams)
-      : shape_(shape), index_(shape), streams_(streams) {}
-
-  StreamReader& stream(size_t index) { return streams_[index]; }
-
-  void set(int32_t context, HeadState& state) {
-    Labels labels;
-    for (const auto& [position, label] : state.labels) {
-      if (const uint8_t next = read_label(index_.next(label), kAbsent); next != kAbsent) {
-        labels.emplace_back(position, next);
-      }
+  int64_t number() {  // at most 31 bits
+    uint64_t value = 0;
+    for (int shift = 0; shift <= 28; shift += 7) {
+      const uint8_t next = byte();
+      value |= uint64_t{next & 0x7fu} << shift;
+      if (next >= 0x80) continue;
+      if (value > INT32_MAX) break;
+      return static_cast<int64_t>(value);
     }
-    for (const int32_t position : entering(context, [&](auto of) { return index_.entering(of); })) {
-      labels.emplace_back(position, read_label(index_.entering(StreamIndex::kLabel), kUnranked));
-    }
-    std::ranges::sort(labels);
-    state.labels = std::move(labels);
+    fail(fmt::format("a value beyond {}", INT32_MAX));
   }
-
-  void prediction(size_t which, int32_t context, HeadState& state) {
-    Set set;
-    for (const auto& [position, what] : state.known(shape_, which)) {
-      if (stream(index_.predicted(which, what)).bit()) set.push_back(position);
-    }
-    const Set others =
-        entering(context, [&](auto of) { return index_.entering_prediction(which, of); });
-    set.insert(set.end(), others.begin(), others.end());
-    std::ranges::sort(set);
-    state.predictions[which] = std::move(set);
-  }
-
- private:
-  uint8_t read_label(size_t index, uint8_t least) {
-    const uint8_t label = stream(index).byte();
-    if (label < least || label > index_.labels) {
-      stream(index).fail(fmt::format("label {}; allowed: {} to {}", label, least, index_.labels));
-    }
-    return label;
-  }
-  template <typename At>
-  Set entering(int32_t context, const At& at) {
-    Set positions;
+  void take_changes(int64_t context, size_t bands, Labels& labels) {
     int64_t position = -1;
-    for (int32_t left = stream(at(StreamIndex::kCount)).varint(); left > 0; --left) {
-      const uint8_t low = stream(at(StreamIndex::kLow)).byte();
-      position += 1 + low + (int64_t{stream(at(StreamIndex::kHigh)).varint()} << 8);
+    for (int64_t left = number(); left > 0; --left) {
+      position += 1 + number();
       if (position >= context) {
-        stream(at(StreamIndex::kHigh))
-            .fail(fmt::format("position {} lies outside the context of {} tokens", position,
-                              context));
+        fail(fmt::format("position {} lies outside the context of {} tokens", position, context));
       }
-      positions.push_back(static_cast<int32_t>(position));
+      const uint8_t label = byte();
+      if (label > kUnranked + bands) {
+        fail(fmt::format("label {}; allowed: 0 to {}", label, kUnranked + bands));
+      }
+      if (label == kAbsent) {
+        labels.erase(static_cast<int32_t>(position));
+      } else {
+        labels[static_cast<int32_t>(position)] = label;
+      }
     }
-    return positions;
+  }
+  void require_end() const {
+    if (offset_ < bytes_.size()) fail("bytes follow the last step");
   }
 
-  const TraceShape& shape_;
-  const StreamIndex index_;
-  std::vector<StreamReader>& streams_;
+ private:
+  const std::string& name_;
+  std::string bytes_;
+  size_t offset_ = 0;
 };
-
-std::vector<HeadState> head_states(const TraceShape& shape) {
-  return std::vector<HeadState>(static_cast<size_t>(shape.layers * shape.kv_heads),
-                                {{}, std::vector<Set>(shape.predictions.size())});
-}
 
 }  // namespace
 
-size_t stream_count(const TraceShape& shape) {
-  return StreamIndex(shape).prediction(shape.predictions.size());
-}
-
-std::vector<StreamWriter> encode_steps(const SelectionTrace& trace) {
+std::string encode_steps(const SelectionTrace& trace) {
   const TraceShape& shape = trace.shape();
-  Encoder encoder(shape);
-  std::vector<HeadState> states = head_states(shape);
+  std::vector<Labels> heads(static_cast<size_t>(shape.layers * shape.kv_heads));
+  std::string bytes;
   int32_t last = 0;
   for (int step = 0; step < trace.steps(); ++step) {
-    encoder.stream(0).varint(static_cast<uint32_t>(trace.context(step) - last - 1));
+    put(bytes, trace.context(step) - last - 1);
     last = trace.context(step);
-    auto state = states.begin();
-    for (int layer = 0; layer < shape.layers; ++layer) {
-      for (int head = 0; head < shape.kv_heads; ++head, ++state) {
-        encoder.set(
-            labels_of(shape, trace.true_set(step, layer, head), trace.ranking(step, layer, head)),
-            *state);
-        for (size_t i = 0; i < shape.predictions.size(); ++i) {
-          if (!trace.has_prediction(layer, i)) continue;
-          encoder.prediction(i, trace.predicted_set(step, layer, head, i), *state);
-        }
-      }
+    for (size_t i = 0; i < heads.size(); ++i) {
+      const auto [layer, head] = std::div(static_cast<int>(i), shape.kv_heads);
+      Labels now =
+          labels_of(shape, trace.true_set(step, layer, head), trace.ranking(step, layer, head));
+      put_changes(bytes, heads[i], now);
+      heads[i] = std::move(now);
     }
   }
-  return encoder.take();
+  std::string frame(ZSTD_compressBound(bytes.size()), '\0');
+  frame.resize(ZSTD_compress(frame.data(), frame.size(), bytes.data(), bytes.size(), kLevel));
+  return frame;
 }
 
-void decode_steps(std::vector<StreamReader>& streams, int steps, SelectionTrace& trace) {
+void decode_steps(std::string_view frame, int steps, const std::string& name,
+                  SelectionTrace& trace) {
   const TraceShape& shape = trace.shape();
-  Decoder decoder(shape, streams);
-  std::vector<HeadState> states = head_states(shape);
-  std::vector<Set> sets(trace.slots());
+  Reader reader(frame, name);
+  std::vector<Labels> heads(static_cast<size_t>(shape.layers * shape.kv_heads));
+  std::vector<std::vector<int32_t>> sets(trace.slots());
   int64_t context = 0;
   for (int step = 0; step < steps; ++step) {
-    context += int64_t{1} + streams[0].varint();
-    if (context > INT32_MAX) streams[0].fail(fmt::format("a context of {} tokens", context));
-    auto state = states.begin();
-    for (int layer = 0; layer < shape.layers; ++layer) {
-      for (int head = 0; head < shape.kv_heads; ++head, ++state) {
-        const size_t slot = trace.slot(layer, head);
-        decoder.set(static_cast<int32_t>(context), *state);
-        sets_of(shape, state->labels, sets[slot], sets[slot + 1]);
-        for (size_t i = 0; i < shape.predictions.size(); ++i) {
-          if (!trace.has_prediction(layer, i)) continue;
-          decoder.prediction(i, static_cast<int32_t>(context), *state);
-          sets[slot + 2 + i] = state->predictions[i];
-        }
-      }
+    context += 1 + reader.number();
+    if (context > INT32_MAX) reader.fail(fmt::format("a context of {} tokens", context));
+    for (size_t i = 0; i < heads.size(); ++i) {
+      reader.take_changes(context, shape.bands.size(), heads[i]);
+      sets_of(shape, heads[i], sets[2 * i], sets[2 * i + 1]);
     }
     try {
       trace.add_step(static_cast<int32_t>(context), sets);
     } catch (const UsageError& error) {
-      throw InputError(fmt::format("step {}: {}", step, error.what()));
+      throw InputError(fmt::format("{}: step {}: {}", name, step, error.what()));
     }
   }
-  for (const StreamReader& stream : streams) {
-    if (!stream.at_end()) stream.fail("bytes follow the last step");
-  }
+  reader.require_end();
 }
 
 }  // namespace fasa

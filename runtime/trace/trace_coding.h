@@ -1,17 +1,17 @@
-// The steps of a selection trace as streams of bytes (docs/trace-format.md): each head's set is
-// coded by what changed since the last step, each prediction by what differs from the set.
+// The steps of a selection trace as one Zstandard frame (docs/trace-format.md): each head's tokens
+// are coded by what changed since the last step.
 #pragma once
 
-#include <vector>
+#include <string>
+#include <string_view>
 
-#include "runtime/trace/byte_streams.h"
 #include "runtime/trace/selection_trace.h"
 
 namespace fasa {
 
-size_t stream_count(const TraceShape& shape);
-std::vector<StreamWriter> encode_steps(const SelectionTrace& trace);
-// Adds `steps` steps. Throws InputError.
-void decode_steps(std::vector<StreamReader>& streams, int steps, SelectionTrace& trace);
+std::string encode_steps(const SelectionTrace& trace);
+// Adds `steps` steps. Throws InputError; `name` names the file.
+void decode_steps(std::string_view frame, int steps, const std::string& name,
+                  SelectionTrace& trace);
 
 }  // namespace fasa

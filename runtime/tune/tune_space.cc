@@ -12,7 +12,6 @@
 namespace fasa {
 namespace {
 
-constexpr int kDeepest = 2;
 constexpr int64_t kMaxHotRows = 16777216;  // that the option allows
 
 void keep(Config&) {}
@@ -90,13 +89,8 @@ void TuneSpace::add_prefetch(int layers) {
     });
   };
   add(0, PredictorKind::kAuto);
-  if (layers > 1) {
-    // Runners-up are known since the last step: deeper ones are the same rows.
-    add(1, PredictorKind::kRunnersUp);
-    for (int depth = 1; depth <= std::min(kDeepest, layers - 1); ++depth) {
-      add(depth, PredictorKind::kNextQuery);
-    }
-  }
+  // Runners-up are known since the last step: deeper ones are the same rows.
+  if (layers > 1) add(1, PredictorKind::kRunnersUp);
   axes_.push_back(std::move(axis));
 }
 

@@ -35,7 +35,7 @@ class TuneSpace {
   std::vector<std::vector<Turn>> axes_;  // the first value of each axis is the given one
 };
 
-// A short description of the varied settings: "hot_rows 1024, next-query 2 ahead, 2 streams".
+// A short description of the varied settings: "hot_rows 1024, no prefetch, streams 2".
 std::string tuned_words(const Config& config);
 
 }  // namespace fasa

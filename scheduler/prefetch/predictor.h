@@ -20,18 +20,13 @@ struct PredictedSet {
   OperationTag tag() const { return tag_of(layer, Cause::kPrefetch); }
 };
 
-// Predictors in the table (predictor_table.h) also have static members: kName, kHelp (what it
-// predicts), kByQueries (it needs a QuerySource), kWritesSets, max_depth(layers, source_depth) and
-// make(parts).
+// A caller's own predictor, used instead of the lists of runners-up.
 class Predictor {
  public:
   virtual ~Predictor() = default;
 
   // Maximum number of layers ahead; 0: no predictions.
   virtual int max_depth() const = 0;
-  // If false, predict() is not called; the prediction is the list of runners-up that the layer's
-  // select wrote in the step before.
-  virtual bool writes_sets() const = 0;
   // Enqueues on prediction.compute the work that fills prediction.select.sets and selected_sizes.
   // Does not allocate.
   virtual void predict(const PredictedSet& prediction) = 0;

@@ -1,25 +1,16 @@
 #include "scheduler/prefetch/prefetch_control.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 #include <limits>
 #include <utility>
 
-#include "runtime/base/error.h"
-#include "scheduler/prefetch/predictor_table.h"
-
 namespace fasa {
 namespace {
 
-// Maximum depth chosen automatically: deeper predictions are poor, and each depth needs memory for
-// a set.
-constexpr int kMaxAutomatic = 4;
-constexpr int kRunnersUpDepth = 1;      // time enough for rows known since the last step
+constexpr int kAutomaticDepth = 1;      // time enough for rows known since the last step
 constexpr int kFirstMeasurements = 16;  // steps that are all measured at first
-constexpr int kMeasureEvery = 8;        // afterwards, one step in this many, while times decide
-constexpr int kCountEvery = 4;          // the same while hot rows fill and counts decide
+constexpr int kCountEvery = 4;          // afterwards, one step in this many, while hot rows fill
 constexpr int kFillMeasurements = 32;   // that take until hot rows are full
 constexpr int kMeasureFullEvery = 64;   // the same afterwards, and if no depth is chosen
 constexpr double kSmoothing = 0.25;
@@ -28,12 +19,12 @@ constexpr double kOtherMisses = 1.5;     // a factor between misses that are not
 constexpr int kTrialSteps = 4;           // the first only lists runners-up
 constexpr int kMaxPause = 1024;          // steps between trials of runners-up that do not pay
 
-int max_depth_of(const StepSettings& settings, int hot_rows, bool writes_sets, int max_depth) {
+int max_depth_of(const StepSettings& settings, int hot_rows, const Predictor* custom) {
   if (!settings.prefetches(hot_rows)) return 0;
-  if (!writes_sets && settings.selection != nullptr) return 0;  // only the kernel lists runners-up
-  const int automatic = writes_sets ? kMaxAutomatic : kRunnersUpDepth;
-  return std::max(0, std::min({settings.prefetch.depth.value_or(automatic), max_depth,
-                               settings.layer_count() - 1}));
+  if (custom == nullptr && settings.selection != nullptr) return 0;  // the kernel lists runners-up
+  const int layers = settings.layer_count() - 1;
+  const int most = custom == nullptr ? layers : std::min(layers, custom->max_depth());
+  return std::max(0, std::min(settings.prefetch.depth.value_or(kAutomaticDepth), most));
 }
 
 // Rounds down to three significant bits: at most a fifth less.
@@ -44,13 +35,8 @@ int32_t coarse(int32_t rows) {
 
 }  // namespace
 
-PrefetchControl::PrefetchControl(Device& device, const StepSettings& settings)
-    : device_(device), settings_(settings), hot_rows_(settings.max_hot_rows) {
-  choose();
-}
-
-void PrefetchControl::set_query_source(QuerySource* source) {
-  source_ = source;
+PrefetchControl::PrefetchControl(const StepSettings& settings)
+    : settings_(settings), hot_rows_(settings.max_hot_rows) {
   choose();
 }
 
@@ -64,41 +50,24 @@ void PrefetchControl::set_hot_rows(int hot_rows) {
   choose();
 }
 
-void PrefetchControl::require_query_source() const {
-  if (!settings_.prefetches(hot_rows_) || custom_ != nullptr || source_ != nullptr) return;
-  if (!needs_queries(settings_.prefetch.predictor)) return;
-  throw UsageError(
-      fmt::format("prefetch.predictor = {}: no query source is set; call set_query_source, "
-                  "or use auto or runners-up",
-                  predictor_name(settings_.prefetch.predictor)));
-}
-
 void PrefetchControl::choose() {
-  own_ = make_predictor(settings_.prefetch.predictor, {device_, source_, settings_.layer_count()});
-  max_depth_ =
-      max_depth_of(settings_, hot_rows_, predictor().writes_sets(), predictor().max_depth());
-  depth_ = DepthController(max_depth_);
+  max_depth_ = max_depth_of(settings_, hot_rows_, custom_);
   counts_ = {};
 }
 
-PredictionScratch PrefetchControl::scratch_for(const StepSettings& settings, int source_depth) {
-  const PredictionScratch most =
-      predictor_scratch(settings.prefetch.predictor, settings.layer_count(), source_depth);
-  return {max_depth_of(settings, settings.max_hot_rows, most.writes_sets, most.max_depth),
-          most.writes_sets};
+PredictionScratch PrefetchControl::scratch_for(const StepSettings& settings) {
+  return {max_depth_of(settings, settings.max_hot_rows, nullptr), false};
 }
 
 PrefetchPlan PrefetchControl::plan(int sequences, bool listed) const {
   PrefetchPlan plan;
   if (max_depth_ == 0) return plan;
-  plan.runners_up = !predictor().writes_sets();
+  plan.runners_up = custom_ == nullptr;
   plan.trial = trial_steps_ > 0;
   plan.counts = counts_;
   plan.layer_seconds = compute_seconds_;
   // Whether runners-up pay is decided by their counts (step_plan.cc).
-  const bool fixed = settings_.prefetch.depth || plan.runners_up;
-  const bool lists_only = plan.runners_up && !listed;
-  plan.depth = lists_only ? 0 : fixed ? max_depth_ : depth_.depth();
+  plan.depth = plan.runners_up && !listed ? 0 : max_depth_;
   const CacheLayout& layout = settings_.layout;
   plan.rows = PrefetchPlanner::rows_per_head(link_rate_, compute_seconds_, layout.row.bytes(),
                                              int64_t{sequences} * layout.kv_heads,
@@ -110,14 +79,11 @@ PrefetchPlan PrefetchControl::plan(int sequences, bool listed) const {
 bool PrefetchControl::measures(int32_t step_number) const {
   if (max_depth_ == 0) return false;
   const bool chooses = !settings_.prefetch.depth;
-  const bool by_times = chooses && predictor().writes_sets();
   const bool counts = chooses && lists_ahead_ && counts_.coverage < 0;
-  const bool unsettled = (by_times && !depth_.settled()) || trial_steps_ > 0 || counts;
-  if (unsettled || measurements_ < kFirstMeasurements) return true;
+  if (trial_steps_ > 0 || counts || measurements_ < kFirstMeasurements) return true;
   // Measured steps cannot be recorded as graphs.
   const bool fills = chooses && measurements_ < kFillMeasurements;
-  const int every = by_times ? kMeasureEvery : fills ? kCountEvery : kMeasureFullEvery;
-  return step_number % every == 0;
+  return step_number % (fills ? kCountEvery : kMeasureFullEvery) == 0;
 }
 
 // Layers are measured in turn; the first is never predicted.
@@ -171,7 +137,7 @@ void PrefetchControl::count(const StepCounters& rows) {
   smooth(counts_.ahead, ahead / entries);
 }
 
-void PrefetchControl::measured(int depth, const LayerTimes& times, const TransferTotals& transfers,
+void PrefetchControl::measured(const LayerTimes& times, const TransferTotals& transfers,
                                const StepCounters& rows) {
   if (!(times.step > 0)) return;
   count(rows);
@@ -183,7 +149,6 @@ void PrefetchControl::measured(int depth, const LayerTimes& times, const Transfe
   }
   link_bytes_ = transfers.h2d_bytes;
   link_seconds_ = transfers.h2d_seconds;
-  depth_.measured(depth, times);
 }
 
 }  // namespace fasa

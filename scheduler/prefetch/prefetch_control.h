@@ -3,29 +3,24 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 
 #include "offload/device.h"
-#include "scheduler/prefetch/depth_controller.h"
+#include "offload/step_probe.h"
 #include "scheduler/prefetch/predictor.h"
 #include "scheduler/prefetch/prefetch_planner.h"
-#include "scheduler/prefetch/query_source.h"
 #include "scheduler/step_settings.h"
 
 namespace fasa {
 
 class PrefetchControl {
  public:
-  PrefetchControl(Device& device, const StepSettings& settings);
+  explicit PrefetchControl(const StepSettings& settings);
 
-  // Called between steps. Both may be null, and outlive the objects made with them. `predictor`
-  // overrides the settings' predictor.
-  void set_query_source(QuerySource* source);
+  // Called between steps. `predictor` outlives this object and replaces the lists of runners-up;
+  // null: none.
   void set_predictor(Predictor* predictor);
   // Hot rows of each sequence; the settings' number at first.
   void set_hot_rows(int hot_rows);
-  // Throws UsageError if the settings require a query source and none is set.
-  void require_query_source() const;
 
   // True if the caller set its own predictor.
   bool predictions_by_caller() const { return custom_ != nullptr; }
@@ -33,12 +28,12 @@ class PrefetchControl {
   // graph.
   void plan_coarsely() { coarse_ = true; }
 
-  Predictor& predictor() const { return custom_ != nullptr ? *custom_ : *own_; }
+  // Null: the lists of runners-up.
+  Predictor* predictor() const { return custom_; }
   // For the deepest plan that plan() can return; depth 0: no predictions.
-  PredictionScratch scratch() const { return {max_depth_, predictor().writes_sets()}; }
-  // The same from the settings alone, with a query source that looks `source_depth` layers ahead
-  // (0: none).
-  static PredictionScratch scratch_for(const StepSettings& settings, int source_depth);
+  PredictionScratch scratch() const { return {max_depth_, custom_ != nullptr}; }
+  // The same from the settings alone.
+  static PredictionScratch scratch_for(const StepSettings& settings);
 
   // The plan of a step with `sequences` decoding sequences. `listed`: the step before listed its
   // runners-up for these.
@@ -47,9 +42,8 @@ class PrefetchControl {
   // Whether step `step_number` should be measured, and which layer to measure.
   bool measures(int32_t step_number) const;
   int measured_layer() const;
-  // Records a measured step at that depth, and the totals of transfers and rows so far.
-  void measured(int depth, const LayerTimes& times, const TransferTotals& transfers,
-                const StepCounters& rows);
+  // Records a measured step, and the totals of transfers and rows so far.
+  void measured(const LayerTimes& times, const TransferTotals& transfers, const StepCounters& rows);
   // Records the prefetch of the next step, after all limits.
   void planned(const PrefetchPlan& plan);
 
@@ -59,14 +53,10 @@ class PrefetchControl {
   void choose();
   void count(const StepCounters& rows);
 
-  Device& device_;
   const StepSettings& settings_;
   int hot_rows_;
-  QuerySource* source_ = nullptr;
   Predictor* custom_ = nullptr;
-  std::unique_ptr<Predictor> own_;
   int max_depth_ = 0;
-  DepthController depth_{0};
   double compute_seconds_ = 0;  // of a layer
   double link_rate_ = 0;        // bytes per second
   uint64_t link_bytes_ = 0;

@@ -10,9 +10,9 @@ struct Prefetcher::Target {
   StreamView compute;
 };
 
-void Prefetcher::begin(const PrefetchPlan& plan, Predictor& predictor) {
+void Prefetcher::begin(const PrefetchPlan& plan, Predictor* predictor) {
   plan_ = plan;
-  predictor_ = &predictor;
+  predictor_ = predictor;
 }
 
 void Prefetcher::prefetch_after(const StepContext& step, const StepScratch& scratch, int layer,
@@ -23,7 +23,7 @@ void Prefetcher::prefetch_after(const StepContext& step, const StepScratch& scra
     if (settings_.layer(next).dense) continue;
     const Target target{step, scratch.decode(), layer, next, compute};
     EventView sets_read;
-    if (predictor_->writes_sets()) {
+    if (predictor_ != nullptr) {
       const auto buffer = static_cast<size_t>(next % target.scratch.prediction_buffers);
       while (sets_read_.size() <= buffer) sets_read_.push_back(device_.create_event());  // once
       sets_read = sets_read_[buffer].view();
@@ -64,7 +64,7 @@ void Prefetcher::fetch(const Target& target, EventView sets_read) {
                       {.step = call.params,
                        .step_number = target.step.step_number,
                        .max_rows = plan_.rows,
-                       .runners_up = !predictor_->writes_sets(),
+                       .runners_up = predictor_ == nullptr,
                        .window = call.window,
                        .selected_capacity = scratch.prediction_capacity,
                        .sets = scratch.prediction_sets_of(target.layer),

@@ -25,8 +25,8 @@ class Prefetcher {
   Prefetcher(Device& device, const StepSettings& settings, RowTransfers& transfers)
       : device_(device), settings_(settings), transfers_(transfers) {}
 
-  // Begins a step. `predictor` outlives it; plan.depth is at most its max_depth().
-  void begin(const PrefetchPlan& plan, Predictor& predictor);
+  // Begins a step. `predictor`, if not null, outlives it; plan.depth is at most its max_depth().
+  void begin(const PrefetchPlan& plan, Predictor* predictor);
 
   // Called within attend of `layer`.
   void prefetch_after(const StepContext& step, const StepScratch& scratch, int layer,
@@ -44,7 +44,7 @@ class Prefetcher {
   RowTransfers& transfers_;
   std::vector<Event> sets_read_;  // per buffer of predicted sets
   PrefetchPlan plan_;
-  Predictor* predictor_ = nullptr;
+  Predictor* predictor_ = nullptr;  // null: lists of runners-up
 };
 
 }  // namespace fasa

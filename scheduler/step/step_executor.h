@@ -29,7 +29,7 @@ class StepExecutor {
   // The plan of a step's attention. The scratch suffices for the step.
   StepPlan plan(const StepContext& step, const StepScratch& scratch, const PrefetchPlan& prefetch);
   // Call before the first layer of a step that may prefetch.
-  void begin(const PrefetchPlan& plan, Predictor& predictor) {
+  void begin(const PrefetchPlan& plan, Predictor* predictor) {
     rows_->begin_step();
     prefetcher_.begin(plan, predictor);
   }

@@ -236,7 +236,7 @@ TEST(CudaModelText, IsTheProcessors) {
   const auto cpu = open_test_device("cpu");
   const std::vector<int32_t> expected = continuation(*cpu, PredictorKind::kNone);
   EXPECT_EQ(expected.size(), 30u);
-  for (const PredictorKind predictor : {PredictorKind::kNone, PredictorKind::kNextQuery}) {
+  for (const PredictorKind predictor : {PredictorKind::kNone, PredictorKind::kRunnersUp}) {
     FakeCuda fake;
     const auto device = open_device(cuda_options(), fake.platform());
     GraphMetrics graphs;
@@ -314,7 +314,7 @@ TEST(CudaModelText, OfInterpretedKernelsIsTheProcessors) {
     EXPECT_EQ(expected.size(), 12u);
     FakeCuda fake;
     const auto device = open_device(cuda_options(), interpreted_platform(fake));
-    EXPECT_EQ(continuation(*device, PredictorKind::kNextQuery, wanted), expected) << name;
+    EXPECT_EQ(continuation(*device, PredictorKind::kRunnersUp, wanted), expected) << name;
   }
 }
 
@@ -352,7 +352,6 @@ class Recorder final : public LayerObserver {
   void on_layer(int, ConstTensorView q, ConstTensorView k, ConstTensorView v, int64_t) override {
     for (const ConstTensorView& view : {q, k, v}) add(view);
   }
-  void on_estimate(int, int, ConstTensorView q) override { add(q); }
   std::vector<float> seen;
 
  private:
@@ -376,9 +375,8 @@ std::vector<float> observed(Device& device) {
   const std::span<const int32_t> tokens(golden.tokens);
   const StepSequence prompt[] = {{id, 9, StepMode::kPrefill}};
   model.step(*runtime, tokens.first(9), prompt, {.observer = &recorder});
-  model.reserve_estimates(1, 1);
   const StepSequence next[] = {{id, 1, StepMode::kDecode}};
-  model.step(*runtime, tokens.subspan(9, 1), next, {.observer = &recorder, .estimate_depth = 1});
+  model.step(*runtime, tokens.subspan(9, 1), next, {.observer = &recorder});
   return recorder.seen;
 }
 

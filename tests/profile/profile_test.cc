@@ -167,8 +167,9 @@ TEST(Profile, NothingMovedIsHidden) {
 // The timeline and the runtime's counters agree on bytes and times.
 TEST(Profile, AgreesWithTheRuntime) {
   SyntheticOptions settings = small_settings();
-  settings.config.prefetch.predictor = PredictorKind::kNextQuery;
+  settings.config.prefetch.predictor = PredictorKind::kRunnersUp;
   settings.config.prefetch.depth = 1;
+  settings.config.placement.hot_rows = 900;  // eight sets, so that runners-up are listed
   ProfiledSynthetic decode(settings, make_trace());
   for (int i = 0; i < 3; ++i) decode.warm_up();
   for (int i = 0; i < 5; ++i) decode.step();

@@ -257,7 +257,7 @@ TEST(ConfigSources, TextOfFlagsAndVariables) {
   EXPECT_EQ(with("device.numa", "1").device.numa, "1");
   EXPECT_EQ(with("prefetch.depth", "2").prefetch.depth, 2);
   EXPECT_FALSE(with("prefetch.depth", "auto").prefetch.depth.has_value());
-  EXPECT_EQ(with("prefetch.predictor", "next-query").prefetch.predictor, PredictorKind::kNextQuery);
+  EXPECT_EQ(with("prefetch.predictor", "runners-up").prefetch.predictor, PredictorKind::kRunnersUp);
   EXPECT_EQ(with("placement.hot_rows", "7").placement.hot_rows, 7);
   EXPECT_FALSE(with("placement.hot_rows", "auto").placement.hot_rows.has_value());
   EXPECT_THAT(message_of([&] { with("prefetch.depth", "deep"); }), HasSubstr("auto, or 0 to"));

@@ -131,19 +131,12 @@ class BusyNeighbour {
   std::thread thread_;
 };
 
-Replay play(std::unique_ptr<Device> device, const RunSetup& setup,
-            std::optional<float> query_error = {}, bool busy = false) {
+Replay play(std::unique_ptr<Device> device, const RunSetup& setup, bool busy = false) {
   Device& shared = *device;
   RuntimeRun run(std::move(device), setup);
   std::optional<BusyNeighbour> neighbour;
   if (busy) neighbour.emplace(shared);
   GraphedSteps steps(run.device(), run.runtime(), run.tape().stream(), kMaxTokens);
-  std::optional<WrittenQueries> queries;
-  if (query_error) {
-    queries.emplace(run.device(), small_geometry(), kMaxTokens, *query_error);
-    run.runtime().set_query_source(&*queries);
-    steps.written = &*queries;
-  }
   Replay replay;
   replay.outputs =
       Script(run, [&](std::span<const Part> parts) { return steps.step(parts); }).play();
@@ -225,13 +218,16 @@ TEST(CudaGraphs, MetricsAreThoseOfEnqueuedSteps) {
 
 TEST(CudaGraphs, LookAheadIsPartOfThem) {
   for (const int depth : {1, 2}) {
-    RunSetup setup{.hot_rows = 120, .depth = depth, .predictor = PredictorKind::kNextQuery};
-    const Outputs base = expected({});
+    const RunSetup setup{.hot_rows = 128,  // eight sets, so that runners-up are listed
+                         .fac_tokens = 16,
+                         .depth = depth,
+                         .predictor = PredictorKind::kRunnersUp};
+    const Outputs base = expected({.fac_tokens = 16});
     for (const FakeCuda::GraphOrder order : kOrders) {
       SCOPED_TRACE(depth);
       FakeCuda fake;
       fake.graph_order = order;
-      const Replay replay = play(open_fake(fake), setup, 0.3f);
+      const Replay replay = play(open_fake(fake), setup);
       expect_same(base, replay.outputs);
       EXPECT_GT(replay.graphs.launched, 40u);
       EXPECT_GT(replay.rows.rows.prefetched, 0u);
@@ -511,7 +507,7 @@ void expect_same_beside_a_neighbour(const std::function<std::unique_ptr<Device>(
   RunSetup direct{.depth = 0};
   direct.graphs = false;
   const Replay a = play(open(), direct);
-  const Replay b = play(open(), {}, {}, true);
+  const Replay b = play(open(), {}, true);
   expect_same(a.outputs, b.outputs);
   EXPECT_GT(b.graphs.launched, 70u);
 }

@@ -8,7 +8,6 @@
 
 #include "runtime/base/error.h"
 #include "runtime/synthetic/filled_runtime.h"
-#include "scheduler/prefetch/query_source.h"
 #include "tests/support/runs.h"
 
 namespace fasa::testing {
@@ -35,10 +34,10 @@ struct DecodeResult {
 
 // Queries of all steps and layers in device memory: each has a correlation of 0.9 with the step
 // before.
-class DriftingQueries final : public QuerySource {
+class DriftingQueries final : public QueryPredictor {
  public:
   DriftingQueries(Device& device, const Geometry& geometry, float error)
-      : device_(device), geometry_(geometry) {
+      : QueryPredictor(device), geometry_(geometry) {
     const auto width = static_cast<size_t>(geometry.query_heads * geometry.key_dim);
     std::vector<float> truth(width * kSteps * static_cast<size_t>(geometry.layers));
     std::vector<float> prediction(truth.size());
@@ -65,17 +64,17 @@ class DriftingQueries final : public QuerySource {
 
   int max_depth() const override { return geometry_.layers - 1; }
   ConstTensorView estimate(int layer, int ahead, StreamView stream) override {
-    device_.launch(stream, "estimate", [] { return KernelWork{}; });
+    device().launch(stream, "estimate", [] { return KernelWork{}; });
     return view(prediction_, layer + ahead);
   }
 
  private:
   Buffer upload(const std::vector<float>& values) {
     const size_t bytes = values.size() * sizeof(float);
-    Buffer buffer = device_.allocate(MemorySpace::kDevice, bytes, "queries");
-    Stream stream = device_.create_stream(StreamPriority::kNormal, "upload");
-    device_.copy(buffer.data(), values.data(), bytes, CopyKind::kHostToDevice, stream.view());
-    device_.synchronize(stream.view());
+    Buffer buffer = device().allocate(MemorySpace::kDevice, bytes, "queries");
+    Stream stream = device().create_stream(StreamPriority::kNormal, "upload");
+    device().copy(buffer.data(), values.data(), bytes, CopyKind::kHostToDevice, stream.view());
+    device().synchronize(stream.view());
     return buffer;
   }
   ConstTensorView view(const Buffer& buffer, int layer) const {
@@ -85,7 +84,6 @@ class DriftingQueries final : public QuerySource {
         geometry_.query_heads, geometry_.key_dim);
   }
 
-  Device& device_;
   const Geometry geometry_;
   Buffer truth_;
   Buffer prediction_;
@@ -100,8 +98,11 @@ class Decode {
                 setup.tokens),
         queries_(filled_.device(), geometry_, setup.error),
         random_(filled_.device(), 3) {
-    filled_.runtime().set_query_source(&queries_);
-    if (setup.random) filled_.runtime().set_predictor(&random_);
+    if (setup.random) {
+      filled_.runtime().set_predictor(&random_);
+    } else {
+      filled_.runtime().set_predictor(&queries_);
+    }
     const auto kv = static_cast<size_t>(geometry_.kv_heads * geometry_.key_dim) * sizeof(float);
     const auto out = static_cast<size_t>(geometry_.query_heads * geometry_.key_dim) * sizeof(float);
     kv_ = filled_.device().allocate(MemorySpace::kDevice, kv, "key and value");
@@ -154,7 +155,6 @@ class Decode {
     config.selection.fac_tokens = {{.tokens = 320, .share = 0}};
     config.selection.low_bit_tokens = {.tokens = 1024, .share = 0};
     config.prefetch.depth = setup.depth;
-    config.prefetch.predictor = PredictorKind::kNextQuery;
     config.prefetch.head_groups = setup.head_groups;
     config.placement.hot_rows = setup.hot_rows;
     return config;
@@ -220,18 +220,6 @@ TEST(Prefetch, PredictedRowsAreThere) {
   EXPECT_EQ(one.metrics.bytes.write_back, uint64_t{kSteps - kWarm} * 2 * 8 * 512);
 }
 
-TEST(Prefetch, AutomaticDepthTakesTheBetter) {
-  const double off =
-      measure("off", {.link_bandwidth = kSlowLink, .depth = 0, .head_groups = 1}).seconds_per_step;
-  EXPECT_LT(measure("automatic", {.link_bandwidth = kSlowLink, .head_groups = 1}).seconds_per_step,
-            0.99 * off);
-  // If all predictions are wrong, prefetching stops.
-  const DecodeResult wrong =
-      measure("wrong predictions", {.link_bandwidth = kSlowLink, .error = 30, .head_groups = 1});
-  EXPECT_LT(wrong.seconds_per_step, 1.02 * off);
-  EXPECT_EQ(wrong.metrics.rows.prefetched, 0u);
-}
-
 // A layer waits for its own rows, not for rows predicted for later layers.
 TEST(Prefetch, MissesOvertakePredictions) {
   constexpr double kLink = 1e9;
@@ -249,25 +237,6 @@ TEST(Prefetch, MissesOvertakePredictions) {
   constexpr double kChunk = 65536 / kLink;  // a chunk under way finishes first
   ASSERT_GT(crowd, 10 * kChunk);
   EXPECT_LT(contended, alone + 2 * kChunk);
-}
-
-TEST(Prefetch, NextQueryNeedsASource) {
-  RuntimeRun run({.device = "emulated", .predictor = PredictorKind::kNextQuery});
-  const SequenceId id = run.runtime().create();
-  run.prefill(id, 1, 100, 100);  // prefill makes no predictions
-  try {
-    run.decode(id, 1, 1);
-    FAIL() << "nothing was thrown";
-  } catch (const UsageError& error) {
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("set_query_source"));
-  }
-  EXPECT_EQ(run.runtime().length(id), 100);
-  RuntimeRun on_device({.device = "emulated",
-                        .rows = RowPlacement::kDevice,
-                        .predictor = PredictorKind::kNextQuery});
-  const SequenceId there = on_device.runtime().create();
-  on_device.prefill(there, 1, 100, 100);
-  EXPECT_NO_THROW(on_device.decode(there, 1, 1));  // no rows to fetch
 }
 
 // Scratch for predictions is counted: memory from reserve() suffices for all later steps.

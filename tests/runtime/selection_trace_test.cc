@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <zstd.h>
 
 #include <filesystem>
 
@@ -52,10 +53,6 @@ TEST(SelectionTrace, KeepsWhatItWasGiven) {
   EXPECT_EQ(trace.true_set(2, 1, 1).size(), 24u);
   EXPECT_EQ(trace.true_set(2, 1, 1)[0], 0);
   EXPECT_EQ(trace.true_set(2, 1, 1).back(), 301);
-  EXPECT_TRUE(trace.predicted_set(2, 0, 0, 0).empty());
-  EXPECT_EQ(trace.predicted_set(2, 1, 0, 0).size(), 36u);
-  EXPECT_TRUE(trace.predicted_set(2, 1, 0, 1).empty());
-  EXPECT_EQ(trace.predicted_set(2, 2, 1, 1).size(), 36u);
 }
 
 TEST(SelectionTrace, KeepsRanks) {
@@ -76,11 +73,10 @@ TEST(SelectionTrace, KeepsRanks) {
 }
 
 TEST(SelectionTrace, ReadsWhatItWrote) {
-  const SelectionTrace trace = make_trace({.layers = 4, .context = 70000, .depths = 3});
+  const SelectionTrace trace = make_trace({.layers = 4, .context = 70000});
   const std::string bytes = trace.to_bytes();
   EXPECT_EQ(SelectionTrace::parse(bytes, "a"), trace);
-  for (const TraceSetup setup : {TraceSetup{.ranked = false}, TraceSetup{.depths = 0},
-                                 TraceSetup{.context = 24, .depths = 0}}) {
+  for (const TraceSetup setup : {TraceSetup{.ranked = false}, TraceSetup{.context = 24}}) {
     EXPECT_EQ(SelectionTrace::parse(make_trace(setup).to_bytes(), "a"), make_trace(setup));
   }
   const std::string path = ::testing::TempDir() + "selection_trace_test.fasatrace";
@@ -103,8 +99,6 @@ TEST(SelectionTrace, TakesOnlySetsOfItsShape) {
       };
       sets[slot] = copy(good.true_set(0, layer, head));
       sets[slot + 1] = copy(good.ranking(0, layer, head));
-      sets[slot + 2] = copy(good.predicted_set(0, layer, head, 0));
-      sets[slot + 3] = copy(good.predicted_set(0, layer, head, 1));
     }
   }
   const auto rejects = [&](auto change) {
@@ -124,8 +118,6 @@ TEST(SelectionTrace, TakesOnlySetsOfItsShape) {
   rejects([](auto& all) { all[1].push_back(0); });
   rejects([](auto& all) { std::swap(all[1].front(), all[1].back()); });  // the set's and another
   rejects([](auto& all) { all[1][20] = all[1][30]; });
-  rejects([](auto& all) { all[2] = {1, 2}; });  // layer 0 has no prediction
-  rejects([](auto& all) { all[4 * 2 + 2].clear(); });
   trace.add_step(300, sets);
   EXPECT_THROW(trace.add_step(300, sets), UsageError);
   EXPECT_EQ(trace.true_set(0, 2, 1).size(), 24u);
@@ -139,57 +131,52 @@ TEST(SelectionTrace, SaysWhereAFileLies) {
   std::string flipped = bytes;
   flipped[flipped.size() / 2] ^= 4;
   EXPECT_THAT(message_of(flipped), HasSubstr("checksum does not match"));
-  EXPECT_THAT(message_of(replaced(bytes, "\"schema\":2", "\"schema\":1")), HasSubstr("schema = 1"));
+  EXPECT_THAT(message_of(replaced(bytes, "\"schema\":3", "\"schema\":2")), HasSubstr("schema = 2"));
   EXPECT_THAT(message_of(replaced(bytes, "\"layers\":3", "\"layers\":0")), HasSubstr("layers = 0"));
-  EXPECT_THAT(message_of(replaced(bytes, "\"depth\":2", "\"depth\":3")), HasSubstr("depth = 3"));
-  EXPECT_THAT(message_of(replaced(bytes, "next-query", "crystalbal")),
-              HasSubstr("allowed: next-query"));
   EXPECT_THAT(message_of(replaced(bytes, "[9,18,", "[9,17,")), HasSubstr("bands"));
   EXPECT_THAT(message_of(replaced(bytes, "[9,18,27,", "[9,18,18,")), HasSubstr("bands"));
   EXPECT_THAT(message_of(replaced(bytes, "\"steps\":6", "\"steps\":7")),
-              HasSubstr("stream 0: byte 7 of 7: the stream ends too early"));
+              HasSubstr("they end too early"));
   EXPECT_THAT(message_of(replaced(bytes, "\"steps\":6", "\"steps\":5")),
               HasSubstr("bytes follow the last step"));
 }
 
-TEST(SelectionTrace, SaysWhichStreamLies) {
+TEST(SelectionTrace, SaysThatTheFrameLies) {
   const std::string bytes = make_trace().to_bytes();
-  const size_t body = body_at(bytes);
   std::string changed = bytes;
-  changed.replace(body, 4, "\xff\xff\xff\xff");
-  EXPECT_THAT(message_of(sealed(changed)), HasSubstr("stream 0: the file ends within its"));
-  changed = bytes;
-  changed[body + 4] = 'x';  // the frame's magic
-  EXPECT_THAT(message_of(sealed(changed)), HasSubstr("stream 0: not a zstd frame"));
+  changed[body_at(bytes)] = 'x';  // the frame's magic
+  EXPECT_THAT(message_of(sealed(changed)), HasSubstr("no zstd frame of known size"));
   changed = bytes;
   changed.insert(changed.size() - 8, "x");
-  EXPECT_THAT(message_of(sealed(changed)), HasSubstr("1 bytes follow the last stream"));
+  EXPECT_THAT(message_of(sealed(changed)), HasSubstr("broken zstd frame"));
 }
 
-// The streams of a trace, changed.
+// The steps of a trace of one step, one layer and one head, changed.
 TEST(SelectionTrace, SaysWhichValueLies) {
-  const SelectionTrace good = make_trace();
-  const auto message = [&](size_t stream, const std::string& bytes) -> std::string {
-    std::vector<StreamReader> streams;
-    const std::vector<StreamWriter> written = encode_steps(good);
-    for (size_t i = 0; i < written.size(); ++i) {
-      streams.emplace_back(i == stream ? bytes : written[i].bytes(), "stream " + std::to_string(i));
-    }
-    SelectionTrace trace(good.shape());
+  const auto message = [&](const std::string& steps) -> std::string {
+    std::string frame(ZSTD_compressBound(steps.size()), '\0');
+    frame.resize(ZSTD_compress(frame.data(), frame.size(), steps.data(), steps.size(), 1));
+    SelectionTrace trace(shape_of({.layers = 1, .kv_heads = 1}));
     try {
-      decode_steps(streams, good.steps(), trace);
+      decode_steps(frame, 1, "a", trace);
     } catch (const InputError& error) {
       return error.what();
     }
     return "nothing";
   };
-  EXPECT_THAT(message(0, "\xff\xff\xff\xff\xff"), HasSubstr("beyond 2147483647"));
-  EXPECT_THAT(message(0, "\xff\xff\xff\xff\x7f"), HasSubstr("beyond 2147483647"));
-  EXPECT_THAT(message(0, ""), HasSubstr("stream 0: byte 0 of 0: the stream ends too early"));
-  EXPECT_THAT(message(1, std::string(1, '\0')), HasSubstr("stream 1: byte 1 of 1"));
-  EXPECT_THAT(message(3, "\x02"), HasSubstr("outside the context of 300 tokens"));
-  EXPECT_THAT(message(4, "\x06"), HasSubstr("label 6; allowed: 1 to 5"));
-  EXPECT_THAT(message(4, std::string(1, '\0')), HasSubstr("label 0; allowed: 1 to 5"));
+  const auto bytes = [](std::initializer_list<int> values) {
+    std::string all;
+    for (const int value : values) all.push_back(static_cast<char>(value));
+    return all;
+  };
+  EXPECT_EQ(message(bytes({9, 1, 5, 1})), "nothing");
+  EXPECT_THAT(message(bytes({0xff, 0xff, 0xff, 0xff, 0xff})), HasSubstr("beyond 2147483647"));
+  EXPECT_THAT(message(bytes({0xff, 0xff, 0xff, 0xff, 0x7f})), HasSubstr("beyond 2147483647"));
+  EXPECT_THAT(message(""), HasSubstr("byte 0 of the steps' 0: they end too early"));
+  EXPECT_THAT(message(bytes({9, 1, 10, 1})), HasSubstr("outside the context of 10 tokens"));
+  EXPECT_THAT(message(bytes({9, 1, 5, 6})), HasSubstr("label 6; allowed: 0 to 5"));
+  EXPECT_THAT(message(bytes({9, 0})), HasSubstr("set size"));
+  EXPECT_THAT(message(bytes({9, 1, 5, 1, 0})), HasSubstr("bytes follow the last step"));
 }
 
 }  // namespace

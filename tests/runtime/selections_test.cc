@@ -246,7 +246,6 @@ TEST(Selections, PagesOfTokensAreThoseOfEveryDevice) {
       expect_same(base, generate(setup, 67, kSteps, geometry), "device rows");
       setup.rows = RowPlacement::kHost;
       setup.depth = 1;
-      setup.predictor = PredictorKind::kNextQuery;
       setup.prediction_source = PredictionSource::kGoodQueries;
       expect_same(base, generate(setup, 67, kSteps, geometry), "predictions");
       setup = {};

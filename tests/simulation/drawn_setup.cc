@@ -135,9 +135,6 @@ void draw_prefetch(Draw& draw, DrawnSource prediction_source, int layers,
   if (depth >= 0) prefetch.depth = std::min(depth, layers - 1);
   prefetch.predictor =
       draw.of({PredictorKind::kAuto, PredictorKind::kAuto, PredictorKind::kRunnersUp});
-  if (prediction_source == DrawnSource::kQueries && !draw.one_in(3)) {
-    prefetch.predictor = PredictorKind::kNextQuery;
-  }
   prefetch.streams = static_cast<int>(draw.between(1, 3));
   const int head_groups = draw.of({0, 1, 2, 4});
   if (head_groups > 0) prefetch.head_groups = head_groups;

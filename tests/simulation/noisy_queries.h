@@ -1,17 +1,17 @@
-// A source of query predictions: the later layers' true queries plus noise.
+// Predicts with the later layers' true queries plus noise.
 #pragma once
 
 #include <algorithm>
 #include <vector>
 
 #include "offload/device.h"
-#include "scheduler/prefetch/query_source.h"
 #include "tests/simulation/plain_cache.h"
+#include "tests/support/query_predictor.h"
 #include "tests/support/tape.h"
 
 namespace fasa::testing {
 
-class NoisyQueries final : public QuerySource {
+class NoisyQueries final : public QueryPredictor {
  public:
   struct Token {
     uint8_t writer = 0;
@@ -19,7 +19,7 @@ class NoisyQueries final : public QuerySource {
   };
 
   NoisyQueries(Device& device, const Geometry& geometry, float error)
-      : device_(device), geometry_(geometry), error_(error), room_(size_t{kMaxDepth}) {
+      : QueryPredictor(device), geometry_(geometry), error_(error), room_(size_t{kMaxDepth}) {
     for (auto& room : room_) room.resize(size_t{kMaxSequences} * kMaxWidth);
   }
   void expect(std::vector<Token> tokens) { tokens_ = std::move(tokens); }  // of the next step
@@ -29,7 +29,7 @@ class NoisyQueries final : public QuerySource {
     float* const out = room_[static_cast<size_t>(ahead - 1)].data();
     const int target = layer + ahead;
     const int width = geometry_.query_heads * geometry_.key_dim;
-    device_.launch(stream, "estimate", [=, error = error_, tokens = tokens_] {
+    device().launch(stream, "estimate", [=, error = error_, tokens = tokens_] {
       float* at = out;
       for (const Token& token : tokens) {
         const float* truth = token_values(token.writer, target, token.position, TokenPart::kQuery);
@@ -47,7 +47,6 @@ class NoisyQueries final : public QuerySource {
 
  private:
   static constexpr int kMaxDepth = 3;
-  Device& device_;
   const Geometry geometry_;
   const float error_;
   std::vector<std::vector<float>> room_;  // host memory, which this device's kernels can access

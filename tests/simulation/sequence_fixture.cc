@@ -65,7 +65,7 @@ SequenceFixture::SequenceFixture(const FixtureSetup& setup)
   }
   if (setup.queries) {
     queries_ = std::make_unique<NoisyQueries>(*device_, geometry_, 0.5f);
-    runtime_->set_query_source(queries_.get());
+    runtime_->set_predictor(queries_.get());
   }
   a_ = runtime_->create();
   b_ = runtime_->create();

@@ -73,7 +73,7 @@ World::World(uint64_t seed, bool faults)
   runtime_.emplace(*device_, setup_.config, setup_.geometry, setup_.row_dtype, setup_.slice_dims);
   if (setup_.prediction_source == DrawnSource::kQueries) {
     queries_ = std::make_unique<NoisyQueries>(*device_, setup_.geometry, 0.5f);
-    runtime_->set_query_source(queries_.get());
+    runtime_->set_predictor(queries_.get());
   } else if (setup_.prediction_source == DrawnSource::kAnything) {
     anything_ = std::make_unique<RandomPredictor>(*device_, seed, setup_.rollback_windows);
     runtime_->set_predictor(anything_.get());

@@ -7,41 +7,9 @@
 #include <span>
 #include <vector>
 
-#include "scheduler/prefetch/query_source.h"
 #include "tests/support/tape.h"
 
 namespace fasa::testing {
-
-// Predictions are the true queries plus noise, written before the step.
-class WrittenQueries final : public QuerySource {
- public:
-  WrittenQueries(Device& device, const Geometry& geometry, int max_tokens, float error)
-      : geometry_(geometry), error_(error) {
-    for (int layer = 0; layer < geometry.layers; ++layer) {
-      buffers_.push_back(device.allocate(MemorySpace::kDevice,
-                                         static_cast<size_t>(max_tokens) * width() * sizeof(float),
-                                         "written queries"));
-    }
-  }
-  int max_depth() const override { return geometry_.layers - 1; }
-  ConstTensorView estimate(int layer, int ahead, StreamView) override {
-    return ConstTensorView::dense(buffers_[static_cast<size_t>(layer + ahead)].data(), DType::kF32,
-                                  tokens_, geometry_.query_heads, geometry_.key_dim);
-  }
-  void write(Device& device, int layer, std::vector<float> queries, StreamView stream) {
-    tokens_ = static_cast<int64_t>(queries.size() / width());
-    for (size_t i = 0; i < queries.size(); ++i) queries[i] += error_ * noise(i);
-    device.copy(buffers_[static_cast<size_t>(layer)].data(), queries.data(),
-                queries.size() * sizeof(float), CopyKind::kHostToDevice, stream);
-  }
-
- private:
-  size_t width() const { return static_cast<size_t>(geometry_.query_heads * geometry_.key_dim); }
-  const Geometry geometry_;
-  const float error_;
-  int64_t tokens_ = 0;
-  std::vector<Buffer> buffers_;
-};
 
 class GraphedSteps {
  public:
@@ -76,7 +44,6 @@ class GraphedSteps {
     return results(static_cast<int64_t>(parts.size()));
   }
 
-  WrittenQueries* written = nullptr;        // null: no predictions
   std::function<void(int layer)> on_layer;  // called while the layers are enqueued
   int64_t enqueued = 0;                     // how often layers were enqueued
 
@@ -91,13 +58,10 @@ class GraphedSteps {
     for (int layer = 0; layer < g.layers; ++layer) {
       put(parts, layer, kKeys, TapeKind::kKey, g.kv_heads * g.key_dim);
       put(parts, layer, kValues, TapeKind::kValue, g.kv_heads * g.value_dim);
-      const std::vector<float> q =
-          put(parts, layer, kQueries, TapeKind::kQuery, g.query_heads * g.key_dim);
-      if (written != nullptr) written->write(device_, layer, q, stream_);
+      put(parts, layer, kQueries, TapeKind::kQuery, g.query_heads * g.key_dim);
     }
   }
-  std::vector<float> put(std::span<const Part> parts, int layer, Kind kind, TapeKind tape,
-                         int width) {
+  void put(std::span<const Part> parts, int layer, Kind kind, TapeKind tape, int width) {
     std::vector<float> host;
     for (const Part& part : parts) {
       for (int i = 0; i < width; ++i) {
@@ -106,7 +70,6 @@ class GraphedSteps {
     }
     device_.copy(tensor(layer, kind).data(), host.data(), host.size() * sizeof(float),
                  CopyKind::kHostToDevice, stream_);
-    return host;
   }
 
   void run(int64_t tokens) {

@@ -1,5 +1,5 @@
-// Sources of predictions for tests: a query source that knows the tape and adds noise, and a
-// predictor that proposes random sets.
+// Predictors for tests: one that knows the tape's queries and adds noise, and one that proposes
+// random sets.
 #pragma once
 
 #include <algorithm>
@@ -9,18 +9,18 @@
 
 #include "offload/device.h"
 #include "scheduler/prefetch/predictor.h"
-#include "scheduler/prefetch/query_source.h"
 #include "scheduler/step_settings.h"
+#include "tests/support/query_predictor.h"
 #include "tests/support/tape.h"
 
 namespace fasa::testing {
 
 // The later layer's true query plus noise, written by an enqueued kernel as a model would do it.
-class TapeQuerySource final : public QuerySource {
+class TapeQueries final : public QueryPredictor {
  public:
-  TapeQuerySource(Device& device, const Geometry& geometry, int max_depth, float error,
-                  size_t room_tokens = 64)
-      : device_(device), geometry_(geometry), error_(error) {
+  TapeQueries(Device& device, const Geometry& geometry, int max_depth, float error,
+              size_t room_tokens = 64)
+      : QueryPredictor(device), geometry_(geometry), error_(error) {
     for (int ahead = 0; ahead < max_depth; ++ahead) {
       buffers_.push_back(device.allocate(
           MemorySpace::kDevice,
@@ -39,7 +39,7 @@ class TapeQuerySource final : public QuerySource {
     Buffer& buffer = buffers_.at(static_cast<size_t>(ahead - 1));
     auto* out = buffer.as<float>();
     const int target = layer + ahead;
-    device_.launch(stream, "estimate", [this, out, target, parts = parts_] {
+    device().launch(stream, "estimate", [this, out, target, parts = parts_] {
       float* at = out;
       for (const Part& part : parts) {
         for (int i = 0; i < geometry_.query_heads * geometry_.key_dim; ++i) {
@@ -55,7 +55,6 @@ class TapeQuerySource final : public QuerySource {
   }
 
  private:
-  Device& device_;
   const Geometry geometry_;
   const float error_;
   std::vector<Buffer> buffers_;
@@ -71,7 +70,6 @@ class RandomPredictor final : public Predictor {
       : device_(device), random_(seed), within_window_(within_window) {}
 
   int max_depth() const override { return 4; }
-  bool writes_sets() const override { return true; }
   void predict(const PredictedSet& prediction) override {
     SelectParams select = prediction.select;
     if (!within_window_) select.window = 0;

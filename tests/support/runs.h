@@ -86,8 +86,8 @@ class RuntimeRun {
       runtime_.set_predictor(random_.get());
     } else if (setup.prediction_source != PredictionSource::kNone) {
       const float error = setup.prediction_source == PredictionSource::kGoodQueries ? 0.3f : 8.0f;
-      queries_ = std::make_unique<TapeQuerySource>(*device_, geometry, 4, error);
-      runtime_.set_query_source(queries_.get());
+      queries_ = std::make_unique<TapeQueries>(*device_, geometry, 4, error);
+      runtime_.set_predictor(queries_.get());
       tape_.on_begin = [this](std::span<const Part> parts) { queries_->expect(parts); };
     }
   }
@@ -180,11 +180,6 @@ class RuntimeRun {
     config.placement.hot_rows = setup.hot_rows;
     config.prefetch.depth = setup.depth;
     config.prefetch.predictor = setup.predictor;
-    const bool queries = setup.prediction_source == PredictionSource::kGoodQueries ||
-                         setup.prediction_source == PredictionSource::kPoorQueries;
-    if (queries && setup.predictor == PredictorKind::kAuto) {
-      config.prefetch.predictor = PredictorKind::kNextQuery;
-    }
     config.prefetch.streams = setup.streams;
     config.prefetch.head_groups = setup.head_groups;
     config.device.graphs = setup.graphs;
@@ -192,7 +187,7 @@ class RuntimeRun {
   }
   std::unique_ptr<Device> inner_;
   std::unique_ptr<FaultyDevice> device_;  // fails when told to
-  std::unique_ptr<TapeQuerySource> queries_;
+  std::unique_ptr<TapeQueries> queries_;
   std::unique_ptr<RandomPredictor> random_;
   Runtime runtime_;
   Tape tape_;

@@ -17,10 +17,8 @@ struct TraceSetup {
   int recent = 4;
   int context = 300;  // of the first step
   int steps = 6;
-  int depths = 2;  // predictions 1 to `depths` layers ahead
   // selected tokens that stay selected in the next step, without sinks and recent ones
   int keeps = 14;
-  int right = 12;  // how many of these a prediction contains
   bool ranked = true;
   uint64_t seed = 1;
 };
@@ -33,16 +31,9 @@ inline TraceShape shape_of(const TraceSetup& setup) {
                    .budget = setup.budget,
                    .sinks = setup.sinks,
                    .recent = setup.recent,
-                   .bands = {},
-                   .predictions = {}};
+                   .bands = {}};
   const int ranked = shape.set_ranked();
   if (setup.ranked) shape.bands = {ranked / 2, ranked, ranked + ranked / 2, 2 * ranked};
-  for (int depth = 1; depth <= setup.depths; ++depth) {
-    shape.predictions.push_back({.predictor = "next-query",
-                                 .depth = depth,
-                                 .chunks = 8,
-                                 .tokens = setup.budget + setup.budget / 2});
-  }
   return shape;
 }
 
@@ -61,11 +52,6 @@ class TraceMaker {
           const size_t slot = trace.slot(layer, head);
           sets[slot] = joined(last[slot], setup_.keeps, setup_.budget, context);
           if (setup_.ranked) sets[slot + 1] = ranking(sets[slot], trace.shape(), context);
-          for (size_t i = 0; i < trace.shape().predictions.size(); ++i) {
-            if (!trace.has_prediction(layer, i)) continue;
-            sets[slot + 2 + i] =
-                joined(sets[slot], setup_.right, trace.shape().predictions[i].tokens, context);
-          }
         }
       }
       trace.add_step(context, sets);

@@ -59,10 +59,6 @@ TEST(TraceTiling, SetsAreSetsOfTheRightSizeForAnyTarget) {
         for (int layer = 0; layer < 9; ++layer) {
           SCOPED_TRACE(::testing::Message() << tokens << " " << budget << " " << layer);
           expect_a_set(true_set(tiling, {step, 0, layer, layer % 5}, plan), plan);
-          std::vector<int32_t> prediction(static_cast<size_t>(plan.budget));
-          tiling.predicted_set({step, 0, layer, layer % 5}, 1 + layer % 4, 8, plan,
-                               prediction.data());
-          expect_a_set(prediction, plan);
         }
       }
     }
@@ -121,21 +117,6 @@ TEST(TraceTiling, KeepsTheOverlapOfNeighbouringSteps) {
   }
 }
 
-TEST(TraceTiling, KeepsTheQualityOfPredictions) {
-  const SelectionTrace trace = make_trace({.steps = 8, .right = 12});
-  const TraceTiling tiling(trace, 20000, 0);
-  for (int step = 0; step < 8; ++step) {
-    const TraceSetId id{step, 0, 2, 1};
-    const auto truth = true_set(tiling, id, plan_of(20000 + step, 240));
-    const SelectPlan plan = plan_of(20000 + step, 360);
-    std::vector<int32_t> prediction(360);
-    EXPECT_TRUE(tiling.predicted_set(id, 2, 8, plan, prediction.data()));
-    // 12 of 18 selected ones are in the prediction, sinks and recent ones always.
-    const double found = static_cast<double>(shared(truth, prediction) - 20) / 220;
-    EXPECT_NEAR(found, 12.0 / 18, 0.12) << step;
-  }
-}
-
 TEST(TraceTiling, GroupsRepeatAtOtherSteps) {
   const SelectionTrace trace = make_trace();
   const TraceTiling tiling(trace, 1000, 0);
@@ -154,45 +135,6 @@ TEST(TraceTiling, GroupsRepeatAtOtherSteps) {
     EXPECT_EQ(std::abs(tiling.trace_step({step, 0, 0, 0}) - tiling.trace_step({step + 1, 0, 0, 0})),
               1);
   }
-}
-
-TEST(TraceTiling, PredictionsThatAreNotRecordedAreTheStepBefore) {
-  const SelectionTrace trace = make_trace();  // 3 layers, predictions 1 and 2 layers ahead
-  const TraceTiling tiling(trace, 1000, 0);
-  const SelectPlan plan = plan_of(1005, 60);
-  std::vector<int32_t> prediction(60);
-  EXPECT_TRUE(tiling.predicted_set({5, 0, 1, 0}, 1, 8, plan, prediction.data()));
-  EXPECT_TRUE(tiling.predicted_set({5, 0, 2, 0}, 2, 8, plan, prediction.data()));
-  for (const auto& [layer, ahead] : {std::pair(1, 2), std::pair(2, 3), std::pair(0, 1)}) {
-    EXPECT_FALSE(tiling.predicted_set({5, 0, layer, 0}, ahead, 8, plan, prediction.data()));
-    EXPECT_EQ(prediction, true_set(tiling, {4, 0, layer, 0}, plan));
-  }
-}
-
-TEST(TraceTiling, TakesThePredictionWithEnoughChunks) {
-  TraceShape shape = shape_of({.layers = 2, .kv_heads = 1, .depths = 1});
-  for (const int chunks : {16, 32}) {
-    shape.predictions.push_back(shape.predictions[0]);
-    shape.predictions.back().chunks = chunks;
-  }
-  SelectionTrace trace(shape);
-  std::vector<std::vector<int32_t>> sets(trace.slots());
-  sets[0] = sets[5] = {0, 1, 50, 298, 299};
-  for (int which = 0; which < 3; ++which) sets[7 + static_cast<size_t>(which)] = {100 * which + 60};
-  trace.add_step(300, sets);
-  const TraceTiling tiling(trace, 300, 0);
-  const SelectPlan plan = plan_of(300, 21);
-  const auto predicted = [&](int chunks) {
-    std::vector<int32_t> prediction(21);
-    EXPECT_TRUE(tiling.predicted_set({0, 0, 1, 0}, 1, chunks, plan, prediction.data()));
-    return prediction[4];
-  };
-  EXPECT_EQ(predicted(4), 60);
-  EXPECT_EQ(predicted(8), 60);
-  EXPECT_EQ(predicted(9), 160);
-  EXPECT_EQ(predicted(32), 260);
-  EXPECT_EQ(predicted(64), 260);
-  EXPECT_EQ(predicted(0), 260);
 }
 
 }  // namespace

@@ -40,8 +40,6 @@ class Answers(CommandTest):
                       ("--device", "emulated", "--depth", 2, "--hot-rows", 100),
                       ("--device", "emulated", "--predictor", "none"),
                       ("--device", "emulated", "--predictor", "runners-up", "--depth", 1),
-                      ("--device", "emulated", "--predictor", "next-query", "--depth", 3),
-                      ("--device", "cpu", "--predictor", "next-query", "--depth", 2),
                       ("--device", "emulated", "--preset", "fasa-c"),
                       ("--device", "emulated", "--prefill-chunk", 100),
                       ("--device", "emulated", "--bandwidth", "1GB/s", "--latency", "50us")):

@@ -45,7 +45,7 @@ class Profile(CommandTest):
                                profile["tpot_ms"], places=9)
 
     def test_a_synthetic_decode(self):
-        profile = self.profile(*SMALL, "--predictor", "next-query", "--depth", 1)
+        profile = self.profile(*SMALL, "--predictor", "runners-up", "--depth", 1)
         self.check_identities(profile)
         self.assertEqual(len(profile["layers"]), 16)
         self.assertEqual(profile["clock"], "virtual")
@@ -91,11 +91,6 @@ class Profile(CommandTest):
         self.check_identities(full)
         self.assertGreater(full["bytes"]["miss"], 16 * 8 * 256 * 1024)
 
-    def test_deep_predictions_fall_back_and_say_so(self):
-        profile = self.profile(*SMALL, "--predictor", "next-query", "--depth", 5)
-        self.assertGreater(profile["predictions"]["not_recorded"], 0)
-        self.assertIn("step before", " ".join(profile["notes"]))
-
     def test_real_kernels_take_the_same_time(self):
         small = ("--geometry", "Llama-3.2-1B", "--tokens", 600, "--steps", 2, "--warmup", 1,
                  "--predictor", "none", "--fac-tokens", 64)
@@ -135,7 +130,7 @@ class Profile(CommandTest):
     def test_tables_fit_100_columns(self):
         slow = self.write("a-very-long-name-of-a-config-file-that-goes-on-and-on.toml",
                           '[link]\nbandwidth = "2GB/s"\n')
-        for arguments in ((), ("--predictor", "next-query", "--depth", 5, "--weight-bits", 16),
+        for arguments in ((), ("--depth", 5, "--weight-bits", 16),
                           ("--preset", "fasa-c"), ("--compare", slow, slow, "--preset", "fasa-c")):
             with self.subTest(arguments=arguments):
                 text = self.assert_done("profile", *SMALL, *arguments).stdout.decode()

@@ -19,7 +19,7 @@ class Trace(CommandTest):
         done = self.assert_done(*base, "-o", path, "--fac-tokens", 40)
         self.assertIn(b"3 steps after 400 tokens, 40 tokens selected", done.stdout)
         header = self.header(path)
-        self.assertEqual(header["schema"], 2)
+        self.assertEqual(header["schema"], 3)
         self.assertEqual(header["model"], "needle-3m")
         self.assertEqual(header["text"], "ruth.txt")
         self.assertEqual((header["layers"], header["kv_heads"], header["steps"]), (4, 2, 3))

@@ -39,7 +39,7 @@ class Tune(CommandTest):
         self.assertRegex(text.splitlines()[0], "you need no file|in place of")
         self.assertIn("Depth auto", text)
         report = self.tune(*GEOMETRY, *machine, *QUICK, "--trials", 4)
-        self.assertEqual([t["depth"] for t in report["trials"]], ["auto", 0, 1, 1])
+        self.assertEqual([t["depth"] for t in report["trials"]], ["auto", 0, 1, "auto"])
         # The file asks the same question.
         config = json.loads(self.assert_done("config", "--config", path).stdout)
         self.assertEqual(config["device"]["gpu"], "RTX 4090")

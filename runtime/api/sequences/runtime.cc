@@ -32,13 +32,10 @@ PageBytes page_bytes(const StepSettings& settings) {
 
 RuntimeTraits traits_from(const StepSettings& settings) {
   const LayerGroup freed = settings.has_window_rows() ? settings.window_group() : settings.group();
-  const PredictionScratch predictions =
-      PrefetchControl::scratch_for(settings, settings.layer_count() - 1);
   return {.row_dtype = settings.layout.row.dtype,
           .page = page_bytes(settings),
           .retention = freed.retention,
-          .loads_on_demand = settings.rows == RowTier::kDisk,
-          .estimate_depth = predictions.writes_sets ? predictions.max_depth : 0};
+          .loads_on_demand = settings.rows == RowTier::kDisk};
 }
 
 }  // namespace
@@ -57,7 +54,7 @@ Runtime::Impl::Impl(Device& device, const Config& config, const Geometry& geomet
       engine_(streams_.engine()),
       sequences_(device, settings_, streams_),
       states_(device, settings_.linear, settings_.snapshots),
-      prefetch_(device, settings_),
+      prefetch_(settings_),
       memory_(streams_, prefetch_,
               config.placement.hot_rows || settings_.access() == RowAccess::kLocal
                   ? std::optional<int>()
@@ -288,13 +285,6 @@ void Runtime::Impl::reset_metrics() {
   engine_.counters().reset(engine_.control());
 }
 
-void Runtime::Impl::set_query_source(QuerySource* source) {
-  require_no_step("set_query_source");
-  settle();  // later steps are planned differently
-  recorder_.clear();
-  prefetch_.set_query_source(source);
-}
-
 void Runtime::Impl::set_predictor(Predictor* predictor) {
   require_no_step("set_predictor");
   settle();  // later steps are planned differently
@@ -330,7 +320,6 @@ void Runtime::free(SequenceId sequence) { impl_->free(sequence); }
 int64_t Runtime::length(SequenceId sequence) const {
   return impl_->sequences().find(sequence).length();
 }
-void Runtime::set_query_source(QuerySource* source) { impl_->set_query_source(source); }
 void Runtime::set_predictor(Predictor* predictor) { impl_->set_predictor(predictor); }
 void Runtime::mark_resume_point(SequenceId sequence) { impl_->mark_resume_point(sequence); }
 void Runtime::hold_resume_point(SequenceId sequence, int64_t tokens) {

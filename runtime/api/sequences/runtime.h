@@ -35,7 +35,6 @@ namespace fasa {
 
 class PendingPages;  // offload/store/pending_pages.h
 class Predictor;     // scheduler/prefetch/predictor.h
-class QuerySource;   // scheduler/prefetch/query_source.h
 
 struct StepSequence {
   SequenceId sequence;
@@ -73,7 +72,6 @@ struct RuntimeTraits {
   PageBytes page;
   Retention retention = {};      // of the pages that sequences free
   bool loads_on_demand = false;  // see Exchange::attach_pages()
-  int estimate_depth = 0;        // layers ahead that a query source is asked for; 0: never
 
   // True if a sequence that has all rows from page `first_page` on can be truncated to `tokens`
   // tokens.
@@ -145,17 +143,13 @@ class Runtime {
   // All calls that name a sequence throw UsageError if there is none.
   SequenceInfo info(SequenceId sequence) const;
 
-  // Sets the source that estimates later layers' queries for predictor = next-query; null: none. It
-  // must outlive its use. Call it outside a step and before reserve(), which counts the memory that
-  // predictions need.
-  void set_query_source(QuerySource* source);
   // Replaces the configured predictor by the caller's; null: back to the configured one.
   // Predictions may name any tokens (with a rollback window, tokens of the layer's window): they
   // change times, never results. Call it outside a step and before reserve().
   void set_predictor(Predictor* predictor);
 
   // Validates, reserves pages on both tiers, updates tables. Throws UsageError (unknown sequence, a
-  // step already open, too many tokens to decode, next-query without a query source) or
+  // step already open, too many tokens to decode) or
   // BudgetError; then nothing has changed.
   void begin_step(std::span<const StepSequence> sequences);
   // k [tokens, kv_heads, key_dim] (rotated), v [tokens, kv_heads, value_dim]. Enqueues only. Not

@@ -51,7 +51,6 @@ class Runtime::Impl : private MemoryReclaimer {
                     std::span<const std::byte> bytes);
   const StepMemory& step_memory() const { return memory_; }
 
-  void set_query_source(QuerySource* source);
   void set_predictor(Predictor* predictor);
   int max_decoded(const KvSequence& sequence) const;
   double read_back_seconds(const KvSequence& sequence) const;

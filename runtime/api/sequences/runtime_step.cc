@@ -21,9 +21,6 @@ int Runtime::Impl::max_decoded(const KvSequence& sequence) const {
 
 void Runtime::Impl::check_step(std::span<const StepSequence> sequences) {
   require_no_step("begin_step");
-  const bool decodes = std::any_of(sequences.begin(), sequences.end(),
-                                   [](const auto& part) { return part.mode == StepMode::kDecode; });
-  if (decodes) prefetch_.require_query_source();
   if (sequences.empty()) throw UsageError("begin_step: no sequences");
   std::unordered_set<uint64_t> seen;
   for (const StepSequence& part : sequences) {

@@ -16,8 +16,8 @@ StepTiming::StepTiming(StepStreams& streams, PrefetchControl& prefetch)
 void StepTiming::read(size_t slot) {
   StepProbe& probe = probes_[slot];
   if (probe.layer() < 0) return;
-  prefetch_.measured(depths_[slot], probe.read(engine_.settings().layer_count()),
-                     engine_.device().transfers(), rows_of(slot));
+  prefetch_.measured(probe.read(engine_.settings().layer_count()), engine_.device().transfers(),
+                     rows_of(slot));
   probe.stop();
 }
 
@@ -34,7 +34,6 @@ PrefetchPlan StepTiming::plan(const OpenStep& step, int32_t step_number) {
   PrefetchPlan plan = prefetch_.plan(static_cast<int>(step.sequences.size()), listed);
   if (prefetch_.measures(step_number)) {
     probes_[step.slot_index].start(prefetch_.measured_layer());
-    depths_[step.slot_index] = plan.depth;
   }
   return plan;
 }

@@ -38,7 +38,6 @@ class StepTiming {
   SequenceTable& sequences_;
   PrefetchControl& prefetch_;
   std::array<StepProbe, 2> probes_;  // one per slot
-  std::array<int, 2> depths_{};
   // Counts of each layer after the slot's measured step, and what was counted before them.
   struct Counted {
     std::vector<StepCounters> layers;
