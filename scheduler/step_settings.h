@@ -60,7 +60,6 @@ struct StepSettings {
   // Replaces the select kernel, only on the cpu device; null: the kernel selects.
   std::shared_ptr<const TokenSelection> selection;
   bool selection_evicts = false;                // it evicts, so it must observe every query
-  bool selected_per_query_head = false;         // else per KV head
   SelectScratchBytes select_scratch = nullptr;  // the device's, see DeviceTraits
   bool low_bit_by_page = false;                 // the device's, see DeviceTraits
   DeviceRates rates;                            // the device's
@@ -128,10 +127,6 @@ struct StepSettings {
   // True if rows can be prefetched: they are on the host, and there are hot rows.
   bool prefetches(int hot_rows) const {
     return access() == RowAccess::kOverLink && !prefetch.off() && hot_rows > 0 && layer_count() > 1;
-  }
-  // Number of token sets per sequence and layer.
-  int selected_heads() const {
-    return selected_per_query_head ? layout.query_heads() : layout.kv_heads;
   }
   int prefetch_streams() const { return std::min(copy_streams, 2); }
   // Smallest budget: sinks, recent tokens and one token that competes.

@@ -87,11 +87,6 @@ class CalibrateCommand final : public Command {
         ->add_option("--slice-bytes", options_.slice_bytes,
                      "Choose bits and FCs of the slice within N bytes per token and KV head")
         ->type_name("N");
-    command_
-        ->add_option("--keep-attention", options_.keep_attention,
-                     "Choose fac_tokens per layer (at least --fac-tokens) so that the tokens hold "
-                     "this share of its attention")
-        ->type_name("SHARE");
     command_->add_flag("--no-probes", no_probes_,
                        "Do not plant strings for later queries to attend to");
     flags_.add_to(*command_);
@@ -151,10 +146,6 @@ void CalibrateCommand::print_findings(const FcMap& map) const {
                map.slice->bytes, map.slice->tip_chunks, slice_dtype_name(map.slice->dtype),
                slice_bytes_per_token(map.slice->dtype, map.slice->tip_chunks));
   }
-  if (!map.fac_tokens.empty()) {
-    fmt::print("tokens per layer: {}; used with --layer-budget map\n",
-               fmt::join(map.fac_tokens, ", "));
-  }
 }
 
 void CalibrateCommand::set_options(const Config& config, const ModelConfig& model) {
@@ -171,14 +162,6 @@ void CalibrateCommand::set_options(const Config& config, const ModelConfig& mode
   if (tokens_option_->count() == 0) {
     options_.tokens = std::min(options_.tokens, model.max_positions);
   }
-  const auto& counts = config.selection.fac_tokens;
-  const int64_t usual = counts.empty() ? kDefaultFacTokens.min_tokens : counts.front().tokens;
-  if (options_.keep_attention && (usual == 0 || counts.size() > 1)) {
-    throw UsageError(
-        "--keep-attention needs one fac_tokens count for all layers; give a single --fac-tokens");
-  }
-  options_.fac_tokens = static_cast<int>(std::clamp<int64_t>(usual, 1, INT32_MAX));
-  if (!options_.keep_attention) options_.fac_tokens = CalibrationOptions().fac_tokens;
   options_.validate(model.geometry(), model.max_positions);
 }
 

@@ -71,12 +71,6 @@ Config with_selection(const Config& base, const std::string& selection,
   // A budget counts all tokens that a method attends to; an automatic low-bit set would add tokens
   // for fasa only.
   if (budget.tokens > 0) {
-    if (config.selection.layer_budget == LayerBudget::kMap) {
-      throw UsageError(fmt::format(
-          "--budgets = {}: not possible with --layer-budget map, which takes the counts from the "
-          "FC map; omit one of the two (--low-bit-tokens N works with both)",
-          budget.tokens));
-    }
     config.selection.fac_tokens = {{.tokens = budget.tokens, .share = 0}};
     if (!config.selection.low_bit_tokens) config.selection.low_bit_tokens = TokenCount{};
   }

@@ -24,14 +24,12 @@ std::string tokens_text(const Config& config, int chunks) {
   return text;
 }
 
-// Selection settings that differ from their defaults, without kind, budget and slices: "group_rule
-// log-softmax".
+// Selection settings that differ from their defaults, without kind, budget and slices: "sinks 2".
 std::string unusual_text(const Config& config) {
   const nlohmann::json own = config_to_json(config).at("selection");
   const nlohmann::json usual = config_to_json(Config()).at("selection");
   std::string text;
-  for (const char* key : {"sinks", "recent", "dense_layers", "layer_budget", "group_rule", "scope",
-                          "page_tokens", "rescore", "seed"}) {
+  for (const char* key : {"sinks", "recent", "dense_layers", "page_tokens", "seed"}) {
     const nlohmann::json& value = own.at(key);
     if (value == usual.at(key)) continue;
     text +=

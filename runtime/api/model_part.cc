@@ -29,7 +29,6 @@ Config config_of_layers(const Config& config, const Geometry& geometry, LayerRan
   config.validate_for(geometry);
   Config part = config;
   Config::Selection& selection = part.selection;
-  selection.layer_budget = LayerBudget::kUniform;
   selection.fac_tokens.clear();
   selection.dense_layers.clear();
   const std::vector<TokenBudget> budgets = layer_budgets(config, geometry);

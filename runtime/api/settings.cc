@@ -153,8 +153,6 @@ StepSettings settings_of(const Config& config, const Geometry& geometry, RowDTyp
   settings.page_tokens = config.selection.options.page_tokens;
   settings.selection_evicts =
       settings.selection != nullptr && settings.selection->make_policy() != nullptr;
-  settings.selected_per_query_head =
-      settings.selection != nullptr && config.selection.options.scope == SelectionScope::kQueryHead;
   return settings;
 }
 
@@ -165,8 +163,7 @@ StepSettings make_step_settings(const Config& config, const Geometry& geometry, 
   StepSettings settings =
       settings_of(config, geometry, row_dtype, traits, max_context, has_mixed_windows(geometry));
   // Only the select kernel names the rows that it reads.
-  const bool selects = settings.selection == nullptr && !settings.selection_evicts &&
-                       !settings.selected_per_query_head;
+  const bool selects = settings.selection == nullptr && !settings.selection_evicts;
   if (traits.done_on_return && traits.unified && selects && !settings.has_window_rows()) {
     settings.rows = RowTier::kDisk;
   }

@@ -58,7 +58,6 @@ struct FcMap {
   int sinks = 0, recent = 0, window = 0, tokens = 0, queries = 0;
   bool probes = true;
   std::optional<MapSlice> slice;  // for selection.slice = map
-  std::vector<int> fac_tokens;    // per layer, for selection.layer_budget = map; may be empty
   ModelFingerprint fingerprint;
   std::vector<std::vector<HeadRanking>> heads;  // [layers][kv_heads]
   bool operator==(const FcMap&) const = default;

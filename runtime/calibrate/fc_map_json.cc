@@ -223,7 +223,7 @@ FcMap FcMap::parse(std::string_view text, const std::string& name) {
   const int schema = root["schema"].integer(0, INT32_MAX);
   if (schema != kSchema) root["schema"].fail(fmt::format("{}, the supported version", kSchema));
   root.require_keys({"schema", "objective", "data_hash", "sinks", "recent", "window", "tokens",
-                     "queries", "probes", "slice", "fac_tokens", "model", "heads"});
+                     "queries", "probes", "slice", "model", "heads"});
   FcMap map;
   map.objective = root["objective"].one_of({"distant_attention", "attention", "distant_ca", "ca"});
   map.data_hash = root["data_hash"].text();
@@ -236,13 +236,6 @@ FcMap FcMap::parse(std::string_view text, const std::string& name) {
   map.fingerprint = parse_fingerprint(root["model"]);
   const Geometry geometry = pairs_of(map.fingerprint);
   if (root.has("slice")) map.slice = parse_slice(root["slice"], geometry.chunks());
-  if (root.has("fac_tokens")) {
-    const Node counts = root["fac_tokens"];
-    counts.require_list(static_cast<size_t>(map.fingerprint.layers), "one per layer");
-    for (size_t i = 0; i < static_cast<size_t>(map.fingerprint.layers); ++i) {
-      map.fac_tokens.push_back(counts[i].integer(1, INT32_MAX));
-    }
-  }
   const Node layers = root["heads"];
   layers.require_list(static_cast<size_t>(map.fingerprint.layers), "one per layer");
   for (size_t layer = 0; layer < static_cast<size_t>(map.fingerprint.layers); ++layer) {
@@ -272,7 +265,6 @@ std::string FcMap::to_json() const {
                      {"tip_chunks", slice->tip_chunks},
                      {"bytes", slice->bytes}};
   }
-  if (!fac_tokens.empty()) head["fac_tokens"] = fac_tokens;
   head["model"] = model;
   // One line per head: with one per number, a large model's file would have half a million lines.
   std::string text = head.dump(1);

@@ -1,4 +1,4 @@
-// Settings taken from the FC map: selection.slice = map, selection.layer_budget = map.
+// Settings taken from the FC map: selection.slice = map.
 #pragma once
 
 #include <string>

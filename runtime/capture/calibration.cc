@@ -8,7 +8,6 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/parallel.h"
-#include "runtime/calibrate/calibrate_layers.h"
 #include "runtime/calibrate/calibrate_slices.h"
 #include "runtime/llm/owned_sequence.h"
 
@@ -37,10 +36,6 @@ void CalibrationOptions::validate(const Geometry& geometry, int64_t max_position
   require(tokens >= 1 && tokens <= max_positions, "tokens", tokens,
           fmt::format("1 to {}, the number of positions of the model", max_positions));
   if (slice_bytes) SliceSearch(*slice_bytes, geometry.chunks());  // throws if too small
-  require(!keep_attention || (*keep_attention > 0 && *keep_attention < 1), "keep_attention",
-          keep_attention.value_or(0), "a share above 0 and below 1");
-  require(fac_tokens > sinks + recent, "fac_tokens", fac_tokens,
-          fmt::format("more than sinks + recent ({})", sinks + recent));
   require(prefill_chunk >= 1, "prefill_chunk", prefill_chunk, "1 or more");
 }
 
@@ -105,11 +100,6 @@ FcMap rank_capture(AttentionCapture capture, const Model& model, const Calibrati
   const SelectionRule rule{map.window, options.sinks, options.recent};
   std::optional<SliceSearch> slices;
   if (options.slice_bytes) slices.emplace(*options.slice_bytes, geometry.chunks());
-  std::optional<LayerSearch> layers;
-  if (options.keep_attention) {
-    layers.emplace(SelectionRule{options.fac_tokens, options.sinks, options.recent},
-                   *options.keep_attention, map.tokens);
-  }
   const int64_t total = int64_t{geometry.layers} * geometry.kv_heads;
   int64_t done = 0;
   for (int layer = 0; layer < geometry.layers; ++layer) {
@@ -122,13 +112,11 @@ FcMap rank_capture(AttentionCapture capture, const Model& model, const Calibrati
                  [&](size_t head) { heads[head] = rank_chunks(samples[head], ranking); });
     for (size_t head = 0; head < samples.size(); ++head) {
       if (slices) slices->add(samples[head], heads[head], rule);
-      if (layers) layers->add(static_cast<size_t>(layer), samples[head]);
     }
     done += geometry.kv_heads;
     if (progress) progress(CalibrationPhase::kRanking, done, total);
   }
   if (slices) map.slice = slices->best();
-  if (layers) map.fac_tokens = layers->counts();
   return map;
 }
 

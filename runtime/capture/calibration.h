@@ -30,10 +30,6 @@ struct CalibrationOptions {
   // Bytes of a slice per token and KV head: calibration finds its bits and FCs and writes them into
   // the map.
   std::optional<int> slice_bytes;
-  // Share of a layer's attention to keep: calibration finds the tokens of each layer, at least
-  // `fac_tokens`, and writes them into the map.
-  std::optional<double> keep_attention;
-  int fac_tokens = 256;
 
   // Throws UsageError naming the flag, what was given and what is allowed.
   void validate(const Geometry& geometry, int64_t max_positions) const;

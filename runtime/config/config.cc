@@ -36,7 +36,6 @@ constexpr int kMaxProtectedTokens = 65536;  // sinks, recent
 constexpr int kMaxHotRows = 1 << 24;
 constexpr int kMaxChunks = 512;
 constexpr int kMaxLayers = 4096;
-constexpr float kMaxRescore = 16;
 
 void require(bool ok, std::string_view key, const std::string& given, const std::string& allowed) {
   if (!ok) throw ConfigError(std::string(key), given, allowed);
@@ -85,21 +84,12 @@ void validate_tokens(const TokenCount& count, int floor, const Config::Selection
 
 void validate_selection_options(const Config::Selection& selection) {
   const SelectionOptions& options = selection.options;
-  const auto of_fasa_alone = [&](bool ok, std::string_view key, const std::string& given) {
-    require(ok || selection.kind == SelectionKind::kFasa, key, given,
-            fmt::format("1 with selection.kind = {}", selection_name(selection.kind)));
-  };
   require(options.page_tokens == 1 || options.page_tokens == 8 || options.page_tokens == 16 ||
               options.page_tokens == 32,
           "selection.page_tokens", fmt::to_string(options.page_tokens), "1, 8, 16, 32");
-  of_fasa_alone(options.page_tokens == 1, "selection.page_tokens",
-                fmt::to_string(options.page_tokens));
-  require(options.rescore >= 1 && options.rescore <= kMaxRescore, "selection.rescore",
-          fmt::to_string(options.rescore), fmt::format("1 to {}", kMaxRescore));
-  of_fasa_alone(options.rescore == 1, "selection.rescore", fmt::to_string(options.rescore));
-  require(selection.layer_budget != LayerBudget::kPyramid || selection.fac_tokens.size() <= 1,
-          "selection.layer_budget", "pyramid",
-          "uniform where selection.fac_tokens has a value per layer");
+  require(options.page_tokens == 1 || selection.kind == SelectionKind::kFasa,
+          "selection.page_tokens", fmt::to_string(options.page_tokens),
+          fmt::format("1 with selection.kind = {}", selection_name(selection.kind)));
 }
 
 // Returns the setting (the model aside) that excludes a low-bit set; "" if none does. Low-bit
@@ -110,9 +100,6 @@ std::string against_low_bit_set(const Config::Selection& selection) {
     return fmt::format("selection.kind = {}", selection_name(selection.kind));
   }
   if (options.page_tokens != 1) return fmt::format("page_tokens = {}", options.page_tokens);
-  if (options.scope != SelectionScope::kKvHead) return "scope = query_head";
-  if (options.rule != GroupRule::kMaxNormalised) return "a group_rule other than max";
-  if (options.rescore != 1) return fmt::format("rescore = {}", options.rescore);
   return "";
 }
 
@@ -216,10 +203,7 @@ TokenCount Config::low_bit_tokens(int chunks) const {
   return {.tokens = 0, .share = 1};
 }
 
-bool Config::reads_slices() const {
-  const std::shared_ptr<const TokenSelection> made = make_selection();
-  return made ? made->reads_slices() : selection.kind == SelectionKind::kFasa;
-}
+bool Config::reads_slices() const { return selection.kind == SelectionKind::kFasa; }
 
 DeviceOptions Config::device_options() const {
   DeviceOptions options;
@@ -313,17 +297,8 @@ void Config::validate_on(const DeviceTraits& traits) const {
 // A token selection runs on the host and reads rows and sets between two kernels.
 void Config::check_on(const DeviceTraits& traits) const {
   if (traits.done_on_return || !make_selection()) return;
-  constexpr std::string_view kElsewhere = "on the cpu device (device.name = \"cpu\"); elsewhere: ";
-  const auto refuse = [&](bool refused, const char* key, std::string_view given,
-                          std::string_view allowed) {
-    require(!refused, key, fmt::format("\"{}\"", given), fmt::format("{}{}", kElsewhere, allowed));
-  };
-  const SelectionOptions& options = selection.options;
-  refuse(selection.kind != SelectionKind::kFasa, "selection.kind", selection_name(selection.kind),
-         "fasa, full");
-  refuse(options.scope != SelectionScope::kKvHead, "selection.scope", "query_head", "kv_head");
-  refuse(options.rule != GroupRule::kMaxNormalised, "selection.group_rule", "another rule", "max");
-  refuse(options.rescore != 1, "selection.rescore", fmt::to_string(options.rescore), "1");
+  require(false, "selection.kind", fmt::format("\"{}\"", selection_name(selection.kind)),
+          "on the cpu device (device.name = \"cpu\"); elsewhere: fasa, full");
 }
 
 void Config::check_for(const Geometry& geometry) const {
@@ -354,10 +329,6 @@ void Config::check_for(const Geometry& geometry) const {
               (selection.slice_dtype.has_value() && selection.tip_chunks.has_value()),
           "selection.slice", "\"map\"",
           "with a model whose FC map says so (fasa calibrate --slice-bytes N)");
-  require(
-      selection.layer_budget != LayerBudget::kMap || counts == static_cast<size_t>(geometry.layers),
-      "selection.layer_budget", "\"map\"",
-      "with a model whose FC map says so (fasa calibrate --keep-attention SHARE)");
   require(effective_tip_chunks(geometry.chunks()) <= geometry.chunks(), "selection.tip_chunks",
           fmt::to_string(effective_tip_chunks(geometry.chunks())),
           fmt::format("1 to {}, the frequency chunks of this model's heads", geometry.chunks()));

@@ -52,7 +52,6 @@ constexpr TokenCount kDefaultFacTokens = {
 constexpr TokenCount kFineFacTokens = {.tokens = 128, .share = 0};
 
 // kMap: from calibration; map_settings.h copies it into the config.
-enum class LayerBudget : uint8_t { kUniform, kPyramid, kMap };
 // kDefault: all FCs int2. kFine: all int4. kPaper: 1/4 of them bf16. kLean: 1/2 int2. kMap: from
 // calibration.
 enum class SlicePreset : uint8_t { kDefault, kFine, kPaper, kLean, kMap };
@@ -91,7 +90,6 @@ struct Config {
     int recent = 16;
     std::vector<int> dense_layers;
     std::string map;  // path of the FC map; empty = fc_map.json in the model's folder
-    LayerBudget layer_budget = LayerBudget::kUniform;
     SelectionOptions options;
   } selection;
 

@@ -19,17 +19,7 @@ struct Named {
   std::string_view name;
   E value;
 };
-constexpr std::array<Named<GroupRule>, 5> kGroupRules{{{"max", GroupRule::kMaxNormalised},
-                                                       {"log-softmax", GroupRule::kLogSoftmaxMax},
-                                                       {"softmax-sum", GroupRule::kSoftmaxSum},
-                                                       {"raw-max", GroupRule::kRawMax},
-                                                       {"raw-sum", GroupRule::kRawSum}}};
 constexpr std::array<Named<bool>, 2> kSwitch{{{"on", true}, {"off", false}}};
-constexpr std::array<Named<SelectionScope>, 2> kScopes{
-    {{"kv_head", SelectionScope::kKvHead}, {"query_head", SelectionScope::kQueryHead}}};
-constexpr std::array<Named<LayerBudget>, 3> kLayerBudgets{{{"uniform", LayerBudget::kUniform},
-                                                           {"pyramid", LayerBudget::kPyramid},
-                                                           {"map", LayerBudget::kMap}}};
 constexpr std::array<Named<SlicePreset>, 5> kSlices{{{"default", SlicePreset::kDefault},
                                                      {"fine", SlicePreset::kFine},
                                                      {"paper", SlicePreset::kPaper},
@@ -106,7 +96,7 @@ constexpr std::string_view kSizeAllowed =
     "a size above 0: a number with B, kB, MB, GB, KiB, MiB, GiB or TiB, such as \"6GiB\", or bytes "
     "from 1 MiB on";
 
-const std::array<ConfigOption, 49> kOptions{{
+const std::array kOptions = std::to_array<ConfigOption>({
     {.table = "",
      .key = "preset",
      .flag = "",
@@ -216,8 +206,8 @@ const std::array<ConfigOption, 49> kOptions{{
      .type = "N",
      .allowed = "multiples of 64 from 64 to 1048576",
      .help = "In models with linear attention: tokens between copies of a sequence's state in host "
-             "memory. A conversation that goes back is computed anew from the copy before. A step "
-             "takes one copy at most.",
+             "memory. Truncating a conversation recomputes it from the last copy before the cut. A "
+             "step takes one copy at most.",
      .set = [](Config& c, const Json& v) { return take_int(v, c.memory.snapshots.interval); },
      .get = [](const Config& c) -> Json { return c.memory.snapshots.interval; }},
     {.table = "memory",
@@ -263,8 +253,8 @@ const std::array<ConfigOption, 49> kOptions{{
      .flag = "",
      .type = "KIND",
      .allowed = "model, int8",
-     .help = "Activations that decode multiplies packed weights by: model = unchanged; int8 = "
-             "rounded in blocks of 32, which is faster.",
+     .help = "Type of the activations in decode's products with packed weights: model = as they "
+             "are; int8 = rounded in blocks of 32, which is faster.",
      .text = true,
      .set = [](Config& c,
                const Json& v) { return take_named(v, kActivations, c.weights.activations); },
@@ -417,42 +407,6 @@ const std::array<ConfigOption, 49> kOptions{{
      .set = [](Config& c, const Json& v) { return take_layers(v, c.selection.dense_layers); },
      .get = [](const Config& c) -> Json { return c.selection.dense_layers; }},
     {.table = "selection",
-     .key = "layer_budget",
-     .flag = "",
-     .type = "NAME",
-     .allowed = "uniform, pyramid, map",
-     .help = "How fac_tokens is spread over layers: uniform = the same for all; pyramid = more in "
-             "the first layers and fewer in the last, with the same total; map = the counts in the "
-             "FC map (fasa calibrate --keep-attention).",
-     .text = true,
-     .set = [](Config& c,
-               const Json& v) { return take_named(v, kLayerBudgets, c.selection.layer_budget); },
-     .get = [](const Config& c) { return name_of(c.selection.layer_budget, kLayerBudgets); }},
-    {.table = "selection",
-     .key = "scope",
-     .flag = "selection_scope",
-     .type = "NAME",
-     .allowed = "kv_head, query_head",
-     .help = "kv_head = one token set per KV head; query_head = one token set per query head, for "
-             "comparison, on the cpu device only.",
-     .text = true,
-     .set = [](Config& c,
-               const Json& v) { return take_named(v, kScopes, c.selection.options.scope); },
-     .get = [](const Config& c) { return name_of(c.selection.options.scope, kScopes); }},
-    {.table = "selection",
-     .key = "group_rule",
-     .flag = "",
-     .type = "NAME",
-     .allowed = "max, log-softmax, softmax-sum, raw-max, raw-sum",
-     .help = "How the scores S of a KV head's query heads become one score (fasa, oracle, quest): "
-             "max = max of S - max S; log-softmax = max of log softmax(S); softmax-sum = sum of "
-             "softmax(S); raw-max, raw-sum = max and sum of S. All but max are for comparison, on "
-             "the cpu device only.",
-     .text = true,
-     .set = [](Config& c,
-               const Json& v) { return take_named(v, kGroupRules, c.selection.options.rule); },
-     .get = [](const Config& c) { return name_of(c.selection.options.rule, kGroupRules); }},
-    {.table = "selection",
      .key = "page_tokens",
      .flag = "",
      .type = "N",
@@ -462,22 +416,6 @@ const std::array<ConfigOption, 49> kOptions{{
              "(docs/results/selection.md).",
      .set = [](Config& c, const Json& v) { return take_int(v, c.selection.options.page_tokens); },
      .get = [](const Config& c) -> Json { return c.selection.options.page_tokens; }},
-    {.table = "selection",
-     .key = "rescore",
-     .flag = "",
-     .type = "X",
-     .allowed = "1 to 16",
-     .help =
-         "The slices choose this many times the tokens of a set as candidates; the best candidates "
-         "by whole keys form the set. More than 1 is for comparison, on the cpu device only.",
-     .set =
-         [](Config& c, const Json& v) {
-           if (v.is_number()) c.selection.options.rescore = v.get<float>();
-           return v.is_number();
-         },
-     .get = [](const Config& c) -> Json {
-       return std::stod(fmt::format("{}", c.selection.options.rescore));  // 1.1, not 1.10000002
-     }},
     {.table = "selection",
      .key = "seed",
      .flag = "selection_seed",
@@ -543,10 +481,10 @@ const std::array<ConfigOption, 49> kOptions{{
      .type = "N|auto",
      .allowed = "auto, or 0 to 16777216",
      .help = "Fetched rows that stay on the device, per sequence, layer and KV head. auto = 2 x "
-             "fac_tokens, or as many as fit if device memory is short; while memory is free, up to "
-             "16 x fac_tokens, the more the slower the link, and the extra ones are freed when an "
-             "allocation needs their memory. "
-             "A sequence whose rows take no more than that has copies of them instead. Results do "
+             "fac_tokens, or as many as fit if device memory is short. While memory is free it "
+             "grows to at most 16 x fac_tokens (more on slower links); the extra rows are freed on "
+             "demand. A sequence whose rows take no more than that has copies of them instead. "
+             "Results do "
              "not depend on it.",
      .set = [](Config& c, const Json& v) { return take_auto_int(v, c.placement.hot_rows); },
      .get = [](const Config& c) { return or_auto(c.placement.hot_rows); }},
@@ -683,7 +621,7 @@ const std::array<ConfigOption, 49> kOptions{{
          "long prompt may wait without limit.",
      .set = [](Config& c, const Json& v) { return take_share(v, c.serve.prompt_share); },
      .get = [](const Config& c) -> Json { return c.serve.prompt_share; }},
-}};
+});
 
 }  // namespace
 

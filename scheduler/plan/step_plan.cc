@@ -36,12 +36,10 @@ Members members_of(const StepSettings& settings, int layer, std::span<const Memb
   return all;
 }
 
-DecodePath decode_path(const StepSettings& settings, const Members& all,
-                       const DecodeCapacities& held) {
+DecodePath decode_path(const Members& all, const DecodeCapacities& held) {
   const bool local = all.access == RowAccess::kLocal;
   if (!all.any) return DecodePath::kNone;
   if (all.attend_to_all) return local ? DecodePath::kAllInPlace : DecodePath::kAllStreamed;
-  if (settings.selected_per_query_head) return DecodePath::kSelectedPerQueryHead;
   if (local) return DecodePath::kSelectedInPlace;
   return held.needs_fetch_buffer() ? DecodePath::kSelectedInWaves : DecodePath::kSelectedInGroups;
 }
@@ -176,7 +174,7 @@ LayerPlan plan_layer(const StepSettings& settings, int layer, const StepInput& i
   const Members decoded = members_of(settings, layer, input.members, StepMode::kDecode);
   const Members prompts = members_of(settings, layer, input.members, StepMode::kPrefill);
   LayerPlan plan;
-  plan.decode = decode_path(settings, decoded, input.held);
+  plan.decode = decode_path(decoded, input.held);
   plan.waves = waves_of(settings, plan.decode, decoded, input.held);
   if (prompts.any) {
     plan.prefill =

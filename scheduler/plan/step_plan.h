@@ -16,13 +16,12 @@
 namespace fasa {
 
 enum class DecodePath : uint8_t {
-  kNone,                  // no sequence decodes
-  kAllInPlace,            // all visible tokens, read from their row blocks
-  kAllStreamed,           // all visible tokens, copied over the link page by page
-  kSelectedInPlace,       // sets of local rows
-  kSelectedInGroups,      // sets whose misses all find hot slots, fetched by head groups
-  kSelectedInWaves,       // sets whose misses also go through the fetch buffer
-  kSelectedPerQueryHead,  // sets of local rows, one per query head
+  kNone,              // no sequence decodes
+  kAllInPlace,        // all visible tokens, read from their row blocks
+  kAllStreamed,       // all visible tokens, copied over the link page by page
+  kSelectedInPlace,   // sets of local rows
+  kSelectedInGroups,  // sets whose misses all find hot slots, fetched by head groups
+  kSelectedInWaves,   // sets whose misses also go through the fetch buffer
 };
 enum class PrefillPath : uint8_t { kNone, kInPlace, kStreamed };
 

@@ -1,5 +1,5 @@
-// Selects by the true scores: whole keys, scored by every query head of the GQA group, joined by
-// the kernels' group rule. The upper bound of selection by keys alone (FASA, arXiv 2602.03152,
+// Selects by the true scores: whole keys, scored by every query head of the GQA group, joined as
+// the kernels do. The upper bound of selection by keys alone (FASA, arXiv 2602.03152,
 // "oracle").
 #pragma once
 
@@ -11,11 +11,11 @@ namespace fasa {
 
 class OracleSelection : public ScoredSelection {
  public:
-  explicit OracleSelection(const SelectionOptions& options) : rule_(options.rule) {}
+  explicit OracleSelection(const SelectionOptions&) {}
 
  protected:
   TokenScores score(const HeadStep& step) const override {
-    TokenScores scores(step.query_heads, step.plan.visible(), rule_, step.scale);
+    TokenScores scores(step.query_heads, step.plan.visible());
     KeyReader keys(step.params.step, step.tokens(), step.kv_head);
     for (int t = 0; t < scores.tokens; ++t) {
       const float* key = keys.at(step.plan.first + t);
@@ -26,9 +26,6 @@ class OracleSelection : public ScoredSelection {
     }
     return scores;
   }
-
- private:
-  GroupRule rule_;
 };
 
 }  // namespace fasa

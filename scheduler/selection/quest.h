@@ -1,7 +1,7 @@
 // Quest (arXiv 2406.10774): pages of 16 tokens, each described by the minimum and the maximum of
 // every key dimension. A page's score is an upper bound of its keys' scores, Σ_d max(q_d min_d, q_d
 // max_d). Selects whole pages by score and cuts the last one at the budget. The paper selects per
-// query head; here the group rule joins the heads of a GQA group. The paper's full attention in the
+// query head; here the heads of a GQA group are joined. The paper's full attention in the
 // first two layers is left to dense_layers.
 #pragma once
 
@@ -16,14 +16,14 @@ namespace fasa {
 
 class QuestSelection : public ScoredSelection {
  public:
-  explicit QuestSelection(const SelectionOptions& options) : rule_(options.rule) {}
+  explicit QuestSelection(const SelectionOptions&) {}
 
  protected:
   // All tokens of a page have the same score, and ties go by position, so pages are taken whole.
   TokenScores score(const HeadStep& step) const override {
     constexpr int kQuestPage = 16;
     const SelectPlan& plan = step.plan;
-    TokenScores scores(step.query_heads, plan.visible(), rule_, step.scale);
+    TokenScores scores(step.query_heads, plan.visible());
     KeyReader keys(step.params.step, step.tokens(), step.kv_head);
     const auto dim = static_cast<size_t>(step.key_dim());
     std::vector<float> least(dim);
@@ -57,8 +57,6 @@ class QuestSelection : public ScoredSelection {
     }
     return sum;
   }
-
-  GroupRule rule_;
 };
 
 }  // namespace fasa

@@ -14,9 +14,9 @@ class RandomSelection : public ScoredSelection {
 
  protected:
   TokenScores score(const HeadStep& step) const override {
-    TokenScores scores(1, step.plan.visible(), GroupRule::kRawMax, 1);
+    TokenScores scores(1, step.plan.visible());
     uint64_t place = mixed(seed_);
-    for (const int part : {step.params.step.attending_layer(), step.head, step.plan.end}) {
+    for (const int part : {step.params.step.attending_layer(), step.kv_head, step.plan.end}) {
       place = mixed(place + static_cast<uint64_t>(part));
     }
     for (int t = 0; t < scores.tokens; ++t) {

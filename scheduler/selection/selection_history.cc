@@ -12,7 +12,7 @@ namespace fasa {
 
 SelectionHistory::SelectionHistory(const StepSettings& settings)
     : settings_(settings), layers_(settings.layers.size()) {
-  for (Layer& layer : layers_) layer.heads.resize(static_cast<size_t>(settings.selected_heads()));
+  for (Layer& layer : layers_) layer.heads.resize(static_cast<size_t>(settings.layout.kv_heads));
 }
 
 void SelectionHistory::share(const SelectionHistory& other, int64_t tokens) {
@@ -65,19 +65,17 @@ void SelectionHistory::record(int layer_index, const ConstTensorView& q,
 }
 
 const std::vector<int32_t>& SelectionHistory::advance(const StepParams& step,
-                                                      const SequenceDesc& sequence,
-                                                      int head_index) {
+                                                      const SequenceDesc& sequence, int kv_head) {
   constexpr int kMany = 4;  // positions at which f32 keys start to pay
-  const int sharers = settings_.layout.query_heads() / settings_.selected_heads();
   Layer& worked = layer(step.attending_layer());
-  Head& head = worked.heads[static_cast<size_t>(head_index)];
+  Head& head = worked.heads[static_cast<size_t>(kv_head)];
   if (!head.policy) head.policy = settings_.selection->make_policy();
-  KeyReader keys(step, sequence, head_index * sharers / settings_.layout.gqa_group);
+  KeyReader keys(step, sequence, kv_head);
   const LayerSettings& settings = settings_.in_layout(step.attending_layer());
   EvictionHead view{.record = worked.record,
                     .keys = keys,
-                    .first_query_head = head_index * sharers,
-                    .query_heads = sharers,
+                    .first_query_head = kv_head * settings_.layout.gqa_group,
+                    .query_heads = settings_.layout.gqa_group,
                     .all_query_heads = settings_.layout.query_heads(),
                     .scale = settings_.scale,
                     .window = settings.window};

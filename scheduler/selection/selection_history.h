@@ -24,7 +24,7 @@ class SelectionHistory {
   // Processes all recorded positions. Returns the cached tokens after the last one, ascending, if
   // they had to be chosen. One thread per head of the sets.
   const std::vector<int32_t>& advance(const StepParams& step, const SequenceDesc& sequence,
-                                      int head);
+                                      int kv_head);
 
  private:
   struct Head {

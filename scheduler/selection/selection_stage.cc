@@ -1,7 +1,5 @@
 #include "scheduler/selection/selection_stage.h"
 
-#include <atomic>
-
 #include "runtime/base/parallel.h"
 #include "scheduler/selection/selection_history.h"
 #include "scheduler/selection/token_selection.h"
@@ -12,19 +10,16 @@ namespace {
 HeadStep head_step(const StepSettings& settings, const SelectParams& params, int sequence,
                    int head) {
   const CacheLayout& layout = settings.layout;
-  const int sharers = layout.query_heads() / settings.selected_heads();
   const SequenceDesc& tokens = params.step.sequences[sequence];
   HeadStep step{.params = params,
                 .sequence = sequence,
-                .head = head,
-                .kv_head = head * sharers / layout.gqa_group,
-                .first_query_head = head * sharers,
-                .query_heads = sharers,
+                .kv_head = head,
+                .query_heads = layout.gqa_group,
                 .scale = settings.scale,
                 .plan = plan_selection(params, tokens),
                 .queries = {}};
-  for (int h = 0; h < sharers; ++h) {
-    const int64_t at = params.q.offset(tokens.first_token, step.first_query_head + h);
+  for (int h = 0; h < step.query_heads; ++h) {
+    const int64_t at = params.q.offset(tokens.first_token, head * layout.gqa_group + h);
     for (int d = 0; d < layout.row.key_dim; ++d) {
       step.queries.push_back(load_element(params.q.dtype, params.q.data, at + d));
     }
@@ -45,7 +40,7 @@ void SelectionStage::record(StepMode mode) const {
 }
 
 void SelectionStage::choose(int sequence, int head) const {
-  const int64_t index = int64_t{sequence} * settings.selected_heads() + head;
+  const int64_t index = int64_t{sequence} * settings.layout.kv_heads + head;
   params.selected_sizes[index] = 0;
   if (params.step.sequences[sequence].mode != StepMode::kDecode) return;
   const HeadStep one = head_step(settings, params, sequence, head);
@@ -58,14 +53,14 @@ void SelectionStage::choose(int sequence, int head) const {
 
 KernelWork SelectionStage::select() const {
   record(StepMode::kDecode);
-  const int heads = settings.selected_heads();
+  const int heads = settings.layout.kv_heads;
   parallel_for(0, params.step.count * heads, [&](int i) { choose(i / heads, i % heads); });
   return {};
 }
 
 KernelWork SelectionStage::observe_prefill() const {
   record(StepMode::kPrefill);
-  const int heads = settings.selected_heads();
+  const int heads = settings.layout.kv_heads;
   parallel_for(0, params.step.count * heads, [&](int i) {
     const SequenceDesc& sequence = params.step.sequences[i / heads];
     SelectionHistory* history = step.histories[static_cast<size_t>(i / heads)];
@@ -73,30 +68,6 @@ KernelWork SelectionStage::observe_prefill() const {
     history->advance(params.step, sequence, i % heads);
   });
   return {};
-}
-
-void SelectionStage::place_rows(int32_t wave, const std::byte** rows) const {
-  const CacheLayout& layout = settings.layout;
-  const int heads = settings.selected_heads();
-  uint64_t placed = 0;
-  for (int i = 0; i < params.step.count * heads; ++i) {
-    const SequenceDesc& sequence = params.step.sequences[i / heads];
-    const int kv_head = i % heads * layout.kv_heads / heads;
-    const int32_t* set = params.sets + int64_t{i} * params.selected_capacity;
-    for (int32_t e = 0; e < params.selected_sizes[i]; ++e) {
-      rows[int64_t{i} * wave + e] =
-          sequence.row_blocks[set[e] / kPageTokens] +
-          layout.row_offset(params.step.layer, kv_head, set[e] % kPageTokens);
-    }
-    placed += static_cast<uint64_t>(params.selected_sizes[i]);
-  }
-  std::atomic_ref(params.counters->hits).fetch_add(placed, std::memory_order_relaxed);
-}
-
-CacheLayout per_query_head(CacheLayout layout) {
-  layout.kv_heads = layout.query_heads();
-  layout.gqa_group = 1;
-  return layout;
 }
 
 }  // namespace fasa

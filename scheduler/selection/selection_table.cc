@@ -2,7 +2,6 @@
 
 #include <iterator>
 
-#include "scheduler/selection/slice_scores.h"
 #if defined(FASA_LAB)
 #include "scheduler/selection/h2o.h"
 #include "scheduler/selection/oracle.h"
@@ -24,10 +23,7 @@ Made make(const SelectionOptions& options) {
   return std::make_shared<Kind>(options);
 }
 
-Made make_fasa(const SelectionOptions& options) {
-  return options.fused() ? nullptr : make<SliceSelection>(options);
-}
-Made make_full(const SelectionOptions&) { return nullptr; }
+Made by_kernel(const SelectionOptions&) { return nullptr; }
 
 struct Entry {
   std::string_view name;
@@ -36,8 +32,8 @@ struct Entry {
 
 // The first two are SelectionKind::kFasa and kFull.
 constexpr Entry kTable[] = {
-    {"fasa", make_fasa},
-    {"full", make_full},
+    {"fasa", by_kernel},
+    {"full", by_kernel},
 #if defined(FASA_LAB)
     {"oracle", make<OracleSelection>},
     {"streaming", make<StreamingSelection>},

@@ -24,7 +24,7 @@ class SparqSelection : public ScoredSelection {
 
  protected:
   TokenScores score(const HeadStep& step) const override {
-    TokenScores scores(step.query_heads, step.plan.visible(), GroupRule::kRawSum, 1);
+    TokenScores scores(step.query_heads, step.plan.visible(), HeadRule::kSum);
     const std::vector<int> dims = largest_dims(step, std::max(1, step.key_dim() / 2));
     KeyReader keys(step.params.step, step.tokens(), step.kv_head);
     for (int t = 0; t < scores.tokens; ++t) {

@@ -14,7 +14,7 @@ class StreamingSelection : public ScoredSelection {
  protected:
   TokenScores score(const HeadStep& step) const override {
     constexpr int kSinks = 8;
-    TokenScores scores(1, step.plan.visible(), GroupRule::kRawMax, 1);
+    TokenScores scores(1, step.plan.visible());
     for (int t = 0; t < scores.tokens; ++t) {
       const int position = step.plan.first + t;
       scores.values[static_cast<size_t>(t)] =

@@ -1,47 +1,19 @@
 #include "scheduler/selection/token_scores.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 #include "scheduler/selection/vector_math.h"
 
 namespace fasa {
-namespace {
-
-bool sums(GroupRule rule) { return rule == GroupRule::kSoftmaxSum || rule == GroupRule::kRawSum; }
-
-// Makes a head's scores comparable with those of the other heads.
-void make_comparable(std::span<float> scores, GroupRule rule, float scale) {
-  switch (rule) {
-    case GroupRule::kRawMax:
-    case GroupRule::kRawSum:
-      return;
-    case GroupRule::kSoftmaxSum:
-      softmax(scores, scale);
-      return;
-    case GroupRule::kMaxNormalised:
-    case GroupRule::kLogSoftmaxMax:
-      break;
-  }
-  const float top = greatest(scores);
-  for (float& score : scores) score -= top;
-  if (rule == GroupRule::kMaxNormalised) return;
-  float sum = 0;
-  for (const float score : scores) sum += std::exp(score * scale);
-  if (sum == 0) return;  // every score is -inf
-  for (float& score : scores) score = score * scale - std::log(sum);
-}
-
-}  // namespace
-
 std::vector<float> TokenScores::combined() {
-  std::vector<float> all(static_cast<size_t>(tokens), sums(rule) ? 0.0f : kNoScore);
+  const bool sums = rule == HeadRule::kSum;
+  std::vector<float> all(static_cast<size_t>(tokens), sums ? 0.0f : kNoScore);
   for (int h = 0; h < heads(); ++h) {
     const std::span<float> scores = head(h);
-    make_comparable(scores, rule, scale);
+    const float top = sums ? 0 : greatest(scores);
     for (size_t t = 0; t < all.size(); ++t) {
-      all[t] = sums(rule) ? all[t] + scores[t] : std::max(all[t], scores[t]);
+      all[t] = sums ? all[t] + scores[t] : std::max(all[t], scores[t] - top);
     }
   }
   for (float& score : all) score = finite_score(score);  // sums may overflow

@@ -7,20 +7,23 @@
 #include <vector>
 
 #include "kernels/select_plan.h"
-#include "scheduler/selection/selection_options.h"
 
 namespace fasa {
 
+// How the scores S of a KV head's query heads become one per token.
+enum class HeadRule : uint8_t {
+  kMax,  // max over heads of S - max S, the kernels' rule
+  kSum,  // sum over heads of S
+};
+
 struct TokenScores {
   int tokens = 0;
-  GroupRule rule = GroupRule::kMaxNormalised;
-  float scale = 1;            // factor of S before a softmax
+  HeadRule rule = HeadRule::kMax;
   std::vector<float> values;  // [heads][tokens], finite or -inf
 
-  TokenScores(int heads, int token_count, GroupRule group_rule, float score_scale)
+  TokenScores(int heads, int token_count, HeadRule head_rule = HeadRule::kMax)
       : tokens(token_count),
-        rule(group_rule),
-        scale(score_scale),
+        rule(head_rule),
         values(static_cast<size_t>(heads) * static_cast<size_t>(token_count)) {}
 
   std::span<float> head(int index) {

@@ -1,7 +1,7 @@
-// Selects the tokens that a decode step attends to, for all selections that the fused kernels lack:
-// baselines, and variants of FASA for comparison. Each is a small class in a file of its own,
-// listed in selection_table.cc. They run on the cpu device, where rows, slices and host memory are
-// one tier. Attention reads their sets through the same kernel as any other set.
+// Selects the tokens that a decode step attends to by a baseline instead of the fused kernel. Each
+// is a small class in a file of its own, listed in selection_table.cc. They run on the cpu device,
+// where rows, slices and host memory are one tier. Attention reads their sets through the same
+// kernel as any other set.
 //
 // Rules for all: a set has at most the layer's budget of tokens; sinks and recent tokens
 // (selection.sinks, selection.recent) are always in it; contexts within the budget are selected
@@ -20,13 +20,11 @@
 
 namespace fasa {
 
-// One set of a decode step: for a KV head with all its query heads, or for one query head.
+// One set of a decode step: for a KV head with all its query heads.
 struct HeadStep {
   const SelectParams& params;
   int sequence = 0;  // index in the step
-  int head = 0;      // index among the sets' heads
   int kv_head = 0;
-  int first_query_head = 0;  // in the layer
   int query_heads = 0;
   float scale = 1;  // factor of q·k before the softmax
   SelectPlan plan;
@@ -44,7 +42,6 @@ class TokenSelection {
   // the head's cached tokens if the selection evicts, else null.
   virtual int32_t choose(const HeadStep& step, const std::vector<int32_t>* kept,
                          int32_t* set) const = 0;
-  virtual bool reads_slices() const { return false; }
   // The memory of a head; null if a step depends only on its own query and the keys.
   virtual std::unique_ptr<EvictionPolicy> make_policy() const { return nullptr; }
 };

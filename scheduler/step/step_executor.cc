@@ -95,10 +95,6 @@ void StepExecutor::decode_selected(const Call& call, ConstTensorView q, TensorVi
   call.transfers.load_sets(call.rows, {.positions = scratch.sets,
                                        .sizes = scratch.selected_sizes,
                                        .capacity = scratch.selected_capacity});
-  if (plan.decode == DecodePath::kSelectedPerQueryHead) {
-    attend_per_query_head(call, q, out, lse);
-    return;
-  }
   call.transfers.await_claims(call.rows);
   for (int32_t wave = 0; wave < plan.waves; ++wave) {
     const int32_t begin = wave * scratch.wave;
@@ -200,18 +196,6 @@ void StepExecutor::choose(const Call& call, ConstTensorView q) {
         return stage.select();
       },
       call.tag());
-}
-
-// One wave: the cpu device has all rows in memory.
-void StepExecutor::attend_per_query_head(const Call& call, ConstTensorView q, TensorView out,
-                                         float* lse) {
-  const DecodeScratch& scratch = call.scratch.decode();
-  const SelectionStage stage{settings_, call.step, select_params(call, q)};
-  stage.place_rows(scratch.wave, scratch.rows);
-  AttendParams params = attend_sets(call, 0, q, out, lse);
-  params.step.layout = per_query_head(params.step.layout);
-  params.tile_ready = nullptr;
-  device_.enqueue(params, call.compute(), call.tag());
 }
 
 void StepExecutor::fetch_wave(const Call& call) {

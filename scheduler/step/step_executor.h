@@ -56,7 +56,6 @@ class StepExecutor {
   }
   SelectParams select_params(const Call& call, ConstTensorView q) const;
   void choose(const Call& call, ConstTensorView q);  // by settings.selection
-  void attend_per_query_head(const Call& call, ConstTensorView q, TensorView out, float* lse);
   void decode_selected(const Call& call, ConstTensorView q, TensorView out, float* lse);
   void decode_in_groups(const Call& call, ConstTensorView q, TensorView out, float* lse);
   ResolveParams resolve_params(const Call& call, int32_t begin) const;

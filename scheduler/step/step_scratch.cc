@@ -67,7 +67,7 @@ int64_t select_bytes(const StepSettings& settings, const DecodeCapacities& sizes
 DecodeScratch allot_decode(const StepSettings& settings, const DecodeCapacities& sizes,
                            ScratchArena& arena) {
   const CacheLayout& layout = settings.layout;
-  const int64_t heads = int64_t{sizes.count} * settings.selected_heads();
+  const int64_t heads = int64_t{sizes.count} * layout.kv_heads;
   const int64_t query_heads = int64_t{sizes.count} * layout.query_heads();
   const int state_width = std::max(layout.row.value_dim, settings.window_rows.row.value_dim) + 2;
   const bool over_link = sizes.access == RowAccess::kOverLink;

@@ -6,7 +6,6 @@
 #include <random>
 
 #include "runtime/base/error.h"
-#include "runtime/calibrate/calibrate_layers.h"
 #include "runtime/calibrate/calibrate_ranking.h"
 #include "runtime/calibrate/calibrate_slices.h"
 #include "runtime/calibrate/map_settings.h"
@@ -89,34 +88,16 @@ TEST(SliceSearch, TooFewBytesAreRefused) {
   }
 }
 
-TEST(LayerSearch, SpreadLayersGetMoreTokens) {
-  LayerSearch search({40, 4, 8}, 0.9, kTokens);
-  search.add(0, head_with(3, kChunks, 3.0f));   // one token has nearly all attention
-  search.add(1, head_with(4, kChunks, 0.01f));  // all tokens have the same
-  search.add(2, head_with(5, kChunks, 0.3f));
-  const std::vector<int> counts = search.counts();
-  ASSERT_EQ(counts.size(), 3u);
-  EXPECT_EQ(counts[0], 40);
-  EXPECT_GE(counts[1], 480);
-  EXPECT_GT(counts[2], 40);
-  EXPECT_LT(counts[2], counts[1]);
-  EXPECT_GT(search.kept_by_usual(0), 0.9);
-  EXPECT_LT(search.kept_by_usual(1), 0.3);
-}
-
 TEST(MapSettings, WhatTheConfigLeavesToTheMap) {
   FcMap map;
   map.slice = MapSlice{.dtype = SliceDType::kInt4, .tip_chunks = 7, .bytes = 9};
-  map.fac_tokens = {300, 500};
   Config config;
   EXPECT_FALSE(asks_map(config));
   config.selection.slice = SlicePreset::kMap;
-  config.selection.layer_budget = LayerBudget::kMap;
   EXPECT_TRUE(asks_map(config));
   take_from_map(map, "m.json", config);
   EXPECT_EQ(config.effective_slice_dtype(), SliceDType::kInt4);
   EXPECT_EQ(config.effective_tip_chunks(32), 7);
-  EXPECT_EQ(config.selection.fac_tokens.at(1).tokens, 500);
 
   Config explicit_dtype;
   explicit_dtype.selection.slice = SlicePreset::kMap;

@@ -195,8 +195,7 @@ TEST_P(Selections, CountsAsManyTokensAsItsBudget) {
   run.runtime().reset_metrics();
   run.decode(id, 1, 3);
   const StepCounters rows = run.runtime().metrics().rows;
-  const uint64_t sets = GetParam().options.scope == SelectionScope::kQueryHead ? 6 : 2;
-  EXPECT_EQ(rows.protected_rows + rows.hits + rows.misses, 3u * 3 * sets * 48);
+  EXPECT_EQ(rows.protected_rows + rows.hits + rows.misses, 3u * 3 * 2 * 48);
 }
 
 std::vector<Variant> variants() {
@@ -205,16 +204,7 @@ std::vector<Variant> variants() {
        {"oracle", "streaming", "snapkv", "h2o", "rkv", "quest", "sparq", "random"}) {
     all.push_back({.name = name, .label = name});
   }
-  for (const char* name : {"fasa", "snapkv", "h2o"}) {
-    all.push_back({.name = name,
-                   .options = {.scope = SelectionScope::kQueryHead},
-                   .label = std::string(name) + "_query_head"});
-  }
-  all.push_back({.name = "fasa", .options = {.rule = GroupRule::kRawSum}, .label = "raw_sum"});
-  all.push_back(
-      {.name = "fasa", .options = {.rule = GroupRule::kLogSoftmaxMax}, .label = "log_softmax"});
   all.push_back({.name = "fasa", .options = {.page_tokens = 8}, .label = "pages_of_8"});
-  all.push_back({.name = "fasa", .options = {.rescore = 1.5f}, .label = "rescore"});
   return all;
 }
 
@@ -254,22 +244,11 @@ TEST(Selections, PagesOfTokensAreThoseOfEveryDevice) {
   }
 }
 
-// Lossless slices, or an unlimited number of candidates, give the oracle's selection.
+// Lossless slices give the oracle's selection.
 TEST(Selections, FasaWithoutLossIsTheOracle) {
   const Outputs oracle = generate({.kind = kind_of("oracle"), .row_dtype = DType::kF32});
   expect_same(oracle, generate({.slice = SliceDType::kF32, .row_dtype = DType::kF32}), "f32");
-  expect_same(oracle, generate({.options = {.rescore = 16}, .row_dtype = DType::kF32}), "rescored");
   EXPECT_FALSE(same_bits(oracle.back(), generate({.row_dtype = DType::kF32}).back()));
-}
-
-TEST(Selections, OneQueryHeadPerKvHeadHasOneScope) {
-  Geometry geometry = small_geometry();
-  geometry.query_heads = 2;
-  const auto run = [&](SelectionScope scope) {
-    return generate({.kind = kind_of("oracle"), .options = {.scope = scope}}, kPrompt, kSteps,
-                    geometry);
-  };
-  expect_same(run(SelectionScope::kKvHead), run(SelectionScope::kQueryHead), "scopes");
 }
 
 TEST(Selections, SeedsDiffer) {

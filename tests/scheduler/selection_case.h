@@ -82,9 +82,7 @@ class SelectionCase {
     const SelectParams select = params(desc);
     HeadStep step{.params = select,
                   .sequence = 0,
-                  .head = kv_head,
                   .kv_head = kv_head,
-                  .first_query_head = kv_head * kGroup,
                   .query_heads = kGroup,
                   .scale = kScale,
                   .plan = plan_selection(select, desc),

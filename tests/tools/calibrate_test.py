@@ -41,27 +41,20 @@ class Calibrate(CommandTest):
 
     def test_findings_are_in_the_map_and_generate_takes_them(self):
         path = self.folder / "map.json"
-        done = self.calibrate(path, "--slice-bytes", 10, "--keep-attention", 0.9, "--fac-tokens",
-                              32)
+        done = self.calibrate(path, "--slice-bytes", 10)
         self.assertIn(b"slice within 10 bytes", done.stdout)
-        self.assertIn(b"tokens per layer", done.stdout)
         found = json.loads(path.read_text())
         self.assertEqual(found["slice"]["bytes"], 10)
-        self.assertEqual(len(found["fac_tokens"]), 4)
-        self.assertGreaterEqual(min(found["fac_tokens"]), 32)
         prompt = self.write("p.txt", facts("1k")["text"])
         result = self.generate_json("--prompt-file", prompt, "--max-tokens", 2, "--slice", "map",
-                                    "--layer-budget", "map", "--map", path)
+                                    "--map", path)
         selection = result["config"]["selection"]
         self.assertEqual(selection["slice_dtype"], found["slice"]["dtype"])
         self.assertEqual(selection["tip_chunks"], found["slice"]["tip_chunks"])
-        self.assertEqual(selection["fac_tokens"], found["fac_tokens"])
         plain = self.folder / "plain.json"
         self.calibrate(plain)
-        for flags, needed in ((("--slice", "map"), "--slice-bytes"),
-                              (("--layer-budget", "map"), "--keep-attention")):
-            self.assert_fails(3, ["plain.json", needed], "generate", "--model", MODEL, "--prompt",
-                              "x", "--map", plain, *flags)
+        self.assert_fails(3, ["plain.json", "--slice-bytes"], "generate", "--model", MODEL,
+                          "--prompt", "x", "--map", plain, "--slice", "map")
 
     def test_bad_input(self):
         output = self.folder / "map.json"
@@ -72,7 +65,7 @@ class Calibrate(CommandTest):
         for flag, value in (("--objective", "best"), ("--window", "-1"), ("--window", "20"),
                             ("--queries", "0"), ("--tokens", "0"), ("--tokens", "9000"),
                             ("--tip-chunks", "33"), ("--slice-bytes", "1"),
-                            ("--slice-bytes", "-4"), ("--keep-attention", "1.5")):
+                            ("--slice-bytes", "-4")):
             with self.subTest(flag=flag, value=value):
                 message = self.assert_fails(2, [], *base, "-o", output, f"{flag}={value}")
                 self.assertIn(value, message)

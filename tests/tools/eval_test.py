@@ -174,29 +174,13 @@ class Eval(CommandTest):
         self.assert_fails(2, ["--budgets"], *PPL, "--selections", "fasa", "--budgets", 0)
         self.assert_fails(2, ["fac_tokens"], *PPL, "--selections", "fasa", "--budgets", 10)
 
-    def test_the_map_says_how_many_tokens_each_layer_has(self):
-        path = self.folder / "map.json"
-        self.assert_done("calibrate", "--model", MODEL, "--text", RUTH, "--tokens", 1024,
-                         "--keep-attention", 0.9, "--fac-tokens", 24, "-o", path)
-        counts = json.loads(path.read_text())["fac_tokens"]
-        self.assertGreater(len(set(counts)), 1, "else any of them would do")
-        by_map = ("--layer-budget", "map", "--map", path)
-        taken = self.evaluate(*PPL, "--examples", 1, *by_map)
-        listed = self.evaluate(*PPL, "--examples", 1, "--map", path, "--fac-tokens",
-                               ",".join(map(str, counts)))
-        self.assertEqual(taken["config"]["selection"]["fac_tokens"], counts)
-        self.assertEqual(taken["perplexity"], listed["perplexity"])
-        self.assert_fails(2, ["--budgets = 32", "--layer-budget map"], *PPL, "--budgets", 32,
-                          *by_map)
-        plan = self.assert_done("plan", "--model", MODEL, "--tokens", 2048, "--json", *by_map)
-        self.assertIn(str(counts[0]), plan.stdout.decode())
-
     def test_a_method_is_named_by_what_sets_it_apart(self):
         self.evaluate(*PPL, "--examples", 1, "--fac-tokens", 40)
-        result = self.evaluate(*PPL, "--examples", 1, "--fac-tokens", 40, "--group-rule", "raw-max",
+        result = self.evaluate(*PPL, "--examples", 1, "--fac-tokens", 40, "--sinks", 2,
                                "--dense-layers", "0,2")
         self.assertEqual(result["method"],
-                         "fasa 40, 32 FCs int2, dense_layers [0,2], group_rule raw-max")
+                         "fasa 40 and all others low-bit int2, 32 FCs int2, sinks 2, "
+                         "dense_layers [0,2]")
         self.assertEqual(len(self.files()), 2)
 
     def test_several_lengths_and_the_picture(self):
