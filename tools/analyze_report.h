@@ -12,7 +12,6 @@ namespace fasa {
 struct AnalyzeReport {
   std::string model;
   AnalysisOptions options;
-  int text_steps = 0;  // decode steps on the text for measuring selections
   Analysis analysis;
   Config config;
   double seconds = 0;

@@ -2,8 +2,9 @@
 // rotated, and position biases that decide which tokens score best.
 #include <gtest/gtest.h>
 
+#include "runtime/calibrate/calibrate_slices.h"
 #include "runtime/capture/calibration.h"
-#include "runtime/lab/analyze/head_query.h"
+#include "tests/analyze/head_query.h"
 #include "tests/llm/llm_fixture.h"
 
 namespace fasa {
@@ -41,9 +42,9 @@ class TrainedModel {
   std::vector<int32_t> ids_;
 };
 
-double sum_over(const TokenSet& set, const std::vector<float>& weights) {
+double sum_over(const TokenSet& set, const std::vector<double>& weights) {
   double sum = 0;
-  for (size_t i = 0; i < set.size(); ++i) sum += set[i] != 0 ? double{weights[i]} : 0;
+  for (size_t i = 0; i < set.size(); ++i) sum += set[i] != 0 ? weights[i] : 0;
   return sum;
 }
 
@@ -61,13 +62,14 @@ TEST(AlibiModel, BiasesDecideWhichTokensAreTheBest) {
       HeadSamples unbiased = samples;
       unbiased.slopes.clear();
       for (size_t query = 0; query < samples.query_count(); ++query) {
-        const HeadQuery whole(samples, query, 0);
-        const TokenSet best = best_tokens(whole.scores(), kBest);
-        const TokenSet others = best_tokens(HeadQuery(unbiased, query, 0).scores(), kBest);
-        same += common(best, others);
+        const std::vector<float> scores = scores_of(samples, query, 0);
+        const std::vector<double> weights = weights_of(samples, scores);
+        const TokenSet best = best_tokens(scores, kBest);
+        const TokenSet others = best_tokens(scores_of(unbiased, query, 0), kBest);
+        for (size_t i = 0; i < best.size(); ++i) same += best[i] & others[i];
         all += kBest;
-        with += sum_over(best, whole.weights());
-        without += sum_over(others, whole.weights());
+        with += sum_over(best, weights);
+        without += sum_over(others, weights);
       }
     }
   }
@@ -90,6 +92,33 @@ TEST(PartialRotaryModel, RankingTakesPairsAndSingleDimensions) {
   }
   EXPECT_GT(pairs_first, 0u);
   EXPECT_GT(singles_first, 0u);
+}
+
+// Tokens chosen by the default slices' scores keep most of the distant attention that those chosen
+// by the true scores do.
+TEST(BundledModel, DefaultSlicesKeepTheDistantAttention) {
+  TrainedModel trained("needle-3m");
+  AttentionCapture capture = trained.capture();
+  std::vector<int16_t> dims;
+  for (int16_t dim = 0; dim < trained.config().head_dim; ++dim) dims.push_back(dim);
+  std::vector<HeadSamples> heads;
+  for (int layer = 0; layer < trained.config().layers; ++layer) {
+    heads.push_back(capture.take(layer, 0));
+  }
+  for (const int64_t budget : {64, 128, 256}) {
+    double by_slices = 0, by_scores = 0;
+    for (const HeadSamples& samples : heads) {
+      const HeadSamples coded = coded_samples(samples, SliceDType::kInt2, dims);
+      for (size_t query = 0; query < samples.query_count(); ++query) {
+        const std::vector<float> scores = scores_of(samples, query, 0);
+        const std::vector<double> weights = weights_of(samples, scores);
+        by_scores += distant_weight(best_tokens(scores, budget), weights);
+        by_slices += distant_weight(best_tokens(scores_of(coded, query, 0), budget), weights);
+      }
+    }
+    EXPECT_GE(by_slices / by_scores, 0.9) << budget;
+    EXPECT_LE(by_slices, by_scores * 1.02) << budget;
+  }
 }
 
 }  // namespace

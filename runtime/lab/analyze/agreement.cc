@@ -4,7 +4,6 @@
 #include <numeric>
 
 #include "runtime/calibrate/calibrate_query.h"
-#include "runtime/lab/analyze/head_query.h"
 
 namespace fasa {
 
@@ -20,15 +19,15 @@ size_t AgreementTable::index(int layer, int head, int chunk, int stretch) const 
                              stretch);
 }
 
-void AgreementTable::add(const HeadSamples& samples, std::span<const size_t> anchors, int window,
-                         int layer, int first_head) {
+void AgreementTable::add(const HeadSamples& samples, int window, int layer, int first_head) {
+  const size_t queries = samples.query_count();
   QueryScratch scratch;
   counts_.fill(0);
-  for (size_t i = 0; i < anchors.size(); ++i) {
-    const int stretch = static_cast<int>(i * kStretches / anchors.size());
+  for (size_t i = 0; i < queries; ++i) {
+    const int stretch = static_cast<int>(i * kStretches / queries);
     ++counts_[static_cast<size_t>(stretch)];
     ScoreRows truth;
-    const CalibrationQuery query(samples, anchors[i], {.window = window}, scratch, &truth);
+    const CalibrationQuery query(samples, i, {.window = window}, scratch, &truth);
     const std::vector<double> agreement = query.agreement(truth, scratch);
     for (int head = 0; head < samples.gqa_group; ++head) {
       for (int chunk = 0; chunk < chunks_; ++chunk) {
@@ -84,57 +83,6 @@ double map_overlap(const AgreementTable& a, int a_stretches, const AgreementTabl
     }
   }
   return static_cast<double>(both) / static_cast<double>(all);
-}
-
-namespace {
-
-// The k best tokens, best first.
-std::vector<int32_t> best_order(const std::vector<float>& whole, int64_t k) {
-  const TokenSet best = best_tokens(whole, k);
-  std::vector<int32_t> order;
-  for (size_t i = 0; i < best.size(); ++i) {
-    if (best[i] != 0) order.push_back(static_cast<int32_t>(i));
-  }
-  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-    return whole[static_cast<size_t>(a)] > whole[static_cast<size_t>(b)];
-  });
-  return order;
-}
-
-// The share of each fifth of the head's best tokens that is among the FC's own best tokens.
-void add_fifths(const std::vector<int32_t>& order, const std::vector<float>& part, double weight,
-                Fifths& sums) {
-  const TokenSet found = best_tokens(part, static_cast<int64_t>(order.size()));
-  for (size_t fifth = 0; fifth < sums.size(); ++fifth) {
-    const size_t first = fifth * order.size() / sums.size();
-    const size_t end = (fifth + 1) * order.size() / sums.size();
-    int64_t hits = 0;
-    for (size_t i = first; i < end; ++i) hits += found[static_cast<size_t>(order[i])];
-    sums[fifth] += weight * static_cast<double>(hits) / static_cast<double>(end - first);
-  }
-}
-
-}  // namespace
-
-FifthsTable find_fifths(const HeadSamples& samples, std::span<const size_t> anchors,
-                        const AgreementTable& table, int window, int layer, int first_head) {
-  FifthsTable result;
-  const double part =
-      1.0 / static_cast<double>(anchors.size() * static_cast<size_t>(samples.gqa_group));
-  for (int head = 0; head < samples.gqa_group; ++head) {
-    const auto ranked = rank_by_agreement(table, layer, first_head + head, 1);
-    const std::span<const int> others = std::span(ranked).subspan(ranked.size() / 4);
-    for (const size_t anchor : anchors) {
-      const HeadQuery query(samples, anchor, head);
-      const auto order = best_order(query.scores(), std::min<int64_t>(window, query.tokens()));
-      add_fifths(order, query.scores(std::span(ranked).first(1)), part, result.dominant);
-      for (size_t i = 0; i < others.size(); ++i) {
-        add_fifths(order, query.scores(others.subspan(i, 1)),
-                   part / static_cast<double>(others.size()), result.others);
-      }
-    }
-  }
-  return result;
 }
 
 }  // namespace fasa

@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "runtime/base/geometry.h"
@@ -22,8 +21,7 @@ class AgreementTable {
   int chunks() const { return chunks_; }
   // Adds each FC's agreement with its head at `window` tokens, for all heads of the GQA group that
   // begins at query head `first_head`.
-  void add(const HeadSamples& samples, std::span<const size_t> anchors, int window, int layer,
-           int first_head);
+  void add(const HeadSamples& samples, int window, int layer, int first_head);
   double at(int layer, int head, int chunk) const;                   // all queries
   double over(int layer, int head, int chunk, int stretches) const;  // of the first stretches
 
@@ -42,16 +40,5 @@ std::vector<int> rank_by_agreement(const AgreementTable& table, int layer, int k
 // The share of the first `count` FCs of every KV head that two rankings have in common.
 double map_overlap(const AgreementTable& a, int a_stretches, const AgreementTable& b,
                    int b_stretches, int group, int count);
-
-// Shares of a head's best tokens that other rankings find, by fifths of importance, the most
-// important first.
-using Fifths = std::array<double, 5>;
-struct FifthsTable {
-  Fifths dominant{};  // by each head's FC with the highest CA
-  Fifths others{};    // by FCs beyond the first quarter, their mean
-};
-// `table` ranks the FCs. Means over all heads of the group and the anchors.
-FifthsTable find_fifths(const HeadSamples& samples, std::span<const size_t> anchors,
-                        const AgreementTable& table, int window, int layer, int first_head);
 
 }  // namespace fasa

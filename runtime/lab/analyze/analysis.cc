@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
+#include <random>
 
 #include "runtime/base/error.h"
-#include "runtime/calibrate/calibrate_ranking.h"
-#include "runtime/calibrate/calibrate_slices.h"
 #include "runtime/capture/calibration.h"
 
 namespace fasa {
@@ -14,128 +14,43 @@ namespace {
 
 constexpr int kChunk = 512;
 
-std::vector<size_t> every_second(const std::vector<size_t>& all, size_t first) {
-  std::vector<size_t> part;
-  for (size_t i = first; i < all.size(); i += 2) part.push_back(all[i]);
-  return part;
+AnalysisText make_text(const AnalysisInput& input, const AnalysisOptions& options) {
+  const int64_t least = std::max<int64_t>(256, 2 * options.window);
+  if (std::ssize(input.ids) < least) {
+    throw InputError(
+        fmt::format("{}: the text has {} tokens; an analysis with this window needs {}; give a "
+                    "longer text, or lower --window",
+                    input.name, input.ids.size(), least));
+  }
+  const int64_t tokens = std::min(options.tokens, std::ssize(input.ids));
+  std::vector<int32_t> all(static_cast<size_t>(tokens / 3));
+  std::iota(all.begin(), all.end(), static_cast<int32_t>(tokens - tokens / 3));
+  AnalysisText text{.name = input.name, .data = {}};
+  std::mt19937_64 random(options.seed);
+  std::sample(all.begin(), all.end(), std::back_inserter(text.data.positions), options.queries,
+              random);
+  text.data.ids.assign(input.ids.begin(), input.ids.begin() + tokens);
+  return text;
 }
 
-int ranked_count(const Geometry& geometry) {
-  return static_cast<int>(geometry.ranked_chunks().size());
-}
-
-std::vector<int16_t> all_dims(const HeadSamples& samples) {
-  std::vector<int16_t> dims;
-  for (const Geometry::Pair& pair : samples.chunks) {
-    dims.push_back(static_cast<int16_t>(pair.first));
-    if (!pair.single()) dims.push_back(static_cast<int16_t>(pair.second));
-  }
-  return dims;
-}
-
-// The FCs of a KV head in the order that calibration gives, by distant attention over the even
-// queries on text and the even probes.
-std::vector<int> ranked_chunks(const HeadSamples& samples, const AnalysisText& text, int window) {
-  HeadSamples part = samples;
-  part.positions.clear();
-  part.queries.clear();
-  for (const auto* indices : {&text.anchors, &text.probes}) {
-    for (const size_t query : every_second(*indices, 0)) {
-      part.positions.push_back(samples.positions[query]);
-      const float* first = samples.query(query, 0);
-      part.queries.insert(part.queries.end(), first, first + samples.gqa_group * samples.key_dim);
+void add_overlaps(const Geometry& geometry, Analysis& analysis) {
+  constexpr int kAll = AgreementTable::kStretches;
+  const int count = std::max(1, geometry.chunks() / 4);
+  const auto& tables = analysis.agreement;
+  for (const AgreementTable& one : tables) {
+    auto& row = analysis.text_overlap.emplace_back();
+    for (const AgreementTable& other : tables) {
+      row.push_back(map_overlap(one, kAll, other, kAll, geometry.gqa_group(), count));
     }
   }
-  const HeadRanking ranking = rank_chunks(part, {.window = window});
-  std::vector<int> order;
-  for (const auto& dims : ranking.chunks) {
-    const auto found = std::find_if(samples.chunks.begin(), samples.chunks.end(),
-                                    [&](const auto& pair) { return pair.first == dims.front(); });
-    order.push_back(static_cast<int>(found - samples.chunks.begin()));
-  }
-  return order;
-}
-
-class Analyzer {
- public:
-  Analyzer(const Geometry& geometry, const AnalysisOptions& options, Analysis& analysis)
-      : geometry_(geometry),
-        options_(options),
-        analysis_(analysis),
-        compound_(ranked_count(geometry), {64, 256, 512, 768, 1024, 2048}) {
-    analysis.slices = slice_choices(geometry.chunks(), 2);
-    for (size_t i = 0; i < analysis.texts.size(); ++i) {
-      analysis.agreement.emplace_back(geometry.layers, geometry.query_heads,
-                                      ranked_count(geometry));
-    }
-  }
-
-  void add(size_t text, int layer, int kv_head, const HeadSamples& samples) {
-    const AnalysisText& from = analysis_.texts[text];
-    const int first_head = kv_head * samples.gqa_group;
-    AgreementTable& table = analysis_.agreement[text];
-    table.add(samples, from.anchors, options_.window, layer, first_head);
-    add_compound(from, samples);
-    const FifthsTable fifths = find_fifths(samples, every_second(from.anchors, 1), table,
-                                           options_.window, layer, first_head);
-    for (size_t i = 0; i < fifths.dominant.size(); ++i) {
-      analysis_.fifths.dominant[i] += fifths.dominant[i];
-      analysis_.fifths.others[i] += fifths.others[i];
-    }
-    ++heads_;
-    const std::vector<std::vector<size_t>> queries = {every_second(from.anchors, 1),
-                                                      every_second(from.probes, 1)};
-    add_slice_attention(samples, queries, ranked_chunks(samples, from, options_.slice_window),
-                        options_.slice_window, analysis_.slices);
-  }
-
-  void finish() {
-    analysis_.compound = compound_.table();
-    for (size_t i = 0; i < analysis_.fifths.dominant.size(); ++i) {
-      analysis_.fifths.dominant[i] /= static_cast<double>(heads_);
-      analysis_.fifths.others[i] /= static_cast<double>(heads_);
-    }
-    overlaps();
-  }
-
- private:
-  // Ranked by agreement on the even anchors, measured on the odd ones.
-  void add_compound(const AnalysisText& from, const HeadSamples& samples) {
-    AgreementTable even(1, samples.gqa_group, ranked_count(geometry_));
-    even.add(samples, every_second(from.anchors, 0), options_.window, 0, 0);
-    std::vector<std::vector<int>> ranked;
-    for (int head = 0; head < samples.gqa_group; ++head) {
-      ranked.push_back(rank_by_agreement(even, 0, head, 1));
-    }
-    compound_.add(samples, coded_samples(samples, SliceDType::kInt2, all_dims(samples)),
-                  from.anchors, ranked);
-  }
-
-  void overlaps() {
-    constexpr int kAll = AgreementTable::kStretches;
-    const int count = std::max(1, geometry_.chunks() / 4);
-    const auto& tables = analysis_.agreement;
+  for (int size = 2; size <= kAll; ++size) {
+    double sum = 0;
     for (const AgreementTable& one : tables) {
-      auto& row = analysis_.text_overlap.emplace_back();
-      for (const AgreementTable& other : tables) {
-        row.push_back(map_overlap(one, kAll, other, kAll, geometry_.gqa_group(), count));
-      }
+      sum += map_overlap(one, size, one, kAll, geometry.gqa_group(), count);
     }
-    for (int size = 2; size <= kAll; ++size) {
-      double sum = 0;
-      for (const AgreementTable& one : tables) {
-        sum += map_overlap(one, size, one, kAll, geometry_.gqa_group(), count);
-      }
-      analysis_.size_overlap.push_back(sum / static_cast<double>(tables.size()));
-    }
+    analysis.size_overlap.push_back(sum / static_cast<double>(tables.size()));
   }
-
-  Geometry geometry_;
-  const AnalysisOptions& options_;
-  Analysis& analysis_;
-  Compound compound_;
-  int64_t heads_ = 0;
-};
+}
 
 // As many layers as fit into capture_bytes, for every text.
 int layers_at_once(const Geometry& geometry, const Analysis& analysis, uint64_t bytes) {
@@ -159,8 +74,6 @@ void AnalysisOptions::validate(const Geometry& geometry, int64_t max_positions) 
           fmt::format("256 to {}, the number of positions of the model", max_positions));
   require(window >= 5 && 2 * int64_t{window} <= tokens, "--window", window,
           fmt::format("5 to {}, half the tokens of a text", tokens / 2));
-  require(slice_window > 20 && 2 * int64_t{slice_window} <= tokens, "--fac-tokens", slice_window,
-          fmt::format("21 to {}, half the tokens of a text", tokens / 2));
   require(queries >= 20 && queries <= 10000, "--queries", queries, "20 to 10000");
   require(geometry.chunks() >= 2, "frequency chunks", geometry.chunks(), "2 or more");
 }
@@ -190,12 +103,10 @@ Analysis analyze(Model& model, const std::vector<AnalysisInput>& inputs,
   options.validate(geometry, model.config().max_positions);
   Analysis analysis;
   for (const AnalysisInput& input : inputs) {
-    const int64_t least =
-        std::max<int64_t>(256, 2 * std::max(options.window, options.slice_window));
-    analysis.texts.push_back(make_analysis_text(input.name, input.ids, options.tokens, least,
-                                                options.queries, options.seed));
+    analysis.texts.push_back(make_text(input, options));
+    analysis.agreement.emplace_back(geometry.layers, geometry.query_heads,
+                                    static_cast<int>(geometry.ranked_chunks().size()));
   }
-  Analyzer analyzer(geometry, options, analysis);
   const int group = layers_at_once(geometry, analysis, options.capture_bytes);
   const auto total = static_cast<int64_t>(analysis.texts.size()) * geometry.layers;
   int64_t done = 0;
@@ -206,13 +117,14 @@ Analysis analyze(Model& model, const std::vector<AnalysisInput>& inputs,
           capture_attention(model, analysis.texts[text].data, layers, kChunk);
       for (int layer = layers.first; layer < layers.end; ++layer) {
         for (int head = 0; head < geometry.kv_heads; ++head) {
-          analyzer.add(text, layer, head, capture.take(layer, head));
+          const HeadSamples samples = capture.take(layer, head);
+          analysis.agreement[text].add(samples, options.window, layer, head * samples.gqa_group);
         }
-        if (progress) progress("layers", ++done, total);
+        if (progress) progress(++done, total);
       }
     }
   }
-  analyzer.finish();
+  add_overlaps(geometry, analysis);
   return analysis;
 }
 
