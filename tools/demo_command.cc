@@ -1,76 +1,128 @@
-// fasa demo: what fasa gives, on a real model and text, in a few minutes.
+// fasa demo: what fasa gives, on a real model and text: commands of fasa and what they measure.
 #include <fmt/format.h>
+#include <unistd.h>
 
-#include <algorithm>
-#include <chrono>
+#include <array>
 #include <cstdio>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
+#include "runtime/base/error.h"
 #include "runtime/base/units.h"
-#include "runtime/catalog/gpu_catalog.h"
 #include "runtime/io/machine.h"
+#include "runtime/io/shipped_files.h"
 #include "tools/command.h"
 #include "tools/config_flags.h"
-#include "tools/demo_measures.h"
 #include "tools/demo_model.h"
-#include "tools/help_text.h"
-#include "tools/progress.h"
 
 namespace fasa {
 namespace {
 
-constexpr const char* kGpu = "RTX 4060 Ti 16GB";
-constexpr int64_t kModelTokens = 8000;
-constexpr int64_t kLongTokens = 131072;
-constexpr int kColumns = 80;
+using Json = nlohmann::json;
+using Arguments = std::vector<std::string>;
 
-void say(const std::string& text, int indent = 0) {
-  fmt::print("{}{}\n", std::string(static_cast<size_t>(indent), ' '),
-             wrapped(text, std::min(terminal_columns(), kColumns), indent, indent));
+std::string program() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error).string();
+}
+
+std::string quoted(const std::string& argument) {
+  if (argument.find_first_of(" '\"$") == std::string::npos) return argument;
+  std::string text = "'";
+  for (const char c : argument) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+// Prints the command and runs it; its JSON. Throws InputError if it fails.
+Json run_command(const Arguments& arguments) {
+  std::string line;
+  for (const std::string& argument : arguments) line += " " + quoted(argument);
+  fmt::print("  fasa{}\n", line);
   std::fflush(stdout);
+  std::FILE* const pipe = ::popen((quoted(program()) + line + " --json").c_str(), "r");
+  std::string text;
+  std::array<char, 4096> bytes{};
+  for (size_t count = 1; pipe != nullptr && count > 0;) {
+    count = std::fread(bytes.data(), 1, bytes.size(), pipe);
+    text.append(bytes.data(), count);
+  }
+  if (pipe == nullptr || ::pclose(pipe) != 0) throw InputError("the command failed: fasa" + line);
+  return Json::parse(text);
 }
 
-void announce(const std::string& text) {
-  fmt::print("\n");
-  say(text);
+Json run_command(Arguments arguments, const Arguments& more) {
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return run_command(arguments);
 }
 
-DemoProgress shown(Progress& progress) {
-  return [&progress](int64_t done, int64_t total) { progress.update(done, total); };
+std::string shipped(const std::string& name) {
+  if (const auto path = shipped_file(name)) return path->string();
+  throw InputError(fmt::format("models/{} was not found beside the program", name));
 }
 
 void row(const std::string& name, const std::string& tiered, const std::string& full) {
-  fmt::print("  {:<44} {:>15} {:>15}\n", name, tiered, full);
+  fmt::print("    {:<44} {:>14} {:>14}\n", name, tiered, full);
 }
 
-std::string quoted(std::string text) {
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  return "\"" + text.substr(std::min(text.find_first_not_of(' '), text.size())) + "\"";
+void show_quality(const std::string& model, const std::string& results) {
+  fmt::print("\nThe model reads a speech; its predictions beside those of full attention.\n");
+  const Json json = run_command({"eval", "ppl", "--model", model, "--text",
+                                 shipped("texts/state-of-the-union-1996.txt"), "--context", "7340",
+                                 "--stride", "640", "--examples", "1", "--selections", "full,fasa",
+                                 "--device", "emulated", "--results", results});
+  const Json& against = json["methods"][1]["tasks"][0]["against_full"];
+  fmt::print(
+      "    The most likely token is the same {:.1f} % of the time; KL(full || fasa) {:.4f} nats a "
+      "token;\n    perplexity {:+.2f} %.\n",
+      100 * against["same_best"]["mean"].get<double>(), against["kl"]["mean"].get<double>(),
+      100 * against["perplexity_change"]["mean"].get<double>());
 }
 
-std::string per_second(double seconds) { return fmt::format("{:.1f}", 1 / seconds); }
-std::string milliseconds(double seconds) { return fmt::format("{:.1f} ms", 1e3 * seconds); }
-
-void print_document(const DocumentResult& result) {
-  row("", "fasa-m", "full attention");
-  row(fmt::format("\"{}\"", kAddedBeginning), quoted(result.tiered.answer),
-      quoted(result.full.answer));
-  row("KV cache on the device", format_bytes(result.tiered.memory.device_total()),
-      format_bytes(result.full.memory.device_total()));
-  row("KV cache on the host", format_bytes(result.tiered.memory.host_total()),
-      format_bytes(result.full.memory.host_total()));
-  say(fmt::format(
-          "Both predict the same of the text's next {} tokens {} times ({:.1f} %); KL(full || "
-          "fasa-m) is {:.4f} nats a token.",
-          result.compared, result.same_token,
-          100 * static_cast<double>(result.same_token) / static_cast<double>(result.compared),
-          result.kl),
-      2);
+void show_speed(const std::string& model) {
+  fmt::print("\nThe model's speed on this processor, behind 8,000 tokens.\n");
+  const Arguments base = {"generate", "--model",  model, "--random-context",
+                          "8000",     "--prompt", "The", "--max-tokens",
+                          "33",       "--device", "cpu", "--preset"};
+  const auto speed = [&](const char* preset) {
+    return fmt::format("{:.1f}",
+                       1e3 / run_command(base, {preset})["decode"]["tpot_ms"].get<double>());
+  };
+  const std::string sparse = speed("fasa-c"), full = speed("full");
+  row("", "fasa-c", "full");
+  row("tokens/s", sparse, full);
 }
 
-void print_speed(const std::string& what, const SpeedResult& speed) {
-  row(what, per_second(speed.fasa_seconds), per_second(speed.full_seconds));
+void show_gpu() {
+  fmt::print("\nPredicted for Llama-3.1-8B, weights in 4 bits: no GPU has run it.\n");
+  const Arguments base = {"profile", "--geometry", "Llama-3.1-8B",     "--tokens",
+                          "131072",  "--gpu",      "RTX 4060 Ti 16GB", "--no-advice",
+                          "--steps", "8",          "--preset"};
+  const Json tiered = run_command(base, {"fasa-m"}), full = run_command(base, {"full"});
+  const auto milliseconds = [](const Json& json) {
+    return fmt::format("{:.1f} ms", json["tpot_ms"].get<double>());
+  };
+  const auto bytes = [](const Json& json) {
+    return format_bytes(json["memory"]["device_kv_bytes"].get<uint64_t>());
+  };
+  row("", "fasa-m", "full");
+  row("a whole step", milliseconds(tiered), milliseconds(full));
+  row("KV cache on the device", bytes(tiered), bytes(full));
+}
+
+void show_facts(const std::string& results) {
+  fmt::print("\nFacts planted in texts of 4,096 tokens, asked of the bundled model.\n");
+  const Json json = run_command({"eval", "needle", "--model", shipped("needle-3m"), "--context",
+                                 "4096", "--examples", "4", "--selections", "fasa,full", "--device",
+                                 "emulated", "--results", results});
+  const auto right = [&](size_t method) {
+    const Json& one = json["methods"][method];
+    const double asked = one["questions"].get<double>();
+    return fmt::format("{:.0f} of {:.0f}", one["accuracy"].get<double>() * asked, asked);
+  };
+  row("", "fasa-m", "full");
+  row("right answers", right(0), right(1));
 }
 
 class DemoCommand final : public Command {
@@ -79,21 +131,26 @@ class DemoCommand final : public Command {
     command_ = app.add_subcommand("demo", "Show what fasa gives, on a real model and text");
     command_->add_option("--model", model_, "Another model: a folder, or a GGUF file")
         ->type_name("DIR");
-    command_->add_flag("--quick", quick_, "Only what needs no real model: speed, planted facts");
+    command_->add_flag("--quick", quick_, "Only what needs no real model");
     return command_;
   }
 
   int run() override {
     reject_unknown_arguments(*command_);
     require_usable_target();
-    const auto start = std::chrono::steady_clock::now();
     if (!quick_ && model_.empty()) fetch();
-    if (!quick_ && !model_.empty()) show_document();
-    show_speed();
-    show_facts();
-    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
-    fmt::print("\n{:.0f} s in all.\n", spent.count());
-    show_next();
+    const auto results = std::filesystem::temp_directory_path() /
+                         fmt::format("fasa-demo-{}", static_cast<int>(::getpid()));
+    if (!quick_ && !model_.empty()) {
+      show_quality(model_, results);
+      show_speed(model_);
+    }
+    show_gpu();
+    show_facts(results);
+    std::error_code error;
+    std::filesystem::remove_all(results, error);
+    const std::string model = quoted(model_.empty() ? "MODEL.gguf" : model_);
+    fmt::print("\nNext:\n  {0} chat --model {1}\n  {0} serve --model {1}\n", program(), model);
     return 0;
   }
 
@@ -106,54 +163,6 @@ class DemoCommand final : public Command {
         "SmolLM2 cannot be fetched ({}).\nThe parts that need a real model are left out; --model "
         "FILE takes one of your own.\n",
         fetched.problem);
-  }
-
-  void show_document() const {
-    announce(fmt::format(
-        "A document. A speech of 6,700 tokens, in which one sentence was added: \"{}\" The model "
-        "reads it once and completes the sentence; then it predicts what follows. fasa-m runs on "
-        "the emulated device. About a minute.",
-        kAddedSentence));
-    Progress progress("reading and predicting");
-    const DocumentResult result = measure_document(model_, shown(progress));
-    progress.clear();
-    print_document(result);
-  }
-
-  void show_speed() const {
-    announce("Speed on this processor, beside full attention. About half a minute.");
-    SpeedResult model;
-    if (!model_.empty()) model = measure_model_speed(model_, kModelTokens);
-    const SpeedResult attention = measure_attention_speed(kLongTokens);
-    const SpeedResult emulated = measure_emulated_step(kGpu, kLongTokens);
-    row("", "fasa", "full attention");
-    if (model.tokens > 0) print_speed("this model at 8,000 tokens, tokens/s", model);
-    print_speed("Llama-3.1-8B's attention at 131,072, tokens/s", attention);
-    row(fmt::format("emulated {}, a whole step", kGpu), milliseconds(emulated.fasa_seconds),
-        milliseconds(emulated.full_seconds));
-    say(fmt::format("The attention is one layer's time, times 32 layers, without the model's "
-                    "weights. The last line is a prediction for weights in 4 bits and a link of "
-                    "{}: no GPU has run it.",
-                    format_rate(find_gpu(kGpu).link_bandwidth())),
-        2);
-  }
-
-  static void show_facts() {
-    announce("Facts planted in texts, asked of the bundled model. Half a minute.");
-    Progress progress("asking");
-    const FactsResult facts = measure_facts(shown(progress));
-    progress.clear();
-    say(fmt::format("Right answers: fasa-m {} of {}, full attention {} of {}.", facts.tiered_right,
-                    facts.asked, facts.full_right, facts.asked),
-        2);
-  }
-
-  void show_next() const {
-    std::error_code error;
-    const std::string program = std::filesystem::read_symlink("/proc/self/exe", error).string();
-    const std::string model = model_.empty() ? "MODEL.gguf" : model_;
-    fmt::print("\nNext:\n  {} chat --model {}\n  {} serve --model {}\n", program, model, program,
-               model);
   }
 
   CLI::App* command_ = nullptr;
