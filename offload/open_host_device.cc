@@ -12,8 +12,8 @@ std::unique_ptr<Device> open_host_device(const DeviceOptions& options) {
   if (own.name == "auto") own.name = "cpu";
   if (cuda_platform().calls != nullptr && parse_cuda_name(own.name)) {
     throw UsageError(
-        fmt::format("device '{}': this command reads device memory on the host, which CUDA devices "
-                    "do not allow; allowed here: auto, cpu, emulated",
+        fmt::format("device '{}': this reads device memory on the host, which CUDA devices do not "
+                    "allow; allowed here: auto, cpu, emulated",
                     own.name));
   }
   return open_device(own);

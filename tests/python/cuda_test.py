@@ -127,7 +127,7 @@ def test_memory_that_a_gpu_cannot_access(new, stream):
         runtime.attend(0, q_there, np.empty(q.shape, np.float32), stream=stream)
     runtime.attend(0, q_there, fake_gpu.empty(q.shape), stream=stream)
     runtime.abort_step()
-    with pytest.raises(fasa.UsageError, match="this call needs tensors in host memory"):
+    with pytest.raises(fasa.UsageError, match="reads device memory on the host"):
         fasa.sparse_decode(q[:1], k[None], v[None], GEOMETRY, config("cuda"))
 
 

@@ -17,17 +17,6 @@ std::unique_ptr<Device> open_tensor_device(const Config& config) {
   return open_device(options);
 }
 
-std::unique_ptr<Device> open_host_device(const Config& config) {
-  auto device = open_tensor_device(config);
-  if (!takes_host_memory(*device)) {
-    throw UsageError(
-        fmt::format("device.name = \"{}\": this call needs tensors in host memory; allowed: auto, "
-                    "cpu, emulated. For tensors on a GPU use fasa.Runtime or fasa.Paged",
-                    device->name()));
-  }
-  return device;
-}
-
 Engine::Engine(const Config& config, const Geometry& geometry, RowDType row_dtype,
                const std::vector<int16_t>& slice_dims, int64_t max_context)
     : device_(open_tensor_device(config)),

@@ -14,8 +14,6 @@ namespace fasa::python {
 
 // The device that the config names. `auto` means the cpu, because NumPy arrays are in host memory.
 std::unique_ptr<Device> open_tensor_device(const Config& config);
-// Throws UsageError for a device that cannot reach any host memory.
-std::unique_ptr<Device> open_host_device(const Config& config);
 
 // Every call takes the lock: the runtime is not thread-safe, and calls release the GIL. An
 // uncontended lock costs a few nanoseconds per layer.

@@ -49,7 +49,4 @@ void add_task_members(nb::class_<Task>& cls) {
   cls.def("id", [](const Task& self, size_t index) { return self.task().id(index); });
 }
 
-// Tasks that read the files of a folder, and the sampler for their answers.
-void add_data_tasks(nb::module_& module);
-
 }  // namespace fasa::python

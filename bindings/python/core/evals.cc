@@ -12,10 +12,8 @@
 
 #include "bindings/python/core/eval_tasks.h"
 #include "runtime/base/error.h"
-#include "runtime/calibrate/model_hash.h"
 #include "runtime/eval/needle_task.h"
 #include "runtime/eval/perplexity.h"
-#include "runtime/eval/result_log.h"
 
 namespace fasa::python {
 namespace {
@@ -124,49 +122,27 @@ void add_tasks(nb::module_& module) {
       .def("is_right", &PyNeedle::is_right);
 }
 
-Metric metric_of(std::string_view name) {
-  for (const Metric metric : {Metric::kPerplexity, Metric::kAccuracy}) {
-    if (name == metric_name(metric)) return metric;
-  }
-  return Metric::kScore;
-}
-
 void add_results(nb::module_& module) {
-  nb::class_<ResultLog>(module, "_ResultLog")
-      .def(
-          "__init__",
-          [](ResultLog* self, const std::string& path, const nb::dict& setup, bool fresh) {
-            new (self) ResultLog(path, to_json(setup, "setup"),
-                                 fresh ? ResultLog::Begin::kAfresh : ResultLog::Begin::kResume);
-          },
-          nb::arg("path"), nb::arg("setup"), nb::arg("fresh"))
-      .def("find",
-           [](const ResultLog& self, const std::string& id) {
-             const nlohmann::json* record = self.find(id);
-             return record == nullptr ? nb::none() : to_python(*record);
-           })
-      .def("add",
-           [](ResultLog& self, const nb::dict& record) { self.add(to_json(record, "record")); });
   module.def(
       "eval_summary",
       [](const std::string& metric, const nb::list& records) {
         std::vector<nlohmann::json> lines;
         for (nb::handle record : records) lines.push_back(to_json(record, "record"));
-        const Summary summary = summarize(metric_of(metric), lines);
+        const Summary summary = summarize(
+            metric == metric_name(Metric::kAccuracy) ? Metric::kAccuracy : Metric::kPerplexity,
+            lines);
         return nb::make_tuple(summary.value, summary.interval.low, summary.interval.high,
                               summary.examples, summary.counted);
       },
       nb::arg("metric"), nb::arg("records"),
       "Returns the value, the bounds of its 95 % interval, the number of records, and their "
       "count.");
-  module.def("model_hash", model_hash, nb::arg("fingerprint"));
 }
 
 }  // namespace
 
 void add_evals(nb::module_& module) {
   add_tasks(module);
-  add_data_tasks(module);
   add_results(module);
 }
 

@@ -12,6 +12,7 @@
 #include "bindings/python/core/config.h"
 #include "bindings/python/core/engine.h"
 #include "bindings/python/core/tensors.h"
+#include "offload/open_host_device.h"
 #include "runtime/api/stateless/sparse_decode.h"
 #include "runtime/base/error.h"
 #include "runtime/calibrate/fc_map.h"
@@ -58,7 +59,7 @@ nb::object decode(nb::handle q, nb::handle k, nb::handle v, const Geometry& geom
                   const PyConfig* config, const FcMap* map, int layer,
                   const std::optional<std::vector<int64_t>>& lengths) {
   const Config settings = config == nullptr ? Config() : config->config();
-  const auto device = open_host_device(settings);
+  const auto device = open_host_device(settings.device_options());
   const BorrowedTensor query = BorrowedTensor::from(*device, q, "q", false);
   const Batch keys = batch_from(*device, k, "k");
   const Batch values = batch_from(*device, v, "v");

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import pathlib
 import sys
 
@@ -79,7 +78,7 @@ def _add_eval(commands) -> None:
     one = commands.add_parser("eval", help="measure the quality of a model's answers with a "
                                            "selection",
                               allow_abbrev=False)
-    one.add_argument("task", metavar="TASK", help="ppl, needle, longbench, math")
+    one.add_argument("task", metavar="TASK", help="ppl, needle")
     _add_model(one)
     one.add_argument("--text", nargs="+", metavar="FILE",
                      help="text files; default: a bundled text")
@@ -96,35 +95,7 @@ def _add_eval(commands) -> None:
     one.add_argument("--depths", nargs="+", type=float, metavar="SHARE",
                      help="needle: positions of facts, as shares of the text")
     one.add_argument("--seed", type=int, default=1, metavar="N")
-    one.add_argument("--data", metavar="DIR",
-                     help="longbench, math: folder of the data sets, files NAME.jsonl")
-    one.add_argument("--tasks", nargs="+", metavar="NAME",
-                     help="longbench, math: data sets; default: all in the folder")
-    one.add_argument("--samples", type=int, default=1, metavar="N",
-                     help="math: number of solutions per problem")
-    one.add_argument("--pass-k", type=int, default=1, metavar="K",
-                     help="math: an answer counts as right if one of K solutions is")
-    one.add_argument("--temperature", type=float, default=0.0, metavar="T", help="math: 0 = greedy")
-    one.add_argument("--top-p", type=float, default=1.0, metavar="P",
-                     help="math: sample among tokens with this total probability")
-    one.add_argument("--chat", action="store_true",
-                     help="longbench, math: treat prompts as a user's messages, except "
-                          "LongBench's few-shot and code tasks")
-    one.add_argument("--metrics-python", metavar="PATH",
-                     help="Python with the packages of the metrics; default: the environment made "
-                          "by tools/metrics-env")
-    one.add_argument("--results", default="eval-results", metavar="DIR",
-                     help="folder to store results in, and to resume from")
-    one.add_argument("--fresh", action="store_true", help="start again, ignoring stored results")
     one.add_argument("--json", action="store_true", help="print one JSON object")
-    one.add_argument("--server", metavar="URL",
-                     help="needle, longbench, math: ask an OpenAI-compatible server; the model's "
-                          "folder gives its tokenizer")
-    one.add_argument("--server-model", metavar="NAME",
-                     help="with --server: name of the model; default: the first that the server "
-                          "lists")
-    one.add_argument("--server-key-env", metavar="NAME",
-                     help="with --server: environment variable with the API key")
     _add_config(one)
 
 
@@ -242,39 +213,11 @@ def _generate(arguments) -> int:
     return 0
 
 
-def _server_evaluation(arguments):
-    import transformers
-
-    from ._server_eval import Server, ServerEvaluation
-
-    given = [name for name, value in vars(arguments).items()
-             if name.startswith("option_") and value is not None]
-    if given or arguments.config is not None:
-        raise UsageError("--server: the server has its own config; omit --config and config "
-                         "options")
-    if not pathlib.Path(arguments.model, "config.json").is_file():
-        raise InputError(f"{arguments.model}/config.json: the file cannot be read; give the "
-                         "folder of the server's model, for its tokenizer")
-    name = arguments.server_key_env
-    if name is not None and name not in os.environ:
-        raise UsageError(f"--server-key-env = {name}: this environment variable is not set")
-    try:
-        config = transformers.AutoConfig.from_pretrained(arguments.model, local_files_only=True)
-    except (OSError, ValueError, KeyError, RecursionError) as error:
-        raise InputError(f"{arguments.model}: {error}") from error
-    server = Server(arguments.server, arguments.server_model, os.environ[name] if name else None)
-    return ServerEvaluation(server, config, _tokenizer(arguments), arguments)
-
-
 def _eval(arguments) -> int:
-    from ._evaluation import Evaluation, evaluate, table
+    from ._evaluation import evaluate, table
 
-    if arguments.server is not None:
-        evaluation = _server_evaluation(arguments)
-    else:
-        config = _config(arguments)
-        evaluation = Evaluation(*_load(arguments), config, arguments)
-    found = evaluate(evaluation)
+    config = _config(arguments)
+    found = evaluate(*_load(arguments), config, arguments)
     print(json.dumps(found, indent=2) if arguments.json else table(found))
     return 0
 
