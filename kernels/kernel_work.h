@@ -1,9 +1,11 @@
 // Bytes that kernels read and write in device memory and over the link, as a function of layout and
 // shape. The kernels report these bytes, the emulated device's clock charges them, and the cost
 // model predicts with them: one definition, so that prediction and measurement cannot differ.
-// Queries, partial softmaxes and scores that never leave a kernel are not counted.
+// Queries, partial softmaxes and scores that never leave a kernel are not counted. Prompts are
+// bound by operations of matrix products, which are counted for them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "kernels/layout.h"
@@ -74,6 +76,35 @@ inline uint64_t value_pages_bytes(const CacheLayout& layout, int64_t first, int6
 // Bytes that attention writes for `queries` query vectors.
 inline uint64_t output_bytes(const CacheLayout& layout, int64_t queries, DType dtype) {
   return static_cast<uint64_t>(queries * layout.row.value_dim * dtype_bytes(dtype));
+}
+
+// The sum of clamp(first + i, low, high) over i = 0 ... count - 1.
+inline int64_t clamped_sum(int64_t first, int64_t count, int64_t low, int64_t high) {
+  const int64_t below = std::clamp<int64_t>(low - first, 0, count);
+  const int64_t within = std::clamp<int64_t>(high - first, below, count) - below;
+  const int64_t middle = within * (first + below) + within * (within - 1) / 2;
+  return below * low + middle + (count - below - within) * high;
+}
+// Pairs of a query and a key that exact causal attention of the tokens [start, start + tokens) has
+// with the positions [begin, end), for one query head. `window`: tokens that are seen; 0: all.
+inline int64_t causal_pairs(int64_t start, int64_t tokens, int64_t window, int64_t begin,
+                            int64_t end) {
+  if (end <= begin) return 0;
+  const int64_t hidden =
+      window > 0 ? clamped_sum(start + 1 - window, tokens, begin, end) : tokens * begin;
+  return clamped_sum(start + 1, tokens, begin, end) - hidden;
+}
+// A pair takes a product with the key, and one with the value. Matrix units take a weight of the
+// softmax as two numbers of the rows' type (kernels/cuda/prefill_tile_inl.h), and so two products
+// with the value, unless rows are in f32.
+inline uint64_t pair_operations(const CacheLayout& layout) {
+  const int64_t parts = layout.row.dtype == RowDType::kF32 ? 1 : 2;
+  return static_cast<uint64_t>(2 * layout.row.key_dim + 2 * parts * layout.row.value_dim);
+}
+// The softmax states of `tokens` tokens, stored after a wave of pages or loaded before the next.
+inline uint64_t state_bytes(const CacheLayout& layout, int64_t tokens) {
+  const int64_t floats = layout.row.value_dim + 2;  // maximum, sum, values
+  return static_cast<uint64_t>(tokens * layout.query_heads() * floats) * sizeof(float);
 }
 
 }  // namespace fasa

@@ -69,6 +69,7 @@ struct KernelWork {
   uint64_t h2d_bytes = 0;          // over the link, host to device
   uint64_t d2h_bytes = 0;          // over the link, device to host
   uint64_t bytes_before_link = 0;  // of device_bytes, moved before link transfers are known
+  uint64_t operations = 0;         // of matrix products, where they may take longer than the bytes
 };
 
 // KV heads of a layer.

@@ -27,6 +27,7 @@ struct DeviceOptions {
   double link_bandwidth = 25e9;     // bytes per second and direction (emulated)
   double link_latency = 10e-6;      // seconds per transfer (emulated)
   double memory_bandwidth = 300e9;  // bytes per second, emulated device memory
+  double operations = 44e12;        // of matrix products per second, emulated; 0: take no time
   // Emulated: a kernel that follows another; other costs of kernels are scaled with it.
   double launch_seconds = KernelCosts().launch;
   // For benchmarks only: larger host allocations map this many bytes of physical memory repeatedly.

@@ -17,6 +17,7 @@ using SelectScratchBytes = uint64_t (*)(const CacheLayout& layout, int count,
 // Rates of a device that the host must know in advance. Bytes per second, seconds.
 struct DeviceRates {
   double memory_bandwidth = 300e9;
+  double operations = 44e12;  // of matrix products, per second; 0: not known, takes no time
   KernelCosts kernels = {};
   double link_bandwidth = 25e9;  // host to device
   double link_latency = 10e-6;   // per transfer, in addition to the time of its bytes

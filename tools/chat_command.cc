@@ -20,6 +20,7 @@
 #include "tools/long_rope.h"
 #include "tools/model_dtype.h"
 #include "tools/pre_flag.h"
+#include "tools/prefill_chunk_flag.h"
 #include "tools/progress.h"
 #include "tools/sampling_flags.h"
 #include "tools/slice_choice.h"
@@ -46,10 +47,7 @@ class ChatCommand final : public Command, private ChatHost {
     command_->add_option("--dtype", dtype_, "Type of weights and activations: f32, bf16, auto")
         ->type_name("DTYPE")
         ->capture_default_str();
-    command_
-        ->add_option("--prefill-chunk", options_.prefill_chunk, "Number of prompt tokens per step")
-        ->type_name("N")
-        ->capture_default_str();
+    add_prefill_chunk(*command_, options_.prefill_chunk);
     command_->add_option("--max-context", max_context_, "Maximum tokens of a conversation")
         ->type_name("N")
         ->check(CLI::Range(int64_t{2}, int64_t{1} << 30));
@@ -76,13 +74,15 @@ class ChatCommand final : public Command, private ChatHost {
     device_ = open_model_device(config_.device_options(), model_config);
     const int64_t tokens = max_context_ == 0 ? model_config.max_positions
                                              : std::min(max_context_, model_config.max_positions);
+    const int given = options_.prefill_chunk;
+    const int chunk = given == kAutomaticChunk ? kMinPrefillChunk : given;
     FitFlag::Subject subject{.path = dir_,
                              .model = model_config,
                              .dtype = dtype,
                              .tokens = tokens,
                              .min_tokens = std::min(kMinContext, tokens),
-                             .step_tokens = options_.prefill_chunk,
-                             .model_tokens = options_.prefill_chunk};
+                             .step_tokens = chunk,
+                             .model_tokens = chunk};
     fit_.apply(*device_, &config_, &subject);
     options_.max_context = subject.tokens;
     model_.emplace(Model::load(dir_, *device_, dtype, config_.weights, max_context_));

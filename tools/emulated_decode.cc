@@ -13,13 +13,12 @@
 namespace fasa {
 namespace {
 
-constexpr int kPrefillChunk = 512;
 constexpr size_t kWindow = 8;  // steps of a mean hit rate
 
 uint64_t beside_weights(const EmulatedDecode& decode, uint64_t usable) {
   if (decode.weight_bits == 0) return usable;
   const uint64_t weights = weight_bytes(decode.shape.device_parameters(), decode.weight_bits) +
-                           activation_bytes(decode.shape, kPrefillChunk);
+                           activation_bytes(decode.shape, decode.prefill_chunk);
   if (weights >= usable) {
     throw BudgetError(
         "device_memory", weights, 0, usable,

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "runtime/api/prefill_chunk.h"
 #include "runtime/catalog/model_shape.h"
 #include "runtime/profile/profiled_decode.h"
 
@@ -22,6 +23,7 @@ struct EmulatedDecode {
   int64_t max_steps = 0;
   SyntheticCompute compute = SyntheticCompute::kModelled;
   uint64_t seed = 0;
+  int prefill_chunk = kMinPrefillChunk;  // whose activations take memory
 };
 
 // `config` describes the machine. Its device memory, unless it is given or rows are on the device,

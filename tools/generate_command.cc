@@ -27,6 +27,7 @@
 #include "tools/long_rope.h"
 #include "tools/model_dtype.h"
 #include "tools/pre_flag.h"
+#include "tools/prefill_chunk_flag.h"
 #include "tools/progress.h"
 #include "tools/prompt.h"
 #include "tools/sampling_flags.h"
@@ -106,10 +107,7 @@ class GenerateCommand final : public Command {
     add_model_flags(*command_, model_, prompt_, options_.random_context);
     add_chat_flags();
     sampling_.add_to(*command_);
-    command_
-        ->add_option("--prefill-chunk", options_.prefill_chunk, "Number of prompt tokens per step")
-        ->type_name("N")
-        ->capture_default_str();
+    add_prefill_chunk(*command_, options_.prefill_chunk);
     command_->add_flag("--allow-long", options_.allow_long,
                        "Allow more tokens than the model has positions, with a warning");
     command_->add_option("--dtype", dtype_, "Type of weights and activations: f32, bf16, auto")
@@ -225,7 +223,9 @@ void GenerateCommand::fit_to(const Device& device, const ModelConfig& model,
                              std::optional<DType> dtype, int64_t prompt_tokens, Config* config) {
   const int64_t noise = options_.random_context;
   const int64_t before = noise + prompt_tokens;
-  const int chunk = static_cast<int>(std::min<int64_t>(options_.prefill_chunk, prompt_tokens));
+  const int given = options_.prefill_chunk;
+  const int chunk = static_cast<int>(
+      std::min<int64_t>(given == kAutomaticChunk ? kMinPrefillChunk : given, prompt_tokens));
   FitFlag::Subject subject{.path = model_.dir,
                            .model = model,
                            .dtype = dtype,

@@ -41,7 +41,8 @@ Json fetch_json(const GenerateReport& report) {
           {"bytes",
            {{"miss", fetch.bytes.miss},
             {"prefetch", fetch.bytes.prefetch},
-            {"write_back", fetch.bytes.write_back}}},
+            {"write_back", fetch.bytes.write_back},
+            {"prompt", fetch.bytes.prompt}}},
           {"nan_scores", fetch.rows.nan_scores}};
 }
 

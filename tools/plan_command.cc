@@ -17,6 +17,7 @@
 #include "tools/emulated_decode.h"
 #include "tools/help_text.h"
 #include "tools/plan_report.h"
+#include "tools/prefill_chunk_flag.h"
 
 namespace fasa {
 namespace {
@@ -46,6 +47,7 @@ class PlanCommand final : public Command {
   CLI::Option* tokens_option_ = nullptr;
   std::optional<int> weight_bits_;
   PlanPrediction prediction_;
+  int prefill_chunk_ = kAutomaticChunk;
   bool allow_long_ = false;
   bool list_ = false;
   bool json_ = false;
@@ -93,6 +95,7 @@ CLI::App* PlanCommand::add_to(CLI::App& app) {
           "--coverage", prediction_.coverage,
           "Assumed share of the rest that prefetch brings; default: as on the shipped trace")
       ->type_name("SHARE");
+  add_prefill_chunk(*command_, prefill_chunk_);
   command_->add_flag("--allow-long", allow_long_, "Allow more tokens than the model has positions");
   command_->add_flag("--list", list_, "Print the names of GPUs and geometries instead of a plan");
   command_->add_flag("--all", all_, "Show all presets and slices, not only the usual ones");
@@ -133,7 +136,8 @@ double rate_of(const char* flag, const std::string& text) {
 PlannedWeights PlanCommand::planned_weights(const PlanOptions& request) const {
   const ModelConfig config =
       geometry_.empty() ? ModelConfig::load(model_dir_) : llama_config(request.model);
-  const int64_t chunk = std::min<int64_t>(request.prefill_chunk, request.tokens);
+  const int64_t chunk =
+      std::min<int64_t>(request.prefill_chunk.value_or(kMinPrefillChunk), request.tokens);
   const PanelOrder order =
       request.machine.traits.model_calls ? PanelOrder::kPlain : PanelOrder::kPacked;
   const ModelMemory memory =
@@ -142,6 +146,7 @@ PlannedWeights PlanCommand::planned_weights(const PlanOptions& request) const {
           .layers = memory.weights.layers,
           .head = memory.weights.head,
           .activations = memory.activations,
+          .activations_per_token = memory.activations_per_token,
           .host = memory.weights.host,
           .experts = memory.weights.experts,
           .chosen = memory.weights.chosen};
@@ -203,6 +208,7 @@ int PlanCommand::run() {
   request.tokens = read_tokens(request.model);
   request.machine = make_plan_machine(config, given);
   request.given_machine = given;
+  if (prefill_chunk_ != kAutomaticChunk) request.prefill_chunk = prefill_chunk_;
   const bool rounded = config.weights.rounding != WeightRounding::kAsIs;
   if (weight_bits_ || (!geometry_.empty() && !rounded)) {
     request.weight_bits = weight_bits_.value_or(kUsualWeightBits);

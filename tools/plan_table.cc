@@ -44,6 +44,25 @@ std::string experts_table(const PlanOptions& request, const Plan& plan) {
   return text;
 }
 
+// What a prompt of all tokens takes.
+std::string prompt_lines(const PlanOptions& request, const Plan& plan) {
+  if (plan.options.empty() || plan.shown().prompt.seconds <= 0) return "";
+  const PlanOption& option = plan.shown();
+  const PromptPlan& prompt = option.prompt;
+  const bool assumed = request.config.device.gpu.empty();
+  std::string text = fmt::format(
+      "  prompt      first token after {}, read in chunks of {}{}: matrix products {} at {:g} "
+      "TFLOP/s{}",
+      format_seconds(prompt.seconds), option.prompt.chunk,
+      option.prompt.piece > 0 ? ", layer by layer" : "", format_seconds(prompt.products),
+      request.machine.rates.operations / 1e12, assumed ? " (assumed)" : ", the data sheet's");
+  if (prompt.rows_to_host == 0) return text + "\n";
+  return text +
+         fmt::format("; over the link {} of rows to the host and {} back to the device, {}\n",
+                     format_bytes(prompt.rows_to_host), format_bytes(prompt.rows_back),
+                     format_seconds(prompt.link));
+}
+
 std::string head(const PlanOptions& request, const Plan& plan) {
   const PlanMachine& machine = request.machine;
   std::string text = fmt::format("{} ({} parameters, {} positions), {} tokens, on {}\n",
@@ -78,11 +97,7 @@ std::string head(const PlanOptions& request, const Plan& plan) {
         format_bytes(kv.device_states), linear.layers, format_bytes(kv.host_states));
   }
   if (!plan.experts.empty()) text += experts_table(request, plan);
-  if (plan.prefill_seconds > 0) {
-    text += fmt::format("  first token after at least {} for all tokens, by tensor throughput\n",
-                        format_seconds(plan.prefill_seconds));
-  }
-  return text;
+  return text + prompt_lines(request, plan);
 }
 
 std::string milliseconds(double seconds) {

@@ -9,6 +9,8 @@
 #include "tools/command.h"
 #include "tools/config_flags.h"
 #include "tools/help_text.h"
+#include "tools/prefill_chunk_flag.h"
+#include "tools/profile_prompt.h"
 #include "tools/profile_subject.h"
 #include "tools/profile_timeline.h"
 #include "tools/progress.h"
@@ -36,6 +38,8 @@ class ProfileCommand final : public Command {
   std::string html_;
   bool json_ = false;
   bool no_advice_ = false;
+  bool prefill_ = false;
+  int prefill_chunk_ = kAutomaticChunk;
 };
 
 void ProfileCommand::add_subject_flags() {
@@ -102,6 +106,9 @@ CLI::App* ProfileCommand::add_to(CLI::App& app) {
                    "Compare two config files, with alternating steps; flags override both")
       ->type_name("A.toml B.toml")
       ->expected(2);
+  command_->add_flag("--prefill", prefill_,
+                     "With --geometry: profile a prompt of --tokens tokens instead of a decode");
+  add_prefill_chunk(*command_, prefill_chunk_);
   command_->add_option("--html", html_, "Write an HTML report")->type_name("FILE");
   command_->add_flag("--no-advice", no_advice_,
                      "Try no other settings, which takes two to four times as long");
@@ -162,6 +169,14 @@ int ProfileCommand::run() {
   ProfileSubject subject(flags_);
   const auto configs = read_configs(subject);
   require_usable_target();
+  if (prefill_) {
+    if (!compare_.empty() || !html_.empty() || flags_.sequences != 1) {
+      throw UsageError("--prefill excludes --compare, --html and --sequences");
+    }
+    const PromptProfile profile = profile_prompt(flags_, configs.front().second, prefill_chunk_);
+    fmt::print("{}", json_ ? to_json(profile).dump(2) + "\n" : folded(to_table(profile)));
+    return 0;
+  }
   subject.prepare();
   ProfileReport report;
   subject.describe(report);

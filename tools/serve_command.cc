@@ -14,6 +14,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/units.h"
 #include "runtime/io/machine.h"
+#include "runtime/llm/auto_chunk.h"
 #include "runtime/llm/model.h"
 #include "runtime/llm/model_templates.h"
 #include "runtime/llm/model_tokenizer.h"
@@ -28,6 +29,7 @@
 #include "tools/model_dtype.h"
 #include "tools/model_facts.h"
 #include "tools/pre_flag.h"
+#include "tools/prefill_chunk_flag.h"
 #include "tools/served_model.h"
 #include "tools/served_room.h"
 #include "tools/slice_choice.h"
@@ -120,12 +122,8 @@ class ServeCommand final : public Command {
     command_->add_option("--max-context", max_context_, "Maximum tokens of a prompt and its answer")
         ->type_name("N")
         ->check(CLI::Range(int64_t{2}, int64_t{1} << 30));
-    command_
-        ->add_option("--prefill-chunk", engine_.prefill_chunk,
-                     "Maximum number of prompt tokens per step")
-        ->type_name("N")
-        ->check(CLI::Range(1, 65'536))
-        ->capture_default_str();
+    add_prefill_chunk(*command_, engine_.prefill_chunk);
+    command_->get_option("--prefill-chunk")->check(CLI::Range(kAutomaticChunk, 65'536));
     command_
         ->add_option("--max-step-ms", max_step_ms_,
                      "Target time of a step that decodes and prefills a chunk of prompt; auto = "
@@ -315,13 +313,15 @@ int ServeCommand::run() {
       .now = [now = now_] { return shown_time(now); }};
 
   const auto device = open_model_device(config.device_options(), model_config);
+  const bool automatic = engine_.prefill_chunk == kAutomaticChunk;
+  const int chunk = automatic ? kMinPrefillChunk : engine_.prefill_chunk;
   FitFlag::Subject subject{.path = dir_,
                            .model = model_config,
                            .dtype = weights_dtype(dtype_),
                            .tokens = options.max_context,
                            .min_tokens = std::min(kMinContext, options.max_context),
-                           .step_tokens = engine_.prefill_chunk,
-                           .model_tokens = engine_.prefill_chunk};
+                           .step_tokens = chunk,
+                           .model_tokens = chunk};
   fit_.apply(*device, &config, &subject);
   options.max_context = subject.tokens;
   Model model = Model::load(dir_, *device, weights_dtype(dtype_), config.weights, max_context_);
@@ -329,6 +329,11 @@ int ServeCommand::run() {
   const RowDType row_dtype = config.placement.row_dtype.value_or(model_config.row_dtype());
   Runtime runtime(*device, config, model.config().geometry(), row_dtype, slices.dims,
                   options.max_context);
+  engine_.prefill_chunk = chunk;
+  if (automatic) {
+    engine_.prefill_chunk =
+        automatic_chunk(model, runtime, options.max_context, options.max_context, kMaxServedChunk);
+  }
   options.token_memory = token_memory(runtime, options.max_context, engine_.prefill_chunk);
   engine_.max_step_seconds = max_step_ms_ == "auto" ? 0 : std::stod(max_step_ms_) * 1e-3;
   engine_.prompt_share = config.serve.prompt_share;

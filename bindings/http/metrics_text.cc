@@ -146,6 +146,7 @@ void add_fetches(Metrics& metrics, const FetchMetrics& fetches) {
   metrics.sample("fasa_transfer_bytes_total", "cause=\"miss\"", fetches.bytes.miss);
   metrics.sample("fasa_transfer_bytes_total", "cause=\"prefetch\"", fetches.bytes.prefetch);
   metrics.sample("fasa_transfer_bytes_total", "cause=\"write_back\"", fetches.bytes.write_back);
+  metrics.sample("fasa_transfer_bytes_total", "cause=\"prompt\"", fetches.bytes.prompt);
   metrics.gauge("fasa_hot_row_hit_ratio", "Share of selected rows that the device already held.",
                 fetches.decode_steps == 0 ? 0.0 : fetches.hit_rate());
   const uint64_t fetched = fetches.bytes.miss + fetches.bytes.prefetch;

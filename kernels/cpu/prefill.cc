@@ -1,7 +1,6 @@
 // Exact causal attention: one task per (sequence, kv_head, block of queries), pages in order.
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstring>
 
@@ -9,7 +8,7 @@
 #include "kernels/cpu/row_bodies.h"
 #include "kernels/cpu/row_convert.h"
 #include "kernels/cpu/row_scratch.h"
-#include "kernels/kernel_work.h"
+#include "kernels/prefill_work.h"
 #include "kernels/softmax_state.h"
 #include "runtime/base/parallel.h"
 
@@ -49,7 +48,7 @@ class PrefillCall {
           }
         },
         Split::kFinest);
-    return {.device_bytes = device_bytes_.load()};
+    return prefill_work(params_);
   }
 
  private:
@@ -86,7 +85,6 @@ class PrefillCall {
             row_at(block, static_cast<int>(task.position) + slot));
       }
       bodies_.prefill_page[layout_.row.dtype](task);
-      device_bytes_ += rows_bytes(layout_, task.slots);
     }
     if (params_.last_wave) {
       write_out(block, task);
@@ -211,7 +209,7 @@ class PrefillCall {
     }
   }
 
-  void write_out(const Block& block, const PageTask& task) {
+  void write_out(const Block& block, const PageTask& task) const {
     for (int row = 0; row < task.query_rows; ++row) {
       const int64_t at =
           params_.out.offset(block.first_token + row / layout_.gqa_group,
@@ -224,7 +222,6 @@ class PrefillCall {
             empty ? minus_infinity() : task.max[row] + std::log(task.sum[row]);
       }
     }
-    device_bytes_ += output_bytes(layout_, task.query_rows, params_.out.dtype);
   }
 
   const RowBodies& bodies_;
@@ -232,7 +229,6 @@ class PrefillCall {
   const CacheLayout& layout_;
   const int block_tokens_;
   const int64_t value_stride_;
-  std::atomic<uint64_t> device_bytes_{0};
 };
 
 }  // namespace

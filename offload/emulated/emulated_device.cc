@@ -16,6 +16,7 @@ namespace {
 DeviceTraits traits_of(const DeviceOptions& options) {
   DeviceTraits traits = kEmulatedTraits;
   traits.rates = {.memory_bandwidth = options.memory_bandwidth,
+                  .operations = options.operations,
                   .kernels = KernelCosts::with_launch(options.launch_seconds),
                   .link_bandwidth = options.link_bandwidth,
                   .link_latency = options.link_latency};
@@ -61,7 +62,8 @@ EmulatedDevice::EmulatedDevice(const DeviceOptions& options)
       memory_(options, /*unified=*/false),
       shared_({.link_bandwidth = options.link_bandwidth,
                .link_latency = options.link_latency,
-               .memory_bandwidth = options.memory_bandwidth}) {
+               .memory_bandwidth = options.memory_bandwidth,
+               .operations = options.operations}) {
   show_timeline(shared_.hook.place());
 }
 

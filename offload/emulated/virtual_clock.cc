@@ -30,8 +30,10 @@ void VirtualClock::add_work(StreamKey stream, uint64_t sequence, double not_befo
   operation.not_before = not_before;
   operation.link_after_seconds =
       launch_seconds + static_cast<double>(work.bytes_before_link) / rates_.memory_bandwidth;
-  operation.busy_seconds =
-      launch_seconds + static_cast<double>(work.device_bytes) / rates_.memory_bandwidth;
+  const double bytes = static_cast<double>(work.device_bytes) / rates_.memory_bandwidth;
+  const double products =
+      rates_.operations > 0 ? static_cast<double>(work.operations) / rates_.operations : 0;
+  operation.busy_seconds = launch_seconds + std::max(bytes, products);
   operation.link_bytes = {work.h2d_bytes, work.d2h_bytes};
   streams_.at(stream).operations.push_back(std::move(operation));
 }

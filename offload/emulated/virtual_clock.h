@@ -4,8 +4,8 @@
 //
 // An operation starts at the latest of these times: the end of its predecessor in the stream, the
 // marks that it waits for, the host's time when it was enqueued. Then
-//   - it computes for its fixed seconds (launch, device bytes / memory bandwidth); streams do not
-//     slow each other down;
+//   - it computes for its fixed seconds (launch; the longer of device bytes / memory bandwidth and
+//     operations / their rate); streams do not slow each other down;
 //   - its link bytes queue for the link, each direction separately, after the launch and the device
 //     bytes that determine them. The link serves them in chunks, so a transfer of a high-priority
 //     stream can overtake between two chunks. A transfer ends `link_latency` after its last chunk;
@@ -36,6 +36,7 @@ class VirtualClock {
     double link_bandwidth = 25e9;  // bytes per second and direction
     double link_latency = 10e-6;   // seconds per transfer
     double memory_bandwidth = 300e9;
+    double operations = 0;  // of matrix products, per second; 0: take no time
     uint64_t chunk_bytes = 64 * 1024;
   };
   // A point in a stream: an event's recording. Shared, as either side may be destroyed first.

@@ -4,6 +4,15 @@
 #include <string>
 
 namespace fasa {
+namespace {
+
+// A prompt's tokens that are read from the write-back buffer, where their page's older rows lack.
+bool begins_in_page(const SequenceDesc& sequence) {
+  return sequence.mode == StepMode::kPrefill && sequence.access == RowAccess::kOverLink &&
+         sequence.start % kPageTokens != 0;
+}
+
+}  // namespace
 
 HostTransfers::HostTransfers(Device& device, const TransferSizes& sizes)
     : device_(device),
@@ -42,6 +51,7 @@ StreamView HostTransfers::copy_stream(int layer, int index) const {
 // The write-back buffer and the protected rows' slots are overwritten: their previous rows must be
 // on the host, where copy streams read them.
 void HostTransfers::before_append(const RowCall& call) {
+  if (call.layer_rows.data != nullptr) return;  // rows of other tokens stay where they are
   const int index = call.params.layer;
   await_written_back(index, call.compute, call.tag());
   for (const Stream& copy : copy_streams_) await_written_back(index, copy.view(), call.tag());
@@ -56,17 +66,21 @@ void HostTransfers::fill_write_back_buffer(const RowCall& call) {
   const CacheLayout& layout = call.params.layout;
   const StreamView copy = copy_stream(call.layer, 0);
   device_.wait(call.compute, write_back_free_[call.params.layer % 2].view(), call.tag());
+  // Else copies of the layer's pages may go ahead of compute.
+  if (call.by_page || !std::any_of(call.sequences.begin(), call.sequences.end(), begins_in_page)) {
+    return;
+  }
   device_.record(resolved_.view(), call.compute);  // it no longer reads the write-back buffer
   device_.wait(copy, resolved_.view(), call.tag());
   for (size_t i = 0; i < call.sequences.size(); ++i) {
     const SequenceDesc& sequence = call.sequences[i];
-    if (call.by_page || sequence.mode != StepMode::kPrefill) continue;
-    if (sequence.access == RowAccess::kLocal || sequence.start % kPageTokens == 0) continue;
+    if (!begins_in_page(sequence)) continue;
     const auto page = static_cast<size_t>(sequence.start / kPageTokens);
     device_.copy(sequence.write_back_buffer + call.params.write_back_offset,
                  call.rows[i].blocks[page] + call.row_offset(0, 0),
                  static_cast<size_t>(layout.row_layer_bytes()), CopyKind::kHostToDevice, copy,
                  call.tag());
+    call.count(static_cast<uint64_t>(layout.row_layer_bytes()));
   }
   device_.record(staged_.view(), copy);
   device_.wait(call.compute, staged_.view(), call.tag());
@@ -188,12 +202,43 @@ void HostTransfers::stream(const RowCall& call, const PageRun& run) {
   const StreamView copy = copy_stream(call.layer, 0);
   device_.wait(copy, pages_free_[run.half].view(), tag);
   device_.copy_all(pages_, CopyKind::kHostToDevice, copy, tag);
+  call.count(pages_.size() * static_cast<uint64_t>(bytes));
   device_.record(staged_.view(), copy);
   device_.wait(call.compute, staged_.view(), tag);
 }
 
 void HostTransfers::streamed(const RowCall& call, int half) {
   device_.record(pages_free_[half].view(), call.compute);
+}
+
+// Rows in device copies are copied from there: copies may leave between two pieces.
+void HostTransfers::load_layer(const RowCall& call) {
+  const SequenceDesc& sequence = call.sequences.front();
+  const RowView& rows = call.rows.front();
+  const auto bytes = static_cast<size_t>(call.params.layout.row_layer_bytes());
+  // Layers that share the rows may see more of them.
+  const int window = call.params.layout.sharers > 0 ? 0 : call.window;
+  pages_.clear();
+  copied_pages_.clear();
+  for (int page = first_visible(sequence.start, window) / kPageTokens;
+       page < pages_of(sequence.start); ++page) {
+    const auto at = static_cast<size_t>(page);
+    const bool copied = rows.has_copy(page);
+    const std::byte* const block = copied ? rows.copies[at] : rows.blocks[at];
+    if (block == nullptr) continue;  // freed
+    (copied ? copied_pages_ : pages_)
+        .push_back({call.layer_rows.page(page), block + call.row_offset(0, 0), bytes});
+  }
+  const StreamView copy = copy_stream(call.layer, 0);
+  device_.record(resolved_.view(), call.compute);  // it no longer reads the layer before
+  device_.wait(copy, resolved_.view(), call.tag());
+  // Nor does the write-back, which has also written the rows that are read here.
+  for (const Event& free : write_back_free_) device_.wait(copy, free.view(), call.tag());
+  device_.copy_all(pages_, CopyKind::kHostToDevice, copy, call.tag());
+  device_.copy_all(copied_pages_, CopyKind::kDeviceToDevice, copy, call.tag());
+  device_.record(staged_.view(), copy);
+  device_.wait(call.compute, staged_.view(), call.tag());
+  call.count(pages_.size() * static_cast<uint64_t>(bytes));
 }
 
 void HostTransfers::await_written_back(int index, StreamView stream, OperationTag tag) {

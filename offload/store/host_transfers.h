@@ -32,6 +32,7 @@ class HostTransfers final : public RowTransfers {
   void await_newest(const RowCall& call) override;
   void stream(const RowCall& call, const PageRun& run) override;
   void streamed(const RowCall& call, int half) override;
+  void load_layer(const RowCall& call) override;
   void await_written_back(int index, StreamView stream, OperationTag tag) override;
   void record_written_back(EventView event) override;
   std::vector<StreamView> streams() const override;
@@ -59,6 +60,7 @@ class HostTransfers final : public RowTransfers {
   Event write_back_free_[2];      // by layer parity: the write-back buffer has been written back
   Event pages_free_[2];           // by half: compute has read the pages
   std::vector<CopyRange> pages_;  // a wave of pages; a member to keep its capacity
+  std::vector<CopyRange> copied_pages_;
 };
 
 }  // namespace fasa

@@ -12,6 +12,7 @@
 #include "kernels/params.h"
 #include "offload/device.h"
 #include "offload/step_probe.h"
+#include "offload/store/layer_rows.h"
 #include "offload/store/pending_pages.h"
 #include "offload/store/row_tier.h"
 
@@ -28,12 +29,17 @@ struct RowCall {
   Cause cause = Cause::kCompute;  // of the work that waits
   // The caller put the pages together: appended tokens are read from their pages.
   bool by_page = false;
+  uint64_t* prompt_bytes = nullptr;  // counts what comes back to the device for prompts; or null
+  LayerRows layer_rows = {};
   StepProbe* probe = nullptr;
 
   OperationTag tag() const { return tag_of(layer, cause); }
   // A layer's rows in a row block.
   int64_t row_offset(int kv_head, int slot) const {
     return params.layout.row_offset(params.layer, kv_head, slot);
+  }
+  void count(uint64_t bytes) const {
+    if (prompt_bytes != nullptr && cause == Cause::kPrefill) *prompt_bytes += bytes;
   }
   void mark(StepProbe::Point point, StreamView stream) const {
     if (probe != nullptr && probe->layer() == layer) probe->mark(point, stream);
@@ -94,6 +100,10 @@ class RowTransfers {
   virtual void await_newest(const RowCall&) {}
   virtual void stream(const RowCall&, const PageRun&) {}
   virtual void streamed(const RowCall&, int /*half*/) {}
+
+  // Before the append of a layer's first piece: RowCall::layer_rows gets the layer's earlier rows
+  // that are visible, once the layer before no longer uses it.
+  virtual void load_layer(const RowCall&) {}
 
   // Work enqueued on `stream` after this call sees the rows of the layout's layer `index` in their
   // final location.

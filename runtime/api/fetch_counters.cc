@@ -23,10 +23,12 @@ FetchMetrics FetchCounters::read(const CacheLayout& layout, StreamView control) 
     metrics.rows += rows;
     metrics.layer_bytes.push_back({.miss = rows.misses * row_bytes,
                                    .prefetch = rows.prefetched * row_bytes,
-                                   .write_back = written_back_[layer] * token_bytes});
+                                   .write_back = written_back_[layer] * token_bytes,
+                                   .prompt = prompt_bytes_[layer]});
     metrics.bytes.miss += metrics.layer_bytes.back().miss;
     metrics.bytes.prefetch += metrics.layer_bytes.back().prefetch;
     metrics.bytes.write_back += metrics.layer_bytes.back().write_back;
+    metrics.bytes.prompt += metrics.layer_bytes.back().prompt;
   }
   metrics.fetched_bytes = metrics.bytes.miss;
   return metrics;
@@ -43,6 +45,7 @@ void FetchCounters::reset(StreamView control) {
   for (const StepCounters& layer : layers) before_ += layer;
   decode_steps_ = 0;
   std::fill(written_back_.begin(), written_back_.end(), 0);
+  std::fill(prompt_bytes_.begin(), prompt_bytes_.end(), 0);
 }
 
 void FetchCounters::sample(EventView done) {

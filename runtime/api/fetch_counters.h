@@ -22,7 +22,8 @@ class FetchCounters {
       : device_(device),
         memory_(device.allocate(MemorySpace::kDevice,
                                 static_cast<size_t>(layers) * sizeof(StepCounters), "counters")),
-        written_back_(static_cast<size_t>(layers)) {}
+        written_back_(static_cast<size_t>(layers)),
+        prompt_bytes_(static_cast<size_t>(layers)) {}
 
   StepCounters* layers() const { return memory_.as<StepCounters>(); }
   std::span<const StepCounters> all() const { return {layers(), written_back_.size()}; }
@@ -32,6 +33,9 @@ class FetchCounters {
   void add_written_back(int layer, int64_t tokens) {
     written_back_[static_cast<size_t>(layer)] += static_cast<uint64_t>(tokens);
   }
+
+  // Bytes of earlier rows that come back for prompts, per layer: counted where copies are enqueued.
+  uint64_t* prompt_bytes() const { return prompt_bytes_.data(); }
 
   // Adds the hit rate of the step that `done` ends to the device's timeline, if it has one.
   void sample(EventView done);
@@ -53,9 +57,10 @@ class FetchCounters {
   Buffer memory_;
   uint64_t decode_steps_ = 0;
   StepCounters before_;
-  bool counts_ = false;                    // after the first reset
-  std::vector<uint64_t> written_back_;     // tokens, per layer
-  std::optional<HitRateSampler> sampler_;  // after the first sample
+  bool counts_ = false;                         // after the first reset
+  std::vector<uint64_t> written_back_;          // tokens, per layer
+  mutable std::vector<uint64_t> prompt_bytes_;  // per layer; transfers add to it
+  std::optional<HitRateSampler> sampler_;       // after the first sample
 };
 
 }  // namespace fasa

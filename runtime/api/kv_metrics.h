@@ -14,7 +14,7 @@ struct KvMemory {
   uint64_t device_slices = 0;    // sealed pages and tails
   uint64_t device_rows = 0;      // row pages on the device, copies included
   uint64_t device_hot_rows = 0;  // hot rows, their tables, protected rows
-  uint64_t device_extra = 0;     // extra hot rows: lent while memory is free
+  uint64_t device_extra = 0;     // extra hot rows, long waves of prefills: while memory is free
   // Sets, addresses, partials, fetch buffers, page tables, descriptors, recorded graphs.
   uint64_t device_scratch = 0;
   uint64_t device_states = 0;  // of layers with linear attention
@@ -45,6 +45,7 @@ struct FetchBytes {
   uint64_t miss = 0;        // fetched on demand
   uint64_t prefetch = 0;    // fetched ahead of use
   uint64_t write_back = 0;  // new rows to the host
+  uint64_t prompt = 0;      // earlier rows back to the device, for the tokens of a prompt
 };
 
 // Since the last reset_metrics(), over all KV heads and sequences.

@@ -89,6 +89,7 @@ void StepEngine::describe(const DescriptorBuffer& slot, StepContext* step) const
   step->slice_dims = slice_dims_.as<int16_t>();
   step->slopes = slopes_ ? slopes_.as<float>() : nullptr;
   step->counters = counters_.layers();
+  step->prompt_bytes = counters_.prompt_bytes();
   step->tables_ready = tables_ready();
 }
 

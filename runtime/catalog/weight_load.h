@@ -9,11 +9,13 @@ namespace fasa {
 
 // Bytes; 0 for attention alone.
 struct WeightLoad {
-  uint64_t layer_bytes = 0;    // read per layer and token
-  uint64_t fetched_bytes = 0;  // the part of them read over the link: experts in host memory
-  uint64_t head_bytes = 0;     // of the output projection
-  uint64_t hidden_bytes = 0;   // of the embedding, sent to the device
-  uint64_t logit_bytes = 0;    // sent back
+  uint64_t layer_bytes = 0;       // read per layer and token
+  uint64_t fetched_bytes = 0;     // the part of them read over the link: experts in host memory
+  uint64_t head_bytes = 0;        // of the output projection
+  uint64_t hidden_bytes = 0;      // of the embedding, sent to the device
+  uint64_t logit_bytes = 0;       // sent back
+  uint64_t layer_operations = 0;  // of matrix products, per layer and token
+  uint64_t head_operations = 0;   // for each row of logits
   bool any() const { return layer_bytes > 0; }
 };
 

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/llm/auto_chunk.h"
+#include "runtime/llm/open_prompt.h"
 #include "runtime/text/answer/format_choice.h"
 
 namespace fasa {
@@ -31,7 +33,7 @@ ChatSession::ChatSession(Model& model, Runtime& runtime, const text::Tokenizer& 
   const text::AnswerFormat format = text::choose_answer_format(templates).format;
   history_ = format.history;
   format_ = std::make_shared<const text::CodedFormat>(format, tokenizer);
-  if (options_.prefill_chunk < 1) {
+  if (options_.prefill_chunk < 1 && options_.prefill_chunk != kAutomaticChunk) {
     throw UsageError(fmt::format("prefill_chunk = {}; allowed: 1 or more", options_.prefill_chunk));
   }
   branches_.push_back(std::make_unique<Branch>(runtime_));
@@ -113,6 +115,29 @@ std::span<const float> ChatSession::step(Branch& branch, std::span<const int32_t
   return result;
 }
 
+// Reads the ids that the sequence lacks layer by layer; none if that cannot be. If it is cancelled,
+// whole chunks stay.
+std::optional<std::span<const float>> ChatSession::read_by_layers(
+    Branch& branch, std::span<const int32_t> ids, const std::function<void(int64_t)>& on_done) {
+  const SequenceId sequence = branch.sequence.id();
+  const auto first = static_cast<size_t>(branch.cached);
+  std::optional<OpenPrompt> open = OpenPrompt::open(model_, runtime_, sequence, ids.subspan(first),
+                                                    std::min(chunk_, kPieceTokens));
+  if (!open) return std::nullopt;
+  bool whole = false;
+  while (!whole && !cancelled()) {
+    whole = open->work();
+    on_done(branch.cached + open->done());
+  }
+  const std::span<const float> logits = open->logits();
+  open.reset();
+  for (const int32_t id :
+       ids.first(static_cast<size_t>(runtime_.length(sequence))).subspan(first)) {
+    if (branch.cached++ == branch.log.size()) branch.log.append(id, Computed::kPrefill);
+  }
+  return whole ? logits : std::span<const float>();
+}
+
 // Prefills the ids that the sequence lacks; those known from before are computed as before. Returns
 // logits after the last id; none if the question was cancelled.
 std::span<const float> ChatSession::read(Branch& branch, std::span<const int32_t> ids,
@@ -123,8 +148,20 @@ std::span<const float> ChatSession::read(Branch& branch, std::span<const int32_t
   while (branch.cached < std::ssize(ids)) {
     const Computed how = branch.log.computed(branch.cached, Computed::kPrefill);
     const int64_t run = branch.log.run_end(branch.cached, std::ssize(ids), Computed::kPrefill);
-    const int most = how == Computed::kPrefill ? options_.prefill_chunk
-                                               : runtime_.info(branch.sequence.id()).max_decoded;
+    if (how == Computed::kPrefill) {
+      const auto whole =
+          read_by_layers(branch, ids.first(static_cast<size_t>(run)), [&](int64_t done) {
+            turn->prefilled_tokens = done - kept;
+            if (options_.on_prefill) options_.on_prefill(done - kept, std::ssize(ids) - kept);
+          });
+      if (whole && whole->empty()) return {};
+      if (whole) {
+        logits = *whole;
+        continue;
+      }
+    }
+    const int most =
+        how == Computed::kPrefill ? chunk_ : runtime_.info(branch.sequence.id()).max_decoded;
     const auto begin = static_cast<size_t>(branch.cached);
     const auto count = static_cast<size_t>(std::min<int64_t>(most, run - branch.cached));
     const bool last = begin + count == ids.size();
@@ -155,6 +192,7 @@ void ChatSession::publish(const Answer& answer, ChatTurn* turn) const {
 void ChatSession::decode(Branch& branch, Answer& answer, bool more, ChatTurn* turn) {
   const auto start = Clock::now();
   publish(answer, turn);
+  model_.shrink(kMinPrefillChunk);
   while (more) {
     if (cancelled()) {
       answer.cancel();
@@ -189,9 +227,13 @@ ChatTurn ChatSession::ask(const std::string& question) {
   turn.prompt_tokens = static_cast<int64_t>(ids.size());
   keep_common(branch, ids);
   const int64_t left = std::ssize(ids) - branch.cached;
-  const int chunk = static_cast<int>(std::min<int64_t>(options_.prefill_chunk, left));
-  model_.reserve(chunk);
-  runtime_.reserve(branch.sequence.id(), turn.prompt_tokens + answer_options.max_tokens, chunk);
+  const int64_t context = turn.prompt_tokens + answer_options.max_tokens;
+  chunk_ = options_.prefill_chunk == kAutomaticChunk
+               ? automatic_chunk(model_, runtime_, context, left)
+               : options_.prefill_chunk;
+  const int piece = std::min(chunk_, kPieceTokens);
+  model_.reserve(static_cast<int>(std::min<int64_t>(piece + OpenPrompt::kFewRows, left)));
+  runtime_.reserve(branch.sequence.id(), context, static_cast<int>(std::min<int64_t>(piece, left)));
   const auto logits = read(branch, ids, &turn);
   if (logits.empty()) {
     turn.end = AnswerEnd::kCancelled;

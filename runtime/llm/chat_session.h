@@ -4,12 +4,14 @@
 #include <ctime>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "offload/store/retention.h"
+#include "runtime/api/prefill_chunk.h"
 #include "runtime/api/sequences/runtime.h"
 #include "runtime/llm/answer.h"
 #include "runtime/llm/model.h"
@@ -23,7 +25,7 @@ struct ChatOptions {
   std::string system = "";  // the first message, role "system"; "": none
   AnswerOptions answer = {};
   int64_t max_context = 0;  // tokens of a conversation; 0: the model's positions
-  int prefill_chunk = 512;
+  int prefill_chunk = kMinPrefillChunk;  // or kAutomaticChunk
   // Rollback window, in tokens, of models whose layers all have a sliding window
   // (Runtime::set_rollback_tokens). Rolling back further recomputes the whole conversation.
   int64_t rollback_tokens = kConversationRollback;
@@ -109,6 +111,8 @@ class ChatSession {
   int64_t room_for_answer(size_t prompt_tokens) const;
   void keep_common(Branch& branch, std::span<const int32_t> ids);
   std::span<const float> read(Branch& branch, std::span<const int32_t> ids, ChatTurn* turn);
+  std::optional<std::span<const float>> read_by_layers(Branch& branch, std::span<const int32_t> ids,
+                                                       const std::function<void(int64_t)>& on_done);
   void decode(Branch& branch, Answer& answer, bool more, ChatTurn* turn);
   void publish(const Answer& answer, ChatTurn* turn) const;
   std::span<const float> step(Branch& branch, std::span<const int32_t> ids, Computed how,
@@ -124,6 +128,7 @@ class ChatSession {
   std::shared_ptr<const text::CodedFormat> format_;  // of answers
   std::vector<std::unique_ptr<Branch>> branches_;
   size_t current_ = 0;
+  int chunk_ = kMinPrefillChunk;  // of the question under way
 };
 
 }  // namespace fasa

@@ -79,6 +79,13 @@ struct ExpertWork::Chosen {
   }
 };
 
+ExpertWork::Bytes& ExpertWork::Bytes::operator+=(const Bytes& more) {
+  routed += more.routed;
+  other += more.other;
+  operations += more.operations;
+  return *this;
+}
+
 ExpertWork::Bytes ExpertWork::run(const ExpertLayerWeights& layer,
                                   const std::byte* router_input) const {
   const ExpertShape& shape = config_.experts;
@@ -90,19 +97,18 @@ ExpertWork::Bytes ExpertWork::run(const ExpertLayerWeights& layer,
   });
   const auto mixed = static_cast<size_t>(tokens_ * config_.hidden);
   std::fill_n(activations_.mixed(), mixed, 0.0f);
-  Bytes bytes{.routed = 0, .other = layer.router.work_bytes(tokens_)};
+  Bytes bytes{.other = layer.router.work_bytes(tokens_),
+              .operations = layer.router.operations(tokens_)};
   // Reused between layers. Moved out while in use: a thread that waits for others may be given work
   // of another model's layer.
   thread_local Chosen kept;
   Chosen chosen = std::move(kept);
   for (size_t i = 0; i < layer.routed.size(); ++i) {
     choose(i, &chosen);
-    const Bytes added = add_routed(layer, i, chosen);
-    bytes.routed += added.routed;
-    bytes.other += added.other;
+    bytes += add_routed(layer, i, chosen);
   }
   kept = std::move(chosen);
-  if (layer.shared.down.outputs() > 0) bytes.other += add_shared(layer);
+  if (layer.shared.down.outputs() > 0) bytes += add_shared(layer);
   return bytes;
 }
 
@@ -143,7 +149,8 @@ ExpertWork::Bytes ExpertWork::add_routed(const ExpertLayerWeights& layer, size_t
   return bytes;
 }
 
-uint64_t ExpertWork::add_shared(const ExpertLayerWeights& layer) const {
+// Its weights are on the device, wherever those of the routed experts are.
+ExpertWork::Bytes ExpertWork::add_shared(const ExpertLayerWeights& layer) const {
   const int64_t hidden = config_.hidden;
   const float* shares = nullptr;
   if (layer.shared_gate.outputs() > 0) {  // the routed experts' weights are no longer needed
@@ -155,7 +162,7 @@ uint64_t ExpertWork::add_shared(const ExpertLayerWeights& layer) const {
     add_row(activations_.result() + row * hidden, nullptr, hidden,
             activations_.mixed() + row * hidden);
   });
-  return bytes.routed + bytes.other;
+  return {.other = bytes.routed + bytes.other, .operations = bytes.operations};
 }
 
 ExpertWork::Bytes ExpertWork::apply(const ExpertWeights& expert, bool interleaved,
@@ -177,7 +184,9 @@ ExpertWork::Bytes ExpertWork::apply(const ExpertWeights& expert, bool interleave
   expert.down.apply(activations_.activated(), runs, activations_.result());
   const uint64_t all = expert.gate_up.work_bytes(rows) + expert.down.work_bytes(rows);
   const uint64_t weights = std::min(all, expert.gate_up.bytes() + expert.down.bytes());
-  return {weights, all - weights};
+  return {.routed = weights,
+          .other = all - weights,
+          .operations = expert.gate_up.operations(rows) + expert.down.operations(rows)};
 }
 
 }  // namespace fasa

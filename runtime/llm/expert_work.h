@@ -29,6 +29,8 @@ class ExpertWork {
   struct Bytes {          // read and written
     uint64_t routed = 0;  // weights of experts that were chosen
     uint64_t other = 0;
+    uint64_t operations = 0;  // beside them, of the products
+    Bytes& operator+=(const Bytes& more);
   };
   // The normalised input -> the activations' mixed(). Experts run in index order, so a token's sum
   // does not depend on other tokens; weights of unchosen experts are not read.
@@ -41,7 +43,7 @@ class ExpertWork {
   float weight_of(int64_t token, size_t expert) const {
     return activations_.routed()[token * config_.experts.count + static_cast<int64_t>(expert)];
   }
-  uint64_t add_shared(const ExpertLayerWeights& layer) const;
+  Bytes add_shared(const ExpertLayerWeights& layer) const;
   // input [rows, hidden] -> the activations' result() [rows, hidden]. `shares`: as in
   // ActivateParams.
   Bytes apply(const ExpertWeights& expert, bool interleaved, const std::byte* input, RowRuns runs,

@@ -6,6 +6,8 @@
 #include <chrono>
 
 #include "runtime/base/log.h"
+#include "runtime/llm/auto_chunk.h"
+#include "runtime/llm/open_prompt.h"
 #include "runtime/llm/owned_sequence.h"
 #include "runtime/llm/random_context.h"
 
@@ -31,7 +33,7 @@ void check(const ModelConfig& config, std::span<const int32_t> prompt,
            const GenerateOptions& options) {
   if (prompt.empty()) throw UsageError("the prompt is empty; give at least one token");
   options.answer().validate();
-  if (options.prefill_chunk < 1) {
+  if (options.prefill_chunk < 1 && options.prefill_chunk != kAutomaticChunk) {
     throw UsageError(fmt::format("prefill_chunk = {}; allowed: 1 or more", options.prefill_chunk));
   }
   for (size_t i = 0; i < prompt.size(); ++i) {
@@ -82,17 +84,21 @@ class Generation {
 
   GenerateResult run(std::span<const int32_t> prompt) {
     const auto total = static_cast<int64_t>(prompt.size());
-    const int chunk = static_cast<int>(std::min<int64_t>(options_.prefill_chunk, total));
     result_.prompt_tokens = total;
-    const bool behind_noise = options_.random_context > 0;
-    model_.reserve(behind_noise ? 1 : chunk);
+    const int64_t context = options_.random_context + total + options_.max_tokens;
     runtime_.set_rollback_tokens(sequence_.id(), 0);
-    runtime_.reserve(sequence_.id(), options_.random_context + total + options_.max_tokens,
-                     behind_noise ? kRandomChunk : chunk);
+    const bool behind_noise = options_.random_context > 0;
+    if (behind_noise) {
+      model_.reserve(1);
+      runtime_.reserve(sequence_.id(), context, kRandomChunk);
+    } else {
+      choose_chunk(context);
+      reserve(piece_, context);
+    }
     append_random_context(model_, runtime_, sequence_.id(), options_.random_context);
     const Instant start(model_);
-    const std::span<const float> logits = behind_noise ? prefill(prompt, 1, StepMode::kDecode)
-                                                       : prefill(prompt, chunk, StepMode::kPrefill);
+    const std::span<const float> logits =
+        behind_noise ? prefill(prompt, 1, StepMode::kDecode) : read(prompt, context);
     const Instant prefilled(model_);
     runtime_.reset_metrics();
     try {
@@ -108,6 +114,38 @@ class Generation {
   }
 
  private:
+  void choose_chunk(int64_t context) {
+    const bool automatic = options_.prefill_chunk == kAutomaticChunk;
+    const int chunk = automatic ? automatic_chunk(model_, runtime_, context, result_.prompt_tokens)
+                                : options_.prefill_chunk;
+    result_.prefill_chunk = chunk;
+    piece_ = automatic ? std::min(chunk, kPieceTokens) : chunk;
+  }
+
+  void reserve(int step_tokens, int64_t context) {
+    const auto of_prompt = [this](int tokens) {
+      return static_cast<int>(std::min<int64_t>(tokens, result_.prompt_tokens));
+    };
+    model_.reserve(of_prompt(step_tokens + OpenPrompt::kFewRows));
+    runtime_.reserve(sequence_.id(), context, of_prompt(step_tokens));
+  }
+
+  // Layer by layer; by steps if that cannot be, or memory is short.
+  std::span<const float> read(std::span<const int32_t> prompt, int64_t context) {
+    std::optional<OpenPrompt> open =
+        OpenPrompt::open(model_, runtime_, sequence_.id(), prompt, piece_);
+    if (!open) {
+      if (result_.prefill_chunk > piece_) reserve(result_.prefill_chunk, context);
+      return prefill(prompt, result_.prefill_chunk, StepMode::kPrefill);
+    }
+    result_.prefill_chunk = open->chunk();
+    for (bool whole = false; !whole;) {
+      whole = open->work();
+      if (options_.on_prefill) options_.on_prefill(open->done(), std::ssize(prompt));
+    }
+    return open->logits();
+  }
+
   // Logits after the prompt, valid until the model's next step.
   std::span<const float> prefill(std::span<const int32_t> prompt, int chunk, StepMode mode) {
     const auto total = static_cast<int64_t>(prompt.size());
@@ -142,6 +180,8 @@ class Generation {
     const Instant begin(model_);
     double before = 0;
     while (take(logits)) {
+      // What a long chunk took is the hot rows' now.
+      if (result_.decode_steps == 0) model_.shrink(kMinPrefillChunk);
       logits = model_.step(runtime_, {&answer_.tokens().back(), 1}, step);
       const double after = Instant(model_).device_since(begin);
       result_.step_seconds.push_back(after - before);
@@ -186,6 +226,7 @@ class Generation {
   Answer answer_;
   OwnedSequence sequence_;
   GenerateResult result_;
+  int piece_ = 0;  // tokens of a prompt's pieces
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/api/prefill_chunk.h"
 #include "runtime/api/sequences/runtime.h"
 #include "runtime/base/error.h"
 #include "runtime/llm/answer.h"
@@ -19,7 +20,7 @@ namespace fasa {
 
 struct GenerateOptions {
   int64_t max_tokens = 128;
-  int prefill_chunk = 512;
+  int prefill_chunk = kMinPrefillChunk;  // or kAutomaticChunk
   Sampling sampling = {};
   std::vector<std::string> stop = {};  // see AnswerOptions, as logprobs
   std::optional<int> logprobs = {};
@@ -41,6 +42,7 @@ struct GenerateResult {
   std::vector<int32_t> tokens;  // generated, the end-of-sequence id left out
   std::string text;             // text of the tokens, without the prompt; "" without a tokenizer
   int64_t prompt_tokens = 0;
+  int prefill_chunk = 0;     // tokens of the prompt's steps, but the last
   int64_t cache_tokens = 0;  // in the KV cache at the end
   // Seconds on the device's clock (virtual on the emulated device); wall time is separate.
   double prefill_seconds = 0;

@@ -20,6 +20,7 @@ void HostSink::project(const Matrix& matrix, const std::byte* x, RowRuns runs, i
                        float* y) {
   matrix.apply_first(x, runs, columns, y);
   work_.device_bytes += matrix.work_bytes(rows_of(runs), columns);
+  work_.operations += matrix.operations(rows_of(runs), columns);
 }
 
 void HostSink::project_heads(std::span<const Matrix> heads, const std::byte* x, int64_t x_stride,
@@ -41,6 +42,7 @@ void HostSink::mix_experts(const ExpertLayerWeights& layer, const std::byte* rou
                            RowRuns runs) {
   const ExpertWork::Bytes bytes =
       ExpertWork(parts_.config, parts_.activations, parts_.dtype, runs).run(layer, router_input);
+  work_.operations += bytes.operations;
   if (parts_.weights.experts_on_host()) {
     work_.bytes_before_link = work_.device_bytes;  // experts are chosen later
     work_.h2d_bytes += bytes.routed;

@@ -24,14 +24,35 @@ void LayerEngine::stage(const StepShape& step) {
   if (kernels_) kernels_->stage(step);
 }
 
-void LayerEngine::begin(const StepShape& step) {
-  const OperationTag tag = tag_of(-1, step.cause);
+void LayerEngine::take_inputs(const StepShape& step, float* residual) {
   step_ = &step;
-  inputs_ = kernels_ ? kernels_->copy_staged(step, tag)
+  inputs_ = kernels_ ? kernels_->copy_staged(step, tag_of(-1, step.cause))
                      : StepInputs{.positions = step.positions.data(),
                                   .logit_rows = step.logit_rows.data(),
                                   .linear = step.linear};
   inputs_.frequencies = frequencies_;
+  inputs_.residual = residual;
+}
+
+void LayerEngine::begin_piece(const StepShape& step, int layer, float* residual) {
+  take_inputs(step, residual);
+  if (layer == 0) {
+    parts_.device.copy(residual, parts_.activations.host_embeddings(),
+                       static_cast<size_t>(step.tokens * parts_.config.hidden) * sizeof(float),
+                       CopyKind::kHostToDevice, parts_.stream, tag_of(-1, step.cause));
+  }
+  enqueue("projections", tag_of(tag_layer(layer), step.cause),
+          [layer](const LayerWork& work) { work.begin_piece(layer); });
+}
+
+void LayerEngine::end_piece(int layer) {
+  enqueue("projections", tag_of(tag_layer(layer), step_->cause),
+          [layer](const LayerWork& work) { work.end_piece(layer); });
+}
+
+void LayerEngine::begin(const StepShape& step) {
+  const OperationTag tag = tag_of(-1, step.cause);
+  take_inputs(step, parts_.activations.residual());
   parts_.device.copy(parts_.activations.residual(), parts_.activations.host_embeddings(),
                      static_cast<size_t>(step.tokens * parts_.config.hidden) * sizeof(float),
                      CopyKind::kHostToDevice, parts_.stream, tag);
@@ -58,11 +79,14 @@ void LayerEngine::enqueue(const char* name, OperationTag tag, const Work& work) 
       tag);
 }
 
-void LayerEngine::to_attention(int layer) {
-  // Tags count layers as the KV cache does: linear attention belongs to the next layer with rows.
+// Tags count layers as the KV cache does: linear attention belongs to the next layer with rows.
+int LayerEngine::tag_layer(int layer) const {
   const ModelConfig& config = parts_.config;
-  const int tag = std::min(config.attention_index(layer), config.attention_layers() - 1);
-  enqueue("projections", tag_of(tag, step_->cause),
+  return std::min(config.attention_index(layer), config.attention_layers() - 1);
+}
+
+void LayerEngine::to_attention(int layer) {
+  enqueue("projections", tag_of(tag_layer(layer), step_->cause),
           [layer](const LayerWork& work) { work.to_attention(layer); });
 }
 

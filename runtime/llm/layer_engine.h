@@ -30,10 +30,16 @@ class LayerEngine {
   void begin(const StepShape& step);
   // LayerWork::to_attention.
   void to_attention(int layer);
+  // A piece in place of begin() and to_attention(), in any order of layers: `residual` is the
+  // piece's, and layer 0 takes the host embeddings. LayerWork::begin_piece, LayerWork::end_piece.
+  void begin_piece(const StepShape& step, int layer, float* residual);
+  void end_piece(int layer);
   // LayerWork::logits -> the activations' host logits.
   void logits();
 
  private:
+  void take_inputs(const StepShape& step, float* residual);
+  int tag_layer(int layer) const;
   // Host code runs as one launch: fewer launches matter where each costs microseconds.
   template <typename Work>
   void enqueue(const char* name, OperationTag tag, const Work& work);

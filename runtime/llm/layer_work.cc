@@ -3,6 +3,20 @@
 namespace fasa {
 
 void LayerWork::begin() const {
+  const ModelConfig& config = parts_.config;
+  begin_positions();
+  if (config.layer_input > 0) mix_layer_inputs();
+  const Norm& norm = parts_.weights.embedding_norm();
+  if (norm.none()) return;
+  sink_.run(AddNormParams{.rows = step_.tokens,
+                          .size = config.hidden,
+                          .residual = inputs_.residual,
+                          .norm = norm,
+                          .dtype = DType::kF32,
+                          .out = inputs_.residual});
+}
+
+void LayerWork::begin_positions() const {
   const Activations& activations = parts_.activations;
   const ModelConfig& config = parts_.config;
   for (int i = 0; config.rotary_dims > 0 && i < config.rotations(); ++i) {
@@ -15,15 +29,6 @@ void LayerWork::begin() const {
                            .cosines = activations.cosines(i),
                            .sines = activations.sines(i)});
   }
-  if (config.layer_input > 0) mix_layer_inputs();
-  const Norm& norm = parts_.weights.embedding_norm();
-  if (norm.none()) return;
-  sink_.run(AddNormParams{.rows = step_.tokens,
-                          .size = config.hidden,
-                          .residual = activations.residual(),
-                          .norm = norm,
-                          .dtype = DType::kF32,
-                          .out = activations.residual()});
 }
 
 void LayerWork::mix_layer_inputs() const {
@@ -46,7 +51,7 @@ void LayerWork::mix_layer_inputs() const {
 void LayerWork::add_norm(const Norm& norm, AddOrder order, const Pending& pending) const {
   sink_.run(AddNormParams{.rows = step_.tokens,
                           .size = parts_.config.hidden,
-                          .residual = parts_.activations.residual(),
+                          .residual = inputs_.residual,
                           .addend = pending.addend,
                           .bias = pending.bias,
                           .addend_norm = pending.norm,
@@ -102,6 +107,15 @@ void LayerWork::to_attention(int index) const {
   } else {
     before_attention(index, after_attention(index - 1));
   }
+}
+
+void LayerWork::begin_piece(int index) const {
+  index == 0 ? begin() : begin_positions();
+  before_attention(index, {});
+}
+
+void LayerWork::end_piece(int index) const {
+  add_norm({}, AddOrder::kAddThenNorm, after_attention(index));
 }
 
 void LayerWork::before_attention(int index, const Pending& pending) const {
@@ -223,9 +237,8 @@ LayerWork::Pending LayerWork::add_experts(const LayerWeights& layer) const {
                             .out = out});
   };
   store_normed(activations.result(), experts.mlp_out_norm, DType::kF32, activations.beside());
-  store_normed(activations.residual(), experts.router_norm, parts_.dtype,
-               activations.router_input());
-  store_normed(activations.residual(), experts.norm, parts_.dtype, activations.input());
+  store_normed(inputs_.residual, experts.router_norm, parts_.dtype, activations.router_input());
+  store_normed(inputs_.residual, experts.norm, parts_.dtype, activations.input());
   sink_.mix_experts(experts, activations.router_input(), step_.runs);
   sink_.run(AddNormParams{.rows = step_.tokens,
                           .size = parts_.config.hidden,
@@ -264,7 +277,7 @@ void LayerWork::logits() const {
   const auto rows = static_cast<int64_t>(step_.logit_rows.size());
   sink_.run(AddNormParams{.rows = rows,
                           .size = config.hidden,
-                          .residual = activations.residual(),
+                          .residual = inputs_.residual,
                           .addend = pending.addend,
                           .bias = pending.bias,
                           .addend_norm = pending.norm,

@@ -26,6 +26,10 @@ class LayerWork {
   // Enqueues the rest of the previous layer after its attention (or begin()), then
   // before_attention(), or a layer's linear attention.
   void to_attention(int layer) const;
+  // The same, bit for bit, for a piece of a chunk, whose residual is complete before each layer:
+  // what comes before the layer's attention, and the rest of the layer, added to the residual.
+  void begin_piece(int layer) const;
+  void end_piece(int layer) const;
   // Computes cosines and sines of the step's positions, and the norm of the embeddings if the
   // family has one.
   void begin() const;
@@ -42,6 +46,7 @@ class LayerWork {
     int key;
     std::byte* out;  // [tokens, all, head_dim] in the model's dtype
   };
+  void begin_positions() const;
   // Embeddings -> the input per layer, from the tables' parts.
   void mix_layer_inputs() const;
   void add_norm(const Norm& norm, AddOrder order, const Pending& pending) const;

@@ -2,6 +2,7 @@
 // may be packed while its values are not).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <variant>
@@ -55,6 +56,11 @@ class Matrix {
   // Bytes that apply() and apply_first() read and write.
   uint64_t work_bytes(int64_t rows) const { return work_bytes(rows, outputs_); }
   uint64_t work_bytes(int64_t rows, int64_t columns) const;
+  // Operations of apply() and apply_first().
+  uint64_t operations(int64_t rows) const { return operations(rows, outputs_); }
+  uint64_t operations(int64_t rows, int64_t columns) const {
+    return 2 * static_cast<uint64_t>(rows * std::min(columns, outputs_) * inputs_);
+  }
 
  private:
   int64_t outputs_ = 0;

@@ -85,10 +85,22 @@ void Model::reserve(int step_tokens) {
   impl_->reserve(step_tokens, 1);
 }
 
+void Model::shrink(int step_tokens) { impl_->shrink(step_tokens); }
+uint64_t Model::activation_bytes(int step_tokens) const {
+  return impl_->activation_bytes(step_tokens);
+}
+
 std::span<const float> Model::forward(Runtime& runtime, std::span<const int32_t> tokens,
                                       std::span<const StepSequence> step,
                                       const ForwardOptions& options) {
   return impl_->forward(runtime, tokens, step, options);
+}
+
+bool Model::takes_pieces() const {
+  return impl_->config().linear.layers == 0 && impl_->config().layer_input == 0;
+}
+std::span<const float> Model::work(Runtime& runtime, const PromptPiece& piece) {
+  return impl_->work(runtime, piece);
 }
 
 std::span<const float> Model::step(Runtime& runtime, std::span<const int32_t> tokens,

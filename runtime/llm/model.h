@@ -39,6 +39,17 @@ struct ForwardOptions {
   LayerObserver* observer = nullptr;  // only for steps of one sequence
 };
 
+// Some tokens of an open chunk (Runtime::open_chunk()) in one of the model's layers.
+struct PromptPiece {
+  SequenceId sequence = {};
+  int layer = 0;
+  std::span<const int32_t> tokens = {};
+  int64_t start = 0;          // position of the first token
+  float* residual = nullptr;  // [tokens, hidden], on the device; from layer to layer
+  bool attends = true;        // else only keys and values are made: nothing reads the result
+  bool logits = false;        // of the last token, in the last layer
+};
+
 class Model {
  public:
   // Loads a Hugging Face folder or a GGUF file into the device's memory. `device` must outlive the
@@ -64,6 +75,11 @@ class Model {
   // Allocates activations for steps of up to `step_tokens` tokens. Throws BudgetError; the old ones
   // then stay.
   void reserve(int step_tokens);
+  // Gives up activations for steps of more than `step_tokens` tokens; later ones allocate them
+  // again. The last logits are lost.
+  void shrink(int step_tokens);
+  // Device memory that reserve(step_tokens) would take in addition.
+  uint64_t activation_bytes(int step_tokens) const;
 
   // Runs all layers of the step that `runtime` has open (begin_step); the caller ends the step.
   // `tokens`: ids of all sequences' new tokens, in order. Returns f32 logits in host memory, valid
@@ -73,6 +89,11 @@ class Model {
   std::span<const float> forward(Runtime& runtime, std::span<const int32_t> tokens,
                                  std::span<const StepSequence> step,
                                  const ForwardOptions& options = {});
+  // Whether the model can go through a prompt layer by layer.
+  bool takes_pieces() const;
+  // Works on a piece of the runtime's open chunk, and waits for it. Returns the logits if they are
+  // wanted. After an error the chunk can only be dropped.
+  std::span<const float> work(Runtime& runtime, const PromptPiece& piece);
   // Calls begin_step, forward and end_step; abort_step if forward throws.
   std::span<const float> step(Runtime& runtime, std::span<const int32_t> tokens,
                               std::span<const StepSequence> step,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <numeric>
 #include <utility>
 
 #include "kernels/rank_bodies.h"
@@ -51,6 +52,20 @@ void Model::Impl::reserve(int64_t tokens, int64_t rows) {
   engine_.reserve(larger);
   activations_ = std::move(larger);
   place_ = next_place();
+}
+
+void Model::Impl::shrink(int64_t tokens) {
+  if (activations_.tokens() <= tokens) return;
+  const int64_t rows = activations_.rows();
+  activations_ = Activations();
+  reserve(tokens, rows);
+}
+
+// While they grow, the old ones stay.
+uint64_t Model::Impl::activation_bytes(int64_t tokens) const {
+  if (tokens <= activations_.tokens()) return 0;
+  const PanelOrder order = device_.traits().model_calls ? PanelOrder::kPlain : PanelOrder::kPacked;
+  return Activations::device_bytes(config_, dtype_, order, tokens, 1);
 }
 
 void Model::Impl::check(std::span<const int32_t> tokens, std::span<const StepSequence> step,
@@ -141,30 +156,43 @@ void Model::Impl::publish(const std::byte* data, size_t bytes, Report report) {
 }
 
 // `model_layer`: of all layers.
-void Model::Impl::attention(Runtime& runtime, int model_layer, const StepShape& shape,
-                            const ForwardOptions& options) {
-  const int layer = open_->layer;
+Model::Impl::KeysValues Model::Impl::keys_values(int model_layer, int64_t tokens) const {
+  if (config_.is_shared(model_layer)) return {};
   const int query_heads = config_.query_heads;
   const HeadShape heads = config_.heads(model_layer);
-  const ConstTensorView q = part_of_qkv(model_layer, shape.tokens, 0, query_heads);
-  const bool stores = !config_.is_shared(model_layer);
-  ConstTensorView k, v;
-  if (stores) {
-    k = part_of_qkv(model_layer, shape.tokens, query_heads, heads.kv_heads);
-    v = config_.has_mla()
-            ? latent_part(k)
-            : part_of_qkv(model_layer, shape.tokens, query_heads + heads.kv_heads, heads.kv_heads);
-  }
+  const ConstTensorView k = part_of_qkv(model_layer, tokens, query_heads, heads.kv_heads);
+  return {k, config_.has_mla()
+                 ? latent_part(k)
+                 : part_of_qkv(model_layer, tokens, query_heads + heads.kv_heads, heads.kv_heads)};
+}
+
+void Model::Impl::append(Runtime& runtime, int model_layer, const StepShape& shape) {
+  if (config_.is_shared(model_layer)) return;
+  const KeysValues stored = keys_values(model_layer, shape.tokens);
+  runtime.append(config_.attention_index(model_layer), stored.k, stored.v, stream());
+}
+
+void Model::Impl::attend(Runtime& runtime, int model_layer, const StepShape& shape) {
+  const ConstTensorView q = part_of_qkv(model_layer, shape.tokens, 0, config_.query_heads);
+  const auto out = TensorView::dense(activations_.attended(), dtype_, shape.tokens,
+                                     config_.query_heads, config_.heads(model_layer).value_dim);
+  runtime.attend(config_.attention_index(model_layer), q, out, activations_.lse(), stream());
+}
+
+void Model::Impl::attention(Runtime& runtime, int model_layer, const StepShape& shape,
+                            const ForwardOptions& options) {
   if (LayerObserver* observer = options.observer; observer != nullptr) {
+    const int layer = open_->layer;
+    const ConstTensorView q = part_of_qkv(model_layer, shape.tokens, 0, config_.query_heads);
+    const KeysValues stored = keys_values(model_layer, shape.tokens);
     publish(activations_.qkv(), activations_.qkv_bytes(),
             [=, start = shape.positions[0]](ptrdiff_t by) {
-              observer->on_layer(layer, moved(q, by), moved(k, by), moved(v, by), start);
+              observer->on_layer(layer, moved(q, by), moved(stored.k, by), moved(stored.v, by),
+                                 start);
             });
   }
-  if (stores) runtime.append(layer, k, v, stream());
-  const auto out = TensorView::dense(activations_.attended(), dtype_, shape.tokens, query_heads,
-                                     heads.value_dim);
-  runtime.attend(layer, q, out, activations_.lse(), stream());
+  append(runtime, model_layer, shape);
+  attend(runtime, model_layer, shape);
 }
 
 std::span<const LinearPart> Model::Impl::linear_parts(Runtime& runtime) const {
@@ -194,12 +222,7 @@ void Model::Impl::cap_logits(std::span<float> logits) const {
       .soft_cap(logits.data(), std::ssize(logits), config_.logits_cap, logits.data());
 }
 
-std::span<const float> Model::Impl::forward(Runtime& runtime, std::span<const int32_t> tokens,
-                                            std::span<const StepSequence> step,
-                                            const ForwardOptions& options) {
-  check(tokens, step, options);
-  StepShape shape = shape_of(runtime, step, options);
-  reserve(shape.tokens, static_cast<int64_t>(shape.logit_rows.size()));
+void Model::Impl::embed(std::span<const int32_t> tokens) {
   for (size_t i = 0; i < tokens.size(); ++i) {
     weights_.embed(tokens[i],
                    activations_.host_embeddings() + static_cast<int64_t>(i) * config_.hidden);
@@ -208,6 +231,47 @@ std::span<const float> Model::Impl::forward(Runtime& runtime, std::span<const in
                                                                             config_.layers *
                                                                             config_.layer_input);
   }
+}
+
+std::span<const float> Model::Impl::work(Runtime& runtime, const PromptPiece& piece) {
+  const StepSequence part{piece.sequence, static_cast<int>(piece.tokens.size()),
+                          StepMode::kPrefill};
+  check(piece.tokens, {&part, 1}, {});
+  const bool attends = piece.attends || piece.logits;
+  StepShape shape = shape_of(runtime, {&part, 1}, {.no_logits = !piece.logits});
+  std::iota(shape.positions.begin(), shape.positions.end(), static_cast<int32_t>(piece.start));
+  reserve(shape.tokens, static_cast<int64_t>(shape.logit_rows.size()));
+  if (piece.layer == 0) embed(piece.tokens);
+  runtime.begin_piece(piece.sequence, config_.attention_index(piece.layer), part.tokens);
+  try {
+    engine_.stage(shape);
+    engine_.begin_piece(shape, piece.layer, piece.residual);
+    append(runtime, piece.layer, shape);
+    if (attends) attend(runtime, piece.layer, shape);
+    if (piece.logits) {
+      engine_.logits();
+    } else if (attends) {
+      engine_.end_piece(piece.layer);
+    }
+    runtime.end_piece();
+  } catch (...) {
+    // Enqueued work refers to this frame. The first error is reported.
+    try {
+      device_.synchronize(stream());
+    } catch (const Error&) {
+    }
+    throw;
+  }
+  return finish(shape);
+}
+
+std::span<const float> Model::Impl::forward(Runtime& runtime, std::span<const int32_t> tokens,
+                                            std::span<const StepSequence> step,
+                                            const ForwardOptions& options) {
+  check(tokens, step, options);
+  StepShape shape = shape_of(runtime, step, options);
+  reserve(shape.tokens, static_cast<int64_t>(shape.logit_rows.size()));
+  embed(tokens);
   const bool decodes = std::all_of(step.begin(), step.end(), [](const StepSequence& sequence) {
     return sequence.mode == StepMode::kDecode;
   });
@@ -231,6 +295,10 @@ std::span<const float> Model::Impl::forward(Runtime& runtime, std::span<const in
     }
     throw;
   }
+  return finish(shape);
+}
+
+std::span<const float> Model::Impl::finish(const StepShape& shape) {
   device_.synchronize(stream());
   const size_t logits = shape.logit_rows.size() * static_cast<size_t>(config_.vocab_size);
   cap_logits({activations_.host_logits(), logits});

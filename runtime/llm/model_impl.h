@@ -30,9 +30,13 @@ class Model::Impl {
 
   // Memory for steps of so many tokens and rows of logits. Throws BudgetError.
   void reserve(int64_t tokens, int64_t rows);
+  // As in Model.
+  void shrink(int64_t tokens);
+  uint64_t activation_bytes(int64_t tokens) const;
 
   std::span<const float> forward(Runtime& runtime, std::span<const int32_t> tokens,
                                  std::span<const StepSequence> step, const ForwardOptions& options);
+  std::span<const float> work(Runtime& runtime, const PromptPiece& piece);
 
  private:
   // The forward() under way.
@@ -50,11 +54,19 @@ class Model::Impl {
   void enqueue(Runtime& runtime, const StepShape& shape, const ForwardOptions& options);
   void attention(Runtime& runtime, int model_layer, const StepShape& shape,
                  const ForwardOptions& options);
+  void append(Runtime& runtime, int model_layer, const StepShape& shape);
+  void attend(Runtime& runtime, int model_layer, const StepShape& shape);
+  void embed(std::span<const int32_t> tokens);
+  std::span<const float> finish(const StepShape& shape);  // waits; the logits
   // Host code that reads what the stream has computed in the memory at `data`. Its argument is the
   // distance from there to the host's copy.
   using Report = std::function<void(ptrdiff_t moved)>;
   void publish(const std::byte* data, size_t bytes, Report report);
   void cap_logits(std::span<float> logits) const;
+  struct KeysValues {
+    ConstTensorView k, v;  // empty if the layer shares those of another
+  };
+  KeysValues keys_values(int model_layer, int64_t tokens) const;
   // Heads of what a layer has written for attention.
   ConstTensorView part_of_qkv(int layer, int64_t tokens, int first_head, int heads) const;
   ConstTensorView latent_part(ConstTensorView keys) const;

@@ -31,9 +31,13 @@ ModelMemory model_memory(const std::string& path, const ModelConfig& config,
   std::unique_ptr<WeightSource> source = std::make_unique<RandomWeights>(kSeed);
   if (has_weights(path)) source = open_weights(path);
   const WeightBytes bytes = Weights::count(std::move(source), config, chosen, order, weights);
+  const auto activations = [&](int64_t tokens) {
+    return Activations::device_bytes(config, chosen, order, tokens, 1);
+  };
+  constexpr int64_t kMany = 4096;
   return {.weights = bytes,
-          .activations = bytes.kernel_scratch +
-                         Activations::device_bytes(config, chosen, order, step_tokens, 1)};
+          .activations = bytes.kernel_scratch + activations(step_tokens),
+          .activations_per_token = (activations(2 * kMany) - activations(kMany)) / kMany};
 }
 
 }  // namespace fasa

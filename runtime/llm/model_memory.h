@@ -16,6 +16,7 @@ namespace fasa {
 struct ModelMemory {
   WeightBytes weights;
   uint64_t activations = 0;  // of a step, with logits of one token and kernels' scratch
+  uint64_t activations_per_token = 0;
 
   uint64_t total() const { return weights.total + activations; }
 };

@@ -36,6 +36,20 @@ Json kv_json(const KvMemory& kv) {
           {"device_kv_bytes", kv.device_total()},       {"host_kv_bytes", kv.host_rows}};
 }
 
+Json prompt_json(const PlanOption& option) {
+  const PromptPlan& prompt = option.prompt;
+  const bool known = prompt.seconds > 0;
+  return {{"chunk", option.prompt.chunk},
+          {"piece", option.prompt.piece > 0 ? Json(option.prompt.piece) : Json(nullptr)},
+          {"seconds", known ? Json(prompt.seconds) : Json(nullptr)},
+          {"product_seconds", known ? Json(prompt.products) : Json(nullptr)},
+          {"link_seconds", prompt.link},
+          {"operations", prompt.operations},
+          {"state_bytes", prompt.state_bytes},
+          {"row_bytes_to_device", prompt.rows_back},
+          {"row_bytes_to_host", prompt.rows_to_host}};
+}
+
 Json option_json(const PlanOption& option) {
   const bool slices = option.chunks > 0;
   return {
@@ -68,6 +82,7 @@ Json option_json(const PlanOption& option) {
       {"host_bytes", option.host_bytes},
       {"fits", option.fits},
       {"longest_context", or_null(option.longest_context)},
+      {"first_token", prompt_json(option)},
       {"predicted", step_json(option.step)},
       {"predicted_with_prefetch",
        option.prefetched ? step_json(*option.prefetched) : Json(nullptr)}};
@@ -81,7 +96,7 @@ Json expert_json(const ExpertOption& option) {
 }
 
 Json machine_json(const PlanMachine& machine) {
-  const bool flops = machine.tensor_flops > 0;
+  const bool flops = machine.rates.operations > 0;
   return {{"name", machine.name},
           {"unified", machine.rates.unified},
           {"memory_bytes", or_null(machine.device_memory)},
@@ -91,7 +106,7 @@ Json machine_json(const PlanMachine& machine) {
           {"link_bandwidth", machine.rates.link_bandwidth},
           {"link_latency_us", machine.rates.link_latency * 1e6},
           {"launch_us", machine.rates.kernels.launch * 1e6},
-          {"tensor_flops", flops ? Json(machine.tensor_flops) : Json(nullptr)}};
+          {"tensor_flops", flops ? Json(machine.rates.operations) : Json(nullptr)}};
 }
 
 Json model_json(const ModelShape& model) {
@@ -117,7 +132,6 @@ Json to_json(const PlanOptions& request, const Plan& plan) {
                    {"preset", plan.options[*plan.recommended].config.preset},
                    {"toml", recommended_toml(request, plan)}};
   }
-  const bool prefill = plan.prefill_seconds > 0;
   return {{"model", model_json(request.model)},
           {"machine", machine_json(request.machine)},
           {"tokens", request.tokens},
@@ -127,7 +141,6 @@ Json to_json(const PlanOptions& request, const Plan& plan) {
           {"host_weight_bytes", plan.host_weight_bytes},
           {"experts", experts},
           {"activation_bytes", plan.activation_bytes},
-          {"prefill_seconds_at_least", prefill ? Json(plan.prefill_seconds) : Json(nullptr)},
           {"supposed",
            {{"overlap", or_null(request.prediction.overlap)},
             {"coverage", or_null(request.prediction.coverage)},

@@ -27,6 +27,7 @@ PlanMachine this_machine() {
   machine.traits = kHostTraits;
   machine.rates.kernels = KernelCosts::with_launch(0);
   machine.rates.memory_bandwidth = read_bandwidth(bytes, 3);
+  machine.rates.operations = 0;
   machine.device_memory = topology.memory_bytes();
   return machine;
 }
@@ -37,6 +38,7 @@ PlanMachine accelerator(const Config& config, const GivenMachine& given) {
   machine.name = given.any() ? "the given accelerator" : "the emulated device";
   machine.traits = kEmulatedTraits;
   machine.rates.memory_bandwidth = options.memory_bandwidth;
+  machine.rates.operations = options.operations;
   machine.rates.kernels = KernelCosts::with_launch(options.launch_seconds);
   machine.rates.link_bandwidth = options.link_bandwidth;
   machine.rates.link_latency = options.link_latency;
@@ -47,7 +49,6 @@ PlanMachine accelerator(const Config& config, const GivenMachine& given) {
     machine.name = gpu.name;
     machine.device_memory = gpu.memory_bytes;
     machine.reserved_bytes = kDriverBytes;
-    machine.tensor_flops = gpu.tensor_flops;
   }
   if (given.vram) {
     machine.device_memory = given.vram;

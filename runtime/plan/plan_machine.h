@@ -19,7 +19,6 @@ struct PlanMachine {
   uint64_t reserved_bytes = 0;            // of device_memory, for the driver and its context
   std::optional<uint64_t> host_memory;    // for rows; none: unlimited or unknown
   uint64_t this_host_memory = 0;          // of the machine that plans
-  double tensor_flops = 0;                // 0: unknown
 
   // Device memory that a model and its cache may use; UINT64_MAX: no limit.
   uint64_t usable_device_bytes() const;

@@ -71,7 +71,6 @@ class Planner {
     plan_.activation_bytes = weights_.activations;
     const auto project_scratch = request.machine.traits.project_scratch;
     if (project_scratch != nullptr) plan_.activation_bytes += project_scratch();
-    plan_.prefill_seconds = prefill_seconds();
   }
 
   Plan run() {
@@ -107,18 +106,22 @@ class Planner {
     const auto bytes = [&](int64_t parameters) {
       return weight_bytes(parameters, request.weight_bits);
     };
-    const int64_t chunk = std::min<int64_t>(request.prefill_chunk, request.tokens);
+    const int64_t chunk =
+        std::min<int64_t>(request.prefill_chunk.value_or(kMinPrefillChunk), request.tokens);
+    constexpr int64_t kMany = 4096;
     return {.total = bytes(model.device_parameters()),
             .layers = bytes(model.layer_parameters()) * layers_of(model),
             .head = bytes(model.head_parameters()),
-            .activations = activation_bytes(model, chunk)};
+            .activations = activation_bytes(model, chunk),
+            .activations_per_token = activation_bytes(model, kMany) / kMany};
   }
+  int min_chunk() const { return request_.prefill_chunk.value_or(kMinPrefillChunk); }
   StepSettings settings_of(const Config& config, int64_t tokens) const {
     return make_step_settings(config, request_.model.geometry, request_.row_dtype,
                               request_.machine.traits, tokens);
   }
   int step_tokens(int64_t tokens) const {
-    return static_cast<int>(std::min<int64_t>(request_.prefill_chunk, tokens));
+    return static_cast<int>(std::min<int64_t>(min_chunk(), tokens));
   }
   uint64_t device_bytes(const KvMemory& kv) const {
     return plan_.weight_bytes + plan_.activation_bytes + kv.device_total();
@@ -227,6 +230,7 @@ class Planner {
     option.host_bytes = option.kv.host_needed() + weights_.host;
     option.fits = fits(option.kv);
     add_extra_hot_rows(settings, config, option);
+    add_prompt(settings, option);
     option.longest_context = longest_context(config);
     option.config = std::move(config);
     name_option(option, request_.model.geometry.chunks(), request_.machine.rates.unified);
@@ -310,7 +314,9 @@ class Planner {
             .fetched_bytes = weights_.fetched() / layers_of(model),
             .head_bytes = weights_.head,
             .hidden_bytes = floats(model.hidden),
-            .logit_bytes = floats(model.vocab)};
+            .logit_bytes = floats(model.vocab),
+            .layer_operations = 2 * static_cast<uint64_t>(model.layer_parameters()),
+            .head_operations = 2 * static_cast<uint64_t>(model.head_parameters())};
   }
 
   // Runners-up take no time of compute.
@@ -320,15 +326,21 @@ class Planner {
     return load;
   }
 
-  // Two operations per weight and token; causal attention covers half of all pairs.
-  double prefill_seconds() const {
-    if (request_.machine.tensor_flops <= 0) return 0;
-    const Geometry& g = request_.model.geometry;
-    const auto tokens = static_cast<double>(request_.tokens);
-    const auto weights = static_cast<double>(g.layers * request_.model.layer_parameters());
-    const double pairs = tokens * tokens / 2 * g.query_heads * g.layers;
-    return (2 * tokens * weights + 2 * pairs * (g.key_dim + g.value_dim)) /
-           request_.machine.tensor_flops;
+  void add_prompt(const StepSettings& settings, PlanOption& option) const {
+    const uint64_t usable = request_.machine.usable_device_bytes();
+    const auto left = [&](int chunk) {
+      const int step = static_cast<int>(std::min<int64_t>(chunk, request_.tokens));
+      const auto more = static_cast<uint64_t>(step - step_tokens(request_.tokens)) *
+                        weights_.activations_per_token;
+      const uint64_t taken = device_bytes(memory_of(settings, request_.tokens, step)) + more;
+      return usable == UINT64_MAX ? UINT64_MAX : usable - std::min(usable, taken);
+    };
+    option.prompt = plan_prompt(settings, request_.machine.rates,
+                                {.tokens = request_.tokens,
+                                 .chunk = request_.prefill_chunk,
+                                 .model = request_.model,
+                                 .weights = weight_load(),
+                                 .left = left});
   }
 
   // The fastest option that fits with the configured slices; else the fastest with smaller ones.

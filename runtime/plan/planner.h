@@ -7,12 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "runtime/api/prefill_chunk.h"
 #include "runtime/api/sequences/runtime.h"
 #include "runtime/catalog/model_shape.h"
 #include "runtime/config/config.h"
 #include "runtime/plan/cost_model.h"
 #include "runtime/plan/measured_loss.h"
 #include "runtime/plan/plan_machine.h"
+#include "runtime/plan/prompt_plan.h"
 
 namespace fasa {
 
@@ -33,8 +35,9 @@ struct PlannedWeights {
   uint64_t layers = 0;  // matrices of all layers that each token reads
   uint64_t head = 0;
   uint64_t activations = 0;  // for prefill chunks
-  uint64_t host = 0;         // experts in host memory
-  uint64_t experts = 0;      // all experts of all routers, in either memory
+  uint64_t activations_per_token = 0;
+  uint64_t host = 0;     // experts in host memory
+  uint64_t experts = 0;  // all experts of all routers, in either memory
   uint64_t chosen =
       0;  // the experts that one token reads; part of `layers` unless they are in host memory
 
@@ -60,7 +63,8 @@ struct PlanOptions {
   int weight_bits = 4;                         // 16, 8, 4
   std::optional<PlannedWeights> weights = {};  // overrides `weight_bits`
   RowDType row_dtype = DType::kBF16;
-  int prefill_chunk = 512;
+  // None: as many as memory allows (runtime/api/prefill_chunk.h); what has to fit counts the least.
+  std::optional<int> prefill_chunk = {};
   PlanPrediction prediction;
 };
 
@@ -96,6 +100,7 @@ struct PlanOption {
   bool fits = false;
   // With the fewest hot rows that the config allows. 0: none fits; no value: no known limit.
   std::optional<int64_t> longest_context;
+  PromptPlan prompt;  // of all tokens
   PlannedStep step;
   std::optional<PlannedStep> prefetched;  // only where rows are fetched
 
@@ -111,8 +116,9 @@ struct Plan {
   // slices, and loses nothing.
   std::vector<PlanOption> options;
   std::optional<size_t> recommended;  // index of options; none if nothing fits
-  double prefill_seconds = 0;         // all tokens, bound by tensor throughput; 0: unknown
 
+  // Whose numbers stand for a prompt's: the recommended, else the first.
+  const PlanOption& shown() const { return options[recommended.value_or(0)]; }
   const PlanOption& option(const std::string& preset) const;  // with the configured slice format
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/kernel_work.h"
+#include "kernels/prefill_work.h"
 #include "kernels/run_on_host.h"
 #include "kernels/select_plan.h"
 
@@ -151,19 +152,6 @@ KernelWork modelled_work(const AttendParams& params) {
   return {.device_bytes = bytes};
 }
 
-KernelWork modelled_work(const PrefillParams& params) {
-  const CacheLayout& layout = params.step.layout;
-  uint64_t bytes = 0;
-  for_each_sequence(params.step, StepMode::kPrefill, [&](int, const SequenceDesc& sequence) {
-    const int64_t begin = int64_t{params.begin_page} * kPageTokens;
-    const int64_t end = std::min<int64_t>(int64_t{params.end_page} * kPageTokens, sequence.end());
-    bytes += rows_bytes(layout, std::max<int64_t>(0, end - begin) * layout.kv_heads);
-    if (params.last_wave) {
-      bytes +=
-          output_bytes(layout, int64_t{sequence.tokens} * layout.query_heads(), params.out.dtype);
-    }
-  });
-  return {.device_bytes = bytes};
-}
+KernelWork modelled_work(const PrefillParams& params) { return prefill_work(params); }
 
 }  // namespace fasa

@@ -14,7 +14,6 @@ KernelWork modelled_work(const SelectParams& params);
 KernelWork modelled_work(const FetchParams& params);
 KernelWork modelled_work(const GatherParams& params);
 KernelWork modelled_work(const AttendParams& params);
-// Counts key rows once, although every block of queries reads them again.
 KernelWork modelled_work(const PrefillParams& params);
 
 }  // namespace fasa

@@ -23,29 +23,6 @@ void require(bool ok, std::string_view what, auto given, std::string_view allowe
   if (!ok) throw UsageError(fmt::format("{} = {}; allowed: {}", what, given, allowed));
 }
 
-DeviceOptions device_options(const SyntheticOptions& settings) {
-  DeviceOptions options = settings.config.device_options();
-  options.name = "emulated";
-  options.memory_bandwidth = settings.memory_bandwidth;
-  options.launch_seconds = settings.launch_seconds;
-  options.host_alias_bytes = kHostAliasBytes;
-  return options;
-}
-
-std::vector<int16_t> slice_dims(const SyntheticOptions& settings) {
-  const Geometry& geometry = settings.geometry;
-  const int chunks = settings.config.effective_tip_chunks(geometry.chunks());
-  std::vector<int16_t> dims;
-  for (int head = 0; head < geometry.layers * geometry.kv_heads; ++head) {
-    for (int chunk = 0; chunk < chunks; ++chunk) {
-      const Geometry::Pair pair = geometry.chunk_dims(chunk);
-      dims.push_back(static_cast<int16_t>(pair.first));
-      dims.push_back(static_cast<int16_t>(pair.second));
-    }
-  }
-  return dims;
-}
-
 TransferTotals difference(const TransferTotals& now, const TransferTotals& before) {
   return {.h2d_bytes = now.h2d_bytes - before.h2d_bytes,
           .d2h_bytes = now.d2h_bytes - before.d2h_bytes,
@@ -56,6 +33,28 @@ TransferTotals difference(const TransferTotals& now, const TransferTotals& befor
 }
 
 }  // namespace
+
+DeviceOptions SyntheticOptions::device_options() const {
+  DeviceOptions options = config.device_options();
+  options.name = "emulated";
+  options.memory_bandwidth = memory_bandwidth;
+  options.launch_seconds = launch_seconds;
+  options.host_alias_bytes = kHostAliasBytes;
+  return options;
+}
+
+std::vector<int16_t> SyntheticOptions::slice_dims() const {
+  const int chunks = config.effective_tip_chunks(geometry.chunks());
+  std::vector<int16_t> dims;
+  for (int head = 0; head < geometry.layers * geometry.kv_heads; ++head) {
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      const Geometry::Pair pair = geometry.chunk_dims(chunk);
+      dims.push_back(static_cast<int16_t>(pair.first));
+      dims.push_back(static_cast<int16_t>(pair.second));
+    }
+  }
+  return dims;
+}
 
 void SyntheticOptions::validate() const {
   geometry.validate();
@@ -101,10 +100,10 @@ SyntheticDecode::Impl::Impl(const SyntheticOptions& settings, SelectionTrace tra
     : settings_((settings.validate(), settings)),
       trace_(std::move(trace)),
       tiling_(trace_, settings_.tokens + 1, settings_.seed),
-      inner_(open_device(device_options(settings_))),
-      device_(static_cast<EmulatedDevice&>(*inner_), tiling_, settings_.tokens, settings_.compute),
+      inner_(open_device(settings_.device_options())),
+      device_(static_cast<EmulatedDevice&>(*inner_), &tiling_, settings_.tokens, settings_.compute),
       runtime_(device_, settings_.config, settings_.geometry, settings_.row_dtype,
-               slice_dims(settings_), settings_.tokens + settings_.max_steps),
+               settings_.slice_dims(), settings_.tokens + settings_.max_steps),
       stream_(device_.create_stream(StreamPriority::kNormal, "compute")),
       begun_(device_.create_event()),
       ended_(device_.create_event()) {

@@ -31,6 +31,8 @@ struct SyntheticOptions {
 
   // Throws UsageError.
   void validate() const;
+  DeviceOptions device_options() const;
+  std::vector<int16_t> slice_dims() const;  // as a Runtime takes them
 };
 
 struct SyntheticStep {

@@ -15,7 +15,7 @@ constexpr size_t kLargeBytes = size_t{16} << 20;
 
 }  // namespace
 
-SyntheticDevice::SyntheticDevice(EmulatedDevice& inner, const TraceTiling& tiling, int64_t tokens,
+SyntheticDevice::SyntheticDevice(EmulatedDevice& inner, const TraceTiling* tiling, int64_t tokens,
                                  SyntheticCompute compute)
     : WrappedDevice(inner), emulated_(inner), tiling_(tiling), tokens_(tokens), compute_(compute) {}
 
@@ -62,10 +62,10 @@ KernelWork SyntheticDevice::select(const SelectParams& params) {
                           .layer = params.step.attending_layer(),
                           .kv_head = head};
       int32_t* set = params.sets + index * params.selected_capacity;
-      tiling_.true_set(id, plan, set);
+      tiling_->true_set(id, plan, set);
       if (plan.runners_up == 0) continue;
       params.runners_up.sizes[index] =
-          tiling_.runners_up(id, plan, {set, static_cast<size_t>(plan.budget)},
+          tiling_->runners_up(id, plan, {set, static_cast<size_t>(plan.budget)},
                              params.runners_up.positions + index * params.runners_up.capacity);
     }
   }

@@ -22,8 +22,8 @@ enum class SyntheticCompute : uint8_t {
 class SyntheticDevice final : public WrappedDevice {
  public:
   // Both must outlive it. Decode steps begin at `tokens`: a sequence's step number is its length
-  // less `tokens`.
-  SyntheticDevice(EmulatedDevice& inner, const TraceTiling& tiling, int64_t tokens,
+  // less `tokens`. `tiling` null: nothing decodes.
+  SyntheticDevice(EmulatedDevice& inner, const TraceTiling* tiling, int64_t tokens,
                   SyntheticCompute compute);
 
   // The overlap of the true sets.
@@ -38,7 +38,7 @@ class SyntheticDevice final : public WrappedDevice {
   KernelWork select(const SelectParams& params);
 
   EmulatedDevice& emulated_;
-  const TraceTiling& tiling_;
+  const TraceTiling* tiling_;
   const int64_t tokens_;
   const SyntheticCompute compute_;
   SetOverlap overlap_;

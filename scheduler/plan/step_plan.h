@@ -23,7 +23,12 @@ enum class DecodePath : uint8_t {
   kSelectedInGroups,  // sets whose misses all find hot slots, fetched by head groups
   kSelectedInWaves,   // sets whose misses also go through the fetch buffer
 };
-enum class PrefillPath : uint8_t { kNone, kInPlace, kStreamed };
+enum class PrefillPath : uint8_t {
+  kNone,
+  kInPlace,
+  kStreamed,
+  kFromLayerRows,  // a piece of a chunk whose rows are over the link
+};
 
 struct LayerPlan {
   DecodePath decode = DecodePath::kNone;

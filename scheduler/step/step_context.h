@@ -27,11 +27,14 @@ struct StepContext {
   const int16_t* slice_dims = nullptr;       // device, [layers][kv_heads][slice.dims]
   const float* slopes = nullptr;             // device, [query_heads], see StepParams; or null
   StepCounters* counters = nullptr;          // device, [layers]
+  uint64_t* prompt_bytes = nullptr;          // host, [layers], see RowCall
   StepNumber step_number;                    // for kernels; rising from step to step
   EventView tables_ready;                    // the tables are on the device
   // Sequences are pages that the caller put together (paged API): no protected rows, and appended
   // tokens are not read from the write-back buffer.
   bool by_page = false;
+  bool piece = false;          // of a chunk: one layer of one prompt
+  LayerRows layer_rows = {};   // of that layer
   StepProbe* probe = nullptr;  // null: this step is not measured
   StepPlan plan;               // of attention
 
@@ -85,6 +88,8 @@ inline RowCall row_call(const StepSettings& settings, const StepContext& step, i
           .compute = compute,
           .cause = cause,
           .by_page = step.by_page,
+          .prompt_bytes = step.prompt_bytes != nullptr ? step.prompt_bytes + layer : nullptr,
+          .layer_rows = settings.layer(layer).in_window_rows ? LayerRows{} : step.layer_rows,
           .probe = step.probe};
 }
 

@@ -48,7 +48,7 @@ void StepExecutor::append(const StepContext& step, const StepScratch& scratch, i
                           ConstTensorView k, ConstTensorView v, StreamView compute) {
   const Cause cause = step.any(StepMode::kPrefill) ? Cause::kPrefill : Cause::kCompute;
   const Call call = this->call(step, scratch, layer, compute, cause);
-  if (layer == 0) {
+  if (layer == 0 || step.piece) {
     device_.wait(compute, step.tables_ready, call.tag());
     if (step.probe != nullptr) step.probe->mark(StepProbe::kBegin, compute);
   }
@@ -58,6 +58,7 @@ void StepExecutor::append(const StepContext& step, const StepScratch& scratch, i
   if (step.probe != nullptr && layer == step.probe->layer() + 1) {
     step.probe->mark(StepProbe::kLayerEnd, compute);
   }
+  if (call.rows.layer_rows.load) call.transfers.load_layer(call.rows);
   call.transfers.before_append(call.rows);
   device_.enqueue(AppendParams{.step = call.params(), .k = k, .v = v}, compute, call.tag());
   call.transfers.after_append(call.rows);
@@ -66,6 +67,7 @@ void StepExecutor::append(const StepContext& step, const StepScratch& scratch, i
 void StepExecutor::attend(const StepContext& step, const StepScratch& scratch, int layer,
                           ConstTensorView q, TensorView out, float* lse, StreamView compute) {
   const Call call = this->call(step, scratch, layer, compute);
+  if (step.piece) device_.wait(compute, step.tables_ready, call.tag());
   const DecodePath path = call.plan().decode;
   if (path == DecodePath::kAllInPlace || path == DecodePath::kAllStreamed) {
     prefetcher_.prefetch_after(step, scratch, layer, compute);

@@ -88,6 +88,13 @@ void StepExecutor::prefill(const Call& call, ConstTensorView q, TensorView out, 
                        .state = scratch.state,
                        .out = out,
                        .lse = lse};
+  if (call.plan().prefill == PrefillPath::kFromLayerRows) {
+    const SequenceDesc& sequence = call.step.on_host.front();
+    params.end_page = pages_of(sequence.end());
+    params.pages = {.data = call.rows.layer_rows.data, .first_page = 0, .pages = params.end_page};
+    device_.enqueue(params, call.compute(), call.tag());
+    return;
+  }
   if (call.plan().prefill == PrefillPath::kInPlace) {
     for (const SequenceDesc& sequence : call.step.on_host) {
       if (sequence.mode == StepMode::kPrefill) {

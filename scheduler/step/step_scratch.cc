@@ -2,12 +2,11 @@
 
 #include <algorithm>
 
+#include "runtime/base/error.h"
 #include "scheduler/step/scratch_arena.h"
 
 namespace fasa {
 namespace {
-
-constexpr int kPrefillWavePages = 16;
 
 bool has_dense_layers(const StepSettings& settings) {
   return std::any_of(
@@ -107,7 +106,7 @@ PrefillScratch allot_prefill(const StepSettings& settings, const PrefillCapaciti
                              ScratchArena& arena) {
   const CacheLayout& layout = settings.layout;
   PrefillScratch scratch;
-  scratch.wave_pages = std::min(sizes.past_pages, kPrefillWavePages);
+  scratch.wave_pages = std::min(sizes.past_pages, kWavePages);
   scratch.write_back_buffer = arena.take<std::byte>(sizes.pages * layout.row_layer_bytes());
   scratch.second_write_back_buffer =
       arena.take<std::byte>(sizes.pages * layout.row_layer_bytes()) - scratch.write_back_buffer;
@@ -124,9 +123,11 @@ PrefillScratch allot_prefill(const StepSettings& settings, const PrefillCapaciti
 }  // namespace
 
 StepScratch::StepScratch(Device& device, const StepSettings& settings, Fences& fences)
-    : settings_(settings),
+    : device_(device),
+      settings_(settings),
       decode_memory_(device, fences, "decode scratch"),
-      prefill_memory_(device, fences, "prefill scratch") {}
+      prefill_memory_(device, fences, "prefill scratch"),
+      wide_memory_(device, fences, "prefill waves") {}
 
 uint64_t scratch_bytes(const StepSettings& settings, const Capacities& capacities) {
   ScratchArena size(nullptr);
@@ -155,13 +156,24 @@ void StepScratch::ensure(const Capacities& capacities) {
   }
   if (!capacities_.prefill.covers(capacities.prefill)) {
     const PrefillCapacities sizes = capacities_.prefill.joined(capacities.prefill);
-    drop_prefill();
+    prefill_memory_.resize(0);
+    prefill_ = {};
+    capacities_.prefill = {};
     ScratchArena size(nullptr);
     allot_prefill(settings_, sizes, size);
     prefill_memory_.resize(size.bytes());
-    ScratchArena arena(prefill_memory_.data());
-    prefill_ = allot_prefill(settings_, sizes, arena);
     capacities_.prefill = sizes;
+    allot_prefill_memory();
+  }
+}
+
+void StepScratch::allot_prefill_memory() {
+  ScratchArena arena(prefill_memory_.data());
+  prefill_ = allot_prefill(settings_, capacities_.prefill, arena);
+  if (!wide_memory_ || prefill_.wave_pages < kWavePages) return;
+  prefill_.wave_pages = kWidePages;
+  for (size_t half = 0; half < 2; ++half) {
+    prefill_.pages[half] = wide_memory_.data() + half * wide_memory_.bytes() / 2;
   }
 }
 
@@ -183,7 +195,26 @@ void StepScratch::drop_decode() {
   capacities_.decode = {};
 }
 
+void StepScratch::widen_waves() {
+  if (capacities_.prefill.past_pages <= kWavePages || prefill_.wave_pages > kWavePages) return;
+  const uint64_t bytes = wave_bytes(settings_, kWidePages);
+  const MemoryUse use = device_.memory(MemorySpace::kDevice);
+  if (use.limit_bytes - std::min(use.used_bytes, use.limit_bytes) < 2 * bytes) return;
+  try {
+    wide_memory_.resize(bytes);
+  } catch (const BudgetError&) {
+    return;
+  }
+  allot_prefill_memory();
+}
+
+void StepScratch::narrow_waves() {
+  wide_memory_.resize(0);
+  if (prefill_memory_) allot_prefill_memory();
+}
+
 void StepScratch::drop_prefill() {
+  wide_memory_.resize(0);
   prefill_memory_.resize(0);
   prefill_ = {};
   capacities_.prefill = {};

@@ -60,7 +60,7 @@ struct DecodeScratch {
 };
 
 struct PrefillScratch {
-  int wave_pages = 0;
+  int wave_pages = 0;  // of the past, in each half of the double buffer
   // The even layers' buffer, and the offset in bytes of the odd layers'. One layer is written back
   // while the next computes.
   std::byte* write_back_buffer = nullptr;
@@ -78,7 +78,13 @@ class StepScratch {
   // Grows to at least these capacities. Throws BudgetError.
   void ensure(const Capacities& capacities);
   void drop_prefill();  // frees the prefill's part
-  void drop_decode();   // frees the decode's part
+  // Streams the past of a prefill in waves of kWidePages: each wave loads and stores the softmax
+  // states of all new tokens. Only from memory that is free, half of it at most; else waves stay
+  // as they are. narrow_waves() frees that memory, also during a step none of whose work runs.
+  void widen_waves();
+  void narrow_waves();
+  uint64_t wide_bytes() const { return wide_memory_.bytes(); }
+  void drop_decode();  // frees the decode's part
   const Capacities& capacities() const { return capacities_; }
   // Undoes the growth of a step that cannot begin. Throws BudgetError, and then has no scratch, if
   // the memory was taken meanwhile.
@@ -92,13 +98,25 @@ class StepScratch {
   void append_key(std::vector<uint64_t>& key) const;
 
  private:
+  void allot_prefill_memory();
+
+  Device& device_;
   const StepSettings& settings_;
   Capacities capacities_;
   StepBuffer decode_memory_;
   StepBuffer prefill_memory_;
+  StepBuffer wide_memory_;  // of the past's pages, in place of those in prefill_memory_
   DecodeScratch decode_;
   PrefillScratch prefill_;
 };
+
+// Pages of a prefill's past that are streamed at a time: always; while memory is free.
+inline constexpr int kWavePages = 16;
+inline constexpr int kWidePages = 128;
+// Bytes of both halves of the double buffer.
+inline uint64_t wave_bytes(const StepSettings& settings, int pages) {
+  return static_cast<uint64_t>(2 * pages * settings.layout.row_layer_bytes());
+}
 
 // Bytes that scratch of these capacities takes.
 uint64_t scratch_bytes(const StepSettings& settings, const Capacities& capacities);

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <random>
 
 #include "kernels/cpu/kernels.h"
+#include "kernels/prefill_work.h"
 #include "tests/kernels/select_case.h"
 
 namespace fasa {
@@ -78,6 +80,44 @@ TEST(KernelWork, BytesByHand) {
   layout = layout.without_slices();
   EXPECT_EQ(append_bytes(layout, 1), 1024u);
   EXPECT_EQ(seal_bytes(layout), 0u);
+}
+
+// The closed forms against counting.
+TEST(KernelWork, PairsOfAPrompt) {
+  std::mt19937 random(3);
+  const auto pick = [&](int64_t most) { return static_cast<int64_t>(random() % (most + 1)); };
+  for (int round = 0; round < 500; ++round) {
+    const int64_t start = pick(300), tokens = pick(90), begin = pick(400), end = pick(400);
+    const int64_t window = round % 2 == 0 ? 0 : 1 + pick(200);
+    int64_t pairs = 0;
+    for (int64_t query = start; query < start + tokens; ++query) {
+      for (int64_t key = begin; key < end; ++key) {
+        pairs += key <= query && (window == 0 || key > query - window);
+      }
+    }
+    ASSERT_EQ(causal_pairs(start, tokens, window, begin, end), pairs)
+        << start << " " << tokens << " " << window << " " << begin << " " << end;
+  }
+}
+
+TEST(KernelWork, PrefillByHand) {
+  CacheLayout layout;
+  layout.kv_heads = 8;
+  layout.gqa_group = 4;
+  layout.row = {DType::kBF16, 128, 128};
+  // Pages 2 and 3 of the past: 100 tokens see all of it; their states are loaded and stored.
+  const KernelWork wave = prefill_work(
+      layout,
+      {.start = 640, .tokens = 100, .begin_page = 2, .end_page = 4, .first = false, .last = false},
+      DType::kBF16);
+  EXPECT_EQ(wave.operations, 100u * 128 * 32 * (2 * 128 + 2 * 2 * 128));
+  EXPECT_EQ(wave.device_bytes, 128u * 8 * 512 + 2u * 100 * 32 * 130 * 4);
+  const KernelWork whole =
+      prefill_work(layout, {.start = 0, .tokens = 64, .end_page = 1}, DType::kBF16);
+  EXPECT_EQ(whole.operations, 64u * 65 / 2 * 32 * 768);
+  EXPECT_EQ(whole.device_bytes, 64u * 8 * 512 + 64u * 32 * 128 * 2);
+  layout.row.dtype = RowDType::kF32;
+  EXPECT_EQ(pair_operations(layout), 4u * 128);
 }
 
 }  // namespace

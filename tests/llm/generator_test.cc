@@ -83,6 +83,41 @@ TEST_F(SmallGeneratorTest, ChunksDontChangeTheText) {
   }
 }
 
+// As long as memory allows; the memory of long chunks is free again while tokens are decoded.
+TEST(GeneratorTest, AutomaticChunks) {
+  std::vector<int32_t> prompt(2000);
+  for (size_t i = 0; i < prompt.size(); ++i) prompt[i] = static_cast<int32_t>(i * i % 97);
+  GenerateOptions options;
+  options.max_tokens = 3;
+  std::optional<std::vector<int32_t>> tokens;
+  uint64_t needed = 0;
+  for (const bool room : {true, false}) {
+    auto device = open_test_device("emulated");
+    if (!room) {
+      DeviceOptions tight;
+      tight.name = "emulated";
+      tight.device_memory = needed;
+      device = open_device(tight);
+    }
+    Model model = Model::load(bundled_dir(), *device, std::nullopt);
+    const auto runtime = full_runtime(model);
+    const uint64_t loaded = device->memory(MemorySpace::kDevice).used_bytes;
+    needed = loaded + runtime->estimate_memory(2003, 512).device_needed() +
+             model.activation_bytes(512) + (uint64_t{1} << 20);
+    options.prefill_chunk = kAutomaticChunk;
+    const GenerateResult result = generate(model, *runtime, prompt, options, nullptr);
+    EXPECT_EQ(result.prefill_chunk, room ? 2048 : kMinPrefillChunk);
+    EXPECT_LE(device->memory(MemorySpace::kDevice).used_bytes,
+              loaded + model.activation_bytes(513) + (uint64_t{1} << 20));
+    EXPECT_EQ(result.tokens, tokens.value_or(result.tokens));
+    tokens = result.tokens;
+  }
+  const auto device = open_test_device("cpu");
+  Model model = Model::load(bundled_dir(), *device, std::nullopt);
+  EXPECT_EQ(generate(model, *full_runtime(model), prompt, options, nullptr).prefill_chunk,
+            2000);  // layer by layer, in pieces of 512
+}
+
 TEST_F(SmallGeneratorTest, StopsOnEndOfSequence) {
   Model model = load("llama-mha-tied");  // its end tokens are 3 and 5
   const auto runtime = full_runtime(model);

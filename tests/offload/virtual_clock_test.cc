@@ -51,6 +51,17 @@ TEST_F(VirtualClockTest, NothingTakesNoTime) {
   EXPECT_EQ(clock.wait_for(stream, sequence), 0);
 }
 
+TEST_F(VirtualClockTest, AKernelTakesTheLongerOfItsBytesAndItsOperations) {
+  VirtualClock::Rates rates = kRates;
+  rates.operations = 10;
+  VirtualClock counted(rates);
+  const auto stream = counted.open_stream(StreamPriority::kNormal);
+  counted.add_work(stream, 1, 0, 0.5, {.device_bytes = 2000, .operations = 30});
+  EXPECT_DOUBLE_EQ(counted.wait_for(stream, 1), 0.5 + 3);
+  counted.add_work(stream, 2, 0, 0.5, {.device_bytes = 4000, .operations = 30});
+  EXPECT_DOUBLE_EQ(counted.wait_for(stream, 2), 3.5 + 0.5 + 4);
+}
+
 TEST_F(VirtualClockTest, TransferIsBytesOverBandwidthPlusLatency) {
   const auto stream = normal();
   h2d(stream, 250);

@@ -45,7 +45,7 @@ TEST(Planner, MemoryIsWhatARuntimeTakes) {
                     first_chunk_dims(request.model.geometry, chunks), request.tokens);
     const SequenceId sequence = runtime.create();
     const uint64_t opened = device->memory(MemorySpace::kDevice).used_bytes;
-    runtime.reserve(sequence, request.tokens, request.prefill_chunk);
+    runtime.reserve(sequence, request.tokens, kMinPrefillChunk);
     const KvMemory held = runtime.memory();
     EXPECT_EQ(option.kv.device_slices, held.device_slices);
     EXPECT_EQ(option.kv.device_rows, held.device_rows);
@@ -189,6 +189,28 @@ TEST(Planner, TheRecommendationIsAConfig) {
       EXPECT_EQ(config.placement.hot_rows, option.hot_rows);
     }
   }
+}
+
+TEST(Planner, APromptIsReadAsMemoryAllows) {
+  PlanOptions request = request_of("Llama-3.1-8B", "RTX 4060 Ti 16GB", 131072);
+  request.weight_bits = 4;
+  const PlanOption layers = make_plan(request).option("fasa-m");
+  EXPECT_EQ(layers.prompt.chunk, kMaxChunkTokens);
+  EXPECT_EQ(layers.prompt.piece, kPieceTokens);
+  EXPECT_GT(layers.prompt.seconds, layers.prompt.products);
+  const double rows = static_cast<double>(layers.prompt.rows_to_host);
+  EXPECT_EQ(static_cast<double>(layers.prompt.rows_back), 1.5 * rows);
+  // Without memory for a layer's rows, by steps.
+  request.machine.device_memory = layers.device_bytes + request.machine.reserved_bytes + kGiB / 4;
+  const PlanOption steps = make_plan(request).option("fasa-m");
+  EXPECT_TRUE(steps.fits);
+  EXPECT_EQ(steps.prompt.piece, 0);
+  EXPECT_EQ(steps.prompt.chunk, 1024);
+  EXPECT_EQ(static_cast<double>(steps.prompt.rows_back), 63.5 * rows);
+  EXPECT_GT(steps.prompt.seconds, layers.prompt.seconds);
+  EXPECT_GE(steps.prompt.operations, layers.prompt.operations);
+  request.prefill_chunk = 512;
+  EXPECT_EQ(make_plan(request).option("fasa-m").prompt.chunk, 512);
 }
 
 // The runtime decides by what it counts.

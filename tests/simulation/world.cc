@@ -103,6 +103,8 @@ void World::run(int64_t operation) {
   const int64_t what = draw.below(100);
   if (has_states() && draw.one_in(12)) {
     suspend(draw);
+  } else if (what < 12 && runtime_->traits().chunks) {
+    work_on_chunk(draw);
   } else if (what < 50) {
     step(draw);
   } else if (what < 57) {
@@ -291,6 +293,7 @@ void World::meet_late_failure() {
     for (const auto& step : pending_) compare(*step);
   }
   pending_.clear();
+  if (chunk_) drop_chunk();
   try {
     runtime_->metrics();
   } catch (const DeviceError& error) {
@@ -351,9 +354,11 @@ World::Outcome World::failed(const Before& was, std::string_view what, const Err
   return Outcome::kRefused;
 }
 
-World::Sequence* World::pick(Draw& draw) {
+World::Sequence* World::pick(Draw& draw, bool any) {
   if (sequences_.empty()) return nullptr;
-  return &sequences_[static_cast<size_t>(draw.below(static_cast<int64_t>(sequences_.size())))];
+  Sequence& one =
+      sequences_[static_cast<size_t>(draw.below(static_cast<int64_t>(sequences_.size())))];
+  return any || !in_chunk(one.id) ? &one : nullptr;
 }
 
 World::Sequence& World::find(SequenceId id) {

@@ -91,6 +91,11 @@ class World {
     bool attends = true;
     int64_t tokens = 0;
   };
+  struct Chunk {
+    std::unique_ptr<Step> step;  // of the whole chunk
+    int layer = 0;
+    int64_t done = 0;  // tokens of the layer
+  };
   // The state that a refused call must leave unchanged.
   struct Before {
     KvMemory memory;
@@ -116,7 +121,7 @@ class World {
   void check_books(std::string_view what) const;
   void check_lengths() const;
   [[noreturn]] void mismatch(const std::string& text) const;
-  Sequence* pick(Draw& draw);
+  Sequence* pick(Draw& draw, bool any = false);  // none whose chunk is open, unless `any`
   Sequence& find(SequenceId id);
   // The next token goes to a shared page: a step copies it first.
   bool writes_shared_page(const Sequence& sequence) const;
@@ -136,6 +141,14 @@ class World {
   void compare(const Step& step);
   void compare(const Part& part, const Layer& layer, const Attended& expected, size_t first_token,
                int layer_index) const;
+
+  // world_chunks.cc: prompts that go layer by layer, between the steps of others
+  void work_on_chunk(Draw& draw);
+  void open_chunk(Draw& draw);
+  bool work_on_piece(Draw& draw);  // false: a late failure
+  void close_chunk();
+  void drop_chunk();
+  bool in_chunk(SequenceId id) const { return chunk_ && chunk_->step->parts[0].id == id; }
 
   // world_rollback.cc
   // Whether a call that goes back to `tokens` tokens is refused, as the rollback window may allow.
@@ -186,6 +199,7 @@ class World {
   uint64_t next_page_ = 1;
   bool copies_pages_ = false;  // the current call may copy shared pages, and keeps the copies
   std::vector<std::unique_ptr<Step>> pending_;  // enqueued, not yet compared
+  std::optional<Chunk> chunk_;
   std::vector<Buffer> squeezes_;
   Tally tally_;
   Digest digest_;

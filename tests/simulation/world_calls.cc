@@ -78,11 +78,12 @@ void World::truncate(Draw& draw) {
 }
 
 void World::free(Draw& draw) {
-  const Sequence* sequence = pick(draw);
+  const Sequence* sequence = pick(draw, true);
   if (sequence == nullptr) return;
   last_ = fmt::format("free {}", index_of(sequence->id));
   const SequenceId id = sequence->id;
   if (attempt(draw, last_, [&] { runtime_->free(id); }) != Outcome::kDone) return;
+  if (in_chunk(id)) chunk_.reset();
   std::erase_if(sequences_, [&](const Sequence& one) { return one.id == id; });
 }
 

@@ -31,6 +31,7 @@ World::Step World::draw_step(Draw& draw) {
   const int64_t prefills = draw.of({0, 1, 1, 2});  // of four parts
   for (size_t i = 0; i < count; ++i) {
     const Sequence& sequence = sequences_[order[i]];
+    if (in_chunk(sequence.id)) continue;
     Part part{.id = sequence.id, .history = sequence.history, .decoded = sequence.decoded};
     part.start = static_cast<int64_t>(sequence.history.size());
     const bool fills = part.start == 0 || draw.below(4) < prefills;

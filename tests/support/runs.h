@@ -1,6 +1,7 @@
 // A runtime over a small geometry, opened with many setups.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -120,6 +121,33 @@ class RuntimeRun {
       const int now = static_cast<int>(std::min<int64_t>(tokens, chunk));
       const Part part{id, seed, runtime_.length(id), now, StepMode::kPrefill};
       append_split(tape_.step({&part, 1}), now, outputs);
+      tokens -= now;
+    }
+    return outputs;
+  }
+
+  // The same in chunks that go layer by layer, in pieces. `between` runs between two pieces.
+  std::vector<std::vector<float>> prefill_by_layers(SequenceId id, uint64_t seed, int64_t tokens,
+                                                    int chunk, int piece,
+                                                    const std::function<void()>& between = {}) {
+    std::vector<std::vector<float>> outputs;
+    while (tokens > 0) {
+      const int now = static_cast<int>(std::min<int64_t>(tokens, chunk));
+      const int64_t start = runtime_.length(id);
+      runtime_.open_chunk(id, now);
+      std::vector<float> all;
+      for (int layer = 0; layer < runtime_.geometry().layers; ++layer) {
+        for (int done = 0; done < now;) {
+          const int count = std::min(piece, now - done);
+          const std::vector<float> out =
+              tape_.piece({id, seed, start + done, count, StepMode::kPrefill}, layer);
+          all.insert(all.end(), out.begin(), out.end());
+          done += count;
+          if (between) between();
+        }
+      }
+      runtime_.close_chunk(id);
+      append_split(all, now, outputs);
       tokens -= now;
     }
     return outputs;

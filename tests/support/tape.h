@@ -80,9 +80,28 @@ class Tape {
   // `most`: the number of layers before the step is aborted.
   std::vector<float> layers(std::span<const Part> parts, bool attend = true, int most = INT32_MAX) {
     const Geometry& g = runtime_.geometry();
-    const int64_t tokens = tokens_of(parts);
     std::vector<float> all;
     for (int layer = 0; layer < std::min(most, g.layers); ++layer) {
+      append_layer(parts, layer, attend, all);
+    }
+    return all;
+  }
+
+  // A piece of the sequence's open chunk in one layer; its outputs, if it attends.
+  std::vector<float> piece(const Part& part, int layer, bool attend = true) {
+    runtime_.begin_piece(part.sequence, layer, part.tokens);
+    std::vector<float> out;
+    append_layer({&part, 1}, layer, attend, out);
+    runtime_.end_piece();
+    return out;
+  }
+
+ private:
+  // Appends to one layer and adds its outputs to `all`, unless only rows are wanted.
+  void append_layer(std::span<const Part> parts, int layer, bool attend, std::vector<float>& all) {
+    const Geometry& g = runtime_.geometry();
+    const int64_t tokens = tokens_of(parts);
+    {
       Buffer k = keys(parts, layer);
       Buffer v = values(parts, layer);
       Buffer q = queries(parts, layer);
@@ -101,7 +120,7 @@ class Tape {
       }
       if (!attend) {
         device_.synchronize(stream_.view());
-        continue;
+        return;
       }
       runtime_.attend(
           layer, ConstTensorView::dense(q.data(), dtype_, tokens, g.query_heads, heads.key_dim),
@@ -117,9 +136,9 @@ class Tape {
       device_.copy(all.data() + at, out.data(), bytes, CopyKind::kDeviceToHost, stream_.view());
       device_.synchronize(stream_.view());
     }
-    return all;
   }
 
+ public:
   // Uploaded when the call returns.
   Buffer keys(std::span<const Part> parts, int layer) {
     const HeadShape heads = runtime_.geometry().heads(layer);

@@ -128,7 +128,8 @@ struct PlanArguments {
 
 PlannedWeights planned_weights(const PlanOptions& request, const std::string& folder) {
   const ModelConfig model = ModelConfig::load(folder);
-  const int64_t chunk = std::min<int64_t>(request.prefill_chunk, request.tokens);
+  const int64_t chunk =
+      std::min<int64_t>(request.prefill_chunk.value_or(kMinPrefillChunk), request.tokens);
   const PanelOrder order =
       request.machine.traits.model_calls ? PanelOrder::kPlain : PanelOrder::kPacked;
   const ModelMemory memory = model_memory(folder, model, {}, request.config.weights, chunk, order);
@@ -136,6 +137,7 @@ PlannedWeights planned_weights(const PlanOptions& request, const std::string& fo
           .layers = memory.weights.layers,
           .head = memory.weights.head,
           .activations = memory.activations,
+          .activations_per_token = memory.activations_per_token,
           .host = memory.weights.host,
           .experts = memory.weights.experts,
           .chosen = memory.weights.chosen};

@@ -34,7 +34,8 @@ void ExtraHotRows::fit(int64_t tokens, int step_tokens, const Load& load, bool m
   }
   const MemoryUse use = engine_.device().memory(MemorySpace::kDevice);
   const uint64_t used =
-      use.used_bytes - std::min(use.used_bytes, engine_.scratch().bytes() + load.held);
+      use.used_bytes - std::min(use.used_bytes, engine_.scratch().bytes() +
+                                                    engine_.scratch().wide_bytes() + load.held);
   const uint64_t room = (use.limit_bytes - std::min(use.limit_bytes, used + kMargin)) /
                         static_cast<uint64_t>(load.count);
   const auto fits = [&](int hot_rows) {

@@ -26,6 +26,14 @@ struct OpenStep {
   int appended = 0;  // of the layers that store keys and values
   int attended = 0;  // layers
   StreamView compute;
+  bool enqueued = false;  // there is work on it
+  // A piece of a chunk: the tokens from `start` on, in one layer.
+  struct Piece {
+    int layer = 0;
+    int64_t start = 0;
+    LayerRows rows = {};
+  };
+  std::optional<Piece> piece;
   bool decodes = false;
   bool launched = false;               // as a graph; compute awaits all of its work
   bool recording = false;              // enqueued work goes into a graph

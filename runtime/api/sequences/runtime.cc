@@ -35,7 +35,8 @@ RuntimeTraits traits_from(const StepSettings& settings) {
   return {.row_dtype = settings.layout.row.dtype,
           .page = page_bytes(settings),
           .retention = freed.retention,
-          .loads_on_demand = settings.rows == RowTier::kDisk};
+          .loads_on_demand = settings.rows == RowTier::kDisk,
+          .chunks = settings.linear.layers == 0 && !settings.selection_evicts};
 }
 
 }  // namespace
@@ -62,7 +63,8 @@ Runtime::Impl::Impl(Device& device, const Config& config, const Geometry& geomet
       recorder_(streams_, prefetch_, memory_, config.device.graphs),
       timing_(streams_, prefetch_),
       describer_(streams_, max_steps),
-      pages_(streams_, prefetch_, traits_) {
+      pages_(streams_, prefetch_, traits_),
+      chunk_rows_(device, streams_, "a layer's rows of a prompt") {
   if (config.device.graphs && device.graphs() != nullptr) prefetch_.plan_coarsely();
   device.add_reclaimer(*this);
 }
@@ -106,6 +108,7 @@ int64_t Runtime::Impl::resume_point(SequenceId id, int64_t tokens) const {
 
 void Runtime::Impl::reserve(SequenceId id, int64_t tokens, int step_tokens) {
   require_no_step("reserve");
+  require_no_chunk("reserve", id);
   LinearStates::Guard states(states_);
   states.reserve(id);
   memory_.reserve(id, tokens, step_tokens);
@@ -120,6 +123,7 @@ SequencePages& Runtime::Impl::pages_between_steps(const char* call) {
 // An error names all the memory that a sequence needs, not only the first part that does not fit.
 SequenceId Runtime::Impl::fork(SequenceId id, int64_t tokens) {
   require_no_step("fork");
+  require_no_chunk("fork", id);
   KvSequence& parent = sequences_.find_usable(id);
   if (tokens < 0 || tokens > parent.length()) {
     throw UsageError(fmt::format("fork at token {}; allowed: 0 to the sequence's length, {}",
@@ -136,6 +140,7 @@ SequenceId Runtime::Impl::fork(SequenceId id, int64_t tokens) {
 
 void Runtime::Impl::truncate(SequenceId id, int64_t tokens) {
   require_no_step("truncate");
+  require_no_chunk("truncate", id);
   KvSequence& sequence = sequences_.find_usable(id);
   if (tokens < 0 || tokens > sequence.length()) {
     throw UsageError(fmt::format("truncate to {} tokens; allowed: 0 to the sequence's length, {}",
@@ -191,6 +196,7 @@ SequenceInfo Runtime::Impl::info(SequenceId id) const {
 
 void Runtime::Impl::set_rollback_tokens(SequenceId id, int64_t tokens) {
   require_no_step("set_rollback_tokens");
+  require_no_chunk("set_rollback_tokens", id);
   if (tokens < 0)
     throw UsageError(fmt::format("set_rollback_tokens: {}; allowed: 0 or more", tokens));
   sequences_.find_usable(id).set_rollback_tokens(tokens);
@@ -198,6 +204,7 @@ void Runtime::Impl::set_rollback_tokens(SequenceId id, int64_t tokens) {
 
 void Runtime::Impl::free(SequenceId id) {
   require_no_step("free");
+  if (chunk_ && chunk_->sequence == id) drop_chunk(id);
   streams_.wait_for(sequences_.find(id));  // its private memory leaves
   sequences_.free(id);
   states_.free(id);
@@ -205,6 +212,7 @@ void Runtime::Impl::free(SequenceId id) {
 
 void Runtime::Impl::export_pages(SequenceId id, int64_t first, std::span<const PageSpans> pages) {
   require_no_step("export_pages");
+  require_no_chunk("export_pages", id);
   // Only the last page may be without slices.
   if (!pages.empty() && !pages.front().slices.empty()) code_slices(id);
   pages_.export_pages(id, first, pages);
@@ -212,6 +220,7 @@ void Runtime::Impl::export_pages(SequenceId id, int64_t first, std::span<const P
 
 void Runtime::Impl::import_pages(SequenceId id, int64_t tokens,
                                  std::span<const ConstPageSpans> pages) {
+  require_no_chunk("import_pages", id);
   pages_between_steps("import_pages").import_pages(id, tokens, pages);
 }
 
@@ -260,6 +269,7 @@ KvMemory Runtime::Impl::memory() const {
   KvMemory memory;
   memory.device_scratch = engine_.bytes() + recorder_.bytes();
   for (const DescriptorBuffer& slot : streams_.slots()) memory.device_scratch += slot.bytes();
+  memory.device_extra += engine_.scratch().wide_bytes() + chunk_rows_.bytes();
   sequences_.add_to(memory);
   states_.add_to(memory);
   return memory;
@@ -341,6 +351,16 @@ GraphMetrics Runtime::graph_metrics() const { return impl_->graph_metrics(); }
 std::span<const LinearPart> Runtime::linear_parts() { return impl_->linear_parts(); }
 void Runtime::end_step() { impl_->end_step(); }
 void Runtime::abort_step() { impl_->abort_step(); }
+uint64_t Runtime::chunk_bytes(SequenceId sequence, int64_t tokens) const {
+  return impl_->chunk_bytes(sequence, tokens);
+}
+void Runtime::open_chunk(SequenceId sequence, int tokens) { impl_->open_chunk(sequence, tokens); }
+void Runtime::begin_piece(SequenceId sequence, int layer, int tokens) {
+  impl_->begin_piece(sequence, layer, tokens);
+}
+void Runtime::end_piece() { impl_->end_piece(); }
+void Runtime::close_chunk(SequenceId sequence) { impl_->close_chunk(sequence); }
+void Runtime::drop_chunk(SequenceId sequence) { impl_->drop_chunk(sequence); }
 void Runtime::read(SequenceId sequence, int layer, int64_t first, TensorView k, TensorView v,
                    StreamView stream) {
   impl_->read(sequence, layer, first, k, v, stream);

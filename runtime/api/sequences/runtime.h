@@ -72,6 +72,7 @@ struct RuntimeTraits {
   PageBytes page;
   Retention retention = {};      // of the pages that sequences free
   bool loads_on_demand = false;  // see Exchange::attach_pages()
+  bool chunks = false;           // see Runtime::open_chunk()
 
   // True if a sequence that has all rows from page `first_page` on can be truncated to `tokens`
   // tokens.
@@ -175,6 +176,28 @@ class Runtime {
   std::span<const LinearPart> linear_parts();
   void end_step();
   void abort_step();
+
+  // A chunk of a prompt is worked layer by layer: each layer takes all of its tokens, in pieces,
+  // before the next layer begins. A piece is a step of one layer of one sequence. Rows on the host
+  // come back to the device once a layer and chunk, and the device has one layer's rows of the
+  // whole context meanwhile. Results have the bits of steps. One chunk is open at a time; between
+  // its pieces, steps of other sequences and calls for them are allowed. Calls that change the
+  // chunk's sequence throw UsageError until it is closed or dropped, except free(), which drops it.
+  //
+  // Bytes of device memory that a chunk which ends at `tokens` tokens takes besides the sequence's.
+  uint64_t chunk_bytes(SequenceId sequence, int64_t tokens) const;
+  // Takes memory that is free: nothing is given up for it. Throws UsageError (not
+  // RuntimeTraits::chunks; a chunk or a step is open), BudgetError; then nothing has changed.
+  void open_chunk(SequenceId sequence, int tokens);
+  // The next `tokens` tokens of `layer`; layers in order. Then append() of that layer, unless it
+  // shares another's rows, attend() if its result is wanted, and end_piece(). Throws BudgetError
+  // only if memory for descriptors was lost meanwhile; then nothing has changed.
+  void begin_piece(SequenceId sequence, int layer, int tokens);
+  void end_piece();
+  // All layers have all tokens: they are the sequence's.
+  void close_chunk(SequenceId sequence);
+  // Ends an open piece too. The sequence has the tokens that it had before open_chunk().
+  void drop_chunk(SequenceId sequence);
 
   // Reads stored keys and values of `layer` at positions first, first + 1, ... -> k [tokens,
   // kv_heads, key_dim] and v [tokens, kv_heads, value_dim], converted from the rows' dtype to the

@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "runtime/api/sequences/linear_states.h"
+#include "runtime/api/sequences/open_chunk.h"
 #include "runtime/api/sequences/runtime.h"
 #include "runtime/api/sequences/sequence_pages.h"
 #include "runtime/api/sequences/step_describer.h"
@@ -64,6 +66,13 @@ class Runtime::Impl : private MemoryReclaimer {
   std::span<const LinearPart> linear_parts();
   void end_step();
   void abort_step();
+  // open_chunk.cc
+  uint64_t chunk_bytes(SequenceId id, int64_t tokens) const;
+  void open_chunk(SequenceId id, int tokens);
+  void begin_piece(SequenceId id, int layer, int tokens);
+  void end_piece();
+  void close_chunk(SequenceId id);
+  void drop_chunk(SequenceId id);
   void read(SequenceId id, int layer, int64_t first, TensorView k, TensorView v, StreamView stream);
 
   KvMemory memory() const;
@@ -73,6 +82,9 @@ class Runtime::Impl : private MemoryReclaimer {
  private:
   void settle();
   void require_no_step(const char* call);
+  void require_no_chunk(const char* call, SequenceId id) const;
+  OpenChunk& require_chunk(const char* call, SequenceId id);
+  LayerPlan plan_piece(const KvSequence& sequence, int layer) const;
   void code_slices(SequenceId id);
   // The control stream, behind steps that write states.
   StreamView stream_for_states();
@@ -93,6 +105,8 @@ class Runtime::Impl : private MemoryReclaimer {
   StepTiming timing_;
   StepDescriber describer_;
   SequencePages pages_;
+  std::optional<OpenChunk> chunk_;
+  StepBuffer chunk_rows_;  // LayerRows of the open chunk
 };
 
 }  // namespace fasa

@@ -24,6 +24,7 @@ void Runtime::Impl::check_step(std::span<const StepSequence> sequences) {
   if (sequences.empty()) throw UsageError("begin_step: no sequences");
   std::unordered_set<uint64_t> seen;
   for (const StepSequence& part : sequences) {
+    require_no_chunk("begin_step", part.sequence);
     const KvSequence& sequence = sequences_.find_usable(part.sequence);
     if (!seen.insert(index_of(part.sequence)).second) {
       throw UsageError(
@@ -88,7 +89,8 @@ OpenStep& Runtime::Impl::require_step(const char* call, int layer, int OpenStep:
     throw UsageError(fmt::format("{} outside a step; call begin_step first", call));
   OpenStep& step = *streams_.step();
   if (step.failure) throw DeviceError(*step.failure);
-  if (layer != step.*next || layer >= geometry().layers) {
+  const int end = step.piece ? step.piece->layer + 1 : geometry().layers;
+  if (layer != step.*next || layer >= end) {
     throw UsageError(
         fmt::format("{} of layer {}; layers must come in order, and layer {} of {} is next", call,
                     layer, step.*next, geometry().layers));
@@ -108,6 +110,7 @@ void Runtime::Impl::append(int layer, ConstTensorView k, ConstTensorView v, Stre
   require_shape("k", k, step.tokens, heads.kv_heads, heads.key_dim);
   require_shape("v", v, step.tokens, heads.kv_heads, heads.value_dim);
   step.compute = stream;
+  step.enqueued = true;
   if (layer == 0) engine_.counters().wait_sampled(stream);
   step.appended = layer + 1;
   if (settings_.access(layer) == RowAccess::kOverLink && !step.recording) {
@@ -126,12 +129,14 @@ void Runtime::Impl::attend(int layer, ConstTensorView q, TensorView out, float* 
   require_shape("q", q, step.tokens, geometry().query_heads, heads.key_dim);
   require_shape("out", out, step.tokens, geometry().query_heads, heads.value_dim);
   step.attended = layer + 1;
+  step.compute = stream;
+  step.enqueued = true;
   engine_.executor().attend(step.attention_tables(), engine_.scratch(), layer, q, out, lse, stream);
 }
 
 void Runtime::Impl::run_layers(StreamView stream, std::span<const uint64_t> shape,
                                const std::function<void()>& layers) {
-  if (!streams_.step() || streams_.step()->appended > 0) {
+  if (!streams_.step() || streams_.step()->appended > 0 || streams_.step()->piece) {
     throw UsageError("run_layers: allowed once a step, between begin_step and the first append");
   }
   if (streams_.step()->failure) throw DeviceError(*streams_.step()->failure);
@@ -188,6 +193,7 @@ std::span<const LinearPart> Runtime::Impl::linear_parts() {
 void Runtime::Impl::end_step() {
   if (!streams_.step()) throw UsageError("end_step outside a step");
   OpenStep& step = *streams_.step();
+  if (step.piece) throw UsageError("end_step inside a piece; call end_piece");
   if (step.failure) throw DeviceError(*step.failure);
   if (!step.went_through(settings_)) {
     throw UsageError(fmt::format(
@@ -217,6 +223,7 @@ void Runtime::Impl::end_step() {
 void Runtime::Impl::abort_step() {
   if (!streams_.step()) throw UsageError("abort_step outside a step");
   OpenStep& step = *streams_.step();
+  if (step.piece) throw UsageError("abort_step inside a piece; call drop_chunk");
   try {
     await_aborted();
     if (step.failure) {
@@ -233,7 +240,7 @@ void Runtime::Impl::abort_step() {
 void Runtime::Impl::await_aborted() {
   OpenStep& step = *streams_.step();
   try {
-    if (!step.failure && step.appended > 0) step.slot->mark_done(step.compute);
+    if (!step.failure && step.enqueued) step.slot->mark_done(step.compute);
   } catch (const DeviceError& error) {
     streams_.fail_step(error.what());
   } catch (const std::bad_alloc&) {

@@ -63,7 +63,11 @@ void StepDescriber::list(OpenStep& step) const {
     desc.step_number = step_number_;
     step.tokens += part.tokens;
     step.decodes |= part.mode == StepMode::kDecode;
-    if (part.mode == StepMode::kPrefill && sequence.rows().access() == RowAccess::kOverLink) {
+    if (step.piece) {
+      desc.start = static_cast<int32_t>(step.piece->start);
+      desc.write_back_buffer = step.piece->rows.page(desc.start / kPageTokens);
+    } else if (part.mode == StepMode::kPrefill &&
+               sequence.rows().access() == RowAccess::kOverLink) {
       desc.write_back_buffer = engine_.scratch().prefill().write_back_buffer +
                                write_back_pages * settings.layout.row_layer_bytes();
       write_back_pages += write_back_pages_of(desc.start, part.tokens);
@@ -107,8 +111,9 @@ void StepDescriber::describe(OpenStep& step) {
   const StreamView control = engine_.control();
   for (const StepSequence& part : step.sequences) {
     KvSequence& sequence = sequences_.find(part.sequence);
+    const int64_t before = step.piece ? step.piece->start - sequence.length() : 0;
     sequence.upload_tables(control);
-    sequence.prepare(part.tokens, control);
+    sequence.prepare(static_cast<int>(before) + part.tokens, control);
   }
   list(step);  // after the uploads: tables may have moved
   step.slot->upload(control);
@@ -116,6 +121,11 @@ void StepDescriber::describe(OpenStep& step) {
   code(*step.slot);
   engine_.record_tables();
   engine_.describe(*step.slot, &step.tables);
+  if (step.piece) {
+    step.tables.piece = true;
+    step.tables.layer_rows = step.piece->rows;
+    step.tables.second_write_back_buffer = 0;
+  }
   step.tables.step_number = StepNumber::of_device(step.slot->device_step_number());
 }
 

@@ -9,21 +9,6 @@
 #include "runtime/base/error.h"
 
 namespace fasa {
-namespace {
-
-class LeftoversScope {
- public:
-  explicit LeftoversScope(bool& flag) : flag_(flag), before_(flag) { flag_ = true; }
-  LeftoversScope(const LeftoversScope&) = delete;  // the flag has one owner
-  LeftoversScope& operator=(const LeftoversScope&) = delete;
-  ~LeftoversScope() { flag_ = before_; }
-
- private:
-  bool& flag_;
-  const bool before_;
-};
-
-}  // namespace
 
 KvMemory StepMemory::estimate_least(int64_t tokens, int step_tokens,
                                     int64_t rollback_tokens) const {
@@ -164,6 +149,7 @@ void StepMemory::drop_pages(std::span<const StepSequence> sequences) {
 // From memory that is left: nothing is given up for it.
 void StepMemory::lend(std::span<const StepSequence> sequences) {
   const LeftoversScope leftovers(takes_leftovers_);
+  engine_.scratch().widen_waves();
   for (const StepSequence& part : sequences) {
     KvSequence& sequence = sequences_.find(part.sequence);
     sequences_.store().lend_copies(sequence.rows(), pages_of(sequence.length()),
@@ -205,8 +191,27 @@ void StepMemory::prepare(std::span<const StepSequence> sequences, MemoryGuard& g
   streams_.require();
 }
 
+void StepMemory::prepare_chunk(const StepSequence& chunk, MemoryGuard& guard) {
+  drop_pages({&chunk, 1});
+  KvSequence& sequence = sequences_.find(chunk.sequence);
+  guard.watch(sequence);
+  own_last_page(chunk.sequence);
+  const int64_t tokens = sequence.length() + chunk.tokens;
+  hot_rows_.fit(tokens, 1, {.count = 1, .held = sequence.device_bytes()}, true);
+  choose_access(sequence, tokens);
+  for (DescriptorBuffer& slot : streams_.slots()) slot.ensure(1);
+  sequence.reserve(tokens);
+  sequences_.find_usable(chunk.sequence);
+  streams_.require();
+}
+
 bool StepMemory::reclaim(MemorySpace space, size_t bytes) {
   const LeftoversScope leftovers(takes_leftovers_);
+  if (space == MemorySpace::kDevice && engine_.scratch().wide_bytes() > 0) {
+    streams_.wait_for_step();
+    engine_.scratch().narrow_waves();
+    return true;
+  }
   if (hot_rows_.reclaim(space, bytes)) {
     describe_again();
     return true;

@@ -13,6 +13,18 @@
 
 namespace fasa {
 
+class LeftoversScope {
+ public:
+  explicit LeftoversScope(bool& flag) : flag_(flag), before_(flag) { flag_ = true; }
+  LeftoversScope(const LeftoversScope&) = delete;  // the flag has one owner
+  LeftoversScope& operator=(const LeftoversScope&) = delete;
+  ~LeftoversScope() { flag_ = before_; }
+
+ private:
+  bool& flag_;
+  const bool before_;
+};
+
 class StepMemory {
  public:
   // `hot_rows`: none if the config sets their number. All arguments outlive it.
@@ -29,7 +41,16 @@ class StepMemory {
   // Allocates all memory of a step. Throws BudgetError; the guard restores the state before.
   void prepare(std::span<const StepSequence> sequences, MemoryGuard& guard);
 
-  // Implements MemoryReclaimer: gives up extra hot rows, then lent copies.
+  // The same for a chunk of a prompt, which needs no scratch.
+  void prepare_chunk(const StepSequence& chunk, MemoryGuard& guard);
+  // Allocates what nothing is given up for.
+  template <typename Allocate>
+  void take_leftovers(const Allocate& allocate) {
+    const LeftoversScope leftovers(takes_leftovers_);
+    allocate();
+  }
+
+  // Implements MemoryReclaimer: gives up long waves of prefills, extra hot rows, then lent copies.
   bool reclaim(MemorySpace space, size_t bytes);
   bool reclaim_copies(MemorySpace space, size_t bytes);
   // True during calls that use free memory only: nothing may be given up for them.

@@ -40,6 +40,7 @@ Graph StepRecorder::record_layers(StreamView stream, const std::function<void()>
   const auto forget = [&step] {
     step.recording = false;
     step.appended = step.attended = 0;
+    step.enqueued = false;
   };
   step.recording = true;
   try {
@@ -86,6 +87,7 @@ bool StepRecorder::launch(const StepGraphs::Entry& entry, StreamView stream) {
   OpenStep& step = *streams_.step();
   step.launched = true;
   step.compute = stream;
+  step.enqueued = true;
   step.appended = settings.storing_layers();
   step.attended = entry.attends ? settings.layer_count() : 0;
   for (int layer = 0; layer < step.appended; ++layer) {

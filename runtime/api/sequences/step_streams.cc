@@ -91,7 +91,7 @@ void StepStreams::wait(Fence fence) {
 }
 
 void StepStreams::wait_for_step() {
-  if (step_ && step_->appended > 0 && !step_->failure) step_->slot->mark_done(step_->compute);
+  if (step_ && step_->enqueued && !step_->failure) step_->slot->mark_done(step_->compute);
   drain();
 }
 

@@ -1,0 +1,120 @@
+// Prompts of a simulation run that go layer by layer: opened, worked on, dropped and freed between
+// the steps of others.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/error.h"
+#include "tests/simulation/world.h"
+
+namespace fasa::testing {
+
+void World::work_on_chunk(Draw& draw) {
+  if (!chunk_) return open_chunk(draw);
+  last_ = fmt::format("chunk of {}, layer {} from {}", index_of(chunk_->step->parts[0].id),
+                      chunk_->layer, chunk_->done);
+  if (draw.one_in(12)) return drop_chunk();
+  const int64_t pieces = draw.between(1, 8);
+  for (int64_t i = 0; i < pieces && chunk_->layer < setup_.geometry.layers; ++i) {
+    if (!work_on_piece(draw)) return;
+  }
+  if (chunk_->layer == setup_.geometry.layers) close_chunk();
+}
+
+void World::open_chunk(Draw& draw) {
+  Sequence* sequence = pick(draw);
+  if (sequence == nullptr) return;
+  Part part{.id = sequence->id, .history = sequence->history, .decoded = sequence->decoded};
+  part.start = static_cast<int64_t>(part.history.size());
+  part.mode = StepMode::kPrefill;
+  const int64_t tokens = std::min(draw.between(1, 200), setup_.max_tokens - part.start);
+  if (tokens <= 0) return;
+  const auto writer = static_cast<uint8_t>(draw.below(kWriters));
+  part.history.insert(part.history.end(), static_cast<size_t>(tokens), writer);
+  part.decoded.resize(part.history.size(), 0);
+  auto step = std::make_unique<Step>();
+  step->tokens = tokens;
+  step->parts.push_back(std::move(part));
+  write_tensors(*step);
+  last_ = fmt::format("chunk of {} opened, {} +{}", index_of(sequence->id),
+                      sequence->history.size(), tokens);
+  if (sequence->rollback >= 0) {
+    sequence->rollback_from =
+        std::max(sequence->rollback_from, step->parts[0].start - sequence->rollback);
+  }
+  copies_pages_ = writes_shared_page(*sequence);
+  const SequenceId id = sequence->id;
+  const Outcome opened =
+      attempt(draw, "open_chunk", [&] { runtime_->open_chunk(id, static_cast<int>(tokens)); });
+  sequence->busy = true;
+  const bool copied = std::exchange(copies_pages_, false);
+  if (opened != Outcome::kDone) return;
+  forget_promises();
+  if (setup_.rollback_windows) require_freed_pages(*sequence);
+  if (copied) sequence->pages[sequence->history.size() / kPageTokens] = next_page_++;
+  chunk_ = Chunk{.step = std::move(step)};
+}
+
+bool World::work_on_piece(Draw& draw) {
+  const Geometry& g = setup_.geometry;
+  Step& step = *chunk_->step;
+  const int layer = chunk_->layer;
+  Layer& tensors = step.layers[static_cast<size_t>(layer)];
+  const HeadShape heads = g.heads(layer);
+  const int64_t first = chunk_->done;
+  const int64_t tokens =
+      std::min(step.tokens - first, draw.one_in(2) ? draw.between(1, 20) : draw.between(1, 200));
+  const auto part = [&](auto& tensor, int count, int dim) {
+    return tensor.data() + first * count * dim;
+  };
+  const auto input = [&](const std::vector<float>& tensor, int count, int dim) {
+    return ConstTensorView::dense(part(tensor, count, dim), DType::kF32, tokens, count, dim);
+  };
+  find(step.parts[0].id).busy = true;
+  try {
+    runtime_->begin_piece(step.parts[0].id, layer, static_cast<int>(tokens));
+    if (!g.is_shared(layer)) {
+      runtime_->append(layer, input(tensors.k, heads.kv_heads, heads.key_dim),
+                       input(tensors.v, heads.kv_heads, heads.value_dim), compute_.view());
+    }
+    runtime_->attend(layer, input(tensors.q, g.query_heads, heads.key_dim),
+                     TensorView::dense(part(tensors.out, g.query_heads, heads.value_dim),
+                                       DType::kF32, tokens, g.query_heads, heads.value_dim),
+                     part(tensors.lse, g.query_heads, 1), compute_.view());
+    runtime_->end_piece();
+  } catch (const BudgetError&) {
+    drop_chunk();  // descriptors were lost when a step of others was refused
+    return false;
+  } catch (const DeviceError& error) {
+    if (!failed_late()) mismatch(fmt::format("a piece failed for no reason: {}", error.what()));
+    drop_chunk();
+    return false;
+  }
+  chunk_->done += tokens;
+  if (chunk_->done < step.tokens) return true;
+  chunk_->done = 0;
+  ++chunk_->layer;
+  return true;
+}
+
+void World::close_chunk() {
+  last_ += ", closed";
+  try {
+    runtime_->close_chunk(chunk_->step->parts[0].id);
+  } catch (const DeviceError& error) {
+    if (!failed_late()) mismatch(fmt::format("close_chunk failed: {}", error.what()));
+    return drop_chunk();
+  }
+  commit(std::move(chunk_->step));
+  chunk_.reset();
+}
+
+void World::drop_chunk() {
+  last_ += ", dropped";
+  runtime_->drop_chunk(chunk_->step->parts[0].id);
+  stepped_->run_until_idle();  // its tensors are read until then
+  chunk_.reset();
+}
+
+}  // namespace fasa::testing
