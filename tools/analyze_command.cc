@@ -14,6 +14,7 @@
 #include "tools/analyze_report.h"
 #include "tools/command.h"
 #include "tools/config_flags.h"
+#include "tools/load_model.h"
 #include "tools/progress.h"
 #include "tools/report_page.h"
 #include "tools/slice_choice.h"
@@ -66,7 +67,8 @@ AnalyzeReport AnalyzeCommand::analyze_model(const Config& config,
                                             const std::vector<AnalysisInput>& inputs) {
   const auto start = std::chrono::steady_clock::now();
   const auto device = open_host_device(config.device_options());
-  Model model = Model::load(model_dir_, *device, std::nullopt, config.weights);
+  Model model =
+      load_model(model_dir_, *device, std::nullopt, config.weights, {options_.tokens, "--tokens"});
   AnalyzeReport report{.model = model_dir_, .options = options_, .analysis = {}, .config = config};
   {
     Progress progress("layers");

@@ -13,6 +13,7 @@
 #include "runtime/text/tokenizer.h"
 #include "tools/command.h"
 #include "tools/config_flags.h"
+#include "tools/load_model.h"
 #include "tools/pre_flag.h"
 #include "tools/progress.h"
 
@@ -105,7 +106,8 @@ class CalibrateCommand final : public Command {
     const auto text = read_calibration_texts(paths, tokenizer.get(), options_.tokens);
 
     const auto device = open_model_device(config.device_options(), model_config);
-    Model model = Model::load(model_dir_, *device, std::nullopt, config.weights);
+    Model model = load_model(model_dir_, *device, std::nullopt, config.weights,
+                             {options_.tokens, "--tokens"});
     const auto start = std::chrono::steady_clock::now();
     const FcMap map = calibrate_with_progress(model, text);
     map.save(output_);

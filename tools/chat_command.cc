@@ -17,7 +17,7 @@
 #include "tools/config_flags.h"
 #include "tools/fit_flag.h"
 #include "tools/help_text.h"
-#include "tools/long_rope.h"
+#include "tools/load_model.h"
 #include "tools/model_dtype.h"
 #include "tools/pre_flag.h"
 #include "tools/prefill_chunk_flag.h"
@@ -85,8 +85,8 @@ class ChatCommand final : public Command, private ChatHost {
                              .model_tokens = chunk};
     fit_.apply(*device_, &config_, &subject);
     options_.max_context = subject.tokens;
-    model_.emplace(Model::load(dir_, *device_, dtype, config_.weights, max_context_));
-    print_long_rope(model_->config(), "--max-context");
+    model_.emplace(
+        load_model(dir_, *device_, dtype, config_.weights, {max_context_, "--max-context"}));
 
     const Interrupts interrupts;
     LineReader input;

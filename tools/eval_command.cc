@@ -18,7 +18,7 @@
 #include "tools/eval_report.h"
 #include "tools/eval_scores.h"
 #include "tools/eval_table.h"
-#include "tools/long_rope.h"
+#include "tools/load_model.h"
 #include "tools/pre_flag.h"
 #include "tools/report_page.h"
 #include "tools/slice_choice.h"
@@ -190,8 +190,8 @@ EvalReport EvalCommand::evaluate(const std::vector<Config>& configs,
   const auto device = open_model_device(first.device_options(), model_config);
   int64_t context = 0;
   for (const PlannedTask& one : planned) context = std::max(context, one.task->longest());
-  Model model = Model::load(flags_.model_dir, *device, std::nullopt, first.weights, context);
-  print_long_rope(model.config(), "--context");
+  Model model =
+      load_model(flags_.model_dir, *device, std::nullopt, first.weights, {context, "--context"});
   EvalSubject subject{.model = &model,
                       .model_dir = flags_.model_dir,
                       .row_dtype = first.placement.row_dtype.value_or(model_config.row_dtype()),

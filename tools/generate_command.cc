@@ -24,7 +24,7 @@
 #include "tools/fit_flag.h"
 #include "tools/generate_report.h"
 #include "tools/help_text.h"
-#include "tools/long_rope.h"
+#include "tools/load_model.h"
 #include "tools/model_dtype.h"
 #include "tools/pre_flag.h"
 #include "tools/prefill_chunk_flag.h"
@@ -67,7 +67,7 @@ struct ModelOptions {
              const WeightOptions& weights, int64_t context) const {
     constexpr uint64_t kSeed = 1;
     return dir.empty() ? Model::random(config, device, dtype, kSeed, weights)
-                       : Model::load(dir, device, dtype, weights, context);
+                       : load_model(dir, device, dtype, weights, {context, "a prompt and answer"});
   }
 };
 
@@ -300,7 +300,6 @@ int GenerateCommand::run() {
   const int64_t context =
       options_.random_context + static_cast<int64_t>(prompt.size()) + options_.max_tokens;
   Model model = model_.load(model_config, *device, dtype, config.weights, context);
-  print_long_rope(model.config(), "a prompt and answer");
   std::optional<DeviceTrace> trace;
   if (!config.trace.file.empty()) trace.emplace(*device);
   GenerateReport report = generate_report(model, tokenizer.get(), prompt, config);

@@ -47,6 +47,23 @@ std::vector<std::string> unknown_keys_of(const std::string& dir) {
   return gguf_unknown_keys(GgufFiles(dir).header());
 }
 
+// Warns of the first tensor of the text model that cannot be read. None for a folder.
+void warn_of_types(const std::string& dir) {
+  if (!is_gguf(dir)) return;
+  const GgufFiles files(dir);
+  for (const auto& [name, tensor] : files.header().tensors()) {
+    const bool of_text =
+        name.starts_with("blk.") || name.starts_with("token_embd.") || name.starts_with("output");
+    if (!of_text || tensor.block->is_read()) continue;
+    try {
+      files.header().require_read(tensor);
+    } catch (const InputError& error) {
+      log_warning(fmt::format("{}; the model cannot run", error.what()));
+    }
+    return;
+  }
+}
+
 struct EndToken {
   int32_t id;
   std::string text;  // "" without a tokenizer
@@ -225,6 +242,7 @@ class InfoCommand final : public Command {
 
   int run() override {
     reject_unknown_arguments(*command_);
+    if (!model_dir_.empty()) warn_of_types(model_dir_);
     if (json_) {
       Json json = machine_to_json();
       add_gpus(json);

@@ -19,6 +19,7 @@
 #include "runtime/profile/profiled_model.h"
 #include "runtime/text/tokenizer.h"
 #include "tools/emulated_decode.h"
+#include "tools/load_model.h"
 #include "tools/progress.h"
 #include "tools/slice_choice.h"
 
@@ -143,6 +144,8 @@ void ProfileSubject::prepare() {
   }
   const auto tokenizer = load_tokenizer(flags_.model_dir, flags_.prompt);
   prompt_ = read_prompt(flags_.prompt, tokenizer.get(), model_->vocab_size);
+  print_long_rope(ModelConfig::load(flags_.model_dir, std::ssize(prompt_) + flags_.max_steps()),
+                  "a prompt and its steps");
 }
 
 SelectionTrace ProfileSubject::record_trace() const {
@@ -163,7 +166,8 @@ SelectionTrace ProfileSubject::record_trace() const {
   settings.selection.fac_tokens = {{.tokens = kTraceSet, .share = 0}};
   options.validate(settings, config.geometry());
   const auto device = open_host_device(settings.device_options());
-  Model model = Model::load(flags_.trace_from, *device, std::nullopt);
+  Model model = load_model(flags_.trace_from, *device, std::nullopt, {},
+                           {std::ssize(prompt) + kTraceSteps, "a prompt and its steps"});
   Progress progress("recording");
   options.on_token = [&](int64_t done, int64_t total) { progress.update(done, total); };
   return record_selection_trace(model, settings, prompt, options);

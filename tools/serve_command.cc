@@ -25,7 +25,7 @@
 #include "tools/command.h"
 #include "tools/config_flags.h"
 #include "tools/fit_flag.h"
-#include "tools/long_rope.h"
+#include "tools/load_model.h"
 #include "tools/model_dtype.h"
 #include "tools/model_facts.h"
 #include "tools/pre_flag.h"
@@ -324,7 +324,8 @@ int ServeCommand::run() {
                            .model_tokens = chunk};
   fit_.apply(*device, &config, &subject);
   options.max_context = subject.tokens;
-  Model model = Model::load(dir_, *device, weights_dtype(dtype_), config.weights, max_context_);
+  Model model = load_model(dir_, *device, weights_dtype(dtype_), config.weights,
+                           {max_context_, "--max-context"});
   const SliceChoice slices = choose_slices(model, config, dir_, {});
   const RowDType row_dtype = config.placement.row_dtype.value_or(model_config.row_dtype());
   Runtime runtime(*device, config, model.config().geometry(), row_dtype, slices.dims,
@@ -360,7 +361,6 @@ int ServeCommand::run() {
     fmt::print(stderr, "fasa serve: device.gpu = \"{}\" is a GPU to plan for; this runs on {}\n",
                config.device.gpu, device->name());
   }
-  print_long_rope(model_config, "--max-context");
   if (const std::string limits = group_limits(); !limits.empty()) {
     fmt::print(stderr, "fasa serve: limits of the control group: {}\n", limits);
   }

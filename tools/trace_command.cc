@@ -9,7 +9,7 @@
 #include "runtime/llm/open_model_device.h"
 #include "tools/command.h"
 #include "tools/config_flags.h"
-#include "tools/long_rope.h"
+#include "tools/load_model.h"
 #include "tools/progress.h"
 #include "tools/prompt.h"
 #include "tools/slice_choice.h"
@@ -73,8 +73,8 @@ class TraceCommand final : public Command {
     const auto prompt = read_prompt(prompt_, tokenizer.get(), model_config.vocab_size);
     const auto device = open_model_device(config.device_options(), model_config);
     const int64_t context = static_cast<int64_t>(prompt.size()) + options_.steps;
-    Model model = Model::load(model_dir_, *device, std::nullopt, config.weights, context);
-    print_long_rope(model.config(), "a prompt and its steps");
+    Model model = load_model(model_dir_, *device, std::nullopt, config.weights,
+                             {context, "a prompt and its steps"});
     options_.ranked_dims = ranked_dims(model, config, model_dir_);
     options_.model_name = folder_name(model_dir_);
     if (prompt_.file) {

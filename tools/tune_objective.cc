@@ -11,6 +11,7 @@
 #include "runtime/llm/open_model_device.h"
 #include "runtime/profile/profiled_decode.h"
 #include "tools/emulated_decode.h"
+#include "tools/load_model.h"
 #include "tools/prompt.h"
 #include "tools/slice_choice.h"
 #include "tools/terminal.h"
@@ -57,21 +58,30 @@ TuneMeasurement SyntheticObjective::measure(const Config& config, const Deadline
   return measured;
 }
 
+namespace {
+
+std::vector<int32_t> ids_of(const std::string& dir, const std::string& prompt_file) {
+  const auto tokenizer = open_tokenizer(dir);
+  return read_prompt({.text = {}, .file = prompt_file, .ids_file = {}, .random_tokens = {}},
+                     tokenizer.get(), ModelConfig::load(dir).vocab_size);
+}
+
+}  // namespace
+
 GenerationObjective::GenerationObjective(const std::string& dir, const std::string& prompt_file,
                                          int steps, const Config& config)
     : dir_(dir),
       steps_(steps),
       device_(open_model_device(config.device_options(), ModelConfig::load(dir))),
-      model_(Model::load(dir, *device_, std::nullopt, config.weights)) {
+      prompt_(ids_of(dir, prompt_file)),
+      model_(load_model(dir, *device_, std::nullopt, config.weights,
+                        {std::ssize(prompt_) + steps + 1, "a prompt and its steps"})) {
   if (device_->unified()) {
     throw UsageError(
         fmt::format("device {} has only one memory, so no rows are fetched and there is nothing to "
                     "tune; allowed: emulated, cuda",
                     config.device.name));
   }
-  const auto tokenizer = open_tokenizer(dir);
-  prompt_ = read_prompt({.text = {}, .file = prompt_file, .ids_file = {}, .random_tokens = {}},
-                        tokenizer.get(), model_.config().vocab_size);
   dims_ = choose_slices(model_, config, dir, prompt_).dims;
 }
 

@@ -94,8 +94,8 @@ class GenerationObjective final : public TuneObjective {
   std::string dir_;
   int steps_;
   std::unique_ptr<Device> device_;
-  Model model_;
   std::vector<int32_t> prompt_;
+  Model model_;
   std::vector<int16_t> dims_;
 };
 

@@ -33,7 +33,8 @@ ProfiledModel::ProfiledModel(const ProfiledModelOptions& settings, const ModelCo
       inner_(settings.open ? settings.open()
                            : open_model_device(settings.config.device_options(), model)),
       device_(*inner_),
-      model_(Model::load(settings.dir, device_, std::nullopt, settings.config.weights)),
+      model_(Model::load(settings.dir, device_, std::nullopt, settings.config.weights,
+                         std::ssize(settings.prompt) + settings.max_steps)),
       begun_(device_.create_event()),
       ended_(device_.create_event()) {
   Config config = settings.config;

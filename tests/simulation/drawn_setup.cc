@@ -129,8 +129,7 @@ void draw_placement(Draw& draw, Config::Placement& placement) {
   if (hot_rows >= 0) placement.hot_rows = hot_rows;
 }
 
-void draw_prefetch(Draw& draw, DrawnSource prediction_source, int layers,
-                   Config::Prefetch& prefetch) {
+void draw_prefetch(Draw& draw, int layers, Config::Prefetch& prefetch) {
   const int depth = draw.of({-1, 0, 1, 2});
   if (depth >= 0) prefetch.depth = std::min(depth, layers - 1);
   prefetch.predictor =
@@ -164,7 +163,7 @@ DrawnSetup drawn_setup(uint64_t seed) {
   draw_placement(draw, setup.config.placement);
   setup.prediction_source =
       draw.of({DrawnSource::kNone, DrawnSource::kQueries, DrawnSource::kAnything});
-  draw_prefetch(draw, setup.prediction_source, setup.geometry.layers, setup.config.prefetch);
+  draw_prefetch(draw, setup.geometry.layers, setup.config.prefetch);
   setup.row_dtype = draw.of({RowDType::kBF16, RowDType::kInt8, RowDType::kF32, RowDType::kF16});
   if (setup.row_dtype.is_coded()) widen(setup.geometry);
   draw_low_bit_set({seed, UINT64_MAX - 1}, setup.geometry, setup.config.selection);

@@ -243,6 +243,16 @@ class Keys(GoldenCase):
         self.assertNotIn("vocab_size", told)
         self.assertNotIn("general.name", told)
 
+    def test_types_that_cannot_run_are_told(self):
+        metadata, tensors = self.packed("llama")
+        iq1_s = 19
+        name = "blk.0.ffn_up.weight"
+        shape, _, data = tensors[name]
+        told = self.assert_done("info", "--model", self.file(
+            metadata, {**tensors, name: (shape, iq1_s, data)})).stderr.decode()
+        self.assertIn(f"tensor {name} has type IQ1_S", told)
+        self.assertIn("the model cannot run", told)
+
 
 class Rotation(GoldenCase):
     """Keys of rotation against the folder's rope_scaling."""

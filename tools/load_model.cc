@@ -1,4 +1,4 @@
-#include "tools/long_rope.h"
+#include "tools/load_model.h"
 
 #include <fmt/format.h>
 
@@ -17,6 +17,13 @@ void print_long_rope(const ModelConfig& config, std::string_view context) {
     fmt::print(stderr, "fasa: longrope: the short factors, as contexts end within {} tokens\n",
                rope.original_positions);
   }
+}
+
+Model load_model(const std::string& path, Device& device, std::optional<DType> dtype,
+                 const WeightOptions& weights, const ContextBound& context) {
+  Model model = Model::load(path, device, dtype, weights, context.tokens);
+  print_long_rope(model.config(), context.what);
+  return model;
 }
 
 }  // namespace fasa
