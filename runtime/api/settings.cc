@@ -80,14 +80,24 @@ void move_to_window_rows(const Geometry& geometry, StepSettings& settings) {
   }
 }
 
-StepSettings settings_of(const Config& config, const Geometry& geometry, RowDType row_dtype,
-                         const DeviceTraits& traits, int64_t max_context, bool window_rows) {
+void check_settings(const Config& config, const Geometry& geometry, RowDType row_dtype,
+                    const DeviceTraits& traits, bool window_rows) {
   geometry.validate();
   config.validate();
   Config with_rows = config;  // replaces an unset row dtype by the model's
   with_rows.placement.row_dtype = row_dtype;
   with_rows.validate_for(geometry);
   config.validate_on(traits);
+  if (geometry.has_window_heads() && !window_rows) {
+    throw UsageError(
+        "geometry.window_heads: supported by the sequences API, in models where some layers have a "
+        "window and others have none");
+  }
+}
+
+// What all layers have in common.
+StepSettings common_settings(const Config& config, const Geometry& geometry, RowDType row_dtype,
+                             const DeviceTraits& traits) {
   StepSettings settings;
   settings.select_scratch = traits.select_scratch;
   settings.low_bit_by_page = traits.low_bit_by_page;
@@ -111,6 +121,14 @@ StepSettings settings_of(const Config& config, const Geometry& geometry, RowDTyp
                   2 * config.effective_tip_chunks(geometry.chunks())};
   layout.sinks = config.selection.sinks;
   layout.recent = config.selection.recent;
+  return settings;
+}
+
+StepSettings settings_of(const Config& config, const Geometry& geometry, RowDType row_dtype,
+                         const DeviceTraits& traits, int64_t max_context, bool window_rows) {
+  check_settings(config, geometry, row_dtype, traits, window_rows);
+  StepSettings settings = common_settings(config, geometry, row_dtype, traits);
+  CacheLayout& layout = settings.layout;
   const std::vector<TokenBudget> budgets = layer_budgets(config, geometry);
   const TokenBudget low_bit = budget_of(config.low_bit_tokens(geometry.chunks()));
   for (int layer = 0; layer < geometry.layers; ++layer) {
@@ -119,11 +137,6 @@ StepSettings settings_of(const Config& config, const Geometry& geometry, RowDTyp
          .budget = budgets[static_cast<size_t>(layer)],
          .low_bit = low_bit,
          .window = geometry.window(layer)});
-  }
-  if (geometry.has_window_heads() && !window_rows) {
-    throw UsageError(
-        "geometry.window_heads: supported by the sequences API, in models where some layers have a "
-        "window and others have none");
   }
   if (window_rows) move_to_window_rows(geometry, settings);
   place_layers(geometry, settings);

@@ -4,12 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <cmath>
 #include <string_view>
 
 #include "runtime/catalog/gpu_catalog.h"
-#include "scheduler/plan/head_groups.h"
+#include "runtime/config/config_options.h"
+#include "runtime/config/config_values.h"
 
 namespace fasa {
 namespace {
@@ -27,56 +26,14 @@ constexpr std::array<Preset, 3> kPresets{{
     {"full", SelectionKind::kFull, RowPlacement::kDevice},
 }};
 
-constexpr int kMaxThreads = 1024;
-constexpr int kMaxSparseTurn = 65536;
-constexpr int kMaxInterval = 1 << 20;
-constexpr int kMaxTurns = 1000;
-constexpr int kMaxStreams = 16;
-constexpr int kMaxProtectedTokens = 65536;  // sinks, recent
-constexpr int kMaxHotRows = 1 << 24;
-constexpr int kMaxChunks = 512;
-constexpr int kMaxLayers = 4096;
-
 void require(bool ok, std::string_view key, const std::string& given, const std::string& allowed) {
   if (!ok) throw ConfigError(std::string(key), given, allowed);
 }
 
-void require_range(std::string_view key, int value, int lowest, int highest) {
-  require(value >= lowest && value <= highest, key, fmt::to_string(value),
-          fmt::format("{} to {}", lowest, highest));
-}
-
-// For an option whose missing value means "auto".
-void require_range(std::string_view key, std::optional<int> value, int lowest, int highest) {
-  require(!value || (*value >= lowest && *value <= highest), key,
-          value ? fmt::to_string(*value) : "auto",
-          fmt::format("auto, or {} to {}", lowest, highest));
-}
-
-std::optional<int> parse_node(std::string_view text) {
-  int node = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), node);
-  if (error != std::errc() || end != text.data() + text.size() || node < 0) return std::nullopt;
-  return node;
-}
-
-std::optional<NumaPolicy> parse_numa(const std::string& text) {
-  if (text == "auto") return NumaPolicy{};
-  if (text == "interleave") return NumaPolicy{NumaPolicy::Kind::kInterleave, 0};
-  if (const auto node = parse_node(text)) return NumaPolicy{NumaPolicy::Kind::kNode, *node};
-  return std::nullopt;
-}
-
-void validate_tokens(const TokenCount& count, int floor, const Config::Selection& selection) {
-  constexpr std::string_view kKey = "selection.fac_tokens";
-  if (count.tokens == 0) {
-    require(count.share > 0 && count.share <= 1, kKey, fmt::format("{}", count.share),
-            "a count of tokens from 1, or a share in (0, 1] with a decimal point");
-    return;
-  }
-  require(count.tokens > 0, kKey, fmt::to_string(count.tokens),
-          "a count of tokens from 1, or a share in (0, 1] with a decimal point");
-  require(count.tokens >= floor, kKey, fmt::to_string(count.tokens),
+void validate_tokens(const TokenCount& count, const Config::Selection& selection) {
+  const int floor = selection.sinks + selection.recent + 1;
+  require(count.tokens == 0 || count.tokens >= floor, "selection.fac_tokens",
+          fmt::to_string(count.tokens),
           fmt::format("at least sinks + recent + 1 = {} + {} + 1 = {}; lower sinks or recent, or "
                       "raise fac_tokens",
                       selection.sinks, selection.recent, floor));
@@ -84,9 +41,6 @@ void validate_tokens(const TokenCount& count, int floor, const Config::Selection
 
 void validate_selection_options(const Config::Selection& selection) {
   const SelectionOptions& options = selection.options;
-  require(options.page_tokens == 1 || options.page_tokens == 8 || options.page_tokens == 16 ||
-              options.page_tokens == 32,
-          "selection.page_tokens", fmt::to_string(options.page_tokens), "1, 8, 16, 32");
   require(options.page_tokens == 1 || selection.kind == SelectionKind::kFasa,
           "selection.page_tokens", fmt::to_string(options.page_tokens),
           fmt::format("1 with selection.kind = {}", selection_name(selection.kind)));
@@ -111,18 +65,11 @@ bool selects_all(const Config::Selection& selection) {
 }
 
 void validate_low_bit(const Config::Selection& selection) {
-  constexpr std::string_view kKey = "selection.low_bit_tokens";
-  const SliceDType codes = selection.value_codes.value_or(SliceDType::kInt2);
-  require(is_coded(codes), "selection.value_codes", fmt::format("\"{}\"", slice_dtype_name(codes)),
-          "int8, int4, int2");
-  if (!selection.low_bit_tokens) return;
-  const TokenCount& low_bit = *selection.low_bit_tokens;
-  require(low_bit.tokens >= 0 && low_bit.share >= 0 && low_bit.share <= 1, kKey,
-          count_text(low_bit),
-          "auto, a count of tokens from 0, or a share in [0, 1] with a decimal point");
+  const TokenCount low_bit = selection.low_bit_tokens.value_or(TokenCount{});
   if (!low_bit.any() || selection.kind == SelectionKind::kFull) return;
   const std::string against = against_low_bit_set(selection);
-  require(against.empty(), kKey, count_text(low_bit), fmt::format("0 with {}", against));
+  require(against.empty(), "selection.low_bit_tokens", count_text(low_bit),
+          fmt::format("0 with {}", against));
 }
 
 void validate_gpu(const std::string& name) {
@@ -235,40 +182,16 @@ void Config::apply_preset() {
 
 void Config::validate() const {
   validate_gpu(device.gpu);
-  require_range("device.threads", device.threads, 0, kMaxThreads);
-  const int interval = memory.snapshots.interval;
-  require(interval >= kLinearBlock && interval <= kMaxInterval && interval % kLinearBlock == 0,
-          "memory.snapshot_interval", fmt::to_string(interval),
-          fmt::format("multiples of {} from {} to {}", kLinearBlock, kLinearBlock, kMaxInterval));
-  require_range("memory.snapshot_turns", memory.snapshots.turns, 0, kMaxTurns);
-  require_range("sessions.sparse_turn_tokens", sessions.sparse_turn_tokens, 0, kMaxSparseTurn);
-  require(parse_numa(device.numa).has_value(), "device.numa", fmt::format("\"{}\"", device.numa),
-          "auto, interleave, or the number of a node");
-  require(weights.group == 32 || weights.group == 64 || weights.group == 128, "weights.group",
-          fmt::to_string(weights.group), "32, 64, 128");
-  require_range("selection.sinks", selection.sinks, 0, kMaxProtectedTokens);
-  require_range("selection.recent", selection.recent, 1, kMaxProtectedTokens);
-  for (const TokenCount& count : selection.fac_tokens) {
-    validate_tokens(count, selection.sinks + selection.recent + 1, selection);
+  // A value is allowed if its option takes it.
+  for (const ConfigOption& option : config_options()) {
+    const nlohmann::json value = option.get(*this);
+    Config scratch;
+    require(value.is_null() || option.set(scratch, value), option.path(), value.dump(),
+            option.allowed);
   }
-  if (selection.tip_chunks) {
-    require_range("selection.tip_chunks", *selection.tip_chunks, 1, kMaxChunks);
-  }
-  for (const int layer : selection.dense_layers) {
-    require_range("selection.dense_layers", layer, 0, kMaxLayers - 1);
-  }
+  for (const TokenCount& count : selection.fac_tokens) validate_tokens(count, selection);
   validate_selection_options(selection);
   validate_low_bit(selection);
-  require_range("placement.hot_rows", placement.hot_rows, 0, kMaxHotRows);
-  require_range("prefetch.depth", prefetch.depth, 0, kMaxLayers);
-  require_range("prefetch.streams", prefetch.streams, 1, kMaxStreams);
-  if (prefetch.head_groups) {
-    require_range("prefetch.head_groups", *prefetch.head_groups, 1, HeadGroups::kMax);
-  }
-  require(!link.bandwidth || (std::isfinite(*link.bandwidth) && *link.bandwidth > 0),
-          "link.bandwidth", fmt::to_string(link.bandwidth.value_or(0)), "more than 0");
-  require(std::isfinite(link.latency) && link.latency >= 0, "link.latency",
-          fmt::to_string(link.latency), "0 or more");
 }
 
 namespace {

@@ -1,6 +1,7 @@
 #include "runtime/config/config_values.h"
 
-#include <limits>
+#include <charconv>
+#include <cstdint>
 
 #include "runtime/base/units.h"
 
@@ -22,36 +23,19 @@ bool take_count(const Json& value, TokenCount& out) {
 
 }  // namespace
 
-bool take_string(const Json& value, std::string& out) {
-  if (!value.is_string()) return false;
-  out = value.get<std::string>();
-  return true;
+std::optional<NumaPolicy> parse_numa(std::string_view text) {
+  if (text == "auto") return NumaPolicy{};
+  if (text == "interleave") return NumaPolicy{NumaPolicy::Kind::kInterleave, 0};
+  int node = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), node);
+  if (error != std::errc() || end != text.data() + text.size() || node < 0) return std::nullopt;
+  return NumaPolicy{NumaPolicy::Kind::kNode, node};
 }
 
-// Checks only the range of int; Config::validate checks the option's range.
-bool take_int(const Json& value, int& out) {
-  if (!value.is_number_integer()) return false;
-  const auto number = value.get<int64_t>();
-  if (number < std::numeric_limits<int>::min() || number > std::numeric_limits<int>::max()) {
-    return false;
-  }
-  out = static_cast<int>(number);
-  return true;
-}
-
-bool take_int(const Json& value, std::optional<int>& out) {
-  int number = 0;
-  if (!take_int(value, number)) return false;
-  out = number;
-  return true;
-}
-
-bool take_auto_int(const Json& value, std::optional<int>& out) {
-  if (value.is_string() && value.get<std::string>() == "auto") {
-    out.reset();
-    return true;
-  }
-  return take_int(value, out);
+bool is_integer_in(const Json& value, int lowest, int highest) {
+  if (value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX) return false;
+  return value.is_number_integer() && value.get<int64_t>() >= lowest &&
+         value.get<int64_t>() <= highest;
 }
 
 bool take_bytes(const Json& value, std::optional<uint64_t>& out) {
@@ -60,14 +44,6 @@ bool take_bytes(const Json& value, std::optional<uint64_t>& out) {
                                                  : std::nullopt;
   if (!bytes || *bytes == 0) return false;
   out = bytes;
-  return true;
-}
-
-bool take_quantity(const Json& value, std::optional<double> (*parse)(std::string_view),
-                   double& out) {
-  const auto quantity = value.is_string() ? parse(value.get<std::string>()) : std::nullopt;
-  if (!quantity) return false;
-  out = *quantity;
   return true;
 }
 
@@ -103,16 +79,6 @@ bool take_auto_count(const Json& value, std::optional<TokenCount>& out) {
   const bool none = value.is_number() && value.get<double>() == 0;
   if (!none && !take_count(value, count)) return false;
   out = count;
-  return true;
-}
-
-bool take_layers(const Json& value, std::vector<int>& out) {
-  const Json array = value.is_array() ? value : Json::array({value});
-  std::vector<int> layers(array.size());
-  for (size_t i = 0; i < array.size(); ++i) {
-    if (!take_int(array[i], layers[i]) || layers[i] < 0) return false;
-  }
-  out = std::move(layers);
   return true;
 }
 

@@ -107,9 +107,9 @@ void PyConfig::update(const nb::kwargs& options) {
   sources_ = std::move(changed);
 }
 
-void add_config(nb::module_& module) {
-  nb::class_<PyConfig> cls(module, "Config",
-                           "All settings of the runtime, with one attribute per option.");
+namespace {
+
+void add_conversions(nb::class_<PyConfig>& cls) {
   cls.def(
       "__init__",
       [](PyConfig* self, const nb::kwargs& options) {
@@ -137,6 +137,10 @@ void add_config(nb::module_& module) {
   cls.def(
       "to_dict", [](const PyConfig& self) { return to_python(config_to_json(self.config())); },
       "The form of `fasa config`: one dictionary per table.");
+}
+
+// Values that depend on a model.
+void add_decisions(nb::class_<PyConfig>& cls) {
   cls.def(
       "chunks_of",
       [](const PyConfig& self, const Geometry& geometry) {
@@ -162,6 +166,9 @@ void add_config(nb::module_& module) {
       },
       nb::arg("geometry"),
       "fac_tokens for that model, with \"auto\" resolved to a text such as \"320 to 1024\".");
+}
+
+void add_copies(nb::class_<PyConfig>& cls) {
   cls.def("update", &PyConfig::update, nb::arg("options"), "Sets several options at once.");
   cls.def("__copy__", [](const PyConfig& self) { return PyConfig(self); });
   cls.def(
@@ -179,6 +186,16 @@ void add_config(nb::module_& module) {
       },
       nb::arg("other").none());
   cls.attr("__hash__") = nb::none();
+}
+
+}  // namespace
+
+void add_config(nb::module_& module) {
+  nb::class_<PyConfig> cls(module, "Config",
+                           "All settings of the runtime, with one attribute per option.");
+  add_conversions(cls);
+  add_decisions(cls);
+  add_copies(cls);
   add_options(cls);
   module.def("option_table", option_table);
   module.def("config_from_flags", from_flags, nb::arg("path").none(), nb::arg("texts"));

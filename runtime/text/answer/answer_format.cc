@@ -35,8 +35,10 @@ CallFormat listed_json(const char* open, const char* close) {
           .between = ", "};
 }
 
-std::vector<AnswerFormat> make_formats() {
-  std::vector<AnswerFormat> rows;
+using Formats = std::vector<AnswerFormat>;
+
+// Names and arguments in tags or pairs of their own.
+void add_tagged(Formats& rows) {
   // Qwen 2.5, QwQ, Qwen3 and Qwen3-Next, Hermes, EXAONE 4, SmolLM3, Granite 4; the generic form.
   rows.push_back({.name = "hermes",
                   .thoughts = {kThink},
@@ -78,6 +80,10 @@ std::vector<AnswerFormat> make_formats() {
                             .quote = "<escape>",
                             .close = "<end_function_call>"},
                   .ends = {"<start_function_response>"}});
+}
+
+// Parts of an answer, reasoning and calls among them, in marks of their own; Python's calls.
+void add_marked(Formats& rows) {
   rows.push_back({.name = "channels",  // gpt-oss
                   .channels = {.open = "<|channel|>",
                                .message = "<|message|>",
@@ -114,6 +120,10 @@ std::vector<AnswerFormat> make_formats() {
        .thoughts = {{"[THINK]", "[/THINK]"}, kThink},
        .call_ends_thought = true,
        .calls = {.open = "[TOOL_CALLS]", .name_close = "[ARGS]", .id_open = "[CALL_ID]"}});
+}
+
+// A list of objects behind a mark.
+void add_listed(Formats& rows) {
   rows.push_back({.name = "mistral-list",  // Mistral 7B v0.3, Nemo, Large 2407, Mixtral 8x22B
                   .thoughts = {kThink},
                   .calls = listed_json("[TOOL_CALLS]", "")});
@@ -130,6 +140,10 @@ std::vector<AnswerFormat> make_formats() {
   rows.push_back({.name = "granite-mark",  // Granite 3.0
                   .thoughts = {kThink},
                   .calls = listed_json("<|tool_call|>", "")});
+}
+
+// The name before its object; or no mark, or one that says little.
+void add_named(Formats& rows) {
   rows.push_back({.name = "deepseek-blocks",  // DeepSeek V2.5, V3, R1 and what was distilled of it
                   .thoughts = {kThink},
                   .call_ends_thought = true,
@@ -166,6 +180,11 @@ std::vector<AnswerFormat> make_formats() {
        .thoughts = {kThink},
        .calls = {
            .list = true, .alone = true, .arguments = ArgumentForm::kKeywords, .between = ", "}});
+}
+
+Formats make_formats() {
+  Formats rows;
+  for (const auto add : {add_tagged, add_marked, add_listed, add_named}) add(rows);
   return rows;
 }
 
