@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <iterator>
 #include <utility>
@@ -164,8 +165,13 @@ void read_toml(std::string_view text, const std::string& name, std::vector<Given
   try {
     root = toml::parse(text, name);
   } catch (const toml::parse_error& error) {
-    throw UsageError(fmt::format("{}not TOML: {}; texts need quotes",
-                                 location_of(name, error.source()), error.description()));
+    const std::string why(error.description());
+    // What the parser takes a text without quotes for.
+    const bool bare =
+        std::ranges::any_of(std::array{" value:", " boolean:", " floating-point:"},
+                            [&](const char* kind) { return why.find(kind) != std::string::npos; });
+    throw UsageError(fmt::format("{}not TOML: {}{}", location_of(name, error.source()), why,
+                                 bare ? "; texts need quotes" : ""));
   } catch (const TomlAssertion&) {
     throw UsageError(
         fmt::format("{}: not TOML: a key or value starts with an invalid character", name));

@@ -18,6 +18,7 @@ namespace fasa {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 std::string message_of(const std::function<void()>& action) {
@@ -161,6 +162,8 @@ TEST(ConfigToml, ErrorsNameFileLineKeyValueAndWhatIsAllowed) {
   EXPECT_THAT(toml_error("[memory]\ndevice_memory = 6\n"), HasSubstr("did you mean 6GiB?"));
   EXPECT_THAT(toml_error("[memory]\ndevice_memory = \"6\"\n"), HasSubstr("did you mean 6GiB?"));
   EXPECT_THAT(toml_error("preset = fasa-m\n"), HasSubstr("texts need quotes"));
+  EXPECT_THAT(toml_error("preset = none\n"), HasSubstr("texts need quotes"));
+  EXPECT_THAT(toml_error("preset\n"), Not(HasSubstr("texts need quotes")));
   EXPECT_THAT(toml_error("[device]\nthreads = \"two\"\n"),
               StartsWith("f.toml:2: device.threads = \"two\": allowed: 0 to 1024"));
   EXPECT_THAT(toml_error("[device]\nthreads = 99999999999\n"), HasSubstr("device.threads = 99999"));
