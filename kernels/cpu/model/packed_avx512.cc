@@ -5,6 +5,6 @@
 
 namespace fasa::cpu {
 
-const PackedBodies kPackedBodiesAvx512 = {multiply_f32, nullptr, nullptr, unpack, kMaxRows};
+const PackedBodies kPackedBodiesAvx512 = {multiply_f32, nullptr, nullptr, unpack, kTwoPanelRows};
 
 }  // namespace fasa::cpu

@@ -1,7 +1,7 @@
 // Bodies that multiply and unpack packed weights, for one instruction set. A vector header,
 // included before, defines Vec and Bits (kLanes floats, ints), fma(), Table with load_table(),
 // look_up() and look_up_three(), widen_f16(), widen_bf16(), widen_i8(), widen_i16(), load_u8() of
-// kLanes numbers, and kMaxRows.
+// kLanes numbers, and kTwoPanelRows.
 //
 // A step's products go to four sums per output, by the pair index within the line. The sums are
 // added as (0 + 1) + (2 + 3), scaled, and added to the output, in the same way for any number of
@@ -165,13 +165,12 @@ void multiply(const PackedTask& task) {
 
 template <int kBits>
 void multiply_rows(const PackedTask& task) {
-  if constexpr (kMaxRows >= 4) {
-    if (task.rows == 4) return multiply<kBits, 4, 1>(task);
-    if (task.rows == 3) return multiply<kBits, 3, 1>(task);
-    if (task.rows == 2) {
-      return task.panels == 2 ? multiply<kBits, 2, 2>(task) : multiply<kBits, 2, 1>(task);
-    }
+  if (task.rows == 4) return multiply<kBits, 4, 1>(task);
+  if (task.rows == 3) return multiply<kBits, 3, 1>(task);
+  if constexpr (kTwoPanelRows == 2) {
+    if (task.rows == 2 && task.panels == 2) return multiply<kBits, 2, 2>(task);
   }
+  if (task.rows == 2) return multiply<kBits, 2, 1>(task);
   task.panels == 2 ? multiply<kBits, 1, 2>(task) : multiply<kBits, 1, 1>(task);
 }
 

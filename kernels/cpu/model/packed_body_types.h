@@ -43,9 +43,9 @@ struct PackedShape {
 struct PackedTask {
   const PackedShape* shape = nullptr;
   int64_t step = 0;  // places per scale: divides the scale group; 16 or a multiple of 32
-  int panels = 0;    // 1 ... kPanelsAtOnce; 1 for more than 2 rows: their sums fill the registers
+  int panels = 0;    // 1 ... kPanelsAtOnce; 1 for more rows than two_panel_rows
   const unsigned char* panel[kPanelsAtOnce] = {};
-  int rows = 0;                     // 1 ... max_rows
+  int rows = 0;                     // 1 ... kMaxPackedRows
   const void* x = nullptr;          // [rows][x_stride] by place: f32; bf16; int8 in byte order
   int64_t x_stride = 0;             // elements
   const float* sums = nullptr;      // [rows][steps] sums of x, scaled; null: no offsets
@@ -66,14 +66,14 @@ struct UnpackTask {
   int64_t stride = 0;  // elements between rows of inputs
 };
 
-// A row's bits are the same for any number of rows up to max_rows.
+// A row's bits are the same for any number of rows.
 struct PackedBodies {
   void (*multiply_f32)(const PackedTask&);
   // Not for floats of 8 bits. Null: bf16 is widened to f32 first; x is integers in f32.
   void (*multiply_bf16)(const PackedTask&);
   void (*multiply_int8)(const PackedTask&);
   void (*unpack)(const UnpackTask&);
-  int max_rows;
+  int two_panel_rows;  // more rows take one panel at a time: their sums fill the registers
 };
 
 extern const PackedBodies kPackedBodiesPortable;

@@ -97,8 +97,8 @@ void PackedLinear::multiply(const std::byte* weights, const PackedRows& rows, in
   task.step_stride = rows.input.steps();
   task.y = sums;
   for (int64_t row = 0; row < rows.rows; row += task.rows) {
-    task.rows = static_cast<int>(std::min<int64_t>(bodies_->max_rows, rows.rows - row));
-    task.panels = task.rows > 2 ? 1 : panels;
+    task.rows = static_cast<int>(std::min<int64_t>(cpu::kMaxPackedRows, rows.rows - row));
+    task.panels = task.rows > bodies_->two_panel_rows ? 1 : panels;
     task.x = rows.input.row(row);
     task.sums = rows.input.sums(row);
     task.x_scales = rows.input.scales(row);

@@ -5,6 +5,6 @@
 
 namespace fasa::cpu {
 
-const PackedBodies kPackedBodiesPortable = {multiply_f32, nullptr, nullptr, unpack, kMaxRows};
+const PackedBodies kPackedBodiesPortable = {multiply_f32, nullptr, nullptr, unpack, kTwoPanelRows};
 
 }  // namespace fasa::cpu

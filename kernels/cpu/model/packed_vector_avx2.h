@@ -8,7 +8,7 @@ namespace fasa::cpu {
 namespace {
 
 constexpr int kLanes = 8;
-constexpr int kMaxRows = 1;
+constexpr int kTwoPanelRows = 1;
 
 typedef float Vec __attribute__((vector_size(32)));
 typedef int Bits __attribute__((vector_size(32)));

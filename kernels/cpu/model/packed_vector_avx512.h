@@ -8,7 +8,7 @@ namespace fasa::cpu {
 namespace {
 
 constexpr int kLanes = 16;
-constexpr int kMaxRows = 4;
+constexpr int kTwoPanelRows = 2;
 
 typedef float Vec __attribute__((vector_size(64)));
 typedef int Bits __attribute__((vector_size(64)));

@@ -6,7 +6,7 @@ namespace fasa::cpu {
 namespace {
 
 constexpr int kLanes = 4;
-constexpr int kMaxRows = 1;
+constexpr int kTwoPanelRows = 1;
 
 typedef float Vec __attribute__((vector_size(16)));
 typedef int Bits __attribute__((vector_size(16)));

@@ -351,6 +351,6 @@ void multiply_int8(const PackedTask& task) { bits_of<ByteStep>(task); }
 }  // namespace
 
 const PackedBodies kPackedBodiesVnni = {multiply_f32, multiply_bf16, multiply_int8, unpack,
-                                        kMaxRows};
+                                        kTwoPanelRows};
 
 }  // namespace fasa::cpu
