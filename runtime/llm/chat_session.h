@@ -24,7 +24,7 @@ namespace fasa {
 struct ChatOptions {
   std::string system = "";  // the first message, role "system"; "": none
   AnswerOptions answer = {};
-  int64_t max_context = 0;  // tokens of a conversation; 0: the model's positions
+  int64_t max_context = 0;               // tokens of a conversation; 0: the model's positions
   int prefill_chunk = kMinPrefillChunk;  // or kAutomaticChunk
   // Rollback window, in tokens, of models whose layers all have a sliding window
   // (Runtime::set_rollback_tokens). Rolling back further recomputes the whole conversation.

@@ -66,7 +66,7 @@ KernelWork SyntheticDevice::select(const SelectParams& params) {
       if (plan.runners_up == 0) continue;
       params.runners_up.sizes[index] =
           tiling_->runners_up(id, plan, {set, static_cast<size_t>(plan.budget)},
-                             params.runners_up.positions + index * params.runners_up.capacity);
+                              params.runners_up.positions + index * params.runners_up.capacity);
     }
   }
   overlap_.observe(params);

@@ -1,5 +1,13 @@
 // Stretches a selection trace over another geometry and length: gives the set of any layer and
-// step. docs/trace-format.md describes the rule.
+// step. The trace's sinks and recent tokens are dropped; the target has its own.
+// Positions: with N tokens in the target's first step and n in the trace's last, trace position p
+// stands for the range from p N / n to (p + 1) N / n. If the target's set is r times as large, each
+// range yields r consecutive tokens, at an offset that depends on p alone: persistent tokens stay
+// so. For a fractional r, ranges with the lowest hash of p yield one more. Missing tokens are taken
+// from the newest backwards, so sets always have the requested size.
+// Layers: the first ones are the trace's, later ones repeat its layers except the first. KV heads
+// repeat in turn. Each repetition of layers starts 7 steps further in the trace, each of heads 13,
+// each sequence 29; the trace is traversed forwards and backwards.
 #pragma once
 
 #include <cstdint>

@@ -2,7 +2,6 @@
 package tests; arguments: BUILD SOURCE [SANITIZERS]."""
 import os
 import pathlib
-import re
 import subprocess
 import sys
 import tempfile
@@ -59,14 +58,3 @@ class InstalledPackage(unittest.TestCase):
             "-DCMAKE_BUILD_TYPE=Release")
         run("cmake", "--build", folder / "build")
         return folder / "build"
-
-    def check_documented(self, page, language, suffix):
-        """The single program on a documentation page prints the output that the page gives."""
-        text = (SOURCE / page).read_text(encoding="utf-8")
-        programs = re.findall(rf"^```{language}\n(.*?)^```$", text, re.M | re.S)
-        self.assertEqual(len(programs), 1)
-        source = self.folder / f"documented{suffix}"
-        source.write_text(programs[0])
-        output = run(self.compile(source, "documented"), env=self.environment)
-        shown = re.search(r"^It prints\n\n```\n(.*?)^```$", text, re.M | re.S)
-        self.assertEqual(output, shown.group(1))

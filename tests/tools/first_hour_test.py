@@ -31,7 +31,7 @@ class FirstHour(CommandTest):
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
         text = done.stdout.decode()
         self.assertEqual(done.returncode, 0, text[-2000:] + done.stderr.decode()[-2000:])
-        for part in ("tokens/s", "KV bytes on the device", "--config plan.toml", "ms a token:",
+        for part in ("right answers", "KV bytes on the device", "--config plan.toml", "ms a token:",
                      "Written to tuned.toml", '"text_completion"'):
             self.assertIn(part, text)
         # plan's row, profile's verdicts and tune's first trial.

@@ -1,5 +1,5 @@
 """The installed C package, as a user finds it with pkg-config and find_package: programs in C11 are
-compiled and run, the example of docs/c.md among them.
+compiled and run.
 
 c_package_test.py BUILD SOURCE [SANITIZERS]
 """
@@ -41,9 +41,6 @@ class Package(InstalledPackage):
         build = self.project("project", "".join(lines))
         for name in PROGRAMS:  # no LD_LIBRARY_PATH: the target knows where its library is
             self.assertIn(name, run(build / name))
-
-    def test_the_documented_program(self):
-        self.check_documented("docs/c.md", "c", ".c")
 
     def test_it_exports_the_functions_of_the_header_and_nothing_else(self):
         header = (self.prefix / "include/fasa/fasa.h").read_text()

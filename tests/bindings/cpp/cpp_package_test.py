@@ -1,5 +1,4 @@
-"""The installed C++ API, as a user has it: programs compiled against the header, the example of
-docs/cpp.md among them.
+"""The installed C++ API, as a user has it: programs compiled against the header.
 
 cpp_package_test.py BUILD SOURCE [SANITIZERS]
 """
@@ -34,9 +33,6 @@ class CppPackage(InstalledPackage):
         lines.append(f"add_executable(apis {HERE}/apis.cc)\n"
                      "target_link_libraries(apis PRIVATE fasa::fasa)\n")
         self.assertIn("apis", run(self.project("project", "".join(lines)) / "apis"))
-
-    def test_the_documented_program(self):
-        self.check_documented("docs/cpp.md", "cpp", ".cc")
 
     def test_the_header_pulls_in_few_others(self):
         source = self.folder / "header.cc"
