@@ -296,7 +296,7 @@ void add_counts(Options& out) {
       1, 65536, [](auto& c) -> auto& { return c.selection.recent; }));
   out.push_back(taken_option(
       {.table = "selection", .key = "dense_layers", .help = "Layers that attend to all tokens."},
-      "LIST", fmt::format("an array of layer numbers, 0 to {}", kMaxLayers - 1),
+      "LIST", fmt::format("an array of layer numbers from 0 to {}", kMaxLayers - 1),
       [](auto& c) -> auto& { return c.selection.dense_layers; }, take_layers));
   out.push_back(choice_option(
       {.table = "selection",
