@@ -23,8 +23,9 @@ uint64_t host_left(const Device& device, uint64_t experts) {
 
 void FitFlag::add_to(CLI::App& command) {
   command.add_flag("--fit", given_,
-                   "Make the model fit the device's memory: an int8 lm_head, then as far as needed "
-                   "fewer hot rows, no low-bit tokens, smaller slices, fewer tokens");
+                   "Make the model fit: an int8 lm_head, then as far as needed, for host memory "
+                   "int8 rows and fewer tokens, for device memory fewer hot rows, int8 rows (if "
+                   "they are there), no low-bit tokens, smaller slices, fewer tokens");
 }
 
 void FitFlag::apply(const Device& device, Config* config, Subject* subject) const {

@@ -255,17 +255,26 @@ std::string notes(const Plan& plan) {
                     "of kernels cost besides. fasa profile measures them.");
 }
 
-// Host memory of this machine, where the plan is for rows on it.
+// Host memory that rows take, as they are and in int8, against the host's.
 std::string host_words(const PlanOptions& request, const Plan& plan) {
-  if (!plan.recommended || request.machine.host_memory) return "";
-  const uint64_t needed = plan.options[*plan.recommended].host_bytes;
-  const uint64_t here = request.machine.this_host_memory;
+  if (plan.options.empty()) return "";
+  const auto most = std::max_element(
+      plan.options.begin(), plan.options.end(),
+      [](const PlanOption& a, const PlanOption& b) { return a.host_bytes < b.host_bytes; });
+  const PlanOption& option = plan.recommended ? plan.shown() : *most;
+  const uint64_t needed = option.host_bytes;
   if (needed == 0) return "";
-  return paragraph(fmt::format("Host memory: {} needed, this machine has {}{}",
-                               format_bytes(needed), format_bytes(here),
-                               needed < here ? "."
-                                             : ": too little here; --host-memory SIZE plans for "
-                                               "another machine."));
+  const std::optional<uint64_t>& given = request.machine.host_memory;
+  const uint64_t there = given.value_or(request.machine.this_host_memory);
+  const bool coded = option.int8_host_bytes < needed;
+  std::string text = fmt::format("Host memory: {} needed", format_bytes(needed));
+  if (coded)
+    text += fmt::format(" ({} with row_dtype = \"int8\")", format_bytes(option.int8_host_bytes));
+  text += fmt::format(", {} {}", given ? "given" : "this machine has", format_bytes(there));
+  if (needed <= there) return paragraph(text + ".");
+  text += ": too little";
+  if (coded && option.int8_host_bytes <= there) text += " but for int8 rows";
+  return paragraph(text + (given ? "." : "; --host-memory SIZE plans for another machine."));
 }
 
 // The command that serves what was planned, in lines that can be pasted.

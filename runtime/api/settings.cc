@@ -14,8 +14,9 @@ namespace {
 
 // Twice the largest set, so that tokens that left the set recently are still cached (performance.md
 // finds two to three times best). With an unknown context, a share counts as the largest default
-// set.
-int default_hot_rows(const std::vector<LayerSettings>& layers, int64_t max_context) {
+// set. Counted in bytes of bf16 rows: coded rows are half as large, and twice as many are cached.
+int default_hot_rows(const std::vector<LayerSettings>& layers, const RowFormat& row,
+                     int64_t max_context) {
   int64_t largest = 0;
   for (const LayerSettings& layer : layers) {
     if (layer.dense) continue;
@@ -25,7 +26,8 @@ int default_hot_rows(const std::vector<LayerSettings>& layers, int64_t max_conte
                                                    : kDefaultFacTokens.max_tokens;
     largest = std::max(largest, tokens);
   }
-  return static_cast<int>(std::min<int64_t>(2 * largest, INT32_MAX));
+  const int64_t sets = row.dtype.is_coded() ? 4 : 2;
+  return static_cast<int>(std::min<int64_t>(sets * largest, INT32_MAX));
 }
 
 RowTier tier_of(RowPlacement rows) {
@@ -141,8 +143,8 @@ StepSettings settings_of(const Config& config, const Geometry& geometry, RowDTyp
   if (window_rows) move_to_window_rows(geometry, settings);
   place_layers(geometry, settings);
   if (settings.access() == RowAccess::kOverLink) {
-    settings.max_hot_rows =
-        config.placement.hot_rows.value_or(default_hot_rows(settings.layers, max_context));
+    settings.max_hot_rows = config.placement.hot_rows.value_or(
+        default_hot_rows(settings.layers, layout.row, max_context));
     if (max_context > 0) {
       settings.max_hot_rows =
           static_cast<int>(std::min<int64_t>(settings.max_hot_rows, max_context));

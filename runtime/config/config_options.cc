@@ -353,11 +353,10 @@ void add_placement(Options& out) {
        .key = "hot_rows",
        .help =
            "Fetched rows that stay on the device, per sequence, layer and KV head. auto = 2 x "
-           "fac_tokens, or as many as fit if device memory is short. While memory is free it "
-           "grows to at most 16 x fac_tokens (more on slower links); the extra rows are freed on "
-           "demand. A sequence whose rows take no more than that has copies of them instead. "
-           "Results do "
-           "not depend on it."},
+           "fac_tokens (4 x if rows are int8), or as many as fit if device memory is short. While "
+           "memory is free it grows to at most 16 x fac_tokens (more on slower links); the extra "
+           "rows are freed on demand. A sequence whose rows take no more than that has copies of "
+           "them instead. Results do not depend on it."},
       0, 1 << 24, [](auto& c) -> auto& { return c.placement.hot_rows; }));
 }
 

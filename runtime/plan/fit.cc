@@ -16,6 +16,7 @@ namespace fasa {
 namespace {
 
 constexpr std::string_view kHotRows = "hot rows";
+constexpr std::string_view kTokens = "tokens";
 
 // The largest number from `low` to `high` for which `good` holds; nullopt if it fails at `low`.
 // Requires `good` to be monotonic: true, then false.
@@ -40,11 +41,19 @@ class Fitting {
     fitted_.tokens = request.tokens;
   }
 
+  // Only int8 rows and fewer tokens free host memory: if it is short, these go first, and the
+  // device keeps its hot rows, low-bit tokens and slices.
   Fitted run() {
+    if (!host_fits(fitted_.tokens)) int8_rows();
+    if (!host_fits(fitted_.tokens) &&
+        !fewer_tokens([this](int64_t tokens) { return host_fits(tokens); })) {
+      refuse();
+    }
     using Step = bool (Fitting::*)();
     for (const Step step :
-         {&Fitting::as_it_is, &Fitting::fewer_hot_rows, &Fitting::default_slices,
-          &Fitting::no_low_bit_tokens, &Fitting::lean_slices, &Fitting::fewer_tokens}) {
+         {&Fitting::as_it_is, &Fitting::fewer_hot_rows, &Fitting::int8_device_rows,
+          &Fitting::default_slices, &Fitting::no_low_bit_tokens, &Fitting::lean_slices,
+          &Fitting::as_many_tokens_as_fit}) {
       if (!(this->*step)()) continue;
       fitted_.device_bytes = device_bytes(memory_of(fitted_.config, fitted_.tokens));
       return std::move(fitted_);
@@ -53,8 +62,11 @@ class Fitting {
   }
 
  private:
+  RowDType row_dtype_of(const Config& config) const {
+    return config.placement.row_dtype.value_or(request_.row_dtype);
+  }
   StepSettings settings_of(const Config& config, int64_t tokens) const {
-    return make_step_settings(config, request_.geometry, request_.row_dtype, request_.traits,
+    return make_step_settings(config, request_.geometry, row_dtype_of(config), request_.traits,
                               tokens);
   }
   KvMemory memory_of(const Config& config, int64_t tokens) const {
@@ -69,6 +81,10 @@ class Fitting {
   bool fits(const Config& config, int64_t tokens) const {
     const KvMemory kv = memory_of(config, tokens);
     return device_bytes(kv) <= request_.device_memory && kv.host_needed() <= request_.host_memory;
+  }
+
+  bool host_fits(int64_t tokens) const {
+    return memory_of(fitted_.config, tokens).host_needed() <= request_.host_memory;
   }
 
   bool as_it_is() { return fits(fitted_.config, fitted_.tokens); }
@@ -95,6 +111,23 @@ class Fitting {
     std::erase_if(fitted_.given_up,
                   [](const std::string& what) { return what.starts_with(kHotRows); });
     return as_it_is() || fewer_hot_rows();
+  }
+
+  // Rows in int8, if these heads can have them.
+  void int8_rows() {
+    Config& config = fitted_.config;
+    const RowDType before = row_dtype_of(config);
+    const Geometry& geometry = request_.geometry;
+    const RowFormat coded = {RowDType::kInt8, geometry.key_dim, geometry.value_dim};
+    if (before.is_coded() || !coded.holds_scales()) return;
+    config.placement.row_dtype = RowDType::kInt8;
+    give_up(fmt::format("rows: int8 instead of {}", row_dtype_name(before)));
+  }
+
+  bool int8_device_rows() {
+    if (memory_of(fitted_.config, fitted_.tokens).device_rows == 0) return false;
+    int8_rows();
+    return as_far_as_hot_rows_go();
   }
 
   bool default_slices() {
@@ -132,12 +165,18 @@ class Fitting {
     return as_far_as_hot_rows_go();
   }
 
-  bool fewer_tokens() {
-    const auto most = last_good(request_.min_tokens, request_.tokens,
-                                [&](int64_t tokens) { return fits(fitted_.config, tokens); });
+  bool as_many_tokens_as_fit() {
+    return fewer_tokens([this](int64_t tokens) { return fits(fitted_.config, tokens); });
+  }
+
+  template <typename Good>
+  bool fewer_tokens(const Good& good) {
+    const auto most = last_good(request_.min_tokens, fitted_.tokens, good);
     if (!most) return false;
+    std::erase_if(fitted_.given_up,
+                  [](const std::string& what) { return what.starts_with(kTokens); });
     fitted_.tokens = *most;
-    give_up(fmt::format("tokens: {} instead of {}", *most, request_.tokens));
+    give_up(fmt::format("{}: {} instead of {}", kTokens, *most, request_.tokens));
     return true;
   }
 
@@ -145,7 +184,7 @@ class Fitting {
 
   [[noreturn]] void refuse() const {
     const KvMemory kv = memory_of(fitted_.config, request_.min_tokens);
-    const bool host = device_bytes(kv) <= request_.device_memory;
+    const bool host = kv.host_needed() > request_.host_memory;
     std::string given_up;
     for (const std::string& what : fitted_.given_up) given_up += "; " + what;
     const std::string purpose = fmt::format(

@@ -31,8 +31,10 @@ struct Fitted {
   std::vector<std::string> given_up;  // reductions in order, one sentence each; empty: none needed
 };
 
-// Reduces, in this order and only as far as needed: hot rows, low-bit tokens, slices (to leaner
-// ones), tokens. Throws BudgetError with the numbers if `min_tokens` do not fit.
+// Reduces, in this order and only as far as needed, what frees the memory that is short. Host
+// memory: rows in int8, tokens. Device memory: hot rows, rows there in int8, fine slices, low-bit
+// tokens, slices (to lean ones), tokens. Throws BudgetError with the numbers if `min_tokens` do not
+// fit.
 Fitted fit(const FitOptions& request);
 
 }  // namespace fasa

@@ -80,6 +80,7 @@ Json option_json(const PlanOption& option) {
       {"kv", kv_json(option.kv)},
       {"device_bytes", option.device_bytes},
       {"host_bytes", option.host_bytes},
+      {"int8_host_bytes", option.int8_host_bytes},
       {"fits", option.fits},
       {"longest_context", or_null(option.longest_context)},
       {"first_token", prompt_json(option)},

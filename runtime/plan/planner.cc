@@ -228,6 +228,7 @@ class Planner {
     option.kv = memory_of(settings, request_.tokens);
     option.device_bytes = device_bytes(option.kv);
     option.host_bytes = option.kv.host_needed() + weights_.host;
+    option.int8_host_bytes = int8_host_bytes(settings);
     option.fits = fits(option.kv);
     add_extra_hot_rows(settings, config, option);
     add_prompt(settings, option);
@@ -236,6 +237,13 @@ class Planner {
     name_option(option, request_.model.geometry.chunks(), request_.machine.rates.unified);
     add_loss(settings, option);
     plan_.options.push_back(std::move(option));
+  }
+
+  uint64_t int8_host_bytes(StepSettings settings) const {
+    RowFormat coded = settings.layout.row;
+    coded.dtype = RowDType::kInt8;
+    if (coded.holds_scales()) settings.layout.row = coded;
+    return memory_of(settings, request_.tokens).host_needed() + weights_.host;
   }
 
   // The first layer that selects tokens stands for all. Codes of some FCs were not measured.

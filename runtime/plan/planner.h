@@ -97,6 +97,7 @@ struct PlanOption {
   KvMemory kv;                // at the request's tokens
   uint64_t device_bytes = 0;  // weights and activations included
   uint64_t host_bytes = 0;
+  uint64_t int8_host_bytes = 0;  // with rows in int8
   bool fits = false;
   // With the fewest hot rows that the config allows. 0: none fits; no value: no known limit.
   std::optional<int64_t> longest_context;

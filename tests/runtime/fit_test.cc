@@ -95,11 +95,72 @@ TEST(Fit, ThenSlicesThenTokens) {
   EXPECT_LE(shorter.device_bytes, needed - slices * 3 / 4);
 }
 
-TEST(Fit, HostRowsLimitTheTokens) {
-  FitOptions host = request(UINT64_MAX);
-  host.host_memory = uint64_t{4} << 30;
+FitOptions with_host_memory(uint64_t gib, uint64_t device_memory = UINT64_MAX) {
+  FitOptions host = request(device_memory);
+  host.host_memory = gib << 30;
+  return host;
+}
+
+// What frees no host memory.
+void expect_device_settings_kept(const Fitted& fitted) {
+  EXPECT_FALSE(fitted.config.placement.hot_rows.has_value());
+  EXPECT_FALSE(fitted.config.selection.low_bit_tokens.has_value());
+  EXPECT_EQ(fitted.config.selection.slice, SlicePreset::kDefault);
+}
+
+TEST(Fit, HostMemoryTakesInt8RowsThenTokens) {
+  const Fitted rows = fit(with_host_memory(9));
+  EXPECT_THAT(rows.given_up, ElementsAre("rows: int8 instead of bf16"));
+  EXPECT_EQ(rows.config.placement.row_dtype, RowDType(RowDType::kInt8));
+  EXPECT_EQ(rows.tokens, kTokens);
+  expect_device_settings_kept(rows);
+  const Fitted shorter = fit(with_host_memory(4));
+  EXPECT_THAT(shorter.given_up,
+              ElementsAre("rows: int8 instead of bf16", "tokens: 65536 instead of 131072"));
+  EXPECT_EQ(shorter.tokens, int64_t{4} << 30 >> 16);  // 64 KiB of rows a token
+  expect_device_settings_kept(shorter);
+}
+
+TEST(Fit, FewerTokensForTheHostAreFewerOnTheDevice) {
+  FitOptions half = request(0);
+  half.tokens = kTokens / 2;
+  half.config.placement.row_dtype = RowDType::kInt8;
+  const Fitted fitted = fit(with_host_memory(4, bytes_as_it_is(half)));
+  EXPECT_EQ(fitted.tokens, kTokens / 2);
+  EXPECT_EQ(fitted.given_up.size(), 2u);
+  expect_device_settings_kept(fitted);
+  // Too little device memory for as many: reductions there follow, and one number of tokens.
+  const Fitted both = fit(with_host_memory(4, kModel + (uint64_t{240} << 20)));
+  EXPECT_THAT(both.given_up, ElementsAre(StartsWith("rows: int8"), StartsWith("low-bit tokens"),
+                                         StartsWith("slices: lean"), StartsWith("hot rows: 0"),
+                                         StartsWith("tokens: ")));
+  EXPECT_LT(both.tokens, kTokens / 2);
+}
+
+TEST(Fit, HeadsTooSmallForInt8RowsLoseTokens) {
+  FitOptions host = with_host_memory(1);
+  host.geometry.key_dim = host.geometry.value_dim = host.geometry.rotary_dims = 16;
   const Fitted fitted = fit(host);
-  EXPECT_EQ(fitted.tokens, int64_t{4} << 30 >> 17);  // 128 KiB of rows a token
+  EXPECT_THAT(fitted.given_up, ElementsAre(StartsWith("tokens: 65536 ")));
+}
+
+TEST(Fit, RowsOnTheDeviceBecomeInt8BeforeAnythingElse) {
+  FitOptions device = request(0);
+  device.config.placement.rows = RowPlacement::kDevice;
+  device.device_memory = bytes_as_it_is(device) - (uint64_t{7} << 30);
+  EXPECT_THAT(fit(device).given_up, ElementsAre("rows: int8 instead of bf16"));
+}
+
+TEST(Fit, HostMemoryTooSmallForTheFewestTokensIsRefused) {
+  FitOptions host = request(UINT64_MAX);
+  host.host_memory = uint64_t{1} << 20;
+  try {
+    fit(host);
+    FAIL();
+  } catch (const BudgetError& error) {
+    EXPECT_EQ(error.limit(), "host_memory");
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("rows: int8 instead of bf16"));
+  }
 }
 
 TEST(Fit, WhatCannotFitIsRefusedWithItsNumbers) {

@@ -250,6 +250,18 @@ TEST(Planner, AProcessorIsOneTier) {
             plan.option("full").step.attention.total());
 }
 
+TEST(Planner, Int8RowsTakeHalfOfTheHostAndTwiceTheHotRows) {
+  PlanOptions request = request_of("Llama-3.1-8B", "RTX 4090", 131072);
+  const PlanOption plain = make_plan(request).option("fasa-m");
+  EXPECT_EQ(plain.host_bytes, 16 * kGiB);
+  EXPECT_EQ(plain.int8_host_bytes, 8 * kGiB);
+  request.row_dtype = RowDType::kInt8;
+  const PlanOption coded = make_plan(request).option("fasa-m");
+  EXPECT_EQ(coded.host_bytes, 8 * kGiB);
+  EXPECT_EQ(coded.int8_host_bytes, 8 * kGiB);
+  EXPECT_EQ(coded.hot_rows, 2 * plain.hot_rows);
+}
+
 TEST(Planner, BadTokens) {
   EXPECT_THROW(make_plan(request_of("Llama-3.2-1B", "RTX 4090", 0)), UsageError);
   EXPECT_THROW(make_plan(request_of("Llama-3.2-1B", "RTX 4090", int64_t{1} << 40)), UsageError);
