@@ -126,8 +126,8 @@ class ServeCommand final : public Command {
     command_->get_option("--prefill-chunk")->check(CLI::Range(kAutomaticChunk, 65'536));
     command_
         ->add_option("--max-step-ms", max_step_ms_,
-                     "Target time of a step that decodes and prefills a chunk of prompt; auto = "
-                     "twice the time of a decode step, at most 100")
+                     "Target time of a decode step and the prompts read after it; auto = twice the "
+                     "time of a decode step, at most 100")
         ->type_name("MS")
         ->check(CLI::IsMember({"auto"}) | CLI::Range(0.1, 60'000.0))
         ->capture_default_str();

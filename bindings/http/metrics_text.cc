@@ -84,7 +84,7 @@ void add_requests(Metrics& metrics, const EngineStatus& status) {
                     "Duration of a decode step, of all decoding requests together.",
                     status.decode_step_seconds);
   metrics.histogram("fasa_prefill_step_seconds",
-                    "Duration of a step that prefills a chunk of prompts.",
+                    "Duration of the work on prompts between two decode steps.",
                     status.prefill_step_seconds);
 }
 

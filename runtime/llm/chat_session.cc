@@ -121,13 +121,14 @@ std::optional<std::span<const float>> ChatSession::read_by_layers(
     Branch& branch, std::span<const int32_t> ids, const std::function<void(int64_t)>& on_done) {
   const SequenceId sequence = branch.sequence.id();
   const auto first = static_cast<size_t>(branch.cached);
+  const int piece = std::min(chunk_, kPieceTokens);
   std::optional<OpenPrompt> open = OpenPrompt::open(model_, runtime_, sequence, ids.subspan(first),
-                                                    std::min(chunk_, kPieceTokens));
+                                                    {.piece = piece, .prompt = 2 * int64_t{piece}});
   if (!open) return std::nullopt;
   bool whole = false;
   while (!whole && !cancelled()) {
     whole = open->work();
-    on_done(branch.cached + open->done());
+    on_done(branch.cached + static_cast<int64_t>(open->done()));
   }
   const std::span<const float> logits = open->logits();
   open.reset();

@@ -132,8 +132,8 @@ class Generation {
 
   // Layer by layer; by steps if that cannot be, or memory is short.
   std::span<const float> read(std::span<const int32_t> prompt, int64_t context) {
-    std::optional<OpenPrompt> open =
-        OpenPrompt::open(model_, runtime_, sequence_.id(), prompt, piece_);
+    std::optional<OpenPrompt> open = OpenPrompt::open(
+        model_, runtime_, sequence_.id(), prompt, {.piece = piece_, .prompt = 2 * int64_t{piece_}});
     if (!open) {
       if (result_.prefill_chunk > piece_) reserve(result_.prefill_chunk, context);
       return prefill(prompt, result_.prefill_chunk, StepMode::kPrefill);
@@ -141,7 +141,8 @@ class Generation {
     result_.prefill_chunk = open->chunk();
     for (bool whole = false; !whole;) {
       whole = open->work();
-      if (options_.on_prefill) options_.on_prefill(open->done(), std::ssize(prompt));
+      if (!options_.on_prefill) continue;
+      options_.on_prefill(static_cast<int64_t>(open->done()), std::ssize(prompt));
     }
     return open->logits();
   }

@@ -9,16 +9,12 @@
 namespace fasa {
 namespace {
 
-bool can_read(const Model& model, const Runtime& runtime) {
-  const RuntimeTraits& traits = runtime.traits();
-  return model.takes_pieces() && traits.chunks && traits.retention.seen == 0;
-}
-
 // The tokens whose residual and rows fit into free memory.
 int64_t chunk_that_fits(const Model& model, const Runtime& runtime, SequenceId sequence,
-                        int64_t tokens) {
+                        int64_t tokens, double share) {
   const MemoryUse use = model.device().memory(MemorySpace::kDevice);
-  const uint64_t free = use.limit_bytes - std::min(use.limit_bytes, use.used_bytes);
+  const uint64_t left = use.limit_bytes - std::min(use.limit_bytes, use.used_bytes);
+  const auto free = static_cast<uint64_t>(static_cast<double>(left) * share);
   const uint64_t rows = runtime.chunk_bytes(sequence, runtime.length(sequence) + tokens);
   const auto token = static_cast<uint64_t>(model.config().hidden) * sizeof(float);
   constexpr uint64_t kMargin = uint64_t{1} << 20;  // tables, alignment
@@ -28,15 +24,22 @@ int64_t chunk_that_fits(const Model& model, const Runtime& runtime, SequenceId s
 
 }  // namespace
 
+bool OpenPrompt::possible(const Model& model, const Runtime& runtime) {
+  const RuntimeTraits& traits = runtime.traits();
+  return model.takes_pieces() && traits.chunks && traits.retention.seen == 0;
+}
+
 std::optional<OpenPrompt> OpenPrompt::open(Model& model, Runtime& runtime, SequenceId sequence,
-                                           std::span<const int32_t> tokens, int piece, int most) {
+                                           std::span<const int32_t> tokens,
+                                           const PromptLimits& limits) {
   const auto count = std::ssize(tokens);
-  if (!can_read(model, runtime) || count < 2 * int64_t{piece}) return std::nullopt;
-  const int64_t fits = std::min<int64_t>(most, chunk_that_fits(model, runtime, sequence, count)) /
-                       kPageTokens * kPageTokens;
-  if (fits < std::min(count, 2 * int64_t{piece})) return std::nullopt;
+  if (!possible(model, runtime) || count < limits.prompt) return std::nullopt;
+  const int64_t room = chunk_that_fits(model, runtime, sequence, count, limits.free_share);
+  int64_t fits = std::min<int64_t>(limits.chunk, room);
+  if (fits < count) fits = fits / kPageTokens * kPageTokens;
+  if (fits < std::min(count, 2 * int64_t{limits.piece})) return std::nullopt;
   try {
-    return OpenPrompt(model, runtime, sequence, tokens, piece,
+    return OpenPrompt(model, runtime, sequence, tokens, limits.piece,
                       static_cast<int>(std::min<int64_t>(fits, count)));
   } catch (const BudgetError&) {
     return std::nullopt;  // memory of another kind
@@ -72,6 +75,7 @@ OpenPrompt::OpenPrompt(OpenPrompt&& other) noexcept
       open_(std::exchange(other.open_, 0)),
       layer_(other.layer_),
       in_layer_(other.in_layer_),
+      last_piece_(other.last_piece_),
       logits_(other.logits_) {}
 
 OpenPrompt::~OpenPrompt() {
@@ -95,41 +99,41 @@ void OpenPrompt::open_chunk() {
   layer_ = in_layer_ = 0;
 }
 
-int OpenPrompt::next_piece() const {
+// A last piece of few rows is joined to the one before it.
+int OpenPrompt::next_piece(int tokens) const {
   const int left = open_ - in_layer_;
-  if (left <= piece_) return left;
-  return left - piece_ <= kFewRows ? left : piece_;
+  tokens = std::clamp(tokens, 1, piece_);
+  return left - tokens <= kFewRows ? std::min(left, piece_ + kFewRows) : tokens;
 }
 
-bool OpenPrompt::work() {
-  const int layers = model_->config().layers;
-  const int tokens = next_piece();
-  const bool last = layer_ + 1 == layers;
+bool OpenPrompt::work(int most) {
+  if (open_ == 0) open_chunk();
+  const int tokens = next_piece(most);
+  const bool last = in_last_layer();
   const bool logits = last && closed_ + in_layer_ + tokens == std::ssize(tokens_);
   const auto at = static_cast<size_t>(closed_ + in_layer_);
   logits_ = model_->work(
       *runtime_, {.sequence = sequence_,
                   .layer = layer_,
                   .tokens = tokens_.subspan(at, static_cast<size_t>(tokens)),
-                  .start = start_ + closed_ + in_layer_,
+                  .start = position(),
                   .residual = residual_.as<float>() + int64_t{in_layer_} * model_->config().hidden,
                   .attends = !last,
                   .logits = logits});
+  last_piece_ = tokens;
   in_layer_ += tokens;
   if (in_layer_ < open_) return false;
   in_layer_ = 0;
-  if (++layer_ < layers) return false;
+  if (++layer_ < model_->config().layers) return false;
   runtime_->close_chunk(sequence_);
   closed_ += std::exchange(open_, 0);
-  if (closed_ == std::ssize(tokens_)) return true;
-  open_chunk();
-  return false;
+  layer_ = 0;
+  return closed_ == std::ssize(tokens_);
 }
 
-int64_t OpenPrompt::done() const {
-  const int64_t all = int64_t{open_} * model_->config().layers;
-  const int64_t worked = int64_t{layer_} * open_ + in_layer_;
-  return closed_ + (all > 0 ? open_ * worked / all : 0);
+double OpenPrompt::done() const {
+  const auto worked = static_cast<double>(int64_t{layer_} * open_ + in_layer_);
+  return static_cast<double>(closed_) + worked / model_->config().layers;
 }
 
 }  // namespace fasa

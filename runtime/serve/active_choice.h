@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/api/prefill_chunk.h"
 #include "runtime/api/sequences/runtime.h"
 #include "runtime/base/error.h"
 #include "runtime/llm/answer.h"
@@ -43,7 +44,8 @@ struct ActiveChoice {
   bool lacks_rows = false;           // it prefills, and some rows are on disk only
   bool lacks_memory = false;         // it waits until a session is evicted
   int64_t cached = 0;
-  double owed = 0;  // see PromptTurns
+  double owed = 0;                    // see PromptTurns
+  int chunk_limit = kMaxChunkTokens;  // of its chunks in PromptReader
   bool placed_before = false;
   bool finished = false;
   std::optional<Failure> failure;  // set if the choice failed

@@ -17,8 +17,9 @@ EngineLoop::EngineLoop(Model& model, Runtime& runtime, const text::Tokenizer* to
       device_(model.device()),
       options_(options),
       inbox_(options.max_waiting),
-      memory_(runtime, options_, choices_, inbox_, stats_),
-      steps_(model, runtime, tokenizer, options_, choices_, memory_, stats_) {
+      reader_(model, runtime, options_),
+      memory_(runtime, options_, choices_, reader_, inbox_, stats_),
+      steps_(model, runtime, tokenizer, options_, choices_, reader_, memory_, stats_) {
   publish();
   thread_ = std::thread([this] { run(); });
 }

@@ -1,6 +1,6 @@
 // Serves many requests on one model and one runtime: continuous batching, one step at a time, on
-// its own thread. Decoding sequences go first; prompts run in chunks between their steps and take
-// turns (prompt_turns.h).
+// its own thread. Decoding sequences go first; prompts run between their steps, long ones in pieces
+// of a layer (prompt_reader.h), and take turns (prompt_turns.h).
 //
 // A request's tokens do not depend on other requests: every part of a step is independent of its
 // batch, and evicted tokens are recomputed as they were computed before (token_log.h).
@@ -21,6 +21,7 @@
 #include "runtime/serve/engine_status.h"
 #include "runtime/serve/engine_steps.h"
 #include "runtime/serve/generation_request.h"
+#include "runtime/serve/prompt_reader.h"
 #include "runtime/serve/served_choices.h"
 #include "runtime/serve/session_memory.h"
 #include "runtime/text/tokenizer.h"
@@ -83,6 +84,7 @@ class EngineLoop {
   EngineInbox inbox_;
   EngineStatus stats_;  // the thread's own; published after each step
   ServedChoices choices_{stats_};
+  PromptReader reader_;
   SessionMemory memory_;
   EngineSteps steps_;
   std::chrono::steady_clock::time_point fetches_read_{};

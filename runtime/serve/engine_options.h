@@ -13,8 +13,9 @@ struct EngineOptions {
   int max_sequences = 16;  // computed at the same time
   int max_waiting = 64;
   int prefill_chunk = 512;
-  double max_step_seconds = 0;  // 0: see PrefillBudget
-  double prompt_share = 0.5;    // see PromptTurns
+  double max_step_seconds = 0;      // 0: see PrefillBudget
+  double idle_step_seconds = 0.05;  // of a prompt while nothing decodes: new requests wait for it
+  double prompt_share = 0.5;        // see PromptTurns
   // A continued conversation decodes its new turn if it has at most so many new tokens, else
   // prefills it. Results depend on this value, not on what happened to the session in between.
   int sparse_turn_tokens = 0;

@@ -11,17 +11,20 @@ namespace fasa::serve {
 using Clock = std::chrono::steady_clock;
 
 EngineSteps::EngineSteps(Model& model, Runtime& runtime, const text::Tokenizer* tokenizer,
-                         const EngineOptions& options, ServedChoices& choices,
+                         const EngineOptions& options, ServedChoices& choices, PromptReader& reader,
                          SessionMemory& memory, EngineStatus& stats)
     : model_(model),
       runtime_(runtime),
       tokenizer_(tokenizer),
       choices_(choices),
+      reader_(reader),
       memory_(memory),
       stats_(stats),
-      prefill_budget_(options.max_step_seconds, options.prefill_chunk),
+      prefill_budget_(options.max_step_seconds, options.prefill_chunk,
+                      reader.possible() ? options.idle_step_seconds : PrefillBudget::kNone),
       prompt_turns_(options.prompt_share) {
-  model_.reserve(std::max(options.prefill_chunk, options.max_sequences));
+  const int piece = options.prefill_chunk + (reader.possible() ? OpenPrompt::kFewRows : 0);
+  model_.reserve(std::max(piece, options.max_sequences));
 }
 
 std::unique_ptr<Answer> EngineSteps::new_answer(const GenerationRequest& request,
@@ -90,49 +93,92 @@ void EngineSteps::decode() {
   }
 }
 
-// Beside streams a chunk is short and always filled.
-EngineSteps::Prefill EngineSteps::next_prefill() const {
-  const bool others = !decoding().empty();
-  std::vector<ActiveChoice*> choices;
-  std::vector<PromptTurns::Prompt> prompts;
+EngineSteps::Prompts EngineSteps::prompts() const {
+  Prompts prompts;
+  prompts.others = !decoding().empty();
   for (const auto& one : choices_.active()) {
     if (!one->computes() || one->mode() != StepMode::kPrefill) continue;
-    choices.push_back(one.get());
-    prompts.push_back({one->prompt_left(), one->prefill_left(), one->owed});
+    const auto done = reader_.reads(*one) ? static_cast<int64_t>(reader_.done()) : 0;
+    prompts.choices.push_back(one.get());
+    prompts.turns.push_back({one->prompt_left() - done, one->prefill_left() - done, one->owed});
   }
-  Prefill prefill;
-  if (!choices.empty()) prefill.oldest = choices.front();
-  const double read_back =
-      choices.empty() ? 0 : runtime_.info(*prefill.oldest->sequence).read_back_seconds;
-  const auto turns = prompt_turns_.next(prompts, prefill_budget_.chunk(others, read_back), !others);
-  for (const PromptTurns::Turn& turn : turns) {
-    prefill.batch.push_back(choices[turn.prompt]);
-    prefill.counts.push_back(turn.tokens);
-    prefill.tokens += turn.tokens;
-    prefill.read_back += runtime_.info(*choices[turn.prompt]->sequence).read_back_seconds;
-  }
-  prefill.owed = prompt_turns_.owed_after(prompts, turns);
-  return prefill;
+  if (prompts.choices.empty()) return prompts;
+  const SequenceInfo oldest = runtime_.info(*prompts.choices.front()->sequence);
+  prompts.chunk = prefill_budget_.chunk(prompts.others, oldest.read_back_seconds);
+  return prompts;
 }
 
 void EngineSteps::prefill() {
-  for (Prefill next = next_prefill(); !next.batch.empty(); next = next_prefill()) {
-    const auto& batch = next.batch;
+  for (Prompts all = prompts(); !all.choices.empty(); all = prompts()) {
+    if (ActiveChoice* const one = next_in_pieces(all)) return read_pieces(*one, all);
+    const Prefill next = next_prefill(all);
     try {
-      const auto begin = Clock::now();
-      const auto logits = run_step(batch, next.counts, StepMode::kPrefill);
-      const double took = seconds_between(begin, Clock::now());
-      prefill_budget_.prefilled(next.tokens, took, next.read_back);
-      stats_.prefill_step_seconds.add(took);
-      next.oldest->owed = next.owed;
-      const size_t vocab = logits.size() / batch.size();
-      for (size_t i = 0; i < batch.size(); ++i) {
-        computed(*batch[i], next.counts[i], StepMode::kPrefill, logits.subspan(i * vocab, vocab));
-      }
-      return;
+      return prefill_step(all, next);
     } catch (const BudgetError& error) {
-      memory_.make_room(batch, error);
+      memory_.make_room(next.batch, error);
     }
+  }
+}
+
+// The prompt whose pieces come next; null: a step comes. While a chunk is under way, shorter
+// prompts go by steps between its pieces; longer ones wait for its end.
+ActiveChoice* EngineSteps::next_in_pieces(const Prompts& prompts) {
+  if (!reader_.possible()) return nullptr;
+  const size_t first = prompt_turns_.first(prompts.turns, prompts.chunk);
+  ActiveChoice& one = *prompts.choices[first];
+  if (reader_.reads(one)) return &one;
+  const bool fits_step = prompts.turns[first].most <= prompts.chunk;
+  if (reader_.in_chunk()) {
+    const bool waits = static_cast<double>(prompts.turns[first].left) > reader_.chunk_left();
+    return waits && !fits_step ? reader_.choice() : nullptr;
+  }
+  return !fits_step && reader_.open(one) ? &one : nullptr;
+}
+
+void EngineSteps::read_pieces(ActiveChoice& active, const Prompts& prompts) {
+  const auto begin = Clock::now();
+  const PromptReader::Worked worked = reader_.work(prefill_budget_.slot_seconds(prompts.others),
+                                                   prefill_budget_.useful_share(prompts.others));
+  stats_.prefill_step_seconds.add(seconds_between(begin, Clock::now()));
+  ActiveChoice& oldest = *prompts.choices.front();
+  const bool own = &oldest == &active;
+  oldest.owed =
+      prompt_turns_.owed_after(oldest.owed, own ? worked.tokens : 0, own ? 0 : worked.tokens);
+  if (worked.whole) reader_.leave(active);
+  if (worked.closed > 0) return computed(active, worked.closed, StepMode::kPrefill, worked.logits);
+  tell_progress(active);
+}
+
+// With PromptReader no prompt takes only a part of a step beside another: it has pieces.
+EngineSteps::Prefill EngineSteps::next_prefill(Prompts prompts) const {
+  for (size_t i = 0; i < prompts.choices.size(); ++i) {
+    if (reader_.in_chunk() && reader_.reads(*prompts.choices[i])) prompts.turns[i].most = 0;
+  }
+  const bool whole = !prompts.others || reader_.possible();
+  const auto turns = prompt_turns_.next(prompts.turns, prompts.chunk, whole);
+  Prefill prefill;
+  for (const PromptTurns::Turn& turn : turns) {
+    ActiveChoice* const one = prompts.choices[turn.prompt];
+    prefill.batch.push_back(one);
+    prefill.counts.push_back(turn.tokens);
+    prefill.tokens += turn.tokens;
+    prefill.read_back += runtime_.info(*one->sequence).read_back_seconds;
+  }
+  prefill.owed = prompt_turns_.owed_after(prompts.turns, turns);
+  return prefill;
+}
+
+void EngineSteps::prefill_step(const Prompts& prompts, const Prefill& next) {
+  for (const ActiveChoice* one : next.batch) reader_.leave(*one);
+  const auto begin = Clock::now();
+  const auto logits = run_step(next.batch, next.counts, StepMode::kPrefill);
+  const double took = seconds_between(begin, Clock::now());
+  prefill_budget_.prefilled(next.tokens, took, next.read_back);
+  stats_.prefill_step_seconds.add(took);
+  prompts.choices.front()->owed = next.owed;
+  const size_t vocab = logits.size() / next.batch.size();
+  for (size_t i = 0; i < next.batch.size(); ++i) {
+    computed(*next.batch[i], next.counts[i], StepMode::kPrefill, logits.subspan(i * vocab, vocab));
   }
 }
 
@@ -161,14 +207,18 @@ void EngineSteps::computed(ActiveChoice& active, int count, StepMode mode,
     runtime_.mark_resume_point(*active.sequence);
   }
   if (was_prompt) {
-    if (active.answer->tokens().empty()) {
-      active.request.observer->on_prefill(
-          active.log.size(), static_cast<int64_t>(active.wanted.size()), active.cached);
-    }
+    tell_progress(active);
     if (active.at_prompt() || active.next) return;  // prompt or recomputed tokens remain
     if (active.choice == 0) start_choices(active, logits);
   }
   sample(active, logits);
+}
+
+void EngineSteps::tell_progress(const ActiveChoice& active) const {
+  if (!active.answer->tokens().empty()) return;
+  const auto done = reader_.reads(active) ? static_cast<int64_t>(reader_.done()) : 0;
+  active.request.observer->on_prefill(active.log.size() + done, std::ssize(active.wanted),
+                                      active.cached);
 }
 
 // The choices after the first share the prompt.

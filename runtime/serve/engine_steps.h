@@ -1,5 +1,5 @@
-// The steps of active requests: one token for each decoding sequence, a chunk of prompts, and
-// sampling.
+// The steps of active requests: one token for each decoding sequence, prompts by chunks or pieces,
+// and sampling.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@
 #include "runtime/serve/engine_options.h"
 #include "runtime/serve/engine_status.h"
 #include "runtime/serve/prefill_budget.h"
+#include "runtime/serve/prompt_reader.h"
 #include "runtime/serve/prompt_turns.h"
 #include "runtime/serve/served_choices.h"
 #include "runtime/serve/session_memory.h"
@@ -24,32 +25,43 @@ class EngineSteps {
   // All references must outlive it. `tokenizer` may be null: answers then have no text. Throws
   // BudgetError.
   EngineSteps(Model& model, Runtime& runtime, const text::Tokenizer* tokenizer,
-              const EngineOptions& options, ServedChoices& choices, SessionMemory& memory,
-              EngineStatus& stats);
+              const EngineOptions& options, ServedChoices& choices, PromptReader& reader,
+              SessionMemory& memory, EngineStatus& stats);
 
   // Throws UsageError if the request's options for its answer are not valid.
   std::unique_ptr<Answer> new_answer(const GenerationRequest& request, int choice) const;
-  // Each runs one step, or nothing if there is no such work: decoding, prefill.
+  // Each runs one step (of prompts: or pieces of one), or nothing if there is no such work.
   void decode();
   void prefill();
   // How long a piece of other work may take between two decode steps.
   double piece_seconds() const;
 
  private:
+  // The prompts that can be computed now, oldest first.
+  struct Prompts {
+    std::vector<ActiveChoice*> choices;
+    std::vector<PromptTurns::Prompt> turns;  // of each
+    bool others = false;                     // sequences decode beside them
+    int chunk = 0;                           // tokens of a step
+  };
   struct Prefill {
     std::vector<ActiveChoice*> batch;
-    std::vector<int> counts;         // tokens of each choice
-    int64_t tokens = 0;              // in all
-    ActiveChoice* oldest = nullptr;  // of the prompts, in the batch or not
-    double owed = 0;                 // to the oldest, after the step
-    double read_back = 0;            // seconds, see SequenceInfo::read_back_seconds
+    std::vector<int> counts;  // tokens of each choice
+    int64_t tokens = 0;       // in all
+    double owed = 0;          // to the oldest prompt, after the step
+    double read_back = 0;     // seconds, see SequenceInfo::read_back_seconds
   };
   std::vector<ActiveChoice*> decoding() const;
   std::vector<int> decode_counts(std::span<ActiveChoice* const> batch) const;
-  Prefill next_prefill() const;
+  Prompts prompts() const;
+  ActiveChoice* next_in_pieces(const Prompts& prompts);
+  void read_pieces(ActiveChoice& active, const Prompts& prompts);
+  Prefill next_prefill(Prompts prompts) const;
+  void prefill_step(const Prompts& prompts, const Prefill& next);
   std::span<const float> run_step(std::span<ActiveChoice* const> batch, std::span<const int> counts,
                                   StepMode mode);
   void computed(ActiveChoice& active, int count, StepMode mode, std::span<const float> logits);
+  void tell_progress(const ActiveChoice& active) const;
   void start_choices(ActiveChoice& active, std::span<const float> logits);
   void sample(ActiveChoice& active, std::span<const float> logits);
 
@@ -57,6 +69,7 @@ class EngineSteps {
   Runtime& runtime_;
   const text::Tokenizer* const tokenizer_;
   ServedChoices& choices_;
+  PromptReader& reader_;
   SessionMemory& memory_;
   EngineStatus& stats_;
   PrefillBudget prefill_budget_;

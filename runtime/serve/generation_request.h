@@ -27,9 +27,10 @@ using Recomputed = std::array<int64_t, kLossNames.size()>;  // tokens by Loss
 class RequestObserver {
  public:
   virtual ~RequestObserver() = default;
-  // Called when the request is admitted, and after each chunk. `computed` of the prompt's `total`
-  // tokens are in the cache; `cached` of them were there before. `computed` can decrease: then the
-  // request stepped back for want of memory.
+  // Called when the request is admitted, and after each step or slot of pieces. `computed` of the
+  // prompt's `total` tokens are read, those of a chunk under way by its layers; `cached` of them
+  // were in the cache before. `computed` can decrease: then the request stepped back, or lost a
+  // chunk, for want of memory.
   virtual void on_prefill(int64_t computed, int64_t total, int64_t cached) = 0;
   // Before the first on_prefill.
   virtual void on_recomputed(const Recomputed& /*tokens*/) {}

@@ -18,26 +18,10 @@ void PrefillBudget::decoded(double seconds) { blend(decode_seconds_, seconds); }
 void PrefillBudget::prefilled(int64_t tokens, double seconds, double read_back) {
   if (tokens <= 0) return;
   const auto count = static_cast<double>(tokens);
-  const bool local = read_back <= seconds / 10;
-  if (local && seconds / count < min_per_token_) {
-    min_per_token_ = seconds / count;
-    max_tokens_ = tokens;
-  }
-  if (local && seconds < min_seconds_) {
-    min_seconds_ = seconds;
-    min_tokens_ = tokens;
-  }
+  if (read_back <= seconds / 10) fixed_.measured(count, seconds);
   // Rows are read while others are computed with, so that their time may be hidden.
   const double own = seconds - fixed_seconds() - read_back;
   blend(prefill_per_token_, std::max({own, (1 - kUsefulShare) * read_back, 0.0}) / count);
-}
-
-double PrefillBudget::fixed_seconds() const {
-  if (min_tokens_ >= max_tokens_) return 0;  // a line needs two different sizes
-  const auto few = static_cast<double>(min_tokens_);
-  const auto many = static_cast<double>(max_tokens_);
-  // The intercept of the line through the two chunk sizes' times.
-  return std::max(0.0, (min_seconds_ - few * min_per_token_) * many / (many - few));
 }
 
 // Seconds for a decode step and the work after it.
@@ -46,21 +30,29 @@ double PrefillBudget::max_step() const {
   return decode_seconds_ > 0 ? std::min(2 * decode_seconds_, kAutomaticMost) : kAutomaticMost;
 }
 
+double PrefillBudget::slot_seconds(bool others_decode) const {
+  // A decode step runs between two slots and counts in the limit.
+  return others_decode ? std::max(0.0, max_step() - decode_seconds_) : idle_seconds_;
+}
+
+double PrefillBudget::useful_share(bool others_decode) const {
+  if (!others_decode) return kIdleUsefulShare;
+  return max_step_seconds_ > 0 ? 0 : kUsefulShare;
+}
+
 double PrefillBudget::piece_seconds(bool others_decode) const {
-  return others_decode ? std::max(0.0, max_step() - decode_seconds_) / 2 : kNone;
+  return others_decode ? slot_seconds(true) / 2 : kNone;
 }
 
 int PrefillBudget::chunk(bool others_decode, double read_back) const {
-  if (!others_decode) return largest_chunk_;
+  const double slot = slot_seconds(others_decode);
+  if (slot == kNone) return largest_chunk_;
   const int least = std::min(kMinChunk, largest_chunk_);
-  if (prefill_per_token_ <= 0) return least;
-  // A decode step runs between two chunks and counts in the limit; the rest is for the chunk.
-  const double slot = max_step() - decode_seconds_;
-  double on_tokens = slot - fixed_seconds() - read_back;
-  if (max_step_seconds_ <= 0 || read_back > slot / 2) {
-    constexpr double kPerFixed = kUsefulShare / (1 - kUsefulShare);
-    on_tokens = std::max(on_tokens, kPerFixed * (fixed_seconds() + read_back));
-  }
+  if (prefill_per_token_ <= 0) return others_decode ? least : std::min(kFirstIdle, largest_chunk_);
+  double useful = useful_share(others_decode);
+  if (useful == 0 && read_back > slot / 2) useful = kUsefulShare;
+  const double before = fixed_seconds() + read_back;
+  const double on_tokens = std::max(slot - before, before * useful / (1 - useful));
   const double tokens = std::clamp(on_tokens / prefill_per_token_, 0.0, 1e6);
   return std::clamp(static_cast<int>(tokens), least, largest_chunk_);
 }

@@ -17,7 +17,7 @@ class PromptTurns {
 
   struct Prompt {
     int64_t left = 0;  // tokens until its first answer token
-    int64_t most = 0;  // of them in the next step
+    int64_t most = 0;  // of them in the next step; 0: it takes no part
     double owed = 0;   // tokens of its share that other prompts took
   };
   struct Turn {
@@ -32,11 +32,17 @@ class PromptTurns {
   // prompts after the first in turn take part only if they end in this step, so that a short
   // prompt does not wait for a part of a long one.
   std::vector<Turn> next(std::span<const Prompt> prompts, int chunk, bool whole) const;
-  // What the oldest prompt is owed after these turns.
+  // The prompt that is first in turn, of at least one.
+  size_t first(std::span<const Prompt> prompts, int chunk) const {
+    return order(prompts, chunk)[0];
+  }
+  // What the oldest prompt is owed after these turns, or after `own` tokens of it and `others`.
   double owed_after(std::span<const Prompt> prompts, std::span<const Turn> turns) const;
+  double owed_after(double owed, double own, double others) const;
 
  private:
   bool oldest_first(const Prompt& oldest, int chunk) const;
+  std::vector<size_t> order(std::span<const Prompt> prompts, int chunk) const;
 
   double share_;
 };

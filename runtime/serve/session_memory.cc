@@ -25,10 +25,11 @@ bool goes_on(const TokenLog& known) {
 }  // namespace
 
 SessionMemory::SessionMemory(Runtime& runtime, const EngineOptions& options, ServedChoices& choices,
-                             EngineInbox& inbox, EngineStatus& stats)
+                             PromptReader& reader, EngineInbox& inbox, EngineStatus& stats)
     : runtime_(runtime),
       options_(options),
       choices_(choices),
+      reader_(reader),
       inbox_(inbox),
       stats_(stats),
       cache_(runtime, options.log_bytes) {
@@ -69,6 +70,7 @@ bool SessionMemory::admit(ActiveChoice& active) {
         if (cache_.evicting()) return false;
         continue;
       }
+      if (reader_.give_up()) continue;
       choices_.set_memory_pressure(true);
       if (choices_.active().empty()) choices_.fail(active, error.kind(), error.what());
       return false;
@@ -151,13 +153,14 @@ void SessionMemory::place(ActiveChoice& active) {
   tell_recomputed(active, match);
 }
 
-// Frees cached sessions first, then preempts the youngest request, so that the oldest always
-// progresses.
+// Frees cached sessions first, then a prompt's chunk, then preempts the youngest request, so that
+// the oldest always progresses.
 void SessionMemory::make_room(std::span<ActiveChoice* const> batch, const BudgetError& error) {
   if (cache_.evicting() || evict_one()) {
     if (cache_.evicting()) wait_for_memory(batch);
     return;
   }
+  if (reader_.give_up()) return;
   const auto placed = [](const auto& one) { return one->placed() && !one->finished; };
   const auto& active = choices_.active();
   if (std::count_if(active.begin(), active.end(), placed) < 2)
@@ -187,6 +190,7 @@ void SessionMemory::preempt(ActiveChoice& active) {
 }
 
 void SessionMemory::step_back(ActiveChoice& active) {
+  reader_.leave(active);
   runtime_.free(*std::exchange(active.sequence, std::nullopt));
   active.resuming.reset();
   active.lacks_rows = active.lacks_memory = false;
@@ -289,6 +293,7 @@ void SessionMemory::release_lost() {
 void SessionMemory::keep_finished() {
   for (const auto& one : choices_.active()) {
     if (!one->finished || !one->placed()) continue;
+    reader_.leave(*one);
     cut_to_resume_point(*one);
     const SequenceId sequence = *std::exchange(one->sequence, std::nullopt);
     OwnedSequence owned(runtime_, sequence);

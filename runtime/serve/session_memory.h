@@ -14,6 +14,7 @@
 #include "runtime/serve/engine_options.h"
 #include "runtime/serve/engine_status.h"
 #include "runtime/serve/prefix_cache.h"
+#include "runtime/serve/prompt_reader.h"
 #include "runtime/serve/served_choices.h"
 #include "runtime/serve/session_suspension.h"
 
@@ -23,7 +24,7 @@ class SessionMemory {
  public:
   // References: all outlive it. Throws UsageError for a folder of sessions that cannot be used.
   SessionMemory(Runtime& runtime, const EngineOptions& options, ServedChoices& choices,
-                EngineInbox& inbox, EngineStatus& stats);
+                PromptReader& reader, EngineInbox& inbox, EngineStatus& stats);
 
   // The conversations that were on disk at the start; once.
   std::vector<Conversation> take_found() { return std::exchange(found_, {}); }
@@ -31,8 +32,8 @@ class SessionMemory {
   // Those for whom there is memory are served.
   void admit_waiting();
   // A step of `batch` was refused memory. Evicts an idle session; while it is written to disk, the
-  // choices that lack memory wait. If none is left, preempts the youngest active choice, so that
-  // the oldest always makes progress, or fails the only one.
+  // choices that lack memory wait. If none is left, the chunk of a prompt goes, then the youngest
+  // active choice is preempted, so that the oldest always makes progress, or the only one fails.
   void make_room(std::span<ActiveChoice* const> batch, const BudgetError& error);
   // Reads the next piece of the first session that resumes, one that takes about `seconds`; other
   // requests run before the one after it.
@@ -68,6 +69,7 @@ class SessionMemory {
   Runtime& runtime_;
   const EngineOptions& options_;
   ServedChoices& choices_;
+  PromptReader& reader_;
   EngineInbox& inbox_;
   EngineStatus& stats_;
   PrefixCache cache_;

@@ -67,10 +67,11 @@ TEST(OpenPrompt, TheBitsOfStepsInEveryFamily) {
       const auto after = decoded(model, *runtime, steps);
       for (const auto& [piece, chunk] : {std::pair{40, 64}, {7, 128}}) {
         const SequenceId sequence = runtime->create();
-        auto open = OpenPrompt::open(model, *runtime, sequence, prompt, piece, chunk);
+        auto open = OpenPrompt::open(model, *runtime, sequence, prompt,
+                                     {.piece = piece, .chunk = chunk, .prompt = 2 * piece});
         if (!open) continue;
         ++read;
-        int64_t before = 0;
+        double before = 0;
         while (!open->work()) {
           EXPECT_GE(open->done(), before);
           before = open->done();
@@ -107,8 +108,8 @@ TEST_F(LongPrompt, ChunksBehindEachOtherAndATail) {
   const auto expected = logits_by_steps(*model_, *runtime_, steps, std::span(prompt).subspan(100));
   const SequenceId sequence = runtime_->create();
   logits_by_steps(*model_, *runtime_, sequence, std::span(prompt).first(100));
-  auto open =
-      OpenPrompt::open(*model_, *runtime_, sequence, std::span(prompt).subspan(100), 200, 500);
+  auto open = OpenPrompt::open(*model_, *runtime_, sequence, std::span(prompt).subspan(100),
+                               {.piece = 200, .chunk = 500});
   ASSERT_TRUE(open);
   EXPECT_EQ(open->chunk(), 448);  // whole pages
   while (!open->work()) {
@@ -123,7 +124,8 @@ TEST_F(LongPrompt, Cancelled) {
   const SequenceId sequence = runtime_->create();
   const int layers = model_->config().layers;
   {
-    auto open = OpenPrompt::open(*model_, *runtime_, sequence, prompt, 100, 640);
+    auto open =
+        OpenPrompt::open(*model_, *runtime_, sequence, prompt, {.piece = 100, .chunk = 640});
     ASSERT_TRUE(open);
     // The odd chunk is first: 1500 - 2 x 640, in whole pages.
     for (int i = 0; i < 3 * layers + 2; ++i) EXPECT_FALSE(open->work());
@@ -139,10 +141,12 @@ TEST_F(LongPrompt, Cancelled) {
 TEST_F(LongPrompt, ShortOnesAndThoseWithoutMemoryAreReadBySteps) {
   const SequenceId sequence = runtime_->create();
   const auto prompt = some_prompt(1500, 97);
-  EXPECT_FALSE(OpenPrompt::open(*model_, *runtime_, sequence, prompt, 800));
-  EXPECT_FALSE(OpenPrompt::open(*model_, *runtime_, sequence, prompt, 100, 150));
+  EXPECT_FALSE(
+      OpenPrompt::open(*model_, *runtime_, sequence, prompt, {.piece = 800, .prompt = 1600}));
+  EXPECT_FALSE(
+      OpenPrompt::open(*model_, *runtime_, sequence, prompt, {.piece = 100, .chunk = 150}));
   const auto windows = full_runtime(*model_, 50);
-  EXPECT_FALSE(OpenPrompt::open(*model_, *windows, windows->create(), prompt, 100));
+  EXPECT_FALSE(OpenPrompt::open(*model_, *windows, windows->create(), prompt, {.piece = 100}));
 }
 
 // Generation is the same either way, and what a chunk took is free again.

@@ -39,6 +39,31 @@ TEST(PrefillBudget, OtherWorkGetsHalfOfWhatDecodeStepsLeave) {
   EXPECT_GT(automatic.piece_seconds(false), 1e9);
 }
 
+// A new request waits for a step of a prompt even if nothing decodes.
+TEST(PrefillBudget, StepsWithoutStreamsTakeTheirTime) {
+  PrefillBudget budget(0, 512, 0.05);
+  EXPECT_EQ(budget.chunk(false), PrefillBudget::kFirstIdle);
+  EXPECT_EQ(budget.slot_seconds(false), 0.05);
+  const Machine machine{.fixed = 0.002, .per_token = 1e-3};
+  for (const int tokens : {64, 16, 64, 64, 64, 64}) {
+    budget.prefilled(tokens, machine.seconds(tokens));
+  }
+  EXPECT_NEAR(machine.seconds(budget.chunk(false)), 0.05, 0.003);
+  // A tenth of a step at most is what each step costs.
+  EXPECT_NEAR(budget.chunk(false, 0.03), 9 * 32, 10);
+}
+
+TEST(PrefillBudget, ASlotIsWhatTheDecodeStepLeaves) {
+  PrefillBudget automatic(0, 512, 0.05), limited(0.05, 512, 0.05);
+  for (PrefillBudget* budget : {&automatic, &limited}) budget->decoded(0.02);
+  EXPECT_DOUBLE_EQ(automatic.slot_seconds(true), 0.02);
+  EXPECT_DOUBLE_EQ(limited.slot_seconds(true), 0.03);
+  limited.decoded(1);
+  EXPECT_EQ(limited.slot_seconds(true), 0);
+  EXPECT_EQ(automatic.useful_share(true), PrefillBudget::kUsefulShare);
+  EXPECT_EQ(limited.useful_share(true), 0);
+}
+
 TEST(PrefillBudget, BeginsWithTheLeastChunk) {
   EXPECT_EQ(PrefillBudget(0, 512).chunk(true), PrefillBudget::kMinChunk);
   EXPECT_EQ(PrefillBudget(0, 8).chunk(true), 8);

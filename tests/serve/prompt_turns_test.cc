@@ -53,6 +53,21 @@ TEST(PromptTurns, AChunkBesideStreamsIsFilled) {
               ElementsAre(Turn{0, 44}, Turn{1, 20}));
 }
 
+// One whose chunk is under way takes no part in steps, but has its turn.
+TEST(PromptTurns, APromptMayTakeNoPartInSteps) {
+  const PromptTurns turns(0.5);
+  auto prompts = prompts_of({7000, 900, 20});
+  prompts[2].most = 0;
+  EXPECT_EQ(turns.first(prompts, 512), 2u);
+  EXPECT_THAT(turns.next(prompts, 512, true), ElementsAre(Turn{1, 512}));
+  prompts[0].owed = 512;
+  EXPECT_EQ(turns.first(prompts, 512), 0u);
+  prompts[0].most = 0;
+  EXPECT_THAT(turns.next(prompts, 512, true), ElementsAre(Turn{1, 512}));
+  EXPECT_DOUBLE_EQ(turns.owed_after(10, 0, 2.5), 12.5);
+  EXPECT_DOUBLE_EQ(turns.owed_after(10, 2.5, 0), 7.5);
+}
+
 TEST(PromptTurns, AnOwedChunkComesFirst) {
   const PromptTurns turns(0.25);
   auto prompts = prompts_of({7000, 900});

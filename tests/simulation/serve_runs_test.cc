@@ -12,8 +12,7 @@
 #include <tuple>
 #include <vector>
 
-#include "runtime/serve/engine_steps.h"
-#include "tests/serve/local_server.h"
+#include "tests/serve/stepped_engine.h"
 #include "tests/simulation/draw.h"
 
 namespace fasa::serve {
@@ -62,6 +61,7 @@ EngineOptions drawn_options(Draw& draw) {
   return {.max_sequences = static_cast<int>(draw.between(2, 6)),
           .prefill_chunk = static_cast<int>(draw.of({16, 50, 128, 512})),
           .max_step_seconds = draw.of({1e-9, 1e9}),
+          .idle_step_seconds = draw.of({1e-9, 1e9}),
           .prompt_share = draw.of({0.0, 0.2, 0.5, 1.0})};
 }
 
@@ -86,78 +86,6 @@ class AloneAnswers {
   const RunModel model_;
   LocalServer server_;
   std::map<decltype(DrawnRequest{}.key()), std::shared_ptr<Recorder>> answers_;
-};
-
-// An engine whose steps the caller runs.
-class SteppedEngine {
- public:
-  SteppedEngine(const char* device, const RunModel& run, const EngineOptions& options,
-                std::optional<uint64_t> memory)
-      : options_(options),
-        run_(run),
-        device_(LocalServer::open(device, memory)),
-        model_(Model::load(run.served.dir, *device_, std::nullopt)),
-        runtime_(*device_, run.served.config, model_.config().geometry(), model_.dtype(),
-                 all_slice_dims(model_.config().geometry())),
-        memory_(runtime_, options_, choices_, inbox_, stats_),
-        steps_(model_, runtime_, nullptr, options_, choices_, memory_, stats_) {}
-  ~SteppedEngine() {
-    choices_.cancel_all();
-    remove_finished();
-    choices_.tell_ended();
-  }
-  SteppedEngine(const SteppedEngine&) = delete;  // members refer to one another
-  SteppedEngine& operator=(const SteppedEngine&) = delete;
-
-  void submit(const DrawnRequest& drawn, uint64_t id, std::shared_ptr<Recorder> recorder) {
-    auto active = std::make_unique<ActiveChoice>();
-    active->id = id;
-    // Only equal requests share: what one answered would be computed by decoding for another.
-    active->request = {.salt = std::to_string(drawn.begin * 10'000 + drawn.length),
-                       .prompt = run_.ids_of(drawn),
-                       .choices = drawn.choices,
-                       .answer = {.max_tokens = drawn.max_tokens, .logprobs = 0},
-                       .observer = std::move(recorder)};
-    active->wanted = active->request.prompt;
-    active->answer = steps_.new_answer(active->request, 0);
-    choices_.waiting().push_back(std::move(active));
-  }
-  void cancel(uint64_t id) {
-    choices_.cancel(id);
-    remove_finished();
-  }
-  void evict() {
-    EngineCommands commands;
-    commands.evict = true;
-    memory_.apply(commands);
-  }
-  void step() {
-    memory_.admit_waiting();
-    steps_.decode();
-    steps_.prefill();
-    remove_finished();
-    choices_.tell_ended();
-  }
-  const ServedChoices& choices() const { return choices_; }
-  const EngineStatus& stats() const { return stats_; }
-  bool idle() const { return choices_.active().empty() && choices_.waiting().empty(); }
-
- private:
-  void remove_finished() {
-    memory_.keep_finished();
-    choices_.end_finished();
-  }
-
-  const EngineOptions options_;
-  const RunModel run_;
-  std::unique_ptr<Device> device_;
-  Model model_;
-  Runtime runtime_;
-  EngineInbox inbox_{64};
-  EngineStatus stats_;
-  ServedChoices choices_{stats_};
-  SessionMemory memory_;
-  EngineSteps steps_;
 };
 
 // The tokens of each active choice, oldest first.
@@ -206,7 +134,7 @@ void ServeRuns::run(uint64_t seed) {
     memory = model.scarce_memory + model.scarce_memory / 15 * static_cast<uint64_t>(draw.below(4));
     options.prefill_chunk = std::min(options.prefill_chunk, 128);  // activations have to fit
   }
-  SteppedEngine engine(GetParam(), model, options, memory);
+  SteppedEngine engine(LocalServer::open(GetParam(), memory), model.served, options);
   struct Sent {
     DrawnRequest request;
     std::shared_ptr<Recorder> recorder;
@@ -214,14 +142,20 @@ void ServeRuns::run(uint64_t seed) {
   };
   std::vector<Sent> sent;
   const ActiveChoice* oldest = nullptr;
-  int64_t oldest_tokens = 0;
+  double oldest_tokens = 0;
   int steps_without = 0;
   for (int step = 0; step < 80 || !engine.idle(); ++step) {
     ASSERT_LT(step, 20'000) << "the requests do not end";
     if (step < 80 && draw.one_in(4)) {
       const DrawnRequest request = drawn_request(draw);
       sent.push_back({request, std::make_shared<Recorder>(request.choices)});
-      engine.submit(request, sent.size() - 1, sent.back().recorder);
+      // Only equal requests share: what one answered would be computed by decoding for another.
+      engine.submit({.salt = std::to_string(request.begin * 10'000 + request.length),
+                     .prompt = model.ids_of(request),
+                     .choices = request.choices,
+                     .answer = {.max_tokens = request.max_tokens, .logprobs = 0},
+                     .observer = sent.back().recorder},
+                    sent.size() - 1);
     }
     if (!sent.empty() && draw.one_in(40)) {
       const auto id = static_cast<size_t>(draw.below(std::ssize(sent)));
@@ -234,12 +168,13 @@ void ServeRuns::run(uint64_t seed) {
     check_step_backs(before, engine);
     const auto& active = engine.choices().active();
     const ActiveChoice* const first = active.empty() ? nullptr : active.front().get();
-    const int64_t tokens = first == nullptr ? 0 : first->log.size();
+    const double tokens = first == nullptr ? 0 : engine.computed(*first);
     steps_without = first == oldest && tokens == oldest_tokens ? steps_without + 1 : 0;
     oldest = first, oldest_tokens = tokens;
     // Others' steps count as 16 tokens at least, until a chunk of 512 is owed at a share of 0.2.
+    // Then it may wait for the end of a chunk, in pieces of 4 tokens.
     if (first != nullptr && options.prompt_share > 0) {
-      ASSERT_LE(steps_without, 4 * 512 / 16 + 1);
+      ASSERT_LE(steps_without, 4 * 512 / 16 + 1 + 900 / 4 * engine.layers());
     }
   }
   (is_linear ? linear_preemptions_ : preemptions_) += engine.stats().preemptions;

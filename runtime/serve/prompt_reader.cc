@@ -1,0 +1,126 @@
+#include "runtime/serve/prompt_reader.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "runtime/base/error.h"
+#include "runtime/serve/prefill_budget.h"
+
+namespace fasa::serve {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double kFreeShare = 0.875;  // of free memory, that new requests find some
+
+// The keys for which a token's attention takes as many operations as the rest of a layer.
+double even_keys(const ModelConfig& config) {
+  int64_t parameters = config.read_mlp_parameters();
+  double per_key = 0;
+  for (int layer = 0; layer < config.layers; ++layer) {
+    parameters += config.attention_parameters(layer);
+    const HeadShape heads = config.heads(layer);
+    per_key += static_cast<double>(config.query_heads) * (heads.key_dim + heads.value_dim);
+  }
+  return std::max(1.0, static_cast<double>(parameters) / std::max(per_key, 1.0));
+}
+
+int least_piece(const Device& device) { return device.unified() ? 4 : 2 * OpenPrompt::kFewRows; }
+
+}  // namespace
+
+PromptReader::PromptReader(Model& model, Runtime& runtime, const EngineOptions& options)
+    : model_(model),
+      runtime_(runtime),
+      piece_(options.prefill_chunk),
+      possible_(OpenPrompt::possible(model, runtime) && piece_ >= least_piece(model.device())),
+      costs_(least_piece(model.device()), piece_, even_keys(model.config())) {}
+
+bool PromptReader::open(ActiveChoice& choice) {
+  close();
+  const int64_t first = choice.log.size();
+  const int64_t left = choice.prefill_left();
+  const bool in_place = runtime_.chunk_bytes(*choice.sequence, first + left) == 0;
+  const int longest = in_place ? std::max(kMaxServedChunk, 2 * piece_) : kMaxChunkTokens;
+  const auto tokens = std::span<const int32_t>(choice.wanted)
+                          .subspan(static_cast<size_t>(first), static_cast<size_t>(left));
+  auto opened = OpenPrompt::open(
+      model_, runtime_, *choice.sequence, tokens,
+      {.piece = piece_, .chunk = std::min(longest, choice.chunk_limit), .free_share = kFreeShare});
+  if (!opened) return false;
+  open_.emplace(std::move(*opened));
+  choice_ = &choice;
+  return true;
+}
+
+double PromptReader::chunk_left() const {
+  return in_chunk() ? static_cast<double>(open_->chunk_end()) - open_->done() : 0;
+}
+
+double PromptReader::done() const {
+  return open_ ? open_->done() - static_cast<double>(open_->closed()) : 0;
+}
+
+PieceCosts::Piece PromptReader::next_piece() const {
+  PieceCosts::Piece piece{.keys = open_->position()};
+  if (open_->begins_layer()) {
+    piece.loading =
+        runtime_.info(*choice_->sequence).read_back_seconds / model_.config().attention_layers();
+  }
+  return piece;
+}
+
+PromptReader::Worked PromptReader::work(double seconds, double useful) {
+  Worked worked;
+  try {
+    work_on_pieces(seconds, useful, &worked);
+    return worked;
+  } catch (const BudgetError&) {
+    choice_->chunk_limit = 0;
+    close();
+    return {};
+  } catch (...) {
+    close();
+    throw;
+  }
+}
+
+void PromptReader::work_on_pieces(double seconds, double useful, Worked* worked) {
+  constexpr double kRest = 0.125;  // of the time, too little for another piece
+  const int64_t closed = open_->closed();
+  const double before = open_->done();
+  const auto begin = Clock::now();
+  double used = 0;
+  do {
+    const PieceCosts::Piece piece = next_piece();
+    const int tokens = costs_.tokens(piece, seconds - used, useful);
+    if (used > 0 && tokens > costs_.tokens(piece, seconds - used, 0)) break;
+    const bool is_usual = !open_->in_last_layer();  // the last layer's are cheaper
+    worked->whole = open_->work(tokens);
+    const double now = seconds_between(begin, Clock::now());
+    if (is_usual) costs_.worked(piece, open_->last_piece(), now - used);
+    used = now;
+  } while (open_->in_chunk() && used < (1 - kRest) * seconds);
+  worked->tokens = open_->done() - before;
+  worked->closed = static_cast<int>(open_->closed() - closed);
+  worked->logits = open_->logits();
+}
+
+void PromptReader::leave(const ActiveChoice& choice) {
+  if (reads(choice)) close();
+}
+
+bool PromptReader::give_up() {
+  if (!open_) return false;
+  choice_->chunk_limit = open_->chunk() / 2;
+  close();
+  return true;
+}
+
+void PromptReader::close() {
+  open_.reset();
+  choice_ = nullptr;
+}
+
+}  // namespace fasa::serve
