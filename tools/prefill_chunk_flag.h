@@ -14,7 +14,8 @@ inline void add_prefill_chunk(CLI::App& command, int& chunk) {
   command
       .add_option("--prefill-chunk", chunk,
                   "Number of prompt tokens per step; auto = as many as memory allows, from 512 to "
-                  "4096 (fasa serve: 2048); 512 on the processor")
+                  "4096 (fasa serve: 1024, or 2048 where prompts are read by steps); 512 on the "
+                  "processor")
       ->type_name("N")
       ->default_str("auto")
       ->transform(CLI::Validator(

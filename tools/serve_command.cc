@@ -19,6 +19,7 @@
 #include "runtime/llm/model_templates.h"
 #include "runtime/llm/model_tokenizer.h"
 #include "runtime/llm/open_model_device.h"
+#include "runtime/llm/open_prompt.h"
 #include "runtime/serve/engine_loop.h"
 #include "runtime/serve/session_fingerprint.h"
 #include "tools/clock.h"
@@ -332,8 +333,9 @@ int ServeCommand::run() {
                   options.max_context);
   engine_.prefill_chunk = chunk;
   if (automatic) {
+    const int most = OpenPrompt::possible(model, runtime) ? kPieceTokens : kMaxServedChunk;
     engine_.prefill_chunk =
-        automatic_chunk(model, runtime, options.max_context, options.max_context, kMaxServedChunk);
+        automatic_chunk(model, runtime, options.max_context, options.max_context, most);
   }
   options.token_memory = token_memory(runtime, options.max_context, engine_.prefill_chunk);
   engine_.max_step_seconds = max_step_ms_ == "auto" ? 0 : std::stod(max_step_ms_) * 1e-3;

@@ -16,8 +16,7 @@ inline constexpr int kPieceTokens = 1024;
 // A chunk that goes layer by layer has no more: a cancelled prompt loses at most so many. Rows on
 // the host cross the link once and (chunks - 1) / 2 times.
 inline constexpr int kMaxChunkTokens = 32768;
-// In a server: of a step or piece, and of a chunk whose rows are read in place, which a cancelled
-// prompt loses for nothing.
+// In a server, where a new request waits for the chunk of another.
 inline constexpr int kMaxServedChunk = 2048;
 
 // The largest chunk of up to `most` tokens that fits, no longer than needed for `tokens`; the least

@@ -12,6 +12,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Of a chunk whose rows are read in place: a longer one saves nothing and is lost when cancelled.
+constexpr int kInPlaceChunk = 2048;
 constexpr double kFreeShare = 0.875;  // of free memory, that new requests find some
 
 // The keys for which a token's attention takes as many operations as the rest of a layer.
@@ -42,7 +44,7 @@ bool PromptReader::open(ActiveChoice& choice) {
   const int64_t first = choice.log.size();
   const int64_t left = choice.prefill_left();
   const bool in_place = runtime_.chunk_bytes(*choice.sequence, first + left) == 0;
-  const int longest = in_place ? std::max(kMaxServedChunk, 2 * piece_) : kMaxChunkTokens;
+  const int longest = in_place ? std::max(kInPlaceChunk, 2 * piece_) : kMaxChunkTokens;
   const auto tokens = std::span<const int32_t>(choice.wanted)
                           .subspan(static_cast<size_t>(first), static_cast<size_t>(left));
   auto opened = OpenPrompt::open(
