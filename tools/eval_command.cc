@@ -5,6 +5,8 @@
 
 #include "runtime/base/error.h"
 #include "runtime/capture/calibration_data.h"
+#include "runtime/eval/eval_plan.h"
+#include "runtime/eval/shared_prompt.h"
 #include "runtime/io/machine.h"
 #include "runtime/io/output_file.h"
 #include "runtime/llm/model_slices.h"
@@ -14,7 +16,6 @@
 #include "tools/compared_methods.h"
 #include "tools/config_flags.h"
 #include "tools/eval_method.h"
-#include "tools/eval_plan.h"
 #include "tools/eval_report.h"
 #include "tools/eval_scores.h"
 #include "tools/eval_table.h"
@@ -54,6 +55,7 @@ class EvalCommand final : public Command {
   CLI::App* command_ = nullptr;
   ConfigFlags config_flags_;
   EvalOptions flags_;
+  std::string question_;
   std::string selections_;
   std::vector<std::string> budgets_;
   std::vector<std::string> row_dtypes_;
@@ -75,17 +77,28 @@ void EvalCommand::add_task_flags() {
   command_->add_flag("--one-pass", flags_.one_pass,
                      "ppl: decode a page of tokens at once, layer by layer: the same results, "
                      "faster (cpu device only; selections that evict still decode token by token)");
-  add_shown_flag("--facts", "N", flags_.facts, "needle: number of facts per example");
+  add_flag("--facts", "N", flags_.facts,
+           "needle, turns: number of facts per example; default: 4, turns 5");
   add_flag("--depths", "SHARE", flags_.depths,
-           "needle: positions of facts, as shares of the text; default: eight from 0 to 0.875");
+           "needle, turns: positions of facts, as shares of the text; default: eight from 0 to "
+           "0.875");
+  add_shown_flag("--records", "N", flags_.records,
+                 "extract: number of records of a text, one or more values");
+  add_flag("--question", "HOW", question_,
+           "How questions are read: decode, with the selection, or prefill, as the end of a prompt "
+           "(default: decode)")
+      ->check(CLI::IsMember({"decode", "prefill"}));
+  command_->add_flag("--suspend", flags_.suspend,
+                     "turns: the conversation leaves the cache after each turn and comes back");
   add_shown_flag("--seed", "N", flags_.seed, "Seed for the choice of examples");
 }
 
 void EvalCommand::add_data_flags() {
   add_flag("--data", "DIR", flags_.data,
-           "longbench, math: folder of the data sets, files NAME.jsonl");
+           "ruler, longbench, longbench2, math: folder of the data sets, files NAME.jsonl or "
+           "NAME/validation.jsonl");
   add_flag("--tasks", "NAME", flags_.tasks,
-           "longbench, math: data sets; default: all in the folder");
+           "retrieval, ruler, longbench, math: tasks to run; default: all, or all in the folder");
   add_shown_flag("--samples", "N", flags_.math.samples, "math: number of solutions per problem");
   add_shown_flag("--pass-k", "K", flags_.math.pass_k,
                  "math: an answer counts as right if one of K solutions is");
@@ -98,15 +111,16 @@ void EvalCommand::add_data_flags() {
 }
 
 void EvalCommand::add_method_flags() {
-  add_flag("--selections", "NAMES", selections_,
-           "Selections to compare, separated by commas, or all; ppl and needle prefill each text "
-           "once for all of them; if full is among them, ppl compares the predictions of the "
-           "others with those of full (default: the config's selection; for ppl, full as well)");
+  add_flag(
+      "--selections", "NAMES", selections_,
+      "Selections to compare, separated by commas, or all; each text is prefilled once for all "
+      "of them; if full is among them, answers and predictions of the others are compared "
+      "with those of full (default: the config's selection and full)");
   add_flag("--budgets", "N", budgets_,
            "fac_tokens to run each selection with, one or more values, without low-bit tokens; "
            "128+512 and 128+all add low_bit_tokens");
   add_flag("--row-dtypes", "DTYPE", row_dtypes_,
-           "row_dtype to run each selection with, one or more values; ppl compares with full "
+           "row_dtype to run each selection with, one or more values; they are compared with full "
            "attention in the first of them");
 }
 
@@ -120,7 +134,7 @@ void EvalCommand::add_output_flags() {
 CLI::App* EvalCommand::add_to(CLI::App& app) {
   command_ =
       app.add_subcommand("eval", "Measure the quality of a model's answers with a selection");
-  add_flag("task", "TASK", flags_.task, "ppl, needle, longbench, math")->required();
+  command_->add_option("task", flags_.task, eval_task_names())->type_name("TASK")->required();
   add_flag("--model", "DIR", flags_.model_dir, "Folder of a Hugging Face model, or a GGUF file")
       ->required();
   add_pre_flag(*command_, pre_);
@@ -138,7 +152,7 @@ std::vector<Config> EvalCommand::configs(const Config& base) const {
   if (names.empty()) {
     names.emplace_back(selection_name(base.selection.kind));
     const bool asked = config_flags_.gives("selection.kind");
-    if (flags_.task == "ppl" && !asked && names.front() != "full") names.emplace_back("full");
+    if (!asked && names.front() != "full") names.emplace_back("full");
   }
   std::vector<ComparedBudget> budgets;
   for (const std::string& text : budgets_) budgets.push_back(parse_budget(text, "--budgets"));
@@ -182,7 +196,7 @@ std::vector<EvalMethod> EvalCommand::methods(Model& model, const std::vector<Con
 EvalReport EvalCommand::evaluate(const std::vector<Config>& configs,
                                  const ModelConfig& model_config) {
   const auto tokenizer = open_tokenizer(flags_.model_dir, pre_);
-  auto planned = plan_tasks(flags_, model_config, tokenizer.get());
+  auto planned = plan_tasks(flags_, model_config.max_positions, tokenizer.get());
   std::optional<MetricsProgram> metrics;
   if (planned.front().scored_apart) metrics.emplace(metrics_python_);
   make_results_folder(results_);
@@ -203,27 +217,37 @@ EvalReport EvalCommand::evaluate(const std::vector<Config>& configs,
   for (const PlannedTask& one : planned) {
     auto results = run_task(*one.task, one.examples, subject, compared);
     if (!results.front().note.empty()) report.notes.push_back(results.front().note);
-    for (size_t m = 0; m < results.size(); ++m) {
-      TaskResult& result = results[m];
-      if (metrics) {
+    if (metrics) {
+      for (TaskResult& result : results) {
         metrics->score(result.path);
         add_scores(result.path, result.records);
-        result.summary = summarize(one.task->metric(), result.records);
       }
-      report.methods[m].tasks.push_back(std::move(result));
+      summarize_results(*one.task, results, index_of_full(compared));
+    }
+    for (size_t m = 0; m < results.size(); ++m) {
+      report.methods[m].tasks.push_back(std::move(results[m]));
     }
     report.skipped += static_cast<int64_t>(one.problems.size());
     report.notes.insert(report.notes.end(), one.problems.begin(), one.problems.end());
   }
+  compare_totals(report, index_of_full(compared));
   return report;
 }
 
 int EvalCommand::run() {
   reject_unknown_arguments(*command_);
+  flags_.prefill_questions = question_ == "prefill";
   const std::vector<Config> all = configs(with_map(config_flags_.load(), flags_.model_dir));
   require_usable_target();
   const ModelConfig model_config = ModelConfig::load(flags_.model_dir);
-  for (const Config& config : all) config.validate_for(model_config.geometry());
+  for (const Config& config : all) {
+    config.validate_for(model_config.geometry());
+    if (!flags_.suspend || !learns_from_prompts(config)) continue;
+    throw UsageError(
+        fmt::format("--suspend: the selection {} forgets a prompt's queries when its "
+                    "pages leave the cache; leave it out, or --suspend",
+                    selection_name(config.selection.kind)));
+  }
   if (!html_.empty()) check_writable(html_);
   const EvalReport report = evaluate(all, model_config);
   if (!html_.empty()) write_file_atomically(html_, report_page("eval", to_json(report)));

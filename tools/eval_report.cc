@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <map>
+
 #include "runtime/config/config_options.h"
+#include "runtime/eval/stored_records.h"
 #include "tools/help_text.h"
 
 namespace fasa {
@@ -34,11 +37,20 @@ Json paired_json(const PairedMean& mean) {
 }
 
 Json against_json(const AgainstFull& against) {
-  return {{"examples", against.examples},
-          {"tokens", against.tokens},
-          {"kl", paired_json(against.kl)},
-          {"same_best", paired_json(against.same_best)},
-          {"perplexity_change", paired_json(against.perplexity)}};
+  Json json{{"examples", against.examples}, {"tokens", against.tokens}};
+  if (against.tokens > 0) {
+    json["kl"] = paired_json(against.kl);
+    json["same_best"] = paired_json(against.same_best);
+    json["perplexity_change"] = paired_json(against.perplexity);
+  }
+  if (against.retained) {
+    const Retained& retained = *against.retained;
+    json["retained"] = {{"mean", retained.value},
+                        {"interval", {retained.interval.low, retained.interval.high}},
+                        {"full", retained.full},
+                        {"asked", retained.asked}};
+  }
+  return json;
 }
 
 std::string counted_text(const Summary& summary) {
@@ -66,42 +78,121 @@ Summary MethodReport::total() const {
   return summary;
 }
 
+void compare_totals(EvalReport& report, std::optional<size_t> full) {
+  // Ids are unique within a task alone.
+  const auto records_of = [](const MethodReport& method) {
+    std::vector<Json> records;
+    for (size_t task = 0; task < method.tasks.size(); ++task) {
+      for (Json record : method.tasks[task].records) {
+        record["id"] = fmt::format("{}:{}", task, record.at("id").get<std::string>());
+        records.push_back(std::move(record));
+      }
+    }
+    return records;
+  };
+  if (!full || report.methods[*full].tasks.size() < 2) return;
+  const auto reference = records_of(report.methods[*full]);
+  for (size_t i = 0; i < report.methods.size(); ++i) {
+    if (i == *full) continue;
+    report.methods[i].against_full = against_full(records_of(report.methods[i]), reference);
+  }
+}
+
 namespace {
 
-// One line: KL, same best token, perplexity, with intervals.
+std::string range_text(double value, const Interval& interval, std::string_view unit) {
+  return fmt::format("{:.1f}{} (95 %: {:.1f} to {:.1f})", 100 * value, unit, 100 * interval.low,
+                     100 * interval.high);
+}
+
+std::string retained_text(const Retained& retained) {
+  const bool within = retained.interval.low <= 1 && retained.interval.high >= 1;
+  return fmt::format("keeps {} of {:.4g} right answers{}",
+                     range_text(retained.value, retained.interval, " %"), retained.full,
+                     within ? ", no difference shown" : "");
+}
+
+// One line: answers kept, KL, same best token, perplexity, with intervals.
 std::string against_full_text(const AgainstFull& against) {
-  const PairedMean& kl = against.kl;
-  const PairedMean& same = against.same_best;
-  const PairedMean& change = against.perplexity;
-  return fmt::format(
-      "against full: KL {:.4f} nats (95 %: {:.4f} to {:.4f}; examples {:.4f} to {:.4f}); "
-      "best token the same {:.1f} % ({:.1f} to {:.1f}); perplexity {:+.2f} % ({:+.2f} to {:+.2f})",
-      kl.value, kl.interval.low, kl.interval.high, kl.low, kl.high, 100 * same.value,
-      100 * same.interval.low, 100 * same.interval.high, 100 * change.value,
-      100 * change.interval.low, 100 * change.interval.high);
+  std::vector<std::string> parts;
+  if (against.retained) parts.push_back(retained_text(*against.retained));
+  if (against.tokens > 0) {
+    const PairedMean& kl = against.kl;
+    const PairedMean& change = against.perplexity;
+    parts.push_back(
+        fmt::format("KL {:.4f} nats (95 %: {:.4f} to {:.4f}; examples {:.4f} to {:.4f})", kl.value,
+                    kl.interval.low, kl.interval.high, kl.low, kl.high));
+    parts.push_back("best token the same " +
+                    range_text(against.same_best.value, against.same_best.interval, " %"));
+    parts.push_back(fmt::format("perplexity {:+.2f} % ({:+.2f} to {:+.2f})", 100 * change.value,
+                                100 * change.interval.low, 100 * change.interval.high));
+  }
+  return parts.empty() ? "full attention has no right answer"
+                       : fmt::format("against full: {}", fmt::join(parts, "; "));
+}
+
+struct Points {
+  double right = 0;
+  int64_t asked = 0;
+};
+
+// Points of the questions that have a key: key(task, question) returns one or nothing.
+template <typename Key, typename Find>
+std::map<Key, Points> points_by(const MethodReport& report, Find key) {
+  std::map<Key, Points> cells;
+  const auto add = [&](const TaskResult& task, const Json& question) {
+    const std::optional<Key> found = key(task, question);
+    if (!found) return;
+    cells[*found].right += question.at("score").get<double>();
+    ++cells[*found].asked;
+  };
+  return from_stored_records([&] {
+    for (const TaskResult& task : report.tasks) {
+      for (const auto& record : task.records) {
+        for (const auto& question : record.value("questions", Json::array())) add(task, question);
+      }
+    }
+    return cells;
+  });
+}
+
+std::map<int64_t, Points> points_by_turn(const MethodReport& report) {
+  return points_by<int64_t>(report, [](const TaskResult& /*task*/, const Json& question) {
+    return question.contains("turn") ? std::optional(question.at("turn").get<int64_t>())
+                                     : std::nullopt;
+  });
+}
+
+Json turns_json(const MethodReport& report) {
+  Json turns = Json::array();
+  for (const auto& [turn, points] : points_by_turn(report)) {
+    turns.push_back({{"turn", turn}, {"right", points.right}, {"asked", points.asked}});
+  }
+  return turns;
+}
+
+std::string turns_text(const MethodReport& report) {
+  std::vector<std::string> shares;
+  for (const auto& [turn, points] : points_by_turn(report)) {
+    shares.push_back(fmt::format("{:.1f}", 100 * points.right / static_cast<double>(points.asked)));
+  }
+  return shares.empty() ? "" : fmt::format("by turn: {} %\n", fmt::join(shares, ", "));
 }
 
 // Recalled facts by depth and length of the text.
 Json facts_json(const MethodReport& report) {
-  std::map<std::pair<double, int64_t>, std::pair<int64_t, int64_t>> cells;  // right, asked
-  for (const TaskResult& task : report.tasks) {
-    if (!task.setup.at("task_setup").contains("context")) continue;
-    const auto length = task.setup.at("task_setup").at("context").get<int64_t>();
-    for (const auto& record : task.records) {
-      for (const auto& question : record.value("questions", Json::array())) {
-        if (!question.contains("depth")) continue;
-        auto& [right, asked] = cells[{question.at("depth").get<double>(), length}];
-        right += question.at("right").get<bool>() ? 1 : 0;
-        ++asked;
-      }
-    }
-  }
+  using Place = std::pair<double, int64_t>;
+  const auto place = [](const TaskResult& task, const Json& question) -> std::optional<Place> {
+    const Json& setup = task.setup.at("task_setup");
+    if (!setup.contains("context") || !question.contains("depth")) return std::nullopt;
+    return Place{question.at("depth").get<double>(), setup.at("context").get<int64_t>()};
+  };
   Json facts = Json::array();
-  for (const auto& [at, answers] : cells) {
+  for (const auto& [at, points] : points_by<Place>(report, place)) {
     facts.push_back({{"depth", at.first},
                      {"context", at.second},
-                     {"right", answers.first},
-                     {"asked", answers.second}});
+                     {"right", points.right},
+                     {"asked", points.asked}});
   }
   return facts;
 }
@@ -121,7 +212,9 @@ Json method_json(const MethodReport& report) {
     tasks.push_back(std::move(one));
   }
   json["tasks"] = tasks;
+  if (report.against_full) json["against_full"] = against_json(*report.against_full);
   if (Json facts = facts_json(report); !facts.empty()) json["facts"] = std::move(facts);
+  if (Json turns = turns_json(report); !turns.empty()) json["turns"] = std::move(turns);
   return json;
 }
 
@@ -139,7 +232,9 @@ std::string method_text(const MethodReport& report) {
         2);
     if (task.against_full) text += paragraph("  " + against_full_text(*task.against_full), 4);
   }
+  text += turns_text(report);
   if (report.tasks.size() > 1) text += fmt::format("all: {}\n", value_text(report.total()));
+  if (report.against_full) text += paragraph("  " + against_full_text(*report.against_full), 4);
   return text;
 }
 

@@ -59,15 +59,12 @@ class MethodRun {
         full_(full == &method),
         compared_(full != nullptr),
         rows_(subject.rows_of(method)),
-        result_(begin(task, subject, method, compared_ && !full_)),
+        result_(begin(task, subject, method, compared_ && (!full_ || scores_answers(task)))),
         log_(result_.path, result_.setup, subject.begin),
         runtime_(model_.device(), method.config, model_.config().geometry(), rows_,
                  method.slice_dims, task.longest()),
         learns_from_prompts_(learns_from_prompts(method.config)) {}
 
-  static bool is_full(const EvalMethod& method) {
-    return method.config.selection.kind == SelectionKind::kFull;
-  }
   bool full() const { return full_; }
   RowDType rows() const { return rows_; }
   bool has(size_t example) const { return log_.find(task_.id(example)) != nullptr; }
@@ -94,18 +91,11 @@ class MethodRun {
     result_.seconds += std::chrono::duration<double>(spent).count();
   }
 
-  // `full`: the records of full attention, or null.
-  TaskResult result(const std::vector<Json>* full) const {
-    TaskResult result = result_;
-    result.summary = summarize(task_.metric(), result.records);
-    if (compared_ && !full_ && full != nullptr) {
-      result.against_full = against_full(result.records, *full);
-    }
-    return result;
-  }
-  const std::vector<Json>& records() const { return result_.records; }
+  const TaskResult& result() const { return result_; }
 
  private:
+  // Records of full attention have the loss of right answers only where methods are compared.
+  static bool scores_answers(const EvalTask& task) { return task.metric() != Metric::kPerplexity; }
   static TaskResult begin(EvalTask& task, const EvalSubject& subject, const EvalMethod& method,
                           bool against_full) {
     TaskResult result;
@@ -183,7 +173,7 @@ namespace {
 bool compares_steps(const EvalTask& task, const EvalSubject& subject,
                     std::span<const EvalMethod> methods, std::string* note) {
   if (methods.size() < 2 || task.compared_steps() == 0) return false;
-  if (std::none_of(methods.begin(), methods.end(), MethodRun::is_full)) return false;
+  if (!index_of_full(methods)) return false;
   const int64_t vocabulary = subject.model->config().vocab_size;
   const int64_t bytes = task.compared_steps() * vocabulary * int64_t{sizeof(float)};
   if (bytes <= StepLogits::kMaxBytes) return true;
@@ -219,13 +209,28 @@ void take_example(Runs& runs, size_t example, SharedPrompts* prompts, Progress& 
 
 }  // namespace
 
+std::optional<size_t> index_of_full(std::span<const EvalMethod> methods) {
+  for (size_t i = 0; i < methods.size(); ++i) {
+    if (methods[i].config.selection.kind == SelectionKind::kFull) return i;
+  }
+  return std::nullopt;
+}
+
+void summarize_results(const EvalTask& task, std::vector<TaskResult>& results,
+                       std::optional<size_t> full) {
+  for (size_t i = 0; i < results.size(); ++i) {
+    results[i].summary = summarize(task.metric(), results[i].records);
+    if (!full || i == *full) continue;
+    results[i].against_full = against_full(results[i].records, results[*full].records);
+  }
+}
+
 std::vector<TaskResult> run_task(EvalTask& task, size_t examples, const EvalSubject& subject,
                                  std::span<const EvalMethod> methods) {
   std::string note;
-  const EvalMethod* compared_with = nullptr;
-  if (compares_steps(task, subject, methods, &note)) {
-    compared_with = &*std::find_if(methods.begin(), methods.end(), MethodRun::is_full);
-  }
+  const std::optional<size_t> full = index_of_full(methods);
+  const EvalMethod* compared_with =
+      compares_steps(task, subject, methods, &note) ? &methods[*full] : nullptr;
   Runs runs;
   for (const EvalMethod& method : methods) {
     runs.push_back(std::make_unique<MethodRun>(task, subject, method, compared_with));
@@ -236,12 +241,9 @@ std::vector<TaskResult> run_task(EvalTask& task, size_t examples, const EvalSubj
     take_example(runs, i, runs.size() > 1 ? &prompts : nullptr, progress, examples);
     prompts.clear();
   }
-  const auto full =
-      std::find_if(runs.begin(), runs.end(), [](const auto& run) { return run->full(); });
   std::vector<TaskResult> results;
-  for (const auto& run : runs) {
-    results.push_back(run->result(full == runs.end() ? nullptr : &(*full)->records()));
-  }
+  for (const auto& run : runs) results.push_back(run->result());
+  summarize_results(task, results, full);
   results.front().note = note;
   return results;
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -45,9 +46,15 @@ struct TaskResult {
   int64_t resumed = 0;                  // number of records read from the file
   double seconds = 0;                   // running the other examples
   Summary summary = summarize(Metric::kAccuracy, {});
-  std::optional<AgainstFull> against_full;  // set if full attention is among the methods
+  std::optional<AgainstFull> against_full;  // none if nothing could be compared
   std::string note;                         // why something was left out, or ""
 };
+
+// Computes the summaries of a task's results, and compares them with those of full attention, which
+// has index `full`; none: not among them.
+void summarize_results(const EvalTask& task, std::vector<TaskResult>& results,
+                       std::optional<size_t> full);
+std::optional<size_t> index_of_full(std::span<const EvalMethod> methods);
 
 // Creates the folder for results. Throws UsageError.
 void make_results_folder(const std::string& path);

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "runtime/eval/decode_run.h"
+#include "runtime/base/error.h"
+#include "runtime/llm/sampler.h"
 
 namespace fasa {
 
@@ -14,16 +15,28 @@ std::vector<int32_t> without_middle(std::vector<int32_t> ids, int64_t most) {
   return ids;
 }
 
+std::string decode_answer(DecodeRun& run, std::span<const float> logits, const Sampling& sampling,
+                          const text::TextCoder& tokenizer, int64_t max_tokens,
+                          const std::function<bool(std::string_view)>& is_complete) {
+  Sampler sampler(sampling);
+  std::vector<int32_t> ids;
+  std::string answer;
+  for (int32_t next = sampler.next(logits); !run.model().config().is_eos(next);
+       next = sampler.next(run.step(next))) {
+    ids.push_back(next);
+    if (is_complete) answer = tokenizer.decode(ids);
+    if (std::ssize(ids) >= max_tokens || (is_complete && is_complete(answer))) break;
+  }
+  return tokenizer.decode(ids);
+}
+
 std::string write_answer(const EvalTarget& target, const text::TextCoder& tokenizer,
-                         const std::vector<int32_t>& prompt, int64_t max_tokens,
+                         std::span<const int32_t> prompt, int64_t max_tokens,
                          const Sampling& sampling) {
-  GenerateOptions options;
-  options.max_tokens = max_tokens;
-  options.prefill_chunk = kEvalPrefillChunk;
-  options.sampling = sampling;
-  const GenerateResult result = generate(target.model, target.runtime, prompt, options, nullptr);
-  if (result.error) throw Error(result.error_kind.value_or(ErrorKind::kDevice), *result.error);
-  return tokenizer.decode(result.tokens);
+  if (prompt.empty()) throw UsageError("the prompt is empty; give at least one token");
+  DecodeRun run(target.model, target.runtime, std::ssize(prompt) + max_tokens, target.prompt);
+  run.prefill(prompt.first(prompt.size() - 1));
+  return decode_answer(run, run.read(prompt.last(1)), sampling, tokenizer, max_tokens, {});
 }
 
 std::vector<int32_t> encode_prompt(const text::TextCoder& tokenizer, std::string_view text) {

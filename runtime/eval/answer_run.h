@@ -2,13 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "runtime/eval/decode_run.h"
 #include "runtime/eval/eval_task.h"
-#include "runtime/llm/generator.h"
+#include "runtime/llm/sampling.h"
 #include "runtime/text/tokenizer.h"
 
 namespace fasa {
@@ -17,10 +20,16 @@ namespace fasa {
 // question at the end.
 std::vector<int32_t> without_middle(std::vector<int32_t> ids, int64_t most);
 
-// Prefills the prompt and decodes up to `max_tokens` with the runtime's selection. Throws what
-// generate() throws, also in the middle of an answer.
+// Decodes greedily or as sampled from the logits of the first token on: up to `max_tokens`, the
+// model's end, or an answer that is complete.
+std::string decode_answer(DecodeRun& run, std::span<const float> logits, const Sampling& sampling,
+                          const text::TextCoder& tokenizer, int64_t max_tokens,
+                          const std::function<bool(std::string_view)>& is_complete);
+
+// Prefills the prompt, shared as the target says, and decodes up to `max_tokens` with the runtime's
+// selection.
 std::string write_answer(const EvalTarget& target, const text::TextCoder& tokenizer,
-                         const std::vector<int32_t>& prompt, int64_t max_tokens,
+                         std::span<const int32_t> prompt, int64_t max_tokens,
                          const Sampling& sampling);
 
 // The ids of a prompt: the model's initial tokens, then the text's.

@@ -1,4 +1,5 @@
-// Finds the data sets of an evaluation in a folder: files NAME.jsonl.
+// Finds the data sets of an evaluation in a folder: files NAME.jsonl, NAME.json or
+// NAME/validation.jsonl.
 #pragma once
 
 #include <span>
@@ -14,5 +15,11 @@ namespace fasa {
 std::vector<std::string> data_sets(const std::string& task, const std::string& folder,
                                    const std::vector<std::string>& asked,
                                    std::span<const std::string_view> known);
+
+// The file of a data set: the one of these that exists, else NAME.jsonl.
+std::string data_file(const std::string& folder, const std::string& name);
+
+// Throws UsageError with the nearest known name if one is not known.
+void require_known(const std::vector<std::string>& asked, std::span<const std::string_view> known);
 
 }  // namespace fasa

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "runtime/api/sequences/runtime.h"
@@ -26,20 +27,30 @@ class DecodeRun {
   DecodeRun(const DecodeRun& other, int64_t tokens);
 
   void prefill(std::span<const int32_t> ids);
+  // Prefills tokens behind others; returns the logits of the token after them.
+  std::span<const float> read(std::span<const int32_t> ids);
   // Logits of the token after `id`, valid until the model's next step.
   std::span<const float> step(int32_t id);
   // Logits of the tokens after each id, [ids, vocab], equal to those of single steps. At most
   // most() ids.
   std::span<const float> steps(std::span<const int32_t> ids);
-  int most() const { return runtime().info(sequence_.id()).max_decoded; }
-  int64_t length() const { return runtime().length(sequence_.id()); }
+  // The sequence leaves the runtime as pages in the caller's memory and comes back, as a suspended
+  // session does. Forks made of it before stay as they are.
+  void leave_and_return();
+  int most() const { return runtime().info(id()).max_decoded; }
+  int64_t length() const { return runtime().length(id()); }
   Model& model() const { return model_; }
-  Runtime& runtime() const { return sequence_.runtime(); }
-  SequenceId id() const { return sequence_.id(); }
+  Runtime& runtime() const { return sequence_->runtime(); }
+  SequenceId id() const { return sequence_->id(); }
 
  private:
   Model& model_;
-  OwnedSequence sequence_;
+  void reserve(int64_t tokens);
+  std::span<const float> run(std::span<const int32_t> ids, StepMode mode,
+                             const ForwardOptions& output);
+
+  std::optional<OwnedSequence> sequence_;
+  int64_t tokens_ = 0;  // reserved; 0: a fork
   SharedPrompt* shared_ = nullptr;
 };
 

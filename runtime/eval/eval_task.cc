@@ -1,12 +1,10 @@
 #include "runtime/eval/eval_task.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
-#include "runtime/base/error.h"
+#include "runtime/eval/stored_records.h"
 
 namespace fasa {
 namespace {
@@ -38,16 +36,15 @@ Summary perplexity_of(std::span<const Json> records) {
 
 Summary accuracy_of(std::span<const Json> records) {
   Summary summary = empty(Metric::kAccuracy);
-  int64_t right = 0;
+  double right = 0;
   for (const Json& record : records) {
     if (!record.contains("right")) continue;
-    right += record.at("right").get<int64_t>();
+    right += record.at("right").get<double>();
     summary.counted += record.at("asked").get<int64_t>();
   }
-  summary.interval = wilson_interval(right, summary.counted);
-  if (summary.counted > 0) {
-    summary.value = static_cast<double>(right) / static_cast<double>(summary.counted);
-  }
+  const auto asked = static_cast<double>(summary.counted);
+  summary.interval = wilson_interval(right, asked);
+  if (summary.counted > 0) summary.value = right / asked;
   return summary;
 }
 
@@ -64,16 +61,10 @@ Summary score_of(std::span<const Json> records) {
   return summary;
 }
 
-// Records may have been read from a file, so their members are checked.
 Summary summary_of(Metric metric, std::span<const Json> records) {
-  try {
-    return metric == Metric::kPerplexity ? perplexity_of(records)
-           : metric == Metric::kAccuracy ? accuracy_of(records)
-                                         : score_of(records);
-  } catch (const Json::exception& error) {
-    throw InputError(fmt::format(
-        "a stored result is invalid: {}; remove its line, or start again (--fresh)", error.what()));
-  }
+  return metric == Metric::kPerplexity ? perplexity_of(records)
+         : metric == Metric::kAccuracy ? accuracy_of(records)
+                                       : score_of(records);
 }
 
 }  // namespace
@@ -91,7 +82,7 @@ std::string_view metric_name(Metric metric) {
 }
 
 Summary summarize(Metric metric, std::span<const Json> records) {
-  Summary summary = summary_of(metric, records);
+  Summary summary = from_stored_records([&] { return summary_of(metric, records); });
   summary.examples = static_cast<int64_t>(records.size());
   return summary;
 }

@@ -14,7 +14,7 @@ namespace fasa {
 
 // The summary of a task's results, and the record members that it is computed from:
 //   perplexity  exp(sum "nll" / sum "tokens"), nll in nats
-//   accuracy    sum "right" / sum "asked"
+//   accuracy    sum "right" / sum "asked"; an answer may be right in part
 //   score       mean of "score", 0 to 100
 enum class Metric : uint8_t { kPerplexity, kAccuracy, kScore };
 std::string_view metric_name(Metric metric);  // "perplexity", "accuracy", "score"
@@ -40,7 +40,7 @@ class EvalTask {
   virtual size_t examples() const = 0;
   virtual std::string id(size_t example) const = 0;  // unique
   virtual int64_t longest() const = 0;               // tokens of a sequence, for the runtime
-  // Number of an example's steps that can be compared with another method's; 0 = none.
+  // About how many of an example's steps can be compared with another method's; 0 = none.
   virtual int64_t compared_steps() const { return 0; }
   // Returns the record without its id. Frees all sequences of the runtime, except the shared
   // prompt's.

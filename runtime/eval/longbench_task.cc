@@ -8,6 +8,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/eval/answer_run.h"
+#include "runtime/eval/data_sets.h"
 #include "runtime/io/hash.h"
 #include "runtime/io/input_file.h"
 #include "runtime/io/json_fields.h"
@@ -72,59 +73,62 @@ LongBenchFormat LongBenchFormat::load(const std::string& folder, const std::stri
 }
 
 LongBenchTask::LongBenchTask(const std::string& folder, std::string dataset,
-                             const text::TextCoder& tokenizer, int64_t context)
-    : dataset_(std::move(dataset)),
-      tokenizer_(tokenizer),
-      context_(context),
-      format_(LongBenchFormat::load(folder, dataset_)) {
-  const std::string path = (fs::path(folder) / (dataset_ + ".jsonl")).string();
-  lines_ = read_json_lines(path, {"context", "input", "answers"});
-  if (lines_.lines.empty()) {
-    throw InputError(fmt::format("{}: no line of the file is usable{}", path,
-                                 lines_.problems.empty() ? "" : "; " + lines_.problems.front()));
-  }
-  hash_ = fmt::format("fnv1a:{:016x}", fnv1a(read_file(path, kDataFile)));
-  if (context_ < 2 * format_.answer_tokens) {
+                             const text::TextCoder& tokenizer, const QuestionOptions& options)
+    : QuestionTask(tokenizer, options),
+      dataset_(std::move(dataset)),
+      format_(LongBenchFormat::load(folder, dataset_)),
+      lines_(usable_lines(data_file(folder, dataset_), {"context", "input", "answers"})),
+      hash_(content_hash(data_file(folder, dataset_))) {
+  if (longest() < 2 * format_.answer_tokens) {
     throw UsageError(
         fmt::format("--context = {}: allowed: {} or more, twice the number of answer tokens of {}",
-                    context_, 2 * format_.answer_tokens, dataset_));
+                    longest(), 2 * format_.answer_tokens, dataset_));
   }
 }
 
 nlohmann::json LongBenchTask::setup() const {
-  return {{"dataset_kind", "longbench"},
-          {"dataset", dataset_},
-          {"data", hash_},
-          {"context", context_},
-          {"prompt", fnv1a(format_.prompt)},
-          {"answer_tokens", format_.answer_tokens}};
+  nlohmann::json setup = QuestionTask::setup();
+  setup.update({{"dataset_kind", "longbench"},
+                {"dataset", dataset_},
+                {"data", hash_},
+                {"prompt", fnv1a(format_.prompt)},
+                {"answer_tokens", format_.answer_tokens}});
+  return setup;
 }
 
 std::string LongBenchTask::id(size_t example) const {
   return fmt::to_string(lines_.lines[example].number);
 }
 
-std::vector<int32_t> LongBenchTask::prompt(size_t example, int64_t reserved) const {
-  return without_middle(
-      encode_prompt(tokenizer_, filled_template(format_.prompt, lines_.lines[example].object)),
-      std::max<int64_t>(0, context_ - format_.answer_tokens - reserved));
+AskedText LongBenchTask::make(size_t example) const {
+  constexpr std::string_view kDocument = "{context}";
+  const nlohmann::json& line = lines_.lines[example].object;
+  const size_t found = format_.prompt.find(kDocument);
+  const size_t end = found == std::string::npos ? 0 : found + kDocument.size();
+  Question question;
+  question.text = filled_template(std::string_view(format_.prompt).substr(end), line);
+  const nlohmann::json& answers = line.at("answers");
+  const nlohmann::json& first = answers.is_array() && !answers.empty() ? answers.front() : answers;
+  if (first.is_string()) question.answer = " " + first.get<std::string>();
+  question.answer_tokens = format_.answer_tokens;
+  return fitted(filled_template(std::string_view(format_.prompt).substr(0, end), line),
+                std::move(question));
 }
 
-nlohmann::json LongBenchTask::record(size_t example, size_t tokens,
-                                     const std::string& prediction) const {
+// The metrics are a separate program's.
+double LongBenchTask::score(const Question& /*question*/, std::string_view /*answer*/) const {
+  return 0;
+}
+
+nlohmann::json LongBenchTask::record(size_t example, const AskedText& asked,
+                                     nlohmann::json questions) const {
   const nlohmann::json& object = lines_.lines[example].object;
   nlohmann::json answers = object.at("answers");
   if (!answers.is_array()) answers = nlohmann::json::array({answers});
-  return {{"tokens", tokens},
-          {"prediction", prediction},
+  return {{"tokens", asked.ids.size()},
+          {"prediction", questions.front().at("answer")},
           {"answers", answers},
           {"all_classes", object.value("all_classes", nlohmann::json())}};
-}
-
-nlohmann::json LongBenchTask::run(size_t example, const EvalTarget& target) {
-  const auto ids = prompt(example);
-  return record(example, ids.size(),
-                write_answer(target, tokenizer_, ids, format_.answer_tokens, Sampling{}));
 }
 
 }  // namespace fasa

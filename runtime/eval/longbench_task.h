@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/eval/eval_task.h"
 #include "runtime/eval/json_lines.h"
+#include "runtime/eval/question_task.h"
 #include "runtime/text/tokenizer.h"
 
 namespace fasa {
@@ -27,33 +27,33 @@ struct LongBenchFormat {
   static LongBenchFormat load(const std::string& folder, const std::string& task);
 };
 
-class LongBenchTask final : public EvalTask {
+// The text is the prompt up to the document's end, the question what follows.
+class LongBenchTask final : public QuestionTask {
  public:
-  // Reads FOLDER/NAME.jsonl. `tokenizer` must outlive it. `context`: tokens of prompt and answer;
-  // longer prompts lose their middle. Throws InputError for a file without a valid line, UsageError
-  // for a context too short for the answer.
+  // Reads FOLDER/NAME.jsonl. `tokenizer` must outlive it. Longer texts than the context holds lose
+  // their middle. Throws InputError for a file without a valid line, UsageError for a context too
+  // short for the answer.
   LongBenchTask(const std::string& folder, std::string dataset, const text::TextCoder& tokenizer,
-                int64_t context);
+                const QuestionOptions& options);
 
-  std::string name() const override { return dataset_; }
   Metric metric() const override { return Metric::kScore; }
   nlohmann::json setup() const override;
   size_t examples() const override { return lines_.lines.size(); }
   std::string id(size_t example) const override;
-  int64_t longest() const override { return context_; }
-  nlohmann::json run(size_t example, const EvalTarget& target) override;
-
+  AskedText make(size_t example) const override;
+  double score(const Question& question, std::string_view answer) const override;
+  bool is_complete(const Question& /*question*/, std::string_view /*answer*/) const override {
+    return false;
+  }
+  nlohmann::json record(size_t example, const AskedText& asked,
+                        nlohmann::json questions) const override;
   const std::vector<std::string>& problems() const { return lines_.problems; }
-  int64_t answer_tokens() const { return format_.answer_tokens; }
-  // Leaves space in the context for the answer and `reserved` more tokens.
-  std::vector<int32_t> prompt(size_t example, int64_t reserved = 0) const;
-  // The record of run() for a prediction to a prompt of `tokens` tokens.
-  nlohmann::json record(size_t example, size_t tokens, const std::string& prediction) const;
+
+ protected:
+  std::string title() const override { return dataset_; }
 
  private:
   std::string dataset_;
-  const text::TextCoder& tokenizer_;
-  int64_t context_;
   LongBenchFormat format_;
   JsonLines lines_;
   std::string hash_;  // of the file

@@ -62,7 +62,7 @@ MathTask::MathTask(const std::string& path, const text::TextCoder& tokenizer,
     throw InputError(fmt::format("{}: no line of the file is usable{}", path,
                                  lines_.problems.empty() ? "" : "; " + lines_.problems.front()));
   }
-  hash_ = fmt::format("fnv1a:{:016x}", fnv1a(read_file(path, kDataFile)));
+  hash_ = content_hash(path);
 }
 
 nlohmann::json MathTask::setup() const {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 
 #include "runtime/base/error.h"
@@ -93,8 +94,9 @@ std::string NeedleTemplate::draw_value(std::mt19937_64& random) const {
 }
 
 NeedleFact NeedleTemplate::fact(const std::string& key, const std::string& value) const {
+  const bool word_before = std::isalnum(static_cast<unsigned char>(question_.back())) != 0;
   return {filled(filled(statement_, "{key}", key), "{value}", value),
-          filled(question_, "{key}", key), value};
+          filled(question_, "{key}", key), value, (word_before ? " " : "") + value + ends_with_};
 }
 
 std::vector<NeedleFact> NeedleTemplate::draw(int count, std::mt19937_64& random) const {

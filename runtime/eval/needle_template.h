@@ -11,9 +11,10 @@ namespace fasa {
 
 // One fact with its key and value filled in.
 struct NeedleFact {
-  std::string statement;  // in the text
-  std::string question;   // after the text
-  std::string answer;     // expected after the question, ignoring blanks before it
+  std::string statement;     // in the text
+  std::string question;      // after the text
+  std::string answer;        // expected after the question, ignoring blanks before it
+  std::string written = {};  // the same as it would be written there
 };
 
 // The format is that of needle.json in a model's folder: `fact` and `question` with the places

@@ -3,34 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include "runtime/base/error.h"
 #include "runtime/eval/decode_run.h"
-#include "runtime/eval/step_logits.h"
+#include "runtime/eval/step_scores.h"
 
 namespace fasa {
-namespace {
-
-// Sums over the scored steps of a window.
-struct Scores {
-  double loss = 0;
-  double kl = 0;
-  int64_t same_best = 0;
-
-  void add(std::span<const float> logits, int32_t next, size_t step, const EvalTarget& target) {
-    loss += negative_log_likelihood(logits, next);
-    if (target.keep != nullptr) target.keep->add(logits);
-    if (target.against == nullptr) return;
-    const std::span<const float> reference = target.against->at(step);
-    kl += kl_divergence(reference, logits);
-    same_best += best_token(reference) == best_token(logits) ? 1 : 0;
-  }
-};
-
-}  // namespace
-
 void PerplexityOptions::validate(int64_t max_positions) const {
   if (context < 2 || context > max_positions) {
     throw UsageError(
@@ -80,41 +58,37 @@ std::string PerplexityTask::id(size_t example) const {
   return fmt::format("{}@{}", window.text, window.first);
 }
 
-nlohmann::json PerplexityTask::run(size_t example, const EvalTarget& target) {
+std::span<const int32_t> PerplexityTask::tokens(size_t example) const {
   const Window& window = windows_[example];
-  const auto ids =
-      std::span<const int32_t>(texts_[window.text].ids)
-          .subspan(static_cast<size_t>(window.first), static_cast<size_t>(options_.context) + 1);
+  return std::span<const int32_t>(texts_[window.text].ids)
+      .subspan(static_cast<size_t>(window.first), static_cast<size_t>(options_.context) + 1);
+}
+
+nlohmann::json PerplexityTask::about(size_t example) const {
+  const Window& window = windows_[example];
+  return {{"text", texts_[window.text].describe().at("file")},
+          {"first", window.first},
+          {"tokens", options_.stride}};
+}
+
+nlohmann::json PerplexityTask::run(size_t example, const EvalTarget& target) {
+  const std::span<const int32_t> ids = tokens(example);
   const auto prefilled = static_cast<size_t>(options_.context - options_.stride);
   DecodeRun decode(target.model, target.runtime, options_.context, target.prompt);
   decode.prefill(ids.first(prefilled));
-  Scores scores;
+  StepScores scores(target);
   for (size_t at = prefilled; at + 1 < ids.size();) {
     const size_t count =
         options_.one_pass ? std::min(static_cast<size_t>(decode.most()), ids.size() - 1 - at) : 1;
     const std::span<const float> logits = decode.steps(ids.subspan(at, count));
     const size_t width = logits.size() / count;
     for (size_t i = 0; i < count; ++i, ++at) {
-      scores.add(logits.subspan(i * width, width), ids[at + 1], at - prefilled, target);
+      scores.add(logits.subspan(i * width, width), ids[at + 1]);
     }
   }
-  nlohmann::json record{{"text", texts_[window.text].describe().at("file")},
-                        {"first", window.first},
-                        {"tokens", options_.stride},
-                        {"nll", scores.loss}};
-  if (target.against != nullptr) {
-    record["kl"] = scores.kl;
-    record["same_best"] = scores.same_best;
-  }
+  nlohmann::json record = about(example);
+  scores.write(record);
   return record;
-}
-
-double negative_log_likelihood(std::span<const float> logits, int32_t id) {
-  const double top = double{*std::max_element(logits.begin(), logits.end())};
-  double sum = 0;
-  for (const float logit : logits) sum += std::exp(double{logit} - top);
-  const double loss = std::log(sum) - (double{logits[static_cast<size_t>(id)]} - top);
-  return std::isnan(loss) ? std::numeric_limits<double>::infinity() : loss;
 }
 
 }  // namespace fasa

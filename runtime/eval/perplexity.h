@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "runtime/eval/eval_task.h"
@@ -37,6 +38,11 @@ class PerplexityTask final : public EvalTask {
   int64_t compared_steps() const override { return options_.stride; }
   nlohmann::json run(size_t example, const EvalTarget& target) override;
 
+  // The window's tokens and the one after it.
+  std::span<const int32_t> tokens(size_t example) const;
+  // Members of its record that do not depend on a model: "text", "first", "tokens".
+  nlohmann::json about(size_t example) const;
+
  private:
   struct Window {
     size_t text;
@@ -46,8 +52,5 @@ class PerplexityTask final : public EvalTask {
   PerplexityOptions options_;
   std::vector<Window> windows_;  // the first of each text, then the second of each, ...
 };
-
-// -log softmax(logits)[id], in nats; logits that are NaN or all infinite give infinity.
-double negative_log_likelihood(std::span<const float> logits, int32_t id);
 
 }  // namespace fasa

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "runtime/base/error.h"
 #include "runtime/eval/against_full.h"
 #include "runtime/eval/step_logits.h"
 
@@ -66,6 +67,51 @@ TEST(AgainstFull, PairsExamplesByTheirIds) {
   EXPECT_LT(against->kl.interval.low, 0.03);
   EXPECT_GT(against->kl.interval.high, 0.03);
   EXPECT_FALSE(against_full(std::span(method).subspan(2, 1), full).has_value());
+}
+
+TEST(AgainstFull, CountsAnswersThatFullAttentionHasToo) {
+  const auto record = [](const char* id, std::vector<double> scores) {
+    Json questions = Json::array();
+    for (const double score : scores) questions.push_back({{"score", score}});
+    return Json{{"id", id}, {"tokens", 10}, {"questions", questions}};
+  };
+  const std::array full = {record("a", {1, 1, 0}), record("b", {0.5, 1, 1}), record("c", {0, 0})};
+  const std::array method = {record("b", {0.5, 0, 1}), record("a", {1, 1, 0.25}), record("d", {1})};
+  const auto against = against_full(method, full);
+  ASSERT_TRUE(against.has_value());
+  EXPECT_EQ(against->examples, 2);
+  EXPECT_EQ(against->tokens, 0);
+  ASSERT_TRUE(against->retained.has_value());
+  EXPECT_EQ(against->retained->full, 4.5);
+  EXPECT_EQ(against->retained->asked, 6);
+  EXPECT_NEAR(against->retained->value, 3.75 / 4.5, 1e-12);
+  EXPECT_LT(against->retained->interval.low, 0.7);
+  EXPECT_GT(against->retained->interval.high, 1);
+  const std::array none = {record("c", {1, 1})};
+  EXPECT_FALSE(against_full(none, full)->retained.has_value()) << "full attention has no point";
+  const std::array scored = {Json{{"id", "a"}, {"tokens", 3}, {"score", 40.0}}};
+  const std::array scored_full = {Json{{"id", "a"}, {"tokens", 3}, {"score", 80.0}}};
+  EXPECT_NEAR(against_full(scored, scored_full)->retained->value, 0.5, 1e-12);
+}
+
+TEST(AgainstFull, AStoredRecordThatWasChangedIsNamedSo) {
+  const std::array full = {Json{{"id", "a"}, {"tokens", 1}, {"questions", {{{"score", "x"}}}}}};
+  EXPECT_THROW(against_full(full, full), InputError);
+}
+
+// Answers' tokens count, not the prompt's.
+TEST(AgainstFull, DistributionsOfRightAnswers) {
+  const std::array full = {Json{{"id", "a"}, {"tokens", 999}, {"scored_tokens", 4}, {"nll", 1.0}}};
+  const std::array method = {Json{{"id", "a"},
+                                  {"tokens", 999},
+                                  {"scored_tokens", 4},
+                                  {"nll", 2.0},
+                                  {"kl", 0.4},
+                                  {"same_best", 3}}};
+  const auto against = against_full(method, full);
+  EXPECT_EQ(against->tokens, 4);
+  EXPECT_NEAR(against->kl.value, 0.1, 1e-12);
+  EXPECT_NEAR(against->perplexity.value, std::expm1(0.25), 1e-12);
 }
 
 }  // namespace

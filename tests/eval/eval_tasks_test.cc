@@ -10,6 +10,7 @@
 #include "runtime/eval/perplexity.h"
 #include "runtime/eval/shared_prompt.h"
 #include "runtime/eval/step_logits.h"
+#include "runtime/eval/step_scores.h"
 #include "tests/llm/llm_fixture.h"
 
 namespace fasa {
@@ -155,7 +156,7 @@ TEST_F(EvalTasksTest, OnePassIsWhatStepsGive) {
 // Runtimes that share the computation of one prompt give the same records as runtimes run alone.
 TEST_F(EvalTasksTest, APromptIsComputedOnceForSeveralRuntimes) {
   PerplexityTask perplexity(text(1200), {.context = 700, .stride = 40});
-  const NeedleTask made = needle({.context = 700});
+  const NeedleTask made = needle({.question = {.context = 700}});
   NeedleTask recall = made;
   for (EvalTask* task : {static_cast<EvalTask*>(&perplexity), static_cast<EvalTask*>(&recall)}) {
     const auto full = llm_test::full_runtime(model_);
@@ -222,23 +223,24 @@ TEST_F(EvalTasksTest, TextsTooShortAndWindowsTooWideAreRefused) {
   EXPECT_THROW((PerplexityOptions{.context = 9000, .stride = 100}.validate(8192)), UsageError);
   EXPECT_THROW((NeedleOptions{.depths = {1.5}}.validate(8192)), UsageError);
   EXPECT_THROW((NeedleOptions{.facts = 0}.validate(8192)), UsageError);
-  EXPECT_THROW(needle({.context = 60}), UsageError);
-  EXPECT_THROW(needle({.context = 14000}), InputError);
+  EXPECT_THROW(needle({.question = {.context = 60}}), UsageError);
+  EXPECT_THROW(needle({.question = {.context = 14000}}), InputError);
 }
 
 TEST_F(EvalTasksTest, EveryDepthHasItsTurnAndFactsLieThere) {
-  const NeedleTask task = needle({.context = 1000});
+  const NeedleTask task = needle({.question = {.context = 1000}});
   std::map<double, int> depths;
   for (size_t i = 0; i < 8; ++i) {
     const auto made = task.make(i);
-    EXPECT_LE(made.text.size(), 1000);
-    EXPECT_GT(made.text.size(), 950);
-    const std::string text = tokenizer_->decode(made.text);
+    EXPECT_LE(made.ids.size(), 1000);
+    EXPECT_GT(made.ids.size(), 950);
+    const std::string text = tokenizer_->decode(made.ids);
     for (const auto& question : made.questions) {
-      ++depths[question.depth];
-      const size_t at = text.find(question.fact.statement);
+      const auto depth = question.about.at("depth").get<double>();
+      ++depths[depth];
+      const size_t at = text.find(question.references.front());
       ASSERT_NE(at, std::string::npos);
-      EXPECT_NEAR(static_cast<double>(at) / 1000, question.depth, 0.06);
+      EXPECT_NEAR(static_cast<double>(at) / 1000, depth, 0.06);
     }
   }
   EXPECT_EQ(depths.size(), 8);
@@ -246,7 +248,7 @@ TEST_F(EvalTasksTest, EveryDepthHasItsTurnAndFactsLieThere) {
 }
 
 TEST_F(EvalTasksTest, TheModelRecallsFactsAndABlindSelectionForgetsThem) {
-  NeedleTask task = needle({.context = 600, .seed = 3});
+  NeedleTask task = needle({.question = {.context = 600}, .seed = 3});
   const auto right = [&](Runtime& runtime) {
     int sum = 0;
     for (size_t i = 0; i < 3; ++i) {
@@ -266,7 +268,7 @@ TEST_F(EvalTasksTest, TheModelRecallsFactsAndABlindSelectionForgetsThem) {
 
 TEST_F(EvalTasksTest, ExamplesDependOnTheSeedAlone) {
   const auto ids = [&](uint64_t seed) {
-    return needle({.context = 600, .examples = 5, .seed = seed}).make(2).text;
+    return needle({.question = {.context = 600}, .examples = 5, .seed = seed}).make(2).ids;
   };
   EXPECT_EQ(ids(1), ids(1));
   EXPECT_NE(ids(1), ids(2));

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
 
 namespace fasa {
 namespace {
@@ -23,6 +24,23 @@ TEST(WilsonInterval, EndsStayWithinAShare) {
   EXPECT_EQ(wilson_interval(7, 7).high, 1);
   EXPECT_EQ(wilson_interval(0, 0).low, 0);
   EXPECT_EQ(wilson_interval(0, 0).high, 1);
+}
+
+// Newcombe's rule by hand, from Wilson's intervals of 1 of 20 lost and 2 of 10 gained.
+TEST(RetainedInterval, KnownValues) {
+  const Interval losses = wilson_interval(1, 20), gains = wilson_interval(2, 10);
+  const Interval kept = retained_interval(1, 2, 20, 30);
+  EXPECT_NEAR(kept.low, 1.05 - std::hypot(losses.high - 0.05, (0.2 - gains.low) / 2), 1e-12);
+  EXPECT_NEAR(kept.high, 1.05 + std::hypot(0.05 - losses.low, (gains.high - 0.2) / 2), 1e-12);
+}
+
+TEST(RetainedInterval, EqualAnswersStillLeaveDoubt) {
+  const Interval few = retained_interval(0, 0, 10, 20), many = retained_interval(0, 0, 1000, 1000);
+  EXPECT_LT(few.low, 0.8);
+  EXPECT_GT(few.high, 1.1);
+  EXPECT_GT(many.low, 0.99);
+  EXPECT_EQ(many.high, 1) << "nothing is left to gain";
+  EXPECT_EQ(retained_interval(10, 0, 10, 10).low, 0);
 }
 
 TEST(MeanInterval, OneValueHasNoWidth) {

@@ -4,8 +4,11 @@
 
 #include "runtime/base/error.h"
 #include "runtime/eval/answer_run.h"
+#include "runtime/eval/data_sets.h"
+#include "runtime/eval/longbench2_task.h"
 #include "runtime/eval/longbench_task.h"
 #include "runtime/eval/math_task.h"
+#include "runtime/eval/ruler_task.h"
 #include "tests/llm/llm_fixture.h"
 #include "tests/llm/temp_model.h"
 
@@ -60,7 +63,14 @@ class DataTest : public ::testing::Test {
     return "";
   }
   LongBenchTask longbench(int64_t context) const {
-    return LongBenchTask(dir_.path(), "qasper", *tokenizer_, context);
+    return LongBenchTask(dir_.path(), "qasper", *tokenizer_, {.context = context});
+  }
+
+  // Text and question, with a bar between them.
+  std::string prompt(const QuestionTask& task) const {
+    const AskedText asked = task.make(0);
+    return tokenizer_->decode(asked.ids) + "|" +
+           tokenizer_->decode(task.ids_of(asked.questions.front()));
   }
 
   llm_test::TempDir dir_;
@@ -71,11 +81,11 @@ class DataTest : public ::testing::Test {
 TEST_F(DataTest, LongBenchPromptsLoseTheirMiddle) {
   EXPECT_EQ(longbench_names().size(), 21);
   const LongBenchTask whole = longbench(200);
-  EXPECT_EQ(tokenizer_->decode(whole.prompt(0)), "Read: 0123456789\nQ: why\nA:");
+  EXPECT_EQ(prompt(whole), "Read: 0123456789|\nQ: why\nA:");
   EXPECT_THAT(whole.problems(), ElementsAre(HasSubstr("qasper.jsonl:2")));
   EXPECT_EQ(whole.examples(), 1);
-  const LongBenchTask cut = longbench(20);
-  EXPECT_EQ(tokenizer_->decode(cut.prompt(0)), "Read: 01: why\nA:");
+  EXPECT_EQ(prompt(longbench(20)), "Rea789|\nQ: why\nA:");
+  EXPECT_EQ(prompt(longbench(12)), "Ready\nA|:") << "no room for a text beside the question";
 }
 
 TEST_F(DataTest, LongBenchAnswersAreKept) {
@@ -86,7 +96,7 @@ TEST_F(DataTest, LongBenchAnswersAreKept) {
   const auto record = task.run(0, {model, *runtime});
   EXPECT_EQ(record.at("prediction").get<std::string>().size(), 4);
   EXPECT_EQ(record.at("answers"), nlohmann::json::array({"x"}));
-  EXPECT_EQ(record.at("tokens"), 26);
+  EXPECT_EQ(record.at("tokens"), 16);
 }
 
 TEST_F(DataTest, LongBenchErrorsSayWhere) {
@@ -100,6 +110,96 @@ TEST_F(DataTest, LongBenchErrorsSayWhere) {
   SetUp();
   dir_.write("qasper.jsonl", "{\"context\": \"c\"}\n");
   EXPECT_THAT(error_of([&] { longbench(64); }), HasSubstr("qasper.jsonl:1: \"input\" is missing"));
+}
+
+TEST_F(DataTest, ADataSetIsOneOfThreeFiles) {
+  EXPECT_THAT(data_file(dir_.path(), "qasper"), HasSubstr("qasper.jsonl"));
+  EXPECT_THAT(data_file(dir_.path(), "none"), HasSubstr("none.jsonl"));
+  dir_.write("list.json", R"([{"x": 1}, 2, {"x": 3}])");
+  const auto list = read_json_lines(data_file(dir_.path(), "list"), {"x"});
+  ASSERT_EQ(list.lines.size(), 2);
+  EXPECT_EQ(list.lines[1].number, 3);
+  EXPECT_THAT(list.problems, ElementsAre(HasSubstr("list.json:2: not a JSON object")));
+  std::filesystem::create_directory(dir_.path() + "/vt");
+  dir_.write("vt/validation.jsonl", "{}\n");
+  EXPECT_THAT(data_file(dir_.path(), "vt"), HasSubstr("vt/validation.jsonl"));
+  EXPECT_THAT(data_sets("ruler", dir_.path(), {}, {}), ElementsAre("qasper", "vt"));
+  constexpr std::array<std::string_view, 1> kList = {"list"};
+  EXPECT_THAT(data_sets("longbench2", dir_.path(), {}, kList), ElementsAre("list"));
+}
+
+TEST_F(DataTest, RulersFilesInBothForms) {
+  dir_.write("niah_multikey_1.jsonl",
+             R"({"input": "Hay. What hay?\nMore hay.\nWhat is K?", "outputs": ["12"],)"
+             R"( "answer_prefix": " K is"})"
+             "\n"
+             R"({"input": "x", "outputs": []})"
+             "\n"
+             R"({"context": "Hay? ", "question": "And K?", "answer": "7"})"
+             "\n");
+  const RulerTask task(dir_.path() + "/niah_multikey_1.jsonl", "niah_multikey_1", *tokenizer_,
+                       {.context = 500}, 10);
+  ASSERT_EQ(task.examples(), 2);
+  EXPECT_THAT(task.problems(), ElementsAre(HasSubstr(":2: \"outputs\" is not a list of texts")));
+  EXPECT_EQ(prompt(task), "Hay. What hay?\nMore hay.|\nWhat is K? K is");
+  const AskedText second = task.make(1);
+  EXPECT_EQ(tokenizer_->decode(second.ids), "Hay? ");
+  EXPECT_EQ(second.questions[0].references, std::vector<std::string>{"7"});
+  EXPECT_EQ(second.questions[0].answer_tokens, 128);
+  EXPECT_EQ(task.longest(), 24 + 16 + 128) << "what the longest takes";
+  EXPECT_FALSE(task.setup().contains("context"));
+  EXPECT_THAT(error_of([&] {
+                RulerTask(dir_.path() + "/niah_multikey_1.jsonl", "x", *tokenizer_,
+                          {.context = 100}, 1);
+              }),
+              HasSubstr("more than the context of 100"));
+}
+
+TEST_F(DataTest, RulersTwoRules) {
+  dir_.write("vt.jsonl", R"({"input": "a\nQuestion: b", "outputs": ["X1", "X2"]})"
+                         "\n");
+  const auto score = [&](const std::string& name) {
+    const RulerTask task(dir_.path() + "/vt.jsonl", name, *tokenizer_, {.context = 500}, 10);
+    return task.score(task.make(0).questions[0], "it is x2 alone");
+  };
+  EXPECT_EQ(score("vt"), 0.5);
+  EXPECT_EQ(score("qa_1"), 1);
+  EXPECT_EQ(ruler_question("a? b"), 0);
+  EXPECT_EQ(ruler_question("one\ntwo"), 0);
+  EXPECT_EQ(ruler_question("a?\nQuestion: find\nAnswer:"), 2);
+}
+
+TEST(ChosenLetter, TakesTheFirstInItsForm) {
+  EXPECT_EQ(chosen_letter("**The correct answer is (C)** because"), "C");
+  EXPECT_EQ(chosen_letter("The correct answer is B."), "B");
+  EXPECT_EQ(chosen_letter("The correct answer is A. Or: The correct answer is (D)"), "D")
+      << "brackets first";
+  EXPECT_EQ(chosen_letter("The correct answer is (E)"), "");
+  EXPECT_EQ(chosen_letter("B"), "");
+}
+
+TEST_F(DataTest, LongBench2) {
+  const auto line = [](const char* answer, const char* text = "0123456789") {
+    return nlohmann::json{{"context", text},  {"question", "why"}, {"choice_A", "$Q$"},
+                          {"choice_B", "b"},  {"choice_C", "c"},   {"choice_D", "d"},
+                          {"answer", answer}, {"length", "short"}};
+  };
+  dir_.write("0shot.txt", "Text: $DOC$\n$Q$ $C_A$ $C_B$ $C_C$ $C_D$");
+  const std::string long_text(1000, '$');
+  dir_.write("data.json",
+             nlohmann::json::array({line("A"), line("E"), line("B", long_text.c_str())}).dump());
+  const LongBench2Task task(dir_.path(), *tokenizer_, {.context = 400});
+  ASSERT_EQ(task.examples(), 2);
+  EXPECT_EQ(task.id(1), "3");
+  EXPECT_THAT(task.problems(), ElementsAre(HasSubstr(":2: \"answer\" is not one of A, B, C, D")));
+  EXPECT_EQ(prompt(task), "Text: 0123456789|\nwhy $Q$ b c d");
+  const Question question = task.make(0).questions[0];
+  EXPECT_EQ(question.about.at("length"), "short");
+  EXPECT_EQ(task.score(question, question.answer), 1);
+  EXPECT_EQ(task.make(1).ids.size(), 400 - 128 - 14);
+  std::filesystem::remove(dir_.path() + "/0shot.txt");
+  EXPECT_THAT(error_of([&] { LongBench2Task(dir_.path(), *tokenizer_, {.context = 400}); }),
+              HasSubstr("0shot.txt is missing"));
 }
 
 TEST_F(DataTest, MathTakesEitherName) {

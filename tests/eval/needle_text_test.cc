@@ -30,6 +30,8 @@ TEST(NeedleTemplate, FillsInKeyAndValue) {
   EXPECT_EQ(fact.statement, "[b=042]");
   EXPECT_EQ(fact.question, "?b");
   EXPECT_EQ(fact.answer, "042");
+  EXPECT_EQ(fact.written, "042.");
+  EXPECT_EQ(NeedleTemplate::built_in().fact("Oslo", "17").written, " 17.") << "behind a word";
 }
 
 TEST(NeedleTemplate, DrawsDifferentKeysTheSameForASeed) {

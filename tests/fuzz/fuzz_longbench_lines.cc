@@ -16,10 +16,11 @@ FASA_FUZZ_TARGET(longbench_lines) {
   }();
   if (!made) return;
   folder.write("qasper.jsonl", data, size);
-  const fasa::LongBenchTask task(folder.path(), "qasper", tokenizer, 200);
+  const fasa::LongBenchTask task(folder.path(), "qasper", tokenizer, {.context = 200});
   for (size_t i = 0; i < task.examples(); ++i) {
     task.id(i);
-    if (task.prompt(i).size() > 200) std::abort();
-    task.record(i, 10, "an answer");
+    const fasa::AskedText asked = task.make(i);
+    if (asked.ids.size() + asked.questions.front().ids.size() > 200) std::abort();
+    task.record(i, asked, {{{"answer", "an answer"}}});
   }
 }

@@ -103,6 +103,9 @@ def evaluate(capsys, *arguments):
 @pytest.mark.parametrize("task", [
     ["needle", "--context", 600, "--examples", 2, "--fac-tokens", 128],
     ["ppl", "--context", 400, "--stride", 50, "--examples", 2],
+    ["turns", "--context", 700, "--facts", 3, "--examples", 1],
+    ["retrieval", "--tasks", "one-of-four", "--context", 900, "--examples", 1, "--question",
+     "prefill"],
 ])
 def test_evaluates_as_the_command_does(task, tmp_path, capsys):
     flags = [*task, "--model", MODEL, "--text", TEXT, "--row-dtype", "bf16",
@@ -122,7 +125,8 @@ def test_evaluates_as_the_command_does(task, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("arguments,message", [
-    (["longbench"], 'unknown task "longbench"; allowed: ppl, needle'),
+    (["longbnch"], 'unknown task "longbnch" (nearest: longbench); allowed: ppl, needle'),
+    (["longbench"], "eval longbench: --data is missing"),
     (["ppl", "--context", 400, "--stride", 400], "--stride = 400: allowed: 1 to 399"),
     (["ppl", "--context", 400, "--examples", 99999], "--examples = 99999: allowed: 1 to"),
     (["needle", "--context", 9000], "--context = 9000: allowed: 1 to 8192"),

@@ -47,9 +47,9 @@ class Eval(CommandTest):
         questions = [q for r in self.records() for q in r["questions"]]
         self.assertEqual(result["questions"], 8)
         self.assertEqual(len(questions), 8)
-        self.assertEqual(result["accuracy"], sum(q["right"] for q in questions) / 8)
+        self.assertEqual(result["accuracy"], sum(q["score"] for q in questions) / 8)
         for question in questions:
-            self.assertEqual(question["right"],
+            self.assertEqual(question["score"],
                              question["answer"].split(".")[0] == question["expected"])
 
     def test_goes_on_where_it_was(self):
@@ -87,7 +87,7 @@ class Eval(CommandTest):
 
     def test_the_table_has_methods_and_tasks(self):
         self.evaluate(*TWO, "--examples", 2, "--selection", "full")
-        self.evaluate(*NEEDLE, "--examples", 1, "--fac-tokens", 40)
+        self.evaluate(*NEEDLE, "--examples", 1, "--fac-tokens", 40, "--selection", "fasa")
         done = self.assert_done(*PPL, "--examples", 1, "--fac-tokens", 40, "--results",
                                 self.results)
         lines = done.stdout.decode().split("Results in ")[1].splitlines()[1:]
@@ -185,7 +185,8 @@ class Eval(CommandTest):
 
     def test_several_lengths_and_the_picture(self):
         page = self.folder / "needle.html"
-        result = self.evaluate(*NEEDLE, 900, "--examples", 1, "--html", page)
+        result = self.evaluate(*NEEDLE, 900, "--examples", 1, "--html", page, "--selection",
+                               "fasa")
         self.assertEqual([t["task"] for t in result["tasks"]], ["needle 600", "needle 900"])
         self.assertEqual(result["questions"], 8)
         facts = report_of(page)["facts"]
@@ -198,7 +199,7 @@ class Eval(CommandTest):
         model = self.copy_model()
         (model / "needle.json").unlink()
         self.evaluate("eval", "needle", "--model", model, "--text", RUTH, "--context", 900,
-                      "--examples", 1)
+                      "--examples", 1, "--selection", "fasa")
         self.assertIn("secret number", self.records()[0]["questions"][0]["question"])
 
     def data_folder(self):
@@ -224,7 +225,8 @@ class Eval(CommandTest):
 
     def test_longbench(self):
         result = self.evaluate("eval", "longbench", "--model", MODEL, "--data", self.data_folder(),
-                               "--context", 200, "--metrics-python", self.stand_in())
+                               "--context", 200, "--metrics-python", self.stand_in(),
+                               "--selection", "fasa")
         self.assertEqual([t["task"] for t in result["tasks"]], ["qasper", "trec"])
         self.assertEqual([t["examples"] for t in result["tasks"]], [2, 1])
         self.assertEqual([t["score"] for t in result["tasks"]], [75, 50])
@@ -243,7 +245,8 @@ class Eval(CommandTest):
         if not python.exists():
             self.skipTest("tools/metrics-env makes what this needs")
         result = self.evaluate("eval", "longbench", "--model", MODEL, "--data", self.data_folder(),
-                               "--context", 200, "--metrics-python", python, "--tasks", "qasper")
+                               "--context", 200, "--metrics-python", python, "--tasks", "qasper",
+                               "--selection", "fasa")
         record = self.records()[0]
         self.assertEqual(result["score"], 100 if "the" in record["prediction"].split() else 0)
 
@@ -280,10 +283,21 @@ class Eval(CommandTest):
                                               + "\n" for n in range(3)))
         result = self.evaluate("eval", "math", "--model", MODEL, "--data", data, "--context", 150,
                                "--samples", 2, "--pass-k", 2, "--temperature", 1, "--examples", 2,
-                               "--metrics-python", self.stand_in())
+                               "--metrics-python", self.stand_in(), "--selection", "fasa")
         self.assertEqual(result["examples"], 2)
         self.assertEqual(len(self.records()[0]["predictions"]), 2)
         self.assertEqual(self.records()[1]["answer"], "2")
+
+    def test_answers_are_compared_with_those_of_full_attention(self):
+        """Scores of the separate program as well: its stand-in gives all methods the same."""
+        result = self.evaluate("eval", "longbench", "--model", MODEL, "--data", self.data_folder(),
+                               "--context", 200, "--metrics-python", self.stand_in(), "--tasks",
+                               "qasper", "--fac-tokens", 24)
+        self.assertEqual([m["method"].split()[0] for m in result["methods"]], ["fasa", "full"])
+        retained = result["methods"][0]["tasks"][0]["against_full"]["retained"]
+        self.assertEqual((retained["mean"], retained["full"], retained["asked"]), (1, 1.5, 2))
+        low, high = retained["interval"]
+        self.assertTrue(low < 1 < high)
 
     def test_bad_data(self):
         data = self.data_folder()

@@ -23,12 +23,13 @@ function methodTable(methods) {
   const result = (of) => [value(of), range(of.interval, scale, digits), `${of.examples}`];
   const paired = (of, by, places) =>
       of ? [number(by * of.mean, places), range(of.interval, by, places)] : [null, null];
-  const against = (task) => [...paired(task.against_full?.kl, 1, 4),
+  const against = (task) => [...paired(task.against_full?.retained, 100, 1),
+                             ...paired(task.against_full?.kl, 1, 4),
                              ...paired(task.against_full?.same_best, 100, 1),
                              ...paired(task.against_full?.perplexity_change, 1, 2)];
   const compared = methods.some((one) => one.tasks.some((task) => task.against_full));
   const columns = [name, "95 %", "examples", ...(compared
-      ? ["KL to full, nats", "95 %", "same best token, %", "95 %", "perplexity change, %", "95 %"]
+      ? ["of full's right answers, %", "95 %", "KL to full, nats", "95 %", "same best token, %", "95 %", "perplexity change, %", "95 %"]
       : [])];
   const cells = (task) => [...result(task), ...(compared ? against(task) : [])];
   if (methods.every((one) => one.tasks.length === 1)) {

@@ -1,125 +1,127 @@
 #include "bindings/python/core/evals.h"
 
+#include <fmt/format.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
-#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "bindings/python/core/eval_tasks.h"
+#include "bindings/python/core/callback_tokenizer.h"
+#include "bindings/python/core/json_value.h"
 #include "runtime/base/error.h"
-#include "runtime/eval/needle_task.h"
+#include "runtime/eval/eval_plan.h"
 #include "runtime/eval/perplexity.h"
+#include "runtime/eval/question_task.h"
 
 namespace fasa::python {
 namespace {
 
-std::vector<EvalText> texts_of(const std::optional<std::vector<std::string>>& paths,
-                               const std::string& model, const text::TextCoder& tokenizer) {
-  return read_eval_texts(paths ? *paths : std::vector{default_eval_text(model)}, &tokenizer);
+// One of the tasks of plan_tasks(), for a model that runs in Python.
+class PyTask {
+ public:
+  PyTask(std::shared_ptr<const CallbackTokenizer> tokenizer, PlannedTask planned)
+      : tokenizer_(std::move(tokenizer)), planned_(std::move(planned)) {
+    windows_ = dynamic_cast<const PerplexityTask*>(planned_.task.get());
+    questions_ = dynamic_cast<const QuestionTask*>(planned_.task.get());
+  }
+
+  const EvalTask& task() const { return *planned_.task; }
+  size_t examples() const { return planned_.examples; }
+  const std::vector<std::string>& problems() const { return planned_.problems; }
+  bool asks() const { return questions_ != nullptr; }
+  bool turns() const { return asks() && task().setup().contains("turns"); }
+  // Members of the record, the window's tokens and the one after it.
+  nb::tuple window(size_t example) const {
+    const std::span<const int32_t> ids = windows_->tokens(example);
+    return nb::make_tuple(to_python(windows_->about(example)),
+                          std::vector<int32_t>(ids.begin(), ids.end()));
+  }
+  // (the text's tokens, [(tokens of the question, of its right answer, of an answer at most)]).
+  nb::tuple questions(size_t example) {
+    asked_ = questions_->make(example);
+    nb::list list;
+    for (const Question& question : asked_.questions) {
+      list.append(nb::make_tuple(questions_->ids_of(question),
+                                 questions_->ids_behind(question.answer), question.answer_tokens));
+    }
+    return nb::make_tuple(asked_.ids, list);
+  }
+  // The calls below are about the example of the last call above.
+  bool is_complete(size_t question, const nb::bytes& answer) const {
+    return questions_->is_complete(asked_.questions.at(question), view(answer));
+  }
+  nb::object record(size_t example, const std::vector<nb::bytes>& answers) const {
+    nlohmann::json questions = nlohmann::json::array();
+    for (size_t i = 0; i < answers.size(); ++i) {
+      questions.push_back(
+          questions_->answered(asked_.questions.at(i), std::string(view(answers[i]))));
+    }
+    return to_python(questions_->record(example, asked_, std::move(questions)));
+  }
+
+ private:
+  static std::string_view view(const nb::bytes& text) { return {text.c_str(), text.size()}; }
+
+  std::shared_ptr<const CallbackTokenizer> tokenizer_;  // outlives the task
+  PlannedTask planned_;
+  const PerplexityTask* windows_;
+  const QuestionTask* questions_;
+  AskedText asked_;
+};
+
+std::vector<PyTask> tasks_of(const EvalOptions& options, int64_t max_positions, nb::object encode,
+                             nb::object decode) {
+  const auto tokenizer =
+      std::make_shared<const CallbackTokenizer>(std::move(encode), std::move(decode));
+  std::vector<PyTask> tasks;
+  for (PlannedTask& planned : plan_tasks(options, max_positions, tokenizer.get())) {
+    if (planned.scored_apart) {
+      throw UsageError(
+          fmt::format("task \"{}\": only `fasa eval` scores its answers", options.task));
+    }
+    tasks.emplace_back(tokenizer, std::move(planned));
+  }
+  return tasks;
 }
 
-// Windows of a text, as in PerplexityTask.
-class PyPerplexity {
- public:
-  PyPerplexity(const CallbackTokenizer& tokenizer, const std::string& model,
-               const std::optional<std::vector<std::string>>& paths,
-               const PerplexityOptions& options, int64_t max_positions)
-      : texts_((options.validate(max_positions), texts_of(paths, model, tokenizer))),
-        options_(options),
-        task_(texts_, options) {}
-
-  const EvalTask& task() const { return task_; }
-  // (file name, first token, the window's tokens and the one after it).
-  nb::tuple example(size_t index) const {
-    const std::string id = task_.id(index);
-    const size_t at = id.find('@');
-    const EvalText& text = texts_.at(std::stoul(id));
-    const auto first = std::stol(id.substr(at + 1));
-    const auto begin = text.ids.begin() + first;
-    const std::vector<int32_t> ids(begin, begin + options_.context + 1);
-    return nb::make_tuple(text.describe().at("file").get<std::string>(), first, ids);
-  }
-
- private:
-  std::vector<EvalText> texts_;
-  PerplexityOptions options_;
-  PerplexityTask task_;
-};
-
-class PyNeedle {
- public:
-  PyNeedle(std::unique_ptr<CallbackTokenizer> tokenizer, const std::string& model,
-           const std::optional<std::vector<std::string>>& paths, const NeedleOptions& options,
-           int64_t max_positions)
-      : tokenizer_(std::move(tokenizer)),
-        needle_((options.validate(max_positions), NeedleTemplate::of_model(model))),
-        task_(texts_of(paths, model, *tokenizer_), needle_, *tokenizer_, options) {}
-
-  const EvalTask& task() const { return task_; }
-  // (the text's tokens, [(question, answer, depth)]).
-  nb::tuple example(size_t index) const {
-    const NeedleTask::Example made = task_.make(index);
-    nb::list questions;
-    for (const auto& question : made.questions) {
-      questions.append(
-          nb::make_tuple(question.fact.question, question.fact.answer, question.depth));
-    }
-    return nb::make_tuple(made.text, questions);
-  }
-  bool is_complete(const nb::bytes& answer) const {
-    return needle_.is_complete({answer.c_str(), answer.size()});
-  }
-  bool is_right(const nb::bytes& answer, const std::string& expected) const {
-    return needle_.is_right({answer.c_str(), answer.size()}, expected);
-  }
-
- private:
-  std::unique_ptr<CallbackTokenizer> tokenizer_;
-  NeedleTemplate needle_;
-  NeedleTask task_;
-};
-
-using Paths = std::optional<std::vector<std::string>>;
-
 void add_tasks(nb::module_& module) {
-  nb::class_<PyPerplexity> windows(module, "_Perplexity");
-  windows.def(
-      "__init__",
-      [](PyPerplexity* self, nb::object encode, nb::object decode, const std::string& model,
-         const Paths& texts, int64_t max_positions, int64_t context, int64_t stride) {
-        const CallbackTokenizer tokenizer(std::move(encode), std::move(decode));
-        new (self) PyPerplexity(tokenizer, model, texts, {context, stride}, max_positions);
-      },
-      nb::arg("encode"), nb::arg("decode"), nb::arg("model"), nb::arg("texts").none(),
-      nb::arg("max_positions"), nb::kw_only(), nb::arg("context"), nb::arg("stride"));
-  add_task_members(windows);
-  windows.def("example", &PyPerplexity::example, nb::arg("index"));
-
-  nb::class_<PyNeedle> needle(module, "_Needle");
-  needle.def(
-      "__init__",
-      [](PyNeedle* self, nb::object encode, nb::object decode, const std::string& model,
-         const Paths& texts, int64_t max_positions, int64_t context, int facts,
-         const std::vector<double>& depths, std::optional<int> examples, uint64_t seed) {
-        NeedleOptions options{.context = context, .facts = facts, .seed = seed};
-        if (!depths.empty()) options.depths = depths;
-        options.examples = examples.value_or(options.examples);
-        new (self)
-            PyNeedle(std::make_unique<CallbackTokenizer>(std::move(encode), std::move(decode)),
-                     model, texts, options, max_positions);
-      },
-      nb::arg("encode"), nb::arg("decode"), nb::arg("model"), nb::arg("texts").none(),
-      nb::arg("max_positions"), nb::kw_only(), nb::arg("context"), nb::arg("facts"),
-      nb::arg("depths"), nb::arg("examples").none(), nb::arg("seed"));
-  add_task_members(needle);
-  needle.def("example", &PyNeedle::example, nb::arg("index"))
-      .def("is_complete", &PyNeedle::is_complete)
-      .def("is_right", &PyNeedle::is_right);
+  nb::class_<EvalOptions>(module, "_EvalOptions")
+      .def(nb::init<>())
+      .def_rw("task", &EvalOptions::task)
+      .def_rw("model", &EvalOptions::model_dir)
+      .def_rw("text", &EvalOptions::texts)
+      .def_rw("context", &EvalOptions::contexts)
+      .def_rw("examples", &EvalOptions::examples)
+      .def_rw("stride", &EvalOptions::stride)
+      .def_rw("facts", &EvalOptions::facts)
+      .def_rw("depths", &EvalOptions::depths)
+      .def_rw("seed", &EvalOptions::seed)
+      .def_rw("prefill_questions", &EvalOptions::prefill_questions)
+      .def_rw("records", &EvalOptions::records)
+      .def_rw("data", &EvalOptions::data)
+      .def_rw("tasks", &EvalOptions::tasks);
+  nb::class_<PyTask>(module, "_EvalTask")
+      .def_prop_ro("name", [](const PyTask& self) { return self.task().name(); })
+      .def_prop_ro(
+          "metric",
+          [](const PyTask& self) { return std::string(metric_name(self.task().metric())); })
+      .def_prop_ro("examples", &PyTask::examples)
+      .def_prop_ro("problems", &PyTask::problems)
+      .def_prop_ro("asks", &PyTask::asks)
+      .def_prop_ro("turns", &PyTask::turns)
+      .def("id", [](const PyTask& self, size_t index) { return self.task().id(index); })
+      .def("window", &PyTask::window, nb::arg("example"))
+      .def("questions", &PyTask::questions, nb::arg("example"))
+      .def("is_complete", &PyTask::is_complete, nb::arg("question"), nb::arg("answer"))
+      .def("record", &PyTask::record, nb::arg("example"), nb::arg("answers"));
+  module.def("_eval_tasks", tasks_of, nb::arg("options"), nb::arg("max_positions"),
+             nb::arg("encode"), nb::arg("decode"));
 }
 
 void add_results(nb::module_& module) {

@@ -78,7 +78,8 @@ def _add_eval(commands) -> None:
     one = commands.add_parser("eval", help="measure the quality of a model's answers with a "
                                            "selection",
                               allow_abbrev=False)
-    one.add_argument("task", metavar="TASK", help="ppl, needle")
+    one.add_argument("task", metavar="TASK", help="ppl, needle, turns, retrieval, extract, ruler, "
+                                                  "longbench2")
     _add_model(one)
     one.add_argument("--text", nargs="+", metavar="FILE",
                      help="text files; default: a bundled text")
@@ -90,10 +91,17 @@ def _add_eval(commands) -> None:
     one.add_argument("--stride", type=int, metavar="N",
                      help="ppl: number of tokens of a window to decode and score; default: a "
                           "quarter")
-    one.add_argument("--facts", type=int, default=4, metavar="N",
-                     help="needle: number of facts per example")
+    one.add_argument("--facts", type=int, metavar="N",
+                     help="needle, turns: number of facts per example; default: 4, turns 5")
     one.add_argument("--depths", nargs="+", type=float, metavar="SHARE",
-                     help="needle: positions of facts, as shares of the text")
+                     help="needle, turns: positions of facts, as shares of the text")
+    one.add_argument("--records", nargs="+", type=int, metavar="N",
+                     help="extract: number of records of a text, one or more values")
+    one.add_argument("--question", choices=("decode", "prefill"), default="decode",
+                     help="how questions are read: with the selection, or as the end of a prompt")
+    one.add_argument("--data", metavar="DIR", help="ruler, longbench2: folder of the data sets")
+    one.add_argument("--tasks", nargs="+", metavar="NAME",
+                     help="retrieval, ruler: tasks to run; default: all")
     one.add_argument("--seed", type=int, default=1, metavar="N")
     one.add_argument("--json", action="store_true", help="print one JSON object")
     _add_config(one)

@@ -1,5 +1,5 @@
-"""The tasks `ppl` and `needle` of `fasa eval`, for any model that transformers loads. The library
-makes prompts and questions; a transformers model running on fasa answers them."""
+"""The tasks of `fasa eval`, for any model that transformers loads. The library makes texts and
+questions and scores the answers; a transformers model running on fasa gives them."""
 from __future__ import annotations
 
 import copy
@@ -11,13 +11,11 @@ import torch
 import tqdm
 
 from . import UsageError
-from ._core import _Needle, _Perplexity, eval_summary
+from ._core import _eval_tasks, _EvalOptions, eval_summary
 from .transformers import Cache
 from .transformers._enable import reading_prompt
 
-TASKS = ("ppl", "needle")
 _CHUNK = 512  # prefill tokens per step, as in `fasa eval`
-_SLACK = 4  # tokens of an answer beside its value: blanks before it, its end mark
 _COUNTS = {"perplexity": "tokens", "accuracy": "questions"}
 
 
@@ -34,10 +32,13 @@ class Decode:
     def fork(self) -> Decode:
         return Decode(self._model, self._config, copy.deepcopy(self._cache))
 
-    def prefill(self, ids) -> None:
+    def prefill(self, ids) -> torch.Tensor | None:
+        """Returns the logits after the last id, [vocabulary]."""
+        logits = None
         with reading_prompt(self._model):
             for first in range(0, len(ids), _CHUNK):
-                self._run(ids[first:first + _CHUNK])
+                logits = self._run(ids[first:first + _CHUNK])
+        return logits
 
     def step(self, token: int) -> torch.Tensor:
         """Decodes the token; returns the logits after it, [vocabulary]."""
@@ -63,51 +64,63 @@ class Tokenizer:
         return self._tokenizer.decode(ids, clean_up_tokenization_spaces=False).encode("utf-8")
 
 
-def _perplexity_record(task, index: int, decode: Decode, stride: int) -> dict:
-    file, first, ids = task.example(index)
-    prefilled = len(ids) - 1 - stride
+def _perplexity_record(task, index: int, decode: Decode) -> dict:
+    record, ids = task.window(index)
+    prefilled = len(ids) - 1 - record["tokens"]
     decode.prefill(ids[:prefilled])
     loss = 0.0
     for now, following in zip(ids[prefilled:-1], ids[prefilled + 1:]):
         loss -= torch.log_softmax(decode.step(now).double(), 0)[following].item()
-    return {"text": file, "first": first, "tokens": stride,
-            "nll": loss if loss == loss else math.inf}
+    return {**record, "nll": loss if loss == loss else math.inf}
 
 
-def _needle_record(task, index: int, decode: Decode, tokenizer: Tokenizer) -> dict:
-    text, questions = task.example(index)
-    decode.prefill(text)
-    records = []
-    for question, expected, depth in questions:
-        run, most = decode.fork(), len(tokenizer.encode(expected.encode())) + _SLACK
-        for token in tokenizer.encode(question.encode()):
-            logits = run.step(token)
-        ids = [int(logits.argmax())]
-        while len(ids) < most and not task.is_complete(tokenizer.decode(ids)):
-            ids.append(int(run.step(ids[-1]).argmax()))
+def _answer(logits, run: Decode, most: int, ends, tokenizer: Tokenizer, is_complete) -> bytes:
+    """Decodes greedily, as `fasa eval` does."""
+    ids, answer = [], b""
+    while (token := int(logits.argmax())) not in ends:
+        ids.append(token)
         answer = tokenizer.decode(ids)
-        records.append({"depth": depth, "question": question, "expected": expected,
-                        "answer": answer.decode("utf-8", "replace"),
-                        "right": task.is_right(answer, expected)})
-    return {"tokens": len(text), "questions": records, "right": sum(r["right"] for r in records),
-            "asked": len(records)}
+        if len(ids) >= most or is_complete(answer):
+            break
+        logits = run.step(token)
+    return answer
 
 
-def _planned(given, model, tokenizer: Tokenizer, context: int):
-    """(task, number of examples, function of index and Decode that returns a record)."""
-    most = model.config.get_text_config().max_position_embeddings
-    base = (tokenizer.encode, tokenizer.decode, given.model, given.text, most)
-    if given.task == "needle":
-        task = _Needle(*base, context=context, facts=given.facts, depths=given.depths or [],
-                       examples=given.examples, seed=given.seed)
-        return task, task.examples, lambda i, decode: _needle_record(task, i, decode, tokenizer)
-    stride = max(1, context // 4) if given.stride is None else given.stride
-    task = _Perplexity(*base, context=context, stride=stride)
-    if (given.examples or 1) > task.examples:
-        raise UsageError(f"--examples = {given.examples}: allowed: 1 to {task.examples}, the "
-                         "number of windows in the texts")
-    return (task, min(given.examples or 16, task.examples),
-            lambda i, decode: _perplexity_record(task, i, decode, stride))
+def _question_record(task, index: int, decode: Decode, tokenizer: Tokenizer, ends,
+                     prefills: bool) -> dict:
+    text, questions = task.questions(index)
+    decode.prefill(text)
+    answers = []
+    for number, (question, right, most) in enumerate(questions):
+        run = decode if task.turns else decode.fork()
+        if prefills:
+            logits = run.prefill(question)
+        else:
+            for token in question:
+                logits = run.step(token)
+        answering = run.fork() if task.turns else run
+        answers.append(_answer(logits, answering, most, ends, tokenizer,
+                               lambda answer, number=number: task.is_complete(number, answer)))
+        if task.turns:
+            for token in right:
+                run.step(token)
+    return task.record(index, answers)
+
+
+def _ends(model) -> set[int]:
+    ends = model.generation_config.eos_token_id
+    return set(ends if isinstance(ends, list) else [ends])
+
+
+def _tasks(given, model, tokenizer: Tokenizer):
+    options = _EvalOptions()
+    for name in ("task", "model", "text", "context", "examples", "stride", "facts", "depths",
+                 "seed", "records", "data", "tasks"):
+        if (value := getattr(given, name)) is not None:
+            setattr(options, name, value)
+    options.prefill_questions = given.question == "prefill"
+    return _eval_tasks(options, model.config.get_text_config().max_position_embeddings,
+                       tokenizer.encode, tokenizer.decode)
 
 
 def _summary(metric, records) -> dict:
@@ -118,26 +131,25 @@ def _summary(metric, records) -> dict:
 
 def evaluate(model, tokenizer, config, given) -> dict:
     """The JSON object of `fasa eval --json`, with the records of each task."""
-    if given.task not in TASKS:
-        raise UsageError(f'unknown task "{given.task}"; allowed: {", ".join(TASKS)} (fasa eval has '
-                         "more)")
-    if given.examples is not None and given.examples < 1:
-        raise UsageError(f"--examples = {given.examples}: allowed: 1 or more")
     if tokenizer is None:
         raise UsageError("the model's folder has no tokenizer; eval needs one")
-    most = model.config.get_text_config().max_position_embeddings
-    plans = [_planned(given, model, Tokenizer(tokenizer), context)
-             for context in given.context or [min(4096, most)]]
+    coder, ends = Tokenizer(tokenizer), _ends(model)
+    planned = _tasks(given, model, coder)
     Cache(model, config)  # refuses an unsupported model before any work
     model.set_attn_implementation("fasa")
     tasks, everything = [], []
-    for task, examples, record_of in plans:
-        records = [{"id": task.id(i), **record_of(i, Decode(model, config))}
-                   for i in tqdm.trange(examples, desc=task.name, file=sys.stderr, leave=False)]
+    for task in planned:
+        records = []
+        for i in tqdm.trange(task.examples, desc=task.name, file=sys.stderr, leave=False):
+            decode = Decode(model, config)
+            record = (_question_record(task, i, decode, coder, ends, given.question == "prefill")
+                      if task.asks else _perplexity_record(task, i, decode))
+            records.append({"id": task.id(i), **record})
         everything += records
         tasks.append({**_summary(task.metric, records), "task": task.name, "records": records})
-    return {**_summary(plans[0][0].metric, everything), "task": given.task, "model": given.model,
-            "config": config.to_dict(), "tasks": tasks}
+    return {**_summary(planned[0].metric, everything), "task": given.task, "model": given.model,
+            "config": config.to_dict(), "tasks": tasks,
+            "notes": [note for task in planned for note in task.problems]}
 
 
 def table(found: dict) -> str:

@@ -1,4 +1,5 @@
-// Common code of the evaluation tasks' bindings.
+// A tokenizer implemented in Python: encode(bytes) -> ids, decode(ids) -> bytes. Callers hold the
+// GIL.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -12,16 +13,12 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/python/core/json_value.h"
-#include "runtime/eval/eval_task.h"
 #include "runtime/text/tokenizer.h"
 
 namespace fasa::python {
 
 namespace nb = nanobind;
 
-// A tokenizer implemented in Python: encode(bytes) -> ids, decode(ids) -> bytes. Callers hold the
-// GIL.
 class CallbackTokenizer final : public text::TextCoder {
  public:
   CallbackTokenizer(nb::object encode, nb::object decode)
@@ -38,15 +35,5 @@ class CallbackTokenizer final : public text::TextCoder {
  private:
   nb::object encode_, decode_;
 };
-
-template <typename Task>
-void add_task_members(nb::class_<Task>& cls) {
-  cls.def_prop_ro("name", [](const Task& self) { return self.task().name(); });
-  cls.def_prop_ro("metric",
-                  [](const Task& self) { return std::string(metric_name(self.task().metric())); });
-  cls.def_prop_ro("setup", [](const Task& self) { return to_python(self.task().setup()); });
-  cls.def_prop_ro("examples", [](const Task& self) { return self.task().examples(); });
-  cls.def("id", [](const Task& self, size_t index) { return self.task().id(index); });
-}
 
 }  // namespace fasa::python

@@ -1,4 +1,4 @@
-// Turns the options of `fasa eval` into tasks.
+// Turns the options of `fasa eval` and `python -m fasa eval` into tasks.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,6 @@
 
 #include "runtime/eval/eval_task.h"
 #include "runtime/eval/math_task.h"
-#include "runtime/llm/model_config.h"
 #include "runtime/text/tokenizer.h"
 
 namespace fasa {
@@ -22,11 +21,14 @@ struct EvalOptions {
   std::optional<int> examples;      // none: the task's default
   std::optional<int64_t> stride;    // ppl; none: a quarter of the context
   bool one_pass = false;            // ppl
-  int facts = 4;                    // needle
+  std::optional<int> facts;         // needle: 4, turns: 5
   std::vector<double> depths = {};  // needle; empty: the task's default
   uint64_t seed = 1;
-  std::string data;                     // folder of the longbench or math files
-  std::vector<std::string> tasks = {};  // names; empty: every task with a file in the folder
+  bool prefill_questions = false;
+  bool suspend = false;                 // turns
+  std::vector<int> records = {8};       // extract
+  std::string data;                     // folder of the files of longbench, ruler, math
+  std::vector<std::string> tasks = {};  // names; empty: all of them, or all in the folder
   MathOptions math = {};                // `context` is ignored: it comes from `contexts`
 };
 
@@ -37,9 +39,12 @@ struct PlannedTask {
   bool scored_apart = false;               // by the separate program fasa_metrics
 };
 
+// Names of the tasks, as for a user: "ppl, needle, ...".
+std::string eval_task_names();
+
 // `tokenizer` must outlive the tasks; may be null. Throws UsageError (unknown task, flags) and
 // InputError (texts), before a model is loaded.
-std::vector<PlannedTask> plan_tasks(const EvalOptions& flags, const ModelConfig& model,
+std::vector<PlannedTask> plan_tasks(const EvalOptions& flags, int64_t max_positions,
                                     const text::TextCoder* tokenizer);
 
 }  // namespace fasa
