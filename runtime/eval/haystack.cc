@@ -9,7 +9,7 @@ constexpr std::string_view kBlanks = " \t\r\n";
 constexpr std::string_view kEnds = ".!?;:";
 constexpr std::string_view kWideEnd = "\xe3\x80\x82";  // the full stop of Chinese and Japanese
 constexpr size_t kLongest = 400;                       // bytes
-constexpr std::string_view kNoise =
+constexpr std::string_view kDull =
     "The road goes on between the fields. Rain falls on the roofs and stops again. A dog barks "
     "behind a wall. Somebody closes a window. The bus comes at six and leaves at seven. ";
 
@@ -42,7 +42,7 @@ std::vector<std::string_view> sentences(std::string_view text) {
 
 Haystack Haystack::noise() {
   Haystack hay;
-  hay.sentences_ = sentences(kNoise);
+  hay.sentences_ = sentences(kDull);
   return hay;
 }
 

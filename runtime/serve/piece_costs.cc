@@ -16,12 +16,12 @@ void PieceCosts::worked(const Piece& piece, int64_t tokens, double seconds) {
 }
 
 int PieceCosts::tokens(const Piece& piece, double seconds, double useful) const {
-  const int least = std::min(least_, largest_);
-  if (per_work_ == 0) return std::clamp(kFirst, least, largest_);
+  const int least = std::min(min_tokens_, max_tokens_);
+  if (per_work_ == 0) return std::clamp(kFirst, least, max_tokens_);
   const double fixed = fixed_.seconds();
   const double on_tokens = std::max(seconds - fixed - piece.loading, fixed * useful / (1 - useful));
   const double tokens = std::clamp(on_tokens / (per_work_ * work(piece)), 0.0, 1e6);
-  return std::clamp(static_cast<int>(tokens), least, largest_);
+  return std::clamp(static_cast<int>(tokens), least, max_tokens_);
 }
 
 }  // namespace fasa::serve

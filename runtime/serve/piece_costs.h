@@ -23,7 +23,7 @@ class PieceCosts {
   // Tokens of a piece: from `least` to `largest`. `even_keys`: that many keys cost a token as much
   // as the rest of the layer.
   PieceCosts(int least, int largest, double even_keys)
-      : least_(least), largest_(largest), even_keys_(even_keys) {}
+      : min_tokens_(least), max_tokens_(largest), even_keys_(even_keys) {}
 
   void worked(const Piece& piece, int64_t tokens, double seconds);
   // Tokens that take about `seconds` in all, or more, so that they take at least `useful` of what
@@ -31,11 +31,11 @@ class PieceCosts {
   int tokens(const Piece& piece, double seconds, double useful) const;
 
  private:
-  // Of a token, in units of one without keys.
+  // A token's, in units of one without keys.
   double work(const Piece& piece) const { return 1 + static_cast<double>(piece.keys) / even_keys_; }
 
-  int least_;
-  int largest_;
+  int min_tokens_;
+  int max_tokens_;
   double even_keys_;
   double per_work_ = 0;  // seconds beyond the fixed part; running mean
   FixedCost fixed_;

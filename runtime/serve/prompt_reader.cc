@@ -12,8 +12,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Of a chunk whose rows are read in place: a longer one saves nothing and is lost when cancelled.
-constexpr int kInPlaceChunk = 2048;
+constexpr int kMinInPlaceChunk = 2 * kPageTokens;
 constexpr double kFreeShare = 0.875;  // of free memory, that new requests find some
 
 // The keys for which a token's attention takes as many operations as the rest of a layer.
@@ -28,7 +27,7 @@ double even_keys(const ModelConfig& config) {
   return std::max(1.0, static_cast<double>(parameters) / std::max(per_key, 1.0));
 }
 
-int least_piece(const Device& device) { return device.unified() ? 4 : 2 * OpenPrompt::kFewRows; }
+int min_piece(const Device& device) { return device.unified() ? 4 : 2 * OpenPrompt::kFewRows; }
 
 }  // namespace
 
@@ -36,24 +35,35 @@ PromptReader::PromptReader(Model& model, Runtime& runtime, const EngineOptions& 
     : model_(model),
       runtime_(runtime),
       piece_(options.prefill_chunk),
-      possible_(OpenPrompt::possible(model, runtime) && piece_ >= least_piece(model.device())),
-      costs_(least_piece(model.device()), piece_, even_keys(model.config())) {}
+      idle_seconds_(options.idle_step_seconds),
+      possible_(OpenPrompt::possible(model, runtime) && piece_ >= min_piece(model.device())),
+      costs_(min_piece(model.device()), piece_, even_keys(model.config())) {}
 
 bool PromptReader::open(ActiveChoice& choice) {
   close();
   const int64_t first = choice.log.size();
   const int64_t left = choice.prefill_left();
   const bool in_place = runtime_.chunk_bytes(*choice.sequence, first + left) == 0;
-  const int longest = in_place ? std::max(kInPlaceChunk, 2 * piece_) : kMaxChunkTokens;
+  const int chunk =
+      std::min(in_place ? in_place_chunk(first) : kMaxChunkTokens, choice.chunk_limit);
   const auto tokens = std::span<const int32_t>(choice.wanted)
                           .subspan(static_cast<size_t>(first), static_cast<size_t>(left));
-  auto opened = OpenPrompt::open(
-      model_, runtime_, *choice.sequence, tokens,
-      {.piece = piece_, .chunk = std::min(longest, choice.chunk_limit), .free_share = kFreeShare});
+  auto opened =
+      OpenPrompt::open(model_, runtime_, *choice.sequence, tokens,
+                       {.piece = in_place ? std::min(piece_, std::max(chunk / 2, 1)) : piece_,
+                        .chunk = chunk,
+                        .free_share = kFreeShare});
   if (!opened) return false;
   open_.emplace(std::move(*opened));
   choice_ = &choice;
   return true;
+}
+
+// Where rows are read in place, chunks longer than two pieces save nothing and are lost when
+// cancelled.
+int PromptReader::in_place_chunk(int64_t keys) const {
+  const int piece = costs_.tokens({.keys = keys}, idle_seconds_, PrefillBudget::kIdleUsefulShare);
+  return std::clamp(2 * piece, kMinInPlaceChunk, kMaxServedChunk);
 }
 
 double PromptReader::chunk_left() const {

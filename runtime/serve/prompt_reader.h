@@ -50,6 +50,7 @@ class PromptReader {
   bool give_up();
 
  private:
+  int in_place_chunk(int64_t keys) const;
   PieceCosts::Piece next_piece() const;
   void work_on_pieces(double seconds, double useful, Worked* worked);
   void close();
@@ -57,6 +58,7 @@ class PromptReader {
   Model& model_;
   Runtime& runtime_;
   const int piece_;  // tokens
+  const double idle_seconds_;
   const bool possible_;
   PieceCosts costs_;
   ActiveChoice* choice_ = nullptr;

@@ -159,7 +159,7 @@ class Prefixes(ServeTest):
         self.assertLess(new, 100)
 
     def test_a_prompt_that_was_left_goes_on(self):
-        """A client goes away at 90 % of its prompt: its work is there for the next one."""
+        """A client goes away at 90 % of its prompt: its chunks are there for the next one."""
         for name in MODELS:
             model = self.byte_model(name, CHATML)
             server = Server(self, "--prefill-chunk", 64, model=model)
@@ -180,7 +180,7 @@ class Prefixes(ServeTest):
                 time.sleep(0.01)
             whole, new = self.read(server, messages)
             self.assertEqual(whole, total)
-            self.assertLessEqual(new, total - read, name)
+            self.assertLessEqual(new, total - read + 2 * 64, name)
             server.stop()
 
 
