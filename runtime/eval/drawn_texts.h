@@ -58,8 +58,8 @@ DrawnText draw_common_words(const DrawnKind& kind, const Drawing& drawing);
 DrawnText draw_frequent_words(const DrawnKind& kind, const Drawing& drawing);
 DrawnText draw_records(const DrawnKind& kind, const Drawing& drawing);
 
-// F1 over the fields of records: the JSON objects in an answer, each compared with the reference that
-// shares most fields with it, each reference once.
+// F1 over the fields of records: the JSON objects in an answer, each compared with the reference
+// that shares most fields with it, each reference once.
 double record_f1(const std::vector<std::string>& references, std::string_view answer);
 
 // "a, b and c".
