@@ -26,8 +26,8 @@ Room room_of(const Runtime& runtime, const Device& device, int64_t most, int ste
   const uint64_t host = left(MemorySpace::kHost);
   const auto fits = [&](int64_t tokens) {
     const auto step = static_cast<int>(std::min<int64_t>(step_tokens, tokens));
-    const KvMemory need = runtime.estimate_memory(tokens, step);
-    return need.device_needed() - need.device_hot_rows <= room.free && need.host_needed() <= host;
+    return runtime.least_device_bytes(tokens, step) <= room.free &&
+           runtime.estimate_memory(tokens, step).host_needed() <= host;
   };
   if (fits(most)) return room;
   int64_t bad = most;

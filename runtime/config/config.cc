@@ -186,8 +186,11 @@ void Config::validate() const {
   for (const ConfigOption& option : config_options()) {
     const nlohmann::json value = option.get(*this);
     Config scratch;
-    require(value.is_null() || option.set(scratch, value), option.path(), value.dump(),
-            option.allowed);
+    if (value.is_null() || option.set(scratch, value)) continue;
+    throw ConfigError(
+        option.path(),
+        value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),  // of any bytes
+        option.allowed);
   }
   for (const TokenCount& count : selection.fac_tokens) validate_tokens(count, selection);
   validate_selection_options(selection);
