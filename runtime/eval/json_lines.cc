@@ -65,8 +65,9 @@ JsonLines read_json_lines(const std::string& path, const std::vector<std::string
       try_line(i + 1, [&](const std::string&) { return std::move(list[i]); });
     }
   } else {
-    for (const auto& [number, line] : lines_of(text)) {
-      try_line(number, [&](const std::string& place) { return parse_json(line, place); });
+    for (const auto& numbered : lines_of(text)) {
+      const std::string& line = numbered.second;
+      try_line(numbered.first, [&](const std::string& place) { return parse_json(line, place); });
     }
   }
   return result;
