@@ -26,7 +26,7 @@ Room room_of(const Runtime& runtime, const Device& device, int64_t most, int ste
   const uint64_t host = left(MemorySpace::kHost);
   const auto fits = [&](int64_t tokens) {
     const auto step = static_cast<int>(std::min<int64_t>(step_tokens, tokens));
-    return runtime.least_device_bytes(tokens, step) <= room.free &&
+    return runtime.min_device_bytes(tokens, step) <= room.free &&
            runtime.estimate_memory(tokens, step).host_needed() <= host;
   };
   if (fits(most)) return room;

@@ -20,7 +20,7 @@ uint64_t ExtraHotRows::needed_with(int hot_rows, int64_t tokens, int step_tokens
 }
 
 // Below a whole set, misses need a fetch buffer, which takes memory too.
-uint64_t ExtraHotRows::least_bytes(int64_t tokens, int step_tokens) const {
+uint64_t ExtraHotRows::min_bytes(int64_t tokens, int step_tokens) const {
   if (!wanted_) return needed_with(sequences_.store().hot_rows(), tokens, step_tokens);
   const int set_size = std::min(*wanted_, largest_set(engine_.settings(), tokens));
   return std::min(needed_with(0, tokens, step_tokens), needed_with(set_size, tokens, step_tokens));
@@ -50,7 +50,7 @@ void ExtraHotRows::fit(int64_t tokens, int step_tokens, const Load& load, bool m
     const uint64_t extra = may_grow ? need - needed_with(0, tokens, step_tokens) : 0;
     return need <= room && extra <= room - need;
   };
-  // So there are two ranges (see least_bytes()), and within each fewer rows need less memory. If a
+  // So there are two ranges (see min_bytes()), and within each fewer rows need less memory. If a
   // range's first value does not fit, none does.
   const int set_size = std::min(*wanted_, largest_set(engine_.settings(), tokens));
   const auto largest = [&](int low, int high) {

@@ -32,7 +32,7 @@ class ExtraHotRows {
   // `may_grow`: the length is unknown, so hot rows take at most half of the free memory.
   void fit(int64_t tokens, int step_tokens, const Load& load, bool may_grow);
   // Device memory of a sequence with as few hot rows as fit() may choose.
-  uint64_t least_bytes(int64_t tokens, int step_tokens) const;
+  uint64_t min_bytes(int64_t tokens, int step_tokens) const;
   // Call it last when a step allocates memory: it cannot fail for lack of memory.
   void widen(std::span<const StepSequence> sequences);
   // Frees extra hot rows, if that leaves `bytes` bytes free. Waits for all work; the caller

@@ -313,8 +313,8 @@ SequenceId Runtime::create() { return impl_->create(); }
 KvMemory Runtime::estimate_memory(int64_t tokens, int step_tokens, int64_t rollback_tokens) const {
   return impl_->step_memory().estimate(tokens, step_tokens, rollback_tokens);
 }
-uint64_t Runtime::least_device_bytes(int64_t tokens, int step_tokens) const {
-  return impl_->step_memory().least_device_bytes(tokens, step_tokens);
+uint64_t Runtime::min_device_bytes(int64_t tokens, int step_tokens) const {
+  return impl_->step_memory().min_device_bytes(tokens, step_tokens);
 }
 void Runtime::set_rollback_tokens(SequenceId sequence, int64_t tokens) {
   impl_->set_rollback_tokens(sequence, tokens);

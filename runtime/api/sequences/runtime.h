@@ -114,7 +114,7 @@ class Runtime {
   // see set_rollback_tokens(); below 0: that of create().
   KvMemory estimate_memory(int64_t tokens, int step_tokens, int64_t rollback_tokens = -1) const;
   // Device memory of the same with as few hot rows as reserve() may give it.
-  uint64_t least_device_bytes(int64_t tokens, int step_tokens) const;
+  uint64_t min_device_bytes(int64_t tokens, int step_tokens) const;
   // Reserves memory for `tokens` tokens in total, on every tier, and scratch for steps of up to
   // `step_tokens` new tokens. Throws BudgetError if a limit is too low; then nothing has changed.
   void reserve(SequenceId sequence, int64_t tokens, int step_tokens);

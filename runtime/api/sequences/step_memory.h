@@ -37,8 +37,8 @@ class StepMemory {
 
   // As in Runtime, outside steps.
   KvMemory estimate(int64_t tokens, int step_tokens, int64_t rollback_tokens) const;
-  uint64_t least_device_bytes(int64_t tokens, int step_tokens) const {
-    return hot_rows_.least_bytes(tokens, step_tokens);
+  uint64_t min_device_bytes(int64_t tokens, int step_tokens) const {
+    return hot_rows_.min_bytes(tokens, step_tokens);
   }
   void reserve(SequenceId id, int64_t tokens, int step_tokens);
   // Allocates all memory of a step. Throws BudgetError; the guard restores the state before.
