@@ -187,10 +187,9 @@ void Config::validate() const {
     const nlohmann::json value = option.get(*this);
     Config scratch;
     if (value.is_null() || option.set(scratch, value)) continue;
-    throw ConfigError(
-        option.path(),
-        value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),  // of any bytes
-        option.allowed);
+    throw ConfigError(option.path(),
+                      value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
+                      option.allowed);
   }
   for (const TokenCount& count : selection.fac_tokens) validate_tokens(count, selection);
   validate_selection_options(selection);

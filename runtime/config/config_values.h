@@ -1,4 +1,4 @@
-// Converters from TOML values to a config's fields. Each returns false and leaves the field
+// Converters from TOML values to a config's fields. Each take_ returns false and leaves the field
 // unchanged for a value of the wrong kind.
 #pragma once
 
@@ -13,6 +13,7 @@
 
 namespace fasa {
 
+// Whether it is an integer from `lowest` to `highest`.
 bool is_integer_in(const nlohmann::json& value, int lowest, int highest);
 // auto, interleave, or the number of a node.
 std::optional<NumaPolicy> parse_numa(std::string_view text);
