@@ -14,6 +14,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@
 #include "runtime/llm/model_shape.h"
 #include "runtime/llm/model_slices.h"
 #include "runtime/llm/open_model_device.h"
+#include "runtime/llm/open_prompt.h"
 #include "runtime/llm/random_context.h"
 #include "runtime/llm/sampler.h"
 #include "runtime/profile/kernel_bytes.h"
@@ -47,7 +49,7 @@ struct Options {
   std::string device = "cuda:0";
   int layers = 0;  // 0: the geometry's
   int64_t tokens = 131000;
-  int chunk = 4096;
+  int piece = kPieceTokens;
   int steps = 128;
   double seconds = 500;
   std::optional<uint64_t> device_memory, host_memory;
@@ -124,27 +126,26 @@ class Decode {
                  model.config().row_dtype(), dims_of(options, wanted, model),
                  options.tokens + room(options)),
         sequence_(runtime_.create()) {
-    const int chunk = wanted.prompt ? options.chunk : kRandomChunk;
-    model_.reserve(wanted.prompt ? options.chunk : 1);
+    model_.reserve(wanted.prompt ? options.piece + OpenPrompt::kFewRows : 1);
     runtime_.set_rollback_tokens(sequence_, 0);
-    runtime_.reserve(sequence_, options.tokens + room(options), chunk);
+    runtime_.reserve(sequence_, options.tokens + room(options),
+                     wanted.prompt ? options.piece : kRandomChunk);
   }
 
-  // Seconds of each chunk of the prompt.
-  std::vector<double> prefill(int64_t tokens, int chunk) {
-    std::vector<double> seconds;
-    for (int64_t done = 0; done < tokens;) {
-      deadline_.check();
-      const auto count = static_cast<int>(std::min<int64_t>(chunk, tokens - done));
-      std::vector<int32_t> ids(static_cast<size_t>(count));
-      for (int32_t& id : ids) id = next_id();
-      const StepSequence step[] = {{sequence_, count, StepMode::kPrefill}};
-      const auto begin = Clock::now();
-      model_.step(runtime_, ids, step, {.no_logits = done + count < tokens});
-      seconds.push_back(seconds_since(begin));
-      done += count;
+  // Layer by layer, or by steps of a piece where that cannot be. Returns what it took.
+  json prefill(int64_t tokens, int piece) {
+    std::vector<int32_t> prompt(static_cast<size_t>(tokens));
+    for (int32_t& id : prompt) id = next_id();
+    const auto begin = Clock::now();
+    std::optional<OpenPrompt> open =
+        OpenPrompt::open(model_, runtime_, sequence_, prompt, {.piece = piece});
+    const int chunk = open ? open->chunk() : piece;
+    if (open) {
+      while (!open->work()) deadline_.check();
+    } else {
+      read_by_steps(prompt, piece);
     }
-    return seconds;
+    return {{"ttft_s", seconds_since(begin)}, {"piece_tokens", piece}, {"chunk_tokens", chunk}};
   }
   void fill(int64_t tokens) { append_random_context(model_, runtime_, sequence_, tokens); }
 
@@ -184,6 +185,16 @@ class Decode {
   }
 
  private:
+  void read_by_steps(std::span<const int32_t> prompt, int tokens) {
+    while (!prompt.empty()) {
+      deadline_.check();
+      const auto ids = prompt.first(std::min(static_cast<size_t>(tokens), prompt.size()));
+      prompt = prompt.subspan(ids.size());
+      const StepSequence step[] = {{sequence_, static_cast<int>(ids.size()), StepMode::kPrefill}};
+      model_.step(runtime_, ids, step, {.no_logits = !prompt.empty()});
+    }
+  }
+
   static int64_t room(const Options& options) {
     return 2 * int64_t{kWarmUp + options.steps} + kTracedSteps + 1;
   }
@@ -254,12 +265,9 @@ json measure(const Options& options, const Case& wanted, const ModelShape& shape
   result["reserve_s"] = seconds_since(begin);
   const auto filled = Clock::now();
   if (wanted.prompt) {
-    const std::vector<double> chunks = decode.prefill(options.tokens, options.chunk);
-    double sum = 0;
-    for (const double seconds : chunks) sum += seconds;
-    result["ttft_s"] = sum;
-    result["chunk_s"] = chunks;
-    result["flop"] = flops(shape, options.tokens, sum);
+    result["prompt"] = decode.prefill(options.tokens, options.piece);
+    result["prompt"]["flop"] =
+        flops(shape, options.tokens, result["prompt"].at("ttft_s").get<double>());
   } else {
     decode.fill(options.tokens);
     result["fill_s"] = seconds_since(filled);
@@ -318,10 +326,10 @@ class Run {
   }
 
   static void print(const char* name, const json& result) {
-    const std::string first =
-        result.contains("ttft_s")
-            ? fmt::format(", first token after {:.1f} s", result.at("ttft_s").get<double>())
-            : "";
+    const std::string first = result.contains("prompt")
+                                  ? fmt::format(", first token after {:.1f} s",
+                                                result.at("prompt").at("ttft_s").get<double>())
+                                  : "";
     fmt::print("{:28} {:8.2f} ms a token, {:.2f} without graphs, hit rate {:.2f}{}\n", name,
                result.at("graphs").at("tpot_ms").get<double>(),
                result.at("enqueued").at("tpot_ms").get<double>(),
@@ -348,7 +356,7 @@ int main(int argc, char** argv) {
   app.add_option("--device", options.device, "cuda:N, or another device to try the program");
   app.add_option("--layers", options.layers, "fewer layers, to try the program");
   app.add_option("--tokens", options.tokens, "of the context");
-  app.add_option("--prefill-chunk", options.chunk, "tokens of the prompt per step");
+  app.add_option("--piece", options.piece, "tokens of the prompt that a layer takes at a time");
   app.add_option("--steps", options.steps, "timed decode steps of each kind");
   app.add_option("--seconds", options.seconds, "nothing begins after that time");
   app.add_option("--device-memory", options.device_memory, "limit, bytes");

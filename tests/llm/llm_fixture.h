@@ -161,6 +161,25 @@ inline std::unique_ptr<Runtime> full_runtime(const Model& model, int window = 0)
                                    all_slice_dims(geometry));
 }
 
+// Full attention; rows on the host.
+inline std::unique_ptr<Runtime> host_runtime(const Model& model) {
+  Config config;
+  config.selection.kind = SelectionKind::kFull;
+  config.placement.rows = RowPlacement::kHost;
+  config.placement.hot_rows = 0;
+  const Geometry geometry = model.config().geometry();
+  return std::make_unique<Runtime>(model.device(), config, geometry, model.dtype(),
+                                   all_slice_dims(geometry));
+}
+
+// Logits after a prompt that one step reads.
+inline std::vector<float> logits_by_steps(Model& model, Runtime& runtime, SequenceId sequence,
+                                          std::span<const int32_t> prompt) {
+  const StepSequence step[] = {{sequence, static_cast<int>(prompt.size()), StepMode::kPrefill}};
+  const auto logits = model.step(runtime, prompt, step);
+  return {logits.begin(), logits.end()};
+}
+
 // Logits of all tokens [tokens, vocab], prefilled in chunks.
 inline std::vector<float> prefill_logits(Model& model, std::span<const int32_t> tokens,
                                          size_t chunk) {

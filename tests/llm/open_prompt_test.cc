@@ -20,13 +20,6 @@ std::vector<int32_t> some_prompt(int tokens, int vocabulary) {
   return prompt;
 }
 
-std::vector<float> logits_by_steps(Model& model, Runtime& runtime, SequenceId sequence,
-                                   std::span<const int32_t> prompt) {
-  const StepSequence step[] = {{sequence, static_cast<int>(prompt.size()), StepMode::kPrefill}};
-  const auto logits = model.step(runtime, prompt, step);
-  return {logits.begin(), logits.end()};
-}
-
 std::vector<float> decoded(Model& model, Runtime& runtime, SequenceId sequence) {
   std::vector<float> all;
   const int32_t token = 3;
@@ -36,17 +29,6 @@ std::vector<float> decoded(Model& model, Runtime& runtime, SequenceId sequence) 
     all.insert(all.end(), logits.begin(), logits.end());
   }
   return all;
-}
-
-// Rows on the host, once a layer and chunk.
-std::unique_ptr<Runtime> host_runtime(const Model& model) {
-  Config config;
-  config.selection.kind = SelectionKind::kFull;
-  config.placement.rows = RowPlacement::kHost;
-  config.placement.hot_rows = 0;
-  const Geometry geometry = model.config().geometry();
-  return std::make_unique<Runtime>(model.device(), config, geometry, model.dtype(),
-                                   all_slice_dims(geometry));
 }
 
 // Every family that can be read so.

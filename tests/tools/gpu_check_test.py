@@ -59,7 +59,7 @@ elif name in ("gpu_bench", "gpu_model") and "--json" in words:
     found = json.loads(file.read_text()) if file.is_file() else {"results": {}}
     found["skipped"] = {}
     times = {"kernels_us": {"select": 20.0}, "kernel_floors_us": {"select": 5.0},
-             "graphs": {"tpot_ms": 5.0}, "enqueued": {"tpot_ms": 6.0}, "ttft_s": 3.0,
+             "graphs": {"tpot_ms": 5.0}, "enqueued": {"tpot_ms": 6.0}, "prompt": {"ttft_s": 3.0},
              "trace": {"verdict": "Transfers are 91 % hidden."}}
     left = int(os.environ.get("CASES", "9"))
     for case in ("fasa-m/int2x64/131072/k320+1024", "full/131072"):

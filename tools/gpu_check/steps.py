@@ -166,7 +166,8 @@ def model(machine, step):
     found.setdefault("projections",
                      "our kernels" if "libcublasLt" in ran.log else "cuBLASLt")
     for case, result in found.get("results", {}).items():
-        first = f", first token after {result['ttft_s']:.1f} s" if "ttft_s" in result else ""
+        prompt = result.get("prompt")
+        first = f", first token after {prompt['ttft_s']:.1f} s" if prompt else ""
         print(f"{case:32}{result['graphs']['tpot_ms']:8.2f} ms a token, "
               f"{result['enqueued']['tpot_ms']:.2f} without graphs{first}")
         if "trace" in result:
