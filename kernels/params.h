@@ -263,6 +263,7 @@ struct SelectParams {
   int32_t* selected_sizes = nullptr;  // [count, kv_heads]
   StepCounters* counters = nullptr;
   std::byte* scratch = nullptr;  // DeviceTraits::select_scratch bytes, where that is not null
+  int32_t page_capacity = 0;     // >= every number of pages with visible tokens; of the scratch
   TokenBudget low_bit_budget = {};
   LowBitSet low_bit = {};
   LowBitPages low_bit_pages = {};

@@ -9,10 +9,11 @@
 
 namespace fasa {
 
-// Bytes of device scratch for a select over `count` sequences. Contents need not persist. The
-// scratch of a larger select suffices for a smaller one.
-using SelectScratchBytes = uint64_t (*)(const CacheLayout& layout, int count,
-                                        int selected_capacity);
+// Bytes of device scratch for a select over `count` sequences with up to `pages` pages of visible
+// tokens, which ranks up to `ranked` tokens a head. Contents need not persist. The scratch of a
+// larger select suffices for a smaller one.
+using SelectScratchBytes = uint64_t (*)(const CacheLayout& layout, int count, int ranked,
+                                        int pages);
 
 // Rates of a device that the host must know in advance. Bytes per second, seconds.
 struct DeviceRates {

@@ -44,6 +44,12 @@ class PageScorer {
 
   // [group][kScoreStride], this warp's; NaN and infinities are not replaced yet.
   FASA_DEVICE const float* scores() const { return memory_.mine; }
+  // [group] for the caller's use, this warp's or another's.
+  FASA_DEVICE float* maxima() const { return maxima(simt::warp()); }
+  FASA_DEVICE float* maxima(int warp) const {
+    return memory_.mine + (warp - simt::warp()) * memory_.layout.warp_floats() +
+           memory_.layout.maxima_at();
+  }
   FASA_DEVICE int group() const { return memory_.layout.gqa_group; }
   // Number of warps that score; the others have no memory for it.
   FASA_DEVICE int warps() const { return memory_.layout.warps; }

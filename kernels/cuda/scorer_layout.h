@@ -37,7 +37,7 @@ struct ScorerBanks {
 // Layout of the shared memory of a block's scorers, in floats from its start:
 //   query [group][stride] in slice order, unscale [group], eighths [64], then for each warp
 //   scores [group][kScoreStride], weights [heads][padded dims / 2] (pairs of f16), offsets
-//   [heads][groups]
+//   [heads][groups], maxima [group]
 struct ScorerLayout {
   int gqa_group = 1;
   int padded = 0;  // dimensions of the slice
@@ -53,9 +53,8 @@ struct ScorerLayout {
   // Rounded up to whole blocks of ScorerBanks' permutation.
   constexpr int64_t weight_words() const { return align_up(int64_t{heads()} * padded / 2, 32); }
   constexpr int64_t offsets_at() const { return weights_at() + weight_words(); }
-  constexpr int64_t warp_floats() const {
-    return round(offsets_at() + int64_t{heads()} * padded / 4);
-  }
+  constexpr int64_t maxima_at() const { return offsets_at() + int64_t{heads()} * padded / 4; }
+  constexpr int64_t warp_floats() const { return round(maxima_at() + gqa_group); }
   constexpr int64_t bytes() const {
     return (warps_at() + warps * warp_floats()) * int64_t{sizeof(float)};
   }

@@ -1,5 +1,5 @@
-// A select's fourth kernel (select_inl.h): ranks a head's candidates, by one large block, and
-// writes the sets if the candidates determine them.
+// A select's second kernel (select_inl.h): finds a head's candidates, ranks them and writes the
+// sets, by one large block.
 #pragma once
 
 #include "kernels/cuda/select_kernel_inl.h"
@@ -13,70 +13,158 @@ struct FinishKernel : SelectKernel {
   static constexpr int kResidentBlocks = 1;
 
   FASA_DEVICE void operator()() const {
-    const SelectHead head(params, scratch, scorers);
+    const SelectHead head(params, scratch);
     if (!head.scores()) return;
-    const SelectLists& lists = head.lists();
-    const int32_t asked = simt::load_fresh(&lists.state->candidates);
-    // A count above INT32_MAX is negative.
-    const bool overflown = asked < 0 || asked > lists.capacity;
-    const int32_t count = overflown ? lists.capacity : asked;
-    head.load_maxima(rank().maxima);
-    const int32_t competing = make_keys(head, count);
-    RankedKey last = {0, 0};
-    const int32_t wanted = head.plan().ranked();
-    if (competing >= wanted) {
-      last = key_of_rank(rank(), static_cast<uint32_t>(wanted), EachOfList{lists, count});
+    BlockRank& rank = simt::shared<BlockRank>();
+    head.load_maxima(score_blocks, rank.maxima);
+    const uint32_t floor = last_run(head, rank);
+    const int32_t found = collect(head, rank, floor);
+    const auto wanted = static_cast<uint32_t>(head.plan().ranked());
+    if (found <= head.lists().capacity) {
+      const EachOfList each = {head.lists(), found};
+      SetWriter{head, rank}.write(key_of_rank(rank, wanted, each), each);
+    } else {
+      const EachOfScores each = {head, rank.maxima};
+      SetWriter{head, rank}.write(key_of_rank(rank, wanted, each), each);
     }
-    if (overflown || last.key <= greatest_lost_key(head, rank().maxima)) {
-      if (simt::thread_index() == 0) {
-        lists.state->floor = last.key;
-        lists.state->uncertain = 1;
-      }
-      return;
-    }
-    SetWriter{head, rank()}.write(last, EachOfList{lists, count});
-    if (head.plan().low_bit > 0) copy_low_bit_scores(head, count, last.key);
   }
 
  private:
-  // Keys of the candidates; 0 for tokens that do not compete. Returns how many compete.
-  FASA_DEVICE int32_t make_keys(const SelectHead& head, int32_t count) const {
-    const SelectLists& lists = head.lists();
-    if (simt::thread_index() == 0) rank().found_rank = 0;
-    simt::sync_block();
-    constexpr int kAhead = SelectHead::kAhead;
-    uint32_t mine = 0;
-    for (int32_t first = simt::thread_index(); first < count; first += kAhead * kThreads) {
-      int32_t positions[kAhead];
-      FASA_UNROLL
-      for (int a = 0; a < kAhead; ++a) {
-        const int32_t i = first + a * kThreads;
-        positions[a] = simt::load_fresh(lists.positions + (i < count ? i : first));
-      }
-      uint32_t keys[kAhead];
-      head.relative_keys(lists.raw, first, count, rank().maxima, keys);
-      FASA_UNROLL
-      for (int a = 0; a < kAhead; ++a) {
-        const int32_t i = first + a * kThreads;
-        if (i >= count) break;
-        const bool competes = head.competes(positions[a]);
-        lists.keys[i] = competes ? keys[a] : 0;
-        mine += competes ? 1 : 0;
-      }
-    }
-    return static_cast<int32_t>(block_count(mine));
+  // Runs with competing tokens, from the first visible page's on.
+  struct Runs {
+    int begin;
+    int end;
+  };
+  FASA_DEVICE static Runs runs_of(const SelectHead& head) {
+    const int first = head.first_page() * kPageTokens;
+    return {(head.plan().sinks_end - first) / kRunTokens,
+            (head.plan().recent_begin - first + kRunTokens - 1) / kRunTokens};
   }
 
-  // An upper bound of the keys of tokens that did not survive.
-  FASA_DEVICE static uint32_t greatest_lost_key(const SelectHead& head, const float* maxima) {
-    if (head.stride() == 0) return 0;
-    uint32_t greatest = 0;
-    for (int h = 0; h < head.group(); ++h) {
-      const uint32_t key = key_of(head.lists().bounds[h].least - maxima[h] + 0.0f);
-      greatest = greatest < key ? key : greatest;
+  // Keys of the block's runs, as it has stored them; a thread visits its own.
+  struct EachOfRuns {
+    static constexpr int kAhead = 8;
+
+    const uint32_t* keys;
+    Runs runs;
+
+    FASA_DEVICE void load(int first, uint32_t (&of)[kAhead]) const {
+      FASA_UNROLL
+      for (int a = 0; a < kAhead; ++a) {
+        const int run = first + a * kThreads;
+        of[a] = keys[run < runs.end ? run : first];
+      }
     }
-    return greatest;
+    template <typename Visit>
+    FASA_DEVICE void operator()(const Visit& visit) const {
+      for (int first = runs.begin + simt::thread_index(); first < runs.end;
+           first += kAhead * kThreads) {
+        uint32_t of[kAhead];
+        load(first, of);
+        FASA_UNROLL
+        for (int a = 0; a < kAhead; ++a) {
+          if (first + a * kThreads < runs.end) visit(of[a], [] { return 0; });
+        }
+      }
+    }
+    // Bits of the runs first, first + kThreads, ... that reach a key.
+    FASA_DEVICE uint32_t reached(int first, uint32_t floor) const {
+      uint32_t of[kAhead];
+      load(first, of);
+      uint32_t bits = 0;
+      FASA_UNROLL
+      for (int a = 0; a < kAhead; ++a) {
+        if (first + a * kThreads < runs.end && of[a] >= floor) bits |= 1u << a;
+      }
+      return bits;
+    }
+  };
+
+  // Stores the runs' keys. Returns a key that at most the last of the tokens to be ranked is above.
+  FASA_DEVICE static uint32_t last_run(const SelectHead& head, BlockRank& rank) {
+    const SelectLists& lists = head.lists();
+    const Runs runs = runs_of(head);
+    constexpr int kAhead = SelectHead::kAhead;
+    for (int first = runs.begin + simt::thread_index(); first < runs.end;
+         first += kAhead * kThreads) {
+      uint32_t keys[kAhead];
+      head.relative_keys(lists.run_maxima, first, runs.end, rank.maxima, keys);
+      FASA_UNROLL
+      for (int a = 0; a < kAhead; ++a) {
+        if (first + a * kThreads < runs.end) lists.run_keys[first + a * kThreads] = keys[a];
+      }
+    }
+    const int wanted = head.plan().ranked();
+    if (wanted >= runs.end - runs.begin) return 0;
+    constexpr int kMinBit = 10;  // the lower bits would let less than a thousandth fewer remain
+    return key_of_rank(rank, static_cast<uint32_t>(wanted), EachOfRuns{lists.run_keys, runs},
+                       kMinBit)
+        .key;
   }
+
+  // Lists the competing tokens of runs that reach the key; returns their number, of which at most
+  // the capacity is stored. A thread visits the runs whose keys it has stored.
+  FASA_DEVICE static int32_t collect(const SelectHead& head, BlockRank& rank, uint32_t floor) {
+    if (simt::thread_index() == 0) rank.found_rank = 0;
+    simt::sync_block();
+    const Runs runs = runs_of(head);
+    constexpr int kAhead = EachOfRuns::kAhead;
+    for (int first = runs.begin + simt::thread_index(); first < runs.end;
+         first += kAhead * kThreads) {
+      uint32_t reached = EachOfRuns{head.lists().run_keys, runs}.reached(first, floor);
+      for (; reached != 0; reached &= reached - 1) {
+        collect_run(head, rank, first + simt::lowest_bit(reached) * kThreads, floor);
+      }
+    }
+    simt::sync_block();
+    const auto found = static_cast<int32_t>(rank.found_rank);
+    simt::sync_block();
+    return found;
+  }
+  FASA_DEVICE static void collect_run(const SelectHead& head, BlockRank& rank, int run,
+                                      uint32_t floor) {
+    const SelectLists& lists = head.lists();
+    uint32_t keys[kRunTokens];
+    head.relative_keys<kRunTokens>(
+        lists.raw, [run](int t) { return run * kRunTokens + t; }, rank.maxima, keys);
+    FASA_UNROLL
+    for (int t = 0; t < kRunTokens; ++t) {
+      const int position = head.first_page() * kPageTokens + run * kRunTokens + t;
+      if (keys[t] < floor || !head.competes(position)) continue;
+      const uint32_t at = simt::atomic_add(&rank.found_rank, 1u);
+      if (at >= static_cast<uint32_t>(lists.capacity)) continue;
+      lists.positions[at] = position;
+      lists.keys[at] = keys[t];
+    }
+  }
+
+  // All competing tokens, by their scores.
+  struct EachOfScores {
+    const SelectHead& head;
+    const float* maxima;
+
+    template <typename Visit>
+    FASA_DEVICE void operator()(const Visit& visit) const {
+      (*this)(visit, head.plan().first, head.plan().end);
+    }
+    template <typename Visit>
+    FASA_DEVICE void operator()(const Visit& visit, int begin, int end) const {
+      constexpr int kAhead = SelectHead::kAhead;
+      const int base = head.first_page() * kPageTokens;
+      for (int first = begin - base + simt::thread_index(); first < end - base;
+           first += kAhead * kThreads) {
+        uint32_t keys[kAhead];
+        head.relative_keys(head.lists().raw, first, end - base, maxima, keys);
+        FASA_UNROLL
+        for (int a = 0; a < kAhead; ++a) {
+          const int position = base + first + a * kThreads;
+          if (position < end && head.competes(position)) {
+            visit(keys[a], [&] { return position; });
+          }
+        }
+      }
+    }
+  };
 };
 
 }  // namespace fasa::cuda

@@ -1,37 +1,27 @@
 // TIP score and select over many blocks: exact, in one read of the slices, with the results of
 // kernels/cpu's.
 //
-//   sample  a share of the pages is scored
-//   bounds  the heads' maxima in the sample (never above the true ones) and a rank among its
-//           relative scores give a bound for each query head
-//   scan    all pages are scored; tokens with some head at or above its bound survive, with the raw
-//           scores of all heads. A new maximum always survives, so the true maxima are known then
-//   finish  candidates are compared by the maximum over heads of (raw - true maximum). The set is
-//           certain if the last selected candidate is above the maximum over heads of (bound - true
-//           maximum), which no other token can exceed: f32 subtraction is monotone
-//   rescan  only if the set is uncertain (the sample missed some head's maximum by much): pages are
-//           scored again with the true maxima; tokens that reach the last candidate that would have
-//           been selected are ranked. If even these exceed the capacity (rows of equal values), the
-//           head's last block ranks by reading the slices three more times
+//   score     all pages are scored by several blocks per head, which store the raw scores, the
+//             largest ones of each run of eight tokens, and their own maxima
+//   finish    one large block per head. The key of a token is the maximum over heads of (raw - the
+//             head's maximum), that of a run the largest of its competing tokens'. At least as many
+//             tokens as runs reach the key of a run: so the last of the tokens to be ranked is not
+//             below the last of as many runs, and only tokens of runs that reach that key are
+//             candidates. They are ranked, and the sets are written. If the candidates exceed the
+//             capacity (many rows of equal values), all scores are ranked, in more passes
+//   take out  for a low-bit set by page: the set's tokens are taken out of the page's scores, by
+//             several blocks per head
 //
-// Bounds and finish run as one large block per head. In the other kernels several blocks share a
-// head's pages; their number does not depend on the context, so the same launch serves any length.
-// Candidates beyond the capacity are counted, not dropped: the rescan reads them again.
-//
+// The number of blocks does not depend on the context, so the same launch serves any length.
 // Kernels pass data only through the scratch memory. Each word is written before it is read, by an
-// earlier kernel of the same call (words that blocks add to: by bounds), so nothing is cleared
-// first.
+// earlier kernel of the same call, so nothing is cleared first.
 #pragma once
 
-#include "kernels/cuda/select_bounds_inl.h"
 #include "kernels/cuda/select_finish_inl.h"
-#include "kernels/cuda/select_rescan_inl.h"
-#include "kernels/cuda/select_sample_inl.h"
-#include "kernels/cuda/select_scan_inl.h"
+#include "kernels/cuda/select_score_inl.h"
+#include "kernels/cuda/select_take_out_inl.h"
 
 namespace fasa::cuda {
-
-constexpr int kMaxHeadBlocks = 1024;
 
 // As many blocks per head as can run at once over all heads, at least one.
 constexpr int head_blocks(int multiprocessors, int64_t heads) {
@@ -44,25 +34,18 @@ void start(const SelectParams& params, const Launcher& launch) {
   const int kv_heads = params.step.head_count();
   const int64_t heads = int64_t{params.step.count} * kv_heads;
   if (heads == 0) return;
-  const SelectScratch scratch =
-      SelectScratch::of(params.step.layout, params.step.count, ranked_capacity(params));
   const ScorerLayout layout = SelectKernel::scorer_layout(params, launch.compute_capability());
-  const int64_t scorers = align_up(layout.bytes());
-  constexpr int64_t kRank = sizeof(BlockRank);
-  simt::Grid grid = {.x = head_blocks(launch.multiprocessors(), heads),
-                     .y = kv_heads,
-                     .z = params.step.count,
-                     .shared_bytes = scorers};
-  simt::Grid sample = grid;
-  if (sample.x > SampleKernel::kMaxBlocks) sample.x = SampleKernel::kMaxBlocks;
-  const simt::Grid ranking = {.y = grid.y, .z = grid.z, .shared_bytes = kRank};
-  simt::Grid rescan = grid;
-  rescan.shared_bytes = scorers + kRank;
-  launch(SampleKernel{{params, scratch, layout, 0}}, sample);
-  launch(BoundsKernel{{params, scratch, layout, 0}}, ranking);
-  launch(ScanKernel{{params, scratch, layout, 0}}, grid);
-  launch(FinishKernel{{params, scratch, layout, 0}}, ranking);
-  launch(RescanKernel{{params, scratch, layout, scorers}}, rescan);
+  const int blocks = head_blocks(launch.multiprocessors(), heads);
+  const SelectKernel common = {params, SelectScratch::of(params), layout, blocks};
+  const simt::Grid grid = {.x = 1, .y = kv_heads, .z = params.step.count};
+  simt::Grid score = grid, finish = grid, take_out = grid;
+  score.x = blocks;
+  score.shared_bytes = layout.bytes();
+  finish.shared_bytes = sizeof(BlockRank);
+  take_out.x = TakeOutKernel::kBlocks;
+  launch(ScoreKernel{common}, score);
+  launch(FinishKernel{common}, finish);
+  if (params.low_bit_pages.capacity > 0) launch(TakeOutKernel{common}, take_out);
 }
 
 }  // namespace fasa::cuda

@@ -1,7 +1,6 @@
-// A select's scratch in device memory: a state for each (sequence, KV head), then for each of them
-// the scores of the sample and the candidates. Its size depends only on the batch and the set's
-// capacity, never on the context. Its contents before a call are irrelevant: every word is written
-// before it is read or added to.
+// A select's scratch in device memory: for each (sequence, KV head) a state, maxima, the scores of
+// all visible pages, and lists. Its size depends on the batch, the set's capacity and the context.
+// Its contents before a call are irrelevant: every word is written before it is read.
 #pragma once
 
 #include "kernels/cuda/simt.h"
@@ -10,25 +9,9 @@
 
 namespace fasa::cuda {
 
-inline constexpr int kSamplePages = 128;
-inline constexpr int kMaximaPages = 3;  // scored beside the sample, only for their maxima
-
-// State that the blocks of one head share; zero before the scan.
-struct SelectState {
-  uint32_t rescanned;         // blocks that have finished the rescan
-  int32_t candidates;         // found by the scan; those above the capacity are not stored
-  int32_t rescan_candidates;  // found by the rescan, likewise
-  uint32_t uncertain;         // the candidates do not determine the set: a rescan is needed
-  uint32_t floor;             // lowest key that the rescan has to rank
-  uint32_t padding[3];
-  // then bounds [group], maxima [group], as sort keys
-};
-
-// Bounds of a query head's scores.
-struct SelectBound {
-  float least;    // lowest score that survives
-  float sampled;  // largest score known before the scan
-};
+inline constexpr int kRunTokens = 8;  // whose largest scores are kept
+inline constexpr int kPageRuns = kPageTokens / kRunTokens;
+inline constexpr int kMaxHeadBlocks = 256;  // that score a head's pages
 
 // Tokens that a head's selection ranks at most.
 constexpr int ranked_capacity(const SelectParams& params) {
@@ -40,38 +23,44 @@ constexpr int ranked_capacity(const SelectParams& params) {
 struct SelectScratch {
   int heads = 0;  // sequences x KV heads
   int gqa_group = 1;
+  int pages = 0;     // of a head
   int capacity = 0;  // candidates of a head
   int both = 0;      // entries for set and low-bit set together, if there is a low-bit set
 
-  // `selected_capacity`: ranked_capacity().
-  static constexpr SelectScratch of(const CacheLayout& layout, int count, int selected_capacity) {
-    // Several times the set, to tolerate errors of the sample's threshold. Holds all of a context
-    // up to four times the set.
-    const int64_t most = int64_t{4} * selected_capacity + kSamplePages * kPageTokens;
-    return {count * layout.kv_heads, layout.gqa_group,
-            static_cast<int>(most < INT32_MAX / 2 ? most : INT32_MAX / 2),
-            layout.has_values() ? selected_capacity : 0};
+  // `ranked`: ranked_capacity(); `pages`: SelectParams::page_capacity.
+  static constexpr SelectScratch of(const CacheLayout& layout, int count, int ranked, int pages) {
+    // Candidates lie in as many runs as tokens are ranked, and in runs that tie with the last.
+    const int64_t most = int64_t{kRunTokens} * (int64_t{ranked} + 512);
+    const int64_t tokens = int64_t{pages} * kPageTokens;
+    return {count * layout.kv_heads, layout.gqa_group, pages,
+            static_cast<int>(most < tokens ? most : tokens), layout.has_values() ? ranked : 0};
   }
-  constexpr int64_t state_bytes() const {
-    return align_up(int64_t{sizeof(SelectState)} + int64_t{12} * gqa_group);
+  static constexpr SelectScratch of(const SelectParams& params) {
+    return of(params.step.layout, params.step.count, ranked_capacity(params), params.page_capacity);
   }
-  constexpr int64_t sample_at() const { return 0; }  // f32 [kSamplePages * kPageTokens][group]
-  constexpr int64_t page_maxima_at() const {         // f32 [kSamplePages + kMaximaPages][group]
-    return int64_t{gqa_group} * kSamplePages * kPageTokens * 4;
+  constexpr int64_t tokens() const { return int64_t{pages} * kPageTokens; }
+  constexpr int64_t runs() const { return int64_t{pages} * kPageRuns; }
+
+  // Of a head, in bytes from its start.
+  constexpr int64_t raw_at() const { return 0; }  // f32 [tokens][group]
+  constexpr int64_t run_maxima_at() const {       // f32 [runs][group]
+    return raw_at() + align_up(4 * tokens() * gqa_group);
+  }
+  constexpr int64_t run_keys_at() const {  // uint32 [runs]
+    return run_maxima_at() + align_up(4 * runs() * gqa_group);
+  }
+  constexpr int64_t block_maxima_at() const {  // f32 [kMaxHeadBlocks][group]
+    return run_keys_at() + align_up(4 * runs());
   }
   constexpr int64_t positions_at() const {  // int32 [capacity]
-    return page_maxima_at() + align_up(int64_t{4} * gqa_group * (kSamplePages + kMaximaPages));
+    return block_maxima_at() + align_up(int64_t{4} * kMaxHeadBlocks * gqa_group);
   }
   constexpr int64_t keys_at() const { return positions_at() + align_up(int64_t{4} * capacity); }
-  constexpr int64_t raw_at() const {  // f32 [capacity][group]
+  constexpr int64_t both_at() const {  // int32 [both]
     return keys_at() + align_up(int64_t{4} * capacity);
   }
-  constexpr int64_t both_at() const {  // int32 [both]
-    return raw_at() + align_up(int64_t{4} * capacity * gqa_group);
-  }
-  constexpr int64_t list_bytes() const { return both_at() + align_up(int64_t{4} * both); }
-  constexpr int64_t states_bytes() const { return heads * state_bytes(); }
-  constexpr int64_t bytes() const { return states_bytes() + heads * list_bytes(); }
+  constexpr int64_t head_bytes() const { return both_at() + align_up(int64_t{4} * both); }
+  constexpr int64_t bytes() const { return heads * head_bytes(); }
 };
 
 }  // namespace fasa::cuda

@@ -33,7 +33,7 @@ struct EachOfList {
   }
 };
 
-// Writes the set, the low-bit set's positions, not its scores, and the runners-up.
+// Writes the set, the low-bit set and the runners-up.
 struct SetWriter {
   const SelectHead& head;
   BlockRank& rank;
@@ -48,11 +48,10 @@ struct SetWriter {
       int32_t* both = head.lists().both;
       emit(key_at(last, plan.in_both(), each), plan.in_both(), each, both);
       simt::sync_block();
-      write_low_bit_positions(head, both);
+      write_low_bit(head, both);
     } else {
       if (simt::thread_index() == 0) head.set_low_bit_size(0);
       simt::sync_block();
-      head.take_out_set();
     }
     write_runners_up(in_set, last, each);
   }

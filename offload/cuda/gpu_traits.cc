@@ -19,8 +19,8 @@ DeviceTraits gpu_traits(int compute_capability) {
           .times_kernel_bytes = false,
           .low_bit_by_page = true,
           .select_scratch =
-              [](const CacheLayout& layout, int count, int selected_capacity) {
-                const auto scratch = cuda::SelectScratch::of(layout, count, selected_capacity);
+              [](const CacheLayout& layout, int count, int ranked, int pages) {
+                const auto scratch = cuda::SelectScratch::of(layout, count, ranked, pages);
                 return static_cast<uint64_t>(scratch.bytes());
               },
           .project_scratch = [] { return kCublasScratchBytes; },

@@ -48,8 +48,8 @@ KernelProbe::KernelProbe() {
   for (size_t* table : {&at_.few_table, &at_.many_table}) {
     *table = add(static_cast<size_t>(layout_.hot_table_bytes(kManySlots)));
   }
-  at_.scratch = add(
-      static_cast<size_t>(gpu_traits(kUsualCapability).select_scratch(layout_, 1, kManyTokens)));
+  at_.scratch = add(static_cast<size_t>(
+      gpu_traits(kUsualCapability).select_scratch(layout_, 1, kManyTokens, kPages)));
   at_.set = add(kManyTokens * sizeof(int32_t));
   at_.set_size = add(sizeof(int32_t));
   at_.counters = add(sizeof(StepCounters));
@@ -134,6 +134,7 @@ SelectParams KernelProbe::select(std::byte* base, int set) const {
   params.selected_sizes = reinterpret_cast<int32_t*>(base + at_.set_size);
   params.counters = reinterpret_cast<StepCounters*>(base + at_.counters);
   params.scratch = base + at_.scratch;
+  params.page_capacity = kPages;
   return params;
 }
 

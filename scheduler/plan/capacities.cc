@@ -16,6 +16,7 @@ constexpr std::tuple kDecodeSizes{&DecodeCapacities::count,
                                   &DecodeCapacities::access,
                                   &DecodeCapacities::hot_rows,
                                   &DecodeCapacities::selected_capacity,
+                                  &DecodeCapacities::select_pages,
                                   &DecodeCapacities::low_bit_capacity,
                                   &DecodeCapacities::low_bit_blocks,
                                   &DecodeCapacities::dense_tokens,
@@ -86,6 +87,8 @@ void add_layer(const StepSettings& settings, int index, const Load& load, Decode
   }
   if (settings.attends_to_all(index, visible, load.access)) return;
   grow(sizes.selected_capacity, set);
+  // A window may begin inside a page. Rounded, so that a growing context seldom needs more.
+  grow(sizes.select_pages, round_up(pages_of(visible) + (layer.window > 0 ? 1 : 0), 16));
   grow(sizes.low_bit_capacity, settings.low_bit_tokens(index, visible));
   grow(sizes.low_bit_blocks, low_bit_blocks(settings.low_bit_pages(index, visible)));
 }

@@ -14,6 +14,7 @@ struct DecodeCapacities {
   RowAccess access = RowAccess::kLocal;  // over the link if any sequence's is
   int hot_rows = 0;                      // of each sequence over the link, per head
   int selected_capacity = 0;             // tokens of the largest set; 0: no layer selects
+  int select_pages = 0;                  // of visible tokens, of layers that select
   int low_bit_capacity = 0;              // tokens of the largest low-bit set
   int low_bit_blocks = 0;                // of the largest low-bit set attended to by page
   int dense_tokens = 0;                  // per wave, of attention to all tokens; 0: none

@@ -52,6 +52,7 @@ void Prefetcher::predict(const Target& target, EventView sets_read) {
   prediction.select.sets = scratch.prediction_sets_of(target.layer);
   prediction.select.selected_sizes = scratch.prediction_sizes_of(target.layer);
   prediction.select.scratch = scratch.select;
+  prediction.select.page_capacity = scratch.select_pages;
   predictor_->predict(prediction);
 }
 

@@ -185,6 +185,7 @@ SelectParams StepExecutor::select_params(const Call& call, ConstTensorView q) co
           .selected_sizes = scratch.selected_sizes,
           .counters = call.step.counters + call.layer(),
           .scratch = scratch.select,
+          .page_capacity = scratch.select_pages,
           .low_bit_budget = layer.low_bit,
           .low_bit = scratch.low_bit,
           .low_bit_pages = scratch.low_bit_pages,

@@ -60,7 +60,8 @@ int64_t select_bytes(const StepSettings& settings, const DecodeCapacities& sizes
   const int behind = std::max(sizes.low_bit_capacity, predictions ? sizes.prediction_capacity : 0);
   const int capacity = sizes.selected_capacity + behind;
   if (settings.select_scratch == nullptr || capacity == 0) return 0;
-  return static_cast<int64_t>(settings.select_scratch(settings.layout, sizes.count, capacity));
+  return static_cast<int64_t>(
+      settings.select_scratch(settings.layout, sizes.count, capacity, sizes.select_pages));
 }
 
 DecodeScratch allot_decode(const StepSettings& settings, const DecodeCapacities& sizes,
@@ -99,6 +100,7 @@ DecodeScratch allot_decode(const StepSettings& settings, const DecodeCapacities&
   }
   allot_predictions(settings, sizes, arena, &scratch);
   scratch.select = arena.take<std::byte>(select_bytes(settings, sizes));
+  scratch.select_pages = sizes.select_pages;
   return scratch;
 }
 

@@ -24,6 +24,7 @@ struct DecodeScratch {
   LowBitPages low_bit_pages;
   std::byte* select =
       nullptr;  // that selects work in, of sets and of predictions one after the other
+  int select_pages = 0;  // for which `select` has room
   const std::byte** rows = nullptr;
   uint8_t* tile_ready = nullptr;
   FetchItem* fetches = nullptr;

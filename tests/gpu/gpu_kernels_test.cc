@@ -338,10 +338,7 @@ TEST_F(GpuKernels, SmallResolveSpeculateGather) {
 class SelectMemory {
  public:
   explicit SelectMemory(const SelectParams& params)
-      : bytes_(static_cast<size_t>(cuda::SelectScratch::of(params.step.layout, params.step.count,
-                                                           cuda::ranked_capacity(params))
-                                       .bytes()) +
-               64) {}
+      : bytes_(static_cast<size_t>(cuda::SelectScratch::of(params).bytes()) + 64) {}
   std::byte* data() {
     return bytes_.data() + (64 - reinterpret_cast<uintptr_t>(bytes_.data()) % 64) % 64;
   }

@@ -9,7 +9,7 @@ void enqueue_scores(const SelectParams& params, int sequence, int kv_head, float
   const cuda::CudaLauncher launch(StreamView{DeviceKind::kCuda, nullptr});
   const cuda::ScorerLayout layout =
       cuda::SelectKernel::scorer_layout(params, launch.compute_capability());
-  launch(cuda::ScoresKernel{{params, {}, layout, 0}, sequence, kv_head, raw},
+  launch(cuda::ScoresKernel{{params, {}, layout, 1}, sequence, kv_head, raw},
          {.shared_bytes = layout.bytes()});
 }
 

@@ -54,10 +54,9 @@ class SelectCase {
     for (int h = 0; h < shape.kv_heads; ++h) {
       for (int d = 0; d < shape.dims; ++d) dims_.push_back(static_cast<int16_t>(d));
     }
-    int longest = 0;
     for (size_t s = 0; s < lengths.size(); ++s) {
       add_sequence(static_cast<int>(s), lengths[s], key);
-      longest = std::max(longest, lengths[s]);
+      longest_ = std::max(longest_, lengths[s]);
     }
     for (size_t s = 0; s < lengths.size(); ++s) {
       descriptors_[s].slice_blocks = pointers_[s].data();
@@ -69,7 +68,7 @@ class SelectCase {
         for (int d = 0; d < shape.dims; ++d) query_.push_back(query(static_cast<int>(s), h, d));
       }
     }
-    selected_capacity_ = std::max(longest, shape.budget);
+    selected_capacity_ = std::max(longest_, shape.budget);
     sets_.resize(lengths.size() * static_cast<size_t>(shape.kv_heads * selected_capacity_));
     sizes_.resize(lengths.size() * static_cast<size_t>(shape.kv_heads));
   }
@@ -91,6 +90,7 @@ class SelectCase {
     params.ahead = shape_.ahead;
     params.page_tokens = shape_.page_tokens;
     params.selected_capacity = selected_capacity_;
+    params.page_capacity = pages_of(longest_);
     params.sets = sets_.data();
     params.selected_sizes = sizes_.data();
     counters_ = {};
@@ -160,6 +160,7 @@ class SelectCase {
   std::vector<std::vector<std::byte>> tails_;
   std::vector<SequenceDesc> descriptors_;
   std::vector<float> query_;
+  int longest_ = 0;
   int selected_capacity_ = 0;
   std::vector<int32_t> sets_;
   std::vector<int32_t> sizes_;

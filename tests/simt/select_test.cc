@@ -34,10 +34,7 @@ class SimtSelect {
  public:
   SimtSelect(SelectCase& cache, Order order, unsigned seed = 3, int multiprocessors = 2)
       : params_(cache.params()),
-        scratch_(
-            static_cast<size_t>(cuda::SelectScratch::of(params_.step.layout, params_.step.count,
-                                                        params_.selected_capacity)
-                                    .bytes())),
+        scratch_(static_cast<size_t>(cuda::SelectScratch::of(params_).bytes())),
         random_(seed),
         interpreter_(order, seed),
         launch_(interpreter_, multiprocessors) {
@@ -61,17 +58,9 @@ class SimtSelect {
     own.raw.resize(static_cast<size_t>(own.heads * plan.visible()));
     const cuda::ScorerLayout layout =
         cuda::SelectKernel::scorer_layout(params_, launch_.compute_capability());
-    launch_(cuda::ScoresKernel{{params_, {}, layout, 0}, sequence, kv_head, own.raw.data()},
+    launch_(cuda::ScoresKernel{{params_, {}, layout, 1}, sequence, kv_head, own.raw.data()},
             {.shared_bytes = layout.bytes()});
     return own;
-  }
-  // The state's value for a scored head.
-  uint32_t uncertain(int head) const {
-    const auto scratch =
-        cuda::SelectScratch::of(params_.step.layout, params_.step.count, params_.selected_capacity);
-    return reinterpret_cast<const cuda::SelectState*>(scratch_.data() +
-                                                      head * scratch.state_bytes())
-        ->uncertain;
   }
 
  private:
@@ -82,23 +71,18 @@ class SimtSelect {
   SimtLauncher launch_;
 };
 
-// Returns the number of heads that were scanned again.
-int expect_own_sort(SelectCase& cache, Order order = Order::kRandom) {
+void expect_own_sort(SelectCase& cache, Order order = Order::kRandom) {
   SimtSelect select(cache, order);
   const SelectParams& params = select.params();
   select.run();
-  int rescans = 0;
   for (int s = 0; s < params.step.count; ++s) {
     const SelectPlan plan = plan_selection(params, params.step.sequences[s]);
     for (int h = 0; h < params.step.layout.kv_heads; ++h) {
       const reference::GroupScores own =
           plan.is_dense() ? reference::GroupScores{} : select.scores(s, h);
       EXPECT_EQ(cache.set_of(s, h), sorted_set(plan, own)) << "sequence " << s << " head " << h;
-      if (plan.is_dense()) continue;
-      rescans += static_cast<int>(select.uncertain(s * params.step.layout.kv_heads + h));
     }
   }
-  return rescans;
 }
 
 void expect_scores(SimtSelect& select, int sequence, int kv_head) {
@@ -266,7 +250,7 @@ TEST_P(SimtSelectOf, EqualRowsAndZeroQueriesGoToTheLowerPositions) {
   }
 }
 
-// More equal tokens than the buffer holds: the last block reads the slices itself, in windows.
+// More equal tokens than the list of candidates holds: all scores are ranked, in windows.
 TEST(SimtSelect, MoreTiesThanRoomAndWindow) {
   constexpr int kTokens = 70000;
   SelectShape shape{SliceDType::kBF16, 2, 1, 1, 4, 16, 0, 300};
@@ -279,15 +263,14 @@ TEST(SimtSelect, MoreTiesThanRoomAndWindow) {
   SelectParams roomy = cache.params();
   SimtSelect select(cache, Order::kRising);
   select.params().selected_capacity = 300;  // the buffer's size follows from it
-  ASSERT_LT(cuda::SelectScratch::of(roomy.step.layout, 1, 300).capacity, kTokens / 3);
+  ASSERT_LT(cuda::SelectScratch::of(select.params()).capacity, kTokens / 3);
   select.run();
   std::vector<int32_t> set(select.params().sets, select.params().sets + 300);
   reference::select(roomy);
   EXPECT_EQ(set, cache.set_of(0, 0));
-  EXPECT_EQ(select.uncertain(0), 1u);
 }
 
-TEST_P(SimtSelectOf, UnrepresentativeSamplesLoseNothing) {
+TEST_P(SimtSelectOf, MisleadingKeysLoseNothing) {
   for (const auto& key : misleading_keys()) {
     for (const int group : {1, 4}) {
       SelectShape shape{GetParam(), 4, 1, group, 4, 16, 0, 120};
@@ -296,13 +279,6 @@ TEST_P(SimtSelectOf, UnrepresentativeSamplesLoseNothing) {
       expect_own_sort(cache);
     }
   }
-}
-
-// Ordinary data needs one pass only.
-TEST(SimtSelect, OrdinaryScoresNeedNoRescan) {
-  SelectShape shape{SliceDType::kBF16, 8, 2, 4, 4, 16, 0, 64};
-  SelectCase cache(shape, {12000}, gaussian_keys(21), gaussian_queries(21));
-  EXPECT_EQ(expect_own_sort(cache, Order::kRising), 0);
 }
 
 TEST_P(SimtSelectOf, NaNAndInfinitiesAreCountedAndOrdered) {
@@ -445,8 +421,7 @@ TEST(SimtSelect, QueriesThatAreLetThroughFit) {
       params.step.layout.gqa_group = group;
       params.step.layout.slice = {SliceDType::kInt2, dims};
       const int64_t scorers = cuda::SelectKernel::scorer_layout(params, capability).bytes();
-      ASSERT_LE(align_up(scorers) + int64_t{sizeof(cuda::BlockRank)},
-                cuda::SelectKernel::max_shared(capability))
+      ASSERT_LE(scorers, cuda::SelectKernel::max_shared(capability))
           << group << " heads of " << dims << " on " << capability;
     }
   }
@@ -475,9 +450,7 @@ TEST(SimtSelect, TakesHalfPrecisionAndStridedQueries) {
 low_bit_case::Select low_bit_select(unsigned seed) {
   return [seed](const SelectParams& given) {
     SelectParams params = given;
-    const int ranked = cuda::ranked_capacity(params);
-    std::vector<std::byte> scratch(static_cast<size_t>(
-        cuda::SelectScratch::of(params.step.layout, params.step.count, ranked).bytes()));
+    std::vector<std::byte> scratch(static_cast<size_t>(cuda::SelectScratch::of(params).bytes()));
     std::mt19937 random(seed);
     fill_randomly(scratch, random);
     params.scratch = scratch.data();
@@ -525,8 +498,8 @@ TEST(LowBitSelectBody, IsTheNextBest) {
   }
 }
 
-// A rescan, and a rank found by reading the pages again.
-TEST(LowBitSelectBody, TiesAndRescans) {
+// Ranks among candidates, and among all scores.
+TEST(LowBitSelectBody, TiesAndMisleadingKeys) {
   std::vector<SelectCase::KeyOf> keys = misleading_keys();
   keys.push_back([](int, int, int, int) { return 1.0f; });
   keys.push_back([](int, int, int t, int) { return static_cast<float>(t / 700); });
@@ -550,7 +523,7 @@ TEST(LowBitPagesBody, ScoresOfAllOthers) {
   }
 }
 
-TEST(LowBitPagesBody, Rescans) {
+TEST(LowBitPagesBody, MisleadingKeys) {
   for (const SelectCase::KeyOf& key : misleading_keys()) {
     low_bit_case::LowBitShape shape;
     shape.select.dims = 4, shape.select.group = 2;
