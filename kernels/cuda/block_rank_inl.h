@@ -65,7 +65,8 @@ FASA_DEVICE RankedKey key_of_rank(BlockRank& shared, uint32_t rank, const Each& 
                                   int min_bit = 0) {
   uint32_t prefix = 0;
   uint32_t known = 0;  // bits of the prefix
-  for (const int shift : {21, 10, 0}) {
+  FASA_NO_UNROLL       // long code
+      for (int shift = 21; shift >= 0; shift -= shift == 21 ? 11 : 10) {
     if (shift < min_bit) break;
     const uint32_t digit = shift == 0 ? 0x3ffu : 0x7ffu;
     for (int i = simt::thread_index(); i < BlockRank::kBins; i += simt::block_threads()) {

@@ -19,14 +19,9 @@ struct FinishKernel : SelectKernel {
     head.load_maxima(score_blocks, rank.maxima);
     const uint32_t floor = last_run(head, rank);
     const int32_t found = collect(head, rank, floor);
-    const auto wanted = static_cast<uint32_t>(head.plan().ranked());
-    if (found <= head.lists().capacity) {
-      const EachOfList each = {head.lists(), found};
-      SetWriter{head, rank}.write(key_of_rank(rank, wanted, each), each);
-    } else {
-      const EachOfScores each = {head, rank.maxima};
-      SetWriter{head, rank}.write(key_of_rank(rank, wanted, each), each);
-    }
+    const EachCandidate each = {head, rank.maxima, found};
+    SetWriter{head, rank}.write(
+        key_of_rank(rank, static_cast<uint32_t>(head.plan().ranked()), each), each);
   }
 
  private:
@@ -138,29 +133,43 @@ struct FinishKernel : SelectKernel {
     }
   }
 
-  // All competing tokens, by their scores.
-  struct EachOfScores {
+  // The listed candidates; all competing tokens, by their scores, if the list is too short. One
+  // type for both: the ranking is long code.
+  struct EachCandidate {
     const SelectHead& head;
     const float* maxima;
+    int32_t found;
 
+    FASA_DEVICE bool listed() const { return found <= head.lists().capacity; }
     template <typename Visit>
     FASA_DEVICE void operator()(const Visit& visit) const {
       (*this)(visit, head.plan().first, head.plan().end);
     }
+    // `begin` and `end` bound the positions that matter.
     template <typename Visit>
     FASA_DEVICE void operator()(const Visit& visit, int begin, int end) const {
       constexpr int kAhead = SelectHead::kAhead;
+      const SelectLists& lists = head.lists();
       const int base = head.first_page() * kPageTokens;
-      for (int first = begin - base + simt::thread_index(); first < end - base;
+      const int stop = listed() ? found : end - base;
+      for (int first = (listed() ? 0 : begin - base) + simt::thread_index(); first < stop;
            first += kAhead * kThreads) {
         uint32_t keys[kAhead];
-        head.relative_keys(head.lists().raw, first, end - base, maxima, keys);
-        FASA_UNROLL
-        for (int a = 0; a < kAhead; ++a) {
-          const int position = base + first + a * kThreads;
-          if (position < end && head.competes(position)) {
-            visit(keys[a], [&] { return position; });
+        if (listed()) {
+          FASA_UNROLL
+          for (int a = 0; a < kAhead; ++a) {
+            const int i = first + a * kThreads;
+            keys[a] = simt::load_fresh(lists.keys + (i < stop ? i : first));
           }
+        } else {
+          head.relative_keys(lists.raw, first, stop, maxima, keys);
+        }
+        FASA_NO_UNROLL
+        for (int a = 0; a < kAhead; ++a) {
+          const int i = first + a * kThreads;
+          if (i >= stop || !(listed() || head.competes(base + i))) continue;
+          const uint32_t key = a == 0 ? keys[0] : a == 1 ? keys[1] : a == 2 ? keys[2] : keys[3];
+          visit(key, [&] { return listed() ? simt::load_fresh(lists.positions + i) : base + i; });
         }
       }
     }

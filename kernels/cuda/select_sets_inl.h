@@ -6,33 +6,6 @@
 
 namespace fasa::cuda {
 
-// Visits the keys of a list, written by any block; several loads are in flight together.
-struct EachOfList {
-  static constexpr int kAhead = 8;
-
-  const SelectLists& lists;
-  int32_t count;
-
-  template <typename Visit>
-  FASA_DEVICE void operator()(const Visit& visit, int = 0, int = 0) const {
-    for (int32_t first = simt::thread_index(); first < count;
-         first += kAhead * simt::block_threads()) {
-      uint32_t keys[kAhead];
-      FASA_UNROLL
-      for (int a = 0; a < kAhead; ++a) {
-        const int32_t i = first + a * simt::block_threads();
-        keys[a] = simt::load_fresh(lists.keys + (i < count ? i : first));
-        keys[a] = i < count ? keys[a] : 0;
-      }
-      FASA_UNROLL
-      for (int a = 0; a < kAhead; ++a) {
-        const int32_t i = first + a * simt::block_threads();
-        if (keys[a] != 0) visit(keys[a], [&] { return simt::load_fresh(lists.positions + i); });
-      }
-    }
-  }
-};
-
 // Writes the set, the low-bit set and the runners-up.
 struct SetWriter {
   const SelectHead& head;

@@ -15,10 +15,12 @@
 #define FASA_DEVICE __device__ __forceinline__
 #define FASA_UNROLL _Pragma("unroll")
 #define FASA_UNROLL_8 _Pragma("unroll 8")
+#define FASA_NO_UNROLL _Pragma("unroll 1")
 #else
 #define FASA_DEVICE inline
 #define FASA_UNROLL
 #define FASA_UNROLL_8
+#define FASA_NO_UNROLL
 #include "kernels/cuda/simt_machine.h"
 #endif
 
