@@ -68,16 +68,19 @@ struct Case {
   int chunks = 64;
   int64_t tokens = 0;
   int budget = 256;
-  int low_bit = 0;  // tokens of the low-bit set
+  int low_bit = 0;  // tokens of the low-bit set, or kAllOthers
 
+  static constexpr int kAllOthers = -1;
   // Enough layers that their slices are several times the largest current L2 (50 MB, at 36 bytes
   // per token and head).
   int layers() const { return tokens <= 65536 ? 32 : 8; }
   std::string name() const {
-    return preset == "full"
-               ? fmt::format("full/{}", tokens)
-               : fmt::format("{}/{}x{}/{}/k{}{}", preset, slice_dtype_name(slice), chunks, tokens,
-                             budget, low_bit > 0 ? fmt::format("+{}", low_bit) : "");
+    return preset == "full" ? fmt::format("full/{}", tokens)
+                            : fmt::format("{}/{}x{}/{}/k{}{}", preset, slice_dtype_name(slice),
+                                          chunks, tokens, budget,
+                                          low_bit == kAllOthers ? "+all"
+                                          : low_bit > 0         ? fmt::format("+{}", low_bit)
+                                                                : "");
   }
 };
 
@@ -151,7 +154,9 @@ Config config_of(const Options& options, const Case& wanted) {
   config.selection.slice_dtype = wanted.slice;
   config.selection.tip_chunks = wanted.chunks;
   config.selection.fac_tokens = {{.tokens = wanted.budget, .share = 0}};
-  config.selection.low_bit_tokens = TokenCount{.tokens = wanted.low_bit, .share = 0};
+  const bool all = wanted.low_bit == Case::kAllOthers;
+  config.selection.low_bit_tokens =
+      TokenCount{.tokens = all ? 0 : wanted.low_bit, .share = all ? 1.0 : 0.0};
   config.placement.rows = wanted.preset == "fasa-m" ? RowPlacement::kHost : RowPlacement::kDevice;
   return config;
 }
@@ -322,7 +327,9 @@ json kernel_floors(const Case& wanted, const json& result, const json& ceilings)
   const double slice_bytes =
       tokens / kPageTokens * kHeads * static_cast<double>(format.page_bytes());
   // A low-bit token's value is read as codes of the slice's dtype.
-  const double low_bit_bytes = wanted.low_bit * kHeads * kWidth * slice_bits(wanted.slice) / 8.0;
+  const auto low_bit_tokens = static_cast<double>(
+      wanted.low_bit == Case::kAllOthers ? wanted.tokens : int64_t{wanted.low_bit});
+  const double low_bit_bytes = low_bit_tokens * kHeads * kWidth * slice_bits(wanted.slice) / 8.0;
   json floors = {{"select", slice_bytes / device_rate},
                  {"attend", (wanted.budget * kRowsOfToken + low_bit_bytes) / device_rate}};
   if (const char* const transfer = transfer_in(result.at("kernels_us")); transfer != nullptr) {
@@ -341,7 +348,10 @@ std::vector<Case> cases_of(const Options& options) {
     for (const int64_t tokens : options.tokens) {
       if (budget == options.budgets.front()) {
         for (const char* preset : {"fasa-c", "fasa-m"}) {
-          cases.push_back({.preset = preset, .tokens = tokens, .budget = 320, .low_bit = 1024});
+          for (const int low_bit : {Case::kAllOthers, 1024}) {
+            cases.push_back(
+                {.preset = preset, .tokens = tokens, .budget = 320, .low_bit = low_bit});
+          }
         }
         cases.push_back({.preset = "full", .tokens = tokens});
       }

@@ -4,6 +4,7 @@
 // one warp, and each thread has several loads in flight before it stores.
 #pragma once
 
+#include "kernels/cuda/copy_units_inl.h"
 #include "kernels/cuda/simt.h"
 #include "kernels/params.h"
 
@@ -12,9 +13,8 @@ namespace fasa::cuda {
 struct GatherKernel {
   static constexpr const char* kName = "gather";
   static constexpr int kThreads = 512;
-  // With kBlocks: 128 KiB in flight, enough for PCIe 5 (about 100 KB), on few multiprocessors.
-  static constexpr int kBlocks = 4;
-  static constexpr int kUnderWay = 4;
+  // 1 MiB in flight: 128 KiB reach 17 GB/s of 55 on an H100.
+  static constexpr int kBlocks = 16;
   static constexpr int kHeads = 1024;  // heads whose counts a block sums at a time
 
   struct Shared {
@@ -70,30 +70,13 @@ struct GatherKernel {
     const int32_t* ends = simt::shared<Shared>().ends;
     const int units = static_cast<int>(params.layout.row.bytes() / sizeof(simt::Word16));
     const int64_t all = int64_t{ends[count - 1]} * units;
-    const int64_t step = int64_t{simt::grid_x()} * kThreads;
-    for (int64_t begin = int64_t{simt::block_x()} * kThreads + simt::thread_index(); begin < all;
-         begin += kUnderWay * step) {
-      simt::Word16 words[kUnderWay];
-      simt::Word16* to[kUnderWay];
-      FASA_UNROLL
-      for (int i = 0; i < kUnderWay; ++i) {
-        const int64_t unit = begin + i * step;
-        to[i] = nullptr;
-        if (unit >= all) continue;
-        const int64_t row = unit / units;
-        const int head = head_of(ends, count, row);
-        const int64_t in_head = row - (head > 0 ? ends[head - 1] : 0);
-        const int64_t list = int64_t{first} + int64_t{head} * params.stride;
-        const FetchItem item = params.fetches[list * params.wave + in_head];
-        const int64_t at = unit % units;
-        words[i] = reinterpret_cast<const simt::Word16*>(item.source)[at];
-        to[i] = reinterpret_cast<simt::Word16*>(item.destination) + at;
-      }
-      FASA_UNROLL
-      for (int i = 0; i < kUnderWay; ++i) {
-        if (to[i] != nullptr) *to[i] = words[i];
-      }
-    }
+    copy_units(all, simt::block_x(), simt::grid_x(), [&](int64_t unit) {
+      const int64_t row = unit / units;
+      const int head = head_of(ends, count, row);
+      const int64_t in_head = row - (head > 0 ? ends[head - 1] : 0);
+      const int64_t list = int64_t{first} + int64_t{head} * params.stride;
+      return UnitCopy::of(params.fetches[list * params.wave + in_head], unit % units);
+    });
   }
 };
 

@@ -78,6 +78,16 @@ class PageScorer {
     if (score_cap_ > 0) cap_scores();
   }
 
+  // Called by the whole warp, as early as a page that it will score is known; null: the tail.
+  FASA_DEVICE void prefetch(const std::byte* block) const {
+    constexpr int kLine = 128;
+    if (block == nullptr) return;
+    const int64_t bytes = memory_.format.page_bytes();
+    for (int64_t at = simt::lane() * kLine; at < bytes; at += simt::kWarpThreads * kLine) {
+      simt::prefetch(block + slice_offset_ + at);
+    }
+  }
+
   // A sealed page's block; null for the tail.
   FASA_DEVICE const std::byte* block_of(int page) const {
     return page < sealed_ ? sequence_.slice_blocks[page] : nullptr;

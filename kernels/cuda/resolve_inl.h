@@ -4,6 +4,7 @@
 // others are scored, are copied by the head's own block.
 #pragma once
 
+#include "kernels/cuda/copy_units_inl.h"
 #include "kernels/cuda/hot_rows_inl.h"
 #include "kernels/cuda/simt.h"
 
@@ -217,10 +218,9 @@ struct ResolveKernel {
   }
 };
 
-// Resolve, then the block copies the rows it found: 32 KiB of its head are in flight at a time.
+// Resolve, then the block copies the rows it found.
 struct FetchKernel : ResolveKernel {
   static constexpr const char* kName = "fetch";
-  static constexpr int kUnderWay = 4;
 
   FASA_DEVICE void operator()() const {
     const Found found = resolve();
@@ -231,25 +231,10 @@ struct FetchKernel : ResolveKernel {
  private:
   FASA_DEVICE void copy(const Found& found) const {
     const int units = static_cast<int>(params.step.layout.row.bytes() / sizeof(simt::Word16));
-    const int64_t all = int64_t{found.count} * units;
-    for (int64_t begin = simt::thread_index(); begin < all; begin += kUnderWay * kThreads) {
-      simt::Word16 words[kUnderWay];
-      simt::Word16* to[kUnderWay];
-      FASA_UNROLL
-      for (int i = 0; i < kUnderWay; ++i) {
-        const int64_t unit = begin + int64_t{i} * kThreads;
-        to[i] = nullptr;
-        if (unit >= all) continue;
-        const FetchItem item = found.fetches[unit / units];
-        const int64_t at = unit % units;
-        words[i] = reinterpret_cast<const simt::Word16*>(item.source)[at];
-        to[i] = reinterpret_cast<simt::Word16*>(item.destination) + at;
-      }
-      FASA_UNROLL
-      for (int i = 0; i < kUnderWay; ++i) {
-        if (to[i] != nullptr) *to[i] = words[i];
-      }
-    }
+    copy_units(int64_t{found.count} * units, 0, 1, [&](int64_t unit) {
+      const FetchItem item = found.fetches[unit / units];
+      return UnitCopy::of(item, unit % units);
+    });
   }
 };
 

@@ -228,9 +228,14 @@ FASA_DEVICE void visit_pages(const PageScorer& scorer, int first, int end, int p
       const int64_t mine = page + int64_t{simt::lane()} * step;
       blocks = mine < end ? scorer.block_of(static_cast<int>(mine)) : nullptr;
     }
-    const auto block = simt::shuffle(reinterpret_cast<uint64_t>(blocks), in_batch);
+    const auto of = [blocks](int i) {
+      return reinterpret_cast<const std::byte*>(
+          simt::shuffle(reinterpret_cast<uint64_t>(blocks), i));
+    };
+    const std::byte* const block = of(in_batch);
     in_batch = (in_batch + 1) % simt::kWarpThreads;
-    scorer.score(page, reinterpret_cast<const std::byte*>(block));
+    if (in_batch != 0) scorer.prefetch(of(in_batch));
+    scorer.score(page, block);
     visit(page, scorer.scores());
   }
 }

@@ -107,6 +107,11 @@ FASA_DEVICE Word16 load_once(const Word16* address) {
   return {{words.x, words.y, words.z, words.w}};
 }
 
+// Begins to bring the line of 128 bytes at an address into the L2 cache.
+FASA_DEVICE void prefetch(const void* address) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(address)));
+}
+
 // Copies from global to shared memory; the thread goes on until it waits. Synchronous before sm_80.
 template <typename Word>
 FASA_DEVICE void copy_async(Word* to, const Word* from) {
@@ -224,6 +229,7 @@ FASA_DEVICE T load_fresh(const T* address) {
 }
 
 FASA_DEVICE Word16 load_once(const Word16* address) { return *address; }
+FASA_DEVICE void prefetch(const void*) {}
 
 // The interpreter copies at once or at the wait, depending on the order in which threads run.
 template <typename Word>

@@ -62,7 +62,7 @@ elif name in ("gpu_bench", "gpu_model") and "--json" in words:
              "graphs": {"tpot_ms": 5.0}, "enqueued": {"tpot_ms": 6.0}, "prompt": {"ttft_s": 3.0},
              "trace": {"verdict": "Transfers are 91 % hidden."}}
     left = int(os.environ.get("CASES", "9"))
-    for case in ("fasa-m/int2x64/131072/k320+1024", "full/131072"):
+    for case in ("fasa-m/int2x64/131072/k320+all", "full/131072"):
         if case in found["results"]:
             continue
         if left == 0:
@@ -149,7 +149,7 @@ class GpuCheck(CommandTest):
                          ["all.log", "report.json"])
         self.assertEqual(self.report["commit"], "0123abc")
         self.assertGreater(self.report["machine"]["memory"]["MemTotal"], 0)
-        self.assertIn("k320+1024", self.printed)
+        self.assertIn("k320+all", self.printed)
         self.assertIn("0.25", self.printed)  # of the floor
         self.assertIn("Transfers are 91 % hidden.", self.printed)
         self.assertEqual(self.report["results"]["kernel counters"],
@@ -182,7 +182,7 @@ class GpuCheck(CommandTest):
             self.assertIn(words, call)
         wanted = re.compile(call.split(" -k regex:")[1].split()[0])
         inner = "void fasa::cuda::run_kernel<fasa::cuda::{}>(T1)"
-        for kernel in ("SampleKernel", "FinishKernel", "RescanKernel", "ResolveKernel",
+        for kernel in ("ScoreKernel", "FinishKernel", "TakeOutKernel", "ResolveKernel",
                        "FetchKernel", "ClaimSlotsKernel", "AttendPartialsKernel<(int)1>",
                        "AttendFoldKernel"):
             self.assertTrue(wanted.fullmatch(inner.format(kernel)), kernel)
@@ -441,7 +441,7 @@ BENCH = os.environ.get("FASA_GPU_BENCH", "")
 class Bench(CommandTest):
     def test_each_transfer_has_a_floor(self):
         file = self.folder / "results.json"
-        cases = ["fasa-m/int2x64/2048/k320+1024", "fasa-c/int2x64/2048/k320+1024"]
+        cases = ["fasa-m/int2x64/2048/k320+all", "fasa-c/int2x64/2048/k320+1024"]
         subprocess.run([BENCH, "--device", "emulated", "--tokens", "2048", "--layers", "1",
                         "--steps", "2", "--budgets", "64", "--copy-bytes", "1048576",
                         "--no-copies", "--json", str(file), "--cases", *cases], check=True,

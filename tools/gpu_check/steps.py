@@ -17,8 +17,8 @@ GIB = 1 << 30
 BUDGET_EXIT = 4  # of fasa, gpu_bench and gpu_model: a memory limit is too small
 DOES_NOT_FIT = {BUDGET_EXIT: "does not fit"}
 NO_TIME = "no time left"  # of gpu_bench and gpu_model, for a case
-DEFAULT_CASES = ["k320+1024", "full/"]  # what runs by default, and its baseline
-FASA_M = "fasa-m/int2x64/131072/k320+1024"
+DEFAULT_CASES = ["k320+all", "full/"]  # what runs by default, and its baseline
+FASA_M = "fasa-m/int2x64/131072/k320+all"
 CONTEXT = 131000
 
 
@@ -273,7 +273,7 @@ METRICS = ["gpu__time_duration.sum", "dram__throughput.avg.pct_of_peak_sustained
 
 
 # Kernels of a decode step: the context before is filled by others (append, write back).
-DECODE_KERNELS = (".*(Sample|Bounds|Scan|Finish|Rescan|Resolve|Fetch|ClaimSlots|Gather|Attend)"
+DECODE_KERNELS = (".*(Score|Finish|TakeOut|Resolve|Fetch|ClaimSlots|Gather|Attend)"
                   "[A-Za-z]*Kernel.*")
 WARM_UP = 60  # launches of three steps over two layers
 

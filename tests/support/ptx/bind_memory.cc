@@ -218,6 +218,8 @@ bool bind_memory(Statement& statement) {
   } else if (statement.opcode == "membar.gl" || statement.opcode == "membar.cta") {
     // Stores are visible at once.
     statement.in.run = [](Warp&, const Instruction&, uint32_t) {};
+  } else if (statement.opcode == "prefetch.global.L2") {
+    statement.in.run = [](Warp&, const Instruction&, uint32_t) {};
   } else {
     return false;
   }
