@@ -1,19 +1,22 @@
 // Exact causal attention of a prefill on tensor cores, for rows of bf16, f16 or codes, with keys
 // and values of kDim. A block takes kRows rows (query tokens times the query heads of a GQA group),
-// a warp sixteen of them, whose queries, page scores and outputs stay in its registers. Keys and
-// values of a page are in shared memory (prefill_stage_inl.h): the next page's keys are copied
-// while this page's values are added, its values while its keys are scored. For wide heads queries
-// are read again in each page, because neither registers nor 48 KiB hold them.
+// a warp sixteen of them, whose queries and outputs stay in its registers. Keys and values come to
+// shared memory tile by tile (prefill_stage_inl.h), the next one while the block works on one:
+// there is one barrier for each, so that warps drift apart and one's products run during another's
+// softmax.
 //
-// A weight is the sum of two numbers of the rows' type (the rounded weight and its remainder),
-// exact to 2^-16 or better; queries of another type than the rows are split likewise. Pages are
-// folded in order by an online softmax as in prefill_inl.h: a query's bits depend only on its own q
-// and the rows.
+// If queries and outputs have the rows' type, weights are rounded to it. Otherwise a weight is the
+// sum of two numbers of that type (the rounded weight and its remainder), exact to 2^-16 or better,
+// and so is an element of a query. Tiles are folded in order: a query's bits depend only on its own
+// q and the rows.
+//
+// Products of a value that is not finite with the zero weight of a query that does not see it are
+// NaN. A block that ends with such numbers works once more: carefully, with those values apart.
 #pragma once
 
 #include "kernels/cuda/mma_inl.h"
 #include "kernels/cuda/prefill_stage_inl.h"
-#include "kernels/cuda/softmax_inl.h"
+#include "kernels/cuda/prefill_weights_inl.h"
 
 namespace fasa::cuda {
 
@@ -26,16 +29,14 @@ FASA_DEVICE void mma_rows(float (&d)[4], const uint32_t (&a)[4], const uint32_t 
   }
 }
 
+// What two numbers lose as packed(low, high); zero for a number that is not finite.
 template <DType kElement>
-FASA_DEVICE float rounded(float value) {
-  const auto bits = static_cast<uint16_t>(element_bits(kElement, value));
-  return kElement == DType::kBF16 ? simt::float_of(uint32_t{bits} << 16) : float_of_f16(bits);
-}
-// Rounding remainders of two numbers; zero for a number without a finite remainder.
-template <DType kElement>
-FASA_DEVICE uint32_t packed_rest(float low, float high) {
-  const float a = low - rounded<kElement>(low);
-  const float b = high - rounded<kElement>(high);
+FASA_DEVICE uint32_t packed_rest(float low, float high, uint32_t pair) {
+  constexpr bool kShort = kElement == DType::kBF16;
+  const float a =
+      low - (kShort ? simt::float_of(pair << 16) : float_of_f16(static_cast<uint16_t>(pair)));
+  const float b = high - (kShort ? simt::float_of(pair & 0xffff0000u)
+                                 : float_of_f16(static_cast<uint16_t>(pair >> 16)));
   return packed<kElement>(a == a ? a : 0.0f, b == b ? b : 0.0f);
 }
 
@@ -43,33 +44,46 @@ constexpr bool has_prefill_tiles(int dim) {
   return dim == 64 || dim == 80 || dim == 96 || dim == 128 || dim == 256;
 }
 
-// `kSplit`: queries have another type than the rows.
-template <RowDType::Kind kRow, int kDim, bool kSplit>
+// `kExact`: weights and queries are two numbers each.
+template <RowDType::Kind kRow, int kDim, bool kExact>
 struct PrefillTileKernel {
   static constexpr const char* kName = "prefill";
-  static constexpr int kThreads = 128;
-  static constexpr int kResidentBlocks = 2;
-  static constexpr int kRows = 64;
-  static constexpr int kGroups = kPageTokens / 8;  // of keys, one product wide
+  static constexpr int kThreads = 256;
+  static constexpr int kResidentBlocks = kDim <= 64 && !kExact ? 2 : 1;
+  static constexpr int kRows = kThreads / 2;
   using Dim = PrefillTileDim<kDim>;
   using Stage = PrefillStage<kRow, kDim, kThreads>;
+  using Weights = PrefillWeights<Dim::kKeys>;
   static constexpr bool kCoded = Stage::kCoded;
   static constexpr DType kElement = Stage::kElement;
   static constexpr int kDepths = Dim::kDepths;
-  static constexpr int kStride = Dim::kStride;
-  static constexpr int kHeldDepths = Dim::kKeepsQueries ? kDepths : 1;  // of queries
+  static constexpr int kKeys = Dim::kKeys;
+  // Queries that registers have no room for are read again in each tile.
+  static constexpr bool kHoldsQueries = kDim <= 128 || !kExact;
+  static constexpr int kHeldDepths = kHoldsQueries ? kDepths : 1;
   static constexpr int64_t kSharedBytes = Stage::kSharedBytes;
 
   PrefillParams params;
   int tokens = 0;  // query tokens of a block
 
+  struct Part {  // of a sequence: a block's
+    const SequenceDesc& desc;
+    int first;  // query token, counted from the sequence's first new one
+    int count;
+    // Positions of the warp's queries; the newest one is -1 if it has none.
+    int warp_oldest;
+    int warp_newest;
+
+    FASA_DEVICE int oldest() const { return desc.start + first; }
+    FASA_DEVICE int newest() const { return desc.start + first + count - 1; }
+  };
+
   // A thread's part of its two rows: lane / 4 of its warp's sixteen, and the one eight below.
   struct State {
     uint32_t q[kHeldDepths][4];
-    uint32_t q_rest[kSplit ? kHeldDepths : 1][4];
+    uint32_t q_rest[kExact ? kHeldDepths : 1][4];
     float out[2 * kDepths][4];  // see dim_of
-    float top[2];
-    float sum[2];
+    PrefillSums sums;
   };
 
   // Blocks: parts of the query tokens, KV heads, sequences. Later queries see more keys: they start
@@ -78,356 +92,322 @@ struct PrefillTileKernel {
     const SequenceDesc& desc = params.step.sequences[simt::block_z()];
     const int first = (simt::grid_x() - 1 - simt::block_x()) * tokens;
     if (desc.mode != StepMode::kPrefill || first >= desc.tokens) return;
-    const int count = desc.tokens - first < tokens ? desc.tokens - first : tokens;
+    const Part part = part_of(desc, first);
     State state;
-    load(desc, first, count, state);
-    const int last = desc.start + first + count - 1;
-    int page = params.begin_page;
-    if (params.window > 0) {
-      const int oldest = (desc.start + first + 1 - params.window) / kPageTokens;
-      page = oldest > page ? oldest : page;
+    for (bool careful = false;; careful = true) {
+      load(part, state);
+      add_tiles(part, careful, state);
+      if (careful || !is_spoilt(state)) break;
     }
-    const int end =
-        last / kPageTokens + 1 < params.end_page ? last / kPageTokens + 1 : params.end_page;
-    if (page < end) {
-      Stage::bring_keys(rows_of(last, page));
-      if constexpr (Dim::kKeepsKeys) Stage::bring_values(rows_of(last, page));
-    }
-    for (; page < end; ++page) add_page(desc, first, count, page, page + 1 < end, state);
-    write(desc, first, count, state);
+    write(part, state);
   }
 
  private:
-  // The page's rows visible to the block's newest query, at position `last`. Looked up for each
-  // copy, because there are no registers left to keep them from page to page.
-  FASA_DEVICE static int slots_of(int last, int page) {
-    const int seen = last + 1 - page * kPageTokens;
-    return seen < kPageTokens ? seen : kPageTokens;
-  }
-  FASA_DEVICE PageRows rows_of(int last, int page) const {
-    return PageRows::of(params, simt::block_z(), simt::block_y(), page, slots_of(last, page));
+  FASA_DEVICE Part part_of(const SequenceDesc& desc, int first) const {
+    const int group = params.step.layout.gqa_group;
+    const int count = desc.tokens - first < tokens ? desc.tokens - first : tokens;
+    const int begin = simt::warp() * 16;
+    const int end = begin + 16 < count * group ? begin + 16 : count * group;
+    const int position = desc.start + first;
+    return {desc, first, count, position + begin / group,
+            begin < end ? position + (end - 1) / group : -1};
   }
 
   // Index among the block's rows; `half`: the upper or the lower eight of the warp's sixteen.
   FASA_DEVICE static int row_of(int half) {
     return simt::warp() * 16 + simt::lane() / 4 + 8 * half;
   }
-  // Dimension of element `i` of a thread's out[2 * depth + odd], which belongs to row i / 2: a load
-  // of values gets two adjacent dimensions; the first goes to the even product, the second to the
-  // odd one.
-  FASA_DEVICE static int dim_of(int depth, int odd, int i) {
-    return depth * 16 + simt::lane() % 4 * 4 + 2 * (i % 2) + odd;
-  }
+  // Dimension of element `i` of a thread's out[n], which belongs to row i / 2.
+  FASA_DEVICE static int dim_of(int n, int i) { return n * 8 + simt::lane() % 4 * 2 + i % 2; }
   FASA_DEVICE int head_of(int row) const {
     const int group = params.step.layout.gqa_group;
     return simt::block_y() * group + row % group;
   }
-  FASA_DEVICE int64_t query_at(const SequenceDesc& desc, int first, int row) const {
-    const int64_t token = desc.first_token + first + row / params.step.layout.gqa_group;
-    return token * params.step.layout.query_heads() + head_of(row);
+  FASA_DEVICE int64_t token_of(const Part& part, int row) const {
+    return part.desc.first_token + part.first + row / params.step.layout.gqa_group;
   }
-  FASA_DEVICE float* state_of(const SequenceDesc& desc, int first, int row) const {
-    return params.state + query_at(desc, first, row) * (kStateHeader + kDim);
+  FASA_DEVICE int position_of(const Part& part, int row) const {
+    return part.oldest() + row / params.step.layout.gqa_group;
   }
-  FASA_DEVICE bool has_row(int count, int row) const {
-    return row < count * params.step.layout.gqa_group;
+  FASA_DEVICE int64_t query_at(const Part& part, int row) const {
+    return token_of(part, row) * params.step.layout.query_heads() + head_of(row);
   }
+  FASA_DEVICE float* state_of(const Part& part, int row) const {
+    return params.state + query_at(part, row) * (kStateHeader + kDim);
+  }
+  FASA_DEVICE bool has_row(const Part& part, int row) const {
+    return row < part.count * params.step.layout.gqa_group;
+  }
+  // The slots of a tile that one row sees.
+  FASA_DEVICE int end_of(const Part& part, int row, int tile) const {
+    return position_of(part, row) + 1 - tile * kKeys;
+  }
+  FASA_DEVICE int begin_of(int end) const { return params.window > 0 ? end - params.window : 0; }
 
-  FASA_DEVICE void load(const SequenceDesc& desc, int first, int count, State& state) const {
+  FASA_DEVICE void load(const Part& part, State& state) const {
     FASA_UNROLL
     for (int half = 0; half < 2; ++half) {
       const int row = row_of(half);
-      const bool there = has_row(count, row);
-      const bool kept = there && !params.first_wave;
-      const float* from = kept ? state_of(desc, first, row) : nullptr;
-      state.top[half] = kept ? from[0] : no_maximum();
-      state.sum[half] = kept ? from[1] : 0.0f;
+      const bool kept = has_row(part, row) && !params.first_wave;
+      const float* from = kept ? state_of(part, row) : nullptr;
+      state.sums.top[half] = kept ? from[0] : no_maximum();
+      state.sums.sum[half] = kept ? from[1] : 0.0f;
       FASA_UNROLL
-      for (int depth = 0; depth < kDepths; ++depth) {
-        if constexpr (Dim::kKeepsQueries) load_queries(desc, first, count, half, depth, state);
+      for (int n = 0; n < 2 * kDepths; ++n) {
         FASA_UNROLL
-        for (int i = 0; i < 4; ++i) {
-          const int d = dim_of(depth, i / 2, i % 2);
-          state.out[2 * depth + i / 2][2 * half + i % 2] = kept ? from[kStateHeader + d] : 0.0f;
+        for (int i = 2 * half; i < 2 * half + 2; ++i) {
+          state.out[n][i] = kept ? from[kStateHeader + dim_of(n, i)] : 0.0f;
+        }
+      }
+    }
+    if constexpr (kHoldsQueries) {
+      FASA_UNROLL
+      for (int depth = 0; depth < kDepths; ++depth) load_queries(part, depth, state);
+    }
+  }
+
+  // Loads sixteen columns of the rows' queries, into the registers of `depth`, or into the only
+  // ones.
+  FASA_DEVICE void load_queries(const Part& part, int depth, State& state) const {
+    const int to = kHoldsQueries ? depth : 0;
+    const DType dtype = kExact ? params.q.dtype : kElement;
+    FASA_UNROLL
+    for (int i = 0; i < 4; ++i) {  // columns c and c + 8, of both rows
+      const int row = row_of(i % 2);
+      const bool there = has_row(part, row);
+      const int d = depth * 16 + simt::lane() % 4 * 2 + i / 2 * 8;
+      const int64_t at = there ? params.q.offset(token_of(part, row), head_of(row)) + d : 0;
+      const float a = there ? cuda::load(dtype, params.q.data, at) : 0.0f;
+      const float b = there ? cuda::load(dtype, params.q.data, at + 1) : 0.0f;
+      state.q[to][i] = packed<kElement>(a, b);
+      if constexpr (kExact) state.q_rest[to][i] = packed_rest<kElement>(a, b, state.q[to][i]);
+    }
+  }
+
+  FASA_DEVICE static TileRows rows_of(const Part& part, const PrefillPages& pages, int tile) {
+    const int slots = part.newest() + 1 - tile * kKeys;
+    return pages.rows(tile / Dim::kTiles, tile % Dim::kTiles * kKeys,
+                      slots < kKeys ? slots : kKeys);
+  }
+
+  FASA_DEVICE void add_tiles(const Part& part, bool careful, State& state) const {
+    int tile = params.begin_page * Dim::kTiles;
+    if (params.window > 0) {
+      const int oldest = (part.oldest() + 1 - params.window) / kKeys;
+      tile = oldest > tile ? oldest : tile;
+    }
+    const int seen = part.newest() / kKeys + 1;
+    const int end = seen < params.end_page * Dim::kTiles ? seen : params.end_page * Dim::kTiles;
+    if (tile >= end) return;
+    const PrefillPages pages = PrefillPages::of(params, simt::block_z(), simt::block_y());
+    Stage::bring(rows_of(part, pages, tile), pages.row_bytes, tile);
+    // Looked up early: copies need addresses that are themselves loaded.
+    TileRows next = rows_of(part, pages, tile + 1 < end ? tile + 1 : tile);
+    for (; tile < end; ++tile) {
+      simt::wait_copies<0>();
+      simt::sync_block();  // the tile is there, and all threads have left the one before
+      if (tile + 1 < end) Stage::bring(next, pages.row_bytes, tile + 1);
+      if (tile + 2 < end) next = rows_of(part, pages, tile + 2);
+      add_tile(part, tile, careful, state);
+    }
+  }
+
+  // `careful`: a block's threads meet.
+  FASA_DEVICE void add_tile(const Part& part, int tile, bool careful, State& state) const {
+    const bool sees = tile * kKeys <= part.warp_newest;
+    Weights weights = {};
+    if (sees) {
+      score(part, tile, state, weights);
+      if constexpr (kCoded) weights.scale(Stage::key_scales(tile));
+      finish_scores(part, tile, weights);
+      weigh(weights, state);
+    }
+    if (careful) {
+      simt::sync_block();  // the keys have been read
+      if (simt::thread_index() == 0) Stage::spoilt(tile) = 0;
+      simt::sync_block();
+      Stage::clean_values(tile);
+      simt::sync_block();
+    }
+    if (sees) add_values(tile, weights, state);
+    if (careful && Stage::spoilt(tile) != 0) add_spoilt(part, tile, weights, state);
+  }
+
+  FASA_DEVICE void score(const Part& part, int tile, State& state, Weights& scores) const {
+    const int row = simt::lane() % 8;
+    const int odd = simt::lane() / 8 % 2;
+    const simt::Word16* const keys = Stage::keys(tile) + simt::lane() / 16 * 8 * Dim::kStride;
+    FASA_UNROLL
+    for (int depth = 0; depth < kDepths; ++depth) {
+      const int of = kHoldsQueries ? depth : 0;
+      if constexpr (!kHoldsQueries) load_queries(part, depth, state);
+      FASA_UNROLL
+      for (int n = 0; n < Weights::kGroups; n += 2) {
+        const simt::Word16 words =
+            simt::load_matrices<false>(keys + Dim::word(n, row, 2 * depth, odd));
+        FASA_UNROLL
+        for (int i = 0; i < 2; ++i) {
+          const uint32_t b[2] = {words.words[2 * i], words.words[2 * i + 1]};
+          mma_rows<kElement>(scores.at[n + i], state.q[of], b);
+          if constexpr (kExact) mma_rows<kElement>(scores.at[n + i], state.q_rest[of], b);
         }
       }
     }
   }
 
-  // Loads sixteen columns of a row's query, into the registers of `depth`, or into the only ones
-  // for wide heads.
-  FASA_DEVICE void load_queries(const SequenceDesc& desc, int first, int count, int half, int depth,
-                                State& state) const {
-    const int row = row_of(half);
-    const bool there = has_row(count, row);
-    const int64_t token = desc.first_token + first + row / params.step.layout.gqa_group;
-    const int64_t at = there ? params.q.offset(token, head_of(row)) : 0;
-    const int to = Dim::kKeepsQueries ? depth : 0;
-    const DType dtype = kSplit ? params.q.dtype : kElement;
-    FASA_UNROLL
-    for (int part = 0; part < 2; ++part) {  // columns c and c + 8
-      const int d = depth * 16 + simt::lane() % 4 * 2 + part * 8;
-      const float a = there ? cuda::load(dtype, params.q.data, at + d) : 0.0f;
-      const float b = there ? cuda::load(dtype, params.q.data, at + d + 1) : 0.0f;
-      state.q[to][part * 2 + half] = packed<kElement>(a, b);
-      if constexpr (kSplit) state.q_rest[to][part * 2 + half] = packed_rest<kElement>(a, b);
-    }
-  }
-
-  // `goes_on`: another page follows. This page's keys are being copied, and so are its values if
-  // they have memory of their own.
-  FASA_DEVICE void add_page(const SequenceDesc& desc, int first, int count, int page, bool goes_on,
-                            State& state) const {
-    const int last = desc.start + first + count - 1;
-    simt::wait_copies<Dim::kKeepsKeys ? 1 : 0>();
-    simt::sync_block();
-    if (simt::thread_index() == 0) Stage::spoilt() = 0;
-    float weights[kGroups][4] = {};
-    score(desc, first, count, state, weights);
-    if constexpr (kCoded) scale_scores(weights);
-    simt::sync_block();  // the keys have been read
-    if constexpr (!Dim::kKeepsKeys) {
-      Stage::bring_values(rows_of(last, page));
-    } else if (goes_on) {
-      Stage::bring_keys(rows_of(last, page + 1));
-    } else {
-      simt::commit_copies();
-    }
-    weigh_page(desc, first, count, page, weights, state);
-    simt::wait_copies<Dim::kKeepsKeys ? 1 : 0>();
-    Stage::clean_values(slots_of(last, page));
-    simt::sync_block();
-    add_values(weights, state);
-    const bool spoilt = Stage::spoilt() != 0;
-    simt::sync_block();  // the values and the flag have been read
-    if (spoilt) {
-      simt::wait_copies<0>();
-      add_spoilt(desc, first, count, page, weights, state);
-    }
-    if (!goes_on) return;
-    if (spoilt || !Dim::kKeepsKeys) Stage::bring_keys(rows_of(last, page + 1));
-    if constexpr (Dim::kKeepsKeys) Stage::bring_values(rows_of(last, page + 1));
-  }
-
-  // Turns scores of the page into weights.
-  FASA_DEVICE void weigh_page(const SequenceDesc& desc, int first, int count, int page,
-                              float (&weights)[kGroups][4], State& state) const {
+  FASA_DEVICE void finish_scores(const Part& part, int tile, Weights& scores) const {
+    const StepParams& step = params.step;
+    const int from = tile * kKeys;
+    const bool whole = from + kKeys <= part.warp_oldest + 1 &&
+                       (params.window <= 0 || from > part.warp_newest - params.window);
+    if (whole && step.slopes == nullptr && step.score_cap <= 0) return;
     FASA_UNROLL
     for (int half = 0; half < 2; ++half) {
-      const int token = row_of(half) / params.step.layout.gqa_group;
-      const int newest = desc.start + first + token + 1 - page * kPageTokens;
-      const int oldest = params.window > 0 ? newest - params.window : 0;
-      const int begin = has_row(count, row_of(half)) ? oldest : kPageTokens;
-      if (params.step.slopes != nullptr) {
-        add_slope(half, params.step.slopes[head_of(row_of(half))], newest - 1, weights);
+      const int end = end_of(part, row_of(half), tile);
+      if (step.slopes != nullptr) {
+        scores.add_slope(half, step.slopes[head_of(row_of(half))], end - 1);
       }
-      if (params.step.score_cap > 0) cap_scores(half, params.step.score_cap, weights);
-      weigh(half, begin, newest, state, weights);
+      if (step.score_cap > 0) scores.cap(half, step.score_cap);
+      if (!whole) scores.hide(half, begin_of(end), end);
     }
   }
 
-  FASA_DEVICE void score(const SequenceDesc& desc, int first, int count, State& state,
-                         float (&scores)[kGroups][4]) const {
-    FASA_UNROLL
-    for (int depth = 0; depth < kDepths; ++depth) {
-      const int of = Dim::kKeepsQueries ? depth : 0;
-      if constexpr (!Dim::kKeepsQueries) {
-        load_queries(desc, first, count, 0, depth, state);
-        load_queries(desc, first, count, 1, depth, state);
-      }
-      FASA_UNROLL
-      for (int n = 0; n < kGroups; ++n) {
-        const uint32_t* at =
-            Stage::keys() + (n * 8 + simt::lane() / 4) * kStride + depth * 8 + simt::lane() % 4;
-        const uint32_t b[2] = {at[0], at[4]};
-        mma_rows<kElement>(scores[n], state.q[of], b);
-        if constexpr (kSplit) mma_rows<kElement>(scores[n], state.q_rest[of], b);
-      }
-    }
-  }
-
-  FASA_DEVICE static void scale_scores(float (&scores)[kGroups][4]) {
-    FASA_UNROLL
-    for (int n = 0; n < kGroups; ++n) {
-      const float* scales = Stage::key_scales() + n * 8 + simt::lane() % 4 * 2;
-      FASA_UNROLL
-      for (int i = 0; i < 4; ++i) scores[n][i] *= scales[i % 2];
-    }
-  }
-
-  // Adds ALiBi's term to one row's scores. `query`: the query's slot, which may be in a later page.
-  FASA_DEVICE static void add_slope(int half, float slope, int query, float (&scores)[kGroups][4]) {
-    FASA_UNROLL
-    for (int n = 0; n < kGroups; ++n) {
-      FASA_UNROLL
-      for (int i = 0; i < 2; ++i) {
-        const auto distance = static_cast<float>(n * 8 + simt::lane() % 4 * 2 + i - query);
-        float& score = scores[n][2 * half + i];
-        score = simt::fused(slope, distance, score);
-      }
-    }
-  }
-
-  FASA_DEVICE static void cap_scores(int half, float cap, float (&scores)[kGroups][4]) {
-    FASA_UNROLL
-    for (int n = 0; n < kGroups; ++n) {
-      FASA_UNROLL
-      for (int i = 0; i < 2; ++i) {
-        float& score = scores[n][2 * half + i];
-        score = soft_capped(score, cap);
-      }
-    }
-  }
-
-  // Turns one row's scores into weights, by the four lanes that share it. The row sees slots
-  // [begin, end).
-  FASA_DEVICE void weigh(int half, int begin, int end, State& state,
-                         float (&weights)[kGroups][4]) const {
-    float top = no_maximum();
-    uint32_t spoilt = 0;
-    FASA_UNROLL
-    for (int n = 0; n < kGroups; ++n) {
-      FASA_UNROLL
-      for (int i = 0; i < 2; ++i) {
-        const int slot = n * 8 + simt::lane() % 4 * 2 + i;
-        float& score = weights[n][2 * half + i];
-        score = slot >= begin && slot < end ? score * params.scale : no_maximum();
-        spoilt |= score != score ? 1u : 0u;
-        top = score > top ? score : top;
-      }
-    }
-    FASA_UNROLL
-    for (int lanes = 1; lanes <= 2; lanes *= 2) {
-      const float other = simt::shuffle_xor(top, lanes);
-      top = other > top ? other : top;
-      spoilt |= simt::shuffle_xor(spoilt, lanes);
-    }
-    const float before = state.top[half];
-    top = before > top ? before : top;
-    if (spoilt != 0 || before != before) top = __builtin_nanf("");
-    float sum = 0;
-    FASA_UNROLL
-    for (int n = 0; n < kGroups; ++n) {
-      FASA_UNROLL
-      for (int i = 0; i < 2; ++i) {
-        float& weight = weights[n][2 * half + i];
-        weight = top == no_maximum() ? 0.0f : exponential(weight - top);
-        sum += weight;
-      }
-    }
-    FASA_UNROLL
-    for (int lanes = 1; lanes <= 2; lanes *= 2) sum += simt::shuffle_xor(sum, lanes);
-    const float factor = before == no_maximum() ? 0.0f : exponential(before - top);
-    state.sum[half] = state.sum[half] * factor + sum;
-    state.top[half] = top;
+  FASA_DEVICE void weigh(Weights& weights, State& state) const {
+    constexpr float kLog2E = 1.44269504f;
+    float factors[2];
+    if (!weights.weigh(params.scale * kLog2E, state.sums, factors)) return;
     FASA_UNROLL
     for (int n = 0; n < 2 * kDepths; ++n) {
-      state.out[n][2 * half] *= factor;
-      state.out[n][2 * half + 1] *= factor;
+      FASA_UNROLL
+      for (int i = 0; i < 4; ++i) state.out[n][i] *= factors[i / 2];
     }
   }
 
-  FASA_DEVICE static void add_values(const float (&weights)[kGroups][4], State& state) {
+  FASA_DEVICE static void add_values(int tile, const Weights& weights, State& state) {
+    const int row = simt::lane() % 8;
+    const int odd = simt::lane() / 16;
+    const simt::Word16* const values =
+        Stage::values(tile) + simt::lane() / 8 % 2 * 8 * Dim::kStride;
     FASA_UNROLL
-    for (int k = 0; k < kGroups / 2; ++k) {  // sixteen keys
+    for (int k = 0; k < Weights::kGroups / 2; ++k) {  // sixteen keys
       uint32_t a[4], rest[4];
       FASA_UNROLL
       for (int i = 0; i < 4; ++i) {
-        const float* pair = &weights[2 * k + i / 2][2 * (i % 2)];
+        const float* pair = &weights.at[2 * k + i / 2][2 * (i % 2)];
         float scaled[2] = {pair[0], pair[1]};
         if constexpr (kCoded) {
-          const float* scales = Stage::value_scales() + (2 * k + i / 2) * 8 + simt::lane() % 4 * 2;
+          const float* scales = Stage::value_scales(tile) + Weights::slot_of(2 * k + i / 2, 0);
           scaled[0] *= scales[0];
           scaled[1] *= scales[1];
         }
         a[i] = packed<kElement>(scaled[0], scaled[1]);
-        rest[i] = packed_rest<kElement>(scaled[0], scaled[1]);
+        if constexpr (kExact) rest[i] = packed_rest<kElement>(scaled[0], scaled[1], a[i]);
       }
-      const uint32_t* at =
-          Stage::values() + (k * 16 + simt::lane() % 4 * 2) * kStride + simt::lane() / 4;
       FASA_UNROLL
-      for (int depth = 0; depth < kDepths; ++depth) {
-        const uint32_t words[4] = {at[depth * 8], at[depth * 8 + kStride],
-                                   at[depth * 8 + 8 * kStride], at[depth * 8 + 9 * kStride]};
-        const uint32_t even[2] = {low_halves(words[0], words[1]), low_halves(words[2], words[3])};
-        const uint32_t odd[2] = {high_halves(words[0], words[1]), high_halves(words[2], words[3])};
-        mma_rows<kElement>(state.out[2 * depth], a, even);
-        mma_rows<kElement>(state.out[2 * depth], rest, even);
-        mma_rows<kElement>(state.out[2 * depth + 1], a, odd);
-        mma_rows<kElement>(state.out[2 * depth + 1], rest, odd);
-      }
-    }
-  }
-  FASA_DEVICE static uint32_t low_halves(uint32_t first, uint32_t second) {
-    return (first & 0xffffu) | second << 16;
-  }
-  FASA_DEVICE static uint32_t high_halves(uint32_t first, uint32_t second) {
-    return first >> 16 | (second & 0xffff0000u);
-  }
-
-  // Adds the values that clean_values() has zeroed, one by one: rare and slow.
-  FASA_DEVICE void add_spoilt(const SequenceDesc& desc, int first, int count, int page,
-                              const float (&weights)[kGroups][4], State& state) const {
-    auto* const shared = reinterpret_cast<float*>(simt::shared_memory());  // [rows][slots]
-    simt::sync_block();                                                    // no copies are running
-    FASA_UNROLL
-    for (int n = 0; n < kGroups; ++n) {
-      FASA_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        shared[row_of(i / 2) * kPageTokens + n * 8 + simt::lane() % 4 * 2 + i % 2] = weights[n][i];
-      }
-    }
-    simt::sync_block();
-    for (int slot = 0; slot < kPageTokens; ++slot) {
-      // Unrolled; otherwise the state would be in memory instead of registers, in every page.
-      FASA_UNROLL
-      for (int half = 0; half < 2; ++half) {
-        const int row = row_of(half);
-        const int token = row / params.step.layout.gqa_group;
-        const int newest = desc.start + first + token + 1 - page * kPageTokens;
-        const bool seen = has_row(count, row) && slot < newest &&
-                          (params.window <= 0 || slot >= newest - params.window);
-        if (!seen) continue;
-        const std::byte* value =
-            row_at(params.step, simt::block_z(), simt::block_y(), page * kPageTokens + slot,
-                   params.pages, NewRows::kInWriteBackBuffer) +
-            params.step.layout.row.key_bytes();
-        const RowVector values = RowVector::of(kRow, value, kDim);
-        const float weight = shared[row * kPageTokens + slot];
+      for (int n = 0; n < 2 * kDepths; n += 2) {
+        const simt::Word16 words =
+            simt::load_matrices<true>(values + Dim::word(2 * k, row, n, odd));
         FASA_UNROLL
-        for (int i = 0; i < 4 * kDepths; ++i) {
-          const float v = values.at(dim_of(i / 4, i / 2 % 2, i % 2));
-          if (v - v == 0.0f) continue;  // finite
-          state.out[i / 2][2 * half + i % 2] += weight * v;
+        for (int i = 0; i < 2; ++i) {
+          const uint32_t b[2] = {words.words[2 * i], words.words[2 * i + 1]};
+          mma_rows<kElement>(state.out[n + i], a, b);
+          if constexpr (kExact) mma_rows<kElement>(state.out[n + i], rest, b);
         }
       }
     }
-    simt::sync_block();  // the weights have been read
   }
 
-  FASA_DEVICE void write(const SequenceDesc& desc, int first, int count, const State& state) const {
+  // Whether an output of the block is not finite.
+  FASA_DEVICE static bool is_spoilt(const State& state) {
+    float none = 0;
+    FASA_UNROLL
+    for (int n = 0; n < 2 * kDepths; ++n) {
+      FASA_UNROLL
+      for (int i = 0; i < 4; ++i) none = simt::fused(state.out[n][i], 0.0f, none);
+    }
+    simt::sync_block();  // all tiles have been read
+    if (simt::thread_index() == 0) Stage::spoilt(0) = 0;
+    simt::sync_block();
+    if (none != none) simt::atomic_or(&Stage::spoilt(0), 1u);
+    simt::sync_block();
+    const bool spoilt = Stage::spoilt(0) != 0;
+    simt::sync_block();  // before the next tile
+    return spoilt;
+  }
+
+  // Adds the values that clean_values() has zeroed, one by one: rare and slow.
+  FASA_DEVICE void add_spoilt(const Part& part, int tile, const Weights& weights,
+                              State& state) const {
+    float* const shared = Stage::weights(tile);  // [16 rows][8 slots]
+    for (int group = 0; group < Weights::kGroups; ++group) {
+      FASA_UNROLL
+      for (int n = 0; n < Weights::kGroups; ++n) {
+        if (n != group) continue;
+        FASA_UNROLL
+        for (int i = 0; i < 4; ++i) {
+          shared[(simt::lane() / 4 + i / 2 * 8) * 8 + simt::lane() % 4 * 2 + i % 2] =
+              weights.at[n][i];
+        }
+      }
+      simt::sync_warp();
+      for (int slot = group * 8; slot < group * 8 + 8; ++slot) {
+        // Unrolled; otherwise the state would be in memory instead of registers, in every tile.
+        FASA_UNROLL
+        for (int half = 0; half < 2; ++half) {
+          const float weight = shared[(simt::lane() / 4 + half * 8) * 8 + slot % 8];
+          add_spoilt(part, tile, half, slot, weight, state);
+        }
+      }
+      simt::sync_warp();
+    }
+  }
+  FASA_DEVICE void add_spoilt(const Part& part, int tile, int half, int slot, float weight,
+                              State& state) const {
+    const int row = row_of(half);
+    const int end = end_of(part, row, tile);
+    if (!has_row(part, row) || slot < begin_of(end) || slot >= end) return;
+    const std::byte* value =
+        row_at(params.step, simt::block_z(), simt::block_y(), tile * kKeys + slot, params.pages,
+               NewRows::kInWriteBackBuffer) +
+        params.step.layout.row.key_bytes();
+    const RowVector values = RowVector::of(kRow, value, kDim);
+    FASA_UNROLL
+    for (int n = 0; n < 2 * kDepths; ++n) {
+      FASA_UNROLL
+      for (int i = 2 * half; i < 2 * half + 2; ++i) {
+        const float v = values.at(dim_of(n, i));
+        if (v - v != 0.0f) state.out[n][i] += weight * v;  // not finite
+      }
+    }
+  }
+
+  FASA_DEVICE void write(const Part& part, const State& state) const {
     FASA_UNROLL
     for (int half = 0; half < 2; ++half) {
       const int row = row_of(half);
-      if (!has_row(count, row)) continue;
-      const float top = state.top[half];
-      const float sum = state.sum[half];
+      if (!has_row(part, row)) continue;
+      const float top = state.sums.top[half];
+      const float sum = state.sums.sum[half];
       const bool leader = simt::lane() % 4 == 0;
-      float* const to = params.last_wave ? nullptr : state_of(desc, first, row);
+      float* const to = params.last_wave ? nullptr : state_of(part, row);
       if (leader && to != nullptr) to[0] = top, to[1] = sum;
       if (leader && params.last_wave && params.lse != nullptr) {
-        params.lse[query_at(desc, first, row)] = log_sum_exp(top, sum);
+        constexpr float kLogOf2 = 0.69314718f;
+        params.lse[query_at(part, row)] = top * kLogOf2 + logarithm(sum);
       }
-      const int64_t token = desc.first_token + first + row / params.step.layout.gqa_group;
-      const int64_t at = params.out.offset(token, head_of(row));
+      const float inverse = 1.0f / divisor_of(top, sum);
+      const int64_t at = params.out.offset(token_of(part, row), head_of(row));
       FASA_UNROLL
-      for (int i = 0; i < 4 * kDepths; ++i) {
-        const int d = dim_of(i / 4, i / 2 % 2, i % 2);
-        const float value = state.out[i / 2][2 * half + i % 2];
-        if (to != nullptr) {
-          to[kStateHeader + d] = value;
-        } else {
-          store(params.out.dtype, params.out.data, at + d, value / divisor_of(top, sum));
+      for (int n = 0; n < 2 * kDepths; ++n) {
+        FASA_UNROLL
+        for (int i = 2 * half; i < 2 * half + 2; ++i) {
+          const int d = dim_of(n, i);
+          if (to != nullptr) {
+            to[kStateHeader + d] = state.out[n][i];
+          } else {
+            store(kExact ? params.out.dtype : kElement, params.out.data, at + d,
+                  state.out[n][i] * inverse);
+          }
         }
       }
     }
@@ -447,7 +427,8 @@ void launch_prefill_tiles_of(const PrefillParams& params, const Launcher& launch
                     .z = params.step.count,
                     .shared_bytes = Kernel::kSharedBytes});
   };
-  if (params.q.dtype == PrefillTileKernel<kRow, kDim, false>::kElement) {
+  constexpr DType kElement = PrefillTileKernel<kRow, kDim, false>::kElement;
+  if (params.q.dtype == kElement && params.out.dtype == kElement) {
     run(PrefillTileKernel<kRow, kDim, false>{});
   } else {
     run(PrefillTileKernel<kRow, kDim, true>{});

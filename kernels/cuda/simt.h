@@ -143,6 +143,27 @@ FASA_DEVICE void wait_copies() {
 #endif
 }
 
+// Loads four 8 x 8 matrices of 16-bit elements from shared memory, by all lanes of a warp. Lane l
+// gives the address of row l % 8 of matrix l / 8. Of each matrix it gets elements c and c + 1 of
+// row l / 4, with c = 2 (l % 4); kTransposed: elements l / 4 of rows c and c + 1.
+template <bool kTransposed>
+FASA_DEVICE Word16 load_matrices(const Word16* row) {
+  const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(row));
+  Word16 all;
+  if constexpr (kTransposed) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(all.words[0]), "=r"(all.words[1]), "=r"(all.words[2]), "=r"(all.words[3])
+                 : "r"(at)
+                 : "memory");
+  } else {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(all.words[0]), "=r"(all.words[1]), "=r"(all.words[2]), "=r"(all.words[3])
+                 : "r"(at)
+                 : "memory");
+  }
+  return all;
+}
+
 FASA_DEVICE int count_bits(uint32_t word) { return __popc(word); }
 FASA_DEVICE int lowest_bit(uint32_t word) { return __ffs(static_cast<int>(word)) - 1; }
 
@@ -240,6 +261,31 @@ FASA_DEVICE void commit_copies() { machine().commit_copies(); }
 template <int kLeft>
 FASA_DEVICE void wait_copies() {
   machine().finish_copies(kLeft);
+}
+
+template <bool kTransposed>
+FASA_DEVICE Word16 load_matrices(const Word16* words) {
+  struct Load {
+    const Word16* words;
+    Word16 result;
+  } load = {words, {}};
+  machine().collective(kFullWarp, &load, [](void* const* lanes, uint32_t mask) {
+    const auto element = [&](int matrix, int row, int column) {
+      const Word16& at = *static_cast<const Load*>(lanes[matrix * 8 + row])->words;
+      return at.words[column / 2] >> column % 2 * 16 & 0xffffu;
+    };
+    for_each_lane<Load>(lanes, mask, [&](int lane, Load& of) {
+      const int row = lane / 4;
+      const int c = lane % 4 * 2;
+      for (int matrix = 0; matrix < 4; ++matrix) {
+        const uint32_t low = kTransposed ? element(matrix, c, row) : element(matrix, row, c);
+        const uint32_t high =
+            kTransposed ? element(matrix, c + 1, row) : element(matrix, row, c + 1);
+        of.result.words[matrix] = low | high << 16;
+      }
+    });
+  });
+  return load.result;
 }
 
 FASA_DEVICE int count_bits(uint32_t word) { return __builtin_popcount(word); }

@@ -188,6 +188,35 @@ TEST(PtxInstructions, Products) {
   }
 }
 
+// Row r of matrix m begins at byte 128 m + 16 r and has elements 64 m + 8 r + column.
+TEST(PtxInstructions, MatricesOfAWarp) {
+  for (const bool transposed : {false, true}) {
+    for (uint32_t matrix = 0; matrix < 4; ++matrix) {
+      const std::vector<uint32_t> out = run_program(fmt::format(
+                                                        R"(
+  mov.u32 %r10, shared_memory;
+  shl.b32 %r11, %r1, 4;
+  add.s32 %r12, %r10, %r11;
+  shl.b32 %r13, %r1, 3;
+  mad.lo.s32 %r14, %r13, 65537, 65536;
+  add.s32 %r15, %r14, 131074;
+  add.s32 %r16, %r15, 131074;
+  add.s32 %r17, %r16, 131074;
+  st.shared.v4.u32 [%r12], {{%r14, %r15, %r16, %r17}};
+  bar.warp.sync -1;
+  ldmatrix.sync.aligned.m8n8.x4{}.shared.b16 {{%r20, %r21, %r22, %r23}}, [%r12];
+  st.global.u32 [%rd2], %r{};)",
+                                                        transposed ? ".trans" : "", 20 + matrix),
+                                                    {}, {.shared_bytes = 512});
+      for (uint32_t lane = 0; lane < 32; ++lane) {
+        const uint32_t row = lane / 4, c = lane % 4 * 2;
+        const uint32_t first = 64 * matrix + (transposed ? 8 * c + row : 8 * row + c);
+        EXPECT_EQ(out[lane], first | (first + (transposed ? 8 : 1)) << 16) << lane;
+      }
+    }
+  }
+}
+
 TEST(PtxInstructions, SharedMemoryAndAtomics) {
   const std::vector<uint32_t> out = run_program(R"(
   mov.u32 %r10, shared_memory;

@@ -1,4 +1,4 @@
-// Loads, stores, atomics, asynchronous copies and addresses.
+// Loads, stores, atomics, asynchronous copies, matrices and addresses.
 #include <algorithm>
 #include <array>
 
@@ -87,6 +87,41 @@ void commit_group(Warp& warp, const Instruction&, uint32_t lanes) {
 }
 void wait_group(Warp& warp, const Instruction& in, uint32_t lanes) {
   for_lanes(lanes, [&](int lane) { warp.finish_copies(lane, static_cast<size_t>(in.immediate)); });
+}
+
+// Four registers of each lane, the address, the mask. Lane 8 m + r has the address of row r of
+// matrix m, eight elements of 16 bits. A lane's register m holds elements 2 (lane % 4) and the next
+// one of row lane / 4 of matrix m; mode 1 (transposed): of column lane / 4.
+void load_matrices(Warp& warp, const Instruction& in, uint32_t lanes) {
+  if (lanes != kAllLanes) warp.fail("a load of matrices without all lanes");
+  constexpr unsigned kRowBytes = 16;
+  const std::byte* rows[kLanes];
+  bool known[kLanes];
+  for_lanes(lanes, [&](int lane) {
+    known[lane] = true;
+    rows[lane] = warp.locate(lane,
+                             {.space = Space::kShared,
+                              .address = warp.address_of(in, 4, lane, in.immediate),
+                              .bytes = kRowBytes},
+                             &known[lane]);
+  });
+  for (int matrix = 0; matrix < 4; ++matrix) {
+    uint32_t defined = 0;
+    for_lanes(lanes, [&](int lane) {
+      const int of_pair = lane % 4 * 2;
+      uint32_t pair = 0;
+      bool all = true;
+      for (int i = 0; i < 2; ++i) {
+        const int row = matrix * 8 + (in.mode != 0 ? of_pair + i : lane / 4);
+        const int column = in.mode != 0 ? lane / 4 : of_pair + i;
+        pair |= uint32_t{load_bits<uint16_t>(rows[row] + 2 * column)} << 16 * i;
+        all = all && known[row];
+      }
+      warp.put<uint32_t>(in, matrix, lane, pair);
+      defined |= uint32_t{all} << lane;
+    });
+    warp.define(in.slot[matrix], lanes, defined);
+  }
 }
 
 // Between a window's addresses and generic ones, which are the host's.
@@ -194,6 +229,21 @@ void bind_copy(Statement& statement) {
   }
 }
 
+void bind_matrices(Statement& statement) {
+  statement.allow({"sync", "aligned", "m8n8", "x4", "trans", "shared", "b16"});
+  statement.expect_arguments(2);
+  Instruction& in = statement.in;
+  if (!has(statement, "x4")) statement.decoder.fail("not four matrices", statement.opcode);
+  statement.decoder.add_elements(in, statement.arguments[0], 4);
+  in.results = 4;
+  in.space = Space::kShared;
+  statement.decoder.add_address(in, statement.arguments[1]);
+  statement.decoder.add_operand(in, "-1", 4);  // all lanes meet
+  in.mode = has(statement, "trans") ? 1 : 0;
+  in.kind = Kind::kCollective;
+  in.run = load_matrices;
+}
+
 void bind_space(Statement& statement) {
   statement.allow({"to", "global", "shared", "local", "param", statement.parts.back()});
   statement.expect_arguments(2);
@@ -215,6 +265,8 @@ bool bind_memory(Statement& statement) {
     bind_space(statement);
   } else if (statement.is("cp")) {
     bind_copy(statement);
+  } else if (statement.is("ldmatrix")) {
+    bind_matrices(statement);
   } else if (statement.opcode == "membar.gl" || statement.opcode == "membar.cta") {
     // Stores are visible at once.
     statement.in.run = [](Warp&, const Instruction&, uint32_t) {};
