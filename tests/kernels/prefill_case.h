@@ -18,6 +18,7 @@ struct Ways {
   int chunk = 1 << 20;
   int wave_pages = 0;   // 0: all pages in one call
   bool copied = false;  // older pages copied into one buffer (host placement)
+  DType out = DType::kF32;
 };
 
 // Outputs and log-sum-exps of every token. All sequences have the same length and are prefilled in
@@ -52,7 +53,10 @@ class Prefill {
     const CacheLayout& layout = cache_.layout();
     const int value_dim = layout.row.value_dim;
     const auto heads = static_cast<size_t>(step.tokens * layout.query_heads());
-    std::vector<float> out(heads * static_cast<size_t>(value_dim), -77), lse(heads, -77);
+    const size_t elements = heads * static_cast<size_t>(value_dim);
+    std::vector<std::byte> out(elements * static_cast<size_t>(dtype_bytes(ways_.out)),
+                               std::byte{0xEE});
+    std::vector<float> lse(heads, -77);
     std::vector<float> state(heads * static_cast<size_t>(value_dim + 2), NAN);
     PrefillParams params;
     params.step = cache_.params(step, 0);
@@ -60,7 +64,7 @@ class Prefill {
     params.scale = 1 / std::sqrt(static_cast<float>(layout.row.key_dim));
     params.window = ways_.window;
     params.out =
-        TensorView::dense(out.data(), DType::kF32, step.tokens, layout.query_heads(), value_dim);
+        TensorView::dense(out.data(), ways_.out, step.tokens, layout.query_heads(), value_dim);
     params.lse = lse.data();
     const int pages = (step.descs[0].end() - 1) / kPageTokens + 1;
     const int wave = ways_.wave_pages > 0 ? ways_.wave_pages : pages;
@@ -74,7 +78,11 @@ class Prefill {
       if (ways_.copied) params.pages = copy_pages(step, begin, wave, copies);
       ways_.run(params);
     }
-    collect(step, out, lse);
+    std::vector<float> values;
+    for (size_t i = 0; i < elements; ++i) {
+      values.push_back(load_element(ways_.out, out.data(), static_cast<int64_t>(i)));
+    }
+    collect(step, values, lse);
   }
 
   CopiedPages copy_pages(const RowStep& step, int begin, int wave, std::vector<std::byte>& copies) {
@@ -124,9 +132,10 @@ inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) 
 // The error bound is derived in attend_case.h.
 inline constexpr float kTolerance = 3e-5f;
 
-inline void expect_near(const std::vector<float>& result, const std::vector<float>& truth) {
+inline void expect_near(const std::vector<float>& result, const std::vector<float>& truth,
+                        float tolerance = kTolerance) {
   ASSERT_EQ(result.size(), truth.size());
-  for (size_t i = 0; i < truth.size(); ++i) ASSERT_NEAR(result[i], truth[i], kTolerance) << i;
+  for (size_t i = 0; i < truth.size(); ++i) ASSERT_NEAR(result[i], truth[i], tolerance) << i;
 }
 
 }  // namespace fasa::prefill_case

@@ -1,5 +1,5 @@
-// The cost of a warp's accesses to shared memory on hardware, in wavefronts, for the layout of the
-// page scorer (kernels/cuda/page_scorer_inl.h). There are 32 banks of 4 bytes; accesses of 8 bytes
+// The cost of a warp's accesses to shared memory on hardware, in wavefronts, for the layouts of the
+// page scorer (kernels/cuda/page_scorer_inl.h) and of a prefill's tiles (prefill_stage_inl.h). There are 32 banks of 4 bytes; accesses of 8 bytes
 // are served per half warp, of 16 bytes per quarter warp.
 #include <gtest/gtest.h>
 
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/cuda/page_scorer_inl.h"
+#include "kernels/cuda/prefill_stage_inl.h"
 
 namespace fasa {
 namespace {
@@ -120,6 +121,50 @@ TEST(Banks, LanesWouldMeet) {
   EXPECT_EQ(storing_weights<2>(false), 2 * 8);
   EXPECT_EQ(loading_weights<2>(128, false), 4 * 8);
   EXPECT_EQ(storing_scores(kPageTokens), 4 * 4);
+}
+
+// Loads of matrices and copies of keys: lanes (matrix, row), and eight lanes along each vector.
+template <int kDim>
+void expect_no_conflicts_of_tiles() {
+  using Dim = cuda::PrefillTileDim<kDim>;
+  for (int depth = 0; depth < Dim::kDepths; ++depth) {
+    EXPECT_EQ(wavefronts(4,
+                         [&](int lane) {
+                           return 4 * Dim::word(lane / 16, lane % 8, 2 * depth, lane / 8 % 2);
+                         }),
+              least(4))
+        << kDim;
+    EXPECT_EQ(wavefronts(4,
+                         [&](int lane) {
+                           return 4 * Dim::word(lane / 8 % 2, lane % 8, 2 * depth, lane / 16);
+                         }),
+              least(4))
+        << kDim;
+  }
+  for (int first = 0; first + 8 <= Dim::kWords; first += 8) {
+    EXPECT_EQ(wavefronts(4, [&](int lane) { return 4 * Dim::word(0, lane / 8, first + lane % 8); }),
+              least(4))
+        << kDim;
+  }
+  std::set<int> seen;
+  for (int slot = 0; slot < Dim::kKeys; ++slot) {
+    for (int word = 0; word < Dim::kWords; ++word) {
+      const int at = Dim::word(slot / 8, slot % 8, word);
+      EXPECT_LT(at, Dim::kVectorWords);
+      EXPECT_TRUE(seen.insert(at).second);
+      if (word % 2 == 0) {
+        EXPECT_EQ(Dim::word(slot / 8, slot % 8, word, 1), Dim::word(slot / 8, slot % 8, word + 1));
+      }
+    }
+  }
+}
+
+TEST(Banks, LanesOfAPrefillMeetInNone) {
+  expect_no_conflicts_of_tiles<64>();
+  expect_no_conflicts_of_tiles<80>();
+  expect_no_conflicts_of_tiles<96>();
+  expect_no_conflicts_of_tiles<128>();
+  expect_no_conflicts_of_tiles<256>();
 }
 
 // Every location is used once, within the allocated words.

@@ -221,6 +221,30 @@ TEST_F(PrefillBody, Tiles) {
   expect_near_reference(tile_shape(64, 64, DType::kBF16, DType::kF16), 3);
 }
 
+// Queries, rows and outputs of one type: weights are rounded to it, each by at most 2^-9 (bf16) or
+// 2^-12 (f16) of itself, and so are outputs, which lie in (-1, 1).
+TEST_F(PrefillBody, TilesOfOneType) {
+  for (const int dim : {64, 96, 128, 256}) {
+    for (const RowDType row : {RowDType::kF16, RowDType::kBF16, RowDType::kInt8}) {
+      SCOPED_TRACE(::testing::Message() << dim << " " << static_cast<int>(row));
+      const DType own = row.is_coded() ? DType::kBF16 : row.elements();
+      RowShape shape = tile_shape(4, dim, row, own);
+      if (dim == 64) shape.slopes = falling_slopes(4);
+      Ways fast = ways();
+      fast.out = own;
+      fast.window = dim == 96 ? 70 : 0;
+      Ways slow;
+      slow.window = fast.window;
+      const std::vector<float> result = prefill(shape, 97, fast);
+      const float rounding = own == DType::kBF16 ? 0x1p-9f : 0x1p-12f;
+      expect_near(result, prefill(shape, 97, slow), kTolerance + 2 * rounding);
+      Ways cut = fast;
+      cut.chunk = 50, cut.wave_pages = 1;
+      EXPECT_TRUE(same_bits(prefill(shape, 97, cut), result));
+    }
+  }
+}
+
 // Widths that are no power of two, and a row whose keys and values share their memory.
 TEST_F(PrefillBody, TilesOfOtherWidths) {
   for (const int dim : {80, 96, 256}) {
@@ -345,6 +369,25 @@ TEST_P(PrefillTileWidths, Infinity) {
     } else {
       ASSERT_EQ(result[i], clean[i]) << token << " " << dim;
     }
+  }
+}
+
+// The same where weights are rounded.
+TEST_P(PrefillTileWidths, InfinityOfOneType) {
+  constexpr int kTokens = 100;
+  const RowShape shape = tile_shape(2, GetParam(), DType::kBF16, DType::kBF16);
+  Ways fast = ways();
+  fast.out = DType::kBF16;
+  const auto input = [](InputKind kind, int sequence, int layer, int position, int head, int dim) {
+    if (kind == InputKind::kValue && position == 70 && dim == 9) return INFINITY;
+    return noise(kind, sequence, layer, position, head, dim);
+  };
+  const std::vector<float> result = prefill(shape, kTokens, fast, input);
+  const std::vector<float> clean = prefill(shape, kTokens, fast);
+  const size_t of_head = clean.size() / kTokens / 2;
+  for (size_t i = 0; i < result.size(); ++i) {
+    const bool sees = i / of_head / 2 >= 70 && i % of_head == 9;
+    ASSERT_EQ(result[i], sees ? INFINITY : clean[i]) << i;
   }
 }
 
