@@ -5,7 +5,7 @@
 // by page, not on the split into blocks or parts.
 #pragma once
 
-#include "kernels/cuda/prefill_tile_inl.h"
+#include "kernels/cuda/prefill_tile_launch_inl.h"
 #include "kernels/cuda/rows_inl.h"
 #include "kernels/cuda/softmax_inl.h"
 

@@ -20,6 +20,17 @@ FASA_DEVICE uint32_t packed(float low, float high) {
 #endif
 }
 
+// What two numbers lose as packed(low, high); zero for a number that is not finite.
+template <DType kElement>
+FASA_DEVICE uint32_t packed_rest(float low, float high, uint32_t pair) {
+  constexpr bool kShort = kElement == DType::kBF16;
+  const float a =
+      low - (kShort ? simt::float_of(pair << 16) : float_of_f16(static_cast<uint16_t>(pair)));
+  const float b = high - (kShort ? simt::float_of(pair & 0xffff0000u)
+                                 : float_of_f16(static_cast<uint16_t>(pair >> 16)));
+  return packed<kElement>(a == a ? a : 0.0f, b == b ? b : 0.0f);
+}
+
 // Shapes of a head dimension. A vector's 16-byte words are exchanged, or followed by an unused one,
 // so that eight rows' words at the same index are in different banks.
 template <int kDim>

@@ -1,6 +1,7 @@
 // The cost of a warp's accesses to shared memory on hardware, in wavefronts, for the layouts of the
-// page scorer (kernels/cuda/page_scorer_inl.h) and of a prefill's tiles (prefill_stage_inl.h). There are 32 banks of 4 bytes; accesses of 8 bytes
-// are served per half warp, of 16 bytes per quarter warp.
+// page scorer (kernels/cuda/page_scorer_inl.h) and of a prefill's tiles (prefill_stage_inl.h). It
+// has 32 banks of 4 bytes; accesses of 8 bytes are served per half warp, of 16 bytes per quarter
+// warp.
 #include <gtest/gtest.h>
 
 #include <array>
