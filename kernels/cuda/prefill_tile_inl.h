@@ -186,14 +186,14 @@ struct PrefillTileKernel {
     if (tile >= end) return;
     const PrefillPages pages = PrefillPages::of(params, simt::block_z(), simt::block_y());
     Stage::bring(rows_of(part, pages, tile), pages.row_bytes, tile);
-    // Looked up early: copies need addresses that are themselves loaded.
     TileRows next = rows_of(part, pages, tile + 1 < end ? tile + 1 : tile);
     for (; tile < end; ++tile) {
       simt::wait_copies<0>();
       simt::sync_block();  // the tile is there, and all threads have left the one before
       if (tile + 1 < end) Stage::bring(next, pages.row_bytes, tile + 1);
-      if (tile + 2 < end) next = rows_of(part, pages, tile + 2);
       add_tile(part, tile, careful, state);
+      // Before the barrier, where the block's threads would wait for the addresses together.
+      if (tile + 2 < end) next = rows_of(part, pages, tile + 2);
     }
   }
 
