@@ -137,7 +137,7 @@ TEST_P(ModelKernels, WhatIsAddedIsNormedAndScaled) {
 }
 
 TEST_P(ModelKernels, AddNormIsTheProcessors) {
-  for (const int64_t size : {1, 31, 256, 301}) {
+  for (const int64_t size : {1, 31, 256, 301, 1028, 8196}) {  // all kernels; beyond registers
     for (const NormKind kind : {NormKind::kRms, NormKind::kLayer}) {
       for (const AddOrder order : {AddOrder::kAddThenNorm, AddOrder::kNormThenAdd}) {
         for (const bool bias : {false, true}) {
