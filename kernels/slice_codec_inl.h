@@ -41,10 +41,14 @@ constexpr Fit fit_at(float lo, float hi, int bits, int step) {
   const float last = hi * inverse;
   const float top = static_cast<float>((1 << bits) - 1);
   const float unit = power_of_two(bits - 3);
-  const double centre = (static_cast<double>(first) + last - top) / (2.0 * unit);
+  // Units and grids are powers of two: products with their reciprocals are exact.
+  const double centre =
+      (static_cast<double>(first) + last - top) * static_cast<double>(power_of_two(2 - bits));
   // A constant channel gets whole codes, so that a channel of zeros stays zero.
-  const double grid = lo == hi && unit < 1 ? 1 / static_cast<double>(unit) : 1;
-  const double n = round_even(std::clamp(centre, -512.0, 512.0 - grid) / grid) * grid;
+  const bool whole = lo == hi && unit < 1;
+  const double grid = whole ? static_cast<double>(power_of_two(3 - bits)) : 1.0;
+  const double per_grid = whole ? static_cast<double>(unit) : 1.0;
+  const double n = round_even(std::clamp(centre, -512.0, 512.0 - grid) * per_grid) * grid;
   const float zero = static_cast<float>(n) * unit;
   // Values half a code out of range round to even: to 0 at the low end, out of the codes at the
   // high end.
@@ -56,9 +60,9 @@ constexpr Fit fit_at(float lo, float hi, int bits, int step) {
 constexpr double min_scale(float lo, float hi, int bits) {
   const double top = (1 << bits) - 1;
   const double unit = power_of_two(bits - 3);
-  const double range = (static_cast<double>(hi) - lo) / (top + 1);
+  const double range = (static_cast<double>(hi) - lo) * static_cast<double>(power_of_two(-bits));
   const double sum = static_cast<double>(hi) + lo;
-  const double centre = (sum < 0 ? -sum : sum) / 2 / (512 * unit + top);
+  const double centre = (sum < 0 ? -sum : sum) * 0.5 / (512 * unit + top);
   return std::max(range, centre);
 }
 

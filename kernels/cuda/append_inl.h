@@ -1,8 +1,10 @@
-// Appends new tokens as rows and slices. A block processes a page of one (sequence, KV head): one
-// warp per row, then the page's tail, then, if the page is full, its codes. The tail holds the
-// newest page, full or not, until the next one begins. The step's first page may continue the tail
-// and its last page ends in it, so one block does both, in order. Pages between them never use the
-// tail: their codes are made from the rows just written, rounded as the tail rounds.
+// Appends new tokens as rows and slices. A block processes a page of one (sequence, KV head): the
+// rows, then the page's tail, then, if the page is full, its codes. The tail holds the newest page,
+// full or not, until the next one begins. The step's first page may continue the tail and its last
+// page ends in it, so one block does both, in order. Pages between them never use the tail. Codes
+// are made from a copy of the page in shared memory, kImageDims dimensions at a time, rounded as
+// the tail rounds. Rows that are not coded are sliced from the step's tensors: no load waits for a
+// row that has just been written.
 #pragma once
 
 #include "kernels/cuda/encode_row_inl.h"
@@ -10,40 +12,63 @@
 
 namespace fasa::cuda {
 
-// Source of a page of values to be coded: the tail, or rows.
-struct SealSource {
-  SliceFormat tail;
-  const std::byte* page;  // of the tail, or null
-  const std::byte* rows;  // of the page, contiguous; from the coded part of a row on
-  const int16_t* dims;    // null: the first ones
-  RowFormat row;
-  const float* scales;  // of the page's rows, where they are coded
+inline constexpr int kImageDims = 128;
 
+// Up to kImageDims dimensions of a page in shared memory, in the tail's dtype. Rows of kPageTokens
+// words, a dimension in f32 or a pair in bf16; row r is rotated by r, so that lanes with a token
+// each, and lanes with a row each, use different banks.
+struct PageImage {
+  SliceDType dtype;
+  std::byte* memory;
+
+  static constexpr int64_t bytes(const SliceFormat& format) {
+    const int dims = format.padded_dims() < kImageDims ? format.padded_dims() : kImageDims;
+    return int64_t{dims} * kPageTokens * (format.tail().dtype == SliceDType::kF32 ? 4 : 2);
+  }
+  FASA_DEVICE bool has_pairs() const { return dtype != SliceDType::kF32; }
+  FASA_DEVICE uint32_t& word(int row, int token) const {
+    return reinterpret_cast<uint32_t*>(memory)[row * kPageTokens + (token + row) % kPageTokens];
+  }
   FASA_DEVICE float value(int dim, int token) const {
-    if (tail.dtype == SliceDType::kF32) {
-      if (rows != nullptr) return from_row(dim, token);
-      return reinterpret_cast<const float*>(page)[dim * kPageTokens + token];
+    if (!has_pairs()) return simt::float_of(word(dim, token));
+    const uint32_t pair = word(dim / 2, token);
+    return simt::float_of(dim % 2 == 0 ? pair << 16 : pair & 0xffff0000u);
+  }
+  FASA_DEVICE void set(int dim, int token, float value) const {
+    if (!has_pairs()) {
+      word(dim, token) = simt::bits_of(value);
+    } else {
+      reinterpret_cast<uint16_t*>(&word(dim / 2, token))[dim % 2] = bf16_from_f32(value);
     }
-    const auto bits = rows != nullptr
-                          ? bf16_from_f32(from_row(dim, token))
-                          : reinterpret_cast<const uint16_t*>(page)[pair_at(dim, token)];
-    return simt::float_of(uint32_t{bits} << 16);
   }
-  FASA_DEVICE float from_row(int dim, int token) const {
-    const RowVector of = {row.dtype, rows + token * row.bytes(),
-                          row.dtype.is_coded() ? scales[token] : 1.0f};
-    return of.at(dims == nullptr ? dim : dims[dim]);
-  }
-  FASA_DEVICE static int pair_at(int dim, int token) {
-    return (dim / 2 * kPageTokens + token) * 2 + dim % 2;
+};
+
+FASA_DEVICE int pair_at(int dim, int token) {
+  return (dim / 2 * kPageTokens + token) * 2 + dim % 2;
+}
+
+// A new token's key or value as its row stores it.
+struct NewVector {
+  ConstTensorView from;  // of the step; null data: `row`
+  int64_t index;
+  RowVector row;
+
+  FASA_DEVICE float at(int d) const {
+    if (from.data == nullptr) return row.at(d);
+    const float value = load(from.dtype, from.data, index + d);
+    const DType stored = row.dtype.elements();
+    if (stored == from.dtype || stored == DType::kF32) return value;
+    const auto bits = static_cast<uint16_t>(element_bits(stored, value));
+    return stored == DType::kBF16 ? simt::float_of(uint32_t{bits} << 16) : float_of_f16(bits);
   }
 };
 
 // The part of a row that is coded, its key or its value, and where the codes go.
 struct SlicePart {
   SliceFormat format;
-  const int16_t* dims;  // as SealSource's
-  int64_t in_row;       // bytes
+  const int16_t* dims;  // null: the first ones
+  bool is_key;
+  int64_t in_row;  // bytes
   int row_dim;
   int64_t tail_at;  // in a tail
   int64_t page_at;  // in a slice block
@@ -53,6 +78,7 @@ struct SlicePart {
                                     const int16_t* dims) {
     return {layout.slice,
             dims,
+            true,
             0,
             layout.row.key_dim,
             layout.tail_offset(layer, head),
@@ -62,6 +88,7 @@ struct SlicePart {
   FASA_DEVICE static SlicePart values(const CacheLayout& layout, int layer, int head) {
     return {layout.values,
             nullptr,
+            false,
             layout.row.key_bytes(),
             layout.row.value_dim,
             layout.value_tail_offset(layer, head),
@@ -86,14 +113,19 @@ struct AppendKernel {
 
   AppendParams params;
 
-  // Shared memory: the largest step over the dimensions, the scales of a page's rows, then SealDim
-  // [padded dims].
+  // Shared memory: the largest step over the dimensions, the scales of a page's rows, SealDim
+  // [padded dims], then the page's image.
   static constexpr int64_t kScalesAt = 64;
   static constexpr int64_t kDimsAt = kScalesAt + kPageTokens * int64_t{sizeof(float)};
-  static constexpr int64_t shared_bytes(const CacheLayout& layout) {
+  static constexpr int64_t image_at(const CacheLayout& layout) {
     const int keys = layout.slice.padded_dims();
     const int values = layout.values.padded_dims();
-    return kDimsAt + (keys > values ? keys : values) * int64_t{sizeof(SealDim)};
+    return align_up(kDimsAt + (keys > values ? keys : values) * int64_t{sizeof(SealDim)});
+  }
+  static constexpr int64_t shared_bytes(const CacheLayout& layout) {
+    const int64_t keys = PageImage::bytes(layout.slice);
+    const int64_t values = PageImage::bytes(layout.values);
+    return image_at(layout) + (keys > values ? keys : values);
   }
 
   FASA_DEVICE void operator()() const {
@@ -101,19 +133,32 @@ struct AppendKernel {
     if (sequence.tokens <= 0) return;
     const int first = sequence.start / kPageTokens;
     const int last = (sequence.end() - 1) / kPageTokens;
-    for (int page = first + simt::block_x(); page < last || page == first; page += simt::grid_x()) {
-      const bool in_tail = page == first;
-      fill_page(sequence, page, in_tail);
-      if (in_tail && last > first) fill_page(sequence, last, true);
+    int page = first + simt::block_x();
+    if (page >= last && page != first) return;
+    FASA_NO_UNROLL
+    while (true) {
+      fill_page(sequence, page, page == first || page == last);
+      if (page == last) return;
+      page += simt::grid_x();
+      if (page < last) continue;
+      if (simt::block_x() != 0) return;
+      page = last;  // the first page's block
     }
   }
 
-  // Same result as smallest_scale_step(); the search starts nearer to it.
+  // Same result as smallest_scale_step(): the search starts a step below the bound as well.
   FASA_DEVICE static int smallest_step(float lo, float hi, int bits) {
     const double least = codec::min_scale(lo, hi, bits);
     if (least <= 0) return kMinScaleStep;
-    const auto exponent = static_cast<int>(std::bit_cast<uint64_t>(least) >> 52) - 1023;
-    return codec::fitting_step(lo, hi, bits, exponent * 8 - 1);
+    const auto bits_of_least = std::bit_cast<uint64_t>(least);
+    const auto exponent = static_cast<int>(bits_of_least >> 52) - 1023;
+    // 1 <= mantissa < 2; its eighths of an octave, rounded down.
+    const float mantissa =
+        simt::float_of(0x3f800000u | static_cast<uint32_t>(bits_of_least >> 29 & 0x7fffffu));
+    constexpr float kEighth = 1.09050773f;
+    int eighths = 0;
+    for (float bound = kEighth; bound <= mantissa && eighths < 7; bound *= kEighth) ++eighths;
+    return codec::fitting_step(lo, hi, bits, exponent * 8 + eighths - 1);
   }
 
  private:
@@ -124,41 +169,38 @@ struct AppendKernel {
     const int page_end = page_start + kPageTokens;
     const int begin = sequence.start > page_start ? sequence.start : page_start;
     const int end = sequence.end() < page_end ? sequence.end() : page_end;
-    for (int position = begin + simt::warp(); position < end && !params.in_place();
-         position += simt::block_warps()) {
-      write_row(sequence, position);
-    }
+    if (!params.in_place()) write_rows(sequence, begin, end);
     if (layout().slice.dims == 0 || sequence.tail == nullptr) return;
     const int16_t* dims = params.step.slice_dims + int64_t{simt::block_y()} * layout().slice.dims;
     const int layer = params.step.layer;
-    slice_page(sequence, begin, end, in_tail,
-               SlicePart::keys(layout(), layer, simt::block_y(), dims));
-    if (!layout().has_values()) return;
-    slice_page(sequence, begin, end, in_tail, SlicePart::values(layout(), layer, simt::block_y()));
+    const int parts = layout().has_values() ? 2 : 1;
+    FASA_NO_UNROLL
+    for (int i = 0; i < parts; ++i) {
+      slice_page(sequence, begin, end, in_tail,
+                 i == 0 ? SlicePart::keys(layout(), layer, simt::block_y(), dims)
+                        : SlicePart::values(layout(), layer, simt::block_y()));
+    }
   }
 
   // Slices of tokens [begin, end) of a page. Their rows are written, but no barrier has followed.
   FASA_DEVICE void slice_page(const SequenceDesc& sequence, int begin, int end, bool in_tail,
                               const SlicePart& part) const {
-    SealSource source = {part.format.tail(), nullptr,      nullptr,
-                         part.dims,          layout().row, row_scales()};
     if (layout().row.dtype.is_coded()) find_scales(sequence, begin, end, part);
+    std::byte* const tail = in_tail ? sequence.tail + part.tail_at : nullptr;
+    const SliceFormat tail_format = part.format.tail();
+    const bool clears = in_tail && begin % kPageTokens == 0;
+    if (clears) clear(tail, tail_format.page_bytes());
+    if (clears || reads_rows()) simt::sync_block();
     if (in_tail) {
-      std::byte* tail = sequence.tail + part.tail_at;
-      source.page = tail;
-      if (begin % kPageTokens == 0) clear(tail, source.tail.page_bytes());
-      simt::sync_block();
-      for (int i = simt::thread_index(); i < (end - begin) * source.tail.padded_dims();
-           i += kThreads) {
+      // Backwards: the first warps may write a row.
+      for (int i = kThreads - 1 - simt::thread_index();
+           i < (end - begin) * tail_format.padded_dims(); i += kThreads) {
         write_tail(sequence, part, begin + i % (end - begin), i / (end - begin), tail);
       }
-    } else {
-      source.rows = row_of(sequence, begin) + part.in_row;
     }
-    simt::sync_block();
     if (end % kPageTokens != 0) return;
-    seal(source, part, sequence.slice_blocks[(end - 1) / kPageTokens]);
     simt::sync_block();
+    seal(sequence, part, begin, tail);
   }
 
   FASA_DEVICE static float* row_scales() {
@@ -198,8 +240,20 @@ struct AppendKernel {
     return params.step.write_back_row(sequence, simt::block_y(), position);
   }
 
-  // One warp: writes key, value and zero padding to every location of the row.
-  FASA_DEVICE void write_row(const SequenceDesc& sequence, int position) const {
+  // Key, value and zero padding of new rows, to every location of each: a warp per row, or several
+  // if there are fewer rows than warps.
+  FASA_DEVICE void write_rows(const SequenceDesc& sequence, int begin, int end) const {
+    const int warps = simt::block_warps();
+    const int rows = end - begin < warps ? end - begin : warps;
+    const int ways = layout().row.dtype.is_coded() ? 1 : warps / rows;
+    const int part = simt::warp() % ways;
+    for (int position = begin + simt::warp() / ways; position < end; position += warps / ways) {
+      write_row(sequence, position, part * simt::kWarpThreads + simt::lane(),
+                ways * simt::kWarpThreads);
+    }
+  }
+  FASA_DEVICE void write_row(const SequenceDesc& sequence, int position, int first,
+                             int step) const {
     const RowFormat& format = layout().row;
     std::byte* device = sequence.device_row_block(position / kPageTokens);
     if (device != nullptr) {
@@ -209,16 +263,49 @@ struct AppendKernel {
                                  device};
     const int64_t token = int64_t{sequence.first_token} + position - sequence.start;
     if (format.dtype.is_coded()) return encode_row(format, params.k, params.v, token, homes);
-    for (int word = simt::lane(); word < format.bytes() / 4; word += simt::kWarpThreads) {
+    if (copies_words(token)) return copy_words(token, first, step, homes);
+    for (int word = first; word < format.bytes() / 4; word += step) {
       uint32_t bits = 0;
       if (format.dtype.bytes() == 4) {
         bits = element(token, word);
       } else {
         bits = element(token, 2 * word) | element(token, 2 * word + 1) << 16;
       }
-      for (std::byte* home : homes) {
-        if (home != nullptr) reinterpret_cast<uint32_t*>(home)[word] = bits;
-      }
+      put(bits, word, homes);
+    }
+  }
+  template <typename Word>
+  FASA_DEVICE static void put(const Word& word, int at, std::byte* const (&homes)[3]) {
+    for (std::byte* home : homes) {
+      if (home != nullptr) reinterpret_cast<Word*>(home)[at] = word;
+    }
+  }
+
+  FASA_DEVICE static const std::byte* bytes_at(const ConstTensorView& from, int64_t token) {
+    return static_cast<const std::byte*>(from.data) +
+           from.offset(token, simt::block_y()) * dtype_bytes(from.dtype);
+  }
+  // Whether a token's row is its key's and value's bytes, in whole words.
+  FASA_DEVICE bool copies_words(int64_t token) const {
+    const RowFormat& format = layout().row;
+    const auto at = reinterpret_cast<uintptr_t>(bytes_at(params.k, token)) |
+                    reinterpret_cast<uintptr_t>(bytes_at(params.v, token)) |
+                    static_cast<uintptr_t>(format.key_bytes() | format.used_bytes());
+    return params.k.dtype == format.dtype.elements() && params.v.dtype == params.k.dtype &&
+           at % sizeof(simt::Word16) == 0;
+  }
+  FASA_DEVICE void copy_words(int64_t token, int first, int step,
+                              std::byte* const (&homes)[3]) const {
+    constexpr int kWord = sizeof(simt::Word16);
+    const RowFormat& format = layout().row;
+    const auto keys = static_cast<int>(format.key_bytes()) / kWord;
+    const auto used = static_cast<int>(format.used_bytes()) / kWord;
+    const auto* const k = reinterpret_cast<const simt::Word16*>(bytes_at(params.k, token));
+    const auto* const v = reinterpret_cast<const simt::Word16*>(bytes_at(params.v, token)) - keys;
+    for (int word = first; word < format.bytes() / kWord; word += step) {
+      simt::Word16 bits = {};
+      if (word < used) bits = (word < keys ? k : v)[word];
+      put(bits, word, homes);
     }
   }
 
@@ -232,53 +319,123 @@ struct AppendKernel {
     return element_bits(format.dtype.elements(), load(from.dtype, from.data, index));
   }
 
+  // Whether slices are made from the rows in memory.
+  FASA_DEVICE bool reads_rows() const { return params.in_place() || layout().row.dtype.is_coded(); }
+  FASA_DEVICE NewVector new_vector(const SequenceDesc& sequence, const SlicePart& part,
+                                   int position) const {
+    const RowDType dtype = layout().row.dtype;
+    if (reads_rows()) {
+      const float scale = dtype.is_coded() ? row_scales()[position % kPageTokens] : 1.0f;
+      return {{}, 0, {dtype, row_of(sequence, position) + part.in_row, scale}};
+    }
+    const ConstTensorView& from = part.is_key ? params.k : params.v;
+    const int64_t token = int64_t{sequence.first_token} + position - sequence.start;
+    return {from, from.offset(token, simt::block_y()), {dtype}};
+  }
   FASA_DEVICE void write_tail(const SequenceDesc& sequence, const SlicePart& part, int position,
                               int dim, std::byte* tail) const {
     const int slot = position % kPageTokens;
     float value = 0;
     if (dim < part.format.dims) {
-      const RowDType rows = layout().row.dtype;
-      const RowVector of = {rows, row_of(sequence, position) + part.in_row,
-                            rows.is_coded() ? row_scales()[slot] : 1.0f};
-      value = of.at(part.dims == nullptr ? dim : part.dims[dim]);
+      value = new_vector(sequence, part, position).at(part.dims == nullptr ? dim : part.dims[dim]);
     }
     if (part.format.dtype == SliceDType::kF32) {
       reinterpret_cast<float*>(tail)[dim * kPageTokens + slot] = value;
     } else {
-      reinterpret_cast<uint16_t*>(tail)[SealSource::pair_at(dim, slot)] = bf16_from_f32(value);
+      reinterpret_cast<uint16_t*>(tail)[pair_at(dim, slot)] = bf16_from_f32(value);
     }
   }
 
-  FASA_DEVICE void seal(const SealSource& source, const SlicePart& part, std::byte* block) const {
+  FASA_DEVICE PageImage image_of(const SlicePart& part) const {
+    return {part.format.tail().dtype, simt::shared_memory() + image_at(layout())};
+  }
+  // Copies dimensions [first, first + dims) of a full page to the image: from the tail, or from
+  // the new tokens from `begin` on. Begins after and ends with a barrier.
+  FASA_DEVICE void fill_image(const SequenceDesc& sequence, const SlicePart& part, int begin,
+                              const std::byte* tail, int first, int dims) const {
+    const PageImage image = image_of(part);
+    if (tail != nullptr) {
+      const int per_row = image.has_pairs() ? 2 : 1;
+      const auto* const words =
+          reinterpret_cast<const uint32_t*>(tail) + first / per_row * kPageTokens;
+      const int count = (dims + per_row - 1) / per_row * kPageTokens;
+      FASA_UNROLL_8
+      for (int i = simt::thread_index(); i < count; i += kThreads) {
+        image.word(i / kPageTokens, i % kPageTokens) = words[i];
+      }
+    } else {
+      for (int token = simt::warp(); token < kPageTokens; token += simt::block_warps()) {
+        const NewVector from = new_vector(sequence, part, begin + token);
+        FASA_UNROLL_4
+        for (int dim = simt::lane(); dim < dims; dim += simt::kWarpThreads) {
+          const int at = part.dims == nullptr ? first + dim : part.dims[first + dim];
+          image.set(dim, token, from.at(at));
+        }
+      }
+    }
+    simt::sync_block();
+  }
+
+  // Writes a full page's slices. Begins after and ends with a barrier.
+  FASA_DEVICE void seal(const SequenceDesc& sequence, const SlicePart& part, int begin,
+                        const std::byte* tail) const {
     const SliceFormat& format = part.format;
-    std::byte* page = block + part.page_at;
-    if (!is_coded(format.dtype)) return copy_values(source, page);
-    const int base_step = choose_steps(source, format);
+    std::byte* const block = sequence.slice_blocks[begin / kPageTokens];
+    std::byte* const page = block + part.page_at;
+    const bool coded = is_coded(format.dtype);
+    for (int first = 0; first < format.dims; first += kImageDims) {
+      const int left = format.dims - first;
+      const int dims = left < kImageDims ? left : kImageDims;
+      fill_image(sequence, part, begin, tail, first, dims);
+      if (coded) {
+        find_ranges(image_of(part), first, dims);
+      } else {
+        copy_values(image_of(part), format, first, page);
+      }
+      simt::sync_block();
+    }
+    if (!coded) return;
+    const int base_step = choose_steps(format);
     if (simt::thread_index() == 0) {
       *reinterpret_cast<float*>(block + part.base_at) = codec::scale_of_step(base_step);
     }
     choose_codes(format, base_step, page);
     simt::sync_block();
-    const int words = format.groups() * kPageTokens;
-    for (int i = simt::thread_index(); i < words; i += kThreads) {
-      const bool by_group = format.order == SliceOrder::kByGroup;
-      const int group = by_group ? i / kPageTokens : i % format.groups();
-      const int token = by_group ? i % kPageTokens : i / format.groups();
-      reinterpret_cast<uint32_t*>(page)[i] = coded_word(source, format, group, token);
+    for (int first = 0; first < format.dims; first += kImageDims) {
+      const int left = format.dims - first;
+      const int dims = left < kImageDims ? left : kImageDims;
+      if (format.dims > kImageDims) fill_image(sequence, part, begin, tail, first, dims);
+      write_codes(image_of(part), format, first, dims, reinterpret_cast<uint32_t*>(page));
+      simt::sync_block();
     }
   }
 
-  FASA_DEVICE void copy_values(const SealSource& source, std::byte* page) const {
-    const int dims = source.tail.padded_dims();
+  // Slices that are not coded; padding too.
+  FASA_DEVICE static void copy_values(const PageImage& image, const SliceFormat& format, int first,
+                                      std::byte* page) {
+    const int left = format.padded_dims() - first;
+    const int dims = left < kImageDims ? left : kImageDims;
     for (int i = simt::thread_index(); i < dims * kPageTokens; i += kThreads) {
       const int dim = i / kPageTokens;
       const int token = i % kPageTokens;
-      const float value = dim < source.tail.dims ? source.value(dim, token) : 0.0f;
-      if (source.tail.dtype == SliceDType::kF32) {
-        reinterpret_cast<float*>(page)[i] = value;
+      const float value = first + dim < format.dims ? image.value(dim, token) : 0.0f;
+      if (!image.has_pairs()) {
+        reinterpret_cast<float*>(page)[(first + dim) * kPageTokens + token] = value;
       } else {
-        reinterpret_cast<uint16_t*>(page)[SealSource::pair_at(dim, token)] = bf16_from_f32(value);
+        reinterpret_cast<uint16_t*>(page)[pair_at(first + dim, token)] = bf16_from_f32(value);
       }
+    }
+  }
+  FASA_DEVICE void write_codes(const PageImage& image, const SliceFormat& format, int first,
+                               int dims, uint32_t* page) const {
+    const int unit = 32 / slice_bits(format.dtype);
+    const int groups = (dims + unit - 1) / unit;
+    for (int i = simt::thread_index(); i < groups * kPageTokens; i += kThreads) {
+      const bool by_group = format.order == SliceOrder::kByGroup;
+      const int group = by_group ? i / kPageTokens : i % groups;
+      const int token = by_group ? i % kPageTokens : i / groups;
+      page[format.word_at(first / unit + group, token)] =
+          coded_word(image, format, first, group * unit, token);
     }
   }
 
@@ -286,30 +443,44 @@ struct AppendKernel {
     return reinterpret_cast<SealDim*>(simt::shared_memory() + kDimsAt);
   }
 
-  // Range of a dimension's finite values; other values saturate. One warp.
-  FASA_DEVICE static void find_range(const SealSource& source, int dim, SealDim* out) {
-    float lo = simt::float_of(0x7f800000u);
-    float hi = -lo;
-    for (int token = simt::lane(); token < kPageTokens; token += simt::kWarpThreads) {
-      const float value = source.value(dim, token);
-      if ((simt::bits_of(value) & 0x7f800000u) == 0x7f800000u) continue;
-      lo = value < lo ? value : lo;
-      hi = value > hi ? value : hi;
+  // Ranges of the image's dimensions, over finite values; other values saturate. Four lanes per
+  // dimension; each warp's lanes start at different tokens, in different banks.
+  FASA_DEVICE void find_ranges(const PageImage& image, int first, int dims) const {
+    constexpr int kLanes = 4;
+    const int sub = simt::lane() % kLanes;
+    for (int at = simt::thread_index() / kLanes; at < align_to_warp(dims, kLanes);
+         at += kThreads / kLanes) {
+      const int dim = at < dims ? at : dims - 1;
+      float lo = simt::float_of(0x7f800000u);
+      float hi = -lo;
+      FASA_UNROLL_8
+      for (int i = 0; i < kPageTokens / kLanes; ++i) {
+        const float value = image.value(dim, i * kLanes + sub);
+        const bool finite = (simt::bits_of(value) & 0x7f800000u) != 0x7f800000u;
+        lo = finite && value < lo ? value : lo;
+        hi = finite && value > hi ? value : hi;
+      }
+      for (int lanes = 1; lanes < kLanes; lanes *= 2) {
+        const float other_lo = simt::shuffle_xor(lo, lanes);
+        const float other_hi = simt::shuffle_xor(hi, lanes);
+        lo = other_lo < lo ? other_lo : lo;
+        hi = other_hi > hi ? other_hi : hi;
+      }
+      if (sub != 0 || at >= dims) continue;
+      seal_dims()[first + dim].lo = lo > hi ? 0 : lo;
+      seal_dims()[first + dim].hi = lo > hi ? 0 : hi;
     }
-    lo = simt::warp_min(lo);
-    hi = simt::warp_max(hi);
-    if (simt::lane() != 0) return;
-    out->lo = lo > hi ? 0 : lo;
-    out->hi = lo > hi ? 0 : hi;
+  }
+  // Rounded up, so that whole warps take part.
+  FASA_DEVICE static int align_to_warp(int dims, int lanes) {
+    const int of_warp = simt::kWarpThreads / lanes;
+    return (dims + of_warp - 1) / of_warp * of_warp;
   }
 
-  // Ranges and steps of all dimensions; returns the page's base step.
-  FASA_DEVICE int choose_steps(const SealSource& source, const SliceFormat& format) const {
+  // Steps of all dimensions, whose ranges are known; returns the page's base step.
+  FASA_DEVICE int choose_steps(const SliceFormat& format) const {
     auto* largest = &simt::shared<uint32_t>();  // above kMinScaleStep
     if (simt::thread_index() == 0) *largest = 0;
-    for (int dim = simt::warp(); dim < format.dims; dim += simt::block_warps()) {
-      find_range(source, dim, seal_dims() + dim);
-    }
     simt::sync_block();
     for (int dim = simt::thread_index(); dim < format.dims; dim += kThreads) {
       SealDim& of = seal_dims()[dim];
@@ -337,18 +508,19 @@ struct AppendKernel {
     }
   }
 
-  FASA_DEVICE uint32_t coded_word(const SealSource& source, const SliceFormat& format, int group,
-                                  int token) const {
+  // The codes of a token's dimensions [first + in_image, ...), the image's first one being `first`.
+  FASA_DEVICE uint32_t coded_word(const PageImage& image, const SliceFormat& format, int first,
+                                  int in_image, int token) const {
     const int bits = slice_bits(format.dtype);
     const int unit = 32 / bits;
     const float top = static_cast<float>((1 << bits) - 1);
+    const SealDim* const of = seal_dims() + first + in_image;
+    const int left = format.dims - first - in_image;
     uint32_t word = 0;
-    for (int i = 0; i < unit && group * unit + i < format.dims; ++i) {
-      const int dim = group * unit + i;
-      const SealDim& of = seal_dims()[dim];
-      const float place = source.value(dim, token) * of.inverse - of.zero;
-      if (!(place > 0)) continue;  // NaN too
-      const float code = round_code(place < top ? place : top);
+    FASA_UNROLL_4
+    for (int i = 0; i < (unit < left ? unit : left); ++i) {
+      const float place = image.value(in_image + i, token) * of[i].inverse - of[i].zero;
+      const float code = place > 0 ? round_code(place < top ? place : top) : 0.0f;  // NaN: 0
       word |= static_cast<uint32_t>(code) << (i % 4 * 8 + i / 4 * bits);
     }
     return word;

@@ -14,11 +14,13 @@
 #if defined(__CUDACC__)
 #define FASA_DEVICE __device__ __forceinline__
 #define FASA_UNROLL _Pragma("unroll")
+#define FASA_UNROLL_4 _Pragma("unroll 4")
 #define FASA_UNROLL_8 _Pragma("unroll 8")
 #define FASA_NO_UNROLL _Pragma("unroll 1")
 #else
 #define FASA_DEVICE inline
 #define FASA_UNROLL
+#define FASA_UNROLL_4
 #define FASA_UNROLL_8
 #define FASA_NO_UNROLL
 #include "kernels/cuda/simt_machine.h"
