@@ -1,4 +1,5 @@
-// One tensor-core product of a warp: d[16][8] += a[16][16] b[16][8], a and b f16 or bf16, d f32.
+// Fused bf16 pairs, and a tensor-core product of a warp: d[16][8] += a[16][16] b[16][8], a and b
+// f16 or bf16, d f32.
 // Lane l holds, with row = l / 4 and c = 2 (l % 4), pairs with the lower index in the low half:
 //   a[0] = a[row][c, c + 1]   a[1] = a[row + 8][c, c + 1]   a[2], a[3]: columns c + 8, c + 9
 //   b[0] = b[c, c + 1][row]   b[1] = b[c + 8, c + 9][row]
@@ -44,7 +45,27 @@ FASA_DEVICE void mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t 
 #endif
 }
 
+// a * b + c of pairs, each rounded once. Not on GPUs older than 8.0.
+FASA_DEVICE uint32_t bf16_fused(uint32_t a, uint32_t b, uint32_t c) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+  uint32_t d;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+  return d;
 #else
+  __trap();
+#endif
+}
+
+#else
+
+FASA_DEVICE uint32_t bf16_fused(uint32_t a, uint32_t b, uint32_t c) {
+  uint32_t d = 0;
+  for (int half = 0; half < 32; half += 16) {
+    const auto of = [half](uint32_t pair) { return simt::float_of(pair >> half << 16); };
+    d |= uint32_t{bf16_from_f32(simt::fused(of(a), of(b), of(c)))} << half;
+  }
+  return d;
+}
 
 template <float (*kFloatOf)(uint16_t)>
 struct MmaOperands {

@@ -16,42 +16,63 @@ inline constexpr int kPlaces = static_cast<int>(kPackedLine);
 inline constexpr int64_t kLineBytes = 64;
 inline constexpr int64_t kBlockLines = kPackedBlock / kPackedLine;
 
-// Scales or offsets of a thread's outputs as stored, 1, 2 or 4 bytes each.
+// Scales or offsets of kCount outputs as stored, 1, 2 or 4 bytes each.
+template <int kCount>
 struct PackedNumbers {
-  uint32_t words[kOutputs];
-};
-struct alignas(8) Word8 {
-  uint32_t words[2];
+  uint32_t words[kCount];
 };
 
-FASA_DEVICE PackedNumbers load_numbers(const std::byte* at, int64_t bytes) {
-  PackedNumbers numbers{};
+template <int kCount>
+FASA_DEVICE PackedNumbers<kCount> load_numbers(const std::byte* at, int64_t bytes) {
+  struct alignas(4 * kCount) Words {
+    uint32_t words[kCount];
+  };
+  struct alignas(2 * kCount) Halves {
+    uint16_t halves[kCount];
+  };
+  struct alignas(kCount) Bytes {
+    uint8_t bytes[kCount];
+  };
+  PackedNumbers<kCount> numbers{};
   if (bytes == 4) {
-    const auto word = *reinterpret_cast<const simt::Word16*>(at);
+    const auto word = *reinterpret_cast<const Words*>(at);
     FASA_UNROLL
-    for (int i = 0; i < kOutputs; ++i) numbers.words[i] = word.words[i];
+    for (int i = 0; i < kCount; ++i) numbers.words[i] = word.words[i];
   } else if (bytes == 2) {
-    const auto word = *reinterpret_cast<const Word8*>(at);
-    numbers.words[0] = word.words[0], numbers.words[1] = word.words[1];
+    const auto word = *reinterpret_cast<const Halves*>(at);
+    FASA_UNROLL
+    for (int i = 0; i < kCount; ++i)
+      numbers.words[i / 2] |= uint32_t{word.halves[i]} << 16 * (i % 2);
   } else {
-    numbers.words[0] = *reinterpret_cast<const uint32_t*>(at);
+    const auto word = *reinterpret_cast<const Bytes*>(at);
+    FASA_UNROLL
+    for (int i = 0; i < kCount; ++i) numbers.words[0] |= uint32_t{word.bytes[i]} << 8 * i;
   }
   return numbers;
 }
 
-FASA_DEVICE uint32_t half_of(const PackedNumbers& numbers, int i) {
+template <int kCount>
+FASA_DEVICE uint32_t half_of(const PackedNumbers<kCount>& numbers, int i) {
   return numbers.words[i / 2] >> 16 * (i % 2) & 0xffffu;
 }
-FASA_DEVICE uint32_t byte_of(const PackedNumbers& numbers, int i) {
+template <int kCount>
+FASA_DEVICE uint32_t byte_of(const PackedNumbers<kCount>& numbers, int i) {
   return numbers.words[0] >> 8 * i & 0xffu;
 }
-FASA_DEVICE float f16_of(const PackedNumbers& numbers, int i) {
+template <int kCount>
+FASA_DEVICE float f16_of(const PackedNumbers<kCount>& numbers, int i) {
   return float_of_f16(static_cast<uint16_t>(half_of(numbers, i)));
 }
 
+// The numbers of a scale group as stored.
+template <int kCount>
+struct PackedScales {
+  PackedNumbers<kCount> scales{}, offsets{}, super_scales{}, super_offsets{};
+};
+
 // One line of codes being loaded, and its scale group's numbers.
 template <int kBits>
-struct PackedLine {
+struct PackedLine : PackedScales<kOutputs> {
   // 8 bits: the line of the high nibbles. Else planes of the bits above the line's.
   static constexpr int kLineBits = kBits < 4 ? 2 : 4;
   static constexpr int kHigh = kBits == 8 ? 1 : kBits - kLineBits;
@@ -60,7 +81,6 @@ struct PackedLine {
   bool there = false;  // false: beyond the end, nothing was loaded
   simt::Word16 low{};
   simt::Word16 high[kHigh > 0 ? kHigh : 1] = {};
-  PackedNumbers scales{}, offsets{}, super_scales{}, super_offsets{};
 };
 
 // Reads the panels of one format.
@@ -95,15 +115,37 @@ struct PackedReader {
     for (int i = 0; i < PackedLine<kBits>::kHigh; ++i) {
       got.high[i] = word_at(high + (kBits == 8 ? line % kBlockLines : i) * kLineBytes);
     }
-    fetch_numbers(from, quad, got);
+    fetch_numbers<kOutputs>(from, got.place, quad * kOutputs, got);
     return got;
   }
 
+  // Loads the numbers of outputs [output, output + kCount) for the scale group of `place`.
+  template <int kCount>
+  FASA_DEVICE void fetch_numbers(const std::byte* from, int64_t place, int output,
+                                 PackedScales<kCount>& to) const {
+    const PackedPanel& panel = weights.panel;
+    const int64_t at = group_of(place) * kPackedColumns + output;
+    const int64_t super = (place / kPackedSuper * kPackedColumns + output) * 2;
+    const int64_t scale_size = scale_bytes(weights.format.scale);
+    to.scales = load_numbers<kCount>(from + panel.scales + at * scale_size, scale_size);
+    if (has_super(weights.format.scale)) {
+      to.super_scales = load_numbers<kCount>(from + panel.super_scales + super, 2);
+    }
+    if (!has_offsets()) return;
+    const int64_t offset_size = offset_bytes(weights.format.offset);
+    if (offset_size > 0) {
+      to.offsets = load_numbers<kCount>(from + panel.offsets + at * offset_size, offset_size);
+    }
+    if (has_super(weights.format.offset)) {
+      to.super_offsets = load_numbers<kCount>(from + panel.super_offsets + super, 2);
+    }
+  }
   // Converts scales and offsets to f32.
-  FASA_DEVICE void numbers(const PackedLine<kBits>& line, float (&scales)[kOutputs],
-                           float (&offsets)[kOutputs]) const {
-    load_scales(line, scales);
-    load_offsets(line, scales, offsets);
+  template <int kCount>
+  FASA_DEVICE void numbers(const PackedScales<kCount>& stored, float (&scales)[kCount],
+                           float (&offsets)[kCount]) const {
+    load_scales(stored, scales);
+    load_offsets(stored, scales, offsets);
   }
   FASA_DEVICE int64_t group_of(int64_t place) const {
     return static_cast<int64_t>(static_cast<uint64_t>(place / kUnit) * group_reciprocal >> 32);
@@ -143,73 +185,59 @@ struct PackedReader {
   FASA_DEVICE static simt::Word16 word_at(const std::byte* at) {
     return simt::load_once(reinterpret_cast<const simt::Word16*>(at));
   }
-  FASA_DEVICE void fetch_numbers(const std::byte* from, int quad, PackedLine<kBits>& line) const {
-    const PackedPanel& panel = weights.panel;
-    const int64_t at = group_of(line.place) * kPackedColumns + quad * kOutputs;
-    const int64_t super = (line.place / kPackedSuper * kPackedColumns + quad * kOutputs) * 2;
-    const int64_t scale_size = scale_bytes(weights.format.scale);
-    line.scales = load_numbers(from + panel.scales + at * scale_size, scale_size);
-    if (has_super(weights.format.scale)) {
-      line.super_scales = load_numbers(from + panel.super_scales + super, 2);
-    }
-    if (!has_offsets()) return;
-    const int64_t offset_size = offset_bytes(weights.format.offset);
-    if (offset_size > 0) {
-      line.offsets = load_numbers(from + panel.offsets + at * offset_size, offset_size);
-    }
-    if (has_super(weights.format.offset)) {
-      line.super_offsets = load_numbers(from + panel.super_offsets + super, 2);
-    }
-  }
-  // One branch per four outputs.
-  FASA_DEVICE void load_scales(const PackedLine<kBits>& line, float (&out)[kOutputs]) const {
+  // One branch for all outputs.
+  template <int kCount>
+  FASA_DEVICE void load_scales(const PackedScales<kCount>& stored, float (&out)[kCount]) const {
     switch (weights.format.scale) {
       case ScaleKind::kF32:
-        return each(out, [&](int i) { return simt::float_of(line.scales.words[i]); });
+        return each(out, [&](int i) { return simt::float_of(stored.scales.words[i]); });
       case ScaleKind::kF16:
-        return each(out, [&](int i) { return f16_of(line.scales, i); });
+        return each(out, [&](int i) { return f16_of(stored.scales, i); });
       case ScaleKind::kBF16:
-        return each(out, [&](int i) { return simt::float_of(half_of(line.scales, i) << 16); });
+        return each(out, [&](int i) { return simt::float_of(half_of(stored.scales, i) << 16); });
       case ScaleKind::kSuper:
         return each(out, [&](int i) {
-          const auto code = static_cast<int8_t>(byte_of(line.scales, i));
-          return f16_of(line.super_scales, i) * static_cast<float>(code);
+          const auto code = static_cast<int8_t>(byte_of(stored.scales, i));
+          return f16_of(stored.super_scales, i) * static_cast<float>(code);
         });
       case ScaleKind::kSuperNibble:
         return each(out, [&](int i) {
-          return f16_of(line.super_scales, i) * static_cast<float>(byte_of(line.scales, i) & 15);
+          return f16_of(stored.super_scales, i) *
+                 static_cast<float>(byte_of(stored.scales, i) & 15);
         });
     }
   }
-  FASA_DEVICE void load_offsets(const PackedLine<kBits>& line, const float (&scales)[kOutputs],
-                                float (&out)[kOutputs]) const {
+  template <int kCount>
+  FASA_DEVICE void load_offsets(const PackedScales<kCount>& stored, const float (&scales)[kCount],
+                                float (&out)[kCount]) const {
     switch (weights.format.offset) {
       case OffsetKind::kNone:
         return each(out, [](int) { return 0.0f; });
       case OffsetKind::kZero:
         return each(out, [&](int i) {
-          return -scales[i] * static_cast<float>(static_cast<int8_t>(byte_of(line.offsets, i)));
+          return -scales[i] * static_cast<float>(static_cast<int8_t>(byte_of(stored.offsets, i)));
         });
       case OffsetKind::kZero16:
         return each(out, [&](int i) {
-          return -scales[i] * static_cast<float>(static_cast<int16_t>(half_of(line.offsets, i)));
+          return -scales[i] * static_cast<float>(static_cast<int16_t>(half_of(stored.offsets, i)));
         });
       case OffsetKind::kF16:
-        return each(out, [&](int i) { return f16_of(line.offsets, i); });
+        return each(out, [&](int i) { return f16_of(stored.offsets, i); });
       case OffsetKind::kSuper:
         return each(out, [&](int i) {
-          return -f16_of(line.super_offsets, i) * static_cast<float>(byte_of(line.offsets, i));
+          return -f16_of(stored.super_offsets, i) * static_cast<float>(byte_of(stored.offsets, i));
         });
       case OffsetKind::kSuperNibble:
         return each(out, [&](int i) {
-          return -f16_of(line.super_offsets, i) * static_cast<float>(byte_of(line.scales, i) >> 4);
+          return -f16_of(stored.super_offsets, i) *
+                 static_cast<float>(byte_of(stored.scales, i) >> 4);
         });
     }
   }
-  template <typename Number>
-  FASA_DEVICE static void each(float (&out)[kOutputs], const Number& number) {
+  template <int kCount, typename Number>
+  FASA_DEVICE static void each(float (&out)[kCount], const Number& number) {
     FASA_UNROLL
-    for (int i = 0; i < kOutputs; ++i) out[i] = number(i);
+    for (int i = 0; i < kCount; ++i) out[i] = number(i);
   }
   FASA_DEVICE float value(uint32_t codes, int byte, const float* table) const {
     if (table != nullptr) return table[codes >> 8 * byte & 0xffu];

@@ -52,6 +52,11 @@ void start(const ProjectPackedExpertsParams& params, const Launcher& launch) {
     part.rows = left < step ? left : step;
     if (moved) launch_rearrange(part, MovedPairRows{rows}, launch);
     with_format(part, [&]<int kBits, bool kTable, DType kType>() {
+      if constexpr (!kTable && kType == DType::kBF16) {
+        if (in_tiles(part.weights.format, launch)) {
+          return launch_project_packed_tile<kBits>(part, rows, part.rows, launch);
+        }
+      }
       if (are_scattered(params.pairs)) {
         launch_project_packed<kBits, kTable, kType, 1>(part, rows, part.rows, launch);
       } else {

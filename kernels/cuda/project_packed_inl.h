@@ -7,12 +7,13 @@
 //   order    sums of a thread, then of a warp's lanes, then of the warps: depends only on the
 //            weights' shape, so that the batch does not change a row's bits
 //
+// For codes in tables, f32 rows and compute capability 7.5; otherwise project_packed_tile_inl.h.
+//
 // If inputs are in another order, or end within a line, rows are reordered first.
 #pragma once
 
 #include "kernels/cuda/kernels.h"
-#include "kernels/cuda/packed_inl.h"
-#include "kernels/cuda/row_group.h"
+#include "kernels/cuda/project_packed_tile_inl.h"
 
 namespace fasa::cuda {
 
@@ -114,7 +115,7 @@ struct ProjectPackedKernel {
     for (int i = 0; i < kOutputs; ++i) {
       reader.values(line, i, kTable ? table_memory() : nullptr, values[i]);
     }
-    float scales[kOutputs], offsets[kOutputs];
+    float scales[kOutputs] = {}, offsets[kOutputs] = {};
     reader.numbers(line, scales, offsets);
     const bool with_offsets = reader.has_offsets();
     FASA_UNROLL
@@ -234,6 +235,11 @@ void with_format(const ProjectPackedParams& params, const Start& start) {
 
 template <int kBits, bool kTable, DType kType, typename Launcher>
 void launch_rows(const ProjectPackedParams& params, const Launcher& launch) {
+  if constexpr (!kTable && kType == DType::kBF16) {
+    if (in_tiles(params.weights.format, launch)) {
+      return launch_project_packed_tile<kBits>(params, PackedStepRows(), 1, launch);
+    }
+  }
   const auto start = [&]<int kRows>() {
     launch_project_packed<kBits, kTable, kType, kRows>(params, PackedStepRows(), 1, launch);
   };

@@ -108,6 +108,10 @@ FASA_DEVICE Word16 load_once(const Word16* address) {
   const uint4 words = __ldcs(reinterpret_cast<const uint4*>(address));
   return {{words.x, words.y, words.z, words.w}};
 }
+FASA_DEVICE Word8 load_once(const Word8* address) {
+  const uint2 words = __ldcs(reinterpret_cast<const uint2*>(address));
+  return {{words.x, words.y}};
+}
 
 // Begins to bring the line of 128 bytes at an address into the L2 cache.
 FASA_DEVICE void prefetch(const void* address) {
@@ -251,7 +255,10 @@ FASA_DEVICE T load_fresh(const T* address) {
   return *address;
 }
 
-FASA_DEVICE Word16 load_once(const Word16* address) { return *address; }
+template <typename Word>
+FASA_DEVICE Word load_once(const Word* address) {
+  return *address;
+}
 FASA_DEVICE void prefetch(const void*) {}
 
 // The interpreter copies at once or at the wait, depending on the order in which threads run.

@@ -35,7 +35,7 @@ struct UnpackKernel {
     const PackedLine<kBits> line =
         reader.fetch(panel + matrix * params.panels_step, line_index, quad);
     if (!line.there) return;
-    float scales[kOutputs], offsets[kOutputs];
+    float scales[kOutputs] = {}, offsets[kOutputs] = {};
     reader.numbers(line, scales, offsets);
     FASA_UNROLL
     for (int i = 0; i < kOutputs; ++i) {

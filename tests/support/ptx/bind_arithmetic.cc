@@ -74,6 +74,23 @@ Run extracted(Type type) {
   });
 }
 
+struct FusedPairs {
+  uint32_t operator()(uint32_t a, uint32_t b, uint32_t c) const {
+    uint32_t d = 0;
+    for (int half = 0; half < 32; half += 16) {
+      const auto of = [half](uint32_t pair) {
+        return f32_of(BF16{static_cast<uint16_t>(pair >> half)});
+      };
+      d |= uint32_t{bf16_of(std::fma(of(a), of(b), of(c))).bits} << half;
+    }
+    return d;
+  }
+};
+Run fused(Type type) {
+  if (type == Type::kBF16x2) return map_lanes<FusedPairs, uint32_t, uint32_t, uint32_t, uint32_t>;
+  return kTernary<Float, Fused>(type);
+}
+
 template <typename T>
 using TwiceAsWide =
     std::conditional_t<sizeof(T) == 2, std::conditional_t<std::is_signed_v<T>, int32_t, uint32_t>,
@@ -137,7 +154,7 @@ constexpr std::array kRows{
     Row{"mul.wide", widened, 3, 2},
     Row{"mad.lo", kTernary<Integer, MulAdd>, 4},
     Row{"mad.wide", widened_sum, 4, 2, 9, true},
-    Row{"fma.rn", kTernary<Float, Fused>, 4},
+    Row{"fma.rn", fused, 4},
     Row{"fma.rm", kTernary<Single, FusedDown>, 4},
     Row{"div", divided<Divide>, 3},
     Row{"div.rn", kBinary<Float, Divide>, 3},
