@@ -306,6 +306,7 @@ struct AttendPartialsKernel {
   using Tile = AttendTile<kRow, kAt>;
   static constexpr const char* kName = "attend";
   static constexpr int kThreads = Tile::kThreads;
+  static constexpr int kResidentBlocks = 4;
 
   AttendParams params;
 

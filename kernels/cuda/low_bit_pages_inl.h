@@ -1,10 +1,23 @@
-// A block of pages of a low-bit set of all other tokens (low_bit_pages.h): weights relative to the
-// block's largest score, values from whole pages of codes. The next page arrives in shared memory
-// while one is summed. Threads sum codes, two dimensions for up to four heads, over all tokens of a
-// page or half of them; the page's scales are applied to the sums.
+// A block of pages of a low-bit set of all other tokens (low_bit_pages.h) by tensor cores:
+// dimensions x query heads, summed over tokens. Each warp takes pages of its own, without barriers.
+//
+// Weights are relative to the block's largest score and rounded to f16, times 2^15, so that weights
+// down to 2^-39 of the largest count; their total is that of the rounded ones, a product with ones.
+// Codes are used without conversion: one byte permute brings the same byte of two tokens' words
+// into one word, and a code's bits, masked out of it, are the subnormal f16 code * 2^(place - 24).
+// Per page and dimension the sums become
+//
+//     scale * (Σ weight code + zero * Σ weight)
+//
+// Lane (row, c) reads word `row` of eight words of a token, for tokens 8c to 8c + 7 of each half of
+// the page: all of the word's dimensions are rows of products that end in this lane. With up to
+// four heads a warp takes two pages at a time: their weights are computed together, and of the
+// eight columns of a product the first four count for one page, the others for the other.
 #pragma once
 
-#include "kernels/cuda/rows_inl.h"
+#include "kernels/cuda/low_bit_codes_inl.h"
+#include "kernels/cuda/math_inl.h"
+#include "kernels/cuda/mma_inl.h"
 #include "kernels/cuda/softmax_inl.h"
 #include "kernels/params.h"
 #include "kernels/slice_codec_inl.h"
@@ -15,12 +28,11 @@ class LowBitPagesBlock {
  public:
   static constexpr int kThreads = 128;
 
-  // Floats of shared memory: 2^(-i / 8) for i < 64, maxima and sums of the heads, weights of a
-  // page, sums of values of each team, two pages.
+  // Floats of shared memory: 2^(-i / 8) for i < 64, maxima and totals of the heads, the tail's
+  // weights, totals and sums of each warp.
   static constexpr int64_t shared_floats(const CacheLayout& layout, int heads) {
-    const int64_t floats = floats_before_pages(layout, heads);
-    return staged(layout) ? floats + 2 * layout.values.page_bytes() / int64_t{sizeof(float)}
-                          : floats;
+    const int products = 16 / slice_bits(layout.values.dtype);
+    return sums_at(heads) + int64_t{kWarps} * products * LowBitSums::kStride;
   }
   FASA_DEVICE static int pages(const AttendParams& params, int head) {
     return params.low_bit_pages.capacity == 0 ? 0 : params.low_bit_pages.counts[head];
@@ -36,256 +48,346 @@ class LowBitPagesBlock {
         layout_(params.step.layout),
         pages_(params.low_bit_pages),
         kv_head_(head % layout_.kv_heads),
+        codes_at_(layout_.value_offset(params.step.layer, kv_head_)),
+        base_at_(layout_.value_base_offset(params.step.layer, kv_head_)),
         heads_(heads),
-        width_(padded(heads)),
         count_(pages(params, head)),
         first_query_(int64_t{head} * layout_.gqa_group + first_query),
         desc_(params.step.sequences[head / layout_.kv_heads]),
         eighths_(shared),
-        tops_(eighths_ + 64),
-        totals_(tops_ + width_),
-        page_totals_(totals_ + width_),
-        weights_(page_totals_ + width_),
-        sums_(weights_ + kPageTokens * width_),
-        staged_(reinterpret_cast<std::byte*>(shared + floats_before_pages(layout_, heads))) {}
+        warp_totals_(eighths_ + 64),
+        tops_(warp_totals_ + kWarps * kColumns),
+        tail_totals_(tops_ + heads),
+        tail_weights_(shared + tail_at(heads)),
+        sums_(shared + sums_at(heads)) {}
 
   // partial(heads): f32 [2 + value_dim] of each, `stride` floats apart. All threads of the block;
   // contains barriers but does not end with one.
   FASA_DEVICE void compute(int block, float* partial, int64_t stride) const {
-    const int first = block * kLowBitBlockPages;
-    const int left = count_ - first;
-    const int end = first + (left < kLowBitBlockPages ? left : kLowBitBlockPages);
-    const int dims = layout_.values.dims;
-    const bool has_tail = end == count_;  // the newest page
-    const int sealed = has_tail ? end - 1 : end;
-    if (first < sealed) bring(first);
-    simt::commit_copies();
+    Range range;
+    range.first = block * kLowBitBlockPages;
+    const int left = count_ - range.first;
+    range.pages = left < kLowBitBlockPages ? left : kLowBitBlockPages;
+    range.has_tail = left == range.pages;  // the newest page
+    range.sealed = range.has_tail ? range.pages - 1 : range.pages;
+    range.blocks = 0;
+    if (simt::lane() < range.sealed) {
+      const int page = pages_of(desc_.end()) - left + simt::lane();
+      range.blocks = reinterpret_cast<uint64_t>(desc_.slice_blocks[page]);
+    }
     for (int i = simt::thread_index(); i < 64; i += kThreads) {
       eighths_[i] = codec::scale_of_step(-i);
     }
-    for (int i = simt::thread_index(); i < teams() * heads_ * dims; i += kThreads) sums_[i] = 0;
-    find_tops(first, end);
-    simt::sync_block();
-    for (int page = first; page < end; ++page) {
-      if (page + 1 < sealed) bring(page + 1);
-      simt::commit_copies();
-      weigh(page);
-      simt::wait_copies<1>();
-      simt::sync_block();
-      if (page < sealed) {
-        sum_sealed(page);
-      } else {
-        sum_tail();
-      }
-      simt::sync_block();
-    }
-    for (int i = simt::thread_index(); i < heads_ * dims; i += kThreads) {
-      const float other = teams() == 2 ? sums_[heads_ * dims + i] : 0.0f;
-      partial[i / dims * stride + kStateHeader + i % dims] = sums_[i] + other;
-    }
-    for (int h = simt::thread_index(); h < heads_; h += kThreads) {
-      partial[h * stride] = tops_[h];
-      partial[h * stride + 1] = totals_[h];
+    for (int h = simt::warp(); h < heads_; h += kWarps) prepare(range, h);
+    switch (slice_bits(layout_.values.dtype)) {
+      case 2:
+        return compute_codes<2>(range, partial, stride);
+      case 4:
+        return compute_codes<4>(range, partial, stride);
+      default:
+        return compute_codes<8>(range, partial, stride);
     }
   }
 
  private:
-  static constexpr int kSummed = 4;  // query heads of a thread
+  static constexpr int kWarps = kThreads / simt::kWarpThreads;
+  static constexpr int kColumns = 8;        // of a product
+  static constexpr int kWords = 8;          // of a token, at a time
+  static constexpr int kMine = 16;          // tokens of a lane
+  static constexpr float kWeightBits = 15;  // weights are times 2^15
+  static constexpr float kLog2E = 1.44269504f;
+  static constexpr float kUnscaleWeight = 1.0f / 32768.0f;
+  static constexpr float kUnscaleSum = 512.0f;  // 2^(24 - 15)
 
-  static constexpr int padded(int heads) { return (heads + kSummed - 1) / kSummed * kSummed; }
-  static constexpr int items(const CacheLayout& layout, int heads) {
-    return padded(heads) / kSummed * ((layout.values.dims + 1) / 2);
+  static constexpr int64_t tail_at(int heads) {
+    return align_up(64 + kWarps * kColumns + 2 * int64_t{heads}, 4);
   }
-  // Threads that share a page's dimensions: all, or two teams with half of the tokens each.
-  static constexpr int teams(const CacheLayout& layout, int heads) {
-    return 2 * items(layout, heads) <= kThreads ? 2 : 1;
-  }
-  FASA_DEVICE int teams() const { return teams(layout_, heads_); }
-  static constexpr bool staged(const CacheLayout& layout) {
-    return layout.values.page_bytes() <= 8 << 10;
-  }
-  static constexpr int64_t floats_before_pages(const CacheLayout& layout, int heads) {
-    const int64_t sums = int64_t{teams(layout, heads)} * heads * layout.values.dims;
-    return align_up(64 + int64_t{3 + kPageTokens} * padded(heads) + sums, 4);
+  static constexpr int64_t sums_at(int heads) {
+    return tail_at(heads) + int64_t{heads} * kPageTokens;
   }
 
+  // The block's pages, and the slice block of page `first` + lane.
+  struct Range {
+    int first;
+    int pages;
+    int sealed;
+    bool has_tail;
+    uint64_t blocks;
+
+    FASA_DEVICE const std::byte* block_of(int page) const {
+      const auto block = simt::shuffle(blocks, page < kLowBitBlockPages ? page : 0);
+      return page < sealed ? reinterpret_cast<const std::byte*>(block) : nullptr;
+    }
+  };
+  // Heads and words of a token that a pass over the pages sums.
+  struct Pass {
+    int first_head;
+    int heads;
+    int first_word;
+  };
+
+  template <int kBits>
+  FASA_DEVICE int words_of() const {  // of a token
+    return (layout_.values.dims + LowBitCodes<kBits>::kUnit - 1) / LowBitCodes<kBits>::kUnit;
+  }
   // Index of a page's maximum, and in pages of its scores.
   FASA_DEVICE int64_t at(int head, int page) const { return pages_.at(first_query_ + head) + page; }
-  FASA_DEVICE int first_page() const { return pages_of(desc_.end()) - count_; }
-  FASA_DEVICE const std::byte* block_of(int page) const {
-    return desc_.slice_blocks[first_page() + page];
-  }
-  FASA_DEVICE const std::byte* codes_of(int page) const {
-    return block_of(page) + layout_.value_offset(params_.step.layer, kv_head_);
-  }
 
-  FASA_DEVICE void bring(int page) const {
-    if (!staged(layout_)) return;
-    const int64_t bytes = layout_.values.page_bytes();
-    auto* to = reinterpret_cast<simt::Word16*>(staged_ + page % 2 * bytes);
-    const auto* from = reinterpret_cast<const simt::Word16*>(codes_of(page));
-    const int words = static_cast<int>(bytes / int64_t{sizeof(simt::Word16)});
-    for (int i = simt::thread_index(); i < words; i += kThreads) {
-      simt::copy_async(to + i, from + i);
-    }
-  }
-
-  // The heads' maxima over pages [first, end).
-  FASA_DEVICE void find_tops(int first, int end) const {
-    for (int h = simt::thread_index(); h < heads_; h += kThreads) {
-      float top = no_maximum();
-      for (int page = first; page < end; ++page) {
-        const float maximum = pages_.maxima[at(h, page)];
-        top = maximum > top ? maximum : top;
-      }
-      tops_[h] = top;
-      totals_[h] = 0;
-    }
-  }
-
-  // Writes the page's weights, [token][head], one warp per head.
-  FASA_DEVICE void weigh(int page) const {
-    for (int h = simt::warp(); h < width_; h += kThreads / simt::kWarpThreads) {
-      float sum = 0;
+  // By one warp: a head's maximum over the pages, and its weights of the tail.
+  FASA_DEVICE void prepare(const Range& range, int head) const {
+    const float* maxima = pages_.maxima + at(head, range.first);
+    static_assert(kLowBitBlockPages <= simt::kWarpThreads);
+    const float mine = simt::lane() < range.pages ? maxima[simt::lane()] : no_maximum();
+    const float top = simt::warp_max(mine);
+    float sum = 0;
+    if (range.has_tail) {
+      const float maximum = simt::shuffle(mine, range.pages - 1);
+      const int16_t* scores = pages_.scores + at(head, range.first + range.pages - 1) * kPageTokens;
       for (int t = simt::lane(); t < kPageTokens; t += simt::kWarpThreads) {
-        float weight = 0;
-        const int64_t of_page = at(h < heads_ ? h : 0, page);
-        const int16_t code = h < heads_ ? pages_.scores[of_page * kPageTokens + t] : kNoScoreCode;
-        if (code != kNoScoreCode) {
-          const float score = pages_.maxima[of_page] + static_cast<float>(code) * (1 / kScoreUnits);
-          if (score != no_maximum()) weight = exponential(score - tops_[h]);
-        }
-        weights_[t * width_ + h] = weight;
+        const bool counts = scores[t] != kNoScoreCode && maximum != no_maximum();
+        const float score = maximum + static_cast<float>(scores[t]) * (1 / kScoreUnits);
+        const float weight = counts ? exponential(score - top) : 0.0f;
+        tail_weights_[head * kPageTokens + t] = weight;
         sum += weight;
       }
       sum = simt::warp_sum(sum);
-      if (simt::lane() == 0) page_totals_[h] = sum;
-      if (simt::lane() == 0 && h < heads_) totals_[h] += sum;
+    }
+    if (simt::lane() == 0) tops_[head] = top, tail_totals_[head] = sum;
+  }
+
+  template <int kBits>
+  FASA_DEVICE void compute_codes(const Range& range, float* partial, int64_t stride) const {
+    const int words = words_of<kBits>();
+    for (int first_head = 0; first_head < heads_; first_head += kColumns) {
+      const int left = heads_ - first_head;
+      for (int first_word = 0; first_word < words; first_word += kWords) {
+        const Pass pass = {first_head, left < kColumns ? left : kColumns, first_word};
+        simt::sync_block();
+        if (pass.heads <= kColumns / 2) {
+          sum_pages<kBits, 2>(range, pass);
+          simt::sync_block();
+          write<kBits, 2>(range, pass, partial, stride);
+        } else {
+          sum_pages<kBits, 1>(range, pass);
+          simt::sync_block();
+          write<kBits, 1>(range, pass, partial, stride);
+        }
+      }
     }
   }
 
-  struct Sums {
-    Pair of[kSummed];
+  // The lane's word of each of its tokens, of `of_token`; zero without a page.
+  FASA_DEVICE void load_words(const std::byte* block, int word, int of_token,
+                              uint32_t (&words)[kMine]) const {
+    FASA_UNROLL
+    for (uint32_t& zero : words) zero = 0;
+    if (block == nullptr || word >= of_token) return;
+    const auto* codes = reinterpret_cast<const uint32_t*>(block + codes_at_) +
+                        simt::lane() % 4 * 8 * of_token + word;
+    FASA_UNROLL
+    for (int i = 0; i < kMine; ++i) {
+      words[i] = simt::load_once(codes + (i / 8 * 32 + i % 8) * of_token);
+    }
+  }
 
-    FASA_DEVICE void add(const float* weights, float low, float high) {
+  // Weights of the lane's tokens for one head, in pairs; zero without a page.
+  FASA_DEVICE void weigh(int head, float top, int page, bool some,
+                         uint32_t (&weights)[kMine / 2]) const {
+    const int64_t of_page = at(head, page);
+    float maximum = no_maximum();
+    simt::Word16 codes[2] = {};
+    if (some) {
+      maximum = pages_.maxima[of_page];
+      const auto* scores =
+          reinterpret_cast<const simt::Word16*>(pages_.scores + of_page * kPageTokens);
       FASA_UNROLL
-      for (int h = 0; h < kSummed; ++h) {
-        of[h].low = simt::fused(weights[h], low, of[h].low);
-        of[h].high = simt::fused(weights[h], high, of[h].high);
-      }
+      for (int half = 0; half < 2; ++half) codes[half] = scores[half * 4 + simt::lane() % 4];
     }
-  };
-  // One thread's part of a page: a pair of dimensions for four heads, over a range of tokens.
-  struct Item {
-    int pair;
-    int first_head;
-    int begin;  // tokens
-    int end;
-    int team;
-  };
-  template <typename Visit>
-  FASA_DEVICE void each_item(const Visit& visit) const {
-    const int count = items(layout_, heads_);
-    const int pairs = (layout_.values.dims + 1) / 2;
-    const int tokens = kPageTokens / teams();
-    for (int i = simt::thread_index(); i < count * teams(); i += kThreads) {
-      const int item = i % count;
-      const int team = i / count;
-      visit(Item{item % pairs, item / pairs * kSummed, team * tokens, (team + 1) * tokens, team});
-    }
-  }
-  // Adds to the sums of values: scale * (code sum + zero * weights).
-  FASA_DEVICE void add(const Item& item, const Sums& sums, Pair scale, Pair zero) const {
-    const int dims = layout_.values.dims;
-    for (int h = item.first_head; h < item.first_head + kSummed && h < heads_; ++h) {
-      float* out = sums_ + (item.team * heads_ + h) * dims + 2 * item.pair;
-      const Pair& sum = sums.of[h - item.first_head];
-      const float total = item.team == 0 ? page_totals_[h] : 0.0f;
-      out[0] = simt::fused(scale.low, simt::fused(zero.low, total, sum.low), out[0]);
-      if (2 * item.pair + 1 == dims) continue;
-      out[1] = simt::fused(scale.high, simt::fused(zero.high, total, sum.high), out[1]);
+    // kNoScoreCode is a weight below f16's range.
+    const float offset =
+        maximum == no_maximum() ? maximum : simt::fused(maximum - top, kLog2E, kWeightBits);
+    const auto weight = [&](uint32_t code) {
+      const auto distance = static_cast<float>(static_cast<int16_t>(code & 0xffffu));
+      return power_of_2(simt::fused(distance, kLog2E / kScoreUnits, offset));
+    };
+    FASA_UNROLL
+    for (int i = 0; i < kMine / 2; ++i) {
+      const uint32_t two = codes[i / 4].words[i % 4];
+      weights[i] = pack_f16(weight(two), weight(two >> 16));
     }
   }
 
-  FASA_DEVICE void sum_sealed(int page) const {
-    const std::byte* codes =
-        staged(layout_) ? staged_ + page % 2 * layout_.values.page_bytes() : codes_of(page);
-    const float base = *reinterpret_cast<const float*>(
-        block_of(page) + layout_.value_base_offset(params_.step.layer, kv_head_));
-    switch (slice_bits(layout_.values.dtype)) {
-      case 2:
-        return sum_codes<2>(codes, base);
-      case 4:
-        return sum_codes<4>(codes, base);
-      default:
-        return sum_codes<8>(codes, base);
+  // Zero without a page.
+  template <int kBits>
+  FASA_DEVICE LowBitParameters<kBits> load_parameters(const std::byte* block, int word,
+                                                      int of_token) const {
+    LowBitParameters<kBits> parameters;
+    if (block == nullptr || word >= of_token) return parameters;
+    using Pairs = typename LowBitParameters<kBits>::Pairs;
+    const std::byte* codes = block + codes_at_;
+    parameters.pairs = reinterpret_cast<const Pairs*>(codes + of_token * kPageTokens * 4)[word];
+    parameters.base = *reinterpret_cast<const float*>(block + base_at_);
+    return parameters;
+  }
+
+  // Sums of this warp's pages, kPages at a time, to shared memory.
+  template <int kBits, int kPages>
+  FASA_DEVICE void sum_pages(const Range& range, const Pass& pass) const {
+    using C = LowBitCodes<kBits>;
+    constexpr int kHeads = kColumns / kPages;
+    const int row = simt::lane() / 4;
+    const int word = pass.first_word + row;
+    const int of_token = words_of<kBits>();
+    const int head = pass.first_head + (row % kHeads < pass.heads ? row % kHeads : 0);
+    const int weighed = row / kHeads;                          // page of the lane's weights
+    const bool second = kPages == 2 && simt::lane() % 4 >= 2;  // page of its sums
+    const float top = tops_[head];
+    float sums[C::kProducts][4] = {};
+    float totals[2] = {};
+    for (int page = simt::warp() * kPages; page < range.sealed; page += kWarps * kPages) {
+      uint32_t words[kPages][kMine];
+      const std::byte* block = nullptr;
+      FASA_UNROLL
+      for (int i = 0; i < kPages; ++i) {
+        const std::byte* of_page = range.block_of(page + i);
+        load_words(of_page, word, of_token, words[i]);
+        if (i == 0 || second) block = of_page;
+      }
+      const LowBitParameters<kBits> parameters = load_parameters<kBits>(block, word, of_token);
+      uint32_t weights[kMine / 2];
+      weigh(head, top, range.first + page + weighed,
+            row % kHeads < pass.heads && page + weighed < range.sealed, weights);
+      add_products<kBits, kPages>(words, weights, parameters, second, sums, totals);
+    }
+    auto* out = reinterpret_cast<simt::Word16*>(
+        sums_ + LowBitSums::at(simt::warp() * C::kProducts, simt::lane()));
+    FASA_UNROLL
+    for (int i = 0; i < C::kProducts; ++i) {
+      simt::Word16 four;
+      FASA_UNROLL
+      for (int j = 0; j < 4; ++j) four.words[j] = simt::bits_of(sums[i][j]);
+      out[i * LowBitSums::kStride / 4] = four;
+    }
+    if (row == 0) {
+      float* mine = warp_totals_ + simt::warp() * kColumns + 2 * simt::lane();
+      mine[0] = totals[0], mine[1] = totals[1];
     }
   }
 
-  template <int kBits>
-  FASA_DEVICE void sum_codes(const std::byte* codes, float base) const {
-    constexpr int kUnit = 32 / kBits;
-    constexpr uint32_t kMask = (1u << kBits) - 1;
-    const int words = layout_.values.groups();
-    const auto* parameters = reinterpret_cast<const uint32_t*>(codes + layout_.values.code_bytes());
-    each_item([&](const Item& item) {
-      const int d = 2 * item.pair;
-      const auto* word = reinterpret_cast<const uint32_t*>(codes) + d / kUnit;
-      const int low = d % 4 * 8 + d % kUnit / 4 * kBits;
-      Sums sums = {};
-      FASA_UNROLL_8
-      for (int t = item.begin; t < item.end; ++t) {
-        const uint32_t bits = word[t * words] >> low;
-        sums.add(weights_ + t * width_ + item.first_head, static_cast<float>(bits & kMask),
-                 static_cast<float>(bits >> 8 & kMask));
+  template <int kBits, int kPages>
+  FASA_DEVICE void add_products(const uint32_t (&words)[kPages][kMine],
+                                const uint32_t (&weights)[kMine / 2],
+                                const LowBitParameters<kBits>& parameters, bool second,
+                                float (&sums)[LowBitCodes<kBits>::kProducts][4],
+                                float (&totals)[2]) const {
+    using C = LowBitCodes<kBits>;
+    constexpr uint32_t kOnes = 0x3c003c00u;
+    float of_page[4] = {};
+    FASA_UNROLL
+    for (int k = 0; k < kMine / 2; k += 2) {
+      mma_f16(of_page, {kOnes, kOnes, kOnes, kOnes}, {weights[k], weights[k + 1]});
+    }
+    totals[0] += of_page[0];
+    totals[1] += of_page[1];
+    FASA_UNROLL
+    for (int i = 0; i < C::kProducts; ++i) {
+      float products[kPages][4] = {};
+      FASA_UNROLL
+      for (int k = 0; k < kMine / 2; k += 2) {
+        FASA_UNROLL
+        for (int p = 0; p < kPages; ++p) {
+          const uint32_t* w = words[p] + 2 * k;
+          mma_f16(products[p],
+                  {C::pair(w[0], w[1], 2 * i), C::pair(w[0], w[1], 2 * i + 1),
+                   C::pair(w[2], w[3], 2 * i), C::pair(w[2], w[3], 2 * i + 1)},
+                  {weights[k], weights[k + 1]});
+        }
       }
-      const uint32_t parameter = parameters[item.pair];
-      add(item, sums, {scale(parameter, base), scale(parameter >> 16, base)},
-          {zero<kBits>(parameter), zero<kBits>(parameter >> 16)});
-    });
+      FASA_UNROLL
+      for (int j = 0; j < 4; ++j) {
+        const int dim = C::dim_of(2 * i + j / 2);
+        const float place = C::unit_of(2 * i + j / 2);
+        const float zero = static_cast<float>(parameters[dim] >> 6);
+        const float total = of_page[j % 2] * (C::kZeroUnit * 0x1p-24f * place);
+        const float scale = eighths_[parameters[dim] & 63] * (parameters.base * (1 / place));
+        const float product = second ? products[kPages - 1][j] : products[0][j];
+        sums[i][j] = simt::fused(scale, simt::fused(zero, total, product), sums[i][j]);
+      }
+    }
   }
-  // Scale of the dimension whose parameter is the low half of `parameter`.
-  FASA_DEVICE float scale(uint32_t parameter, float base) const {
-    return eighths_[parameter & 63] * base;
-  }
-  template <int kBits>
-  FASA_DEVICE static float zero(uint32_t parameter) {
-    constexpr float kZeroUnit = kBits == 2 ? 0.5f : kBits == 4 ? 2.0f : 32.0f;
-    return static_cast<float>(static_cast<int16_t>(parameter & 0xffffu) >> 6) * kZeroUnit;
+
+  // Adds up the warps' sums and the tail's.
+  template <int kBits, int kPages>
+  FASA_DEVICE void write(const Range& range, const Pass& pass, float* partial,
+                         int64_t stride) const {
+    using C = LowBitCodes<kBits>;
+    constexpr int kHeads = kColumns / kPages;
+    const int first = pass.first_word * C::kUnit;
+    const int left = layout_.values.dims - first;
+    const int dims = left < kWords * C::kUnit ? left : kWords * C::kUnit;
+    for (int i = simt::thread_index(); i < pass.heads * dims; i += kThreads) {
+      const int h = i / dims;
+      const int d = i % dims;
+      const int row = C::row_of(d % C::kUnit);
+      float sum = 0;
+      FASA_UNROLL
+      for (int w = 0; w < kWarps * kPages; ++w) {
+        const int column = w % kPages * kHeads + h;
+        const int lane = d / C::kUnit * 4 + column / 2;
+        sum += sums_[LowBitSums::at(w / kPages * C::kProducts + row / 2, lane) + row % 2 * 2 +
+                     column % 2];
+      }
+      const float tail = range.has_tail ? tail_sum(pass.first_head + h, first + d) : 0.0f;
+      partial[(pass.first_head + h) * stride + kStateHeader + first + d] =
+          simt::fused(sum, kUnscaleSum, tail);
+    }
+    if (first > 0 || simt::thread_index() >= pass.heads) return;
+    const int head = pass.first_head + simt::thread_index();
+    float total = 0;
+    for (int w = 0; w < kWarps * kPages; ++w) {
+      total += warp_totals_[w * kHeads + simt::thread_index()];
+    }
+    partial[head * stride] = tops_[head];
+    partial[head * stride + 1] = simt::fused(total, kUnscaleWeight, tail_totals_[head]);
   }
 
   // Values of the newest page are pairs of bf16.
-  FASA_DEVICE void sum_tail() const {
-    const auto* tail = reinterpret_cast<const uint32_t*>(
-        desc_.tail + layout_.value_tail_offset(params_.step.layer, kv_head_));
+  FASA_DEVICE float tail_sum(int head, int d) const {
+    constexpr int kTokens = 4;  // of a load
+    const auto* tail = reinterpret_cast<const simt::Word16*>(
+                           desc_.tail + layout_.value_tail_offset(params_.step.layer, kv_head_)) +
+                       d / 2 * (kPageTokens / kTokens);
     const int newest = (desc_.end() - 1) % kPageTokens;  // later slots hold no token
-    each_item([&](const Item& item) {
-      Sums sums = {};
-      for (int t = item.begin; t < item.end && t <= newest; ++t) {
-        const uint32_t word = tail[item.pair * kPageTokens + t];
-        sums.add(weights_ + t * width_ + item.first_head, simt::float_of(word << 16),
-                 simt::float_of(word & 0xffff0000u));
+    const float* weights = tail_weights_ + head * kPageTokens;
+    float sum = 0;
+    FASA_UNROLL_8
+    for (int t = 0; t <= newest; t += kTokens) {
+      const simt::Word16 pairs = tail[t / kTokens];
+      FASA_UNROLL
+      for (int i = 0; i < kTokens; ++i) {
+        const uint32_t bits = d % 2 == 0 ? pairs.words[i] << 16 : pairs.words[i] & 0xffff0000u;
+        if (t + i <= newest) sum = simt::fused(weights[t + i], simt::float_of(bits), sum);
       }
-      add(item, sums, {1, 1}, {0, 0});
-    });
+    }
+    return sum;
   }
 
   const AttendParams& params_;
   const CacheLayout& layout_;
   const LowBitPages& pages_;
   const int kv_head_;
+  const int64_t codes_at_;  // in a slice block
+  const int64_t base_at_;
   const int heads_;
-  const int width_;  // heads, padded
   const int count_;  // pages
   const int64_t first_query_;
   const SequenceDesc& desc_;
-  float* const eighths_;      // [64]
-  float* const tops_;         // [width]
-  float* const totals_;       // [width]
-  float* const page_totals_;  // [width]
-  float* const weights_;      // [kPageTokens][width]
-  float* const sums_;         // [teams][heads][dims]
-  std::byte* const staged_;   // two pages
+  float* const eighths_;       // [64]
+  float* const warp_totals_;   // [warps][kColumns], of the pass
+  float* const tops_;          // [heads]
+  float* const tail_totals_;   // [heads]
+  float* const tail_weights_;  // [heads][kPageTokens]
+  float* const sums_;          // [warps], LowBitSums, of the pass
 };
 
 }  // namespace fasa::cuda

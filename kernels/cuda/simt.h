@@ -112,6 +112,7 @@ FASA_DEVICE Word8 load_once(const Word8* address) {
   const uint2 words = __ldcs(reinterpret_cast<const uint2*>(address));
   return {{words.x, words.y}};
 }
+FASA_DEVICE uint32_t load_once(const uint32_t* address) { return __ldcs(address); }
 
 // Begins to bring the line of 128 bytes at an address into the L2 cache.
 FASA_DEVICE void prefetch(const void* address) {
@@ -179,6 +180,10 @@ FASA_DEVICE uint32_t bits_of(float value) { return __float_as_uint(value); }
 // 2^23 plus a byte of a word, exact in f32: a conversion in one instruction.
 FASA_DEVICE float byte_above_2_23(uint32_t word, int byte) {
   return float_of(__byte_perm(word, 0x4b000000u, 0x7440u + static_cast<uint32_t>(byte)));
+}
+// A byte of two words, in bits 0-7 and 16-23; the other bits are indeterminate.
+FASA_DEVICE uint32_t pair_bytes(uint32_t first, uint32_t second, int byte) {
+  return __byte_perm(first, second, 0x4400u + 0x1111u * static_cast<uint32_t>(byte));
 }
 FASA_DEVICE float fused(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 FASA_DEVICE float square_root(float value) { return __fsqrt_rn(value); }
@@ -311,6 +316,9 @@ FASA_DEVICE uint32_t bits_of(float value) {
 }
 FASA_DEVICE float byte_above_2_23(uint32_t word, int byte) {
   return float_of(0x4b000000u | (word >> 8 * byte & 0xffu));
+}
+FASA_DEVICE uint32_t pair_bytes(uint32_t first, uint32_t second, int byte) {
+  return (first >> 8 * byte & 0xffu) | (second >> 8 * byte & 0xffu) << 16;
 }
 FASA_DEVICE float fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 FASA_DEVICE float square_root(float value) { return __builtin_sqrtf(value); }

@@ -182,6 +182,7 @@ TEST_F(GpuKernels, SmallLowBitPages) {
     shape.values = values;
     attend_case::Cut cut = attend_cut();
     cut.low_bit_pages = true;
+    cut.tolerance = attend_case::kF16WeightTolerance;
     cut.set.emplace();
     for (int position = 0; position < 150; position += 4) cut.set->push_back(position);
     attend_case::expect_all_cuts_equal(attend_case::Decode(shape, {1100, 190}), cut, {0, 32});

@@ -295,6 +295,9 @@ inline constexpr float kTolerance = 3e-5f;
 // which here is within four times the tile's mean.
 inline constexpr float kCodedTolerance = kTolerance + 0x1p-14f;
 
+// Weights of low-bit pages in f16: 2^-12 of a weight.
+inline constexpr float kF16WeightTolerance = 5e-4f;
+
 inline void expect_near(const Result& result, const Result& truth, float tolerance) {
   ASSERT_EQ(result.out.size(), truth.out.size());
   for (size_t i = 0; i < truth.out.size(); ++i) {

@@ -141,8 +141,8 @@ TEST_F(AttendBody, LowBitSets) {
   }
 }
 
-// All other tokens by page: codes of every width, the tail, one and two teams, odd dimensions, more
-// pages than a block has, pages too large for shared memory.
+// All other tokens by page: codes of every width, the tail, odd dimensions, more pages than a block
+// has, several passes over the heads of a GQA group and over the words of a value.
 TEST_F(AttendBody, LowBitPages) {
   int turn = 0;
   for (const Shape& of : {Shape{1, 2, 2}, {4, 16, 33}, {3, 8, 64}, {17, 8, 6}, {2, 8, 256}}) {
@@ -153,6 +153,7 @@ TEST_F(AttendBody, LowBitPages) {
     shape.group = of.group, shape.key_dim = of.key_dim, shape.value_dim = of.value_dim;
     Cut pages = cut();
     pages.low_bit_pages = true;
+    pages.tolerance = kF16WeightTolerance;
     pages.set.emplace();
     for (int position = 0; position < 150; position += 4) pages.set->push_back(position);
     const std::vector<int> lengths =

@@ -1,7 +1,7 @@
 // The cost of a warp's accesses to shared memory on hardware, in wavefronts, for the layouts of the
-// page scorer (kernels/cuda/page_scorer_inl.h) and of a prefill's tiles (prefill_stage_inl.h). It
-// has 32 banks of 4 bytes; accesses of 8 bytes are served per half warp, of 16 bytes per quarter
-// warp.
+// page scorer (kernels/cuda/page_scorer_inl.h), of the sums of low-bit pages and of a prefill's
+// tiles (prefill_stage_inl.h). There are 32 banks of 4 bytes; accesses of 8 bytes are served per
+// half warp, of 16 bytes per quarter warp.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -9,6 +9,7 @@
 #include <set>
 #include <vector>
 
+#include "kernels/cuda/low_bit_codes_inl.h"
 #include "kernels/cuda/page_scorer_inl.h"
 #include "kernels/cuda/prefill_stage_inl.h"
 
@@ -166,6 +167,25 @@ TEST(Banks, LanesOfAPrefillMeetInNone) {
   expect_no_conflicts_of_tiles<96>();
   expect_no_conflicts_of_tiles<128>();
   expect_no_conflicts_of_tiles<256>();
+}
+
+// Sums are stored without conflicts; lanes that read 32 dimensions meet in pairs.
+template <int kBits>
+void expect_few_conflicts_of_sums() {
+  using C = cuda::LowBitCodes<kBits>;
+  EXPECT_EQ(wavefronts(4, [](int lane) { return cuda::LowBitSums::at(1, lane); }), least(4));
+  EXPECT_LE(wavefronts(1,
+                       [](int dim) {
+                         const int row = C::row_of(dim % C::kUnit);
+                         const int lane = dim / C::kUnit * 4;
+                         return cuda::LowBitSums::at(row / 2, lane) + row % 2 * 2;
+                       }),
+            4);
+}
+TEST(Banks, SumsOfLowBitPages) {
+  expect_few_conflicts_of_sums<2>();
+  expect_few_conflicts_of_sums<4>();
+  expect_few_conflicts_of_sums<8>();
 }
 
 // Every location is used once, within the allocated words.
