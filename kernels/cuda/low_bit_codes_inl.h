@@ -27,7 +27,7 @@ struct LowBitCodes {
   static constexpr int shift_of(int row) { return row % kPlaces * kBits; }
   static constexpr int dim_of(int row) { return row % kPlaces * 4 + byte_of(row); }
   static constexpr int row_of(int dim) { return dim % 4 * kPlaces + dim / 4; }
-  // Of the code in its byte.
+  // The unit of the code in its byte.
   static constexpr float unit_of(int row) { return static_cast<float>(1 << shift_of(row)); }
 
   // The codes of a row's dimension in the words of two tokens, as subnormal f16.

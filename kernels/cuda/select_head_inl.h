@@ -177,8 +177,8 @@ class SelectHead {
     relative_keys<kAhead>(scores, token_of, maxima, keys);
   }
 
-  // Writes the maxima of all heads over `blocks` blocks to shared memory, with 0 up to a multiple of
-  // four heads. They are finite: for a head with only -inf it is the lowest float. Called by the
+  // Writes the maxima of all heads over `blocks` blocks to shared memory, with 0 up to a multiple
+  // of four heads. They are finite: for a head with only -inf it is the lowest float. Called by the
   // whole block; ends with a barrier.
   FASA_DEVICE void load_maxima(int blocks, float* shared) const {
     for (int h = simt::warp(); h < whole_fours(); h += simt::block_warps()) {

@@ -41,7 +41,7 @@ struct SelectScratch {
   constexpr int64_t tokens() const { return int64_t{pages} * kPageTokens; }
   constexpr int64_t runs() const { return int64_t{pages} * kPageRuns; }
 
-  // Of a head, in bytes from its start.
+  // Offsets in a head's part, in bytes.
   constexpr int64_t raw_at() const { return 0; }  // f32 [tokens][group]
   constexpr int64_t run_maxima_at() const {       // f32 [runs][group]
     return raw_at() + align_up(4 * tokens() * gqa_group);

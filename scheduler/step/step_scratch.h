@@ -22,9 +22,8 @@ struct DecodeScratch {
   int32_t* selected_sizes = nullptr;
   LowBitSet low_bit;
   LowBitPages low_bit_pages;
-  std::byte* select =
-      nullptr;  // that selects work in, of sets and of predictions one after the other
-  int select_pages = 0;  // for which `select` has room
+  std::byte* select = nullptr;  // selects work in it, for sets and predictions in turn
+  int select_pages = 0;         // for which it has room
   const std::byte** rows = nullptr;
   uint8_t* tile_ready = nullptr;
   FetchItem* fetches = nullptr;
