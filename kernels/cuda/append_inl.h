@@ -371,6 +371,8 @@ struct AppendKernel {
           const int at = part.dims == nullptr ? first + dim : part.dims[first + dim];
           image.set(dim, token, from.at(at));
         }
+        // The other half of the last pair.
+        if (image.has_pairs() && dims % 2 != 0 && simt::lane() == 0) image.set(dims, token, 0);
       }
     }
     simt::sync_block();
