@@ -156,16 +156,7 @@ struct ProjectPackedKernel {
         }
       }
     }
-    simt::sync_block();
-    if (simt::thread_index() >= kRows * kPackedColumns) return;
-    const int64_t row = group.first + simt::thread_index() / kPackedColumns;
-    const int64_t column = simt::block_x() * kPackedColumns + simt::thread_index() % kPackedColumns;
-    float sum = 0;
-    FASA_UNROLL
-    for (int warp = 0; warp < kWarps; ++warp) {
-      sum += memory[warp * kRows * kPackedColumns + simt::thread_index()];
-    }
-    if (row < group.end && column < params.columns) params.y[row * params.y_stride + column] = sum;
+    write_sums<kRows, kWarps>(params, group, memory);
   }
 };
 

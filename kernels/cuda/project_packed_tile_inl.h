@@ -18,6 +18,23 @@
 
 namespace fasa::cuda {
 
+// Adds up the warps' sums of a panel, `memory` [kWarps][kRows][kPackedColumns], and stores them.
+// Called by the whole block; begins with a barrier.
+template <int kRows, int kWarps>
+FASA_DEVICE void write_sums(const ProjectPackedParams& params, const RowGroup& group,
+                            const float* memory) {
+  simt::sync_block();
+  if (simt::thread_index() >= kRows * kPackedColumns) return;
+  const int64_t row = group.first + simt::thread_index() / kPackedColumns;
+  const int64_t column = simt::block_x() * kPackedColumns + simt::thread_index() % kPackedColumns;
+  float sum = 0;
+  FASA_UNROLL
+  for (int warp = 0; warp < kWarps; ++warp) {
+    sum += memory[warp * kRows * kPackedColumns + simt::thread_index()];
+  }
+  if (row < group.end && column < params.columns) params.y[row * params.y_stride + column] = sum;
+}
+
 // A lane's codes of a block: a line of two outputs, its planes or high nibbles.
 template <int kBits>
 struct PackedPairs {
@@ -248,16 +265,7 @@ struct ProjectPackedTileKernel {
       const int row = simt::warp() * kRows + line() * 2 + i % 2;
       memory[row * kPackedColumns + output() + i / 2] = sums[i];
     }
-    simt::sync_block();
-    if (simt::thread_index() >= kRows * kPackedColumns) return;
-    const int64_t row = group.first + simt::thread_index() / kPackedColumns;
-    const int64_t column = simt::block_x() * kPackedColumns + simt::thread_index() % kPackedColumns;
-    float sum = 0;
-    FASA_UNROLL
-    for (int warp = 0; warp < kWarps; ++warp) {
-      sum += memory[warp * kRows * kPackedColumns + simt::thread_index()];
-    }
-    if (row < group.end && column < params.columns) params.y[row * params.y_stride + column] = sum;
+    write_sums<kRows, kWarps>(params, group, memory);
   }
 };
 
