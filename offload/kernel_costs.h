@@ -12,7 +12,7 @@ namespace fasa {
 // Seconds.
 struct KernelCosts {
   double launch = 4e-6;          // a kernel that follows another in its stream
-  double select = 21e-6;         // five kernels, however many heads and pages
+  double select = 21e-6;         // all its kernels, however many heads and pages
   double ranked_token = 5e-9;    // of a head's set, low-bit list or runners-up
   double low_bit_token = 17e-9;  // of a low-bit list, in addition: its scores are looked up
   double resolve = 7e-6;         // also a fetch, or a claim of hot slots

@@ -75,7 +75,7 @@ struct FinishKernel : SelectKernel {
     }
   };
 
-  // Stores the runs' keys. Returns a key that at most the last of the tokens to be ranked is above.
+  // Stores the runs' keys. Returns a key that every token to be ranked reaches (select_inl.h).
   FASA_DEVICE static uint32_t last_run(const SelectHead& head, BlockRank& rank) {
     const SelectLists& lists = head.lists();
     const Runs runs = runs_of(head);

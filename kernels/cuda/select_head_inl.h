@@ -19,9 +19,6 @@ FASA_DEVICE uint32_t key_of(float value) {
   const uint32_t bits = simt::bits_of(value);
   return (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
 }
-FASA_DEVICE float value_of(uint32_t key) {
-  return simt::float_of((key >> 31) != 0 ? key & 0x7fffffffu : ~key);
-}
 
 // A head's part of the scratch memory.
 struct SelectLists {
@@ -65,8 +62,6 @@ class SelectHead {
   FASA_DEVICE bool scores() const { return decodes() && !plan_.is_dense(); }
   FASA_DEVICE const SelectPlan& plan() const { return plan_; }
   FASA_DEVICE const SelectLists& lists() const { return lists_; }
-  FASA_DEVICE const SelectParams& params() const { return params_; }
-  FASA_DEVICE const SequenceDesc& sequence() const { return sequence_; }
   FASA_DEVICE int group() const { return params_.step.layout.gqa_group; }
   FASA_DEVICE int32_t* set() const { return params_.sets + index_ * params_.selected_capacity; }
   FASA_DEVICE int32_t& selected_size() const { return params_.selected_sizes[index_]; }
@@ -104,7 +99,6 @@ class SelectHead {
   }
 
   FASA_DEVICE int first_page() const { return plan_.first_page(); }
-  FASA_DEVICE int end_page() const { return first_page() + pages(); }
   FASA_DEVICE int pages() const { return plan_.pages(); }
   FASA_DEVICE bool visible(int position) const {
     return position >= plan_.first && position < plan_.end;
@@ -213,14 +207,13 @@ FASA_DEVICE float finite_score(float score, int* nans) {
   return score < -kLowestFloat ? score : -kLowestFloat;
 }
 
-// Visits pages [first, end) in turn by the scoring warps of block `part` of `parts`. A warp calls
-// visit(page, scores). The addresses of 32 pages are loaded together.
+// Visits pages [first, end) in turn by the block's scoring warps. A warp calls visit(page, scores).
+// The addresses of 32 pages are loaded together.
 template <typename Visit>
-FASA_DEVICE void visit_pages(const PageScorer& scorer, int first, int end, int part, int parts,
-                             const Visit& visit) {
+FASA_DEVICE void visit_pages(const PageScorer& scorer, int first, int end, const Visit& visit) {
   if (simt::warp() >= scorer.warps()) return;
-  const int step = parts * scorer.warps();
-  first += part * scorer.warps() + simt::warp();
+  const int step = scorer.warps();
+  first += simt::warp();
   const std::byte* blocks = nullptr;
   int in_batch = 0;
   for (int page = first; page < end; page += step) {

@@ -22,7 +22,7 @@ struct ScoreKernel : SelectKernel {
       scorer.maxima()[h] = kLowestFloat;
     }
     int nans = 0;
-    visit_pages(scorer, begin, end, 0, 1, [&](int page, const float* scores) {
+    visit_pages(scorer, begin, end, [&](int page, const float* scores) {
       store_page(head, scorer.maxima(), page, scores, &nans);
     });
     nans = simt::warp_sum(nans);

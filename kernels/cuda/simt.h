@@ -67,7 +67,6 @@ FASA_DEVICE std::byte* shared_memory() {
 // All threads of the block that have not ended must call it.
 FASA_DEVICE void sync_block() { __syncthreads(); }
 FASA_DEVICE void sync_warp(uint32_t mask = kFullWarp) { __syncwarp(mask); }
-FASA_DEVICE void fence() { __threadfence(); }
 
 // All threads of `mask` call it, with the same mask.
 FASA_DEVICE uint32_t ballot(bool predicate, uint32_t mask = kFullWarp) {
@@ -199,7 +198,6 @@ FASA_DEVICE int grid_x() { return machine().place().grid[0]; }
 FASA_DEVICE int grid_y() { return machine().place().grid[1]; }
 FASA_DEVICE std::byte* shared_memory() { return machine().shared_memory(); }
 FASA_DEVICE void sync_block() { machine().sync_block(); }
-FASA_DEVICE void fence() {}
 
 FASA_DEVICE void sync_warp(uint32_t mask = kFullWarp) {
   machine().collective(mask, nullptr, [](void* const*, uint32_t) {});

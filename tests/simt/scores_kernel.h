@@ -18,7 +18,7 @@ struct ScoresKernel : SelectKernel {
     const SelectPlan plan = plan_selection(params, desc);
     const PageScorer scorer(params, desc, kv_head, scorers, simt::shared_memory());
     visit_pages(
-        scorer, plan.first / kPageTokens, (plan.end - 1) / kPageTokens + 1, 0, 1,
+        scorer, plan.first / kPageTokens, (plan.end - 1) / kPageTokens + 1,
         [&](int page, const float* scores) {
           for (int i = simt::lane(); i < scorer.group() * kPageTokens; i += simt::kWarpThreads) {
             const int position = page * kPageTokens + i % kPageTokens;
