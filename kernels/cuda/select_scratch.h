@@ -1,6 +1,6 @@
-// A select's scratch in device memory: for each (sequence, KV head) the scores of all visible pages,
-// maxima, and lists. Its size depends on the batch, the set's capacity and the context.
-// Its contents before a call are irrelevant: every word is written before it is read.
+// A select's scratch in device memory: for each (sequence, KV head) the scores of all visible
+// pages, maxima, and lists. Its size depends on the batch, the set's capacity and the context. Its
+// contents before a call are irrelevant: every word is written before it is read.
 #pragma once
 
 #include "kernels/cuda/simt.h"
