@@ -28,8 +28,7 @@ struct DeviceOptions {
   double link_latency = 10e-6;      // seconds per transfer (emulated)
   double memory_bandwidth = 300e9;  // bytes per second, emulated device memory
   double operations = 44e12;        // of matrix products per second, emulated; 0: take no time
-  // Emulated: a kernel that follows another; other costs of kernels are scaled with it.
-  double launch_seconds = KernelCosts().launch;
+  KernelCosts kernels;              // emulated
   // For benchmarks only: larger host allocations map this many bytes of physical memory repeatedly.
   // So host rows of any size can be addressed, and their transfers measured, on a machine that
   // cannot hold them. Writes overwrite each other.

@@ -2,6 +2,7 @@
 // an open device and for one that is only named (gpu_traits.h).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "kernels/layout.h"
@@ -22,6 +23,23 @@ struct DeviceRates {
   KernelCosts kernels = {};
   double link_bandwidth = 25e9;  // host to device
   double link_latency = 10e-6;   // per transfer, in addition to the time of its bytes
+
+  // Seconds of device bytes: of any kernel, of a select, of a decode step's attention.
+  double moved(uint64_t bytes) const { return static_cast<double>(bytes) / memory_bandwidth; }
+  double scored(uint64_t bytes) const {
+    return std::max(moved(bytes), static_cast<double>(bytes) * kernels.scored_byte);
+  }
+  double attended(uint64_t bytes) const {
+    return std::max(moved(bytes), static_cast<double>(bytes) * kernels.attended_byte);
+  }
+  // Seconds of products: of matrices, of a prompt's attention.
+  double multiplied(uint64_t count) const {
+    return operations > 0 ? static_cast<double>(count) / operations : 0;
+  }
+  double prompt_attended(uint64_t count) const {
+    if (operations <= 0) return 0;
+    return std::max(multiplied(count), static_cast<double>(count) * kernels.prompt_operation);
+  }
 };
 
 struct DeviceTraits {

@@ -29,7 +29,7 @@ void validate(const DeviceOptions& options) {
   require_rate("link_bandwidth", options.link_bandwidth, "bytes per second");
   require_rate("memory_bandwidth", options.memory_bandwidth, "bytes per second");
   require_time("link_latency", options.link_latency);
-  require_time("launch_seconds", options.launch_seconds);
+  require_time("launch_seconds", options.kernels.launch);
 }
 
 std::unique_ptr<Device> open_cuda(const CudaPlatform& platform, const CudaInventory& inventory,

@@ -43,7 +43,7 @@ SyntheticOptions emulated_options(const EmulatedDecode& decode, Config config) {
   options.max_steps = decode.max_steps;
   options.row_dtype = config.placement.row_dtype.value_or(DType::kBF16);
   options.memory_bandwidth = device.memory_bandwidth;
-  options.launch_seconds = device.launch_seconds;
+  options.kernels = device.kernels;
   options.weights = weight_load(decode.shape, decode.weight_bits);
   options.compute = decode.compute;
   options.seed = decode.seed;

@@ -52,10 +52,11 @@ std::string prompt_lines(const PlanOptions& request, const Plan& plan) {
   const bool assumed = request.config.device.gpu.empty();
   std::string text = fmt::format(
       "  prompt      first token after {}, read in chunks of {}{}: matrix products {} at {:g} "
-      "TFLOP/s{}",
+      "TFLOP/s{}, attention's at {:.3g}",
       format_seconds(prompt.seconds), option.prompt.chunk,
       option.prompt.piece > 0 ? ", layer by layer" : "", format_seconds(prompt.products),
-      request.machine.rates.operations / 1e12, assumed ? " (assumed)" : ", the data sheet's");
+      request.machine.rates.operations / 1e12, assumed ? " (assumed)" : " (data sheet)",
+      1e-12 / request.machine.rates.prompt_attended(1));
   if (prompt.rows_to_host == 0) return text + "\n";
   return text +
          fmt::format("; over the link {} of rows to the host and {} back to the device, {}\n",

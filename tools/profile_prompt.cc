@@ -85,10 +85,10 @@ std::string to_table(const PromptProfile& profile) {
   text += fmt::format("  first token after {} (fasa plan: {})\n", format_seconds(run.seconds),
                       format_seconds(plan.seconds));
   text += fmt::format(
-      "  products    {} at {:g} TFLOP/s, the data sheet's rate; the prompt takes {:.2f} times "
-      "that\n",
+      "  products    {} at {:g} TFLOP/s (data sheet), attention's at {:.3g}; the prompt takes "
+      "{:.2f} times that\n",
       format_seconds(plan.products), profile.request.machine.rates.operations / 1e12,
-      ratio(run.seconds, plan.products));
+      1e-12 / profile.request.machine.rates.prompt_attended(1), ratio(run.seconds, plan.products));
   text += fmt::format("  states      {} of softmax states, in {} waves\n",
                       format_bytes(plan.state_bytes), run.wide_waves ? "long" : "short");
   if (run.rows.write_back == 0) return text;

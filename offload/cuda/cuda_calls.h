@@ -54,6 +54,7 @@ struct CudaGpu {
   int minor = 0;
   uint64_t memory_bytes = 0;
   double memory_bandwidth = 0;  // bytes per second by clock and bus; 0: unknown
+  double cycles = 0;            // multiprocessors * clock, per second; 0: unknown
   bool memory_pools = false;
   // Kernels access registered host memory at the host's address.
   bool shares_host_addresses = false;

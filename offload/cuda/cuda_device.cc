@@ -93,6 +93,7 @@ CudaDevice::CudaDevice(const CudaPlatform& platform, int index, const CudaGpu& g
   link_ = measure_link(*shared_, pinned_, memory_->pool(), control_->stream());
   DeviceRates rates;  // the latency keeps the default of plans
   if (platform.times_kernels && options.kernel_times) rates.kernels = kernel_costs(options);
+  if (gpu.cycles > 0) rates.kernels.set_rates(gpu.cycles, rates.operations);
   if (gpu.memory_bandwidth > 0) rates.memory_bandwidth = gpu.memory_bandwidth;
   rates.link_bandwidth = link_.h2d;
   show_rates(rates);

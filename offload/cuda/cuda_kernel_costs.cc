@@ -143,7 +143,9 @@ double plausible(double value, double usual) {
 
 KernelCosts costs_of(const Seconds& seconds) {
   const KernelCosts usual;
-  KernelCosts costs = KernelCosts::with_launch(plausible(seconds[kLaunch], usual.launch));
+  KernelCosts costs;
+  costs.launch = plausible(seconds[kLaunch], usual.launch);
+  costs.attend = usual.attend * costs.launch / usual.launch;
   const double few = seconds[kSelectFew];
   const double each = (seconds[kSelectMany] - few) / (Probe::kManyTokens - Probe::kFewTokens);
   costs.ranked_token = plausible(each, usual.ranked_token);

@@ -166,6 +166,8 @@ CudaStatus RuntimeCalls::describe(int gpu, CudaGpu* description) {
   // Two transfers per clock; the clock is in kHz, the bus width in bits.
   description->memory_bandwidth = 2e3 / 8 * attribute(gpu, cudaDevAttrMemoryClockRate) *
                                   attribute(gpu, cudaDevAttrGlobalMemoryBusWidth);
+  description->cycles =
+      1e3 * attribute(gpu, cudaDevAttrClockRate) * attribute(gpu, cudaDevAttrMultiProcessorCount);
   description->memory_pools = attribute(gpu, cudaDevAttrMemoryPoolsSupported) != 0;
   description->shares_host_addresses =
       properties.unifiedAddressing != 0 && properties.canMapHostMemory != 0 &&

@@ -9,7 +9,7 @@ namespace fasa {
 namespace {
 
 // Blocks of heads and sequences run side by side: the one with the most to do ends last.
-struct SecondsOf {
+struct FixedSeconds {
   const KernelCosts& costs;
 
   double operator()(const SelectParams& call) const {
@@ -52,8 +52,12 @@ struct SecondsOf {
 
 }  // namespace
 
-double call_seconds(const KernelCosts& costs, const KernelCall& call) {
-  return std::visit(SecondsOf{costs}, call);
+CallSeconds call_seconds(const KernelCosts& costs, const KernelCall& call) {
+  CallSeconds seconds = {.fixed = std::visit(FixedSeconds{costs}, call)};
+  if (std::holds_alternative<SelectParams>(call)) seconds.byte = costs.scored_byte;
+  if (std::holds_alternative<AttendParams>(call)) seconds.byte = costs.attended_byte;
+  if (std::holds_alternative<PrefillParams>(call)) seconds.operation = costs.prompt_operation;
+  return seconds;
 }
 
 }  // namespace fasa

@@ -1,4 +1,4 @@
-// What a kernel call takes on the emulated device besides its bytes.
+// What a kernel call takes on the emulated device besides moving its bytes.
 #pragma once
 
 #include "kernels/calls.h"
@@ -6,7 +6,13 @@
 
 namespace fasa {
 
+struct CallSeconds {
+  double fixed = 0;
+  double byte = 0;       // in device memory, at least
+  double operation = 0;  // of a product, at least
+};
+
 // Reads the call's descriptors: only while the call may run.
-double call_seconds(const KernelCosts& costs, const KernelCall& call);
+CallSeconds call_seconds(const KernelCosts& costs, const KernelCall& call);
 
 }  // namespace fasa

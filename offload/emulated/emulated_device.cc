@@ -17,7 +17,7 @@ DeviceTraits traits_of(const DeviceOptions& options) {
   DeviceTraits traits = kEmulatedTraits;
   traits.rates = {.memory_bandwidth = options.memory_bandwidth,
                   .operations = options.operations,
-                  .kernels = KernelCosts::with_launch(options.launch_seconds),
+                  .kernels = options.kernels,
                   .link_bandwidth = options.link_bandwidth,
                   .link_latency = options.link_latency};
   return traits;
@@ -58,7 +58,7 @@ EmulatedDevice::EmulatedDevice(const DeviceOptions& options)
               .traits = traits_of(options),
               .host_work = this}),
       threads_(options.threads),
-      launch_seconds_(options.launch_seconds),
+      launch_seconds_(options.kernels.launch),
       memory_(options, /*unified=*/false),
       shared_({.link_bandwidth = options.link_bandwidth,
                .link_latency = options.link_latency,

@@ -186,7 +186,7 @@ void EmulatedStream::execute(Operation& operation, std::unique_lock<std::mutex>&
 void EmulatedStream::execute_work(Operation& operation, std::unique_lock<std::mutex>& lock) {
   lock.unlock();
   KernelWork done;
-  double seconds = operation.kind.seconds;
+  CallSeconds seconds;
   std::string reason;
   bool failed = true;
   try {
@@ -195,7 +195,8 @@ void EmulatedStream::execute_work(Operation& operation, std::unique_lock<std::mu
     } else {
       done = operation.work();
     }
-    if (operation.kind.call_seconds) seconds += operation.kind.call_seconds();
+    if (operation.kind.call_seconds) seconds = operation.kind.call_seconds();
+    seconds.fixed += operation.kind.seconds;
     failed = false;
   } catch (const std::exception& error) {
     reason = error.what();

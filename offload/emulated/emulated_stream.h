@@ -77,8 +77,8 @@ class EmulatedStream {
   struct Kind {
     const char* name = nullptr;
     OperationTag tag;
-    double seconds = 0;                              // fixed virtual time, added to the work's own
-    std::function<double()> call_seconds = nullptr;  // more of it, known once the work is done
+    double seconds = 0;  // fixed virtual time, added to the work's own
+    std::function<CallSeconds()> call_seconds = nullptr;  // in addition, known once it is done
     Where where = Where::kWorker;
   };
   // The std::function allocates per operation, which an emulator can afford.

@@ -4,8 +4,8 @@
 //
 // An operation starts at the latest of these times: the end of its predecessor in the stream, the
 // marks that it waits for, the host's time when it was enqueued. Then
-//   - it computes for its fixed seconds (launch; the longer of device bytes / memory bandwidth and
-//     operations / their rate); streams do not slow each other down;
+//   - it computes for its fixed seconds (CallSeconds::fixed; the longer of device bytes and
+//     operations, by the device's rates and by the call's); streams do not slow each other down;
 //   - its link bytes queue for the link, each direction separately, after the launch and the device
 //     bytes that determine them. The link serves them in chunks, so a transfer of a high-priority
 //     stream can overtake between two chunks. A transfer ends `link_latency` after its last chunk;
@@ -25,6 +25,7 @@
 
 #include "kernels/params.h"
 #include "offload/device.h"
+#include "offload/emulated/call_seconds.h"
 #include "offload/timeline/timeline.h"
 
 namespace fasa {
@@ -55,7 +56,7 @@ class VirtualClock {
   // Operations of a stream are added in the order they were enqueued. `sequence` increases in the
   // order of enqueueing over all streams and breaks ties; `not_before` is now() at that time.
   // `entry`: null, or the operation's timeline entry, which is reported once its times are known.
-  void add_work(StreamKey stream, uint64_t sequence, double not_before, double launch_seconds,
+  void add_work(StreamKey stream, uint64_t sequence, double not_before, const CallSeconds& least,
                 const KernelWork& work, std::unique_ptr<TimelineEntry> entry = nullptr);
   void add_mark(StreamKey stream, uint64_t sequence, double not_before, std::shared_ptr<Mark> mark);
   void add_wait(StreamKey stream, uint64_t sequence, std::shared_ptr<const Mark> mark,

@@ -14,6 +14,7 @@ struct Gpu {
   uint64_t memory_bytes = 0;      // visible to programs, before the driver's share
   double memory_bandwidth = 0;    // bytes per second, from the data sheet
   double tensor_flops = 0;        // bf16 (Turing: fp16), dense, f32 sums, per second
+  double cycles = 0;              // multiprocessors * clock, per second
   int compute_capability = 80;    // x 10; 80 stands for all from 8.0 on
   int pcie_generation = 0;        // of the card; the slot may have less
   int pcie_lanes = 0;             //

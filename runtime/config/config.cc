@@ -166,6 +166,7 @@ DeviceOptions Config::device_options() const {
     const Gpu& gpu = find_gpu(device.gpu);
     options.memory_bandwidth = gpu.memory_bandwidth;
     options.operations = gpu.tensor_flops;
+    options.kernels.set_rates(gpu.cycles, gpu.tensor_flops);
     options.link_bandwidth = gpu.link_bandwidth();
   }
   if (link.bandwidth) options.link_bandwidth = *link.bandwidth;

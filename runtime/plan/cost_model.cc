@@ -75,7 +75,7 @@ void CostModel::add_append(int layer, CostTerms& terms) const {
   const CacheLayout& layout = settings_.layout_of(layer);
   // Every kPageTokens-th token seals a page: charges each step its share of that.
   const uint64_t bytes = append_bytes(layout, 1) + seal_bytes(layout) / kPageTokens;
-  terms.append += device(static_cast<uint64_t>(layout.kv_heads) * bytes);
+  terms.append += machine_.moved(static_cast<uint64_t>(layout.kv_heads) * bytes);
   terms.launches += machine_.kernels.launch;
 }
 
@@ -83,8 +83,8 @@ void CostModel::add_all_in_place(const LayerPlan& plan, int layer, const StepLoa
                                  CostTerms& terms) const {
   const CacheLayout& layout = settings_.layout_of(layer);
   const int32_t seen = visible(layer, load.tokens);
-  terms.attention += device(rows_bytes(layout, int64_t{seen} * layout.kv_heads) +
-                            output_bytes(layout, layout.query_heads(), load.out));
+  terms.attention += machine_.attended(rows_bytes(layout, int64_t{seen} * layout.kv_heads) +
+                                       output_bytes(layout, layout.query_heads(), load.out));
   terms.launches += plan.waves * machine_.kernels.attend;
 }
 
@@ -98,8 +98,8 @@ void CostModel::add_all_streamed(int layer, const StepLoad& load, CostTerms& ter
   const auto pages = static_cast<double>(pages_of(seen));
   const auto page_bytes = static_cast<double>(layout.row_layer_bytes());
   const double transfer = pages * (link(page_bytes) + machine_.link_latency);
-  const double attention = device(rows_bytes(layout, int64_t{seen} * layout.kv_heads) +
-                                  output_bytes(layout, layout.query_heads(), load.out));
+  const double attention = machine_.attended(rows_bytes(layout, int64_t{seen} * layout.kv_heads) +
+                                             output_bytes(layout, layout.query_heads(), load.out));
   const double launches = static_cast<double>(waves) * machine_.kernels.attend;
   // The newest row must be written to the host before its page is read back.
   const double written = machine_.kernels.launch + machine_.link_latency +
@@ -181,8 +181,8 @@ void CostModel::add_groups(const HeadGroups& groups, int layer, const StepLoad& 
   times.transfer = link(fetch.demanded * static_cast<double>(layout.row.bytes())) / heads;
   times.latency = fetch.any_demand * machine_.link_latency;
   if (prefetch) {
-    times.meanwhile = device(prefetch->predict_bytes) + predict_calls(*prefetch, set);
-    terms.prediction += device(prefetch->predict_bytes);
+    times.meanwhile = machine_.moved(prefetch->predict_bytes) + predict_calls(*prefetch, set);
+    terms.prediction += machine_.moved(prefetch->predict_bytes);
     terms.launches += predict_calls(*prefetch, set);
   }
   // Select and attend of each group; the codes that come first.
@@ -190,8 +190,8 @@ void CostModel::add_groups(const HeadGroups& groups, int layer, const StepLoad& 
                           (groups.codes_first() ? times.launch : 0);
   const double compute = launches + heads * (times.score + times.attend) + times.meanwhile;
   terms.scoring += heads * times.score;
-  terms.attention +=
-      heads * times.attend + device(output_bytes(layout, layout.query_heads(), load.out));
+  terms.attention += heads * times.attend +
+                     machine_.attended(output_bytes(layout, layout.query_heads(), load.out));
   terms.launches += launches;
   terms.wait += std::max(0.0, times.span(groups) - compute);
   add_fetched(fetch, 1, terms);
@@ -208,19 +208,20 @@ void CostModel::add_selected(const LayerPlan& plan, int layer, const StepLoad& l
 
   const LowBitWork codes = low_bit_work(settings_, layer, seen);
   if (set < seen) {
-    terms.scoring += device(
+    terms.scoring += machine_.scored(
         kv_heads * (select_bytes(layout.slice, load.tokens - seen, load.tokens) + codes.select));
   }
-  terms.resolve +=
-      waves * device(resolve_bytes(layout.kv_heads, capacities_.wave(), settings_.max_hot_rows));
+  terms.resolve += waves * machine_.moved(resolve_bytes(layout.kv_heads, capacities_.wave(),
+                                                        settings_.max_hot_rows));
   const bool over_link = plan.decode == DecodePath::kSelectedInWaves;
   const double resolve = over_link ? calls.resolve_seconds(settings_.max_hot_rows) : calls.launch;
   terms.launches +=
       calls.select_seconds(set, settings_.low_bit_tokens(layer, seen), runners_up(prefetch, set)) +
       waves * (resolve + calls.attend);
-  const double rows = device(rows_bytes(layout, set * layout.kv_heads));
-  const double low_bit = device(kv_heads * codes.attend);
-  terms.attention += rows + low_bit + device(output_bytes(layout, layout.query_heads(), load.out));
+  const double rows = machine_.attended(rows_bytes(layout, set * layout.kv_heads));
+  const double low_bit = machine_.attended(kv_heads * codes.attend);
+  terms.attention +=
+      rows + low_bit + machine_.attended(output_bytes(layout, layout.query_heads(), load.out));
   if (!over_link) return;
 
   const Fetch fetch = fetch_of(set, load.hit_rate, prefetch);
@@ -234,9 +235,9 @@ void CostModel::add_selected(const LayerPlan& plan, int layer, const StepLoad& l
     meanwhile = calls.launch + fetch.ready * rows / waves + low_bit;
   }
   if (prefetch) {
-    terms.prediction += device(prefetch->predict_bytes);
+    terms.prediction += machine_.moved(prefetch->predict_bytes);
     terms.launches += predict_calls(*prefetch, set);
-    meanwhile += device(prefetch->predict_bytes) + predict_calls(*prefetch, set);
+    meanwhile += machine_.moved(prefetch->predict_bytes) + predict_calls(*prefetch, set);
   }
   terms.wait += std::max(0.0, demand - meanwhile);
   add_fetched(fetch, waves, terms);
@@ -273,7 +274,8 @@ CostTerms CostModel::step(const StepLoad& load, const std::optional<PrefetchLoad
   for (int i = 0; i < settings_.layer_count(); ++i) terms += layer(i, load, prefetch);
   const double layers = settings_.layer_count();
   if (weights.any()) {
-    terms.weights = device(weights.head_bytes) + layers * device(weights.layer_bytes);
+    terms.weights =
+        machine_.moved(weights.head_bytes) + layers * machine_.moved(weights.layer_bytes);
     if (weights.fetched_bytes > 0) {
       const auto fetched = static_cast<double>(weights.fetched_bytes);
       terms.weights += layers * (link(fetched) + machine_.link_latency);
@@ -288,7 +290,7 @@ CostTerms CostModel::step(const StepLoad& load, const std::optional<PrefetchLoad
     // Overlaps with the embedding and the first layer's projections.
     const double embedding =
         link(static_cast<double>(weights.hidden_bytes)) + machine_.link_latency;
-    const double first = embedding + machine_.kernels.launch + device(weights.layer_bytes);
+    const double first = embedding + machine_.kernels.launch + machine_.moved(weights.layer_bytes);
     terms.setup = embedding + std::max(0.0, tables - first) +
                   link(static_cast<double>(weights.logit_bytes)) + machine_.link_latency;
   }

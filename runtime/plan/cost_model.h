@@ -79,9 +79,6 @@ class CostModel {
 
  private:
   struct Fetch;
-  double device(uint64_t bytes) const {
-    return static_cast<double>(bytes) / machine_.memory_bandwidth;
-  }
   double link(double bytes) const { return bytes / machine_.link_bandwidth; }
   int32_t visible(int layer, int64_t tokens) const {
     return settings_.visible_tokens(layer, tokens);

@@ -39,7 +39,7 @@ PlanMachine accelerator(const Config& config, const GivenMachine& given) {
   machine.traits = kEmulatedTraits;
   machine.rates.memory_bandwidth = options.memory_bandwidth;
   machine.rates.operations = options.operations;
-  machine.rates.kernels = KernelCosts::with_launch(options.launch_seconds);
+  machine.rates.kernels = options.kernels;
   machine.rates.link_bandwidth = options.link_bandwidth;
   machine.rates.link_latency = options.link_latency;
   if (given.any()) machine.traits = gpu_traits(kUsualCapability);

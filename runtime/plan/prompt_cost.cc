@@ -38,7 +38,8 @@ class PromptClock {
       if (!machine_.unified) at_.compute += transfer(load_.weights.logit_bytes);
     }
     cost_.seconds = at_.compute;
-    cost_.products = seconds_of(cost_.operations);
+    cost_.products = machine_.multiplied(cost_.operations - cost_.attention) +
+                     machine_.prompt_attended(cost_.attention);
     cost_.link = machine_.unified
                      ? 0
                      : static_cast<double>(std::max(cost_.rows_back, cost_.rows_to_host)) /
@@ -75,8 +76,9 @@ class PromptClock {
     if (times <= kRun) return;
     const auto more = static_cast<uint64_t>(times - kRun);
     at_.shift(static_cast<double>(more) * (at_.compute - before.compute));
-    for (const auto field : {&PromptCost::operations, &PromptCost::state_bytes,
-                             &PromptCost::rows_back, &PromptCost::rows_to_host}) {
+    for (const auto field :
+         {&PromptCost::operations, &PromptCost::attention, &PromptCost::state_bytes,
+          &PromptCost::rows_back, &PromptCost::rows_to_host}) {
       cost_.*field += more * (cost_.*field - cost_before.*field);
     }
   }
@@ -97,16 +99,17 @@ class PromptClock {
     }
   }
 
-  double seconds_of(uint64_t operations) const {
-    return machine_.operations > 0 ? static_cast<double>(operations) / machine_.operations : 0;
-  }
   double transfer(uint64_t bytes) const {
     return static_cast<double>(bytes) / machine_.link_bandwidth + machine_.link_latency;
   }
-  // A kernel on the compute stream.
-  void run(const KernelWork& work) {
-    const double bytes = static_cast<double>(work.device_bytes) / machine_.memory_bandwidth;
-    at_.compute += machine_.kernels.launch + std::max(bytes, seconds_of(work.operations));
+  // Kernels on the compute stream.
+  void run(const KernelWork& work) { run(work, machine_.multiplied(work.operations)); }
+  void run_attention(const KernelWork& work) {
+    run(work, machine_.prompt_attended(work.operations));
+    cost_.attention += work.operations;
+  }
+  void run(const KernelWork& work, double products) {
+    at_.compute += machine_.kernels.launch + std::max(machine_.moved(work.device_bytes), products);
     cost_.operations += work.operations;
   }
 
@@ -138,12 +141,12 @@ class PromptClock {
   }
 
   void attend(int layer) {
-    run(prefill_work(settings_.layout_of(layer),
-                     {.start = start_,
-                      .tokens = tokens_,
-                      .window = settings_.layer(layer).window,
-                      .end_page = pages_of(start_ + tokens_)},
-                     load_.out));
+    run_attention(prefill_work(settings_.layout_of(layer),
+                               {.start = start_,
+                                .tokens = tokens_,
+                                .window = settings_.layer(layer).window,
+                                .end_page = pages_of(start_ + tokens_)},
+                               load_.out));
   }
 
   void load_layer(int layer) {
@@ -181,7 +184,7 @@ class PromptClock {
     const int64_t end = pages_of(start_ + tokens_);
     if (own.in_window_rows || access_ == RowAccess::kLocal) {
       wave.end_page = end;
-      return run(prefill_work(layout, wave, load_.out));
+      return run_attention(prefill_work(layout, wave, load_.out));
     }
     const int64_t past = start_ / kPageTokens;
     size_t half = 0;
@@ -212,7 +215,7 @@ class PromptClock {
   }
 
   void run_wave(const CacheLayout& layout, const PrefillWave& wave) {
-    run(prefill_work(layout, wave, load_.out));
+    run_attention(prefill_work(layout, wave, load_.out));
     const int states = (wave.first ? 0 : 1) + (wave.last ? 0 : 1);
     cost_.state_bytes += static_cast<uint64_t>(states) * state_bytes(layout, tokens_);
   }

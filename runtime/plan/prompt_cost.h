@@ -25,9 +25,10 @@ struct PromptLoad {
 
 struct PromptCost {
   double seconds = 0;         // until the host has the logits
-  double products = 0;        // of the matrix products alone: no order of work takes less
+  double products = 0;        // of the products alone: no order of work takes less
   double link = 0;            // of the busier direction of the link
   uint64_t operations = 0;    // of the matrix products
+  uint64_t attention = 0;     // those of attention
   uint64_t state_bytes = 0;   // softmax states, stored and loaded between waves
   uint64_t rows_back = 0;     // bytes of rows over the link to the device
   uint64_t rows_to_host = 0;  // bytes of new rows to the host

@@ -38,7 +38,7 @@ DeviceOptions SyntheticOptions::device_options() const {
   DeviceOptions options = config.device_options();
   options.name = "emulated";
   options.memory_bandwidth = memory_bandwidth;
-  options.launch_seconds = launch_seconds;
+  options.kernels = kernels;
   options.host_alias_bytes = kHostAliasBytes;
   return options;
 }

@@ -23,7 +23,7 @@ struct SyntheticOptions {
   // below.
   Config config;
   double memory_bandwidth = 288e9;  // bytes per second
-  double launch_seconds = KernelCosts().launch;
+  KernelCosts kernels;
   // Each layer's weights are read in one launch between two attentions. None: attention alone.
   WeightLoad weights;
   SyntheticCompute compute = SyntheticCompute::kModelled;

@@ -142,9 +142,6 @@ double GroupTimes::cost(const HeadGroups& groups) const {
 GroupTimes group_times(const StepSettings& settings, int layer, const GroupLoad& load) {
   const CacheLayout& layout = settings.layout;
   const DeviceRates& rates = settings.rates;
-  const auto device = [&](uint64_t bytes) {
-    return static_cast<double>(bytes) / rates.memory_bandwidth;
-  };
   const auto sequences = static_cast<double>(load.sequences);
   const auto visible = static_cast<int32_t>(load.scored / std::max(1, load.sequences));
   const int32_t set = settings.selected_tokens(layer, visible);
@@ -157,11 +154,11 @@ GroupTimes group_times(const StepSettings& settings, int layer, const GroupLoad&
   times.latency = rates.link_latency * layers_that_miss(load, set, layout.kv_heads);
   times.streams = settings.copy_streams;
   const LowBitWork low_bit = low_bit_work(settings, layer, visible);
-  times.score =
-      sequences * device(select_bytes(layout.slice, 0, std::max(1, visible)) + low_bit.select);
-  times.resolve = sequences * device(resolve_bytes(1, set, load.hot_rows));
-  times.attend = sequences * device(rows_bytes(layout, set) + low_bit.attend);
-  times.codes = sequences * device(low_bit.attend);
+  times.score = sequences *
+                rates.scored(select_bytes(layout.slice, 0, std::max(1, visible)) + low_bit.select);
+  times.resolve = sequences * rates.moved(resolve_bytes(1, set, load.hot_rows));
+  times.attend = sequences * rates.attended(rows_bytes(layout, set) + low_bit.attend);
+  times.codes = sequences * rates.attended(low_bit.attend);
   times.transfer = sequences * load.miss_share * static_cast<double>(rows_bytes(layout, set)) /
                    rates.link_bandwidth;
   times.period = load.period;

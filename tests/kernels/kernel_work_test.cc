@@ -110,14 +110,15 @@ TEST(KernelWork, PrefillByHand) {
       layout,
       {.start = 640, .tokens = 100, .begin_page = 2, .end_page = 4, .first = false, .last = false},
       DType::kBF16);
-  EXPECT_EQ(wave.operations, 100u * 128 * 32 * (2 * 128 + 2 * 2 * 128));
+  EXPECT_EQ(wave.operations, 100u * 128 * 32 * 4 * 128);
   EXPECT_EQ(wave.device_bytes, 128u * 8 * 512 + 2u * 100 * 32 * 130 * 4);
   const KernelWork whole =
       prefill_work(layout, {.start = 0, .tokens = 64, .end_page = 1}, DType::kBF16);
-  EXPECT_EQ(whole.operations, 64u * 65 / 2 * 32 * 768);
+  EXPECT_EQ(whole.operations, 64u * 65 / 2 * 32 * 512);
   EXPECT_EQ(whole.device_bytes, 64u * 8 * 512 + 64u * 32 * 128 * 2);
+  EXPECT_EQ(pair_operations(layout, DType::kF32), 6u * 128);
   layout.row.dtype = RowDType::kF32;
-  EXPECT_EQ(pair_operations(layout), 4u * 128);
+  EXPECT_EQ(pair_operations(layout, DType::kF32), 4u * 128);
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ TEST(ListGpus, ShowsWhatAutoUses) {
   EXPECT_EQ(list.gpus[0].obstacle, "");
   ASSERT_TRUE(list.gpus[0].rates);
   EXPECT_GT(list.gpus[0].rates->link_bandwidth, 0);
-  EXPECT_THAT(list.gpus[0].rates->kernels.text(), HasSubstr("launch 4.0 us, select 21.0 us"));
+  EXPECT_THAT(list.gpus[0].rates->kernels.text(), HasSubstr("launch 2.7 us, select 31.0 us"));
   EXPECT_THAT(list.gpus[1].obstacle, HasSubstr("6.0"));
   EXPECT_FALSE(list.gpus[1].rates);
   EXPECT_EQ(fake.live_streams + fake.live_events + fake.live_pools, 0);

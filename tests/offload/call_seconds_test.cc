@@ -12,6 +12,8 @@ namespace {
 
 const KernelCosts kCosts;
 
+double fixed(const KernelCall& call) { return call_seconds(kCosts, call).fixed; }
+
 SequenceDesc decoding(int length, int hot_rows) {
   SequenceDesc sequence;
   sequence.tokens = 1;
@@ -29,11 +31,11 @@ TEST(CallSeconds, ASelectRanksWhatItLists) {
   select.selected_capacity = 256;
   select.low_bit.capacity = 1024;
   select.runners_up.capacity = 512;
-  EXPECT_DOUBLE_EQ(call_seconds(kCosts, select), kCosts.select_seconds(256, 1024, 0));
+  EXPECT_DOUBLE_EQ(fixed(select), kCosts.select_seconds(256, 1024, 0));
   sequences[0].hot_rows = 8 * 256;  // worth runners-up
-  EXPECT_DOUBLE_EQ(call_seconds(kCosts, select), kCosts.select_seconds(256, 1024, 256));
+  EXPECT_DOUBLE_EQ(fixed(select), kCosts.select_seconds(256, 1024, 256));
   sequences[0].mode = StepMode::kPrefill;
-  EXPECT_DOUBLE_EQ(call_seconds(kCosts, select), kCosts.select_seconds(200, 0, 0));
+  EXPECT_DOUBLE_EQ(fixed(select), kCosts.select_seconds(200, 0, 0));
 }
 
 TEST(CallSeconds, LookingRowsUpReadsTheHotSlotsOfTheLongestList) {
@@ -41,23 +43,42 @@ TEST(CallSeconds, LookingRowsUpReadsTheHotSlotsOfTheLongestList) {
   ResolveParams resolve;
   resolve.step.sequences = sequences.data();
   resolve.step.count = 2;
-  EXPECT_DOUBLE_EQ(call_seconds(kCosts, resolve), kCosts.resolve_seconds(4096));
-  EXPECT_DOUBLE_EQ(call_seconds(kCosts, FetchParams{resolve}), kCosts.resolve_seconds(4096));
+  EXPECT_DOUBLE_EQ(fixed(resolve), kCosts.resolve_seconds(4096));
+  EXPECT_DOUBLE_EQ(fixed(FetchParams{resolve}), kCosts.resolve_seconds(4096));
   ClaimSlotsParams claim;
   claim.step = resolve.step;
-  EXPECT_DOUBLE_EQ(call_seconds(kCosts, claim), kCosts.resolve_seconds(4096));
+  EXPECT_DOUBLE_EQ(fixed(claim), kCosts.resolve_seconds(4096));
   for (SequenceDesc& sequence : sequences) sequence.access = RowAccess::kLocal;
-  EXPECT_DOUBLE_EQ(call_seconds(kCosts, resolve), kCosts.launch);
+  EXPECT_DOUBLE_EQ(fixed(resolve), kCosts.launch);
 }
 
 TEST(CallSeconds, AFoldIsAKernelOfItsOwn) {
   AttendParams attend;
-  EXPECT_DOUBLE_EQ(call_seconds(kCosts, attend), kCosts.launch);
+  EXPECT_DOUBLE_EQ(fixed(attend), kCosts.launch);
   float partials = 0;
   attend.partials = &partials;
-  EXPECT_DOUBLE_EQ(call_seconds(kCosts, attend), kCosts.attend);
+  EXPECT_DOUBLE_EQ(fixed(attend), kCosts.attend);
   attend.phase = AttendPhase::kReadyTiles;
-  EXPECT_DOUBLE_EQ(call_seconds(kCosts, attend), kCosts.launch);
+  EXPECT_DOUBLE_EQ(fixed(attend), kCosts.launch);
+}
+
+TEST(CallSeconds, SomeKernelsAreBoundByInstructions) {
+  EXPECT_EQ(call_seconds(kCosts, SelectParams{}).byte, kCosts.scored_byte);
+  EXPECT_EQ(call_seconds(kCosts, AttendParams{}).byte, kCosts.attended_byte);
+  EXPECT_EQ(call_seconds(kCosts, PrefillParams{}).operation, kCosts.prompt_operation);
+  EXPECT_EQ(call_seconds(kCosts, GatherParams{}).byte, 0);
+}
+
+// A GPU of half the multiprocessors takes twice as long for the same instructions.
+TEST(CallSeconds, RatesAreThoseOfTheMultiprocessors) {
+  KernelCosts whole, half;
+  whole.set_rates(100e9, 0);
+  half.set_rates(50e9, 0);
+  EXPECT_DOUBLE_EQ(half.scored_byte, 2 * whole.scored_byte);
+  EXPECT_DOUBLE_EQ(half.attended_byte, 2 * whole.attended_byte);
+  EXPECT_DOUBLE_EQ(half.prompt_operation, 2 * whole.prompt_operation);
+  half.set_rates(50e9, 1e12);  // products take longer
+  EXPECT_DOUBLE_EQ(half.prompt_operation, 1 / (KernelCosts::kOfPeak * 1e12));
 }
 
 TEST(CallSeconds, EveryCostIsInProportionToALaunch) {
@@ -65,6 +86,7 @@ TEST(CallSeconds, EveryCostIsInProportionToALaunch) {
   EXPECT_DOUBLE_EQ(half.select_seconds(256, 1024, 64), kCosts.select_seconds(256, 1024, 64) / 2);
   EXPECT_DOUBLE_EQ(half.resolve_seconds(4096), kCosts.resolve_seconds(4096) / 2);
   EXPECT_DOUBLE_EQ(half.attend, kCosts.attend / 2);
+  EXPECT_DOUBLE_EQ(half.scored_byte, kCosts.scored_byte / 2);
   EXPECT_EQ(KernelCosts::with_launch(kCosts.launch), kCosts);
 }
 
@@ -72,7 +94,7 @@ TEST(CallSeconds, AreOnTheEmulatedDevicesClock) {
   DeviceOptions options;
   options.name = "emulated";
   options.threads = 1;
-  options.launch_seconds = 0.25;
+  options.kernels = KernelCosts::with_launch(0.25);
   EmulatedDevice device(options);
   const KernelCosts& costs = device.traits().rates.kernels;
   EXPECT_DOUBLE_EQ(costs.launch, 0.25);

@@ -28,7 +28,7 @@ DeviceOptions round_figures() {
   options.link_bandwidth = kChunk;  // a chunk a second
   options.link_latency = 0.5;
   options.memory_bandwidth = 1000;
-  options.launch_seconds = 0.25;
+  options.kernels = KernelCosts::with_launch(0.25);
   return options;
 }
 

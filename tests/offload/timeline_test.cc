@@ -28,7 +28,7 @@ std::unique_ptr<Device> open(const std::string& name) {
   options.link_bandwidth = kChunk;  // a chunk a second
   options.link_latency = 0.5;
   options.memory_bandwidth = 1000;
-  options.launch_seconds = 0.25;
+  options.kernels = KernelCosts::with_launch(0.25);
   return open_device(options);
 }
 

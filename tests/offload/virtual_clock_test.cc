@@ -22,15 +22,15 @@ class VirtualClockTest : public ::testing::Test {
   uint64_t sequence = 0;
 
   void h2d(VirtualClock::StreamKey stream, uint64_t bytes) {
-    clock.add_work(stream, ++sequence, clock.now(), 0,
+    clock.add_work(stream, ++sequence, clock.now(), {.fixed = 0},
                    {.device_bytes = 0, .h2d_bytes = bytes, .d2h_bytes = 0});
   }
   void d2h(VirtualClock::StreamKey stream, uint64_t bytes) {
-    clock.add_work(stream, ++sequence, clock.now(), 0,
+    clock.add_work(stream, ++sequence, clock.now(), {.fixed = 0},
                    {.device_bytes = 0, .h2d_bytes = 0, .d2h_bytes = bytes});
   }
   void compute(VirtualClock::StreamKey stream, double seconds) {
-    clock.add_work(stream, ++sequence, clock.now(), seconds, {});
+    clock.add_work(stream, ++sequence, clock.now(), {.fixed = seconds}, {});
   }
   std::shared_ptr<Mark> mark(VirtualClock::StreamKey stream) {
     auto result = std::make_shared<Mark>();
@@ -56,10 +56,15 @@ TEST_F(VirtualClockTest, AKernelTakesTheLongerOfItsBytesAndItsOperations) {
   rates.operations = 10;
   VirtualClock counted(rates);
   const auto stream = counted.open_stream(StreamPriority::kNormal);
-  counted.add_work(stream, 1, 0, 0.5, {.device_bytes = 2000, .operations = 30});
+  counted.add_work(stream, 1, 0, {.fixed = 0.5}, {.device_bytes = 2000, .operations = 30});
   EXPECT_DOUBLE_EQ(counted.wait_for(stream, 1), 0.5 + 3);
-  counted.add_work(stream, 2, 0, 0.5, {.device_bytes = 4000, .operations = 30});
+  counted.add_work(stream, 2, 0, {.fixed = 0.5}, {.device_bytes = 4000, .operations = 30});
   EXPECT_DOUBLE_EQ(counted.wait_for(stream, 2), 3.5 + 0.5 + 4);
+  // Instructions may take longer than either.
+  counted.add_work(stream, 3, 0, {.byte = 0.01}, {.device_bytes = 2000, .operations = 30});
+  EXPECT_DOUBLE_EQ(counted.wait_for(stream, 3), 8 + 20);
+  counted.add_work(stream, 4, 0, {.operation = 0.5}, {.device_bytes = 2000, .operations = 30});
+  EXPECT_DOUBLE_EQ(counted.wait_for(stream, 4), 28 + 15);
 }
 
 TEST_F(VirtualClockTest, TransferIsBytesOverBandwidthPlusLatency) {
@@ -123,7 +128,7 @@ TEST_F(VirtualClockTest, EqualPriorityDoesNotOvertake) {
 
 TEST_F(VirtualClockTest, KernelIsLaunchPlusDeviceBytes) {
   const auto stream = normal();
-  clock.add_work(stream, ++sequence, 0, 0.5,
+  clock.add_work(stream, ++sequence, 0, {.fixed = 0.5},
                  {.device_bytes = 2000, .h2d_bytes = 0, .d2h_bytes = 0});
   EXPECT_DOUBLE_EQ(clock.wait_for(*mark(stream)), 2.5);
 }
@@ -131,17 +136,20 @@ TEST_F(VirtualClockTest, KernelIsLaunchPlusDeviceBytes) {
 TEST_F(VirtualClockTest, KernelThatFetchesEndsWithTheLaterOfLinkAndMemory) {
   const auto a = normal();
   // Link: 0.5 launch, 2 s of bytes, 1 s of latency. Memory: 0.5 + 0.2.
-  clock.add_work(a, ++sequence, 0, 0.5, {.device_bytes = 200, .h2d_bytes = 200, .d2h_bytes = 0});
+  clock.add_work(a, ++sequence, 0, {.fixed = 0.5},
+                 {.device_bytes = 200, .h2d_bytes = 200, .d2h_bytes = 0});
   EXPECT_DOUBLE_EQ(clock.wait_for(*mark(a)), 3.5);
   VirtualClock other(kRates);
   const auto b = other.open_stream(StreamPriority::kNormal);
-  other.add_work(b, 1, 0, 0.5, {.device_bytes = 9000, .h2d_bytes = 100, .d2h_bytes = 100});
+  other.add_work(b, 1, 0, {.fixed = 0.5},
+                 {.device_bytes = 9000, .h2d_bytes = 100, .d2h_bytes = 100});
   EXPECT_DOUBLE_EQ(other.wait_for(b, 1), 9.5);
 }
 
 TEST_F(VirtualClockTest, OperationInBothDirectionsEndsWithTheLater) {
   const auto a = normal();
-  clock.add_work(a, ++sequence, 0, 0, {.device_bytes = 0, .h2d_bytes = 100, .d2h_bytes = 400});
+  clock.add_work(a, ++sequence, 0, {.fixed = 0},
+                 {.device_bytes = 0, .h2d_bytes = 100, .d2h_bytes = 400});
   EXPECT_DOUBLE_EQ(clock.wait_for(*mark(a)), 5);
 }
 
@@ -210,7 +218,7 @@ TEST_F(VirtualClockTest, AskingForTimesInBetweenChangesNothing) {
     uint64_t n = 0;
     for (int i = 0; i < 20; ++i) {
       const auto stream = i % 3 == 0 ? b : a;
-      fresh.add_work(stream, ++n, 0, 0.3,
+      fresh.add_work(stream, ++n, 0, {.fixed = 0.3},
                      {.device_bytes = 100, .h2d_bytes = i * 37u, .d2h_bytes = i * 11u});
       marks.push_back(std::make_shared<Mark>());
       fresh.add_mark(stream, ++n, 0, marks.back());
@@ -248,7 +256,7 @@ TEST_F(VirtualClockTest, OrderOfAddingAcrossStreamsChangesNothing) {
       const uint64_t i = next[s];
       next[s] += 4;
       if (i % 5 == 0) fresh.add_wait(keys[s], i, marks[i - 3]);
-      fresh.add_work(keys[s], i, 0, 0.25,
+      fresh.add_work(keys[s], i, 0, {.fixed = 0.25},
                      {.device_bytes = i * 10, .h2d_bytes = i % 3 * 170, .d2h_bytes = i % 2 * 60});
       fresh.add_mark(keys[s], i, 0, marks[i]);
     }

@@ -38,12 +38,11 @@ TEST(CostModel, RowsOnTheDeviceAreSummedKernels) {
   constexpr int64_t kTokens = 6400;
   const CacheLayout layout = settings_of(config_of("fasa-c"), kTokens).layout;
   const CostTerms terms = model_of(config_of("fasa-c"), kTokens).layer(0, {.tokens = kTokens});
-  const double bandwidth = kRates.memory_bandwidth;
   const LowBitWork work = low_bit_work(settings_of(config_of("fasa-c"), kTokens), 0, kTokens);
   const uint64_t scoring = select_bytes(layout.slice, 0, kTokens) + work.select;
-  EXPECT_DOUBLE_EQ(terms.scoring, static_cast<double>(8 * scoring) / bandwidth);
-  const auto low_bit = static_cast<double>(8 * work.attend);
-  EXPECT_NEAR(terms.attention, (8 * 256 * 512 + low_bit + 32 * 128 * 2) / bandwidth, 1e-12);
+  EXPECT_DOUBLE_EQ(terms.scoring, kRates.scored(8 * scoring));
+  const uint64_t attended = 8 * 256 * 512 + 8 * work.attend + 32 * 128 * 2;
+  EXPECT_NEAR(terms.attention, kRates.attended(attended), 1e-12);
   const KernelCosts& calls = kRates.kernels;
   EXPECT_DOUBLE_EQ(terms.launches,
                    2 * calls.launch + calls.select_seconds(256, 0, 0) + calls.attend);
@@ -61,7 +60,7 @@ TEST(CostModel, TheWholeSetIsNotScored) {
 
 TEST(CostModel, FullAttentionReadsEveryRow) {
   const CostTerms terms = model_of(config_of("full"), 40000).layer(0, {.tokens = 40000});
-  EXPECT_NEAR(terms.attention, (40000.0 * 8 * 512 + 32 * 128 * 2) / kRates.memory_bandwidth, 1e-12);
+  EXPECT_NEAR(terms.attention, kRates.attended(40000 * 8 * 512 + 32 * 128 * 2), 1e-12);
   const KernelCosts& calls = kRates.kernels;  // waves of 16384
   EXPECT_DOUBLE_EQ(terms.launches, calls.launch + 3 * calls.attend);
 }
@@ -75,7 +74,7 @@ TEST(CostModel, AWindowBesideLayersThatSeeEverythingIsReadOnTheDevice) {
         make_step_settings(config_of(preset), geometry, DType::kBF16, kEmulatedTraits, 40000),
         kRates, 40000);
     const CostTerms terms = model.layer(0, {.tokens = 40000, .hit_rate = 0.5});
-    EXPECT_NEAR(terms.attention, (512.0 * 8 * 512 + 32 * 128 * 2) / kRates.memory_bandwidth, 1e-12);
+    EXPECT_NEAR(terms.attention, kRates.attended(512 * 8 * 512 + 32 * 128 * 2), 1e-12);
     EXPECT_DOUBLE_EQ(terms.launches, kRates.kernels.launch + kRates.kernels.attend) << preset;
     EXPECT_EQ(terms.scoring, 0) << preset;
     EXPECT_EQ(terms.used_bytes, 0u) << preset;
@@ -224,7 +223,7 @@ TEST_P(Prediction, IsWithin15PerCentOfTheClock) {
   const Measured measured = measure(filled, kSteps);
   const int64_t reserved = tokens + FilledRuntime::kRoom;
   const MachineRates rates{{.memory_bandwidth = options.memory_bandwidth,
-                            .kernels = KernelCosts::with_launch(options.launch_seconds),
+                            .kernels = options.kernels,
                             .link_bandwidth = options.link_bandwidth,
                             .link_latency = options.link_latency},
                            /*unified=*/false};

@@ -459,7 +459,7 @@ class Bench(CommandTest):
         done = subprocess.run([BENCH, "--device", "emulated", "--probe", "--no-kernel-times"],
                               check=True, stdout=subprocess.PIPE)
         self.assertRegex(done.stdout.decode(),
-                         r"(?s)^link 25.0 GB/s; launch 4.0 us, .*\nemulated\n$")
+                         r"(?s)^link 25.0 GB/s; launch 2.7 us, .*\nemulated\n$")
 
 
 if __name__ == "__main__":
