@@ -1,12 +1,15 @@
 #include "scheduler/cache/kv_sequence.h"
 
+#include <utility>
+
 #include "offload/store/open_store.h"
 
 namespace fasa {
 
 KvStores::KvStores(Device& device, const StepSettings& settings, Fences& fences)
     : slices(device, MemorySpace::kDevice, static_cast<size_t>(settings.layout.slice_block_bytes()),
-             "slices", &fences) {
+             "slices", &fences),
+      linear(settings.linear) {
   rows.push_back(
       open_store(settings.rows, device, settings.group(), fences, settings.max_hot_rows));
   if (!settings.has_window_rows()) return;
@@ -25,19 +28,33 @@ void KvStores::trim() noexcept {
   for (const auto& store : rows) store->trim();
 }
 
+template <typename Memory, typename... Arguments>
+Memory* KvSequence::add(Arguments&&... arguments) {
+  auto memory = std::make_unique<Memory>(std::forward<Arguments>(arguments)...);
+  Memory* const made = memory.get();
+  memories_.push_back(std::move(memory));
+  return made;
+}
+
 KvSequence::KvSequence(const StepSettings& settings, KvStores& stores)
     : settings_(settings),
       slices_(stores.slices, settings.layout),
       rollback_tokens_(settings.rollback_tokens) {
   for (const auto& store : stores.rows) rows_.push_back(store->open());
-  if (settings.selection_evicts) history_.emplace(settings);
+  if (settings.selection_evicts) history_ = add<SelectionHistory>(settings);
+  if (settings.linear.layers > 0) {
+    linear_ = add<LinearState>(stores.slices.device(), stores.linear, settings.snapshots);
+  }
 }
 
 SequenceRows& KvSequence::rows_of(int layer) const {
   return settings_.layer(layer).in_window_rows ? *window_rows() : rows();
 }
 
-void KvSequence::share(const KvSequence& other, int64_t tokens) {
+void KvSequence::share(const KvSequence& other, int64_t tokens, StreamView control) {
+  for (size_t i = 0; i < memories_.size(); ++i) {
+    memories_[i]->share(*other.memories_[i], tokens, control);
+  }
   for (size_t i = 0; i < rows_.size(); ++i) rows_[i]->share(*other.rows_[i], tokens);
   // A short fork begins without slices.
   const bool copied = rows().copied() && !rows().outgrows_copies(tokens);
@@ -45,7 +62,6 @@ void KvSequence::share(const KvSequence& other, int64_t tokens) {
                 other.slices_.coded() && (!copied || !settings_.selects_all(tokens)));
   length_ = tokens;
   rollback_tokens_ = other.rollback_tokens_;
-  if (history_) history_->share(*other.history_, tokens);
   work_ = other.work_;
   invalidate();
 }
@@ -69,6 +85,7 @@ Fence KvSequence::overwritten() const {
 }
 
 void KvSequence::truncate(int64_t tokens) {
+  for (const auto& memory : memories_) memory->truncate(tokens);
   if (tokens >= length_) return;
   for (const auto& rows : rows_) rows->truncate(tokens);
   slices_.truncate(tokens);
@@ -78,11 +95,36 @@ void KvSequence::truncate(int64_t tokens) {
 
 void KvSequence::invalidate() {
   for (const auto& rows : rows_) rows->invalidate(length_);
-  if (history_) history_->truncate(length_);
   stale_ = length_ > 0;
 }
 
+void KvSequence::begin(int64_t first, int64_t tokens, StepMode mode, StreamView control) {
+  for (const auto& memory : memories_) {
+    memory->begin({.position = length_,
+                   .first = first,
+                   .tokens = tokens,
+                   .decodes = mode == StepMode::kDecode,
+                   .rollback_tokens = rollback_tokens_},
+                  control);
+  }
+}
+
+void KvSequence::commit(int64_t tokens) {
+  length_ += tokens;
+  for (const auto& memory : memories_) memory->commit();
+}
+
+void KvSequence::abort(bool computed) {
+  invalidate();
+  for (const auto& memory : memories_) memory->abort(length_, computed);
+}
+
+void KvSequence::mark_turn() {
+  for (const auto& memory : memories_) memory->mark_turn();
+}
+
 void KvSequence::hold(int64_t tokens) {
+  for (const auto& memory : memories_) memory->hold(tokens);
   if (rollback_tokens_ == 0) return;
   for (const auto& rows : rows_) rows->hold(tokens);
 }
@@ -90,6 +132,7 @@ void KvSequence::hold(int64_t tokens) {
 int64_t KvSequence::held() const {
   int64_t held = 0;
   for (const auto& rows : rows_) held = std::max(held, rows->held());
+  for (const auto& memory : memories_) held = std::max(held, memory->held());
   return held;
 }
 
@@ -126,6 +169,19 @@ void KvSequence::drop_pages() {
 bool KvSequence::can_truncate_to(int64_t tokens) const {
   return std::all_of(rows_.begin(), rows_.end(),
                      [tokens](const auto& rows) { return rows->can_truncate(tokens); });
+}
+
+int64_t KvSequence::memory_point(int64_t tokens) const {
+  int64_t point = tokens;
+  for (const auto& memory : memories_) point = memory->resume_point(point);
+  return point == tokens ? point : memory_point(point);
+}
+
+int64_t KvSequence::resume_point(int64_t tokens) const {
+  const int64_t point = memory_point(std::min(tokens, length_));
+  if (can_truncate_to(point)) return point;
+  const int64_t held = this->held();
+  return held <= point && can_truncate_to(held) ? memory_point(held) : 0;
 }
 
 int64_t KvSequence::first_page() const {
@@ -182,6 +238,7 @@ void KvSequence::reserve_steps(int64_t tokens, int step_tokens) {
     return rows.group().retention.max_pages(tokens, step_tokens, rollback_tokens_);
   };
   undo_if_it_throws([&] {
+    reserve_memories();
     const int64_t of_main = max_pages(rows());
     const bool frees = of_main < pages_of(tokens);
     grow_slices(frees ? length_ : tokens);
@@ -194,8 +251,13 @@ void KvSequence::reserve_steps(int64_t tokens, int step_tokens) {
   });
 }
 
+void KvSequence::reserve_memories() {
+  for (const auto& memory : memories_) memory->reserve();
+}
+
 KvSequence::Mark KvSequence::mark() const {
-  Mark mark{.rows = {}, .slices = slices_.mark()};
+  Mark mark{.rows = {}, .slices = slices_.mark(), .reserved = {}};
+  for (const auto& memory : memories_) mark.reserved.push_back(memory->reserved());
   for (size_t i = 0; i < rows_.size(); ++i) mark.rows[i] = rows_[i]->mark();
   return mark;
 }
@@ -204,6 +266,7 @@ void KvSequence::back_to(const Mark& mark) noexcept {
   bool lost = slices_.back_to(mark.slices);
   for (size_t i = 0; i < rows_.size(); ++i) lost |= rows_[i]->back_to(mark.rows[i], length_);
   if (lost) stale_ = length_ > 0;
+  for (size_t i = 0; i < memories_.size(); ++i) memories_[i]->back_to(mark.reserved[i]);
 }
 
 void KvSequence::retake(const Mark& mark) noexcept {
@@ -216,6 +279,7 @@ uint64_t KvSequence::device_bytes() const {
     const RowMemory memory = rows->memory();
     bytes += memory.copies + memory.hot_rows;
   }
+  for (const auto& memory : memories_) bytes += memory->device_bytes();
   return bytes;
 }
 

@@ -1,4 +1,5 @@
-// One sequence's part of the cache: its rows in each layer group, its slices, and its length.
+// One sequence's part of the cache: its rows in each layer group, its slices, what it remembers
+// beside them (SequenceMemory), and its length.
 // Created without memory; begin_step and reserve allocate it.
 #pragma once
 
@@ -14,6 +15,7 @@
 #include "kernels/params.h"
 #include "offload/pages/block_pool.h"
 #include "offload/store/row_store.h"
+#include "scheduler/cache/linear_state.h"
 #include "scheduler/cache/sequence_slices.h"
 #include "scheduler/selection/selection_history.h"
 #include "scheduler/step_settings.h"
@@ -24,7 +26,8 @@ namespace fasa {
 struct KvStores {
   // By layer group: the main layout, then window rows, if there are any.
   std::vector<std::unique_ptr<RowStore>> rows;
-  BlockPool slices;  // device
+  BlockPool slices;     // device
+  LinearLayout linear;  // of states
 
   KvStores(Device& device, const StepSettings& settings, Fences& fences);
   // See BlockPool.
@@ -51,15 +54,24 @@ class KvSequence {
   SequenceRows& rows_of(int layer) const;
   std::span<const std::unique_ptr<SequenceRows>> groups() const { return rows_; }
   const SequenceSlices& slices() const { return slices_; }
-  SelectionHistory* history() { return history_ ? &*history_ : nullptr; }
+  std::span<const std::unique_ptr<SequenceMemory>> memories() const { return memories_; }
+  // Those of this kind; null: the model or selection has none.
+  SelectionHistory* history() const { return history_; }
+  LinearState* linear() const { return linear_; }
 
-  // Shares the pages of the first `tokens` tokens of `other`. The next step rebuilds this
-  // sequence's tail, protected rows and hot rows.
-  void share(const KvSequence& other, int64_t tokens);
+  // Shares the pages of the first `tokens` tokens of `other`, and what it remembers. The next step
+  // rebuilds this sequence's tail, protected rows and hot rows. `control` comes after earlier work.
+  // Throws BudgetError.
+  void share(const KvSequence& other, int64_t tokens, StreamView control);
   void truncate(int64_t tokens);
-  void commit(int64_t tokens) { length_ += tokens; }
-  // Discards what a failed step wrote beyond the committed length.
-  void invalidate();
+  // `first`: the row of the step that its `tokens` tokens begin at. Throws UsageError.
+  void begin(int64_t first, int64_t tokens, StepMode mode, StreamView control);
+  void commit(int64_t tokens);
+  void add_pages(int64_t tokens) { length_ += tokens; }
+  // Discards what a failed step wrote beyond the committed length. `computed`: kernels may have
+  // advanced what the sequence remembers.
+  void abort(bool computed);
+  void invalidate();  // pages alone
 
   // Allows truncation and forks only within the last `tokens` tokens, or at 0. Older pages are
   // freed as the sequence grows, see Retention.
@@ -68,6 +80,11 @@ class KvSequence {
   // Truncation to `tokens` tokens stays possible beside the rollback window (SequenceRows::hold).
   void hold(int64_t tokens);
   int64_t held() const;  // 0: none
+  void mark_turn();
+  // The most tokens, at most `tokens`, that the sequence can be truncated to; and the same as far
+  // as pages allow it.
+  int64_t resume_point(int64_t tokens) const;
+  int64_t memory_point(int64_t tokens) const;
   // Number of pages that can be freed; frees them. Their copies' last use must have passed.
   int64_t droppable() const;
   void drop_pages();
@@ -87,7 +104,9 @@ class KvSequence {
   struct Mark {
     std::array<SequenceRows::Mark, 2> rows;
     SequenceSlices::Mark slices;
+    std::vector<bool> reserved;  // memories
   };
+  void reserve_memories();  // throws BudgetError
   Mark mark() const;
   void back_to(const Mark& mark) noexcept;
   void retake(const Mark& mark) noexcept;
@@ -115,7 +134,7 @@ class KvSequence {
   // buffer.
   SequenceDesc describe() const;
 
-  // Private device memory, and slices.
+  // Private device memory, slices, and memories.
   uint64_t device_bytes() const;
 
   std::optional<std::string> failure;  // first device error in a step of this sequence
@@ -125,13 +144,17 @@ class KvSequence {
   int64_t oldest_cut(const SequenceRows& rows) const;
   bool needs_slices(int64_t tokens) const;
   void grow_slices(int64_t tokens);
+  template <typename Memory, typename... Arguments>
+  Memory* add(Arguments&&... arguments);
   template <typename Work>
   void undo_if_it_throws(const Work& work);
 
   const StepSettings& settings_;
   std::vector<std::unique_ptr<SequenceRows>> rows_;  // by layer group
   SequenceSlices slices_;
-  std::optional<SelectionHistory> history_;  // empty if the selection has no memory
+  std::vector<std::unique_ptr<SequenceMemory>> memories_;
+  SelectionHistory* history_ = nullptr;
+  LinearState* linear_ = nullptr;
   int64_t length_ = 0;
   int64_t rollback_tokens_;  // tokens; below 0: unlimited
   SequenceWork work_;

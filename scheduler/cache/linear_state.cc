@@ -39,22 +39,21 @@ void LinearState::truncate(int64_t tokens) {
   if (held_ > tokens) held_ = 0;
 }
 
-LinearState LinearState::fork(int64_t tokens, StreamView stream) const {
-  LinearState other(*device_, *layout_, *rule_);
-  other.snapshots_ = snapshots_;
-  other.tokens_ = tokens_;
-  other.open_ = open_;
-  other.decoded_ = decoded_;
-  other.marked_ = marked_;
-  other.held_ = held_;
-  other.source_ = source_;
+void LinearState::share(const SequenceMemory& parent, int64_t tokens, StreamView stream) {
+  const auto& other = static_cast<const LinearState&>(parent);
+  snapshots_ = other.snapshots_;
+  tokens_ = other.tokens_;
+  open_ = other.open_;
+  decoded_ = other.decoded_;
+  marked_ = other.marked_;
+  held_ = other.held_;
+  source_ = other.source_;
   if (tokens < tokens_) {
-    other.truncate(tokens);
-  } else if (live_ && tokens > 0) {
+    truncate(tokens);
+  } else if (other.live_ && tokens > 0) {
     const auto* const snapshot = find(tokens);
-    other.source_ = snapshot != nullptr ? *snapshot : copy_now(stream);
+    source_ = snapshot != nullptr ? *snapshot : other.copy_now(stream);
   }
-  return other;
 }
 
 void LinearState::reserve() {
@@ -63,7 +62,9 @@ void LinearState::reserve() {
                               "state of layers with linear attention");
 }
 
-void LinearState::release() {
+void LinearState::back_to(bool reserved) noexcept {
+  cut_.reset();
+  if (reserved) return;
   live_ = false;
   imported_ = 0;
   memory_ = {};
@@ -80,16 +81,16 @@ std::shared_ptr<LinearState::Snapshot> LinearState::allocate(const StatePoint& p
   return snapshot;
 }
 
-// Calls visit(address in memory_, offset in the range, bytes) for the layers' parts of a range of a
+// Calls work(address in memory_, offset in the range, bytes) for the layers' parts of a range of a
 // copy, in which layers follow one another.
-template <typename Visit>
-void LinearState::for_each_layer(int open, size_t offset, size_t bytes, const Visit& visit) const {
+template <typename Work>
+void LinearState::for_each_layer(int open, size_t offset, size_t bytes, const Work& work) const {
   const auto of_layer = static_cast<size_t>(layout_->copied_layer_bytes(open));
   for (size_t at = offset; at < offset + bytes;) {
     const size_t layer = at / of_layer, within = at % of_layer;
     const size_t count = std::min(of_layer - within, offset + bytes - at);
     const auto begin = static_cast<ptrdiff_t>(layer) * layout_->layer_bytes();
-    visit(memory_.data() + begin + within, at - offset, count);
+    work(memory_.data() + begin + within, at - offset, count);
     at += count;
   }
 }
@@ -112,13 +113,23 @@ void LinearState::copy(std::span<const CopyRange> ranges, CopyKind kind, StreamV
 
 std::shared_ptr<const LinearState::Snapshot> LinearState::copy_now(StreamView stream) const {
   std::shared_ptr<Snapshot> snapshot = allocate(point(tokens_, open_, decoded_));
-  export_state(snapshot->point, 0, {snapshot->memory.data(), snapshot->point.bytes}, stream);
+  copy_out(snapshot->point, 0, {snapshot->memory.data(), snapshot->point.bytes}, stream);
   return snapshot;
 }
 
 void LinearState::load(const Snapshot& snapshot, StreamView stream) {
   copy_in(snapshot.point, 0, {snapshot.memory.data(), snapshot.point.bytes}, stream);
   live_ = true;
+}
+
+void LinearState::copy_out(const StatePoint& point, size_t offset, std::span<std::byte> bytes,
+                           StreamView stream) const {
+  std::vector<CopyRange> ranges;
+  for_each_layer(point.open, offset, bytes.size(),
+                 [&](const std::byte* from, size_t at, size_t count) {
+                   ranges.push_back({bytes.data() + at, from, count});
+                 });
+  copy(ranges, CopyKind::kDeviceToHost, stream);
 }
 
 void LinearState::copy_in(const StatePoint& point, size_t offset, std::span<const std::byte> bytes,
@@ -140,22 +151,52 @@ std::vector<StatePoint> LinearState::points() const {
 
 void LinearState::export_state(const StatePoint& point, size_t offset, std::span<std::byte> bytes,
                                StreamView stream) const {
+  const std::vector<StatePoint> all = points();
+  if (std::find(all.begin(), all.end(), point) == all.end()) {
+    throw UsageError(
+        fmt::format("export_state at {} tokens; allowed: one of the {} states that states() names",
+                    point.tokens, all.size()));
+  }
+  if (offset > point.bytes || bytes.size() > point.bytes - offset) {
+    throw UsageError(fmt::format("export_state of bytes {} to {} of a state; it has {}", offset,
+                                 offset + bytes.size(), point.bytes));
+  }
   const auto* const snapshot = find(point.tokens);
   if (snapshot != nullptr || !live_) {
     const Snapshot& from = snapshot != nullptr ? **snapshot : *source_;
     std::memcpy(bytes.data(), from.memory.data() + offset, bytes.size());
-    return;
+  } else {
+    copy_out(point, offset, bytes, stream);
   }
-  std::vector<CopyRange> ranges;
-  for_each_layer(point.open, offset, bytes.size(),
-                 [&](const std::byte* from, size_t at, size_t count) {
-                   ranges.push_back({bytes.data() + at, from, count});
-                 });
-  copy(ranges, CopyKind::kDeviceToHost, stream);
 }
 
-void LinearState::import_state(const StatePoint& point, size_t offset,
+void LinearState::check_import(int64_t length, const StatePoint& point, size_t offset,
+                               size_t bytes) const {
+  const bool fits = point.open >= 0 && point.open < kLinearBlock && point.open <= point.tokens &&
+                    point.bytes == static_cast<uint64_t>(layout_->copied_bytes(point.open));
+  if (!fits) {
+    throw UsageError(
+        fmt::format("import_state of {} bytes with {} open tokens: it is no state of "
+                    "this model's layers with linear attention",
+                    point.bytes, point.open));
+  }
+  if (tokens_ != 0 || length != point.tokens) {
+    throw UsageError(fmt::format(
+        "import_state at {} tokens: the sequence has {}, with a state at {}; allowed: right after "
+        "import_pages of all of its tokens",
+        point.tokens, length, tokens_));
+  }
+  if (offset != imported_ || bytes == 0 || bytes > point.bytes - offset) {
+    throw UsageError(fmt::format(
+        "import_state of bytes {} to {} of {}; allowed: the bytes from {} on, 1 or more", offset,
+        offset + bytes, point.bytes, imported_));
+  }
+}
+
+void LinearState::import_state(int64_t length, const StatePoint& point, size_t offset,
                                std::span<const std::byte> bytes, StreamView stream) {
+  check_import(length, point, offset, bytes.size());
+  reserve();
   copy_in(point, offset, bytes, stream);
   imported_ = offset + bytes.size();
   if (imported_ < point.bytes) return;
@@ -205,7 +246,13 @@ void LinearState::keep_turn(const Step& step, StreamView stream) {
   drop_old(step.rollback_tokens);
 }
 
-LinearPart LinearState::begin(const Step& step, StreamView stream) {
+void LinearState::begin(const Step& step, StreamView stream) {
+  if (tokens_ != step.position) {
+    throw UsageError(fmt::format(
+        "a sequence has {} tokens by import_pages, and no state of its layers with linear "
+        "attention; call import_state, or truncate it to 0",
+        step.position));
+  }
   if (!known()) {
     throw UsageError(fmt::format(
         "an aborted step left no state of the layers with linear attention at {} tokens; truncate "
@@ -214,50 +261,53 @@ LinearPart LinearState::begin(const Step& step, StreamView stream) {
   }
   if (!live_ && source_ != nullptr) load(*source_, stream);
   keep_turn(step, stream);
-  LinearPart part{.first = step.first,
-                  .tokens = step.tokens,
-                  .decodes = step.decodes,
-                  .position = tokens_,
-                  .open = open_,
-                  .state = memory_.data()};
+  part_ = {.first = step.first,
+           .tokens = step.tokens,
+           .decodes = step.decodes,
+           .position = tokens_,
+           .open = open_,
+           .state = memory_.data()};
   cut_.reset();
   const int64_t cut = (tokens_ + step.tokens) / rule_->interval * rule_->interval;
   if (!step.decodes && cut > tokens_ && step.rollback_tokens != 0) {
     try {
       cut_ = allocate(point(cut, 0, false));
-      part.saved = cut_->memory.data();
-      part.saved_at = cut;
+      part_.saved = cut_->memory.data();
+      part_.saved_at = cut;
     } catch (const BudgetError&) {  // as in keep_turn()
     }
   }
   step_ = step;
-  return part;
 }
 
 void LinearState::commit() {
   const int64_t begin = tokens_ - open_;
-  tokens_ += step_->tokens;
+  tokens_ += step_.tokens;
   const int64_t cut = tokens_ / kLinearBlock * kLinearBlock;
-  open_ = step_->decodes ? 0 : static_cast<int>(tokens_ - std::max(cut, begin));
+  open_ = step_.decodes ? 0 : static_cast<int>(tokens_ - std::max(cut, begin));
   live_ = true;
   source_.reset();
   if (cut_ != nullptr) {
     add(std::exchange(cut_, nullptr));
-    drop_old(step_->rollback_tokens);
+    drop_old(step_.rollback_tokens);
   }
-  decoded_ = step_->decodes;
-  step_.reset();
+  decoded_ = step_.decodes;
 }
 
-void LinearState::abort(bool computed) {
+void LinearState::abort(int64_t /*tokens*/, bool computed) {
   cut_.reset();
-  step_.reset();
   if (!computed) return;
   live_ = false;
   if (source_ == nullptr) {
     const auto* const snapshot = find(tokens_);
     if (snapshot != nullptr) source_ = *snapshot;
   }
+}
+
+void LinearState::visit_host_memory(const Visit& visit) const {
+  for (const auto& one : snapshots_) visit(one.get(), one->memory.bytes());
+  if (source_ != nullptr) visit(source_.get(), source_->memory.bytes());
+  if (cut_ != nullptr) visit(cut_.get(), cut_->memory.bytes());
 }
 
 }  // namespace fasa

@@ -9,73 +9,56 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
 #include "kernels/linear_params.h"
 #include "offload/device.h"
+#include "scheduler/step/sequence_memory.h"
 
 namespace fasa {
 
-class LinearState {
+class LinearState final : public SequenceMemory {
  public:
   // All must outlive it. An empty sequence, without memory.
   LinearState(Device& device, const LinearLayout& layout, const SnapshotRule& rule)
       : device_(&device), layout_(&layout), rule_(&rule) {}
 
-  int64_t tokens() const { return tokens_; }
-  // The most tokens, at most `tokens`, whose state is known: all, those of a snapshot, or 0.
-  int64_t resume_point(int64_t tokens) const;
-  void truncate(int64_t tokens);  // to a resume point
+  void share(const SequenceMemory& parent, int64_t tokens, StreamView stream) override;
+  // All tokens, those of a snapshot, or 0.
+  int64_t resume_point(int64_t tokens) const override;
+  void truncate(int64_t tokens) override;
   // The next step takes a snapshot of the present state, as at the end of a turn. It also stands
   // for the end of a prompt that follows within kMarkTokens tokens.
-  void mark() { marked_ = tokens_; }
+  void mark_turn() override { marked_ = tokens_; }
   // Keeps the snapshot at `tokens` tokens, which the step that begins there takes if there is none,
   // in place of the one held before.
-  void hold(int64_t tokens) { held_ = tokens; }
-  int64_t held() const { return find(held_) != nullptr ? held_ : 0; }
-  // Another sequence with the first `tokens` tokens, a resume point. Throws BudgetError.
-  LinearState fork(int64_t tokens, StreamView stream) const;
+  void hold(int64_t tokens) override { held_ = tokens; }
+  int64_t held() const override { return find(held_) != nullptr ? held_ : 0; }
 
-  // Allocates its device memory. Throws BudgetError.
-  void reserve();
-  bool reserved() const { return static_cast<bool>(memory_); }
-  // Frees its device memory, which no step used yet.
-  void release();
-  struct Step {
-    int64_t first = 0;  // row of the step
-    int64_t tokens = 0;
-    bool decodes = false;
-    int64_t rollback_tokens = -1;  // see KvSequence; 0: no snapshots
-  };
-  // Begins a step, in reserved memory. `stream` comes after earlier work. Takes snapshots while
-  // the host's budget allows. Throws UsageError if the state is not known (after abort()).
-  LinearPart begin(const Step& step, StreamView stream);
-  // The step's kernels were enqueued, and have run.
-  void commit();
-  // `computed`: they may have run. Then the state is known at its resume points alone.
-  void abort(bool computed);
+  void reserve() override;
+  bool reserved() const override { return static_cast<bool>(memory_); }
+  void back_to(bool reserved) noexcept override;
+  // Takes snapshots while the host's budget allows. Throws UsageError if the state is not known
+  // (after abort(), or pages without a state).
+  void begin(const Step& step, StreamView stream) override;
+  const LinearPart& part() const { return part_; }  // of the step, for kernels
+  void commit() override;
+  // If it may have been computed, the state is known at its resume points alone.
+  void abort(int64_t tokens, bool computed) override;
 
   // The states that it has, by tokens.
   std::vector<StatePoint> points() const;
-  // Copies bytes from `offset` on of one of them. Waits.
+  // Copies bytes from `offset` on of one of them. Waits. Throws UsageError.
   void export_state(const StatePoint& point, size_t offset, std::span<std::byte> bytes,
                     StreamView stream) const;
-  // Gives an empty state, in reserved memory, the next bytes of an exported one. It is at its
-  // tokens with the last of them. Waits.
-  void import_state(const StatePoint& point, size_t offset, std::span<const std::byte> bytes,
-                    StreamView stream);
-  size_t imported() const { return imported_; }  // bytes, of one that is not complete
+  // Gives an empty state, of a sequence of `length` tokens, the next bytes of an exported one. It
+  // is at its tokens with the last of them. Waits. Throws UsageError, BudgetError.
+  void import_state(int64_t length, const StatePoint& point, size_t offset,
+                    std::span<const std::byte> bytes, StreamView stream);
 
-  uint64_t device_bytes() const { return memory_.bytes(); }
-  // Calls visit(address, bytes) for the memory of each snapshot; forks share some.
-  template <typename Visit>
-  void visit_snapshots(const Visit& visit) const {
-    for (const auto& one : snapshots_) visit(one.get(), one->memory.bytes());
-    if (source_ != nullptr) visit(source_.get(), source_->memory.bytes());
-    if (cut_ != nullptr) visit(cut_.get(), cut_->memory.bytes());
-  }
+  uint64_t device_bytes() const override { return memory_.bytes(); }
+  void visit_host_memory(const Visit& visit) const override;
 
  private:
   struct Snapshot {
@@ -93,11 +76,14 @@ class LinearState {
   std::shared_ptr<Snapshot> allocate(const StatePoint& point) const;
   std::shared_ptr<const Snapshot> copy_now(StreamView stream) const;
   void load(const Snapshot& snapshot, StreamView stream);
+  void check_import(int64_t length, const StatePoint& point, size_t offset, size_t bytes) const;
   void copy(std::span<const CopyRange> ranges, CopyKind kind, StreamView stream) const;
+  void copy_out(const StatePoint& point, size_t offset, std::span<std::byte> bytes,
+                StreamView stream) const;
   void copy_in(const StatePoint& point, size_t offset, std::span<const std::byte> bytes,
                StreamView stream);
-  template <typename Visit>
-  void for_each_layer(int open, size_t offset, size_t bytes, const Visit& visit) const;
+  template <typename Work>
+  void for_each_layer(int open, size_t offset, size_t bytes, const Work& work) const;
   void add(std::shared_ptr<const Snapshot> snapshot);
   void drop_old(int64_t rollback_tokens);
   void keep_turn(const Step& step, StreamView stream);
@@ -107,15 +93,16 @@ class LinearState {
   const SnapshotRule* rule_;
   Buffer memory_;
   int64_t tokens_ = 0;
-  int open_ = 0;          // tokens of the open block
-  bool decoded_ = false;  // how the last token was computed
-  bool live_ = false;     // memory_ has the state
-  size_t imported_ = 0;
+  int open_ = 0;                            // tokens of the open block
+  bool decoded_ = false;                    // how the last token was computed
+  bool live_ = false;                       // memory_ has the state
+  size_t imported_ = 0;                     // bytes, of a state that is not complete
   int64_t marked_ = -1;                     // tokens at the last mark()
   int64_t held_ = 0;                        // see hold()
   std::shared_ptr<const Snapshot> source_;  // of `tokens_` tokens, if it has not
   Snapshots snapshots_;                     // by tokens
-  std::optional<Step> step_;
+  Step step_;                               // the last one that began
+  LinearPart part_;
   std::shared_ptr<Snapshot> cut_;  // receives the state at a cut within the step
 };
 

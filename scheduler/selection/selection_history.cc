@@ -15,7 +15,8 @@ SelectionHistory::SelectionHistory(const StepSettings& settings)
   for (Layer& layer : layers_) layer.heads.resize(static_cast<size_t>(settings.layout.kv_heads));
 }
 
-void SelectionHistory::share(const SelectionHistory& other, int64_t tokens) {
+void SelectionHistory::share(const SequenceMemory& parent, int64_t tokens, StreamView /*stream*/) {
+  const auto& other = static_cast<const SelectionHistory&>(parent);
   for (size_t l = 0; l < layers_.size(); ++l) {
     layers_[l].record = other.layers_[l].record;
     for (size_t h = 0; h < layers_[l].heads.size(); ++h) {

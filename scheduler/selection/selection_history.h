@@ -8,17 +8,18 @@
 
 #include "runtime/base/tensor_view.h"
 #include "scheduler/selection/eviction.h"
+#include "scheduler/step/sequence_memory.h"
 #include "scheduler/step_settings.h"
 
 namespace fasa {
 
-class SelectionHistory {
+class SelectionHistory final : public SequenceMemory {
  public:
   explicit SelectionHistory(const StepSettings& settings);
 
-  // Copies the state that `other` had at length `tokens`.
-  void share(const SelectionHistory& other, int64_t tokens);
-  void truncate(int64_t tokens);
+  void share(const SequenceMemory& parent, int64_t tokens, StreamView stream) override;
+  void truncate(int64_t tokens) override;
+  void abort(int64_t tokens, bool /*computed*/) override { truncate(tokens); }
   // Records the queries of the sequence's new tokens: q [tokens of the step, query_heads, key_dim].
   void record(int layer, const ConstTensorView& q, const SequenceDesc& sequence);
   // Processes all recorded positions. Returns the cached tokens after the last one, ascending, if

@@ -31,9 +31,14 @@ class LinearStateTest : public ::testing::Test {
   static std::byte mark(int64_t tokens) { return static_cast<std::byte>(1 + tokens % 251); }
   void step(LinearState& state, int64_t tokens, bool decodes, int64_t rollback_tokens = -1) {
     state.reserve();
-    const LinearPart part = state.begin(
-        {.tokens = tokens, .decodes = decodes, .rollback_tokens = rollback_tokens}, stream_.view());
-    EXPECT_EQ(part.position, state.tokens());
+    const int64_t length = state.resume_point(INT64_MAX);
+    state.begin({.position = length,
+                 .tokens = tokens,
+                 .decodes = decodes,
+                 .rollback_tokens = rollback_tokens},
+                stream_.view());
+    const LinearPart& part = state.part();
+    EXPECT_EQ(part.position, length);
     if (part.position > 0) {
       EXPECT_EQ(part.state[0], mark(part.position));
     }
@@ -65,7 +70,8 @@ TEST_F(LinearStateTest, SnapshotsAreTakenAtIntervals) {
   EXPECT_EQ(state.resume_point(39999), 32768);
   EXPECT_EQ(state.resume_point(32767), 16384);
   EXPECT_EQ(state.resume_point(16383), 0);
-  LinearState child = state.fork(32768, stream_.view());
+  LinearState child(*device_, layout_, rule_);
+  child.share(state, 32768, stream_.view());
   state.truncate(16384);
   EXPECT_THAT(tokens_of(state), ElementsAre(16384));
   step(state, 384, false);  // step() finds the state of 16384 in memory
@@ -104,7 +110,8 @@ TEST_F(LinearStateTest, WithoutHostMemoryThereAreNoSnapshots) {
   step(state, 1, true);
   EXPECT_THAT(tokens_of(state), ElementsAre(20001));
   EXPECT_EQ(state.resume_point(20000), 0);
-  EXPECT_THROW(static_cast<void>(state.fork(20001, stream_.view())), BudgetError);
+  LinearState child(*device_, layout_, rule_);
+  EXPECT_THROW(child.share(state, 20001, stream_.view()), BudgetError);
 }
 
 TEST_F(LinearStateTest, AnAbortedStepLosesTheState) {
@@ -112,13 +119,13 @@ TEST_F(LinearStateTest, AnAbortedStepLosesTheState) {
   LinearState state(*device_, layout_, rule_);
   step(state, 100, false);
   step(state, 1, true);
-  static_cast<void>(state.begin({.tokens = 1, .decodes = true}, stream_.view()));
-  state.abort(false);
+  state.begin({.position = 101, .tokens = 1, .decodes = true}, stream_.view());
+  state.abort(101, false);
   EXPECT_THAT(tokens_of(state), ElementsAre(100, 101));
-  static_cast<void>(state.begin({.tokens = 1, .decodes = true}, stream_.view()));
-  state.abort(true);
+  state.begin({.position = 101, .tokens = 1, .decodes = true}, stream_.view());
+  state.abort(101, true);
   EXPECT_THAT(tokens_of(state), ElementsAre(100));
-  EXPECT_THROW(static_cast<void>(state.begin({.tokens = 1}, stream_.view())), UsageError);
+  EXPECT_THROW(state.begin({.position = 101, .tokens = 1}, stream_.view()), UsageError);
   state.truncate(state.resume_point(101));
   step(state, 1, true);
 }

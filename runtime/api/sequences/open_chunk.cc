@@ -125,7 +125,7 @@ void Runtime::Impl::close_chunk(SequenceId id) {
         "close_chunk with {} of {} layers done; go through all of them or call drop_chunk",
         chunk.layer, settings_.layer_count()));
   }
-  sequence.commit(chunk.tokens);
+  sequence.add_pages(chunk.tokens);
   chunk_.reset();
   chunk_rows_.resize(0);
 }

@@ -34,6 +34,8 @@ struct OpenStep {
     LayerRows rows = {};
   };
   std::optional<Piece> piece;
+  std::vector<LinearPart> linear;  // see Runtime::linear_parts
+  bool computed = false;           // they were asked for
   bool decodes = false;
   bool launched = false;               // as a graph; compute awaits all of its work
   bool recording = false;              // enqueued work goes into a graph

@@ -13,12 +13,29 @@
 namespace fasa {
 namespace {
 
-void require_rollback(const char* call, const KvSequence& sequence, int64_t tokens) {
-  if (sequence.can_truncate_to(tokens)) return;
+void require_resume_point(const char* call, const KvSequence& sequence, int64_t tokens) {
+  if (tokens < 0 || tokens > sequence.length()) {
+    throw UsageError(fmt::format("{} {}; allowed: 0 to the sequence's length, {}", call, tokens,
+                                 sequence.length()));
+  }
+  if (!sequence.can_truncate_to(tokens)) {
+    throw UsageError(
+        fmt::format("{} {} of {} tokens: pages that it needs were freed; allowed: 0, or at most {} "
+                    "tokens before the end (set_rollback_tokens)",
+                    call, tokens, sequence.length(), sequence.rollback_tokens()));
+  }
+  const int64_t nearest = sequence.memory_point(tokens);
+  if (nearest == tokens) return;
   throw UsageError(
-      fmt::format("{} {} of {} tokens: pages that it needs were freed; allowed: 0, or at most {} "
-                  "tokens before the end (set_rollback_tokens)",
-                  call, tokens, sequence.length(), sequence.rollback_tokens()));
+      fmt::format("{} {}: the state of the layers with linear attention is not known there; "
+                  "allowed: {}, the nearest point before it (resume_point), and compute the tokens "
+                  "from there on again",
+                  call, tokens, nearest));
+}
+
+LinearState& require_linear(const char* call, const KvSequence& sequence) {
+  if (sequence.linear() != nullptr) return *sequence.linear();
+  throw UsageError(fmt::format("{}: allowed in models with layers of linear attention", call));
 }
 
 PageBytes page_bytes(const StepSettings& settings) {
@@ -54,7 +71,6 @@ Runtime::Impl::Impl(Device& device, const Config& config, const Geometry& geomet
                }),
       engine_(streams_.engine()),
       sequences_(device, settings_, streams_),
-      states_(device, settings_.linear, settings_.snapshots),
       prefetch_(settings_),
       memory_(streams_, prefetch_,
               config.placement.hot_rows || settings_.access() == RowAccess::kLocal
@@ -92,27 +108,10 @@ void Runtime::Impl::require_no_step(const char* call) {
   }
 }
 
-SequenceId Runtime::Impl::create() {
-  const SequenceId id = sequences_.create();
-  states_.create(id);
-  return id;
-}
-
-int64_t Runtime::Impl::resume_point(SequenceId id, int64_t tokens) const {
-  const KvSequence& sequence = sequences_.find(id);
-  const int64_t point = states_.resume_point(id, std::min(tokens, sequence.length()));
-  if (sequence.can_truncate_to(point)) return point;
-  const int64_t held = sequence.held();
-  return held <= point && sequence.can_truncate_to(held) ? states_.resume_point(id, held) : 0;
-}
-
 void Runtime::Impl::reserve(SequenceId id, int64_t tokens, int step_tokens) {
   require_no_step("reserve");
   require_no_chunk("reserve", id);
-  LinearStates::Guard states(states_);
-  states.reserve(id);
   memory_.reserve(id, tokens, step_tokens);
-  states.keep();
 }
 
 SequencePages& Runtime::Impl::pages_between_steps(const char* call) {
@@ -125,39 +124,24 @@ SequenceId Runtime::Impl::fork(SequenceId id, int64_t tokens) {
   require_no_step("fork");
   require_no_chunk("fork", id);
   KvSequence& parent = sequences_.find_usable(id);
-  if (tokens < 0 || tokens > parent.length()) {
-    throw UsageError(fmt::format("fork at token {}; allowed: 0 to the sequence's length, {}",
-                                 tokens, parent.length()));
-  }
-  require_rollback("fork at token", parent, tokens);
-  states_.require_resume_point("fork at token", id, tokens);
+  require_resume_point("fork at token", parent, tokens);
   parent.rows().load(pages_of(tokens) - 1, pages_of(tokens));
-  std::optional<LinearState> state = states_.fork(id, tokens, stream_for_states());
-  const SequenceId child = sequences_.fork(parent, tokens);
-  states_.add(child, std::move(state));
-  return child;
+  return sequences_.fork(parent, tokens, stream_for_memories(parent));
 }
 
 void Runtime::Impl::truncate(SequenceId id, int64_t tokens) {
   require_no_step("truncate");
   require_no_chunk("truncate", id);
   KvSequence& sequence = sequences_.find_usable(id);
-  if (tokens < 0 || tokens > sequence.length()) {
-    throw UsageError(fmt::format("truncate to {} tokens; allowed: 0 to the sequence's length, {}",
-                                 tokens, sequence.length()));
-  }
-  require_rollback("truncate to", sequence, tokens);
-  states_.require_resume_point("truncate to", id, tokens);
+  require_resume_point("truncate to", sequence, tokens);
   if (sequence.rows().memory().copies > 0) streams_.wait_for(sequence);  // some of them leave
   sequence.rows().load(pages_of(tokens) - 1, pages_of(tokens));
   sequence.truncate(tokens);
-  states_.truncate(id, tokens);
 }
 
 void Runtime::Impl::mark_resume_point(SequenceId id) {
   require_no_step("mark_resume_point");
-  sequences_.find_usable(id);
-  states_.mark(id);
+  sequences_.find_usable(id).mark_turn();
 }
 
 void Runtime::Impl::hold_resume_point(SequenceId id, int64_t tokens) {
@@ -165,7 +149,6 @@ void Runtime::Impl::hold_resume_point(SequenceId id, int64_t tokens) {
   if (tokens < 1)
     throw UsageError(fmt::format("hold_resume_point: {}; allowed: 1 or more", tokens));
   sequences_.find_usable(id).hold(tokens);
-  states_.hold(id, tokens);
 }
 
 double Runtime::Impl::read_back_seconds(const KvSequence& sequence) const {
@@ -182,8 +165,8 @@ double Runtime::Impl::read_back_seconds(const KvSequence& sequence) const {
 SequenceInfo Runtime::Impl::info(SequenceId id) const {
   const KvSequence& sequence = sequences_.find(id);
   const PendingPages* const pending = sequence.rows().view().pending;
-  int64_t held = std::max(sequence.held(), states_.held(id));
-  if (held > sequence.length() || resume_point(id, held) != held) held = 0;
+  int64_t held = sequence.held();
+  if (held > sequence.length() || sequence.resume_point(held) != held) held = 0;
   return {.length = sequence.length(),
           .rollback_tokens = sequence.rollback_tokens(),
           .first_page = sequence.first_page(),
@@ -207,7 +190,6 @@ void Runtime::Impl::free(SequenceId id) {
   if (chunk_ && chunk_->sequence == id) drop_chunk(id);
   streams_.wait_for(sequences_.find(id));  // its private memory leaves
   sequences_.free(id);
-  states_.free(id);
 }
 
 void Runtime::Impl::export_pages(SequenceId id, int64_t first, std::span<const PageSpans> pages) {
@@ -224,29 +206,30 @@ void Runtime::Impl::import_pages(SequenceId id, int64_t tokens,
   pages_between_steps("import_pages").import_pages(id, tokens, pages);
 }
 
-StreamView Runtime::Impl::stream_for_states() {
-  if (!states_.empty()) streams_.order(streams_.latest());
+StreamView Runtime::Impl::stream_for_memories(const KvSequence& sequence) {
+  if (!sequence.memories().empty()) streams_.order(streams_.latest());
   return engine_.control();
-}
-
-std::vector<StatePoint> Runtime::Impl::states(SequenceId id) const {
-  sequences_.find(id);
-  return states_.points(id);
 }
 
 void Runtime::Impl::export_state(SequenceId id, const StatePoint& point, size_t offset,
                                  std::span<std::byte> bytes) {
   require_no_step("export_state");
-  streams_.wait_for(sequences_.find_usable(id));  // the host reads snapshots
+  const KvSequence& sequence = sequences_.find_usable(id);
+  streams_.wait_for(sequence);  // the host reads snapshots
   sequences_.find_usable(id);
-  states_.export_state(id, point, offset, bytes, stream_for_states());
+  require_linear("export_state", sequence)
+      .export_state(point, offset, bytes, stream_for_memories(sequence));
 }
 
 void Runtime::Impl::import_state(SequenceId id, const StatePoint& point, size_t offset,
                                  std::span<const std::byte> bytes) {
   require_no_step("import_state");
-  const int64_t length = sequences_.find_usable(id).length();
-  states_.import_state(id, length, point, offset, bytes, stream_for_states());
+  KvSequence& sequence = sequences_.find_usable(id);
+  LinearState& state = require_linear("import_state", sequence);
+  MemoryGuard guard(streams_, prefetch_);
+  guard.watch(sequence);
+  state.import_state(sequence.length(), point, offset, bytes, stream_for_memories(sequence));
+  guard.keep();
 }
 
 // Stored pages have slices, also those of a short sequence, which needs none.
@@ -271,7 +254,6 @@ KvMemory Runtime::Impl::memory() const {
   for (const DescriptorBuffer& slot : streams_.slots()) memory.device_scratch += slot.bytes();
   memory.device_extra += engine_.scratch().wide_bytes() + chunk_rows_.bytes();
   sequences_.add_to(memory);
-  states_.add_to(memory);
   return memory;
 }
 
@@ -309,7 +291,7 @@ Runtime::Runtime(Device& device, const Config& config, const Geometry& geometry,
 Runtime::~Runtime() = default;
 const Geometry& Runtime::geometry() const { return impl_->geometry(); }
 const RuntimeTraits& Runtime::traits() const { return impl_->traits(); }
-SequenceId Runtime::create() { return impl_->create(); }
+SequenceId Runtime::create() { return impl_->sequences().create(); }
 KvMemory Runtime::estimate_memory(int64_t tokens, int step_tokens, int64_t rollback_tokens) const {
   return impl_->step_memory().estimate(tokens, step_tokens, rollback_tokens);
 }
@@ -320,7 +302,7 @@ void Runtime::set_rollback_tokens(SequenceId sequence, int64_t tokens) {
   impl_->set_rollback_tokens(sequence, tokens);
 }
 int64_t Runtime::resume_point(SequenceId sequence, int64_t tokens) const {
-  return impl_->resume_point(sequence, tokens);
+  return impl_->sequences().find(sequence).resume_point(tokens);
 }
 void Runtime::reserve(SequenceId sequence, int64_t tokens, int step_tokens) {
   impl_->reserve(sequence, tokens, step_tokens);
@@ -369,7 +351,8 @@ void Runtime::read(SequenceId sequence, int layer, int64_t first, TensorView k, 
   impl_->read(sequence, layer, first, k, v, stream);
 }
 std::vector<StatePoint> Runtime::states(SequenceId sequence) const {
-  return impl_->states(sequence);
+  const LinearState* const state = impl_->sequences().find(sequence).linear();
+  return state != nullptr ? state->points() : std::vector<StatePoint>();
 }
 Runtime::Exchange Runtime::exchange() { return Exchange(*impl_); }
 void Runtime::Exchange::export_pages(SequenceId sequence, int64_t first,

@@ -8,7 +8,6 @@
 #include <span>
 #include <vector>
 
-#include "runtime/api/sequences/linear_states.h"
 #include "runtime/api/sequences/open_chunk.h"
 #include "runtime/api/sequences/runtime.h"
 #include "runtime/api/sequences/sequence_pages.h"
@@ -33,8 +32,6 @@ class Runtime::Impl : private MemoryReclaimer {
   const Geometry& geometry() const { return engine_.geometry(); }
   const RuntimeTraits& traits() const { return traits_; }
   SequenceTable& sequences() { return sequences_; }
-  SequenceId create();
-  int64_t resume_point(SequenceId id, int64_t tokens) const;
   void mark_resume_point(SequenceId id);
   void hold_resume_point(SequenceId id, int64_t tokens);
   // For calls between steps. Throws UsageError inside a step.
@@ -46,7 +43,6 @@ class Runtime::Impl : private MemoryReclaimer {
   SequencePages& pages_between_steps(const char* call);
   void export_pages(SequenceId id, int64_t first, std::span<const PageSpans> pages);
   void import_pages(SequenceId id, int64_t tokens, std::span<const ConstPageSpans> pages);
-  std::vector<StatePoint> states(SequenceId id) const;
   void export_state(SequenceId id, const StatePoint& point, size_t offset,
                     std::span<std::byte> bytes);
   void import_state(SequenceId id, const StatePoint& point, size_t offset,
@@ -86,8 +82,9 @@ class Runtime::Impl : private MemoryReclaimer {
   OpenChunk& require_chunk(const char* call, SequenceId id);
   LayerPlan plan_piece(const KvSequence& sequence, int layer) const;
   void code_slices(SequenceId id);
-  // The control stream, behind steps that write states.
-  StreamView stream_for_states();
+  // The control stream; behind earlier steps if they may write what `sequence` remembers.
+  StreamView stream_for_memories(const KvSequence& sequence);
+  void begin_memories(OpenStep& step);
   OpenStep& require_step(const char* call, int layer, int OpenStep::*next);
   void check_step(std::span<const StepSequence> sequences);
   void await_aborted();  // waits until the open step's work has finished or failed
@@ -98,7 +95,6 @@ class Runtime::Impl : private MemoryReclaimer {
   StepStreams streams_;  // first: what follows waits for its work when it gives memory back
   StepEngine& engine_;
   SequenceTable sequences_;
-  LinearStates states_;
   PrefetchControl prefetch_;
   StepMemory memory_;
   StepRecorder recorder_;

@@ -56,11 +56,8 @@ void Runtime::Impl::begin_step(std::span<const StepSequence> sequences) {
   for (const StepSequence& part : sequences) sequences_.find_usable(part.sequence);
   streams_.require();
   MemoryGuard guard(streams_, prefetch_);
-  LinearStates::Guard states(states_);
-  // Before rows, which may take what is left. A step that fails leaves it to the next.
-  for (const StepSequence& part : sequences) states.reserve(part.sequence);
   memory_.prepare(sequences, guard);
-  states.begin(sequences, sequences_, stream_for_states());
+  begin_memories(step);
   timing_.read(step.slot_index);
   describer_.advance();
   Fence before = sequences_.take_fence();
@@ -79,8 +76,17 @@ void Runtime::Impl::begin_step(std::span<const StepSequence> sequences) {
   engine_.executor().begin(tables.plan.prefetch, prefetch_.predictor());
   streams_.note_step(sequences);
   streams_.step() = std::move(step);
-  states.keep();
   guard.keep();
+}
+
+void Runtime::Impl::begin_memories(OpenStep& step) {
+  int64_t first = 0;
+  for (const StepSequence& part : step.sequences) {
+    KvSequence& sequence = sequences_.find(part.sequence);
+    sequence.begin(first, part.tokens, part.mode, stream_for_memories(sequence));
+    if (sequence.linear() != nullptr) step.linear.push_back(sequence.linear()->part());
+    first += part.tokens;
+  }
 }
 
 // Returns the open step if `layer` is next by the counter `next`; throws UsageError otherwise.
@@ -187,7 +193,8 @@ void Runtime::Impl::read(SequenceId id, int layer, int64_t first, TensorView k, 
 
 std::span<const LinearPart> Runtime::Impl::linear_parts() {
   if (!streams_.step()) throw UsageError("linear_parts outside a step; call begin_step first");
-  return states_.parts();
+  streams_.step()->computed = true;
+  return streams_.step()->linear;
 }
 
 void Runtime::Impl::end_step() {
@@ -201,7 +208,11 @@ void Runtime::Impl::end_step() {
         "call abort_step",
         step.appended, settings_.storing_layers(), step.attended, settings_.layer_count()));
   }
-  states_.require_computed();
+  if (!step.linear.empty() && !step.computed) {
+    throw UsageError(
+        "end_step: the model has layers with linear attention, and linear_parts() was not called; "
+        "compute them in each step (Model::forward does)");
+  }
   StepExecutor& executor = engine_.executor();
   if (step.tables.probe != nullptr) step.tables.probe->mark(StepProbe::kEnd, step.compute);
   step.slot->mark_done(step.compute);
@@ -211,7 +222,6 @@ void Runtime::Impl::end_step() {
   for (const StepSequence& part : step.sequences) {
     sequences_.find(part.sequence).commit(part.tokens);
   }
-  states_.commit(step.sequences);
   if (step.decodes) {
     engine_.counters().add_decode_step();
     engine_.counters().sample(step.slot->done());
@@ -232,8 +242,9 @@ void Runtime::Impl::abort_step() {
   } catch (const std::bad_alloc&) {
     // No memory for the message.
   }
-  for (const StepSequence& part : step.sequences) sequences_.find(part.sequence).invalidate();
-  states_.abort(step.sequences);
+  for (const StepSequence& part : step.sequences) {
+    sequences_.find(part.sequence).abort(step.computed);
+  }
   streams_.step().reset();
 }
 

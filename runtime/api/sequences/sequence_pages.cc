@@ -125,7 +125,7 @@ void SequencePages::import_pages(SequenceId id, int64_t tokens,
   sequences_.find_usable(id);
   streams_.require();
   copy_in(sequence, first, pages);
-  sequence.commit(tokens);
+  sequence.add_pages(tokens);
   if (SequenceRows* const rows = sequence.window_rows()) rows->drop_until(first_window_page);
   sequence.invalidate();
   guard.keep();

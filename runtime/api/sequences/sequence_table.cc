@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <unordered_set>
 #include <utility>
 
 #include "runtime/base/error.h"
@@ -19,9 +20,9 @@ SequenceId SequenceTable::add(std::unique_ptr<KvSequence> sequence) {
 
 SequenceId SequenceTable::create() { return add(std::make_unique<KvSequence>(settings_, stores_)); }
 
-SequenceId SequenceTable::fork(const KvSequence& parent, int64_t tokens) {
+SequenceId SequenceTable::fork(const KvSequence& parent, int64_t tokens, StreamView control) {
   auto child = std::make_unique<KvSequence>(settings_, stores_);
-  child->share(parent, tokens);
+  child->share(parent, tokens, control);
   return add(std::move(child));
 }
 
@@ -46,7 +47,14 @@ void SequenceTable::add_to(KvMemory& memory) const {
     memory.rows_in(store->tier().space) += store->bytes();
   }
   memory.device_slices += stores_.slices.held_bytes();
+  std::unordered_set<const void*> counted;
   for (const auto& [id, sequence] : sequences_) {
+    for (const auto& own : sequence->memories()) {
+      memory.device_states += own->device_bytes();
+      own->visit_host_memory([&](const void* part, uint64_t bytes) {
+        if (counted.insert(part).second) memory.host_states += bytes;
+      });
+    }
     const SequenceSlices& slices = sequence->slices();
     memory.device_slices += slices.tail_bytes();
     memory.device_scratch += slices.table_bytes();

@@ -22,7 +22,7 @@ class SequenceTable {
   SequenceTable(Device& device, const StepSettings& settings, Fences& fences);
 
   SequenceId create();
-  SequenceId fork(const KvSequence& parent, int64_t tokens);  // see KvSequence::share
+  SequenceId fork(const KvSequence& parent, int64_t tokens, StreamView control);  // see share()
   void free(SequenceId id);
   // Throws UsageError if there is no such sequence.
   KvSequence& find(SequenceId id) const;
@@ -46,7 +46,7 @@ class SequenceTable {
   Fence take_fence() noexcept { return stores_.take_fence(); }
   // Frees blocks that no page uses.
   void trim() noexcept { stores_.trim(); }
-  // Adds pages, tails, hot rows, copies and tables.
+  // Adds pages, tails, hot rows, copies, tables and memories.
   void add_to(KvMemory& memory) const;
 
  private:

@@ -162,7 +162,9 @@ void StepMemory::prepare(std::span<const StepSequence> sequences, MemoryGuard& g
   drop_pages(sequences);
   // Runs before scratch is dropped: copied pages stay, and scratch must fit beside them.
   for (const StepSequence& part : sequences) {
-    guard.watch(sequences_.find(part.sequence));
+    KvSequence& sequence = sequences_.find(part.sequence);
+    guard.watch(sequence);
+    sequence.reserve_memories();  // before rows, which may take what is left
     own_last_page(part.sequence);
   }
   int64_t tokens = 0;
