@@ -32,9 +32,11 @@ std::vector<std::string> selection_list(std::string_view text) {
 
 ComparedBudget parse_budget(const std::string& text, std::string_view flag) {
   const auto refuse = [&] {
-    return UsageError(fmt::format(
-        "{} = {}: allowed: 1 or more, or with low-bit tokens a second count, as 128+512 or 128+all",
-        flag, text));
+    return UsageError(
+        fmt::format("{} = {}: allowed: 1 or more, with low-bit tokens a second count, as 128+512 "
+                    "or 128+all, and "
+                    "their codes, as 128+all:int4 (int8, int4, int2)",
+                    flag, text));
   };
   const auto count = [&](std::string_view digits) {
     int64_t value = 0;
@@ -43,11 +45,17 @@ ComparedBudget parse_budget(const std::string& text, std::string_view flag) {
     if (read.ec != std::errc() || read.ptr != end) throw refuse();
     return value;
   };
-  const size_t plus = text.find('+');
-  ComparedBudget budget{.tokens = count(std::string_view(text).substr(0, plus))};
+  const auto parts = split(text, ":");
+  const auto counts = split(parts.front(), "+");
+  if (parts.size() > 2 || counts.size() > 2) throw refuse();
+  ComparedBudget budget{.tokens = count(counts.front())};
   if (budget.tokens < 1) throw refuse();
-  if (plus == std::string::npos) return budget;
-  const std::string_view low_bit = std::string_view(text).substr(plus + 1);
+  if (parts.size() == 2) {
+    budget.codes = parse_slice_dtype(parts.back());
+    if (!budget.codes || !is_coded(*budget.codes)) throw refuse();
+  }
+  if (counts.size() == 1) return budget;
+  const std::string_view low_bit = counts.back();
   if (low_bit == "all") {
     budget.low_bit = {.tokens = 0, .share = 1};
   } else {
@@ -75,6 +83,7 @@ Config with_selection(const Config& base, const std::string& selection,
     if (!config.selection.low_bit_tokens) config.selection.low_bit_tokens = TokenCount{};
   }
   if (budget.low_bit) config.selection.low_bit_tokens = budget.low_bit;
+  if (budget.codes) config.selection.slice_dtype = config.selection.value_codes = budget.codes;
   if (config.selection.kind != SelectionKind::kFasa) config.selection.low_bit_tokens = TokenCount{};
   config.validate();
   return config;

@@ -18,9 +18,11 @@ std::vector<std::string> selection_list(std::string_view text);
 struct ComparedBudget {
   int64_t tokens = 0;
   std::optional<TokenCount> low_bit = {};  // none: as configured; auto is 0 if `tokens` is given
+  std::optional<SliceDType> codes = {};    // of keys and values; none: as configured
 };
 
-// "128", or with low-bit tokens "128+512" or "128+all". Throws UsageError naming the flag.
+// "128", with low-bit tokens "128+512" or "128+all", and with their codes "128+all:int4". Throws
+// UsageError naming the flag.
 ComparedBudget parse_budget(const std::string& text, std::string_view flag);
 
 // `base` with that selection and budget; only fasa has a low-bit set. Throws UsageError for an

@@ -118,7 +118,7 @@ void EvalCommand::add_method_flags() {
       "with those of full (default: the config's selection and full)");
   add_flag("--budgets", "N", budgets_,
            "fac_tokens to run each selection with, one or more values, without low-bit tokens; "
-           "128+512 and 128+all add low_bit_tokens");
+           "128+512 and 128+all add low_bit_tokens, 128+all:int4 in these codes");
   add_flag("--row-dtypes", "DTYPE", row_dtypes_,
            "row_dtype to run each selection with, one or more values; they are compared with full "
            "attention in the first of them");

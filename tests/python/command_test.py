@@ -2,6 +2,7 @@
 import json
 import os
 import pickle
+import re
 import subprocess
 import sys
 
@@ -153,3 +154,55 @@ def test_errors(arguments, code, message):
     assert done.returncode == code, done.stderr
     assert message in done.stderr and done.stdout == ""
     assert "Traceback" not in done.stderr
+
+
+@pytest.fixture(scope="module")
+def server():
+    """The URL of a running `fasa serve` with full attention."""
+    flags = ["serve", "--model", MODEL, "--port", "0", "--preset", "full", "--threads", "1"]
+    with subprocess.Popen([os.environ["COMMAND_UNDER_TEST"], *map(str, flags)], text=True,
+                          stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as started:
+        for line in started.stderr:
+            if found := re.search(r"http://[\d.]+:\d+", line):
+                break
+        yield found[0]
+        started.terminate()
+        started.stderr.read()
+
+
+@pytest.mark.parametrize("task", [
+    ["turns", "--context", 700, "--facts", 3, "--examples", 1],
+    ["retrieval", "--tasks", "one-of-four", "--context", 900, "--examples", 1],
+    ["extract", "--records", 2, "--context", 900, "--examples", 1],
+])
+def test_a_server_answers_as_the_command_does(task, server, tmp_path, capsys):
+    flags = [*task, "--model", MODEL, "--text", TEXT, "--json"]
+    code, out, errors = evaluate(capsys, *flags, "--server", server)
+    assert code == 0, errors
+    mine = json.loads(out)
+    assert not mine["chat"] and mine["server"] == server
+    command("eval", *flags, "--question", "prefill", "--preset", "full", "--results", tmp_path)
+    (path,) = tmp_path.glob("*.jsonl")
+    theirs = json.loads(path.read_text().splitlines()[1])
+    for one, other in zip(mine["tasks"][0]["records"][0]["questions"], theirs["questions"],
+                          strict=True):
+        assert one.pop("answer").startswith(other.pop("answer"))  # a server does not stop early
+        assert one == other
+
+
+@pytest.mark.parametrize("arguments,code,message", [
+    (["ppl", "--context", 400], 2, "eval ppl asks no questions; allowed: needle, turns"),
+    (["needle", "--question", "decode"], 2, "--question = decode"),
+    (["needle", "--fac-tokens", 64], 2, "--fac-tokens: not with --server"),
+    (["needle", "--served-model", "other"], 3, "status 404"),
+    (["needle", "--chat", "always"], 3, "status 4"),
+])
+def test_server_evaluation_errors(arguments, code, message, server, capsys):
+    found = evaluate(capsys, *arguments, "--model", MODEL, "--text", TEXT, "--server", server)
+    assert found[0] == code and message in found[2] and found[1] == "", found[2]
+
+
+def test_a_missing_server_is_named(capsys):
+    for url, code in (("http://127.0.0.1:9", 3), ("127.0.0.1:9", 2)):
+        found = evaluate(capsys, "needle", "--model", MODEL, "--text", TEXT, "--server", url)
+        assert found[0] == code and url in found[2], found[2]

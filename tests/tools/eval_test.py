@@ -169,6 +169,15 @@ class Eval(CommandTest):
         self.assertEqual([m["tasks"][0]["resumed"] for m in again["methods"]], [2, 2, 2, 2])
         self.assert_fails(2, ["--row-dtypes", "int8"], *PPL, "--row-dtypes", "int4")
 
+    def test_codes_of_a_budget(self):
+        report = self.evaluate(*PPL, "--examples", 1, "--selections", "full,fasa", "--budgets",
+                               "24+all", "24+all:int4")
+        two, four = (m["tasks"][0]["against_full"]["kl"]["mean"] for m in report["methods"][1:])
+        self.assertIn("low-bit int4, 32 FCs int4", report["methods"][2]["method"])
+        self.assertLess(four, two / 2)
+        for budget in ("24+all:int3", "24+all:bf16", "24:int4:int2", "24+8+8", ":int4"):
+            self.assert_fails(2, ["--budgets", "128+all:int4"], *PPL, "--budgets", budget)
+
     def test_selections_that_cannot_be_compared(self):
         self.assert_fails(2, ["--selections", "quset"], *PPL, "--selections", "fasa,quset")
         self.assert_fails(2, ["--budgets"], *PPL, "--selections", "fasa", "--budgets", 0)

@@ -97,8 +97,17 @@ def _add_eval(commands) -> None:
                      help="needle, turns: positions of facts, as shares of the text")
     one.add_argument("--records", nargs="+", type=int, metavar="N",
                      help="extract: number of records of a text, one or more values")
-    one.add_argument("--question", choices=("decode", "prefill"), default="decode",
-                     help="how questions are read: with the selection, or as the end of a prompt")
+    one.add_argument("--question", choices=("decode", "prefill"),
+                     help="how questions are read: with the selection (default), or as the end of "
+                          "a prompt")
+    one.add_argument("--server", metavar="URL",
+                     help="ask a server with OpenAI's API; --model gives the tokenizer alone, and "
+                          "OPENAI_API_KEY a key")
+    one.add_argument("--served-model", metavar="NAME",
+                     help="the server's name of the model; default: its first")
+    one.add_argument("--chat", choices=("auto", "always", "never"), default="auto",
+                     help="--server: texts and questions are a user's messages, or a text to "
+                          "complete; auto: messages where the tokenizer has a chat template")
     one.add_argument("--data", metavar="DIR", help="ruler, longbench2: folder of the data sets")
     one.add_argument("--tasks", nargs="+", metavar="NAME",
                      help="retrieval, ruler: tasks to run; default: all")
@@ -114,13 +123,17 @@ def _add_model(parser) -> None:
                         help="type of the weights: float32, bfloat16, auto")
 
 
+def _require_folder(arguments) -> None:
+    if not pathlib.Path(arguments.model, "config.json").is_file():
+        raise InputError(f"{arguments.model}/config.json: the file cannot be read; give the "
+                         "folder of a Hugging Face model")
+
+
 def _load(arguments):
     """The model, and its tokenizer or None."""
     import transformers
 
-    if not pathlib.Path(arguments.model, "config.json").is_file():
-        raise InputError(f"{arguments.model}/config.json: the file cannot be read; give the "
-                         "folder of a Hugging Face model")
+    _require_folder(arguments)
     if arguments.dtype not in ("auto", "float32", "bfloat16"):
         raise UsageError(f'--dtype = "{arguments.dtype}": allowed: float32, bfloat16, auto')
     try:
@@ -221,11 +234,34 @@ def _generate(arguments) -> int:
     return 0
 
 
-def _eval(arguments) -> int:
-    from ._evaluation import evaluate, table
+def _evaluated_by_server(arguments) -> dict:
+    import transformers
 
-    config = _config(arguments)
-    found = evaluate(*_load(arguments), config, arguments)
+    from ._eval_server import evaluate
+
+    given = [name for name, value in vars(arguments).items()
+             if name.startswith("option_") and value is not None]
+    if given or arguments.config:
+        name = given[0].removeprefix("option_").replace("_", "-") if given else "config"
+        raise UsageError(f"--{name}: not with --server, whose own settings hold")
+    _require_folder(arguments)
+    try:
+        config = transformers.AutoConfig.from_pretrained(arguments.model, local_files_only=True)
+    except (OSError, ValueError, KeyError, RecursionError) as error:
+        raise InputError(f"{arguments.model}: {error}") from error
+    return evaluate(config, _tokenizer(arguments), arguments)
+
+
+def _eval(arguments) -> int:
+    from ._eval_tasks import table
+
+    if arguments.server is not None:
+        found = _evaluated_by_server(arguments)
+    else:
+        from ._evaluation import evaluate
+
+        config = _config(arguments)
+        found = evaluate(*_load(arguments), config, arguments)
     print(json.dumps(found, indent=2) if arguments.json else table(found))
     return 0
 

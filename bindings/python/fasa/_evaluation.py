@@ -5,18 +5,15 @@ from __future__ import annotations
 import copy
 import inspect
 import math
-import sys
 
 import torch
-import tqdm
 
 from . import UsageError
-from ._core import _eval_tasks, _EvalOptions, eval_summary
+from ._eval_tasks import Tokenizer, planned_tasks, report
 from .transformers import Cache
 from .transformers._enable import reading_prompt
 
 _CHUNK = 512  # prefill tokens per step, as in `fasa eval`
-_COUNTS = {"perplexity": "tokens", "accuracy": "questions"}
 
 
 class Decode:
@@ -48,20 +45,6 @@ class Decode:
         with torch.inference_mode():
             found = self._model(torch.tensor([ids]), past_key_values=self._cache, **self._last)
         return found.logits[0, -1]
-
-
-class Tokenizer:
-    """A tokenizer of transformers between bytes and ids, without special tokens."""
-
-    def __init__(self, tokenizer):
-        self._tokenizer = tokenizer
-
-    def encode(self, text: bytes) -> list[int]:
-        return self._tokenizer(text.decode("utf-8", "replace"),
-                               add_special_tokens=False)["input_ids"]
-
-    def decode(self, ids) -> bytes:
-        return self._tokenizer.decode(ids, clean_up_tokenization_spaces=False).encode("utf-8")
 
 
 def _perplexity_record(task, index: int, decode: Decode) -> dict:
@@ -112,56 +95,18 @@ def _ends(model) -> set[int]:
     return set(ends if isinstance(ends, list) else [ends])
 
 
-def _tasks(given, model, tokenizer: Tokenizer):
-    options = _EvalOptions()
-    for name in ("task", "model", "text", "context", "examples", "stride", "facts", "depths",
-                 "seed", "records", "data", "tasks"):
-        if (value := getattr(given, name)) is not None:
-            setattr(options, name, value)
-    options.prefill_questions = given.question == "prefill"
-    return _eval_tasks(options, model.config.get_text_config().max_position_embeddings,
-                       tokenizer.encode, tokenizer.decode)
-
-
-def _summary(metric, records) -> dict:
-    value, low, high, examples, counted = eval_summary(metric, records)
-    return {metric: value, "interval": [low, high], "examples": examples,
-            _COUNTS[metric]: counted}
-
-
 def evaluate(model, tokenizer, config, given) -> dict:
     """The JSON object of `fasa eval --json`, with the records of each task."""
-    if tokenizer is None:
-        raise UsageError("the model's folder has no tokenizer; eval needs one")
     coder, ends = Tokenizer(tokenizer), _ends(model)
-    planned = _tasks(given, model, coder)
+    prefills = given.question == "prefill"
+    planned = planned_tasks(given, model.config, coder, prefills)
     Cache(model, config)  # refuses an unsupported model before any work
     model.set_attn_implementation("fasa")
-    tasks, everything = [], []
-    for task in planned:
-        records = []
-        for i in tqdm.trange(task.examples, desc=task.name, file=sys.stderr, leave=False):
-            decode = Decode(model, config)
-            record = (_question_record(task, i, decode, coder, ends, given.question == "prefill")
-                      if task.asks else _perplexity_record(task, i, decode))
-            records.append({"id": task.id(i), **record})
-        everything += records
-        tasks.append({**_summary(task.metric, records), "task": task.name, "records": records})
-    return {**_summary(planned[0].metric, everything), "task": given.task, "model": given.model,
-            "config": config.to_dict(), "tasks": tasks,
-            "notes": [note for task in planned for note in task.problems]}
 
+    def record(task, index):
+        decode = Decode(model, config)
+        if not task.asks:
+            return _perplexity_record(task, index, decode)
+        return _question_record(task, index, decode, coder, ends, prefills)
 
-def table(found: dict) -> str:
-    """The report as text, a line a task."""
-    lines = []
-    for one in found["tasks"]:
-        low, high = one["interval"]
-        if "perplexity" in one:
-            lines.append(f"{one['task']}: perplexity {one['perplexity']:.4f} (95 %: {low:.4f} to "
-                         f"{high:.4f}); {one['examples']} examples, {one['tokens']} tokens")
-        else:
-            lines.append(f"{one['task']}: accuracy {100 * one['accuracy']:.1f} % (95 %: "
-                         f"{100 * low:.1f} to {100 * high:.1f}); {one['examples']} examples, "
-                         f"{one['questions']} questions")
-    return "\n".join(lines)
+    return report(given, planned, record, {"config": config.to_dict()})
