@@ -119,7 +119,8 @@ std::string attended_words(const PlanOption& option) {
 
 std::string loss_words(const PlanOption& option) {
   if (option.chunks == 0) return "0";
-  return option.loss ? fmt::format("{:+.2f} %", 100 * option.loss->perplexity) : "-";
+  if (!option.loss) return "-";
+  return fmt::format("{}{:.4f}", option.loss->extrapolated ? "~" : "", option.loss->kl);
 }
 
 std::vector<std::string> option_cells(const PlanOption& option, bool recommended) {
@@ -141,8 +142,8 @@ bool shown(const Plan& plan, size_t index, bool all) {
 }
 
 std::string options_table(const Plan& plan, bool all) {
-  TextTable table({"\n  name", "tokens\nattended to", "perplex-\nity", "device\nmemory",
-                   "host\nmemory", "longest\ncontext", "ms a\ntoken", "tokens\na second"});
+  TextTable table({"\n  name", "tokens\nattended to", "KL,\nnats", "device\nmemory", "host\nmemory",
+                   "longest\ncontext", "ms a\ntoken", "tokens\na second"});
   for (size_t i = 0; i < plan.options.size(); ++i) {
     if (!shown(plan, i, all)) continue;
     table.add(option_cells(plan.options[i], plan.recommended == i));
@@ -224,14 +225,17 @@ std::string settings_words(const Plan& plan, bool all) {
 }
 
 std::string loss_source(const Plan& plan) {
-  for (const PlanOption& option : plan.options) {
-    if (!option.loss) continue;
-    return paragraph(
-        fmt::format("Perplexity: change over full attention, {}, {} tokens; \"-\" was not "
-                    "measured (docs/results/eval.md).",
-                    option.loss->model, option.loss->context));
-  }
-  return "";
+  const auto has = [&](auto fits) {
+    return std::any_of(plan.options.begin(), plan.options.end(),
+                       [&](const PlanOption& option) { return option.loss && fits(*option.loss); });
+  };
+  if (!has([](const PredictedLoss&) { return true; })) return "";
+  return paragraph(
+      std::string("KL: of the next token from full attention, fitted to a small model at 8,192 to "
+                  "32,768 tokens (docs/results/eval.md)") +
+      (has([](const PredictedLoss& loss) { return loss.extrapolated; })
+           ? "; \"~\": a prediction beyond what was measured."
+           : "."));
 }
 
 std::string notes(const Plan& plan) {

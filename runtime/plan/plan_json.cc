@@ -60,9 +60,10 @@ Json option_json(const PlanOption& option) {
        {{"rows", option.attended.rows},
         {"all_others", option.attended.all_others},
         {"low_bit_tokens", option.attended.low_bit_tokens}}},
-      {"perplexity_change", option.chunks == 0 ? Json(0.0)
-                            : option.loss      ? Json(option.loss->perplexity)
-                                               : Json(nullptr)},
+      {"kl", option.chunks == 0 ? Json(0.0)
+             : option.loss      ? Json(option.loss->kl)
+                                : Json(nullptr)},
+      {"kl_extrapolated", option.loss && option.loss->extrapolated},
       {"tokens_per_second", 1 / option.seconds()},
       {"preset", option.config.preset},
       {"tip_chunks", slices ? Json(option.chunks) : Json(nullptr)},

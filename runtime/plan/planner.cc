@@ -258,7 +258,7 @@ class Planner {
         .codes = option.slice_dtype};
     const bool whole = option.chunks == request_.model.geometry.chunks();
     const bool same_codes = !option.value_dtype || *option.value_dtype == option.slice_dtype;
-    if (whole && same_codes) option.loss = measured_loss(option.attended);
+    if (whole && same_codes) option.loss = predicted_loss(option.attended, visible);
   }
 
   static int selecting_layer(const StepSettings& settings) {

@@ -12,7 +12,7 @@
 #include "runtime/catalog/model_shape.h"
 #include "runtime/config/config.h"
 #include "runtime/plan/cost_model.h"
-#include "runtime/plan/measured_loss.h"
+#include "runtime/plan/loss_law.h"
 #include "runtime/plan/plan_machine.h"
 #include "runtime/plan/prompt_plan.h"
 
@@ -80,7 +80,7 @@ struct PlanOption {
   std::string set;    // what to type for it, as lines of a config file: slice = "fine"
   bool usual = true;  // one of those to choose among; the others are for comparison
   AttendedTokens attended;
-  std::optional<MeasuredLoss> loss;  // of what it attends to; none: not measured
+  std::optional<PredictedLoss> loss;  // of what it attends to; none: not measured
   int chunks = 0;
   SliceDType slice_dtype = SliceDType::kInt2;
   std::optional<SliceDType> value_dtype =

@@ -177,7 +177,13 @@ class Plan(CommandTest):
         usual = [o for o in plan["options"] if o["usual"]]
         self.assertEqual([o["name"] for o in usual],
                          ["full", "default, fasa-c", "default", "fine", "lean"])
-        self.assertEqual([o["perplexity_change"] for o in usual], [0, 0.0019, 0.0019, 0.0003, None])
+        for option, kl in zip(usual, [0, 0.0074, 0.0074, 0.0006, None]):
+            self.assertEqual(option["kl"] and round(option["kl"], 4), kl)
+        self.assertTrue(usual[2]["kl_extrapolated"])
+        shorter = self.plan("--geometry", "llama-3.1-8b", "--tokens", "16k", *GPU)
+        option = self.option(shorter, "fasa-m")
+        self.assertFalse(option["kl_extrapolated"])
+        self.assertAlmostEqual(option["kl"], 0.0003, 4)
         for option in plan["options"]:
             text = option["set"].replace(", slice = ", "\n[selection]\nslice = ")
             if not text.startswith("preset"):
