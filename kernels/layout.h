@@ -84,8 +84,8 @@ struct CacheLayout {
   // The same layout with rows only: no slices and no value codes.
   constexpr CacheLayout without_slices() const {
     CacheLayout rows = *this;
-    rows.slice.dims = 0;
-    rows.values.dims = 0;
+    rows.slice = {};
+    rows.values = {};
     return rows;
   }
 

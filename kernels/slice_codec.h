@@ -31,6 +31,40 @@ int smallest_scale_step(float lo, float hi, int bits);
 // `step` >= smallest_scale_step(); base_step - step < kScaleSteps.
 DimCode choose_code(float lo, float hi, int bits, int step, int base_step);
 
+// How a page's dimensions are stored, `dim` being a stored one: fine ones (SliceFormat::fine) in
+// two parts, others in one.
+inline constexpr int kFineSteps = 16;  // scale steps between the parts: a factor of four
+
+constexpr bool is_fine(const SliceFormat& format, int dim) {
+  return format.coded_dim(dim) < format.fine;
+}
+// Bits of the whole code.
+constexpr int whole_bits(const SliceFormat& format, int dim) {
+  return is_fine(format, dim) ? 2 * slice_bits(format.dtype) : slice_bits(format.dtype);
+}
+// The largest scale step among the parts of a code at `step`.
+constexpr int stored_step(const SliceFormat& format, int dim, int step) {
+  const int largest = is_fine(format, dim) ? step + kFineSteps : step;
+  return largest < kMaxScaleStep ? largest : kMaxScaleStep;
+}
+// The step of a whole code, so near to `step` that the page's base can express all parts.
+constexpr int step_below(const SliceFormat& format, int dim, int step, int base_step) {
+  const int least = base_step - kScaleSteps + 1;
+  const int most = is_fine(format, dim) ? base_step - kFineSteps : base_step;
+  return step < least ? least : step > most ? most : step;
+}
+// The part of a whole code, and of its parameter, that a dimension holds.
+constexpr uint32_t stored_code(const SliceFormat& format, int dim, uint32_t code) {
+  if (!is_fine(format, dim)) return code;
+  const int bits = slice_bits(format.dtype);
+  return dim < format.fine ? code >> bits : code & ((1u << bits) - 1);
+}
+constexpr uint16_t stored_parameter(const SliceFormat& format, int dim, uint16_t parameter) {
+  if (!is_fine(format, dim)) return parameter;
+  return static_cast<uint16_t>(dim < format.fine ? parameter - kFineSteps
+                                                 : parameter & (kScaleSteps - 1));
+}
+
 // The power-of-two base for the largest step of a page, as a multiple of 8.
 int base_step_of(int largest_step);
 

@@ -25,6 +25,13 @@
 // least squared error among those that fit: no gain (0.84). Eight octaves of scales below the
 // largest are enough: what a smaller scale would save is below the error of that largest channel.
 //
+// In int2 the first `fine` dimensions may have four bits: int4's code c and scale, stored as two
+// dimensions of two bits. The first part is c >> 2 with four times int4's scale and int4's n (the
+// same zero in int2's units). The second part is c & 3 with int4's scale and no zero; the second
+// parts are the last `fine` dimensions of the slice. Scorers have no case for it: slice_dims
+// repeats the fine dimensions at its end, so q meets both parts. A prefix still is the best FCs.
+// In the tail, whose values are whole, the second parts are zero.
+//
 // Value codes have the same form, for all dimensions of the values, in token order: word
 // [token][group of dimensions] instead of [group][token]. A low-bit set reads one or two tokens of
 // a page, whose words are then contiguous. Parameters are still per dimension: one scale and zero
@@ -82,8 +89,13 @@ enum class SliceOrder : uint8_t { kByGroup, kByToken };
 
 struct SliceFormat {
   SliceDType dtype = SliceDType::kInt2;
-  int dims = 0;  // key dimensions, two per frequency chunk; all of a value
+  int dims = 0;  // stored: two per frequency chunk, and `fine` second parts; all of a value
   SliceOrder order = SliceOrder::kByGroup;
+  int fine = 0;  // int2 only: the first dimensions, in two parts
+
+  // Dimensions of the key or value, and the one that stored dimension `dim` is a part of.
+  constexpr int coded_dims() const { return dims - fine; }
+  constexpr int coded_dim(int dim) const { return dim < coded_dims() ? dim : dim - coded_dims(); }
 
   // Codes of four dimensions share a register lane; the rest of the last group is padding that
   // scores zero.
@@ -112,7 +124,8 @@ struct SliceFormat {
   }
   // The format of the newest, unsealed page, from which codes are made.
   constexpr SliceFormat tail() const {
-    return {dtype == SliceDType::kF32 ? SliceDType::kF32 : SliceDType::kBF16, dims};
+    return {dtype == SliceDType::kF32 ? SliceDType::kF32 : SliceDType::kBF16, dims,
+            SliceOrder::kByGroup, fine};
   }
 };
 

@@ -48,17 +48,35 @@ Range range_of(const int32_t* bits) {
   return {std::bit_cast<float>(ordered(lo)), std::bit_cast<float>(ordered(hi))};
 }
 
-// Adds one dimension's codes to the lanes of its group, `shift` bits up.
-void encode_dim(const int32_t* bits, const DimCode& code, float top, int shift, uint32_t* lanes) {
+// Adds what stored dimension `dim` holds of its values' codes to the lanes of its group, `shift`
+// bits up.
+void encode_dim(const SliceFormat& format, int dim, const int32_t* bits, const DimCode& code,
+                int shift, uint32_t* lanes) {
+  const float top = static_cast<float>((1 << whole_bits(format, dim)) - 1);
+  const bool fine = is_fine(format, dim);
+  const int part = slice_bits(format.dtype);
+  const int down = fine && dim < format.fine ? part : 0;
+  const uint32_t mask = fine ? (1u << part) - 1 : ~0u;
   for (int t = 0; t < kPageTokens; ++t) {
     float place = std::bit_cast<float>(bits[t]) * code.inverse - code.zero;
     place = place > 0 ? place : 0.0f;  // NaN too
     place = place < top ? place : top;
-    lanes[t] |= static_cast<uint32_t>(static_cast<int32_t>(round_code(place))) << shift;
+    const auto whole = static_cast<uint32_t>(static_cast<int32_t>(round_code(place)));
+    lanes[t] |= (whole >> down & mask) << shift;
   }
 }
 
 }  // namespace
+
+std::vector<int16_t> stored_dims(const SliceFormat& format, const std::vector<int16_t>& coded) {
+  if (format.fine == 0) return coded;
+  std::vector<int16_t> dims;
+  for (auto head = coded.begin(); head != coded.end(); head += format.coded_dims()) {
+    dims.insert(dims.end(), head, head + format.coded_dims());
+    dims.insert(dims.end(), head, head + format.fine);
+  }
+  return dims;
+}
 
 void write_tail_token(const SliceFormat& format, const int16_t* slice_dims, DType key_dtype,
                       const void* key, int slot, std::byte* tail_page) {
@@ -68,14 +86,14 @@ void write_tail_token(const SliceFormat& format, const int16_t* slice_dims, DTyp
   if (format.dtype == SliceDType::kF32) {
     float* out = reinterpret_cast<float*>(tail_page) + slot;
     for (int dim = 0; dim < format.padded_dims(); ++dim, out += kPageTokens) {
-      *out = dim < format.dims ? load_element(key_dtype, key, element(dim)) : 0.0f;
+      *out = dim < format.coded_dims() ? load_element(key_dtype, key, element(dim)) : 0.0f;
     }
     return;
   }
   uint16_t* out = reinterpret_cast<uint16_t*>(tail_page) + slot * 2;
   for (int dim = 0; dim < format.padded_dims(); ++dim) {
     uint16_t* to = out + dim / 2 * kPageTokens * 2 + dim % 2;
-    if (dim >= format.dims) {
+    if (dim >= format.coded_dims()) {
       *to = 0;
     } else if (key_dtype == DType::kBF16) {
       *to = static_cast<const uint16_t*>(key)[element(dim)];
@@ -96,34 +114,33 @@ void seal_page(const SliceFormat& format, const std::byte* tail_page, std::byte*
     int step = 0;
   };
   thread_local std::vector<Choice> choices;  // grows only: no allocation while decoding
-  choices.resize(static_cast<size_t>(format.dims));
+  choices.resize(static_cast<size_t>(format.coded_dims()));
   int32_t bits[kPageTokens];
-  const int code_bits = slice_bits(format.dtype);
   int largest = kMinScaleStep;
-  for (int dim = 0; dim < format.dims; ++dim) {
+  for (int dim = 0; dim < format.coded_dims(); ++dim) {
     load_dim(tail_page, dim, bits);
     Choice& choice = choices[static_cast<size_t>(dim)];
     choice.range = range_of(bits);
-    choice.step = smallest_scale_step(choice.range.lo, choice.range.hi, code_bits);
-    largest = std::max(largest, choice.step);
+    choice.step = smallest_scale_step(choice.range.lo, choice.range.hi, whole_bits(format, dim));
+    largest = std::max(largest, stored_step(format, dim, choice.step));
   }
   const int base_step = base_step_of(largest);
   *base = scale_of_step(base_step);
 
   std::byte* parameters = slice_page + format.code_bytes();
   std::memset(parameters, 0, static_cast<size_t>(format.page_bytes() - format.code_bytes()));
+  const int code_bits = slice_bits(format.dtype);
   const int unit = 32 / code_bits;
-  const float top = static_cast<float>((1 << code_bits) - 1);
   for (int first = 0; first < format.padded_dims(); first += unit) {
     uint32_t lanes[kPageTokens] = {};
     for (int dim = first; dim < std::min(first + unit, format.dims); ++dim) {
-      const Choice& choice = choices[static_cast<size_t>(dim)];
-      const int step = std::max(choice.step, base_step - kScaleSteps + 1);
-      const DimCode code =
-          choose_code(choice.range.lo, choice.range.hi, code_bits, step, base_step);
-      std::memcpy(parameters + dim * 2, &code.parameter, 2);
-      load_dim(tail_page, dim, bits);
-      encode_dim(bits, code, top, dim % 4 * 8 + dim % unit / 4 * code_bits, lanes);
+      const Choice& choice = choices[static_cast<size_t>(format.coded_dim(dim))];
+      const DimCode code = choose_code(choice.range.lo, choice.range.hi, whole_bits(format, dim),
+                                       step_below(format, dim, choice.step, base_step), base_step);
+      const uint16_t parameter = stored_parameter(format, dim, code.parameter);
+      std::memcpy(parameters + dim * 2, &parameter, 2);
+      load_dim(tail_page, format.coded_dim(dim), bits);
+      encode_dim(format, dim, bits, code, dim % 4 * 8 + dim % unit / 4 * code_bits, lanes);
     }
     const int group = first / unit;
     auto* words = reinterpret_cast<uint32_t*>(slice_page);

@@ -5,11 +5,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "kernels/slice_format.h"
 #include "runtime/base/dtype.h"
 
 namespace fasa {
+
+// The dimensions that kernels take, with those of second parts at the end: [heads][format.dims] of
+// [heads][format.coded_dims()].
+std::vector<int16_t> stored_dims(const SliceFormat& format, const std::vector<int16_t>& coded);
 
 // Writes one token's slice into a tail page of `format` (SliceFormat::tail() of the slice's).
 // `key`: the whole key (or value) of one token and KV head, in the row's dtype; `slice_dims`:

@@ -144,9 +144,11 @@ class CalibrateCommand final : public Command {
 
 void CalibrateCommand::print_findings(const FcMap& map) const {
   if (map.slice) {
-    fmt::print("slice within {} bytes: {} FCs in {} ({:.1f} bytes); used with --slice map\n",
-               map.slice->bytes, map.slice->tip_chunks, slice_dtype_name(map.slice->dtype),
-               slice_bytes_per_token(map.slice->dtype, map.slice->tip_chunks));
+    const MapSlice& slice = *map.slice;
+    fmt::print("slice within {} bytes: {} FCs in {}{} ({:.1f} bytes); used with --slice map\n",
+               slice.bytes, slice.tip_chunks, slice_dtype_name(slice.dtype),
+               slice.fine_chunks > 0 ? fmt::format(", {} of them in int4", slice.fine_chunks) : "",
+               slice_bytes_per_token(slice.dtype, slice.tip_chunks, slice.fine_chunks));
   }
 }
 

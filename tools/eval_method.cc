@@ -48,6 +48,9 @@ std::string method_name(const Config& config, const Geometry& geometry) {
   if (config.selection.kind == SelectionKind::kFasa) {
     name += fmt::format(", {} FCs {}", config.effective_tip_chunks(chunks),
                         slice_dtype_name(config.effective_slice_dtype()));
+    if (config.effective_fine_chunks() > 0) {
+      name += fmt::format(", {} in int4", config.effective_fine_chunks());
+    }
   }
   return name + unusual_text(config);
 }

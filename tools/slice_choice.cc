@@ -27,7 +27,9 @@ SliceChoice from_prompt(Model& model, const Config& config, std::span<const int3
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   log_notice(fmt::format("FC map made from {} tokens in {:.1f} s", map.tokens, seconds));
-  return {.dims = map.slice_dims(count), .map = "(made from the prompt)", .seconds = seconds};
+  return {.dims = map.slice_dims(count, config.effective_fine_chunks()),
+          .map = "(made from the prompt)",
+          .seconds = seconds};
 }
 
 }  // namespace

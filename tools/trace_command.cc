@@ -28,7 +28,7 @@ std::vector<int16_t> ranked_dims(const Model& model, const Config& config,
   if (config.selection.map.empty() && !std::filesystem::exists(path)) return {};
   const FcMap map = FcMap::load(path);
   map.require_fits(model.fingerprint(), path);
-  return map.slice_dims(model.config().geometry().chunks());
+  return map.slice_dims(model.config().geometry().chunks(), config.effective_fine_chunks());
 }
 
 std::string folder_name(const std::string& dir) {

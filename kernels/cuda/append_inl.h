@@ -336,7 +336,7 @@ struct AppendKernel {
                               int dim, std::byte* tail) const {
     const int slot = position % kPageTokens;
     float value = 0;
-    if (dim < part.format.dims) {
+    if (dim < part.format.coded_dims()) {
       value = new_vector(sequence, part, position).at(part.dims == nullptr ? dim : part.dims[dim]);
     }
     if (part.format.dtype == SliceDType::kF32) {
@@ -349,19 +349,21 @@ struct AppendKernel {
   FASA_DEVICE PageImage image_of(const SlicePart& part) const {
     return {part.format.tail().dtype, simt::shared_memory() + image_at(layout())};
   }
-  // Copies dimensions [first, first + dims) of a full page to the image: from the tail, or from
-  // the new tokens from `begin` on. Begins after and ends with a barrier.
+  // Copies stored dimensions [first, first + dims) of a full page to the image, second parts whole
+  // (their number is even): from the tail, or from the new tokens from `begin` on. Begins after and
+  // ends with a barrier.
   FASA_DEVICE void fill_image(const SequenceDesc& sequence, const SlicePart& part, int begin,
                               const std::byte* tail, int first, int dims) const {
     const PageImage image = image_of(part);
     if (tail != nullptr) {
       const int per_row = image.has_pairs() ? 2 : 1;
-      const auto* const words =
-          reinterpret_cast<const uint32_t*>(tail) + first / per_row * kPageTokens;
+      const auto* const words = reinterpret_cast<const uint32_t*>(tail);
       const int count = (dims + per_row - 1) / per_row * kPageTokens;
       FASA_UNROLL_8
       for (int i = simt::thread_index(); i < count; i += kThreads) {
-        image.word(i / kPageTokens, i % kPageTokens) = words[i];
+        const int row = i / kPageTokens;
+        const int from = part.format.coded_dim(first + row * per_row) / per_row;
+        image.word(row, i % kPageTokens) = words[from * kPageTokens + i % kPageTokens];
       }
     } else {
       for (int token = simt::warp(); token < kPageTokens; token += simt::block_warps()) {
@@ -437,7 +439,8 @@ struct AppendKernel {
       const int group = by_group ? i / kPageTokens : i % groups;
       const int token = by_group ? i % kPageTokens : i / groups;
       page[format.word_at(first / unit + group, token)] =
-          coded_word(image, format, first, group * unit, token);
+          format.fine > 0 ? coded_word<true>(image, format, first, group * unit, token)
+                          : coded_word<false>(image, format, first, group * unit, token);
     }
   }
 
@@ -486,8 +489,9 @@ struct AppendKernel {
     simt::sync_block();
     for (int dim = simt::thread_index(); dim < format.dims; dim += kThreads) {
       SealDim& of = seal_dims()[dim];
-      of.step = smallest_step(of.lo, of.hi, slice_bits(format.dtype));
-      simt::atomic_max(largest, static_cast<uint32_t>(of.step - kMinScaleStep));
+      of.step = smallest_step(of.lo, of.hi, whole_bits(format, dim));
+      simt::atomic_max(largest,
+                       static_cast<uint32_t>(stored_step(format, dim, of.step) - kMinScaleStep));
     }
     simt::sync_block();
     return codec::base_step_of(static_cast<int>(*largest) + kMinScaleStep);
@@ -501,29 +505,34 @@ struct AppendKernel {
       parameters[dim] = 0;
       if (dim >= format.dims) continue;
       SealDim& of = seal_dims()[dim];
-      const int least = base_step - kScaleSteps + 1;
-      const DimCode code = codec::choose_code(of.lo, of.hi, slice_bits(format.dtype),
-                                              of.step > least ? of.step : least, base_step);
+      const DimCode code =
+          codec::choose_code(of.lo, of.hi, whole_bits(format, dim),
+                             step_below(format, dim, of.step, base_step), base_step);
+      parameters[dim] = stored_parameter(format, dim, code.parameter);
       of.inverse = code.inverse;
       of.zero = code.zero;
-      parameters[dim] = code.parameter;
     }
   }
 
   // The codes of a token's dimensions [first + in_image, ...), the image's first one being `first`.
+  template <bool kFine>
   FASA_DEVICE uint32_t coded_word(const PageImage& image, const SliceFormat& format, int first,
                                   int in_image, int token) const {
     const int bits = slice_bits(format.dtype);
     const int unit = 32 / bits;
-    const float top = static_cast<float>((1 << bits) - 1);
-    const SealDim* const of = seal_dims() + first + in_image;
-    const int left = format.dims - first - in_image;
+    const int dim = first + in_image;
+    const SealDim* const of = seal_dims() + dim;
+    const int left = format.dims - dim;
     uint32_t word = 0;
     FASA_UNROLL_4
     for (int i = 0; i < (unit < left ? unit : left); ++i) {
+      const int whole = kFine ? whole_bits(format, dim + i) : bits;
+      const auto top = static_cast<float>((1 << whole) - 1);
       const float place = image.value(in_image + i, token) * of[i].inverse - of[i].zero;
       const float code = place > 0 ? round_code(place < top ? place : top) : 0.0f;  // NaN: 0
-      word |= static_cast<uint32_t>(code) << (i % 4 * 8 + i / 4 * bits);
+      const auto bits_of_code = static_cast<uint32_t>(code);
+      const uint32_t part = kFine ? stored_code(format, dim + i, bits_of_code) : bits_of_code;
+      word |= part << (i % 4 * 8 + i / 4 * bits);
     }
     return word;
   }

@@ -72,7 +72,7 @@ struct RestoreKernel {
       const int token = static_cast<int>(i / side % kPageTokens);
       const int dim = static_cast<int>(i / side / kPageTokens) * side + static_cast<int>(i % side);
       float value = 0;
-      if (first + token < desc.start && dim < format.dims) {
+      if (first + token < desc.start && dim < format.coded_dims()) {
         const RowVector from = {rows, row_of(desc, layer, head, first + token) + part.in_row,
                                 rows.is_coded() ? scales()[token] : 1.0f};
         value = from.at(dims == nullptr ? dim : dims[dim]);

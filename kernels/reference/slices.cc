@@ -59,8 +59,9 @@ uint32_t encode(float value, const DimCode& code, int bits) {
 void write_tail_token(const SliceFormat& format, const int16_t* slice_dims, DType key_dtype,
                       const void* key, int slot, std::byte* tail_page) {
   for (int dim = 0; dim < format.padded_dims(); ++dim) {
-    const int from = slice_dims == nullptr || dim >= format.dims ? dim : slice_dims[dim];
-    const float value = dim < format.dims ? load_element(key_dtype, key, from) : 0.0f;
+    const bool whole = dim < format.coded_dims();
+    const int from = slice_dims == nullptr || !whole ? dim : slice_dims[dim];
+    const float value = whole ? load_element(key_dtype, key, from) : 0.0f;
     store_element(format.dtype == SliceDType::kF32 ? DType::kF32 : DType::kBF16, tail_page,
                   static_cast<int64_t>(element_of(format, dim, slot)), value);
   }
@@ -74,25 +75,30 @@ void seal_page(const SliceFormat& format, const std::byte* tail_page, std::byte*
     return;
   }
   std::memset(slice_page, 0, static_cast<size_t>(format.page_bytes()));
-  const int bits = slice_bits(format.dtype);
   std::vector<Range> ranges;
   std::vector<int> steps;
-  for (int dim = 0; dim < format.dims; ++dim) {
+  int largest = kMinScaleStep;
+  for (int dim = 0; dim < format.coded_dims(); ++dim) {
     ranges.push_back(range_of(tail, tail_page, dim));
-    steps.push_back(smallest_scale_step(ranges.back().lo, ranges.back().hi, bits));
+    steps.push_back(
+        smallest_scale_step(ranges.back().lo, ranges.back().hi, whole_bits(format, dim)));
+    largest = std::max(largest, stored_step(format, dim, steps.back()));
   }
-  const int base_step = base_step_of(*std::max_element(steps.begin(), steps.end()));
+  const int base_step = base_step_of(largest);
   *base = scale_of_step(base_step);
   for (int dim = 0; dim < format.dims; ++dim) {
-    const Range& range = ranges[static_cast<size_t>(dim)];
-    const int step = std::max(steps[static_cast<size_t>(dim)], base_step - kScaleSteps + 1);
+    const int from = format.coded_dim(dim);
+    const int bits = whole_bits(format, dim);
+    const Range& range = ranges[static_cast<size_t>(from)];
+    const int step = step_below(format, dim, steps[static_cast<size_t>(from)], base_step);
     const DimCode code = choose_code(range.lo, range.hi, bits, step, base_step);
-    std::memcpy(slice_page + format.code_bytes() + dim * 2, &code.parameter, 2);
+    const uint16_t parameter = stored_parameter(format, dim, code.parameter);
+    std::memcpy(slice_page + format.code_bytes() + dim * 2, &parameter, 2);
     for (int token = 0; token < kPageTokens; ++token) {
       const CodeLocation location = location_of(format, dim, token);
-      const float value = reference::slice_value(tail, tail_page, 0, dim, token);
-      slice_page[location.byte] |=
-          static_cast<std::byte>(encode(value, code, bits) << location.bit);
+      const float value = reference::slice_value(tail, tail_page, 0, from, token);
+      const uint32_t part = stored_code(format, dim, encode(value, code, bits));
+      slice_page[location.byte] |= static_cast<std::byte>(part << location.bit);
     }
   }
 }

@@ -119,8 +119,10 @@ StepSettings common_settings(const Config& config, const Geometry& geometry, Row
   layout.kv_heads = geometry.kv_heads;
   layout.gqa_group = geometry.gqa_group();
   layout.row = {row_dtype, geometry.key_dim, geometry.value_dim};
+  const int fine = 2 * config.effective_fine_chunks();
   layout.slice = {config.effective_slice_dtype(),
-                  2 * config.effective_tip_chunks(geometry.chunks())};
+                  2 * config.effective_tip_chunks(geometry.chunks()) + fine, SliceOrder::kByGroup,
+                  fine};
   layout.sinks = config.selection.sinks;
   layout.recent = config.selection.recent;
   return settings;
@@ -153,14 +155,15 @@ StepSettings settings_of(const Config& config, const Geometry& geometry, RowDTyp
   const bool all_dense = std::all_of(settings.layers.begin(), settings.layers.end(),
                                      [](const LayerSettings& layer) { return layer.dense; });
   if (all_dense) settings.max_hot_rows = 0;
-  if (all_dense || !config.reads_slices()) layout.slice.dims = 0;
+  if (all_dense || !config.reads_slices()) layout.slice = {};
   if (layout.slice.dims > 0 && config.has_low_bit_set(geometry.chunks())) {
     layout.values = {config.effective_value_codes(), geometry.value_dim, SliceOrder::kByToken};
   }
   if (traits.scores != nullptr && !traits.scores(layout.gqa_group, layout.slice.dims)) {
     throw UsageError(
         fmt::format("{} query heads per KV head with slices of {} dimensions: not supported by the "
-                    "GPU kernels; allowed: fewer tip_chunks, selection.kind = full, --device cpu",
+                    "GPU kernels; allowed: fewer tip_chunks or fine_chunks, selection.kind = full, "
+                    "--device cpu",
                     layout.gqa_group, layout.slice.dims));
   }
   if (all_dense) return settings;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "kernels/slice_pack.h"
 #include "runtime/base/error.h"
 #include "runtime/base/raw_slopes.h"
 
@@ -14,7 +15,7 @@ void check_slice_dims(const std::vector<int16_t>& slice_dims, const StepSettings
   const CacheLayout& layout = settings.layout;
   if (layout.slice.dims == 0) return;
   const auto expected = static_cast<size_t>(settings.layer_count()) *
-                        static_cast<size_t>(layout.kv_heads * layout.slice.dims);
+                        static_cast<size_t>(layout.kv_heads * layout.slice.coded_dims());
   if (slice_dims.size() != expected) {
     throw UsageError(fmt::format("slice_dims has {} entries; layers x kv_heads x dims is {}",
                                  slice_dims.size(), expected));
@@ -66,7 +67,7 @@ void StepEngine::upload_slopes() {
 // Only layers that store slices have them.
 void StepEngine::upload_slice_dims(const std::vector<int16_t>& slice_dims) {
   const CacheLayout& layout = settings_.layout;
-  const auto of_layer = static_cast<ptrdiff_t>(layout.kv_heads * layout.slice.dims);
+  const auto of_layer = static_cast<ptrdiff_t>(layout.kv_heads * layout.slice.coded_dims());
   std::vector<int16_t> dims;
   for (int layer = 0; layer < settings_.layer_count() && of_layer > 0; ++layer) {
     const LayerSettings& own = settings_.layer(layer);
@@ -74,6 +75,7 @@ void StepEngine::upload_slice_dims(const std::vector<int16_t>& slice_dims) {
     const auto first = slice_dims.begin() + layer * of_layer;
     dims.insert(dims.end(), first, first + of_layer);
   }
+  dims = stored_dims(layout.slice, dims);
   const size_t bytes = dims.size() * sizeof(int16_t);
   slice_dims_ = device_.allocate(MemorySpace::kDevice, bytes, "slice dimensions");
   device_.copy(slice_dims_.data(), dims.data(), bytes, CopyKind::kHostToDevice, control());

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <numeric>
 
+#include "kernels/slice_format.h"
 #include "runtime/base/error.h"
 #include "runtime/base/parallel.h"
 #include "runtime/calibrate/calibrate_query.h"
@@ -209,6 +211,31 @@ class Ranker {
   tbb::enumerable_thread_specific<QueryScratch> scratch_;
 };
 
+// Codes round a dimension by a step in proportion to its spread within a page.
+std::vector<double> code_energy(const HeadSamples& samples) {
+  std::vector<double> energy(static_cast<size_t>(samples.key_dim));
+  double sum = 0;
+  for (int dim = 0; dim < samples.key_dim; ++dim) {
+    double queries = 0;
+    for (size_t i = static_cast<size_t>(dim); i < samples.queries.size();
+         i += static_cast<size_t>(samples.key_dim)) {
+      queries += double{samples.queries[i]} * double{samples.queries[i]};
+    }
+    double spread = 0;
+    const float* keys = samples.key_plane(dim);
+    for (int64_t page = 0; page + kPageTokens <= samples.tokens; page += kPageTokens) {
+      const double mean =
+          std::accumulate(keys + page, keys + page + kPageTokens, 0.0) / kPageTokens;
+      for (int64_t t = page; t < page + kPageTokens; ++t) {
+        spread += (double{keys[t]} - mean) * (double{keys[t]} - mean);
+      }
+    }
+    sum += energy[static_cast<size_t>(dim)] = queries * spread;
+  }
+  for (double& value : energy) value = sum > 0 && std::isfinite(sum) ? value / sum : 0;
+  return energy;
+}
+
 }  // namespace
 
 std::string_view objective_name(Objective objective) {
@@ -249,6 +276,7 @@ HeadRanking rank_chunks(const HeadSamples& samples, const RankingOptions& option
     if (!dims.single()) ranking.chunks.back().push_back(dims.second);
   }
   ranking.distant_attention_kept = ranker.distant_attention_kept(order);
+  ranking.energy = code_energy(samples);
   return ranking;
 }
 

@@ -16,18 +16,22 @@ namespace {
 constexpr std::array kDTypes = {SliceDType::kInt2, SliceDType::kInt4, SliceDType::kInt8,
                                 SliceDType::kBF16, SliceDType::kF32};
 
+SliceFormat format_of(SliceDType dtype, int chunks, int fine_chunks) {
+  return {dtype, 2 * (chunks + fine_chunks), SliceOrder::kByGroup, 2 * fine_chunks};
+}
+
 }  // namespace
 
-double slice_bytes_per_token(SliceDType dtype, int chunks) {
-  const SliceFormat format{dtype, 2 * chunks};
+double slice_bytes_per_token(SliceDType dtype, int chunks, int fine_chunks) {
+  const SliceFormat format = format_of(dtype, chunks, fine_chunks);
   return static_cast<double>(format.page_bytes()) / kPageTokens;
 }
 
 HeadSamples coded_samples(const HeadSamples& samples, SliceDType dtype,
-                          std::span<const int16_t> dims) {
+                          std::span<const int16_t> dims, int fine_chunks) {
   HeadSamples result = samples;
   std::fill(result.keys.begin(), result.keys.end(), 0.0f);
-  const SliceFormat format{dtype, static_cast<int>(dims.size())};
+  const SliceFormat format = format_of(dtype, static_cast<int>(dims.size()) / 2, fine_chunks);
   std::vector<std::byte> tail(static_cast<size_t>(format.tail().page_bytes()));
   std::vector<std::byte> page(static_cast<size_t>(format.page_bytes()));
   std::vector<float> key(static_cast<size_t>(samples.key_dim));
@@ -44,8 +48,8 @@ HeadSamples coded_samples(const HeadSamples& samples, SliceDType dtype,
     if (sealed) seal_page(format, tail.data(), page.data(), &base);
     for (int i = 0; i < format.dims; ++i) {
       for (int slot = 0; slot < count; ++slot) {
-        result.keys[static_cast<size_t>(dims[static_cast<size_t>(i)] * samples.tokens + first +
-                                        slot)] =
+        const int dim = dims[static_cast<size_t>(format.coded_dim(i))];
+        result.keys[static_cast<size_t>(dim * samples.tokens + first + slot)] +=
             sealed ? slice_value(format, page.data(), base, i, slot)
                    : slice_value(format.tail(), tail.data(), 0, i, slot);
       }
@@ -60,6 +64,14 @@ SliceSearch::SliceSearch(int bytes, int chunks) : bytes_(bytes) {
     while (most < chunks && slice_bytes_per_token(dtype, most + 1) <= bytes) ++most;
     if (most > 0) options_.push_back({dtype, most});
   }
+  for (const int share : {8, 4, 2}) {  // of the FCs in the slice, in int4
+    int most = 0;
+    while (most < chunks &&
+           slice_bytes_per_token(SliceDType::kInt2, most + 1, (most + 1) / share) <= bytes) {
+      ++most;
+    }
+    if (most >= share) options_.push_back({SliceDType::kInt2, most, most / share});
+  }
   if (options_.empty()) {
     throw UsageError(
         fmt::format("slice_bytes = {}: allowed: {:.0f} or more, the bytes of one frequency chunk "
@@ -70,7 +82,6 @@ SliceSearch::SliceSearch(int bytes, int chunks) : bytes_(bytes) {
 
 void SliceSearch::add(const HeadSamples& samples, const HeadRanking& ranking,
                       const SelectionRule& rule) {
-  const std::vector<int16_t> dims = ranking.dims();
   QueryScratch scratch;
   for (size_t q = 0; q < samples.query_count(); ++q) {
     oracle_ += CalibrationQuery(samples, q, rule, scratch).oracle_distant();
@@ -78,7 +89,7 @@ void SliceSearch::add(const HeadSamples& samples, const HeadRanking& ranking,
   parallel_for(size_t{0}, options_.size(), [&](size_t i) {
     Option& option = options_[i];
     const HeadSamples slice = coded_samples(
-        samples, option.dtype, std::span(dims).first(static_cast<size_t>(2 * option.chunks)));
+        samples, option.dtype, ranking.dims(option.chunks, option.fine_chunks), option.fine_chunks);
     QueryScratch own;
     for (size_t q = 0; q < samples.query_count(); ++q) {
       const CalibrationQuery truth(samples, q, rule, own);
@@ -96,7 +107,10 @@ MapSlice SliceSearch::best() const {
   const auto best =
       std::max_element(options_.begin(), options_.end(),
                        [](const Option& a, const Option& b) { return a.kept < b.kept; });
-  return {.dtype = best->dtype, .tip_chunks = best->chunks, .bytes = bytes_};
+  return {.dtype = best->dtype,
+          .tip_chunks = best->chunks,
+          .fine_chunks = best->fine_chunks,
+          .bytes = bytes_};
 }
 
 }  // namespace fasa

@@ -13,19 +13,22 @@
 namespace fasa {
 
 // Bytes of a slice per token and KV head, quantisation parameters included.
-double slice_bytes_per_token(SliceDType dtype, int chunks);
+double slice_bytes_per_token(SliceDType dtype, int chunks, int fine_chunks = 0);
 
 // The samples with keys as a slice over `dims` stores them. As in the runtime, only full pages are
 // coded. Dimensions outside the slice are zero.
+// `fine_chunks`: of the first FCs, in int4.
 HeadSamples coded_samples(const HeadSamples& samples, SliceDType dtype,
-                          std::span<const int16_t> dims);
+                          std::span<const int16_t> dims, int fine_chunks = 0);
 
-// Call add() for each head. Each dtype uses as many of the head's first FCs as fit.
+// Call add() for each head. Each dtype uses as many of the head's first FCs as fit; int2 also with
+// parts of its FCs in int4.
 class SliceSearch {
  public:
   struct Option {
     SliceDType dtype;
     int chunks;
+    int fine_chunks = 0;
     double kept = 0;  // distant attention, sum over heads
   };
 

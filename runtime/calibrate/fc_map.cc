@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "runtime/base/error.h"
 #include "runtime/calibrate/geometry_fingerprint.h"
@@ -31,17 +32,38 @@ std::vector<int16_t> HeadRanking::dims() const {
   return dims;
 }
 
-std::vector<int16_t> FcMap::slice_dims(int tip_chunks) const {
+std::vector<int16_t> HeadRanking::dims(int tip_chunks, int fine_chunks) const {
+  const std::vector<int16_t> all = dims();
+  std::vector<size_t> order(static_cast<size_t>(tip_chunks));  // of pairs
+  std::iota(order.begin(), order.end(), size_t{0});
+  if (fine_chunks > 0 && !energy.empty()) {
+    const auto of = [&](size_t pair) {
+      return energy[static_cast<size_t>(all[2 * pair])] +
+             energy[static_cast<size_t>(all[2 * pair + 1])];
+    };
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return of(a) > of(b); });
+    std::sort(order.begin() + fine_chunks, order.end());
+  }
+  std::vector<int16_t> dims;
+  for (const size_t pair : order) dims.insert(dims.end(), {all[2 * pair], all[2 * pair + 1]});
+  return dims;
+}
+
+std::vector<int16_t> FcMap::slice_dims(int tip_chunks, int fine_chunks) const {
   const int chunks = fingerprint.key_dim / 2;
   if (tip_chunks < 1 || tip_chunks > chunks) {
     throw UsageError(fmt::format("tip_chunks = {}: allowed: 1 to {}, the number of FCs per head",
                                  tip_chunks, chunks));
   }
+  if (fine_chunks < 0 || fine_chunks > tip_chunks) {
+    throw UsageError(fmt::format("fine_chunks = {}: allowed: 0 to {}, the number of FCs in a slice",
+                                 fine_chunks, tip_chunks));
+  }
   std::vector<int16_t> dims;
   for (const auto& layer : heads) {
     for (const HeadRanking& head : layer) {
-      const std::vector<int16_t> all = head.dims();
-      dims.insert(dims.end(), all.begin(), all.begin() + 2 * tip_chunks);
+      const std::vector<int16_t> own = head.dims(tip_chunks, fine_chunks);
+      dims.insert(dims.end(), own.begin(), own.end());
     }
   }
   return dims;
@@ -134,8 +156,8 @@ std::vector<int16_t> configured_slice_dims(const Config& config, const Geometry&
                                            const FcMap* map) {
   config.validate_for(geometry);
   const int chunks = config.effective_tip_chunks(geometry.chunks());
-  if (map != nullptr) return map->slice_dims(chunks);
-  if (chunks == geometry.chunks() || config.selection.kind == SelectionKind::kFull) {
+  if (map != nullptr) return map->slice_dims(chunks, config.effective_fine_chunks());
+  if (!config.ranks_chunks(geometry.chunks())) {
     std::vector<int16_t> all = all_slice_dims(geometry);
     const auto taken = 2 * static_cast<size_t>(chunks);
     std::vector<int16_t> dims;
@@ -145,10 +167,11 @@ std::vector<int16_t> configured_slice_dims(const Config& config, const Geometry&
     }
     return dims;
   }
-  throw UsageError(
-      fmt::format("slices of {} of {} frequency chunks need an FC map that selects them; make one "
-                  "with fasa calibrate -o FILE and give it, or use the default slice (all chunks)",
-                  chunks, geometry.chunks()));
+  throw UsageError(fmt::format(
+      "slices of {} of {} frequency chunks, {} in int4, need an FC map that selects "
+      "them; make one with fasa calibrate -o FILE and give it, or use the default slice "
+      "(all chunks)",
+      chunks, geometry.chunks(), config.effective_fine_chunks()));
 }
 
 std::vector<int16_t> share_of_slice_dims(const std::vector<int16_t>& slice_dims,

@@ -35,11 +35,17 @@ struct HeadRanking {
   std::vector<double> agreement;
   std::vector<double>
       distant_attention_kept;  // share of the oracle's distant attention after 1, 2, ... chunks
+  // Energy per dimension, which is what errors of its codes cost: mean q² times the variance of
+  // keys within pages, as a share of the head's. Empty in maps made without it.
+  std::vector<double> energy = {};
 
   // All dimensions of the head in slice order, chunk by chunk. Pairs begin at even positions, so
   // that no slice splits them: if the position is odd, the next single dimension goes first (the
   // number of single dimensions is even).
   std::vector<int16_t> dims() const;
+  // The first 2 x `tip_chunks` of them. The `fine_chunks` pairs of the most energy go first, where
+  // slices have more bits.
+  std::vector<int16_t> dims(int tip_chunks, int fine_chunks) const;
   bool operator==(const HeadRanking&) const = default;
 };
 
@@ -47,6 +53,7 @@ struct HeadRanking {
 struct MapSlice {
   SliceDType dtype = SliceDType::kInt2;
   int tip_chunks = 0;
+  int fine_chunks = 0;  // of these, in int4; only with int2
   int bytes = 0;
   bool operator==(const MapSlice&) const = default;
 };
@@ -63,8 +70,9 @@ struct FcMap {
   bool operator==(const FcMap&) const = default;
 
   // The best 2 x `tip_chunks` key dimensions of every head, [layers][kv_heads][2 x tip_chunks], the
-  // form that kernels take. Throws UsageError if a head has fewer.
-  std::vector<int16_t> slice_dims(int tip_chunks) const;
+  // form that a Runtime takes, with `fine_chunks` of them for more bits. Throws UsageError if a
+  // head has fewer.
+  std::vector<int16_t> slice_dims(int tip_chunks, int fine_chunks = 0) const;
   // Throws InputError naming the first property that differs, both values, and what to do.
   void require_fits(const ModelFingerprint& model, const std::string& path) const;
 
@@ -84,7 +92,7 @@ struct FcMap {
 std::vector<int16_t> all_slice_dims(const Geometry& geometry);
 
 // Dimensions of the slices that `config` asks for: the first chunks of `map`, or all chunks if it
-// is null. Throws UsageError if fewer chunks are requested and there is no map.
+// is null. Throws UsageError if the chunks have to be ranked and there is no map.
 std::vector<int16_t> configured_slice_dims(const Config& config, const Geometry& geometry,
                                            const FcMap* map);
 

@@ -169,7 +169,7 @@ std::vector<int> parse_chunk(const Node& chunk, const Geometry& geometry,
 // Requires each chunk of the head exactly once: pairs of dimensions that RoPE rotates together, and
 // single dimensions that it does not rotate.
 HeadRanking parse_head(const Node& node, const Geometry& geometry) {
-  node.require_keys({"chunks", "agreement", "distant_attention_kept"});
+  node.require_keys({"chunks", "agreement", "distant_attention_kept", "energy"});
   const std::vector<Geometry::Pair> all = geometry.ranked_chunks();
   const size_t count = all.size();
   // Own index: a single dimension.
@@ -181,23 +181,27 @@ HeadRanking parse_head(const Node& node, const Geometry& geometry) {
   for (size_t i = 0; i < count; ++i) {
     head.chunks.push_back(parse_chunk(chunks[i], geometry, partner));
   }
-  const auto numbers = [&](const char* key, std::string_view of) {
+  const auto numbers = [&](const char* key, std::string_view of, size_t length) {
     const Node list = node[key];
-    list.require_list(count, of);
+    list.require_list(length, of);
     std::vector<double> values;
-    for (size_t i = 0; i < count; ++i) values.push_back(list[i].number(0));
+    for (size_t i = 0; i < length; ++i) values.push_back(list[i].number(0));
     return values;
   };
-  head.agreement = numbers("agreement", "one per chunk");
-  head.distant_attention_kept = numbers("distant_attention_kept", "after 1, 2, ... chunks");
+  head.agreement = numbers("agreement", "one per chunk", count);
+  head.distant_attention_kept = numbers("distant_attention_kept", "after 1, 2, ... chunks", count);
+  if (node.has("energy")) head.energy = numbers("energy", "one per dimension", partner.size());
   return head;
 }
 
 MapSlice parse_slice(const Node& node, int chunks) {
-  node.require_keys({"dtype", "tip_chunks", "bytes"});
+  node.require_keys({"dtype", "tip_chunks", "fine_chunks", "bytes"});
   const std::string name = node["dtype"].one_of({"f32", "bf16", "int8", "int4", "int2"});
+  const int tip_chunks = node["tip_chunks"].integer(1, chunks);
+  const int max_fine = name == "int2" ? tip_chunks : 0;
   return {.dtype = parse_slice_dtype(name).value(),
-          .tip_chunks = node["tip_chunks"].integer(1, chunks),
+          .tip_chunks = tip_chunks,
+          .fine_chunks = node.has("fine_chunks") ? node["fine_chunks"].integer(0, max_fine) : 0,
           .bytes = node["bytes"].integer(1, INT32_MAX)};
 }
 
@@ -208,9 +212,11 @@ Json head_to_json(const HeadRanking& head) {
     for (const double value : values) list.push_back(std::round(value * 1e5) / 1e5);
     return list;
   };
-  return {{"chunks", head.chunks},
-          {"agreement", rounded(head.agreement)},
-          {"distant_attention_kept", rounded(head.distant_attention_kept)}};
+  Json json = {{"chunks", head.chunks},
+               {"agreement", rounded(head.agreement)},
+               {"distant_attention_kept", rounded(head.distant_attention_kept)}};
+  if (!head.energy.empty()) json["energy"] = rounded(head.energy);
+  return json;
 }
 
 }  // namespace
@@ -263,6 +269,7 @@ std::string FcMap::to_json() const {
   if (slice) {
     head["slice"] = {{"dtype", slice_dtype_name(slice->dtype)},
                      {"tip_chunks", slice->tip_chunks},
+                     {"fine_chunks", slice->fine_chunks},
                      {"bytes", slice->bytes}};
   }
   head["model"] = model;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "runtime/base/error.h"
 
 namespace fasa {
@@ -19,6 +21,9 @@ void take_from_map(const FcMap& map, const std::string& path, Config& config) {
   Config::Selection& selection = config.selection;
   if (!selection.slice_dtype) selection.slice_dtype = map.slice->dtype;
   if (!selection.tip_chunks) selection.tip_chunks = map.slice->tip_chunks;
+  if (!selection.fine_chunks && selection.slice_dtype == map.slice->dtype) {
+    selection.fine_chunks = std::min(map.slice->fine_chunks, *selection.tip_chunks);
+  }
 }
 
 }  // namespace fasa

@@ -11,8 +11,8 @@ namespace fasa {
 // Whether a setting of the config is taken from a map.
 bool asks_map(const Config& config);
 
-// Fills in those settings; an explicit slice_dtype or tip_chunks is kept. Throws InputError naming
-// `path` if the map lacks a setting.
+// Fills in those settings; an explicit slice_dtype, tip_chunks or fine_chunks is kept. Throws
+// InputError naming `path` if the map lacks a setting.
 void take_from_map(const FcMap& map, const std::string& path, Config& config);
 
 }  // namespace fasa

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/run_on_host.h"
+#include "kernels/slice_pack.h"
 #include "runtime/base/raw_slopes.h"
 
 namespace fasa {
@@ -14,7 +15,8 @@ CacheLayout layout_of(const Geometry& geometry, const SliceIndexShape& shape) {
   layout.kv_heads = geometry.kv_heads;
   layout.gqa_group = geometry.gqa_group();
   layout.row = {shape.row_dtype, geometry.key_dim, geometry.value_dim};
-  layout.slice = {shape.slice_dtype, 2 * shape.chunks};
+  const int fine = 2 * shape.fine_chunks;
+  layout.slice = {shape.slice_dtype, 2 * shape.chunks + fine, SliceOrder::kByGroup, fine};
   layout.sinks = shape.sinks;
   layout.recent = shape.recent;
   return layout;
@@ -38,8 +40,9 @@ SliceIndex::SliceIndex(const Geometry& geometry, const SliceIndexShape& shape,
       ranked_dims.size() / static_cast<size_t>(geometry.layers * geometry.kv_heads);
   for (size_t head = 0; head < static_cast<size_t>(layout_.heads()); ++head) {
     const auto first = ranked_dims.begin() + static_cast<int64_t>(head * ranked);
-    dims_.insert(dims_.end(), first, first + layout_.slice.dims);
+    dims_.insert(dims_.end(), first, first + layout_.slice.coded_dims());
   }
+  dims_ = stored_dims(layout_.slice, dims_);
   const int pages = pages_of(shape.tokens);
   const int64_t block = layout_.slice_block_bytes();
   slices_ = memory(pages * block);

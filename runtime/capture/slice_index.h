@@ -16,7 +16,8 @@ namespace fasa {
 struct SliceIndexShape {
   RowDType row_dtype = DType::kBF16;  // keys are rounded to it first, like rows
   SliceDType slice_dtype = SliceDType::kInt2;
-  int chunks = 0;  // FCs of a head
+  int chunks = 0;       // FCs of a head
+  int fine_chunks = 0;  // of these, in int4
   int sinks = 0;
   int recent = 1;
   int64_t tokens = 0;       // of the longest sequence

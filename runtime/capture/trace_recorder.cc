@@ -90,6 +90,7 @@ class Recorder final : public LayerObserver {
     return {.row_dtype = config.placement.row_dtype.value_or(model.config().row_dtype()),
             .slice_dtype = config.effective_slice_dtype(),
             .chunks = chunks,
+            .fine_chunks = config.effective_fine_chunks(),
             .sinks = config.selection.sinks,
             .recent = config.selection.recent,
             .tokens = tokens,

@@ -117,6 +117,18 @@ int Config::effective_tip_chunks(int chunks) const {
   return chunks;
 }
 
+int Config::effective_fine_chunks() const {
+  return effective_slice_dtype() == SliceDType::kInt2 ? selection.fine_chunks.value_or(0) : 0;
+}
+
+bool Config::ranks_chunks(int chunks) const {
+  return reads_slices() && (effective_tip_chunks(chunks) < chunks || effective_fine_chunks() > 0);
+}
+
+bool Config::weighs_tokens(int chunks) const {
+  return effective_tip_chunks(chunks) + effective_fine_chunks() >= chunks;
+}
+
 std::vector<TokenCount> Config::fac_tokens(int chunks) const {
   if (!selection.fac_tokens.empty()) return selection.fac_tokens;
   const bool fine = low_bit_tokens(chunks).share == 1 && slice_bits(effective_slice_dtype()) >= 4 &&
@@ -145,8 +157,8 @@ std::shared_ptr<const TokenSelection> Config::make_selection() const {
 TokenCount Config::low_bit_tokens(int chunks) const {
   if (selection.kind != SelectionKind::kFasa) return {};
   if (selection.low_bit_tokens) return *selection.low_bit_tokens;
-  const bool whole_keys = effective_tip_chunks(chunks) == chunks;
-  if (!whole_keys || !against_low_bit_set(selection).empty() || selects_all(selection)) return {};
+  if (!weighs_tokens(chunks) || !against_low_bit_set(selection).empty() || selects_all(selection))
+    return {};
   return {.tokens = 0, .share = 1};
 }
 
@@ -193,6 +205,11 @@ void Config::validate() const {
                       option.allowed);
   }
   for (const TokenCount& count : selection.fac_tokens) validate_tokens(count, selection);
+  const int fine = selection.fine_chunks.value_or(0);
+  require(fine == 0 || effective_slice_dtype() == SliceDType::kInt2, "selection.fine_chunks",
+          fmt::to_string(fine),
+          fmt::format("0 with slices in {}; other values need int2",
+                      slice_dtype_name(effective_slice_dtype())));
   validate_selection_options(selection);
   validate_low_bit(selection);
 }
@@ -260,10 +277,14 @@ void Config::check_for(const Geometry& geometry) const {
           fmt::to_string(effective_tip_chunks(geometry.chunks())),
           fmt::format("1 to {}, the frequency chunks of this model's heads", geometry.chunks()));
   const int tip_chunks = effective_tip_chunks(geometry.chunks());
-  require(!has_low_bit_set(geometry.chunks()) || tip_chunks == geometry.chunks(),
+  require(effective_fine_chunks() <= tip_chunks, "selection.fine_chunks",
+          fmt::to_string(effective_fine_chunks()),
+          fmt::format("0 to {}, the frequency chunks in the slices", tip_chunks));
+  require(!has_low_bit_set(geometry.chunks()) || weighs_tokens(geometry.chunks()),
           "selection.low_bit_tokens", count_text(low_bit_tokens(geometry.chunks())),
           fmt::format("0 with slices of {} of {} frequency chunks, whose scores are not attention "
-                      "weights; other values need slices of all chunks",
+                      "weights; other values need slices of all chunks, or as many in int4 "
+                      "(fine_chunks) as are left out",
                       tip_chunks, geometry.chunks()));
 }
 

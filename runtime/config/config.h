@@ -82,6 +82,7 @@ struct Config {
     SlicePreset slice = SlicePreset::kDefault;
     std::optional<SliceDType> slice_dtype;  // overrides the preset
     std::optional<int> tip_chunks;          // overrides the preset; FCs per head
+    std::optional<int> fine_chunks;         // of these, in int4; only with slices in int2
     // One value for all layers, or one per layer; empty: auto, see fac_tokens().
     std::vector<TokenCount> fac_tokens;
     std::optional<TokenCount> low_bit_tokens;  // none: auto, see low_bit_tokens()
@@ -136,6 +137,11 @@ struct Config {
   SliceDType effective_slice_dtype() const;
   SliceDType effective_value_codes() const;
   int effective_tip_chunks(int chunks) const;  // per head with `chunks` FCs
+  int effective_fine_chunks() const;
+  // Whether an FC map has to rank the FCs: some are left out, or get more bits.
+  bool ranks_chunks(int chunks) const;
+  // Whether slices weigh tokens well enough for a low-bit set: all FCs, or two bits for each.
+  bool weighs_tokens(int chunks) const;
   // fac_tokens of heads with `chunks` FCs, one value or one per layer. For auto: kFineFacTokens or
   // kDefaultFacTokens.
   std::vector<TokenCount> fac_tokens(int chunks) const;

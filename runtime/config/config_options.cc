@@ -243,6 +243,16 @@ void add_sets(Options& out) {
        .default_text = "that of `slice`"},
       1, 512, [](auto& c) -> auto& { return c.selection.tip_chunks; },
       "1 to the number of frequency chunks of a head"));
+  out.push_back(integer_option(
+      {.table = "selection",
+       .key = "fine_chunks",
+       .help =
+           "Frequency chunks per head in int4, the others in int2: the best ones of the FC map, "
+           "which this needs. With as many left out (tip_chunks) the slices take no more memory, "
+           "and low-bit tokens are still allowed.",
+       .default_text = "0"},
+      0, 512, [](auto& c) -> auto& { return c.selection.fine_chunks; },
+      "0 to the number of frequency chunks in the slices"));
   out.push_back(taken_option(
       {.table = "selection",
        .key = "fac_tokens",
@@ -316,8 +326,7 @@ void add_counts(Options& out) {
       {.table = "selection",
        .key = "map",
        .help =
-           "FC map; only slices over fewer than all frequency chunks need one. If there is one, "
-           "predictions read the first chunks of its order.",
+           "FC map; only slices over fewer than all frequency chunks, and fine_chunks, need one.",
        .type = "FILE",
        .default_text = "fc_map.json in the model's folder, NAME.fc_map.json beside NAME.gguf; if "
                        "missing, made from the prompt"},

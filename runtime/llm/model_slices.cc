@@ -25,10 +25,10 @@ std::vector<int16_t> first_slice_dims(const Geometry& geometry, int count) {
   return dims;
 }
 
-ModelSlices from_map(const Model& model, const std::string& path, int count) {
+ModelSlices from_map(const Model& model, const std::string& path, int count, int fine = 0) {
   const FcMap map = FcMap::load(path);
   map.require_fits(model.fingerprint(), path);
-  return {.dims = map.slice_dims(count), .map = path};
+  return {.dims = map.slice_dims(count, fine), .map = path};
 }
 
 // All FCs, ordered by the model's own map if it has a usable one.
@@ -67,14 +67,15 @@ std::optional<ModelSlices> model_slices(const Model& model, const Config& config
   const Geometry geometry = model.config().geometry();
   config.validate_for(geometry);
   const int count = config.effective_tip_chunks(geometry.chunks());
+  const int fine = config.effective_fine_chunks();
   // Without slice reads, the dimensions do not matter.
   if (!config.reads_slices()) return ModelSlices{first_slice_dims(geometry, count), ""};
-  if (!config.selection.map.empty()) return from_map(model, config.selection.map, count);
+  if (!config.selection.map.empty()) return from_map(model, config.selection.map, count, fine);
   // With random weights no chunk is better than another.
   if (model_path.empty()) return ModelSlices{first_slice_dims(geometry, count), ""};
   const std::string usual = usual_map(model_path);
-  if (count == geometry.chunks()) return all_ranked(model, usual);
-  if (std::filesystem::exists(usual)) return from_map(model, usual, count);
+  if (!config.ranks_chunks(geometry.chunks())) return all_ranked(model, usual);
+  if (std::filesystem::exists(usual)) return from_map(model, usual, count, fine);
   return std::nullopt;
 }
 

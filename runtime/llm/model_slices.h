@@ -25,9 +25,10 @@ std::string usual_map(const std::string& model_path);
 Config with_map(Config config, const std::string& model_path);
 
 // The first FCs of the config's map, else of the map at the default path. A slice over all FCs
-// needs no map; if there is one, it orders the dimensions. Empty if fewer FCs are
-// requested and there is no map. Throws InputError for a map that cannot be read or belongs to
-// another model; if all FCs are taken, a bad map at the default path is skipped with a warning.
+// with the same bits needs no map; if there is one, it orders the dimensions. Empty if the FCs
+// have to be ranked and there is no map. Throws InputError for a map that cannot be read or
+// belongs to another model; where none is needed, a bad map at the default path is skipped with a
+// warning.
 std::optional<ModelSlices> model_slices(const Model& model, const Config& config,
                                         const std::string& model_path);
 

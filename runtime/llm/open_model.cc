@@ -25,10 +25,11 @@ OpenModel open_model(const std::string& path, const Config& config, std::optiona
   auto slices = model_slices(model, own, path);
   if (!slices) {
     throw InputError(
-        fmt::format("{} does not exist, but slices over {} of {} frequency chunks need it; make it "
+        fmt::format("{} does not exist, but slices over {} of {} frequency chunks, {} in int4, "
+                    "need it; make it "
                     "with `fasa calibrate`, or set selection.slice = default",
                     usual_map(path), own.effective_tip_chunks(shape.geometry().chunks()),
-                    shape.geometry().chunks()));
+                    shape.geometry().chunks(), own.effective_fine_chunks()));
   }
   return {std::move(own), std::move(device), std::move(model), *std::move(slices)};
 }

@@ -132,8 +132,13 @@ class Fitting {
 
   bool default_slices() {
     Config& config = fitted_.config;
-    if (config.selection.slice != SlicePreset::kFine || config.selection.slice_dtype) return false;
-    config.selection.slice = SlicePreset::kDefault;
+    if (config.effective_fine_chunks() > 0) {
+      config.selection.fine_chunks = 0;
+    } else if (config.selection.slice == SlicePreset::kFine && !config.selection.slice_dtype) {
+      config.selection.slice = SlicePreset::kDefault;
+    } else {
+      return false;
+    }
     give_up("slices: default, codes in int2 instead of int4");
     return as_far_as_hot_rows_go();
   }
@@ -153,6 +158,7 @@ class Fitting {
     lean.selection.slice = SlicePreset::kLean;
     lean.selection.slice_dtype.reset();
     lean.selection.tip_chunks.reset();
+    lean.selection.fine_chunks.reset();
     lean.selection.low_bit_tokens = TokenCount{};
     const int chunks = request_.geometry.chunks();
     const auto bits = [&](const Config& of) {

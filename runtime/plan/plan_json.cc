@@ -67,6 +67,7 @@ Json option_json(const PlanOption& option) {
       {"tokens_per_second", 1 / option.seconds()},
       {"preset", option.config.preset},
       {"tip_chunks", slices ? Json(option.chunks) : Json(nullptr)},
+      {"fine_chunks", slices ? Json(option.fine_chunks) : Json(nullptr)},
       {"slice_dtype",
        slices ? Json(std::string(slice_dtype_name(option.slice_dtype))) : Json(nullptr)},
       {"value_codes", option.value_dtype ? Json(std::string(slice_dtype_name(*option.value_dtype)))

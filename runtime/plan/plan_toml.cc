@@ -11,9 +11,8 @@ std::string recommended_toml(const PlanOptions& request, const Plan& plan) {
   const PlanOption& option = plan.options[*plan.recommended];
   std::string text = fmt::format("# fasa plan: {}, {} tokens, {}\n", request.model.name,
                                  request.tokens, request.machine.name);
-  const bool fasa = option.config.selection.kind == SelectionKind::kFasa;
-  if (fasa && option.chunks < request.model.geometry.chunks()) {
-    text += "# Slices of fewer than all frequency chunks need an FC map (fasa calibrate).\n";
+  if (option.config.ranks_chunks(request.model.geometry.chunks())) {
+    text += "# These slices need an FC map (fasa calibrate).\n";
   }
   Config config = option.config;
   // With auto, the runtime takes more than the guaranteed hot rows while memory is free.

@@ -45,7 +45,7 @@ void name_option(PlanOption& option, int chunks, bool unified) {
   };
   option.name = text("slice");
   option.set = fmt::format("slice = \"{}\"", option.name);
-  for (const char* key : {"slice_dtype", "low_bit_tokens"}) {
+  for (const char* key : {"slice_dtype", "fine_chunks", "low_bit_tokens"}) {
     const std::string value = text(key);
     if (value == "null" || value == "auto") continue;
     // A part of the FCs has no low-bit set anyway.
@@ -175,12 +175,14 @@ class Planner {
     config.selection.slice = variant.preset;
     config.selection.slice_dtype = variant.dtype;
     config.selection.tip_chunks.reset();
+    config.selection.fine_chunks.reset();
     if (variant.preset == SlicePreset::kFine) config.selection.value_codes.reset();
     const int chunks = request_.model.geometry.chunks();
     if (config.effective_tip_chunks(chunks) < chunks)
       config.selection.low_bit_tokens = TokenCount{};
     const Config& given = request_.config;
     if (config.effective_slice_dtype() == given.effective_slice_dtype() &&
+        config.effective_fine_chunks() == given.effective_fine_chunks() &&
         config.effective_tip_chunks(chunks) == given.effective_tip_chunks(chunks)) {
       return;
     }
@@ -217,7 +219,8 @@ class Planner {
     PlanOption option;
     predict_steps(decoding_settings(config), option);
     const StepSettings settings = settings_of(config, request_.tokens);
-    option.chunks = settings.layout.slice.dims / 2;
+    option.chunks = settings.layout.slice.coded_dims() / 2;
+    option.fine_chunks = settings.layout.slice.fine / 2;
     option.slice_dtype = settings.layout.slice.dtype;
     if (settings.layout.has_values()) option.value_dtype = settings.layout.values.dtype;
     option.all_low_bit = settings.layout.has_values() &&
@@ -258,7 +261,9 @@ class Planner {
         .codes = option.slice_dtype};
     const bool whole = option.chunks == request_.model.geometry.chunks();
     const bool same_codes = !option.value_dtype || *option.value_dtype == option.slice_dtype;
-    if (whole && same_codes) option.loss = predicted_loss(option.attended, visible);
+    if (whole && same_codes && option.fine_chunks == 0) {
+      option.loss = predicted_loss(option.attended, visible);
+    }
   }
 
   static int selecting_layer(const StepSettings& settings) {

@@ -82,6 +82,7 @@ struct PlanOption {
   AttendedTokens attended;
   std::optional<PredictedLoss> loss;  // of what it attends to; none: not measured
   int chunks = 0;
+  int fine_chunks = 0;  // of these, in int4
   SliceDType slice_dtype = SliceDType::kInt2;
   std::optional<SliceDType> value_dtype =
       {};                    // of the low-bit set's; none: there is no low-bit set

@@ -116,8 +116,8 @@ void TuneSpace::add_fac_tokens(const Geometry& geometry, const std::vector<Token
     }
     if (fewer == given) continue;
     axis.emplace_back([fewer](Config& c) { c.selection.fac_tokens = fewer; });
-    const bool whole = given_.effective_tip_chunks(geometry.chunks()) == geometry.chunks();
-    if (given_.has_low_bit_set(geometry.chunks()) || !whole) continue;
+    const int chunks = geometry.chunks();
+    if (given_.has_low_bit_set(chunks) || !given_.weighs_tokens(chunks)) continue;
     const TokenCount low_bit = {.tokens = 2 * given.front().tokens,
                                 .share = std::min(1.0, 2 * given.front().share)};
     axis.emplace_back([fewer, low_bit](Config& c) {

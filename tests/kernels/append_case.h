@@ -29,7 +29,8 @@ inline std::vector<RowShape> append_shapes() {
   add([](RowShape& s) { s.value_dim = 33, s.values = SliceDType::kInt2; });
   add([](RowShape& s) { s.value_dim = 130, s.row = DType::kF16, s.values = SliceDType::kInt4; });
   add([](RowShape& s) { s.value_dim = 6, s.row = DType::kF32, s.values = SliceDType::kInt8; });
-  add([](RowShape& s) { s.row = RowDType::kInt8, s.layers = 2; });
+  add([](RowShape& s) { s.fine = 16, s.layers = 2, s.values = SliceDType::kInt2; });
+  add([](RowShape& s) { s.row = RowDType::kInt8, s.layers = 2, s.fine = 6; });
   add([](RowShape& s) { s.row = RowDType::kInt8, s.input = DType::kBF16, s.slices = false; });
   add([](RowShape& s) {
     s.row = RowDType::kInt8, s.key_dim = 81, s.value_dim = 33, s.values = SliceDType::kInt2;

@@ -18,7 +18,7 @@ TEST(RestoreTest, AnyLengthIsAFreshAppend) {
       RowShape shape;
       shape.layers = 2, shape.key_dim = 34, shape.value_dim = 10;
       shape.recent = recent, shape.on_device = on_device;
-      if (recent == 16) shape.values = SliceDType::kInt4;
+      if (recent == 16) shape.values = SliceDType::kInt4, shape.fine = 8;
       if (recent == 70) shape.row = RowDType::kInt8, shape.value_dim = 32;
       RowCase whole(shape, {7}, 200);
       whole.advance({{0, 200}});

@@ -15,6 +15,7 @@
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/row_bodies.h"
 #include "kernels/reference/kernels.h"
+#include "kernels/slice_pack.h"
 
 namespace fasa {
 
@@ -28,6 +29,7 @@ struct RowShape {
   DType input = DType::kF32;
   SliceDType slice = SliceDType::kInt2;
   bool slices = true;                // of all key dimensions
+  int fine = 0;                      // of these, in two parts
   std::optional<SliceDType> values;  // of whole values
   int sinks = 4;
   int recent = 16;
@@ -117,7 +119,8 @@ class RowCase {
     layout_.kv_heads = shape.kv_heads;
     layout_.gqa_group = shape.group;
     layout_.row = {shape.row, shape.key_dim, shape.value_dim};
-    layout_.slice = {shape.slice, shape.slices ? shape.key_dim : 0};
+    layout_.slice = {shape.slice, shape.slices ? shape.key_dim + shape.fine : 0,
+                     SliceOrder::kByGroup, shape.fine};
     if (shape.values) layout_.values = {*shape.values, shape.value_dim, SliceOrder::kByToken};
     layout_.sinks = shape.sinks;
     layout_.recent = shape.recent;
@@ -132,6 +135,7 @@ class RowCase {
         dims_.push_back(static_cast<int16_t>((d + head) % shape.key_dim));
       }
     }
+    if (shape.slices) dims_ = stored_dims(layout_.slice, dims_);
   }
 
   using InputOf = std::function<float(InputKind, int, int, int, int, int)>;

@@ -33,6 +33,7 @@ struct SelectShape {
   int page_tokens = 1;
   int value_dim = 0;  // dimensions of value codes, which no selection reads; 0 = none
   float score_cap = 0;
+  int fine = 0;  // of `dims`, in two parts
 };
 
 class SelectCase {
@@ -47,13 +48,14 @@ class SelectCase {
     layout_.layers = 1;
     layout_.kv_heads = shape.kv_heads;
     layout_.gqa_group = shape.group;
-    layout_.slice = {shape.dtype, shape.dims};
+    layout_.slice = {shape.dtype, shape.dims + shape.fine, SliceOrder::kByGroup, shape.fine};
     layout_.values = {SliceDType::kInt2, shape.value_dim, SliceOrder::kByToken};
     layout_.sinks = shape.sinks;
     layout_.recent = shape.recent;
     for (int h = 0; h < shape.kv_heads; ++h) {
       for (int d = 0; d < shape.dims; ++d) dims_.push_back(static_cast<int16_t>(d));
     }
+    dims_ = stored_dims(layout_.slice, dims_);
     for (size_t s = 0; s < lengths.size(); ++s) {
       add_sequence(static_cast<int>(s), lengths[s], key);
       longest_ = std::max(longest_, lengths[s]);

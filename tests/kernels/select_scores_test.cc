@@ -66,43 +66,61 @@ Expected requantised_score(const SliceFormat& format, const std::byte* page, flo
   return sum;
 }
 
-TEST_P(SelectScoresOf, ScoresAreThoseOfTheRequantisedWeights) {
-  const SliceDType dtype = GetParam();
-  constexpr int kTokens = 200;
-  constexpr int kSealed = kTokens / kPageTokens * kPageTokens;
-  for (const int dims : {2, 6, 30, 64, 80, 128}) {
-    for (const int group : {1, 3, 4, 8}) {
-      SelectShape shape{dtype, dims, 1, group, 4, 16, 0, 32};
-      SelectCase cache(shape, {kTokens}, gaussian_keys(1), gaussian_queries(1));
-      const SelectParams params = cache.params();
-      const SliceFormat format = cache.layout().slice;
-      const auto* q = static_cast<const float*>(params.q.data);
-      for (const Target target : cpu::supported_targets()) {
-        const bool rounds = is_coded(dtype) && target != Target::kPortable;
-        const reference::GroupScores own = own_scores(params, 0, 0, target);
-        for (size_t i = 0; i < own.raw.size(); ++i) {
-          const int token = static_cast<int>(i) % kTokens;
-          const float* query = q + static_cast<int>(i) / kTokens * dims;
-          Expected expected;
-          if (token >= kSealed) {
-            const std::byte* tail =
-                params.step.sequences[0].tail + cache.layout().tail_offset(0, 0);
-            expected = plain_score(format.tail(), tail, 0, token % kPageTokens, query);
-          } else {
-            const std::byte* block = cache.block(0, token / kPageTokens);
-            float base = 0;
-            std::memcpy(&base, block + cache.layout().head_index(0, 0) * 4, 4);
-            expected = (rounds ? requantised_score : plain_score)(
-                format, block + cache.layout().slice_offset(0, 0), base, token % kPageTokens,
-                query);
-          }
-          ASSERT_NEAR(own.raw[i], expected.score, 1e-5 * expected.size)
-              << cpu::target_name(target) << " dims " << dims << " group " << group << " token "
-              << token;
-        }
+// Every target's scores of a case, token by token.
+void expect_requantised(const SelectShape& shape, int tokens) {
+  SelectCase cache(shape, {tokens}, gaussian_keys(1), gaussian_queries(1));
+  const SelectParams params = cache.params();
+  const SliceFormat format = cache.layout().slice;
+  const int sealed = tokens / kPageTokens * kPageTokens;
+  for (const Target target : cpu::supported_targets()) {
+    const bool rounds = is_coded(shape.dtype) && target != Target::kPortable;
+    const reference::GroupScores own = own_scores(params, 0, 0, target);
+    for (size_t i = 0; i < own.raw.size(); ++i) {
+      const int token = static_cast<int>(i) % tokens;
+      const float* q =
+          static_cast<const float*>(params.q.data) + static_cast<int>(i) / tokens * shape.dims;
+      std::vector<float> query;
+      for (int d = 0; d < format.dims; ++d) query.push_back(q[params.step.slice_dims[d]]);
+      Expected expected;
+      if (token >= sealed) {
+        const std::byte* tail = params.step.sequences[0].tail + cache.layout().tail_offset(0, 0);
+        expected = plain_score(format.tail(), tail, 0, token % kPageTokens, query.data());
+      } else {
+        const std::byte* block = cache.block(0, token / kPageTokens);
+        float base = 0;
+        std::memcpy(&base, block + cache.layout().head_index(0, 0) * 4, 4);
+        expected = (rounds ? requantised_score : plain_score)(
+            format, block + cache.layout().slice_offset(0, 0), base, token % kPageTokens,
+            query.data());
       }
+      ASSERT_NEAR(own.raw[i], expected.score, 1e-5 * expected.size)
+          << cpu::target_name(target) << " dims " << shape.dims << " fine " << shape.fine
+          << " group " << shape.group << " token " << token;
     }
   }
+}
+
+TEST_P(SelectScoresOf, ScoresAreThoseOfTheRequantisedWeights) {
+  for (const int dims : {2, 6, 30, 64, 80, 128}) {
+    for (const int group : {1, 3, 4, 8}) {
+      SelectShape shape{GetParam(), dims, 1, group, 4, 16, 0, 32};
+      expect_requantised(shape, 200);
+      if (GetParam() != SliceDType::kInt2) continue;
+      shape.fine = group == 8 ? dims : dims / 4 * 2;
+      expect_requantised(shape, 200);
+    }
+  }
+}
+
+// The queries meet both parts of a fine dimension: scores are those of int4 codes.
+TEST(FineScores, AllDimensionsInTwoPartsAreInt4) {
+  const SelectShape two{.dims = 30, .fine = 30};
+  const SelectShape four{.dtype = SliceDType::kInt4, .dims = 30};
+  SelectCase fine(two, {200}, gaussian_keys(1), gaussian_queries(1));
+  SelectCase coded(four, {200}, gaussian_keys(1), gaussian_queries(1));
+  const auto a = reference::group_scores(fine.params(), 0, 0).raw;
+  const auto b = reference::group_scores(coded.params(), 0, 0).raw;
+  for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 1e-3f) << i;
 }
 
 // ALiBi changes each score by its bias; the set is the one of the biased scores.

@@ -53,7 +53,7 @@ Sealed seal(SliceFormat format, DType key_dtype, const std::function<float(int, 
   }
   for (int t = 0; t < kPageTokens; ++t) {
     std::vector<std::byte> key(static_cast<size_t>(format.dims) * 8, std::byte{0});
-    for (int d = 0; d < format.dims; ++d) {
+    for (int d = 0; d < format.coded_dims(); ++d) {
       store_element(key_dtype, key.data(), dims[static_cast<size_t>(d)], value(d, t));
     }
     write_tail_token(format.tail(), dims.data(), key_dtype, key.data(), t, sealed.tail.data());
@@ -181,6 +181,68 @@ TEST_P(CodedSlices, HugeAndTinyRanges) {
   for (int t = 0; t < kPageTokens; ++t) {
     EXPECT_FALSE(std::isnan(ends.out(0, t)));
     EXPECT_EQ(ends.out(0, t) > 0, t % 2 == 0);
+  }
+}
+
+SliceFormat fine_format(int coded, int fine) {
+  return {SliceDType::kInt2, coded + fine, SliceOrder::kByGroup, fine};
+}
+
+// Both parts of a fine dimension together are what int4 stores: the same scale, zero and code.
+TEST(FineSlices, TwoPartsAreOneInt4Code) {
+  for (const auto& [coded, fine] : {std::pair{2, 2}, {16, 6}, {34, 16}, {64, 16}, {128, 128}}) {
+    std::mt19937 random(static_cast<unsigned>(coded));
+    std::normal_distribution<float> normal;
+    std::vector<float> values(static_cast<size_t>(coded * kPageTokens));
+    for (float& x : values) x = normal(random);
+    const auto value = [&](int d, int t) {
+      return values[static_cast<size_t>(d * kPageTokens + t)] * (d % 3 == 0 ? 8.0f : 1.0f) +
+             (d % 5 == 0 ? 40.0f : 0.0f);
+    };
+    const Sealed both = seal(fine_format(coded, fine), DType::kF32, value);
+    const Sealed four = seal({SliceDType::kInt4, coded}, DType::kF32, value);
+    const Sealed two = seal({SliceDType::kInt2, coded}, DType::kF32, value);
+    for (int d = 0; d < coded; ++d) {
+      if (d < fine) {
+        EXPECT_EQ(both.scale(d), 4 * four.scale(d)) << d;
+        EXPECT_EQ(both.scale(coded + d), four.scale(d)) << d;
+      } else {
+        EXPECT_EQ(both.scale(d), two.scale(d)) << d;
+      }
+      for (int t = 0; t < kPageTokens; ++t) {
+        const float whole = both.out(d, t) + (d < fine ? both.out(coded + d, t) : 0.0f);
+        const float expected = d < fine ? four.out(d, t) : two.out(d, t);
+        ASSERT_NEAR(whole, expected, 1e-6f * std::abs(expected)) << d << " " << t;
+        ASSERT_EQ(d < fine ? both.in(coded + d, t) : 0.0f, 0.0f);
+      }
+    }
+  }
+}
+
+// Scales at the ends of the range, spreads beyond what one base expresses, values not finite.
+TEST(FineSlices, ExtremesAreFiniteAndOrdered) {
+  constexpr float kMax = std::numeric_limits<float>::max();
+  const Sealed ends =
+      seal(fine_format(2, 2), DType::kF32, [&](int, int t) { return t % 2 == 0 ? kMax : -kMax; });
+  for (int t = 0; t < kPageTokens; ++t) {
+    const float whole = ends.out(0, t) + ends.out(2, t);
+    EXPECT_FALSE(std::isnan(whole));
+    EXPECT_EQ(whole > 0, t % 2 == 0);
+  }
+  std::mt19937 random(5);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  for (const float small : {1e-4f, 1e-30f, 0.0f}) {
+    const Sealed mixed = seal(fine_format(8, 4), DType::kF32, [&](int d, int t) {
+      if (d == 1 && t == 7) return kNaN;
+      return uniform(random) * (d == 5 ? 1000.0f : small);
+    });
+    for (int t = 0; t < kPageTokens; ++t) {
+      const float whole = mixed.out(0, t) + mixed.out(8, t);
+      EXPECT_NEAR(whole, mixed.in(0, t), mixed.scale(5));
+      if (small == 0.0f) {
+        EXPECT_EQ(whole, 0.0f);
+      }
+    }
   }
 }
 

@@ -51,13 +51,14 @@ MapSlice best_of(const HeadSamples& head, int bytes) {
   search.add(head, ranked(head), kRule);
   EXPECT_GT(search.oracle(), 0);
   for (const SliceSearch::Option& option : search.options()) {
-    EXPECT_LE(slice_bytes_per_token(option.dtype, option.chunks), bytes);
+    EXPECT_LE(slice_bytes_per_token(option.dtype, option.chunks, option.fine_chunks), bytes);
   }
   return search.best();
 }
 
 TEST(SliceSearch, BytesPerToken) {
   EXPECT_DOUBLE_EQ(slice_bytes_per_token(SliceDType::kInt2, 32), 18);
+  EXPECT_DOUBLE_EQ(slice_bytes_per_token(SliceDType::kInt2, 64, 8), 41);
   EXPECT_DOUBLE_EQ(slice_bytes_per_token(SliceDType::kInt4, 32), 34);
   EXPECT_DOUBLE_EQ(slice_bytes_per_token(SliceDType::kBF16, 8), 32);
 }
@@ -74,9 +75,25 @@ TEST(SliceSearch, TakesTheMostFcsThatFit) {
   const SliceSearch search(18, kChunks);
   for (const SliceSearch::Option& option : search.options()) {
     const bool all = option.chunks == kChunks;
-    EXPECT_TRUE(all || slice_bytes_per_token(option.dtype, option.chunks + 1) > 18);
+    const int fine = option.fine_chunks == 0 ? 0 : option.fine_chunks + 1;
+    EXPECT_TRUE(all || slice_bytes_per_token(option.dtype, option.chunks + 1, fine) > 18);
   }
-  EXPECT_EQ(search.options().size(), 5u);
+  EXPECT_EQ(search.options().size(), 8u);
+}
+
+// Only the first four FCs have values.
+TEST(SliceSearch, FineChunksAreTheFirst) {
+  const HeadSamples head = head_with(3, 4, 1.0f);
+  const std::vector<int16_t> dims = ranked(head).dims();
+  const auto error_of = [&](int fine_chunks) {
+    const HeadSamples coded = coded_samples(head, SliceDType::kInt2, dims, fine_chunks);
+    double sum = 0;
+    for (size_t i = 0; i < coded.keys.size(); ++i) {
+      sum += std::pow(double{coded.keys[i]} - double{head.keys[i]}, 2);
+    }
+    return sum;
+  };
+  EXPECT_LT(error_of(4), 0.1 * error_of(0));
 }
 
 TEST(SliceSearch, TooFewBytesAreRefused) {
@@ -105,6 +122,15 @@ TEST(MapSettings, WhatTheConfigLeavesToTheMap) {
   take_from_map(map, "m.json", explicit_dtype);
   EXPECT_EQ(explicit_dtype.effective_slice_dtype(), SliceDType::kBF16);
   EXPECT_TRUE(explicit_dtype.selection.fac_tokens.empty());
+
+  map.slice = MapSlice{.dtype = SliceDType::kInt2, .tip_chunks = 30, .fine_chunks = 4, .bytes = 40};
+  Config fine;
+  fine.selection.slice = SlicePreset::kMap;
+  take_from_map(map, "m.json", fine);
+  EXPECT_EQ(fine.effective_tip_chunks(32), 30);
+  EXPECT_EQ(fine.effective_fine_chunks(), 4);
+  EXPECT_TRUE(fine.has_low_bit_set(32));
+  EXPECT_FALSE(fine.has_low_bit_set(40));
 
   Config asking;
   asking.selection.slice = SlicePreset::kMap;

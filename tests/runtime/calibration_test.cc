@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -66,7 +68,11 @@ TEST(Calibration, AMapThatFitsItsModel) {
   EXPECT_EQ(FcMap::parse(map.to_json(), "made here").to_json(), map.to_json());
   EXPECT_EQ(map.slice_dims(32).size(), 4u * 2u * 64u);
   for (const auto& layer : map.heads) {
-    for (const HeadRanking& head : layer) EXPECT_NEAR(head.distant_attention_kept.back(), 1, 1e-4);
+    for (const HeadRanking& head : layer) {
+      EXPECT_NEAR(head.distant_attention_kept.back(), 1, 1e-4);
+      EXPECT_EQ(head.energy.size(), 64u);
+      EXPECT_NEAR(std::accumulate(head.energy.begin(), head.energy.end(), 0.0), 1, 1e-9);
+    }
   }
 }
 

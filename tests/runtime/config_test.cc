@@ -1,5 +1,6 @@
 #include "runtime/config/config.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -9,6 +10,8 @@
 
 namespace fasa {
 namespace {
+
+using ::testing::HasSubstr;
 
 std::string message_of(const std::function<void()>& action) {
   try {
@@ -171,7 +174,40 @@ TEST(Config, LowBitTokensNeedScoresOfWholeKeysHeadByHead) {
             "selection.low_bit_tokens = 512: allowed: 0 with page_tokens = 16");
   EXPECT_EQ(message([](Config& c) { c.selection.slice = SlicePreset::kLean; }),
             "selection.low_bit_tokens = 512: allowed: 0 with slices of 16 of 32 frequency chunks, "
-            "whose scores are not attention weights; other values need slices of all chunks");
+            "whose scores are not attention weights; other values need slices of all chunks, or as "
+            "many in int4 (fine_chunks) as are left out");
+}
+
+TEST(Config, FineChunks) {
+  const auto message = [](std::optional<int> tip_chunks, int fine_chunks, auto change) {
+    Config config;
+    config.selection.tip_chunks = tip_chunks;
+    config.selection.fine_chunks = fine_chunks;
+    change(config.selection);
+    return message_of([&] {
+      config.validate();
+      config.validate_for(geometry_of(3, 64));
+      EXPECT_TRUE(config.ranks_chunks(32));
+      EXPECT_TRUE(config.has_low_bit_set(32));
+    });
+  };
+  const auto nothing = [](Config::Selection&) {};
+  EXPECT_EQ(message({}, 4, nothing), "");
+  EXPECT_EQ(message({}, 32, nothing), "");
+  EXPECT_EQ(message(28, 4, nothing), "");  // as many in four bits as in none
+  EXPECT_EQ(message({}, 33, nothing),
+            "selection.fine_chunks = 33: allowed: 0 to 32, the frequency chunks in the slices");
+  EXPECT_THAT(message({}, -1, nothing), HasSubstr("selection.fine_chunks = -1"));
+  EXPECT_EQ(message({}, 4, [](Config::Selection& s) { s.slice = SlicePreset::kFine; }),
+            "selection.fine_chunks = 4: allowed: 0 with slices in int4; other values need int2");
+  EXPECT_THAT(
+      message(27, 4, [](Config::Selection& s) { s.low_bit_tokens = {.tokens = 0, .share = 1}; }),
+      HasSubstr("0 with slices of 27 of 32 frequency chunks"));
+  Config left_out;
+  left_out.selection.tip_chunks = 27;
+  left_out.selection.fine_chunks = 4;
+  EXPECT_FALSE(left_out.has_low_bit_set(32));
+  EXPECT_FALSE(Config().ranks_chunks(32));
 }
 
 TEST(Config, LowBitTokensHaveADefault) {

@@ -92,6 +92,20 @@ TEST(FcMap, SliceDimensionsInOrder) {
   EXPECT_THROW(small_map().slice_dims(4), UsageError);
 }
 
+// Pairs of the most energy go first among those in the slice; without energies the order stays.
+TEST(FcMap, FineChunksAreThoseOfTheMostEnergy) {
+  FcMap map = small_map();
+  EXPECT_THAT(map.slice_dims(2, 1), map.slice_dims(2));
+  map.heads[0][0].energy = {0.3, 0.1, 0.3, 0.0, 0.2, 0.1};
+  map.heads[1][0].energy = {0.5, 0.1, 0.5, 0.2, 0.0, 0.0};
+  EXPECT_EQ(FcMap::parse(map.to_json(), "x"), map);
+  EXPECT_THAT(map.slice_dims(3), small_map().slice_dims(3));
+  EXPECT_THAT(map.slice_dims(3, 1), ::testing::ElementsAre(0, 2, 1, 3, 4, 5, 0, 2, 5, 4, 1, 3));
+  EXPECT_THAT(map.slice_dims(2, 1), ::testing::ElementsAre(4, 5, 1, 3, 1, 3, 5, 4));
+  EXPECT_THROW(map.slice_dims(2, 3), UsageError);
+  EXPECT_THROW(map.slice_dims(2, -1), UsageError);
+}
+
 TEST(FcMap, AllSliceDimensionsFollowTheLayout) {
   Geometry geometry;
   geometry.layers = 1;
@@ -164,6 +178,15 @@ TEST(FcMap, BrokenFilesNameThePlace) {
               HasSubstr("model.key_rows[1]"));
   EXPECT_THAT(broken([](json& f) { f["heads"].erase(1); }), HasSubstr("a list of 2"));
   EXPECT_THAT(broken([](json& f) { f["heads"][1] = json::array(); }), HasSubstr("heads[1]"));
+  EXPECT_THAT(broken([](json& f) {
+                f["heads"][0][0]["energy"] = {0.5, 0.5};
+              }),
+              HasSubstr("heads[0][0].energy"));
+  EXPECT_THAT(
+      broken([](json& f) {
+        f["slice"] = {{"dtype", "int4"}, {"tip_chunks", 2}, {"fine_chunks", 1}, {"bytes", 9}};
+      }),
+      HasSubstr("slice.fine_chunks = 1: allowed: a whole number from 0 to 0"));
   EXPECT_THAT(broken([](json& f) { f["heads"][0][0]["agreement"].erase(0); }),
               HasSubstr("heads[0][0].agreement"));
   EXPECT_THAT(broken([](json& f) { f["heads"][0][0]["distant_attention_kept"][2] = nullptr; }),

@@ -89,6 +89,34 @@ TEST(LowBitExactness, DevicesPlacementHotRowsStreamsThreads) {
   }
 }
 
+// FCs in four, two and no bits: the same whatever the device, placement, chunk and threads.
+TEST(LowBitExactness, FineChunks) {
+  for (const int left_out : {0, 3}) {
+    RunSetup plain{.low_bit_tokens = kAllOthers, .tip_chunks = 10 - left_out, .fine_chunks = 3};
+    const Outputs base = decoded(plain);
+    RunSetup other = plain;
+    other.fine_chunks = 0;
+    if (left_out == 0) {
+      EXPECT_FALSE(same_bits(base[0], decoded(other)[0]));
+    }
+    other = plain;
+    other.threads = 1;
+    expect_same(base, decoded(other, 64), "one thread on the cpu");
+    for (const auto rows : {RowPlacement::kHost, RowPlacement::kDevice, RowPlacement::kAuto}) {
+      other = plain;
+      other.device = "emulated", other.rows = rows, other.hot_rows = 70;
+      expect_same(base, decoded(other, 100), "emulated");
+    }
+    Geometry geometry = small_geometry();
+    geometry.windows = {0, 90, 200};
+    geometry.rotary_dims = 12;  // the other pairs lie side by side
+    other = plain;
+    other.device = "emulated", other.tip_chunks = 0;
+    plain.tip_chunks = 0;
+    expect_same(decoded(plain, kPrompt, geometry), decoded(other, 64, geometry), "windows");
+  }
+}
+
 // Codes in a launch before the rows, as on a card whose memory is slow next to a launch.
 TEST(LowBitExactness, CodesBeforeRows) {
   for (const int64_t low_bit : {int64_t{70}, kAllOthers}) {

@@ -99,6 +99,11 @@ TEST_P(SimtSelectOf, ScoresAreTheReferences) {
       SCOPED_TRACE(::testing::Message() << "dims " << dims << " group " << group);
       SimtSelect select(cache, Order::kRising);
       expect_scores(select, 0, 0);
+      if (GetParam() != SliceDType::kInt2 || dims < 4) continue;
+      shape.fine = dims / 4 * 2;
+      SelectCase fine(shape, {200}, gaussian_keys(1), gaussian_queries(1));
+      SimtSelect of_parts(fine, Order::kRising);
+      expect_scores(of_parts, 0, 0);
     }
   }
 }

@@ -75,6 +75,12 @@ void draw_low_bit_set(Draw draw, const Geometry& geometry, Config::Selection& se
   selection.value_codes = draw.of({SliceDType::kInt2, SliceDType::kInt4, SliceDType::kInt8});
 }
 
+// FCs in four bits, where others have two. Its own generator, as above.
+void draw_fine_chunks(Draw draw, Config::Selection& selection) {
+  if (selection.slice_dtype != SliceDType::kInt2 || !draw.one_in(3)) return;
+  selection.fine_chunks = static_cast<int>(draw.between(1, *selection.tip_chunks));
+}
+
 // Only layers with a window free pages. Its own generator, as above.
 void draw_rollback_windows(Draw draw, DrawnSetup& setup) {
   setup.rollback_windows = !setup.geometry.windows.empty() && draw.one_in(2);
@@ -167,6 +173,7 @@ DrawnSetup drawn_setup(uint64_t seed) {
   setup.row_dtype = draw.of({RowDType::kBF16, RowDType::kInt8, RowDType::kF32, RowDType::kF16});
   if (setup.row_dtype.is_coded()) widen(setup.geometry);
   draw_low_bit_set({seed, UINT64_MAX - 1}, setup.geometry, setup.config.selection);
+  draw_fine_chunks({seed, UINT64_MAX - 6}, setup.config.selection);
   draw_rollback_windows({seed, UINT64_MAX - 2}, setup);
   draw_linear({seed, UINT64_MAX - 3}, setup);
   draw_sharing({seed, UINT64_MAX - 4}, setup.geometry);
@@ -203,7 +210,8 @@ std::string describe(const DrawnSetup& setup) {
   const Geometry& g = setup.geometry;
   const Config& config = setup.config;
   return fmt::format(
-      "{} layers, {} KV heads, {} query heads, keys {}, values {}{}{}{}{}; {} {} x{}, {} tokens{}, "
+      "{} layers, {} KV heads, {} query heads, keys {}, values {}{}{}{}{}; {} {} x{} ({} in int4), "
+      "{} tokens{}, "
       "sinks "
       "{}, recent {}{}, pages of {}; rows {} {}, {} hot rows, depth {}, predictor {}, {} lanes, "
       "{} groups of heads, "
@@ -216,8 +224,9 @@ std::string describe(const DrawnSetup& setup) {
       g.shared_layers > 0 ? fmt::format(", the last {} share rows", g.shared_layers) : "",
       config.selection.kind == SelectionKind::kFull ? "full" : "fasa",
       slice_dtype_name(*config.selection.slice_dtype), *config.selection.tip_chunks,
-      config.selection.fac_tokens[0].tokens, low_bit_text(config.selection), config.selection.sinks,
-      config.selection.recent, config.selection.dense_layers.empty() ? "" : ", a dense layer",
+      config.effective_fine_chunks(), config.selection.fac_tokens[0].tokens,
+      low_bit_text(config.selection), config.selection.sinks, config.selection.recent,
+      config.selection.dense_layers.empty() ? "" : ", a dense layer",
       config.selection.options.page_tokens, row_dtype_name(setup.row_dtype),
       static_cast<int>(config.placement.rows), config.placement.hot_rows.value_or(-1),
       config.prefetch.depth.value_or(-1), static_cast<int>(config.prefetch.predictor),

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kernels/cpu/kernels.h"
+#include "kernels/slice_pack.h"
 #include "runtime/api/settings.h"
 #include "runtime/base/raw_slopes.h"
 #include "tests/support/tape.h"
@@ -89,7 +90,7 @@ PlainCache::PlainCache(const Config& config, const Geometry& geometry, RowDType 
                        const std::vector<int16_t>& slice_dims)
     : geometry_(without_window_heads(geometry)),
       settings_(one_layout(config, geometry_, row_dtype)),
-      slice_dims_(dims_of_copies(slice_dims, geometry)),
+      slice_dims_(stored_dims(settings_.layout.slice, dims_of_copies(slice_dims, geometry))),
       slopes_(raw_slopes(geometry)),
       arena_(1) {
   if (geometry.has_window_heads()) {

@@ -37,6 +37,7 @@ struct RunSetup {
   SliceDType value_codes = SliceDType::kInt2;
   SliceDType slice = SliceDType::kInt2;
   int tip_chunks = 0;  // 0 = all
+  int fine_chunks = 0;
   SelectionKind kind = SelectionKind::kFasa;
   SelectionOptions options = {};
   RowDType row_dtype = DType::kBF16;
@@ -198,6 +199,7 @@ class RuntimeRun {
     config.selection.options = setup.options;
     config.selection.slice_dtype = setup.slice;
     if (setup.tip_chunks > 0) config.selection.tip_chunks = setup.tip_chunks;
+    if (setup.fine_chunks > 0) config.selection.fine_chunks = setup.fine_chunks;
     config.selection.fac_tokens = {{.tokens = setup.fac_tokens, .share = 0}};
     config.selection.low_bit_tokens = low_bit_count(setup.low_bit_tokens);
     config.selection.value_codes = setup.value_codes;

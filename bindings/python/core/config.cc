@@ -147,6 +147,10 @@ void add_decisions(nb::class_<PyConfig>& cls) {
         return self.config().effective_tip_chunks(geometry.chunks());
       },
       nb::arg("geometry"), "Number of frequency chunks per head that the slices hold.");
+  cls.def_prop_ro(
+      "fine_chunks_of_slices",
+      [](const PyConfig& self) { return self.config().effective_fine_chunks(); },
+      "Number of these in int4.");
   cls.def(
       "low_bit_tokens_of",
       [](const PyConfig& self, const Geometry& geometry) {

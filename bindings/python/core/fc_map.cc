@@ -23,8 +23,8 @@ using Queries = nb::ndarray<const float, nb::ndim<3>, nb::c_contig, nb::device::
 using SliceDims = nb::ndarray<nb::numpy, int16_t, nb::ndim<3>>;
 
 // [layers][kv_heads][2 x chunks].
-SliceDims slice_dims(const FcMap& map, int chunks) {
-  auto* dims = new std::vector<int16_t>(map.slice_dims(chunks));
+SliceDims slice_dims(const FcMap& map, int chunks, int fine_chunks) {
+  auto* dims = new std::vector<int16_t>(map.slice_dims(chunks, fine_chunks));
   const nb::capsule owner(
       dims, [](void* data) noexcept { delete static_cast<std::vector<int16_t>*>(data); });
   const size_t heads = map.heads.empty() ? 0 : map.heads.front().size();
@@ -144,8 +144,9 @@ void add_fc_map(nb::module_& module) {
           nb::arg("text"))
       .def("save", &FcMap::save, nb::arg("path"), "Writes the file atomically.")
       .def("to_json", &FcMap::to_json)
-      .def("slice_dims", slice_dims, nb::arg("chunks"),
-           "The key dimensions of every head's first chunks, [layers, kv_heads, 2 x chunks].")
+      .def("slice_dims", slice_dims, nb::arg("chunks"), nb::arg("fine_chunks") = 0,
+           "The key dimensions of every head's first chunks, [layers, kv_heads, 2 x chunks]; those "
+           "for fine_chunks first.")
       .def("require_fits",
            nb::overload_cast<const ModelFingerprint&, const std::string&>(&FcMap::require_fits,
                                                                           nb::const_),

@@ -53,13 +53,11 @@ std::vector<int16_t> choose_slice_dims(const Config& config, const Geometry& geo
     map = &*loaded;
   }
   if (map == nullptr) {
-    if (chunks == geometry.chunks() || config.selection.kind == SelectionKind::kFull) {
-      return all_slice_dims(geometry);
-    }
+    if (!config.ranks_chunks(geometry.chunks())) return all_slice_dims(geometry);
     throw UsageError(
-        fmt::format("slices over {} of {} frequency chunks need an FC map: give fc_map, or set "
-                    "slice = \"default\"",
-                    chunks, geometry.chunks()));
+        fmt::format("slices over {} of {} frequency chunks, {} in int4, need an FC map: give "
+                    "fc_map, or set slice = \"default\"",
+                    chunks, geometry.chunks(), config.effective_fine_chunks()));
   }
   const size_t heads = map->heads.empty() ? 0 : map->heads.front().size();
   if (map->heads.size() != static_cast<size_t>(geometry.layers) ||
@@ -67,7 +65,7 @@ std::vector<int16_t> choose_slice_dims(const Config& config, const Geometry& geo
     throw UsageError(fmt::format("the FC map has {} layers of {} KV heads; expected {} of {}",
                                  map->heads.size(), heads, geometry.layers, geometry.kv_heads));
   }
-  return map->slice_dims(chunks);
+  return map->slice_dims(chunks, config.effective_fine_chunks());
 }
 
 }  // namespace fasa::python
