@@ -14,7 +14,8 @@ KernelWork prefill_work(const CacheLayout& layout, const PrefillWave& wave, DTyp
   work.device_bytes += static_cast<uint64_t>(states) * state_bytes(layout, wave.tokens);
   if (wave.last) work.device_bytes += output_bytes(layout, wave.tokens * layout.query_heads(), out);
   const int64_t pairs = causal_pairs(wave.start, wave.tokens, wave.window, begin, end);
-  work.operations = static_cast<uint64_t>(pairs * layout.query_heads()) * pair_operations(layout, out);
+  work.operations =
+      static_cast<uint64_t>(pairs * layout.query_heads()) * pair_operations(layout, out);
   return work;
 }
 

@@ -1,5 +1,5 @@
-// What kernel calls take on a GPU besides moving their bytes at the memory's bandwidth: launches that
-// follow each other, chains of loads that depend on each other, and the instructions for each byte.
+// What kernel calls take on a GPU besides moving their bytes at the memory's bandwidth: launches
+// that follow each other, chains of loads that depend on each other, instructions for each byte.
 // Plans, the choice of head groups and the emulated device's clock use them. Measured on an H100;
 // docs/results/cuda-kernels.md says how.
 #pragma once
