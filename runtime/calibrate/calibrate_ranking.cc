@@ -214,6 +214,11 @@ class Ranker {
 // Codes round a dimension by a step in proportion to its spread within a page.
 std::vector<double> code_energy(const HeadSamples& samples) {
   std::vector<double> energy(static_cast<size_t>(samples.key_dim));
+  int64_t seen = samples.tokens;  // by any query
+  for (size_t q = 0; q < samples.query_count(); ++q) {
+    seen = std::min(seen, samples.visible_first(q));
+  }
+  const int64_t first = (seen + kPageTokens - 1) / kPageTokens * kPageTokens;
   double sum = 0;
   for (int dim = 0; dim < samples.key_dim; ++dim) {
     double queries = 0;
@@ -223,7 +228,7 @@ std::vector<double> code_energy(const HeadSamples& samples) {
     }
     double spread = 0;
     const float* keys = samples.key_plane(dim);
-    for (int64_t page = 0; page + kPageTokens <= samples.tokens; page += kPageTokens) {
+    for (int64_t page = first; page + kPageTokens <= samples.tokens; page += kPageTokens) {
       const double mean =
           std::accumulate(keys + page, keys + page + kPageTokens, 0.0) / kPageTokens;
       for (int64_t t = page; t < page + kPageTokens; ++t) {

@@ -48,10 +48,10 @@ TEST(ExtraHotRows, AreAsManyAsALinkIsWorth) {
     return worthwhile_sets(settings);
   };
   EXPECT_EQ(sets(1e9), 16);
-  EXPECT_EQ(sets(12.6e9), 16);
-  EXPECT_EQ(sets(25e9), 12);
-  EXPECT_EQ(sets(50e9), 8);
-  EXPECT_EQ(sets(400e9), 3);
+  EXPECT_EQ(sets(12.6e9), 14);
+  EXPECT_EQ(sets(25e9), 10);
+  EXPECT_EQ(sets(50e9), 7);
+  EXPECT_EQ(sets(400e9), 2);
   EXPECT_EQ(sets(2000e9), 2);
   settings.rates.kernels = KernelCosts::with_launch(0);
   EXPECT_EQ(sets(400e9), 16);

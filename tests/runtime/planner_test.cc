@@ -131,7 +131,7 @@ TEST(Planner, ExtraHotRowsAreWhatARuntimeTakes) {
   request.weights = PlannedWeights{};
   const PlanOption option = make_plan(request).option("fasa-m");
   ASSERT_TRUE(option.fits);
-  EXPECT_EQ(option.extra_hot_rows, 1500);  // 15 sets
+  EXPECT_EQ(option.extra_hot_rows, 1300);  // 13 sets
   DeviceOptions options;
   options.name = "emulated";
   options.device_memory = kGiB;

@@ -188,7 +188,7 @@ TEST(StepPlan, StepsInWhichTheHostTakesPartAreNotRecorded) {
 // Steps of a page have the same key, whatever their lengths.
 TEST(StepPlan, TheKeyChangesOnlyWithTheWork) {
   StepSettings settings = settings_with(false);
-  settings.rates.link_bandwidth = 3e9;  // slow enough for head groups
+  settings.rates.link_bandwidth = 1.5e9;  // slow enough for head groups
   const DecodeCapacities held = held_for(settings, 200000);
   const auto key = [&](int32_t end, int32_t copied_pages = 0, PrefetchPlan prefetch = {}) {
     MemberLoad member = decoding(settings, end);
