@@ -94,9 +94,9 @@ inline int64_t causal_pairs(int64_t start, int64_t tokens, int64_t window, int64
       window > 0 ? clamped_sum(start + 1 - window, tokens, begin, end) : tokens * begin;
   return clamped_sum(start + 1, tokens, begin, end) - hidden;
 }
-// A pair takes a product with the key, and one with the value. For results in f32, matrix units take
-// a weight of the softmax as two numbers of the rows' type (kernels/cuda/prefill_weights_inl.h), and
-// so two products with the value, unless rows are in f32.
+// A pair takes a product with the key, and one with the value. For results in f32, matrix units
+// take a weight of the softmax as two numbers of the rows' type
+// (kernels/cuda/prefill_weights_inl.h), and so two products with the value, unless rows are in f32.
 inline uint64_t pair_operations(const CacheLayout& layout, DType out) {
   const int64_t parts = out == DType::kF32 && layout.row.dtype != RowDType::kF32 ? 2 : 1;
   return static_cast<uint64_t>(2 * layout.row.key_dim + 2 * parts * layout.row.value_dim);
