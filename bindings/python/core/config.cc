@@ -147,8 +147,8 @@ void add_decisions(nb::class_<PyConfig>& cls) {
         return self.config().effective_tip_chunks(geometry.chunks());
       },
       nb::arg("geometry"), "Number of frequency chunks per head that the slices hold.");
-  cls.def_prop_ro(
-      "fine_chunks_of_slices",
+  cls.def(
+      "effective_fine_chunks",
       [](const PyConfig& self) { return self.config().effective_fine_chunks(); },
       "Number of these in int4.");
   cls.def(

@@ -331,7 +331,7 @@ class Session:
             return None
         self.fc_map.require_fits(fingerprint(self.part.model()), self.settings.map or "fc_map")
         dims = self.fc_map.slice_dims(self.settings.chunks_of(geometry),
-                                      self.settings.fine_chunks_of_slices)
+                                      self.settings.effective_fine_chunks())
         rank, _ = shard_of(module)
         heads = geometry.kv_heads
         return np.ascontiguousarray(dims[self.part.layers, rank * heads:(rank + 1) * heads])
