@@ -32,7 +32,7 @@ static void step(fasa_runtime* runtime, fasa_sequence sequence, int32_t tokens) 
     fasa_tensor q = tensor(query, 1, kQueryHeads), results = tensor(out, 1, kQueryHeads);
     check(fasa_attend(runtime, 0, &q, &results, NULL, NULL));
   }
-  check(fasa_end_step(runtime));
+  check(fasa_end_step(runtime, NULL, 0));
   check(fasa_synchronize(runtime));
 }
 

@@ -64,6 +64,7 @@ class ChatCommand final : public Command, private ChatHost {
     require_usable_target();
     const auto dtype = weights_dtype(dtype_);
     options_.answer = sampling_.options(dir_);
+    options_.answer.drafts = config_.drafts.kind;
     if (options_.answer.logprobs)
       throw UsageError("--logprobs: not supported by chat; use fasa generate");
     options_.now = shown_time(now_);

@@ -164,7 +164,7 @@ void ChatLoop::print_stats() {
              per_second(last_.prefilled_tokens, last_.prefill_seconds));
   fmt::print("last answer             {} tokens in {:.3f} s ({:.1f} a second)\n",
              last_.answer_tokens, last_.decode_seconds,
-             per_second(last_.decode_steps, last_.decode_seconds));
+             per_second(last_.decoded_tokens, last_.decode_seconds));
   fmt::print("KV bytes on the device  {}{}\n", format_bytes(memory.device_needed()),
              memory.device_extra == 0
                  ? ""

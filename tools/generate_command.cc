@@ -288,6 +288,7 @@ int GenerateCommand::run() {
   options_.sampling = answer.sampling;
   options_.stop = answer.stop;
   options_.logprobs = answer.logprobs;
+  options_.drafts = config.drafts.kind;
   const ModelConfig model_config = model_.config();
   config.validate_for(model_config.geometry());
   if (!config.trace.file.empty()) check_writable(config.trace.file);

@@ -23,9 +23,10 @@ Json prefill_json(const GenerateReport& report) {
 }
 
 Json decode_json(const GenerateReport& report) {
-  Json json = {{"tokens", report.result.decode_steps},
-               {"seconds", report.result.decode_seconds},
-               {"tpot_ms", report.tpot_ms()}};
+  Json json = {
+      {"tokens", report.result.decoded_tokens},      {"steps", report.result.decode_steps},
+      {"drafted_tokens", report.result.drafts.made}, {"right_drafts", report.result.drafts.right},
+      {"seconds", report.result.decode_seconds},     {"tpot_ms", report.tpot_ms()}};
   for (const double seconds : report.result.step_seconds) json["step_ms"].push_back(seconds * 1e3);
   if (report.virtual_clock) json["wall_seconds"] = report.result.decode_wall_seconds;
   return json;
@@ -112,9 +113,9 @@ Json logprobs_json(const std::vector<TokenLogprobs>& logprobs) {
 }  // namespace
 
 double GenerateReport::tpot_ms() const {
-  return result.decode_steps == 0
+  return result.decoded_tokens == 0
              ? 0
-             : result.decode_seconds * 1e3 / static_cast<double>(result.decode_steps);
+             : result.decode_seconds * 1e3 / static_cast<double>(result.decoded_tokens);
 }
 
 double GenerateReport::rows_per_step() const {
@@ -180,6 +181,12 @@ std::string to_table(const GenerateReport& report) {
                             result.prefill_seconds, clock, wall(result.prefill_wall_seconds)));
   row("decode", fmt::format("{} steps in {:.3f} s{}{}", result.decode_steps, result.decode_seconds,
                             clock, wall(result.decode_wall_seconds)));
+  if (report.config.drafts.kind != DraftKind::kNone) {
+    row("drafts",
+        fmt::format("{} of {} right, {:.2f} tokens a step", result.drafts.right, result.drafts.made,
+                    per_step(static_cast<uint64_t>(result.decoded_tokens),
+                             static_cast<uint64_t>(result.decode_steps))));
+  }
   row("time per output token", fmt::format("{:.3f} ms{}", report.tpot_ms(), clock));
   const uint64_t needed = memory.device_needed();
   row("KV bytes on the device", fmt::format("{} needed, {}", format_bytes(needed),

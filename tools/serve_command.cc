@@ -304,6 +304,7 @@ int ServeCommand::run() {
       .vocab_size = model_config.vocab_size,
       .marks_borders = marks_borders(model_config.geometry()),
       .defaults = GenerationDefaults::load(dir_),
+      .drafts = config.drafts.kind,
       .template_variables = template_variables(template_kwargs_),
       .max_tokens = max_tokens_,
       .reasoning_budget = reasoning_budget_,

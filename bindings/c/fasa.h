@@ -246,7 +246,7 @@ typedef uint64_t fasa_sequence;
 
 typedef int32_t fasa_step_mode;
 enum {
-  FASA_DECODE = 0,  ///< one new token, selected attention
+  FASA_DECODE = 0,  ///< one new token, or several drafted ones, selected attention
   FASA_PREFILL = 1  ///< any number, exact causal attention
 };
 
@@ -277,6 +277,9 @@ FASA_API fasa_status fasa_sequence_truncate(fasa_runtime* runtime, fasa_sequence
 FASA_API fasa_status fasa_sequence_free(fasa_runtime* runtime, fasa_sequence sequence);
 FASA_API fasa_status fasa_sequence_length(fasa_runtime* runtime, fasa_sequence sequence,
                                           int64_t* tokens);
+/// The most tokens of its next decode step of which fasa_end_step() may keep a part, 1 or more.
+FASA_API fasa_status fasa_sequence_max_drafted(fasa_runtime* runtime, fasa_sequence sequence,
+                                               int32_t* tokens);
 /// Reserves memory for `tokens` tokens in all, in steps of up to `step_tokens` new ones. Steps
 /// within that cannot fail for lack of memory.
 FASA_API fasa_status fasa_sequence_reserve(fasa_runtime* runtime, fasa_sequence sequence,
@@ -291,7 +294,10 @@ FASA_API fasa_status fasa_append(fasa_runtime* runtime, int32_t layer, const fas
 /// scaled scores, natural, to lse [tokens, query_heads], or null. After the layer's append.
 FASA_API fasa_status fasa_attend(fasa_runtime* runtime, int32_t layer, const fasa_tensor* q,
                                  const fasa_tensor* out, float* lse, fasa_stream* stream);
-FASA_API fasa_status fasa_end_step(fasa_runtime* runtime);
+/// The first `kept[i]` tokens of sequence i of the step stay, 1 or more; the others leave no trace.
+/// Null and 0: all stay. Where some do not, the sequence decodes at most as many tokens as
+/// fasa_sequence_max_drafted() gives.
+FASA_API fasa_status fasa_end_step(fasa_runtime* runtime, const int32_t* kept, size_t count);
 FASA_API fasa_status fasa_abort_step(fasa_runtime* runtime);
 
 /// Copies the stored keys and values of positions first, first + 1, ... to k [tokens, kv_heads,

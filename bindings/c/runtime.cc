@@ -133,6 +133,14 @@ fasa_status fasa_sequence_length(fasa_runtime* runtime, fasa_sequence sequence, 
   });
 }
 
+fasa_status fasa_sequence_max_drafted(fasa_runtime* runtime, fasa_sequence sequence,
+                                      int32_t* tokens) {
+  return guarded([&] {
+    const fasa_runtime& of = required(runtime, "runtime");
+    required(tokens, "tokens") = of.runtime.info(id_of(of, sequence)).max_drafted;
+  });
+}
+
 fasa_status fasa_sequence_reserve(fasa_runtime* runtime, fasa_sequence sequence, int64_t tokens,
                                   int32_t step_tokens) {
   return guarded([&] {
@@ -174,8 +182,12 @@ fasa_status fasa_attend(fasa_runtime* runtime, int32_t layer, const fasa_tensor*
   });
 }
 
-fasa_status fasa_end_step(fasa_runtime* runtime) {
-  return guarded([&] { required(runtime, "runtime").runtime.end_step(); });
+fasa_status fasa_end_step(fasa_runtime* runtime, const int32_t* kept, size_t count) {
+  return guarded([&] {
+    fasa_runtime& of = required(runtime, "runtime");
+    if (count > 0) required(kept, "kept");
+    of.runtime.end_step({kept, count});
+  });
 }
 
 fasa_status fasa_abort_step(fasa_runtime* runtime) {

@@ -50,6 +50,12 @@ class Runtime {
     check(fasa_sequence_length(c(), sequence, &tokens));
     return tokens;
   }
+  /// The most tokens of its next decode step of which end_step() may keep a part.
+  int max_drafted(Sequence sequence) {
+    int32_t tokens = 0;
+    check(fasa_sequence_max_drafted(c(), sequence, &tokens));
+    return tokens;
+  }
   /// Reserves memory for `tokens` tokens in all, in steps of up to `step_tokens`. Steps within that
   /// cannot fail for lack of memory.
   void reserve(Sequence sequence, int64_t tokens, int step_tokens) {
@@ -64,7 +70,10 @@ class Runtime {
     }
     check(fasa_begin_step(c(), c_parts.data(), c_parts.size()));
   }
-  void end_step() { check(fasa_end_step(c())); }
+  /// `kept`: of each sequence the tokens that stay; empty: all.
+  void end_step(std::span<const int32_t> kept = {}) {
+    check(fasa_end_step(c(), kept.data(), kept.size()));
+  }
   void abort_step() { check(fasa_abort_step(c())); }
 
   void append(int layer, const ConstTensorView& k, const ConstTensorView& v,
@@ -120,8 +129,8 @@ class Step {
   ~Step() {
     if (open_) fasa_abort_step(runtime_.c());
   }
-  void end() {
-    runtime_.end_step();
+  void end(std::span<const int32_t> kept = {}) {
+    runtime_.end_step(kept);
     open_ = false;
   }
 

@@ -82,7 +82,10 @@ Json usage_json(const Usage& usage) {
   return {{"prompt_tokens", usage.prompt_tokens},
           {"completion_tokens", usage.completion_tokens},
           {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
-          {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
+          {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}},
+          {"completion_tokens_details",
+           {{"accepted_prediction_tokens", usage.drafts.right},
+            {"rejected_prediction_tokens", usage.drafts.made - usage.drafts.right}}}};
 }
 
 bool is_custom_tool(const std::vector<Tool>& tools, const std::string& name) {

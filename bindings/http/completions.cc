@@ -122,6 +122,12 @@ AnswerOptions Completions::answer_options(const CompletionFields& fields,
           "logit_bias", fmt::format("token {}; allowed: 0 to {}", id, options_.vocab_size - 1));
     }
   }
+  const std::string& prediction = fields.sampling.prediction;
+  if (!prediction.empty()) {
+    answer.prediction = tokenizer_.encode(prediction, text::EncodeOptions{.parse_special = false});
+  }
+  answer.drafts =
+      fields.sampling.drafts.value_or(prediction.empty() ? options_.drafts : DraftKind::kLookup);
   answer.stop = fields.sampling.stop;
   answer.stop_ids = fields.sampling.stop_token_ids;
   answer.ignore_eos = fields.sampling.ignore_eos;

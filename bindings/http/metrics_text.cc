@@ -70,6 +70,9 @@ void add_requests(Metrics& metrics, const EngineStatus& status) {
                    status.recomputed_tokens[i]);
   }
   metrics.counter("fasa_generated_tokens_total", "Tokens generated.", status.generated_tokens);
+  metrics.counter("fasa_draft_tokens_total", "Drafts of next tokens that decode steps computed.",
+                  status.drafted_tokens);
+  metrics.counter("fasa_right_drafts_total", "Drafts that were right.", status.right_drafts);
   metrics.counter("fasa_preemptions_total", "Requests that lost their memory temporarily.",
                   status.preemptions);
   metrics.counter("fasa_evictions_total", "Cached sessions that were evicted from memory.",

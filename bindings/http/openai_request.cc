@@ -100,6 +100,28 @@ void read_repetition(const RequestFields& fields, SamplingFields& sampling) {
   if (window > 0) sampling.repetition_window = window;
 }
 
+std::optional<DraftKind> read_drafts(const RequestFields& fields) {
+  const auto name = fields.string("drafts");
+  if (!name) return {};
+  if (*name == "none") return DraftKind::kNone;
+  if (*name == "lookup") return DraftKind::kLookup;
+  throw ApiError::bad_field("drafts", fmt::format("\"{}\"; allowed: none, lookup", *name));
+}
+
+// OpenAI's: a text, or a list of its parts.
+std::string read_prediction(const RequestFields& fields) {
+  const auto prediction = fields.object("prediction");
+  if (!prediction) return {};
+  const Json* const content = prediction->find("content");
+  if (content != nullptr && content->is_string()) return content->get<std::string>();
+  if (content == nullptr || !content->is_array()) {
+    throw ApiError::bad_field("prediction.content", "allowed: a text, or a list of text parts");
+  }
+  std::string text;
+  for (const Json& part : *content) text += text_of(part, "text");
+  return text;
+}
+
 }  // namespace
 
 SamplingFields read_sampling(const RequestFields& fields) {
@@ -124,6 +146,8 @@ SamplingFields read_sampling(const RequestFields& fields) {
     if (fields.find(name) != nullptr) sampling.max_tokens = read_max_tokens(fields, name);
   }
   sampling.min_tokens = fields.integer("min_tokens", 0, kMaxTokens).value_or(0);
+  sampling.drafts = read_drafts(fields);
+  sampling.prediction = read_prediction(fields);
   sampling.ignore_eos = fields.boolean("ignore_eos").value_or(false);
   sampling.stop = read_stops(fields, "stop");
   sampling.stop_token_ids = read_stop_ids(fields);

@@ -12,6 +12,7 @@
 #include "bindings/http/answer_grammar.h"
 #include "bindings/http/request_fields.h"
 #include "bindings/http/tool_fields.h"
+#include "runtime/config/draft_kind.h"
 
 namespace fasa::serve {
 
@@ -26,6 +27,8 @@ struct SamplingFields {
   std::vector<std::pair<int32_t, float>> logit_bias;
   std::optional<int64_t> max_tokens;
   int64_t min_tokens = 0;
+  std::optional<DraftKind> drafts = {};
+  std::string prediction = {};  // a text that the answer may repeat
   bool ignore_eos = false;
   std::vector<std::string> stop;
   std::vector<int32_t> stop_token_ids;

@@ -64,7 +64,8 @@ void Reply::on_end(int choice, const Answer& answer) {
                   .text = {},
                   .end = answer.end(),
                   .stop_string = answer.stop_string(),
-                  .reasoning_tokens = answer.reasoning_tokens()};
+                  .reasoning_tokens = answer.reasoning_tokens(),
+                  .drafts = answer.drafts()};
   if (choice == 0) event.answer.text = answer.text();
   hand_over(std::move(event));
 }
@@ -198,6 +199,7 @@ void Reply::take_end(Event& event) {
   of.message.stop_string = std::move(event.answer.stop_string);
   of.message.token_count = static_cast<int64_t>(event.answer.ids.size());
   usage_.completion_tokens += of.message.token_count;
+  usage_.drafts += event.answer.drafts;
   if (first_token_) {
     usage_.prompt_time = *first_token_ - options_.came;
     usage_.answer_time = event.at - *first_token_;

@@ -39,6 +39,7 @@ struct EndedAnswer {
   AnswerEnd end = AnswerEnd::kOpen;
   std::string stop_string = {};
   int64_t reasoning_tokens = 0;
+  Answer::DraftCounts drafts = {};
   // As the client gets it.
   std::string reasoning = {}, content = {};
   std::vector<ToolCall> calls = {};

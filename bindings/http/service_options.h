@@ -11,6 +11,7 @@
 #include "bindings/http/api_keys.h"
 #include "bindings/http/request_fields.h"
 #include "bindings/http/request_log.h"
+#include "runtime/config/draft_kind.h"
 #include "runtime/llm/generation_defaults.h"
 
 namespace fasa::serve {
@@ -40,6 +41,7 @@ struct ServiceOptions {
   int64_t vocab_size = 0;
   bool marks_borders = false;  // requests say where the next prompt may part from theirs
   GenerationDefaults defaults = {};
+  DraftKind drafts = DraftKind::kNone;       // of answers, unless requests say
   Json template_variables = Json::object();  // for requests that do not name them
   std::optional<int64_t> max_tokens = {};    // of answers whose requests say nothing
   int64_t reasoning_budget = -1;             // tokens; below 0: no limit

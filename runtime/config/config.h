@@ -14,6 +14,7 @@
 #include "offload/device_traits.h"
 #include "runtime/base/error.h"
 #include "runtime/base/geometry.h"
+#include "runtime/config/draft_kind.h"
 #include "runtime/config/weight_options.h"
 #include "scheduler/prefetch_options.h"
 #include "scheduler/selection/selection_table.h"
@@ -115,6 +116,10 @@ struct Config {
   } link;
 
   WeightOptions weights;  // read only when a model is loaded
+
+  struct Drafts {
+    DraftKind kind = DraftKind::kNone;
+  } drafts;
 
   struct Trace {
     std::string file;  // "": no file is written

@@ -431,6 +431,16 @@ void add_rest(Options& out) {
       "TIME", "a time, such as \"10us\" (ns, us, ms, s)",
       [](auto& c) -> auto& { return c.link.latency; }, parse_seconds,
       [](double seconds) { return fmt::format("{:.12g}us", seconds * 1e6); }));
+  out.push_back(named_option<DraftKind>(
+      {.table = "drafts",
+       .key = "kind",
+       .help = "Drafts of an answer's next tokens, computed in one step with the newest token. "
+               "lookup = what followed the same tokens before, in prompt and answer, as far as it "
+               "saves time. Answers do not depend on it. On the cpu device, in models without "
+               "linear attention.",
+       .flag = "drafts"},
+      {{"none", DraftKind::kNone}, {"lookup", DraftKind::kLookup}},
+      [](auto& c) -> auto& { return c.drafts.kind; }));
   out.push_back(text_option(
       {.table = "trace",
        .key = "file",

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/config/draft_kind.h"
 #include "runtime/llm/logprobs.h"
 #include "runtime/llm/sampler.h"
 #include "runtime/text/answer/answer_reader.h"
@@ -24,6 +25,10 @@ struct AnswerOptions {
   Sampling sampling = {};
   std::vector<std::string> stop = {};  // strings that end the content; not part of it
   std::optional<int> logprobs = {};    // log-probabilities of each token and of the best N
+  // For the loop that steps the model: where drafts come from, and a text that the answer may
+  // repeat, beside the prompt.
+  DraftKind drafts = DraftKind::kNone;
+  std::vector<int32_t> prediction = {};
   std::vector<int32_t> stop_ids = {};  // tokens that end the answer; part of it
   int64_t min_tokens = 0;              // before these no end, but by max_tokens
   bool ignore_eos = false;             // the model cannot end the answer
@@ -57,6 +62,16 @@ class Answer {
   bool take(std::span<const float> logits);
   // Ends the answer early.
   void cancel();
+  // Says how many of its next tokens were drafted, and how many drafts were right.
+  struct DraftCounts {
+    int64_t made = 0, right = 0;
+    DraftCounts& operator+=(const DraftCounts& more) {
+      made += more.made, right += more.right;
+      return *this;
+    }
+  };
+  void count_drafts(const DraftCounts& more) { drafts_ += more; }
+  DraftCounts drafts() const { return drafts_; }
 
   AnswerEnd end() const { return end_; }
   const std::string& stop_string() const { return stop_.found(); }  // that ended it; "": none did
@@ -103,6 +118,7 @@ class Answer {
   int64_t reasoning_tokens_ = 0;
   const text::Tokenizer* tokenizer_;
   std::vector<int32_t> forced_;  // tokens of a mark that are not written yet, the last first
+  DraftCounts drafts_;
   AnswerEnd end_ = AnswerEnd::kOpen;
 };
 

@@ -8,6 +8,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/llm/auto_chunk.h"
+#include "runtime/llm/drafted_step.h"
 #include "runtime/llm/open_prompt.h"
 #include "runtime/text/answer/format_choice.h"
 
@@ -109,10 +110,15 @@ std::span<const float> ChatSession::step(Branch& branch, std::span<const int32_t
   const StepMode mode = how == Computed::kDecode ? StepMode::kDecode : StepMode::kPrefill;
   const StepSequence step[] = {{branch.sequence.id(), static_cast<int>(ids.size()), mode}};
   const auto result = model_.step(runtime_, ids, step, {.no_logits = !logits});
+  log(branch, ids, how);
+  return result;
+}
+
+// The sequence has these tokens now.
+void ChatSession::log(Branch& branch, std::span<const int32_t> ids, Computed how) {
   for (const int32_t id : ids) {
     if (branch.cached++ == branch.log.size()) branch.log.append(id, how);
   }
-  return result;
 }
 
 // Reads the ids that the sequence lacks layer by layer; none if that cannot be. If it is cancelled,
@@ -132,10 +138,8 @@ std::optional<std::span<const float>> ChatSession::read_by_layers(
   }
   const std::span<const float> logits = open->logits();
   open.reset();
-  for (const int32_t id :
-       ids.first(static_cast<size_t>(runtime_.length(sequence))).subspan(first)) {
-    if (branch.cached++ == branch.log.size()) branch.log.append(id, Computed::kPrefill);
-  }
+  log(branch, ids.first(static_cast<size_t>(runtime_.length(sequence))).subspan(first),
+      Computed::kPrefill);
   return whole ? logits : std::span<const float>();
 }
 
@@ -190,8 +194,10 @@ void ChatSession::publish(const Answer& answer, ChatTurn* turn) const {
   if (options_.on_text && !shown.empty()) options_.on_text(shown);
 }
 
-void ChatSession::decode(Branch& branch, Answer& answer, bool more, ChatTurn* turn) {
+void ChatSession::decode(Branch& branch, Answer& answer, const AnswerOptions& options, bool more,
+                         ChatTurn* turn) {
   const auto start = Clock::now();
+  DraftedSteps steps(model_, runtime_, branch.sequence.id(), answer, options, branch.log.ids());
   publish(answer, turn);
   model_.shrink(kMinPrefillChunk);
   while (more) {
@@ -200,10 +206,9 @@ void ChatSession::decode(Branch& branch, Answer& answer, bool more, ChatTurn* tu
       publish(answer, turn);
       break;
     }
-    const int32_t token = answer.tokens().back();
-    more = answer.take(step(branch, {&token, 1}, Computed::kDecode, true));
-    ++turn->decode_steps;
-    publish(answer, turn);
+    more = steps.step([&] { publish(answer, turn); });
+    turn->decoded_tokens += std::ssize(steps.kept());
+    log(branch, steps.kept(), Computed::kDecode);
   }
   turn->decode_seconds = seconds_since(start);
 }
@@ -240,7 +245,8 @@ ChatTurn ChatSession::ask(const std::string& question) {
     turn.end = AnswerEnd::kCancelled;
     return turn;
   }
-  decode(branch, answer, answer.take(logits), &turn);
+  const bool more = answer.take(logits);
+  decode(branch, answer, answer_options, more, &turn);
   turn.end = answer.end();
   turn.answer_tokens = static_cast<int64_t>(answer.tokens().size());
   // A template that shows no reasoning gets the text as the model wrote it.

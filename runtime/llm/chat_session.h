@@ -44,7 +44,7 @@ struct ChatTurn {
   int64_t prompt_tokens = 0;     // the whole conversation, without the answer
   int64_t prefilled_tokens = 0;  // part of prompt_tokens that was not in the cache
   int64_t answer_tokens = 0;
-  int64_t decode_steps = 0;
+  int64_t decoded_tokens = 0;
   double prefill_seconds = 0;  // wall time
   double decode_seconds = 0;
 };
@@ -113,10 +113,12 @@ class ChatSession {
   std::span<const float> read(Branch& branch, std::span<const int32_t> ids, ChatTurn* turn);
   std::optional<std::span<const float>> read_by_layers(Branch& branch, std::span<const int32_t> ids,
                                                        const std::function<void(int64_t)>& on_done);
-  void decode(Branch& branch, Answer& answer, bool more, ChatTurn* turn);
+  void decode(Branch& branch, Answer& answer, const AnswerOptions& options, bool more,
+              ChatTurn* turn);
   void publish(const Answer& answer, ChatTurn* turn) const;
   std::span<const float> step(Branch& branch, std::span<const int32_t> ids, Computed how,
                               bool logits);
+  static void log(Branch& branch, std::span<const int32_t> ids, Computed how);
   bool cancelled() const { return options_.cancelled && options_.cancelled(); }
 
   Model& model_;

@@ -7,6 +7,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/llm/auto_chunk.h"
+#include "runtime/llm/drafted_step.h"
 #include "runtime/llm/open_prompt.h"
 #include "runtime/llm/owned_sequence.h"
 #include "runtime/llm/random_context.h"
@@ -102,7 +103,7 @@ class Generation {
     const Instant prefilled(model_);
     runtime_.reset_metrics();
     try {
-      decode(logits);
+      decode(prompt, logits);
     } catch (const Error& error) {
       result_.error = error.what();
       result_.error_kind = error.kind();
@@ -164,30 +165,28 @@ class Generation {
     return logits;
   }
 
-  // Takes the next token; false where the text ends.
-  bool take(std::span<const float> logits) {
-    const size_t before = answer_.tokens().size();
-    const bool more = answer_.take(logits);
-    if (answer_.tokens().size() == before) {
-      show_fresh();
-    } else if (options_.on_token) {
-      options_.on_token(answer_.tokens().back(), answer_.fresh());
-    }
-    return more;
+  // The answer took its next token, or ended.
+  void publish() {
+    if (answer_.tokens().size() == shown_) return show_fresh();
+    ++shown_;
+    if (options_.on_token) options_.on_token(answer_.tokens().back(), answer_.fresh());
   }
 
-  void decode(std::span<const float> logits) {
-    const StepSequence step[] = {{sequence_.id(), 1, StepMode::kDecode}};
+  void decode(std::span<const int32_t> prompt, std::span<const float> logits) {
     const Instant begin(model_);
+    DraftedSteps steps(model_, runtime_, sequence_.id(), answer_, options_.answer(), prompt);
     double before = 0;
-    while (take(logits)) {
+    bool more = answer_.take(logits);
+    publish();
+    while (more) {
       // What a long chunk took is the hot rows' now.
       if (result_.decode_steps == 0) model_.shrink(kMinPrefillChunk);
-      logits = model_.step(runtime_, {&answer_.tokens().back(), 1}, step);
+      more = steps.step([this] { publish(); });
       const double after = Instant(model_).device_since(begin);
       result_.step_seconds.push_back(after - before);
       before = after;
       ++result_.decode_steps;
+      result_.decoded_tokens += std::ssize(steps.kept());
     }
   }
 
@@ -205,6 +204,7 @@ class Generation {
     result_.tokens = answer_.tokens();
     result_.text = answer_.text();
     result_.logprobs = answer_.logprobs();
+    result_.drafts = answer_.drafts();
     result_.end = result_.error ? AnswerEnd::kOpen : answer_.end();
     result_.stopped_on_eos = result_.end == AnswerEnd::kEndOfSequence;
   }
@@ -227,7 +227,8 @@ class Generation {
   Answer answer_;
   OwnedSequence sequence_;
   GenerateResult result_;
-  int piece_ = 0;  // tokens of a prompt's pieces
+  int piece_ = 0;     // tokens of a prompt's pieces
+  size_t shown_ = 0;  // tokens of the answer
 };
 
 }  // namespace

@@ -24,6 +24,7 @@ struct GenerateOptions {
   Sampling sampling = {};
   std::vector<std::string> stop = {};  // see AnswerOptions, as logprobs
   std::optional<int> logprobs = {};
+  DraftKind drafts = DraftKind::kNone;
   // Tokens of random context before the prompt (random_context.h), for measurements. The prompt is
   // then decoded token by token.
   int64_t random_context = 0;
@@ -35,7 +36,9 @@ struct GenerateOptions {
   // Text that was held back until the end, if any.
   std::function<void(std::string_view text)> on_rest = {};
 
-  AnswerOptions answer() const { return {max_tokens, sampling, stop, logprobs, {}, {}}; }
+  AnswerOptions answer() const {
+    return {max_tokens, sampling, stop, logprobs, drafts, {}, {}, {}};
+  }
 };
 
 struct GenerateResult {
@@ -50,6 +53,8 @@ struct GenerateResult {
   double prefill_wall_seconds = 0;
   double decode_wall_seconds = 0;
   int64_t decode_steps = 0;
+  int64_t decoded_tokens = 0;  // more than steps where drafts were right
+  Answer::DraftCounts drafts;
   std::vector<double> step_seconds;  // each decode step, on the device's clock
   AnswerEnd end = AnswerEnd::kOpen;  // kOpen if an error ended it
   bool stopped_on_eos = false;

@@ -117,4 +117,15 @@ std::span<const float> Model::step(Runtime& runtime, std::span<const int32_t> to
   }
 }
 
+void Model::step_with_drafts(Runtime& runtime, std::span<const int32_t> tokens,
+                             std::span<const StepSequence> step, const Judge& judge) {
+  runtime.begin_step(step);
+  try {
+    runtime.end_step(judge(forward(runtime, tokens, step, {.all_logits = true})));
+  } catch (...) {
+    runtime.abort_step();
+    throw;
+  }
+}
+
 }  // namespace fasa

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "offload/device.h"
 #include "runtime/api/sequences/runtime.h"
@@ -98,6 +100,11 @@ class Model {
   std::span<const float> step(Runtime& runtime, std::span<const int32_t> tokens,
                               std::span<const StepSequence> step,
                               const ForwardOptions& options = {});
+  // The same for decode steps with drafts. `judge` gets the logits of all tokens [tokens, vocab],
+  // and returns how many of each sequence's stay, see Runtime::end_step().
+  using Judge = std::function<std::vector<int>(std::span<const float> logits)>;
+  void step_with_drafts(Runtime& runtime, std::span<const int32_t> tokens,
+                        std::span<const StepSequence> step, const Judge& judge);
 
  private:
   class Impl;

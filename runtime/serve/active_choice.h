@@ -14,6 +14,7 @@
 #include "runtime/api/sequences/runtime.h"
 #include "runtime/base/error.h"
 #include "runtime/llm/answer.h"
+#include "runtime/llm/drafts.h"
 #include "runtime/llm/token_log.h"
 #include "runtime/serve/generation_request.h"
 #include "runtime/serve/prefix_cache.h"
@@ -36,7 +37,8 @@ struct ActiveChoice {
   TokenLog known;               // how the first of them were computed before
   // Whether the remaining ones come by decode steps; none: not admitted yet.
   std::optional<bool> decodes_turn;
-  std::optional<int32_t> next;  // sampled, not yet in the cache
+  std::optional<int32_t> next;     // sampled, not yet in the cache
+  std::unique_ptr<Drafts> drafts;  // of its text so far; null: none yet
   std::optional<SequenceId> sequence;
   TokenLog log;                      // the tokens that the sequence holds
   std::optional<Resuming> resuming;  // set while tokens are read from disk

@@ -64,6 +64,7 @@ struct EngineStatus {
   uint64_t cached_tokens = 0;      // the part of them found in the cache
   Recomputed recomputed_tokens{};  // of them
   uint64_t generated_tokens = 0;
+  uint64_t drafted_tokens = 0, right_drafts = 0;
   SecondsHistogram queue_seconds = seconds_histogram();
   SecondsHistogram first_token_seconds = seconds_histogram();
   SecondsHistogram inter_token_seconds = seconds_histogram();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <utility>
 
 #include "runtime/base/error.h"
@@ -44,21 +45,56 @@ std::vector<ActiveChoice*> EngineSteps::decoding() const {
   return batch;
 }
 
-// One token per choice. Prompts being decoded take more if the runtime allows it, up to a prefill
-// chunk in all.
-std::vector<int> EngineSteps::decode_counts(std::span<ActiveChoice* const> batch) const {
-  std::vector<int> counts(batch.size(), 1);
-  const bool others =
-      std::any_of(batch.begin(), batch.end(), [](const auto* one) { return !one->at_prompt(); });
-  int64_t left = prefill_budget_.chunk(others) - static_cast<int64_t>(batch.size());
-  for (size_t i = 0; i < batch.size() && left > 0; ++i) {
-    if (!batch[i]->at_prompt()) continue;
+bool EngineSteps::DecodeStep::one_each() const {
+  return std::all_of(counts.begin(), counts.end(), [](int count) { return count == 1; });
+}
+
+bool EngineSteps::DecodeStep::has_drafts() const {
+  return std::any_of(drafts.begin(), drafts.end(), [](auto some) { return !some.empty(); });
+}
+
+// One token per choice, and what else the runtime takes at once.
+EngineSteps::DecodeStep EngineSteps::next_decode() const {
+  DecodeStep step{.batch = decoding(), .counts = {}, .drafts = {}};
+  step.counts.assign(step.batch.size(), 1);
+  step.drafts.resize(step.batch.size());
+  return step;
+}
+
+// Prompts being decoded take more tokens, up to a prefill chunk in all.
+void EngineSteps::add_known(DecodeStep& step) const {
+  const bool others = std::any_of(step.batch.begin(), step.batch.end(),
+                                  [](const auto* one) { return !one->at_prompt(); });
+  int64_t left = prefill_budget_.chunk(others) - std::ssize(step.batch);
+  for (size_t i = 0; i < step.batch.size() && left > 0; ++i) {
+    const ActiveChoice& one = *step.batch[i];
+    if (!one.at_prompt()) continue;
     const int64_t most =
-        std::min<int64_t>(batch[i]->decode_left(), runtime_.info(*batch[i]->sequence).max_decoded);
-    counts[i] += static_cast<int>(std::min(most - 1, left));
-    left -= counts[i] - 1;
+        std::min<int64_t>(one.decode_left(), runtime_.info(*one.sequence).max_decoded);
+    step.counts[i] += static_cast<int>(std::min(most - 1, left));
+    left -= step.counts[i] - 1;
   }
-  return counts;
+}
+
+// Answers take drafts, no more than may follow: memory is there for these.
+void EngineSteps::add_drafts(DecodeStep& step) const {
+  int tokens = std::accumulate(step.counts.begin(), step.counts.end(), 0);
+  for (size_t i = 0; i < step.batch.size(); ++i) {
+    ActiveChoice& one = *step.batch[i];
+    const AnswerOptions& options = one.request.answer;
+    if (options.drafts == DraftKind::kNone || one.at_prompt()) continue;
+    if (!one.drafts) {
+      one.drafts = std::make_unique<Drafts>(options.prediction, one.log.ids());
+    }
+    while (std::cmp_less_equal(one.drafts->size(), one.log.size())) {
+      one.drafts->append(one.token(static_cast<int64_t>(one.drafts->size())));
+    }
+    const int64_t most = std::min<int64_t>(runtime_.info(*one.sequence).max_drafted,
+                                           options.max_tokens - std::ssize(one.answer->tokens()));
+    step.drafts[i] = one.drafts->propose(static_cast<int>(most) - 1, tokens - 1, decode_times_);
+    step.counts[i] += static_cast<int>(step.drafts[i].size());
+    tokens += static_cast<int>(step.drafts[i].size());
+  }
 }
 
 double EngineSteps::piece_seconds() const {
@@ -66,31 +102,83 @@ double EngineSteps::piece_seconds() const {
 }
 
 void EngineSteps::decode() {
-  std::vector<ActiveChoice*> batch = decoding();
   bool scarce = false;
-  while (!batch.empty()) {
-    const std::vector<int> counts =
-        scarce ? std::vector<int>(batch.size(), 1) : decode_counts(batch);
-    const bool one_each = std::all_of(counts.begin(), counts.end(), [](int n) { return n == 1; });
+  for (DecodeStep step = next_decode(); !step.batch.empty(); step = next_decode()) {
+    if (!scarce) {
+      add_known(step);
+      add_drafts(step);
+    }
     try {
-      const auto begin = Clock::now();
-      const auto logits = run_step(batch, counts, StepMode::kDecode);
-      const double took = seconds_between(begin, Clock::now());
-      if (one_each) prefill_budget_.decoded(took);
-      stats_.decode_step_seconds.add(took);
-      const size_t vocab = logits.size() / batch.size();
-      // Sampling may start further choices; this batch does not include them.
-      for (size_t i = 0; i < batch.size(); ++i) {
-        computed(*batch[i], counts[i], StepMode::kDecode, logits.subspan(i * vocab, vocab));
-      }
-      return;
+      return decode_step(step);
     } catch (const BudgetError& error) {
       // Several tokens of a sequence take more scratch than one by one, as they came first.
-      scarce = !one_each;
-      if (one_each) memory_.make_room(batch, error);
+      scarce = !step.one_each();
+      if (step.one_each()) memory_.make_room(step.batch, error);
     }
-    batch = decoding();
   }
+}
+
+void EngineSteps::decode_step(const DecodeStep& step) {
+  const auto begin = Clock::now();
+  const auto logits =
+      step.has_drafts() ? run_drafts(step) : run_step(step.batch, step.counts, StepMode::kDecode);
+  const double took = seconds_between(begin, Clock::now());
+  const int tokens = std::accumulate(step.counts.begin(), step.counts.end(), 0);
+  if (step.one_each()) prefill_budget_.decoded(took);
+  decode_times_.measured(tokens, took);
+  stats_.decode_step_seconds.add(took);
+  const size_t rows = step.has_drafts() ? static_cast<size_t>(tokens) : step.batch.size();
+  const size_t vocab = logits.size() / rows;
+  size_t row = 0;
+  // Sampling may start further choices; this batch does not include them.
+  for (size_t i = 0; i < step.batch.size(); ++i) {
+    row += step.has_drafts() ? static_cast<size_t>(step.counts[i]) : 1;
+    if (!step.drafts[i].empty()) continue;
+    computed(*step.batch[i], step.counts[i], StepMode::kDecode,
+             logits.subspan((row - 1) * vocab, vocab));
+  }
+}
+
+// Choices with drafts take their tokens within the step, which keeps those that were right.
+// Returns the logits [tokens, vocab], valid until the next step.
+std::span<const float> EngineSteps::run_drafts(const DecodeStep& step) {
+  std::vector<StepSequence> parts;
+  std::vector<int32_t> tokens;
+  for (size_t i = 0; i < step.batch.size(); ++i) {
+    parts.push_back({*step.batch[i]->sequence, step.counts[i], StepMode::kDecode});
+    const auto known = step.counts[i] - std::ssize(step.drafts[i]);
+    for (int64_t t = 0; t < known; ++t) {
+      tokens.push_back(step.batch[i]->token(step.batch[i]->log.size() + t));
+    }
+    tokens.insert(tokens.end(), step.drafts[i].begin(), step.drafts[i].end());
+  }
+  std::span<const float> logits;
+  model_.step_with_drafts(runtime_, tokens, parts, [&](std::span<const float> all) {
+    logits = all;
+    std::vector<int> kept = step.counts;
+    const size_t vocab = all.size() / tokens.size();
+    for (size_t i = 0, row = 0; i < kept.size(); row += static_cast<size_t>(step.counts[i++])) {
+      if (step.drafts[i].empty()) continue;
+      kept[i] = take_drafts(*step.batch[i], step.drafts[i], all.subspan(row * vocab), vocab);
+    }
+    return kept;
+  });
+  return logits;
+}
+
+// Returns how many of its tokens stay. `logits`: of these tokens.
+int EngineSteps::take_drafts(ActiveChoice& active, std::span<const int32_t> drafts,
+                             std::span<const float> logits, size_t vocab) {
+  size_t right = 0;
+  for (;; ++right) {
+    computed(active, 1, StepMode::kDecode, logits.subspan(right * vocab, vocab));
+    if (active.finished || right == drafts.size() || *active.next != drafts[right]) break;
+  }
+  active.drafts->judged(static_cast<int>(right));
+  active.answer->count_drafts({.made = std::ssize(drafts), .right = static_cast<int64_t>(right)});
+  stats_.drafted_tokens += drafts.size();
+  stats_.right_drafts += right;
+  return static_cast<int>(right) + 1;
 }
 
 EngineSteps::Prompts EngineSteps::prompts() const {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/api/sequences/runtime.h"
+#include "runtime/llm/batch_times.h"
 #include "runtime/llm/model.h"
 #include "runtime/serve/engine_options.h"
 #include "runtime/serve/engine_status.h"
@@ -51,8 +52,21 @@ class EngineSteps {
     double owed = 0;          // to the oldest prompt, after the step
     double read_back = 0;     // seconds, see SequenceInfo::read_back_seconds
   };
+  struct DecodeStep {
+    std::vector<ActiveChoice*> batch;
+    std::vector<int> counts;  // tokens of each choice, drafts included
+    std::vector<std::span<const int32_t>> drafts;
+    bool one_each() const;
+    bool has_drafts() const;
+  };
   std::vector<ActiveChoice*> decoding() const;
-  std::vector<int> decode_counts(std::span<ActiveChoice* const> batch) const;
+  DecodeStep next_decode() const;
+  void add_known(DecodeStep& step) const;
+  void add_drafts(DecodeStep& step) const;
+  void decode_step(const DecodeStep& step);
+  std::span<const float> run_drafts(const DecodeStep& step);
+  int take_drafts(ActiveChoice& active, std::span<const int32_t> drafts,
+                  std::span<const float> logits, size_t vocab);
   Prompts prompts() const;
   ActiveChoice* next_in_pieces(const Prompts& prompts);
   void read_pieces(ActiveChoice& active, const Prompts& prompts);
@@ -74,6 +88,7 @@ class EngineSteps {
   EngineStatus& stats_;
   PrefillBudget prefill_budget_;
   PromptTurns prompt_turns_;
+  BatchTimes decode_times_;
 };
 
 }  // namespace fasa::serve

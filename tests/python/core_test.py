@@ -36,13 +36,13 @@ def new_tokens(tokens, dtype=np.float32):
             for _ in range(LAYERS)]
 
 
-def run(runtime, parts, layers):
+def run(runtime, parts, layers, kept=()):
     runtime.begin_step(parts)
     outs = []
     for layer, (k, v, q) in enumerate(layers):
         runtime.append(layer, k, v)
         outs.append(runtime.attend(layer, q))
-    runtime.end_step()
+    runtime.end_step(kept)
     return outs
 
 
@@ -257,6 +257,25 @@ def test_bad_tensors_say_expected_and_given():
     with expect(fasa.UsageError, "layers must come in order"):
         runtime.append(0, good, good)
     runtime.abort_step()
+
+
+def test_drafts_that_do_not_stay_leave_no_trace():
+    runtime = open_runtime(device="cpu")
+    sequence = runtime.sequence()
+    run(runtime, [(sequence, 20)], new_tokens(20))
+    other = sequence.fork()
+    assert sequence.max_drafted == 43
+    first, second, wrong = new_tokens(1), new_tokens(1), new_tokens(1)
+    drafted = [[np.concatenate(part) for part in zip(*layer)]
+               for layer in zip(first, second, wrong)]
+    outs = run(runtime, [(sequence, 3, "decode")], drafted, kept=[2])
+    assert len(sequence) == 22
+    expected = [run(runtime, [other], tokens) for tokens in (first, second)]
+    for layer, out in enumerate(outs):
+        assert (out[0] == expected[0][layer][0]).all() and (out[1] == expected[1][layer][0]).all()
+    following = new_tokens(1)
+    for one, two in zip(run(runtime, [sequence], following), run(runtime, [other], following)):
+        assert (one == two).all()
 
 
 def test_lifetimes():

@@ -47,6 +47,40 @@ TEST_P(EngineLoopTest, ACrowdGetsWhatEachGetsAlone) {
   }
 }
 
+// Requests with drafts and without, in one batch.
+TEST_P(EngineLoopTest, DraftsChangeNoAnswer) {
+  const bool drafts_here = std::string(GetParam()) == "cpu";
+  const std::string verse = some_text(40, 90);
+  const std::vector<int32_t> prompt = bytes_of(verse + verse + verse);
+  const auto answers = [&](DraftKind drafts) {
+    LocalServer server(GetParam(), {.max_sequences = 4, .prefill_chunk = 64});
+    std::vector<std::shared_ptr<Recorder>> recorders;
+    for (const float temperature : {0.0f, 0.8f, 0.0f}) {
+      server.drafts = recorders.size() == 2 ? DraftKind::kNone : drafts;
+      const Sampling sampling{.temperature = temperature, .seed = 3};
+      recorders.push_back(server.start(prompt, drafts_here ? 90 : 12,
+                                       std::to_string(recorders.size()), 2, sampling));
+    }
+    std::vector<std::vector<Recorder::Choice>> all;
+    for (const auto& recorder : recorders) {
+      recorder->wait();
+      all.push_back(recorder->choices());
+    }
+    const EngineStatus status = server.loop().status();
+    EXPECT_EQ(status.right_drafts > 0, drafts == DraftKind::kLookup && drafts_here);
+    EXPECT_GE(status.drafted_tokens, status.right_drafts);
+    return all;
+  };
+  const auto plain = answers(DraftKind::kNone), drafted = answers(DraftKind::kLookup);
+  for (size_t i = 0; i < plain.size(); ++i) {
+    for (size_t choice = 0; choice < plain[i].size(); ++choice) {
+      EXPECT_EQ(drafted[i][choice].ids, plain[i][choice].ids) << i;
+      EXPECT_EQ(drafted[i][choice].logprobs, plain[i][choice].logprobs) << i;
+      EXPECT_EQ(drafted[i][choice].end, plain[i][choice].end) << i;
+    }
+  }
+}
+
 // When a client has its answer, the answer is counted and the session is cached.
 TEST_P(EngineLoopTest, AnEndIsToldWhenItIsCounted) {
   LocalServer server(GetParam());

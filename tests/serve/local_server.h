@@ -57,14 +57,16 @@ class LocalServer {
                                   const Sampling& sampling = {}, int64_t history_tokens = 0,
                                   int64_t user_tokens = 0) {
     auto recorder = std::make_shared<Recorder>(choices);
-    const auto id =
-        loop_.submit({.salt = salt,
-                      .prompt = std::move(prompt),
-                      .history_tokens = history_tokens,
-                      .user_tokens = user_tokens,
-                      .choices = choices,
-                      .answer = {.max_tokens = max_tokens, .sampling = sampling, .logprobs = 0},
-                      .observer = recorder});
+    const auto id = loop_.submit({.salt = salt,
+                                  .prompt = std::move(prompt),
+                                  .history_tokens = history_tokens,
+                                  .user_tokens = user_tokens,
+                                  .choices = choices,
+                                  .answer = {.max_tokens = max_tokens,
+                                             .sampling = sampling,
+                                             .logprobs = 0,
+                                             .drafts = drafts},
+                                  .observer = recorder});
     EXPECT_TRUE(id.has_value());
     if (!id) recorder->on_error(ErrorKind::kUsage, "refused");  // ends waiting threads
     last_id_ = id.value_or(0);
@@ -74,6 +76,8 @@ class LocalServer {
   const EngineLoop& loop() const { return loop_; }
   const Runtime& runtime() const { return runtime_; }
   uint64_t last_id() const { return last_id_; }
+
+  DraftKind drafts = DraftKind::kNone;  // of requests that follow
 
   static std::unique_ptr<Device> open(const std::string& name, std::optional<uint64_t> memory) {
     DeviceOptions options;

@@ -126,7 +126,7 @@ class ApiFaultCase final : public FaultCase {
     const fasa_tensor out = tensor(out_, first, tokens);
     require(fasa_append(runtime, 0, &k, &v, stream));
     require(fasa_attend(runtime, 0, &q, &out, nullptr, stream));
-    require(fasa_end_step(runtime));
+    require(fasa_end_step(runtime, nullptr, 0));
     require(fasa_stream_synchronize(stream));
   }
   void work(fasa_runtime* runtime, fasa_stream* stream) {

@@ -71,6 +71,34 @@ class Completions(ServeTest):
         self.assertEqual(cut["text"], whole[:whole.index(whole[7:10])])
         self.assertEqual(cut["finish_reason"], "stop")
 
+    def test_drafts_change_no_answer(self):
+        server = Server(self)
+        verse = "And Boaz begat Obed of Ruth, and Obed begat Jesse. "
+        body = {"temperature": 0.3, "seed": 5, "max_tokens": 60, "logprobs": 2}
+        plain = server.complete(verse * 4, **body)
+        drafted = server.complete(verse * 4, drafts="lookup", **body)
+        self.assertEqual(drafted["choices"], plain["choices"])
+        details = drafted["usage"]["completion_tokens_details"]
+        self.assertGreater(details["accepted_prediction_tokens"], 0)
+        self.assertEqual(server.metric("fasa_right_drafts_total"),
+                         details["accepted_prediction_tokens"])
+        details = plain["usage"]["completion_tokens_details"]
+        self.assertEqual(details["rejected_prediction_tokens"], 0)
+
+    def test_a_prediction_is_a_draft(self):
+        server = Server(self, model=self.chat_model())
+        body = {"messages": [{"role": "user", "content": "Say it."}], "max_tokens": 40,
+                "temperature": 0}
+        ask = lambda **more: json.loads(
+            server.ask("POST", "/v1/chat/completions", {**body, **more})[2])
+        plain = ask()
+        text = plain["choices"][0]["message"]["content"]
+        for content in text, [{"type": "text", "text": text}]:
+            predicted = ask(prediction={"type": "content", "content": content})
+            self.assertEqual(predicted["choices"], plain["choices"])
+            details = predicted["usage"]["completion_tokens_details"]
+            self.assertGreater(details["accepted_prediction_tokens"], 3)
+
     def test_a_crowd_gets_what_each_gets_alone(self):
         prompts = [f"{n} And Boaz begat Obed of Ruth, and Obed begat Jesse. " * (2 + n)
                    for n in range(6)]
@@ -203,6 +231,7 @@ class Refusals(ServeTest):
         cases = [
             ({"max_tokens": v}, "max_tokens") for v in (2**63, 1.5, "10")] + [
             ({"temperature": v}, "temperature") for v in (1e308, "warm")] + [
+            ({"drafts": "mtp"}, "drafts"), ({"prediction": {"content": 5}}, "prediction.content"),
             ({"top_p": 2}, "top_p"), ({"top_k": -5}, "top_k"), ({"n": 0}, "n"), ({"n": 9}, "n"),
             ({"seed": "x"}, "seed"), ({"stop": ["a"] * 17}, "stop"),
             ({"stop": 5}, "stop"), ({"logit_bias": {"9999": 1}}, "logit_bias"),

@@ -53,9 +53,9 @@ void Engine::attend(int layer, ConstTensorView q, TensorView out, float* lse, St
   wait();
 }
 
-void Engine::end() {
+void Engine::end(std::span<const int> kept) {
   const std::lock_guard lock(mutex_);
-  runtime_->end_step();
+  runtime_->end_step(kept);
   in_step_ = false;
   // A step without attend() has not waited yet.
   free_released();

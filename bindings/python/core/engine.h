@@ -35,7 +35,7 @@ class Engine {
   // On the engine's own stream, waits if the device is asynchronous, because host code may read the
   // results next.
   void attend(int layer, ConstTensorView q, TensorView out, float* lse, StreamChoice stream);
-  void end();
+  void end(std::span<const int> kept);
   void abort();
   // Stored keys and values of committed tokens from `first` on.
   void read(SequenceId sequence, int layer, int64_t first, TensorView k, TensorView v,

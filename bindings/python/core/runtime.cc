@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <array>
 
@@ -111,10 +112,10 @@ nb::object PyRuntime::attend(int layer, nb::handle q, nb::object out, bool lse,
   return lse ? nb::object(nb::make_tuple(out, sums_array)) : out;
 }
 
-void PyRuntime::end_step() {
+void PyRuntime::end_step(const std::vector<int>& kept) {
   {
     const nb::gil_scoped_release release;
-    engine_->end();
+    engine_->end(kept);
   }
   step_tokens_ = 0;
   borrowed_.clear();
@@ -209,6 +210,10 @@ void PySequence::free() {
 
 int64_t PySequence::length() const {
   return engine_->with([&](const Runtime& runtime) { return runtime.length(id()); });
+}
+
+int PySequence::max_drafted() const {
+  return engine_->with([&](const Runtime& runtime) { return runtime.info(id()).max_drafted; });
 }
 
 PySequence PySequence::fork(std::optional<int64_t> tokens) const {

@@ -46,7 +46,8 @@ class PyRuntime {
   // Writes to `out`, or returns a new float32 array. With `lse`, returns (out, lse), lse being
   // [tokens, query_heads].
   nb::object attend(int layer, nb::handle q, nb::object out, bool lse, StreamChoice stream);
-  void end_step();
+  // `kept`: of each sequence of the step the tokens that stay; empty: all.
+  void end_step(const std::vector<int>& kept);
   void abort_step();
   // append and attend for PyTorch tensors, passed by address (view_of_parts). The caller keeps them
   // alive until it returns. If q is empty, only appends.
@@ -86,6 +87,7 @@ class PySequence {
   SequenceId id_in(const Engine& engine) const;
   void free();
   int64_t length() const;
+  int max_drafted() const;
   PySequence fork(std::optional<int64_t> tokens) const;
   void truncate(int64_t tokens);
   void reserve(int64_t tokens, int step_tokens);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <cmath>
 
@@ -96,7 +97,11 @@ void add_steps(nb::class_<PyRuntime>& cls) {
           "Attention of q [tokens, query_heads, head_dim], rotated. Returns [tokens, query_heads, "
           "value_dim], in `out` or a new float32 array; with lse, a pair of that and the "
           "log-sum-exp [tokens, query_heads].");
-  cls.def("end_step", &PyRuntime::end_step, "Ends the step and keeps its tokens.");
+  cls.def(
+      "end_step", &PyRuntime::end_step, nb::arg("kept") = std::vector<int>(),
+      "Ends the step. Of the tokens of its sequence i the first kept[i] stay, 1 or more, and the "
+      "others leave no trace; without `kept` all stay. Where some do not, the sequence decodes "
+      "at most Sequence.max_drafted tokens.");
   cls.def("abort_step", &PyRuntime::abort_step, "Ends the step and discards its tokens.");
   cls.def_prop_ro("in_step", [](const PyRuntime& self) { return self.engine()->in_step(); });
   cls.def("read", &PyRuntime::read, nb::arg("sequence"), nb::arg("layer"), nb::arg("first") = 0,
@@ -182,6 +187,8 @@ void add_sequence(nb::module_& module) {
           "Reserves memory for that many tokens in total, and for steps of step_tokens new tokens.")
       .def("free", &PySequence::free, Release())
       .def_prop_ro("length", &PySequence::length, Release())
+      .def_prop_ro("max_drafted", &PySequence::max_drafted, Release(),
+                   "The most tokens of its next decode step of which end_step() may keep a part.")
       .def("__len__", &PySequence::length, Release());
 }
 

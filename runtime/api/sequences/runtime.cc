@@ -171,6 +171,7 @@ SequenceInfo Runtime::Impl::info(SequenceId id) const {
           .rollback_tokens = sequence.rollback_tokens(),
           .first_page = sequence.first_page(),
           .max_decoded = max_decoded(sequence),
+          .max_drafted = max_drafted(sequence),
           .read_back_seconds = read_back_seconds(sequence),
           .held = held,
           .pending = pending != nullptr,
@@ -334,7 +335,7 @@ void Runtime::run_layers(StreamView stream, std::span<const uint64_t> shape,
 }
 GraphMetrics Runtime::graph_metrics() const { return impl_->graph_metrics(); }
 std::span<const LinearPart> Runtime::linear_parts() { return impl_->linear_parts(); }
-void Runtime::end_step() { impl_->end_step(); }
+void Runtime::end_step(std::span<const int> kept) { impl_->end_step(kept); }
 void Runtime::abort_step() { impl_->abort_step(); }
 uint64_t Runtime::chunk_bytes(SequenceId sequence, int64_t tokens) const {
   return impl_->chunk_bytes(sequence, tokens);

@@ -49,6 +49,9 @@ struct SequenceInfo {
   // Tokens that it may decode in one step, each attending as if it had a step of its own: 1; on the
   // cpu device, with a selection that evicts nothing, as many as fit in its newest page.
   int max_decoded = 1;
+  // The most tokens of such a step of which end_step() may keep a part: 1, or as many as leave the
+  // newest page incomplete. 1 with layers of linear attention.
+  int max_drafted = 1;
   // Seconds for which a prefill step occupies the link to read the rows of earlier tokens; 0 where
   // they are on the device.
   double read_back_seconds = 0;
@@ -176,7 +179,10 @@ class Runtime {
   // With layers of linear attention: what their kernels need of the open step's sequences, in the
   // step's order. The caller runs them before end_step(), once per step. Valid until the step ends.
   std::span<const LinearPart> linear_parts();
-  void end_step();
+  // `kept`: how many of each sequence's tokens stay, 1 or more; empty: all. The others leave no
+  // trace. Where some do not stay, the sequence decodes at most SequenceInfo::max_drafted tokens.
+  // Throws UsageError, and the step stays open.
+  void end_step(std::span<const int> kept = {});
   void abort_step();
 
   // A chunk of a prompt is worked layer by layer: each layer takes all of its tokens, in pieces,

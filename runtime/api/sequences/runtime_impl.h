@@ -51,6 +51,7 @@ class Runtime::Impl : private MemoryReclaimer {
 
   void set_predictor(Predictor* predictor);
   int max_decoded(const KvSequence& sequence) const;
+  int max_drafted(const KvSequence& sequence) const;
   double read_back_seconds(const KvSequence& sequence) const;
   SequenceInfo info(SequenceId id) const;
   void begin_step(std::span<const StepSequence> sequences);
@@ -60,7 +61,7 @@ class Runtime::Impl : private MemoryReclaimer {
                   const std::function<void()>& layers);
   GraphMetrics graph_metrics() const { return recorder_.metrics(); }
   std::span<const LinearPart> linear_parts();
-  void end_step();
+  void end_step(std::span<const int> kept);
   void abort_step();
   // open_chunk.cc
   uint64_t chunk_bytes(SequenceId id, int64_t tokens) const;
@@ -86,6 +87,7 @@ class Runtime::Impl : private MemoryReclaimer {
   StreamView stream_for_memories(const KvSequence& sequence);
   void begin_memories(OpenStep& step);
   OpenStep& require_step(const char* call, int layer, int OpenStep::*next);
+  void check_kept(const OpenStep& step, std::span<const int> kept) const;
   void check_step(std::span<const StepSequence> sequences);
   void await_aborted();  // waits until the open step's work has finished or failed
   bool reclaim(MemorySpace space, size_t bytes) override;

@@ -19,6 +19,10 @@ int Runtime::Impl::max_decoded(const KvSequence& sequence) const {
   return kPageTokens - static_cast<int>(sequence.length() % kPageTokens);
 }
 
+int Runtime::Impl::max_drafted(const KvSequence& sequence) const {
+  return sequence.linear() != nullptr ? 1 : std::max(1, max_decoded(sequence) - 1);
+}
+
 void Runtime::Impl::check_step(std::span<const StepSequence> sequences) {
   require_no_step("begin_step");
   if (sequences.empty()) throw UsageError("begin_step: no sequences");
@@ -197,7 +201,30 @@ std::span<const LinearPart> Runtime::Impl::linear_parts() {
   return streams_.step()->linear;
 }
 
-void Runtime::Impl::end_step() {
+void Runtime::Impl::check_kept(const OpenStep& step, std::span<const int> kept) const {
+  if (kept.empty()) return;
+  if (kept.size() != step.sequences.size()) {
+    throw UsageError(
+        fmt::format("end_step: tokens that stay of {} sequences; allowed: of {}, or none",
+                    kept.size(), step.sequences.size()));
+  }
+  for (size_t i = 0; i < kept.size(); ++i) {
+    const StepSequence& part = step.sequences[i];
+    if (kept[i] < 1 || kept[i] > part.tokens) {
+      throw UsageError(fmt::format("end_step: {} tokens stay of sequence {}; allowed: 1 to {}",
+                                   kept[i], index_of(part.sequence), part.tokens));
+    }
+    if (kept[i] == part.tokens) continue;
+    const int most = max_drafted(sequences_.find(part.sequence));
+    if (part.mode == StepMode::kDecode && part.tokens <= most) continue;
+    throw UsageError(
+        fmt::format("end_step: {} of {} tokens stay of sequence {}; allowed: all, or a part of a "
+                    "decode step of up to {} tokens",
+                    kept[i], part.tokens, index_of(part.sequence), most));
+  }
+}
+
+void Runtime::Impl::end_step(std::span<const int> kept) {
   if (!streams_.step()) throw UsageError("end_step outside a step");
   OpenStep& step = *streams_.step();
   if (step.piece) throw UsageError("end_step inside a piece; call end_piece");
@@ -213,14 +240,16 @@ void Runtime::Impl::end_step() {
         "end_step: the model has layers with linear attention, and linear_parts() was not called; "
         "compute them in each step (Model::forward does)");
   }
+  check_kept(step, kept);
   StepExecutor& executor = engine_.executor();
   if (step.tables.probe != nullptr) step.tables.probe->mark(StepProbe::kEnd, step.compute);
   step.slot->mark_done(step.compute);
   timing_.count_rows(step.slot_index, step.slot->done());
   executor.record_written_back(step.slot->written_back());
   if (!step.launched) step.slot->mark_streams(executor.streams());
-  for (const StepSequence& part : step.sequences) {
-    sequences_.find(part.sequence).commit(part.tokens);
+  for (size_t i = 0; i < step.sequences.size(); ++i) {
+    const StepSequence& part = step.sequences[i];
+    sequences_.find(part.sequence).commit(kept.empty() ? part.tokens : kept[i]);
   }
   if (step.decodes) {
     engine_.counters().add_decode_step();

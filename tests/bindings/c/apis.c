@@ -33,10 +33,30 @@ static void step(fasa_runtime* runtime, fasa_sequence sequence, int first, int t
     memcpy(result->out[layer], out[tokens - 1], sizeof out[0]);
     memcpy(result->lse[layer], lse[tokens - 1], sizeof lse[0]);
   }
-  OK(fasa_end_step(runtime));
+  OK(fasa_end_step(runtime, NULL, 0));
 }
 
 /* A code's step is 1/127 of the vector's largest element; a code may be off by one step. */
+/* Where a step may have drafts: of three tokens one stays. */
+static void check_drafts(fasa_runtime* runtime, fasa_sequence sequence, int first) {
+  int32_t most = 0;
+  OK(fasa_sequence_max_drafted(runtime, sequence, &most));
+  CHECK(most >= 1);
+  if (most < 3) return;
+  const fasa_step_part part = {sequence, 3, FASA_DECODE};
+  OK(fasa_begin_step(runtime, &part, 1));
+  for (int layer = 0; layer < kLayers; ++layer) {
+    const fasa_tensor k = tensor3(keys[layer][first], 3, kKv, kDim);
+    const fasa_tensor v = tensor3(values[layer][first], 3, kKv, kDim);
+    OK(fasa_append(runtime, layer, &k, &v, NULL));
+  }
+  const int32_t kept = 1;
+  OK(fasa_end_step(runtime, &kept, 1));
+  int64_t length = 0;
+  OK(fasa_sequence_length(runtime, sequence, &length));
+  CHECK(length == first + 1);
+}
+
 static float magnitude(float value) { return value < 0 ? -value : value; }
 static void check_codes(const float* stored, const float* given) {
   float largest = 0;
@@ -107,6 +127,7 @@ static void run_sequences(const fasa_options* options, fasa_stream* stream, int 
   OK(fasa_sequence_truncate(runtime, child, 10));
   OK(fasa_sequence_length(runtime, child, &length));
   CHECK(length == 10);
+  check_drafts(runtime, child, 10);
   fasa_runtime_destroy(runtime);
 }
 
@@ -142,7 +163,7 @@ static void run_prompt(const fasa_options* options, fasa_stream* stream) {
     OK(fasa_append(runtime, layer, &k, &v, stream));
     OK(fasa_attend(runtime, layer, &q, &o, NULL, stream));
   }
-  OK(fasa_end_step(runtime));
+  OK(fasa_end_step(runtime, NULL, 0));
   OK(stream != NULL ? fasa_stream_synchronize(stream) : fasa_synchronize(runtime));
   fasa_runtime_destroy(runtime);
 }
@@ -268,7 +289,7 @@ static void run_share(const fasa_options* options, struct result* result) {
       OK(fasa_synchronize(runtime));
       memcpy(result->out[layer][2], out[tokens - 1], sizeof out[0]);
     }
-    OK(fasa_end_step(runtime));
+    OK(fasa_end_step(runtime, NULL, 0));
     first += tokens;
   }
   fasa_runtime_destroy(runtime);

@@ -229,7 +229,7 @@ static void sequences(const char* device) {
   part.tokens = 3;
   part.sequence = foreign;
   USAGE(fasa_begin_step(runtime, &part, 1), "another runtime");
-  USAGE(fasa_end_step(runtime), "outside a step");
+  USAGE(fasa_end_step(runtime, NULL, 0), "outside a step");
   USAGE(fasa_abort_step(runtime), "outside a step");
   part = (fasa_step_part){sequence, 3, FASA_PREFILL};
   OK(fasa_begin_step(runtime, &part, 1));
@@ -261,7 +261,8 @@ static void sequences(const char* device) {
   OK(fasa_append(runtime, 0, &kv, &kv, NULL));
   USAGE(fasa_attend(runtime, 0, &kv, &q, NULL, NULL), "q is [3, 2, 16]; expected [3, 4, 16]");
   USAGE(fasa_attend(runtime, 0, &q, NULL, NULL, NULL), "out is null");
-  USAGE(fasa_end_step(runtime), "1 of 2 layers appended");
+  USAGE(fasa_end_step(runtime, NULL, 0), "1 of 2 layers appended");
+  USAGE(fasa_end_step(runtime, NULL, 1), "kept");
   fasa_device* elsewhere = NULL;
   fasa_stream* stream = NULL;
   OK(fasa_device_open(config, &elsewhere));

@@ -309,7 +309,7 @@ TEST_F(DeviceTables, SequencesStayAsTheyWere) {
     expect_usage(fasa_attend(runtime, layer, &q, &out, host.data(), stream_), "lse lies in host");
     OK(fasa_attend(runtime, layer, &q, &out, nullptr, stream_));
   }
-  OK(fasa_end_step(runtime));
+  OK(fasa_end_step(runtime, nullptr, 0));
   bad = tensor(reinterpret_cast<std::byte*>(host.data()), kSecond, kKv);
   const fasa_tensor k = rows(out_, 0, kSecond, kKv);
   expect_usage(fasa_read(runtime, sequence, 0, 0, &k, &bad, stream_), "v lies in host memory");

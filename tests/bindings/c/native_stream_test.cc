@@ -37,7 +37,7 @@ class NativeStream : public FakeGpuApis {
         const std::vector<float> now = output(tokens);
         outputs.insert(outputs.end(), now.begin(), now.end());
       }
-      OK(fasa_end_step(runtime));
+      OK(fasa_end_step(runtime, nullptr, 0));
       first += tokens;
     }
   }

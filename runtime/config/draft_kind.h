@@ -1,0 +1,10 @@
+// Where drafts of an answer's next tokens come from: see runtime/llm/drafts.h.
+#pragma once
+
+#include <cstdint>
+
+namespace fasa {
+
+enum class DraftKind : uint8_t { kNone, kLookup };
+
+}  // namespace fasa
