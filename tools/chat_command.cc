@@ -65,6 +65,7 @@ class ChatCommand final : public Command, private ChatHost {
     const auto dtype = weights_dtype(dtype_);
     options_.answer = sampling_.options(dir_);
     options_.answer.drafts = config_.drafts.kind;
+    options_.answer.audit_every = config_.audit.every;
     if (options_.answer.logprobs)
       throw UsageError("--logprobs: not supported by chat; use fasa generate");
     options_.now = shown_time(now_);

@@ -289,6 +289,7 @@ int GenerateCommand::run() {
   options_.stop = answer.stop;
   options_.logprobs = answer.logprobs;
   options_.drafts = config.drafts.kind;
+  options_.audit_every = config.audit.every;
   const ModelConfig model_config = model_.config();
   config.validate_for(model_config.geometry());
   if (!config.trace.file.empty()) check_writable(config.trace.file);

@@ -29,6 +29,12 @@ Json decode_json(const GenerateReport& report) {
       {"seconds", report.result.decode_seconds},     {"tpot_ms", report.tpot_ms()}};
   for (const double seconds : report.result.step_seconds) json["step_ms"].push_back(seconds * 1e3);
   if (report.virtual_clock) json["wall_seconds"] = report.result.decode_wall_seconds;
+  if (const AuditCounts& audit = report.result.audit; audit.tokens > 0) {
+    json["audit"] = {{"tokens", audit.tokens},
+                     {"same_best_tokens", audit.same_best},
+                     {"mean_kl", audit.mean_kl()},
+                     {"max_kl", audit.kl_max}};
+  }
   return json;
 }
 
@@ -186,6 +192,11 @@ std::string to_table(const GenerateReport& report) {
         fmt::format("{} of {} right, {:.2f} tokens a step", result.drafts.right, result.drafts.made,
                     per_step(static_cast<uint64_t>(result.decoded_tokens),
                              static_cast<uint64_t>(result.decode_steps))));
+  }
+  if (const AuditCounts& audit = result.audit; audit.tokens > 0) {
+    row("beside full attention",
+        fmt::format("KL {:.2g}, at most {:.2g}; same best token {} of {}", audit.mean_kl(),
+                    audit.kl_max, audit.same_best, audit.tokens));
   }
   row("time per output token", fmt::format("{:.3f} ms{}", report.tpot_ms(), clock));
   const uint64_t needed = memory.device_needed();

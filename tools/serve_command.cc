@@ -305,6 +305,7 @@ int ServeCommand::run() {
       .marks_borders = marks_borders(model_config.geometry()),
       .defaults = GenerationDefaults::load(dir_),
       .drafts = config.drafts.kind,
+      .audit_every = config.audit.every,
       .template_variables = template_variables(template_kwargs_),
       .max_tokens = max_tokens_,
       .reasoning_budget = reasoning_budget_,

@@ -20,6 +20,7 @@ struct Usage {
   int64_t completion_tokens = 0;
   int64_t cached_tokens = 0;  // of the prompt
   Answer::DraftCounts drafts = {};
+  AuditCounts audit = {};
   std::chrono::nanoseconds prompt_time{};  // from the request to the first token
   std::chrono::nanoseconds answer_time{};  // from there to the last one
 };

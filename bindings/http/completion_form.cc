@@ -79,13 +79,20 @@ Json text_logprobs(const std::vector<TokenText>& tokens, int64_t offset) {
 }
 
 Json usage_json(const Usage& usage) {
-  return {{"prompt_tokens", usage.prompt_tokens},
-          {"completion_tokens", usage.completion_tokens},
-          {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
-          {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}},
-          {"completion_tokens_details",
-           {{"accepted_prediction_tokens", usage.drafts.right},
-            {"rejected_prediction_tokens", usage.drafts.made - usage.drafts.right}}}};
+  Json json = {{"prompt_tokens", usage.prompt_tokens},
+               {"completion_tokens", usage.completion_tokens},
+               {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
+               {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}},
+               {"completion_tokens_details",
+                {{"accepted_prediction_tokens", usage.drafts.right},
+                 {"rejected_prediction_tokens", usage.drafts.made - usage.drafts.right}}}};
+  if (usage.audit.tokens > 0) {
+    json["audit"] = {{"tokens", usage.audit.tokens},
+                     {"same_best_tokens", usage.audit.same_best},
+                     {"mean_kl", usage.audit.mean_kl()},
+                     {"max_kl", usage.audit.kl_max}};
+  }
+  return json;
 }
 
 bool is_custom_tool(const std::vector<Tool>& tools, const std::string& name) {

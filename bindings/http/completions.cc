@@ -122,6 +122,7 @@ AnswerOptions Completions::answer_options(const CompletionFields& fields,
           "logit_bias", fmt::format("token {}; allowed: 0 to {}", id, options_.vocab_size - 1));
     }
   }
+  answer.audit_every = options_.audit_every;
   const std::string& prediction = fields.sampling.prediction;
   if (!prediction.empty()) {
     answer.prediction = tokenizer_.encode(prediction, text::EncodeOptions{.parse_special = false});

@@ -25,7 +25,8 @@ class Metrics {
     head(name, "gauge", help);
     sample(name, "", value);
   }
-  void histogram(const char* name, const char* help, const SecondsHistogram& values) {
+  template <size_t kBounds>
+  void histogram(const char* name, const char* help, const Histogram<kBounds>& values) {
     head(name, "histogram", help);
     uint64_t sum = 0;
     for (size_t i = 0; i < values.bounds.size(); ++i) {
@@ -73,6 +74,13 @@ void add_requests(Metrics& metrics, const EngineStatus& status) {
   metrics.counter("fasa_draft_tokens_total", "Drafts of next tokens that decode steps computed.",
                   status.drafted_tokens);
   metrics.counter("fasa_right_drafts_total", "Drafts that were right.", status.right_drafts);
+  metrics.counter("fasa_audited_tokens_total", "Tokens compared with full attention.",
+                  static_cast<uint64_t>(status.audit.tokens));
+  metrics.counter("fasa_audited_same_best_total",
+                  "Compared tokens whose most likely token is that of full attention.",
+                  static_cast<uint64_t>(status.audit.same_best));
+  metrics.histogram("fasa_audit_kl", "KL of compared tokens from full attention, in nats.",
+                    status.audit_kl);
   metrics.counter("fasa_preemptions_total", "Requests that lost their memory temporarily.",
                   status.preemptions);
   metrics.counter("fasa_evictions_total", "Cached sessions that were evicted from memory.",

@@ -65,7 +65,8 @@ void Reply::on_end(int choice, const Answer& answer) {
                   .end = answer.end(),
                   .stop_string = answer.stop_string(),
                   .reasoning_tokens = answer.reasoning_tokens(),
-                  .drafts = answer.drafts()};
+                  .drafts = answer.drafts(),
+                  .audit = answer.audit()};
   if (choice == 0) event.answer.text = answer.text();
   hand_over(std::move(event));
 }
@@ -200,6 +201,7 @@ void Reply::take_end(Event& event) {
   of.message.token_count = static_cast<int64_t>(event.answer.ids.size());
   usage_.completion_tokens += of.message.token_count;
   usage_.drafts += event.answer.drafts;
+  usage_.audit += event.answer.audit;
   if (first_token_) {
     usage_.prompt_time = *first_token_ - options_.came;
     usage_.answer_time = event.at - *first_token_;

@@ -40,6 +40,7 @@ struct EndedAnswer {
   std::string stop_string = {};
   int64_t reasoning_tokens = 0;
   Answer::DraftCounts drafts = {};
+  AuditCounts audit = {};
   // As the client gets it.
   std::string reasoning = {}, content = {};
   std::vector<ToolCall> calls = {};

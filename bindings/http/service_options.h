@@ -42,6 +42,7 @@ struct ServiceOptions {
   bool marks_borders = false;  // requests say where the next prompt may part from theirs
   GenerationDefaults defaults = {};
   DraftKind drafts = DraftKind::kNone;       // of answers, unless requests say
+  std::optional<int> audit_every = 0;        // of answers, see Audit
   Json template_variables = Json::object();  // for requests that do not name them
   std::optional<int64_t> max_tokens = {};    // of answers whose requests say nothing
   int64_t reasoning_budget = -1;             // tokens; below 0: no limit

@@ -121,6 +121,10 @@ struct Config {
     DraftKind kind = DraftKind::kNone;
   } drafts;
 
+  struct Audit {
+    std::optional<int> every = 0;  // tokens; 0: never; none: by time
+  } audit;
+
   struct Trace {
     std::string file;  // "": no file is written
   } trace;

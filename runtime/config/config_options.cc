@@ -441,6 +441,15 @@ void add_rest(Options& out) {
        .flag = "drafts"},
       {{"none", DraftKind::kNone}, {"lookup", DraftKind::kLookup}},
       [](auto& c) -> auto& { return c.drafts.kind; }));
+  out.push_back(auto_integer_option(
+      {.table = "audit",
+       .key = "every",
+       .help = "Compares the distribution behind each Nth token of an answer with that of full "
+               "attention over the same rows: what selection costs on this text. 0 = none; auto = "
+               "as many tokens as take at most 5 % of the time. Answers do not depend on it.",
+       .flag = "audit"},
+      0, kMaxInterval, [](auto& c) -> auto& { return c.audit.every; },
+      fmt::format("auto, or 0 to {}", kMaxInterval)));
   out.push_back(text_option(
       {.table = "trace",
        .key = "file",

@@ -1,5 +1,4 @@
-// Logits of one example's scored steps, stored to compare other methods with them, and the distance
-// of two predictions.
+// Logits of one example's scored steps, stored to compare other methods with them.
 #pragma once
 
 #include <cstdint>
@@ -27,13 +26,5 @@ class StepLogits {
   std::vector<float> logits_;  // [steps][width]
   size_t width_ = 0;
 };
-
-// KL(reference || other) of the distributions of two logit vectors, in nats. Not negative; infinite
-// if either has NaN or no finite value, or if `other` gives probability 0 where the reference does
-// not.
-double kl_divergence(std::span<const float> reference, std::span<const float> other);
-
-// The token with the greatest logit; the first of equals.
-int32_t best_token(std::span<const float> logits);
 
 }  // namespace fasa

@@ -1,10 +1,10 @@
 #include "runtime/eval/step_scores.h"
+#include "runtime/eval/step_logits.h"
+#include "runtime/llm/divergence.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
-
-#include "runtime/eval/step_logits.h"
 
 namespace fasa {
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/config/draft_kind.h"
+#include "runtime/llm/audit.h"
 #include "runtime/llm/logprobs.h"
 #include "runtime/llm/sampler.h"
 #include "runtime/text/answer/answer_reader.h"
@@ -29,6 +30,7 @@ struct AnswerOptions {
   // repeat, beside the prompt.
   DraftKind drafts = DraftKind::kNone;
   std::vector<int32_t> prediction = {};
+  std::optional<int> audit_every = 0;  // for it too: see Audit; 0: no comparison
   std::vector<int32_t> stop_ids = {};  // tokens that end the answer; part of it
   int64_t min_tokens = 0;              // before these no end, but by max_tokens
   bool ignore_eos = false;             // the model cannot end the answer
@@ -72,6 +74,9 @@ class Answer {
   };
   void count_drafts(const DraftCounts& more) { drafts_ += more; }
   DraftCounts drafts() const { return drafts_; }
+  // The same for tokens compared with full attention (Audit).
+  void count_audit(const AuditCounts& more) { audit_ += more; }
+  const AuditCounts& audit() const { return audit_; }
 
   AnswerEnd end() const { return end_; }
   const std::string& stop_string() const { return stop_.found(); }  // that ended it; "": none did
@@ -119,6 +124,7 @@ class Answer {
   const text::Tokenizer* tokenizer_;
   std::vector<int32_t> forced_;  // tokens of a mark that are not written yet, the last first
   DraftCounts drafts_;
+  AuditCounts audit_;
   AnswerEnd end_ = AnswerEnd::kOpen;
 };
 

@@ -16,7 +16,7 @@ void BatchTimes::measured(int tokens, double seconds) {
   products_ += tokens * seconds;
 }
 
-// Of a token, in terms of the mean step.
+// What a token takes, in terms of the mean step.
 double BatchTimes::slope() const {
   const double mean = tokens_ / weight_;
   const double variance = squares_ / weight_ - mean * mean;

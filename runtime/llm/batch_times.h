@@ -14,7 +14,7 @@ class BatchTimes {
   static constexpr double kDecay = 0.98;  // a step
   static constexpr double kOutlier = 2;   // times what is expected: something else took that long
   static constexpr int kTrusted = 8;      // steps before outliers are cut
-  // Of a token, in terms of a step, where the steps all had about as many.
+  // What a token takes, in terms of a step, where the steps all had about as many.
   static constexpr double kUnknownSlope = 0.2;
   static constexpr double kMinVariance = 0.1;  // tokens²
 

@@ -17,6 +17,7 @@ DraftedSteps::DraftedSteps(Model& model, Runtime& runtime, SequenceId sequence, 
   if (options.drafts == DraftKind::kLookup) {
     drafts_ = std::make_unique<Drafts>(options.prediction, prompt);
   }
+  if (options.audit_every != 0) audit_.emplace(options.audit_every);
 }
 
 // No more than may follow: memory was reserved for these.
@@ -30,6 +31,7 @@ std::span<const int32_t> DraftedSteps::propose() {
 
 int DraftedSteps::judge(std::span<const float> logits, const std::function<void()>& took) {
   const size_t vocab = logits.size() / kept_.size();
+  if (audit_) answer_.count_audit(audit_->after(logits.first(vocab)));
   size_t kept = 1;
   for (;; ++kept) {
     more_ = answer_.take(logits.subspan((kept - 1) * vocab, vocab));
@@ -44,6 +46,7 @@ bool DraftedSteps::step(const std::function<void()>& took) {
   kept_.assign(1, answer_.tokens().back());
   const std::span<const int32_t> drafts = propose();
   kept_.insert(kept_.end(), drafts.begin(), drafts.end());
+  if (audit_) audit_->before(model_, runtime_, sequence_, kept_.front());
   const auto begin = std::chrono::steady_clock::now();
   int kept = 0;
   const auto run = [&] {
@@ -61,9 +64,10 @@ bool DraftedSteps::step(const std::function<void()>& took) {
     kept_.resize(1);
     run();
   }
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  if (audit_) audit_->decoded(seconds.count());
   if (drafts_) {
-    const std::chrono::duration<double> took_seconds = std::chrono::steady_clock::now() - begin;
-    times_.measured(static_cast<int>(kept_.size()), took_seconds.count());
+    times_.measured(static_cast<int>(kept_.size()), seconds.count());
     drafts_->judged(kept - 1);
     answer_.count_drafts({.made = std::ssize(kept_) - 1, .right = kept - 1});
   }

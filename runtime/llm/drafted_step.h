@@ -1,9 +1,10 @@
-// A decode step of one answer, with drafts.
+// Decode steps of one answer, with drafts and audits.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -35,6 +36,7 @@ class DraftedSteps {
   Answer& answer_;
   int64_t max_tokens_;
   std::unique_ptr<Drafts> drafts_;
+  std::optional<Audit> audit_;
   BatchTimes times_;
   std::vector<int32_t> kept_;  // of the step: its tokens
   bool more_ = true;

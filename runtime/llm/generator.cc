@@ -205,6 +205,7 @@ class Generation {
     result_.text = answer_.text();
     result_.logprobs = answer_.logprobs();
     result_.drafts = answer_.drafts();
+    result_.audit = answer_.audit();
     result_.end = result_.error ? AnswerEnd::kOpen : answer_.end();
     result_.stopped_on_eos = result_.end == AnswerEnd::kEndOfSequence;
   }

@@ -25,6 +25,7 @@ struct GenerateOptions {
   std::vector<std::string> stop = {};  // see AnswerOptions, as logprobs
   std::optional<int> logprobs = {};
   DraftKind drafts = DraftKind::kNone;
+  std::optional<int> audit_every = 0;  // see Audit; 0: no comparison
   // Tokens of random context before the prompt (random_context.h), for measurements. The prompt is
   // then decoded token by token.
   int64_t random_context = 0;
@@ -37,7 +38,7 @@ struct GenerateOptions {
   std::function<void(std::string_view text)> on_rest = {};
 
   AnswerOptions answer() const {
-    return {max_tokens, sampling, stop, logprobs, drafts, {}, {}, {}};
+    return {max_tokens, sampling, stop, logprobs, drafts, {}, audit_every, {}, {}};
   }
 };
 
@@ -55,6 +56,7 @@ struct GenerateResult {
   int64_t decode_steps = 0;
   int64_t decoded_tokens = 0;  // more than steps where drafts were right
   Answer::DraftCounts drafts;
+  AuditCounts audit;
   std::vector<double> step_seconds;  // each decode step, on the device's clock
   AnswerEnd end = AnswerEnd::kOpen;  // kOpen if an error ended it
   bool stopped_on_eos = false;

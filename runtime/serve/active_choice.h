@@ -39,6 +39,7 @@ struct ActiveChoice {
   std::optional<bool> decodes_turn;
   std::optional<int32_t> next;     // sampled, not yet in the cache
   std::unique_ptr<Drafts> drafts;  // of its text so far; null: none yet
+  std::optional<Audit> audit;
   std::optional<SequenceId> sequence;
   TokenLog log;                      // the tokens that the sequence holds
   std::optional<Resuming> resuming;  // set while tokens are read from disk

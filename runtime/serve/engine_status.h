@@ -65,6 +65,8 @@ struct EngineStatus {
   Recomputed recomputed_tokens{};  // of them
   uint64_t generated_tokens = 0;
   uint64_t drafted_tokens = 0, right_drafts = 0;
+  AuditCounts audit;
+  Histogram<8> audit_kl = {.bounds = {1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.1, 1}};
   SecondsHistogram queue_seconds = seconds_histogram();
   SecondsHistogram first_token_seconds = seconds_histogram();
   SecondsHistogram inter_token_seconds = seconds_histogram();

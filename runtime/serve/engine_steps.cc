@@ -118,7 +118,27 @@ void EngineSteps::decode() {
   }
 }
 
+// One a step: the others' tokens wait for it.
+void EngineSteps::begin_audit(const DecodeStep& step) {
+  for (ActiveChoice* const one : step.batch) {
+    if (one->request.answer.audit_every == 0 || one->at_prompt()) continue;
+    if (!one->audit) one->audit.emplace(one->request.answer.audit_every);
+    if (one->audit->before(model_, runtime_, *one->sequence, *one->next)) return;
+  }
+}
+
+void EngineSteps::end_audit(ActiveChoice& active, std::span<const float> logits, double seconds) {
+  if (!active.audit) return;
+  const AuditCounts found = active.audit->after(logits);
+  active.audit->decoded(seconds);
+  if (found.tokens == 0) return;
+  active.answer->count_audit(found);
+  stats_.audit += found;
+  stats_.audit_kl.add(found.kl_sum);
+}
+
 void EngineSteps::decode_step(const DecodeStep& step) {
+  begin_audit(step);
   const auto begin = Clock::now();
   const auto logits =
       step.has_drafts() ? run_drafts(step) : run_step(step.batch, step.counts, StepMode::kDecode);
@@ -132,6 +152,7 @@ void EngineSteps::decode_step(const DecodeStep& step) {
   size_t row = 0;
   // Sampling may start further choices; this batch does not include them.
   for (size_t i = 0; i < step.batch.size(); ++i) {
+    end_audit(*step.batch[i], logits.subspan(row * vocab, vocab), took);
     row += step.has_drafts() ? static_cast<size_t>(step.counts[i]) : 1;
     if (!step.drafts[i].empty()) continue;
     computed(*step.batch[i], step.counts[i], StepMode::kDecode,

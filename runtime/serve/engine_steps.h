@@ -63,6 +63,8 @@ class EngineSteps {
   DecodeStep next_decode() const;
   void add_known(DecodeStep& step) const;
   void add_drafts(DecodeStep& step) const;
+  void begin_audit(const DecodeStep& step);
+  void end_audit(ActiveChoice& active, std::span<const float> logits, double seconds);
   void decode_step(const DecodeStep& step);
   std::span<const float> run_drafts(const DecodeStep& step);
   int take_drafts(ActiveChoice& active, std::span<const int32_t> drafts,

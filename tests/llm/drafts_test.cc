@@ -59,7 +59,7 @@ TEST(DraftsTest, APredictionIsAnotherText) {
   EXPECT_THAT(proposal({2, 3, 4}, 4, {1, 2}), IsEmpty());
 }
 
-// Guesses that are wrong, or cost as much as steps, are made less.
+// Drafts that are wrong, or cost as much as steps, are made less.
 TEST(DraftsTest, AsManyAsPay) {
   std::vector<int32_t> text(40);
   std::iota(text.begin(), text.end(), 0);
@@ -218,7 +218,7 @@ TEST_F(DraftedAnswerTest, AnswersDoNotDependOnDrafts) {
   EXPECT_GT(answer(DraftKind::kLookup, 0).drafts.right, 0);
 }
 
-TEST(KeptTokensTest, WhatCannotBeKeptIsRefused) {
+TEST(DraftedRefusals, WhatCannotBeKeptIsRefused) {
   const auto device = open_test_device("cpu");
   Model model = Model::load(golden_dir("llama-gqa-bf16"), *device, DType::kF32);
   const auto runtime = full_runtime(model);
@@ -253,7 +253,7 @@ TEST(KeptTokensTest, WhatCannotBeKeptIsRefused) {
   EXPECT_EQ(runtime->length(sequence), 64);
 }
 
-TEST(KeptTokensTest, DevicesThatDecodeOneTokenHaveNoDrafts) {
+TEST(DraftedRefusals, DevicesThatDecodeOneTokenHaveNoDrafts) {
   const auto emulated = open_test_device("emulated");
   Model model = Model::load(golden_dir("llama-gqa-bf16"), *emulated, DType::kF32);
   const auto runtime = host_runtime(model);

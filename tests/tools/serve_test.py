@@ -99,6 +99,17 @@ class Completions(ServeTest):
             details = predicted["usage"]["completion_tokens_details"]
             self.assertGreater(details["accepted_prediction_tokens"], 3)
 
+    def test_audits_change_no_answer(self):
+        body = {"temperature": 0.3, "seed": 5, "max_tokens": 30, "logprobs": 2}
+        plain = Server(self).complete("In the beginning", **body)
+        self.assertNotIn("audit", plain["usage"])
+        server = Server(self, "--audit", "5")
+        audited = server.complete("In the beginning", **body)
+        self.assertEqual(audited["choices"], plain["choices"])
+        self.assertEqual(audited["usage"]["audit"]["tokens"], 5)
+        self.assertEqual(server.metric("fasa_audited_tokens_total"), 5)
+        self.assertEqual(server.metric("fasa_audit_kl_count"), 5)
+
     def test_a_crowd_gets_what_each_gets_alone(self):
         prompts = [f"{n} And Boaz begat Obed of Ruth, and Obed begat Jesse. " * (2 + n)
                    for n in range(6)]

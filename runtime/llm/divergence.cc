@@ -1,4 +1,4 @@
-#include "runtime/eval/step_logits.h"
+#include "runtime/llm/divergence.h"
 
 #include <algorithm>
 #include <cmath>
