@@ -40,29 +40,28 @@ def write_lines(path, lines):
 
 
 def tasks():
+    """{name: (prompt, temperature)}. A small model repeats itself unless its tokens are drawn."""
     verses = (ROOT / "models/texts/ruth.txt").read_text(encoding="utf-8")[:1500]
-    return {"edit code": "Repeat the following Python code exactly, with the variable `count` renamed "
-                         f"to `total`:\n\n{CODE}",
-            "copy lines": f"Repeat this text word for word:\n\n{verses}",
-            "prose about a text": f"What happens in this text, and why?\n\n{verses}",
-            "prose": "Write a short story about a lighthouse keeper who finds a letter."}
-
-
-# A small model repeats itself unless its tokens are drawn.
-DRAWN = {"prose about a text", "prose"}
+    edit = "Repeat the following Python code exactly, with the variable `count` renamed to `total`:"
+    story = "Write a short story about a lighthouse keeper who finds a letter."
+    return {"edit code": (f"{edit}\n\n{CODE}", 0),
+            "copy lines": (f"Repeat this text word for word:\n\n{verses}", 0),
+            "prose about a text": (f"What happens in this text, and why?\n\n{verses}", 1),
+            "prose": (story, 1)}
 
 
 def answer(arguments, prompt, drafts, temperature):
     line = [arguments.fasa, "generate", "--model", arguments.model, "--device", "cpu", "--chat",
-            "--prompt-file", prompt, "--temperature", temperature, "--seed", "1", "--max-tokens", str(arguments.tokens),
-            "--drafts", drafts, "--json"]
+            "--prompt-file", prompt, "--temperature", str(temperature), "--seed", "1",
+            "--max-tokens", str(arguments.tokens), "--drafts", drafts, "--json"]
     return json.loads(subprocess.run(line, stdout=subprocess.PIPE, check=True).stdout)
 
 
 def rounds_of(arguments, prompt, temperature):
     found = []
     for _ in range(arguments.rounds):
-        plain, drafted = (answer(arguments, prompt, kind, temperature) for kind in ("none", "lookup"))
+        plain, drafted = (answer(arguments, prompt, kind, temperature)
+                          for kind in ("none", "lookup"))
         if plain["tokens"] != drafted["tokens"]:
             sys.exit("drafts changed the answer")
         found.append((plain["decode"], drafted["decode"]))
@@ -90,11 +89,11 @@ def main():
     results = {}
     print("| task | tokens | tokens/s | with drafts, times | tokens a step | drafts right |")
     print("|---|---|---|---|---|---|")
-    for name, text in tasks().items():
+    for name, (text, temperature) in tasks().items():
         with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as prompt:
             prompt.write(text)
             prompt.flush()
-            row = measured(rounds_of(arguments, prompt.name, "1" if name in DRAWN else "0"))
+            row = measured(rounds_of(arguments, prompt.name, temperature))
         results[name] = row
         low, high = row["range"]
         print(f"| {name} | {row['answer_tokens']} | {row['tokens_a_second']:.1f} | "

@@ -9,9 +9,9 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/units.h"
+#include "runtime/base/utf8.h"
 #include "runtime/io/input_file.h"
 #include "runtime/io/output_file.h"
-#include "tools/generate_report.h"
 
 namespace fasa {
 namespace {
@@ -134,11 +134,9 @@ void ChatLoop::fork(std::string_view argument) {
 void ChatLoop::save(const std::string& path) {
   if (path.empty()) throw UsageError("/save needs a file name: /save FILE");
   nlohmann::ordered_json messages = nlohmann::ordered_json::array();
-  bool lossy = false;
   if (session_ != nullptr) {
     for (const text::ChatMessage& message : session_->messages()) {
-      messages.push_back(
-          {{"role", message.role}, {"content", valid_utf8(message.content, &lossy)}});
+      messages.push_back({{"role", message.role}, {"content", valid_utf8(message.content)}});
     }
   }
   const nlohmann::ordered_json conversation = {{"messages", std::move(messages)}};

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include "runtime/base/units.h"
+#include "runtime/base/utf8.h"
 #include "runtime/config/config_options.h"
 #include "runtime/io/machine.h"
-#include "runtime/text/utf8.h"
 
 namespace fasa {
 namespace {
@@ -132,23 +132,15 @@ double GenerateReport::bytes_per_step() const {
   return per_step(fetch.fetched_bytes, fetch.decode_steps);
 }
 
-std::string valid_utf8(const std::string& bytes, bool* lossy) {
-  const std::string quoted = Json(bytes).dump(-1, ' ', false, Json::error_handler_t::replace);
-  std::string text = Json::parse(quoted).get<std::string>();
-  *lossy = text != bytes;
-  return text;
-}
-
 Json to_json(const GenerateReport& report) {
-  bool lossy = false;
   const std::string& text = report.result.text;
   Json json = {{"tokens", report.result.tokens},
                {"text", text},
-               {"text_lossy", text.find(text::kReplacement) != std::string::npos},
+               {"text_lossy", text.find(kReplacement) != std::string::npos},
                {"stopped_on_eos", report.result.stopped_on_eos},
                {"end", end_name(report.result.end)},
                {"sampling", sampling_json(report.sampling)},
-               {"model", valid_utf8(report.model, &lossy)},
+               {"model", valid_utf8(report.model)},
                {"device", report.device},
                {"dtype", std::string(dtype_name(report.dtype))},
                {"row_dtype", std::string(row_dtype_name(report.row_dtype))},
@@ -157,7 +149,7 @@ Json to_json(const GenerateReport& report) {
                {"decode", decode_json(report)},
                {"memory", memory_json(report)},
                {"fetch", fetch_json(report)},
-               {"map", report.map.empty() ? Json(nullptr) : Json(valid_utf8(report.map, &lossy))},
+               {"map", report.map.empty() ? Json(nullptr) : Json(valid_utf8(report.map))},
                {"map_seconds", report.map_seconds},
                {"control_group", group_limits()},
                {"config", config_to_json(report.config)}};

@@ -36,7 +36,4 @@ struct GenerateReport {
 nlohmann::json to_json(const GenerateReport& report);
 std::string to_table(const GenerateReport& report);  // lines of at most 100 columns
 
-// JSON must be UTF-8: invalid bytes become U+FFFD, and *lossy reports that.
-std::string valid_utf8(const std::string& bytes, bool* lossy);
-
 }  // namespace fasa

@@ -83,96 +83,10 @@ class ServeCommand final : public Command {
         ->type_name("DIR")
         ->required();
     add_pre_flag(*command_, pre_);
-    command_->add_option("--host", http_.host, "Address to listen on, or unix:PATH")
-        ->type_name("ADDRESS")
-        ->capture_default_str();
-    command_->add_option("--port", http_.port, "Port; 0 = any free port")
-        ->type_name("N")
-        ->capture_default_str();
-    command_->add_option("--api-key-file", key_file_, "File of API keys, one per line")
-        ->type_name("FILE");
-    command_
-        ->add_option("--allowed-host", http_.allowed_hosts,
-                     "Allow this name in the Host header, besides addresses and localhost")
-        ->type_name("NAME");
-    command_
-        ->add_option(
-            "--allowed-origin", http_.allowed_origins,
-            "Allow web pages of this origin to send requests, besides the server's own page")
-        ->type_name("ORIGIN");
-    command_
-        ->add_option("--model-name", name_,
-                     "Name of the model in the API; default: the folder's name")
-        ->type_name("NAME");
-    command_->add_flag("--any-model-name", any_model_name_,
-                       "Take requests for a model of any name");
-    command_->add_option("--dtype", dtype_, "Type of weights and activations: f32, bf16, auto")
-        ->type_name("DTYPE")
-        ->capture_default_str();
-    command_
-        ->add_option("--max-sequences", engine_.max_sequences, "Requests that run at the same time")
-        ->type_name("N")
-        ->check(CLI::Range(1, 256))
-        ->capture_default_str();
-    command_
-        ->add_option("--max-waiting", engine_.max_waiting,
-                     "Requests that wait in the queue; further ones get status 429")
-        ->type_name("N")
-        ->check(CLI::Range(1, 100'000))
-        ->capture_default_str();
-    command_->add_option("--max-context", max_context_, "Maximum tokens of a prompt and its answer")
-        ->type_name("N")
-        ->check(CLI::Range(int64_t{2}, int64_t{1} << 30));
-    add_prefill_chunk(*command_, engine_.prefill_chunk);
-    command_->get_option("--prefill-chunk")->check(CLI::Range(kAutomaticChunk, 65'536));
-    command_
-        ->add_option("--max-step-ms", max_step_ms_,
-                     "Target time of a decode step and the prompts read after it; auto = twice the "
-                     "time of a decode step, at most 100")
-        ->type_name("MS")
-        ->check(CLI::IsMember({"auto"}) | CLI::Range(0.1, 60'000.0))
-        ->capture_default_str();
-    command_
-        ->add_option("--remember", engine_.log_bytes,
-                     "Memory for the tokens of conversations that were evicted, so that their next "
-                     "turn is recomputed with the same results")
-        ->type_name("SIZE")
-        ->transform(CLI::Validator(
-            [](std::string& text) {
-              const auto bytes = parse_bytes(text);
-              if (!bytes) {
-                return fmt::format("\"{}\"; allowed: a size, such as 64MiB{}", text,
-                                   missing_unit_hint(text));
-              }
-              text = std::to_string(*bytes);
-              return std::string();
-            },
-            ""))
-        ->default_str("64MiB");
-    command_
-        ->add_option("--template-kwargs", template_kwargs_,
-                     "Variables of the chat template for requests that do not set them, such as "
-                     "'{\"enable_thinking\": false}'")
-        ->type_name("JSON");
-    command_
-        ->add_option("--reasoning-budget", reasoning_budget_,
-                     "Maximum tokens of a thought, which is then ended; 0 = no thoughts")
-        ->type_name("N")
-        ->check(CLI::Range(int64_t{0}, int64_t{1} << 30));
-    command_
-        ->add_option("--max-tokens-default", max_tokens_,
-                     "Maximum tokens of an answer whose request sets none; default: what the "
-                     "context leaves")
-        ->type_name("N")
-        ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
-    command_->add_option("--log", log_, "Form of the log's line for each request: text, json")
-        ->type_name("FORM")
-        ->check(CLI::IsMember({"text", "json"}))
-        ->capture_default_str();
-    command_->add_flag("--quiet", quiet_, "Log no requests")->excludes("--log");
-    command_->add_flag("--allow-long", allow_long_,
-                       "Allow a --max-context above the model's positions");
-    command_->add_option("--now", now_, "Date for chat templates")->type_name("DATE");
+    add_address();
+    add_model();
+    add_steps();
+    add_answers();
     fit_.add_to(*command_);
     flags_.add_to(*command_);
     return command_;
@@ -181,6 +95,10 @@ class ServeCommand final : public Command {
   int run() override;
 
  private:
+  void add_address();
+  void add_model();
+  void add_steps();
+  void add_answers();
   void check() const;
   int64_t max_context(const ModelConfig& config) const;
   int serve_until_signal(HttpServer& server, Service& service, EngineLoop& engine,
@@ -189,6 +107,10 @@ class ServeCommand final : public Command {
   serve::SuspensionOptions suspension_options(const Config& config, Model& model,
                                               const Runtime& runtime,
                                               const SliceChoice& slices) const;
+  serve::ServiceOptions service_options(const Config& config, const ModelConfig& model) const;
+  void set_engine_options(const Config& config, const Model& model, const Runtime& runtime,
+                          int64_t context);
+  static void tell_limits(const Config& config, const Device& device);
 
   CLI::App* command_ = nullptr;
   ConfigFlags flags_;
@@ -206,6 +128,106 @@ class ServeCommand final : public Command {
   bool any_model_name_ = false;
   bool allow_long_ = false;
 };
+
+void ServeCommand::add_address() {
+  command_->add_option("--host", http_.host, "Address to listen on, or unix:PATH")
+      ->type_name("ADDRESS")
+      ->capture_default_str();
+  command_->add_option("--port", http_.port, "Port; 0 = any free port")
+      ->type_name("N")
+      ->capture_default_str();
+  command_->add_option("--api-key-file", key_file_, "File of API keys, one per line")
+      ->type_name("FILE");
+  command_
+      ->add_option("--allowed-host", http_.allowed_hosts,
+                   "Allow this name in the Host header, besides addresses and localhost")
+      ->type_name("NAME");
+  command_
+      ->add_option("--allowed-origin", http_.allowed_origins,
+                   "Allow web pages of this origin to send requests, besides the server's own page")
+      ->type_name("ORIGIN");
+}
+
+void ServeCommand::add_model() {
+  command_
+      ->add_option("--model-name", name_,
+                   "Name of the model in the API; default: the folder's name")
+      ->type_name("NAME");
+  command_->add_flag("--any-model-name", any_model_name_, "Take requests for a model of any name");
+  command_->add_option("--dtype", dtype_, "Type of weights and activations: f32, bf16, auto")
+      ->type_name("DTYPE")
+      ->capture_default_str();
+}
+
+void ServeCommand::add_steps() {
+  command_
+      ->add_option("--max-sequences", engine_.max_sequences, "Requests that run at the same time")
+      ->type_name("N")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+  command_
+      ->add_option("--max-waiting", engine_.max_waiting,
+                   "Requests that wait in the queue; further ones get status 429")
+      ->type_name("N")
+      ->check(CLI::Range(1, 100'000))
+      ->capture_default_str();
+  command_->add_option("--max-context", max_context_, "Maximum tokens of a prompt and its answer")
+      ->type_name("N")
+      ->check(CLI::Range(int64_t{2}, int64_t{1} << 30));
+  add_prefill_chunk(*command_, engine_.prefill_chunk);
+  command_->get_option("--prefill-chunk")->check(CLI::Range(kAutomaticChunk, 65'536));
+  command_
+      ->add_option("--max-step-ms", max_step_ms_,
+                   "Target time of a decode step and the prompts read after it; auto = twice the "
+                   "time of a decode step, at most 100")
+      ->type_name("MS")
+      ->check(CLI::IsMember({"auto"}) | CLI::Range(0.1, 60'000.0))
+      ->capture_default_str();
+  command_
+      ->add_option("--remember", engine_.log_bytes,
+                   "Memory for the tokens of conversations that were evicted, so that their next "
+                   "turn is recomputed with the same results")
+      ->type_name("SIZE")
+      ->transform(CLI::Validator(
+          [](std::string& text) {
+            const auto bytes = parse_bytes(text);
+            if (!bytes) {
+              return fmt::format("\"{}\"; allowed: a size, such as 64MiB{}", text,
+                                 missing_unit_hint(text));
+            }
+            text = std::to_string(*bytes);
+            return std::string();
+          },
+          ""))
+      ->default_str("64MiB");
+}
+
+void ServeCommand::add_answers() {
+  command_
+      ->add_option("--template-kwargs", template_kwargs_,
+                   "Variables of the chat template for requests that do not set them, such as "
+                   "'{\"enable_thinking\": false}'")
+      ->type_name("JSON");
+  command_
+      ->add_option("--reasoning-budget", reasoning_budget_,
+                   "Maximum tokens of a thought, which is then ended; 0 = no thoughts")
+      ->type_name("N")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 30));
+  command_
+      ->add_option("--max-tokens-default", max_tokens_,
+                   "Maximum tokens of an answer whose request sets none; default: what the "
+                   "context leaves")
+      ->type_name("N")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
+  command_->add_option("--log", log_, "Form of the log's line for each request: text, json")
+      ->type_name("FORM")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+  command_->add_flag("--quiet", quiet_, "Log no requests")->excludes("--log");
+  command_->add_flag("--allow-long", allow_long_,
+                     "Allow a --max-context above the model's positions");
+  command_->add_option("--now", now_, "Date for chat templates")->type_name("DATE");
+}
 
 // Without API keys, listen on loopback only, so that no network is served by mistake.
 void ServeCommand::check() const {
@@ -284,6 +306,50 @@ serve::SuspensionOptions ServeCommand::suspension_options(const Config& config, 
           .snapshots = config.memory.snapshots};
 }
 
+serve::ServiceOptions ServeCommand::service_options(const Config& config,
+                                                    const ModelConfig& model) const {
+  return {.model_name = !name_.empty() ? name_ : model_name_of(dir_),
+          .any_model_name = any_model_name_,
+          .model_path = dir_,
+          .model = model_facts(dir_, model),
+          .created = static_cast<int64_t>(std::time(nullptr)),
+          .max_context = max_context(model),
+          .vocab_size = model.vocab_size,
+          .marks_borders = marks_borders(model.geometry()),
+          .defaults = GenerationDefaults::load(dir_),
+          .drafts = config.drafts.kind,
+          .audit_every = config.audit.every,
+          .template_variables = template_variables(template_kwargs_),
+          .max_tokens = max_tokens_,
+          .reasoning_budget = reasoning_budget_,
+          .keys = key_file_.empty() ? serve::ApiKeys() : serve::ApiKeys::load(key_file_),
+          .log = quiet_           ? serve::LogForm::kNone
+                 : log_ == "json" ? serve::LogForm::kJson
+                                  : serve::LogForm::kText,
+          .now = [now = now_] { return shown_time(now); }};
+}
+
+void ServeCommand::set_engine_options(const Config& config, const Model& model,
+                                      const Runtime& runtime, int64_t context) {
+  if (engine_.prefill_chunk == kAutomaticChunk) {
+    const int most = OpenPrompt::possible(model, runtime) ? kPieceTokens : kMaxServedChunk;
+    engine_.prefill_chunk = automatic_chunk(model, runtime, context, context, most);
+  }
+  engine_.max_step_seconds = max_step_ms_ == "auto" ? 0 : std::stod(max_step_ms_) * 1e-3;
+  engine_.prompt_share = config.serve.prompt_share;
+  engine_.sparse_turn_tokens = config.sessions.sparse_turn_tokens;
+}
+
+void ServeCommand::tell_limits(const Config& config, const Device& device) {
+  if (!config.device.gpu.empty() && device.name() == "cpu") {
+    fmt::print(stderr, "fasa serve: device.gpu = \"{}\" is a GPU to plan for; this runs on {}\n",
+               config.device.gpu, device.name());
+  }
+  if (const std::string limits = group_limits(); !limits.empty()) {
+    fmt::print(stderr, "fasa serve: limits of the control group: {}\n", limits);
+  }
+}
+
 int ServeCommand::run() {
   reject_unknown_arguments(*command_);
   check();
@@ -294,30 +360,10 @@ int ServeCommand::run() {
   config.validate_for(model_config.geometry());
   const auto tokenizer = require_tokenizer(dir_, pre_);
   const auto templates = open_templates(dir_);
-  serve::ServiceOptions options{
-      .model_name = !name_.empty() ? name_ : model_name_of(dir_),
-      .any_model_name = any_model_name_,
-      .model_path = dir_,
-      .model = model_facts(dir_, model_config),
-      .created = static_cast<int64_t>(std::time(nullptr)),
-      .max_context = max_context(model_config),
-      .vocab_size = model_config.vocab_size,
-      .marks_borders = marks_borders(model_config.geometry()),
-      .defaults = GenerationDefaults::load(dir_),
-      .drafts = config.drafts.kind,
-      .audit_every = config.audit.every,
-      .template_variables = template_variables(template_kwargs_),
-      .max_tokens = max_tokens_,
-      .reasoning_budget = reasoning_budget_,
-      .keys = key_file_.empty() ? serve::ApiKeys() : serve::ApiKeys::load(key_file_),
-      .log = quiet_           ? serve::LogForm::kNone
-             : log_ == "json" ? serve::LogForm::kJson
-                              : serve::LogForm::kText,
-      .now = [now = now_] { return shown_time(now); }};
-
+  serve::ServiceOptions options = service_options(config, model_config);
   const auto device = open_model_device(config.device_options(), model_config);
-  const bool automatic = engine_.prefill_chunk == kAutomaticChunk;
-  const int chunk = automatic ? kMinPrefillChunk : engine_.prefill_chunk;
+  const int given = engine_.prefill_chunk;
+  const int chunk = given == kAutomaticChunk ? kMinPrefillChunk : given;
   FitFlag::Subject subject{.path = dir_,
                            .model = model_config,
                            .dtype = weights_dtype(dtype_),
@@ -333,16 +379,8 @@ int ServeCommand::run() {
   const RowDType row_dtype = config.placement.row_dtype.value_or(model_config.row_dtype());
   Runtime runtime(*device, config, model.config().geometry(), row_dtype, slices.dims,
                   options.max_context);
-  engine_.prefill_chunk = chunk;
-  if (automatic) {
-    const int most = OpenPrompt::possible(model, runtime) ? kPieceTokens : kMaxServedChunk;
-    engine_.prefill_chunk =
-        automatic_chunk(model, runtime, options.max_context, options.max_context, most);
-  }
+  set_engine_options(config, model, runtime, options.max_context);
   options.token_memory = token_memory(runtime, options.max_context, engine_.prefill_chunk);
-  engine_.max_step_seconds = max_step_ms_ == "auto" ? 0 : std::stod(max_step_ms_) * 1e-3;
-  engine_.prompt_share = config.serve.prompt_share;
-  engine_.sparse_turn_tokens = config.sessions.sparse_turn_tokens;
   if (!config.sessions.dir.empty()) {
     engine_.sessions = suspension_options(config, model, runtime, slices);
     options.keys.hash_with(serve::store_salt(config.sessions.dir));
@@ -361,13 +399,7 @@ int ServeCommand::run() {
         return serve::error_response(status, message);
       });
   service.set_counters(&server.counters());
-  if (!config.device.gpu.empty() && device->name() == "cpu") {
-    fmt::print(stderr, "fasa serve: device.gpu = \"{}\" is a GPU to plan for; this runs on {}\n",
-               config.device.gpu, device->name());
-  }
-  if (const std::string limits = group_limits(); !limits.empty()) {
-    fmt::print(stderr, "fasa serve: limits of the control group: {}\n", limits);
-  }
+  tell_limits(config, *device);
   print_room(room, options.token_memory, context);
   if (engine_.sessions) {
     fmt::print(stderr, "fasa serve: found {} of conversations on disk\n",

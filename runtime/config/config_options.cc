@@ -415,7 +415,7 @@ void add_top(Options& out) {
       "fasa-m, fasa-c, full", [](auto& c) -> auto& { return c.preset; }));
 }
 
-void add_rest(Options& out) {
+void add_link(Options& out) {
   out.push_back(parsed_option(
       {.table = "link",
        .key = "bandwidth",
@@ -431,6 +431,9 @@ void add_rest(Options& out) {
       "TIME", "a time, such as \"10us\" (ns, us, ms, s)",
       [](auto& c) -> auto& { return c.link.latency; }, parse_seconds,
       [](double seconds) { return fmt::format("{:.12g}us", seconds * 1e6); }));
+}
+
+void add_answers(Options& out) {
   out.push_back(named_option<DraftKind>(
       {.table = "drafts",
        .key = "kind",
@@ -450,6 +453,9 @@ void add_rest(Options& out) {
        .flag = "audit"},
       0, kMaxInterval, [](auto& c) -> auto& { return c.audit.every; },
       fmt::format("auto, or 0 to {}", kMaxInterval)));
+}
+
+void add_rest(Options& out) {
   out.push_back(text_option(
       {.table = "trace",
        .key = "file",
@@ -507,7 +513,7 @@ void add_rest(Options& out) {
 Options all_options() {
   Options options;
   for (const auto add : {add_top, add_device, add_memory, add_weights, add_sets, add_counts,
-                         add_placement, add_prefetch, add_rest})
+                         add_placement, add_prefetch, add_link, add_answers, add_rest})
     add(options);
   return options;
 }

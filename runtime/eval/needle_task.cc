@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "runtime/base/error.h"
+#include "runtime/base/utf8.h"
 #include "runtime/eval/answer_run.h"
-#include "runtime/text/utf8.h"
 
 namespace fasa {
 namespace {
@@ -16,8 +16,8 @@ constexpr int64_t kSlackTokens = 4;
 
 // Tokens cut out of a text may begin or end within a character.
 std::string without_cut_characters(std::string text) {
-  while (text.starts_with(text::kReplacement)) text.erase(0, text::kReplacement.size());
-  while (text.ends_with(text::kReplacement)) text.resize(text.size() - text::kReplacement.size());
+  while (text.starts_with(kReplacement)) text.erase(0, kReplacement.size());
+  while (text.ends_with(kReplacement)) text.resize(text.size() - kReplacement.size());
   return text;
 }
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "runtime/config/draft_kind.h"
-#include "runtime/llm/audit.h"
+#include "runtime/llm/divergence.h"
 #include "runtime/llm/logprobs.h"
 #include "runtime/llm/sampler.h"
 #include "runtime/text/answer/answer_reader.h"

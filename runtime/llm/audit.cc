@@ -4,18 +4,9 @@
 #include <chrono>
 
 #include "runtime/base/error.h"
-#include "runtime/llm/divergence.h"
 #include "runtime/llm/owned_sequence.h"
 
 namespace fasa {
-
-AuditCounts& AuditCounts::operator+=(const AuditCounts& more) {
-  tokens += more.tokens;
-  same_best += more.same_best;
-  kl_sum += more.kl_sum;
-  kl_max = std::max(kl_max, more.kl_max);
-  return *this;
-}
 
 bool Audit::due(int64_t position) const {
   if (every_) return position - *last_ >= *every_;

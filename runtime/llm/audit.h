@@ -7,18 +7,10 @@
 #include <span>
 #include <vector>
 
+#include "runtime/llm/divergence.h"
 #include "runtime/llm/model.h"
 
 namespace fasa {
-
-struct AuditCounts {
-  int64_t tokens = 0;     // compared
-  int64_t same_best = 0;  // of them, those whose best token is the same
-  double kl_sum = 0;      // KL(full || selected), in nats
-  double kl_max = 0;
-  AuditCounts& operator+=(const AuditCounts& more);
-  double mean_kl() const { return tokens == 0 ? 0 : kl_sum / static_cast<double>(tokens); }
-};
 
 class Audit {
  public:

@@ -35,4 +35,12 @@ int32_t best_token(std::span<const float> logits) {
   return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
+AuditCounts& AuditCounts::operator+=(const AuditCounts& more) {
+  tokens += more.tokens;
+  same_best += more.same_best;
+  kl_sum += more.kl_sum;
+  kl_max = std::max(kl_max, more.kl_max);
+  return *this;
+}
+
 }  // namespace fasa

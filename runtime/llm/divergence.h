@@ -14,4 +14,14 @@ double kl_divergence(std::span<const float> reference, std::span<const float> ot
 // The token with the greatest logit; the first of equals.
 int32_t best_token(std::span<const float> logits);
 
+// Predictions that were compared with those of full attention.
+struct AuditCounts {
+  int64_t tokens = 0;     // compared
+  int64_t same_best = 0;  // of them, those whose best token is the same
+  double kl_sum = 0;      // KL(full || selected), in nats
+  double kl_max = 0;
+  AuditCounts& operator+=(const AuditCounts& more);
+  double mean_kl() const { return tokens == 0 ? 0 : kl_sum / static_cast<double>(tokens); }
+};
+
 }  // namespace fasa

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/llm/answer.h"
+#include "runtime/llm/audit.h"
 #include "runtime/llm/drafts.h"
 #include "runtime/llm/model.h"
 

@@ -14,6 +14,7 @@
 #include "runtime/api/sequences/runtime.h"
 #include "runtime/base/error.h"
 #include "runtime/llm/answer.h"
+#include "runtime/llm/audit.h"
 #include "runtime/llm/drafts.h"
 #include "runtime/llm/token_log.h"
 #include "runtime/serve/generation_request.h"

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "runtime/base/error.h"
+#include "runtime/base/utf8.h"
 #include "runtime/text/json_part.h"
-#include "runtime/text/utf8.h"
 
 namespace fasa::text {
 namespace {

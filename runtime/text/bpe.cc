@@ -6,8 +6,8 @@
 #include <functional>
 
 #include "runtime/base/error.h"
+#include "runtime/base/utf8.h"
 #include "runtime/text/cut_text.h"
-#include "runtime/text/utf8.h"
 
 namespace fasa::text {
 namespace {

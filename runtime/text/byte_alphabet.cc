@@ -1,6 +1,6 @@
 #include "runtime/text/byte_alphabet.h"
 
-#include "runtime/text/utf8.h"
+#include "runtime/base/utf8.h"
 
 namespace fasa::text {
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "runtime/base/error.h"
-#include "runtime/text/utf8.h"
+#include "runtime/base/utf8.h"
 
 namespace fasa::text {
 namespace {

@@ -5,10 +5,10 @@
 #include <optional>
 
 #include "runtime/base/error.h"
+#include "runtime/base/utf8.h"
 #include "runtime/text/canonical_form.h"
 #include "runtime/text/json_part.h"
 #include "runtime/text/replacement.h"
-#include "runtime/text/utf8.h"
 
 namespace fasa::text {
 namespace {

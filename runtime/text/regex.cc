@@ -7,9 +7,9 @@
 #include <mutex>
 
 #include "runtime/base/error.h"
+#include "runtime/base/utf8.h"
 #include "runtime/text/cut_text.h"
 #include "runtime/text/newer_unicode.h"
-#include "runtime/text/utf8.h"
 
 namespace fasa::text {
 namespace {

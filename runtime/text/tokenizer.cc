@@ -8,10 +8,10 @@
 #include <system_error>
 
 #include "runtime/base/error.h"
+#include "runtime/base/utf8.h"
 #include "runtime/io/input_file.h"
 #include "runtime/text/tokenizer_file.h"
 #include "runtime/text/tokenizer_parts.h"
-#include "runtime/text/utf8.h"
 
 namespace fasa::text {
 namespace {

@@ -7,9 +7,9 @@
 #include <fstream>
 #include <set>
 
+#include "runtime/base/utf8.h"
 #include "runtime/text/byte_alphabet.h"
 #include "runtime/text/pre_tokenizer.h"
-#include "runtime/text/utf8.h"
 #include "tests/support/source_path.h"
 
 namespace fasa {
@@ -30,8 +30,7 @@ std::vector<size_t> lengths_of(const GgufPreTokenizer& how, const std::string& t
   size_t at = 0;  // in `text`; each of its bytes is a character of the byte alphabet
   for (const text::Span word : words.spans) {
     size_t count = 0;
-    for (size_t byte = word.begin; byte < word.end;
-         byte += text::utf8_bytes(words.text.text[byte])) {
+    for (size_t byte = word.begin; byte < word.end; byte += utf8_bytes(words.text.text[byte])) {
       count += (static_cast<unsigned char>(text[at++]) & 0xc0) != 0x80 ? 1 : 0;
     }
     lengths.push_back(count);

@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "runtime/base/error.h"
+#include "runtime/base/utf8.h"
 #include "runtime/text/tokenizer.h"
-#include "runtime/text/utf8.h"
 
 namespace {
 
@@ -23,7 +23,7 @@ void check(const fasa::text::Tokenizer& tokenizer, std::string_view text) {
     for (const int32_t id : ids) {
       if (id < 0 || id >= tokenizer.vocab_size()) std::abort();
       const std::string piece = stream.push(id);
-      if (!fasa::text::is_valid_utf8(piece)) std::abort();
+      if (!fasa::is_valid_utf8(piece)) std::abort();
       streamed += piece;
     }
     streamed += stream.finish();

@@ -6,9 +6,9 @@
 #include <cmath>
 
 #include "runtime/base/error.h"
+#include "runtime/base/utf8.h"
 #include "runtime/io/foreign_file.h"
 #include "runtime/llm/gguf/gguf_bytes.h"
-#include "runtime/text/utf8.h"
 
 namespace fasa {
 namespace {
@@ -53,7 +53,7 @@ class GgufHeader::Cursor {
   }
   std::string name(std::string_view what) {
     const std::string_view name = text(what, kMaxNameBytes);
-    if (!text::is_valid_utf8(name)) fail(fmt::format("{} is no valid UTF-8", what));
+    if (!is_valid_utf8(name)) fail(fmt::format("{} is no valid UTF-8", what));
     return std::string(name);
   }
   GgufType type(const std::string& key) {

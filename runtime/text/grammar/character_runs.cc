@@ -5,7 +5,7 @@
 #include <tuple>
 #include <utility>
 
-#include "runtime/text/utf8.h"
+#include "runtime/base/utf8.h"
 
 namespace fasa::text {
 namespace {

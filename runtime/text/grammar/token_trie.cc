@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "runtime/text/utf8.h"
+#include "runtime/base/utf8.h"
 
 namespace fasa::text {
 namespace {

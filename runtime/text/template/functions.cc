@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "runtime/base/utf8.h"
 #include "runtime/text/template/python_text.h"
 #include "runtime/text/template/unicode.h"
 

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "runtime/base/utf8.h"
 #include "runtime/text/template/operators.h"
 #include "runtime/text/template/python_text.h"
 #include "runtime/text/template/unicode.h"
@@ -26,7 +27,7 @@ void append_json_escaped(std::string* out, char32_t character, bool ascii) {
   }
   const auto code = static_cast<uint32_t>(character);
   if (code >= 0x20 && (code < 0x7f || !ascii)) {
-    append_utf8(out, character);
+    append_utf8(*out, character);
   } else if (code < 0x10000) {
     append_unit(out, code);
   } else {

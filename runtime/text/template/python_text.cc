@@ -6,6 +6,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "runtime/base/utf8.h"
 #include "runtime/text/template/unicode.h"
 
 namespace fasa::jinja {
@@ -81,7 +82,7 @@ class ReprWriter {
     } else if (character == '\\' || code == static_cast<unsigned char>(quote)) {
       *out += {'\\', static_cast<char>(character)};
     } else if (is_printable(character)) {
-      append_utf8(out, character);
+      append_utf8(*out, character);
     } else {
       *out += code < 0x100     ? fmt::format("\\x{:02x}", code)
               : code < 0x10000 ? fmt::format("\\u{:04x}", code)

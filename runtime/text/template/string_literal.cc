@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "runtime/base/utf8.h"
 #include "runtime/text/template/unicode.h"
 
 namespace fasa::jinja {
@@ -64,12 +65,12 @@ const char* unescape(std::string_view literal, std::string* text) {
       char32_t code = 0;
       if (!read_hex(rest, digits, &code)) return "an escape has too few hexadecimal digits";
       if (!is_character(code)) return "an escape is not a valid character";
-      append_utf8(text, code);
+      append_utf8(*text, code);
       at += 2 + digits;
     } else if (kind >= '0' && kind <= '7') {
       char32_t code = 0;
       at += 1 + read_octal(literal.substr(at + 1), &code);
-      append_utf8(text, code);
+      append_utf8(*text, code);
     } else if (kind == 'N') {
       return "\\N{name} escapes are not supported";
     } else if (static_cast<unsigned char>(kind) >= 0x80) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/base/utf8.h"
 #include "runtime/text/template/evaluator.h"
 #include "runtime/text/template/lexer.h"
 #include "runtime/text/template/parser.h"

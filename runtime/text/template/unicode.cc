@@ -2,6 +2,7 @@
 
 #include <utf8proc.h>
 
+#include "runtime/base/utf8.h"
 #include "runtime/text/template/special_case.h"
 
 namespace fasa::jinja {
@@ -62,17 +63,17 @@ bool ends_word(std::string_view text, size_t offset) {
 }
 
 void append_all(std::string* out, std::u32string_view characters) {
-  for (const char32_t character : characters) append_utf8(out, character);
+  for (const char32_t character : characters) append_utf8(*out, character);
 }
 
 void append_lower(std::string* out, std::string_view text, size_t offset, char32_t character) {
   if (character == kSigma && ends_word(text, offset)) {
-    append_utf8(out, kFinalSigma);
+    append_utf8(*out, kFinalSigma);
   } else if (character == kDottedI) {
     append_all(out, U"i\u0307");
   } else {
     const auto code = static_cast<utf8proc_int32_t>(character);
-    append_utf8(out, static_cast<char32_t>(utf8proc_tolower(code)));
+    append_utf8(*out, static_cast<char32_t>(utf8proc_tolower(code)));
   }
 }
 
@@ -81,7 +82,7 @@ void append_upper(std::string* out, char32_t character) {
     append_all(out, special->upper);
   } else {
     const auto code = static_cast<utf8proc_int32_t>(character);
-    append_utf8(out, static_cast<char32_t>(utf8proc_toupper(code)));
+    append_utf8(*out, static_cast<char32_t>(utf8proc_toupper(code)));
   }
 }
 
@@ -90,7 +91,7 @@ void append_title(std::string* out, char32_t character) {
     append_all(out, special->title);
   } else {
     const auto code = static_cast<utf8proc_int32_t>(character);
-    append_utf8(out, static_cast<char32_t>(utf8proc_totitle(code)));
+    append_utf8(*out, static_cast<char32_t>(utf8proc_totitle(code)));
   }
 }
 
@@ -115,18 +116,6 @@ MarkedText map_characters(const MarkedText& text, const Change& change) {
 
 }  // namespace
 
-bool is_valid_utf8(std::string_view bytes) {
-  const auto* data = reinterpret_cast<const utf8proc_uint8_t*>(bytes.data());
-  for (size_t at = 0; at < bytes.size();) {
-    utf8proc_int32_t code = 0;
-    const auto size =
-        utf8proc_iterate(data + at, static_cast<utf8proc_ssize_t>(bytes.size() - at), &code);
-    if (size <= 0) return false;
-    at += static_cast<size_t>(size);
-  }
-  return true;
-}
-
 Character character_at(std::string_view text, size_t offset) {
   const auto first = static_cast<unsigned char>(text[offset]);
   if (first < 0x80) return {first, 1};
@@ -138,15 +127,9 @@ Character character_at(std::string_view text, size_t offset) {
   return {code, size};
 }
 
-void append_utf8(std::string* out, char32_t character) {
-  utf8proc_uint8_t bytes[4];
-  const auto size = utf8proc_encode_char(static_cast<utf8proc_int32_t>(character), bytes);
-  out->append(reinterpret_cast<const char*>(bytes), static_cast<size_t>(size));
-}
-
 std::string utf8_of(char32_t character) {
   std::string bytes;
-  append_utf8(&bytes, character);
+  append_utf8(bytes, character);
   return bytes;
 }
 

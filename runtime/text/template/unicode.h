@@ -11,15 +11,12 @@
 
 namespace fasa::jinja {
 
-bool is_valid_utf8(std::string_view bytes);
-
 // All texts below must be valid UTF-8.
 struct Character {
   char32_t code = 0;
   size_t size = 0;  // bytes
 };
 Character character_at(std::string_view text, size_t offset);
-void append_utf8(std::string* out, char32_t character);
 std::string utf8_of(char32_t character);
 
 size_t count_characters(std::string_view text);

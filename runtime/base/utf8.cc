@@ -1,6 +1,6 @@
-#include "runtime/text/utf8.h"
+#include "runtime/base/utf8.h"
 
-namespace fasa::text {
+namespace fasa {
 Utf8Lead utf8_lead(unsigned char byte) {
   if (byte < 0x80) return {1, 0, 0};
   if (byte < 0xc2) return {0, 0, 0};
@@ -101,4 +101,4 @@ bool is_white_space(char32_t c) {
          c == 0x3000;
 }
 
-}  // namespace fasa::text
+}  // namespace fasa

@@ -1,4 +1,4 @@
-// UTF-8 for tokenizers: finds valid and invalid sequences, and replaces invalid ones.
+// UTF-8: finds valid and invalid sequences, and replaces invalid ones.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace fasa::text {
+namespace fasa {
 
 inline constexpr std::string_view kReplacement = "\xef\xbf\xbd";  // U+FFFD
 
@@ -55,4 +55,4 @@ bool is_valid_utf8(std::string_view text);
 // Unicode's White_Space.
 bool is_white_space(char32_t code_point);
 
-}  // namespace fasa::text
+}  // namespace fasa
