@@ -36,6 +36,7 @@ std::shared_ptr<const TokenTable> some_tokens() {
       "a", "b", " ", "1", "é", "\xe4\xb8\xad", ",", "a1", "ab", "\xf0\x9f\x98\x80"};
   const std::vector<std::string> rare = {"\"", "\\", "\n", "\xe4", "\xb8", "\xe4\xb8", "<"};
   std::mt19937 random(7);
+  for (const char* const end : {"", "\"", "\xc3"}) tokens.push_back(std::string(40, 'a') + end);
   while (tokens.size() < 1000) {
     std::string word;
     for (size_t left = 1 + random() % 6; left > 0; --left) {
@@ -61,6 +62,39 @@ GrammarAutomaton::State state_behind(GrammarAutomaton& automaton, GrammarAutomat
   return state;
 }
 
+// Compares masks with what the automaton takes token by token, while random tokens are written.
+// Returns whether the text is whole.
+bool masks_agree(TokenGrammar& grammar, GrammarAutomaton& automaton, const TokenTable& tokens,
+                 std::mt19937& random, std::string& written) {
+  TokenGrammar::Text text = grammar.begin();
+  for (int step = 0; step < 40 && !grammar.is_whole(text); ++step) {
+    const GrammarAutomaton::State here = state_behind(automaton, automaton.start(), written);
+    std::vector<int32_t> expected;
+    for (int32_t id = 0; id < tokens.end_id(); ++id) {
+      const std::string_view bytes = tokens.bytes(id);
+      if (!bytes.empty() && state_behind(automaton, here, bytes) != GrammarAutomaton::kDead) {
+        expected.push_back(id);
+      }
+    }
+    if (expected.empty() && !automaton.accepts(here)) {
+      EXPECT_THROW(grammar.allowed(text), InputError) << written;
+      return false;
+    }
+    const auto mask = grammar.allowed(text);
+    EXPECT_TRUE(grammar.is_known(text));
+    std::vector<int32_t> allowed;
+    for (int32_t id = 0; id < tokens.end_id(); ++id) {
+      if (has(*mask, id)) allowed.push_back(id);
+    }
+    EXPECT_EQ(allowed, expected) << written;
+    if (::testing::Test::HasFailure() || allowed.empty()) return false;
+    const int32_t taken = allowed[random() % allowed.size()];
+    grammar.push(text, taken);
+    written += tokens.bytes(taken);
+  }
+  return grammar.is_whole(text);
+}
+
 class TokenGrammarTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(TokenGrammarTest, MasksAreWhatTheAutomatonTakes) {
@@ -68,27 +102,9 @@ TEST_P(TokenGrammarTest, MasksAreWhatTheAutomatonTakes) {
   TokenGrammar grammar(grammar_of(GetParam()), tokens);
   GrammarAutomaton automaton(grammar_of(GetParam()));
   std::mt19937 random(3);
-  for (int round = 0; round < 20; ++round) {
-    TokenGrammar::Text text = grammar.begin();
+  for (int round = 0; round < 20 && !HasFailure(); ++round) {
     std::string written;
-    for (int step = 0; step < 40 && !grammar.is_whole(text); ++step) {
-      const auto mask = grammar.allowed(text);
-      const GrammarAutomaton::State here = state_behind(automaton, automaton.start(), written);
-      std::vector<int32_t> allowed;
-      for (int32_t id = 0; id < tokens->end_id(); ++id) {
-        const std::string_view bytes = tokens->bytes(id);
-        const bool expected =
-            !bytes.empty() && state_behind(automaton, here, bytes) != GrammarAutomaton::kDead;
-        ASSERT_EQ(has(*mask, id), expected) << written << " + " << bytes;
-        if (expected) allowed.push_back(id);
-      }
-      ASSERT_FALSE(allowed.empty());
-      const int32_t taken = allowed[random() % allowed.size()];
-      grammar.push(text, taken);
-      written += tokens->bytes(taken);
-    }
-    if (grammar.is_whole(text)) {
-      EXPECT_TRUE(grammar.may_end(text));
+    if (masks_agree(grammar, automaton, *tokens, random, written)) {
       EXPECT_TRUE(nlohmann::json::accept(written)) << written;
     }
   }
@@ -103,7 +119,115 @@ INSTANTIATE_TEST_SUITE_P(Schemas, TokenGrammarTest,
                                              "maxLength": 2}, "maxItems": 3})",
                                            R"({"type": "string", "minLength": 3, "maxLength": 40})",
                                            R"({"type": "string", "pattern": "^[a1é ]{2,9}<?b*$"})",
+                                           R"({"type": "string", "maxLength": 150})",
+                                           R"({"type": "array", "items": {"type": "integer"},
+                                             "minItems": 60, "maxItems": 90})",
                                            R"({"type": "string"})"));
+
+// Small grammars of few letters: rules that begin with a byte, so that they may be recursive, and
+// repetitions of one of them.
+ByteGrammar random_grammar(std::mt19937& random) {
+  using Symbol = ByteGrammar::Symbol;
+  ByteGrammar grammar;
+  const auto below = [&](size_t count) { return random() % count; };
+  const auto some_byte = [&] {
+    ByteSet set;
+    for (size_t left = 1 + below(3); left > 0; --left) {
+      set.set(static_cast<unsigned char>("abc\"\xc3\xa9\xaa"[below(7)]));
+    }
+    return grammar.byte_of(set);
+  };
+  std::vector<ByteGrammar::Rule> rules(2 + below(4));
+  for (auto& rule : rules) rule = grammar.new_rule();
+  for (const auto rule : rules) {
+    for (size_t left = 1 + below(3); left > 0; --left) {
+      std::vector<Symbol> symbols = {some_byte()};
+      while (below(2) == 0) {
+        symbols.push_back(below(3) > 0 ? some_byte() : rules[below(rules.size())]);
+      }
+      grammar.add(rule, symbols);
+    }
+  }
+  ByteGrammar::Rule rest = grammar.new_rule();
+  grammar.add(rest, {below(2) == 0 ? some_byte() : rules[0]});
+  const auto repeated = rules[below(rules.size())];
+  const size_t most = below(80), least = below(80);
+  for (size_t count = 0; count < most; ++count) {
+    const auto longer = grammar.new_rule();
+    grammar.add(longer, {repeated, rest});
+    if (count < least) grammar.add(longer, {rest});
+    rest = longer;
+  }
+  grammar.seal(rest);
+  return grammar;
+}
+
+// Words of the same letters; some of them are long.
+std::shared_ptr<const TokenTable> random_tokens(std::mt19937& random) {
+  std::vector<std::string> tokens = {"", "a", "b", "c", "\"", "\xc3", "\xa9", "\xaa"};
+  const std::vector<std::string> letters = {"a", "b", "c", "\xc3\xa9", "\xc3\xaa", "\"", "\xa9"};
+  while (tokens.size() < 200) {
+    const bool is_long = random() % 10 == 0;
+    const size_t kinds = 1 + random() % letters.size();
+    std::string word;
+    for (size_t left = (is_long ? 25 : 1) + random() % 16; left > 0; --left) {
+      word += letters[random() % kinds];
+    }
+    tokens.push_back(std::move(word));
+  }
+  return std::make_shared<TokenTable>(std::move(tokens));
+}
+
+TEST(TokenGrammar, MasksOfRandomGrammars) {
+  int grammars = 0;
+  for (uint32_t seed = 0; seed < 300 && !HasFailure(); ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed), same(seed);
+    try {
+      GrammarAutomaton automaton(random_grammar(random));
+      const auto tokens = random_tokens(random);
+      TokenGrammar grammar(random_grammar(same), tokens);
+      for (int round = 0; round < 2; ++round) {
+        std::string written;
+        masks_agree(grammar, automaton, *tokens, random, written);
+      }
+      ++grammars;
+    } catch (const InputError& error) {
+      EXPECT_THAT(error.what(), ::testing::AnyOf(::testing::HasSubstr("no text matches"),
+                                                 ::testing::HasSubstr("too complex")));
+    }
+  }
+  EXPECT_GT(grammars, 150);
+}
+
+// Two places in a string that are far from its end have one mask.
+TEST(TokenGrammar, CountersShareMasks) {
+  const auto tokens = some_tokens();
+  for (const char* const schema :
+       {R"({"type": "string", "maxLength": 400})", R"({"type": "string", "minLength": 400})",
+        R"({"type": "string", "pattern": "^[a1é ]{2,400}$"})"}) {
+    TokenGrammar grammar(grammar_of(schema), tokens);
+    TokenGrammar::Text text = grammar.begin();
+    grammar.push(text, '"' + 1);  // the id of a byte is one more
+    for (int count = 0; count < 300; ++count) {
+      grammar.allowed(text);
+      grammar.push(text, 'a' + 1);
+    }
+    EXPECT_LE(grammar.computed_masks(), 8u) << schema;
+  }
+}
+
+// States of lists in lists do not, at an end of which other things may follow.
+TEST(TokenGrammar, NestingIsNoCounter) {
+  const auto tokens = some_tokens();
+  TokenGrammar grammar(grammar_of(R"({"type": "array"})"), tokens);
+  TokenGrammar::Text text = grammar.begin();
+  for (int depth = 1; depth < 12; ++depth) {
+    grammar.allowed(text);
+    grammar.push(text, '[' + 1);
+    EXPECT_EQ(grammar.computed_masks(), static_cast<uint64_t>(depth));
+  }
+}
 
 // Branches of plain text are taken whole; those with a quote, long ones and parts of characters are
 // not.

@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 #include <queue>
+#include <set>
 #include <utility>
 
 namespace fasa::text {
@@ -92,9 +93,22 @@ void ByteGrammar::measure() {
   }
 }
 
+void ByteGrammar::find_byte_classes() {
+  std::set<std::vector<bool>> classes;
+  byte_classes_.clear();
+  for (size_t byte = 0; byte < 256; ++byte) {
+    std::vector<bool> in_sets;
+    for (const ByteSet& set : sets_) in_sets.push_back(set.test(byte));
+    if (classes.insert(std::move(in_sets)).second) {
+      byte_classes_.push_back(static_cast<unsigned char>(byte));
+    }
+  }
+}
+
 void ByteGrammar::seal(Rule start) {
   start_ = start;
   measure();
+  find_byte_classes();
   for (auto& sequences : rules_) {
     std::erase_if(sequences, [](const Sequence& one) { return one.height > kMaxDepth; });
   }

@@ -53,13 +53,17 @@ class ByteGrammar {
   Symbol symbol(Place place) const { return symbols_[static_cast<size_t>(place)]; }
   const ByteSet& bytes(Symbol symbol) const { return sets_[static_cast<size_t>(-2 - symbol)]; }
   Rule start() const { return start_; }
+  // One byte of each class of bytes that all symbols treat alike.
+  std::span<const unsigned char> byte_classes() const { return byte_classes_; }
 
  private:
   void measure();
+  void find_byte_classes();
 
   std::vector<Symbol> symbols_;
   std::vector<std::vector<Sequence>> rules_;
   std::vector<ByteSet> sets_;
+  std::vector<unsigned char> byte_classes_;
   Rule start_ = 0;
 };
 

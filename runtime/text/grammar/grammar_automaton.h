@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -36,6 +37,8 @@ class GrammarAutomaton {
     return entry.accepts && entry.readings.empty();
   }
   size_t states() const { return states_.size(); }
+  // Bytes to which all others are alike, in any state.
+  std::span<const unsigned char> byte_classes() const { return grammar_.byte_classes(); }
   // Deletes all states but start().
   void clear();
 

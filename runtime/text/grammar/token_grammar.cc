@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/text/grammar/alike_states.h"
 
 namespace fasa::text {
 
@@ -22,10 +23,17 @@ TokenGrammar::Text TokenGrammar::begin() {
   return text;
 }
 
+void TokenGrammar::forget_masks() {
+  masks_.clear();
+  to_share_.clear();
+  kept_masks_ = 0;
+  searched_states_ = 0;
+}
+
 void TokenGrammar::forget() {
   automaton_.clear();
   runs_.clear();
-  masks_.clear();
+  forget_masks();
   ++age_;
 }
 
@@ -42,23 +50,67 @@ void TokenGrammar::find(Text& text) {
   if (too_many) max_states_ = std::max(kManyStates, 2 * automaton_.states());
 }
 
+bool TokenGrammar::is_known(const Text& text) const {
+  const std::lock_guard lock(mutex_);
+  return text.age_ == age_ && masks_.contains(text.state_);
+}
+
 std::shared_ptr<const TokenGrammar::Mask> TokenGrammar::allowed(Text& text) {
   const std::lock_guard lock(mutex_);
   find(text);
   if (const auto found = masks_.find(text.state_); found != masks_.end()) return found->second;
-  auto mask = compute(text.state_);
-  if ((masks_.size() + 1) * mask->size() * sizeof(uint64_t) > kMaskBytes) masks_.clear();
+  auto mask = share(text.state_);
+  const bool is_new = mask == nullptr;
+  if (is_new) {
+    auto made = std::make_shared<Mask>((static_cast<size_t>(tokens_->end_id()) + 63) / 64);
+    add(tokens_->trie(), text.state_, *made);
+    mask = std::move(made);
+  }
+  const bool any = std::any_of(mask->begin(), mask->end(), [](uint64_t word) { return word != 0; });
+  if (!any && !automaton_.accepts(text.state_)) {
+    throw InputError("no token of the vocabulary can continue the requested grammar here");
+  }
+  if (is_new) count(text.state_, mask->size() * sizeof(uint64_t));
   masks_.emplace(text.state_, mask);
   return mask;
 }
 
-// Walks the vocabulary's tree: a branch is left where the grammar rejects its bytes, and taken
-// whole where it takes all that the branch contains.
-std::shared_ptr<const TokenGrammar::Mask> TokenGrammar::compute(State state) {
-  auto mask = std::make_shared<Mask>((static_cast<size_t>(tokens_->end_id()) + 63) / 64);
-  const TokenTrie& trie = tokens_->trie();
+// A mask that was computed for the state.
+void TokenGrammar::count(State state, size_t bytes) {
+  if ((kept_masks_ + 1) * bytes > kMaskBytes) forget_masks();
+  to_share_.push_front(state);
+  if (to_share_.size() > kToShare) to_share_.pop_back();
+  ++kept_masks_;
+  ++computed_masks_;
+}
+
+// The mask of a state that takes the same short tokens, if it takes the same long ones; else null.
+// Searches without success may not fill the automaton.
+std::shared_ptr<const TokenGrammar::Mask> TokenGrammar::share(State state) {
+  for (const State other : to_share_) {
+    if (searched_states_ > kManyStates / 4) return nullptr;
+    const size_t before = automaton_.states();
+    const bool alike = are_alike(automaton_, state, other, TokenTable::kShortBytes);
+    searched_states_ = alike ? 0 : searched_states_ + automaton_.states() - before;
+    if (alike && same_long_tokens(state, *masks_.at(other))) return masks_.at(other);
+  }
+  return nullptr;
+}
+
+bool TokenGrammar::same_long_tokens(State state, const Mask& mask) {
+  const TokenTrie& tokens = tokens_->long_tokens();
+  Mask taken(mask.size());
+  add(tokens, state, taken);
+  return std::all_of(tokens.ids().begin(), tokens.ids().end(), [&](int32_t id) {
+    const auto word = static_cast<size_t>(id) / 64;
+    return ((mask[word] ^ taken[word]) >> (id % 64) & 1) == 0;
+  });
+}
+
+// Adds the tokens of the tree that may come next. A branch is left where the grammar rejects its
+// bytes, and taken whole where it takes all that the branch contains.
+void TokenGrammar::add(const TokenTrie& trie, State state, Mask& mask) {
   const std::span<const TokenTrie::Node> nodes = trie.nodes();
-  bool any = automaton_.accepts(state);
   path_.resize(trie.max_depth() + 1);
   path_[0] = state;
   for (uint32_t at = 0; at + 1 < nodes.size();) {
@@ -72,13 +124,10 @@ std::shared_ptr<const TokenGrammar::Mask> TokenGrammar::compute(State state) {
     }
     if (node.contents >= 0 && runs_.take(next, trie.contents(node))) behind = node.end;
     for (const int32_t id : trie.ids().subspan(node.first, nodes[behind].first - node.first)) {
-      (*mask)[static_cast<size_t>(id) / 64] |= uint64_t{1} << (id % 64);
+      mask[static_cast<size_t>(id) / 64] |= uint64_t{1} << (id % 64);
     }
-    any = any || nodes[behind].first > node.first;
     at = behind;
   }
-  if (!any) throw InputError("no token of the vocabulary can continue the requested grammar here");
-  return mask;
 }
 
 void TokenGrammar::push(Text& text, int32_t token) {
@@ -112,9 +161,13 @@ bool TokenGrammar::is_whole(Text& text) {
 size_t TokenGrammar::bytes() const {
   constexpr size_t kState = 2048;  // approximate bytes of a state and its map entry
   const std::lock_guard lock(mutex_);
-  size_t bytes = automaton_.states() * kState;
-  for (const auto& [state, mask] : masks_) bytes += mask->size() * sizeof(uint64_t);
-  return bytes;
+  const size_t mask_bytes = static_cast<size_t>(tokens_->end_id()) / 8;
+  return automaton_.states() * kState + kept_masks_ * mask_bytes;
+}
+
+uint64_t TokenGrammar::computed_masks() const {
+  const std::lock_guard lock(mutex_);
+  return computed_masks_;
 }
 
 }  // namespace fasa::text

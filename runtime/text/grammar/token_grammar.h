@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <list>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -36,21 +36,30 @@ class TokenGrammar {
   Text begin();
   // The tokens that may come next. Throws InputError if no token fits, or beyond a limit.
   std::shared_ptr<const Mask> allowed(Text& text);
+  // Whether allowed() needs no work.
+  bool is_known(const Text& text) const;
   // Throws InputError if the token is not allowed.
   void push(Text& text, int32_t token);
   // Whether the text may end here; is_whole(): and nothing can follow.
   bool may_end(Text& text);
   bool is_whole(Text& text);
 
+  // Masks that were computed so far; states with equal ones share them.
+  uint64_t computed_masks() const;
   // Approximate memory in bytes.
   size_t bytes() const;
 
  private:
   static constexpr size_t kManyStates = 8192;  // limit on cached states, unless one text needs more
   static constexpr size_t kMaskBytes = size_t{16} << 20;
+  static constexpr size_t kToShare = 4;
 
   void find(Text& text);
-  std::shared_ptr<const Mask> compute(GrammarAutomaton::State state);
+  std::shared_ptr<const Mask> share(GrammarAutomaton::State state);
+  bool same_long_tokens(GrammarAutomaton::State state, const Mask& mask);
+  void count(GrammarAutomaton::State state, size_t bytes);
+  void add(const TokenTrie& trie, GrammarAutomaton::State state, Mask& mask);
+  void forget_masks();
   void forget();
 
   const std::shared_ptr<const TokenTable> tokens_;
@@ -59,8 +68,12 @@ class TokenGrammar {
   uint64_t age_ = 1;
   size_t max_states_ = kManyStates;
   std::unordered_map<GrammarAutomaton::State, std::shared_ptr<const Mask>> masks_;
+  std::deque<GrammarAutomaton::State> to_share_;  // whose masks others may have; newest first
+  size_t kept_masks_ = 0;                         // different ones in masks_
+  size_t searched_states_ = 0;                    // made by searches of share() without success
+  uint64_t computed_masks_ = 0;
   CharacterRuns runs_{automaton_};
-  std::vector<GrammarAutomaton::State> path_;  // scratch of compute()
+  std::vector<GrammarAutomaton::State> path_;  // scratch of add()
 };
 
 }  // namespace fasa::text

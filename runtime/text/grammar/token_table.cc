@@ -33,6 +33,8 @@ TokenTable::TokenTable(std::vector<std::string> bytes) : bytes_(std::move(bytes)
   }
   std::sort(tokens.begin(), tokens.end());
   trie_ = TokenTrie(tokens);
+  std::erase_if(tokens, [](const auto& one) { return one.first.size() <= kShortBytes; });
+  long_tokens_ = TokenTrie(tokens);
 }
 
 TokenTable::TokenTable(const Tokenizer& tokenizer, const std::map<int32_t, std::string>& given)
