@@ -11,7 +11,7 @@ class Metrics {
     text_ += fmt::format("# HELP {} {}\n# TYPE {} {}\n", name, help, name, type);
   }
   template <typename Value>
-  void sample(const char* name, const std::string& labels, Value value) {
+  void sample(const std::string& name, const std::string& labels, Value value) {
     text_ += labels.empty() ? fmt::format("{} {}\n", name, value)
                             : fmt::format("{}{{{}}} {}\n", name, labels, value);
   }
@@ -28,17 +28,29 @@ class Metrics {
   template <size_t kBounds>
   void histogram(const char* name, const char* help, const Histogram<kBounds>& values) {
     head(name, "histogram", help);
-    uint64_t sum = 0;
-    for (size_t i = 0; i < values.bounds.size(); ++i) {
-      sum += values.counts[i];
-      text_ += fmt::format("{}_bucket{{le=\"{}\"}} {}\n", name, values.bounds[i], sum);
+    buckets(name, "", values);
+  }
+  void histogram(const char* name, const char* help, const HistogramByRows& values) {
+    head(name, "histogram", help);
+    for (size_t i = 0; i < values.ranges.size(); ++i) {
+      buckets(name, fmt::format("rows=\"{}\"", HistogramByRows::kNames[i]), values.ranges[i]);
     }
-    text_ += fmt::format("{}_bucket{{le=\"+Inf\"}} {}\n{}_sum {}\n{}_count {}\n", name,
-                         values.total, name, values.sum, name, values.total);
   }
   std::string take() { return std::move(text_); }
 
  private:
+  void buckets(const std::string& name, const std::string& labels, const SecondsHistogram& values) {
+    const std::string before = labels.empty() ? "" : labels + ",";
+    uint64_t sum = 0;
+    for (size_t i = 0; i < values.bounds.size(); ++i) {
+      sum += values.counts[i];
+      sample(name + "_bucket", fmt::format("{}le=\"{}\"", before, values.bounds[i]), sum);
+    }
+    sample(name + "_bucket", before + "le=\"+Inf\"", values.total);
+    sample(name + "_sum", labels, values.sum);
+    sample(name + "_count", labels, values.total);
+  }
+
   std::string text_;
 };
 
@@ -92,8 +104,11 @@ void add_requests(Metrics& metrics, const EngineStatus& status) {
   metrics.histogram("fasa_inter_token_seconds", "Time between tokens of one answer.",
                     status.inter_token_seconds);
   metrics.histogram("fasa_decode_step_seconds",
-                    "Duration of a decode step, of all decoding requests together.",
+                    "Duration of a decode step, of all decoding requests together, by its rows.",
                     status.decode_step_seconds);
+  metrics.histogram("fasa_between_decode_steps_seconds",
+                    "Time from a decode step to the next, without the work on prompts.",
+                    status.between_steps_seconds);
   metrics.histogram("fasa_prefill_step_seconds",
                     "Duration of the work on prompts between two decode steps.",
                     status.prefill_step_seconds);

@@ -1,7 +1,9 @@
 // Statistics of an engine loop: counters since its start, and its sessions now.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -38,6 +40,24 @@ using SecondsHistogram = Histogram<13>;
 inline SecondsHistogram seconds_histogram() {
   return {.bounds = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 120}};
 }
+// For work that is short beside a step.
+inline SecondsHistogram short_seconds_histogram() {
+  return {.bounds = {0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005,
+                     0.01, 0.1, 1, 10}};
+}
+
+// A histogram for each range of the rows (tokens) of a decode step, which read the weights once.
+struct HistogramByRows {
+  static constexpr std::array<const char*, 5> kNames = {"1", "2-3", "4-7", "8-15", "16+"};
+
+  std::array<SecondsHistogram, kNames.size()> ranges;
+
+  HistogramByRows() { ranges.fill(seconds_histogram()); }
+  // `rows`: at least 1.
+  SecondsHistogram& of(size_t rows) {
+    return ranges[std::min(kNames.size(), static_cast<size_t>(std::bit_width(rows))) - 1];
+  }
+};
 
 struct SessionStatus {
   uint64_t id = 0;
@@ -70,7 +90,10 @@ struct EngineStatus {
   SecondsHistogram queue_seconds = seconds_histogram();
   SecondsHistogram first_token_seconds = seconds_histogram();
   SecondsHistogram inter_token_seconds = seconds_histogram();
-  SecondsHistogram decode_step_seconds = seconds_histogram();
+  HistogramByRows decode_step_seconds;
+  // From a decode step's end to the next one's begin while requests decode, less the work on
+  // prompts.
+  SecondsHistogram between_steps_seconds = short_seconds_histogram();
   SecondsHistogram prefill_step_seconds = seconds_histogram();
   KvMemory memory;
   FetchMetrics fetches;

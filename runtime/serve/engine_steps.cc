@@ -101,7 +101,20 @@ double EngineSteps::piece_seconds() const {
   return prefill_budget_.piece_seconds(!decoding().empty());
 }
 
+// A batch of prompts alone begins anew: before it the engine may have been idle.
+void EngineSteps::count_time_between(std::span<ActiveChoice* const> batch) {
+  const bool goes_on =
+      std::any_of(batch.begin(), batch.end(), [](const auto* one) { return !one->at_prompt(); });
+  if (last_decode_ && goes_on) {
+    const double prompts = stats_.prefill_step_seconds.sum - last_decode_->prompt_seconds;
+    const double between = seconds_between(last_decode_->at, Clock::now());
+    stats_.between_steps_seconds.add(std::max(0.0, between - prompts));
+  }
+  last_decode_.reset();
+}
+
 void EngineSteps::decode() {
+  count_time_between(decoding());
   bool scarce = false;
   for (DecodeStep step = next_decode(); !step.batch.empty(); step = next_decode()) {
     if (!scarce) {
@@ -142,11 +155,13 @@ void EngineSteps::decode_step(const DecodeStep& step) {
   const auto begin = Clock::now();
   const auto logits =
       step.has_drafts() ? run_drafts(step) : run_step(step.batch, step.counts, StepMode::kDecode);
-  const double took = seconds_between(begin, Clock::now());
+  const auto end = Clock::now();
+  const double took = seconds_between(begin, end);
   const int tokens = std::accumulate(step.counts.begin(), step.counts.end(), 0);
   if (step.one_each()) prefill_budget_.decoded(took);
   decode_times_.measured(tokens, took);
-  stats_.decode_step_seconds.add(took);
+  stats_.decode_step_seconds.of(static_cast<size_t>(tokens)).add(took);
+  last_decode_ = {end, stats_.prefill_step_seconds.sum};
   const size_t rows = step.has_drafts() ? static_cast<size_t>(tokens) : step.batch.size();
   const size_t vocab = logits.size() / rows;
   size_t row = 0;

@@ -2,8 +2,10 @@
 // and sampling.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -59,6 +61,10 @@ class EngineSteps {
     bool one_each() const;
     bool has_drafts() const;
   };
+  struct StepEnd {
+    std::chrono::steady_clock::time_point at;
+    double prompt_seconds;  // of all work on prompts before
+  };
   std::vector<ActiveChoice*> decoding() const;
   DecodeStep next_decode() const;
   void add_known(DecodeStep& step) const;
@@ -70,6 +76,7 @@ class EngineSteps {
   int take_drafts(ActiveChoice& active, std::span<const int32_t> drafts,
                   std::span<const float> logits, size_t vocab);
   Prompts prompts() const;
+  void count_time_between(std::span<ActiveChoice* const> batch);
   ActiveChoice* next_in_pieces(const Prompts& prompts);
   void read_pieces(ActiveChoice& active, const Prompts& prompts);
   Prefill next_prefill(Prompts prompts) const;
@@ -91,6 +98,7 @@ class EngineSteps {
   PrefillBudget prefill_budget_;
   PromptTurns prompt_turns_;
   BatchTimes decode_times_;
+  std::optional<StepEnd> last_decode_;  // none: nothing was decoding since
 };
 
 }  // namespace fasa::serve

@@ -413,6 +413,12 @@ class Life(ServeTest):
         for line in text.splitlines():
             self.assertRegex(line, r'^(# (HELP|TYPE) \S+ .+|[a-z_]+(\{[^}]*\})? [-+0-9.einfa]+)$')
         self.assertEqual(server.metric("fasa_generated_tokens_total"), 4)
+        steps = {name: server.metric(f'fasa_decode_step_seconds_count{{rows="{name}"}}')
+                 for name in ("1", "2-3", "4-7", "8-15", "16+")}
+        self.assertEqual(steps, {"1": 3, "2-3": 0, "4-7": 0, "8-15": 0, "16+": 0})
+        self.assertEqual(
+            server.metric('fasa_decode_step_seconds_bucket{rows="1",le="+Inf"}'), 3)
+        self.assertEqual(server.metric("fasa_between_decode_steps_seconds_count"), 2)
         self.assertGreater(server.metric('fasa_tier_bytes{tier="device",kind="rows"}') +
                            server.metric('fasa_tier_bytes{tier="host",kind="rows"}'), 0)
         for tier in "device", "host":  # no layers with linear attention
