@@ -141,6 +141,13 @@ std::optional<int32_t> Answer::forced() {
   return token;
 }
 
+bool Answer::needs_mask() const { return held_ && !options_.grammar->is_known(*held_); }
+
+// The grammar keeps the mask.
+void Answer::prepare() {
+  if (held_) options_.grammar->allowed(*held_);
+}
+
 bool Answer::take(std::span<const float> logits) {
   fresh_ = text_.size();
   pieces_.clear();

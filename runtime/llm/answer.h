@@ -62,6 +62,10 @@ class Answer {
   // Picks a token from the logits [vocab] of the last position. True: the answer continues, and
   // tokens().back() is the model's next input. Throws InputError if the grammar allows no token.
   bool take(std::span<const float> logits);
+  // Whether the next take() has to compute what the grammar allows. prepare() does so before,
+  // beside the model's step; no other call meanwhile. What it throws, take() throws again.
+  bool needs_mask() const;
+  void prepare();
   // Ends the answer early.
   void cancel();
   // Says how many of its next tokens were drafted, and how many drafts were right.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <numeric>
+#include <system_error>
 #include <utility>
 
 #include "runtime/base/error.h"
@@ -261,8 +262,11 @@ ActiveChoice* EngineSteps::next_in_pieces(const Prompts& prompts) {
 
 void EngineSteps::read_pieces(ActiveChoice& active, const Prompts& prompts) {
   const auto begin = Clock::now();
+  ActiveChoice* const reads[] = {&active};
+  std::future<void> masks = prepare_masks(reads);
   const PromptReader::Worked worked = reader_.work(prefill_budget_.slot_seconds(prompts.others),
                                                    prefill_budget_.useful_share(prompts.others));
+  masks = {};
   stats_.prefill_step_seconds.add(seconds_between(begin, Clock::now()));
   ActiveChoice& oldest = *prompts.choices.front();
   const bool own = &oldest == &active;
@@ -318,7 +322,25 @@ std::span<const float> EngineSteps::run_step(std::span<ActiveChoice* const> batc
     for (int t = 0; t < counts[i]; ++t) tokens.push_back(active.token(active.log.size() + t));
     any_ends |= active.log.size() + counts[i] >= static_cast<int64_t>(active.wanted.size());
   }
+  const std::future<void> masks = prepare_masks(batch);  // its end waits
   return model_.step(runtime_, tokens, parts, {.no_logits = !any_ends});
+}
+
+// Computes, on a thread of its own, what grammars allow after a step that is about to run. Sampling
+// computes what this fails to, and reports why.
+std::future<void> EngineSteps::prepare_masks(std::span<ActiveChoice* const> batch) {
+  std::vector<Answer*> answers;
+  for (ActiveChoice* const active : batch) {
+    if (active->answer->needs_mask()) answers.push_back(active->answer.get());
+  }
+  if (answers.empty()) return {};
+  try {
+    return std::async(std::launch::async, [answers] {
+      for (Answer* const answer : answers) answer->prepare();
+    });
+  } catch (const std::system_error&) {  // there is no thread
+    return {};
+  }
 }
 
 // Called after `count` more tokens of the choice were cached; `logits` follow the last one.

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <optional>
 #include <span>
@@ -83,6 +84,7 @@ class EngineSteps {
   void prefill_step(const Prompts& prompts, const Prefill& next);
   std::span<const float> run_step(std::span<ActiveChoice* const> batch, std::span<const int> counts,
                                   StepMode mode);
+  static std::future<void> prepare_masks(std::span<ActiveChoice* const> batch);
   void computed(ActiveChoice& active, int count, StepMode mode, std::span<const float> logits);
   void tell_progress(const ActiveChoice& active) const;
   void start_choices(ActiveChoice& active, std::span<const float> logits);
