@@ -2,8 +2,10 @@
 """Load on `fasa serve`: times that clients see, a long prompt beside a stream, and a soak.
 
     bench/serve_load.py clients --model DIR...   TTFT, time between tokens, tokens a second with 1,
-                                                 4 and 16 clients at once; with --llama the same
-                                                 GGUF files on llama-cpp-python's server, by turns
+                                                 4 and 16 clients at once, beside the bound of the
+                                                 model's step times (target step_times), and where
+                                                 the server's time went; with --llama the same GGUF
+                                                 files on llama-cpp-python's server, by turns
     bench/serve_load.py intruder --model DIR     the effect of a long prompt on another stream
     bench/serve_load.py question --model DIR     the wait of a short question behind a long prompt
     bench/serve_load.py sessions --model DIR     the first token of a document's next question:
@@ -19,203 +21,19 @@ Needs the release build. For --llama: tools/python-env && tools/peers-env, then
 Times are the clients'; --json FILE keeps all of them.
 """
 import argparse
-import http.client
 import json
 import os
 import pathlib
 import random
 import re
-import socket
 import statistics
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-FASA = ROOT / "build/release/fasa"
-TEXT = (ROOT / "models/texts/revelation.txt").read_text()
-STARTED = re.compile(r"at http://127\.0\.0\.1:(\d+)")
-ANSWER = 64  # tokens
-
-
-class Server:
-    """A process that speaks the API on a port of its own."""
-
-    def __init__(self, command, port=None):
-        variables = {k: v for k, v in os.environ.items() if not k.startswith("FASA_")}
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                                        text=True, env=variables)
-        self.log = []
-        self.port = port
-        if port is None:
-            for line in self.process.stderr:
-                self.log.append(line)
-                if found := STARTED.search(line):
-                    self.port = int(found[1])
-                    break
-            else:
-                sys.exit("the server did not start:\n" + "".join(self.log))
-        threading.Thread(target=self.drain, daemon=True).start()
-        while not self.answers():
-            if self.process.poll() is not None:
-                sys.exit("the server did not start:\n" + "".join(self.log[-20:]))
-            time.sleep(0.2)
-
-    def drain(self):
-        for line in self.process.stderr:
-            self.log.append(line)
-
-    def answers(self):
-        try:
-            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
-            connection.request("GET", "/v1/models")
-            return connection.getresponse().status == 200
-        except OSError:
-            return False
-
-    def memory(self):
-        """Resident bytes."""
-        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) * 1024
-
-    def metric(self, name):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        connection.request("GET", "/metrics")
-        text = connection.getresponse().read().decode()
-        return float(re.search(rf"^{re.escape(name)} (\S+)$", text, re.M)[1])
-
-    def stop(self):
-        self.process.terminate()
-        self.process.wait()
-
-
-def fasa(model, *flags):
-    return Server([FASA, "serve", "--model", model, "--port", "0", *flags])
-
-
-def llama(model, context):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    return Server([sys.executable, "-m", "llama_cpp.server", "--model", model, "--port", str(port),
-                   "--n_ctx", str(context), "--flash_attn", "true", "--n_threads",
-                   str(os.cpu_count()), "--interrupt_requests", "false"], port)
-
-
-class Reply:
-    """A streamed answer and when its pieces came, seconds since it was asked."""
-
-    def __init__(self):
-        self.pieces = []  # (seconds, text)
-        self.status = None
-        self.error = None
-
-    text = property(lambda self: "".join(piece for _, piece in self.pieces))
-    first = property(lambda self: self.pieces[0][0])
-    gaps = property(lambda self: [b[0] - a[0] for a, b in zip(self.pieces, self.pieces[1:])])
-
-
-def ask(server, prompt, tokens=ANSWER, stop_after=None, on_piece=None, **fields):
-    """`stop_after` pieces the connection is broken."""
-    reply = Reply()
-    body = {"prompt": prompt, "max_tokens": tokens, "temperature": 0, "stream": True, **fields}
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=900)
-    begin = time.perf_counter()
-    try:
-        connection.request("POST", "/v1/completions", json.dumps(body),
-                           {"Content-Type": "application/json"})
-        response = connection.getresponse()
-        reply.status = response.status
-        if response.status != 200:
-            reply.error = response.read().decode(errors="replace")
-            return reply
-        for line in response:
-            if not line.startswith(b"data: ") or line.startswith(b"data: [DONE]"):
-                continue
-            choices = json.loads(line[6:]).get("choices")
-            if not choices or not choices[0].get("text"):
-                continue
-            reply.pieces.append((time.perf_counter() - begin, choices[0]["text"]))
-            if on_piece:
-                on_piece()
-            if stop_after is not None and len(reply.pieces) >= stop_after:
-                break
-    except OSError as error:
-        reply.error = str(error)
-    finally:
-        connection.close()
-    return reply
-
-
-def percentile(values, share):
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
-
-
-def run_clients(server, clients, rounds, characters):
-    """Each client asks `rounds` times, one question after the other; no two share a prefix."""
-    replies, lock = [], threading.Lock()
-
-    def client(number):
-        for turn in range(rounds):
-            at = (number * 7919 + turn * 104729) % (len(TEXT) - characters - 64)
-            reply = ask(server, f"[{number}.{turn}] " + TEXT[at:at + characters])
-            with lock:
-                replies.append(reply)
-
-    begin = time.perf_counter()
-    threads = [threading.Thread(target=client, args=(i,)) for i in range(clients)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    took = time.perf_counter() - begin
-    failed = [reply for reply in replies if reply.status != 200 or not reply.pieces]
-    if failed:
-        sys.exit(f"{len(failed)} of {len(replies)} requests failed: {failed[0].error}")
-    gaps = [gap for reply in replies for gap in reply.gaps]
-    firsts = [reply.first for reply in replies]
-    return {"clients": clients, "requests": len(replies),
-            "ttft_p50": statistics.median(firsts), "ttft_p99": percentile(firsts, 0.99),
-            "gap_p50": statistics.median(gaps), "gap_p99": percentile(gaps, 0.99),
-            "tokens_per_second": sum(len(reply.pieces) for reply in replies) / took}
-
-
-def milliseconds(seconds):
-    return f"{seconds * 1e3:.1f}" if seconds < 1 else f"{seconds * 1e3:.0f}"
-
-
-def clients_command(options):
-    rows = []
-    for model in options.model:
-        ways = [("fasa", lambda: fasa(model, *options.flags))]
-        if options.llama and model.endswith(".gguf"):
-            ways.append(("llama.cpp", lambda: llama(model, options.llama_context)))
-        for round_ in range(options.rounds):
-            for name, start in ways if round_ % 2 == 0 else reversed(ways):
-                server = start()
-                run_clients(server, 1, 1, options.characters)  # pages of weights come in
-                for count in options.clients:
-                    row = run_clients(server, count, options.requests, options.characters)
-                    rows.append({"model": pathlib.Path(model).name, "server": name,
-                                 "round": round_, **row})
-                    print(f"{rows[-1]['model'][:40]}, {name}, {count} clients: "
-                          f"{row['tokens_per_second']:.0f} tokens/s", file=sys.stderr)
-                server.stop()
-    print("| model | server | clients | TTFT p50 / p99, ms | between tokens p50 / p99, ms "
-          "| tokens/s |\n|---|---|---|---|---|---|")
-    keys = sorted({(row["model"], row["server"], row["clients"]) for row in rows})
-    for model, server, count in keys:
-        same = [row for row in rows
-                if (row["model"], row["server"], row["clients"]) == (model, server, count)]
-        middle = {key: statistics.median(row[key] for row in same)
-                  for key in ("ttft_p50", "ttft_p99", "gap_p50", "gap_p99", "tokens_per_second")}
-        print(f"| {model} | {server} | {count} | {milliseconds(middle['ttft_p50'])} / "
-              f"{milliseconds(middle['ttft_p99'])} | {milliseconds(middle['gap_p50'])} / "
-              f"{milliseconds(middle['gap_p99'])} | {middle['tokens_per_second']:.0f} |")
-    return rows
+from serve_load_clients import clients_command
+from serve_load_server import ROOT, TEXT, ask, fasa, milliseconds, percentile
 
 
 def intruder_command(options):
@@ -260,16 +78,10 @@ def intruder_command(options):
     return result
 
 
-def tokens_of(server, text):
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
-    connection.request("POST", "/tokenize", json.dumps({"content": text}))
-    return json.loads(connection.getresponse().read())["tokens"]
-
-
 def question_command(options):
     """Alone and together in turns: a prompt, and a question of 20 tokens that comes 2 s later."""
     server = fasa(options.model[0], "--max-step-ms", str(options.max_step_ms), *options.flags)
-    tokens = tokens_of(server, TEXT)
+    tokens = server.tokens_of(TEXT)
     length = options.prompt_tokens
     if length + 100 * options.rounds > len(tokens):
         sys.exit(f"the text has {len(tokens)} tokens: fewer --prompt-tokens or --rounds")
@@ -460,9 +272,12 @@ def main():
                         help="flags of fasa serve; all that follow")
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--clients", nargs="+", type=int, default=[1, 4, 16])
-    parser.add_argument("--requests", type=int, default=4, help="requests per client")
+    parser.add_argument("--requests", type=int, default=10, help="requests per client")
+    parser.add_argument("--prompts", nargs="+", type=int, default=[20, 250],
+                        help="clients: tokens per prompt")
+    parser.add_argument("--answers", nargs="+", type=int, default=[64, 256],
+                        help="clients: tokens per answer")
     parser.add_argument("--rounds", type=int, default=1, help="servers take turns so often")
-    parser.add_argument("--characters", type=int, default=1000, help="characters per prompt")
     parser.add_argument("--llama", action="store_true")
     parser.add_argument("--llama-context", type=int, default=8192)
     parser.add_argument("--prompt-tokens", type=int, default=100_000,

@@ -1,5 +1,6 @@
-// Milliseconds of a model's steps by content: decode steps of several sequences, and chunks of a
-// prompt. The fixed cost of a chunk is the cost of small chunks in continuous batching.
+// Milliseconds of a model's steps by content, and of processor time of all threads: decode steps of
+// several sequences, and chunks of a prompt. The fixed cost of a chunk is the cost of small chunks
+// in continuous batching.
 //
 //   step_times MODEL [--context N] [--sequences N...] [--chunks N...] [--repeat N]
 //              [--dtype f32|bf16] [--json] [flags of [weights], --threads]
@@ -11,9 +12,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 #include <list>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "runtime/base/error.h"
@@ -30,11 +33,15 @@ struct Options {
   std::string model;
   std::string dtype;
   int context = 512;
-  std::vector<int> sequences = {1, 2, 3, 4, 8};
+  std::vector<int> sequences = {1, 2, 3, 4, 8, 16};
   std::vector<int> chunks = {1, 8, 16, 32, 64, 128, 256, 512};
   int repeat = 9;
   bool json = false;
   Config config;
+};
+
+struct Cost {
+  double ms, cpu_ms;
 };
 
 // Sequences of a model that share their first `context` tokens and then continue separately.
@@ -51,7 +58,7 @@ class Steps {
     decode(sequences);  // allocates their own pages
   }
 
-  double decode(int sequences) {
+  Cost decode(int sequences) {
     std::vector<StepSequence> parts;
     for (const OwnedSequence& sequence : sequences_) {
       if (std::ssize(parts) < sequences) parts.push_back({sequence.id(), 1, StepMode::kDecode});
@@ -59,20 +66,20 @@ class Steps {
     return time(parts, sequences);
   }
   // Prefills a chunk and removes it again.
-  double prefill(int chunk) {
+  Cost prefill(int chunk) {
     const OwnedSequence fork(runtime_, runtime_.fork(sequences_.front().id(), context_));
     const StepSequence part[] = {{fork.id(), chunk, StepMode::kPrefill}};
     return time(part, chunk);
   }
 
  private:
-  // Milliseconds.
-  double time(std::span<const StepSequence> parts, int count) {
+  Cost time(std::span<const StepSequence> parts, int count) {
     const std::vector<int32_t> ids = tokens(count);
     const auto begin = std::chrono::steady_clock::now();
+    const std::clock_t cpu = std::clock();
     model_.step(runtime_, ids, parts);
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
-    return took.count();
+    return {took.count(), 1e3 * static_cast<double>(std::clock() - cpu) / CLOCKS_PER_SEC};
   }
   std::vector<int32_t> tokens(int count) {
     std::vector<int32_t> ids(static_cast<size_t>(count));
@@ -90,19 +97,23 @@ class Steps {
 struct Case {
   StepMode mode;
   int size;  // sequences of a decode step, tokens of a chunk
-  std::vector<double> times = {};
+  std::vector<Cost> costs = {};
 
-  double median() {
-    std::sort(times.begin(), times.end());
-    return times[times.size() / 2];
+  double median(double Cost::*part) const {
+    std::vector<double> values;
+    for (const Cost& cost : costs) values.push_back(cost.*part);
+    std::sort(values.begin(), values.end());
+    return values[values.size() / 2];
   }
 };
 
-void print_table(const char* title, std::vector<Case>& cases, StepMode mode) {
-  fmt::print("{:>12} | {:>8} | {:>10}\n", title, "ms", "ms a token");
-  for (Case& one : cases) {
+void print_table(const char* title, const std::vector<Case>& cases, StepMode mode) {
+  fmt::print("{:>12} | {:>8} | {:>10} | {:>12}\n", title, "ms", "ms a token", "processor ms");
+  for (const Case& one : cases) {
     if (one.mode != mode) continue;
-    fmt::print("{:>12} | {:8.2f} | {:10.3f}\n", one.size, one.median(), one.median() / one.size);
+    const double ms = one.median(&Cost::ms);
+    fmt::print("{:>12} | {:8.2f} | {:10.3f} | {:12.2f}\n", one.size, ms, ms / one.size,
+               one.median(&Cost::cpu_ms));
   }
 }
 
@@ -119,15 +130,17 @@ int run(const Options& options) {
   for (int round = -1; round < options.repeat; ++round) {  // the first warms up
     for (Case& one : cases) {
       const bool decode = one.mode == StepMode::kDecode;
-      const double took = decode ? steps.decode(one.size) : steps.prefill(one.size);
-      if (round >= 0) one.times.push_back(took);
+      const Cost cost = decode ? steps.decode(one.size) : steps.prefill(one.size);
+      if (round >= 0) one.costs.push_back(cost);
     }
   }
   if (options.json) {
     nlohmann::json json = {{"context", options.context}};
-    for (Case& one : cases) {
-      const char* const kind = one.mode == StepMode::kDecode ? "decode_ms" : "prefill_ms";
-      json[kind][std::to_string(one.size)] = one.median();
+    for (const Case& one : cases) {
+      const std::string kind = one.mode == StepMode::kDecode ? "decode" : "prefill";
+      const std::string size = std::to_string(one.size);
+      json[kind + "_ms"][size] = one.median(&Cost::ms);
+      json[kind + "_cpu_ms"][size] = one.median(&Cost::cpu_ms);
     }
     fmt::print("{}\n", json.dump(1));
     return 0;
