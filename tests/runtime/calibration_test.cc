@@ -27,12 +27,13 @@ struct Loaded {
   Model model;
 };
 
-Loaded load(const std::string& name, std::optional<uint64_t> host_memory = {}) {
+Loaded load(const std::string& name, std::optional<uint64_t> host_memory = {},
+            const std::string& path = kModel) {
   DeviceOptions options;
   options.name = name;
   options.host_memory = host_memory;
   auto device = open_device(options);
-  Model model = Model::load(kModel, *device, DType::kF32);
+  Model model = Model::load(path, *device, DType::kF32);
   return {std::move(device), std::move(model)};
 }
 
@@ -72,6 +73,41 @@ TEST(Calibration, AMapThatFitsItsModel) {
       EXPECT_NEAR(head.distant_attention_kept.back(), 1, 1e-4);
       EXPECT_EQ(head.energy.size(), 64u);
       EXPECT_NEAR(std::accumulate(head.energy.begin(), head.energy.end(), 0.0), 1, 1e-9);
+    }
+  }
+}
+
+TEST(Calibration, TheBundledMapHasEnergies) {
+  for (const auto& layer : FcMap::load(kModel + "/fc_map.json").heads) {
+    for (const HeadRanking& head : layer) EXPECT_EQ(head.energy.size(), 64u);
+  }
+}
+
+// Interleaved pairs, some dimensions not rotated, none, and one head of all queries (MLA).
+TEST(Calibration, EnergiesChooseFineChunksInEveryLayout) {
+  std::vector<int32_t> text;
+  for (int i = 0; i < 200; ++i) text.push_back(i * i * 7 % 61);
+  CalibrationOptions options = quick();
+  options.tokens = std::ssize(text);
+  for (const char* path : {"models/pairs-400k", "models/partial-400k", "models/alibi-400k",
+                           "tests/golden/deepseek-v2"}) {
+    SCOPED_TRACE(path);
+    Loaded loaded = load("cpu", {}, source_path(path));
+    const FcMap map = calibrate(loaded.model, text, options);
+    const int chunks = loaded.model.config().geometry().chunks();
+    const std::vector<int16_t> dims = map.slice_dims(chunks, 2);
+    auto dim = dims.begin();
+    for (const auto& layer : map.heads) {
+      for (const HeadRanking& head : layer) {
+        ASSERT_EQ(std::ssize(head.energy), 2 * chunks);
+        EXPECT_NEAR(std::accumulate(head.energy.begin(), head.energy.end(), 0.0), 1, 1e-9);
+        std::vector<double> pairs;
+        for (int chunk = 0; chunk < chunks; ++chunk, dim += 2) {
+          pairs.push_back(head.energy[static_cast<size_t>(dim[0])] +
+                          head.energy[static_cast<size_t>(dim[1])]);
+        }
+        EXPECT_GE(std::min(pairs[0], pairs[1]), *std::max_element(pairs.begin() + 2, pairs.end()));
+      }
     }
   }
 }

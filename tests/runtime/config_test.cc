@@ -6,11 +6,14 @@
 #include <functional>
 #include <string>
 
+#include "offload/cuda/gpu_traits.h"
+#include "runtime/api/settings.h"
 #include "runtime/config/layer_budgets.h"
 
 namespace fasa {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 std::string message_of(const std::function<void()>& action) {
@@ -208,6 +211,22 @@ TEST(Config, FineChunks) {
   left_out.selection.fine_chunks = 4;
   EXPECT_FALSE(left_out.has_low_bit_set(32));
   EXPECT_FALSE(Config().ranks_chunks(32));
+}
+
+// The 16 query heads of MLA's one KV head, and both parts of fine dimensions, in a block's memory.
+TEST(Config, FineChunksThatGpuKernelsDoNotHold) {
+  Geometry geometry = geometry_of(1, 576);
+  geometry.kv_heads = 1, geometry.query_heads = 16, geometry.value_dim = 512;
+  const auto message = [&](int fine_chunks, const DeviceTraits& traits) {
+    Config config;
+    config.selection.fine_chunks = fine_chunks;
+    return message_of([&] { make_step_settings(config, geometry, DType::kBF16, traits, 4096); });
+  };
+  EXPECT_EQ(message(72, gpu_traits(80)), "");
+  EXPECT_EQ(message(288, kHostTraits), "");
+  EXPECT_THAT(message(288, gpu_traits(80)),
+              AllOf(HasSubstr("16 query heads per KV head with slices of 1152 dimensions"),
+                    HasSubstr("allowed: fewer tip_chunks or fine_chunks")));
 }
 
 TEST(Config, LowBitTokensHaveADefault) {

@@ -89,31 +89,44 @@ TEST(LowBitExactness, DevicesPlacementHotRowsStreamsThreads) {
   }
 }
 
+// Heads in which FCs lie differently.
+std::vector<std::pair<std::string, Geometry>> chunk_layouts() {
+  const Geometry whole = small_geometry();
+  Geometry partial = whole, unrotated = whole, latent = whole;
+  partial.windows = {0, 90, 200};
+  partial.rotary_dims = 12;  // the other pairs lie side by side
+  partial.rotary_layout = RotaryLayout::kInterleaved;
+  unrotated.rotary_dims = 0;
+  unrotated.alibi_slopes = {0.5f, 0.25f, 0.125f, 0.0625f, 0.03f, 0.015f};
+  latent.kv_heads = 1;  // of all query heads: a rotated part, then the latent, which is the value
+  latent.key_dim = 26, latent.rotary_dims = 8, latent.value_dim = 18;
+  return {{"RoPE", whole}, {"partial RoPE", partial}, {"ALiBi", unrotated}, {"MLA", latent}};
+}
+
 // FCs in four, two and no bits: the same whatever the device, placement, chunk and threads.
 TEST(LowBitExactness, FineChunks) {
-  for (const int left_out : {0, 3}) {
-    RunSetup plain{.low_bit_tokens = kAllOthers, .tip_chunks = 10 - left_out, .fine_chunks = 3};
-    const Outputs base = decoded(plain);
-    RunSetup other = plain;
-    other.fine_chunks = 0;
-    if (left_out == 0) {
-      EXPECT_FALSE(same_bits(base[0], decoded(other)[0]));
-    }
-    other = plain;
-    other.threads = 1;
-    expect_same(base, decoded(other, 64), "one thread on the cpu");
-    for (const auto rows : {RowPlacement::kHost, RowPlacement::kDevice, RowPlacement::kAuto}) {
+  for (const auto& [name, geometry] : chunk_layouts()) {
+    SCOPED_TRACE(name);
+    for (const int left_out : {0, 3}) {
+      RunSetup plain{.low_bit_tokens = kAllOthers,
+                     .tip_chunks = geometry.chunks() - left_out,
+                     .fine_chunks = 3};
+      const Outputs base = decoded(plain, kPrompt, geometry);
+      RunSetup other = plain;
+      other.fine_chunks = 0;
+      if (left_out == 0) {
+        EXPECT_FALSE(same_bits(base[0], decoded(other, kPrompt, geometry)[0]));
+      }
       other = plain;
-      other.device = "emulated", other.rows = rows, other.hot_rows = 70;
-      expect_same(base, decoded(other, 100), "emulated");
+      other.threads = 1;
+      expect_same(base, decoded(other, 64, geometry), "one thread on the cpu");
+      for (const auto rows : {RowPlacement::kHost, RowPlacement::kDevice, RowPlacement::kAuto}) {
+        other = plain;
+        other.device = "emulated", other.rows = rows;
+        other.hot_rows = left_out == 0 ? 0 : 70;
+        expect_same(base, decoded(other, 100, geometry), "emulated");
+      }
     }
-    Geometry geometry = small_geometry();
-    geometry.windows = {0, 90, 200};
-    geometry.rotary_dims = 12;  // the other pairs lie side by side
-    other = plain;
-    other.device = "emulated", other.tip_chunks = 0;
-    plain.tip_chunks = 0;
-    expect_same(decoded(plain, kPrompt, geometry), decoded(other, 64, geometry), "windows");
   }
 }
 
