@@ -177,15 +177,17 @@ def main():
     parser.add_argument("--fasa", type=pathlib.Path, default=ROOT / "build/release/fasa")
     parser.add_argument("--json", type=pathlib.Path)
     given = parser.parse_args()
-    rows = of_fasa(given, "fasa", [])
-    if given.budgets:
-        rows += of_fasa(given, f"fasa,{given.selections}", given.budgets)
-    rows += of_llama(given)
+    given.fasa = given.fasa.resolve()  # a name without a folder would be looked up in PATH
     report = {"model": given.model.name, "texts": [path.name for path in given.text],
               "context": given.context, "stride": given.stride, "examples": given.examples,
-              "llama_cpp_python": llama_cpp.__version__, "rows": rows}
-    if given.json:
-        given.json.write_text(json.dumps(report, indent=2) + "\n")
+              "llama_cpp_python": llama_cpp.__version__, "rows": []}
+    parts = [lambda: of_fasa(given, "fasa", [])]
+    if given.budgets:
+        parts.append(lambda: of_fasa(given, f"fasa,{given.selections}", given.budgets))
+    for part in [*parts, lambda: of_llama(given)]:  # a run that is cut off leaves those before
+        report["rows"] += part()
+        if given.json:
+            given.json.write_text(json.dumps(report, indent=2) + "\n")
     print(table(report))
 
 
