@@ -190,7 +190,9 @@ std::span<const float> EngineSteps::run_drafts(const DecodeStep& step) {
     tokens.insert(tokens.end(), step.drafts[i].begin(), step.drafts[i].end());
   }
   std::span<const float> logits;
+  std::future<void> masks = prepare_masks(step.batch);
   model_.step_with_drafts(runtime_, tokens, parts, [&](std::span<const float> all) {
+    masks = {};  // waits
     logits = all;
     std::vector<int> kept = step.counts;
     const size_t vocab = all.size() / tokens.size();
