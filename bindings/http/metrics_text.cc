@@ -39,7 +39,9 @@ class Metrics {
   std::string take() { return std::move(text_); }
 
  private:
-  void buckets(const std::string& name, const std::string& labels, const SecondsHistogram& values) {
+  template <size_t kBounds>
+  void buckets(const std::string& name, const std::string& labels,
+               const Histogram<kBounds>& values) {
     const std::string before = labels.empty() ? "" : labels + ",";
     uint64_t sum = 0;
     for (size_t i = 0; i < values.bounds.size(); ++i) {
