@@ -12,8 +12,10 @@
 
 namespace fasa {
 
-// One sequence's tokens in a step, and its state.
+// One sequence's tokens in a step, and its state. A sequence that passes several snapshots has a
+// part up to each of them.
 struct LinearPart {
+  int wave = 0;       // parts of a wave run at once, behind those of the waves before
   int64_t first = 0;  // row of the step
   int64_t tokens = 0;
   bool decodes = false;        // tokens advance the state one by one, not in blocks
@@ -25,6 +27,15 @@ struct LinearPart {
   std::byte* saved = nullptr;
   int64_t saved_at = 0;
 };
+
+// Calls work(first, count) for the parts of each wave. Parts come in order of waves.
+template <typename Work>
+void for_each_wave(std::span<const LinearPart> parts, const Work& work) {
+  for (size_t first = 0, end = 0; first < parts.size(); first = end) {
+    while (end < parts.size() && parts[end].wave == parts[first].wave) ++end;
+    work(first, end - first);
+  }
+}
 
 // What device kernels' launches depend on. The kernels read the parts in device memory, so that a
 // step can be captured as a graph; host code does not need it.

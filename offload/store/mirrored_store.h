@@ -13,6 +13,7 @@ class MirroredStore final : public HostStore {
       : HostStore(device, group, fences, hot_rows, RowTier::kMirrored) {}
 
   void lend_copies(SequenceRows& rows, int64_t first, int64_t end) override;
+  uint64_t lent_bytes() const override { return held().rows; }
   bool reclaim(MemorySpace space, size_t bytes) override;
 
  private:

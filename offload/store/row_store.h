@@ -32,6 +32,7 @@ class RowStore {
   // Lends copies of pages [first, end) from memory that is free, as far as it goes. For new pages
   // of a step only, because earlier ones already have rows. Never fails for lack of memory.
   virtual void lend_copies(SequenceRows&, int64_t /*first*/, int64_t /*end*/) {}
+  virtual uint64_t lent_bytes() const { return 0; }
   // Gives up lent copies, at least one, so that `bytes` bytes are free. Returns false, without any
   // change, if that would not suffice. Waits for all work. The caller uploads the tables of an open
   // step's sequences.

@@ -138,8 +138,7 @@ void add_memory(Options& out) {
        .key = "snapshot_interval",
        .help =
            "In models with linear attention: tokens between copies of a sequence's state in host "
-           "memory. Truncating a conversation recomputes it from the last copy before the cut. A "
-           "step takes one copy at most."},
+           "memory. Truncating a conversation recomputes it from the last copy before the cut."},
       "N", fmt::format("multiples of {} from {} to {}", kLinearBlock, kLinearBlock, kMaxInterval),
       [](auto& c) -> auto& { return c.memory.snapshots.interval; }, take_interval));
   out.push_back(integer_option(

@@ -46,6 +46,7 @@ struct StepInputs {
   const int32_t* logit_rows = nullptr;             // StepShape::logit_rows
   std::span<const LinearPart> linear = {};         // StepShape::linear
   std::span<const float* const> frequencies = {};  // per rotation: [rotary_dims / 2]
+  const ExpertLayerWeights* experts = nullptr;     // of a piece's layer, if they are elsewhere
 };
 
 }  // namespace fasa

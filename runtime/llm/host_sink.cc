@@ -43,7 +43,7 @@ void HostSink::mix_experts(const ExpertLayerWeights& layer, const std::byte* rou
   const ExpertWork::Bytes bytes =
       ExpertWork(parts_.config, parts_.activations, parts_.dtype, runs).run(layer, router_input);
   work_.operations += bytes.operations;
-  if (parts_.weights.experts_on_host()) {
+  if (layer.on_host) {
     work_.bytes_before_link = work_.device_bytes;  // experts are chosen later
     work_.h2d_bytes += bytes.routed;
     work_.device_bytes += bytes.other;

@@ -34,8 +34,10 @@ void LayerEngine::take_inputs(const StepShape& step, float* residual) {
   inputs_.residual = residual;
 }
 
-void LayerEngine::begin_piece(const StepShape& step, int layer, float* residual) {
+void LayerEngine::begin_piece(const StepShape& step, int layer, float* residual,
+                              const ExpertLayerWeights* experts) {
   take_inputs(step, residual);
+  inputs_.experts = experts;
   if (layer == 0) {
     parts_.device.copy(residual, parts_.activations.host_embeddings(),
                        static_cast<size_t>(step.tokens * parts_.config.hidden) * sizeof(float),

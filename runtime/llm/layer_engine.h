@@ -31,8 +31,10 @@ class LayerEngine {
   // LayerWork::to_attention.
   void to_attention(int layer);
   // A piece in place of begin() and to_attention(), in any order of layers: `residual` is the
-  // piece's, and layer 0 takes the host embeddings. LayerWork::begin_piece, LayerWork::end_piece.
-  void begin_piece(const StepShape& step, int layer, float* residual);
+  // piece's, and layer 0 takes the host embeddings. `experts` stand for the layer's until the
+  // piece's end; null: its own. LayerWork::begin_piece, LayerWork::end_piece.
+  void begin_piece(const StepShape& step, int layer, float* residual,
+                   const ExpertLayerWeights* experts);
   void end_piece(int layer);
   // LayerWork::logits -> the activations' host logits.
   void logits();

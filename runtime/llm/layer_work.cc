@@ -146,31 +146,34 @@ void LayerWork::linear_attention(int index) const {
   const LinearShape& shape = parts_.config.linear;
   std::byte* const convolved = activations.qkv();
   const int state = index - parts_.config.attention_index(index);
-  const LinearLaunch launch = LinearLaunch::of(step_.linear);
   project(weights.input, activations.input(), activations.result());
   project(weights.gates, activations.input(), activations.linear_gates());
-  sink_.run_linear(ConvolveParams{.layout = &parts_.linear,
-                                  .layer = state,
-                                  .parts = inputs_.linear,
-                                  .launch = launch,
-                                  .x = activations.result(),
-                                  .x_stride = weights.input.outputs(),
-                                  .weights = weights.taps,
-                                  .y = convolved});
-  sink_.run_linear(DeltaNetParams{.layout = &parts_.linear,
-                                  .layer = state,
-                                  .parts = inputs_.linear,
-                                  .launch = launch,
-                                  .y = convolved,
-                                  .gates = activations.linear_gates(),
-                                  .factor = weights.factor,
-                                  .bias = weights.bias,
-                                  .z = activations.result() + shape.channels(),
-                                  .z_stride = weights.input.outputs(),
-                                  .norm = weights.norm,
-                                  .eps = parts_.config.norm_eps,
-                                  .o = activations.result(),
-                                  .out = activations.attended()});
+  for_each_wave(step_.linear, [&](size_t first, size_t count) {
+    const LinearLaunch launch = LinearLaunch::of(step_.linear.subspan(first, count));
+    const std::span<const LinearPart> parts = inputs_.linear.subspan(first, count);
+    sink_.run_linear(ConvolveParams{.layout = &parts_.linear,
+                                    .layer = state,
+                                    .parts = parts,
+                                    .launch = launch,
+                                    .x = activations.result(),
+                                    .x_stride = weights.input.outputs(),
+                                    .weights = weights.taps,
+                                    .y = convolved});
+    sink_.run_linear(DeltaNetParams{.layout = &parts_.linear,
+                                    .layer = state,
+                                    .parts = parts,
+                                    .launch = launch,
+                                    .y = convolved,
+                                    .gates = activations.linear_gates(),
+                                    .factor = weights.factor,
+                                    .bias = weights.bias,
+                                    .z = activations.result() + shape.channels(),
+                                    .z_stride = weights.input.outputs(),
+                                    .norm = weights.norm,
+                                    .eps = parts_.config.norm_eps,
+                                    .o = activations.result(),
+                                    .out = activations.attended()});
+  });
 }
 
 LayerWork::Pending LayerWork::after_attention(int index) const {
@@ -208,7 +211,7 @@ LayerWork::Pending LayerWork::after_attention(int index) const {
 LayerWork::Pending LayerWork::mlp(const LayerWeights& layer) const {
   const Activations& activations = parts_.activations;
   if (layer.experts.present() && !parts_.config.experts.beside_mlp) {
-    sink_.mix_experts(layer.experts, activations.input(), step_.runs);
+    sink_.mix_experts(experts_of(layer), activations.input(), step_.runs);
     return {activations.mixed(), nullptr, layer.mlp_out_norm};
   }
   project(layer.gate_up, activations.input(), activations.result());
@@ -227,7 +230,7 @@ LayerWork::Pending LayerWork::mlp(const LayerWeights& layer) const {
 // After mlp(): its result and the experts' are normed and added.
 LayerWork::Pending LayerWork::add_experts(const LayerWeights& layer) const {
   const Activations& activations = parts_.activations;
-  const ExpertLayerWeights& experts = layer.experts;
+  const ExpertLayerWeights& experts = experts_of(layer);
   const auto store_normed = [&](float* x, const Norm& norm, DType dtype, void* out) {
     sink_.run(AddNormParams{.rows = step_.tokens,
                             .size = parts_.config.hidden,

@@ -49,6 +49,9 @@ class LayerWork {
   void begin_positions() const;
   // Embeddings -> the input per layer, from the tables' parts.
   void mix_layer_inputs() const;
+  const ExpertLayerWeights& experts_of(const LayerWeights& layer) const {
+    return inputs_.experts != nullptr ? *inputs_.experts : layer.experts;
+  }
   void add_norm(const Norm& norm, AddOrder order, const Pending& pending) const;
   void project(const Matrix& matrix, const std::byte* x, float* y) const {
     sink_.project(matrix, x, step_.runs, matrix.outputs(), y);

@@ -48,8 +48,12 @@ struct PromptPiece {
   std::span<const int32_t> tokens = {};
   int64_t start = 0;          // position of the first token
   float* residual = nullptr;  // [tokens, hidden], on the device; from layer to layer
-  bool attends = true;        // else only keys and values are made: nothing reads the result
-  bool logits = false;        // of the last token, in the last layer
+  // Memory on the device for a copy of the layer's experts, which its first piece makes; null: they
+  // are read where they are. See Model::layer_expert_bytes().
+  std::byte* experts = nullptr;
+  bool first = false;   // of its layer's pieces
+  bool attends = true;  // else only keys and values are made: nothing reads the result
+  bool logits = false;  // of the last token, in the last layer
 };
 
 class Model {
@@ -91,6 +95,8 @@ class Model {
   std::span<const float> forward(Runtime& runtime, std::span<const int32_t> tokens,
                                  std::span<const StepSequence> step,
                                  const ForwardOptions& options = {});
+  // The most bytes of a layer's experts, if they are read over the link; else 0.
+  uint64_t layer_expert_bytes() const;
   // Whether the model can go through a prompt layer by layer.
   bool takes_pieces() const;
   // Works on a piece of the runtime's open chunk, and waits for it. Returns the logits if they are

@@ -9,6 +9,7 @@
 
 #include "kernels/rank_bodies.h"
 #include "runtime/base/error.h"
+#include "runtime/llm/expert_copy.h"
 
 namespace fasa {
 namespace {
@@ -233,6 +234,31 @@ void Model::Impl::embed(std::span<const int32_t> tokens) {
   }
 }
 
+void Model::Impl::begin_piece(Runtime& runtime, const PromptPiece& piece) const {
+  const int tokens = static_cast<int>(piece.tokens.size());
+  const int index = config_.attention_index(piece.layer);
+  if (!config_.is_linear(piece.layer)) return runtime.begin_piece(piece.sequence, index, tokens);
+  runtime.begin_linear_piece(piece.sequence, piece.layer - index, tokens, stream());
+}
+
+uint64_t Model::Impl::layer_expert_bytes() const {
+  uint64_t bytes = 0;
+  for (int layer = 0; layer < config_.layers && !device_.unified(); ++layer) {
+    bytes = std::max<uint64_t>(bytes, experts_on_host(weights_.layer(layer).experts).size());
+  }
+  return bytes;
+}
+
+void Model::Impl::copy_experts(const PromptPiece& piece) {
+  copied_experts_.reset();
+  const ExpertLayerWeights& layer = weights_.layer(piece.layer).experts;
+  const std::span<const std::byte> experts = experts_on_host(layer);
+  if (piece.experts == nullptr || experts.empty()) return;
+  device_.copy(piece.experts, experts.data(), experts.size(), CopyKind::kHostToDevice, stream(),
+               tag_of(-1, Cause::kPrefill));
+  copied_experts_ = with_experts_at(layer, piece.experts);
+}
+
 std::span<const float> Model::Impl::work(Runtime& runtime, const PromptPiece& piece) {
   const StepSequence part{piece.sequence, static_cast<int>(piece.tokens.size()),
                           StepMode::kPrefill};
@@ -242,12 +268,21 @@ std::span<const float> Model::Impl::work(Runtime& runtime, const PromptPiece& pi
   std::iota(shape.positions.begin(), shape.positions.end(), static_cast<int32_t>(piece.start));
   reserve(shape.tokens, static_cast<int64_t>(shape.logit_rows.size()));
   if (piece.layer == 0) embed(piece.tokens);
-  runtime.begin_piece(piece.sequence, config_.attention_index(piece.layer), part.tokens);
+  const bool linear = config_.is_linear(piece.layer);
+  std::vector<LinearPart> parts;  // the runtime's end with the piece, before its work
+  begin_piece(runtime, piece);
   try {
+    if (linear) {
+      const std::span<const LinearPart> given = linear_parts(runtime);
+      parts.assign(given.begin(), given.end());
+      shape.linear = parts;
+    }
     engine_.stage(shape);
-    engine_.begin_piece(shape, piece.layer, piece.residual);
-    append(runtime, piece.layer, shape);
-    if (attends) attend(runtime, piece.layer, shape);
+    if (piece.first) copy_experts(piece);
+    engine_.begin_piece(shape, piece.layer, piece.residual,
+                        copied_experts_ ? &*copied_experts_ : nullptr);
+    if (!linear) append(runtime, piece.layer, shape);
+    if (!linear && attends) attend(runtime, piece.layer, shape);
     if (piece.logits) {
       engine_.logits();
     } else if (attends) {

@@ -37,6 +37,7 @@ class Model::Impl {
   std::span<const float> forward(Runtime& runtime, std::span<const int32_t> tokens,
                                  std::span<const StepSequence> step, const ForwardOptions& options);
   std::span<const float> work(Runtime& runtime, const PromptPiece& piece);
+  uint64_t layer_expert_bytes() const;
 
  private:
   // The forward() under way.
@@ -51,6 +52,8 @@ class Model::Impl {
   StepShape shape_of(Runtime& runtime, std::span<const StepSequence> step,
                      const ForwardOptions& options) const;
   std::span<const LinearPart> linear_parts(Runtime& runtime) const;
+  void begin_piece(Runtime& runtime, const PromptPiece& piece) const;
+  void copy_experts(const PromptPiece& piece);
   void enqueue(Runtime& runtime, const StepShape& shape, const ForwardOptions& options);
   void attention(Runtime& runtime, int model_layer, const StepShape& shape,
                  const ForwardOptions& options);
@@ -83,6 +86,7 @@ class Model::Impl {
   Buffer published_;  // the observers' copy, where device memory is not host memory
   uint64_t place_;    // part of a graph's key: identifies the activations' location
   std::optional<OpenForward> open_;
+  std::optional<ExpertLayerWeights> copied_experts_;  // of the layer at work, by pieces
 };
 
 }  // namespace fasa

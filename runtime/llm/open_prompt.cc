@@ -9,17 +9,10 @@
 namespace fasa {
 namespace {
 
-// The tokens whose residual and rows fit into free memory.
-int64_t chunk_that_fits(const Model& model, const Runtime& runtime, SequenceId sequence,
-                        int64_t tokens, double share) {
-  const MemoryUse use = model.device().memory(MemorySpace::kDevice);
-  const uint64_t left = use.limit_bytes - std::min(use.limit_bytes, use.used_bytes);
-  const auto free = static_cast<uint64_t>(static_cast<double>(left) * share);
-  const uint64_t rows = runtime.chunk_bytes(sequence, runtime.length(sequence) + tokens);
-  const auto token = static_cast<uint64_t>(model.config().hidden) * sizeof(float);
-  constexpr uint64_t kMargin = uint64_t{1} << 20;  // tables, alignment
-  if (free < rows + kMargin) return 0;
-  return static_cast<int64_t>(std::min<uint64_t>((free - rows - kMargin) / token, INT32_MAX));
+constexpr uint64_t kMargin = uint64_t{1} << 20;  // tables, alignment
+
+uint64_t residual_bytes(const Model& model) {  // of a token
+  return static_cast<uint64_t>(model.config().hidden) * sizeof(float);
 }
 
 }  // namespace
@@ -34,31 +27,54 @@ std::optional<OpenPrompt> OpenPrompt::open(Model& model, Runtime& runtime, Seque
                                            const PromptLimits& limits) {
   const auto count = std::ssize(tokens);
   if (!possible(model, runtime) || count < limits.prompt) return std::nullopt;
-  const int64_t room = chunk_that_fits(model, runtime, sequence, count, limits.free_share);
-  int64_t fits = std::min<int64_t>(limits.chunk, room);
-  if (fits < count) fits = fits / kPageTokens * kPageTokens;
-  if (fits < std::min(count, 2 * int64_t{limits.piece})) return std::nullopt;
+  const Room found = room(model, runtime, sequence, count, limits);
+  if (found.tokens == 0) return std::nullopt;
   try {
-    return OpenPrompt(model, runtime, sequence, tokens, limits.piece,
-                      static_cast<int>(std::min<int64_t>(fits, count)));
+    return OpenPrompt(model, runtime, sequence, tokens, limits, found);
   } catch (const BudgetError&) {
     return std::nullopt;  // memory of another kind
   }
 }
 
+// The tokens whose residual and rows fit into free memory, with a layer's experts if two pieces fit
+// beside them: each piece would read nearly all of them over the link.
+OpenPrompt::Room OpenPrompt::room(const Model& model, const Runtime& runtime, SequenceId sequence,
+                                  int64_t tokens, const PromptLimits& limits) {
+  const auto free =
+      static_cast<uint64_t>(static_cast<double>(runtime.chunk_room()) * limits.free_share);
+  const uint64_t rows = runtime.chunk_bytes(sequence, runtime.length(sequence) + tokens);
+  const auto room_beside = [&](uint64_t experts) -> Room {
+    const uint64_t taken = rows + experts + kMargin;
+    const uint64_t fits = (free - std::min(free, taken)) / residual_bytes(model);
+    int64_t chunk =
+        static_cast<int64_t>(std::min<uint64_t>(fits, static_cast<uint64_t>(limits.chunk)));
+    if (chunk < tokens) chunk = chunk / kPageTokens * kPageTokens;
+    if (chunk < std::min(tokens, 2 * int64_t{limits.piece})) return {};
+    return {std::min(chunk, tokens), experts};
+  };
+  const Room whole = room_beside(model.layer_expert_bytes());
+  return whole.tokens > 0 ? whole : room_beside(0);
+}
+
 OpenPrompt::OpenPrompt(Model& model, Runtime& runtime, SequenceId sequence,
-                       std::span<const int32_t> tokens, int piece, int chunk)
+                       std::span<const int32_t> tokens, const PromptLimits& limits,
+                       const Room& room)
     : model_(&model),
       runtime_(&runtime),
       sequence_(sequence),
       tokens_(tokens),
-      piece_(piece),
-      chunk_(chunk),
-      start_(runtime.length(sequence)),
-      residual_(model.device().allocate(
-          MemorySpace::kDevice,
-          static_cast<size_t>(chunk) * static_cast<size_t>(model.config().hidden) * sizeof(float),
-          "a prompt's residual stream")) {
+      piece_(limits.piece),
+      chunk_(static_cast<int>(room.tokens)),
+      wants_logits_(limits.logits),
+      start_(runtime.length(sequence)) {
+  const uint64_t residual = static_cast<uint64_t>(chunk_) * residual_bytes(model);
+  runtime.make_chunk_room(residual + room.experts + kMargin +
+                          runtime.chunk_bytes(sequence, start_ + std::ssize(tokens)));
+  const auto take = [&](uint64_t bytes, const char* purpose) {
+    return model.device().allocate(MemorySpace::kDevice, bytes, purpose);
+  };
+  residual_ = take(residual, "a prompt's residual stream");
+  if (room.experts > 0) experts_ = take(room.experts, "a layer's experts");
   open_chunk();
 }
 
@@ -69,8 +85,10 @@ OpenPrompt::OpenPrompt(OpenPrompt&& other) noexcept
       tokens_(other.tokens_),
       piece_(other.piece_),
       chunk_(other.chunk_),
+      wants_logits_(other.wants_logits_),
       start_(other.start_),
       residual_(std::move(other.residual_)),
+      experts_(std::move(other.experts_)),
       closed_(other.closed_),
       open_(std::exchange(other.open_, 0)),
       layer_(other.layer_),
@@ -110,7 +128,7 @@ bool OpenPrompt::work(int most) {
   if (open_ == 0) open_chunk();
   const int tokens = next_piece(most);
   const bool last = in_last_layer();
-  const bool logits = last && closed_ + in_layer_ + tokens == std::ssize(tokens_);
+  const bool logits = wants_logits_ && last && closed_ + in_layer_ + tokens == std::ssize(tokens_);
   const auto at = static_cast<size_t>(closed_ + in_layer_);
   logits_ = model_->work(
       *runtime_, {.sequence = sequence_,
@@ -118,6 +136,8 @@ bool OpenPrompt::work(int most) {
                   .tokens = tokens_.subspan(at, static_cast<size_t>(tokens)),
                   .start = position(),
                   .residual = residual_.as<float>() + int64_t{in_layer_} * model_->config().hidden,
+                  .experts = experts_.data(),
+                  .first = in_layer_ == 0,
                   .attends = !last,
                   .logits = logits});
   last_piece_ = tokens;

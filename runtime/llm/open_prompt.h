@@ -18,6 +18,7 @@ struct PromptLimits {
   int chunk = kMaxChunkTokens;
   int64_t prompt = 0;     // shorter ones are read by steps
   double free_share = 1;  // of the memory that is free
+  bool logits = true;     // of the last token
 };
 
 class OpenPrompt {
@@ -26,8 +27,9 @@ class OpenPrompt {
   static constexpr int kFewRows = 16;
 
   // `tokens` are appended to the sequence, whose memory is reserved. Takes free memory for the
-  // residual; none: there is not enough for two pieces or the whole prompt, or model or runtime
-  // cannot (windows, linear attention, inputs per layer, evicting selections): read it by steps.
+  // residual, and that of device copies of rows; none: there is not enough for two pieces or the
+  // whole prompt, or model or runtime cannot (windows, inputs per layer, evicting selections): read
+  // it by steps.
   // All arguments outlive it.
   static std::optional<OpenPrompt> open(Model& model, Runtime& runtime, SequenceId sequence,
                                         std::span<const int32_t> tokens,
@@ -54,11 +56,18 @@ class OpenPrompt {
   // The next piece: the sequence's tokens before it, and where it is in the model.
   int64_t position() const { return start_ + closed_ + in_layer_; }
   bool begins_layer() const { return in_layer_ == 0; }
+  bool in_linear_layer() const { return model_->config().is_linear(layer_); }
   bool in_last_layer() const { return layer_ + 1 == model_->config().layers; }
 
  private:
+  struct Room {
+    int64_t tokens = 0;    // of a chunk
+    uint64_t experts = 0;  // bytes for a layer's experts
+  };
+  static Room room(const Model& model, const Runtime& runtime, SequenceId sequence, int64_t tokens,
+                   const PromptLimits& limits);
   OpenPrompt(Model& model, Runtime& runtime, SequenceId sequence, std::span<const int32_t> tokens,
-             int piece, int chunk);
+             const PromptLimits& limits, const Room& room);
   void open_chunk();
   int next_piece(int tokens) const;
 
@@ -68,8 +77,10 @@ class OpenPrompt {
   std::span<const int32_t> tokens_;
   int piece_;
   int chunk_;
+  bool wants_logits_;
   int64_t start_;  // the sequence's length before the prompt
   Buffer residual_;
+  Buffer experts_;      // a layer's, if they are on the host and there is memory
   int64_t closed_ = 0;  // tokens in whole chunks
   int open_ = 0;        // tokens of the chunk under way; 0: none
   int layer_ = 0;       // its layer, the model's

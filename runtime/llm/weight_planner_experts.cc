@@ -106,6 +106,7 @@ void WeightPlanner::experts_beside(int index, ExpertLayerWeights* layer) const {
 }
 
 void WeightPlanner::experts(int index, ExpertLayerWeights* layer) const {
+  layer->on_host = routed_.space == MemorySpace::kHost;
   const ExpertShape& shape = config_.experts;
   plan_->matrix(&layer->router, {{in_layer(index, names_.router) + ".weight", shape.count}},
                 config_.hidden);

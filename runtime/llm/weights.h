@@ -54,6 +54,8 @@ struct ExpertLayerWeights {
   // Rows of gate and up alternate in gate_up; otherwise all gate rows come first.
   bool interleaved = false;
 
+  bool on_host = false;  // the routed ones
+
   bool present() const { return !routed.empty(); }
 };
 
@@ -132,8 +134,6 @@ class Weights {
   const std::vector<std::string>& key_rows() const { return key_rows_; }
 
   WeightBytes bytes() const;
-  // Bytes of the routed experts' weights.
-  bool experts_on_host() const { return planned_host_bytes_ > 0; }
 
  private:
   Weights(std::unique_ptr<WeightSource> source, const ModelConfig& config);

@@ -113,6 +113,12 @@ class SyntheticPrompt {
       }
       on_layer(layer + 1);
     }
+    // States are only memory here; the work of their layers counts as that of the others.
+    for (int layer = 0; layer < settings_.geometry.linear.layers; ++layer) {
+      runtime_.begin_linear_piece(sequence, layer, tokens, stream_.view());
+      static_cast<void>(runtime_.linear_parts());
+      runtime_.end_piece();
+    }
     if (ends) {
       const WeightLoad& weights = settings_.weights;
       multiply({.device_bytes = weights.head_bytes, .operations = weights.head_operations}, -1);

@@ -98,12 +98,12 @@ void KvSequence::invalidate() {
   stale_ = length_ > 0;
 }
 
-void KvSequence::begin(int64_t first, int64_t tokens, StepMode mode, StreamView control) {
+void KvSequence::begin(int64_t tokens, StepMode mode, bool undoable, StreamView control) {
   for (const auto& memory : memories_) {
     memory->begin({.position = length_,
-                   .first = first,
                    .tokens = tokens,
                    .decodes = mode == StepMode::kDecode,
+                   .undoable = undoable,
                    .rollback_tokens = rollback_tokens_},
                   control);
   }

@@ -64,8 +64,8 @@ class KvSequence {
   // Throws BudgetError.
   void share(const KvSequence& other, int64_t tokens, StreamView control);
   void truncate(int64_t tokens);
-  // `first`: the row of the step that its `tokens` tokens begin at. Throws UsageError.
-  void begin(int64_t first, int64_t tokens, StepMode mode, StreamView control);
+  // Begins a step for what it remembers beside pages: see SequenceMemory::begin().
+  void begin(int64_t tokens, StepMode mode, bool undoable, StreamView control);
   void commit(int64_t tokens);
   void add_pages(int64_t tokens) { length_ += tokens; }
   // Discards what a failed step wrote beyond the committed length. `computed`: kernels may have

@@ -63,7 +63,7 @@ void LinearState::reserve() {
 }
 
 void LinearState::back_to(bool reserved) noexcept {
-  cut_.reset();
+  cuts_.clear();
   if (reserved) return;
   live_ = false;
   imported_ = 0;
@@ -261,41 +261,86 @@ void LinearState::begin(const Step& step, StreamView stream) {
   }
   if (!live_ && source_ != nullptr) load(*source_, stream);
   keep_turn(step, stream);
-  part_ = {.first = step.first,
-           .tokens = step.tokens,
-           .decodes = step.decodes,
-           .position = tokens_,
-           .open = open_,
-           .state = memory_.data()};
-  cut_.reset();
-  const int64_t cut = (tokens_ + step.tokens) / rule_->interval * rule_->interval;
-  if (!step.decodes && cut > tokens_ && step.rollback_tokens != 0) {
-    try {
-      cut_ = allocate(point(cut, 0, false));
-      part_.saved = cut_->memory.data();
-      part_.saved_at = cut;
-    } catch (const BudgetError&) {  // as in keep_turn()
-    }
+  std::shared_ptr<const Snapshot> before = source_;
+  if (step.undoable && tokens_ > 0 && before == nullptr) {
+    const auto* const snapshot = find(tokens_);
+    before = snapshot != nullptr ? *snapshot : copy_now(stream);
   }
+  make_cuts(step);
+  source_ = std::move(before);
+  if (step.undoable) live_ = false;  // what kernels make of memory_ is the state of no length
   step_ = step;
 }
 
+// All that drop_old() would keep; the newest first, while there is memory.
+void LinearState::make_cuts(const Step& step) {
+  cuts_.clear();
+  if (step.decodes || step.rollback_tokens == 0) return;
+  const int64_t interval = rule_->interval, end = tokens_ + step.tokens;
+  int64_t oldest = tokens_ + 1;
+  if (step.rollback_tokens > 0) {
+    oldest = std::max(oldest, (end - step.rollback_tokens) / interval * interval);
+  }
+  try {
+    for (int64_t cut = end / interval * interval; cut >= oldest; cut -= interval) {
+      cuts_.push_back(allocate(point(cut, 0, false)));
+    }
+  } catch (const BudgetError&) {  // as in keep_turn()
+  }
+  std::reverse(cuts_.begin(), cuts_.end());
+}
+
+// Tokens of the open block at a length within the step.
+int LinearState::open_at(int64_t tokens) const {
+  if (tokens == tokens_) return open_;
+  const int64_t cut = tokens / kLinearBlock * kLinearBlock;
+  return step_.decodes ? 0 : static_cast<int>(tokens - std::max(cut, tokens_ - open_));
+}
+
+std::vector<LinearPart> LinearState::parts(int64_t begin, int64_t end, int64_t row) const {
+  const auto after = [this](int64_t tokens) {
+    return std::find_if(cuts_.begin(), cuts_.end(),
+                        [&](const auto& cut) { return cut->point.tokens > tokens; });
+  };
+  std::vector<LinearPart> parts;
+  const int64_t first = tokens_ + begin, last = tokens_ + end;
+  for (int64_t at = first; at < last;) {
+    LinearPart part{.wave = static_cast<int>(parts.size()),
+                    .first = row + at - first,
+                    .decodes = step_.decodes,
+                    .position = at,
+                    .open = open_at(at),
+                    .state = memory_.data()};
+    int64_t stop = last;
+    if (const auto cut = after(at); cut != cuts_.end() && (*cut)->point.tokens <= last) {
+      part.saved = (*cut)->memory.data();
+      part.saved_at = (*cut)->point.tokens;
+      const auto next = cut + 1;
+      if (next != cuts_.end() && (*next)->point.tokens <= last) stop = part.saved_at;
+    }
+    part.tokens = stop - at;
+    parts.push_back(part);
+    at = stop;
+  }
+  return parts;
+}
+
 void LinearState::commit() {
-  const int64_t begin = tokens_ - open_;
+  const int open = open_at(tokens_ + step_.tokens);
   tokens_ += step_.tokens;
-  const int64_t cut = tokens_ / kLinearBlock * kLinearBlock;
-  open_ = step_.decodes ? 0 : static_cast<int>(tokens_ - std::max(cut, begin));
+  open_ = open;
   live_ = true;
   source_.reset();
-  if (cut_ != nullptr) {
-    add(std::exchange(cut_, nullptr));
+  if (!cuts_.empty()) {
+    for (auto& cut : cuts_) add(std::move(cut));
+    cuts_.clear();
     drop_old(step_.rollback_tokens);
   }
   decoded_ = step_.decodes;
 }
 
 void LinearState::abort(int64_t /*tokens*/, bool computed) {
-  cut_.reset();
+  cuts_.clear();
   if (!computed) return;
   live_ = false;
   if (source_ == nullptr) {
@@ -307,7 +352,7 @@ void LinearState::abort(int64_t /*tokens*/, bool computed) {
 void LinearState::visit_host_memory(const Visit& visit) const {
   for (const auto& one : snapshots_) visit(one.get(), one->memory.bytes());
   if (source_ != nullptr) visit(source_.get(), source_->memory.bytes());
-  if (cut_ != nullptr) visit(cut_.get(), cut_->memory.bytes());
+  for (const auto& one : cuts_) visit(one.get(), one->memory.bytes());
 }
 
 }  // namespace fasa

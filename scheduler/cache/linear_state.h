@@ -40,9 +40,12 @@ class LinearState final : public SequenceMemory {
   bool reserved() const override { return static_cast<bool>(memory_); }
   void back_to(bool reserved) noexcept override;
   // Takes snapshots while the host's budget allows. Throws UsageError if the state is not known
-  // (after abort(), or pages without a state).
+  // (after abort(), or pages without a state). An undoable step keeps the state before it on the
+  // host.
   void begin(const Step& step, StreamView stream) override;
-  const LinearPart& part() const { return part_; }  // of the step, for kernels
+  // Tokens [begin, end) of the step, for kernels: a part for each snapshot that they pass, in
+  // waves. `row`: of the first one.
+  std::vector<LinearPart> parts(int64_t begin, int64_t end, int64_t row) const;
   void commit() override;
   // If it may have been computed, the state is known at its resume points alone.
   void abort(int64_t tokens, bool computed) override;
@@ -71,6 +74,7 @@ class LinearState final : public SequenceMemory {
 
   bool known() const { return live_ || tokens_ == 0 || source_ != nullptr; }
   const std::shared_ptr<const Snapshot>* find(int64_t tokens) const;
+  int open_at(int64_t tokens) const;
   StatePoint point(int64_t tokens, int open, bool decoded) const;
   // Both throw BudgetError.
   std::shared_ptr<Snapshot> allocate(const StatePoint& point) const;
@@ -87,23 +91,23 @@ class LinearState final : public SequenceMemory {
   void add(std::shared_ptr<const Snapshot> snapshot);
   void drop_old(int64_t rollback_tokens);
   void keep_turn(const Step& step, StreamView stream);
+  void make_cuts(const Step& step);
 
   Device* device_;
   const LinearLayout* layout_;
   const SnapshotRule* rule_;
   Buffer memory_;
   int64_t tokens_ = 0;
-  int open_ = 0;                            // tokens of the open block
-  bool decoded_ = false;                    // how the last token was computed
-  bool live_ = false;                       // memory_ has the state
-  size_t imported_ = 0;                     // bytes, of a state that is not complete
-  int64_t marked_ = -1;                     // tokens at the last mark()
-  int64_t held_ = 0;                        // see hold()
-  std::shared_ptr<const Snapshot> source_;  // of `tokens_` tokens, if it has not
-  Snapshots snapshots_;                     // by tokens
-  Step step_;                               // the last one that began
-  LinearPart part_;
-  std::shared_ptr<Snapshot> cut_;  // receives the state at a cut within the step
+  int open_ = 0;                                 // tokens of the open block
+  bool decoded_ = false;                         // how the last token was computed
+  bool live_ = false;                            // memory_ has the state
+  size_t imported_ = 0;                          // bytes, of a state that is not complete
+  int64_t marked_ = -1;                          // tokens at the last mark()
+  int64_t held_ = 0;                             // see hold()
+  std::shared_ptr<const Snapshot> source_;       // of `tokens_` tokens, if it has not
+  Snapshots snapshots_;                          // by tokens
+  Step step_;                                    // the last one that began
+  std::vector<std::shared_ptr<Snapshot>> cuts_;  // receive the states at cuts within the step
 };
 
 }  // namespace fasa

@@ -35,12 +35,13 @@ class SequenceMemory {
 
   struct Step {
     int64_t position = 0;  // tokens of the sequence
-    int64_t first = 0;     // row of the step
     int64_t tokens = 0;
     bool decodes = false;
+    bool undoable = false;         // after abort() all is as before, though kernels have run
     int64_t rollback_tokens = -1;  // see KvSequence; 0: no snapshots
   };
-  // Begins a step, in reserved memory. `stream` comes after earlier work. Throws UsageError.
+  // Begins a step, in reserved memory. `stream` comes after earlier work. Throws UsageError, and
+  // BudgetError for what an undoable step keeps.
   virtual void begin(const Step&, StreamView /*stream*/) {}
   // The step's kernels were enqueued, and have run.
   virtual void commit() {}

@@ -217,6 +217,8 @@ TEST(Chunks, Misuse) {
   EXPECT_THAT(error_of([&] { runtime.begin_piece(id, 1, 1); }), HasSubstr("layer 0, the next"));
   EXPECT_THAT(error_of([&] { runtime.begin_piece(id, 0, 21); }), HasSubstr("allowed: 1 to 20"));
   EXPECT_THAT(error_of([&] { runtime.close_chunk(id); }), HasSubstr("0 of 3 layers done"));
+  EXPECT_THAT(error_of([&] { runtime.begin_linear_piece(id, 0, 1, {}); }),
+              HasSubstr("all 0 layers"));
   const StepSequence part{id, 1, StepMode::kDecode};
   for (const auto& call : std::vector<std::function<void()>>{
            [&] {
@@ -255,6 +257,46 @@ TEST(Chunks, WithoutMemoryNothingChanges) {
       EXPECT_EQ(runtime.chunk_bytes(id, kPrompt), 6u * 64 * 2 * 64);
     }
     EXPECT_EQ(run.prefill(id, 1, kPrompt, 20).size(), static_cast<size_t>(kPrompt));
+  }
+}
+
+// Device copies of rows: others' give their memory up for a chunk, and its own pages get some of
+// what is left.
+TEST(Chunks, CopiesGiveUpTheirMemory) {
+  const Geometry geometry = small_geometry();
+  const uint64_t layer_page = 64 * 2 * 64, page = 3 * layer_page;
+  const Outputs base = by_steps({}, geometry);
+  RunSetup setup{.device = "emulated", .rows = RowPlacement::kAuto};
+  for (const bool tight : {false, true}) {
+    if (tight) setup.device_memory = 1'000'000;
+    RuntimeRun run(setup, geometry);
+    Runtime& runtime = run.runtime();
+    const auto free = [&] {
+      const MemoryUse use = run.inner().memory(MemorySpace::kDevice);
+      return use.limit_bytes - use.used_bytes;
+    };
+    const SequenceId other = runtime.create(), id = runtime.create();
+    run.prefill(other, 2, 2000, 100);
+    const uint64_t lent = runtime.memory().device_rows;
+    EXPECT_GE(runtime.chunk_room(), free() + lent);
+    Buffer others;
+    if (tight) {
+      constexpr uint64_t kLeft = 20'000;
+      others = run.inner().allocate(MemorySpace::kDevice, free() - kLeft, "others");
+      EXPECT_LT(kLeft, runtime.chunk_bytes(id, 200));
+      EXPECT_GT(lent, 6 * layer_page);
+    }
+    Outputs outputs = run.prefill_by_layers(id, 1, 200, 200, 50);
+    if (tight) {
+      EXPECT_LT(runtime.memory().device_rows, lent);
+    } else {
+      EXPECT_EQ(runtime.memory().device_rows, lent + 4 * page);
+    }
+    for (auto& token : run.prefill_by_layers(id, 1, kPrompt - 200, 100, 50)) {
+      outputs.push_back(std::move(token));
+    }
+    for (auto& step : run.decode(id, 1, kSteps)) outputs.push_back(std::move(step));
+    expect_same(base, outputs, tight ? "tight" : "free");
   }
 }
 

@@ -24,6 +24,7 @@ class LinearStateTest : public ::testing::Test {
     DeviceOptions options;
     options.name = name;
     options.host_memory = host_memory;
+    stream_ = {};
     device_ = open_device(options);
     stream_ = device_->create_stream(StreamPriority::kNormal, "test");
   }
@@ -37,18 +38,27 @@ class LinearStateTest : public ::testing::Test {
                  .decodes = decodes,
                  .rollback_tokens = rollback_tokens},
                 stream_.view());
-    const LinearPart& part = state.part();
-    EXPECT_EQ(part.position, length);
-    if (part.position > 0) {
-      EXPECT_EQ(part.state[0], mark(part.position));
-    }
-    std::memset(part.state, static_cast<int>(mark(part.position + tokens)),
-                static_cast<size_t>(layout_.bytes()));
-    if (part.saved != nullptr) {
+    compute(state, length, tokens);
+    state.commit();
+  }
+  // What kernels do with the step that has begun.
+  void compute(const LinearState& state, int64_t length, int64_t tokens) {
+    int64_t at = length;
+    for (const LinearPart& part : state.parts(0, tokens, 5)) {
+      EXPECT_EQ(part.position, at);
+      EXPECT_EQ(part.first, 5 + at - length);
+      if (part.position > 0) {
+        EXPECT_EQ(part.state[0], mark(part.position));
+      }
+      at += part.tokens;
+      std::memset(part.state, static_cast<int>(mark(at)), static_cast<size_t>(layout_.bytes()));
+      if (part.saved == nullptr) continue;
+      EXPECT_GT(part.saved_at, part.position);
+      EXPECT_LE(part.saved_at, at);
       std::memset(part.saved, static_cast<int>(mark(part.saved_at)),
                   static_cast<size_t>(layout_.copied_bytes(0)));
     }
-    state.commit();
+    EXPECT_EQ(at, length + tokens);
   }
   static std::vector<int64_t> tokens_of(const LinearState& state) {
     std::vector<int64_t> tokens;
@@ -77,6 +87,58 @@ TEST_F(LinearStateTest, SnapshotsAreTakenAtIntervals) {
   step(state, 384, false);  // step() finds the state of 16384 in memory
   step(child, 64, false);
   EXPECT_THAT(tokens_of(child), ElementsAre(16384, 32768, 32832));
+}
+
+TEST_F(LinearStateTest, AStepTakesEverySnapshotThatItPasses) {
+  open();
+  LinearState state(*device_, layout_, rule_);
+  step(state, 100, false);
+  step(state, 70'000, false);
+  EXPECT_THAT(tokens_of(state), ElementsAre(16384, 32768, 49152, 65536, 70100));
+  state.truncate(32768);
+  step(state, 32768, false);  // ends at one
+  EXPECT_THAT(tokens_of(state), ElementsAre(16384, 32768, 49152, 65536));
+  LinearState window(*device_, layout_, rule_);
+  step(window, 70'000, false, 20'000);
+  EXPECT_THAT(tokens_of(window), ElementsAre(49152, 65536, 70000));
+}
+
+// Pieces of a chunk: each has the parts of its tokens.
+TEST_F(LinearStateTest, PartsOfPieces) {
+  open();
+  const SnapshotRule rule = {.interval = 128};
+  LinearState state(*device_, layout_, rule);
+  step(state, 70, false);
+  state.begin({.position = 70, .tokens = 400, .undoable = true}, stream_.view());
+  const auto parts = state.parts(10, 300, 0);  // tokens 80 to 370
+  ASSERT_EQ(parts.size(), 2u);
+  EXPECT_EQ(parts[0].wave, 0);
+  EXPECT_EQ(parts[0].position, 80);
+  EXPECT_EQ(parts[0].open, 16);
+  EXPECT_EQ(parts[0].tokens, 48);
+  EXPECT_EQ(parts[0].saved_at, 128);
+  EXPECT_EQ(parts[1].wave, 1);
+  EXPECT_EQ(parts[1].first, 48);
+  EXPECT_EQ(parts[1].open, 0);
+  EXPECT_EQ(parts[1].tokens, 242);
+  EXPECT_EQ(parts[1].saved_at, 256);
+  EXPECT_EQ(state.parts(300, 310, 0).front().saved, nullptr);
+}
+
+TEST_F(LinearStateTest, AnUndoableStepLeavesTheStateBefore) {
+  for (const bool computed : {false, true}) {
+    open("emulated");
+    LinearState state(*device_, layout_, rule_);
+    step(state, 100, false);
+    step(state, 7, true);
+    state.begin({.position = 107, .tokens = 40'000, .undoable = true}, stream_.view());
+    EXPECT_THAT(tokens_of(state), ElementsAre(100, 107));
+    if (computed) compute(state, 107, 40'000);
+    state.abort(107, computed);
+    EXPECT_THAT(tokens_of(state), ElementsAre(100, 107));
+    step(state, 20, true);
+    EXPECT_THAT(tokens_of(state), ElementsAre(100, 107, 127));
+  }
 }
 
 TEST_F(LinearStateTest, DecodedTokensPassAnIntervalToo) {

@@ -44,25 +44,28 @@ void LinearLayers::run(int layer, std::span<const LinearPart> parts, std::span<c
   }
   std::vector<std::byte> y(tokens.size() * static_cast<size_t>(shape.channels()) *
                            dtype_bytes(shape.dtype));
-  cpu::run_linear(ConvolveParams{.layout = &layout_,
-                                 .layer = layer,
-                                 .parts = parts,
-                                 .x = x.data(),
-                                 .x_stride = shape.channels(),
-                                 .weights = taps_.data(),
-                                 .y = y.data()});
-  cpu::run_linear(DeltaNetParams{.layout = &layout_,
-                                 .layer = layer,
-                                 .parts = parts,
-                                 .y = y.data(),
-                                 .gates = gates.data(),
-                                 .factor = factor_.data(),
-                                 .bias = bias_.data(),
-                                 .z = z.data(),
-                                 .z_stride = shape.value_width(),
-                                 .norm = norm_.data(),
-                                 .eps = 1e-6f,
-                                 .out = out});
+  for_each_wave(parts, [&](size_t first, size_t count) {
+    const std::span<const LinearPart> wave = parts.subspan(first, count);
+    cpu::run_linear(ConvolveParams{.layout = &layout_,
+                                   .layer = layer,
+                                   .parts = wave,
+                                   .x = x.data(),
+                                   .x_stride = shape.channels(),
+                                   .weights = taps_.data(),
+                                   .y = y.data()});
+    cpu::run_linear(DeltaNetParams{.layout = &layout_,
+                                   .layer = layer,
+                                   .parts = wave,
+                                   .y = y.data(),
+                                   .gates = gates.data(),
+                                   .factor = factor_.data(),
+                                   .bias = bias_.data(),
+                                   .z = z.data(),
+                                   .z_stride = shape.value_width(),
+                                   .norm = norm_.data(),
+                                   .eps = 1e-6f,
+                                   .out = out});
+  });
 }
 
 std::vector<std::vector<std::byte>> LinearLayers::attend(std::span<const uint8_t> history,

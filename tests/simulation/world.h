@@ -92,9 +92,12 @@ class World {
     int64_t tokens = 0;
   };
   struct Chunk {
+    struct Progress {
+      int layer = 0;
+      int64_t done = 0;  // its tokens
+    };
     std::unique_ptr<Step> step;  // of the whole chunk
-    int layer = 0;
-    int64_t done = 0;  // tokens of the layer
+    Progress attention = {}, linear = {};
   };
   // The state that a refused call must leave unchanged.
   struct Before {
@@ -145,7 +148,9 @@ class World {
   // world_chunks.cc: prompts that go layer by layer, between the steps of others
   void work_on_chunk(Draw& draw);
   void open_chunk(Draw& draw);
-  bool work_on_piece(Draw& draw);  // false: a late failure
+  bool work_on_piece(Draw& draw, bool linear);  // false: a late failure
+  void attend_piece(int64_t tokens);
+  void advance_piece(int64_t tokens);
   void close_chunk();
   void drop_chunk();
   bool in_chunk(SequenceId id) const { return chunk_ && chunk_->step->parts[0].id == id; }
@@ -159,6 +164,7 @@ class World {
   // world_states.cc: with layers of linear attention
   bool has_states() const { return linear_.layers() > 0; }
   void enqueue_linear(Step& step);
+  void enqueue_linear(Step& step, int layer, int64_t first, int64_t count);
   void compare_linear(const Step& step) const;
   bool knows_state(const Sequence& sequence, int64_t tokens) const;
   // To where its state is known: an aborted step may have advanced it.

@@ -13,13 +13,19 @@ namespace fasa::testing {
 void World::work_on_chunk(Draw& draw) {
   if (!chunk_) return open_chunk(draw);
   last_ = fmt::format("chunk of {}, layer {} from {}", index_of(chunk_->step->parts[0].id),
-                      chunk_->layer, chunk_->done);
-  if (draw.one_in(12)) return drop_chunk();
-  const int64_t pieces = draw.between(1, 8);
-  for (int64_t i = 0; i < pieces && chunk_->layer < setup_.geometry.layers; ++i) {
-    if (!work_on_piece(draw)) return;
+                      chunk_->attention.layer, chunk_->attention.done);
+  if (has_states()) {
+    last_ += fmt::format(", linear layer {} from {}", chunk_->linear.layer, chunk_->linear.done);
   }
-  if (chunk_->layer == setup_.geometry.layers) close_chunk();
+  if (draw.one_in(12)) return drop_chunk();
+  const auto attends = [&] { return chunk_->attention.layer < setup_.geometry.layers; };
+  const auto advances = [&] { return chunk_->linear.layer < linear_.layers(); };
+  const int64_t pieces = draw.between(1, 8);
+  for (int64_t i = 0; i < pieces && (attends() || advances()); ++i) {
+    const bool linear = advances() && (!attends() || draw.one_in(2));
+    if (!work_on_piece(draw, linear)) return;
+  }
+  if (!attends() && !advances()) close_chunk();
 }
 
 void World::open_chunk(Draw& draw) {
@@ -37,6 +43,9 @@ void World::open_chunk(Draw& draw) {
   step->tokens = tokens;
   step->parts.push_back(std::move(part));
   write_tensors(*step);
+  for (int layer = 0; layer < linear_.layers(); ++layer) {
+    step->linear.emplace_back(static_cast<size_t>(tokens) * linear_.token_bytes());
+  }
   last_ = fmt::format("chunk of {} opened, {} +{}", index_of(sequence->id),
                       sequence->history.size(), tokens);
   if (sequence->rollback >= 0) {
@@ -56,32 +65,14 @@ void World::open_chunk(Draw& draw) {
   chunk_ = Chunk{.step = std::move(step)};
 }
 
-bool World::work_on_piece(Draw& draw) {
-  const Geometry& g = setup_.geometry;
-  Step& step = *chunk_->step;
-  const int layer = chunk_->layer;
-  Layer& tensors = step.layers[static_cast<size_t>(layer)];
-  const HeadShape heads = g.heads(layer);
-  const int64_t first = chunk_->done;
-  const int64_t tokens =
-      std::min(step.tokens - first, draw.one_in(2) ? draw.between(1, 20) : draw.between(1, 200));
-  const auto part = [&](auto& tensor, int count, int dim) {
-    return tensor.data() + first * count * dim;
-  };
-  const auto input = [&](const std::vector<float>& tensor, int count, int dim) {
-    return ConstTensorView::dense(part(tensor, count, dim), DType::kF32, tokens, count, dim);
-  };
+bool World::work_on_piece(Draw& draw, bool linear) {
+  const Step& step = *chunk_->step;
+  Chunk::Progress& progress = linear ? chunk_->linear : chunk_->attention;
+  const int64_t tokens = std::min(step.tokens - progress.done,
+                                  draw.one_in(2) ? draw.between(1, 20) : draw.between(1, 200));
   find(step.parts[0].id).busy = true;
   try {
-    runtime_->begin_piece(step.parts[0].id, layer, static_cast<int>(tokens));
-    if (!g.is_shared(layer)) {
-      runtime_->append(layer, input(tensors.k, heads.kv_heads, heads.key_dim),
-                       input(tensors.v, heads.kv_heads, heads.value_dim), compute_.view());
-    }
-    runtime_->attend(layer, input(tensors.q, g.query_heads, heads.key_dim),
-                     TensorView::dense(part(tensors.out, g.query_heads, heads.value_dim),
-                                       DType::kF32, tokens, g.query_heads, heads.value_dim),
-                     part(tensors.lse, g.query_heads, 1), compute_.view());
+    linear ? advance_piece(tokens) : attend_piece(tokens);
     runtime_->end_piece();
   } catch (const BudgetError&) {
     drop_chunk();  // descriptors were lost when a step of others was refused
@@ -91,11 +82,41 @@ bool World::work_on_piece(Draw& draw) {
     drop_chunk();
     return false;
   }
-  chunk_->done += tokens;
-  if (chunk_->done < step.tokens) return true;
-  chunk_->done = 0;
-  ++chunk_->layer;
+  progress.done += tokens;
+  if (progress.done == step.tokens) progress = {.layer = progress.layer + 1, .done = 0};
   return true;
+}
+
+void World::attend_piece(int64_t tokens) {
+  const Geometry& g = setup_.geometry;
+  Step& step = *chunk_->step;
+  const int layer = chunk_->attention.layer;
+  Layer& tensors = step.layers[static_cast<size_t>(layer)];
+  const HeadShape heads = g.heads(layer);
+  const int64_t first = chunk_->attention.done;
+  const auto part = [&](auto& tensor, int count, int dim) {
+    return tensor.data() + first * count * dim;
+  };
+  const auto input = [&](const std::vector<float>& tensor, int count, int dim) {
+    return ConstTensorView::dense(part(tensor, count, dim), DType::kF32, tokens, count, dim);
+  };
+  runtime_->begin_piece(step.parts[0].id, layer, static_cast<int>(tokens));
+  if (!g.is_shared(layer)) {
+    runtime_->append(layer, input(tensors.k, heads.kv_heads, heads.key_dim),
+                     input(tensors.v, heads.kv_heads, heads.value_dim), compute_.view());
+  }
+  runtime_->attend(layer, input(tensors.q, g.query_heads, heads.key_dim),
+                   TensorView::dense(part(tensors.out, g.query_heads, heads.value_dim), DType::kF32,
+                                     tokens, g.query_heads, heads.value_dim),
+                   part(tensors.lse, g.query_heads, 1), compute_.view());
+}
+
+void World::advance_piece(int64_t tokens) {
+  Step& step = *chunk_->step;
+  const Chunk::Progress at = chunk_->linear;
+  runtime_->begin_linear_piece(step.parts[0].id, at.layer, static_cast<int>(tokens),
+                               compute_.view());
+  enqueue_linear(step, at.layer, at.done, tokens);
 }
 
 void World::close_chunk() {

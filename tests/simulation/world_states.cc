@@ -12,6 +12,14 @@
 namespace fasa::testing {
 
 void World::enqueue_linear(Step& step) {
+  for (int layer = 0; layer < linear_.layers(); ++layer) {
+    step.linear.emplace_back(static_cast<size_t>(step.tokens) * linear_.token_bytes());
+    enqueue_linear(step, layer, 0, step.tokens);
+  }
+}
+
+// `count` tokens of a step or chunk, from `first` on.
+void World::enqueue_linear(Step& step, int layer, int64_t first, int64_t count) {
   const std::span<const LinearPart> parts = runtime_->linear_parts();
   std::vector<LinearLayers::Token> tokens;
   for (const Part& part : step.parts) {
@@ -19,15 +27,14 @@ void World::enqueue_linear(Step& step) {
       tokens.push_back({part.history[i], static_cast<int64_t>(i)});
     }
   }
-  for (int layer = 0; layer < linear_.layers(); ++layer) {
-    step.linear.emplace_back(tokens.size() * linear_.token_bytes());
-    std::byte* const out = step.linear.back().data();
-    device_->launch(compute_.view(), "linear",
-                    [=, this, parts = std::vector(parts.begin(), parts.end())] {
-                      linear_.run(layer, parts, tokens, out);
-                      return KernelWork{};
-                    });
-  }
+  tokens = {tokens.begin() + first, tokens.begin() + first + count};
+  std::byte* const out = step.linear[static_cast<size_t>(layer)].data() +
+                         static_cast<size_t>(first) * linear_.token_bytes();
+  device_->launch(compute_.view(), "linear",
+                  [=, this, parts = std::vector(parts.begin(), parts.end())] {
+                    linear_.run(layer, parts, tokens, out);
+                    return KernelWork{};
+                  });
 }
 
 void World::compare_linear(const Step& step) const {

@@ -33,9 +33,9 @@ uint64_t Runtime::Impl::chunk_bytes(SequenceId id, int64_t tokens) const {
 
 void Runtime::Impl::open_chunk(SequenceId id, int tokens) {
   require_no_step("open_chunk");
-  const KvSequence& sequence = sequences_.find_usable(id);
+  KvSequence& sequence = sequences_.find_usable(id);
   if (!traits_.chunks) {
-    throw UsageError("open_chunk: not with linear attention or a selection that evicts tokens");
+    throw UsageError("open_chunk: not with a selection that evicts tokens");
   }
   if (chunk_) throw UsageError("open_chunk: another chunk is open; close or drop it first");
   if (tokens < 1 || sequence.length() + tokens > INT32_MAX) {
@@ -47,9 +47,30 @@ void Runtime::Impl::open_chunk(SequenceId id, int tokens) {
   streams_.require();
   MemoryGuard guard(streams_, prefetch_);
   memory_.prepare_chunk(part, guard);
-  memory_.take_leftovers([&] { chunk_rows_.resize(chunk_bytes(id, sequence.length() + tokens)); });
+  const uint64_t rows = chunk_bytes(id, sequence.length() + tokens);
+  make_chunk_room(rows);
+  memory_.take_leftovers([&] { chunk_rows_.resize(rows); });
+  try {
+    memory_.lend_copies(part);
+    sequence.begin(tokens, StepMode::kPrefill, true, stream_for_memories(sequence));
+  } catch (...) {
+    chunk_rows_.resize(0);
+    throw;
+  }
   guard.keep();
   chunk_ = OpenChunk{.sequence = id, .tokens = tokens};
+}
+
+uint64_t Runtime::Impl::chunk_room() const {
+  const MemoryUse use = engine_.device().memory(MemorySpace::kDevice);
+  return use.limit_bytes - std::min(use.limit_bytes, use.used_bytes) +
+         sequences_.store().lent_bytes();
+}
+
+void Runtime::Impl::make_chunk_room(uint64_t bytes) {
+  const MemoryUse use = engine_.device().memory(MemorySpace::kDevice);
+  if (bytes <= use.limit_bytes - std::min(use.limit_bytes, use.used_bytes)) return;
+  memory_.reclaim_copies(MemorySpace::kDevice, bytes);
 }
 
 // As a step of that layer alone, whose prompt begins at the piece.
@@ -61,38 +82,70 @@ LayerPlan Runtime::Impl::plan_piece(const KvSequence& sequence, int layer) const
   return plan;
 }
 
-void Runtime::Impl::begin_piece(SequenceId id, int layer, int tokens) {
-  require_no_step("begin_piece");
-  const OpenChunk& chunk = require_chunk("begin_piece", id);
-  KvSequence& sequence = sequences_.find_usable(id);
-  if (layer != chunk.layer || tokens < 1 || tokens > chunk.tokens - chunk.done) {
-    throw UsageError(fmt::format(
-        "begin_piece of {} tokens in layer {}; allowed: 1 to {} tokens in layer {}, the next",
-        tokens, layer, chunk.tokens - chunk.done, chunk.layer));
+// A step of the piece, without its plan.
+OpenStep Runtime::Impl::open_piece(SequenceId id, const PieceCall& call) {
+  require_no_step(call.name);
+  const OpenChunk& chunk = require_chunk(call.name, id);
+  const KvSequence& sequence = sequences_.find_usable(id);
+  const OpenChunk::Progress& progress = chunk.*call.progress;
+  if (progress.layer >= call.layers) {
+    throw UsageError(
+        fmt::format("{}: the chunk has gone through all {} layers", call.name, call.layers));
+  }
+  const int left = chunk.tokens - progress.done;
+  if (call.layer != progress.layer || call.tokens < 1 || call.tokens > left) {
+    throw UsageError(
+        fmt::format("{} of {} tokens in layer {}; allowed: 1 to {} tokens in layer {}, the next",
+                    call.name, call.tokens, call.layer, left, progress.layer));
   }
   OpenStep step;
-  step.sequences = {{id, tokens, StepMode::kPrefill}};
+  step.sequences = {{id, call.tokens, StepMode::kPrefill}};
   step.slot_index = streams_.free_slot();
   step.slot = &streams_.slots()[step.slot_index];
   step.slot->ensure(1);  // a refused step of others may have lost it
   sequences_.find_usable(id);
   streams_.require();
-  const bool over_link = sequence.rows().access() == RowAccess::kOverLink;
-  step.piece = OpenStep::Piece{.layer = layer, .start = sequence.length() + chunk.done};
-  if (over_link) {
-    step.piece->rows = {.data = chunk_rows_.data(),
-                        .page_bytes = settings_.layout.row_layer_bytes(),
-                        .load = chunk.done == 0 && settings_.layer(layer).sharer == 0};
-  }
+  step.piece = OpenStep::Piece{.layer = -1, .start = sequence.length() + progress.done};
+  return step;
+}
+
+void Runtime::Impl::start_piece(OpenStep step) {
+  const SequenceId id = step.sequences.front().sequence;
+  const KvSequence& sequence = sequences_.find(id);
   streams_.order(std::max(sequences_.take_fence(), sequence.overwritten()));
   streams_.note_control_work(id);
   describer_.describe(step);
-  step.tables.plan.layers.resize(static_cast<size_t>(settings_.layer_count()));
-  step.tables.plan.layers[static_cast<size_t>(layer)] = plan_piece(sequence, layer);
-  step.appended = std::min(layer, settings_.storing_layers());
-  step.attended = layer;
+  if (const int layer = step.piece->layer; layer >= 0) {
+    step.tables.plan.layers.resize(static_cast<size_t>(settings_.layer_count()));
+    step.tables.plan.layers[static_cast<size_t>(layer)] = plan_piece(sequence, layer);
+  }
   streams_.note_step(step.sequences);
   streams_.step() = std::move(step);
+}
+
+void Runtime::Impl::begin_piece(SequenceId id, int layer, int tokens) {
+  OpenStep step = open_piece(
+      id, {"begin_piece", &OpenChunk::attention, layer, settings_.layer_count(), tokens});
+  step.piece->layer = layer;
+  if (sequences_.find(id).rows().access() == RowAccess::kOverLink) {
+    step.piece->rows = {.data = chunk_rows_.data(),
+                        .page_bytes = settings_.layout.row_layer_bytes(),
+                        .load = chunk_->attention.done == 0 && settings_.layer(layer).sharer == 0};
+  }
+  step.appended = std::min(layer, settings_.storing_layers());
+  step.attended = layer;
+  start_piece(std::move(step));
+}
+
+// Only the state takes part in it; tables are described as for any other step.
+void Runtime::Impl::begin_linear_piece(SequenceId id, int layer, int tokens, StreamView stream) {
+  OpenStep step = open_piece(
+      id, {"begin_linear_piece", &OpenChunk::linear, layer, settings_.linear.layers, tokens});
+  const int done = chunk_->linear.done;
+  step.linear = sequences_.find(id).linear()->parts(done, done + tokens, 0);
+  step.compute = stream;
+  step.enqueued = true;
+  start_piece(std::move(step));
 }
 
 void Runtime::Impl::end_piece() {
@@ -100,7 +153,11 @@ void Runtime::Impl::end_piece() {
   OpenStep& step = *streams_.step();
   if (step.failure) throw DeviceError(*step.failure);
   const int layer = step.piece->layer;
-  if (settings_.layer(layer).sharer == 0 && step.appended <= layer) {
+  const bool linear = layer < 0;
+  if (linear && !step.computed) {
+    throw UsageError("end_piece: linear_parts() was not called; compute the layer in its pieces");
+  }
+  if (!linear && settings_.layer(layer).sharer == 0 && step.appended <= layer) {
     throw UsageError(fmt::format("end_piece before the append of layer {}", layer));
   }
   if (step.enqueued) {
@@ -108,11 +165,9 @@ void Runtime::Impl::end_piece() {
     engine_.executor().record_written_back(step.slot->written_back());
     step.slot->mark_streams(engine_.executor().streams());
   }
-  chunk_->done += step.sequences.front().tokens;
-  if (chunk_->done == chunk_->tokens) {
-    chunk_->done = 0;
-    ++chunk_->layer;
-  }
+  OpenChunk::Progress& progress = linear ? chunk_->linear : chunk_->attention;
+  progress.done += step.sequences.front().tokens;
+  if (progress.done == chunk_->tokens) progress = {.layer = progress.layer + 1, .done = 0};
   streams_.step().reset();
 }
 
@@ -120,12 +175,14 @@ void Runtime::Impl::close_chunk(SequenceId id) {
   require_no_step("close_chunk");
   const OpenChunk chunk = require_chunk("close_chunk", id);
   KvSequence& sequence = sequences_.find_usable(id);
-  if (chunk.layer < settings_.layer_count()) {
+  const int done = chunk.attention.layer + chunk.linear.layer;
+  const int layers = settings_.layer_count() + settings_.linear.layers;
+  if (done < layers) {
     throw UsageError(fmt::format(
-        "close_chunk with {} of {} layers done; go through all of them or call drop_chunk",
-        chunk.layer, settings_.layer_count()));
+        "close_chunk with {} of {} layers done; go through all of them or call drop_chunk", done,
+        layers));
   }
-  sequence.add_pages(chunk.tokens);
+  sequence.commit(chunk.tokens);
   chunk_.reset();
   chunk_rows_.resize(0);
 }
@@ -140,7 +197,7 @@ void Runtime::Impl::drop_chunk(SequenceId id) {
   }
   KvSequence& sequence = sequences_.find(id);
   streams_.wait_for(sequence);
-  sequence.invalidate();
+  sequence.abort(true);
   chunk_.reset();
   chunk_rows_.resize(0);
 }

@@ -8,10 +8,13 @@
 namespace fasa {
 
 struct OpenChunk {
+  struct Progress {  // of pieces through layers of one kind
+    int layer = 0;
+    int done = 0;  // its tokens
+  };
   SequenceId sequence = {};
   int tokens = 0;
-  int layer = 0;  // that pieces go through now
-  int done = 0;   // its tokens
+  Progress attention = {}, linear = {};
 };
 
 }  // namespace fasa

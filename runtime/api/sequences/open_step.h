@@ -29,7 +29,7 @@ struct OpenStep {
   bool enqueued = false;  // there is work on it
   // A piece of a chunk: the tokens from `start` on, in one layer.
   struct Piece {
-    int layer = 0;
+    int layer = 0;  // below 0: of linear attention
     int64_t start = 0;
     LayerRows rows = {};
   };

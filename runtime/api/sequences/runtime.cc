@@ -53,7 +53,7 @@ RuntimeTraits traits_from(const StepSettings& settings) {
           .page = page_bytes(settings),
           .retention = freed.retention,
           .loads_on_demand = settings.rows == RowTier::kDisk,
-          .chunks = settings.linear.layers == 0 && !settings.selection_evicts};
+          .chunks = !settings.selection_evicts};
 }
 
 }  // namespace
@@ -215,6 +215,7 @@ StreamView Runtime::Impl::stream_for_memories(const KvSequence& sequence) {
 void Runtime::Impl::export_state(SequenceId id, const StatePoint& point, size_t offset,
                                  std::span<std::byte> bytes) {
   require_no_step("export_state");
+  require_no_chunk("export_state", id);
   const KvSequence& sequence = sequences_.find_usable(id);
   streams_.wait_for(sequence);  // the host reads snapshots
   sequences_.find_usable(id);
@@ -225,6 +226,7 @@ void Runtime::Impl::export_state(SequenceId id, const StatePoint& point, size_t 
 void Runtime::Impl::import_state(SequenceId id, const StatePoint& point, size_t offset,
                                  std::span<const std::byte> bytes) {
   require_no_step("import_state");
+  require_no_chunk("import_state", id);
   KvSequence& sequence = sequences_.find_usable(id);
   LinearState& state = require_linear("import_state", sequence);
   MemoryGuard guard(streams_, prefetch_);
@@ -340,9 +342,14 @@ void Runtime::abort_step() { impl_->abort_step(); }
 uint64_t Runtime::chunk_bytes(SequenceId sequence, int64_t tokens) const {
   return impl_->chunk_bytes(sequence, tokens);
 }
+uint64_t Runtime::chunk_room() const { return impl_->chunk_room(); }
+void Runtime::make_chunk_room(uint64_t bytes) { impl_->make_chunk_room(bytes); }
 void Runtime::open_chunk(SequenceId sequence, int tokens) { impl_->open_chunk(sequence, tokens); }
 void Runtime::begin_piece(SequenceId sequence, int layer, int tokens) {
   impl_->begin_piece(sequence, layer, tokens);
+}
+void Runtime::begin_linear_piece(SequenceId sequence, int layer, int tokens, StreamView stream) {
+  impl_->begin_linear_piece(sequence, layer, tokens, stream);
 }
 void Runtime::end_piece() { impl_->end_piece(); }
 void Runtime::close_chunk(SequenceId sequence) { impl_->close_chunk(sequence); }

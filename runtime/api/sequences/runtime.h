@@ -176,8 +176,10 @@ class Runtime {
   void run_layers(StreamView stream, std::span<const uint64_t> shape,
                   const std::function<void()>& layers);
   GraphMetrics graph_metrics() const;
-  // With layers of linear attention: what their kernels need of the open step's sequences, in the
-  // step's order. The caller runs them before end_step(), once per step. Valid until the step ends.
+  // With layers of linear attention: what their kernels need of the open step's sequences, or of
+  // the piece. A layer runs the parts of each wave together, wave after wave; in a wave they are in
+  // the step's order. The caller runs them before end_step(), once per step. Valid until the step
+  // or piece ends.
   std::span<const LinearPart> linear_parts();
   // `kept`: how many of each sequence's tokens stay, 1 or more; empty: all. The others leave no
   // trace. Where some do not stay, the sequence decodes at most SequenceInfo::max_drafted tokens.
@@ -194,13 +196,23 @@ class Runtime {
   //
   // Bytes of device memory that a chunk which ends at `tokens` tokens takes besides the sequence's.
   uint64_t chunk_bytes(SequenceId sequence, int64_t tokens) const;
-  // Takes memory that is free: nothing is given up for it. Throws UsageError (not
-  // RuntimeTraits::chunks; a chunk or a step is open), BudgetError; then nothing has changed.
+  // Device memory for chunks, and for what their caller keeps meanwhile: what is free, and device
+  // copies of rows (placement.rows = auto). make_chunk_room() gives copies up so that `bytes` bytes
+  // are free, if that suffices.
+  uint64_t chunk_room() const;
+  void make_chunk_room(uint64_t bytes);
+  // Takes memory that is free, and that of copies: nothing else is given up for it. Throws
+  // UsageError (not RuntimeTraits::chunks; a chunk or a step is open), BudgetError; then nothing
+  // has changed.
   void open_chunk(SequenceId sequence, int tokens);
   // The next `tokens` tokens of `layer`; layers in order. Then append() of that layer, unless it
   // shares another's rows, attend() if its result is wanted, and end_piece(). Throws BudgetError
   // only if memory for descriptors was lost meanwhile; then nothing has changed.
   void begin_piece(SequenceId sequence, int layer, int tokens);
+  // The same for layers with linear attention, which count for themselves: linear_parts(), whose
+  // kernels the caller runs on `stream`, then end_piece(). The order of attention and linear layers
+  // is the caller's.
+  void begin_linear_piece(SequenceId sequence, int layer, int tokens, StreamView stream);
   void end_piece();
   // All layers have all tokens: they are the sequence's.
   void close_chunk(SequenceId sequence);

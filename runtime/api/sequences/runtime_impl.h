@@ -66,7 +66,10 @@ class Runtime::Impl : private MemoryReclaimer {
   // open_chunk.cc
   uint64_t chunk_bytes(SequenceId id, int64_t tokens) const;
   void open_chunk(SequenceId id, int tokens);
+  uint64_t chunk_room() const;
+  void make_chunk_room(uint64_t bytes);
   void begin_piece(SequenceId id, int layer, int tokens);
+  void begin_linear_piece(SequenceId id, int layer, int tokens, StreamView stream);
   void end_piece();
   void close_chunk(SequenceId id);
   void drop_chunk(SequenceId id);
@@ -82,6 +85,15 @@ class Runtime::Impl : private MemoryReclaimer {
   void require_no_chunk(const char* call, SequenceId id) const;
   OpenChunk& require_chunk(const char* call, SequenceId id);
   LayerPlan plan_piece(const KvSequence& sequence, int layer) const;
+  struct PieceCall {
+    const char* name;
+    OpenChunk::Progress OpenChunk::*progress;
+    int layer;
+    int layers;  // of its kind
+    int tokens;
+  };
+  OpenStep open_piece(SequenceId id, const PieceCall& call);
+  void start_piece(OpenStep step);
   void code_slices(SequenceId id);
   // The control stream; behind earlier steps if they may write what `sequence` remembers.
   StreamView stream_for_memories(const KvSequence& sequence);

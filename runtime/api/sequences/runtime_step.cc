@@ -87,10 +87,15 @@ void Runtime::Impl::begin_memories(OpenStep& step) {
   int64_t first = 0;
   for (const StepSequence& part : step.sequences) {
     KvSequence& sequence = sequences_.find(part.sequence);
-    sequence.begin(first, part.tokens, part.mode, stream_for_memories(sequence));
-    if (sequence.linear() != nullptr) step.linear.push_back(sequence.linear()->part());
+    sequence.begin(part.tokens, part.mode, false, stream_for_memories(sequence));
+    if (const LinearState* const state = sequence.linear()) {
+      const auto parts = state->parts(0, part.tokens, first);
+      step.linear.insert(step.linear.end(), parts.begin(), parts.end());
+    }
     first += part.tokens;
   }
+  std::stable_sort(step.linear.begin(), step.linear.end(),
+                   [](const LinearPart& a, const LinearPart& b) { return a.wave < b.wave; });
 }
 
 // Returns the open step if `layer` is next by the counter `next`; throws UsageError otherwise.

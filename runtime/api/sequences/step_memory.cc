@@ -150,12 +150,15 @@ void StepMemory::drop_pages(std::span<const StepSequence> sequences) {
 void StepMemory::lend(std::span<const StepSequence> sequences) {
   const LeftoversScope leftovers(takes_leftovers_);
   engine_.scratch().widen_waves();
-  for (const StepSequence& part : sequences) {
-    KvSequence& sequence = sequences_.find(part.sequence);
-    sequences_.store().lend_copies(sequence.rows(), pages_of(sequence.length()),
-                                   pages_of(sequence.length() + part.tokens));
-  }
+  for (const StepSequence& part : sequences) lend_copies(part);
   hot_rows_.widen(sequences);
+}
+
+void StepMemory::lend_copies(const StepSequence& part) {
+  const LeftoversScope leftovers(takes_leftovers_);
+  KvSequence& sequence = sequences_.find(part.sequence);
+  sequences_.store().lend_copies(sequence.rows(), pages_of(sequence.length()),
+                                 pages_of(sequence.length() + part.tokens));
 }
 
 void StepMemory::prepare(std::span<const StepSequence> sequences, MemoryGuard& guard) {
@@ -197,6 +200,7 @@ void StepMemory::prepare_chunk(const StepSequence& chunk, MemoryGuard& guard) {
   drop_pages({&chunk, 1});
   KvSequence& sequence = sequences_.find(chunk.sequence);
   guard.watch(sequence);
+  sequence.reserve_memories();
   own_last_page(chunk.sequence);
   const int64_t tokens = sequence.length() + chunk.tokens;
   hot_rows_.fit(tokens, 1, {.count = 1, .held = sequence.device_bytes()}, true);

@@ -46,6 +46,8 @@ class StepMemory {
 
   // The same for a chunk of a prompt, which needs no scratch.
   void prepare_chunk(const StepSequence& chunk, MemoryGuard& guard);
+  // Device copies of the pages that the part begins, from memory that is left.
+  void lend_copies(const StepSequence& part);
   // Allocates what nothing is given up for.
   template <typename Allocate>
   void take_leftovers(const Allocate& allocate) {
