@@ -57,10 +57,12 @@ std::string prompt_lines(const PlanOptions& request, const Plan& plan) {
       option.prompt.piece > 0 ? ", layer by layer" : "", format_seconds(prompt.products),
       request.machine.rates.operations / 1e12, assumed ? " (assumed)" : " (data sheet)",
       1e-12 / request.machine.rates.prompt_attended(1));
-  if (prompt.rows_to_host == 0) return text + "\n";
+  if (prompt.rows_to_host == 0 && prompt.experts == 0) return text + "\n";
+  const std::string experts =
+      prompt.experts > 0 ? fmt::format(", {} of experts", format_bytes(prompt.experts)) : "";
   return text +
-         fmt::format("; over the link {} of rows to the host and {} back to the device, {}\n",
-                     format_bytes(prompt.rows_to_host), format_bytes(prompt.rows_back),
+         fmt::format("; over the link {} of rows to the host and {} back to the device{}, {}\n",
+                     format_bytes(prompt.rows_to_host), format_bytes(prompt.rows_back), experts,
                      format_seconds(prompt.link));
 }
 

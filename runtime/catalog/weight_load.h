@@ -11,6 +11,7 @@ namespace fasa {
 struct WeightLoad {
   uint64_t layer_bytes = 0;       // read per layer and token
   uint64_t fetched_bytes = 0;     // the part of them read over the link: experts in host memory
+  uint64_t expert_bytes = 0;      // of all of a layer's experts, if they are in host memory
   uint64_t head_bytes = 0;        // of the output projection
   uint64_t hidden_bytes = 0;      // of the embedding, sent to the device
   uint64_t logit_bytes = 0;       // sent back

@@ -47,7 +47,8 @@ Json prompt_json(const PlanOption& option) {
           {"operations", prompt.operations},
           {"state_bytes", prompt.state_bytes},
           {"row_bytes_to_device", prompt.rows_back},
-          {"row_bytes_to_host", prompt.rows_to_host}};
+          {"row_bytes_to_host", prompt.rows_to_host},
+          {"expert_bytes_to_device", prompt.experts}};
 }
 
 Json option_json(const PlanOption& option) {

@@ -325,6 +325,7 @@ class Planner {
     const auto floats = [](int64_t count) { return static_cast<uint64_t>(count) * sizeof(float); };
     return {.layer_bytes = weights_.layers / layers_of(model),
             .fetched_bytes = weights_.fetched() / layers_of(model),
+            .expert_bytes = weights_.host > 0 ? weights_.experts / layers_of(model) : 0,
             .head_bytes = weights_.head,
             .hidden_bytes = floats(model.hidden),
             .logit_bytes = floats(model.vocab),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -40,10 +41,11 @@ class PromptClock {
     cost_.seconds = at_.compute;
     cost_.products = machine_.multiplied(cost_.operations - cost_.attention) +
                      machine_.prompt_attended(cost_.attention);
-    cost_.link = machine_.unified
-                     ? 0
-                     : static_cast<double>(std::max(cost_.rows_back, cost_.rows_to_host)) /
-                           machine_.link_bandwidth;
+    cost_.link =
+        machine_.unified
+            ? 0
+            : static_cast<double>(std::max(cost_.rows_back + cost_.experts, cost_.rows_to_host)) /
+                  machine_.link_bandwidth;
     return cost_;
   }
 
@@ -78,7 +80,7 @@ class PromptClock {
     at_.shift(static_cast<double>(more) * (at_.compute - before.compute));
     for (const auto field :
          {&PromptCost::operations, &PromptCost::attention, &PromptCost::state_bytes,
-          &PromptCost::rows_back, &PromptCost::rows_to_host}) {
+          &PromptCost::rows_back, &PromptCost::rows_to_host, &PromptCost::experts}) {
       cost_.*field += more * (cost_.*field - cost_before.*field);
     }
   }
@@ -130,6 +132,7 @@ class PromptClock {
       tokens_ = std::min<int64_t>(load_.piece, tokens - done);
       begin_step(false);
       multiply();
+      if (done == 0 || !load_.copies_experts) fetch_experts();
       if (own.sharer == 0) {
         const bool reads = access_ == RowAccess::kOverLink && !own.in_window_rows;
         if (reads && done == 0) load_layer(layer);
@@ -172,11 +175,25 @@ class PromptClock {
     if (!load_.weights.any()) return;
     run({.device_bytes = load_.weights.layer_bytes,
          .operations = static_cast<uint64_t>(tokens_) * load_.weights.layer_operations});
-    if (load_.weights.fetched_bytes > 0) at_.compute += transfer(load_.weights.fetched_bytes);
+  }
+
+  // Experts of a layer, for the tokens at hand. With many nearly all are chosen by some token.
+  void fetch_experts() {
+    const WeightLoad& weights = load_.weights;
+    if (weights.fetched_bytes == 0) return;
+    uint64_t bytes = std::max(weights.expert_bytes, weights.fetched_bytes);
+    if (!load_.copies_experts) {
+      const double all = static_cast<double>(bytes);
+      const double missed = 1 - static_cast<double>(weights.fetched_bytes) / all;
+      bytes = static_cast<uint64_t>(all * (1 - std::pow(missed, tokens_)));
+    }
+    at_.compute += transfer(bytes);
+    cost_.experts += bytes;
   }
 
   void add_layer(int layer) {
     multiply();
+    fetch_experts();
     const LayerSettings& own = settings_.layer(layer);
     if (own.sharer == 0) append(layer);
     const CacheLayout& layout = settings_.layout_of(layer);

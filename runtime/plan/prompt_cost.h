@@ -19,6 +19,7 @@ struct PromptLoad {
   int chunk = 0;                // tokens of a step, or of a chunk that goes layer by layer
   int piece = 0;                // tokens of a piece of such a chunk; 0: by steps
   int wave_pages = kWavePages;  // streamed at a time, of the rows on the host
+  bool copies_experts = false;  // those on the host, once a layer and chunk
   DType out = DType::kBF16;     // of attention's output
   WeightLoad weights = {};
 };
@@ -32,6 +33,7 @@ struct PromptCost {
   uint64_t state_bytes = 0;   // softmax states, stored and loaded between waves
   uint64_t rows_back = 0;     // bytes of rows over the link to the device
   uint64_t rows_to_host = 0;  // bytes of new rows to the host
+  uint64_t experts = 0;       // bytes of experts over the link to the device
 };
 
 PromptCost prompt_cost(const StepSettings& settings, const MachineRates& machine,

@@ -5,20 +5,22 @@
 namespace fasa {
 namespace {
 
-// As OpenPrompt chooses the chunk; 0: the prompt is read by steps.
-int64_t chunk_by_layers(const StepSettings& settings, const PromptRequest& request, int piece) {
+// As OpenPrompt chooses the chunk; 0: the prompt is read by steps. `experts`: bytes of a layer's,
+// copied to the device.
+int64_t chunk_by_layers(const StepSettings& settings, const PromptRequest& request, int piece,
+                        uint64_t experts) {
   const bool windows = settings.has_window_rows() || settings.group().retention.seen > 0;
-  if (windows || settings.linear.layers > 0 || settings.selection_evicts) return 0;
+  if (windows || settings.selection_evicts) return 0;
   if (request.model.layer_embeddings > 0 || request.tokens < 2 * int64_t{piece}) return 0;
   const bool over_link =
       settings.access_of(request.tokens, settings.max_hot_rows) == RowAccess::kOverLink;
   const int64_t pages = over_link ? pages_of(request.tokens) : 0;
-  const auto rows = static_cast<uint64_t>(pages * settings.layout.row_layer_bytes());
+  const uint64_t taken = static_cast<uint64_t>(pages * settings.layout.row_layer_bytes()) + experts;
   const uint64_t free = request.left(piece);
   const auto token = static_cast<uint64_t>(request.model.hidden) * sizeof(float);
-  if (free <= rows) return 0;
+  if (free <= taken) return 0;
   const auto most = static_cast<int64_t>(
-      std::min<uint64_t>((free - rows) / token, kMaxChunkTokens) / kPageTokens * kPageTokens);
+      std::min<uint64_t>((free - taken) / token, kMaxChunkTokens) / kPageTokens * kPageTokens);
   if (most < std::min<int64_t>(request.tokens, 2 * int64_t{piece})) return 0;
   return std::min(most, request.tokens);
 }
@@ -39,7 +41,11 @@ PromptPlan plan_prompt(const StepSettings& settings, const MachineRates& machine
                   .chunk = static_cast<int>(std::min<int64_t>(plan.chunk, request.tokens)),
                   .weights = request.weights};
   const int piece = request.chunk ? plan.chunk : std::min(plan.chunk, kPieceTokens);
-  if (const int64_t whole = chunk_by_layers(settings, request, piece); whole > 0) {
+  const uint64_t experts = request.weights.expert_bytes;
+  int64_t whole = chunk_by_layers(settings, request, piece, experts);
+  load.copies_experts = whole > 0 && experts > 0;
+  if (whole == 0 && experts > 0) whole = chunk_by_layers(settings, request, piece, 0);
+  if (whole > 0) {
     load.chunk = plan.chunk = static_cast<int>(whole);
     load.piece = plan.piece = piece;
   } else if (request.left(load.chunk) >= 2 * wave_bytes(settings, kWidePages)) {

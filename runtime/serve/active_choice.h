@@ -48,8 +48,10 @@ struct ActiveChoice {
   bool lacks_rows = false;           // it prefills, and some rows are on disk only
   bool lacks_memory = false;         // it waits until a session is evicted
   int64_t cached = 0;
-  double owed = 0;                    // see PromptTurns
-  int chunk_limit = kMaxChunkTokens;  // of its chunks in PromptReader
+  double owed = 0;  // see PromptTurns
+  // Tokens of its chunks in PromptReader: half of a chunk that lost its memory, and as many more as
+  // were read since.
+  int chunk_limit = kMaxChunkTokens;
   bool placed_before = false;
   bool finished = false;
   std::optional<Failure> failure;  // set if the choice failed

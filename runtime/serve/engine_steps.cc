@@ -350,6 +350,7 @@ void EngineSteps::computed(ActiveChoice& active, int count, StepMode mode,
                            std::span<const float> logits) {
   const Computed how = mode == StepMode::kDecode ? Computed::kDecode : Computed::kPrefill;
   const bool was_prompt = active.at_prompt();
+  if (was_prompt) active.chunk_limit = std::min(active.chunk_limit + count, kMaxChunkTokens);
   for (int i = 0; i < count; ++i) active.log.append(active.token(active.log.size()), how);
   if (active.log.size() == active.request.history_tokens) {
     runtime_.mark_resume_point(*active.sequence);

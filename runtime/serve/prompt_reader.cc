@@ -18,13 +18,15 @@ constexpr double kFreeShare = 0.875;  // of free memory, that new requests find 
 // The keys for which a token's attention takes as many operations as the rest of a layer.
 double even_keys(const ModelConfig& config) {
   int64_t parameters = config.read_mlp_parameters();
-  double per_key = 0;
+  double per_key = 0;  // of a layer that attends to keys
   for (int layer = 0; layer < config.layers; ++layer) {
     parameters += config.attention_parameters(layer);
+    if (config.is_linear(layer)) continue;
     const HeadShape heads = config.heads(layer);
-    per_key += static_cast<double>(config.query_heads) * (heads.key_dim + heads.value_dim);
+    per_key += static_cast<double>(config.query_heads) * (heads.key_dim + heads.value_dim) /
+               config.attention_layers();
   }
-  return std::max(1.0, static_cast<double>(parameters) / std::max(per_key, 1.0));
+  return std::max(1.0, static_cast<double>(parameters) / config.layers / std::max(per_key, 1.0));
 }
 
 int min_piece(const Device& device) { return device.unified() ? 4 : 2 * OpenPrompt::kFewRows; }
@@ -52,7 +54,8 @@ bool PromptReader::open(ActiveChoice& choice) {
       OpenPrompt::open(model_, runtime_, *choice.sequence, tokens,
                        {.piece = in_place ? std::min(piece_, std::max(chunk / 2, 1)) : piece_,
                         .chunk = chunk,
-                        .free_share = kFreeShare});
+                        .free_share = kFreeShare,
+                        .logits = left == choice.prompt_left() && !choice.next});
   if (!opened) return false;
   open_.emplace(std::move(*opened));
   choice_ = &choice;
@@ -75,6 +78,7 @@ double PromptReader::done() const {
 }
 
 PieceCosts::Piece PromptReader::next_piece() const {
+  if (open_->in_linear_layer()) return {};
   PieceCosts::Piece piece{.keys = open_->position()};
   if (open_->begins_layer()) {
     piece.loading =
@@ -89,8 +93,7 @@ PromptReader::Worked PromptReader::work(double seconds, double useful) {
     work_on_pieces(seconds, useful, &worked);
     return worked;
   } catch (const BudgetError&) {
-    choice_->chunk_limit = 0;
-    close();
+    give_up();
     return {};
   } catch (...) {
     close();

@@ -195,6 +195,7 @@ void SessionMemory::step_back(ActiveChoice& active) {
   active.resuming.reset();
   active.lacks_rows = active.lacks_memory = false;
   active.owed = 0;
+  active.chunk_limit = kMaxChunkTokens;
   if (!active.at_prompt()) active.wanted.assign(active.log.ids().begin(), active.log.ids().end());
   if (active.log.size() > active.known.size()) active.known = active.log;
   active.log = TokenLog();

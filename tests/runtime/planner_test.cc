@@ -213,6 +213,28 @@ TEST(Planner, APromptIsReadAsMemoryAllows) {
   EXPECT_EQ(make_plan(request).option("fasa-m").prompt.chunk, 512);
 }
 
+TEST(Planner, ExpertsOnTheHostCrossTheLinkOnceAChunk) {
+  PlanOptions request = request_of("Llama-3.1-8B", "RTX 4060 Ti 16GB", 131072);
+  const uint64_t experts = 15 * kGiB;
+  request.weights = PlannedWeights{.total = 2 * kGiB,
+                                   .layers = kGiB,
+                                   .activations = kGiB / 8,
+                                   .activations_per_token = kGiB / 8 / 1024,
+                                   .host = experts,
+                                   .experts = experts,
+                                   .chosen = experts / 16};
+  const PlanOption layers = make_plan(request).option("fasa-m");
+  EXPECT_EQ(layers.prompt.chunk, kMaxChunkTokens);
+  EXPECT_EQ(layers.prompt.experts, 4 * experts);
+  EXPECT_GE(layers.prompt.link * 12.6e9, 4.0 * static_cast<double>(experts));
+  // Nearly all of them once a step of 1,024 tokens.
+  request.machine.device_memory = layers.device_bytes + request.machine.reserved_bytes + kGiB / 4;
+  const PlanOption steps = make_plan(request).option("fasa-m");
+  EXPECT_EQ(steps.prompt.piece, 0);
+  const double by_steps = 131072.0 / steps.prompt.chunk * static_cast<double>(experts);
+  EXPECT_NEAR(static_cast<double>(steps.prompt.experts) / by_steps, 1, 1e-3);
+}
+
 // The runtime decides by what it counts.
 TEST(Planner, PrefetchIsPricedWhereItPays) {
   PlanOptions request = request_of("Llama-3.1-8B", "RTX 4060 Ti 16GB", 131072);

@@ -184,6 +184,25 @@ TEST_P(PromptReaderTest, AChunkGivesItsMemoryUp) {
   EXPECT_EQ(recorder->choices()[0].logprobs, expected.logprobs);
 }
 
+// Chunks come back, and grow again, with the tokens that are read after a loss.
+TEST_P(PromptReaderTest, ChunksGrowAgain) {
+  const auto prompt = bytes_of(some_text(0, 3000));
+  const auto expected = by_step(prompt, 2);
+  const auto server = engine();
+  const auto recorder = submit(*server, prompt, 2);
+  server->step();
+  ActiveChoice& active = *server->choices().active().front();
+  while (server->reader().give_up()) server->step();
+  EXPECT_LT(active.chunk_limit, 256);  // a step came after the last loss
+  while (active.at_prompt() && !server->reader().in_chunk()) server->step();
+  ASSERT_TRUE(active.at_prompt());
+  EXPECT_LT(active.log.size(), 1000);
+  EXPECT_GE(active.chunk_limit, 128);
+  finish(*server);
+  EXPECT_EQ(recorder->choices()[0].ids, expected.ids);
+  EXPECT_EQ(recorder->choices()[0].logprobs, expected.logprobs);
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, PromptReaderTest, ::testing::Values("cpu", "emulated"));
 
 // Bytes that come back over the link while a long prompt is read.
