@@ -23,8 +23,8 @@
 #include "runtime/config/config_options.h"
 #include "runtime/fasa.hpp"
 #include "runtime/io/input_file.h"
-#include "runtime/llm/model.h"
-#include "runtime/llm/model_tokenizer.h"
+#include "runtime/llm/compute/model.h"
+#include "runtime/llm/generation/model_tokenizer.h"
 #include "tests/support/source_path.h"
 
 namespace fasa::bench {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/llm/model_tokenizer.h"
+#include "runtime/llm/generation/model_tokenizer.h"
 #include "runtime/text/grammar/schema_grammar.h"
 #include "runtime/text/grammar/token_grammar.h"
 

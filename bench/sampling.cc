@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/llm/answer.h"
-#include "runtime/llm/sampler.h"
+#include "runtime/llm/generation/answer.h"
+#include "runtime/llm/generation/sampler.h"
 #include "runtime/text/answer/call_grammar.h"
 
 namespace fasa::bench {

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "runtime/base/error.h"
-#include "runtime/llm/open_model.h"
+#include "runtime/llm/compute/open_model.h"
 #include "runtime/serve/engine_loop.h"
 #include "tests/support/source_path.h"
 

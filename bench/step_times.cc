@@ -23,8 +23,8 @@
 #include "runtime/config/config_load.h"
 #include "runtime/config/config_options.h"
 #include "runtime/fasa.hpp"
-#include "runtime/llm/open_model.h"
-#include "runtime/llm/owned_sequence.h"
+#include "runtime/llm/compute/open_model.h"
+#include "runtime/llm/generation/owned_sequence.h"
 
 namespace fasa::bench {
 namespace {

@@ -7,7 +7,7 @@
 namespace fasa {
 
 // Runs in the caller's oneTBB arena; complete on return. Throws UsageError for a model's own work
-// (ModelCalls), which the host runs by separate calls (runtime/llm/host_sink.h).
+// (ModelCalls), which the host runs by separate calls (runtime/llm/compute/host_sink.h).
 KernelWork run_on_host(const KernelCall& call);
 
 }  // namespace fasa

@@ -13,9 +13,9 @@
 #include "runtime/base/error.h"
 #include "runtime/base/units.h"
 #include "runtime/io/nearest.h"
-#include "tools/command.h"
-#include "tools/help_text.h"
-#include "tools/version.h"
+#include "tools/commands/command.h"
+#include "tools/commands/version.h"
+#include "tools/flags/help_text.h"
 
 namespace fasa {
 namespace {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/llm/answer.h"
+#include "runtime/llm/generation/answer.h"
 #include "runtime/text/answer/answer_piece.h"
 
 namespace fasa::serve {

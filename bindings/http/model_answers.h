@@ -9,7 +9,7 @@
 
 #include "bindings/http/answer_grammar.h"
 #include "bindings/http/tool_fields.h"
-#include "runtime/llm/answer.h"
+#include "runtime/llm/generation/answer.h"
 #include "runtime/text/answer/answer_reader.h"
 #include "runtime/text/answer/format_choice.h"
 #include "runtime/text/chat_template.h"

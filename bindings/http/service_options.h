@@ -12,7 +12,7 @@
 #include "bindings/http/request_fields.h"
 #include "bindings/http/request_log.h"
 #include "runtime/config/draft_kind.h"
-#include "runtime/llm/generation_defaults.h"
+#include "runtime/llm/generation/generation_defaults.h"
 
 namespace fasa::serve {
 

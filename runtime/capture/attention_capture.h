@@ -6,7 +6,7 @@
 
 #include "runtime/base/geometry.h"
 #include "runtime/calibrate/calibrate_samples.h"
-#include "runtime/llm/model.h"
+#include "runtime/llm/compute/model.h"
 
 namespace fasa {
 

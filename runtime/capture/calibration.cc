@@ -9,7 +9,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/parallel.h"
 #include "runtime/calibrate/calibrate_slices.h"
-#include "runtime/llm/owned_sequence.h"
+#include "runtime/llm/generation/owned_sequence.h"
 
 namespace fasa {
 namespace {

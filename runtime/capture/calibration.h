@@ -11,7 +11,7 @@
 #include "runtime/calibrate/fc_map.h"
 #include "runtime/capture/attention_capture.h"
 #include "runtime/capture/calibration_data.h"
-#include "runtime/llm/model.h"
+#include "runtime/llm/compute/model.h"
 
 namespace fasa {
 

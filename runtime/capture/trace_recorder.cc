@@ -7,7 +7,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/capture/slice_index.h"
-#include "runtime/llm/sampler.h"
+#include "runtime/llm/generation/sampler.h"
 
 namespace fasa {
 namespace {

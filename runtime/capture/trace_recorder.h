@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "runtime/config/config.h"
-#include "runtime/llm/model.h"
+#include "runtime/llm/compute/model.h"
 #include "runtime/trace/selection_trace.h"
 
 namespace fasa {

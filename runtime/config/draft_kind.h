@@ -1,4 +1,4 @@
-// Where drafts of an answer's next tokens come from: see runtime/llm/drafts.h.
+// Where drafts of an answer's next tokens come from: see runtime/llm/generation/drafts.h.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "runtime/base/error.h"
-#include "runtime/llm/sampler.h"
+#include "runtime/llm/generation/sampler.h"
 
 namespace fasa {
 

@@ -11,7 +11,7 @@
 
 #include "runtime/eval/decode_run.h"
 #include "runtime/eval/eval_task.h"
-#include "runtime/llm/sampling.h"
+#include "runtime/llm/generation/sampling.h"
 #include "runtime/text/tokenizer.h"
 
 namespace fasa {

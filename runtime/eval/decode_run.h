@@ -7,8 +7,8 @@
 #include <span>
 
 #include "runtime/api/sequences/runtime.h"
-#include "runtime/llm/model.h"
-#include "runtime/llm/owned_sequence.h"
+#include "runtime/llm/compute/model.h"
+#include "runtime/llm/generation/owned_sequence.h"
 
 namespace fasa {
 

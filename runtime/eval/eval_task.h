@@ -8,7 +8,7 @@
 
 #include "runtime/api/sequences/runtime.h"
 #include "runtime/eval/interval.h"
-#include "runtime/llm/model.h"
+#include "runtime/llm/compute/model.h"
 
 namespace fasa {
 

@@ -7,7 +7,7 @@
 
 #include "runtime/eval/eval_task.h"
 #include "runtime/eval/json_lines.h"
-#include "runtime/llm/sampler.h"
+#include "runtime/llm/generation/sampler.h"
 #include "runtime/text/tokenizer.h"
 
 namespace fasa {

@@ -1,6 +1,6 @@
 #include "runtime/eval/step_scores.h"
 #include "runtime/eval/step_logits.h"
-#include "runtime/llm/divergence.h"
+#include "runtime/llm/generation/divergence.h"
 
 #include <algorithm>
 #include <cmath>

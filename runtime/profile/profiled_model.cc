@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "runtime/base/error.h"
-#include "runtime/llm/open_model_device.h"
-#include "runtime/llm/sampler.h"
+#include "runtime/llm/compute/open_model_device.h"
+#include "runtime/llm/generation/sampler.h"
 
 namespace fasa {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/llm/model.h"
+#include "runtime/llm/compute/model.h"
 #include "runtime/profile/profiled_decode.h"
 #include "runtime/profile/selection_observer.h"
 
@@ -18,7 +18,7 @@ struct ProfiledModelOptions {
   std::vector<int32_t> prompt;
   int64_t max_steps = 32;
   int prefill_chunk = 512;
-  // Key dimensions of the slices (tools/slice_choice.h).
+  // Key dimensions of the slices (tools/flags/slice_choice.h).
   std::function<std::vector<int16_t>(Model&)> slice_dims;
   std::function<void(int64_t done, int64_t total)> on_prefill = {};
   std::function<std::unique_ptr<Device>()> open = {};  // none: the config's device

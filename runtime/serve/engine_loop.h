@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "runtime/api/sequences/runtime.h"
-#include "runtime/llm/model.h"
+#include "runtime/llm/compute/model.h"
 #include "runtime/serve/engine_inbox.h"
 #include "runtime/serve/engine_options.h"
 #include "runtime/serve/engine_status.h"

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "runtime/api/sequences/runtime.h"
-#include "runtime/llm/batch_times.h"
-#include "runtime/llm/model.h"
+#include "runtime/llm/compute/model.h"
+#include "runtime/llm/generation/batch_times.h"
 #include "runtime/serve/engine_options.h"
 #include "runtime/serve/engine_status.h"
 #include "runtime/serve/prefill_budget.h"

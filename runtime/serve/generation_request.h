@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/base/error.h"
-#include "runtime/llm/answer.h"
+#include "runtime/llm/generation/answer.h"
 
 namespace fasa::serve {
 

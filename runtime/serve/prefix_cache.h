@@ -13,7 +13,7 @@
 
 #include "runtime/api/sequences/runtime.h"
 #include "runtime/base/ids.h"
-#include "runtime/llm/token_log.h"
+#include "runtime/llm/generation/token_log.h"
 #include "runtime/serve/session_manifest.h"
 
 namespace fasa::serve {

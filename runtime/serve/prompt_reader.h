@@ -6,8 +6,8 @@
 #include <span>
 
 #include "runtime/api/sequences/runtime.h"
-#include "runtime/llm/model.h"
-#include "runtime/llm/open_prompt.h"
+#include "runtime/llm/compute/model.h"
+#include "runtime/llm/generation/open_prompt.h"
 #include "runtime/serve/active_choice.h"
 #include "runtime/serve/engine_options.h"
 #include "runtime/serve/piece_costs.h"

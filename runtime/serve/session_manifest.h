@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "runtime/base/linear_shape.h"
-#include "runtime/llm/token_log.h"
+#include "runtime/llm/generation/token_log.h"
 
 namespace fasa::serve {
 

@@ -7,7 +7,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
-#include "runtime/llm/owned_sequence.h"
+#include "runtime/llm/generation/owned_sequence.h"
 #include "runtime/serve/prefill_budget.h"
 
 namespace fasa::serve {

@@ -9,7 +9,7 @@
 #include "runtime/base/error.h"
 #include "runtime/eval/against_full.h"
 #include "runtime/eval/step_logits.h"
-#include "runtime/llm/divergence.h"
+#include "runtime/llm/generation/divergence.h"
 
 namespace fasa {
 namespace {

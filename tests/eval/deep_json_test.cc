@@ -14,7 +14,7 @@
 #include "runtime/eval/json_lines.h"
 #include "runtime/eval/needle_template.h"
 #include "runtime/eval/result_log.h"
-#include "runtime/llm/model_config.h"
+#include "runtime/llm/config/model_config.h"
 #include "runtime/llm/weights/safetensors.h"
 #include "runtime/text/tokenizer.h"
 #include "tests/llm/temp_model.h"

@@ -8,7 +8,7 @@
 #include "runtime/eval/shared_prompt.h"
 #include "runtime/eval/step_logits.h"
 #include "runtime/eval/step_scores.h"
-#include "runtime/llm/divergence.h"
+#include "runtime/llm/generation/divergence.h"
 #include "tests/llm/llm_fixture.h"
 
 namespace fasa {

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "runtime/llm/generation_defaults.h"
+#include "runtime/llm/generation/generation_defaults.h"
 #include "tests/fuzz/fuzz_target.h"
 
 FASA_FUZZ_TARGET(generation_defaults) {

@@ -2,7 +2,7 @@
 #include "runtime/capture/calibration_data.h"
 #include "tests/fuzz/fuzz_file.h"
 #include "tests/fuzz/fuzz_target.h"
-#include "tools/prompt.h"
+#include "tools/flags/prompt.h"
 
 FASA_FUZZ_TARGET(prompt_ids) {
   static const FuzzFolder folder;

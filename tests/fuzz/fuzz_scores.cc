@@ -1,7 +1,7 @@
 // The file of scores beside a result file.
 #include "tests/fuzz/fuzz_file.h"
 #include "tests/fuzz/fuzz_target.h"
-#include "tools/eval_scores.h"
+#include "tools/report/eval_scores.h"
 
 FASA_FUZZ_TARGET(scores) {
   static const FuzzFolder folder;

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "runtime/llm/answer.h"
+#include "runtime/llm/generation/answer.h"
 #include "runtime/text/answer/call_grammar.h"
 #include "tests/llm/llm_fixture.h"
 

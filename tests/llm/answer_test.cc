@@ -1,5 +1,5 @@
 // Answers generated from logits: where they end, and when their text is released.
-#include "runtime/llm/answer.h"
+#include "runtime/llm/generation/answer.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
 // Audits: their figures are those of a direct computation, and answers do not depend on them.
-#include "runtime/llm/audit.h"
+#include "runtime/llm/generation/audit.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/llm/divergence.h"
-#include "runtime/llm/generator.h"
+#include "runtime/llm/generation/divergence.h"
+#include "runtime/llm/generation/generator.h"
 #include "tests/llm/llm_fixture.h"
 
 namespace fasa {

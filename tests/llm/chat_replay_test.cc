@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "runtime/llm/chat_session.h"
+#include "runtime/llm/generation/chat_session.h"
 #include "tests/llm/llm_fixture.h"
 
 namespace fasa {

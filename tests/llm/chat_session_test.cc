@@ -1,6 +1,6 @@
 // Conversations on the bundled model, with a tokenizer whose tokens differ from the generated ones:
 // what a turn prefills, branches, and failures that leave a conversation unchanged.
-#include "runtime/llm/chat_session.h"
+#include "runtime/llm/generation/chat_session.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -7,9 +7,9 @@
 #include <cmath>
 
 #include "runtime/base/error.h"
-#include "runtime/llm/generator.h"
-#include "runtime/llm/layer_engine.h"
-#include "runtime/llm/open_prompt.h"
+#include "runtime/llm/compute/layer_engine.h"
+#include "runtime/llm/generation/generator.h"
+#include "runtime/llm/generation/open_prompt.h"
 #include "tests/llm/llm_fixture.h"
 #include "tests/support/fake_cuda.h"
 #include "tests/support/gpu.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/llm/model_memory.h"
+#include "runtime/llm/compute/model_memory.h"
 #include "tests/llm/llm_fixture.h"
 #include "tests/support/fake_cuda.h"
 

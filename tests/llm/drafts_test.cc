@@ -1,5 +1,5 @@
 // Drafts: what is proposed, and that answers with drafts are, bit for bit, those without.
-#include "runtime/llm/drafts.h"
+#include "runtime/llm/generation/drafts.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <random>
 
 #include "runtime/base/error.h"
-#include "runtime/llm/generator.h"
+#include "runtime/llm/generation/generator.h"
 #include "tests/llm/llm_fixture.h"
 
 namespace fasa {

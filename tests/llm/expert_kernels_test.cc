@@ -15,7 +15,7 @@
 #include "kernels/cuda/project_experts_inl.h"
 #include "kernels/cuda/project_packed_experts_inl.h"
 #include "kernels/cuda/unpack_inl.h"
-#include "runtime/llm/expert_work.h"
+#include "runtime/llm/compute/expert_work.h"
 #include "tests/kernels/expert_case.h"
 #include "tests/simt/simt_case.h"
 

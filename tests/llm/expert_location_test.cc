@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "runtime/base/error.h"
-#include "runtime/llm/model_memory.h"
+#include "runtime/llm/compute/model_memory.h"
 #include "tests/llm/llm_fixture.h"
 #include "tests/support/fake_cuda.h"
 

@@ -1,5 +1,5 @@
 // The experts that a token is routed to, and their weights.
-#include "runtime/llm/expert_work.h"
+#include "runtime/llm/compute/expert_work.h"
 
 #include <gtest/gtest.h>
 

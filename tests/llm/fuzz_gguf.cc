@@ -6,11 +6,11 @@
 #include <cstdlib>
 
 #include "runtime/base/error.h"
-#include "runtime/llm/generation_defaults.h"
+#include "runtime/llm/config/model_config.h"
+#include "runtime/llm/generation/generation_defaults.h"
 #include "runtime/llm/gguf/gguf_header.h"
 #include "runtime/llm/gguf/gguf_matrix.h"
 #include "runtime/llm/gguf/gguf_texts.h"
-#include "runtime/llm/model_config.h"
 
 namespace {
 

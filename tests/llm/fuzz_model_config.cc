@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "runtime/base/error.h"
-#include "runtime/llm/model_config.h"
-#include "runtime/llm/rope_frequencies.h"
+#include "runtime/llm/config/model_config.h"
+#include "runtime/llm/config/rope_frequencies.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);

@@ -1,5 +1,5 @@
 // Sampling options from generation_config.json, and flags that override them.
-#include "runtime/llm/generation_defaults.h"
+#include "runtime/llm/generation/generation_defaults.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

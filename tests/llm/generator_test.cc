@@ -1,5 +1,5 @@
 // Generation end to end on the bundled model, and its errors.
-#include "runtime/llm/generator.h"
+#include "runtime/llm/generation/generator.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

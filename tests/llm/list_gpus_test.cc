@@ -1,11 +1,11 @@
 // The list of GPUs and the device of a model, over the fake CUDA runtime.
-#include "runtime/llm/list_gpus.h"
+#include "runtime/llm/compute/list_gpus.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "runtime/base/error.h"
-#include "runtime/llm/open_model_device.h"
+#include "runtime/llm/compute/open_model_device.h"
 #include "tests/support/fake_cuda.h"
 
 namespace fasa {

@@ -17,7 +17,7 @@
 
 #include "offload/open_device.h"
 #include "runtime/fasa.hpp"
-#include "runtime/llm/model.h"
+#include "runtime/llm/compute/model.h"
 #include "tests/support/source_path.h"
 
 namespace fasa::llm_test {

@@ -1,5 +1,5 @@
 // Log-probabilities against their definition.
-#include "runtime/llm/logprobs.h"
+#include "runtime/llm/generation/logprobs.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The supported contents of config.json, in older and newer forms, and the rejected ones.
-#include "runtime/llm/model_config.h"
+#include "runtime/llm/config/model_config.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/error.h"
-#include "runtime/llm/rope_frequencies.h"
+#include "runtime/llm/config/rope_frequencies.h"
 #include "tests/llm/temp_model.h"
 
 namespace fasa {

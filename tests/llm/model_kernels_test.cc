@@ -13,7 +13,7 @@
 #include "kernels/cuda/heads_inl.h"
 #include "kernels/cuda/norm_inl.h"
 #include "kernels/cuda/project_inl.h"
-#include "runtime/llm/model_family.h"
+#include "runtime/llm/family/model_family.h"
 #include "tests/kernels/sinks_case.h"
 #include "tests/simt/simt_case.h"
 #include "tests/support/randoms.h"

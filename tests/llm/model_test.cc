@@ -1,5 +1,5 @@
 // Invalid models, and steps whose bits must not depend on how they are run.
-#include "runtime/llm/model.h"
+#include "runtime/llm/compute/model.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

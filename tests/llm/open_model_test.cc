@@ -1,6 +1,6 @@
 // A model opened in one call gives the answers of one assembled by hand, and finds the FC map in
 // its folder.
-#include "runtime/llm/open_model.h"
+#include "runtime/llm/compute/open_model.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <filesystem>
 
 #include "runtime/base/error.h"
-#include "runtime/llm/generator.h"
+#include "runtime/llm/generation/generator.h"
 #include "tests/llm/llm_fixture.h"
 
 namespace fasa {

@@ -1,10 +1,10 @@
 // Prompts read layer by layer give the logits, tokens and rows of prompts read by steps.
-#include "runtime/llm/open_prompt.h"
+#include "runtime/llm/generation/open_prompt.h"
 
 #include <gtest/gtest.h>
 
 #include "runtime/base/error.h"
-#include "runtime/llm/generator.h"
+#include "runtime/llm/generation/generator.h"
 #include "tests/llm/llm_fixture.h"
 
 namespace fasa {

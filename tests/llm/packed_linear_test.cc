@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-#include "runtime/llm/matrix.h"
+#include "runtime/llm/compute/matrix.h"
 #include "tests/kernels/packed_case.h"
 
 namespace fasa {

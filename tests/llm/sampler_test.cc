@@ -1,4 +1,4 @@
-#include "runtime/llm/sampler.h"
+#include "runtime/llm/generation/sampler.h"
 
 #include <gtest/gtest.h>
 

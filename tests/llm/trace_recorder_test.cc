@@ -5,7 +5,7 @@
 #include <set>
 
 #include "runtime/base/error.h"
-#include "runtime/llm/generator.h"
+#include "runtime/llm/generation/generator.h"
 #include "tests/llm/llm_fixture.h"
 
 namespace fasa::llm_test {

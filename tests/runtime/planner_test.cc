@@ -8,8 +8,8 @@
 #include "runtime/catalog/geometry_catalog.h"
 #include "runtime/config/config_load.h"
 #include "runtime/config/config_options.h"
-#include "runtime/llm/activations.h"
-#include "runtime/llm/model_shape.h"
+#include "runtime/llm/compute/activations.h"
+#include "runtime/llm/config/model_shape.h"
 #include "runtime/synthetic/filled_runtime.h"
 #include "tests/support/source_path.h"
 

@@ -11,7 +11,7 @@
 #include "offload/open_device.h"
 #include "runtime/capture/calibration.h"
 #include "runtime/fasa.hpp"
-#include "runtime/llm/model.h"
+#include "runtime/llm/compute/model.h"
 #include "tests/llm/llm_fixture.h"
 #include "tests/simulation/fault_injection.h"
 #include "tests/simulation/process_faults.h"

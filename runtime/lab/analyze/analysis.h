@@ -8,7 +8,7 @@
 
 #include "runtime/capture/calibration_data.h"
 #include "runtime/lab/analyze/agreement.h"
-#include "runtime/llm/model.h"
+#include "runtime/llm/compute/model.h"
 
 namespace fasa {
 

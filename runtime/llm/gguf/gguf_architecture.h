@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/llm/family/model_family.h"
 #include "runtime/llm/gguf/gguf_header.h"
-#include "runtime/llm/model_family.h"
 
 namespace fasa {
 

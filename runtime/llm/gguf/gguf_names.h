@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/llm/model_family.h"
+#include "runtime/llm/family/model_family.h"
 
 namespace fasa {
 

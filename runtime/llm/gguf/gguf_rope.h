@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "runtime/llm/family/model_family.h"
 #include "runtime/llm/gguf/gguf_keys.h"
-#include "runtime/llm/model_family.h"
 
 namespace fasa {
 

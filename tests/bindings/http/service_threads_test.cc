@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "bindings/http/service.h"
-#include "runtime/llm/model_tokenizer.h"
+#include "runtime/llm/generation/model_tokenizer.h"
 #include "runtime/text/chat_template.h"
 #include "tests/llm/llm_fixture.h"
 

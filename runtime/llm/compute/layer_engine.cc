@@ -1,0 +1,103 @@
+#include "runtime/llm/compute/layer_engine.h"
+
+#include <algorithm>
+
+#include "runtime/llm/compute/host_sink.h"
+#include "runtime/llm/compute/kernel_sink.h"
+#include "runtime/llm/compute/layer_work.h"
+
+namespace fasa {
+
+LayerEngine::LayerEngine(const EngineParts& parts) : parts_(parts) {
+  if (parts.device.traits().model_calls) kernels_.emplace(parts);
+  for (size_t i = 0; i < parts.rotations.size(); ++i) {
+    frequencies_.push_back(kernels_ ? kernels_->frequencies(i)
+                                    : parts.rotations[i].frequencies.data());
+  }
+}
+
+void LayerEngine::reserve(const Activations& larger) {
+  if (kernels_) kernels_->reserve(larger);
+}
+
+void LayerEngine::stage(const StepShape& step) {
+  if (kernels_) kernels_->stage(step);
+}
+
+void LayerEngine::take_inputs(const StepShape& step, float* residual) {
+  step_ = &step;
+  inputs_ = kernels_ ? kernels_->copy_staged(step, tag_of(-1, step.cause))
+                     : StepInputs{.positions = step.positions.data(),
+                                  .logit_rows = step.logit_rows.data(),
+                                  .linear = step.linear};
+  inputs_.frequencies = frequencies_;
+  inputs_.residual = residual;
+}
+
+void LayerEngine::begin_piece(const StepShape& step, int layer, float* residual,
+                              const ExpertLayerWeights* experts) {
+  take_inputs(step, residual);
+  inputs_.experts = experts;
+  if (layer == 0) {
+    parts_.device.copy(residual, parts_.activations.host_embeddings(),
+                       static_cast<size_t>(step.tokens * parts_.config.hidden) * sizeof(float),
+                       CopyKind::kHostToDevice, parts_.stream, tag_of(-1, step.cause));
+  }
+  enqueue("projections", tag_of(tag_layer(layer), step.cause),
+          [layer](const LayerWork& work) { work.begin_piece(layer); });
+}
+
+void LayerEngine::end_piece(int layer) {
+  enqueue("projections", tag_of(tag_layer(layer), step_->cause),
+          [layer](const LayerWork& work) { work.end_piece(layer); });
+}
+
+void LayerEngine::begin(const StepShape& step) {
+  const OperationTag tag = tag_of(-1, step.cause);
+  take_inputs(step, parts_.activations.residual());
+  parts_.device.copy(parts_.activations.residual(), parts_.activations.host_embeddings(),
+                     static_cast<size_t>(step.tokens * parts_.config.hidden) * sizeof(float),
+                     CopyKind::kHostToDevice, parts_.stream, tag);
+  if (parts_.config.layer_input == 0) return;
+  const int64_t width = int64_t{parts_.config.layers} * parts_.config.layer_input;
+  parts_.device.copy(parts_.activations.layer_inputs(), parts_.activations.host_layer_inputs(),
+                     static_cast<size_t>(step.tokens * width) * sizeof(float),
+                     CopyKind::kHostToDevice, parts_.stream, tag);
+}
+
+template <typename Work>
+void LayerEngine::enqueue(const char* name, OperationTag tag, const Work& work) {
+  if (kernels_) {
+    KernelSink sink(parts_, kernels_->scratch(), tag);
+    return work(LayerWork(parts_, *step_, inputs_, sink));
+  }
+  parts_.device.launch(
+      parts_.stream, name,
+      [this, work] {
+        HostSink sink(parts_);
+        work(LayerWork(parts_, *step_, inputs_, sink));
+        return sink.work();
+      },
+      tag);
+}
+
+// Tags count layers as the KV cache does: linear attention belongs to the next layer with rows.
+int LayerEngine::tag_layer(int layer) const {
+  const ModelConfig& config = parts_.config;
+  return std::min(config.attention_index(layer), config.attention_layers() - 1);
+}
+
+void LayerEngine::to_attention(int layer) {
+  enqueue("projections", tag_of(tag_layer(layer), step_->cause),
+          [layer](const LayerWork& work) { work.to_attention(layer); });
+}
+
+void LayerEngine::logits() {
+  const OperationTag tag = tag_of(-1, step_->cause);
+  enqueue("logits", tag, [](const LayerWork& work) { work.logits(); });
+  const size_t logits = step_->logit_rows.size() * static_cast<size_t>(parts_.config.vocab_size);
+  parts_.device.copy(parts_.activations.host_logits(), parts_.activations.logits(),
+                     logits * sizeof(float), CopyKind::kDeviceToHost, parts_.stream, tag);
+}
+
+}  // namespace fasa

@@ -1,0 +1,159 @@
+#include "runtime/llm/generation/open_prompt.h"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "runtime/base/error.h"
+
+namespace fasa {
+namespace {
+
+constexpr uint64_t kMargin = uint64_t{1} << 20;  // tables, alignment
+
+uint64_t residual_bytes(const Model& model) {  // of a token
+  return static_cast<uint64_t>(model.config().hidden) * sizeof(float);
+}
+
+}  // namespace
+
+bool OpenPrompt::possible(const Model& model, const Runtime& runtime) {
+  const RuntimeTraits& traits = runtime.traits();
+  return model.takes_pieces() && traits.chunks && traits.retention.seen == 0;
+}
+
+std::optional<OpenPrompt> OpenPrompt::open(Model& model, Runtime& runtime, SequenceId sequence,
+                                           std::span<const int32_t> tokens,
+                                           const PromptLimits& limits) {
+  const auto count = std::ssize(tokens);
+  if (!possible(model, runtime) || count < limits.prompt) return std::nullopt;
+  const Room found = room(model, runtime, sequence, count, limits);
+  if (found.tokens == 0) return std::nullopt;
+  try {
+    return OpenPrompt(model, runtime, sequence, tokens, limits, found);
+  } catch (const BudgetError&) {
+    return std::nullopt;  // memory of another kind
+  }
+}
+
+// The tokens whose residual and rows fit into free memory, with a layer's experts if two pieces fit
+// beside them: each piece would read nearly all of them over the link.
+OpenPrompt::Room OpenPrompt::room(const Model& model, const Runtime& runtime, SequenceId sequence,
+                                  int64_t tokens, const PromptLimits& limits) {
+  const auto free =
+      static_cast<uint64_t>(static_cast<double>(runtime.chunk_room()) * limits.free_share);
+  const uint64_t rows = runtime.chunk_bytes(sequence, runtime.length(sequence) + tokens);
+  const auto room_beside = [&](uint64_t experts) -> Room {
+    const uint64_t taken = rows + experts + kMargin;
+    const uint64_t fits = (free - std::min(free, taken)) / residual_bytes(model);
+    int64_t chunk =
+        static_cast<int64_t>(std::min<uint64_t>(fits, static_cast<uint64_t>(limits.chunk)));
+    if (chunk < tokens) chunk = chunk / kPageTokens * kPageTokens;
+    if (chunk < std::min(tokens, 2 * int64_t{limits.piece})) return {};
+    return {std::min(chunk, tokens), experts};
+  };
+  const Room whole = room_beside(model.layer_expert_bytes());
+  return whole.tokens > 0 ? whole : room_beside(0);
+}
+
+OpenPrompt::OpenPrompt(Model& model, Runtime& runtime, SequenceId sequence,
+                       std::span<const int32_t> tokens, const PromptLimits& limits,
+                       const Room& room)
+    : model_(&model),
+      runtime_(&runtime),
+      sequence_(sequence),
+      tokens_(tokens),
+      piece_(limits.piece),
+      chunk_(static_cast<int>(room.tokens)),
+      wants_logits_(limits.logits),
+      start_(runtime.length(sequence)) {
+  const uint64_t residual = static_cast<uint64_t>(chunk_) * residual_bytes(model);
+  runtime.make_chunk_room(residual + room.experts + kMargin +
+                          runtime.chunk_bytes(sequence, start_ + std::ssize(tokens)));
+  const auto take = [&](uint64_t bytes, const char* purpose) {
+    return model.device().allocate(MemorySpace::kDevice, bytes, purpose);
+  };
+  residual_ = take(residual, "a prompt's residual stream");
+  if (room.experts > 0) experts_ = take(room.experts, "a layer's experts");
+  open_chunk();
+}
+
+OpenPrompt::OpenPrompt(OpenPrompt&& other) noexcept
+    : model_(other.model_),
+      runtime_(other.runtime_),
+      sequence_(other.sequence_),
+      tokens_(other.tokens_),
+      piece_(other.piece_),
+      chunk_(other.chunk_),
+      wants_logits_(other.wants_logits_),
+      start_(other.start_),
+      residual_(std::move(other.residual_)),
+      experts_(std::move(other.experts_)),
+      closed_(other.closed_),
+      open_(std::exchange(other.open_, 0)),
+      layer_(other.layer_),
+      in_layer_(other.in_layer_),
+      last_piece_(other.last_piece_),
+      logits_(other.logits_) {}
+
+OpenPrompt::~OpenPrompt() {
+  if (open_ == 0) return;
+  try {
+    runtime_->drop_chunk(sequence_);
+  } catch (const std::exception&) {
+    // A failed device was reported by the call that failed.
+  }
+}
+
+// The odd chunk is the first, where it costs least; all but the last end with a page.
+void OpenPrompt::open_chunk() {
+  const auto left = std::ssize(tokens_) - closed_;
+  const int64_t others = (left - 1) / chunk_;
+  int64_t tokens = left - others * chunk_;
+  if (others > 0)
+    tokens = std::min<int64_t>((tokens + kPageTokens - 1) / kPageTokens * kPageTokens, chunk_);
+  runtime_->open_chunk(sequence_, static_cast<int>(tokens));
+  open_ = static_cast<int>(tokens);
+  layer_ = in_layer_ = 0;
+}
+
+// A last piece of few rows is joined to the one before it.
+int OpenPrompt::next_piece(int tokens) const {
+  const int left = open_ - in_layer_;
+  tokens = std::clamp(tokens, 1, piece_);
+  return left - tokens <= kFewRows ? std::min(left, piece_ + kFewRows) : tokens;
+}
+
+bool OpenPrompt::work(int most) {
+  if (open_ == 0) open_chunk();
+  const int tokens = next_piece(most);
+  const bool last = in_last_layer();
+  const bool logits = wants_logits_ && last && closed_ + in_layer_ + tokens == std::ssize(tokens_);
+  const auto at = static_cast<size_t>(closed_ + in_layer_);
+  logits_ = model_->work(
+      *runtime_, {.sequence = sequence_,
+                  .layer = layer_,
+                  .tokens = tokens_.subspan(at, static_cast<size_t>(tokens)),
+                  .start = position(),
+                  .residual = residual_.as<float>() + int64_t{in_layer_} * model_->config().hidden,
+                  .experts = experts_.data(),
+                  .first = in_layer_ == 0,
+                  .attends = !last,
+                  .logits = logits});
+  last_piece_ = tokens;
+  in_layer_ += tokens;
+  if (in_layer_ < open_) return false;
+  in_layer_ = 0;
+  if (++layer_ < model_->config().layers) return false;
+  runtime_->close_chunk(sequence_);
+  closed_ += std::exchange(open_, 0);
+  layer_ = 0;
+  return closed_ == std::ssize(tokens_);
+}
+
+double OpenPrompt::done() const {
+  const auto worked = static_cast<double>(int64_t{layer_} * open_ + in_layer_);
+  return static_cast<double>(closed_) + worked / model_->config().layers;
+}
+
+}  // namespace fasa

@@ -1,0 +1,249 @@
+#include "tools/commands/profile_subject.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "runtime/api/kv_cost.h"
+#include "runtime/base/error.h"
+#include "runtime/base/units.h"
+#include "runtime/capture/trace_recorder.h"
+#include "runtime/catalog/geometry_catalog.h"
+#include "runtime/catalog/gpu_catalog.h"
+#include "runtime/config/layer_budgets.h"
+#include "runtime/io/input_file.h"
+#include "runtime/io/json_fields.h"
+#include "runtime/llm/compute/open_model_device.h"
+#include "runtime/plan/plan_machine.h"
+#include "runtime/profile/profiled_model.h"
+#include "runtime/text/tokenizer.h"
+#include "tools/commands/emulated_decode.h"
+#include "tools/flags/load_model.h"
+#include "tools/flags/slice_choice.h"
+#include "tools/terminal/progress.h"
+
+namespace fasa {
+namespace {
+
+constexpr int kTraceSteps = 48;         // recorded by --trace-from
+constexpr int64_t kTraceSet = 128;      // the same share of a small model's context
+constexpr int64_t kTracePrompt = 7492;  // tokens of the bundled text, as in the shipped trace
+
+void require(bool ok, std::string_view flag, auto given, std::string_view allowed) {
+  if (!ok) throw UsageError(fmt::format("{} = {}: allowed: {}", flag, given, allowed));
+}
+
+// The text of the shipped trace, found in the same way as the trace.
+std::string bundled_text() {
+  const std::filesystem::path trace = default_selection_trace();
+  const auto path = trace.parent_path().parent_path() / "texts" / "facts-8k.json";
+  const nlohmann::json json = parse_json(read_file(path.string()), path.string());
+  return json.at("text").get<std::string>() +
+         json.at("questions").at(0).at("prompt_suffix").get<std::string>();
+}
+
+// A baseline with all rows on the device gets the memory that it needs.
+bool lifts_budget(const Config& config) {
+  return config.placement.rows == RowPlacement::kDevice && !config.memory.device_memory;
+}
+
+std::string selections_of(const std::string& name, const SelectionTrace& trace) {
+  return fmt::format("{}: {} steps of {} at {} tokens, stretched to this context",
+                     std::filesystem::path(name).filename().string(), trace.steps(),
+                     trace.shape().model.empty() ? "a model" : trace.shape().model,
+                     trace.context(0));
+}
+
+std::string gpu_name(const Config& config) {
+  return config.device.gpu.empty() ? "the emulated device" : find_gpu(config.device.gpu).name;
+}
+
+}  // namespace
+
+void ProfileOptions::validate() const {
+  if (model_dir.empty() == geometry.empty()) {
+    throw UsageError(model_dir.empty()
+                         ? "a profile needs --model DIR or --geometry NAME"
+                         : "--model and --geometry exclude each other; give one of them");
+  }
+  require(steps >= 1 && steps <= 100000, "--steps", steps, "1 to 100000");
+  require(!warmup || (*warmup >= 0 && *warmup <= 100000), "--warmup", warmup.value_or(0),
+          "0 to 100000");
+  require(compute == "modelled" || compute == "real", "--compute", compute, "modelled, real");
+  const int bits = weight_bits.value_or(kUsualWeightBits);
+  require(bits == 0 || bits == 4 || bits == 8 || bits == 16, "--weight-bits", bits, "0, 4, 8, 16");
+  const bool prompted = prompt.text || prompt.file || prompt.ids_file;
+  if (synthetic()) {
+    require(tokens >= 1 && tokens <= INT32_MAX / 2, "--tokens", tokens, "1 to 1073741823");
+    require(sequences >= 1 && sequences <= 256, "--sequences", sequences, "1 to 256");
+    if (!trace_from.empty() && !trace_file.empty()) {
+      throw UsageError("--trace-from and --selection-trace exclude each other; give one of them");
+    }
+    if (prompted && trace_from.empty()) {
+      throw UsageError("a prompt needs --model or --trace-from; a stored trace has its own");
+    }
+    return;
+  }
+  if (!trace_from.empty() || !trace_file.empty() || weight_bits || compute != "modelled" ||
+      sequences != 1) {
+    throw UsageError(
+        "--trace-from, --selection-trace, --compute, --sequences and --weight-bits need "
+        "--geometry; they do not apply to --model");
+  }
+  if (!prompted) throw UsageError("--model needs a prompt; give --prompt-file FILE");
+}
+
+ProfileSubject::ProfileSubject(const ProfileOptions& flags) : flags_(flags) {
+  if (flags.synthetic()) {
+    shape_ = find_model_shape(flags.geometry);
+    geometry_ = shape_->geometry;
+    if (flags.trace_from.empty()) {
+      trace_name_ = flags.trace_file.empty() ? default_selection_trace() : flags.trace_file;
+      trace_ = SelectionTrace::load(trace_name_);
+    } else {
+      trace_name_ = "made by " + flags.trace_from;
+      ModelConfig::load(flags.trace_from);
+    }
+    return;
+  }
+  model_ = ModelConfig::load(flags.model_dir);
+  geometry_ = model_->geometry();
+}
+
+Config ProfileSubject::defaults() const {
+  Config config;
+  config.device.name = "emulated";
+  if (flags_.synthetic()) config.device.gpu = kUsualGpu;
+  return config;
+}
+
+void ProfileSubject::check(const Config& config) {
+  given_device_memory_ = config.memory.device_memory;
+  config.validate_for(geometry_);
+  if (flags_.synthetic() && config.device.name != "emulated" && config.device.name != "auto") {
+    throw UsageError(
+        fmt::format("device.name = \"{}\": allowed with --geometry: emulated", config.device.name));
+  }
+}
+
+int ProfileSubject::largest_set(const Config& config) const {
+  const auto tokens = static_cast<int32_t>(
+      std::min<int64_t>(shape_ ? flags_.tokens : static_cast<int64_t>(prompt_.size()), INT32_MAX));
+  int32_t largest = 1;
+  for (const TokenCount& count : config.fac_tokens(geometry_.chunks())) {
+    largest = std::max(largest, budget_of(count).of(tokens, 1));
+  }
+  return largest;
+}
+
+void ProfileSubject::prepare() {
+  if (flags_.synthetic()) {
+    if (!trace_) trace_ = record_trace();
+    return;
+  }
+  const auto tokenizer = load_tokenizer(flags_.model_dir, flags_.prompt);
+  prompt_ = read_prompt(flags_.prompt, tokenizer.get(), model_->vocab_size);
+  print_long_rope(ModelConfig::load(flags_.model_dir, std::ssize(prompt_) + flags_.max_steps()),
+                  "a prompt and its steps");
+}
+
+SelectionTrace ProfileSubject::record_trace() const {
+  const ModelConfig config = ModelConfig::load(flags_.trace_from);
+  const auto tokenizer = load_tokenizer(flags_.trace_from, flags_.prompt);
+  PromptSource source = flags_.prompt;
+  const bool given = source.text || source.file || source.ids_file;
+  if (!given) source.text = bundled_text();
+  std::vector<int32_t> prompt = read_prompt(source, tokenizer.get(), config.vocab_size);
+  TraceOptions options;
+  options.steps = kTraceSteps;
+  options.model_name = flags_.trace_from;
+  if (!given) {
+    const int64_t most = std::min(kTracePrompt, config.max_positions - kTraceSteps);
+    prompt.resize(std::min(prompt.size(), static_cast<size_t>(std::max<int64_t>(1, most))));
+  }
+  Config settings;
+  settings.selection.fac_tokens = {{.tokens = kTraceSet, .share = 0}};
+  options.validate(settings, config.geometry());
+  const auto device = open_host_device(settings.device_options());
+  Model model = load_model(flags_.trace_from, *device, std::nullopt, {},
+                           {std::ssize(prompt) + kTraceSteps, "a prompt and its steps"});
+  Progress progress("recording");
+  options.on_token = [&](int64_t done, int64_t total) { progress.update(done, total); };
+  return record_selection_trace(model, settings, prompt, options);
+}
+
+void ProfileSubject::describe(ProfileReport& report) const {
+  report.geometry = geometry_;
+  report.subject = shape_ ? shape_->name : flags_.model_dir;
+  report.weight_bits = shape_ ? flags_.weight_bits.value_or(kUsualWeightBits) : 0;
+  report.trace = trace_name_;
+  if (trace_) report.selections = selections_of(trace_name_, *trace_);
+  report.compute = flags_.synthetic() ? flags_.compute : "real";
+  report.sequences = flags_.sequences;
+  report.tokens = flags_.synthetic() ? flags_.tokens : static_cast<int64_t>(prompt_.size());
+}
+
+ProfileRun ProfileSubject::open(const std::string& name, Config config) const {
+  return flags_.synthetic() ? open_synthetic(name, std::move(config))
+                            : open_model(name, std::move(config));
+}
+
+ProfileRun ProfileSubject::open_synthetic(const std::string& name, Config config) const {
+  ProfileRun run;
+  run.name = name;
+  if (lifts_budget(config)) {
+    run.notes.push_back(
+        fmt::format("Device memory is unlimited here: rows on the device take {}, regardless of "
+                    "the memory of {}.",
+                    format_bytes(full_kv_bytes_per_token(geometry_) *
+                                 static_cast<uint64_t>(flags_.tokens * flags_.sequences)),
+                    gpu_name(config)));
+  }
+  const SyntheticOptions options = emulated_options(
+      {.shape = *shape_,
+       .tokens = flags_.tokens,
+       .sequences = flags_.sequences,
+       .weight_bits = flags_.weight_bits.value_or(kUsualWeightBits),
+       .max_steps = flags_.max_steps(),
+       .compute = flags_.compute == "real" ? SyntheticCompute::kReal : SyntheticCompute::kModelled},
+      std::move(config));
+  run.config = options.config;
+  run.decode = std::make_unique<ProfiledSynthetic>(options, *trace_);
+  return run;
+}
+
+ProfileRun ProfileSubject::open_model(const std::string& name, Config config) const {
+  ProfileRun run;
+  run.name = name;
+  run.config = config;
+  ProfiledModelOptions settings;
+  settings.dir = flags_.model_dir;
+  settings.config = config;
+  settings.prompt = prompt_;
+  settings.max_steps = flags_.max_steps();
+  settings.slice_dims = [&](Model& model) {
+    return choose_slices(model, config, flags_.model_dir, prompt_).dims;
+  };
+  Progress progress("prefill");
+  settings.on_prefill = [&](int64_t done, int64_t total) { progress.update(done, total); };
+  run.decode = std::make_unique<ProfiledModel>(settings, *model_);
+  return run;
+}
+
+void add_late_notes(ProfileRun& run) {
+  if (run.warmup.rises()) {
+    run.notes.push_back(
+        fmt::format("The hit rate still rose at the end of the warm-up, from {:.1f} to {:.1f} % in "
+                    "eight steps: "
+                    "warm hot rows are faster; raise --warmup.",
+                    100 * run.warmup.before, 100 * run.warmup.after));
+  }
+  if (run.decode->dropped() > 0) {
+    run.notes.push_back(
+        fmt::format("{} operations were dropped, because a step had more than are stored.",
+                    run.decode->dropped()));
+  }
+}
+
+}  // namespace fasa

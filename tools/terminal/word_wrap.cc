@@ -1,0 +1,58 @@
+#include "tools/terminal/word_wrap.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace fasa {
+namespace {
+
+// UTF-8 bytes that continue a character take no column.
+int columns_of(std::string_view text) {
+  return static_cast<int>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+}
+
+}  // namespace
+
+std::string WordWrap::take_word() {
+  const int length = columns_of(word_);
+  const int before = columns_of(blanks_);
+  std::string out = std::exchange(blanks_, "");
+  if (at_ > 0 && at_ + before + length > columns_) {
+    out = "\n";
+    at_ = 0;
+  } else {
+    at_ += before;
+  }
+  at_ += length;
+  return out + std::exchange(word_, "");
+}
+
+std::string WordWrap::add(std::string_view text) {
+  if (columns_ == 0) return std::string(text);
+  std::string out;
+  for (const char c : text) {
+    if (c != ' ' && c != '\n') {
+      word_ += c;
+      continue;
+    }
+    if (!word_.empty()) out += take_word();
+    if (c == ' ') {
+      blanks_ += c;
+      continue;
+    }
+    blanks_.clear();
+    at_ = 0;
+    out += c;
+  }
+  return out;
+}
+
+std::string WordWrap::finish() {
+  std::string out = word_.empty() ? "" : take_word();
+  blanks_.clear();
+  at_ = 0;
+  return out;
+}
+
+}  // namespace fasa
