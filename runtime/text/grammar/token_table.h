@@ -16,7 +16,7 @@ namespace fasa::text {
 // Immutable.
 class TokenTable {
  public:
-  // Few tokens have more bytes, and some of them have hundreds.
+  // Few tokens have more bytes; the longest have over a hundred.
   static constexpr uint32_t kShortBytes = 32;
 
   // `bytes`: one entry per id; "" for an unused id.
