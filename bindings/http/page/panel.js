@@ -22,6 +22,18 @@ const kNumbers = {
 };
 const kEndless = 1e18;  // limits above mean none
 
+// Rows of the table of numbers, where there were any.
+function drafts_and_audits(values) {
+  const drafts = values.fasa_draft_tokens_total, audited = values.fasa_audited_tokens_total;
+  const rows = [];
+  if (drafts) rows.push(["Drafts right", `${number(values.fasa_right_drafts_total)} of ${number(drafts)}`]);
+  if (audited) {
+    const kl = (values.fasa_audit_kl_sum / audited).toPrecision(2);
+    rows.push(["KL beside full attention", `${kl}, of ${number(audited)} tokens`]);
+  }
+  return rows;
+}
+
 // A tier's parts in bytes, its limit (0: none), and how many bytes are lent.
 function tier_of(name, values) {
   const limit = values[`fasa_budget_bytes{tier="${name}"}`];
@@ -122,8 +134,9 @@ function fill(values, sessions) {
   last = {now, tokens};
   draw("hits", values.fasa_hot_row_hit_ratio, 1);
   $("hits-now").textContent = percent(values.fasa_hot_row_hit_ratio);
-  $("numbers").replaceChildren(...Object.entries(kNumbers).map(([name, label]) =>
-      make("tr", {}, make("td", {}, label), make("td", {}, number(values[name])))));
+  const rows = Object.entries(kNumbers).map(([name, label]) => [label, number(values[name])]);
+  $("numbers").replaceChildren(...[...rows, ...drafts_and_audits(values)].map(([label, value]) =>
+      make("tr", {}, make("td", {}, label), make("td", {}, value))));
   const list = JSON.stringify(sessions);
   if (list === shown_sessions) return;  // so that the focus stays
   shown_sessions = list;

@@ -11,7 +11,7 @@ import torch
 from . import UsageError
 from ._eval_tasks import Tokenizer, planned_tasks, report
 from .transformers import Cache
-from .transformers._enable import reading_prompt
+from .transformers._prompt import reading_prompt
 
 _CHUNK = 512  # prefill tokens per step, as in `fasa eval`
 

@@ -7,7 +7,6 @@ import torch
 from transformers import cache_utils
 
 from .. import Config, FcMap, UsageError
-from ._enable import mark_prefill
 from ._geometry import (
     attention_modules,
     parameters_of,
@@ -16,6 +15,7 @@ from ._geometry import (
     text_config,
 )
 from ._handle import Handle
+from ._prompt import mark_prefill
 from ._session import ModelPart, Session
 
 # Up to about 5.12 `crop` takes the number of tokens to keep, later the number to remove.

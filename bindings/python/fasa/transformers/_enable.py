@@ -1,81 +1,17 @@
 """fasa for every `generate` of a model."""
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 import types
 import weakref
 
 from .. import UsageError
+from ._cache import Cache
+from ._prompt import ORIGINALS, mark_prefill, replace
 
-# Ids of models whose `_prefill` is running: its last chunk may be a single token and is still no
-# decode step.
-_prefilling: set[int] = set()
-_MARK = "_fasa_originals"
 _BATCHING = ("generate_batch", "init_continuous_batching", "continuous_batching_context_manager")
 _CHUNK = 512
-
-
-def prefilling(owner) -> bool:
-    """Whether `_prefill` is running on the model that the weak reference `owner` refers to."""
-    return bool(_prefilling) and id(owner()) in _prefilling
-
-
-@contextlib.contextmanager
-def reading_prompt(model):
-    """Context manager: inside, a single token after cached ones ends a prompt; it is no decode
-    step."""
-    _prefilling.add(id(model))
-    try:
-        yield
-    finally:
-        _prefilling.discard(id(model))
-
-
-def _replace(model, name, make) -> None:
-    """Replaces model.name by make(original), on this instance only and only once."""
-    originals = model.__dict__.setdefault(_MARK, {})
-    original = getattr(model, name, None)
-    if name in originals or original is None:
-        return
-    originals[name] = model.__dict__.get(name)
-    setattr(model, name, make(original))
-
-
-def _marked(original, owner):
-    @functools.wraps(original)
-    def prefill(*args, **kwargs):
-        with reading_prompt(owner()), _unchunked(original, args, kwargs):
-            return original(*args, **kwargs)
-
-    return prefill
-
-
-class _unchunked:
-    """Disables prefill chunks without a cache and with cached tokens: early releases cut the prompt
-    into chunks without removing the cached tokens."""
-
-    def __init__(self, original, args, kwargs):
-        given = inspect.signature(original).bind(*args, **kwargs).arguments
-        self._config = given.get("generation_config")
-        cache = given.get("model_kwargs", {}).get("past_key_values")
-        self._applies = self._config is not None and (cache is None or cache.get_seq_length() > 0)
-
-    def __enter__(self):
-        if self._applies:
-            self._chunk = self._config.prefill_chunk_size
-            self._config.prefill_chunk_size = None
-
-    def __exit__(self, *_):
-        if self._applies:
-            self._config.prefill_chunk_size = self._chunk
-
-
-def mark_prefill(model) -> None:
-    """Makes `prefilling(owner)` report whether the model's prompt is being read."""
-    owner = weakref.ref(model)
-    _replace(model, "_prefill", lambda original: _marked(original, owner))
 
 
 def _refusal(name):
@@ -94,14 +30,12 @@ def enable(model, config=None, fc_map=None, *, prefill_chunk_size: int | None = 
     config, fc_map, options: as fasa.transformers.Cache takes them. prefill_chunk_size: prompt
     tokens per step, None for all at once. Returns the model.
     """
-    from ._cache import Cache
-
     owner = weakref.ref(model)
     Cache(model, config, fc_map, **options)  # reports errors now
     disable(model)
     before = (model.config._attn_implementation, model.generation_config.prefill_chunk_size)
     model.set_attn_implementation("fasa")
-    model.__dict__.setdefault(_MARK, {})["before"] = before
+    model.__dict__.setdefault(ORIGINALS, {})["before"] = before
     if prefill_chunk_size is not None:
         model.generation_config.prefill_chunk_size = prefill_chunk_size
 
@@ -121,16 +55,16 @@ def enable(model, config=None, fc_map=None, *, prefill_chunk_size: int | None = 
 
         return prepare
 
-    _replace(model, "_prepare_cache_for_generation", make)
+    replace(model, "_prepare_cache_for_generation", make)
     mark_prefill(model)
     for name in _BATCHING:
-        _replace(model, name, lambda _, name=name: types.MethodType(_refusal(name), model))
+        replace(model, name, lambda _, name=name: types.MethodType(_refusal(name), model))
     return model
 
 
 def disable(model):
     """Undoes enable(). Returns the model."""
-    originals = model.__dict__.pop(_MARK, {})
+    originals = model.__dict__.pop(ORIGINALS, {})
     before = originals.pop("before", None)
     for name, original in originals.items():
         if original is None:

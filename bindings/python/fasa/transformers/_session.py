@@ -11,8 +11,8 @@ import torch
 from .. import Config, FcMap, Runtime, UsageError
 from .._core import _StepLayout
 from ._attention import exact
-from ._enable import prefilling
 from ._geometry import fingerprint, geometry_of, shard_of
+from ._prompt import prefilling
 from ._tensors import DTYPES, device_of, flat, lie_of, parts, stream_of
 
 _ROW_DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
