@@ -231,6 +231,7 @@ void Runtime::Impl::import_state(SequenceId id, const StatePoint& point, size_t 
   LinearState& state = require_linear("import_state", sequence);
   MemoryGuard guard(streams_, prefetch_);
   guard.watch(sequence);
+  memory_.reserve_memories(sequence);
   state.import_state(sequence.length(), point, offset, bytes, stream_for_memories(sequence));
   guard.keep();
 }

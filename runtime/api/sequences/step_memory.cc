@@ -161,13 +161,22 @@ void StepMemory::lend_copies(const StepSequence& part) {
                                  pages_of(sequence.length() + part.tokens));
 }
 
+void StepMemory::reserve_memories(KvSequence& sequence) {
+  try {
+    sequence.reserve_memories();
+  } catch (const BudgetError&) {
+    sequences_.trim();  // pools hold free blocks for the next pages
+    sequence.reserve_memories();
+  }
+}
+
 void StepMemory::prepare(std::span<const StepSequence> sequences, MemoryGuard& guard) {
   drop_pages(sequences);
   // Runs before scratch is dropped: copied pages stay, and scratch must fit beside them.
   for (const StepSequence& part : sequences) {
     KvSequence& sequence = sequences_.find(part.sequence);
     guard.watch(sequence);
-    sequence.reserve_memories();  // before rows, which may take what is left
+    reserve_memories(sequence);  // before rows, which may take what is left
     own_last_page(part.sequence);
   }
   int64_t tokens = 0;
@@ -200,7 +209,7 @@ void StepMemory::prepare_chunk(const StepSequence& chunk, MemoryGuard& guard) {
   drop_pages({&chunk, 1});
   KvSequence& sequence = sequences_.find(chunk.sequence);
   guard.watch(sequence);
-  sequence.reserve_memories();
+  reserve_memories(sequence);
   own_last_page(chunk.sequence);
   const int64_t tokens = sequence.length() + chunk.tokens;
   hot_rows_.fit(tokens, 1, {.count = 1, .held = sequence.device_bytes()}, true);

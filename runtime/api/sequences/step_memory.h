@@ -46,6 +46,8 @@ class StepMemory {
 
   // The same for a chunk of a prompt, which needs no scratch.
   void prepare_chunk(const StepSequence& chunk, MemoryGuard& guard);
+  // For what a sequence remembers beside its pages. Throws BudgetError.
+  void reserve_memories(KvSequence& sequence);
   // Device copies of the pages that the part begins, from memory that is left.
   void lend_copies(const StepSequence& part);
   // Allocates what nothing is given up for.
