@@ -19,7 +19,9 @@ def changed_recently():
     newest = output("log", "-1", "--format=%ct").strip()
     if not newest:
         return None
-    listed = (output("log", f"--since=@{int(newest) - SECONDS}", "--name-only", "--format=")
+    # Moves, and changes of includes alone, are none.
+    listed = (output("log", f"--since=@{int(newest) - SECONDS}", "--name-only", "--format=", "-M",
+                     "-G", "^[^#]")
               + output("diff", "--name-only", "HEAD")
               + output("ls-files", "--others", "--exclude-standard"))
     return {ROOT / name for name in listed.splitlines()}
