@@ -224,7 +224,7 @@ TEST_F(PrefillBody, Tiles) {
 // Queries, rows and outputs of one type: weights are rounded to it, each by at most 2^-9 (bf16) or
 // 2^-12 (f16) of itself, and so are outputs, which lie in (-1, 1).
 TEST_F(PrefillBody, TilesOfOneType) {
-  for (const int dim : {64, 96, 128, 256}) {
+  for (const int dim : {64, 80, 96, 128, 256}) {
     for (const RowDType row : {RowDType::kF16, RowDType::kBF16, RowDType::kInt8}) {
       SCOPED_TRACE(::testing::Message() << dim << " " << static_cast<int>(row));
       const DType own = row.is_coded() ? DType::kBF16 : row.elements();
