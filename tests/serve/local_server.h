@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -92,7 +93,7 @@ class LocalServer {
   Model model_;
   Runtime runtime_;
   EngineLoop loop_;
-  uint64_t last_id_ = 0;
+  std::atomic<uint64_t> last_id_ = 0;
 };
 
 inline std::string some_text(size_t begin, size_t length) {
