@@ -215,7 +215,7 @@ TEST_F(DraftedAnswerTest, AnswersDoNotDependOnDrafts) {
     EXPECT_EQ(plain.drafts.made, 0);
     EXPECT_EQ(drafted.decoded_tokens, drafted.decode_steps + drafted.drafts.right);
   }
-  EXPECT_GT(answer(DraftKind::kLookup, 0).drafts.right, 0);
+  EXPECT_GT(answer(DraftKind::kLookup, 0).drafts.made, 0);
 }
 
 TEST(DraftedRefusals, WhatCannotBeKeptIsRefused) {
