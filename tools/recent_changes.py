@@ -21,7 +21,7 @@ def changed_recently():
         return None
     # Moves, and changes of includes alone, are none.
     listed = (output("log", f"--since=@{int(newest) - SECONDS}", "--name-only", "--format=", "-M",
-                     "-G", "^[^#]")
+                     "-G", "^([^#]|#[^i]|#i[^n])")
               + output("diff", "--name-only", "HEAD")
               + output("ls-files", "--others", "--exclude-standard"))
     return {ROOT / name for name in listed.splitlines()}

@@ -115,9 +115,9 @@ void EngineSteps::count_time_between(std::span<ActiveChoice* const> batch) {
 }
 
 void EngineSteps::decode() {
-  count_time_between(decoding());
-  bool scarce = false;
-  for (DecodeStep step = next_decode(); !step.batch.empty(); step = next_decode()) {
+  DecodeStep step = next_decode();
+  count_time_between(step.batch);
+  for (bool scarce = false; !step.batch.empty(); step = next_decode()) {
     if (!scarce) {
       add_known(step);
       add_drafts(step);
