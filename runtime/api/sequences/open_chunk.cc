@@ -118,6 +118,9 @@ void Runtime::Impl::start_piece(OpenStep step) {
   if (const int layer = step.piece->layer; layer >= 0) {
     step.tables.plan.layers.resize(static_cast<size_t>(settings_.layer_count()));
     step.tables.plan.layers[static_cast<size_t>(layer)] = plan_piece(sequence, layer);
+  } else {
+    // No kernel reads the tables, but the events of compute stand for their uploads too.
+    engine_.device().wait(step.compute, engine_.tables_ready(), tag_of(-1, Cause::kControl));
   }
   streams_.note_step(step.sequences);
   streams_.step() = std::move(step);
