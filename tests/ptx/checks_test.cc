@@ -54,6 +54,14 @@ TEST(PtxChecks, UndefinedValues) {
   EXPECT_EQ(error_of("setp.ge.u32 %p10, %r1, 0; selp.b32 %r11, %r1, %r10, %p10;\n"
                      "st.global.u32 [%rd2], %r11;"),
             "");
+  // Halves count one by one.
+  const std::string halves = "mov.b64 %rd10, {%r10, %r1}; mov.b64 {%r11, %r12}, %rd10;\n";
+  EXPECT_EQ(error_of(halves + "st.global.u32 [%rd2], %r12;"), "");
+  EXPECT_THAT(error_of(halves + "st.global.u32 [%rd2], %r11;"),
+              HasSubstr("stores an undefined value"));
+  EXPECT_THAT(error_of("mov.b64 %rd10, {%r10, %r1}; add.s64 %rd10, %rd10, 1;\n"
+                       "mov.b64 {%r11, %r12}, %rd10; st.global.u32 [%rd2], %r12;"),
+              HasSubstr("stores an undefined value"));
 }
 
 TEST(PtxChecks, Races) {

@@ -246,6 +246,17 @@ struct ShiftRight {
     return bits < kBits ? static_cast<T>(a >> bits) : T{0};
   }
 };
+// Half of {high, low} shifted by the low five bits of `bits`.
+struct FunnelLeft {
+  uint32_t operator()(uint32_t low, uint32_t high, uint32_t bits) const {
+    return static_cast<uint32_t>((uint64_t{high} << 32 | low) << bits % 32 >> 32);
+  }
+};
+struct FunnelRight {
+  uint32_t operator()(uint32_t low, uint32_t high, uint32_t bits) const {
+    return static_cast<uint32_t>((uint64_t{high} << 32 | low) >> bits % 32);
+  }
+};
 // The low `length` bits of a replace those of b from `at` on.
 struct InsertBits {
   template <typename T>

@@ -174,6 +174,8 @@ constexpr std::array kRows{
     Row{"not", logic<Not>, 2},
     Row{"shl", shifted<ShiftLeft>, 3, 1, 2},
     Row{"shr", shifted<ShiftRight>, 3, 1, 2},
+    Row{"shf.l.wrap", kTernary<Word, FunnelLeft>, 4},
+    Row{"shf.r.wrap", kTernary<Word, FunnelRight>, 4},
     Row{"bfi", inserted, 5, 1, 3},
     Row{"bfe", extracted, 4, 1, 2},
     Row{"popc", counted, 2, 0},

@@ -16,8 +16,8 @@ void move_predicate(Warp& warp, const Instruction& in, uint32_t lanes) {
 
 // d = {a, b, ...}
 void pack(Warp& warp, const Instruction& in, uint32_t lanes) {
-  uint32_t known = kAllLanes;
-  for (int k = 1; k <= in.count; ++k) known &= warp.defined(in.slot[k]);
+  std::array<uint32_t, 4> known{};
+  for (int k = 0; k < in.count; ++k) known[static_cast<size_t>(k)] = warp.defined(in.slot[1 + k]);
   for_lanes(lanes, [&](int lane) {
     uint64_t whole = 0;
     for (int k = 0; k < in.count; ++k) {
@@ -27,19 +27,24 @@ void pack(Warp& warp, const Instruction& in, uint32_t lanes) {
     }
     warp.put<uint64_t>(in, 0, lane, whole);
   });
-  warp.define(in.slot[0], lanes, known);
+  warp.define_parts(in.slot[0], lanes, {known.data(), in.count});
 }
 
 // {a, b, ...} = d
 void unpack(Warp& warp, const Instruction& in, uint32_t lanes) {
-  const uint32_t known = warp.defined(in.slot[in.count]);
+  std::array<uint32_t, 4> known{};
+  for (int k = 0; k < in.count; ++k) {
+    known[static_cast<size_t>(k)] = warp.defined_part(in.slot[in.count], k);
+  }
   for_lanes(lanes, [&](int lane) {
     const auto whole = warp.get<uint64_t>(in, in.count, lane);
     for (int k = 0; k < in.count; ++k) {
       warp.put<uint64_t>(in, k, lane, whole >> 8 * in.bytes * k);
     }
   });
-  for (int k = 0; k < in.count; ++k) warp.define(in.slot[k], lanes, known);
+  for (int k = 0; k < in.count; ++k) {
+    warp.define(in.slot[k], lanes, known[static_cast<size_t>(k)]);
+  }
 }
 
 void bind_move(Statement& statement) {

@@ -76,6 +76,18 @@ bool Warp::meet(const Instruction& in, uint32_t lanes) {
   return true;
 }
 
+void Warp::define_parts(int slot, uint32_t lanes, std::span<const uint32_t> known) {
+  uint32_t all = kAllLanes, any = 0;
+  std::array<uint32_t, 4> parts{};
+  for (size_t k = 0; k < known.size(); ++k) {
+    all &= known[k];
+    any |= known[k];
+    parts[k] = (defined_part(slot, static_cast<int>(k)) & ~lanes) | (lanes & known[k]);
+  }
+  define(slot, lanes, all);
+  if (all != any) parts_[slot] = parts;
+}
+
 // Some lanes of the group branch: they become a group of their own.
 void Warp::branch(size_t group, const Instruction& in, uint32_t taken) {
   groups_[group].lanes &= ~taken;

@@ -1,9 +1,12 @@
 // State of a block that runs: its warps, registers and shared memory.
 #pragma once
 
+#include <array>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -76,6 +79,14 @@ class Warp {
   void define(int slot, uint32_t lanes, uint32_t known) {
     uint32_t& all = defined(slot);
     all = (all & ~lanes) | (lanes & known);
+    if (!parts_.empty()) parts_.erase(slot);
+  }
+  // A value packed from up to four parts, some of which may be undefined: nvcc packs a register
+  // that nothing wrote with one that it unpacks again.
+  void define_parts(int slot, uint32_t lanes, std::span<const uint32_t> known);
+  uint32_t defined_part(int slot, int part) {
+    const auto found = parts_.find(slot);
+    return found == parts_.end() ? defined(slot) : found->second[static_cast<size_t>(part)];
   }
   // An operand of any width, its low bytes; results extend the sign of signed types.
   template <typename T>
@@ -151,6 +162,7 @@ class Warp {
   std::vector<Group> groups_;
   std::vector<uint32_t> file_;
   std::vector<uint32_t> known_;  // for every eighth word of the file, the lanes that are defined
+  std::map<int, std::array<uint32_t, 4>> parts_;  // by slot, where parts differ
   std::vector<std::byte> local_;
   std::vector<bool> local_defined_;
   Copies copies_[kLanes];
