@@ -103,6 +103,12 @@ bool SequenceRows::needs_private_page(int64_t length) const {
   return length % kPageTokens != 0 && table_.shared(length / kPageTokens);
 }
 
+bool SequenceRows::reserve_private_page(int64_t length) {
+  if (!needs_private_page(length)) return false;
+  table_.reserve(table_.pages(), length / kPageTokens);
+  return true;
+}
+
 void SequenceRows::make_private(int64_t length, StreamView control) {
   if (needs_private_page(length)) table_.make_writable(length / kPageTokens, control);
 }

@@ -113,9 +113,10 @@ class SequenceRows {
   // Step numbers restart: hot rows start empty.
   virtual void forget_hot_rows() {}
 
+  // Memory for the copy on write of the page that token `length` will be written to. False: it is
+  // not shared. Throws BudgetError; then nothing changes.
+  bool reserve_private_page(int64_t length);
   // Enqueue on `control` the work that precedes a step.
-  // Copy on write of the page that token `length` will be written to. Throws BudgetError.
-  bool needs_private_page(int64_t length) const;
   void make_private(int64_t length, StreamView control);
   virtual void upload(StreamView control);
   // For a step of `tokens` tokens after `length`: fills copies and tables that lack their contents.
@@ -136,6 +137,7 @@ class SequenceRows {
   bool overwrites_ = false;
 
  private:
+  bool needs_private_page(int64_t length) const;
   bool holds(int64_t tokens) const;
   void cut_held(int64_t tokens);
 

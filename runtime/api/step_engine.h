@@ -30,7 +30,8 @@ class StepEngine {
   Device& device() const { return device_; }
   const StepSettings& settings() const { return settings_; }
   const Geometry& geometry() const { return geometry_; }
-  StreamView control() const { return control_.view(); }  // uploads and repairs before a step
+  StreamView control() const { return control_.view(); }     // uploads and repairs before a step
+  const Stream& control_stream() const { return control_; }  // after a restart another one
   StepExecutor& executor() const { return *executor_; }
   StepScratch& scratch() { return scratch_; }
   FetchCounters& counters() { return counters_; }

@@ -51,7 +51,7 @@ SequenceRows& KvSequence::rows_of(int layer) const {
   return settings_.layer(layer).in_window_rows ? *window_rows() : rows();
 }
 
-void KvSequence::share(const KvSequence& other, int64_t tokens, StreamView control) {
+void KvSequence::share(const KvSequence& other, int64_t tokens, const Stream& control) {
   for (size_t i = 0; i < memories_.size(); ++i) {
     memories_[i]->share(*other.memories_[i], tokens, control);
   }
@@ -98,7 +98,7 @@ void KvSequence::invalidate() {
   stale_ = length_ > 0;
 }
 
-void KvSequence::begin(int64_t tokens, StepMode mode, bool undoable, StreamView control) {
+void KvSequence::begin(int64_t tokens, StepMode mode, bool undoable, const Stream& control) {
   for (const auto& memory : memories_) {
     memory->begin({.position = length_,
                    .tokens = tokens,
@@ -283,9 +283,12 @@ uint64_t KvSequence::device_bytes() const {
   return bytes;
 }
 
-bool KvSequence::needs_private_page() const {
-  return std::any_of(rows_.begin(), rows_.end(),
-                     [this](const auto& rows) { return rows->needs_private_page(length_); });
+bool KvSequence::reserve_private_page() {
+  bool needed = false;
+  undo_if_it_throws([&] {
+    for (const auto& rows : rows_) needed |= rows->reserve_private_page(length_);
+  });
+  return needed;
 }
 
 void KvSequence::make_last_page_private(StreamView control) {

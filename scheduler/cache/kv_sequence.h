@@ -60,12 +60,12 @@ class KvSequence {
   LinearState* linear() const { return linear_; }
 
   // Shares the pages of the first `tokens` tokens of `other`, and what it remembers. The next step
-  // rebuilds this sequence's tail, protected rows and hot rows. `control` comes after earlier work.
+  // rebuilds this sequence's tail, protected rows and hot rows. `control`: SequenceMemory::share().
   // Throws BudgetError.
-  void share(const KvSequence& other, int64_t tokens, StreamView control);
+  void share(const KvSequence& other, int64_t tokens, const Stream& control);
   void truncate(int64_t tokens);
   // Begins a step for what it remembers beside pages: see SequenceMemory::begin().
-  void begin(int64_t tokens, StepMode mode, bool undoable, StreamView control);
+  void begin(int64_t tokens, StepMode mode, bool undoable, const Stream& control);
   void commit(int64_t tokens);
   void add_pages(int64_t tokens) { length_ += tokens; }
   // Discards what a failed step wrote beyond the committed length. `computed`: kernels may have
@@ -118,9 +118,11 @@ class KvSequence {
   // work may read.
   Fence overwritten() const;
 
-  // Enqueue on `control` the work that precedes a step: copy shared pages before they are written,
-  // upload tables, fill copies and hot rows. Only the page copy may throw BudgetError.
-  bool needs_private_page() const;
+  // Allocates the copy of a shared page that is written next. False: there is no such page. Throws
+  // BudgetError; then nothing changes.
+  bool reserve_private_page();
+  // Enqueue on `control` the work that precedes a step: copy that page, upload tables, fill copies
+  // and hot rows.
   void make_last_page_private(StreamView control);
   void upload_tables(StreamView control);  // after the work that overwritten() names
   void prepare(int tokens, StreamView control);

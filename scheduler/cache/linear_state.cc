@@ -39,7 +39,7 @@ void LinearState::truncate(int64_t tokens) {
   if (held_ > tokens) held_ = 0;
 }
 
-void LinearState::share(const SequenceMemory& parent, int64_t tokens, StreamView stream) {
+void LinearState::share(const SequenceMemory& parent, int64_t tokens, const Stream& stream) {
   const auto& other = static_cast<const LinearState&>(parent);
   snapshots_ = other.snapshots_;
   tokens_ = other.tokens_;
@@ -111,9 +111,9 @@ void LinearState::copy(std::span<const CopyRange> ranges, CopyKind kind, StreamV
   device_->synchronize(stream);
 }
 
-std::shared_ptr<const LinearState::Snapshot> LinearState::copy_now(StreamView stream) const {
+std::shared_ptr<const LinearState::Snapshot> LinearState::copy_now(const Stream& stream) const {
   std::shared_ptr<Snapshot> snapshot = allocate(point(tokens_, open_, decoded_));
-  copy_out(snapshot->point, 0, {snapshot->memory.data(), snapshot->point.bytes}, stream);
+  copy_out(snapshot->point, 0, {snapshot->memory.data(), snapshot->point.bytes}, stream.view());
   return snapshot;
 }
 
@@ -231,7 +231,7 @@ void LinearState::drop_old(int64_t rollback_tokens) {
 }
 
 // Without memory there is no snapshot, and more tokens are computed again after a truncation.
-void LinearState::keep_turn(const Step& step, StreamView stream) {
+void LinearState::keep_turn(const Step& step, const Stream& stream) {
   if (step.rollback_tokens == 0 || tokens_ == 0 || find(tokens_) != nullptr) return;
   const bool marked = marked_ == tokens_ || held_ == tokens_;
   const int64_t mark = std::max(marked_, held_);
@@ -246,7 +246,7 @@ void LinearState::keep_turn(const Step& step, StreamView stream) {
   drop_old(step.rollback_tokens);
 }
 
-void LinearState::begin(const Step& step, StreamView stream) {
+void LinearState::begin(const Step& step, const Stream& stream) {
   if (tokens_ != step.position) {
     throw UsageError(fmt::format(
         "a sequence has {} tokens by import_pages, and no state of its layers with linear "
@@ -259,7 +259,7 @@ void LinearState::begin(const Step& step, StreamView stream) {
         "the sequence to {} (resume_point) and compute the rest again",
         tokens_, resume_point(tokens_)));
   }
-  if (!live_ && source_ != nullptr) load(*source_, stream);
+  if (!live_ && source_ != nullptr) load(*source_, stream.view());
   keep_turn(step, stream);
   std::shared_ptr<const Snapshot> before = source_;
   if (step.undoable && tokens_ > 0 && before == nullptr) {

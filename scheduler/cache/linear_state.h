@@ -24,7 +24,7 @@ class LinearState final : public SequenceMemory {
   LinearState(Device& device, const LinearLayout& layout, const SnapshotRule& rule)
       : device_(&device), layout_(&layout), rule_(&rule) {}
 
-  void share(const SequenceMemory& parent, int64_t tokens, StreamView stream) override;
+  void share(const SequenceMemory& parent, int64_t tokens, const Stream& stream) override;
   // All tokens, those of a snapshot, or 0.
   int64_t resume_point(int64_t tokens) const override;
   void truncate(int64_t tokens) override;
@@ -42,7 +42,7 @@ class LinearState final : public SequenceMemory {
   // Takes snapshots while the host's budget allows. Throws UsageError if the state is not known
   // (after abort(), or pages without a state). An undoable step keeps the state before it on the
   // host.
-  void begin(const Step& step, StreamView stream) override;
+  void begin(const Step& step, const Stream& stream) override;
   // Tokens [begin, end) of the step, for kernels: a part for each snapshot that they pass, in
   // waves. `row`: of the first one.
   std::vector<LinearPart> parts(int64_t begin, int64_t end, int64_t row) const;
@@ -78,7 +78,7 @@ class LinearState final : public SequenceMemory {
   StatePoint point(int64_t tokens, int open, bool decoded) const;
   // Both throw BudgetError.
   std::shared_ptr<Snapshot> allocate(const StatePoint& point) const;
-  std::shared_ptr<const Snapshot> copy_now(StreamView stream) const;
+  std::shared_ptr<const Snapshot> copy_now(const Stream& stream) const;
   void load(const Snapshot& snapshot, StreamView stream);
   void check_import(int64_t length, const StatePoint& point, size_t offset, size_t bytes) const;
   void copy(std::span<const CopyRange> ranges, CopyKind kind, StreamView stream) const;
@@ -90,7 +90,7 @@ class LinearState final : public SequenceMemory {
   void for_each_layer(int open, size_t offset, size_t bytes, const Work& work) const;
   void add(std::shared_ptr<const Snapshot> snapshot);
   void drop_old(int64_t rollback_tokens);
-  void keep_turn(const Step& step, StreamView stream);
+  void keep_turn(const Step& step, const Stream& stream);
   void make_cuts(const Step& step);
 
   Device* device_;

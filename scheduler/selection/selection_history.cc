@@ -15,7 +15,8 @@ SelectionHistory::SelectionHistory(const StepSettings& settings)
   for (Layer& layer : layers_) layer.heads.resize(static_cast<size_t>(settings.layout.kv_heads));
 }
 
-void SelectionHistory::share(const SequenceMemory& parent, int64_t tokens, StreamView /*stream*/) {
+void SelectionHistory::share(const SequenceMemory& parent, int64_t tokens,
+                             const Stream& /*stream*/) {
   const auto& other = static_cast<const SelectionHistory&>(parent);
   for (size_t l = 0; l < layers_.size(); ++l) {
     layers_[l].record = other.layers_[l].record;

@@ -17,7 +17,7 @@ class SelectionHistory final : public SequenceMemory {
  public:
   explicit SelectionHistory(const StepSettings& settings);
 
-  void share(const SequenceMemory& parent, int64_t tokens, StreamView stream) override;
+  void share(const SequenceMemory& parent, int64_t tokens, const Stream& stream) override;
   void truncate(int64_t tokens) override;
   void abort(int64_t tokens, bool /*computed*/) override { truncate(tokens); }
   // Records the queries of the sequence's new tokens: q [tokens of the step, query_heads, key_dim].

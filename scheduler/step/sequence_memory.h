@@ -17,8 +17,9 @@ class SequenceMemory {
   SequenceMemory& operator=(const SequenceMemory&) = delete;
 
   // Begins with the first `tokens` tokens, a resume point, of another sequence's memory of this
-  // kind. `stream` comes after earlier work. Throws BudgetError.
-  virtual void share(const SequenceMemory& parent, int64_t tokens, StreamView stream) = 0;
+  // kind. `stream` comes after earlier work; it is not a view, because an allocation may wait for
+  // streams that have failed, and others take their place. Throws BudgetError.
+  virtual void share(const SequenceMemory& parent, int64_t tokens, const Stream& stream) = 0;
   // The most tokens, at most `tokens`, that truncate() can go back to.
   virtual int64_t resume_point(int64_t tokens) const { return tokens; }
   virtual void truncate(int64_t tokens) = 0;
@@ -40,9 +41,9 @@ class SequenceMemory {
     bool undoable = false;         // after abort() all is as before, though kernels have run
     int64_t rollback_tokens = -1;  // see KvSequence; 0: no snapshots
   };
-  // Begins a step, in reserved memory. `stream` comes after earlier work. Throws UsageError, and
-  // BudgetError for what an undoable step keeps.
-  virtual void begin(const Step&, StreamView /*stream*/) {}
+  // Begins a step, in reserved memory. `stream` as for share(). Throws UsageError, and BudgetError
+  // for what an undoable step keeps.
+  virtual void begin(const Step&, const Stream& /*stream*/) {}
   // The step's kernels were enqueued, and have run.
   virtual void commit() {}
   // `computed`: they may have run. The sequence has `tokens` tokens.

@@ -37,7 +37,7 @@ class LinearStateTest : public ::testing::Test {
                  .tokens = tokens,
                  .decodes = decodes,
                  .rollback_tokens = rollback_tokens},
-                stream_.view());
+                stream_);
     compute(state, length, tokens);
     state.commit();
   }
@@ -81,7 +81,7 @@ TEST_F(LinearStateTest, SnapshotsAreTakenAtIntervals) {
   EXPECT_EQ(state.resume_point(32767), 16384);
   EXPECT_EQ(state.resume_point(16383), 0);
   LinearState child(*device_, layout_, rule_);
-  child.share(state, 32768, stream_.view());
+  child.share(state, 32768, stream_);
   state.truncate(16384);
   EXPECT_THAT(tokens_of(state), ElementsAre(16384));
   step(state, 384, false);  // step() finds the state of 16384 in memory
@@ -109,7 +109,7 @@ TEST_F(LinearStateTest, PartsOfPieces) {
   const SnapshotRule rule = {.interval = 128};
   LinearState state(*device_, layout_, rule);
   step(state, 70, false);
-  state.begin({.position = 70, .tokens = 400, .undoable = true}, stream_.view());
+  state.begin({.position = 70, .tokens = 400, .undoable = true}, stream_);
   const auto parts = state.parts(10, 300, 0);  // tokens 80 to 370
   ASSERT_EQ(parts.size(), 2u);
   EXPECT_EQ(parts[0].wave, 0);
@@ -131,7 +131,7 @@ TEST_F(LinearStateTest, AnUndoableStepLeavesTheStateBefore) {
     LinearState state(*device_, layout_, rule_);
     step(state, 100, false);
     step(state, 7, true);
-    state.begin({.position = 107, .tokens = 40'000, .undoable = true}, stream_.view());
+    state.begin({.position = 107, .tokens = 40'000, .undoable = true}, stream_);
     EXPECT_THAT(tokens_of(state), ElementsAre(100, 107));
     if (computed) compute(state, 107, 40'000);
     state.abort(107, computed);
@@ -173,7 +173,7 @@ TEST_F(LinearStateTest, WithoutHostMemoryThereAreNoSnapshots) {
   EXPECT_THAT(tokens_of(state), ElementsAre(20001));
   EXPECT_EQ(state.resume_point(20000), 0);
   LinearState child(*device_, layout_, rule_);
-  EXPECT_THROW(child.share(state, 20001, stream_.view()), BudgetError);
+  EXPECT_THROW(child.share(state, 20001, stream_), BudgetError);
 }
 
 TEST_F(LinearStateTest, AnAbortedStepLosesTheState) {
@@ -181,13 +181,13 @@ TEST_F(LinearStateTest, AnAbortedStepLosesTheState) {
   LinearState state(*device_, layout_, rule_);
   step(state, 100, false);
   step(state, 1, true);
-  state.begin({.position = 101, .tokens = 1, .decodes = true}, stream_.view());
+  state.begin({.position = 101, .tokens = 1, .decodes = true}, stream_);
   state.abort(101, false);
   EXPECT_THAT(tokens_of(state), ElementsAre(100, 101));
-  state.begin({.position = 101, .tokens = 1, .decodes = true}, stream_.view());
+  state.begin({.position = 101, .tokens = 1, .decodes = true}, stream_);
   state.abort(101, true);
   EXPECT_THAT(tokens_of(state), ElementsAre(100));
-  EXPECT_THROW(state.begin({.position = 101, .tokens = 1}, stream_.view()), UsageError);
+  EXPECT_THROW(state.begin({.position = 101, .tokens = 1}, stream_), UsageError);
   state.truncate(state.resume_point(101));
   step(state, 1, true);
 }

@@ -58,8 +58,9 @@ class MemoryGuard {
     try {
       prefetch_.set_hot_rows(hot_rows_);
       for (size_t i = 0; i < slots.size(); ++i) slots[i].ensure(capacities_[i]);
-      for (const auto& [sequence, mark] : sequences_) sequence->retake(mark);
       scratch_.return_to(before_);
+      // Last: a private page stays, and the next step allocates copies that are missing.
+      for (const auto& [sequence, mark] : sequences_) sequence->retake(mark);
     } catch (const std::exception& error) {
       warn_of_loss(error);
     }

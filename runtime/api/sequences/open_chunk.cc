@@ -53,6 +53,7 @@ void Runtime::Impl::open_chunk(SequenceId id, int tokens) {
   try {
     memory_.lend_copies(part);
     sequence.begin(tokens, StepMode::kPrefill, true, stream_for_memories(sequence));
+    streams_.require({&part, 1});
   } catch (...) {
     chunk_rows_.resize(0);
     throw;

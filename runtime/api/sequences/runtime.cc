@@ -207,9 +207,9 @@ void Runtime::Impl::import_pages(SequenceId id, int64_t tokens,
   pages_between_steps("import_pages").import_pages(id, tokens, pages);
 }
 
-StreamView Runtime::Impl::stream_for_memories(const KvSequence& sequence) {
+const Stream& Runtime::Impl::stream_for_memories(const KvSequence& sequence) {
   if (!sequence.memories().empty()) streams_.order(streams_.latest());
-  return engine_.control();
+  return engine_.control_stream();
 }
 
 void Runtime::Impl::export_state(SequenceId id, const StatePoint& point, size_t offset,
@@ -220,7 +220,7 @@ void Runtime::Impl::export_state(SequenceId id, const StatePoint& point, size_t 
   streams_.wait_for(sequence);  // the host reads snapshots
   sequences_.find_usable(id);
   require_linear("export_state", sequence)
-      .export_state(point, offset, bytes, stream_for_memories(sequence));
+      .export_state(point, offset, bytes, stream_for_memories(sequence).view());
 }
 
 void Runtime::Impl::import_state(SequenceId id, const StatePoint& point, size_t offset,
@@ -232,7 +232,7 @@ void Runtime::Impl::import_state(SequenceId id, const StatePoint& point, size_t 
   MemoryGuard guard(streams_, prefetch_);
   guard.watch(sequence);
   memory_.reserve_memories(sequence);
-  state.import_state(sequence.length(), point, offset, bytes, stream_for_memories(sequence));
+  state.import_state(sequence.length(), point, offset, bytes, stream_for_memories(sequence).view());
   guard.keep();
 }
 

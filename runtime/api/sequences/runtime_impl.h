@@ -96,7 +96,7 @@ class Runtime::Impl : private MemoryReclaimer {
   void start_piece(OpenStep step);
   void code_slices(SequenceId id);
   // The control stream; behind earlier steps if they may write what `sequence` remembers.
-  StreamView stream_for_memories(const KvSequence& sequence);
+  const Stream& stream_for_memories(const KvSequence& sequence);
   void begin_memories(OpenStep& step);
   OpenStep& require_step(const char* call, int layer, int OpenStep::*next);
   void check_kept(const OpenStep& step, std::span<const int> kept) const;

@@ -57,11 +57,11 @@ void Runtime::Impl::begin_step(std::span<const StepSequence> sequences) {
   step.sequences.assign(sequences.begin(), sequences.end());
   step.slot_index = streams_.free_slot();
   step.slot = &streams_.slots()[step.slot_index];
-  for (const StepSequence& part : sequences) sequences_.find_usable(part.sequence);
-  streams_.require();
+  streams_.require(sequences);
   MemoryGuard guard(streams_, prefetch_);
   memory_.prepare(sequences, guard);
   begin_memories(step);
+  streams_.require(sequences);
   timing_.read(step.slot_index);
   describer_.advance();
   Fence before = sequences_.take_fence();

@@ -20,9 +20,10 @@ SequenceId SequenceTable::add(std::unique_ptr<KvSequence> sequence) {
 
 SequenceId SequenceTable::create() { return add(std::make_unique<KvSequence>(settings_, stores_)); }
 
-SequenceId SequenceTable::fork(const KvSequence& parent, int64_t tokens, StreamView control) {
+SequenceId SequenceTable::fork(const KvSequence& parent, int64_t tokens, const Stream& control) {
   auto child = std::make_unique<KvSequence>(settings_, stores_);
   child->share(parent, tokens, control);
+  if (parent.failure) throw DeviceError(*parent.failure);  // memory was waited for
   return add(std::move(child));
 }
 

@@ -22,7 +22,7 @@ class SequenceTable {
   SequenceTable(Device& device, const StepSettings& settings, Fences& fences);
 
   SequenceId create();
-  SequenceId fork(const KvSequence& parent, int64_t tokens, StreamView control);  // see share()
+  SequenceId fork(const KvSequence& parent, int64_t tokens, const Stream& control);  // see share()
   void free(SequenceId id);
   // Throws UsageError if there is no such sequence.
   KvSequence& find(SequenceId id) const;

@@ -94,7 +94,7 @@ void StepMemory::ensure_scratch(const Capacities& capacities) {
 
 void StepMemory::own_last_page(SequenceId id) {
   KvSequence& sequence = sequences_.find(id);
-  if (!sequence.needs_private_page()) return;
+  if (!sequence.reserve_private_page()) return;
   // Behind the steps that wrote the shared page, and those that last used the new block.
   streams_.order(streams_.latest());
   streams_.note_control_work(id);
@@ -200,9 +200,7 @@ void StepMemory::prepare(std::span<const StepSequence> sequences, MemoryGuard& g
     sequence.reserve(sequence.length() + part.tokens);
   }
   lend(sequences);
-  // Work that this call waited for may have failed.
-  for (const StepSequence& part : sequences) sequences_.find_usable(part.sequence);
-  streams_.require();
+  streams_.require(sequences);
 }
 
 void StepMemory::prepare_chunk(const StepSequence& chunk, MemoryGuard& guard) {
@@ -216,8 +214,7 @@ void StepMemory::prepare_chunk(const StepSequence& chunk, MemoryGuard& guard) {
   choose_access(sequence, tokens);
   for (DescriptorBuffer& slot : streams_.slots()) slot.ensure(1);
   sequence.reserve(tokens);
-  sequences_.find_usable(chunk.sequence);
-  streams_.require();
+  streams_.require({&chunk, 1});
 }
 
 bool StepMemory::reclaim(MemorySpace space, size_t bytes) {

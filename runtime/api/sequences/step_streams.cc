@@ -161,6 +161,11 @@ void StepStreams::require() {
   if (failure_) throw DeviceError(*failure_);
 }
 
+void StepStreams::require(std::span<const StepSequence> sequences) {
+  for (const StepSequence& part : sequences) sequences_.find_usable(part.sequence);
+  require();
+}
+
 // Streams other than compute work in the order of steps, and the compute of earlier steps in the
 // other slot was waited for.
 void StepStreams::note_passed(size_t slot) {

@@ -50,6 +50,8 @@ class StepStreams final : public Fences {
   // Throws DeviceError if the device could not recreate the streams after a failure, and still
   // cannot.
   void require();
+  // The same for these sequences too: work that was waited for may have failed.
+  void require(std::span<const StepSequence> sequences);
   // Waits until the next step's slot is free; looks for failures. Returns the slot.
   size_t free_slot();
   // Registers `id` as a sequence that the control stream works for.
