@@ -184,6 +184,7 @@ class Soak:
         self.left = {"short": options.short, "long": options.long}
         self.done = {"answered": 0, "broken off": 0, "refused": 0, "foreign": 0}
         self.samples = []  # (requests, resident bytes)
+        self.between = max((options.short + options.long) // 200, 1)
 
     def take(self):
         with self.lock:
@@ -199,7 +200,7 @@ class Soak:
         with self.lock:
             self.done[what] += 1
             requests = sum(self.done.values())
-            if requests % 100 == 0:
+            if requests % self.between == 0:
                 self.samples.append((requests, self.server.memory()))
                 if requests % 1000 == 0:
                     print(f"{requests} requests, {self.samples[-1][1] / 2**20:.1f} MiB",
