@@ -16,6 +16,11 @@ inline constexpr int kPieceTokens = 1024;
 // A chunk that goes layer by layer has no more: a cancelled prompt loses at most so many. Rows on
 // the host cross the link once and (chunks - 1) / 2 times.
 inline constexpr int kMaxChunkTokens = 32768;
+// Where rows are read in place a longer chunk saves nothing, and takes more rows of layers with a
+// window, which stay until it has gone through all layers.
+constexpr int longest_chunk(bool in_place, uint64_t window_rows) {
+  return in_place && window_rows > 0 ? kMaxPrefillChunk : kMaxChunkTokens;
+}
 // In a server, where a new request waits for the chunk of another.
 inline constexpr int kMaxServedChunk = 2048;
 

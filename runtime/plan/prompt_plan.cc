@@ -9,18 +9,20 @@ namespace {
 // copied to the device.
 int64_t chunk_by_layers(const StepSettings& settings, const PromptRequest& request, int piece,
                         uint64_t experts) {
-  const bool windows = settings.has_window_rows() || settings.group().retention.seen > 0;
-  if (windows || settings.selection_evicts) return 0;
+  if (settings.group().retention.seen > 0 || settings.selection_evicts) return 0;
   if (request.model.layer_embeddings > 0 || request.tokens < 2 * int64_t{piece}) return 0;
   const bool over_link =
       settings.access_of(request.tokens, settings.max_hot_rows) == RowAccess::kOverLink;
   const int64_t pages = over_link ? pages_of(request.tokens) : 0;
   const uint64_t taken = static_cast<uint64_t>(pages * settings.layout.row_layer_bytes()) + experts;
   const uint64_t free = request.left(piece);
-  const auto token = static_cast<uint64_t>(request.model.hidden) * sizeof(float);
+  const auto window_rows =
+      static_cast<uint64_t>(settings.window_rows.row_block_bytes() / kPageTokens);
+  const uint64_t token = static_cast<uint64_t>(request.model.hidden) * sizeof(float) + window_rows;
   if (free <= taken) return 0;
-  const auto most = static_cast<int64_t>(
-      std::min<uint64_t>((free - taken) / token, kMaxChunkTokens) / kPageTokens * kPageTokens);
+  const auto longest = static_cast<uint64_t>(longest_chunk(!over_link, window_rows));
+  const auto most = static_cast<int64_t>(std::min<uint64_t>((free - taken) / token, longest) /
+                                         kPageTokens * kPageTokens);
   if (most < std::min<int64_t>(request.tokens, 2 * int64_t{piece})) return 0;
   return std::min(most, request.tokens);
 }

@@ -140,9 +140,12 @@ void StepMemory::ensure_step_scratch(std::span<const StepSequence> sequences) {
 void StepMemory::drop_pages(std::span<const StepSequence> sequences) {
   for (const StepSequence& part : sequences) {
     KvSequence& sequence = sequences_.find(part.sequence);
-    if (sequence.droppable() < kPagesDroppedTogether) continue;
+    const int64_t pages = sequence.droppable();
+    if (pages < kPagesDroppedTogether) continue;
     wait_for_copies(sequence);
     sequence.drop_pages();
+    // A prompt's chunk took them, and nothing so long follows.
+    if (pages > 2 * kPagesDroppedTogether && pages > 2 * pages_of(part.tokens)) sequences_.trim();
   }
 }
 
@@ -213,6 +216,10 @@ void StepMemory::prepare_chunk(const StepSequence& chunk, MemoryGuard& guard) {
   hot_rows_.fit(tokens, 1, {.count = 1, .held = sequence.device_bytes()}, true);
   choose_access(sequence, tokens);
   for (DescriptorBuffer& slot : streams_.slots()) slot.ensure(1);
+  // In parts, because rows of layers with a window leave behind the chunk, but only whole slabs.
+  constexpr int64_t kPart = 512;
+  const int64_t first = engine_.settings().has_window_rows() ? sequence.length() + kPart : tokens;
+  for (int64_t part = first; part < tokens; part += kPart) sequence.reserve(part);
   sequence.reserve(tokens);
   streams_.require({&chunk, 1});
 }

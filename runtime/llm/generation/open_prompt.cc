@@ -15,11 +15,18 @@ uint64_t residual_bytes(const Model& model) {  // of a token
   return static_cast<uint64_t>(model.config().hidden) * sizeof(float);
 }
 
+// Rows of layers with a window stay until the chunk has gone through all layers.
+uint64_t chunk_token_bytes(const Model& model, const Runtime& runtime) {
+  return residual_bytes(model) + runtime.traits().page.window_rows / kPageTokens;
+}
+
 }  // namespace
 
+// If all layers have a window, steps read few rows.
 bool OpenPrompt::possible(const Model& model, const Runtime& runtime) {
   const RuntimeTraits& traits = runtime.traits();
-  return model.takes_pieces() && traits.chunks && traits.retention.seen == 0;
+  const bool reads_all = traits.retention.seen == 0 || traits.page.window_rows > 0;
+  return model.takes_pieces() && traits.chunks && reads_all;
 }
 
 std::optional<OpenPrompt> OpenPrompt::open(Model& model, Runtime& runtime, SequenceId sequence,
@@ -43,11 +50,12 @@ OpenPrompt::Room OpenPrompt::room(const Model& model, const Runtime& runtime, Se
   const auto free =
       static_cast<uint64_t>(static_cast<double>(runtime.chunk_room()) * limits.free_share);
   const uint64_t rows = runtime.chunk_bytes(sequence, runtime.length(sequence) + tokens);
+  const int64_t most =
+      std::min(limits.chunk, longest_chunk(rows == 0, runtime.traits().page.window_rows));
   const auto room_beside = [&](uint64_t experts) -> Room {
     const uint64_t taken = rows + experts + kMargin;
-    const uint64_t fits = (free - std::min(free, taken)) / residual_bytes(model);
-    int64_t chunk =
-        static_cast<int64_t>(std::min<uint64_t>(fits, static_cast<uint64_t>(limits.chunk)));
+    const uint64_t fits = (free - std::min(free, taken)) / chunk_token_bytes(model, runtime);
+    int64_t chunk = std::min(static_cast<int64_t>(fits), most);
     if (chunk < tokens) chunk = chunk / kPageTokens * kPageTokens;
     if (chunk < std::min(tokens, 2 * int64_t{limits.piece})) return {};
     return {std::min(chunk, tokens), experts};
@@ -67,13 +75,13 @@ OpenPrompt::OpenPrompt(Model& model, Runtime& runtime, SequenceId sequence,
       chunk_(static_cast<int>(room.tokens)),
       wants_logits_(limits.logits),
       start_(runtime.length(sequence)) {
-  const uint64_t residual = static_cast<uint64_t>(chunk_) * residual_bytes(model);
-  runtime.make_chunk_room(residual + room.experts + kMargin +
+  const auto chunk = static_cast<uint64_t>(chunk_);
+  runtime.make_chunk_room(chunk * chunk_token_bytes(model, runtime) + room.experts + kMargin +
                           runtime.chunk_bytes(sequence, start_ + std::ssize(tokens)));
   const auto take = [&](uint64_t bytes, const char* purpose) {
     return model.device().allocate(MemorySpace::kDevice, bytes, purpose);
   };
-  residual_ = take(residual, "a prompt's residual stream");
+  residual_ = take(chunk * residual_bytes(model), "a prompt's residual stream");
   if (room.experts > 0) experts_ = take(room.experts, "a layer's experts");
   open_chunk();
 }

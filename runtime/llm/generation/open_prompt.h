@@ -28,8 +28,8 @@ class OpenPrompt {
 
   // `tokens` are appended to the sequence, whose memory is reserved. Takes free memory for the
   // residual, and that of device copies of rows; none: there is not enough for two pieces or the
-  // whole prompt, or model or runtime cannot (windows, inputs per layer, evicting selections): read
-  // it by steps.
+  // whole prompt, or model or runtime cannot (windows in all layers, inputs per layer, evicting
+  // selections): read it by steps.
   // All arguments outlive it.
   static std::optional<OpenPrompt> open(Model& model, Runtime& runtime, SequenceId sequence,
                                         std::span<const int32_t> tokens,
