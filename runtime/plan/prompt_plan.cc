@@ -10,7 +10,7 @@ namespace {
 int64_t chunk_by_layers(const StepSettings& settings, const PromptRequest& request, int piece,
                         uint64_t experts) {
   if (settings.group().retention.seen > 0 || settings.selection_evicts) return 0;
-  if (request.model.layer_embeddings > 0 || request.tokens < 2 * int64_t{piece}) return 0;
+  if (request.tokens < 2 * int64_t{piece}) return 0;
   const bool over_link =
       settings.access_of(request.tokens, settings.max_hot_rows) == RowAccess::kOverLink;
   const int64_t pages = over_link ? pages_of(request.tokens) : 0;
@@ -18,7 +18,10 @@ int64_t chunk_by_layers(const StepSettings& settings, const PromptRequest& reque
   const uint64_t free = request.left(piece);
   const auto window_rows =
       static_cast<uint64_t>(settings.window_rows.row_block_bytes() / kPageTokens);
-  const uint64_t token = static_cast<uint64_t>(request.model.hidden) * sizeof(float) + window_rows;
+  const int64_t layer_inputs =
+      request.model.layer_embeddings / std::max<int64_t>(request.model.vocab, 1);
+  const uint64_t token =
+      static_cast<uint64_t>(request.model.hidden + layer_inputs) * sizeof(float) + window_rows;
   if (free <= taken) return 0;
   const auto longest = static_cast<uint64_t>(longest_chunk(!over_link, window_rows));
   const auto most = static_cast<int64_t>(std::min<uint64_t>((free - taken) / token, longest) /

@@ -38,7 +38,7 @@ PromptReader::PromptReader(Model& model, Runtime& runtime, const EngineOptions& 
       runtime_(runtime),
       piece_(options.prefill_chunk),
       idle_seconds_(options.idle_step_seconds),
-      possible_(OpenPrompt::possible(model, runtime) && piece_ >= min_piece(model.device())),
+      possible_(OpenPrompt::possible(runtime) && piece_ >= min_piece(model.device())),
       costs_(min_piece(model.device()), piece_, even_keys(model.config())) {}
 
 bool PromptReader::open(ActiveChoice& choice) {

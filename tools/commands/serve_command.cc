@@ -332,7 +332,7 @@ serve::ServiceOptions ServeCommand::service_options(const Config& config,
 void ServeCommand::set_engine_options(const Config& config, const Model& model,
                                       const Runtime& runtime, int64_t context) {
   if (engine_.prefill_chunk == kAutomaticChunk) {
-    const int most = OpenPrompt::possible(model, runtime) ? kPieceTokens : kMaxServedChunk;
+    const int most = OpenPrompt::possible(runtime) ? kPieceTokens : kMaxServedChunk;
     engine_.prefill_chunk = automatic_chunk(model, runtime, context, context, most);
   }
   engine_.max_step_seconds = max_step_ms_ == "auto" ? 0 : std::stod(max_step_ms_) * 1e-3;

@@ -65,7 +65,7 @@ size_t Activations::lay_out(const ModelConfig& config, DType dtype, PanelOrder o
       std::max(heads * std::max(config.value_dim(), config.window_heads.value_dim),
                int64_t{linear.value_width()});
   const int64_t linear_inputs = linear.layers > 0 ? linear.channels() + linear.value_width() : 0;
-  const int64_t layer_inputs = int64_t{config.layers} * config.layer_input;
+  const int64_t layer_inputs = config.layer_inputs();
   const int64_t widest_in =
       std::max({hidden, attended, heads * mla.value, int64_t{config.max_mlp_width()},
                 int64_t{config.layer_input}});
@@ -121,9 +121,9 @@ Activations::Activations(Device& device, const ModelConfig& config, DType dtype,
   device_ = device.allocate(MemorySpace::kDevice, bytes, "activations");
   host_ = device.allocate(MemorySpace::kHost, static_cast<size_t>(tokens * config.hidden * kFloat),
                           "embeddings of a step");
-  host_layer_inputs_ = device.allocate(
-      MemorySpace::kHost, static_cast<size_t>(tokens * config.layers * config.layer_input * kFloat),
-      "inputs per layer of a step");
+  host_layer_inputs_ = device.allocate(MemorySpace::kHost,
+                                       static_cast<size_t>(tokens * config.layer_inputs() * kFloat),
+                                       "inputs per layer of a step");
   host_logits_ = device.allocate(MemorySpace::kHost,
                                  static_cast<size_t>(rows * config.vocab_size * kFloat), "logits");
 }

@@ -42,6 +42,7 @@ struct StepShape {
 // Addresses of a step's host inputs and of the rotation frequencies, as the work reads them.
 struct StepInputs {
   float* residual = nullptr;                       // [tokens, hidden]
+  float* layer_inputs = nullptr;                   // [tokens, layers, layer_input]
   const int32_t* positions = nullptr;              // [tokens]
   const int32_t* logit_rows = nullptr;             // StepShape::logit_rows
   std::span<const LinearPart> linear = {};         // StepShape::linear

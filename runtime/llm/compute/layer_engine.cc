@@ -24,7 +24,7 @@ void LayerEngine::stage(const StepShape& step) {
   if (kernels_) kernels_->stage(step);
 }
 
-void LayerEngine::take_inputs(const StepShape& step, float* residual) {
+void LayerEngine::take_inputs(const StepShape& step, float* residual, float* layer_inputs) {
   step_ = &step;
   inputs_ = kernels_ ? kernels_->copy_staged(step, tag_of(-1, step.cause))
                      : StepInputs{.positions = step.positions.data(),
@@ -32,17 +32,25 @@ void LayerEngine::take_inputs(const StepShape& step, float* residual) {
                                   .linear = step.linear};
   inputs_.frequencies = frequencies_;
   inputs_.residual = residual;
+  inputs_.layer_inputs = layer_inputs;
+}
+
+void LayerEngine::copy_embeddings() const {
+  const auto copy = [this](float* to, const float* from, int64_t width) {
+    if (width == 0) return;
+    parts_.device.copy(to, from, static_cast<size_t>(step_->tokens * width) * sizeof(float),
+                       CopyKind::kHostToDevice, parts_.stream, tag_of(-1, step_->cause));
+  };
+  const ModelConfig& config = parts_.config;
+  copy(inputs_.residual, parts_.activations.host_embeddings(), config.hidden);
+  copy(inputs_.layer_inputs, parts_.activations.host_layer_inputs(), config.layer_inputs());
 }
 
 void LayerEngine::begin_piece(const StepShape& step, int layer, float* residual,
-                              const ExpertLayerWeights* experts) {
-  take_inputs(step, residual);
+                              float* layer_inputs, const ExpertLayerWeights* experts) {
+  take_inputs(step, residual, layer_inputs);
   inputs_.experts = experts;
-  if (layer == 0) {
-    parts_.device.copy(residual, parts_.activations.host_embeddings(),
-                       static_cast<size_t>(step.tokens * parts_.config.hidden) * sizeof(float),
-                       CopyKind::kHostToDevice, parts_.stream, tag_of(-1, step.cause));
-  }
+  if (layer == 0) copy_embeddings();
   enqueue("projections", tag_of(tag_layer(layer), step.cause),
           [layer](const LayerWork& work) { work.begin_piece(layer); });
 }
@@ -53,16 +61,8 @@ void LayerEngine::end_piece(int layer) {
 }
 
 void LayerEngine::begin(const StepShape& step) {
-  const OperationTag tag = tag_of(-1, step.cause);
-  take_inputs(step, parts_.activations.residual());
-  parts_.device.copy(parts_.activations.residual(), parts_.activations.host_embeddings(),
-                     static_cast<size_t>(step.tokens * parts_.config.hidden) * sizeof(float),
-                     CopyKind::kHostToDevice, parts_.stream, tag);
-  if (parts_.config.layer_input == 0) return;
-  const int64_t width = int64_t{parts_.config.layers} * parts_.config.layer_input;
-  parts_.device.copy(parts_.activations.layer_inputs(), parts_.activations.host_layer_inputs(),
-                     static_cast<size_t>(step.tokens * width) * sizeof(float),
-                     CopyKind::kHostToDevice, parts_.stream, tag);
+  take_inputs(step, parts_.activations.residual(), parts_.activations.layer_inputs());
+  copy_embeddings();
 }
 
 template <typename Work>

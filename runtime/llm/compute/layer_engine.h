@@ -30,17 +30,18 @@ class LayerEngine {
   void begin(const StepShape& step);
   // LayerWork::to_attention.
   void to_attention(int layer);
-  // A piece in place of begin() and to_attention(), in any order of layers: `residual` is the
-  // piece's, and layer 0 takes the host embeddings. `experts` stand for the layer's until the
-  // piece's end; null: its own. LayerWork::begin_piece, LayerWork::end_piece.
-  void begin_piece(const StepShape& step, int layer, float* residual,
+  // A piece in place of begin() and to_attention(), in any order of layers: `residual` and
+  // `layer_inputs` are the piece's, which layer 0 fills from the host embeddings. `experts` stand
+  // for the layer's until the piece's end; null: its own. LayerWork::begin_piece, end_piece.
+  void begin_piece(const StepShape& step, int layer, float* residual, float* layer_inputs,
                    const ExpertLayerWeights* experts);
   void end_piece(int layer);
   // LayerWork::logits -> the activations' host logits.
   void logits();
 
  private:
-  void take_inputs(const StepShape& step, float* residual);
+  void take_inputs(const StepShape& step, float* residual, float* layer_inputs);
+  void copy_embeddings() const;
   int tag_layer(int layer) const;
   // Host code runs as one launch: fewer launches matter where each costs microseconds.
   template <typename Work>

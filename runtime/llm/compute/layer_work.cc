@@ -39,13 +39,13 @@ void LayerWork::mix_layer_inputs() const {
   project(parts_.weights.layer_projection(), activations.input(), activations.result());
   sink_.run(AddNormParams{.rows = step_.tokens * layers,
                           .size = parts_.config.layer_input,
-                          .residual = activations.layer_inputs(),
+                          .residual = inputs_.layer_inputs,
                           .addend = activations.result(),
                           .addend_norm = parts_.weights.layer_projection_norm(),
                           .scale = kHalfRoot,
                           .norm = {},
                           .dtype = DType::kF32,
-                          .out = activations.layer_inputs()});
+                          .out = inputs_.layer_inputs});
 }
 
 void LayerWork::add_norm(const Norm& norm, AddOrder order, const Pending& pending) const {
@@ -264,7 +264,7 @@ LayerWork::Pending LayerWork::layer_input(int index, const Pending& pending) con
                            .size = width,
                            .function = parts_.config.activation,
                            .gated = false,
-                           .up = activations.layer_inputs() + index * width,
+                           .up = inputs_.layer_inputs + index * width,
                            .up_stride = parts_.config.layers * width,
                            .x = activations.result(),
                            .dtype = parts_.dtype,

@@ -96,7 +96,6 @@ std::span<const float> Model::forward(Runtime& runtime, std::span<const int32_t>
   return impl_->forward(runtime, tokens, step, options);
 }
 
-bool Model::takes_pieces() const { return impl_->config().layer_input == 0; }
 uint64_t Model::layer_expert_bytes() const { return impl_->layer_expert_bytes(); }
 std::span<const float> Model::work(Runtime& runtime, const PromptPiece& piece) {
   return impl_->work(runtime, piece);

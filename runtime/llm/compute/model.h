@@ -46,8 +46,9 @@ struct PromptPiece {
   SequenceId sequence = {};
   int layer = 0;
   std::span<const int32_t> tokens = {};
-  int64_t start = 0;          // position of the first token
-  float* residual = nullptr;  // [tokens, hidden], on the device; from layer to layer
+  int64_t start = 0;              // position of the first token
+  float* residual = nullptr;      // [tokens, hidden], on the device; from layer to layer
+  float* layer_inputs = nullptr;  // [tokens, layer_inputs()], likewise
   // Memory on the device for a copy of the layer's experts, which its first piece makes; null: they
   // are read where they are. See Model::layer_expert_bytes().
   std::byte* experts = nullptr;
@@ -97,8 +98,6 @@ class Model {
                                  const ForwardOptions& options = {});
   // The most bytes of a layer's experts, if they are read over the link; else 0.
   uint64_t layer_expert_bytes() const;
-  // Whether the model can go through a prompt layer by layer.
-  bool takes_pieces() const;
   // Works on a piece of the runtime's open chunk, and waits for it. Returns the logits if they are
   // wanted. After an error the chunk can only be dropped.
   std::span<const float> work(Runtime& runtime, const PromptPiece& piece);

@@ -228,9 +228,8 @@ void Model::Impl::embed(std::span<const int32_t> tokens) {
     weights_.embed(tokens[i],
                    activations_.host_embeddings() + static_cast<int64_t>(i) * config_.hidden);
     if (config_.layer_input == 0) continue;
-    weights_.embed_layers(tokens[i], activations_.host_layer_inputs() + static_cast<int64_t>(i) *
-                                                                            config_.layers *
-                                                                            config_.layer_input);
+    weights_.embed_layers(tokens[i], activations_.host_layer_inputs() +
+                                         static_cast<int64_t>(i) * config_.layer_inputs());
   }
 }
 
@@ -279,7 +278,7 @@ std::span<const float> Model::Impl::work(Runtime& runtime, const PromptPiece& pi
     }
     engine_.stage(shape);
     if (piece.first) copy_experts(piece);
-    engine_.begin_piece(shape, piece.layer, piece.residual,
+    engine_.begin_piece(shape, piece.layer, piece.residual, piece.layer_inputs,
                         copied_experts_ ? &*copied_experts_ : nullptr);
     if (!linear) append(runtime, piece.layer, shape);
     if (!linear && attends) attend(runtime, piece.layer, shape);

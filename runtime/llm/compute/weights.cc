@@ -162,7 +162,7 @@ void Weights::lay_out(const ModelConfig& config, const WeightOptions& options, W
     key_rows_.push_back(hex_row(files_->require(key.tensor, shape), key.first));
   }
   if (config.layer_input > 0) {
-    const int64_t width = int64_t{config.layers} * config.layer_input;
+    const int64_t width = config.layer_inputs();
     const int64_t layer_table[] = {config.layer_vocab_size, width};
     layer_embeddings_ =
         plan->used(planner.in_root(names.layer_embeddings) + ".weight", layer_table);

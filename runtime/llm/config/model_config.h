@@ -95,9 +95,10 @@ struct ModelConfig {
   int shared_layers = 0;
   bool wide_shared_mlp = false;  // their MLPs are twice as wide
   int layer_input = 0;           // width of the input per layer; 0 = none
-  int layer_vocab_size = 0;      // rows of its table
-  std::vector<int> windows;      // sliding window per layer, tokens; 0 = none; empty = no windows
-  LinearShape linear;            // no layers: none; dtype: see Model::load
+  int64_t layer_inputs() const { return int64_t{layers} * layer_input; }
+  int layer_vocab_size = 0;  // rows of its table
+  std::vector<int> windows;  // sliding window per layer, tokens; 0 = none; empty = no windows
+  LinearShape linear;        // no layers: none; dtype: see Model::load
   std::vector<bool> linear_layers;  // which layers have linear attention; empty = none
   bool tie_embeddings = false;
   bool qkv_bias = false;

@@ -11,8 +11,9 @@ namespace {
 
 constexpr uint64_t kMargin = uint64_t{1} << 20;  // tables, alignment
 
-uint64_t residual_bytes(const Model& model) {  // of a token
-  return static_cast<uint64_t>(model.config().hidden) * sizeof(float);
+uint64_t residual_bytes(const Model& model) {  // of a token, with its inputs per layer
+  return static_cast<uint64_t>(model.config().hidden + model.config().layer_inputs()) *
+         sizeof(float);
 }
 
 // Rows of layers with a window stay until the chunk has gone through all layers.
@@ -23,17 +24,17 @@ uint64_t chunk_token_bytes(const Model& model, const Runtime& runtime) {
 }  // namespace
 
 // If all layers have a window, steps read few rows.
-bool OpenPrompt::possible(const Model& model, const Runtime& runtime) {
+bool OpenPrompt::possible(const Runtime& runtime) {
   const RuntimeTraits& traits = runtime.traits();
   const bool reads_all = traits.retention.seen == 0 || traits.page.window_rows > 0;
-  return model.takes_pieces() && traits.chunks && reads_all;
+  return traits.chunks && reads_all;
 }
 
 std::optional<OpenPrompt> OpenPrompt::open(Model& model, Runtime& runtime, SequenceId sequence,
                                            std::span<const int32_t> tokens,
                                            const PromptLimits& limits) {
   const auto count = std::ssize(tokens);
-  if (!possible(model, runtime) || count < limits.prompt) return std::nullopt;
+  if (!possible(runtime) || count < limits.prompt) return std::nullopt;
   const Room found = room(model, runtime, sequence, count, limits);
   if (found.tokens == 0) return std::nullopt;
   try {
@@ -138,16 +139,19 @@ bool OpenPrompt::work(int most) {
   const bool last = in_last_layer();
   const bool logits = wants_logits_ && last && closed_ + in_layer_ + tokens == std::ssize(tokens_);
   const auto at = static_cast<size_t>(closed_ + in_layer_);
-  logits_ = model_->work(
-      *runtime_, {.sequence = sequence_,
-                  .layer = layer_,
-                  .tokens = tokens_.subspan(at, static_cast<size_t>(tokens)),
-                  .start = position(),
-                  .residual = residual_.as<float>() + int64_t{in_layer_} * model_->config().hidden,
-                  .experts = experts_.data(),
-                  .first = in_layer_ == 0,
-                  .attends = !last,
-                  .logits = logits});
+  const ModelConfig& config = model_->config();
+  float* const layer_inputs = residual_.as<float>() + int64_t{chunk_} * config.hidden;
+  logits_ = model_->work(*runtime_,
+                         {.sequence = sequence_,
+                          .layer = layer_,
+                          .tokens = tokens_.subspan(at, static_cast<size_t>(tokens)),
+                          .start = position(),
+                          .residual = residual_.as<float>() + int64_t{in_layer_} * config.hidden,
+                          .layer_inputs = layer_inputs + int64_t{in_layer_} * config.layer_inputs(),
+                          .experts = experts_.data(),
+                          .first = in_layer_ == 0,
+                          .attends = !last,
+                          .logits = logits});
   last_piece_ = tokens;
   in_layer_ += tokens;
   if (in_layer_ < open_) return false;

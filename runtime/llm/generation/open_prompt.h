@@ -28,14 +28,14 @@ class OpenPrompt {
 
   // `tokens` are appended to the sequence, whose memory is reserved. Takes free memory for the
   // residual, and that of device copies of rows; none: there is not enough for two pieces or the
-  // whole prompt, or model or runtime cannot (windows in all layers, inputs per layer, evicting
-  // selections): read it by steps.
+  // whole prompt, or model or runtime cannot (windows in all layers, evicting selections): read it
+  // by steps.
   // All arguments outlive it.
   static std::optional<OpenPrompt> open(Model& model, Runtime& runtime, SequenceId sequence,
                                         std::span<const int32_t> tokens,
                                         const PromptLimits& limits);
   // Whether prompts can be read so, memory aside.
-  static bool possible(const Model& model, const Runtime& runtime);
+  static bool possible(const Runtime& runtime);
   OpenPrompt(OpenPrompt&& other) noexcept;
   OpenPrompt& operator=(OpenPrompt&&) = delete;  // nothing needs it
   ~OpenPrompt();                                 // drops a chunk under way; whole chunks stay
@@ -78,8 +78,8 @@ class OpenPrompt {
   int piece_;
   int chunk_;
   bool wants_logits_;
-  int64_t start_;  // the sequence's length before the prompt
-  Buffer residual_;
+  int64_t start_;       // the sequence's length before the prompt
+  Buffer residual_;     // and inputs per layer
   Buffer experts_;      // a layer's, if they are on the host and there is memory
   int64_t closed_ = 0;  // tokens in whole chunks
   int open_ = 0;        // tokens of the chunk under way; 0: none
