@@ -9,7 +9,8 @@ namespace fasa {
 KvStores::KvStores(Device& device, const StepSettings& settings, Fences& fences)
     : slices(device, MemorySpace::kDevice, static_cast<size_t>(settings.layout.slice_block_bytes()),
              "slices", &fences),
-      linear(settings.linear) {
+      linear(settings.linear),
+      passing(fences) {
   rows.push_back(
       open_store(settings.rows, device, settings.group(), fences, settings.max_hot_rows));
   if (!settings.has_window_rows()) return;
@@ -43,7 +44,8 @@ KvSequence::KvSequence(const StepSettings& settings, KvStores& stores)
   for (const auto& store : stores.rows) rows_.push_back(store->open());
   if (settings.selection_evicts) history_ = add<SelectionHistory>(settings);
   if (settings.linear.layers > 0) {
-    linear_ = add<LinearState>(stores.slices.device(), stores.linear, settings.snapshots);
+    linear_ = add<LinearState>(stores.slices.device(), stores.linear, settings.snapshots,
+                               &stores.passing);
   }
 }
 

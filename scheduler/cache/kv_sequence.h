@@ -28,6 +28,7 @@ struct KvStores {
   std::vector<std::unique_ptr<RowStore>> rows;
   BlockPool slices;     // device
   LinearLayout linear;  // of states
+  Fences& passing;      // of the work that uses them
 
   KvStores(Device& device, const StepSettings& settings, Fences& fences);
   // See BlockPool.

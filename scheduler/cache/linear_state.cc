@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <utility>
 
 #include "runtime/base/error.h"
@@ -72,6 +73,15 @@ void LinearState::back_to(bool reserved) noexcept {
 
 StatePoint LinearState::point(int64_t tokens, int open, bool decoded) const {
   return {tokens, open, decoded, static_cast<uint64_t>(layout_->copied_bytes(open))};
+}
+
+LinearState::Snapshot::~Snapshot() {
+  if (fences == nullptr) return;
+  try {
+    fences->wait(written);
+  } catch (const std::exception&) {
+    // Work that failed writes no more.
+  }
 }
 
 std::shared_ptr<LinearState::Snapshot> LinearState::allocate(const StatePoint& point) const {
@@ -332,7 +342,11 @@ void LinearState::commit() {
   live_ = true;
   source_.reset();
   if (!cuts_.empty()) {
-    for (auto& cut : cuts_) add(std::move(cut));
+    for (auto& cut : cuts_) {
+      cut->fences = fences_;
+      if (fences_ != nullptr) cut->written = fences_->latest();
+      add(std::move(cut));
+    }
     cuts_.clear();
     drop_old(step_.rollback_tokens);
   }

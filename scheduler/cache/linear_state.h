@@ -14,15 +14,18 @@
 
 #include "kernels/linear_params.h"
 #include "offload/device.h"
+#include "offload/fence.h"
 #include "scheduler/step/sequence_memory.h"
 
 namespace fasa {
 
 class LinearState final : public SequenceMemory {
  public:
-  // All must outlive it. An empty sequence, without memory.
-  LinearState(Device& device, const LinearLayout& layout, const SnapshotRule& rule)
-      : device_(&device), layout_(&layout), rule_(&rule) {}
+  // All must outlive it. An empty sequence, without memory. `fences`: of the steps; none: each step
+  // has passed when it is committed.
+  LinearState(Device& device, const LinearLayout& layout, const SnapshotRule& rule,
+              Fences* fences = nullptr)
+      : device_(&device), layout_(&layout), rule_(&rule), fences_(fences) {}
 
   void share(const SequenceMemory& parent, int64_t tokens, const Stream& stream) override;
   // All tokens, those of a snapshot, or 0.
@@ -67,6 +70,13 @@ class LinearState final : public SequenceMemory {
   struct Snapshot {
     StatePoint point;
     Buffer memory;
+    Fences* fences = nullptr;  // none: it is written
+    Fence written;
+
+    Snapshot() = default;
+    Snapshot(const Snapshot&) = delete;  // shared
+    Snapshot& operator=(const Snapshot&) = delete;
+    ~Snapshot();  // waits for the kernels that write it
   };
   using Snapshots = std::vector<std::shared_ptr<const Snapshot>>;
 
@@ -96,6 +106,7 @@ class LinearState final : public SequenceMemory {
   Device* device_;
   const LinearLayout* layout_;
   const SnapshotRule* rule_;
+  Fences* fences_;
   Buffer memory_;
   int64_t tokens_ = 0;
   int open_ = 0;                                 // tokens of the open block
