@@ -12,7 +12,7 @@
 #include "offload/open_device.h"
 #include "runtime/calibrate/fc_map.h"
 #include "runtime/serve/session_suspension.h"
-#include "runtime/synthetic/filled_runtime.h"
+#include "tests/support/filled_runtime.h"
 
 namespace fasa::bench {
 namespace {

@@ -21,7 +21,7 @@
 
 #include "bench/in_cache_scoring.h"
 #include "bench/stream.h"
-#include "runtime/synthetic/filled_runtime.h"
+#include "tests/support/filled_runtime.h"
 
 namespace fasa::bench {
 namespace {

@@ -30,7 +30,7 @@
 #include "offload/open_device.h"
 #include "offload/timeline/timeline.h"
 #include "runtime/base/error.h"
-#include "runtime/synthetic/filled_runtime.h"
+#include "tests/support/filled_runtime.h"
 
 namespace fasa::bench {
 namespace {

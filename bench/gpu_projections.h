@@ -9,7 +9,7 @@
 
 #include "kernels/packed_params.h"
 #include "offload/cuda/cuda_device.h"
-#include "runtime/synthetic/filled_runtime.h"
+#include "tests/support/filled_runtime.h"
 
 namespace fasa::bench {
 

@@ -17,7 +17,7 @@
 #include "offload/open_device.h"
 #include "runtime/base/error.h"
 #include "runtime/base/units.h"
-#include "runtime/synthetic/filled_runtime.h"
+#include "tests/support/filled_runtime.h"
 
 namespace fasa::bench {
 namespace {

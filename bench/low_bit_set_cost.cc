@@ -15,7 +15,7 @@
 
 #include "bench/stream.h"
 #include "offload/open_device.h"
-#include "runtime/synthetic/filled_runtime.h"
+#include "tests/support/filled_runtime.h"
 
 namespace fasa::bench {
 namespace {

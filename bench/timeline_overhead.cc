@@ -29,7 +29,7 @@
 #include "offload/open_device.h"
 #include "offload/timeline/timeline.h"
 #include "offload/wrapped_device.h"
-#include "runtime/synthetic/filled_runtime.h"
+#include "tests/support/filled_runtime.h"
 
 namespace fasa::bench {
 namespace {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "kernels/calls.h"
-#include "kernels/reference/delta_net.h"
+#include "tests/support/reference/delta_net.h"
 
 namespace fasa::delta_case {
 

@@ -6,9 +6,9 @@
 #include <cmath>
 
 #include "kernels/cpu/kernels.h"
-#include "kernels/reference/kernels.h"
 #include "tests/kernels/attend_case.h"
 #include "tests/kernels/low_bit_case.h"
+#include "tests/support/reference/kernels.h"
 
 namespace fasa {
 namespace {

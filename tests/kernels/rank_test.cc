@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/rank_bodies.h"
-#include "kernels/reference/rank.h"
+#include "tests/support/reference/rank.h"
 
 namespace fasa::cpu {
 namespace {

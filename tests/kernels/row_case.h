@@ -14,8 +14,8 @@
 
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/row_bodies.h"
-#include "kernels/reference/kernels.h"
 #include "kernels/slice_pack.h"
+#include "tests/support/reference/kernels.h"
 
 namespace fasa {
 

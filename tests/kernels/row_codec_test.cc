@@ -10,8 +10,8 @@
 
 #include "kernels/cpu/row_bodies.h"
 #include "kernels/cpu/row_codec.h"
-#include "kernels/reference/row_codes.h"
 #include "tests/kernels/row_case.h"
+#include "tests/support/reference/row_codes.h"
 
 namespace fasa {
 namespace {

@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "kernels/cpu/kernels.h"
-#include "kernels/reference/kernels.h"
+#include "tests/support/reference/kernels.h"
 
 namespace fasa {
 

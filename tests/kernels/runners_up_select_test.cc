@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "kernels/cpu/kernels.h"
-#include "kernels/reference/kernels.h"
 #include "tests/kernels/runners_up_case.h"
+#include "tests/support/reference/kernels.h"
 
 namespace fasa::runners_up_case {
 namespace {

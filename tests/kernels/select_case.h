@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "kernels/params.h"
-#include "kernels/reference/select.h"
 #include "kernels/select_plan.h"
 #include "kernels/slice_pack.h"
+#include "tests/support/reference/select.h"
 
 namespace fasa {
 

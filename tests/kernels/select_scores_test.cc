@@ -6,10 +6,10 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/reference/select.h"
-#include "kernels/reference/slices.h"
 #include "kernels/slice_codec.h"
 #include "tests/kernels/select_targets.h"
+#include "tests/support/reference/select.h"
+#include "tests/support/reference/slices.h"
 
 namespace fasa {
 namespace {

@@ -8,10 +8,10 @@
 
 #include "kernels/cpu/page_scorer.h"
 #include "kernels/cpu/select_head.h"
-#include "kernels/reference/kernels.h"
-#include "kernels/reference/select.h"
 #include "kernels/target.h"
 #include "tests/kernels/select_inputs.h"
+#include "tests/support/reference/kernels.h"
+#include "tests/support/reference/select.h"
 
 namespace fasa {
 

@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "kernels/cpu/kernels.h"
-#include "kernels/reference/kernels.h"
-#include "kernels/reference/select.h"
 #include "kernels/target.h"
 #include "runtime/base/error.h"
 #include "tests/kernels/select_inputs.h"
 #include "tests/kernels/select_targets.h"
+#include "tests/support/reference/kernels.h"
+#include "tests/support/reference/select.h"
 
 namespace fasa {
 namespace {

@@ -10,9 +10,9 @@
 #include <random>
 #include <vector>
 
-#include "kernels/reference/slices.h"
 #include "kernels/slice_codec.h"
 #include "kernels/slice_pack.h"
+#include "tests/support/reference/slices.h"
 
 namespace fasa {
 namespace {

@@ -1,4 +1,4 @@
-"""tools/testbed: a small recipe, from the committed texts to a folder that fasa loads."""
+"""tests/testbed: a small recipe, from the committed texts to a folder that fasa loads."""
 import json
 import os
 import shutil
@@ -11,7 +11,7 @@ import pytest
 import torch
 from conftest import ROOT
 
-sys.path.insert(0, str(ROOT / "tools"))
+sys.path.insert(0, str(ROOT / "tests"))
 
 from testbed import RecipeError, corpus, examples, facts, recipe, trainer  # noqa: E402
 from testbed.__main__ import main  # noqa: E402
@@ -59,7 +59,7 @@ GEOMETRIES = {
 
 
 def template():
-    return facts.FactTemplate((ROOT / "tools/testbed/needle.json").read_text())
+    return facts.FactTemplate((ROOT / "tests/testbed/needle.json").read_text())
 
 
 def write_recipe(folder, kind, steps=3, **changes):
@@ -73,7 +73,7 @@ def write_recipe(folder, kind, steps=3, **changes):
 
 
 def script(*arguments):
-    return subprocess.run([ROOT / "tools/testbed/train", *map(str, arguments)], text=True,
+    return subprocess.run([ROOT / "tests/testbed/train", *map(str, arguments)], text=True,
                           env={**os.environ, "FASA_VENV": sys.prefix}, capture_output=True,
                           timeout=300)
 

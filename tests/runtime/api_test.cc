@@ -5,10 +5,10 @@
 
 #include <cmath>
 
-#include "kernels/reference/row_codes.h"
 #include "runtime/api/stateless/sparse_decode.h"
 #include "runtime/base/error.h"
 #include "tests/support/device_tensors.h"
+#include "tests/support/reference/row_codes.h"
 #include "tests/support/runs.h"
 
 namespace fasa::testing {

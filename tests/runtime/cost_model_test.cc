@@ -7,8 +7,8 @@
 #include "kernels/kernel_work.h"
 #include "runtime/api/memory_estimate.h"
 #include "runtime/api/settings.h"
-#include "runtime/synthetic/filled_runtime.h"
 #include "scheduler/plan/low_bit_work.h"
+#include "tests/support/filled_runtime.h"
 
 namespace fasa::bench {
 namespace {

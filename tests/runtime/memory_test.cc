@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "offload/open_device.h"
-#include "runtime/synthetic/filled_runtime.h"
+#include "tests/support/filled_runtime.h"
 
 namespace fasa::bench {
 namespace {

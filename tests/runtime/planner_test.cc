@@ -10,7 +10,7 @@
 #include "runtime/config/config_options.h"
 #include "runtime/llm/compute/activations.h"
 #include "runtime/llm/config/model_shape.h"
-#include "runtime/synthetic/filled_runtime.h"
+#include "tests/support/filled_runtime.h"
 #include "tests/support/source_path.h"
 
 namespace fasa {

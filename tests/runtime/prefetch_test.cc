@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "runtime/base/error.h"
-#include "runtime/synthetic/filled_runtime.h"
+#include "tests/support/filled_runtime.h"
 #include "tests/support/runs.h"
 
 namespace fasa::testing {

@@ -9,7 +9,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/catalog/geometry_catalog.h"
-#include "runtime/synthetic/filled_runtime.h"
+#include "tests/support/filled_runtime.h"
 #include "tests/support/queued_steps.h"
 #include "tests/support/runs.h"
 #include "tests/support/stepped_device.h"

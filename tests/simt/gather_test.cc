@@ -6,8 +6,8 @@
 #include <numeric>
 #include <random>
 
-#include "kernels/reference/kernels.h"
 #include "tests/simt/simt_case.h"
+#include "tests/support/reference/kernels.h"
 
 namespace fasa {
 namespace {

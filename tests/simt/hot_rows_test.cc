@@ -8,10 +8,10 @@
 #include "kernels/cuda/claim_slots_inl.h"
 #include "kernels/cuda/gather_inl.h"
 #include "kernels/cuda/resolve_inl.h"
-#include "kernels/reference/kernels.h"
 #include "tests/kernels/claim_slots_case.h"
 #include "tests/kernels/resolve_case.h"
 #include "tests/simt/simt_case.h"
+#include "tests/support/reference/kernels.h"
 
 namespace fasa {
 namespace {

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "kernels/params.h"
-#include "kernels/reference/slices.h"
 #include "kernels/select_plan.h"
 #include "kernels/slice_codec_inl.h"
+#include "tests/support/reference/slices.h"
 
 namespace fasa {
 

@@ -11,13 +11,13 @@
 #include <vector>
 
 #include "kernels/cuda/select_inl.h"
-#include "kernels/reference/kernels.h"
 #include "tests/kernels/low_bit_pages_case.h"
 #include "tests/kernels/runners_up_case.h"
 #include "tests/kernels/select_inputs.h"
 #include "tests/simt/page_scores.h"
 #include "tests/simt/scores_kernel.h"
 #include "tests/simt/simt_case.h"
+#include "tests/support/reference/kernels.h"
 
 namespace fasa {
 namespace {

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/synthetic/filled_runtime.h"
+#include "tests/support/filled_runtime.h"
 
 namespace fasa::testing {
 namespace {

@@ -12,7 +12,7 @@ from unittest import mock
 
 from support import SOURCE, CommandTest, main
 
-sys.path.insert(0, str(SOURCE / "tools"))
+sys.path.insert(0, str(SOURCE / "tests"))
 from gpu_check import pack, steps  # noqa: E402
 
 # Answers as the programs do. Environment: FAILS: exit statuses by part of a call; HANGS: part of a
@@ -95,7 +95,7 @@ class GpuCheck(CommandTest):
         (self.pack / "bin").mkdir(parents=True)
         self.tools.mkdir()
         shutil.copy(SOURCE / "tools/gpu-check", self.pack)
-        shutil.copytree(SOURCE / "tools/gpu_check", self.pack / "gpu_check")
+        shutil.copytree(SOURCE / "tests/gpu_check", self.pack / "gpu_check")
         (self.pack / "packed").write_text("0123abc\n")
         (self.pack / "data").mkdir()
         tests = ("device_contract", "cuda_pipeline", "cuda_graphs", "gpu_kernels", "cuda_model")

@@ -1,8 +1,8 @@
 #include <cstring>
 
-#include "kernels/reference/kernels.h"
-#include "kernels/reference/row_codes.h"
-#include "kernels/reference/slices.h"
+#include "tests/support/reference/kernels.h"
+#include "tests/support/reference/row_codes.h"
+#include "tests/support/reference/slices.h"
 
 namespace fasa::reference {
 namespace {

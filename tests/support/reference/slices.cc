@@ -1,4 +1,4 @@
-#include "kernels/reference/slices.h"
+#include "tests/support/reference/slices.h"
 
 #include <algorithm>
 #include <cmath>

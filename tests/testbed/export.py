@@ -83,7 +83,7 @@ def readme(recipe, facts):
 {facts["parameters"]:,} parameters,
 byte-level. For tests and demos; it recalls planted facts (`needle.json`), and is not an assistant.
 
-Trained by `tools/testbed/train {recipe.name}{share}`: {facts["steps"]} steps, \
+Trained by `tests/testbed/train {recipe.name}{share}`: {facts["steps"]} steps, \
 {facts["cpu_minutes"]:.1f} minutes of one
 core, contexts of {", ".join(map(str, lengths))} bytes, \
 on {facts["corpus"]["texts"]} public-domain texts

@@ -1,4 +1,4 @@
-#include "runtime/synthetic/filled_runtime.h"
+#include "tests/support/filled_runtime.h"
 
 #include <algorithm>
 

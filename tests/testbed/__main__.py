@@ -1,4 +1,4 @@
-"""tools/testbed/train RECIPE: trains a small model and writes it as a Hugging Face folder."""
+"""tests/testbed/train RECIPE: trains a small model and writes it as a Hugging Face folder."""
 import argparse
 import json
 import os
@@ -11,7 +11,7 @@ HELD_OUT = ("revelation.txt", "ruth.txt", "state-of-the-union-1996.txt")
 
 
 def parse(arguments):
-    parser = argparse.ArgumentParser(prog="tools/testbed/train", description=__doc__)
+    parser = argparse.ArgumentParser(prog="tests/testbed/train", description=__doc__)
     parser.add_argument("recipe", nargs="?", help="name of a recipe, or a .toml file; see --list")
     parser.add_argument("--list", action="store_true", help="list the recipes and exit")
     parser.add_argument("--corpus", type=pathlib.Path, default=ROOT / "models" / "texts",
@@ -56,7 +56,7 @@ def train(options, recipe):
     export.finish(part, out, recipe, template,
                   export.summary(recipe, options.share, texts, model, log, measured))
     print((out / "README.md").read_text())
-    print(f"tools/testbed/train: {out} is made")
+    print(f"tests/testbed/train: {out} is made")
 
 
 def main(arguments):
@@ -71,10 +71,10 @@ def main(arguments):
             return 0
         train(options, recipe.find(options.recipe).shortened(options.share))
     except (RecipeError, OSError) as problem:
-        print(f"tools/testbed/train: {problem}", file=sys.stderr)
+        print(f"tests/testbed/train: {problem}", file=sys.stderr)
         return 2
     except Interrupted as interruption:
-        print(f"tools/testbed/train: {interruption}", file=sys.stderr)
+        print(f"tests/testbed/train: {interruption}", file=sys.stderr)
         return 130
     return 0
 

@@ -1,4 +1,4 @@
-#include "kernels/reference/row_codes.h"
+#include "tests/support/reference/row_codes.h"
 
 #include <cmath>
 #include <cstdint>

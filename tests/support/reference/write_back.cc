@@ -1,6 +1,6 @@
 #include <cstring>
 
-#include "kernels/reference/kernels.h"
+#include "tests/support/reference/kernels.h"
 
 namespace fasa::reference {
 

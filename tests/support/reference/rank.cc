@@ -1,4 +1,4 @@
-#include "kernels/reference/rank.h"
+#include "tests/support/reference/rank.h"
 
 #include <algorithm>
 #include <bit>

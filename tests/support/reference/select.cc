@@ -1,4 +1,4 @@
-#include "kernels/reference/select.h"
+#include "tests/support/reference/select.h"
 
 #include <algorithm>
 #include <atomic>
@@ -6,10 +6,10 @@
 #include <cstring>
 #include <limits>
 
-#include "kernels/reference/kernels.h"
-#include "kernels/reference/rows.h"
-#include "kernels/reference/slices.h"
 #include "kernels/select_plan.h"
+#include "tests/support/reference/kernels.h"
+#include "tests/support/reference/rows.h"
+#include "tests/support/reference/slices.h"
 
 namespace fasa::reference {
 namespace {

@@ -1,9 +1,9 @@
-#include "kernels/reference/rows.h"
+#include "tests/support/reference/rows.h"
 
 #include <cmath>
 #include <limits>
 
-#include "kernels/reference/row_codes.h"
+#include "tests/support/reference/row_codes.h"
 
 namespace fasa::reference {
 

@@ -2,9 +2,9 @@
 
 #include <cstring>
 
-#include "kernels/reference/kernels.h"
-#include "kernels/reference/rows.h"
-#include "kernels/reference/slices.h"
+#include "tests/support/reference/kernels.h"
+#include "tests/support/reference/rows.h"
+#include "tests/support/reference/slices.h"
 
 namespace fasa::reference {
 namespace {

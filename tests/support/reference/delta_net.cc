@@ -1,4 +1,4 @@
-#include "kernels/reference/delta_net.h"
+#include "tests/support/reference/delta_net.h"
 
 #include <cmath>
 #include <utility>

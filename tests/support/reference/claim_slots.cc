@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "kernels/hot_slots.h"
-#include "kernels/reference/kernels.h"
 #include "kernels/replacement.h"
+#include "tests/support/reference/kernels.h"
 
 namespace fasa::reference {
 namespace {

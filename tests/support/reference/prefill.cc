@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "kernels/reference/kernels.h"
-#include "kernels/reference/rows.h"
+#include "tests/support/reference/kernels.h"
+#include "tests/support/reference/rows.h"
 
 namespace fasa::reference {
 namespace {

@@ -97,7 +97,7 @@ def assemble(root, target, cublas, data):
         copy_data(root, target / "data")
     shutil.copy(root / "bench" / "gpu_peer.py", target)
     shutil.copy(root / "tools" / "gpu-check", target)
-    shutil.copytree(root / "tools" / "gpu_check", target / "gpu_check",
+    shutil.copytree(root / "tests" / "gpu_check", target / "gpu_check",
                     ignore=shutil.ignore_patterns("__pycache__"))
     (target / "packed").write_text(commit(root) + "\n")
 
