@@ -8,8 +8,6 @@
 #include <numeric>
 #include <utility>
 
-#include "kernels/cpu/key_rank.h"
-
 namespace fasa::cpu {
 namespace {
 
@@ -58,14 +56,6 @@ struct Contenders {
     places.reserve(static_cast<size_t>(count) + kCandidateSlack);
   }
 };
-
-// Negated keys and positions: ascending is best first.
-using RankedTokens = std::vector<std::pair<int64_t, int32_t>>;
-
-RankedTokens& runners_up_of_thread() {
-  thread_local RankedTokens tokens;
-  return tokens;
-}
 
 Contenders& contenders_of_thread() {
   thread_local Contenders contenders;
@@ -348,59 +338,71 @@ int32_t HeadSelection::gather(int32_t least) const {
   return gathered;
 }
 
-int32_t HeadSelection::write(int32_t least, int32_t* set, const NextBestOut& others) const {
-  const SelectPlan& plan = front().plan_;
-  const int32_t gathered = gather(least);
+// The cut behind the best `rank` contenders.
+RankCut HeadSelection::cut_of(int32_t rank, int32_t gathered) const {
   const int32_t* keys = contenders_of_thread().keys.data();
-  const int32_t* places = contenders_of_thread().places.data();
   const auto at_least = [&](int32_t key) {
     return front().bodies_->count_at_least(keys, gathered, key);
   };
-  const auto cut_of = [&](int32_t rank) {
-    const int32_t last = key_of_rank(rank, rank, INT_MIN, at_least);
-    return RankCut{last, rank - at_least(last + 1)};
-  };
-  RankCut in_all = cut_of(plan.ranked());
-  RankCut in_set = cut_of(plan.need);
-  RankCut in_both = plan.in_both() == plan.ranked() ? in_all : cut_of(plan.in_both());
-  RankCut in_runners_up = plan.runners_up == 0 ? in_set : cut_of(plan.need + plan.runners_up);
-  const LowBitOut& low_bit = others.low_bit;
-  int32_t* next = low_bit.positions;
-  RankedTokens& runners_up = runners_up_of_thread();
-  runners_up.clear();
-  int32_t* out = set + (plan.sinks_end - plan.first);
-  std::iota(set, out, plan.first);
+  const int32_t last = key_of_rank(rank, rank, INT_MIN, at_least);
+  return {last, rank - at_least(last + 1)};
+}
+
+// Calls visit(key, candidates of its part, its index there) for the contenders that `cut` takes, in
+// order of position.
+template <typename Visit>
+void HeadSelection::visit_contenders(RankCut cut, int32_t gathered, const Visit& visit) const {
+  Contenders& contenders = contenders_of_thread();
   for (size_t p = 0; p < parts_.size(); ++p) {
-    const Candidates& candidates = parts_[p]->candidates_;
     const int32_t end = p + 1 < parts_.size() ? parts_[p + 1]->first_gathered_ : gathered;
     for (int32_t i = parts_[p]->first_gathered_; i < end; ++i) {
-      if (!in_all.takes(keys[i])) continue;
-      const int32_t place = places[i];
-      const bool is_low_bit = in_both.takes(keys[i]);
-      const bool is_runner_up = in_runners_up.takes(keys[i]);
-      if (in_set.takes(keys[i])) {
-        *out++ = candidates.positions[place];
-        continue;
-      }
-      if (is_runner_up) runners_up.emplace_back(-int64_t{keys[i]}, candidates.positions[place]);
-      if (!is_low_bit) continue;
-      for (int64_t h = 0; h < candidates.heads; ++h) {
-        low_bit.scores[h * low_bit.stride + (next - low_bit.positions)] =
-            candidates.raw[h * candidates.capacity + place];
-      }
-      *next++ = candidates.positions[place];
+      const int32_t key = contenders.keys.data()[i];
+      if (cut.takes(key)) visit(key, parts_[p]->candidates_, contenders.places.data()[i]);
     }
   }
+}
+
+int32_t HeadSelection::write(int32_t least, int32_t* set, const NextBestOut& others) const {
+  const SelectPlan& plan = front().plan_;
+  const int32_t gathered = gather(least);
+  const RankCut set_cut = cut_of(plan.need, gathered);
+  RankCut in_set = set_cut;
+  const RankCut in_both = plan.in_both() == plan.need ? set_cut : cut_of(plan.in_both(), gathered);
+  const LowBitOut& low_bit = others.low_bit;
+  int32_t* next = low_bit.positions;
+  int32_t* out = set + (plan.sinks_end - plan.first);
+  std::iota(set, out, plan.first);
+  visit_contenders(in_both, gathered, [&](int32_t key, const Candidates& from, int32_t place) {
+    if (in_set.takes(key)) {
+      *out++ = from.positions[place];
+      return;
+    }
+    for (int64_t h = 0; h < from.heads; ++h) {
+      low_bit.scores[h * low_bit.stride + (next - low_bit.positions)] =
+          from.raw[h * from.capacity + place];
+    }
+    *next++ = from.positions[place];
+  });
   if (low_bit.size != nullptr) *low_bit.size = static_cast<int32_t>(next - low_bit.positions);
-  if (others.runners_up.size != nullptr) {
-    std::ranges::sort(runners_up);
-    for (size_t i = 0; i < runners_up.size(); ++i) {
-      others.runners_up.positions[i] = runners_up[i].second;
-    }
-    *others.runners_up.size = static_cast<int32_t>(runners_up.size());
-  }
+  if (others.runners_up.size != nullptr) write_runners_up(set_cut, gathered, others.runners_up);
   for (int position = plan.recent_begin; position < plan.end; ++position) *out++ = position;
   return static_cast<int32_t>(out - set);
+}
+
+// The contenders behind the set, best first.
+void HeadSelection::write_runners_up(RankCut in_set, int32_t gathered,
+                                     const RunnersUpOut& out) const {
+  const SelectPlan& plan = front().plan_;
+  thread_local std::vector<std::pair<int64_t, int32_t>> ranked;  // negated keys and positions
+  ranked.clear();
+  visit_contenders(cut_of(plan.need + plan.runners_up, gathered), gathered,
+                   [&](int32_t key, const Candidates& from, int32_t place) {
+                     if (in_set.takes(key)) return;
+                     ranked.emplace_back(-int64_t{key}, from.positions[place]);
+                   });
+  std::ranges::sort(ranked);
+  for (size_t i = 0; i < ranked.size(); ++i) out.positions[i] = ranked[i].second;
+  *out.size = static_cast<int32_t>(ranked.size());
 }
 
 LowBitOut LowBitOut::of(const SelectParams& params, int64_t sequence, int kv_head) {

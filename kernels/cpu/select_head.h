@@ -26,6 +26,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/cpu/key_rank.h"
 #include "kernels/cpu/page_scorer.h"
 #include "kernels/select_plan.h"
 
@@ -165,7 +166,11 @@ class HeadSelection {
   void find_keys();
   // `least`: a key reached by at least as many tokens as are ranked, and by none that was lost.
   int32_t gather(int32_t least) const;
+  RankCut cut_of(int32_t rank, int32_t gathered) const;
+  template <typename Visit>
+  void visit_contenders(RankCut cut, int32_t gathered, const Visit& visit) const;
   int32_t write(int32_t least, int32_t* set, const NextBestOut& others) const;
+  void write_runners_up(RankCut in_set, int32_t gathered, const RunnersUpOut& out) const;
 
   std::span<HeadPart* const> parts_;
 };
