@@ -7,6 +7,7 @@
 // one that needs AVX-512.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -30,5 +31,12 @@ Target active_target();
 
 // active_target() for a given FASA_TARGET; nullptr or "" choose the best.
 Target choose_target(const char* name);
+
+// A target's bodies out of those of the targets in order; those without have the last ones.
+template <class Bodies, size_t kCount>
+const Bodies& on_target(Target target, const Bodies* const (&bodies)[kCount]) {
+  const auto index = static_cast<size_t>(target);
+  return *bodies[index < kCount ? index : kCount - 1];
+}
 
 }  // namespace fasa::cpu

@@ -70,8 +70,7 @@ void LowBitTiles::set_scores(int index, int tile, LowBitTask* task) const {
 }
 
 void LowBitTiles::compute_tile(const LowBitTask& task) const {
-  const int bits = slice_bits(layout_.values.dtype);
-  bodies_.attend_low_bit[bits == 2 ? 0 : bits == 4 ? 1 : 2](task);
+  bodies_.attend_low_bit[code_width_index(slice_bits(layout_.values.dtype))](task);
 }
 
 }  // namespace fasa::cpu

@@ -32,7 +32,6 @@ inline Bits widened(ByteSums sum) { return (Bits)_mm256_madd_epi16(sum, _mm256_s
 
 namespace fasa::cpu {
 
-const LowBitBodies kLowBitAvx2 = {
-    {attend_low_bit_pages<2>, attend_low_bit_pages<4>, attend_low_bit_pages<8>}, find_factors};
+const LowBitBodies kLowBitAvx2 = kLowBitBodies;
 
 }  // namespace fasa::cpu

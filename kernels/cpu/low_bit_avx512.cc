@@ -35,7 +35,6 @@ inline Bits widened(ByteSums sum) { return (Bits)_mm512_madd_epi16(sum, _mm512_s
 
 namespace fasa::cpu {
 
-const LowBitBodies kLowBitAvx512 = {
-    {attend_low_bit_pages<2>, attend_low_bit_pages<4>, attend_low_bit_pages<8>}, find_factors};
+const LowBitBodies kLowBitAvx512 = kLowBitBodies;
 
 }  // namespace fasa::cpu

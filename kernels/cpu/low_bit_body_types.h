@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#include "kernels/code_width.h"
+
 namespace fasa::cpu {
 
 inline constexpr int kChunkWords = 4;   // words of a token's codes processed together
@@ -42,7 +44,7 @@ struct LowBitPagesTask {
 };
 
 struct LowBitBodies {
-  void (*attend_pages[3])(const LowBitPagesTask&);  // for 2, 4 and 8 bits
+  void (*attend_pages[kCodeWidthCount])(const LowBitPagesTask&);
   // Returns the largest maximum of a block's `count` pages for one query head; writes the factors
   // of the pages' rounded weights relative to it, [kLowBitBlockPages].
   float (*find_factors)(const float* maxima, int count, float* factors);

@@ -210,5 +210,8 @@ void attend_low_bit_pages(const LowBitPagesTask& task) {
   }
 }
 
+constexpr LowBitBodies kLowBitBodies = {
+    {attend_low_bit_pages<2>, attend_low_bit_pages<4>, attend_low_bit_pages<8>}, find_factors};
+
 }  // namespace
 }  // namespace fasa::cpu

@@ -143,7 +143,7 @@ void LowBitBlocks::attend_sealed(Work& work, int head) const {
   task.scales = work.scales.reserve(static_cast<size_t>(2 * work.sum_stride));
   std::fill_n(task.totals, group, 0.0f);
   std::fill_n(task.sums, floats, 0.0f);
-  bodies_.attend_pages[bits == 2 ? 0 : bits == 4 ? 1 : 2](task);
+  bodies_.attend_pages[code_width_index(bits)](task);
 }
 
 // The block's last page if it is not sealed, by weights in f32; `partials` of its query heads.

@@ -38,7 +38,6 @@ inline Bits widened(ByteSums sum) { return ((Bits)sum << 16 >> 16) + ((Bits)sum 
 
 namespace fasa::cpu {
 
-const LowBitBodies kLowBitPortable = {
-    {attend_low_bit_pages<2>, attend_low_bit_pages<4>, attend_low_bit_pages<8>}, find_factors};
+const LowBitBodies kLowBitPortable = kLowBitBodies;
 
 }  // namespace fasa::cpu

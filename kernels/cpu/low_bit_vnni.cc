@@ -44,7 +44,6 @@ inline Bits widened(ByteSums sum) { return sum; }
 
 namespace fasa::cpu {
 
-const LowBitBodies kLowBitVnni = {
-    {attend_low_bit_pages<2>, attend_low_bit_pages<4>, attend_low_bit_pages<8>}, find_factors};
+const LowBitBodies kLowBitVnni = kLowBitBodies;
 
 }  // namespace fasa::cpu

@@ -3,19 +3,10 @@
 // clang-format off
 #include "kernels/cpu/row_vector_avx512.h"
 // clang-format on
-#include "kernels/cpu/row_attend_inl.h"
-#include "kernels/cpu/row_low_bit_inl.h"
-#include "kernels/cpu/row_prefill_inl.h"
+#include "kernels/cpu/row_bodies_inl.h"
 
 namespace fasa::cpu {
 
-const RowBodies kRowBodiesVnni = {
-    {attend_tile<kRowF32>, attend_tile<kRowF16>, attend_tile<kRowBF16>, attend_tile<kRowInt8>},
-    {prefill_page<kRowF32>, prefill_page<kRowF16>, prefill_page<kRowBF16>, prefill_page<kRowInt8>},
-    {expand<kRowF32>, expand<kRowF16>, expand<kRowBF16>, expand<kRowInt8>},
-    merge,
-    {attend_low_bit<2>, attend_low_bit<4>, attend_low_bit<8>},
-    true,
-};
+const RowBodies kRowBodiesVnni = bodies_of_rows(true);
 
 }  // namespace fasa::cpu

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kernels/code_width.h"
+
 namespace fasa::cpu {
 
 // Queries and values in f32 scratch are padded with zeros to this many floats, the widest register.
@@ -104,8 +106,8 @@ struct RowBodies {
   // Converts a whole vector to f32, exactly.
   void (*expand[4])(const void* in, int64_t count, float* out);
   void (*merge)(float* state, const float* partial, int value_dim);
-  void (*attend_low_bit[3])(const LowBitTask&);  // for 2, 4 and 8 bits
-  bool wants_bf16_queries;                       // bf16 keys are scored by dot products of bf16
+  void (*attend_low_bit[kCodeWidthCount])(const LowBitTask&);
+  bool wants_bf16_queries;  // bf16 keys are scored by dot products of bf16
 };
 
 extern const RowBodies kRowBodiesPortable;

@@ -63,11 +63,10 @@ inline CodeScale code_scale(Bits parameter, float base, float unit = 1, float mi
       1.0f,         0.917004043f, 0.840896415f, 0.771105413f, 0.707106781f, 0.648419777f,
       0.594603558f, 0.545253866f, 1.0f,         0.917004043f, 0.840896415f, 0.771105413f,
       0.707106781f, 0.648419777f, 0.594603558f, 0.545253866f};
-  constexpr float kZeroUnit = kBits == 2 ? 0.5f : kBits == 4 ? 2.0f : 32.0f;
   const Bits octaves = (parameter << 20) & (7 << 23);
   const Vec scale = (Vec)((Bits)lookup8(kEighths, parameter) - octaves) * splat(base * unit);
   const Vec zero = __builtin_convertvector(parameter >> 6, Vec);
-  return {scale, scale * fma(zero, splat(kZeroUnit / unit), splat(middle / unit))};
+  return {scale, scale * fma(zero, splat(kZeroUnit<kBits> / unit), splat(middle / unit))};
 }
 
 template <int kBits>

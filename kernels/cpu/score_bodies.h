@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/code_width.h"
 #include "kernels/low_bit_pages.h"
 #include "kernels/target.h"
 
@@ -70,7 +71,7 @@ struct ScoreBodies {
 // The bodies of a supported target.
 const ScoreBodies& score_bodies(Target target);
 
-// One instance per file; score_bodies() chooses.
+// One instance per file.
 extern const ScoreBodies kScorePortable;
 #if defined(__x86_64__)
 extern const ScoreBodies kScoreAvx2;

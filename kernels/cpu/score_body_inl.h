@@ -27,7 +27,6 @@ struct CodeTraits {
   static constexpr int kPasses = kBits == 8 ? 2 : 8 / kBits;
   static constexpr float kLargest = kBits == 8 ? 4095.0f : 127.0f;
   static constexpr float kMiddle = static_cast<float>((1 << kBits) - 1) / 2;
-  static constexpr float kZeroUnit = kBits == 2 ? 0.5f : kBits == 4 ? 2.0f : 32.0f;
 };
 constexpr int kPlaneBits = 6;
 constexpr int kPage = 64;
@@ -50,8 +49,8 @@ static inline bool prepare(const PageQuery& query, const uint16_t* parameters, f
   for (int d = 0; d < query.dims; d += V::kLanes) {
     const typename V::I word = V::load_u16(parameters + d);
     const typename V::F scale = V::mul(V::scale_below(word), V::set_f(base));
-    const typename V::F zero = V::fma(V::to_f(V::signed_high_ten(word)),
-                                      V::set_f(Traits::kZeroUnit), V::set_f(Traits::kMiddle));
+    const typename V::F zero = V::fma(V::to_f(V::signed_high_ten(word)), V::set_f(kZeroUnit<kBits>),
+                                      V::set_f(Traits::kMiddle));
 #pragma GCC unroll 4
     for (int h = 0; h < kHeads; ++h) {
       const typename V::F w = V::mul(V::load_f(query.q + h * query.stride + d), scale);

@@ -19,19 +19,12 @@ static_assert(static_cast<int>(OffsetKind::kNone) == 0 &&
 
 const PackedBodies& packed_bodies(Target target) {
 #if defined(__x86_64__)
-  switch (target) {
-    case Target::kPortable:
-      return kPackedBodiesPortable;
-    case Target::kAvx2:
-      return kPackedBodiesAvx2;
-    case Target::kAvx512:
-      return kPackedBodiesAvx512;
-    case Target::kAvx512Vnni:
-      return kPackedBodiesVnni;
-  }
-#endif
+  return on_target(target, {&kPackedBodiesPortable, &kPackedBodiesAvx2, &kPackedBodiesAvx512,
+                            &kPackedBodiesVnni});
+#else
   static_cast<void>(target);
   return kPackedBodiesPortable;
+#endif
 }
 
 namespace {
