@@ -1,5 +1,5 @@
-// The widths of codes in slices and value pages: a new one is added here and to the tables of bodies
-// in this order (row_body_types.h, low_bit_body_types.h).
+// The widths of codes in slices and value pages: a new one is added here and, in this order, to the
+// tables of bodies (row_bodies_inl.h, low_bit_page_inl.h).
 #pragma once
 
 namespace fasa {

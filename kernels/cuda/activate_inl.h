@@ -3,6 +3,7 @@
 
 #include "kernels/cuda/element_inl.h"
 #include "kernels/cuda/math_inl.h"
+#include "kernels/cuda/row_grid_inl.h"
 #include "kernels/linear_params.h"
 #include "kernels/model_params.h"
 
@@ -110,68 +111,48 @@ struct GateKernel {
   }
 };
 
-// Launches over rows: blocks of `threads` elements in x, rows in y. Several launches if there are
-// more rows than a grid's y allows.
-inline constexpr int64_t kMaxGridRows = 65535;
-
 template <typename Launcher>
 void start(const ActivateParams& params, const Launcher& launch) {
-  const auto blocks =
-      static_cast<int>((params.size + ActivateKernel::kThreads - 1) / ActivateKernel::kThreads);
-  for (int64_t first = 0; first < params.tokens; first += kMaxGridRows) {
+  launch_by_rows(params.size, params.tokens, launch, [&](int64_t first) {
     ActivateParams part = params;
-    const int64_t left = params.tokens - first;
-    part.tokens = left < kMaxGridRows ? left : kMaxGridRows;
     part.x += first * params.size * (params.gated ? 2 : 1);
     part.out =
         static_cast<std::byte*>(params.out) + first * params.size * dtype_bytes(params.dtype);
     if (params.bias_rows != nullptr) part.bias_rows += first;
     if (params.up != nullptr) part.up += first * params.up_stride;
     if (params.shares != nullptr) part.shares += first;
-    launch(ActivateKernel{part}, {.x = blocks, .y = static_cast<int>(part.tokens)});
-  }
+    return ActivateKernel{part};
+  });
 }
 
 template <typename Launcher>
 void start(const AddBiasParams& params, const Launcher& launch) {
-  const auto blocks =
-      static_cast<int>((params.size + AddBiasKernel::kThreads - 1) / AddBiasKernel::kThreads);
-  for (int64_t first = 0; first < params.rows; first += kMaxGridRows) {
+  launch_by_rows(params.size, params.rows, launch, [&](int64_t first) {
     AddBiasParams part = params;
-    const int64_t left = params.rows - first;
-    part.rows = left < kMaxGridRows ? left : kMaxGridRows;
     part.x += first * params.size;
-    launch(AddBiasKernel{part}, {.x = blocks, .y = static_cast<int>(part.rows)});
-  }
+    return AddBiasKernel{part};
+  });
 }
 
 template <typename Launcher>
 void start(const TakeSinksParams& params, const Launcher& launch) {
   const int64_t width = params.heads * params.dim;
-  const auto blocks =
-      static_cast<int>((width + TakeSinksKernel::kThreads - 1) / TakeSinksKernel::kThreads);
-  for (int64_t first = 0; first < params.tokens; first += kMaxGridRows) {
+  launch_by_rows(width, params.tokens, launch, [&](int64_t first) {
     TakeSinksParams part = params;
-    const int64_t left = params.tokens - first;
-    part.tokens = left < kMaxGridRows ? left : kMaxGridRows;
     part.lse += first * params.heads;
     part.x = static_cast<std::byte*>(params.x) + first * width * dtype_bytes(params.dtype);
-    launch(TakeSinksKernel{part}, {.x = blocks, .y = static_cast<int>(part.tokens)});
-  }
+    return TakeSinksKernel{part};
+  });
 }
 
 template <typename Launcher>
 void start(const GateParams& params, const Launcher& launch) {
-  const auto blocks =
-      static_cast<int>((params.size + GateKernel::kThreads - 1) / GateKernel::kThreads);
-  for (int64_t first = 0; first < params.tokens; first += kMaxGridRows) {
+  launch_by_rows(params.size, params.tokens, launch, [&](int64_t first) {
     GateParams part = params;
-    const int64_t left = params.tokens - first;
-    part.tokens = left < kMaxGridRows ? left : kMaxGridRows;
     part.gate += first * params.size;
     part.x = static_cast<std::byte*>(params.x) + first * params.size * dtype_bytes(params.dtype);
-    launch(GateKernel{part}, {.x = blocks, .y = static_cast<int>(part.tokens)});
-  }
+    return GateKernel{part};
+  });
 }
 
 }  // namespace fasa::cuda

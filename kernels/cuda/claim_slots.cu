@@ -1,13 +1,9 @@
 #include "kernels/cuda/claim_slots_inl.h"
 
-#include "kernels/cuda/cuda_launcher.cuh"
-#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/enqueue.cuh"
 
 namespace fasa::cuda {
 
-template <>
-void enqueue(const ClaimSlotsParams& params, StreamView stream) {
-  start(params, CudaLauncher(stream));
-}
+template void enqueue(const ClaimSlotsParams&, StreamView);
 
 }  // namespace fasa::cuda

@@ -10,6 +10,7 @@
 // 7-bit weights would. Error of a weight: 2^-12, of a code: 1/2.
 #pragma once
 
+#include "kernels/code_width.h"
 #include "kernels/cuda/math_inl.h"
 #include "kernels/cuda/mma_inl.h"
 #include "kernels/cuda/scorer_memory_inl.h"
@@ -62,7 +63,6 @@ class CodeScorer {
     static constexpr int kUnit = 32 / kBits;   // dimensions of a word
     static constexpr int kPairs = kUnit / 2;   // f16 pairs of a word
     static constexpr int kPlaces = 8 / kBits;  // codes of a byte
-    static constexpr float kZeroUnit = kBits == 2 ? 0.5f : kBits == 4 ? 2.0f : 32.0f;
 
     // Pair r holds the codes at place r % kPlaces of bytes r / kPlaces and r / kPlaces + 2.
     FASA_DEVICE static uint32_t pair(uint32_t word, int r) {
@@ -138,7 +138,7 @@ class CodeScorer {
           for (int j = 0; j < 4; ++j) {
             const uint32_t two = read.pairs[(d - begin + j) / 2];
             const auto parameter = static_cast<int16_t>(j % 2 == 0 ? two & 0xffffu : two >> 16);
-            const float zero = static_cast<float>(parameter >> 6) * C::kZeroUnit;
+            const float zero = static_cast<float>(parameter >> 6) * kZeroUnit<kBits>;
             weight[d + j] = of_query.values[j] * eighths[parameter & 63];
             offset = simt::fused(weight[d + j], zero, offset);
           }

@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/block_sum_inl.h"
 #include "kernels/cuda/math_inl.h"
+#include "kernels/cuda/row_grid_inl.h"
 #include "kernels/cuda/simt.h"
 #include "kernels/expert_params.h"
 
@@ -210,14 +211,9 @@ void start(const ArrangeExpertsParams& params, const Launcher& launch) {
 
 template <typename Launcher>
 void start(const MixExpertsParams& params, const Launcher& launch) {
-  constexpr int kThreads = MixExpertsKernel::kThreads;
-  constexpr int64_t kMaxBlocks = 65535;
-  for (int64_t first = 0; first < params.pairs.tokens; first += kMaxBlocks) {
-    const int64_t left = params.pairs.tokens - first;
-    launch(MixExpertsKernel{params, first},
-           {.x = static_cast<int>((params.size + kThreads - 1) / kThreads),
-            .y = static_cast<int>(left < kMaxBlocks ? left : kMaxBlocks)});
-  }
+  launch_by_rows(params.size, params.pairs.tokens, launch, [&](int64_t first) {
+    return MixExpertsKernel{params, first};
+  });
 }
 
 }  // namespace fasa::cuda

@@ -1,22 +1,12 @@
 #include "kernels/cuda/activate_inl.h"
 #include "kernels/cuda/convolve_inl.h"
-#include "kernels/cuda/cuda_launcher.cuh"
 #include "kernels/cuda/delta_inl.h"
-#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/enqueue.cuh"
 
 namespace fasa::cuda {
 
-template <>
-void enqueue(const ConvolveParams& params, StreamView stream) {
-  start(params, CudaLauncher(stream));
-}
-template <>
-void enqueue(const DeltaNetParams& params, StreamView stream) {
-  start(params, CudaLauncher(stream));
-}
-template <>
-void enqueue(const GateParams& params, StreamView stream) {
-  start(params, CudaLauncher(stream));
-}
+template void enqueue(const ConvolveParams&, StreamView);
+template void enqueue(const DeltaNetParams&, StreamView);
+template void enqueue(const GateParams&, StreamView);
 
 }  // namespace fasa::cuda

@@ -20,7 +20,6 @@ struct LowBitCodes {
   static constexpr int kUnit = 32 / kBits;     // dimensions of a word
   static constexpr int kPlaces = 8 / kBits;    // codes of a byte
   static constexpr int kProducts = kUnit / 2;  // 16 dimensions each, two of a word
-  static constexpr float kZeroUnit = kBits == 2 ? 0.5f : kBits == 4 ? 2.0f : 32.0f;
 
   static constexpr int byte_of(int row) { return row / kPlaces; }
   // Bits below the code in its byte.

@@ -15,6 +15,7 @@
 // eight columns of a product the first four count for one page, the others for the other.
 #pragma once
 
+#include "kernels/code_width.h"
 #include "kernels/cuda/low_bit_codes_inl.h"
 #include "kernels/cuda/math_inl.h"
 #include "kernels/cuda/mma_inl.h"
@@ -308,7 +309,7 @@ class LowBitPagesBlock {
         const int dim = C::dim_of(2 * i + j / 2);
         const float place = C::unit_of(2 * i + j / 2);
         const float zero = static_cast<float>(parameters[dim] >> 6);
-        const float total = of_page[j % 2] * (C::kZeroUnit * 0x1p-24f * place);
+        const float total = of_page[j % 2] * (kZeroUnit<kBits> * 0x1p-24f * place);
         const float scale = eighths_[parameters[dim] & 63] * (parameters.base * (1 / place));
         const float product = second ? products[kPages - 1][j] : products[0][j];
         sums[i][j] = simt::fused(scale, simt::fused(zero, total, product), sums[i][j]);

@@ -4,6 +4,7 @@
 // weights, then every thread sums two dimensions of the values for two heads.
 #pragma once
 
+#include "kernels/code_width.h"
 #include "kernels/cuda/rows_inl.h"
 #include "kernels/cuda/weigh_inl.h"
 #include "kernels/slice_codec_inl.h"
@@ -100,11 +101,10 @@ class LowBitTile {
   // scale * (zero + code) of the dimension whose parameter is the low half of `parameter`.
   template <int kBits>
   FASA_DEVICE float decoded(uint32_t parameter, uint32_t word, int d, float base) const {
-    constexpr float kZeroUnit = kBits == 2 ? 0.5f : kBits == 4 ? 2.0f : 32.0f;
     constexpr int kUnit = 32 / kBits;
     const auto half = static_cast<int16_t>(parameter & 0xffffu);
     const float scale = eighths_[half & 63] * base;
-    const float offset = scale * (static_cast<float>(half >> 6) * kZeroUnit);
+    const float offset = scale * (static_cast<float>(half >> 6) * kZeroUnit<kBits>);
     const uint32_t code = word >> (d % 4 * 8 + d % kUnit / 4 * kBits) & ((1u << kBits) - 1);
     return simt::fused(static_cast<float>(code), scale, offset);
   }

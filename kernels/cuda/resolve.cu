@@ -1,18 +1,10 @@
 #include "kernels/cuda/resolve_inl.h"
 
-#include "kernels/cuda/cuda_launcher.cuh"
-#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/enqueue.cuh"
 
 namespace fasa::cuda {
 
-template <>
-void enqueue(const ResolveParams& params, StreamView stream) {
-  start(params, CudaLauncher(stream));
-}
-
-template <>
-void enqueue(const FetchParams& params, StreamView stream) {
-  start(params, CudaLauncher(stream));
-}
+template void enqueue(const ResolveParams&, StreamView);
+template void enqueue(const FetchParams&, StreamView);
 
 }  // namespace fasa::cuda

@@ -1,13 +1,9 @@
 #include "kernels/cuda/select_inl.h"
 
-#include "kernels/cuda/cuda_launcher.cuh"
-#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/enqueue.cuh"
 
 namespace fasa::cuda {
 
-template <>
-void enqueue(const SelectParams& params, StreamView stream) {
-  start(params, CudaLauncher(stream));
-}
+template void enqueue(const SelectParams&, StreamView);
 
 }  // namespace fasa::cuda
