@@ -1,4 +1,4 @@
-#include "bindings/python/core/errors.h"
+#include "bindings/python/core/module_parts.h"
 
 #include <array>
 #include <string>

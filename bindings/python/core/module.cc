@@ -2,13 +2,9 @@
 #include <nanobind/nanobind.h>
 
 #include "bindings/python/core/config.h"
-#include "bindings/python/core/errors.h"
-#include "bindings/python/core/evals.h"
-#include "bindings/python/core/fc_map.h"
+#include "bindings/python/core/module_parts.h"
 #include "bindings/python/core/paged.h"
 #include "bindings/python/core/runtime.h"
-#include "bindings/python/core/stateless.h"
-#include "bindings/python/core/studies.h"
 
 NB_MODULE(_core, module) {
   module.doc() = "The C++ part of fasa.";

@@ -1,4 +1,4 @@
-#include "bindings/python/core/stateless.h"
+#include "bindings/python/core/module_parts.h"
 
 #include <fmt/format.h>
 #include <nanobind/ndarray.h>
