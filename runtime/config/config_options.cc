@@ -12,7 +12,17 @@ namespace fasa {
 namespace {
 
 using Json = nlohmann::json;
-using Options = std::vector<ConfigOption>;
+
+// The rows so far, and the table of the next ones.
+struct Options {
+  std::vector<ConfigOption> all;
+  std::string_view table;
+
+  void add(ConfigOption option) {
+    option.table = table;
+    all.push_back(std::move(option));
+  }
+};
 
 constexpr int kMaxLayers = 4096;
 constexpr int kMaxInterval = 1 << 20;
@@ -57,32 +67,29 @@ bool take_layers(const Json& value, std::vector<int>& out) {
 }
 
 void add_device(Options& out) {
-  out.push_back(text_option(
-      {.table = "device",
-       .key = "name",
+  out.table = "device";
+  out.add(text_option(
+      {.key = "name",
        .help =
            "Where attention runs: cpu = host memory only; emulated = an accelerator emulated on "
            "the host, with its own memory, streams, link and a virtual clock; cuda:N = GPU N, in "
            "builds with CUDA; auto = cuda:0 if it can be opened, else cpu.",
        .flag = "device"},
       "auto, cpu, emulated, cuda:N", [](auto& c) -> auto& { return c.device.name; }));
-  out.push_back(text_option(
-      {.table = "device",
-       .key = "gpu",
+  out.add(text_option(
+      {.key = "gpu",
        .help = "A GPU by name. The emulated device uses its memory bandwidth and its link (unless "
                "link.bandwidth is set); a plan also uses its memory size.",
        .default_text = "none"},
       "a GPU that `fasa plan --list` shows, such as \"RTX 4060 Ti 16GB\"",
       [](auto& c) -> auto& { return c.device.gpu; }));
-  out.push_back(integer_option(
-      {.table = "device",
-       .key = "threads",
+  out.add(integer_option(
+      {.key = "threads",
        .help = "Threads for CPU kernels; 0 = all cores available to the process. Results do not "
                "depend on it."},
       0, 1024, [](auto& c) -> auto& { return c.device.threads; }));
-  out.push_back(option_of(
-      {.table = "device",
-       .key = "numa",
+  out.add(option_of(
+      {.key = "numa",
        .help = "NUMA nodes for host rows: auto = the node nearest to the device; interleave = all "
                "nodes in turn; NODE = that node.",
        .type = "auto|interleave|NODE"},
@@ -96,16 +103,14 @@ void add_device(Options& out) {
         return ok;
       },
       [](const Config& c) -> Json { return c.device.numa; }));
-  out.push_back(named_option<bool>(
-      {.table = "device",
-       .key = "graphs",
+  out.add(named_option<bool>(
+      {.key = "graphs",
        .help = "on = CUDA devices record whole decode steps as CUDA graphs and launch a graph from "
                "the third step of the same kind on. Results do not depend on it.",
        .type = "on|off"},
       {{"on", true}, {"off", false}}, [](auto& c) -> auto& { return c.device.graphs; }));
-  out.push_back(named_option<bool>(
-      {.table = "device",
-       .key = "kernel_times",
+  out.add(named_option<bool>(
+      {.key = "kernel_times",
        .help =
            "on = CUDA devices run a few small kernels when they are opened: plans use their "
            "times, and device auto uses the cpu if one of them fails. off = plans use defaults, "
@@ -115,44 +120,38 @@ void add_device(Options& out) {
 }
 
 void add_memory(Options& out) {
-  out.push_back(size_option(
-      {.table = "memory",
-       .key = "device_memory",
+  out.table = "memory";
+  out.add(size_option(
+      {.key = "device_memory",
        .help = "Limit on all memory on the device: weights, activations, slices, rows, scratch.",
        .default_text = "no limit"},
       [](auto& c) -> auto& { return c.memory.device_memory; }));
-  out.push_back(size_option(
-      {.table = "memory",
-       .key = "host_memory",
-       .help = "Limit on host memory for rows.",
-       .default_text = "no limit"},
+  out.add(size_option(
+      {.key = "host_memory", .help = "Limit on host memory for rows.", .default_text = "no limit"},
       [](auto& c) -> auto& { return c.memory.host_memory; }));
-  out.push_back(size_option(
-      {.table = "memory",
-       .key = "pinned_memory",
+  out.add(size_option(
+      {.key = "pinned_memory",
        .help = "Limit on pinned host memory, which the device copies directly.",
        .default_text = "no limit"},
       [](auto& c) -> auto& { return c.memory.pinned_memory; }));
-  out.push_back(taken_option(
-      {.table = "memory",
-       .key = "snapshot_interval",
+  out.add(taken_option(
+      {.key = "snapshot_interval",
        .help =
            "In models with linear attention: tokens between copies of a sequence's state in host "
            "memory. Truncating a conversation recomputes it from the last copy before the cut."},
       "N", fmt::format("multiples of {} from {} to {}", kLinearBlock, kLinearBlock, kMaxInterval),
       [](auto& c) -> auto& { return c.memory.snapshots.interval; }, take_interval));
-  out.push_back(integer_option(
-      {.table = "memory",
-       .key = "snapshot_turns",
+  out.add(integer_option(
+      {.key = "snapshot_turns",
        .help = "In models with linear attention: how many of a sequence's last prompts and answers "
                "have a copy of the state at their end."},
       0, 1000, [](auto& c) -> auto& { return c.memory.snapshots.turns; }));
 }
 
 void add_weights(Options& out) {
-  out.push_back(named_option<WeightRounding>(
-      {.table = "weights",
-       .key = "format",
+  out.table = "weights";
+  out.add(named_option<WeightRounding>(
+      {.key = "format",
        .help =
            "How a model's matrices are stored in memory: as-is = as in its files, packed or not; "
            "int8, int4 = matrices of 16 and 32 bits are rounded to 8 or 4 bits as they load. "
@@ -163,32 +162,28 @@ void add_weights(Options& out) {
        {"int8", WeightRounding::kInt8},
        {"int4", WeightRounding::kInt4}},
       [](auto& c) -> auto& { return c.weights.rounding; }));
-  out.push_back(choice_option(
-      {.table = "weights",
-       .key = "group",
+  out.add(choice_option(
+      {.key = "group",
        .help = "Inputs that share one scale in rounded weights.",
        .flag = "weight_group"},
       {32, 64, 128}, [](auto& c) -> auto& { return c.weights.group; }));
-  out.push_back(named_option<std::optional<WeightRounding>>(
-      {.table = "weights",
-       .key = "lm_head",
+  out.add(named_option<std::optional<WeightRounding>>(
+      {.key = "lm_head",
        .help =
            "Format of the projection to logits; auto = int8 if other matrices are rounded, else "
            "as-is. If it shares the embeddings' matrix, rounding makes a separate copy of it.",
        .type = "FORMAT"},
       {{"auto", std::nullopt}, {"as-is", WeightRounding::kAsIs}, {"int8", WeightRounding::kInt8}},
       [](auto& c) -> auto& { return c.weights.head; }));
-  out.push_back(named_option<DecodeActivations>(
-      {.table = "weights",
-       .key = "activations",
+  out.add(named_option<DecodeActivations>(
+      {.key = "activations",
        .help = "Type of the activations in decode's products with packed weights: model = as they "
                "are; int8 = rounded in blocks of 32, which is faster.",
        .type = "KIND"},
       {{"model", DecodeActivations::kModel}, {"int8", DecodeActivations::kInt8}},
       [](auto& c) -> auto& { return c.weights.activations; }));
-  out.push_back(named_option<ExpertLocation>(
-      {.table = "weights",
-       .key = "experts",
+  out.add(named_option<ExpertLocation>(
+      {.key = "experts",
        .help =
            "Where the weights of routed experts are stored: device = with all other weights; "
            "host = in host memory, from where each step reads the weights of the chosen experts "
@@ -199,9 +194,9 @@ void add_weights(Options& out) {
 }
 
 void add_sets(Options& out) {
-  out.push_back(parsed_option(
-      {.table = "selection",
-       .key = "kind",
+  out.table = "selection";
+  out.add(parsed_option(
+      {.key = "kind",
        .help =
            has_comparison_selections()
                ? "Which tokens a decode step attends to: fasa = the tokens with the best slice "
@@ -213,9 +208,8 @@ void add_sets(Options& out) {
        .default_text = "the preset's"},
       "NAME", selection_names(), [](auto& c) -> auto& { return c.selection.kind; },
       [](const std::string& name) { return find_selection(name); }, selection_name));
-  out.push_back(named_option<SlicePreset>(
-      {.table = "selection",
-       .key = "slice",
+  out.add(named_option<SlicePreset>(
+      {.key = "slice",
        .help =
            "What the slices store: default = all frequency chunks in int2; fine = all in int4, "
            "value codes as well; lean = half of them in int2; paper = a quarter of them in bf16; "
@@ -227,24 +221,21 @@ void add_sets(Options& out) {
        {"lean", SlicePreset::kLean},
        {"map", SlicePreset::kMap}},
       [](auto& c) -> auto& { return c.selection.slice; }));
-  out.push_back(parsed_option(
-      {.table = "selection",
-       .key = "slice_dtype",
+  out.add(parsed_option(
+      {.key = "slice_dtype",
        .help = "Precision of the slices; overrides that of `slice`.",
        .default_text = "that of `slice`"},
       "DTYPE", "f32, bf16, int8, int4, int2",
       [](auto& c) -> auto& { return c.selection.slice_dtype; }, parse_slice_dtype,
       slice_dtype_name));
-  out.push_back(integer_option(
-      {.table = "selection",
-       .key = "tip_chunks",
+  out.add(integer_option(
+      {.key = "tip_chunks",
        .help = "Frequency chunks per head in the slices; overrides the number of `slice`.",
        .default_text = "that of `slice`"},
       1, 512, [](auto& c) -> auto& { return c.selection.tip_chunks; },
       "1 to the number of frequency chunks of a head"));
-  out.push_back(integer_option(
-      {.table = "selection",
-       .key = "fine_chunks",
+  out.add(integer_option(
+      {.key = "fine_chunks",
        .help =
            "Frequency chunks per head in int4, the others in int2: the best ones of the FC map, "
            "which this needs. With as many left out (tip_chunks) the slices take no more memory, "
@@ -252,9 +243,8 @@ void add_sets(Options& out) {
        .default_text = "0"},
       0, 512, [](auto& c) -> auto& { return c.selection.fine_chunks; },
       "0 to the number of frequency chunks in the slices"));
-  out.push_back(taken_option(
-      {.table = "selection",
-       .key = "fac_tokens",
+  out.add(taken_option(
+      {.key = "fac_tokens",
        .help =
            "Tokens attended to exactly, per KV head (the paper's N_fac), sinks and recent "
            "included. "
@@ -270,9 +260,9 @@ void add_sets(Options& out) {
 }
 
 void add_counts(Options& out) {
-  out.push_back(taken_option(
-      {.table = "selection",
-       .key = "low_bit_tokens",
+  out.table = "selection";
+  out.add(taken_option(
+      {.key = "low_bit_tokens",
        .help =
            "The next best tokens after fac_tokens, attended to by codes of their keys and "
            "values. The codes lie on the device, so no row of these tokens is fetched. 0 = none, "
@@ -282,9 +272,8 @@ void add_counts(Options& out) {
       "N|SHARE|auto", "auto, a count of tokens from 0, or a share in [0, 1] with a decimal point",
       [](auto& c) -> auto& { return c.selection.low_bit_tokens; }, take_auto_count,
       auto_count_json));
-  out.push_back(parsed_option(
-      {.table = "selection",
-       .key = "value_codes",
+  out.add(parsed_option(
+      {.key = "value_codes",
        .help = "Precision of the value codes, by which low_bit_tokens are attended to.",
        .default_text = "int4 with slice = fine, else int2"},
       "DTYPE", "int8, int4, int2", [](auto& c) -> auto& { return c.selection.value_codes; },
@@ -293,37 +282,28 @@ void add_counts(Options& out) {
         return dtype && is_coded(*dtype) ? dtype : std::nullopt;
       },
       slice_dtype_name));
-  out.push_back(integer_option(
-      {.table = "selection",
-       .key = "sinks",
-       .help = "First tokens of a sequence, which are always attended to."},
-      0, 65536, [](auto& c) -> auto& { return c.selection.sinks; }));
-  out.push_back(integer_option(
-      {.table = "selection",
-       .key = "recent",
-       .help = "Newest tokens of a sequence, which are always attended to."},
-      1, 65536, [](auto& c) -> auto& { return c.selection.recent; }));
-  out.push_back(taken_option(
-      {.table = "selection", .key = "dense_layers", .help = "Layers that attend to all tokens."},
-      "LIST", fmt::format("an array of layer numbers from 0 to {}", kMaxLayers - 1),
+  out.add(integer_option(
+      {.key = "sinks", .help = "First tokens of a sequence, which are always attended to."}, 0,
+      65536, [](auto& c) -> auto& { return c.selection.sinks; }));
+  out.add(integer_option(
+      {.key = "recent", .help = "Newest tokens of a sequence, which are always attended to."}, 1,
+      65536, [](auto& c) -> auto& { return c.selection.recent; }));
+  out.add(taken_option(
+      {.key = "dense_layers", .help = "Layers that attend to all tokens."}, "LIST",
+      fmt::format("an array of layer numbers from 0 to {}", kMaxLayers - 1),
       [](auto& c) -> auto& { return c.selection.dense_layers; }, take_layers));
-  out.push_back(choice_option(
-      {.table = "selection",
-       .key = "page_tokens",
+  out.add(choice_option(
+      {.key = "page_tokens",
        .help =
            "Tokens that fasa selects together, by the mean of their keys (the paper's page-level "
            "selection). More than 1 keeps less of the attention than single tokens do "
            "(docs/results/selection.md)."},
       {1, 8, 16, 32}, [](auto& c) -> auto& { return c.selection.options.page_tokens; }));
-  out.push_back(taken_option(
-      {.table = "selection",
-       .key = "seed",
-       .help = "Seed of selection.kind = random.",
-       .flag = "selection_seed"},
-      "N", "0 or more", [](auto& c) -> auto& { return c.selection.options.seed; }, take_seed));
-  out.push_back(text_option(
-      {.table = "selection",
-       .key = "map",
+  out.add(taken_option(
+      {.key = "seed", .help = "Seed of selection.kind = random.", .flag = "selection_seed"}, "N",
+      "0 or more", [](auto& c) -> auto& { return c.selection.options.seed; }, take_seed));
+  out.add(text_option(
+      {.key = "map",
        .help =
            "FC map; only slices over fewer than all frequency chunks, and fine_chunks, need one.",
        .type = "FILE",
@@ -334,9 +314,9 @@ void add_counts(Options& out) {
 }
 
 void add_placement(Options& out) {
-  out.push_back(named_option<RowPlacement>(
-      {.table = "placement",
-       .key = "rows",
+  out.table = "placement";
+  out.add(named_option<RowPlacement>(
+      {.key = "rows",
        .help = "Where rows (whole keys and values) are stored: host; device; auto = on the host, "
                "with copies on the device while its memory lasts (the oldest copies are freed "
                "first). The cpu device has one memory, so all three are the same there.",
@@ -346,9 +326,8 @@ void add_placement(Options& out) {
        {"device", RowPlacement::kDevice},
        {"auto", RowPlacement::kAuto}},
       [](auto& c) -> auto& { return c.placement.rows; }));
-  out.push_back(parsed_option(
-      {.table = "placement",
-       .key = "row_dtype",
+  out.add(parsed_option(
+      {.key = "row_dtype",
        .help = "How rows store keys and values. int8 = 8-bit codes with one scale for each token's "
                "key and value: half the memory and half the link traffic of bf16; heads need at "
                "least 32 dimensions. With int8, a key or value that holds a NaN or an infinity "
@@ -356,9 +335,8 @@ void add_placement(Options& out) {
        .default_text = "the model folder's"},
       "DTYPE", "f32, f16, bf16, int8", [](auto& c) -> auto& { return c.placement.row_dtype; },
       parse_row_dtype, row_dtype_name));
-  out.push_back(auto_integer_option(
-      {.table = "placement",
-       .key = "hot_rows",
+  out.add(auto_integer_option(
+      {.key = "hot_rows",
        .help =
            "Fetched rows that stay on the device, per sequence, layer and KV head. auto = 2 x "
            "fac_tokens (4 x if rows are int8), or as many as fit if device memory is short. While "
@@ -369,18 +347,17 @@ void add_placement(Options& out) {
 }
 
 void add_prefetch(Options& out) {
-  out.push_back(auto_integer_option(
-      {.table = "prefetch",
-       .key = "depth",
+  out.table = "prefetch";
+  out.add(auto_integer_option(
+      {.key = "depth",
        .help =
            "How many layers ahead predicted rows are fetched; 0 = no prefetch; auto = 1 "
            "where the rows that the last steps fetched ahead, used and missed say that it pays. "
            "Above 1 the rows are the same. Results do not depend on it."},
       0, kMaxLayers, [](auto& c) -> auto& { return c.prefetch.depth; },
       fmt::format("auto, or 0 to the model's last layer (at most {})", kMaxLayers)));
-  out.push_back(named_option<PredictorKind>(
-      {.table = "prefetch",
-       .key = "predictor",
+  out.add(named_option<PredictorKind>(
+      {.key = "predictor",
        .help = "Rows that are fetched ahead: none; runners-up = the best tokens behind the layer's "
                "last "
                "set; auto = runners-up."},
@@ -388,14 +365,11 @@ void add_prefetch(Options& out) {
        {"none", PredictorKind::kNone},
        {"runners-up", PredictorKind::kRunnersUp}},
       [](auto& c) -> auto& { return c.prefetch.predictor; }));
-  out.push_back(integer_option(
-      {.table = "prefetch",
-       .key = "streams",
-       .help = "Number of streams that copy rows. Results do not depend on it."},
+  out.add(integer_option(
+      {.key = "streams", .help = "Number of streams that copy rows. Results do not depend on it."},
       1, 16, [](auto& c) -> auto& { return c.prefetch.streams; }));
-  out.push_back(auto_integer_option(
-      {.table = "prefetch",
-       .key = "head_groups",
+  out.add(auto_integer_option(
+      {.key = "head_groups",
        .help =
            "Number of groups of KV heads that are scored in turn: rows of one group are fetched "
            "while the next group is scored. auto = as many as the device's rates justify. "
@@ -404,9 +378,9 @@ void add_prefetch(Options& out) {
 }
 
 void add_top(Options& out) {
-  out.push_back(text_option(
-      {.table = "",
-       .key = "preset",
+  out.table = "";
+  out.add(text_option(
+      {.key = "preset",
        .help =
            "Sets selection.kind and placement.rows: fasa-m = kind fasa, rows on the host; fasa-c "
            "= kind fasa, rows on the device; full = kind full, rows on the device. An explicit "
@@ -415,27 +389,25 @@ void add_top(Options& out) {
 }
 
 void add_link(Options& out) {
-  out.push_back(parsed_option(
-      {.table = "link",
-       .key = "bandwidth",
+  out.table = "link";
+  out.add(parsed_option(
+      {.key = "bandwidth",
        .help = "Bandwidth of the emulated device's link, in each direction.",
        .default_text = "that of `gpu`; 25GB/s without one"},
       "RATE", "a rate above 0, such as \"16GB/s\"",
       [](auto& c) -> auto& { return c.link.bandwidth; }, parse_rate,
       [](double rate) { return fmt::format("{:.12g}GB/s", rate / 1e9); }));
-  out.push_back(parsed_option(
-      {.table = "link",
-       .key = "latency",
-       .help = "Latency of one transfer over the emulated device's link."},
+  out.add(parsed_option(
+      {.key = "latency", .help = "Latency of one transfer over the emulated device's link."},
       "TIME", "a time, such as \"10us\" (ns, us, ms, s)",
       [](auto& c) -> auto& { return c.link.latency; }, parse_seconds,
       [](double seconds) { return fmt::format("{:.12g}us", seconds * 1e6); }));
 }
 
 void add_answers(Options& out) {
-  out.push_back(named_option<DraftKind>(
-      {.table = "drafts",
-       .key = "kind",
+  out.table = "drafts";
+  out.add(named_option<DraftKind>(
+      {.key = "kind",
        .help = "Drafts of an answer's next tokens, computed in one step with the newest token. "
                "lookup = what followed the same tokens before, in prompt and answer, as far as it "
                "saves time. Answers do not depend on it. On the cpu device, in models without "
@@ -443,9 +415,9 @@ void add_answers(Options& out) {
        .flag = "drafts"},
       {{"none", DraftKind::kNone}, {"lookup", DraftKind::kLookup}},
       [](auto& c) -> auto& { return c.drafts.kind; }));
-  out.push_back(auto_integer_option(
-      {.table = "audit",
-       .key = "every",
+  out.table = "audit";
+  out.add(auto_integer_option(
+      {.key = "every",
        .help = "Compares the distribution behind each Nth token of an answer with that of full "
                "attention over the same rows: what selection costs on this text. 0 = none; auto = "
                "as many tokens as take at most 5 % of the time. Answers do not depend on it.",
@@ -455,18 +427,18 @@ void add_answers(Options& out) {
 }
 
 void add_rest(Options& out) {
-  out.push_back(text_option(
-      {.table = "trace",
-       .key = "file",
+  out.table = "trace";
+  out.add(text_option(
+      {.key = "file",
        .help = "File to which `fasa generate` writes a timeline of the device's work, for "
                "ui.perfetto.dev or chrome://tracing.",
        .type = "FILE",
        .flag = "trace_file",
        .default_text = "no file"},
       "the path of a file in an existing folder", [](auto& c) -> auto& { return c.trace.file; }));
-  out.push_back(text_option(
-      {.table = "sessions",
-       .key = "dir",
+  out.table = "sessions";
+  out.add(text_option(
+      {.key = "dir",
        .help =
            "Folder in which `fasa serve` stores idle conversations, and from which it loads them "
            "after a restart. If missing, it is created with access for its owner only.",
@@ -475,32 +447,29 @@ void add_rest(Options& out) {
        .default_text = "no conversations on disk"},
       "the path of a folder that no other server uses",
       [](auto& c) -> auto& { return c.sessions.dir; }));
-  out.push_back(size_option(
-      {.table = "sessions",
-       .key = "limit",
+  out.add(size_option(
+      {.key = "limit",
        .help =
            "Limit on the size of conversations on disk; the least recently used are deleted first.",
        .flag = "sessions_limit",
        .default_text = "64GiB"},
       [](auto& c) -> auto& { return c.sessions.limit; }));
-  out.push_back(parsed_option(
-      {.table = "sessions",
-       .key = "idle_after",
+  out.add(parsed_option(
+      {.key = "idle_after",
        .help =
            "Time since a conversation's last request after which it moves to disk and its memory "
            "is freed."},
       "TIME", "a time, such as \"600s\" (ns, us, ms, s)",
       [](auto& c) -> auto& { return c.sessions.idle_after; }, parse_seconds,
       [](double seconds) { return fmt::format("{:.12g}s", seconds); }));
-  out.push_back(integer_option(
-      {.table = "sessions",
-       .key = "sparse_turn_tokens",
+  out.add(integer_option(
+      {.key = "sparse_turn_tokens",
        .help = "Longest new turn of a continued conversation, in tokens, that attends to selected "
                "tokens, as generated tokens do; longer turns attend to all tokens."},
       0, 65536, [](auto& c) -> auto& { return c.sessions.sparse_turn_tokens; }));
-  out.push_back(taken_option(
-      {.table = "serve",
-       .key = "prompt_share",
+  out.table = "serve";
+  out.add(taken_option(
+      {.key = "prompt_share",
        .help =
            "Share of prompt tokens that `fasa serve` computes for the oldest prompt while shorter "
            "ones go first. 1 = in order of arrival; 0 = always the least left first, so that a "
@@ -509,18 +478,18 @@ void add_rest(Options& out) {
       take_share));
 }
 
-Options all_options() {
+std::vector<ConfigOption> all_options() {
   Options options;
   for (const auto add : {add_top, add_device, add_memory, add_weights, add_sets, add_counts,
                          add_placement, add_prefetch, add_link, add_answers, add_rest})
     add(options);
-  return options;
+  return std::move(options.all);
 }
 
 }  // namespace
 
 std::span<const ConfigOption> config_options() {
-  static const Options options = all_options();
+  static const std::vector<ConfigOption> options = all_options();
   return options;
 }
 

@@ -17,7 +17,6 @@ namespace fasa {
 
 // What a row says beside the allowed values; see ConfigOption.
 struct OptionWords {
-  std::string_view table;
   std::string_view key;
   std::string_view help;
   std::string_view type = "";  // "": the kind's
@@ -27,7 +26,7 @@ struct OptionWords {
 
 inline ConfigOption option_of(const OptionWords& words, std::string_view type, std::string allowed,
                               bool text, ConfigOption::Set set, ConfigOption::Get get) {
-  return {.table = words.table,
+  return {.table = "",  // set where the row is added
           .key = words.key,
           .flag = words.flag,
           .type = words.type.empty() ? type : words.type,
