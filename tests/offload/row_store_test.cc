@@ -90,12 +90,12 @@ TEST_P(RowStores, ForksSharePagesUntilTheyWrite) {
   child->share(*parent, 150);
   ASSERT_EQ(child->pages(), 3);
   EXPECT_EQ(child->blocks()[2], parent->blocks()[2]);
-  EXPECT_FALSE(child->needs_private_page(128));
-  EXPECT_TRUE(child->needs_private_page(150));
+  EXPECT_FALSE(child->reserve_private_page(128));
+  EXPECT_TRUE(child->reserve_private_page(150));
   child->make_private(150, opened.control.view());
   opened.device->synchronize(opened.control.view());
   EXPECT_NE(child->blocks()[2], parent->blocks()[2]);
-  EXPECT_FALSE(child->needs_private_page(150));
+  EXPECT_FALSE(child->reserve_private_page(150));
   parent.reset();
   child->truncate(64);
   EXPECT_EQ(child->pages(), 1);
