@@ -12,6 +12,7 @@
 #include "runtime/llm/compute/open_model_device.h"
 #include "runtime/llm/generation/model_tokenizer.h"
 #include "tools/commands/command.h"
+#include "tools/flags/add_option.h"
 #include "tools/flags/config_flags.h"
 #include "tools/flags/load_model.h"
 #include "tools/flags/slice_choice.h"
@@ -41,24 +42,16 @@ class AnalyzeCommand final : public Command {
 
 CLI::App* AnalyzeCommand::add_to(CLI::App& app) {
   command_ = app.add_subcommand("analyze", "Show how heads use frequency chunks");
-  command_->add_option("--model", model_dir_, "Folder of a Hugging Face model, or a GGUF file")
-      ->type_name("DIR")
-      ->required();
-  command_->add_option("--text", texts_, "Text files to run over")->type_name("FILE")->required();
-  command_->add_option("-o,--output", html_, "Write an HTML report")->type_name("FILE.html");
+  add_model_option(*command_, model_dir_)->required();
+  add_option(*command_, "--text", texts_, "FILE", "Text files to run over")->required();
+  add_option(*command_, "-o,--output", html_, "FILE.html", "Write an HTML report");
   command_->add_flag("--json", json_, "Print one JSON object instead of tables");
-  command_->add_option("--tokens", options_.tokens, "Maximum tokens of each text")
-      ->type_name("N")
-      ->capture_default_str();
-  command_->add_option("--window", options_.window, "K of the agreement measure: the best K tokens")
-      ->type_name("K")
-      ->capture_default_str();
-  command_->add_option("--queries", options_.queries, "Number of positions of a text to examine")
-      ->type_name("N")
-      ->capture_default_str();
-  command_->add_option("--seed", options_.seed, "Seed for the choice of queries")
-      ->type_name("N")
-      ->capture_default_str();
+  add_shown_option(*command_, "--tokens", options_.tokens, "N", "Maximum tokens of each text");
+  add_shown_option(*command_, "--window", options_.window, "K",
+                   "K of the agreement measure: the best K tokens");
+  add_shown_option(*command_, "--queries", options_.queries, "N",
+                   "Number of positions of a text to examine");
+  add_shown_option(*command_, "--seed", options_.seed, "N", "Seed for the choice of queries");
   config_flags_.add_to(*command_);
   return command_;
 }

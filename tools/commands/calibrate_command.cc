@@ -12,9 +12,9 @@
 #include "runtime/llm/generation/model_tokenizer.h"
 #include "runtime/text/tokenizer.h"
 #include "tools/commands/command.h"
+#include "tools/flags/add_option.h"
 #include "tools/flags/config_flags.h"
 #include "tools/flags/load_model.h"
-#include "tools/flags/pre_flag.h"
 #include "tools/terminal/progress.h"
 
 namespace fasa {
@@ -56,38 +56,23 @@ class CalibrateCommand final : public Command {
  public:
   CLI::App* add_to(CLI::App& app) override {
     command_ = app.add_subcommand("calibrate", "Make the FC map of a model from text");
-    command_->add_option("--model", model_dir_, "Folder of a Hugging Face model, or a GGUF file")
-        ->type_name("DIR")
-        ->required();
-    add_pre_flag(*command_, pre_);
-    command_->add_option("--text", texts_, "Text files to run over; default: the project's texts")
-        ->type_name("FILE");
-    command_->add_option("-o,--output", output_, "FC map file to write")
-        ->type_name("FILE")
-        ->required();
-    tokens_option_ =
-        command_
-            ->add_option("--tokens", options_.tokens, "Number of tokens to run, including probes")
-            ->type_name("N")
-            ->capture_default_str();
-    command_
-        ->add_option("--window", options_.window,
-                     "Number of tokens selected; default: depends on the length")
-        ->type_name("K");
-    command_->add_option("--objective", objective_, "distant_attention, attention, distant_ca, ca")
-        ->type_name("NAME")
-        ->capture_default_str();
-    command_
-        ->add_option("--queries", options_.queries, "Number of positions whose queries are used")
-        ->type_name("N")
-        ->capture_default_str();
-    command_->add_option("--seed", options_.seed, "Seed for the choice of queries and probes")
-        ->type_name("N")
-        ->capture_default_str();
-    command_
-        ->add_option("--slice-bytes", options_.slice_bytes,
-                     "Choose bits and FCs of the slice within N bytes per token and KV head")
-        ->type_name("N");
+    add_model_option(*command_, model_dir_)->required();
+    add_pre_option(*command_, pre_);
+    add_option(*command_, "--text", texts_, "FILE",
+               "Text files to run over; default: the project's texts");
+    add_option(*command_, "-o,--output", output_, "FILE", "FC map file to write")->required();
+    tokens_option_ = add_shown_option(*command_, "--tokens", options_.tokens, "N",
+                                      "Number of tokens to run, including probes");
+    add_option(*command_, "--window", options_.window, "K",
+               "Number of tokens selected; default: depends on the length");
+    add_shown_option(*command_, "--objective", objective_, "NAME",
+                     "distant_attention, attention, distant_ca, ca");
+    add_shown_option(*command_, "--queries", options_.queries, "N",
+                     "Number of positions whose queries are used");
+    add_shown_option(*command_, "--seed", options_.seed, "N",
+                     "Seed for the choice of queries and probes");
+    add_option(*command_, "--slice-bytes", options_.slice_bytes, "N",
+               "Choose bits and FCs of the slice within N bytes per token and KV head");
     command_->add_flag("--no-probes", no_probes_,
                        "Do not plant strings for later queries to attend to");
     flags_.add_to(*command_);

@@ -13,12 +13,12 @@
 #include "runtime/llm/generation/model_tokenizer.h"
 #include "tools/commands/chat_loop.h"
 #include "tools/commands/command.h"
+#include "tools/flags/add_option.h"
 #include "tools/flags/config_flags.h"
 #include "tools/flags/fit_flag.h"
 #include "tools/flags/help_text.h"
 #include "tools/flags/load_model.h"
 #include "tools/flags/model_dtype.h"
-#include "tools/flags/pre_flag.h"
 #include "tools/flags/prefill_chunk_flag.h"
 #include "tools/flags/sampling_flags.h"
 #include "tools/flags/slice_choice.h"
@@ -36,22 +36,15 @@ class ChatCommand final : public Command, private ChatHost {
  public:
   CLI::App* add_to(CLI::App& app) override {
     command_ = app.add_subcommand("chat", "Chat with a model");
-    command_->add_option("--model", dir_, "Folder of a Hugging Face model, or a GGUF file")
-        ->type_name("DIR")
-        ->required();
-    command_->add_option("--system", options_.system, "System message, before all others")
-        ->type_name("TEXT");
-    command_
-        ->add_option("--now", now_, "Time for chat templates; default: SOURCE_DATE_EPOCH, else now")
-        ->type_name("DATE");
-    command_->add_option("--dtype", dtype_, "Type of weights and activations: f32, bf16, auto")
-        ->type_name("DTYPE")
-        ->capture_default_str();
+    add_model_option(*command_, dir_)->required();
+    add_option(*command_, "--system", options_.system, "TEXT", "System message, before all others");
+    add_option(*command_, "--now", now_, "DATE",
+               "Time for chat templates; default: SOURCE_DATE_EPOCH, else now");
+    add_dtype_option(*command_, dtype_);
     add_prefill_chunk(*command_, options_.prefill_chunk);
-    command_->add_option("--max-context", max_context_, "Maximum tokens of a conversation")
-        ->type_name("N")
+    add_option(*command_, "--max-context", max_context_, "N", "Maximum tokens of a conversation")
         ->check(CLI::Range(int64_t{2}, int64_t{1} << 30));
-    add_pre_flag(*command_, pre_);
+    add_pre_option(*command_, pre_);
     sampling_.add_to(*command_);
     fit_.add_to(*command_);
     flags_.add_to(*command_);

@@ -15,6 +15,7 @@
 #include "runtime/io/shipped_files.h"
 #include "tools/commands/command.h"
 #include "tools/commands/demo_model.h"
+#include "tools/flags/add_option.h"
 #include "tools/flags/config_flags.h"
 
 namespace fasa {
@@ -129,8 +130,7 @@ class DemoCommand final : public Command {
  public:
   CLI::App* add_to(CLI::App& app) override {
     command_ = app.add_subcommand("demo", "Show what fasa gives, on a real model and text");
-    command_->add_option("--model", model_, "Another model: a folder, or a GGUF file")
-        ->type_name("DIR");
+    add_option(*command_, "--model", model_, "DIR", "Another model: a folder, or a GGUF file");
     command_->add_flag("--quick", quick_, "Only what needs no real model");
     return command_;
   }

@@ -15,9 +15,9 @@
 #include "tools/commands/command.h"
 #include "tools/commands/compared_methods.h"
 #include "tools/commands/eval_method.h"
+#include "tools/flags/add_option.h"
 #include "tools/flags/config_flags.h"
 #include "tools/flags/load_model.h"
-#include "tools/flags/pre_flag.h"
 #include "tools/flags/slice_choice.h"
 #include "tools/report/eval_report.h"
 #include "tools/report/eval_scores.h"
@@ -40,7 +40,7 @@ class EvalCommand final : public Command {
   // Adds a flag whose help text states its default.
   template <typename Value>
   CLI::Option* add_flag(const char* flag, const char* type, Value& value, const char* help) {
-    return command_->add_option(flag, value, help)->type_name(type);
+    return add_option(*command_, flag, value, type, help);
   }
   template <typename Value>
   void add_shown_flag(const char* flag, const char* type, Value& value, const char* help) {
@@ -134,10 +134,10 @@ void EvalCommand::add_output_flags() {
 CLI::App* EvalCommand::add_to(CLI::App& app) {
   command_ =
       app.add_subcommand("eval", "Measure the quality of a model's answers with a selection");
-  command_->add_option("task", flags_.task, eval_task_names())->type_name("TASK")->required();
+  add_option(*command_, "task", flags_.task, "TASK", eval_task_names())->required();
   add_flag("--model", "DIR", flags_.model_dir, "Folder of a Hugging Face model, or a GGUF file")
       ->required();
-  add_pre_flag(*command_, pre_);
+  add_pre_option(*command_, pre_);
   add_task_flags();
   add_data_flags();
   add_method_flags();

@@ -19,12 +19,12 @@
 #include "runtime/llm/generation/random_context.h"
 #include "runtime/trace/trace_file.h"
 #include "tools/commands/command.h"
+#include "tools/flags/add_option.h"
 #include "tools/flags/config_flags.h"
 #include "tools/flags/fit_flag.h"
 #include "tools/flags/help_text.h"
 #include "tools/flags/load_model.h"
 #include "tools/flags/model_dtype.h"
-#include "tools/flags/pre_flag.h"
 #include "tools/flags/prefill_chunk_flag.h"
 #include "tools/flags/prompt.h"
 #include "tools/flags/sampling_flags.h"
@@ -73,31 +73,18 @@ struct ModelOptions {
 
 void add_model_flags(CLI::App& command, ModelOptions& model, PromptSource& prompt,
                      int64_t& random_context) {
-  command.add_option("--model", model.dir, "Folder of a Hugging Face model, or a GGUF file")
-      ->type_name("DIR");
-  command
-      .add_option("--geometry", model.geometry,
-                  "For measuring: random weights in a llama model of this geometry (names: fasa "
-                  "plan --list), or in the model of a folder's config.json")
-      ->type_name("NAME|DIR");
-  command
-      .add_option("--random-context", random_context,
-                  "For measuring: N tokens of random keys and values before the prompt, without a "
-                  "prefill; the prompt is decoded, and defaults to one random token")
-      ->type_name("N")
+  add_model_option(command, model.dir);
+  add_option(command, "--geometry", model.geometry, "NAME|DIR",
+             "For measuring: random weights in a llama model of this geometry (names: fasa "
+             "plan --list), or in the model of a folder's config.json");
+  add_option(command, "--random-context", random_context, "N",
+             "For measuring: N tokens of random keys and values before the prompt, without a "
+             "prefill; the prompt is decoded, and defaults to one random token")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
-  command
-      .add_option("--random-prompt", prompt.random_tokens,
-                  "For measuring: a prompt of N random token ids")
-      ->type_name("N");
-  command.add_option("--prompt", prompt.text, "The prompt")->type_name("TEXT");
-  command.add_option("--prompt-file", prompt.file, "File with the text of the prompt")
-      ->type_name("FILE");
-  command
-      .add_option("--prompt-ids", prompt.ids_file,
-                  "File of token ids: a JSON array, or numbers separated by spaces")
-      ->type_name("FILE");
-  add_pre_flag(command, prompt.pre);
+  add_option(command, "--random-prompt", prompt.random_tokens, "N",
+             "For measuring: a prompt of N random token ids");
+  add_prompt_options(command, prompt);
+  add_pre_option(command, prompt.pre);
 }
 
 class GenerateCommand final : public Command {
@@ -110,9 +97,7 @@ class GenerateCommand final : public Command {
     add_prefill_chunk(*command_, options_.prefill_chunk);
     command_->add_flag("--allow-long", options_.allow_long,
                        "Allow more tokens than the model has positions, with a warning");
-    command_->add_option("--dtype", dtype_, "Type of weights and activations: f32, bf16, auto")
-        ->type_name("DTYPE")
-        ->capture_default_str();
+    add_dtype_option(*command_, dtype_);
     command_->add_flag("--stats", stats_, "Print a table of times, memory and fetches");
     command_->add_flag("--json", json_, "Print one JSON object instead of the text");
     fit_.add_to(*command_);
@@ -152,12 +137,10 @@ class GenerateCommand final : public Command {
 void GenerateCommand::add_chat_flags() {
   command_->add_flag("--chat", chat_,
                      "Treat the prompt as a user's message and apply the chat template");
-  command_->add_option("--system", system_, "With --chat: a system message before the prompt")
-      ->type_name("TEXT");
-  command_
-      ->add_option("--now", now_,
-                   "With --chat: time for chat templates; default: SOURCE_DATE_EPOCH, else now")
-      ->type_name("DATE");
+  add_option(*command_, "--system", system_, "TEXT",
+             "With --chat: a system message before the prompt");
+  add_option(*command_, "--now", now_, "DATE",
+             "With --chat: time for chat templates; default: SOURCE_DATE_EPOCH, else now");
 }
 
 std::vector<int32_t> GenerateCommand::prompt_ids(const text::Tokenizer* tokenizer,

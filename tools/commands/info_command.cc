@@ -23,6 +23,7 @@
 #include "runtime/text/answer/format_choice.h"
 #include "tools/commands/command.h"
 #include "tools/commands/version.h"
+#include "tools/flags/add_option.h"
 #include "tools/flags/config_flags.h"
 #include "tools/flags/help_text.h"
 #include "tools/report/text_table.h"
@@ -234,8 +235,7 @@ class InfoCommand final : public Command {
  public:
   CLI::App* add_to(CLI::App& app) override {
     command_ = app.add_subcommand("info", "Show the machine, the devices and a model's KV cache");
-    command_->add_option("--model", model_dir_, "Folder of a Hugging Face model, or a GGUF file")
-        ->type_name("DIR");
+    add_model_option(*command_, model_dir_);
     command_->add_flag("--json", json_, "Print one JSON object");
     return command_;
   }

@@ -8,6 +8,7 @@
 #include "runtime/base/error.h"
 #include "runtime/io/output_file.h"
 #include "tools/commands/command.h"
+#include "tools/flags/add_option.h"
 #include "tools/flags/config_flags.h"
 #include "tools/flags/option_list.h"
 
@@ -160,8 +161,7 @@ class PagesCommand final : public Command {
   CLI::App* add_to(CLI::App& app) override {
     app_ = &app;
     command_ = app.add_subcommand("pages", "Write the manual pages and shell completions");
-    command_->add_option("folder", folder_, "Folder that receives man1 and completions")
-        ->type_name("DIR")
+    add_option(*command_, "folder", folder_, "DIR", "Folder that receives man1 and completions")
         ->required();
     return command_;
   }

@@ -14,6 +14,7 @@
 #include "runtime/plan/planner.h"
 #include "tools/commands/command.h"
 #include "tools/commands/emulated_decode.h"
+#include "tools/flags/add_option.h"
 #include "tools/flags/config_flags.h"
 #include "tools/flags/help_text.h"
 #include "tools/flags/prefill_chunk_flag.h"
@@ -57,50 +58,32 @@ class PlanCommand final : public Command {
 
 CLI::App* PlanCommand::add_to(CLI::App& app) {
   command_ = app.add_subcommand("plan", "Predict what fits a machine and how fast it would be");
-  command_
-      ->add_option("--model", model_dir_,
-                   "Folder of a Hugging Face model (config.json is enough), or a GGUF file")
-      ->type_name("DIR");
-  command_->add_option("--geometry", geometry_, "A model by name, such as Llama-3.1-8B; see --list")
-      ->type_name("NAME");
-  command_->add_option("--vram", vram_, "Memory of the device; default: that of the GPU")
-      ->type_name("SIZE");
-  command_
-      ->add_option("--memory-bandwidth", memory_bandwidth_,
-                   "Bandwidth of that memory; default: that of the GPU")
-      ->type_name("RATE");
-  command_
-      ->add_option(
-          "--link-bandwidth", link_bandwidth_,
-          "Rate of the link between host and device; default: --bandwidth, else that of the GPU")
-      ->type_name("RATE");
-  tokens_option_ =
-      command_
-          ->add_option("--tokens", tokens_, "Context length; default: the model's, at most 131072")
-          ->type_name("N");
-  command_
-      ->add_option(
-          "--weight-bits", weight_bits_,
-          "Assume weights in 16, 8 or 4 bits; default: with --geometry 4, else the model's own, "
-          "stored as --weights says")
-      ->type_name("N");
-  command_
-      ->add_option(
-          "--overlap", prediction_.overlap,
-          "Assumed share of a set that hot rows hold from earlier steps; default: as on the "
-          "shipped trace")
-      ->type_name("SHARE");
-  command_
-      ->add_option(
-          "--coverage", prediction_.coverage,
-          "Assumed share of the rest that prefetch brings; default: as on the shipped trace")
-      ->type_name("SHARE");
+  add_option(*command_, "--model", model_dir_, "DIR",
+             "Folder of a Hugging Face model (config.json is enough), or a GGUF file");
+  add_option(*command_, "--geometry", geometry_, "NAME",
+             "A model by name, such as Llama-3.1-8B; see --list");
+  add_option(*command_, "--vram", vram_, "SIZE", "Memory of the device; default: that of the GPU");
+  add_option(*command_, "--memory-bandwidth", memory_bandwidth_, "RATE",
+             "Bandwidth of that memory; default: that of the GPU");
+  add_option(
+      *command_, "--link-bandwidth", link_bandwidth_, "RATE",
+      "Rate of the link between host and device; default: --bandwidth, else that of the GPU");
+  tokens_option_ = add_option(*command_, "--tokens", tokens_, "N",
+                              "Context length; default: the model's, at most 131072");
+  add_option(*command_, "--weight-bits", weight_bits_, "N",
+             "Assume weights in 16, 8 or 4 bits; default: with --geometry 4, else the model's own, "
+             "stored as --weights says");
+  add_option(*command_, "--overlap", prediction_.overlap, "SHARE",
+             "Assumed share of a set that hot rows hold from earlier steps; default: as on the "
+             "shipped trace");
+  add_option(*command_, "--coverage", prediction_.coverage, "SHARE",
+             "Assumed share of the rest that prefetch brings; default: as on the shipped trace");
   add_prefill_chunk(*command_, prefill_chunk_);
   command_->add_flag("--allow-long", allow_long_, "Allow more tokens than the model has positions");
   command_->add_flag("--list", list_, "Print the names of GPUs and geometries instead of a plan");
   command_->add_flag("--all", all_, "Show all presets and slices, not only the usual ones");
-  command_->add_option("-o,--output", output_, "Write the recommended settings to this config file")
-      ->type_name("FILE.toml");
+  add_option(*command_, "-o,--output", output_, "FILE.toml",
+             "Write the recommended settings to this config file");
   command_->add_flag("--json", json_, "Print one JSON object");
   flags_.add_to(*command_);
   return command_;

@@ -9,6 +9,7 @@
 #include "tools/commands/command.h"
 #include "tools/commands/profile_prompt.h"
 #include "tools/commands/profile_subject.h"
+#include "tools/flags/add_option.h"
 #include "tools/flags/config_flags.h"
 #include "tools/flags/help_text.h"
 #include "tools/flags/prefill_chunk_flag.h"
@@ -43,73 +44,41 @@ class ProfileCommand final : public Command {
 };
 
 void ProfileCommand::add_subject_flags() {
-  command_
-      ->add_option("--model", flags_.model_dir,
-                   "Profile the generation of this model (a folder or a GGUF file)")
-      ->type_name("DIR");
-  command_->add_option("--prompt", flags_.prompt.text, "The prompt")->type_name("TEXT");
-  command_->add_option("--prompt-file", flags_.prompt.file, "File with the text of the prompt")
-      ->type_name("FILE");
-  command_
-      ->add_option("--prompt-ids", flags_.prompt.ids_file,
-                   "File of token ids: a JSON array, or numbers separated by spaces")
-      ->type_name("FILE");
-  command_
-      ->add_option(
-          "--geometry", flags_.geometry,
-          "Profile a synthetic decode of a named model without weights (names: fasa plan --list)")
-      ->type_name("NAME");
-  tokens_ = command_
-                ->add_option("--tokens", flags_.tokens,
-                             "With --geometry: context length before the first step")
-                ->type_name("N")
-                ->capture_default_str();
-  command_
-      ->add_option("--sequences", flags_.sequences,
-                   "With --geometry: number of sequences that decode together")
-      ->type_name("N")
-      ->capture_default_str();
-  command_
-      ->add_option("--trace-from", flags_.trace_from,
-                   "With --geometry: record the selections from a generation of this model now, "
-                   "after the bundled text or the prompt")
-      ->type_name("DIR");
-  command_
-      ->add_option("--selection-trace", flags_.trace_file,
-                   "With --geometry: file of selections from fasa trace; default: the bundled one")
-      ->type_name("FILE");
-  command_
-      ->add_option("--compute", flags_.compute,
-                   "modelled = times only; real = kernels also compute")
-      ->type_name("HOW")
-      ->capture_default_str();
-  command_
-      ->add_option("--weight-bits", flags_.weight_bits,
-                   "With --geometry: weights in 4, 8 or 16 bits; 0 = attention alone; default: 4")
-      ->type_name("N");
+  add_option(*command_, "--model", flags_.model_dir, "DIR",
+             "Profile the generation of this model (a folder or a GGUF file)");
+  add_prompt_options(*command_, flags_.prompt);
+  add_option(
+      *command_, "--geometry", flags_.geometry, "NAME",
+      "Profile a synthetic decode of a named model without weights (names: fasa plan --list)");
+  tokens_ = add_shown_option(*command_, "--tokens", flags_.tokens, "N",
+                             "With --geometry: context length before the first step");
+  add_shown_option(*command_, "--sequences", flags_.sequences, "N",
+                   "With --geometry: number of sequences that decode together");
+  add_option(*command_, "--trace-from", flags_.trace_from, "DIR",
+             "With --geometry: record the selections from a generation of this model now, "
+             "after the bundled text or the prompt");
+  add_option(*command_, "--selection-trace", flags_.trace_file, "FILE",
+             "With --geometry: file of selections from fasa trace; default: the bundled one");
+  add_shown_option(*command_, "--compute", flags_.compute, "HOW",
+                   "modelled = times only; real = kernels also compute");
+  add_option(*command_, "--weight-bits", flags_.weight_bits, "N",
+             "With --geometry: weights in 4, 8 or 16 bits; 0 = attention alone; default: 4");
 }
 
 CLI::App* ProfileCommand::add_to(CLI::App& app) {
   command_ = app.add_subcommand("profile", "Show how a decode spends its time, layer by layer");
   add_subject_flags();
-  command_->add_option("--steps", flags_.steps, "Number of decode steps to measure")
-      ->type_name("N")
-      ->capture_default_str();
-  command_
-      ->add_option(
-          "--warmup", flags_.warmup,
-          "Number of steps before them, which fill the hot rows; default: from 48 on, until "
-          "the hit rate no longer rises")
-      ->type_name("N");
-  command_
-      ->add_option("--compare", compare_,
-                   "Compare two config files, with alternating steps; flags override both")
-      ->type_name("A.toml B.toml")
+  add_shown_option(*command_, "--steps", flags_.steps, "N", "Number of decode steps to measure");
+  add_option(*command_, "--warmup", flags_.warmup, "N",
+             "Number of steps before them, which fill the hot rows; default: from 48 on, until "
+             "the hit rate no longer rises");
+  add_option(*command_, "--compare", compare_, "A.toml B.toml",
+             "Compare two config files, with alternating steps; flags override both")
       ->expected(2);
   command_->add_flag("--prefill", prefill_,
                      "With --geometry: profile a prompt of --tokens tokens instead of a decode");
   add_prefill_chunk(*command_, prefill_chunk_);
-  command_->add_option("--html", html_, "Write an HTML report")->type_name("FILE");
+  add_option(*command_, "--html", html_, "FILE", "Write an HTML report");
   command_->add_flag("--no-advice", no_advice_,
                      "Try no other settings, which takes two to four times as long");
   command_->add_flag("--json", json_, "Print one JSON object instead of tables");

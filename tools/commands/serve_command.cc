@@ -25,12 +25,12 @@
 #include "tools/commands/command.h"
 #include "tools/commands/served_model.h"
 #include "tools/commands/served_room.h"
+#include "tools/flags/add_option.h"
 #include "tools/flags/config_flags.h"
 #include "tools/flags/fit_flag.h"
 #include "tools/flags/load_model.h"
 #include "tools/flags/model_dtype.h"
 #include "tools/flags/model_facts.h"
-#include "tools/flags/pre_flag.h"
 #include "tools/flags/prefill_chunk_flag.h"
 #include "tools/flags/slice_choice.h"
 #include "tools/terminal/clock.h"
@@ -79,10 +79,8 @@ class ServeCommand final : public Command {
  public:
   CLI::App* add_to(CLI::App& app) override {
     command_ = app.add_subcommand("serve", "Serve a model over HTTP with OpenAI's API");
-    command_->add_option("--model", dir_, "Folder of a Hugging Face model, or a GGUF file")
-        ->type_name("DIR")
-        ->required();
-    add_pre_flag(*command_, pre_);
+    add_model_option(*command_, dir_)->required();
+    add_pre_option(*command_, pre_);
     add_address();
     add_model();
     add_steps();
@@ -130,64 +128,45 @@ class ServeCommand final : public Command {
 };
 
 void ServeCommand::add_address() {
-  command_->add_option("--host", http_.host, "Address to listen on, or unix:PATH")
-      ->type_name("ADDRESS")
-      ->capture_default_str();
-  command_->add_option("--port", http_.port, "Port; 0 = any free port")
-      ->type_name("N")
-      ->capture_default_str();
-  command_->add_option("--api-key-file", key_file_, "File of API keys, one per line")
-      ->type_name("FILE");
-  command_
-      ->add_option("--allowed-host", http_.allowed_hosts,
-                   "Allow this name in the Host header, besides addresses and localhost")
-      ->type_name("NAME");
-  command_
-      ->add_option("--allowed-origin", http_.allowed_origins,
-                   "Allow web pages of this origin to send requests, besides the server's own page")
-      ->type_name("ORIGIN");
+  add_shown_option(*command_, "--host", http_.host, "ADDRESS",
+                   "Address to listen on, or unix:PATH");
+  add_shown_option(*command_, "--port", http_.port, "N", "Port; 0 = any free port");
+  add_option(*command_, "--api-key-file", key_file_, "FILE", "File of API keys, one per line");
+  add_option(*command_, "--allowed-host", http_.allowed_hosts, "NAME",
+             "Allow this name in the Host header, besides addresses and localhost");
+  add_option(*command_, "--allowed-origin", http_.allowed_origins, "ORIGIN",
+             "Allow web pages of this origin to send requests, besides the server's own page");
 }
 
 void ServeCommand::add_model() {
-  command_
-      ->add_option("--model-name", name_,
-                   "Name of the model in the API; default: the folder's name")
-      ->type_name("NAME");
+  add_option(*command_, "--model-name", name_, "NAME",
+             "Name of the model in the API; default: the folder's name");
   command_->add_flag("--any-model-name", any_model_name_, "Take requests for a model of any name");
-  command_->add_option("--dtype", dtype_, "Type of weights and activations: f32, bf16, auto")
-      ->type_name("DTYPE")
-      ->capture_default_str();
+  add_dtype_option(*command_, dtype_);
 }
 
 void ServeCommand::add_steps() {
-  command_
-      ->add_option("--max-sequences", engine_.max_sequences, "Requests that run at the same time")
-      ->type_name("N")
+  add_option(*command_, "--max-sequences", engine_.max_sequences, "N",
+             "Requests that run at the same time")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
-  command_
-      ->add_option("--max-waiting", engine_.max_waiting,
-                   "Requests that wait in the queue; further ones get status 429")
-      ->type_name("N")
+  add_option(*command_, "--max-waiting", engine_.max_waiting, "N",
+             "Requests that wait in the queue; further ones get status 429")
       ->check(CLI::Range(1, 100'000))
       ->capture_default_str();
-  command_->add_option("--max-context", max_context_, "Maximum tokens of a prompt and its answer")
-      ->type_name("N")
+  add_option(*command_, "--max-context", max_context_, "N",
+             "Maximum tokens of a prompt and its answer")
       ->check(CLI::Range(int64_t{2}, int64_t{1} << 30));
   add_prefill_chunk(*command_, engine_.prefill_chunk);
   command_->get_option("--prefill-chunk")->check(CLI::Range(kAutomaticChunk, 65'536));
-  command_
-      ->add_option("--max-step-ms", max_step_ms_,
-                   "Target time of a decode step and the prompts read after it; auto = twice the "
-                   "time of a decode step, at most 100")
-      ->type_name("MS")
+  add_option(*command_, "--max-step-ms", max_step_ms_, "MS",
+             "Target time of a decode step and the prompts read after it; auto = twice the "
+             "time of a decode step, at most 100")
       ->check(CLI::IsMember({"auto"}) | CLI::Range(0.1, 60'000.0))
       ->capture_default_str();
-  command_
-      ->add_option("--remember", engine_.log_bytes,
-                   "Memory for the tokens of conversations that were evicted, so that their next "
-                   "turn is recomputed with the same results")
-      ->type_name("SIZE")
+  add_option(*command_, "--remember", engine_.log_bytes, "SIZE",
+             "Memory for the tokens of conversations that were evicted, so that their next "
+             "turn is recomputed with the same results")
       ->transform(CLI::Validator(
           [](std::string& text) {
             const auto bytes = parse_bytes(text);
@@ -203,30 +182,24 @@ void ServeCommand::add_steps() {
 }
 
 void ServeCommand::add_answers() {
-  command_
-      ->add_option("--template-kwargs", template_kwargs_,
-                   "Variables of the chat template for requests that do not set them, such as "
-                   "'{\"enable_thinking\": false}'")
-      ->type_name("JSON");
-  command_
-      ->add_option("--reasoning-budget", reasoning_budget_,
-                   "Maximum tokens of a thought, which is then ended; 0 = no thoughts")
-      ->type_name("N")
+  add_option(*command_, "--template-kwargs", template_kwargs_, "JSON",
+             "Variables of the chat template for requests that do not set them, such as "
+             "'{\"enable_thinking\": false}'");
+  add_option(*command_, "--reasoning-budget", reasoning_budget_, "N",
+             "Maximum tokens of a thought, which is then ended; 0 = no thoughts")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 30));
-  command_
-      ->add_option("--max-tokens-default", max_tokens_,
-                   "Maximum tokens of an answer whose request sets none; default: what the "
-                   "context leaves")
-      ->type_name("N")
+  add_option(*command_, "--max-tokens-default", max_tokens_, "N",
+             "Maximum tokens of an answer whose request sets none; default: what the "
+             "context leaves")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
-  command_->add_option("--log", log_, "Form of the log's line for each request: text, json")
-      ->type_name("FORM")
+  add_option(*command_, "--log", log_, "FORM",
+             "Form of the log's line for each request: text, json")
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();
   command_->add_flag("--quiet", quiet_, "Log no requests")->excludes("--log");
   command_->add_flag("--allow-long", allow_long_,
                      "Allow a --max-context above the model's positions");
-  command_->add_option("--now", now_, "Date for chat templates")->type_name("DATE");
+  add_option(*command_, "--now", now_, "DATE", "Date for chat templates");
 }
 
 // Without API keys, listen on loopback only, so that no network is served by mistake.

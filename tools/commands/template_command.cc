@@ -9,6 +9,7 @@
 #include "runtime/io/json_fields.h"
 #include "runtime/llm/generation/model_templates.h"
 #include "tools/commands/command.h"
+#include "tools/flags/add_option.h"
 #include "tools/flags/config_flags.h"
 #include "tools/terminal/clock.h"
 
@@ -19,24 +20,17 @@ class TemplateCommand final : public Command {
  public:
   CLI::App* add_to(CLI::App& app) override {
     command_ = app.add_subcommand("template", "Print the prompt that a chat template renders");
-    command_
-        ->add_option("--model", dir_,
-                     "Folder with chat_template.jinja or tokenizer_config.json, or a GGUF file")
-        ->type_name("DIR")
+    add_option(*command_, "--model", dir_, "DIR",
+               "Folder with chat_template.jinja or tokenizer_config.json, or a GGUF file")
         ->required();
-    command_
-        ->add_option(
-            "--context", context_,
-            "JSON object that the template reads: messages, tools, add_generation_prompt...")
-        ->type_name("FILE")
+    add_option(*command_, "--context", context_, "FILE",
+               "JSON object that the template reads: messages, tools, add_generation_prompt...")
         ->required();
-    command_->add_option("--template", name_, "Name of the template, if the model has several")
-        ->type_name("NAME");
-    command_
-        ->add_option("--now", now_,
-                     "Time for templates, such as 2026-11-22 or 2026-11-22T18:30:05; default: "
-                     "SOURCE_DATE_EPOCH, else now")
-        ->type_name("DATE");
+    add_option(*command_, "--template", name_, "NAME",
+               "Name of the template, if the model has several");
+    add_option(*command_, "--now", now_, "DATE",
+               "Time for templates, such as 2026-11-22 or 2026-11-22T18:30:05; default: "
+               "SOURCE_DATE_EPOCH, else now");
     command_->add_flag("--json", json_,
                        "Print one JSON object: the text, and its parts with their roles");
     return command_;

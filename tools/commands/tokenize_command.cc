@@ -8,8 +8,8 @@
 #include "runtime/io/input_file.h"
 #include "runtime/llm/generation/model_tokenizer.h"
 #include "tools/commands/command.h"
+#include "tools/flags/add_option.h"
 #include "tools/flags/config_flags.h"
-#include "tools/flags/pre_flag.h"
 #include "tools/flags/prompt.h"
 
 namespace fasa {
@@ -46,23 +46,17 @@ class TokenizeCommand final : public Command {
 
 CLI::App* TokenizeCommand::add_to(CLI::App& app) {
   command_ = app.add_subcommand("tokenize", "Convert text to token ids, and back");
-  command_
-      ->add_option("--model", model_dir_,
-                   "Folder with tokenizer.json (weights are not needed), or a GGUF file")
-      ->type_name("DIR")
+  add_option(*command_, "--model", model_dir_, "DIR",
+             "Folder with tokenizer.json (weights are not needed), or a GGUF file")
       ->required();
-  command_->add_option("--prompt", prompt_.text, "The text")->type_name("TEXT");
-  command_->add_option("--prompt-file", prompt_.file, "File with the text")->type_name("FILE");
-  command_
-      ->add_option("--prompt-ids", prompt_.ids_file,
-                   "With --decode: file of token ids, a JSON array or numbers separated by spaces")
-      ->type_name("FILE");
-  command_
-      ->add_option("--lines", lines_,
-                   "File with one JSON string per line; prints one array of ids per line (with "
-                   "--decode: from arrays to strings)")
-      ->type_name("FILE");
-  add_pre_flag(*command_, prompt_.pre);
+  add_option(*command_, "--prompt", prompt_.text, "TEXT", "The text");
+  add_option(*command_, "--prompt-file", prompt_.file, "FILE", "File with the text");
+  add_option(*command_, "--prompt-ids", prompt_.ids_file, "FILE",
+             "With --decode: file of token ids, a JSON array or numbers separated by spaces");
+  add_option(*command_, "--lines", lines_, "FILE",
+             "File with one JSON string per line; prints one array of ids per line (with "
+             "--decode: from arrays to strings)");
+  add_pre_option(*command_, prompt_.pre);
   command_->add_flag("--decode", decode_, "Convert ids to text");
   command_->add_flag("--skip-special", skip_special_, "With --decode: skip special tokens");
   command_->add_flag(

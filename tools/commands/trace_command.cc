@@ -8,6 +8,7 @@
 #include "runtime/io/output_file.h"
 #include "runtime/llm/compute/open_model_device.h"
 #include "tools/commands/command.h"
+#include "tools/flags/add_option.h"
 #include "tools/flags/config_flags.h"
 #include "tools/flags/load_model.h"
 #include "tools/flags/prompt.h"
@@ -40,22 +41,10 @@ class TraceCommand final : public Command {
  public:
   CLI::App* add_to(CLI::App& app) override {
     command_ = app.add_subcommand("trace", "Record which tokens a model selects");
-    command_->add_option("--model", model_dir_, "Folder of a Hugging Face model, or a GGUF file")
-        ->type_name("DIR")
-        ->required();
-    command_->add_option("--prompt", prompt_.text, "The prompt")->type_name("TEXT");
-    command_->add_option("--prompt-file", prompt_.file, "File with the text of the prompt")
-        ->type_name("FILE");
-    command_
-        ->add_option("--prompt-ids", prompt_.ids_file,
-                     "File of token ids: a JSON array, or numbers separated by spaces")
-        ->type_name("FILE");
-    command_->add_option("-o,--output", output_, "Trace file to write")
-        ->type_name("FILE")
-        ->required();
-    command_->add_option("--steps", options_.steps, "Number of steps to record")
-        ->type_name("N")
-        ->capture_default_str();
+    add_model_option(*command_, model_dir_)->required();
+    add_prompt_options(*command_, prompt_);
+    add_option(*command_, "-o,--output", output_, "FILE", "Trace file to write")->required();
+    add_shown_option(*command_, "--steps", options_.steps, "N", "Number of steps to record");
     flags_.add_to(*command_);
     return command_;
   }

@@ -16,6 +16,7 @@
 #include "tools/commands/command.h"
 #include "tools/commands/emulated_decode.h"
 #include "tools/commands/tune_objective.h"
+#include "tools/flags/add_option.h"
 #include "tools/flags/config_flags.h"
 #include "tools/flags/help_text.h"
 #include "tools/flags/slice_choice.h"
@@ -58,38 +59,23 @@ class TuneCommand final : public Command {
 
 CLI::App* TuneCommand::add_to(CLI::App& app) {
   command_ = app.add_subcommand("tune", "Search for the fastest hot rows, prefetch and streams");
-  command_->add_option("--model", model_dir_, "Folder of a Hugging Face model, or a GGUF file")
-      ->type_name("DIR");
-  command_->add_option("--prompt-file", prompt_file_, "File with the text of the prompt")
-      ->type_name("FILE");
-  command_
-      ->add_option("--geometry", geometry_,
-                   "A model by name, without weights (names: fasa plan --list)")
-      ->type_name("NAME");
-  command_->add_option("--tokens", tokens_, "Context length with --geometry")->type_name("N");
-  command_
-      ->add_option(
-          "--weight-bits", weight_bits_,
-          "With --geometry: count time and memory of weights with 16, 8 or 4 bits; 0 = none")
-      ->type_name("N")
-      ->capture_default_str();
-  command_->add_option("--steps", steps_, "Measured steps per trial")
-      ->type_name("N")
-      ->capture_default_str();
-  command_
-      ->add_option("--time-limit", time_limit_,
-                   "Time after which no new trial begins; the first is always finished")
-      ->type_name("TIME")
-      ->capture_default_str();
-  command_->add_option("--trials", trials_, "Maximum number of trials; 0 = as many as time allows")
-      ->type_name("N")
-      ->capture_default_str();
-  command_->add_option("--seed", seed_, "Seed of the search")
-      ->type_name("N")
-      ->capture_default_str();
+  add_model_option(*command_, model_dir_);
+  add_option(*command_, "--prompt-file", prompt_file_, "FILE", "File with the text of the prompt");
+  add_option(*command_, "--geometry", geometry_, "NAME",
+             "A model by name, without weights (names: fasa plan --list)");
+  add_option(*command_, "--tokens", tokens_, "N", "Context length with --geometry");
+  add_shown_option(
+      *command_, "--weight-bits", weight_bits_, "N",
+      "With --geometry: count time and memory of weights with 16, 8 or 4 bits; 0 = none");
+  add_shown_option(*command_, "--steps", steps_, "N", "Measured steps per trial");
+  add_shown_option(*command_, "--time-limit", time_limit_, "TIME",
+                   "Time after which no new trial begins; the first is always finished");
+  add_shown_option(*command_, "--trials", trials_, "N",
+                   "Maximum number of trials; 0 = as many as time allows");
+  add_shown_option(*command_, "--seed", seed_, "N", "Seed of the search");
   command_->add_flag("--allow-fac-tokens", allow_fac_tokens_,
                      "Also try fewer fac_tokens, which costs accuracy");
-  command_->add_option("-o,--output", output_, "Config file to write")->type_name("FILE.toml");
+  add_option(*command_, "-o,--output", output_, "FILE.toml", "Config file to write");
   command_->add_flag("--json", json_, "Print one JSON object");
   flags_.add_to(*command_);
   return command_;

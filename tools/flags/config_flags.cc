@@ -7,20 +7,21 @@
 #include "runtime/config/config_options.h"
 #include "runtime/config/renamed_keys.h"
 #include "runtime/io/nearest.h"
+#include "tools/flags/add_option.h"
 
 namespace fasa {
 
 void ConfigFlags::add_to(CLI::App& command) {
-  command.add_option("--config", file_, "Config file; docs/configuration.md lists the keys")
-      ->type_name("FILE.toml");
+  add_option(command, "--config", file_, "FILE.toml",
+             "Config file; docs/configuration.md lists the keys");
   const auto options = config_options();
   texts_.resize(options.size());
   for (size_t i = 0; i < options.size(); ++i) {
     const ConfigOption& option = options[i];
     const std::string group =
         option.table.empty() ? "Config" : fmt::format("Config, [{}]", option.table);
-    options_.push_back(command.add_option(option.flag_name(), texts_[i], std::string(option.help))
-                           ->type_name(std::string(option.type))
+    options_.push_back(add_option(command, option.flag_name(), texts_[i], std::string(option.type),
+                                  std::string(option.help))
                            ->default_str(option.default_value())
                            ->group(group));
   }

@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "tools/flags/option_list.h"
+#include "tools/terminal/word_wrap.h"
 
 namespace fasa {
 namespace {
@@ -88,25 +89,9 @@ int terminal_columns() {
 }
 
 std::string wrapped(std::string_view text, int columns, int indent, int used) {
-  std::string out;
-  int at = used;
-  bool first = true;
-  while (!text.empty()) {
-    const size_t blank = std::min(text.find(' '), text.size());
-    const std::string_view word = text.substr(0, blank);
-    text.remove_prefix(std::min(blank + 1, text.size()));
-    const int length = static_cast<int>(word.size());
-    if (!first && at + 1 + length > columns) {
-      out += "\n" + std::string(static_cast<size_t>(indent), ' ');
-      at = indent;
-      first = true;
-    }
-    if (!first) out += ' ';
-    out += word;
-    at += length + (first ? 0 : 1);
-    first = false;
-  }
-  return out;
+  WordWrap wrap(columns, indent, used);
+  const std::string out = wrap.add(text);
+  return out + wrap.finish();
 }
 
 std::string folded(std::string_view text) {

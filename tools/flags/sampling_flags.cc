@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "runtime/base/error.h"
+#include "tools/flags/add_option.h"
 
 namespace fasa {
 namespace {
@@ -33,7 +34,7 @@ std::pair<int32_t, float> parse_bias(const std::string& text) {
 
 void SamplingFlags::add_to(CLI::App& command) {
   const auto add = [&](const char* name, auto& value, const std::string& help, const char* type) {
-    return command.add_option(name, value, help)->type_name(type);
+    return add_option(command, name, value, type, help);
   };
   add("--max-tokens", max_tokens_, "Maximum number of tokens to generate", "N")
       ->capture_default_str();

@@ -18,14 +18,21 @@ std::string WordWrap::take_word() {
   const int length = columns_of(word_);
   const int before = columns_of(blanks_);
   std::string out = std::exchange(blanks_, "");
-  if (at_ > 0 && at_ + before + length > columns_) {
-    out = "\n";
-    at_ = 0;
+  if (has_words_ && at_ + before + length > columns_) {
+    out = "\n" + std::string(static_cast<size_t>(indent_), ' ');
+    at_ = indent_;
   } else {
     at_ += before;
   }
   at_ += length;
+  has_words_ = true;
   return out + std::exchange(word_, "");
+}
+
+void WordWrap::begin_line() {
+  blanks_.clear();
+  at_ = 0;
+  has_words_ = false;
 }
 
 std::string WordWrap::add(std::string_view text) {
@@ -41,8 +48,7 @@ std::string WordWrap::add(std::string_view text) {
       blanks_ += c;
       continue;
     }
-    blanks_.clear();
-    at_ = 0;
+    begin_line();
     out += c;
   }
   return out;
@@ -50,8 +56,7 @@ std::string WordWrap::add(std::string_view text) {
 
 std::string WordWrap::finish() {
   std::string out = word_.empty() ? "" : take_word();
-  blanks_.clear();
-  at_ = 0;
+  begin_line();
   return out;
 }
 
