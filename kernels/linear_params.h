@@ -21,6 +21,8 @@ struct LinearPart {
   bool decodes = false;        // tokens advance the state one by one, not in blocks
   int64_t position = 0;        // of the first token; at 0 the state's memory is not read
   int open = 0;                // tokens of the open block before this step
+  int waiting = 0;             // decoded tokens by which the state is still to be advanced
+  int64_t drafts = 0;          // the last tokens of the part, which are to wait
   std::byte* state = nullptr;  // of all layers
   // Receives each layer's state at the multiple of kLinearBlock `saved_at`, [layers, cut_bytes];
   // null: nothing is saved.

@@ -40,6 +40,11 @@ struct LinearShape {
 inline constexpr int kLinearBlock = 64;
 inline constexpr int kMaxLinearTaps = 8;
 
+// Most tokens at the end of a decode step that may be dropped. The state is as of the token before
+// them until it is known which stay: these wait as inputs, and the next step advances the state by
+// them first.
+inline constexpr int kMaxWaiting = 15;
+
 // When a sequence keeps a copy of its state (a snapshot): at multiples of `interval` tokens, and at
 // the ends of its last turns, which are where prefilled tokens follow decoded ones or the reverse.
 struct SnapshotRule {
@@ -61,7 +66,7 @@ struct SnapshotRule {
 // Names a state: how many tokens it covers, and its size.
 struct StatePoint {
   int64_t tokens = 0;
-  int open = 0;          // tokens of the open block
+  int open = 0;          // tokens of the open block; waiting ones if the last was decoded
   bool decoded = false;  // how the last token was computed
   uint64_t bytes = 0;
 
@@ -70,7 +75,8 @@ struct StatePoint {
 
 // Where one layer's part of a sequence's state lies, in bytes from its beginning. First what the
 // state needs where no block is open: the heads' matrices and the last inputs of the convolution.
-// Then the inputs of an open block, which may hold all but the block's last token.
+// Then the inputs of an open block, which may hold all but the block's last token, or of waiting
+// tokens: no state has both.
 class LinearLayout {
  public:
   explicit LinearLayout(const LinearShape& shape) : shape_(shape) {
@@ -96,10 +102,20 @@ class LinearLayout {
   constexpr int64_t keys() const { return keys_; }
   constexpr int64_t values() const { return values_; }
   constexpr int64_t gates() const { return gates_; }
+  // Waiting tokens have what the open block's first ones have. The inputs of their convolution lie
+  // in its later rows: this is where a channel's is.
+  constexpr int64_t waiting_input(int64_t token, int64_t channel) const {
+    static_assert(3 * kMaxWaiting < kLinearBlock);
+    const int64_t width = 2 * int64_t{shape_.key_width()};
+    const int64_t element =
+        channel < width ? kMaxWaiting * int64_t{shape_.key_width()} + token * width + channel
+                        : (kMaxWaiting + token) * shape_.value_width() + channel - width;
+    return (channel < width ? keys_ : values_) + element * dtype_bytes(shape_.dtype);
+  }
   constexpr int64_t layer_bytes() const { return bytes_; }
   constexpr int64_t cut_bytes() const { return keys_; }  // without an open block
   constexpr int64_t bytes() const { return shape_.layers * bytes_; }
-  // A copy of a state, [layers], has the open block's inputs only if the block has tokens.
+  // A copy of a state, [layers], has the open block's inputs only if there are such.
   constexpr int64_t copied_layer_bytes(int open) const {
     return open > 0 ? layer_bytes() : cut_bytes();
   }

@@ -113,7 +113,7 @@ void KvSequence::begin(int64_t tokens, StepMode mode, bool undoable, const Strea
 
 void KvSequence::commit(int64_t tokens) {
   length_ += tokens;
-  for (const auto& memory : memories_) memory->commit();
+  for (const auto& memory : memories_) memory->commit(tokens);
 }
 
 void KvSequence::abort(bool computed) {

@@ -182,13 +182,16 @@ void LinearState::export_state(const StatePoint& point, size_t offset, std::span
 
 void LinearState::check_import(int64_t length, const StatePoint& point, size_t offset,
                                size_t bytes) const {
-  const bool fits = point.open >= 0 && point.open < kLinearBlock && point.open <= point.tokens &&
+  // Kernels of GPUs take no tokens that wait.
+  const int waiting = device_->traits().model_calls ? 0 : kMaxWaiting;
+  const int most = point.decoded ? waiting : kLinearBlock - 1;
+  const bool fits = point.open >= 0 && point.open <= most && point.open <= point.tokens &&
                     point.bytes == static_cast<uint64_t>(layout_->copied_bytes(point.open));
   if (!fits) {
     throw UsageError(
-        fmt::format("import_state of {} bytes with {} open tokens: it is no state of "
-                    "this model's layers with linear attention",
-                    point.bytes, point.open));
+        fmt::format("import_state of {} bytes with {} {} tokens: it is no state of "
+                    "this model's layers with linear attention on device '{}'",
+                    point.bytes, point.open, point.decoded ? "waiting" : "open", device_->name()));
   }
   if (tokens_ != 0 || length != point.tokens) {
     throw UsageError(fmt::format(
@@ -280,6 +283,7 @@ void LinearState::begin(const Step& step, const Stream& stream) {
   source_ = std::move(before);
   if (step.undoable) live_ = false;  // what kernels make of memory_ is the state of no length
   step_ = step;
+  drafts_ = step.decodes && step.tokens <= max_drafted() ? step.tokens - 1 : 0;
 }
 
 // All that drop_old() would keep; the newest first, while there is memory.
@@ -302,9 +306,10 @@ void LinearState::make_cuts(const Step& step) {
 
 // Tokens of the open block at a length within the step.
 int LinearState::open_at(int64_t tokens) const {
-  if (tokens == tokens_) return open_;
+  const int open = open_ - waiting();
+  if (tokens == tokens_) return open;
   const int64_t cut = tokens / kLinearBlock * kLinearBlock;
-  return step_.decodes ? 0 : static_cast<int>(tokens - std::max(cut, tokens_ - open_));
+  return step_.decodes ? 0 : static_cast<int>(tokens - std::max(cut, tokens_ - open));
 }
 
 std::vector<LinearPart> LinearState::parts(int64_t begin, int64_t end, int64_t row) const {
@@ -320,6 +325,8 @@ std::vector<LinearPart> LinearState::parts(int64_t begin, int64_t end, int64_t r
                     .decodes = step_.decodes,
                     .position = at,
                     .open = open_at(at),
+                    .waiting = at == tokens_ ? waiting() : 0,
+                    .drafts = drafts_,
                     .state = memory_.data()};
     int64_t stop = last;
     if (const auto cut = after(at); cut != cuts_.end() && (*cut)->point.tokens <= last) {
@@ -335,10 +342,10 @@ std::vector<LinearPart> LinearState::parts(int64_t begin, int64_t end, int64_t r
   return parts;
 }
 
-void LinearState::commit() {
-  const int open = open_at(tokens_ + step_.tokens);
-  tokens_ += step_.tokens;
-  open_ = open;
+void LinearState::commit(int64_t tokens) {
+  const int64_t waiting = std::max<int64_t>(0, drafts_ - (step_.tokens - tokens));
+  open_ = step_.decodes ? static_cast<int>(waiting) : open_at(tokens_ + tokens);
+  tokens_ += tokens;
   live_ = true;
   source_.reset();
   if (!cuts_.empty()) {

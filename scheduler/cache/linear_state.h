@@ -3,7 +3,8 @@
 //
 // Prefilled tokens advance it in blocks that end at multiples of kLinearBlock, counted from where
 // the prefilled tokens begin; decoded tokens one by one. So its bits depend on which tokens were
-// prefilled and which decoded, and not on the steps they came in.
+// prefilled and which decoded, and not on the steps they came in. A decode step of several tokens
+// advances it by the first; the others wait (kMaxWaiting), so that what is dropped leaves no trace.
 #pragma once
 
 #include <cstddef>
@@ -46,10 +47,13 @@ class LinearState final : public SequenceMemory {
   // (after abort(), or pages without a state). An undoable step keeps the state before it on the
   // host.
   void begin(const Step& step, const Stream& stream) override;
+  // The most tokens of the next decode step of which a part may stay. The first step behind
+  // prefilled tokens has one: their open block is where tokens wait.
+  int max_drafted() const { return decoded_ || open_ == 0 ? 1 + kMaxWaiting : 1; }
   // Tokens [begin, end) of the step, for kernels: a part for each snapshot that they pass, in
   // waves. `row`: of the first one.
   std::vector<LinearPart> parts(int64_t begin, int64_t end, int64_t row) const;
-  void commit() override;
+  void commit(int64_t tokens) override;
   // If it may have been computed, the state is known at its resume points alone.
   void abort(int64_t tokens, bool computed) override;
 
@@ -84,6 +88,7 @@ class LinearState final : public SequenceMemory {
 
   bool known() const { return live_ || tokens_ == 0 || source_ != nullptr; }
   const std::shared_ptr<const Snapshot>* find(int64_t tokens) const;
+  int waiting() const { return decoded_ ? open_ : 0; }
   int open_at(int64_t tokens) const;
   StatePoint point(int64_t tokens, int open, bool decoded) const;
   // Both throw BudgetError.
@@ -109,7 +114,7 @@ class LinearState final : public SequenceMemory {
   Fences* fences_;
   Buffer memory_;
   int64_t tokens_ = 0;
-  int open_ = 0;                                 // tokens of the open block
+  int open_ = 0;                                 // as in StatePoint
   bool decoded_ = false;                         // how the last token was computed
   bool live_ = false;                            // memory_ has the state
   size_t imported_ = 0;                          // bytes, of a state that is not complete
@@ -118,6 +123,7 @@ class LinearState final : public SequenceMemory {
   std::shared_ptr<const Snapshot> source_;       // of `tokens_` tokens, if it has not
   Snapshots snapshots_;                          // by tokens
   Step step_;                                    // the last one that began
+  int64_t drafts_ = 0;                           // its tokens that may be dropped
   std::vector<std::shared_ptr<Snapshot>> cuts_;  // receive the states at cuts within the step
 };
 

@@ -44,8 +44,8 @@ class SequenceMemory {
   // Begins a step, in reserved memory. `stream` as for share(). Throws UsageError, and BudgetError
   // for what an undoable step keeps.
   virtual void begin(const Step&, const Stream& /*stream*/) {}
-  // The step's kernels were enqueued, and have run.
-  virtual void commit() {}
+  // The step's kernels were enqueued, and have run; its first `tokens` tokens stay.
+  virtual void commit(int64_t /*tokens*/) {}
   // `computed`: they may have run. The sequence has `tokens` tokens.
   virtual void abort(int64_t tokens, bool computed) = 0;
 

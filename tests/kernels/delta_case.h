@@ -27,6 +27,8 @@ inline constexpr double kBound = 2e-5;
 struct Chunk {
   int64_t tokens;
   bool decodes = false;
+  int64_t drafts = 0;  // the last tokens
+  int64_t kept = -1;   // tokens that stay; -1: all
 };
 
 inline LinearShape shape_of(int key_heads, int value_heads, int key_dim, int value_dim, int taps,
@@ -115,12 +117,17 @@ class Sequence {
             .decodes = chunk.decodes,
             .position = position_,
             .open = open_,
+            .waiting = waiting_,
+            .drafts = chunk.drafts,
             .state = reinterpret_cast<std::byte*>(state_.data()),
             .saved = save_at > 0 ? saved : nullptr,
             .saved_at = save_at};
   }
   void end(const Chunk& chunk) {
-    const int64_t end = position_ + chunk.tokens;
+    const int64_t kept = chunk.kept < 0 ? chunk.tokens : chunk.kept;
+    const int64_t end = position_ + kept;
+    waiting_ = static_cast<int>(chunk.drafts - (chunk.tokens - kept));
+    out_.resize(static_cast<size_t>(end * inputs_.shape.value_width()));
     const int64_t cut = end / kLinearBlock * kLinearBlock;
     const int64_t begin = position_ - open_;
     open_ = chunk.decodes ? 0 : static_cast<int>(end - std::max(cut, begin));
@@ -130,7 +137,7 @@ class Sequence {
   const Inputs& inputs_;
   LinearLayout layout_;
   int64_t position_ = 0;
-  int open_ = 0;
+  int open_ = 0, waiting_ = 0;
   std::vector<uint32_t> state_, saved_;
   std::vector<float> out_;
 };
@@ -278,6 +285,32 @@ inline void expect_decoded_one_by_one(const RunCall& run) {
   EXPECT_EQ(apart.out, together.out);
   EXPECT_EQ(apart.cut, together.cut);
   EXPECT_NE(apart.out, run_all(run, inputs, {{140}}).out);
+}
+
+// For the processor alone. The dropped tokens are those that come again in the next step.
+inline void expect_no_trace_of_drafts(const RunCall& run, const LinearShape& shape) {
+  const Inputs inputs(shape, 120);
+  std::vector<Chunk> plain{{20}}, drafted{{20}, {1, true}};
+  plain.insert(plain.end(), 70, Chunk{1, true});
+  std::mt19937 random(3);
+  for (int64_t at = 21; at < 90;) {
+    const auto tokens = static_cast<int64_t>(1 + random() % (kMaxWaiting + 1));
+    const auto kept = std::min(90 - at, static_cast<int64_t>(1 + random() % tokens));
+    drafted.push_back({tokens, true, tokens - 1, kept});
+    at += kept;
+  }
+  for (const std::vector<Chunk>& last :
+       {std::vector<Chunk>{{30}}, {{5, true}, {25}}, {{30, true}}}) {
+    std::vector<Chunk> expected = plain, given = drafted;
+    expected.insert(expected.end(), last.begin(), last.end());
+    given.push_back({8, true, 7, 2});
+    expected.insert(expected.end() - std::ssize(last), 2, Chunk{1, true});
+    given.insert(given.end(), last.begin(), last.end());
+    given.back().tokens -= 2, expected.back().tokens -= 2;
+    const Result parts = run_all(run, inputs, given), apart = run_all(run, inputs, expected);
+    EXPECT_EQ(parts.out, apart.out);
+    EXPECT_EQ(parts.cut, apart.cut);
+  }
 }
 
 inline void expect_saved_at_a_cut(const RunCall& run) {

@@ -44,6 +44,13 @@ TEST(DeltaNet, SameBitsTokenByToken) {
 }
 
 TEST(DeltaNet, DecodedTokensAdvanceOneByOne) { expect_decoded_one_by_one(on_this()); }
+TEST(DeltaNet, DraftsThatDoNotStayLeaveNoTrace) {
+  for (const LinearShape& shape : kShapes) {
+    expect_no_trace_of_drafts(on_this(), shape);
+    expect_no_trace_of_drafts(on_this(), in_bf16(shape));
+  }
+}
+
 TEST(DeltaNet, SavesTheStateAtACut) { expect_saved_at_a_cut(on_this()); }
 TEST(DeltaNet, SequencesAreIndependent) { expect_independent_sequences(on_this()); }
 TEST(DeltaNet, AGateScalesByItsSigmoid) { expect_gated(on_this()); }

@@ -51,6 +51,25 @@ class LinearModel : public ::testing::TestWithParam<const char*> {
     return all;
   }
 
+  // Decodes tokens in steps that keep 1 to 4 and drop 2 wrong ones.
+  std::vector<float> draft(SequenceId id, int tokens) {
+    std::vector<float> all;
+    for (int done = 0, wanted = 1; done < tokens; wanted = wanted % 4 + 1) {
+      const int most = runtime_->info(id).max_drafted;
+      const int kept = std::min({wanted, most, tokens - done}), count = std::min(kept + 2, most);
+      const auto* const first = golden_.tokens.data() + runtime_->length(id);
+      std::vector<int32_t> ids(first, first + kept);
+      ids.resize(static_cast<size_t>(count), 7);
+      const StepSequence parts[] = {{id, count, StepMode::kDecode}};
+      model_->step_with_drafts(*runtime_, ids, parts, [&](std::span<const float> logits) {
+        all.insert(all.end(), logits.begin(), logits.begin() + kept * std::ssize(logits) / count);
+        return std::vector<int>{kept};
+      });
+      done += kept;
+    }
+    return all;
+  }
+
   std::unique_ptr<Device> open_fake() {
     DeviceOptions options;
     options.name = "cuda:0";
@@ -266,6 +285,35 @@ TEST_P(LinearModel, ASequenceMovesByPagesAndAState) {
       EXPECT_EQ(prefill(copy, 4), prefill(fork, 4));
     }
   }
+}
+
+// The drafts that stayed wait in the sequence's state, whatever comes next.
+TEST_P(LinearModel, DraftsAreInForksSnapshotsAndMovedStates) {
+  start();
+  const SequenceId plain = runtime_->create(), id = runtime_->create();
+  if (runtime_->info(id).max_drafted == 1) GTEST_SKIP() << "the device decodes one token a step";
+  prefill(plain, 20);
+  prefill(id, 20);
+  EXPECT_EQ(draft(id, 15), decode(plain, 15));
+  const SequenceId plain_fork = runtime_->fork(plain, 35), fork = runtime_->fork(id, 35);
+  const StatePoint end = runtime_->states(id).back();
+  EXPECT_GT(end.open, 0);
+  const SequenceId copy = copy_pages(*runtime_, id, end);
+  const std::vector<std::byte> state = exported_state(*runtime_, id, end);
+  StatePoint bad = end;
+  bad.open = kMaxWaiting + 1;
+  EXPECT_THROW(runtime_->exchange().import_state(copy, bad, 0, state), UsageError);
+  runtime_->exchange().import_state(copy, end, 0, state);
+  const std::vector<float> question = prefill(plain, 40);
+  EXPECT_EQ(prefill(id, 40), question);
+  EXPECT_EQ(prefill(copy, 40), question);
+  EXPECT_EQ(draft(id, 9), decode(plain, 9));
+  runtime_->truncate(id, 35);  // a snapshot with waiting tokens
+  EXPECT_EQ(prefill(id, 40), question);
+  const std::vector<float> more = decode(plain_fork, 12);
+  EXPECT_EQ(draft(fork, 12), more);
+  runtime_->truncate(copy, 35);
+  EXPECT_EQ(decode(copy, 12), more);
 }
 
 TEST_P(LinearModel, AStateIsRefusedWhereItDoesNotFit) {

@@ -39,7 +39,7 @@ class LinearStateTest : public ::testing::Test {
                  .rollback_tokens = rollback_tokens},
                 stream_);
     compute(state, length, tokens);
-    state.commit();
+    state.commit(tokens);
   }
   // What kernels do with the step that has begun.
   void compute(const LinearState& state, int64_t length, int64_t tokens) {
@@ -174,6 +174,47 @@ TEST_F(LinearStateTest, WithoutHostMemoryThereAreNoSnapshots) {
   EXPECT_EQ(state.resume_point(20000), 0);
   LinearState child(*device_, layout_, rule_);
   EXPECT_THROW(child.share(state, 20001, stream_), BudgetError);
+}
+
+// Drafts behind the first token of a decode step: those that stay wait, and are part of states.
+TEST_F(LinearStateTest, DraftsWaitUntilTheNextStep) {
+  open();
+  LinearState state(*device_, layout_, rule_);
+  const auto decode = [&](LinearState& of, int64_t tokens, int64_t kept) {
+    const int64_t length = of.resume_point(INT64_MAX);
+    of.reserve();
+    of.begin({.position = length, .tokens = tokens, .decodes = true}, stream_.view());
+    const LinearPart part = of.parts(0, tokens, 0).front();
+    of.commit(kept);
+    return part;
+  };
+  EXPECT_EQ(state.max_drafted(), 16);
+  step(state, 100, false);
+  EXPECT_EQ(state.max_drafted(), 1);  // tokens would wait where the open block is
+  EXPECT_EQ(decode(state, 20, 20).drafts, 0);
+  EXPECT_EQ(state.max_drafted(), 16);
+  EXPECT_EQ(decode(state, 17, 17).drafts, 0);
+  LinearPart part = decode(state, 16, 9);
+  EXPECT_EQ(part.waiting, 0);
+  EXPECT_EQ(part.drafts, 15);
+  const StatePoint end = state.points().back();
+  EXPECT_EQ(end, (StatePoint{146, 8, true, static_cast<uint64_t>(layout_.bytes())}));
+  LinearState child(*device_, layout_, rule_);
+  child.share(state, 146, stream_.view());
+  part = decode(child, 4, 1);
+  EXPECT_EQ(part.waiting, 8);
+  EXPECT_EQ(part.drafts, 3);
+  EXPECT_EQ(child.points().back().open, 0);
+  // Prefilled tokens begin a block behind them.
+  state.begin({.position = 146, .tokens = 50}, stream_.view());
+  EXPECT_EQ(state.parts(0, 50, 0).front().waiting, 8);
+  EXPECT_EQ(state.parts(0, 50, 0).front().open, 0);
+  EXPECT_EQ(state.parts(30, 50, 0).front().waiting, 0);
+  EXPECT_EQ(state.parts(30, 50, 0).front().open, 30);
+  state.commit(50);
+  EXPECT_EQ(state.points().back().open, 4);
+  state.truncate(146);  // the snapshot at the end of the turn
+  EXPECT_EQ(decode(state, 1, 1).waiting, 8);
 }
 
 TEST_F(LinearStateTest, AnAbortedStepLosesTheState) {

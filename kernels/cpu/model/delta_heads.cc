@@ -58,6 +58,7 @@ void DeltaScratch::fit(const LinearLayout& layout) {
   for (std::vector<float>* memory : {&keys, &turned, &queries, &weights}) grow(*memory, of_keys);
   for (std::vector<float>* memory : {&key_scores, &scores}) grow(*memory, kBlock * kBlock);
   for (std::vector<float>* memory : {&values, &read}) grow(*memory, kBlock * layout.value_stride());
+  grow(drafted, layout.shape().sharing() * layout.head_elements());
 }
 
 void DeltaHeads::run(const LinearPart& part, int key_head) {
@@ -67,6 +68,7 @@ void DeltaHeads::run(const LinearPart& part, int key_head) {
                   0.0f);
     }
   }
+  if (part.waiting > 0) take_waiting(part, key_head);
   if (part.decodes) {
     decode(part, key_head);
   } else {
@@ -303,20 +305,53 @@ void DeltaHeads::prefill(const LinearPart& part, int key_head) {
   }
 }
 
-void DeltaHeads::decode(const LinearPart& part, int key_head) {
-  const int64_t key_dim = shape_.key_dim;
+void DeltaHeads::advance(int64_t at, const float* query, const float* key, float* state) {
+  bodies_.step({.key_dim = shape_.key_dim,
+                .columns = width_,
+                .state = state,
+                .q = query,
+                .k = key,
+                .v = row(scratch_.values, at, width_),
+                .decay = std::exp(scratch_.decay[at]),
+                .beta = scratch_.beta[at],
+                .out = scratch_.read.data()});
+}
+
+// Advances the states by the tokens that wait.
+void DeltaHeads::take_waiting(const LinearPart& part, int key_head) {
+  const Block waiting{.part = &part, .key_head = key_head, .open = part.waiting};
+  load_keys(waiting);
+  for (int i = 0; i < shape_.sharing(); ++i) {
+    const int head = shape_.value_head(key_head, i);
+    load_values(waiting, head);
+    load_gates(waiting, head);
+    for (int64_t at = 0; at < part.waiting; ++at) {
+      const float* const key = row(scratch_.keys, at, shape_.key_dim);
+      advance(at, key, key, state_of(part, head));  // the output is not used
+    }
+  }
+}
+
+void DeltaHeads::close_open(const LinearPart& part, int key_head) {
   const Block open{.part = &part, .key_head = key_head, .open = part.open};
-  if (part.open > 0) load_keys(open);
-  const float query_scale = 1 / std::sqrt(static_cast<float>(key_dim));
-  float* const key = scratch_.keys.data();
-  float* const query = scratch_.queries.data();
-  for (int i = 0; i < shape_.sharing() && part.open > 0; ++i) {
+  load_keys(open);
+  for (int i = 0; i < shape_.sharing(); ++i) {
     const int head = shape_.value_head(key_head, i);
     load_values(open, head);
     load_gates(open, head);
     solve(open, state_of(part, head));
     close(open, state_of(part, head));
   }
+}
+
+// Drafts advance a copy of the states.
+void DeltaHeads::decode(const LinearPart& part, int key_head) {
+  if (part.open > 0) close_open(part, key_head);
+  const int64_t key_dim = shape_.key_dim, elements = params_.layout->head_elements();
+  const float query_scale = 1 / std::sqrt(static_cast<float>(key_dim));
+  float* const key = scratch_.keys.data();
+  float* const query = scratch_.queries.data();
+  const int64_t drafts = part.first + part.tokens - part.drafts;
   for (int64_t token = part.first; token < part.first + part.tokens; ++token) {
     load_row(token, int64_t{key_head} * key_dim, key_dim, query);
     load_row(token, shape_.key_width() + int64_t{key_head} * key_dim, key_dim, key);
@@ -327,18 +362,13 @@ void DeltaHeads::decode(const LinearPart& part, int key_head) {
       const Block one{.part = &part, .key_head = key_head, .row = token, .fresh = 1};
       load_values(one, head);
       load_gates(one, head);
-      bodies_.step({.key_dim = key_dim,
-                    .columns = width_,
-                    .state = state_of(part, head),
-                    .q = query,
-                    .k = key,
-                    .v = scratch_.values.data(),
-                    .decay = std::exp(scratch_.decay[0]),
-                    .beta = scratch_.beta[0],
-                    .out = scratch_.read.data()});
+      float* const drafted = row(scratch_.drafted, i, elements);
+      if (token == drafts) std::copy_n(state_of(part, head), elements, drafted);
+      advance(0, query, key, token < drafts ? state_of(part, head) : drafted);
       write(token, head, scratch_.read.data());
     }
   }
+  keep_open({.part = &part, .key_head = key_head, .row = drafts, .fresh = part.drafts});
 }
 
 // The gated norm of a head's output.

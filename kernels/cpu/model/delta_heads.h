@@ -22,6 +22,7 @@ struct DeltaScratch {
   std::vector<float> values;      // [kLinearBlock, width], then what each token adds to the state
   std::vector<float> read;        // [kLinearBlock, width]: what the state gives for keys, queries
   std::vector<float> weights;     // [key_dim, kLinearBlock]
+  std::vector<float> drafted;     // states of a key head's value heads behind drafts
   float beta[kLinearBlock], decay[kLinearBlock];
   float total[kLinearBlock];  // sum of decays up to a token
 };
@@ -48,6 +49,8 @@ class DeltaHeads {
     int64_t fresh = 0;  // new tokens
     int64_t tokens() const { return open + fresh; }
   };
+  void take_waiting(const LinearPart& part, int key_head);
+  void close_open(const LinearPart& part, int key_head);
   void decode(const LinearPart& part, int key_head);
   void prefill(const LinearPart& part, int key_head);
   void load_keys(const Block& block);
@@ -58,6 +61,8 @@ class DeltaHeads {
   void attend(const Block& block, int head, const float* state);
   void close(const Block& block, float* state);
   void keep_open(const Block& block) const;
+  // A token of a block, whose values and gates are loaded.
+  void advance(int64_t at, const float* query, const float* key, float* state);
   void write(int64_t row, int head, const float* o) const;
   std::byte* memory(const LinearPart& part) const {
     return part.state + params_.layer * params_.layout->layer_bytes();

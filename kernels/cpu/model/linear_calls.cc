@@ -34,15 +34,17 @@ class ConvolvedChannels {
     std::byte* const kept =
         part_.state + params_.layer * params_.layout->layer_bytes() + params_.layout->inputs();
     if (part_.position > 0) load(kept);
+    const int64_t end = part_.tokens - part_.drafts;
     for (int64_t token = 0; token < part_.tokens; ++token) {
       take(token);
       write(token);
+      if (token + 1 == end) store(end, kept);
+      if (token >= end) wait(token, token - end);
       if (part_.saved != nullptr && part_.position + token + 1 == part_.saved_at) {
         store(token + 1,
               part_.saved + params_.layer * params_.layout->cut_bytes() + params_.layout->inputs());
       }
     }
-    store(part_.tokens, kept);
   }
 
  private:
@@ -51,9 +53,22 @@ class ConvolvedChannels {
 
   void load(const std::byte* kept) {
     for (int64_t i = 0; i + 1 < taps_; ++i) {
+      const int64_t of_kept = i + part_.waiting, waiting = of_kept - (taps_ - 1);
       for (int64_t c = 0; c < count_; ++c) {
-        input(i)[c] = load_element(shape_.dtype, kept, i * shape_.channels() + first_ + c);
+        input(i)[c] =
+            waiting < 0 ? load_element(shape_.dtype, kept, of_kept * shape_.channels() + first_ + c)
+                        : load_element(shape_.dtype, waiting_input(waiting, c), 0);
       }
+    }
+  }
+  std::byte* waiting_input(int64_t index, int64_t c) const {
+    return part_.state + params_.layer * params_.layout->layer_bytes() +
+           params_.layout->waiting_input(index, first_ + c);
+  }
+  void wait(int64_t token, int64_t index) {
+    const float* const x = input(token + taps_ - 1);
+    for (int64_t c = 0; c < count_; ++c) {
+      store_element(shape_.dtype, waiting_input(index, c), 0, x[c]);
     }
   }
   // The last taps - 1 inputs before token `end`.

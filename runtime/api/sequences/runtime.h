@@ -50,7 +50,8 @@ struct SequenceInfo {
   // cpu device, with a selection that evicts nothing, as many as fit in its newest page.
   int max_decoded = 1;
   // The most tokens of such a step of which end_step() may keep a part: 1, or as many as leave the
-  // newest page incomplete. 1 with layers of linear attention.
+  // newest page incomplete. With layers of linear attention up to 16, and 1 behind a prompt that
+  // ends within a page.
   int max_drafted = 1;
   // Seconds for which a prefill step occupies the link to read the rows of earlier tokens; 0 where
   // they are on the device.

@@ -20,7 +20,8 @@ int Runtime::Impl::max_decoded(const KvSequence& sequence) const {
 }
 
 int Runtime::Impl::max_drafted(const KvSequence& sequence) const {
-  return sequence.linear() != nullptr ? 1 : std::max(1, max_decoded(sequence) - 1);
+  const int most = std::max(1, max_decoded(sequence) - 1);
+  return sequence.linear() != nullptr ? std::min(most, sequence.linear()->max_drafted()) : most;
 }
 
 void Runtime::Impl::check_step(std::span<const StepSequence> sequences) {
