@@ -54,8 +54,8 @@ void suspend(LocalServer& server) {
 
 // `user`: see GenerationRequest::user_tokens.
 Answer ask(LocalServer& server, const std::vector<int32_t>& prompt, int64_t tokens = 9,
-           int64_t user = 0) {
-  const auto recorder = server.start(prompt, tokens, "", 1, {}, 0, user);
+           int64_t user = 0, const Sampling& sampling = {}) {
+  const auto recorder = server.start(prompt, tokens, "", 1, sampling, 0, user);
   const auto& choice = recorder->wait();
   return {choice.ids, choice.logprobs, recorder->cached()};
 }
@@ -196,6 +196,39 @@ TEST_P(LinearSessionsTest, TheEndOfTheUsersMessageIsHeld) {
   server = open(on_disk());
   const auto third = joined(some_ids(0, kMessage), some_ids(700, 11));
   EXPECT_EQ(ask(*server, third, 9, kMessage + 3).cached, kMessage);
+}
+
+// Answers that repeat themselves, cut and continued, in memory and from disk.
+TEST_P(LinearSessionsTest, DraftsChangeNoConversation) {
+  const auto verse = some_ids(0, 50);
+  const auto first = joined(joined(verse, verse), verse);
+  const Sampling two{.temperature = 1, .logit_bias = {{3, 100.0f}, {5, 100.0f}}, .seed = 1};
+  uint64_t right = 0;
+  const auto answers = [&](DraftKind drafts) {
+    std::vector<Answer> all;
+    auto server = open(on_disk());
+    server->drafts = drafts;
+    std::vector<int32_t> prompt = first;
+    for (size_t turn = 0; turn < 3; ++turn) {
+      all.push_back(ask(*server, prompt, 50, 0, two));
+      prompt = joined(joined(prompt, all.back().ids), turn == 1 ? some_ids(500, 3) : verse);
+      all.push_back(ask(*server, prompt, 20, 0, two));
+      suspend(*server);
+      right += server->loop().status().right_drafts;
+      server.reset();
+      server = open(on_disk());
+      server->drafts = drafts;
+    }
+    server.reset();
+    std::filesystem::remove_all(file(""));
+    return all;
+  };
+  const auto plain = answers(DraftKind::kNone), drafted = answers(DraftKind::kLookup);
+  EXPECT_EQ(right > 0, std::string(GetParam().device) == "cpu");
+  for (size_t i = 0; i < plain.size(); ++i) {
+    expect_same(drafted[i], plain[i]);
+    EXPECT_EQ(drafted[i].cached, plain[i].cached) << i;
+  }
 }
 
 TEST_P(LinearSessionsTest, ADamagedStateIsComputedAgain) {

@@ -128,6 +128,14 @@ void draw_linear(Draw draw, DrawnSetup& setup) {
                                    .turns = draw.of({0, 1, 2, 2, 5})};
 }
 
+// Decode steps of several tokens, of which some may be dropped. Its own generator, as above.
+void draw_drafts(Draw draw, DrawnSetup& setup) {
+  setup.drafts = draw.one_in(5);
+  if (!setup.drafts) return;
+  setup.config.placement.rows = RowPlacement::kDevice;
+  setup.prediction_source = DrawnSource::kNone;
+}
+
 void draw_placement(Draw& draw, Config::Placement& placement) {
   placement.rows = draw.of({RowPlacement::kHost, RowPlacement::kHost, RowPlacement::kHost,
                             RowPlacement::kAuto, RowPlacement::kAuto, RowPlacement::kDevice});
@@ -178,6 +186,7 @@ DrawnSetup drawn_setup(uint64_t seed) {
   draw_linear({seed, UINT64_MAX - 3}, setup);
   draw_sharing({seed, UINT64_MAX - 4}, setup.geometry);
   draw_window_heads({seed, UINT64_MAX - 5}, setup.row_dtype.is_coded(), setup.geometry);
+  draw_drafts({seed, UINT64_MAX - 7}, setup);
   setup.slice_dims = drawn_dims(draw, setup.geometry, *setup.config.selection.tip_chunks);
   constexpr uint64_t kRoom = uint64_t{64} << 20;  // more than any run needs
   if (!draw.one_in(3)) setup.device_memory = kRoom;
@@ -215,7 +224,7 @@ std::string describe(const DrawnSetup& setup) {
       "sinks "
       "{}, recent {}{}, pages of {}; rows {} {}, {} hot rows, depth {}, predictor {}, {} lanes, "
       "{} groups of heads, "
-      "prediction_source {}{}{}{}{}",
+      "prediction_source {}{}{}{}{}{}",
       g.layers, g.kv_heads, g.query_heads, g.key_dim, g.value_dim,
       g.windows.empty()        ? ""
       : setup.rollback_windows ? ", windows, rollback windows"
@@ -237,8 +246,8 @@ std::string describe(const DrawnSetup& setup) {
                         g.linear.layers, config.memory.snapshots.interval,
                         config.memory.snapshots.turns)
           : "",
-      setup.device_memory ? ", device limit" : "", setup.host_memory ? ", host limit" : "",
-      setup.pinned_memory ? ", pinned limit" : "");
+      setup.drafts ? ", drafts" : "", setup.device_memory ? ", device limit" : "",
+      setup.host_memory ? ", host limit" : "", setup.pinned_memory ? ", pinned limit" : "");
 }
 
 }  // namespace fasa::testing

@@ -79,6 +79,7 @@ class World {
     History decoded;
     int64_t start = 0;
     StepMode mode = StepMode::kDecode;
+    int64_t dropped = 0;  // of its tokens, the last ones
     int64_t tokens() const { return static_cast<int64_t>(history.size()) - start; }
   };
   struct Layer {
@@ -136,11 +137,13 @@ class World {
   // world_steps.cc
   void step(Draw& draw);
   Step draw_step(Draw& draw);
+  int64_t drawn_decode(Draw& draw, SequenceId id) const;
   void write_tensors(Step& step);
   void open_step(Draw& draw, std::unique_ptr<Step> step, int abort_after);
   void enqueue_layers(Step& step, int layers);
   void commit(std::unique_ptr<Step> step);
   void settle();  // waits, and compares the steps' outputs
+  std::vector<Attended> expected(const Part& part);
   void compare(const Step& step);
   void compare(const Part& part, const Layer& layer, const Attended& expected, size_t first_token,
                int layer_index) const;

@@ -37,16 +37,28 @@ World::Step World::draw_step(Draw& draw) {
     const bool fills = part.start == 0 || draw.below(4) < prefills;
     part.mode = fills ? StepMode::kPrefill : StepMode::kDecode;
     const int64_t most = setup_.rollback_windows ? 300 : 100;
-    const int64_t wanted = !fills ? 1 : draw.one_in(3) ? draw.between(1, 8) : draw.between(1, most);
+    const int64_t decoded = setup_.drafts ? drawn_decode(draw, sequence.id) : 1;
+    const int64_t wanted = !fills           ? decoded
+                           : draw.one_in(3) ? draw.between(1, 8)
+                                            : draw.between(1, most);
     const int64_t tokens = std::min(wanted, setup_.max_tokens - part.start);
     if (tokens <= 0) continue;
     const auto writer = static_cast<uint8_t>(draw.below(kWriters));
     part.history.insert(part.history.end(), static_cast<size_t>(tokens), writer);
     part.decoded.resize(part.history.size(), fills ? 0 : 1);
+    if (!fills && tokens <= runtime_->info(sequence.id).max_drafted) {
+      part.dropped = tokens > 1 ? draw.below(tokens) : 0;
+    }
     step.tokens += tokens;
     step.parts.push_back(std::move(part));
   }
   return step;
+}
+
+// As many tokens as the next decode step may have, more often as many as it may drop.
+int64_t World::drawn_decode(Draw& draw, SequenceId id) const {
+  const SequenceInfo info = runtime_->info(id);
+  return draw.between(1, draw.one_in(4) ? info.max_decoded : info.max_drafted);
 }
 
 void World::write_tensors(Step& step) {
@@ -108,6 +120,7 @@ void World::step(Draw& draw) {
   for (const Part& part : drawn->parts) {
     last_ += fmt::format(", {} {} +{}{}", index_of(part.id), part.start, part.tokens(),
                          part.mode == StepMode::kDecode ? " decode" : "");
+    if (part.dropped > 0) last_ += fmt::format(", {} dropped", part.dropped);
   }
   open_step(draw, std::move(drawn), abort_after);
   if (draw.one_in(3)) settle();
@@ -117,14 +130,16 @@ void World::open_step(Draw& draw, std::unique_ptr<Step> step, int abort_after) {
   std::vector<StepSequence> sequences;
   std::vector<NoisyQueries::Token> tokens;
   bool decodes_only = true;
+  std::vector<int> kept;
   for (const Part& part : step->parts) {
+    kept.push_back(static_cast<int>(part.tokens() - part.dropped));
     sequences.push_back({part.id, static_cast<int>(part.tokens()), part.mode});
     tokens.push_back({part.history.back(), part.start});
     decodes_only &= part.mode == StepMode::kDecode;
   }
   if (queries_ != nullptr && decodes_only) queries_->expect(std::move(tokens));
   const bool promised =
-      step->parts.size() == 1 && decodes_only &&
+      step->parts.size() == 1 && decodes_only && step->tokens == 1 &&
       find(step->parts[0].id).promised >= static_cast<int64_t>(step->parts[0].history.size());
   copies_pages_ = std::any_of(step->parts.begin(), step->parts.end(), [this](const Part& part) {
     return writes_shared_page(find(part.id));
@@ -156,9 +171,9 @@ void World::open_step(Draw& draw, std::unique_ptr<Step> step, int abort_after) {
   try {
     if (has_states() && abort_after != 0) enqueue_linear(*step);
     enqueue_layers(*step, layers);
-    // As a model does.
-    if (has_states()) device_->synchronize(compute_.view());
-    if (abort_after < 0) runtime_->end_step();
+    // As a model does, and the cpu device.
+    if (has_states() || setup_.drafts) device_->synchronize(compute_.view());
+    if (abort_after < 0) runtime_->end_step(kept);
   } catch (const DeviceError& error) {
     if (injector_.fired() == 0 && !failed_late()) {
       mismatch(fmt::format("a step failed for no reason: {}", error.what()));
@@ -167,7 +182,8 @@ void World::open_step(Draw& draw, std::unique_ptr<Step> step, int abort_after) {
   }
   tally_.injected += injector_.lift();
   if (thrown || abort_after >= 0) {
-    if (has_states()) stepped_->run_until_idle();  // states are written until then
+    // States are written until then, and descriptors of drafts read.
+    if (has_states() || setup_.drafts) stepped_->run_until_idle();
     runtime_->abort_step();
     if (thrown) last_ += "; a copy failed, aborted";
     // The step's tensors are read until then. After a failure some of its work may still be under
@@ -184,8 +200,8 @@ void World::commit(std::unique_ptr<Step> step) {
   ++tally_.steps;
   for (const Part& part : step->parts) {
     Sequence& sequence = find(part.id);
-    sequence.history = part.history;
-    sequence.decoded = part.decoded;
+    sequence.history.assign(part.history.begin(), part.history.end() - part.dropped);
+    sequence.decoded.assign(part.decoded.begin(), part.decoded.end() - part.dropped);
     const size_t pages = sequence.pages.size();
     cut_pages(sequence);
     for (size_t i = pages; i < sequence.pages.size(); ++i) sequence.pages[i] = next_page_++;
@@ -204,12 +220,27 @@ void World::settle() {
   pending_.clear();
 }
 
+// Decoded tokens one by one.
+std::vector<Attended> World::expected(const Part& part) {
+  if (part.mode == StepMode::kPrefill) return plain_.attend(part.history, part.start, part.mode);
+  std::vector<Attended> all(static_cast<size_t>(setup_.geometry.layers));
+  for (int64_t at = part.start; at < std::ssize(part.history); ++at) {
+    const auto history = std::span(part.history).first(static_cast<size_t>(at) + 1);
+    const std::vector<Attended> one = plain_.attend(history, at, part.mode);
+    for (size_t layer = 0; layer < one.size(); ++layer) {
+      all[layer].out.insert(all[layer].out.end(), one[layer].out.begin(), one[layer].out.end());
+      all[layer].lse.insert(all[layer].lse.end(), one[layer].lse.begin(), one[layer].lse.end());
+    }
+  }
+  return all;
+}
+
 void World::compare(const Step& step) {
   if (has_states()) compare_linear(step);
   if (!step.attends) return;
   size_t first_token = 0;
   for (const Part& part : step.parts) {
-    const std::vector<Attended> expected = plain_.attend(part.history, part.start, part.mode);
+    const std::vector<Attended> expected = this->expected(part);
     for (size_t layer = 0; layer < expected.size(); ++layer) {
       compare(part, step.layers[layer], expected[layer], first_token, static_cast<int>(layer));
       tally_.compared += part.tokens();

@@ -71,11 +71,8 @@ DeviceTraits traits_of(const DeviceOptions& options) {
 
 }  // namespace
 
-SteppedDevice::SteppedDevice(StepPolicy policy, const DeviceOptions& options)
-    : Device({.kind = DeviceKind::kEmulated,
-              .name = "stepped",
-              .traits = traits_of(options),
-              .host_work = this}),
+SteppedDevice::SteppedDevice(StepPolicy policy, const DeviceOptions& options, DeviceKind kind)
+    : Device({.kind = kind, .name = "stepped", .traits = traits_of(options), .host_work = this}),
       policy_(std::move(policy)),
       memory_(options, /*unified=*/false),
       arena_(options.threads > 0 ? options.threads : 1) {}

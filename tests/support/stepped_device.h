@@ -27,7 +27,9 @@ class SteppedStream;
 
 class SteppedDevice final : public Device, private HostWork {
  public:
-  explicit SteppedDevice(StepPolicy policy = fifo(), const DeviceOptions& options = {});
+  // `kind`: what it says it is.
+  explicit SteppedDevice(StepPolicy policy = fifo(), const DeviceOptions& options = {},
+                         DeviceKind kind = DeviceKind::kEmulated);
   ~SteppedDevice() override;
 
   // Stepping.
