@@ -1,10 +1,12 @@
 #include "kernels/cpu/model/elementwise.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <vector>
 
+#include "kernels/cpu/model/vector_clones.h"
 #include "runtime/base/parallel.h"
 
 namespace fasa {
@@ -55,8 +57,27 @@ void normalise_each(const float* x, const Norm& norm, int64_t size, Write write)
   }
 }
 
+// exp(x) within 2 ulp, x within +-87, without branches, so that compilers vectorise it: Cody-Waite
+// reduction and Cephes' expf polynomial. NaN stays NaN.
+inline float exp_clamped(float x) {
+  constexpr float kShifter = 12582912;  // 1.5 * 2^23: adding it rounds to an integer
+  const float floored = x < -87.0f ? -87.0f : x;
+  const float clamped = floored > 87.0f ? 87.0f : floored;
+  const float shifted = clamped * 1.44269504f + kShifter;
+  const float n = shifted - kShifter;
+  const float r = clamped - n * 0.693359375f + n * 2.12194440e-4f;
+  float p = 1.9875691500e-4f;
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * (r * r) + r + 1.0f;
+  return p * std::bit_cast<float>((std::bit_cast<int32_t>(shifted) << 23) + (127 << 23));
+}
+
 struct Silu {
-  float operator()(float x) const { return x / (1.0f + std::exp(-x)); }
+  float operator()(float x) const { return x / (1.0f + exp_clamped(-x)); }
 };
 struct Gelu {
   float operator()(float x) const { return 0.5f * x * (1.0f + std::erf(x * kInverseRoot2)); }
@@ -81,14 +102,25 @@ void with_activation(Activation f, Body body) {
   }
 }
 
+// Through a block of their own, which `out` cannot overlap, so that compilers vectorise it.
+template <typename T, typename Value, typename Convert>
+void store_each(int64_t size, T* out, Value value, Convert convert) {
+  constexpr int64_t kBlock = 64;
+  int64_t i = 0;
+  for (; i + kBlock <= size; i += kBlock) {
+    float block[kBlock];
+    for (int64_t j = 0; j < kBlock; ++j) block[j] = value(i + j);
+    for (int64_t j = 0; j < kBlock; ++j) out[i + j] = convert(block[j]);
+  }
+  for (; i < size; ++i) out[i] = convert(value(i));
+}
+
 template <typename Value>
 void store_each(int64_t size, DType dtype, void* out, Value value) {
   if (dtype == DType::kF32) {
-    auto* target = static_cast<float*>(out);
-    for (int64_t i = 0; i < size; ++i) target[i] = value(i);
+    store_each(size, static_cast<float*>(out), value, [](float x) { return x; });
   } else {
-    auto* target = static_cast<uint16_t*>(out);
-    for (int64_t i = 0; i < size; ++i) target[i] = bf16_from_f32(value(i));
+    store_each(size, static_cast<uint16_t*>(out), value, [](float x) { return bf16_from_f32(x); });
   }
 }
 
@@ -125,6 +157,7 @@ void add_bias(const float* bias, int64_t size, float* sum) {
   for (int64_t i = 0; i < size; ++i) sum[i] += bias[i];
 }
 
+FASA_VECTOR_CLONES
 void activate(Activation f, const float* x, const float* bias, int64_t size, DType dtype,
               void* out) {
   with_activation(f, [&](auto function) {
@@ -133,6 +166,7 @@ void activate(Activation f, const float* x, const float* bias, int64_t size, DTy
   });
 }
 
+FASA_VECTOR_CLONES
 void activate_up(Activation f, const float* x, const float* up, int64_t size, DType dtype,
                  void* out) {
   with_activation(f, [&](auto function) {
@@ -140,6 +174,7 @@ void activate_up(Activation f, const float* x, const float* up, int64_t size, DT
   });
 }
 
+FASA_VECTOR_CLONES
 void activate_gate(Activation f, const float* gate_up, const float* bias, int64_t size, DType dtype,
                    void* out) {
   const float* up = gate_up + size;
@@ -154,6 +189,7 @@ void activate_gate(Activation f, const float* gate_up, const float* bias, int64_
   });
 }
 
+FASA_VECTOR_CLONES
 void activate_clamped(const ClampedGate& how, bool interleaved, const float* gate_up,
                       const float* bias, int64_t size, DType dtype, void* out) {
   const int64_t step = interleaved ? 2 : 1;
@@ -164,7 +200,7 @@ void activate_clamped(const ClampedGate& how, bool interleaved, const float* gat
   store_each(size, dtype, out, [&](int64_t i) {
     const float gate = std::min(biased(step * i), how.limit);
     const float up = std::clamp(biased(step * i + to_up), -how.limit, how.limit);
-    return gate / (1.0f + std::exp(-how.alpha * gate)) * (up + 1.0f);
+    return gate / (1.0f + exp_clamped(-how.alpha * gate)) * (up + 1.0f);
   });
 }
 
