@@ -5,10 +5,10 @@
 //                   [--dtype f32|bf16] [--decode] [flags of [weights], for MODEL]
 //
 // MODEL's weights are in the format that the flags say, ORACLE's as in its files; both may be the
-// same folder. Attention is full. Windows are prefilled; with --decode they are fed token by token,
-// which multiplies packed weights without unpacking. --continue: greedy tokens after the first half
-// of the first window. A divergence counts if ORACLE's two best logits there are at least 0.5
-// apart.
+// same folder. Attention is full. Windows are prefilled; with --decode, MODEL is fed token by
+// token, which multiplies packed weights without unpacking. --continue: greedy tokens after the
+// first half of the first window. A divergence counts if ORACLE's two best logits there are at
+// least 0.5 apart.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -49,25 +49,10 @@ class Side {
  public:
   Side(const std::string& path, const Options& options, const WeightOptions& weights)
       : device_(open_device(options.config.device_options())),
-        model_(Model::load(path, *device_, parse_dtype(options.dtype), weights)),
-        decode_(options.decode) {}
+        model_(Model::load(path, *device_, parse_dtype(options.dtype), weights)) {}
 
   const Model& model() const { return model_; }
 
-  // A new sequence of `tokens`; logits of all of them [tokens, vocab].
-  std::vector<float> window(std::span<const int32_t> tokens) {
-    begin();
-    if (!decode_) return step(tokens, StepMode::kPrefill);
-    std::vector<float> all;
-    for (size_t i = 0; i < tokens.size(); ++i) {
-      const std::vector<float> logits = step(tokens.subspan(i, 1), StepMode::kDecode);
-      all.insert(all.end(), logits.begin(), logits.end());
-    }
-    return all;
-  }
-  std::vector<float> next(int32_t token) { return step({&token, 1}, StepMode::kDecode); }
-
- private:
   void begin() {
     runtime_.reset();
     Config config;
@@ -78,6 +63,14 @@ class Side {
                                          all_slice_dims(geometry));
     sequence_ = runtime_->create();
   }
+  // A new sequence of `tokens`; logits of all of them [tokens, vocab].
+  std::vector<float> window(std::span<const int32_t> tokens) {
+    begin();
+    return step(tokens, StepMode::kPrefill);
+  }
+  std::vector<float> next(int32_t token) { return step({&token, 1}, StepMode::kDecode); }
+
+ private:
   std::vector<float> step(std::span<const int32_t> tokens, StepMode mode) {
     const StepSequence one[] = {{sequence_, static_cast<int>(tokens.size()), mode}};
     const auto logits = model_.step(*runtime_, tokens, one, {.all_logits = true});
@@ -86,7 +79,6 @@ class Side {
 
   std::unique_ptr<Device> device_;
   Model model_;
-  bool decode_;
   std::unique_ptr<Runtime> runtime_;
   SequenceId sequence_{};
 };
@@ -137,16 +129,18 @@ struct Sums {
   }
 };
 
-void compare_window(Side* side, Side* oracle, std::span<const int32_t> tokens, Sums* sums) {
-  const std::vector<float> given = side->window(tokens);
+void compare_window(Side* side, Side* oracle, std::span<const int32_t> tokens, bool decode,
+                    Sums* sums) {
   const std::vector<float> wanted = oracle->window(tokens);
+  std::vector<float> given;
+  decode ? side->begin() : void(given = side->window(tokens));
   const auto vocab = static_cast<size_t>(oracle->model().config().vocab_size);
   for (size_t i = 0; i < tokens.size(); ++i) {
-    const auto at = [&](const std::vector<float>& all) {
-      return std::span(all).subspan(i * vocab, vocab);
-    };
-    sums->add_logits(at(given), at(wanted));
-    if (i + 1 < tokens.size()) sums->add_prediction(at(given), at(wanted), tokens[i + 1]);
+    if (decode) given = side->next(tokens[i]);
+    const auto mine = std::span(given).subspan(decode ? 0 : i * vocab, vocab);
+    const auto its = std::span(wanted).subspan(i * vocab, vocab);
+    sums->add_logits(mine, its);
+    if (i + 1 < tokens.size()) sums->add_prediction(mine, its, tokens[i + 1]);
   }
 }
 
@@ -188,7 +182,9 @@ int run(const Options& options) {
   Sums sums;
   const size_t apart = ids.size() / windows;
   const auto part = [&](size_t i) { return std::span(ids).subspan(i * apart, window); };
-  for (size_t i = 0; i < windows; ++i) compare_window(&side, &oracle, part(i), &sums);
+  for (size_t i = 0; i < windows; ++i) {
+    compare_window(&side, &oracle, part(i), options.decode, &sums);
+  }
   const auto predicted = static_cast<double>(sums.predicted);
   nlohmann::json json = {{"tokens", windows * window},
                          {"logits_apart", sums.worst / sums.largest},

@@ -177,8 +177,9 @@ void add_weights(Options& out) {
       [](auto& c) -> auto& { return c.weights.head; }));
   out.add(named_option<DecodeActivations>(
       {.key = "activations",
-       .help = "Type of the activations in decode's products with packed weights: model = as they "
-               "are; int8 = rounded in blocks of 32, which is faster.",
+       .help = "Activations in decode's products with packed weights: model = 16 bits on a scale "
+               "per 32 inputs, or bf16 for bf16 models if the processor multiplies it; int8 = 8 "
+               "bits, which is faster.",
        .type = "KIND"},
       {{"model", DecodeActivations::kModel}, {"int8", DecodeActivations::kInt8}},
       [](auto& c) -> auto& { return c.weights.activations; }));

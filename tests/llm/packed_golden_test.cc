@@ -48,9 +48,10 @@ TEST_P(PackedGolden, PrefillHasTheLogitsOfUnpackedWeights) {
   EXPECT_LT(difference(llm_test::prefill_logits(model, golden_.tokens, 17)), llm_test::kF32Bound);
 }
 
+// Decode rounds what it multiplies weights by to 16 bits on a scale per 32: at most 2.5e-4 here.
 TEST_P(PackedGolden, DecodeHasTheLogitsOfUnpackedWeights) {
   Model model = Model::load(path_of(GetParam()), *device_, DType::kF32);
-  EXPECT_LT(difference(decode_logits(model, golden_.tokens)), llm_test::kF32Bound);
+  EXPECT_LT(difference(decode_logits(model, golden_.tokens)), 5 * llm_test::kF32Bound);
 }
 
 // Models with experts are excluded: their router may choose another expert for a rounded input.

@@ -1,10 +1,11 @@
 // clang-format off
 #include "kernels/cpu/model/packed_vector_avx512.h"
 // clang-format on
-#include "kernels/cpu/model/packed_body_inl.h"
+#include "kernels/cpu/model/packed_whole_inl.h"
 
 namespace fasa::cpu {
 
-const PackedBodies kPackedBodiesAvx512 = {multiply_f32, nullptr, nullptr, unpack, kTwoPanelRows};
+const PackedBodies kPackedBodiesAvx512 = {multiply_f32, multiply_int16, nullptr,
+                                          nullptr,      unpack,         kTwoPanelRows};
 
 }  // namespace fasa::cpu

@@ -29,19 +29,28 @@ const PackedBodies& packed_bodies(Target target) {
 
 namespace {
 
+bool is_whole(const std::array<float, 16>& table, float unit) {
+  return std::all_of(table.begin(), table.end(),
+                     [unit](float value) { return value / unit == std::round(value / unit); });
+}
+
 // A unit that makes all values of the table integers (FP4: a half), or the finest one.
 float unit_of(const std::array<float, 16>& table) {
   float most = 0;
   for (const float value : table) most = std::max(most, std::abs(value));
   if (most == 0) return 1;
   for (const float unit : {1.0f, 0.5f, 0.25f}) {
-    const auto whole = [&](float value) { return value / unit == std::round(value / unit); };
-    if (most / unit <= 127 && std::all_of(table.begin(), table.end(), whole)) return unit;
+    if (most / unit <= 127 && is_whole(table, unit)) return unit;
   }
   return most / 127;
 }
 
 }  // namespace
+
+bool is_whole(const PackedFormat& format) {
+  if (format.is_float) return false;
+  return !format.has_table || is_whole(format.table, unit_of(format.table));
+}
 
 PackedShape packed_shape(const PackedFormat& format, const PackedPanel& panel, bool whole_numbers) {
   PackedShape shape{.bits = format.bits,

@@ -10,7 +10,10 @@ namespace fasa::cpu {
 
 const PackedBodies& packed_bodies(Target target);
 
-// A format as the bodies see it. `whole_numbers`: for int8 activations, a table is rounded to
+// Whether the values of codes are whole numbers of at most 127 units, or of 8 bits.
+bool is_whole(const PackedFormat& format);
+
+// A format as the bodies see it. `whole_numbers`: for rounded activations, a table is rounded to
 // integers of at most 127 units.
 PackedShape packed_shape(const PackedFormat& format, const PackedPanel& panel, bool whole_numbers);
 

@@ -19,10 +19,13 @@ constexpr int64_t kTaskWork = 64 * 1024;
 // cache (256 columns of 576 inputs did not, and took a fifth longer).
 constexpr int64_t kUnpackedColumns = 128;
 
-// The longest divisor of a group that bodies take in one step; int8 activations have a scale per
+// Bodies add it to a table's values, which are bytes then.
+constexpr int kTableCentre = 128;
+
+// The longest divisor of a group that bodies take in one step; whole numbers have a scale per
 // block.
-int64_t step_of(int64_t group, PackedActivations activations) {
-  const int64_t most = activations == PackedActivations::kInt8 ? kPackedBlock : cpu::kChunkPlaces;
+int64_t step_of(int64_t group, cpu::PackedInputKind kind) {
+  const int64_t most = cpu::is_whole(kind) ? kPackedBlock : cpu::kChunkPlaces;
   if (group <= most) return group;
   for (int64_t step = most; step > kPackedBlock; step -= kPackedBlock) {
     if (group % step == 0) return step;
@@ -30,44 +33,42 @@ int64_t step_of(int64_t group, PackedActivations activations) {
   return kPackedBlock;
 }
 
-// Floats of 8 bits are multiplied in f32.
+// Floats of 8 bits are multiplied in f32, and tables of fractions.
 cpu::PackedInputKind kind_of(const PackedLinear::Shape& shape, const cpu::PackedBodies& bodies) {
-  const bool in_f32 = shape.format.is_float;
+  using Kind = cpu::PackedInputKind;
+  if (shape.format.is_float) return Kind::kF32;
   if (shape.activations == PackedActivations::kInt8) {
-    return bodies.multiply_int8 != nullptr && !in_f32 ? cpu::PackedInputKind::kInt8
-                                                      : cpu::PackedInputKind::kInt8InF32;
+    return bodies.multiply_int8 != nullptr ? Kind::kInt8 : Kind::kInt8InInt16;
   }
-  const bool as_bf16 = shape.dtype == DType::kBF16 && bodies.multiply_bf16 != nullptr && !in_f32;
-  return as_bf16 ? cpu::PackedInputKind::kBF16 : cpu::PackedInputKind::kF32;
+  if (shape.dtype == DType::kBF16 && bodies.multiply_bf16 != nullptr) return Kind::kBF16;
+  return cpu::is_whole(shape.format) ? Kind::kInt16 : Kind::kF32;
 }
 
 auto body_of(cpu::PackedInputKind kind, const cpu::PackedBodies& bodies) {
-  if (kind == cpu::PackedInputKind::kInt8) return bodies.multiply_int8;
+  if (kind == cpu::PackedInputKind::kF32) return bodies.multiply_f32;
   if (kind == cpu::PackedInputKind::kBF16) return bodies.multiply_bf16;
-  return bodies.multiply_f32;
+  return kind == cpu::PackedInputKind::kInt8 ? bodies.multiply_int8 : bodies.multiply_int16;
+}
+
+// Rows that a body takes at once, of those that are left: as many in each pass.
+int rows_at_once(cpu::PackedInputKind kind, int64_t left) {
+  const int64_t most =
+      kind == cpu::PackedInputKind::kF32 ? cpu::kFewPackedRows : cpu::kManyPackedRows;
+  const int64_t passes = (left + most - 1) / most;
+  return static_cast<int>((left + passes - 1) / passes);
 }
 
 }  // namespace
-
-// A step's rows in the format that all panels use.
-class PackedRows {
- public:
-  PackedRows(const cpu::PackedInputShape& shape, const void* x, int64_t count)
-      : input(shape, x, count), kind(shape.kind), rows(count) {}
-  cpu::PackedInput input;
-  cpu::PackedInputKind kind;
-  int64_t rows;
-};
 
 PackedLinear::PackedLinear(Shape shape)
     : shape_(std::move(shape)), bodies_(&cpu::packed_bodies(shape_.target)) {
   places_ =
       shape_.order.empty() ? places_of(shape_.inputs) : static_cast<int64_t>(shape_.order.size());
   panel_ = PackedPanel(shape_.format, places_);
-  step_ = step_of(shape_.format.group, shape_.activations);
+  kind_ = kind_of(shape_, *bodies_);
+  step_ = step_of(shape_.format.group, kind_);
   plain_ = cpu::packed_shape(shape_.format, panel_, false);
-  decoded_ =
-      cpu::packed_shape(shape_.format, panel_, shape_.activations == PackedActivations::kInt8);
+  decoded_ = cpu::packed_shape(shape_.format, panel_, cpu::is_whole(kind_));
 }
 
 size_t PackedLinear::read_bytes(int64_t columns) const {
@@ -82,30 +83,28 @@ uint64_t PackedLinear::work_bytes(int64_t rows, int64_t columns) const {
 }
 
 // Multiplies two panels from pair * 2 on by all rows.
-void PackedLinear::multiply(const std::byte* weights, const PackedRows& rows, int64_t pair,
+void PackedLinear::multiply(const std::byte* weights, const cpu::PackedInput& rows, int64_t pair,
                             int64_t columns, float* y) const {
   const int64_t first = pair * kPair;
   const int64_t wanted = std::min(kPair, columns - first);
   const int panels = wanted > kPackedColumns ? 2 : 1;
   const auto* const data =
       reinterpret_cast<const unsigned char*>(weights + pair * cpu::kPanelsAtOnce * panel_.bytes);
-  float sums[cpu::kMaxPackedRows * kPair];
+  float sums[cpu::kManyPackedRows * kPair];
   cpu::PackedTask task;
   task.shape = &decoded_;
   task.step = step_;
-  task.x_stride = rows.input.stride();
-  task.step_stride = rows.input.steps();
+  task.all_rows = rows.rows();
+  task.sums = shape_.format.offset != OffsetKind::kNone;
   task.y = sums;
-  for (int64_t row = 0; row < rows.rows; row += task.rows) {
-    task.rows = static_cast<int>(std::min<int64_t>(cpu::kMaxPackedRows, rows.rows - row));
+  for (int64_t row = 0; row < rows.rows(); row += task.rows) {
+    task.rows = rows_at_once(kind_, rows.rows() - row);
     task.panels = task.rows > bodies_->two_panel_rows ? 1 : panels;
-    task.x = rows.input.row(row);
-    task.sums = rows.input.sums(row);
-    task.x_scales = rows.input.scales(row);
-    task.x_totals = rows.input.totals(row);
+    task.x = rows.block(row);
+    task.numbers = rows.numbers(row);
     for (int panel = 0; panel < panels; panel += task.panels) {
       for (int i = 0; i < task.panels; ++i) task.panel[i] = data + (panel + i) * panel_.bytes;
-      body_of(rows.kind, *bodies_)(task);
+      body_of(kind_, *bodies_)(task);
       const int64_t column = int64_t{panel} * kPackedColumns;
       const int64_t written = std::min(task.panels * kPackedColumns, wanted - column);
       for (int i = 0; i < task.rows; ++i) {
@@ -117,14 +116,15 @@ void PackedLinear::multiply(const std::byte* weights, const PackedRows& rows, in
 
 void PackedLinear::decode(const std::byte* weights, const void* x, int64_t rows, int64_t columns,
                           float* y) const {
-  const PackedRows prepared({.kind = kind_of(shape_, *bodies_),
-                             .dtype = shape_.dtype,
-                             .inputs = shape_.inputs,
-                             .places = places_,
-                             .order = shape_.order,
-                             .step = step_,
-                             .sums = shape_.format.offset != OffsetKind::kNone},
-                            x, rows);
+  const cpu::PackedInput prepared({.kind = kind_,
+                                   .dtype = shape_.dtype,
+                                   .inputs = shape_.inputs,
+                                   .places = places_,
+                                   .order = shape_.order,
+                                   .step = step_,
+                                   .centre = decoded_.has_table ? kTableCentre : decoded_.centre,
+                                   .unit = decoded_.table_unit},
+                                  x, rows);
   const int64_t pairs = (columns + kPair - 1) / kPair;
   const auto run = [&](int64_t begin, int64_t end) {
     for (int64_t pair = begin; pair < end; ++pair) multiply(weights, prepared, pair, columns, y);

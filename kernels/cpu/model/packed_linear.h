@@ -10,12 +10,15 @@
 #include <vector>
 
 #include "kernels/cpu/model/packed_bodies.h"
+#include "kernels/cpu/model/packed_input.h"
 #include "kernels/packed_format.h"
 #include "runtime/base/dtype.h"
 
 namespace fasa {
 
-// Precision of activations in decode: the model's, or int8 with a scale per 32.
+// Precision of activations in decode: the model's, or int8 with a scale per 32. The model's are
+// rounded to 16 bits with a scale per 32, to 2^-16 of the largest, but where bodies take bf16, and
+// for weights that are no whole numbers of a unit.
 enum class PackedActivations : uint8_t { kModel, kInt8 };
 
 class PackedLinear {
@@ -60,7 +63,7 @@ class PackedLinear {
   }
 
  private:
-  void multiply(const std::byte* weights, const class PackedRows& rows, int64_t pair,
+  void multiply(const std::byte* weights, const cpu::PackedInput& rows, int64_t pair,
                 int64_t columns, float* y) const;
   void prefill_panel(const std::byte* weights, const void* x, int64_t rows, int64_t first,
                      int64_t columns, float* y) const;
@@ -68,9 +71,10 @@ class PackedLinear {
   Shape shape_;
   int64_t places_ = 0;
   PackedPanel panel_;
+  cpu::PackedInputKind kind_ = {};  // of decode
   int64_t step_ = 0;
   cpu::PackedShape plain_;    // for prefill
-  cpu::PackedShape decoded_;  // for decode: tables of whole numbers for int8
+  cpu::PackedShape decoded_;  // for decode: tables of whole numbers
   const cpu::PackedBodies* bodies_;
 };
 

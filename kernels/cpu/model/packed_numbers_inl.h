@@ -86,25 +86,35 @@ struct Groups {
   }
 };
 
-// Adds a step's dot products, dot(panel, row, index of the row's step), scaled, to the outputs.
+// The first row's activations at a place, a multiple of 16. The next row's are kBlockPlaces behind.
+template <typename T>
+inline const T* activations(const PackedTask& task, int64_t place) {
+  return (const T*)task.x + place / kBlockPlaces * kBlockPlaces * task.all_rows +
+         place % kBlockPlaces;
+}
+
+// Adds a step's dot products, dot(panel, row, the row's numbers), scaled, to the outputs.
 template <int kRows, int kPanels, typename Dot>
 [[gnu::always_inline]] inline void add_step(const PackedTask& task, const Groups<kPanels>& groups,
                                             int64_t step, int lane, const Dot& dot,
                                             Vec (&out)[kPanels][kRows]) {
   const PackedShape& shape = *task.shape;
+  const PackedNumbers* const numbers = task.numbers + step * task.all_rows;
 #pragma GCC unroll 2
   for (int panel = 0; panel < kPanels; ++panel) {
     const unsigned char* const from = task.panel[panel];
     const SuperNumbers& super = groups.supers[panel];
     const Vec scale = scale_of(shape, from, groups.group, lane, super);
-    Vec offset = {};
-    if (task.sums != nullptr) offset = offset_of(shape, from, groups.group, lane, scale, super);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int row = 0; row < kRows; ++row) {
-      const int64_t at = row * task.step_stride + step;
       Vec& sum = out[panel][row];
-      sum = fma(scale, dot(panel, row, at), sum);
-      if (task.sums != nullptr) sum = fma(offset, all(task.sums[at]), sum);
+      sum = fma(scale, dot(panel, row, numbers[row]), sum);
+    }
+    if (!task.sums) continue;
+    const Vec offset = offset_of(shape, from, groups.group, lane, scale, super);
+#pragma GCC unroll 8
+    for (int row = 0; row < kRows; ++row) {
+      out[panel][row] = fma(offset, all(numbers[row].sum), out[panel][row]);
     }
   }
 }

@@ -36,6 +36,29 @@ inline Vec look_up_three(const Table& table, Bits code) {
   return (Vec)_mm256_permutevar8x32_ps(table.low, (__m256i)code);
 }
 
+inline Bits dot_pairs(Bits sum, Bits a, Bits b) {
+  sum += (Bits)_mm256_madd_epi16((__m256i)a, (__m256i)b);
+  asm("" : "+x"(sum));  // added here: GCC gathers the terms of a sum first, and spills them
+  return sum;
+}
+inline Bits all_pairs(const short* at) {
+  int two = 0;
+  __builtin_memcpy(&two, at, sizeof(two));
+  return (Bits)_mm256_set1_epi32(two);
+}
+struct ByteTable {
+  __m256i values;  // + 128, without sign
+};
+inline ByteTable load_byte_table(const signed char* values) {
+  const __m128i table = _mm_loadu_si128(reinterpret_cast<const __m128i_u*>(values));
+  return {_mm256_xor_si256(_mm256_broadcastsi128_si256(table), _mm256_set1_epi8(-128))};
+}
+// A byte whose highest bit is set selects zero.
+inline Bits look_up_pairs(const ByteTable& table, Bits pair) {
+  return (Bits)_mm256_shuffle_epi8(table.values,
+                                   _mm256_or_si256((__m256i)pair, _mm256_set1_epi16(-32768)));
+}
+
 inline __m128i load_halves(const unsigned char* at) {
   return _mm_loadu_si128(reinterpret_cast<const __m128i_u*>(at));
 }

@@ -30,6 +30,35 @@ inline Vec look_up(const Table& table, Bits code) {
 // Selects by the low 3 bits, from a table that repeats after 8 values or fewer.
 inline Vec look_up_three(const Table& table, Bits code) { return look_up(table, code); }
 
+inline Bits dot_pairs(Bits sum, Bits a, Bits b) {
+#ifdef __SSE2__
+  typedef short Shorts __attribute__((vector_size(16)));
+  return sum + (Bits)__builtin_ia32_pmaddwd128((Shorts)a, (Shorts)b);
+#else
+  return sum + (a << 16 >> 16) * (b << 16 >> 16) + (a >> 16) * (b >> 16);
+#endif
+}
+inline Bits all_pairs(const short* at) {
+  int two = 0;
+  __builtin_memcpy(&two, at, sizeof(two));
+  return two - Bits{};
+}
+struct ByteTable {
+  int values[16];  // + 128, without sign
+};
+inline ByteTable load_byte_table(const signed char* values) {
+  ByteTable table;
+  for (int i = 0; i < 16; ++i) table.values[i] = values[i] + 128;
+  return table;
+}
+inline Bits look_up_pairs(const ByteTable& table, Bits pair) {
+  Bits values;
+  for (int i = 0; i < kLanes; ++i) {
+    values[i] = table.values[pair[i] & 15] | table.values[(pair[i] >> 16) & 15] << 16;
+  }
+  return values;
+}
+
 inline Vec widen_f16(const unsigned char* at) {
   typedef unsigned short Halves __attribute__((vector_size(kLanes * 2)));
   Halves halves;

@@ -6,14 +6,10 @@
 // clang-format off
 #include "kernels/cpu/model/packed_vector_avx512.h"
 // clang-format on
-#include "kernels/cpu/model/packed_body_inl.h"
+#include "kernels/cpu/model/packed_whole_inl.h"
 
 namespace fasa::cpu {
 namespace {
-
-// Prefetch distance: codes are read once, panel after panel, and the hardware prefetcher stops at
-// each page.
-constexpr int kAhead = 6144;  // bytes; 4096 and 12288 are 2 to 8 % slower, no prefetch 20 %
 
 inline void prefetch(const unsigned char* at) {
   _mm_prefetch(reinterpret_cast<const char*>(at) + kAhead, _MM_HINT_T0);
@@ -146,16 +142,16 @@ struct PairStep {
 
   template <int kHalf, int kLine>
   [[gnu::always_inline]] inline void add_line(const Half<kBits, kHalf>& half,
-                                              const unsigned short* x, int64_t stride,
+                                              const unsigned short* x,
                                               __m512 (&sums)[kRows][2]) const {
     const PairLine<kBits, kHalf, kLine> line(half);
 #pragma GCC unroll 4
     for (int pair = 0; pair < 4; ++pair) {
       const __m512i values = line.values(tables, pair);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (int row = 0; row < kRows; ++row) {
         __m512& sum = sums[row][pair % 2];
-        const __m512bh two = pair_of(x + row * stride + 8 * kLine + 2 * pair);
+        const __m512bh two = pair_of(x + row * kBlockPlaces + 8 * kLine + 2 * pair);
         sum = _mm512_dpbf16_ps(sum, (__m512bh)values, two);
         if constexpr (kBits == 8) {
           sum = _mm512_dpbf16_ps(sum, (__m512bh)line.upper(tables, pair), two);
@@ -167,11 +163,11 @@ struct PairStep {
   [[gnu::always_inline]] inline void add(const PackedTask& task, const unsigned char* block,
                                          int64_t place, __m512 (&sums)[kRows][2]) const {
     const Half<kBits, kHalf> half(block);
-    const auto* const x = (const unsigned short*)task.x + place + 16 * kHalf;
-    add_line<kHalf, 0>(half, x, task.x_stride, sums);
-    add_line<kHalf, 1>(half, x, task.x_stride, sums);
+    const auto* const x = activations<unsigned short>(task, place + 16 * kHalf);
+    add_line<kHalf, 0>(half, x, sums);
+    add_line<kHalf, 1>(half, x, sums);
   }
-  inline Vec dot(const PackedTask&, const __m512 (&sums)[2], int64_t) const {
+  inline Vec dot(const __m512 (&sums)[2], const PackedNumbers&) const {
     return (Vec)sums[0] + (Vec)sums[1];
   }
 };
@@ -223,11 +219,8 @@ template <int kBits, int kRows, int kPanels>
 struct ByteStep {
   using Sum = __m512i;
   ByteCodes<kBits> bytes;
-  float centre;
-  float unit;
 
-  explicit ByteStep(const PackedShape& shape)
-      : centre(shape.has_table ? 128 : (float)shape.centre), unit(shape.table_unit) {
+  explicit ByteStep(const PackedShape& shape) {
     signed char table[16];
     for (int i = 0; i < 16; ++i) {
       table[i] = (signed char)(shape.has_table ? shape.byte_table[i] + 128 : i);
@@ -237,11 +230,11 @@ struct ByteStep {
 
   template <int kHalf, int kLine>
   [[gnu::always_inline]] inline void add_line(const Half<kBits, kHalf>& half, const signed char* x,
-                                              int64_t stride, __m512i (&sums)[kRows][2]) const {
+                                              __m512i (&sums)[kRows][2]) const {
     const ByteLine values = bytes.template line<kHalf, kLine>(half);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int row = 0; row < kRows; ++row) {
-      const signed char* const at = x + row * stride + 8 * kLine;
+      const signed char* const at = x + row * kBlockPlaces + 8 * kLine;
       sums[row][0] = _mm512_dpbusd_epi32(sums[row][0], values.even, four_of(at));
       sums[row][1] = _mm512_dpbusd_epi32(sums[row][1], values.odd, four_of(at + 4));
     }
@@ -250,15 +243,13 @@ struct ByteStep {
   [[gnu::always_inline]] inline void add(const PackedTask& task, const unsigned char* block,
                                          int64_t place, __m512i (&sums)[kRows][2]) const {
     const Half<kBits, kHalf> half(block);
-    const auto* const x = (const signed char*)task.x + place + 16 * kHalf;
-    add_line<kHalf, 0>(half, x, task.x_stride, sums);
-    add_line<kHalf, 1>(half, x, task.x_stride, sums);
+    const auto* const x = activations<signed char>(task, place + 16 * kHalf);
+    add_line<kHalf, 0>(half, x, sums);
+    add_line<kHalf, 1>(half, x, sums);
   }
-  // `at`: the row's and step's numbers.
-  inline Vec dot(const PackedTask& task, const __m512i (&sums)[2], int64_t at) const {
-    // Integers below 2^24: exact in f32.
-    const Vec whole = to_floats((Bits)_mm512_add_epi32(sums[0], sums[1]));
-    return (whole - all(centre * task.x_totals[at])) * (task.x_scales[at] * unit);
+  inline Vec dot(const __m512i (&sums)[2], const PackedNumbers& numbers) const {
+    const Bits whole = (Bits)_mm512_add_epi32(sums[0], sums[1]) + numbers.base;
+    return to_floats(whole) * all(numbers.scale);
   }
 };
 
@@ -268,9 +259,9 @@ template <typename Body, int kRows, int kPanels>
                                             Groups<kPanels>& groups, int64_t step,
                                             typename Body::Sum (&sums)[kPanels][kRows][2],
                                             Vec (&out)[kPanels][kRows]) {
-  const auto dot = [&](int panel, int row, int64_t at) {
+  const auto dot = [&](int panel, int row, const PackedNumbers& numbers) {
     auto& two = sums[panel][row];
-    const Vec whole = body.dot(task, two, at);
+    const Vec whole = body.dot(two, numbers);
     two[0] = two[1] = typename Body::Sum{};
     return whole;
   };
@@ -312,7 +303,7 @@ template <typename Body, int kRows, int kPanels>
 }
 
 template <typename Body, int kRows, int kPanels>
-void multiply_with(const PackedTask& task) {
+void multiply_blocks(const PackedTask& task) {
   const int64_t steps = (task.shape->blocks * kBlockPlaces + task.step - 1) / task.step;
   const int64_t at_once = kChunkPlaces / task.step;
   const Body body(*task.shape);
@@ -328,14 +319,12 @@ void multiply_with(const PackedTask& task) {
 
 template <template <int, int, int> class Step, int kBits>
 void rows_of(const PackedTask& task) {
-  if (task.rows == 4) return multiply_with<Step<kBits, 4, 1>, 4, 1>(task);
-  if (task.rows == 3) return multiply_with<Step<kBits, 3, 1>, 3, 1>(task);
-  if (task.rows == 2) {
-    return task.panels == 2 ? multiply_with<Step<kBits, 2, 2>, 2, 2>(task)
-                            : multiply_with<Step<kBits, 2, 1>, 2, 1>(task);
-  }
-  task.panels == 2 ? multiply_with<Step<kBits, 1, 2>, 1, 2>(task)
-                   : multiply_with<Step<kBits, 1, 1>, 1, 1>(task);
+  with_rows<kManyPackedRows>(task.rows, [&]<int kRows>() {
+    if constexpr (kRows <= kTwoPanelRows) {
+      if (task.panels == 2) return multiply_blocks<Step<kBits, kRows, 2>, kRows, 2>(task);
+    }
+    multiply_blocks<Step<kBits, kRows, 1>, kRows, 1>(task);
+  });
 }
 
 template <template <int, int, int> class Step>
@@ -350,7 +339,7 @@ void multiply_int8(const PackedTask& task) { bits_of<ByteStep>(task); }
 
 }  // namespace
 
-const PackedBodies kPackedBodiesVnni = {multiply_f32, multiply_bf16, multiply_int8, unpack,
-                                        kTwoPanelRows};
+const PackedBodies kPackedBodiesVnni = {multiply_f32,  multiply_int16, multiply_bf16,
+                                        multiply_int8, unpack,         kTwoPanelRows};
 
 }  // namespace fasa::cpu
