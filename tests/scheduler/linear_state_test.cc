@@ -183,7 +183,7 @@ TEST_F(LinearStateTest, DraftsWaitUntilTheNextStep) {
   const auto decode = [&](LinearState& of, int64_t tokens, int64_t kept) {
     const int64_t length = of.resume_point(INT64_MAX);
     of.reserve();
-    of.begin({.position = length, .tokens = tokens, .decodes = true}, stream_.view());
+    of.begin({.position = length, .tokens = tokens, .decodes = true}, stream_);
     const LinearPart part = of.parts(0, tokens, 0).front();
     of.commit(kept);
     return part;
@@ -200,13 +200,13 @@ TEST_F(LinearStateTest, DraftsWaitUntilTheNextStep) {
   const StatePoint end = state.points().back();
   EXPECT_EQ(end, (StatePoint{146, 8, true, static_cast<uint64_t>(layout_.bytes())}));
   LinearState child(*device_, layout_, rule_);
-  child.share(state, 146, stream_.view());
+  child.share(state, 146, stream_);
   part = decode(child, 4, 1);
   EXPECT_EQ(part.waiting, 8);
   EXPECT_EQ(part.drafts, 3);
   EXPECT_EQ(child.points().back().open, 0);
   // Prefilled tokens begin a block behind them.
-  state.begin({.position = 146, .tokens = 50}, stream_.view());
+  state.begin({.position = 146, .tokens = 50}, stream_);
   EXPECT_EQ(state.parts(0, 50, 0).front().waiting, 8);
   EXPECT_EQ(state.parts(0, 50, 0).front().open, 0);
   EXPECT_EQ(state.parts(30, 50, 0).front().waiting, 0);
