@@ -203,17 +203,22 @@ TEST(PackedLinear, InputsInAnotherOrderMeetTheirWeights) {
   }
 }
 
+PackedLinear linear_of(const PackedFormat& format, int64_t outputs, int64_t inputs,
+                       cpu::Target target) {
+  return PackedLinear({.format = format,
+                       .outputs = outputs,
+                       .inputs = inputs,
+                       .y_stride = outputs,
+                       .target = target});
+}
+
 // A number that is not finite makes its row NaN, and no other. Zeros and subnormals give zeros.
 TEST(PackedLinear, NumbersThatAreNotFiniteAreSeen) {
   constexpr int64_t kInputs = 80, kOutputs = 16, kCount = 4;
   for (const packed_case::NamedFormat& format : formats()) {
     Packed packed(format.format, kOutputs, kInputs);
     for (const cpu::Target target : cpu::supported_targets()) {
-      const PackedLinear linear({.format = format.format,
-                                 .outputs = kOutputs,
-                                 .inputs = kInputs,
-                                 .y_stride = kOutputs,
-                                 .target = target});
+      const PackedLinear linear = linear_of(format.format, kOutputs, kInputs, target);
       std::vector<float> x(kCount * kInputs, 1e-42f);
       x[5] = NAN;
       x[kInputs + 40] = -INFINITY;
@@ -240,11 +245,7 @@ TEST(PackedLinear, ManyRowsHaveTheBitsOfOne) {
   for (const packed_case::NamedFormat& format : formats()) {
     Packed packed(format.format, kOutputs, kInputs);
     for (const cpu::Target target : cpu::supported_targets()) {
-      const PackedLinear linear({.format = format.format,
-                                 .outputs = kOutputs,
-                                 .inputs = kInputs,
-                                 .y_stride = kOutputs,
-                                 .target = target});
+      const PackedLinear linear = linear_of(format.format, kOutputs, kInputs, target);
       std::vector<float> all(kCount * kOutputs), one(kOutputs);
       linear.decode(packed.data(), x.data(), kCount, kOutputs, all.data());
       for (size_t row = 0; row < kCount; ++row) {
