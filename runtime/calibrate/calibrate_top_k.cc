@@ -14,13 +14,12 @@ constexpr double kPast = 0.5;
 int64_t TopKSelector::probe(const End& low, const End& high, int64_t k) const {
   const auto under = static_cast<double>(k - low.below);
   const auto over = static_cast<double>(high.below - k);
+  const auto step = [this](double tokens) {  // a density near 0 takes all of the range
+    return static_cast<int64_t>(std::min((1.25 * tokens + kPast) / density_, 0x1p33));
+  };
   if (!low.counted && !high.counted) return start_;
-  if (!high.counted) {
-    return low.deficit + static_cast<int64_t>((1.25 * under + kPast) / density_);
-  }
-  if (!low.counted) {
-    return high.deficit - static_cast<int64_t>((1.25 * over + kPast) / density_);
-  }
+  if (!high.counted) return low.deficit + step(under);
+  if (!low.counted) return high.deficit - step(over);
   const double aim = static_cast<double>(k) + (under > over ? -kPast : kPast);
   const auto ratio_to = [&](double below) {
     return std::log(std::max(below, 1.0) / static_cast<double>(std::max<int64_t>(low.below, 1)));
