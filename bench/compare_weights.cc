@@ -133,7 +133,11 @@ void compare_window(Side* side, Side* oracle, std::span<const int32_t> tokens, b
                     Sums* sums) {
   const std::vector<float> wanted = oracle->window(tokens);
   std::vector<float> given;
-  decode ? side->begin() : void(given = side->window(tokens));
+  if (decode) {
+    side->begin();
+  } else {
+    given = side->window(tokens);
+  }
   const auto vocab = static_cast<size_t>(oracle->model().config().vocab_size);
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (decode) given = side->next(tokens[i]);

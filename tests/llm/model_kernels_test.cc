@@ -333,6 +333,29 @@ TEST_P(ModelKernels, HeadsWithinWiderOnes) {
   EXPECT_EQ(own, expected);
 }
 
+// Alone and in blocks, against its formula in f64.
+TEST(Activations, SiluOfAnyMagnitude) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const float x : {0.0f, 1e-30f, 0.5f, -3.0f, 20.0f, -86.9f, -87.1f, -300.0f, 1e30f, -1e38f,
+                        kInfinity, -kInfinity, std::nanf("")}) {
+    for (const int64_t size : {1, 64}) {
+      const std::vector<float> in(static_cast<size_t>(size), x);
+      std::vector<float> out(in.size());
+      activate(Activation::kSilu, in.data(), nullptr, size, DType::kF32, out.data());
+      const double expected = double{x} / (1 + std::exp(-double{x}));
+      for (const float of : out) {
+        if (std::isnan(expected)) {
+          EXPECT_TRUE(std::isnan(of)) << x;
+        } else if (std::isinf(expected)) {
+          EXPECT_EQ(of, expected) << x;
+        } else {
+          EXPECT_NEAR(of, expected, 1e-30 + 3e-7 * std::abs(expected)) << x;
+        }
+      }
+    }
+  }
+}
+
 TEST_P(ModelKernels, ActivationsAreTheProcessors) {
   constexpr int64_t kTokens = 3;
   for (const Activation f : {Activation::kSilu, Activation::kGelu, Activation::kGeluTanh}) {

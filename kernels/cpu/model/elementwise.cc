@@ -76,8 +76,14 @@ inline float exp_clamped(float x) {
   return p * std::bit_cast<float>((std::bit_cast<int32_t>(shifted) << 23) + (127 << 23));
 }
 
+// x / (1 + exp(t)), also where exp(t) is beyond f32.
+inline float divided_by_exp(float x, float t) {
+  const float quotient = x / (1.0f + exp_clamped(t));
+  return t > 87.0f ? x * 0.0f : quotient;
+}
+
 struct Silu {
-  float operator()(float x) const { return x / (1.0f + exp_clamped(-x)); }
+  float operator()(float x) const { return divided_by_exp(x, -x); }
 };
 struct Gelu {
   float operator()(float x) const { return 0.5f * x * (1.0f + std::erf(x * kInverseRoot2)); }
@@ -200,7 +206,7 @@ void activate_clamped(const ClampedGate& how, bool interleaved, const float* gat
   store_each(size, dtype, out, [&](int64_t i) {
     const float gate = std::min(biased(step * i), how.limit);
     const float up = std::clamp(biased(step * i + to_up), -how.limit, how.limit);
-    return gate / (1.0f + exp_clamped(-how.alpha * gate)) * (up + 1.0f);
+    return divided_by_exp(gate, -how.alpha * gate) * (up + 1.0f);
   });
 }
 
