@@ -204,8 +204,12 @@ void BM_prefill(benchmark::State& state) {
   constexpr int kChunk = 512;
   const CacheLayout layout = layout_of(1, state.range(1));
   const Rows rows(layout, start + kChunk);
+  const auto type = static_cast<DType>(state.range(2));  // of queries and outputs
   const std::vector<float> q = random_floats(kChunk * kKvHeads * kGroup * kHeadDim);
-  std::vector<float> out(q.size());
+  std::vector<float> queries(q.size()), out(q.size());
+  for (size_t i = 0; i < q.size(); ++i) {
+    store_element(type, queries.data(), static_cast<int64_t>(i), q[i]);
+  }
   SequenceDesc sequence;
   sequence.mode = StepMode::kPrefill;
   sequence.tokens = kChunk;
@@ -213,8 +217,8 @@ void BM_prefill(benchmark::State& state) {
   sequence.row_blocks = rows.blocks.data();
   PrefillParams params;
   params.step = {.layout = layout, .sequences = &sequence, .count = 1};
-  params.q = ConstTensorView::dense(q.data(), DType::kF32, kChunk, kKvHeads * kGroup, kHeadDim);
-  params.out = TensorView::dense(out.data(), DType::kF32, kChunk, kKvHeads * kGroup, kHeadDim);
+  params.q = ConstTensorView::dense(queries.data(), type, kChunk, kKvHeads * kGroup, kHeadDim);
+  params.out = TensorView::dense(out.data(), type, kChunk, kKvHeads * kGroup, kHeadDim);
   params.scale = 1 / std::sqrt(static_cast<float>(kHeadDim));
   params.end_page = rows.pages;
   for (auto _ : state) cpu::run(params);
@@ -224,7 +228,9 @@ void BM_prefill(benchmark::State& state) {
       benchmark::Counter::kIsRate);
 }
 BENCHMARK(BM_prefill)
-    ->ArgsProduct({{0, 2048, 16384}, {2, 3}})
+    ->ArgsProduct({{0, 2048, 16384},
+                   {RowDType::kBF16, RowDType::kInt8},
+                   {static_cast<int64_t>(DType::kF32), static_cast<int64_t>(DType::kBF16)}})
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 

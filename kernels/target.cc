@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "kernels/amx.h"
 #include "runtime/base/error.h"
 
 #if defined(__x86_64__)
@@ -38,10 +39,12 @@ std::vector<Target> detect_targets() {
     return targets;
   }
   targets.push_back(Target::kAvx512);
-  if (__builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16") &&
-      __builtin_cpu_supports("avx512vbmi")) {
-    targets.push_back(Target::kAvx512Vnni);
+  if (!__builtin_cpu_supports("avx512vnni") || !__builtin_cpu_supports("avx512bf16") ||
+      !__builtin_cpu_supports("avx512vbmi")) {
+    return targets;
   }
+  targets.push_back(Target::kAvx512Vnni);
+  if (amx() == Amx::kWorks) targets.push_back(Target::kAvx512Amx);
 #endif
   return targets;
 }
@@ -49,7 +52,7 @@ std::vector<Target> detect_targets() {
 }  // namespace
 
 std::string_view target_name(Target target) {
-  constexpr std::string_view kNames[] = {"portable", "avx2", "avx512", "avx512_vnni"};
+  constexpr std::string_view kNames[] = {"portable", "avx2", "avx512", "avx512_vnni", "avx512_amx"};
   return kNames[static_cast<int>(target)];
 }
 

@@ -39,8 +39,15 @@ const RowBodies& row_bodies(Target target) {
   // as many products; half as many products on Sapphire Rapids (86 and 180 GFLOP/s per core,
   // latency-free loops of both).
   const bool bf16_dot_is_fast = __builtin_cpu_is("amd") != 0;
-  return on_target(target, {&kRowBodiesPortable, &kRowBodiesAvx2, &kRowBodiesAvx512,
-                            bf16_dot_is_fast ? &kRowBodiesVnni : &kRowBodiesAvx512});
+  const RowBodies& vnni = bf16_dot_is_fast ? kRowBodiesVnni : kRowBodiesAvx512;
+  static const RowBodies amx = [&] {
+    RowBodies made = vnni;
+    made.prefill_pairs[RowDType::kBF16] = prefill_bf16_rows_amx;
+    made.prefill_pairs[RowDType::kInt8] = prefill_int8_rows_amx;
+    made.splits_queries = true;
+    return made;
+  }();
+  return on_target(target, {&kRowBodiesPortable, &kRowBodiesAvx2, &kRowBodiesAvx512, &vnni, &amx});
 }
 
 #else

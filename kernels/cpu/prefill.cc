@@ -19,6 +19,8 @@ namespace {
 // values is cheap relative to the products, few enough that the block's state and scores stay in
 // L2. A multiple of every register tile's rows.
 constexpr int kBlockRows = 192;
+// With tiles products are cheaper still (measured on 2 MiB of L2: 1.3 times as fast as with 192).
+constexpr int kTileBlockRows = 384;
 
 class PrefillCall {
  public:
@@ -26,8 +28,11 @@ class PrefillCall {
       : bodies_(bodies),
         params_(params),
         layout_(params.step.layout),
-        block_tokens_(std::max(1, kBlockRows / layout_.gqa_group)),
-        value_stride_(align_up(layout_.row.value_dim, kPadFloats)) {}
+        value_stride_(align_up(layout_.row.value_dim, kPadFloats)),
+        q_parts_(parts_of_queries()),
+        block_tokens_(std::max(1, block_rows() / layout_.gqa_group)),
+        page_body_(q_parts_ > 0 ? bodies.prefill_pairs[layout_.row.dtype]
+                                : bodies.prefill_page[layout_.row.dtype]) {}
 
   KernelWork run() {
     int blocks = 0;  // in the longest sequence
@@ -60,6 +65,17 @@ class PrefillCall {
     int tokens;
   };
 
+  // Parts of queries as pairs of bf16; 0: they are f32.
+  int parts_of_queries() const {
+    if (bodies_.prefill_pairs[layout_.row.dtype] == nullptr) return 0;
+    if (bodies_.splits_queries) return params_.q.dtype == DType::kBF16 ? 1 : 2;
+    return params_.q.dtype == DType::kBF16 && layout_.row.key_dim % 2 == 0 ? 1 : 0;
+  }
+
+  int block_rows() const {
+    return q_parts_ > 0 && bodies_.splits_queries ? kTileBlockRows : kBlockRows;
+  }
+
   void attend_block(int sequence_index, int kv_head, int index) {
     const SequenceDesc& sequence = params_.step.sequences[sequence_index];
     const int first = index * block_tokens_;
@@ -84,7 +100,7 @@ class PrefillCall {
         rows[slot] = reinterpret_cast<const unsigned char*>(
             row_at(block, static_cast<int>(task.position) + slot));
       }
-      bodies_.prefill_page[layout_.row.dtype](task);
+      page_body_(task);
     }
     if (params_.last_wave) {
       write_out(block, task);
@@ -104,12 +120,13 @@ class PrefillCall {
     task.group = layout_.gqa_group;
     task.query_rows = block.tokens * layout_.gqa_group;
     task.window = params_.window;
-    task.q_stride = align_up(task.key_dim, kPadFloats);
+    task.q_parts = std::max(1, q_parts_);
+    task.q_stride = align_up(task.key_dim, q_parts_ > 0 ? kPadBf16 : kPadFloats);
     task.value_stride = value_stride_;
 
     const int64_t rows = align_up(block_tokens_ * layout_.gqa_group, kPadFloats);
     float* next = reinterpret_cast<float*>(
-        thread_scratch((rows * (task.q_stride + value_stride_ + kPageTokens + 3) +
+        thread_scratch((task.q_stride + rows * (task.q_stride + value_stride_ + kPageTokens + 3) +
                         kPageTokens * (task.q_stride + value_stride_)) *
                        int64_t{sizeof(float)}));
     const auto take = [&next](int64_t floats) {
@@ -117,7 +134,7 @@ class PrefillCall {
       next += floats;
       return taken;
     };
-    float* q = take(rows * task.q_stride);
+    float* q = take((1 + rows) * task.q_stride) + task.q_stride;  // and one in f32 before them
     task.keys = take(kPageTokens * task.q_stride);
     task.values = take(kPageTokens * value_stride_);
     task.scores = take(rows * kPageTokens);
@@ -129,7 +146,7 @@ class PrefillCall {
     if (params_.step.slopes != nullptr) {
       task.slopes = params_.step.slopes + block.kv_head * layout_.gqa_group;
     }
-    task.bf16_queries = bf16_queries();
+    task.rounds_weights = params_.out.dtype == DType::kBF16;
     load_queries(block, q, task.q_stride);
     if (params_.first_wave) {
       std::fill_n(task.max, task.query_rows, minus_infinity());
@@ -148,18 +165,25 @@ class PrefillCall {
                                      block.kv_head * layout_.gqa_group + row % layout_.gqa_group);
       const std::byte* from =
           static_cast<const std::byte*>(view.data) + at * dtype_bytes(view.dtype);
-      const int dim = layout_.row.key_dim;
-      if (bf16_queries()) {
-        std::memcpy(q + row * stride, from, static_cast<size_t>(dim) * sizeof(uint16_t));
-      } else {
-        bodies_.expand[static_cast<int>(view.dtype)](from, dim, q + row * stride);
+      float* const to = q + row * stride;
+      if (q_parts_ > 0) std::fill_n(to, stride, 0.0f);
+      if (q_parts_ == 1) {
+        std::memcpy(to, from, static_cast<size_t>(layout_.row.key_dim) * sizeof(uint16_t));
+        continue;
       }
+      float* const floats = q_parts_ == 0 ? to : q - stride;
+      bodies_.expand[static_cast<int>(view.dtype)](from, layout_.row.key_dim, floats);
+      if (q_parts_ == 2) split(floats, reinterpret_cast<uint16_t*>(to), stride);
     }
   }
 
-  bool bf16_queries() const {
-    return bodies_.wants_bf16_queries && params_.q.dtype == DType::kBF16 &&
-           layout_.row.dtype == RowDType::kBF16 && layout_.row.key_dim % 2 == 0;
+  // A query as the sum of two in bf16 that lie `stride` words apart.
+  void split(const float* query, uint16_t* to, int64_t stride) const {
+    for (int i = 0; i < layout_.row.key_dim; ++i) {
+      to[i] = bf16_from_f32(query[i]);
+      const float high = f32_from_bf16(to[i]);
+      if (std::isfinite(high)) to[stride + i] = bf16_from_f32(query[i] - high);
+    }
   }
 
   // New rows come from the write-back buffer, if there is one; older rows from their page's device
@@ -227,8 +251,10 @@ class PrefillCall {
   const RowBodies& bodies_;
   const PrefillParams& params_;
   const CacheLayout& layout_;
-  const int block_tokens_;
   const int64_t value_stride_;
+  const int q_parts_;
+  const int block_tokens_;
+  void (*const page_body_)(const PageTask&);
 };
 
 }  // namespace

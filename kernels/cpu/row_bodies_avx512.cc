@@ -5,6 +5,6 @@
 
 namespace fasa::cpu {
 
-const RowBodies kRowBodiesAvx512 = bodies_of_rows(false);
+const RowBodies kRowBodiesAvx512 = bodies_of_rows();
 
 }  // namespace fasa::cpu

@@ -5,6 +5,6 @@
 
 namespace fasa::cpu {
 
-const RowBodies kRowBodiesPortable = bodies_of_rows(false);
+const RowBodies kRowBodiesPortable = bodies_of_rows();
 
 }  // namespace fasa::cpu

@@ -7,6 +7,6 @@
 
 namespace fasa::cpu {
 
-const RowBodies kRowBodiesVnni = bodies_of_rows(true);
+const RowBodies kRowBodiesVnni = bodies_of_rows();
 
 }  // namespace fasa::cpu

@@ -81,11 +81,13 @@ struct PageTask {
   int64_t window = 0;             // tokens; 0: all
   const float* slopes = nullptr;  // [group]; ALiBi as in TileTask, null: none
   float score_cap = 0;            // cap of scaled scores, 0: none
-  const float* q = nullptr;       // [query_rows][q_stride]
+  // [query_rows][q_stride]; for prefill_pairs: pairs of bf16, zero beyond key_dim, [q_parts][q_stride
+  // / q_parts] of which each query is the sum.
+  const float* q = nullptr;
   int64_t q_stride = 0;
-  // Queries are pairs of bf16, [query_rows][q_stride] words: rows are bf16 too, key_dim is even,
-  // and the bodies want pairs.
-  bool bf16_queries = false;
+  int q_parts = 1;
+  // Weights may be rounded to bf16, because outputs are.
+  bool rounds_weights = false;
   // Scratch: transposed keys [key_dim][64] or pairs of them [key_dim / 2][64], values
   // [64][value_stride], scores [query_rows][64], factors [query_rows].
   float* keys = nullptr;
@@ -103,16 +105,21 @@ struct PageTask {
 struct RowBodies {
   void (*attend_tile[4])(const TileTask&);
   void (*prefill_page[4])(const PageTask&);
+  // Takes bf16 queries if key_dim is even; null: prefill_page takes queries in f32.
+  void (*prefill_pairs[4])(const PageTask&);
+  bool splits_queries;  // prefill_pairs takes all queries, others than bf16 in two parts
   // Converts a whole vector to f32, exactly.
   void (*expand[4])(const void* in, int64_t count, float* out);
   void (*merge)(float* state, const float* partial, int value_dim);
   void (*attend_low_bit[kCodeWidthCount])(const LowBitTask&);
-  bool wants_bf16_queries;  // bf16 keys are scored by dot products of bf16
+  bool wants_bf16_queries;  // attend_tile scores bf16 keys by dot products of bf16
 };
 
 extern const RowBodies kRowBodiesPortable;
 extern const RowBodies kRowBodiesAvx2;
 extern const RowBodies kRowBodiesAvx512;
 extern const RowBodies kRowBodiesVnni;
+void prefill_bf16_rows_amx(const PageTask& task);
+void prefill_int8_rows_amx(const PageTask& task);
 
 }  // namespace fasa::cpu

@@ -124,13 +124,13 @@ inline void transpose_quad(const float* in, int64_t in_stride, float* out) {
 
 // strip[slot][kPadFloats] to [count][64].
 inline void transpose_strip(const float* strip, int count, float* out) {
-  int dim = 0;
-  for (; dim + 4 <= count; dim += 4) {
+  const int whole = count / 4 * 4;
+  for (int dim = 0; dim < whole; dim += 4) {
     for (int slot = 0; slot < kKeys; slot += 4) {
       transpose_quad(strip + slot * kPadFloats + dim, kPadFloats, out + dim * kKeys + slot);
     }
   }
-  for (; dim < count; ++dim) {
+  for (int dim = whole; dim < count; ++dim) {
     for (int slot = 0; slot < kKeys; ++slot) {
       out[dim * kKeys + slot] = strip[slot * kPadFloats + dim];
     }
@@ -245,45 +245,34 @@ inline void weigh_row(const PageTask& task, int row) {
   task.sum[row] = task.sum[row] * factor + reduce_add(sum);
 }
 
-template <RowType kType>
-inline void score_keys(const PageTask& task, int begin, int end) {
-  Product scores = {task.q,      task.q_stride, task.keys, kKeys,     task.key_dim,
-                    task.scores, kKeys,         nullptr,   task.scale};
-#ifdef FASA_BF16_DOT
-  if constexpr (kType == kRowBF16) {
-    if (task.bf16_queries) {
-      transpose_pairs(task);
-      scores.terms = task.key_dim / 2;
-      return multiply<PairTerms, false>(scores, begin, end, kKeys);
-    }
-  }
-#endif
-  expand_keys<kType>(task);
-  multiply<FloatTerms, false>(scores, begin, end, kKeys);
-}
+struct RowRange {
+  int begin, end;
+};
 
-template <RowType kType>
-void prefill_page(const PageTask& task) {
-  // Rows that see nothing of the page lie at the ends of the block.
-  int begin = 0;
-  int end = task.query_rows;
+// The query rows that see something of the page; the others lie at the ends of the block.
+inline RowRange seeing_rows(const PageTask& task) {
+  RowRange rows = {0, task.query_rows};
   const auto blind = [&](int row) {
     const SlotRange seen = visible_slots(task, row);
     return seen.begin >= seen.end;
   };
-  while (begin < end && blind(begin)) ++begin;
-  while (begin < end && blind(end - 1)) --end;
-  if (begin == end) return;
+  while (rows.begin < rows.end && blind(rows.begin)) ++rows.begin;
+  while (rows.begin < rows.end && blind(rows.end - 1)) --rows.end;
+  return rows;
+}
 
-  score_keys<kType>(task, begin, end);
-  for (int row = begin; row < end; ++row) weigh_row(task, row);
+// out = factor * out + weights * values.
+template <RowType kType>
+inline void add_values(const PageTask& task, RowRange rows) {
   Product sums = {task.scores,       kKeys,        task.values,
                   task.value_stride, task.slots,   task.out,
                   task.value_stride, task.factors, 1};
   const int columns = static_cast<int>(task.value_stride);
-  if (expand_values<kType>(task)) return multiply<FloatTerms, true>(sums, begin, end, columns);
+  if (expand_values<kType>(task)) {
+    return multiply<FloatTerms, true>(sums, rows.begin, rows.end, columns);
+  }
   // Only visible values may contribute: row by row, over its own slots.
-  for (int row = begin; row < end; ++row) {
+  for (int row = rows.begin; row < rows.end; ++row) {
     const SlotRange seen = visible_slots(task, row);
     sums.a = task.scores + seen.begin;
     sums.b = task.values + seen.begin * task.value_stride;
@@ -291,6 +280,31 @@ void prefill_page(const PageTask& task) {
     multiply<FloatTerms, true>(sums, row, row + 1, columns);
   }
 }
+
+template <RowType kType>
+void prefill_page(const PageTask& task) {
+  const RowRange rows = seeing_rows(task);
+  if (rows.begin == rows.end) return;
+  expand_keys<kType>(task);
+  const Product scores = {task.q,      task.q_stride, task.keys, kKeys,     task.key_dim,
+                          task.scores, kKeys,         nullptr,   task.scale};
+  multiply<FloatTerms, false>(scores, rows.begin, rows.end, kKeys);
+  for (int row = rows.begin; row < rows.end; ++row) weigh_row(task, row);
+  add_values<kType>(task, rows);
+}
+
+#ifdef FASA_BF16_DOT
+[[maybe_unused]] void prefill_pairs(const PageTask& task) {
+  const RowRange rows = seeing_rows(task);
+  if (rows.begin == rows.end) return;
+  transpose_pairs(task);
+  const Product scores = {task.q,      task.q_stride, task.keys, kKeys,     task.key_dim / 2,
+                          task.scores, kKeys,         nullptr,   task.scale};
+  multiply<PairTerms, false>(scores, rows.begin, rows.end, kKeys);
+  for (int row = rows.begin; row < rows.end; ++row) weigh_row(task, row);
+  add_values<kRowBF16>(task, rows);
+}
+#endif
 
 }  // namespace
 }  // namespace fasa::cpu

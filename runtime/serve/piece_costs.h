@@ -21,9 +21,13 @@ class PieceCosts {
   };
 
   // Tokens of a piece: from `least` to `largest`. `even_keys`: that many keys cost a token as much
-  // as the rest of the layer.
-  PieceCosts(int least, int largest, double even_keys)
-      : min_tokens_(least), max_tokens_(largest), even_keys_(even_keys) {}
+  // as the rest of the layer. `layout_tokens`: laying the keys out costs as much as the attention
+  // of that many tokens.
+  PieceCosts(int least, int largest, double even_keys, double layout_tokens = 0)
+      : min_tokens_(least),
+        max_tokens_(largest),
+        even_keys_(even_keys),
+        layout_tokens_(layout_tokens) {}
 
   void worked(const Piece& piece, int64_t tokens, double seconds);
   // Tokens that take about `seconds` in all, or more, so that they take at least `useful` of what
@@ -32,11 +36,16 @@ class PieceCosts {
 
  private:
   // A token's, in units of one without keys.
-  double work(const Piece& piece) const { return 1 + static_cast<double>(piece.keys) / even_keys_; }
+  double token_work(const Piece& piece) const { return 1 + attention(piece); }
+  double layout_work(const Piece& piece) const { return layout_tokens_ * attention(piece); }
+  double attention(const Piece& piece) const {
+    return static_cast<double>(piece.keys) / even_keys_;
+  }
 
   int min_tokens_;
   int max_tokens_;
   double even_keys_;
+  double layout_tokens_;
   double per_work_ = 0;  // seconds beyond the fixed part; running mean
   FixedCost fixed_;
 };

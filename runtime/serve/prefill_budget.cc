@@ -27,7 +27,8 @@ void PrefillBudget::prefilled(int64_t tokens, double seconds, double read_back) 
 // Seconds for a decode step and the work after it.
 double PrefillBudget::max_step() const {
   if (max_step_seconds_ > 0) return max_step_seconds_;
-  return decode_seconds_ > 0 ? std::min(2 * decode_seconds_, kAutomaticMost) : kAutomaticMost;
+  if (decode_seconds_ == 0) return kAutomaticMost;
+  return std::max(2 * decode_seconds_, std::min(4 * decode_seconds_, kAutomaticMost));
 }
 
 double PrefillBudget::slot_seconds(bool others_decode) const {

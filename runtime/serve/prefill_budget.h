@@ -35,8 +35,9 @@ class PrefillBudget {
   // The same while nothing decodes.
   static constexpr double kIdleUsefulShare = 0.9;
 
-  // `max_step_seconds` 0: automatic. That is twice the current decode step, at most kAutomaticMost,
-  // or the time of the smallest chunk that meets kUsefulShare. A limit that is given is exceeded
+  // `max_step_seconds` 0: automatic. Slots then take three decode steps, but with the step after it
+  // no more than kAutomaticMost or, if that is longer, two decode steps; or the time of the
+  // smallest chunk that meets kUsefulShare. A limit that is given is exceeded
   // only where reading earlier rows alone takes more than half of it. `idle_seconds`: of a step
   // while nothing decodes, which a new request waits for; none: the largest chunk.
   PrefillBudget(double max_step_seconds, int largest_chunk, double idle_seconds = kNone)

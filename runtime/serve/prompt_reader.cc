@@ -29,6 +29,11 @@ double even_keys(const ModelConfig& config) {
   return std::max(1.0, static_cast<double>(parameters) / config.layers / std::max(per_key, 1.0));
 }
 
+// On processors laying a page out costs as much as the products of about 16 query rows.
+double layout_tokens(const Model& model) {
+  return model.device().unified() ? 16.0 * model.config().kv_heads / model.config().query_heads : 0;
+}
+
 int min_piece(const Device& device) { return device.unified() ? 4 : 2 * OpenPrompt::kFewRows; }
 
 }  // namespace
@@ -39,7 +44,7 @@ PromptReader::PromptReader(Model& model, Runtime& runtime, const EngineOptions& 
       piece_(options.prefill_chunk),
       idle_seconds_(options.idle_step_seconds),
       possible_(OpenPrompt::possible(runtime) && piece_ >= min_piece(model.device())),
-      costs_(min_piece(model.device()), piece_, even_keys(model.config())) {}
+      costs_(min_piece(model.device()), piece_, even_keys(model.config()), layout_tokens(model)) {}
 
 bool PromptReader::open(ActiveChoice& choice) {
   close();

@@ -33,6 +33,36 @@ std::vector<float> falling_slopes(int heads) {
   return slopes;
 }
 
+// A later token's infinite value must not affect an earlier query, not even as 0 * inf, whichever
+// chunk brought it; a score of -inf gives weight 0.
+void expect_infinities_only_where_seen(const Ways& ways, DType queries) {
+  RowShape shape;
+  shape.kv_heads = 1, shape.input = queries;
+  const auto input = [](InputKind kind, int sequence, int layer, int position, int head, int dim) {
+    if (kind == InputKind::kValue && dim == 1 && position == 40) return INFINITY;
+    if (kind == InputKind::kKey && dim == 0 && position % 3 == 1) return -INFINITY;
+    if (kind == InputKind::kQuery && dim == 0) return 0.5f;
+    return noise(kind, sequence, layer, position, head, dim);
+  };
+  for (const int window : {0, 30}) {
+    Ways whole = ways;
+    whole.window = window;
+    const std::vector<float> result = prefill(shape, 150, whole, input);
+    const size_t width = 65;
+    for (size_t i = 0; i < result.size(); ++i) {
+      const auto token = static_cast<int>(i / width / 2);
+      const bool reached = i % width == 1 && token >= 40 && (window == 0 || token < 40 + window);
+      // Position 40 is one of the keys of -inf: its weight is 0, and 0 * inf is NaN.
+      EXPECT_EQ(std::isnan(result[i]), reached) << "token " << token << " element " << i % width;
+    }
+    for (const int chunk : {1, 7, 64}) {
+      Ways other = whole;
+      other.chunk = chunk;
+      EXPECT_TRUE(same_bits(prefill(shape, 150, other, input), result)) << chunk;
+    }
+  }
+}
+
 TEST_P(PrefillTest, Lengths) {
   for (const int tokens : {1, 2, 31, 33, 63, 64, 65, 130, 200}) {
     SCOPED_TRACE(tokens);
@@ -66,6 +96,17 @@ TEST_P(PrefillTest, QueriesInBf16) {
       if (key_dim == 80) shape.slopes = falling_slopes(group), shape.score_cap = 2;
       expect_near_reference(shape, 90, key_dim == 34 ? 65 : 0);
     }
+  }
+}
+
+// Outputs in bf16 allow weights in bf16: both are exact to 2^-9.
+TEST_P(PrefillTest, OutputsInBf16) {
+  for (const int group : {1, 3}) {
+    RowShape shape;
+    shape.input = DType::kBF16, shape.group = group;
+    Ways fast = ways();
+    fast.out = DType::kBF16;
+    expect_near(prefill(shape, 200, fast), prefill(shape, 200, Ways()), 0.01f);
   }
 }
 
@@ -175,33 +216,10 @@ TEST_P(PrefillTest, BatchAndThreadsDoNotMatter) {
   }
 }
 
-// A later token's infinite value must not affect an earlier query, not even as 0 * inf, whichever
-// chunk brought it; a score of -inf gives weight 0.
 TEST_P(PrefillTest, Infinities) {
-  RowShape shape;
-  shape.kv_heads = 1;
-  const auto input = [](InputKind kind, int sequence, int layer, int position, int head, int dim) {
-    if (kind == InputKind::kValue && dim == 1 && position == 40) return INFINITY;
-    if (kind == InputKind::kKey && dim == 0 && position % 3 == 1) return -INFINITY;
-    if (kind == InputKind::kQuery && dim == 0) return 0.5f;
-    return noise(kind, sequence, layer, position, head, dim);
-  };
-  for (const int window : {0, 30}) {
-    Ways whole = ways();
-    whole.window = window;
-    const std::vector<float> result = prefill(shape, 150, whole, input);
-    const size_t width = 65;
-    for (size_t i = 0; i < result.size(); ++i) {
-      const auto token = static_cast<int>(i / width / 2);
-      const bool reached = i % width == 1 && token >= 40 && (window == 0 || token < 40 + window);
-      // Position 40 is one of the keys of -inf: its weight is 0, and 0 * inf is NaN.
-      EXPECT_EQ(std::isnan(result[i]), reached) << "token " << token << " element " << i % width;
-    }
-    for (const int chunk : {1, 7, 64}) {
-      Ways other = whole;
-      other.chunk = chunk;
-      EXPECT_TRUE(same_bits(prefill(shape, 150, other, input), result)) << chunk;
-    }
+  for (const DType queries : {DType::kF32, DType::kBF16}) {
+    SCOPED_TRACE(dtype_name(queries));
+    expect_infinities_only_where_seen(ways(), queries);
   }
 }
 

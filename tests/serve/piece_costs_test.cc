@@ -11,10 +11,11 @@ struct Layer {
   double fixed = 0;
   double per_token = 1e-4;
   double real_even_keys = 1000;
+  double layout_tokens = 0;
 
   double seconds(const PieceCosts::Piece& piece, int tokens) const {
     const double keys = static_cast<double>(piece.keys) / real_even_keys;
-    return fixed + piece.loading + per_token * tokens * (1 + keys);
+    return fixed + piece.loading + per_token * (tokens * (1 + keys) + layout_tokens * keys);
   }
   // Goes through a chunk at these positions as an engine does; returns the longest piece.
   double work(PieceCosts* costs, int64_t from, int64_t to, double slot, double useful) const {
@@ -69,6 +70,14 @@ TEST(PieceCosts, WhatEveryPieceCostsTakesASmallShare) {
   const int tokens = costs.tokens(far, 0.011, 0.75);
   EXPECT_NEAR(layer.seconds(far, tokens), 0.04, 0.008);
   EXPECT_LT(costs.tokens(far, 0.011, 0), 8);  // a limit that was given
+}
+
+TEST(PieceCosts, LayingKeysOutTakesASmallShareFarInAContext) {
+  const Layer layer{.layout_tokens = 5};
+  PieceCosts costs(4, 512, 1000, 5);
+  layer.work(&costs, 0, 2000, 0.02, 0.75);
+  const PieceCosts::Piece far{.keys = 100'000};
+  EXPECT_NEAR(costs.tokens(far, 0.02, 0.75), 15, 2);
 }
 
 // Rows are read once a layer whatever its first piece has.

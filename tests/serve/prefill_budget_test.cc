@@ -32,7 +32,7 @@ TEST(PrefillBudget, TakesTheLargestChunkWithoutStreams) {
 TEST(PrefillBudget, OtherWorkGetsHalfOfWhatDecodeStepsLeave) {
   PrefillBudget automatic(0, 512), limited(0.05, 512);
   for (PrefillBudget* budget : {&automatic, &limited}) budget->decoded(0.02);
-  EXPECT_DOUBLE_EQ(automatic.piece_seconds(true), 0.01);
+  EXPECT_DOUBLE_EQ(automatic.piece_seconds(true), 0.03);
   EXPECT_DOUBLE_EQ(limited.piece_seconds(true), 0.015);
   limited.decoded(1);
   EXPECT_EQ(limited.piece_seconds(true), 0);
@@ -56,7 +56,7 @@ TEST(PrefillBudget, StepsWithoutStreamsTakeTheirTime) {
 TEST(PrefillBudget, ASlotIsWhatTheDecodeStepLeaves) {
   PrefillBudget automatic(0, 512, 0.05), limited(0.05, 512, 0.05);
   for (PrefillBudget* budget : {&automatic, &limited}) budget->decoded(0.02);
-  EXPECT_DOUBLE_EQ(automatic.slot_seconds(true), 0.02);
+  EXPECT_DOUBLE_EQ(automatic.slot_seconds(true), 0.06);
   EXPECT_DOUBLE_EQ(limited.slot_seconds(true), 0.03);
   limited.decoded(1);
   EXPECT_EQ(limited.slot_seconds(true), 0);
@@ -69,11 +69,19 @@ TEST(PrefillBudget, BeginsWithTheLeastChunk) {
   EXPECT_EQ(PrefillBudget(0, 8).chunk(true), 8);
 }
 
-TEST(PrefillBudget, FillsTwiceTheDecodeStepWhereChunksCostNothingBeforeTheirTokens) {
+TEST(PrefillBudget, SlotsOfLongDecodeStepsAreShorter) {
+  for (const auto& [decode, slot] : {std::pair{0.01, 0.03}, {0.04, 0.06}, {0.3, 0.3}}) {
+    PrefillBudget budget(0, 512);
+    budget.decoded(decode);
+    EXPECT_DOUBLE_EQ(budget.slot_seconds(true), slot);
+  }
+}
+
+TEST(PrefillBudget, FillsThreeDecodeStepsWhereChunksCostNothingBeforeTheirTokens) {
   PrefillBudget budget(0, 512);
   budget.decoded(0.02);
-  const Machine machine{.fixed = 0, .per_token = 1e-4};
-  EXPECT_NEAR(machine.settle(&budget, 50), 200, 2);
+  const Machine machine{.fixed = 0, .per_token = 2e-4};
+  EXPECT_NEAR(machine.settle(&budget, 50), 300, 3);
   EXPECT_NEAR(budget.fixed_seconds(), 0, 1e-9);
 }
 

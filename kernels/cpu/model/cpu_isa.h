@@ -5,10 +5,8 @@
 
 namespace fasa {
 
-// Call before the first oneDNN primitive. Some virtual machines announce AMX and then trap on its
-// instructions, which kills oneDNN. If AMX is announced, a child process tries it, and oneDNN is
-// limited to lower sets if that fails. Once per process; thread-safe. A set ONEDNN_MAX_CPU_ISA
-// takes precedence.
+// Call before the first oneDNN primitive: limits oneDNN to lower sets where AMX is announced and
+// traps (kernels/amx.h). Once per process; thread-safe. A set ONEDNN_MAX_CPU_ISA takes precedence.
 void prepare_onednn();
 
 // The instruction set in use, as text: "avx512_core_bf16", with a note if AMX does not work.
