@@ -1,10 +1,10 @@
 // The instruction set that the CPU's kernels use: chosen once per process by the processor, or by
 // FASA_TARGET=portable|avx2|avx512|avx512_vnni|avx512_amx.
 //
-// Each target's bodies are in files of their own (_avx2.cc, _avx512.cc, _vnni.cc, _amx.cc), compiled for it
-// alone. These files instantiate nothing that another file might share (no standard templates, no
-// inline functions of headers): the linker keeps one copy of such a function, which could be the
-// one that needs AVX-512.
+// Each target's bodies are in files of their own (_avx2.cc, _avx512.cc, _vnni.cc, _amx.cc),
+// compiled for it alone. These files instantiate nothing that another file might share (no standard
+// templates, no inline functions of headers): the linker keeps one copy of such a function, which
+// could be the one that needs AVX-512.
 #pragma once
 
 #include <cstddef>

@@ -81,8 +81,8 @@ struct PageTask {
   int64_t window = 0;             // tokens; 0: all
   const float* slopes = nullptr;  // [group]; ALiBi as in TileTask, null: none
   float score_cap = 0;            // cap of scaled scores, 0: none
-  // [query_rows][q_stride]; for prefill_pairs: pairs of bf16, zero beyond key_dim, [q_parts][q_stride
-  // / q_parts] of which each query is the sum.
+  // [query_rows][q_stride]. For prefill_pairs: pairs of bf16, zero beyond key_dim; each query is
+  // the sum of its q_parts, [q_parts][q_stride / q_parts].
   const float* q = nullptr;
   int64_t q_stride = 0;
   int q_parts = 1;

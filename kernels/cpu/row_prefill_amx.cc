@@ -1,8 +1,8 @@
 // A prompt's attention to rows in bf16 or int8 on AMX tiles: exact products of bf16 summed in f32.
 // Codes of int8 rows are bf16 as they are, their scales go to scores and weights. Other queries
-// than bf16 ones are the sum of two numbers (exact to 2^-17); so are weights, which are rounded once
-// where outputs are bf16. A row's bits do not depend on its neighbours in a tile, as long as its
-// sums are not subnormal, which tiles flush to zero.
+// than bf16 ones are the sum of two numbers (exact to 2^-17); so are weights, which are rounded
+// once where outputs are bf16. A row's bits do not depend on its neighbours in a tile, as long as
+// its sums are not subnormal, which tiles flush to zero.
 // clang-format off
 #include "kernels/cpu/row_vector_avx512.h"
 // clang-format on
@@ -382,8 +382,8 @@ class TileWeights {
   alignas(64) float sums_[kSide];
 };
 
-// Turns scores of tiles of rows into weights. `key_scales`, `value_scales`: of coded rows' slots, or
-// null.
+// Turns scores of tiles of rows into weights. `key_scales`, `value_scales`: of coded rows' slots,
+// or null.
 inline void weigh_in_tiles(const PageTask& task, RowRange rows, const float* key_scales,
                            const float* value_scales) {
   const bool in_place = key_scales != nullptr || task.slopes != nullptr || task.score_cap > 0;

@@ -57,15 +57,15 @@ void normalise_each(const float* x, const Norm& norm, int64_t size, Write write)
   }
 }
 
-// exp(x) within 2 ulp, x within +-87, without branches, so that compilers vectorise it: Cody-Waite
-// reduction and Cephes' expf polynomial. NaN stays NaN.
-inline float exp_clamped(float x) {
+// exp(x) within 2 ulp for x <= 0, 0 below -87, without branches, so that compilers vectorise it:
+// Cody-Waite reduction and Cephes' expf polynomial. NaN stays NaN.
+inline float exp_of_negative(float x) {
+  constexpr float kLeast = -87;
   constexpr float kShifter = 12582912;  // 1.5 * 2^23: adding it rounds to an integer
-  const float floored = x < -87.0f ? -87.0f : x;
-  const float clamped = floored > 87.0f ? 87.0f : floored;
-  const float shifted = clamped * 1.44269504f + kShifter;
+  const float floored = x < kLeast ? kLeast : x;
+  const float shifted = floored * 1.44269504f + kShifter;
   const float n = shifted - kShifter;
-  const float r = clamped - n * 0.693359375f + n * 2.12194440e-4f;
+  const float r = floored - n * 0.693359375f + n * 2.12194440e-4f;
   float p = 1.9875691500e-4f;
   p = p * r + 1.3981999507e-3f;
   p = p * r + 8.3334519073e-3f;
@@ -73,13 +73,15 @@ inline float exp_clamped(float x) {
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   p = p * (r * r) + r + 1.0f;
-  return p * std::bit_cast<float>((std::bit_cast<int32_t>(shifted) << 23) + (127 << 23));
+  const float power = std::bit_cast<float>((std::bit_cast<int32_t>(shifted) << 23) + (127 << 23));
+  return x < kLeast ? 0.0f : p * power;
 }
 
-// x / (1 + exp(t)), also where exp(t) is beyond f32.
+// x / (1 + exp(t)). Nothing on the way is subnormal, which takes processors long: with exp(t) for
+// t > 0, compilers compute x / exp(87) for all x.
 inline float divided_by_exp(float x, float t) {
-  const float quotient = x / (1.0f + exp_clamped(t));
-  return t > 87.0f ? x * 0.0f : quotient;
+  const float e = exp_of_negative(-std::abs(t));
+  return x * (t > 0 ? e : 1.0f) / (1.0f + e);
 }
 
 struct Silu {
