@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 
 #include "runtime/api/sequences/runtime.h"
@@ -18,10 +17,9 @@ constexpr int kEvalPrefillChunk = 512;
 
 class DecodeRun {
  public:
-  // Reserves memory for `tokens` tokens in all. If the settings prefetch by query, `model` provides
-  // queries from then on. `shared`, if not null, provides rows of the prompt from another runtime,
-  // and stores those that it does not have: the run then keeps rows behind every window, because
-  // they are copied whole. Throws BudgetError.
+  // Reserves memory for `tokens` tokens in all. `shared`, if not null, provides rows of the prompt
+  // from another runtime, and stores those that it does not have: the run then keeps rows behind
+  // every window, because they are copied whole. Throws BudgetError.
   DecodeRun(Model& model, Runtime& runtime, int64_t tokens, SharedPrompt* shared = nullptr);
   // A separate run that begins with the first `tokens` tokens of `other`.
   DecodeRun(const DecodeRun& other, int64_t tokens);
@@ -34,23 +32,18 @@ class DecodeRun {
   // Logits of the tokens after each id, [ids, vocab], equal to those of single steps. At most
   // most() ids.
   std::span<const float> steps(std::span<const int32_t> ids);
-  // The sequence leaves the runtime as pages in the caller's memory and comes back, as a suspended
-  // session does. Forks made of it before stay as they are.
-  void leave_and_return();
   int most() const { return runtime().info(id()).max_decoded; }
   int64_t length() const { return runtime().length(id()); }
   Model& model() const { return model_; }
-  Runtime& runtime() const { return sequence_->runtime(); }
-  SequenceId id() const { return sequence_->id(); }
+  Runtime& runtime() const { return sequence_.runtime(); }
+  SequenceId id() const { return sequence_.id(); }
 
  private:
-  Model& model_;
-  void reserve(int64_t tokens);
   std::span<const float> run(std::span<const int32_t> ids, StepMode mode,
                              const ForwardOptions& output);
 
-  std::optional<OwnedSequence> sequence_;
-  int64_t tokens_ = 0;  // reserved; 0: a fork
+  Model& model_;
+  OwnedSequence sequence_;
   SharedPrompt* shared_ = nullptr;
 };
 

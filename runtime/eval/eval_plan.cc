@@ -44,11 +44,8 @@ struct Planning {
     throw UsageError(fmt::format("--examples = {}: allowed: 1 or more", examples));
   }
   QuestionOptions question(bool turns = false) const {
-    const QuestionOptions options{context, flags.prefill_questions, turns, flags.suspend};
+    const QuestionOptions options{context, flags.prefill_questions, turns};
     options.validate(max_positions);
-    if (flags.suspend && !turns) {
-      throw UsageError(fmt::format("--suspend: eval {} has no turns; allowed: turns", flags.task));
-    }
     return options;
   }
 };

@@ -25,7 +25,6 @@ struct EvalOptions {
   std::vector<double> depths = {};  // needle; empty: the task's default
   uint64_t seed = 1;
   bool prefill_questions = false;
-  bool suspend = false;                 // turns
   std::vector<int> records = {8};       // extract
   std::string data;                     // folder of the files of longbench, ruler, math
   std::vector<std::string> tasks = {};  // names; empty: all of them, or all in the folder

@@ -50,15 +50,13 @@ double share_found(const std::vector<std::string>& references, std::string_view 
 }
 
 std::string QuestionTask::name() const {
-  return title() + (options_.prefill ? ", question prefilled" : "") +
-         (options_.suspend ? ", suspended" : "");
+  return title() + (options_.prefill ? ", question prefilled" : "");
 }
 
 nlohmann::json QuestionTask::setup() const {
   nlohmann::json setup{{"context", options_.context}, {"record", 2}};  // the records' form
   if (options_.prefill) setup["question"] = "prefill";
   if (options_.turns) setup["turns"] = true;
-  if (options_.suspend) setup["suspend"] = true;
   return setup;
 }
 
@@ -165,7 +163,6 @@ nlohmann::json QuestionTask::run(size_t example, const EvalTarget& target) {
                                                            question.answer_tokens, complete)));
     }
     if (options_.turns || compares) read_answer(question, logits, run, scores);
-    if (options_.suspend) whole.leave_and_return();
   }
   nlohmann::json json = record(example, asked, std::move(questions));
   if (compares) {

@@ -39,7 +39,6 @@ struct QuestionOptions {
   // then exact.
   bool prefill = false;
   bool turns = false;
-  bool suspend = false;  // the sequence leaves the runtime as pages and comes back after each turn
 
   // Throws UsageError naming the flag, what was given and what is allowed.
   void validate(int64_t max_positions) const;

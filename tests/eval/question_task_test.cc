@@ -56,26 +56,6 @@ TEST_F(QuestionTaskTest, TurnsFollowEachOtherAndFactsAreRecalled) {
   EXPECT_EQ(full->memory().device_rows, 0) << "everything was freed";
 }
 
-// A conversation that leaves the cache and comes back gives the same bits.
-TEST_F(QuestionTaskTest, SuspendedTurnsAreThoseThatStay) {
-  const QuestionOptions stays{.context = 900, .turns = true};
-  QuestionOptions leaves = stays;
-  leaves.suspend = true;
-  for (const int64_t tokens : {32, 900}) {
-    const auto runtime = fasa(tokens);
-    NeedleTask one = task(stays), other = task(leaves);
-    StepLogits there, back;
-    Json expected = one.run(0, {model_, *runtime, nullptr, &there});
-    Json found = other.run(0, {model_, *runtime, nullptr, &back});
-    EXPECT_EQ(found, expected);
-    ASSERT_EQ(there.steps(), back.steps());
-    for (size_t step = 0; step < there.steps(); ++step) {
-      const auto a = there.at(step), b = back.at(step);
-      ASSERT_TRUE(std::equal(a.begin(), a.end(), b.begin(), b.end())) << step;
-    }
-  }
-}
-
 TEST_F(QuestionTaskTest, TheFirstTokenAfterAPrefilledQuestionIsExact) {
   const auto full = llm_test::full_runtime(model_), few = fasa(24);
   for (const bool prefill : {false, true}) {

@@ -60,21 +60,14 @@ class EvalTasks(CommandTest):
                 if task == "turns":
                     self.assertEqual([turn["asked"] for turn in fasa["turns"]], [1] * 5)
 
-    def test_questions_can_be_prefilled_and_turns_suspended(self):
+    def test_questions_can_be_prefilled(self):
         flags = ["--model", MODEL, "--text", RUTH, "--context", 1024, "--examples", 1,
                  "--selection", "fasa", "--fac-tokens", 64]
-        stays = self.evaluate("eval", "turns", *flags)
-        leaves = self.evaluate("eval", "turns", *flags, "--suspend")
-        self.assertEqual(leaves["tasks"][0]["task"], "turns 1024, suspended")
-        self.assertEqual(leaves["turns"], stays["turns"])
         done = self.assert_done("eval", "needle", *flags, "--question", "prefill", "--results",
                                 self.results)
         table = done.stdout.decode().split("Results in ")
         self.assertIn("needle 1024, question prefilled: accuracy", table[0])
         self.assertIn("needle 1024, question prefilled", table[1])
-        self.assert_fails(2, ["--suspend", "turns"], "eval", "needle", *flags, "--suspend")
-        self.assert_fails(2, ["--suspend", "snapkv"], "eval", "turns", *flags[:6], "--suspend",
-                          "--selections", "full,snapkv")
         self.assert_fails(2, ["one-in-nose", "nearest: one-in-noise"], "eval", "retrieval", *flags,
                           "--tasks", "one-in-nose")
         self.assert_fails(2, ["--records", "0", "512"], "eval", "extract", *flags, "--records", 0)

@@ -6,7 +6,6 @@
 #include "runtime/base/error.h"
 #include "runtime/capture/calibration_data.h"
 #include "runtime/eval/eval_plan.h"
-#include "runtime/eval/shared_prompt.h"
 #include "runtime/io/machine.h"
 #include "runtime/io/output_file.h"
 #include "runtime/llm/compute/model_slices.h"
@@ -88,8 +87,6 @@ void EvalCommand::add_task_flags() {
            "How questions are read: decode, with the selection, or prefill, as the end of a prompt "
            "(default: decode)")
       ->check(CLI::IsMember({"decode", "prefill"}));
-  command_->add_flag("--suspend", flags_.suspend,
-                     "turns: the conversation leaves the cache after each turn and comes back");
   add_shown_flag("--seed", "N", flags_.seed, "Seed for the choice of examples");
 }
 
@@ -240,14 +237,7 @@ int EvalCommand::run() {
   const std::vector<Config> all = configs(with_map(config_flags_.load(), flags_.model_dir));
   require_usable_target();
   const ModelConfig model_config = ModelConfig::load(flags_.model_dir);
-  for (const Config& config : all) {
-    config.validate_for(model_config.geometry());
-    if (!flags_.suspend || !learns_from_prompts(config)) continue;
-    throw UsageError(
-        fmt::format("--suspend: the selection {} forgets a prompt's queries when its "
-                    "pages leave the cache; leave it out, or --suspend",
-                    selection_name(config.selection.kind)));
-  }
+  for (const Config& config : all) config.validate_for(model_config.geometry());
   if (!html_.empty()) check_writable(html_);
   const EvalReport report = evaluate(all, model_config);
   if (!html_.empty()) write_file_atomically(html_, report_page("eval", to_json(report)));
