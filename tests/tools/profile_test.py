@@ -242,7 +242,6 @@ class BadInput(CommandTest):
                    "--weight-bits", 4)
         self.fails(["prompt"], *SMALL, "--prompt", "x")
         self.fails(["/nonexistent"], *SMALL, "--selection-trace", "/nonexistent", code=3)
-        self.fails(["/nonexistent"], *SMALL, "--trace-from", "/nonexistent", code=3)
 
     def test_values(self):
         for flag, given in (("--steps", 0), ("--steps", -1), ("--warmup", -1), ("--tokens", 0),

@@ -54,9 +54,6 @@ void ProfileCommand::add_subject_flags() {
                              "With --geometry: context length before the first step");
   add_shown_option(*command_, "--sequences", flags_.sequences, "N",
                    "With --geometry: number of sequences that decode together");
-  add_option(*command_, "--trace-from", flags_.trace_from, "DIR",
-             "With --geometry: record the selections from a generation of this model now, "
-             "after the bundled text or the prompt");
   add_option(*command_, "--selection-trace", flags_.trace_file, "FILE",
              "With --geometry: file of selections from fasa trace; default: the bundled one");
   add_shown_option(*command_, "--compute", flags_.compute, "HOW",

@@ -8,13 +8,9 @@
 #include "runtime/api/kv_cost.h"
 #include "runtime/base/error.h"
 #include "runtime/base/units.h"
-#include "runtime/capture/trace_recorder.h"
 #include "runtime/catalog/geometry_catalog.h"
 #include "runtime/catalog/gpu_catalog.h"
 #include "runtime/config/layer_budgets.h"
-#include "runtime/io/input_file.h"
-#include "runtime/io/json_fields.h"
-#include "runtime/llm/compute/open_model_device.h"
 #include "runtime/plan/plan_machine.h"
 #include "runtime/profile/profiled_model.h"
 #include "runtime/text/tokenizer.h"
@@ -26,21 +22,8 @@
 namespace fasa {
 namespace {
 
-constexpr int kTraceSteps = 48;         // recorded by --trace-from
-constexpr int64_t kTraceSet = 128;      // the same share of a small model's context
-constexpr int64_t kTracePrompt = 7492;  // tokens of the bundled text, as in the shipped trace
-
 void require(bool ok, std::string_view flag, auto given, std::string_view allowed) {
   if (!ok) throw UsageError(fmt::format("{} = {}: allowed: {}", flag, given, allowed));
-}
-
-// The text of the shipped trace, found in the same way as the trace.
-std::string bundled_text() {
-  const std::filesystem::path trace = default_selection_trace();
-  const auto path = trace.parent_path().parent_path() / "texts" / "facts-8k.json";
-  const nlohmann::json json = parse_json(read_file(path.string()), path.string());
-  return json.at("text").get<std::string>() +
-         json.at("questions").at(0).at("prompt_suffix").get<std::string>();
 }
 
 // A baseline with all rows on the device gets the memory that it needs.
@@ -77,19 +60,13 @@ void ProfileOptions::validate() const {
   if (synthetic()) {
     require(tokens >= 1 && tokens <= INT32_MAX / 2, "--tokens", tokens, "1 to 1073741823");
     require(sequences >= 1 && sequences <= 256, "--sequences", sequences, "1 to 256");
-    if (!trace_from.empty() && !trace_file.empty()) {
-      throw UsageError("--trace-from and --selection-trace exclude each other; give one of them");
-    }
-    if (prompted && trace_from.empty()) {
-      throw UsageError("a prompt needs --model or --trace-from; a stored trace has its own");
-    }
+    if (prompted) throw UsageError("a prompt needs --model; a trace has its own");
     return;
   }
-  if (!trace_from.empty() || !trace_file.empty() || weight_bits || compute != "modelled" ||
-      sequences != 1) {
+  if (!trace_file.empty() || weight_bits || compute != "modelled" || sequences != 1) {
     throw UsageError(
-        "--trace-from, --selection-trace, --compute, --sequences and --weight-bits need "
-        "--geometry; they do not apply to --model");
+        "--selection-trace, --compute, --sequences and --weight-bits need --geometry; they do not "
+        "apply to --model");
   }
   if (!prompted) throw UsageError("--model needs a prompt; give --prompt-file FILE");
 }
@@ -98,13 +75,8 @@ ProfileSubject::ProfileSubject(const ProfileOptions& flags) : flags_(flags) {
   if (flags.synthetic()) {
     shape_ = find_model_shape(flags.geometry);
     geometry_ = shape_->geometry;
-    if (flags.trace_from.empty()) {
-      trace_name_ = flags.trace_file.empty() ? default_selection_trace() : flags.trace_file;
-      trace_ = SelectionTrace::load(trace_name_);
-    } else {
-      trace_name_ = "made by " + flags.trace_from;
-      ModelConfig::load(flags.trace_from);
-    }
+    trace_name_ = flags.trace_file.empty() ? default_selection_trace() : flags.trace_file;
+    trace_ = SelectionTrace::load(trace_name_);
     return;
   }
   model_ = ModelConfig::load(flags.model_dir);
@@ -138,39 +110,11 @@ int ProfileSubject::largest_set(const Config& config) const {
 }
 
 void ProfileSubject::prepare() {
-  if (flags_.synthetic()) {
-    if (!trace_) trace_ = record_trace();
-    return;
-  }
+  if (flags_.synthetic()) return;
   const auto tokenizer = load_tokenizer(flags_.model_dir, flags_.prompt);
   prompt_ = read_prompt(flags_.prompt, tokenizer.get(), model_->vocab_size);
   print_long_rope(ModelConfig::load(flags_.model_dir, std::ssize(prompt_) + flags_.max_steps()),
                   "a prompt and its steps");
-}
-
-SelectionTrace ProfileSubject::record_trace() const {
-  const ModelConfig config = ModelConfig::load(flags_.trace_from);
-  const auto tokenizer = load_tokenizer(flags_.trace_from, flags_.prompt);
-  PromptSource source = flags_.prompt;
-  const bool given = source.text || source.file || source.ids_file;
-  if (!given) source.text = bundled_text();
-  std::vector<int32_t> prompt = read_prompt(source, tokenizer.get(), config.vocab_size);
-  TraceOptions options;
-  options.steps = kTraceSteps;
-  options.model_name = flags_.trace_from;
-  if (!given) {
-    const int64_t most = std::min(kTracePrompt, config.max_positions - kTraceSteps);
-    prompt.resize(std::min(prompt.size(), static_cast<size_t>(std::max<int64_t>(1, most))));
-  }
-  Config settings;
-  settings.selection.fac_tokens = {{.tokens = kTraceSet, .share = 0}};
-  options.validate(settings, config.geometry());
-  const auto device = open_host_device(settings.device_options());
-  Model model = load_model(flags_.trace_from, *device, std::nullopt, {},
-                           {std::ssize(prompt) + kTraceSteps, "a prompt and its steps"});
-  Progress progress("recording");
-  options.on_token = [&](int64_t done, int64_t total) { progress.update(done, total); };
-  return record_selection_trace(model, settings, prompt, options);
 }
 
 void ProfileSubject::describe(ProfileReport& report) const {

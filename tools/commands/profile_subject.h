@@ -22,7 +22,6 @@ struct ProfileOptions {
   int sequences = 1;  // decoding together
   int steps = 32;
   std::optional<int> warmup;  // none: until hot rows are warm
-  std::string trace_from;     // a model whose generation is recorded as the trace
   std::string trace_file;
   std::string compute = "modelled";
   std::optional<int> weight_bits;  // with --geometry; none: kUsualWeightBits
@@ -43,7 +42,7 @@ class ProfileSubject {
   Config defaults() const;
   const Geometry& geometry() const { return geometry_; }
   void describe(ProfileReport& report) const;
-  // Reads the prompt or records the trace. Call it once, after all checks that need neither.
+  // Reads the prompt of a model. Call it once, after all checks that do not need it.
   void prepare();
   // Throws UsageError for a config that does not match the model, before loading anything.
   void check(const Config& config);
@@ -57,7 +56,6 @@ class ProfileSubject {
  private:
   ProfileRun open_synthetic(const std::string& name, Config config) const;
   ProfileRun open_model(const std::string& name, Config config) const;
-  SelectionTrace record_trace() const;
 
   const ProfileOptions& flags_;
   std::optional<ModelShape> shape_;
