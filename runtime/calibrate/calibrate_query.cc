@@ -34,13 +34,9 @@ CalibrationQuery::CalibrationQuery(const HeadSamples& samples, size_t index,
     const double sum = bodies_->weigh(row, tokens(), samples.scale, bodies_->best(row, tokens()),
                                       scratch.scores.data());
     const double share = sum > 0 ? 1 / sum : 0;
-    double distant = 0;
-    for (int64_t t = 0; t < tokens(); ++t) {
-      const double attention = double{scratch.scores[static_cast<size_t>(t)]} * share;
-      attention_[static_cast<size_t>(t)] += static_cast<float>(attention);
-      if (t >= distant_first_ && t < distant_end_) distant += attention;
+    for (size_t t = 0; t < attention_.size(); ++t) {
+      attention_[t] += static_cast<float>(double{scratch.scores[t]} * share);
     }
-    distant_attention_.push_back(distant);
   }
   oracle_distant_ = captured_distant(rows, -1, scratch);
   if (truth != nullptr) *truth = std::move(rows);
@@ -134,12 +130,6 @@ double CalibrationQuery::captured_distant(const ScoreRows& rows, int chunk,
   std::fill(begin + distant_end_, scratch.deficits.end(), kGiven);
   const int64_t distant = distant_end_ - distant_first_;
   scratch.selector.select(scratch.deficits, std::min(rule_.window - (tokens() - distant), distant));
-  return scratch.selector.sum(attention_);
-}
-
-double CalibrationQuery::captured(const ScoreRows& rows, int chunk, QueryScratch& scratch) const {
-  combine(rows, chunk, scratch);
-  scratch.selector.select(scratch.deficits, rule_.window);
   return scratch.selector.sum(attention_);
 }
 

@@ -43,12 +43,9 @@ class CalibrationQuery {
   // The group's attention on the distant tokens that are selected by `rows` plus one more FC (-1:
   // none), in addition to the protected tokens.
   double captured_distant(const ScoreRows& rows, int chunk, QueryScratch& scratch) const;
-  // The attention on all selected tokens, if no token is protected.
-  double captured(const ScoreRows& rows, int chunk, QueryScratch& scratch) const;
 
   // [group][chunks]: contextual agreement of each FC with the true scores, per query head.
   std::vector<double> agreement(const ScoreRows& truth, QueryScratch& scratch) const;
-  double distant_attention(int head) const { return distant_attention_[static_cast<size_t>(head)]; }
   double oracle_distant() const { return oracle_distant_; }
 
  private:
@@ -67,12 +64,11 @@ class CalibrationQuery {
   const cpu::RankBodies* bodies_;
   size_t index_;
   SelectionRule rule_;
-  int64_t first_, end_;                    // of the visible tokens
-  int64_t distant_first_, distant_end_;    // of the distant tokens, relative to first_
-  AlignedVector<float> attention_;         // [visible]: sum over the group's softmaxes
-  std::vector<double> distant_attention_;  // [group]
-  ScoreRows alibi_;                        // empty = none
-  double oracle_distant_ = 0;              // distant attention that the true scores capture
+  int64_t first_, end_;                  // of the visible tokens
+  int64_t distant_first_, distant_end_;  // of the distant tokens, relative to first_
+  AlignedVector<float> attention_;       // [visible]: sum over the group's softmaxes
+  ScoreRows alibi_;                      // empty = none
+  double oracle_distant_ = 0;            // distant attention that the true scores capture
 };
 
 }  // namespace fasa

@@ -8,6 +8,7 @@
 #include <bit>
 #include <cmath>
 #include <numeric>
+#include <optional>
 
 #include "kernels/slice_format.h"
 #include "runtime/base/error.h"
@@ -17,8 +18,7 @@
 namespace fasa {
 namespace {
 
-constexpr std::array<std::string_view, 4> kNames = {"distant_attention", "attention", "distant_ca",
-                                                    "ca"};
+constexpr std::array<std::string_view, 2> kNames = {"distant_attention", "ca"};
 
 constexpr size_t kAgreementStep = 4;
 
@@ -43,9 +43,7 @@ class Ranker {
     queries_.resize(samples.query_count());
     agreement_.resize(samples.query_count());
     // If the objective does not use agreement, it is measured on a part of the queries only.
-    const bool ranks =
-        options.objective == Objective::kCa || options.objective == Objective::kDistantCa;
-    const size_t step = ranks ? 1 : kAgreementStep;
+    const size_t step = options.objective == Objective::kCa ? 1 : kAgreementStep;
     for_each_query([&](size_t q, QueryScratch& scratch) {
       ScoreRows truth;
       queries_[q].emplace(samples, q, rule, scratch, &truth);
@@ -53,21 +51,18 @@ class Ranker {
     });
   }
 
-  // [chunks]: mean CA over queries and query heads, weighted by distant attention if requested.
-  std::vector<double> agreement(bool by_distant_attention) const {
+  // [chunks]: mean CA over queries and query heads.
+  std::vector<double> agreement() const {
     std::vector<double> mean(static_cast<size_t>(chunks_));
-    double weights = 0;
+    double measured = 0;
     for (size_t q = 0; q < queries_.size(); ++q) {
       if (agreement_[q].empty()) continue;
-      for (int head = 0; head < samples_.gqa_group; ++head) {
-        const double weight = by_distant_attention ? query(q).distant_attention(head) : 1.0;
-        weights += weight;
-        for (size_t c = 0; c < mean.size(); ++c) {
-          mean[c] += weight * agreement_[q][static_cast<size_t>(head) * mean.size() + c];
-        }
+      measured += samples_.gqa_group;
+      for (size_t i = 0; i < agreement_[q].size(); ++i) {
+        mean[i % mean.size()] += agreement_[q][i];
       }
     }
-    for (double& value : mean) value = weights > 0 ? value / weights : 0;
+    for (double& value : mean) value = measured > 0 ? value / measured : 0;
     return mean;
   }
 
@@ -84,8 +79,7 @@ class Ranker {
       std::erase(left, best.chunk);
       if (taken >= depth) sort_by(captured_with(rows, left, {}), left);
       order.chunks.push_back(best.chunk);
-      if (options_.objective == Objective::kDistantAttention)
-        order.captured.push_back(best.captured);
+      order.captured.push_back(best.captured);
       for_each_query([&](size_t q, QueryScratch& scratch) {
         query(q).add_chunk(best.chunk, rows[q], scratch);
       });
@@ -173,9 +167,7 @@ class Ranker {
     for_each_query(
         [&](size_t q, QueryScratch& scratch) {
           for (const int chunk : candidates) {
-            each[q].push_back(options_.objective == Objective::kAttention
-                                  ? query(q).captured(rows[q], chunk, scratch)
-                                  : query(q).captured_distant(rows[q], chunk, scratch));
+            each[q].push_back(query(q).captured_distant(rows[q], chunk, scratch));
           }
         },
         part);
@@ -247,9 +239,12 @@ std::string_view objective_name(Objective objective) {
   return kNames[static_cast<size_t>(objective)];
 }
 
-std::optional<Objective> parse_objective(std::string_view name) {
+Objective parse_objective(std::string_view name, std::string_view option) {
   const auto found = std::find(kNames.begin(), kNames.end(), name);
-  if (found == kNames.end()) return std::nullopt;
+  if (found == kNames.end()) {
+    throw UsageError(
+        fmt::format("{} = \"{}\": allowed: {}", option, name, fmt::join(kNames, ", ")));
+  }
   return static_cast<Objective>(found - kNames.begin());
 }
 
@@ -261,20 +256,9 @@ HeadRanking rank_chunks(const HeadSamples& samples, const RankingOptions& option
   }
   Ranker ranker(samples, options);
   HeadRanking ranking;
-  ranking.agreement = ranker.agreement(false);
-  Order order;
-  switch (options.objective) {
-    case Objective::kCa:
-      order = Ranker::order_of(ranking.agreement);
-      break;
-    case Objective::kDistantCa:
-      order = Ranker::order_of(ranker.agreement(true));
-      break;
-    case Objective::kAttention:
-    case Objective::kDistantAttention:
-      order = ranker.greedy_order();
-      break;
-  }
+  ranking.agreement = ranker.agreement();
+  const Order order = options.objective == Objective::kCa ? Ranker::order_of(ranking.agreement)
+                                                          : ranker.greedy_order();
   for (const int chunk : order.chunks) {
     const Geometry::Pair dims = samples.chunks[static_cast<size_t>(chunk)];
     ranking.chunks.push_back({dims.first});

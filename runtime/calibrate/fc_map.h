@@ -60,7 +60,7 @@ struct MapSlice {
 
 struct FcMap {
   static constexpr int kSchema = 2;
-  std::string objective;  // distant_attention, attention, distant_ca, ca
+  std::string objective;  // distant_attention, ca
   std::string data_hash;
   int sinks = 0, recent = 0, window = 0, tokens = 0, queries = 0;
   bool probes = true;

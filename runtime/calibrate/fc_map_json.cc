@@ -231,7 +231,7 @@ FcMap FcMap::parse(std::string_view text, const std::string& name) {
   root.require_keys({"schema", "objective", "data_hash", "sinks", "recent", "window", "tokens",
                      "queries", "probes", "slice", "model", "heads"});
   FcMap map;
-  map.objective = root["objective"].one_of({"distant_attention", "attention", "distant_ca", "ca"});
+  map.objective = root["objective"].one_of({"distant_attention", "ca"});
   map.data_hash = root["data_hash"].text();
   map.sinks = root["sinks"].integer(0, INT32_MAX);
   map.recent = root["recent"].integer(0, INT32_MAX);

@@ -76,10 +76,10 @@ std::vector<int> order_in(const HeadSamples& head, const HeadRanking& ranking) {
 
 // By definition: the captured part of the set of the k best tokens, scored by the FCs in `picked`.
 double plain_captured(const HeadSamples& head, size_t q, const std::vector<int>& picked,
-                      const RankingOptions& options, bool distant_only) {
+                      const RankingOptions& options) {
   const auto visible = static_cast<size_t>(head.visible_end(q));
   const int recent_from = static_cast<int>(visible) - options.recent;
-  const auto given = [&](int t) { return distant_only && (t < options.sinks || t >= recent_from); };
+  const auto given = [&](int t) { return t < options.sinks || t >= recent_from; };
   std::vector<double> score(visible, -1e300), attention(visible);
   for (int member = 0; member < head.gqa_group; ++member) {
     std::vector<double> part(visible), whole(visible);
@@ -125,17 +125,17 @@ double plain_captured(const HeadSamples& head, size_t q, const std::vector<int>&
 }
 
 double plain_total(const HeadSamples& head, const std::vector<int>& picked,
-                   const RankingOptions& options, bool distant_only) {
+                   const RankingOptions& options) {
   double total = 0;
   for (size_t q = 0; q < head.query_count(); ++q) {
-    total += plain_captured(head, q, picked, options, distant_only);
+    total += plain_captured(head, q, picked, options);
   }
   return total;
 }
 
 // Each pick is the one that adds most to the picks before it.
 void expect_greedy(const HeadSamples& head, const std::vector<int>& order,
-                   const RankingOptions& options, bool distant_only) {
+                   const RankingOptions& options) {
   std::vector<int> picked;
   for (const int chunk : order) {
     double best = 0, own = 0;
@@ -143,7 +143,7 @@ void expect_greedy(const HeadSamples& head, const std::vector<int>& order,
       if (std::find(picked.begin(), picked.end(), c) != picked.end()) continue;
       std::vector<int> with = picked;
       with.push_back(c);
-      const double total = plain_total(head, with, options, distant_only);
+      const double total = plain_total(head, with, options);
       best = std::max(best, total);
       if (c == chunk) own = total;
     }
@@ -153,23 +153,19 @@ void expect_greedy(const HeadSamples& head, const std::vector<int>& order,
 }
 
 TEST(Objectives, GreedyPicksAreTheBestByDefinition) {
-  for (const Objective objective : {Objective::kDistantAttention, Objective::kAttention}) {
-    const bool distant_only = objective == Objective::kDistantAttention;
-    for (const int group : {1, 3}) {
-      HeadSamples falling_off = partly_rotated_head(8, group);
-      for (int member = 0; member < group; ++member) {
-        falling_off.slopes.push_back(0.02f * static_cast<float>(member + 1));
-      }
-      HeadSamples capped = random_head(9, 5, 101, group, 6);
-      capped.score_cap = 2;
-      for (const HeadSamples& head :
-           {random_head(7, 5, 101, group, 6), partly_rotated_head(7, group), falling_off, capped}) {
-        const RankingOptions options{
-            .objective = objective, .window = 12, .sinks = 2, .recent = 5, .greedy_chunks = 0};
-        const std::vector<int> order = order_in(head, rank_chunks(head, options));
-        ASSERT_EQ(order.size(), head.chunks.size());
-        expect_greedy(head, order, options, distant_only);
-      }
+  for (const int group : {1, 3}) {
+    HeadSamples falling_off = partly_rotated_head(8, group);
+    for (int member = 0; member < group; ++member) {
+      falling_off.slopes.push_back(0.02f * static_cast<float>(member + 1));
+    }
+    HeadSamples capped = random_head(9, 5, 101, group, 6);
+    capped.score_cap = 2;
+    for (const HeadSamples& head :
+         {random_head(7, 5, 101, group, 6), partly_rotated_head(7, group), falling_off, capped}) {
+      const RankingOptions options{.window = 12, .sinks = 2, .recent = 5, .greedy_chunks = 0};
+      const std::vector<int> order = order_in(head, rank_chunks(head, options));
+      ASSERT_EQ(order.size(), head.chunks.size());
+      expect_greedy(head, order, options);
     }
   }
 }
@@ -191,16 +187,15 @@ TEST(Objectives, PicksEndWithTheSlicesDimensions) {
 
 TEST(Objectives, DistantAttentionKeptByDefinition) {
   const HeadSamples head = random_head(3, 4, 77, 2, 5);
-  for (const Objective objective : {Objective::kDistantAttention, Objective::kAttention,
-                                    Objective::kDistantCa, Objective::kCa}) {
+  for (const Objective objective : {Objective::kDistantAttention, Objective::kCa}) {
     const RankingOptions options{.objective = objective, .window = 14, .sinks = 3, .recent = 4};
     const HeadRanking ranking = rank_chunks(head, options);
-    const double oracle = plain_total(head, {0, 1, 2, 3}, options, true);
+    const double oracle = plain_total(head, {0, 1, 2, 3}, options);
     std::vector<int> picked;
     for (size_t i = 0; i < ranking.chunks.size(); ++i) {
       picked.push_back(ranking.chunks[i][0] / 2);
-      EXPECT_NEAR(ranking.distant_attention_kept[i],
-                  plain_total(head, picked, options, true) / oracle, 1e-4);
+      EXPECT_NEAR(ranking.distant_attention_kept[i], plain_total(head, picked, options) / oracle,
+                  1e-4);
     }
     EXPECT_NEAR(ranking.distant_attention_kept.back(), 1, 1e-6);
   }
@@ -239,7 +234,6 @@ TEST(Objectives, OnlyFarOnesFindTheRareQueryThatLooksBack) {
     return order_of(rank_chunks(head, with)).front();
   };
   EXPECT_EQ(first(Objective::kCa), 0);
-  EXPECT_EQ(first(Objective::kAttention), 0);
   EXPECT_EQ(first(Objective::kDistantAttention), 1);
 }
 
@@ -249,8 +243,7 @@ TEST(Objectives, ADominantChunkIsFirstEverywhere) {
     key(head, t, 8) *= 20;
     key(head, t, 9) *= 20;
   }
-  for (const Objective objective : {Objective::kDistantAttention, Objective::kAttention,
-                                    Objective::kDistantCa, Objective::kCa}) {
+  for (const Objective objective : {Objective::kDistantAttention, Objective::kCa}) {
     const HeadRanking ranking =
         rank_chunks(head, {.objective = objective, .window = 30, .sinks = 4, .recent = 16});
     EXPECT_EQ(order_of(ranking).front(), 4) << objective_name(objective);
@@ -313,11 +306,10 @@ TEST(Objectives, WindowedLayersSeeOnlyTheirWindow) {
 }
 
 TEST(Objectives, NamesAndBadWindows) {
-  for (const Objective objective : {Objective::kDistantAttention, Objective::kAttention,
-                                    Objective::kDistantCa, Objective::kCa}) {
+  for (const Objective objective : {Objective::kDistantAttention, Objective::kCa}) {
     EXPECT_EQ(parse_objective(objective_name(objective)), objective);
   }
-  EXPECT_EQ(parse_objective("best"), std::nullopt);
+  EXPECT_THROW(parse_objective("attention"), UsageError);
   EXPECT_THROW(rank_chunks(empty_head(1, 4, 1), {.window = 20, .sinks = 4, .recent = 16}),
                UsageError);
 }

@@ -65,8 +65,7 @@ class CalibrateCommand final : public Command {
                                       "Number of tokens to run, including probes");
     add_option(*command_, "--window", options_.window, "K",
                "Number of tokens selected; default: depends on the length");
-    add_shown_option(*command_, "--objective", objective_, "NAME",
-                     "distant_attention, attention, distant_ca, ca");
+    add_shown_option(*command_, "--objective", objective_, "NAME", "distant_attention, ca");
     add_shown_option(*command_, "--queries", options_.queries, "N",
                      "Number of positions whose queries are used");
     add_shown_option(*command_, "--seed", options_.seed, "N",
@@ -138,12 +137,7 @@ void CalibrateCommand::print_findings(const FcMap& map) const {
 }
 
 void CalibrateCommand::set_options(const Config& config, const ModelConfig& model) {
-  const auto objective = parse_objective(objective_);
-  if (!objective) {
-    throw UsageError(fmt::format(
-        "--objective = \"{}\": allowed: distant_attention, attention, distant_ca, ca", objective_));
-  }
-  options_.objective = *objective;
+  options_.objective = parse_objective(objective_, "--objective");
   options_.probes = !no_probes_;
   options_.tip_chunks = config.selection.tip_chunks.value_or(0);
   options_.sinks = config.selection.sinks;

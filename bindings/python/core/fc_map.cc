@@ -31,15 +31,6 @@ SliceDims slice_dims(const FcMap& map, int chunks, int fine_chunks) {
   return SliceDims(dims->data(), {map.heads.size(), heads, static_cast<size_t>(2 * chunks)}, owner);
 }
 
-Objective objective_of(const std::string& name) {
-  const auto objective = parse_objective(name);
-  if (!objective) {
-    throw UsageError(fmt::format(
-        "objective = \"{}\": allowed: distant_attention, attention, distant_ca, ca", name));
-  }
-  return *objective;
-}
-
 HeadSamples samples_of(const Keys& keys, const Queries& queries,
                        const std::vector<int32_t>& positions,
                        const std::vector<std::pair<int, int>>& chunks, float scale,
@@ -83,7 +74,7 @@ HeadRanking rank(const Keys& keys, const Queries& queries, const std::vector<int
                  const std::vector<std::pair<int, int>>& chunks, float scale,
                  const std::string& objective, int window, int sinks, int recent, float score_cap) {
   const RankingOptions options{
-      .objective = objective_of(objective), .window = window, .sinks = sinks, .recent = recent};
+      .objective = parse_objective(objective), .window = window, .sinks = sinks, .recent = recent};
   if (sinks < 0 || recent < 1 || window <= sinks + recent) {
     throw UsageError(
         fmt::format("rank_chunks: window = {}, sinks = {}, recent = {}; allowed: recent of 1 or "

@@ -50,13 +50,7 @@ struct CalibrateArguments {
 CalibrationOptions options_of(const CalibrateArguments& given, const Config& config,
                               const ModelConfig& model) {
   CalibrationOptions options;
-  const auto objective = parse_objective(given.objective);
-  if (!objective) {
-    throw UsageError(
-        fmt::format("objective = \"{}\": allowed: distant_attention, attention, distant_ca, ca",
-                    given.objective));
-  }
-  options.objective = *objective;
+  options.objective = parse_objective(given.objective);
   options.tokens = given.tokens.value_or(std::min(options.tokens, model.max_positions));
   options.window = given.window;
   options.queries = given.queries;

@@ -48,7 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--tokens", type=int, metavar="N")
     one.add_argument("--window", type=int, metavar="K")
     one.add_argument("--objective", default="distant_attention",
-                     help="distant_attention, attention, distant_ca, ca")
+                     help="distant_attention, ca")
     one.add_argument("--queries", type=int, default=96, metavar="N")
     one.add_argument("--seed", type=int, default=1, metavar="N")
     one.add_argument("--no-probes", action="store_true",
