@@ -240,10 +240,6 @@ struct StepCounters {
 // and count towards the budget. The last `window` tokens are visible (0: all); sinks are in the set
 // only if they are visible.
 //
-// With `page_tokens`, each block of that many tokens, counted from position 0, gets the mean score
-// of its visible tokens before the cap (equal to scoring their mean key). Whole blocks are
-// selected; the last one is cut at the budget.
-//
 // The low-bit set holds the next best tokens in the same order, at most `low_bit_budget`; or all of
 // them, as `low_bit_pages` (the other is empty then).
 //
@@ -257,7 +253,6 @@ struct SelectParams {
   int window = 0;
   int score_dims = 0;                 // slice dimensions scored, SliceFormat::prefix(); 0 = all
   int ahead = 0;                      // 0 = the true set; n = a prediction made n layers before
-  int page_tokens = 1;                // a power of two up to kPageTokens
   int32_t selected_capacity = 0;      // >= every budget
   int32_t* sets = nullptr;            // [count, kv_heads, selected_capacity]
   int32_t* selected_sizes = nullptr;  // [count, kv_heads]

@@ -56,7 +56,6 @@ struct StepSettings {
   int head_groups = 0;  // see head_groups.h; 0: chosen by the device's rates
   PrefetchOptions prefetch;
   std::vector<LayerSettings> layers;
-  int page_tokens = 1;  // see SelectParams
   // Replaces the select kernel, only on the cpu device; null: the kernel selects.
   std::shared_ptr<const TokenSelection> selection;
   bool selection_evicts = false;                // it evicts, so it must observe every query

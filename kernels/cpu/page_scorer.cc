@@ -42,7 +42,6 @@ void PageScorer::begin(const SelectParams& params, int sequence, int kv_head, in
   scored_dims_ = format_.prefix(params.score_dims).dims;
   slopes_ = params.step.slopes == nullptr ? nullptr : params.step.slopes + kv_head * heads_;
   score_cap_ = params.step.score_cap;
-  page_tokens_ = params.page_tokens;
   bytes_read_ = 0;
   nan_scores_ = 0;
 
@@ -101,7 +100,6 @@ uint64_t PageScorer::score(int page, const std::byte* next, PageScratch* scratch
   bytes_read_ += scored_page_bytes(part);
   if (slopes_ != nullptr) add_slopes(page, scores);
   const uint64_t visible = visible_tokens(page);
-  if (page_tokens_ > 1) average(visible, scores);
   if (score_cap_ > 0) bodies_->soft_cap(scores, heads_ * kPageTokens, score_cap_);
   if (!finite || visible != ~uint64_t{0}) make_finite(visible, scores);
   return visible;
@@ -112,24 +110,6 @@ void PageScorer::add_slopes(int page, float* scores) const {
   for (int h = 0; h < heads_; ++h, scores += kPageTokens) {
     for (int t = 0; t < kPageTokens; ++t) {
       scores[t] += slopes_[h] * (nearest + static_cast<float>(t));
-    }
-  }
-}
-
-// Bit-equal within a small page, so that ties go by position.
-void PageScorer::average(uint64_t visible, float* scores) const {
-  for (int h = 0; h < heads_; ++h, scores += kPageTokens) {
-    for (int begin = 0; begin < kPageTokens; begin += page_tokens_) {
-      double sum = 0;
-      int count = 0;
-      for (int t = begin; t < begin + page_tokens_; ++t) {
-        if ((visible >> t & 1) == 0) continue;
-        sum += static_cast<double>(scores[t]);
-        ++count;
-      }
-      if (count == 0) continue;
-      const auto mean = static_cast<float>(sum / count);
-      std::fill(scores + begin, scores + begin + page_tokens_, mean);
     }
   }
 }

@@ -76,7 +76,6 @@ class PageScorer {
   Source source_of(int page) const;
   void make_finite(uint64_t visible, float* scores);
   void add_slopes(int page, float* scores) const;
-  void average(uint64_t visible, float* scores) const;
 
   const ScoreBodies* bodies_ = nullptr;
   const SequenceDesc* sequence_ = nullptr;
@@ -89,7 +88,6 @@ class PageScorer {
   int stride_ = 0;
   const float* slopes_ = nullptr;  // [heads], or null
   float score_cap_ = 0;            // 0: none
-  int page_tokens_ = 1;
   int first_visible_ = 0;
   int end_ = 0;
   uint64_t bytes_read_ = 0;

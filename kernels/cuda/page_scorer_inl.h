@@ -1,6 +1,6 @@
 // Scores of one slice page by one warp, for the query heads of a KV head: S = Σ q k over the slice,
-// plus ALiBi's term if there are slopes; the mean score of blocks of tokens if `page_tokens` > 1;
-// then the cap. A page's scores have the same bits wherever they are computed.
+// plus ALiBi's term if there are slopes, then the cap. A page's scores have the same bits wherever
+// they are computed.
 //
 //   codes       tensor cores (code_scorer_inl.h); one by one if a query is not finite, so that
 //               infinities are computed correctly
@@ -13,7 +13,6 @@
 #include "kernels/cuda/scorer_memory_inl.h"
 #include "kernels/cuda/simt.h"
 #include "kernels/params.h"
-#include "kernels/select_plan.h"
 
 namespace fasa::cuda {
 
@@ -32,11 +31,7 @@ class PageScorer {
         slopes_(params.step.slopes == nullptr
                     ? nullptr
                     : params.step.slopes + int64_t{kv_head} * layout.gqa_group),
-        score_cap_(params.step.score_cap),
-        page_tokens_(params.page_tokens) {
-    const SelectPlan plan = plan_selection(params, sequence);
-    first_visible_ = plan.first;
-    end_visible_ = plan.end;
+        score_cap_(params.step.score_cap) {
     memory_.load_query(params, sequence, kv_head);
     simt::sync_block();
     finite_ = memory_.finite();
@@ -74,7 +69,6 @@ class PageScorer {
     }
     simt::sync_warp();
     if (slopes_ != nullptr) add_slopes(page);
-    if (page_tokens_ > 1) average(page);
     if (score_cap_ > 0) cap_scores();
   }
 
@@ -114,24 +108,6 @@ class PageScorer {
     simt::sync_warp();
   }
 
-  // Each lane averages one block of `page_tokens` tokens of one head.
-  FASA_DEVICE void average(int page) const {
-    const int parts = kPageTokens / page_tokens_;
-    const int first = first_visible_ - page * kPageTokens;
-    const int last = end_visible_ - page * kPageTokens;
-    for (int i = simt::lane(); i < memory_.layout.gqa_group * parts; i += simt::kWarpThreads) {
-      const int from = i % parts * page_tokens_;
-      const int begin = from > first ? from : first;
-      const int end = from + page_tokens_ < last ? from + page_tokens_ : last;
-      float* const scores = memory_.scores(i / parts);
-      float sum = 0;
-      for (int t = begin; t < end; ++t) sum += scores[t];
-      const float mean = sum / static_cast<float>(end - begin);
-      for (int t = begin; t < end; ++t) scores[t] = mean;
-    }
-    simt::sync_warp();
-  }
-
   const SequenceDesc& sequence_;
   const ScorerMemory memory_;
   const int64_t slice_offset_;
@@ -140,9 +116,6 @@ class PageScorer {
   const int sealed_;
   const float* const slopes_;  // [group], null = none
   const float score_cap_;      // 0 = none
-  const int page_tokens_;
-  int first_visible_ = 0;
-  int end_visible_ = 0;
   bool finite_ = true;
 };
 

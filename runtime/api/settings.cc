@@ -168,7 +168,6 @@ StepSettings settings_of(const Config& config, const Geometry& geometry, RowDTyp
   }
   if (all_dense) return settings;
   settings.selection = config.make_selection();
-  settings.page_tokens = config.selection.options.page_tokens;
   settings.selection_evicts =
       settings.selection != nullptr && settings.selection->make_policy() != nullptr;
   return settings;

@@ -39,24 +39,6 @@ void validate_tokens(const TokenCount& count, const Config::Selection& selection
                       selection.sinks, selection.recent, floor));
 }
 
-void validate_selection_options(const Config::Selection& selection) {
-  const SelectionOptions& options = selection.options;
-  require(options.page_tokens == 1 || selection.kind == SelectionKind::kFasa,
-          "selection.page_tokens", fmt::to_string(options.page_tokens),
-          fmt::format("1 with selection.kind = {}", selection_name(selection.kind)));
-}
-
-// Returns the setting (the model aside) that excludes a low-bit set; "" if none does. Low-bit
-// tokens are weighted by scores over the whole key, per head.
-std::string against_low_bit_set(const Config::Selection& selection) {
-  const SelectionOptions& options = selection.options;
-  if (selection.kind != SelectionKind::kFasa) {
-    return fmt::format("selection.kind = {}", selection_name(selection.kind));
-  }
-  if (options.page_tokens != 1) return fmt::format("page_tokens = {}", options.page_tokens);
-  return "";
-}
-
 // True if the selection keeps all tokens of any context.
 bool selects_all(const Config::Selection& selection) {
   const auto& counts = selection.fac_tokens;
@@ -67,9 +49,9 @@ bool selects_all(const Config::Selection& selection) {
 void validate_low_bit(const Config::Selection& selection) {
   const TokenCount low_bit = selection.low_bit_tokens.value_or(TokenCount{});
   if (!low_bit.any() || selection.kind == SelectionKind::kFull) return;
-  const std::string against = against_low_bit_set(selection);
-  require(against.empty(), "selection.low_bit_tokens", count_text(low_bit),
-          fmt::format("0 with {}", against));
+  // Low-bit tokens are weighted by scores over the whole key, per head.
+  require(selection.kind == SelectionKind::kFasa, "selection.low_bit_tokens", count_text(low_bit),
+          fmt::format("0 with selection.kind = {}", selection_name(selection.kind)));
 }
 
 void validate_gpu(const std::string& name) {
@@ -157,8 +139,7 @@ std::shared_ptr<const TokenSelection> Config::make_selection() const {
 TokenCount Config::low_bit_tokens(int chunks) const {
   if (selection.kind != SelectionKind::kFasa) return {};
   if (selection.low_bit_tokens) return *selection.low_bit_tokens;
-  if (!weighs_tokens(chunks) || !against_low_bit_set(selection).empty() || selects_all(selection))
-    return {};
+  if (!weighs_tokens(chunks) || selects_all(selection)) return {};
   return {.tokens = 0, .share = 1};
 }
 
@@ -210,7 +191,6 @@ void Config::validate() const {
           fmt::to_string(fine),
           fmt::format("0 with slices in {}; other values need int2",
                       slice_dtype_name(effective_slice_dtype())));
-  validate_selection_options(selection);
   validate_low_bit(selection);
 }
 

@@ -293,13 +293,6 @@ void add_counts(Options& out) {
       {.key = "dense_layers", .help = "Layers that attend to all tokens."}, "LIST",
       fmt::format("an array of layer numbers from 0 to {}", kMaxLayers - 1),
       [](auto& c) -> auto& { return c.selection.dense_layers; }, take_layers));
-  out.add(choice_option(
-      {.key = "page_tokens",
-       .help =
-           "Tokens that fasa selects together, by the mean of their keys (the paper's page-level "
-           "selection). More than 1 keeps less of the attention than single tokens do "
-           "(docs/results/selection.md)."},
-      {1, 8, 16, 32}, [](auto& c) -> auto& { return c.selection.options.page_tokens; }));
   out.add(taken_option(
       {.key = "seed", .help = "Seed of selection.kind = random.", .flag = "selection_seed"}, "N",
       "0 or more", [](auto& c) -> auto& { return c.selection.options.seed; }, take_seed));

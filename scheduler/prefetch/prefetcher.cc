@@ -46,7 +46,6 @@ void Prefetcher::predict(const Target& target, EventView sets_read) {
   prediction.select.step = layer_params(settings_, target.step, target.layer);
   prediction.select.budget = layer.prediction_budget();
   prediction.select.window = layer.window;
-  prediction.select.page_tokens = settings_.page_tokens;
   prediction.select.ahead = prediction.ahead;
   prediction.select.selected_capacity = scratch.prediction_capacity;
   prediction.select.sets = scratch.prediction_sets_of(target.layer);

@@ -6,8 +6,7 @@
 namespace fasa {
 
 struct SelectionOptions {
-  int page_tokens = 1;  // kind fasa: tokens chosen together, by their mean key
-  uint64_t seed = 0;    // kind random
+  uint64_t seed = 0;  // kind random
 };
 
 }  // namespace fasa

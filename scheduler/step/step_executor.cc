@@ -179,7 +179,6 @@ SelectParams StepExecutor::select_params(const Call& call, ConstTensorView q) co
           .q = q,
           .budget = layer.budget,
           .window = layer.window,
-          .page_tokens = settings_.page_tokens,
           .selected_capacity = scratch.selected_capacity,
           .sets = scratch.sets,
           .selected_sizes = scratch.selected_sizes,

@@ -30,8 +30,7 @@ struct SelectShape {
   int score_dims = 0;
   int ahead = 0;
   std::vector<float> slopes = {};  // ALiBi's, [kv_heads x group]
-  int page_tokens = 1;
-  int value_dim = 0;  // dimensions of value codes, which no selection reads; 0 = none
+  int value_dim = 0;               // dimensions of value codes, which no selection reads; 0 = none
   float score_cap = 0;
   int fine = 0;  // of `dims`, in two parts
 };
@@ -90,7 +89,6 @@ class SelectCase {
     params.window = shape_.window;
     params.score_dims = shape_.score_dims;
     params.ahead = shape_.ahead;
-    params.page_tokens = shape_.page_tokens;
     params.selected_capacity = selected_capacity_;
     params.page_capacity = pages_of(longest_);
     params.sets = sets_.data();

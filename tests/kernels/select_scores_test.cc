@@ -161,9 +161,8 @@ TEST_P(SelectScoresOf, AlibiLowersWhatIsFar) {
 TEST_P(SelectScoresOf, SoftCap) {
   constexpr float kCap = 1.5f;
   for (const int group : {1, 3, 5}) {
-    for (const int page_tokens : {1, 8}) {
-      SelectShape shape{GetParam(), 10, 2, group, 4, 16, page_tokens > 1 ? 100 : 0, 64};
-      shape.page_tokens = page_tokens;
+    for (const int window : {0, 100}) {
+      SelectShape shape{GetParam(), 10, 2, group, 4, 16, window, 64};
       SelectCase plain(shape, {2500, 70}, gaussian_keys(7), gaussian_queries(7));
       shape.score_cap = kCap;
       SelectCase cache(shape, {2500, 70}, gaussian_keys(7), gaussian_queries(7));
@@ -180,39 +179,6 @@ TEST_P(SelectScoresOf, SoftCap) {
       const auto level = reference::group_scores(plain.params(), 0, 1).raw;
       for (size_t i = 0; i < truth.size(); ++i) {
         ASSERT_NEAR(truth[i], kCap * std::tanh(level[i] / kCap), 1e-6f);
-      }
-    }
-  }
-}
-
-// A page's score is the mean over its tokens, from a window's first token to the newest; the set is
-// the one of the means.
-TEST_P(SelectScoresOf, PagesOfTokensHaveTheirMeanScore) {
-  for (const int page_tokens : {8, 16, 32}) {
-    for (const int window : {0, 101}) {
-      SelectShape shape{GetParam(), 10, 2, 3, 4, 16, window, 64};
-      SelectCase plain(shape, {2503, 70}, gaussian_keys(7), gaussian_queries(7));
-      shape.page_tokens = page_tokens;
-      SelectCase cache(shape, {2503, 70}, gaussian_keys(7), gaussian_queries(7));
-      expect_own_sort(cache);
-      const SelectParams params = cache.params();
-      const SelectPlan plan = plan_selection(params, params.step.sequences[0]);
-      const auto truth = reference::group_scores(params, 0, 1).raw;
-      const auto single = reference::group_scores(plain.params(), 0, 1).raw;
-      for (const Target target : cpu::supported_targets()) {
-        const auto own = own_scores(params, 0, 1, target).raw;
-        const auto alone = own_scores(plain.params(), 0, 1, target).raw;
-        for (int i = 0; i < plan.visible(); ++i) {
-          const int page = (plan.first + i) / page_tokens * page_tokens;
-          const int begin = std::max(page, plan.first) - plan.first;
-          const int end = std::min(page + page_tokens, plan.end) - plan.first;
-          float mean = 0, expected = 0;
-          for (int t = begin; t < end; ++t) mean += alone[static_cast<size_t>(t)];
-          for (int t = begin; t < end; ++t) expected += single[static_cast<size_t>(t)];
-          const auto count = static_cast<float>(end - begin);
-          ASSERT_NEAR(own[static_cast<size_t>(i)], mean / count, 1e-3f) << i;
-          ASSERT_NEAR(truth[static_cast<size_t>(i)], expected / count, 1e-3f) << i;
-        }
       }
     }
   }

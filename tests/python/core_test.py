@@ -326,8 +326,8 @@ def test_config_is_the_table_of_options():
     assert (low_bit.low_bit_tokens, low_bit.value_codes) == (512, "int4")
     assert fasa.Config.from_toml(low_bit.to_toml()) == low_bit
     with expect(fasa.UsageError,
-                "selection.low_bit_tokens = 512: allowed: 0 with page_tokens = 16"):
-        low_bit.page_tokens = 16
+                "selection.low_bit_tokens = 512: allowed: 0 with selection.kind = quest"):
+        low_bit.selection = "quest"
     with expect(fasa.UsageError, "selection.fac_tokens = 3: allowed: at least"):
         config.fac_tokens = 3
     assert config.fac_tokens == 0.5

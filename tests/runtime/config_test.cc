@@ -173,8 +173,6 @@ TEST(Config, LowBitTokensNeedScoresOfWholeKeysHeadByHead) {
   EXPECT_EQ(message([](Config& c) { c.selection.slice_dtype = SliceDType::kInt4; }), "");
   EXPECT_EQ(message([](Config& c) { c.selection.kind = *find_selection("quest"); }),
             "selection.low_bit_tokens = 512: allowed: 0 with selection.kind = quest");
-  EXPECT_EQ(message([](Config& c) { c.selection.options.page_tokens = 16; }),
-            "selection.low_bit_tokens = 512: allowed: 0 with page_tokens = 16");
   EXPECT_EQ(message([](Config& c) { c.selection.slice = SlicePreset::kLean; }),
             "selection.low_bit_tokens = 512: allowed: 0 with slices of 16 of 32 frequency chunks, "
             "whose scores are not attention weights; other values need slices of all chunks, or as "
@@ -245,7 +243,6 @@ TEST(Config, LowBitTokensHaveADefault) {
   EXPECT_EQ(decided([](Config& c) { c.selection.low_bit_tokens = TokenCount{}; }), 0);
   EXPECT_EQ(decided([](Config& c) { c.preset = "full", c.apply_preset(); }), 0);
   EXPECT_EQ(decided([](Config& c) { c.selection.kind = *find_selection("quest"); }), 0);
-  EXPECT_EQ(decided([](Config& c) { c.selection.options.page_tokens = 16; }), 0);
   EXPECT_EQ(decided([](Config& c) { c.selection.slice = SlicePreset::kLean; }), 0);
   EXPECT_EQ(decided([](Config& c) { c.selection.fac_tokens = {{.tokens = 0, .share = 1}}; }), 0)
       << "the set leaves nothing out";

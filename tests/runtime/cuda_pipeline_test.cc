@@ -96,11 +96,11 @@ TEST(CudaPipeline, OverAFakeRuntimeHasTheCpusBits) {
 }
 
 // With the interpreted GPU kernels: their own bits, the same in every setup, with ALiBi, a soft
-// cap, pages of tokens and layers that share rows too.
+// cap and layers that share rows too.
 TEST(CudaPipeline, OfInterpretedKernelsHasTheSameBitsInEveryWay) {
-  for (const int page_tokens : {1, 8}) {
+  for (const bool capped : {false, true}) {
     Geometry geometry = small_geometry();
-    if (page_tokens > 1) {
+    if (capped) {
       geometry.alibi_slopes = {0.5f, 0.25f, 0.125f, 0.0625f, 0.03125f, 0};
       geometry.score_cap = 2;
     }
@@ -108,8 +108,7 @@ TEST(CudaPipeline, OfInterpretedKernelsHasTheSameBitsInEveryWay) {
     std::vector<NamedSetup> all = ways();
     all.insert(all.begin(), {"copies", {.copies = true}});
     for (NamedSetup way : all) {
-      way.setup.options.page_tokens = page_tokens;
-      way.setup.shared_layers = page_tokens > 1 ? 2 : 0;
+      way.setup.shared_layers = capped ? 2 : 0;
       FakeCuda fake;
       RuntimeRun run(open_device(cuda_options(), interpreted_platform(fake)), way.setup, geometry);
       const Outputs outputs = generate(run, base.empty() ? kPrompt : 67);
@@ -123,10 +122,10 @@ TEST(CudaPipeline, OfInterpretedKernelsHasTheSameBitsInEveryWay) {
 // differ only by the order of sums.
 TEST(CudaPipeline, OfInterpretedKernelsIsTheCpusOverUncodedSlices) {
   for (const SliceDType slice : {SliceDType::kF32, SliceDType::kBF16}) {
-    for (const int page_tokens : {1, 8}) {
+    for (const bool sloped : {false, true}) {
       Geometry geometry = small_geometry();
-      if (page_tokens > 1) geometry.alibi_slopes = {0.5f, 0.25f, 0.125f, 0.0625f, 0.03125f, 0};
-      RunSetup setup{.slice = slice, .options = {.page_tokens = page_tokens}};
+      if (sloped) geometry.alibi_slopes = {0.5f, 0.25f, 0.125f, 0.0625f, 0.03125f, 0};
+      RunSetup setup{.slice = slice};
       RuntimeRun cpu(setup, geometry);
       FakeCuda fake;
       RuntimeRun run(open_device(cuda_options(), interpreted_platform(fake)), setup, geometry);

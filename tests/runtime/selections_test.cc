@@ -33,14 +33,11 @@ Outputs generate(const RunSetup& setup, int chunk = kPrompt, int steps = kSteps,
   return run.decode(id, 1, steps);
 }
 
-// A selection kind, or FASA with options.
 struct Variant {
   std::string name;
-  SelectionOptions options = {};
-  std::string label = {};
 
   RunSetup setup(int64_t fac_tokens = 48) const {
-    return {.fac_tokens = fac_tokens, .kind = kind_of(name), .options = options};
+    return {.fac_tokens = fac_tokens, .kind = kind_of(name)};
   }
 };
 
@@ -173,9 +170,7 @@ TEST_P(Selections, AppendedWithoutAttention) {
   if (!by_queries) expect_same(at_once, attended, "attended");
 }
 
-class CpuSelections : public ::testing::TestWithParam<Variant> {};
-
-TEST_P(CpuSelections, ElsewhereThanOnTheCpuAreRefused) {
+TEST_P(Selections, ElsewhereThanOnTheCpuAreRefused) {
   RunSetup setup = GetParam().setup();
   setup.device = "emulated";
   try {
@@ -198,51 +193,11 @@ TEST_P(Selections, CountsAsManyTokensAsItsBudget) {
   EXPECT_EQ(rows.protected_rows + rows.hits + rows.misses, 3u * 3 * 2 * 48);
 }
 
-std::vector<Variant> variants() {
-  std::vector<Variant> all;
-  for (const char* name :
-       {"oracle", "streaming", "snapkv", "h2o", "rkv", "quest", "sparq", "random"}) {
-    all.push_back({.name = name, .label = name});
-  }
-  all.push_back({.name = "fasa", .options = {.page_tokens = 8}, .label = "pages_of_8"});
-  return all;
-}
-
-INSTANTIATE_TEST_SUITE_P(All, Selections, ::testing::ValuesIn(variants()),
-                         [](const auto& one) { return one.param.label; });
-
-std::vector<Variant> cpu_variants() {
-  std::vector<Variant> some = variants();
-  std::erase_if(some, [](const Variant& one) { return one.options.page_tokens > 1; });
-  return some;
-}
-INSTANTIATE_TEST_SUITE_P(All, CpuSelections, ::testing::ValuesIn(cpu_variants()),
-                         [](const auto& one) { return one.param.label; });
-
-// For all row locations and predictors.
-TEST(Selections, PagesOfTokensAreThoseOfEveryDevice) {
-  Geometry geometry = small_geometry();
-  for (const bool alibi : {false, true}) {
-    if (alibi) {
-      geometry.alibi_slopes = {0.5f, 0.25f, 0.125f, 0.0625f, 0.03125f, 0};
-      geometry.score_cap = 2;
-    }
-    for (const int page_tokens : {8, 32}) {
-      RunSetup setup{.options = {.page_tokens = page_tokens}};
-      const Outputs base = generate(setup, kPrompt, kSteps, geometry);
-      setup.device = "emulated";
-      expect_same(base, generate(setup, 67, kSteps, geometry), "host rows");
-      setup.rows = RowPlacement::kDevice;
-      expect_same(base, generate(setup, 67, kSteps, geometry), "device rows");
-      setup.rows = RowPlacement::kHost;
-      setup.depth = 1;
-      setup.prediction_source = PredictionSource::kGoodQueries;
-      expect_same(base, generate(setup, 67, kSteps, geometry), "predictions");
-      setup = {};
-      EXPECT_FALSE(same_bits(base.back(), generate(setup, kPrompt, kSteps, geometry).back()));
-    }
-  }
-}
+INSTANTIATE_TEST_SUITE_P(All, Selections,
+                         ::testing::Values(Variant{"oracle"}, Variant{"streaming"},
+                                           Variant{"snapkv"}, Variant{"h2o"}, Variant{"rkv"},
+                                           Variant{"quest"}, Variant{"sparq"}, Variant{"random"}),
+                         [](const auto& one) { return one.param.name; });
 
 // Lossless slices give the oracle's selection.
 TEST(Selections, FasaWithoutLossIsTheOracle) {

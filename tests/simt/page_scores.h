@@ -39,7 +39,6 @@ class PageScores {
       const std::vector<float> query = query_of(h);
       std::vector<PageScore> of_head;
       for (int p = plan_.first; p < plan_.end; ++p) of_head.push_back(score(h, query, p));
-      if (params_.page_tokens > 1) average(of_head);
       if (params_.step.score_cap > 0) cap(of_head);
       scores.insert(scores.end(), of_head.begin(), of_head.end());
     }
@@ -130,25 +129,6 @@ class PageScores {
     return largest == 0 ? 0 : std::clamp(std::ilogb(largest), -126, 126);
   }
 
-  void average(std::vector<PageScore>& scores) const {
-    for (size_t begin = 0; begin < scores.size();) {
-      const int position = plan_.first + static_cast<int>(begin);
-      const auto room = static_cast<size_t>(params_.page_tokens - position % params_.page_tokens);
-      const size_t end = std::min(scores.size(), begin + room);
-      PageScore mean;
-      for (size_t i = begin; i < end; ++i) {
-        mean.score += scores[i].score / static_cast<double>(end - begin);
-        // Its part of a sum of at most 64 scores.
-        mean.bound += scores[i].bound + 64 * 0x1p-24 * std::abs(scores[i].score);
-      }
-      mean.bound /= static_cast<double>(end - begin);
-      std::fill(scores.begin() + static_cast<int64_t>(begin),
-                scores.begin() + static_cast<int64_t>(end), mean);
-      begin = end;
-    }
-  }
-
-  // No slope is above 1.
   void cap(std::vector<PageScore>& scores) const {
     const double cap = params_.step.score_cap;
     for (PageScore& of : scores) {

@@ -160,7 +160,6 @@ TEST_P(SimtSelectOf, AlibiLowersWhatIsFar) {
 TEST_P(SimtSelectOf, SoftCap) {
   for (const int group : {1, 3, 9}) {
     SelectShape shape{GetParam(), 10, 2, group, 4, 16, group == 3 ? 100 : 0, 64};
-    shape.page_tokens = group == 9 ? 8 : 1;
     shape.score_cap = 1.5f;
     SelectCase cache(shape, {2500, 70}, gaussian_keys(7), gaussian_queries(7));
     SCOPED_TRACE(::testing::Message() << "group " << group);
@@ -168,37 +167,6 @@ TEST_P(SimtSelectOf, SoftCap) {
     SimtSelect select(cache, Order::kRising);
     expect_scores(select, 0, 1);
   }
-}
-
-TEST_P(SimtSelectOf, PagesOfTokensHaveTheirMeanScore) {
-  for (const int page_tokens : {8, 16, 32}) {
-    for (const int window : {0, 101}) {
-      SelectShape shape{GetParam(), 10, 2, 3, 4, 16, window, 64, 0, page_tokens == 16 ? 1 : 0};
-      shape.page_tokens = page_tokens;
-      if (window > 0) shape.slopes = {0.5f, 0.25f, 0.125f, 0.06f, 0.03f, 0};
-      SelectCase cache(shape, {2503, 70}, gaussian_keys(7), gaussian_queries(7));
-      SCOPED_TRACE(::testing::Message() << page_tokens << " tokens, window " << window);
-      expect_own_sort(cache);
-      SimtSelect select(cache, Order::kRising);
-      expect_scores(select, 0, 1);
-    }
-  }
-}
-
-// Infinities and NaN in some tokens affect their page's score.
-TEST_P(SimtSelectOf, PagesOfTokensThatAreNotFinite) {
-  if (is_coded(GetParam())) return;  // codes hold neither
-  SelectShape shape{GetParam(), 8, 1, 2, 4, 16, 0, 40};
-  shape.page_tokens = 8;
-  SelectCase cache(shape, {500}, odd_keys(), [](int, int, int) { return 0.5f; });
-  expect_own_sort(cache);
-  SimtSelect select(cache, Order::kRising);
-  select.run();
-  const uint64_t counted = cache.counters().nan_scores;
-  reference::select(cache.params());
-  EXPECT_EQ(counted, cache.counters().nan_scores);
-  EXPECT_GT(counted, 0u);
-  EXPECT_EQ(counted % 8, 0u);
 }
 
 TEST_P(SimtSelectOf, PartsOfTheSliceAndPredictions) {

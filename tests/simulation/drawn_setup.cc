@@ -56,7 +56,9 @@ void draw_selection(Draw& draw, const Geometry& geometry, Config::Selection& sel
     selection.dense_layers = {static_cast<int>(draw.below(geometry.layers))};
   }
   if (selection.kind == SelectionKind::kFasa && draw.one_in(8)) {
-    selection.options.page_tokens = draw.of({8, 16, 32});
+    const int more = draw.of({8, 16, 32});
+    selection.recent += more;
+    if (selection.fac_tokens[0].tokens > 0) selection.fac_tokens[0].tokens += more;
   }
 }
 
@@ -64,8 +66,7 @@ void draw_selection(Draw& draw, const Geometry& geometry, Config::Selection& sel
 // same run as before low-bit sets existed.
 void draw_low_bit_set(Draw draw, const Geometry& geometry, Config::Selection& selection) {
   selection.low_bit_tokens = TokenCount{};
-  if (selection.kind != SelectionKind::kFasa || selection.options.page_tokens > 1) return;
-  if (!draw.one_in(3)) return;
+  if (selection.kind != SelectionKind::kFasa || !draw.one_in(3)) return;
   selection.tip_chunks = geometry.chunks();
   selection.low_bit_tokens = {.tokens = draw.of({1, 5, 20, 32, 40, 70, 400}), .share = 0};
   if (draw.one_in(3)) {
@@ -222,7 +223,7 @@ std::string describe(const DrawnSetup& setup) {
       "{} layers, {} KV heads, {} query heads, keys {}, values {}{}{}{}{}; {} {} x{} ({} in int4), "
       "{} tokens{}, "
       "sinks "
-      "{}, recent {}{}, pages of {}; rows {} {}, {} hot rows, depth {}, predictor {}, {} lanes, "
+      "{}, recent {}{}; rows {} {}, {} hot rows, depth {}, predictor {}, {} lanes, "
       "{} groups of heads, "
       "prediction_source {}{}{}{}{}{}",
       g.layers, g.kv_heads, g.query_heads, g.key_dim, g.value_dim,
@@ -236,11 +237,10 @@ std::string describe(const DrawnSetup& setup) {
       config.effective_fine_chunks(), config.selection.fac_tokens[0].tokens,
       low_bit_text(config.selection), config.selection.sinks, config.selection.recent,
       config.selection.dense_layers.empty() ? "" : ", a dense layer",
-      config.selection.options.page_tokens, row_dtype_name(setup.row_dtype),
-      static_cast<int>(config.placement.rows), config.placement.hot_rows.value_or(-1),
-      config.prefetch.depth.value_or(-1), static_cast<int>(config.prefetch.predictor),
-      config.prefetch.streams, config.prefetch.head_groups.value_or(0),
-      static_cast<int>(setup.prediction_source),
+      row_dtype_name(setup.row_dtype), static_cast<int>(config.placement.rows),
+      config.placement.hot_rows.value_or(-1), config.prefetch.depth.value_or(-1),
+      static_cast<int>(config.prefetch.predictor), config.prefetch.streams,
+      config.prefetch.head_groups.value_or(0), static_cast<int>(setup.prediction_source),
       g.linear.layers > 0
           ? fmt::format(", {} layers with linear attention, snapshots each {} and of {} turns",
                         g.linear.layers, config.memory.snapshots.interval,

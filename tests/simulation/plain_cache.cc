@@ -248,7 +248,6 @@ void PlainCache::select_and_attend(const StepParams& step, ConstTensorView q, At
                         .q = q,
                         .budget = wanted.budget,
                         .window = wanted.window,
-                        .page_tokens = settings_.page_tokens,
                         .selected_capacity = kRoom,
                         .sets = sets.data(),
                         .selected_sizes = sizes.data(),

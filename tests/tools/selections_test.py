@@ -37,13 +37,10 @@ class Selections(CommandTest):
 
     def test_bad_values(self):
         for flag, value, allowed in (("--selection", "best", "rkv, quest"),
-                                     ("--page-tokens", 7, "8, 16, 32"),
                                      ("--selection-seed", -1, "0 or more")):
             with self.subTest(flag=flag):
                 self.assert_fails(2, [flag, allowed], "generate", "--model", MODEL, "--prompt", "x",
                                   f"{flag}={value}")
-        self.assert_fails(2, ["page_tokens", "quest"], "generate", "--model", MODEL, "--prompt",
-                          "x", "--device", "cpu", "--selection", "quest", "--page-tokens", 8)
 
 
 if __name__ == "__main__":

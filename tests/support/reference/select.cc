@@ -34,19 +34,6 @@ SlicePage page_at(const SelectParams& params, const SequenceDesc& sequence, int 
   return {layout.slice, block + layout.slice_offset(params.step.layer, kv_head), base};
 }
 
-// Replaces `scores` (positions from `first` on) by the means of their blocks of `page_tokens`.
-void average_pages(int page_tokens, int first, std::vector<double>& scores) {
-  for (size_t begin = 0; begin < scores.size();) {
-    const auto page =
-        static_cast<size_t>(page_tokens - (first + static_cast<int>(begin)) % page_tokens);
-    const size_t end = std::min(scores.size(), begin + page);
-    double sum = 0;
-    for (size_t i = begin; i < end; ++i) sum += scores[i];
-    for (size_t i = begin; i < end; ++i) scores[i] = sum / static_cast<double>(end - begin);
-    begin = end;
-  }
-}
-
 // `low_bit`: the low-bit set's positions, in any order.
 void write_low_bit(const SelectParams& params, const GroupScores& scores, const SelectPlan& plan,
                    int64_t head, std::vector<int32_t> low_bit) {
@@ -164,7 +151,6 @@ GroupScores group_scores(const SelectParams& params, int index, int kv_head) {
       }
       sums.push_back(sum);
     }
-    if (params.page_tokens > 1) average_pages(params.page_tokens, plan.first, sums);
     for (const double sum : sums) {
       auto score = static_cast<float>(soft_capped(sum, params.step.score_cap));
       if (std::isnan(score)) {
