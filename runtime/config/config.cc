@@ -133,7 +133,7 @@ Config Config::only_layer(int layer) const {
 }
 
 std::shared_ptr<const TokenSelection> Config::make_selection() const {
-  return fasa::make_selection(selection.kind, selection.options);
+  return fasa::make_selection(selection.kind);
 }
 
 TokenCount Config::low_bit_tokens(int chunks) const {

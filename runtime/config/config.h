@@ -92,7 +92,6 @@ struct Config {
     int recent = 16;
     std::vector<int> dense_layers;
     std::string map;  // path of the FC map; empty = fc_map.json in the model's folder
-    SelectionOptions options;
   } selection;
 
   struct Placement {

@@ -43,12 +43,6 @@ Json counts_json(const std::vector<TokenCount>& counts) {
   return array.size() == 1 ? array[0] : array;
 }
 
-bool take_seed(const Json& value, uint64_t& out) {
-  const bool ok = value.is_number_unsigned() || (value.is_number_integer() && value >= 0);
-  if (ok) out = value.get<uint64_t>();
-  return ok;
-}
-
 bool take_interval(const Json& value, int& out) {
   const bool ok =
       is_integer_in(value, kLinearBlock, kMaxInterval) && value.get<int>() % kLinearBlock == 0;
@@ -202,7 +196,7 @@ void add_sets(Options& out) {
            has_comparison_selections()
                ? "Which tokens a decode step attends to: fasa = the tokens with the best slice "
                  "scores; full = all. For comparison, on the cpu device only: oracle = the best by "
-                 "whole keys, streaming = StreamingLLM, SnapKV, H2O, R-KV, Quest, SparQ, random."
+                 "whole keys, streaming = StreamingLLM, SnapKV, H2O, R-KV, Quest, SparQ."
                : "Which tokens a decode step attends to: fasa = the tokens with the best slice "
                  "scores; full = all.",
        .flag = "selection",
@@ -293,9 +287,6 @@ void add_counts(Options& out) {
       {.key = "dense_layers", .help = "Layers that attend to all tokens."}, "LIST",
       fmt::format("an array of layer numbers from 0 to {}", kMaxLayers - 1),
       [](auto& c) -> auto& { return c.selection.dense_layers; }, take_layers));
-  out.add(taken_option(
-      {.key = "seed", .help = "Seed of selection.kind = random.", .flag = "selection_seed"}, "N",
-      "0 or more", [](auto& c) -> auto& { return c.selection.options.seed; }, take_seed));
   out.add(text_option(
       {.key = "map",
        .help =

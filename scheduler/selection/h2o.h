@@ -46,7 +46,6 @@ class H2oPolicy : public EvictionPolicy {
 
 class H2oSelection : public EvictingSelection {
  public:
-  explicit H2oSelection(const SelectionOptions&) {}
   std::unique_ptr<EvictionPolicy> make_policy() const override {
     return std::make_unique<H2oPolicy>();
   }

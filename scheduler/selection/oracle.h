@@ -10,9 +10,6 @@
 namespace fasa {
 
 class OracleSelection : public ScoredSelection {
- public:
-  explicit OracleSelection(const SelectionOptions&) {}
-
  protected:
   TokenScores score(const HeadStep& step) const override {
     TokenScores scores(step.query_heads, step.plan.visible());

@@ -15,9 +15,6 @@
 namespace fasa {
 
 class QuestSelection : public ScoredSelection {
- public:
-  explicit QuestSelection(const SelectionOptions&) {}
-
  protected:
   // All tokens of a page have the same score, and ties go by position, so pages are taken whole.
   TokenScores score(const HeadStep& step) const override {

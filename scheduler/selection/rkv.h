@@ -105,7 +105,6 @@ class RkvPolicy : public WindowedPolicy {
 
 class RkvSelection : public EvictingSelection {
  public:
-  explicit RkvSelection(const SelectionOptions&) {}
   std::unique_ptr<EvictionPolicy> make_policy() const override {
     return std::make_unique<RkvPolicy>();
   }

@@ -6,7 +6,6 @@
 #include "scheduler/selection/h2o.h"
 #include "scheduler/selection/oracle.h"
 #include "scheduler/selection/quest.h"
-#include "scheduler/selection/random.h"
 #include "scheduler/selection/rkv.h"
 #include "scheduler/selection/snapkv.h"
 #include "scheduler/selection/sparq.h"
@@ -19,15 +18,15 @@ namespace {
 using Made = std::shared_ptr<const TokenSelection>;
 
 template <typename Kind>
-Made make(const SelectionOptions& options) {
-  return std::make_shared<Kind>(options);
+Made make() {
+  return std::make_shared<Kind>();
 }
 
-Made by_kernel(const SelectionOptions&) { return nullptr; }
+Made by_kernel() { return nullptr; }
 
 struct Entry {
   std::string_view name;
-  Made (*make)(const SelectionOptions&);
+  Made (*make)();
 };
 
 // The first two are SelectionKind::kFasa and kFull.
@@ -42,7 +41,6 @@ constexpr Entry kTable[] = {
     {"rkv", make<RkvSelection>},
     {"quest", make<QuestSelection>},
     {"sparq", make<SparqSelection>},
-    {"random", make<RandomSelection>},
 #endif
 };
 
@@ -73,9 +71,8 @@ const std::string& selection_names() {
   return all_names;
 }
 
-std::shared_ptr<const TokenSelection> make_selection(SelectionKind kind,
-                                                     const SelectionOptions& options) {
-  return kTable[static_cast<size_t>(kind)].make(options);
+std::shared_ptr<const TokenSelection> make_selection(SelectionKind kind) {
+  return kTable[static_cast<size_t>(kind)].make();
 }
 
 }  // namespace fasa

@@ -8,7 +8,6 @@
 #include <string>
 #include <string_view>
 
-#include "scheduler/selection/selection_options.h"
 #include "scheduler/selection/token_selection.h"
 
 namespace fasa {
@@ -26,7 +25,6 @@ bool has_comparison_selections();
 
 // Returns null for a kind that the executor runs itself, on every device. All others need the cpu
 // device.
-std::shared_ptr<const TokenSelection> make_selection(SelectionKind kind,
-                                                     const SelectionOptions& options);
+std::shared_ptr<const TokenSelection> make_selection(SelectionKind kind);
 
 }  // namespace fasa

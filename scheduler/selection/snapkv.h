@@ -52,7 +52,6 @@ class SnapKvPolicy : public WindowedPolicy {
 
 class SnapKvSelection : public EvictingSelection {
  public:
-  explicit SnapKvSelection(const SelectionOptions&) {}
   std::unique_ptr<EvictionPolicy> make_policy() const override {
     return std::make_unique<SnapKvPolicy>();
   }

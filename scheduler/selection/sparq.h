@@ -19,9 +19,6 @@
 namespace fasa {
 
 class SparqSelection : public ScoredSelection {
- public:
-  explicit SparqSelection(const SelectionOptions&) {}
-
  protected:
   TokenScores score(const HeadStep& step) const override {
     TokenScores scores(step.query_heads, step.plan.visible(), HeadRule::kSum);

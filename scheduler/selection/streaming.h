@@ -8,9 +8,6 @@
 namespace fasa {
 
 class StreamingSelection : public ScoredSelection {
- public:
-  explicit StreamingSelection(const SelectionOptions&) {}
-
  protected:
   TokenScores score(const HeadStep& step) const override {
     constexpr int kSinks = 8;

@@ -15,7 +15,6 @@
 #include "kernels/params.h"
 #include "kernels/select_plan.h"
 #include "scheduler/selection/eviction.h"
-#include "scheduler/selection/selection_options.h"
 #include "scheduler/selection/token_scores.h"
 
 namespace fasa {

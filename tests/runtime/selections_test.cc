@@ -196,7 +196,7 @@ TEST_P(Selections, CountsAsManyTokensAsItsBudget) {
 INSTANTIATE_TEST_SUITE_P(All, Selections,
                          ::testing::Values(Variant{"oracle"}, Variant{"streaming"},
                                            Variant{"snapkv"}, Variant{"h2o"}, Variant{"rkv"},
-                                           Variant{"quest"}, Variant{"sparq"}, Variant{"random"}),
+                                           Variant{"quest"}, Variant{"sparq"}),
                          [](const auto& one) { return one.param.name; });
 
 // Lossless slices give the oracle's selection.
@@ -204,14 +204,6 @@ TEST(Selections, FasaWithoutLossIsTheOracle) {
   const Outputs oracle = generate({.kind = kind_of("oracle"), .row_dtype = DType::kF32});
   expect_same(oracle, generate({.slice = SliceDType::kF32, .row_dtype = DType::kF32}), "f32");
   EXPECT_FALSE(same_bits(oracle.back(), generate({.row_dtype = DType::kF32}).back()));
-}
-
-TEST(Selections, SeedsDiffer) {
-  const auto run = [](uint64_t seed) {
-    return generate({.kind = kind_of("random"), .options = {.seed = seed}}, kPrompt, 2);
-  };
-  expect_same(run(3), run(3), "one seed");
-  EXPECT_FALSE(same_bits(run(3)[1], run(4)[1]));
 }
 
 }  // namespace

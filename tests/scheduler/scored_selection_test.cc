@@ -168,25 +168,5 @@ TEST(ScoredSelection, SparqScoresTheLargestDimensions) {
   }
 }
 
-TEST(ScoredSelection, RandomIsEvenAndRepeatable) {
-  const SelectionCase data = noisy(1);
-  std::vector<int> counts(kTokens);
-  constexpr int kDraws = 2000;
-  for (uint64_t seed = 0; seed < kDraws; ++seed) {
-    const Set set = data.choose("random", 0, {.seed = seed});
-    EXPECT_EQ(set.size(), size_t{kBudget});
-    EXPECT_TRUE(std::is_sorted(set.begin(), set.end()));
-    for (const int32_t token : set) ++counts[static_cast<size_t>(token)];
-  }
-  EXPECT_EQ(data.choose("random", 0, {.seed = 5}), data.choose("random", 0, {.seed = 5}));
-  EXPECT_NE(data.choose("random", 0), data.choose("random", 1));
-  // 18 of 197: 183 expected, standard deviation 13.
-  for (int t = kSinks; t < kTokens - kRecent; ++t) {
-    EXPECT_NEAR(counts[static_cast<size_t>(t)], kDraws * 18.0 / 197, 70) << t;
-  }
-  EXPECT_EQ(counts[0], kDraws);
-  EXPECT_EQ(counts[kTokens - 1], kDraws);
-}
-
 }  // namespace
 }  // namespace fasa::testing

@@ -93,15 +93,14 @@ class SelectionCase {
     set.resize(static_cast<size_t>(selection.choose(step, nullptr, set.data())));
     return set;
   }
-  std::vector<int32_t> choose(const std::string& name, int kv_head,
-                              const SelectionOptions& options = {}) const {
-    return choose(*make_selection(find_selection(name).value(), options), kv_head);
+  std::vector<int32_t> choose(const std::string& name, int kv_head) const {
+    return choose(*make_selection(find_selection(name).value()), kv_head);
   }
 
   // The tokens of one head that a selection with eviction keeps after each decode step from
   // `prompt` on.
   std::vector<std::vector<int32_t>> keep(const std::string& name, int prompt, int kv_head) {
-    settings.selection = make_selection(find_selection(name).value(), {});
+    settings.selection = make_selection(find_selection(name).value());
     SelectionHistory history(settings);
     work(history, 0, prompt, StepMode::kPrefill, kv_head);
     std::vector<std::vector<int32_t>> kept;

@@ -39,7 +39,6 @@ struct RunSetup {
   int tip_chunks = 0;  // 0 = all
   int fine_chunks = 0;
   SelectionKind kind = SelectionKind::kFasa;
-  SelectionOptions options = {};
   RowDType row_dtype = DType::kBF16;
   std::vector<int> dense_layers = {};
   int shared_layers = 0;                    // Geometry::shared_layers
@@ -196,7 +195,6 @@ class RuntimeRun {
   static Config config(const RunSetup& setup) {
     Config config;
     config.selection.kind = setup.kind;
-    config.selection.options = setup.options;
     config.selection.slice_dtype = setup.slice;
     if (setup.tip_chunks > 0) config.selection.tip_chunks = setup.tip_chunks;
     if (setup.fine_chunks > 0) config.selection.fine_chunks = setup.fine_chunks;

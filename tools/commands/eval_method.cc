@@ -29,7 +29,7 @@ std::string unusual_text(const Config& config) {
   const nlohmann::json own = config_to_json(config).at("selection");
   const nlohmann::json usual = config_to_json(Config()).at("selection");
   std::string text;
-  for (const char* key : {"sinks", "recent", "dense_layers", "seed"}) {
+  for (const char* key : {"sinks", "recent", "dense_layers"}) {
     const nlohmann::json& value = own.at(key);
     if (value == usual.at(key)) continue;
     text +=
