@@ -44,10 +44,6 @@ install(CODE "execute_process(COMMAND $<TARGET_FILE:fasa> pages ${pages} COMMAND
 install(DIRECTORY ${pages}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT fasa)
 install(FILES ${pages}/completions/fasa.bash RENAME fasa COMPONENT fasa
         DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
-install(FILES ${pages}/completions/_fasa COMPONENT fasa
-        DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
-install(FILES ${pages}/completions/fasa.fish COMPONENT fasa
-        DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 
 # cpack -G DEB: the command and the C library, which needs nothing but Debian's libraries.
 set(CPACK_PACKAGE_NAME fasa)

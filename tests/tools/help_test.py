@@ -85,9 +85,6 @@ class Pages(CommandTest):
         done = subprocess.run(["bash", "-c", script], stdout=subprocess.PIPE, check=True)
         self.assertEqual(done.stdout.decode().split("\n")[:2],
                          ["plan", "--max-sequences --max-step-ms"])
-        for name in ("_fasa", "fasa.fish"):
-            self.assertIn("--geometry" if name == "_fasa" else "-l geometry",
-                          (self.folder / "completions" / name).read_text())
 
     def test_the_version_names_commit_and_kernels(self):
         text = self.assert_done("--version").stdout.decode()

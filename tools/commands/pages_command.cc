@@ -69,11 +69,6 @@ std::string main_page(const CLI::App& app) {
   return page;
 }
 
-bool names_a_file(const ListedOption& option) {
-  return option.type.find("FILE") != std::string::npos || option.type == "DIR" ||
-         option.type == "PATH";
-}
-
 std::vector<std::string> long_names(const CLI::App& command) {
   std::vector<std::string> names;
   for (const OptionGroup& group : option_groups(command)) {
@@ -99,61 +94,6 @@ std::string bash_completion(const CLI::App& app) {
       "  COMPREPLY=($(compgen -W \"$words\" -- \"$now\"))\n}}\n"
       "complete -o default -F _fasa fasa\n",
       cases, commands, commands);
-}
-
-// Text within single quotes of a shell, short enough for a line of completions.
-std::string short_text(const std::string& text) {
-  std::string out = text.substr(0, text.find_first_of(".;:("));
-  std::erase_if(out, [](char c) { return c == '\'' || c == '[' || c == ']' || c == '\\'; });
-  return out;
-}
-
-std::string zsh_completion(const CLI::App& app) {
-  std::string commands;
-  std::string cases;
-  for (const CLI::App* command : subcommands(app)) {
-    commands +=
-        fmt::format("    '{}:{}'\n", command->get_name(), short_text(command->get_description()));
-    cases += fmt::format("    {})\n      _arguments", command->get_name());
-    for (const OptionGroup& group : option_groups(*command)) {
-      for (const ListedOption& option : group.options) {
-        if (option.positional) continue;
-        cases += fmt::format(" \\\n        '{}[{}]", option.names.back(), short_text(option.text));
-        if (!option.type.empty()) {
-          cases +=
-              fmt::format(":{}:{}", short_text(option.type), names_a_file(option) ? "_files" : "");
-        }
-        cases += "'";
-      }
-    }
-    cases += "\n      ;;\n";
-  }
-  return fmt::format(
-      "#compdef fasa\nlocal -a commands\ncommands=(\n{})\nif (( CURRENT == 2 )); then\n"
-      "  _describe 'command' commands\nelse\n  local command=$words[2]\n  shift words\n"
-      "  (( CURRENT-- ))\n  case $command in\n{}  esac\nfi\n",
-      commands, cases);
-}
-
-std::string fish_completion(const CLI::App& app) {
-  std::string out = "# fish completion of fasa\n";
-  for (const CLI::App* command : subcommands(app)) {
-    const std::string name = command->get_name();
-    out += fmt::format("complete -c fasa -n __fish_use_subcommand -f -a {} -d '{}'\n", name,
-                       short_text(command->get_description()));
-    for (const OptionGroup& group : option_groups(*command)) {
-      for (const ListedOption& option : group.options) {
-        if (option.positional) continue;
-        out += fmt::format("complete -c fasa -n '__fish_seen_subcommand_from {}' -l {}{} -d '{}'\n",
-                           name, option.names.back().substr(2),
-                           option.type.empty()    ? ""
-                           : names_a_file(option) ? " -r -F"
-                                                  : " -x",
-                           short_text(option.text));
-      }
-    }
-  }
-  return out;
 }
 
 class PagesCommand final : public Command {
@@ -185,8 +125,6 @@ class PagesCommand final : public Command {
       write(fmt::format("man1/fasa-{}.1", command->get_name()), command_page(*command));
     }
     write("completions/fasa.bash", bash_completion(*app_));
-    write("completions/_fasa", zsh_completion(*app_));
-    write("completions/fasa.fish", fish_completion(*app_));
     return 0;
   }
 
