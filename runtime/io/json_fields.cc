@@ -58,7 +58,7 @@ JsonFields::JsonFields(const json& object, std::string name, std::string prefix)
     : object_(object), name_(std::move(name)), prefix_(std::move(prefix)) {
   if (!object_.is_object()) {
     throw InputError(
-        fmt::format("{}: {} is not a JSON object", name_, prefix_.empty() ? "the file" : prefix_));
+        fmt::format("{}: {}not a JSON object", name_, prefix_.empty() ? "" : prefix_ + " is "));
   }
 }
 
@@ -119,6 +119,11 @@ std::optional<std::string> JsonFields::text(const char* key) const {
   if (!has(key)) return std::nullopt;
   if (!at(key).is_string()) fail(key, "a text");
   return at(key).get<std::string>();
+}
+
+std::string JsonFields::required_text(const char* key) const {
+  if (!has(key)) fail(key, "a text");
+  return *text(key);
 }
 
 }  // namespace fasa

@@ -31,8 +31,10 @@ class JsonFields {
   double number_or(const char* key, double low, double high, double otherwise) const;
   bool boolean_or(const char* key, bool otherwise) const;
   std::optional<std::string> text(const char* key) const;
+  std::string required_text(const char* key) const;
   const nlohmann::json& at(const char* key) const { return object_.at(key); }
   [[noreturn]] void fail(const char* key, std::string_view allowed) const;
+  const std::string& name() const { return name_; }
   const std::string& prefix() const { return prefix_; }  // of its keys, in messages
 
  private:

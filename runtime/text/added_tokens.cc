@@ -40,15 +40,15 @@ size_t white_space_behind(std::string_view text, size_t begin) {
 AddedToken read_token(const JsonPart& part, const NormalizerChain& normalizer) {
   AddedToken token;
   token.id = static_cast<int32_t>(part.integer("id", 0, kMaxTokenId));
-  token.content = part.text("content");
+  token.content = part.required_text("content");
   if (token.content.empty() || token.content.size() > kMaxTokenBytes) {
     part.fail("content", fmt::format("1 to {} bytes", kMaxTokenBytes));
   }
-  token.single_word = part.boolean("single_word", false);
-  token.lstrip = part.boolean("lstrip", false);
-  token.rstrip = part.boolean("rstrip", false);
-  token.normalized = part.boolean("normalized", true);
-  token.special = part.boolean("special", false);
+  token.single_word = part.boolean_or("single_word", false);
+  token.lstrip = part.boolean_or("lstrip", false);
+  token.rstrip = part.boolean_or("rstrip", false);
+  token.normalized = part.boolean_or("normalized", true);
+  token.special = part.boolean_or("special", false);
   token.is_control = !is_all_white_space(token.content);
   MappedText spelling{token.content, {}};
   if (token.normalized) normalizer.apply(spelling);

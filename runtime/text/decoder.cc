@@ -319,8 +319,8 @@ std::unique_ptr<const Decoder> make_step(const JsonPart& part) {
         part.character("content"), part.integer("start", 0, kMax), part.integer("stop", 0, kMax)});
   }
   if (type == "Metaspace") {
-    const bool prepends = part.boolean("add_prefix_space", true) &&
-                          part.text_or("prepend_scheme", "always") != "never";
+    const bool prepends = part.boolean_or("add_prefix_space", true) &&
+                          part.text("prepend_scheme").value_or("always") != "never";
     return make<MetaspaceStep>(MetaspaceDescription{part.character("replacement"), prepends});
   }
   part.refuse("ByteLevel, Replace, ByteFallback, Fuse, Strip, Metaspace, Sequence");

@@ -15,7 +15,7 @@ namespace {
 
 class Prepend final : public Normalizer {
  public:
-  explicit Prepend(const JsonPart& part) : text_(part.text("prepend")) {
+  explicit Prepend(const JsonPart& part) : text_(part.required_text("prepend")) {
     if (text_.size() > kMaxContentBytes) part.fail("prepend", "up to 1024 bytes");
   }
   MappedText apply(const MappedText& text) const override {
@@ -57,7 +57,8 @@ class Replace final : public Normalizer {
 class Strip final : public Normalizer {
  public:
   explicit Strip(const JsonPart& part)
-      : left_(part.boolean("strip_left", false)), right_(part.boolean("strip_right", false)) {}
+      : left_(part.boolean_or("strip_left", false)),
+        right_(part.boolean_or("strip_right", false)) {}
   MappedText apply(const MappedText& text) const override {
     Span kept{0, text.text.size()};
     while (left_ && kept.size() > 0 && is_white_space(code_point_at(text.text, kept.begin))) {

@@ -30,10 +30,11 @@ Surroundings read_template(const JsonPart& part) {
   bool seen = false;
   const nlohmann::json& pieces = part.array("single");
   for (size_t i = 0; i < pieces.size(); ++i) {
-    const JsonPart piece(pieces[i], fmt::format("{}.single[{}]", part.place(), i));
+    const JsonPart piece(pieces[i], fmt::format("{}.single[{}]", part.name(), i));
     if (piece.has("SpecialToken")) {
-      add_ids(part, piece.object("SpecialToken").text("id"), seen ? around.suffix : around.prefix);
-    } else if (seen || piece.object("Sequence").text("id") != "A") {
+      add_ids(part, piece.object("SpecialToken").required_text("id"),
+              seen ? around.suffix : around.prefix);
+    } else if (seen || piece.object("Sequence").required_text("id") != "A") {
       piece.fail("Sequence", "the sequence \"A\", once");
     } else {
       seen = true;
@@ -54,8 +55,8 @@ Surroundings read_post_processor(const nlohmann::json& part, const std::string& 
     if (type == "ByteLevel") continue;  // changes offsets only
     if (type != "TemplateProcessing") step.refuse("ByteLevel, TemplateProcessing, Sequence");
     if (seen) {
-      throw InputError(fmt::format("{}: there are several TemplateProcessing steps; allowed: one",
-                                   step.place()));
+      throw InputError(
+          fmt::format("{}: there are several TemplateProcessing steps; allowed: one", step.name()));
     }
     around = read_template(step);
     seen = true;

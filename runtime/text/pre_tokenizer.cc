@@ -45,9 +45,9 @@ void put_before_words(Words& words, std::string_view prefix, Wants wants) {
 
 class ByteLevel final : public PreTokenizer {
  public:
-  explicit ByteLevel(const JsonPart& part) : add_blank_(part.boolean("add_prefix_space", true)) {
-    if (!part.boolean("use_regex", true)) return;
-    splitter_.emplace(Regex(kByteLevelPattern, part.place()), SplitBehavior::kIsolated, false);
+  explicit ByteLevel(const JsonPart& part) : add_blank_(part.boolean_or("add_prefix_space", true)) {
+    if (!part.boolean_or("use_regex", true)) return;
+    splitter_.emplace(Regex(kByteLevelPattern, part.name()), SplitBehavior::kIsolated, false);
   }
 
   void apply(Words& words) const override {
@@ -86,8 +86,8 @@ class Metaspace final : public PreTokenizer {
 
   explicit Metaspace(const JsonPart& part)
       : mark_(part.character("replacement")), prepend_(prepend_of(part)) {
-    if (part.boolean("split", true)) {
-      splitter_.emplace(Regex("\\Q" + mark_ + "\\E", part.place()), SplitBehavior::kMergedWithNext,
+    if (part.boolean_or("split", true)) {
+      splitter_.emplace(Regex("\\Q" + mark_ + "\\E", part.name()), SplitBehavior::kMergedWithNext,
                         false);
     }
   }
@@ -97,7 +97,7 @@ class Metaspace final : public PreTokenizer {
         part.has("prepend_scheme")
             ? static_cast<Prepend>(part.choice("prepend_scheme", {"first", "never", "always"}))
             : Prepend::kAlways;
-    if (part.boolean("add_prefix_space", true)) return prepend;
+    if (part.boolean_or("add_prefix_space", true)) return prepend;
     if (part.has("prepend_scheme") && prepend != Prepend::kNever) {
       part.fail("add_prefix_space", "true, or the prepend_scheme \"never\"");
     }
@@ -142,19 +142,19 @@ std::unique_ptr<const PreTokenizer> make_step(const JsonPart& part) {
   const std::string type = part.type();
   if (type == "Split") {
     return std::make_unique<Splitter>(part.pattern("pattern"), behavior_of(part),
-                                      part.boolean("invert", false));
+                                      part.boolean_or("invert", false));
   }
   if (type == "ByteLevel") return std::make_unique<ByteLevel>(part);
   if (type == "Metaspace") return std::make_unique<Metaspace>(part);
   if (type == "Digits") {
-    const bool each = part.boolean("individual_digits", false);
-    return std::make_unique<Splitter>(Regex(kNumberPattern, part.place()),
+    const bool each = part.boolean_or("individual_digits", false);
+    return std::make_unique<Splitter>(Regex(kNumberPattern, part.name()),
                                       each ? SplitBehavior::kIsolated : SplitBehavior::kContiguous,
                                       false);
   }
   if (type == "Punctuation") {
     return std::make_unique<Splitter>(
-        Regex(kPunctuationPattern, part.place()),
+        Regex(kPunctuationPattern, part.name()),
         part.has("behavior") ? behavior_of(part) : SplitBehavior::kIsolated, false);
   }
   part.refuse("Split, ByteLevel, Digits, Punctuation, Metaspace, Sequence");

@@ -13,7 +13,7 @@ class Replacement {
  public:
   // `part` has "pattern" and "content". Throws InputError.
   explicit Replacement(const JsonPart& part)
-      : pattern_(part.pattern("pattern")), content_(part.text("content")) {
+      : pattern_(part.pattern("pattern")), content_(part.required_text("content")) {
     if (content_.size() > kMaxContentBytes) part.fail("content", "up to 1024 bytes");
     if (const std::string* literal = part.literal("pattern")) literal_ = *literal;
   }

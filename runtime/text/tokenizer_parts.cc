@@ -21,18 +21,18 @@ const json& member(const json& document, const char* key) {
 }
 
 void check_model(const JsonPart& model, const TokenizerFile& file) {
-  const std::string type = model.text_or("type", "BPE");
+  const std::string type = model.text("type").value_or("BPE");
   if (type != "BPE" || file.has_scored_pieces) {
-    throw InputError(fmt::format("{}: \"{}\" is not supported; allowed: BPE", model.place(),
+    throw InputError(fmt::format("{}: \"{}\" is not supported; allowed: BPE", model.name(),
                                  type != "BPE" ? type : "Unigram"));
   }
   if (!file.has_vocabulary) model.fail("vocab", "an object of pieces and their ids");
   if (!file.has_merges) model.fail("merges", "an array");
-  if (model.has("dropout") && model.json_at("dropout") != 0) {
+  if (model.has("dropout") && model.at("dropout") != 0) {
     model.fail("dropout", "null, because dropout makes encodings random");
   }
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-    if (!model.text_or(key, "").empty()) model.fail(key, "null");
+    if (!model.text(key).value_or("").empty()) model.fail(key, "null");
   }
 }
 
@@ -41,9 +41,9 @@ void add_duplicates(const JsonPart& model, Vocabulary* vocabulary) {
   constexpr const char* kKey = "duplicates";
   if (!model.has(kKey)) return;
   for (const json& one : model.array(kKey)) {
-    const JsonPart token(one, fmt::format("{}.{}", model.place(), kKey));
-    vocabulary->add_duplicate(token.text("content"), token.integer("id", 0, kMaxTokenId),
-                              token.place());
+    const JsonPart token(one, fmt::format("{}.{}", model.name(), kKey));
+    vocabulary->add_duplicate(token.required_text("content"), token.integer("id", 0, kMaxTokenId),
+                              token.name());
   }
 }
 
@@ -51,14 +51,14 @@ Bpe read_bpe(TokenizerFile& file, const std::string& place) {
   const JsonPart model(member(file.document, "model"), place + ": model");
   check_model(model, file);
   add_duplicates(model, &file.vocabulary);
-  file.vocabulary.seal(model.place() + ".vocab");
-  MergeTable merges = file.merges.table(file.vocabulary, model.place() + ".merges");
+  file.vocabulary.seal(model.name() + ".vocab");
+  MergeTable merges = file.merges.table(file.vocabulary, model.name() + ".merges");
   file.merges = {};
-  BpeOptions options{.unk_token = model.text_or("unk_token", ""),
-                     .fuse_unk = model.boolean("fuse_unk", false),
-                     .byte_fallback = model.boolean("byte_fallback", false),
-                     .ignore_merges = model.boolean("ignore_merges", false)};
-  return {std::move(file.vocabulary), std::move(merges), std::move(options), model.place()};
+  BpeOptions options{.unk_token = model.text("unk_token").value_or(""),
+                     .fuse_unk = model.boolean_or("fuse_unk", false),
+                     .byte_fallback = model.boolean_or("byte_fallback", false),
+                     .ignore_merges = model.boolean_or("ignore_merges", false)};
+  return {std::move(file.vocabulary), std::move(merges), std::move(options), model.name()};
 }
 
 // A token of tokenizer_config.json: a string, or an object that contains it.
@@ -127,7 +127,7 @@ TokenizerParts read_parts(std::string_view text, std::string_view config, const 
   const std::string place = name + "/tokenizer.json";
   TokenizerFile file = read_tokenizer_file(text, place);
   const JsonPart document(file.document, place);
-  const std::string version = document.text_or("version", "1.0");
+  const std::string version = document.text("version").value_or("1.0");
   if (version != "1.0") {
     throw InputError(fmt::format("{}: version is \"{}\"; allowed: \"1.0\"", place, version));
   }

@@ -114,8 +114,7 @@ Header parse_header(std::string_view text, const std::string& place) {
   int_field(fields, "schema", SelectionTrace::kSchema, SelectionTrace::kSchema);
   Header header;
   TraceShape& shape = header.shape;
-  if (!fields.text("model")) fields.fail("model", "a text");
-  shape.model = *fields.text("model");
+  shape.model = fields.required_text("model");
   shape.text = fields.text("text").value_or("");
   shape.layers = int_field(fields, "layers", 1, kMaxHeads);
   shape.kv_heads = int_field(fields, "kv_heads", 1, kMaxHeads / shape.layers);

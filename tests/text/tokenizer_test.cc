@@ -238,7 +238,7 @@ TEST(TokenizerTest, RefusesByNameWhatIsNotThere) {
   EXPECT_THAT(error_of(document), HasSubstr("model: \"Unigram\""));
   document = byte_level();
   document["model"]["dropout"] = 0.1;
-  EXPECT_THAT(error_of(document), HasSubstr("model.dropout is 0.1"));
+  EXPECT_THAT(error_of(document), HasSubstr("model: dropout = 0.1"));
 }
 
 TEST(TokenizerTest, RefusesContradictions) {
