@@ -34,11 +34,6 @@ AnswerMessage with_whole_calls(AnswerMessage message,
   return message;
 }
 
-int64_t count_characters(std::string_view text) {
-  return std::count_if(text.begin(), text.end(),
-                       [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
-}
-
 std::string new_call_id() {
   constexpr std::string_view kLetters =
       "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";

@@ -81,9 +81,6 @@ struct ReplyPart {
   int64_t text_offset = 0;             // characters of text before `tokens`
 };
 
-// The number of characters of a UTF-8 text.
-int64_t count_characters(std::string_view text);
-
 // Nine letters and digits: Mistral's templates accept nothing else.
 std::string new_call_id();
 

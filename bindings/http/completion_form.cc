@@ -8,6 +8,7 @@
 
 #include "bindings/http/openai_request.h"
 #include "bindings/http/reply_form.h"
+#include "runtime/base/utf8.h"
 
 namespace fasa::serve {
 namespace {

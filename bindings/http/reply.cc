@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "bindings/http/api_error.h"
+#include "runtime/base/utf8.h"
 
 namespace fasa::serve {
 

@@ -1,5 +1,7 @@
 #include "runtime/base/utf8.h"
 
+#include <algorithm>
+
 namespace fasa {
 Utf8Lead utf8_lead(unsigned char byte) {
   if (byte < 0x80) return {1, 0, 0};
@@ -50,6 +52,16 @@ size_t character_before(std::string_view text, size_t end) {
   do --end;
   while (end > 0 && continues_character(text[end]));
   return end;
+}
+
+int64_t count_characters(std::string_view text) {
+  return std::ssize(text) - std::ranges::count_if(text, continues_character);
+}
+
+std::string_view cut_text(std::string_view text, size_t max_bytes) {
+  if (text.size() <= max_bytes) return text;
+  while (max_bytes > 0 && continues_character(text[max_bytes])) --max_bytes;
+  return text.substr(0, max_bytes);
 }
 
 void append_utf8(std::string& text, char32_t code_point) {

@@ -46,6 +46,9 @@ constexpr bool continues_character(char byte) {
 char32_t code_point_at(std::string_view text, size_t at);
 // Offset of the character before `end` > 0 of a valid text.
 size_t character_before(std::string_view text, size_t end);
+int64_t count_characters(std::string_view text);  // of a valid text
+// The longest beginning of at most `max_bytes` that does not end within a character.
+std::string_view cut_text(std::string_view text, size_t max_bytes);
 void append_utf8(std::string& text, char32_t code_point);
 
 // The text itself if valid, else a copy with U+FFFD for each invalid or cut sequence.

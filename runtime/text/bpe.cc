@@ -7,7 +7,6 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/utf8.h"
-#include "runtime/text/cut_text.h"
 
 namespace fasa::text {
 namespace {

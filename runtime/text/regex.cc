@@ -8,7 +8,6 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/utf8.h"
-#include "runtime/text/cut_text.h"
 #include "runtime/text/newer_unicode.h"
 
 namespace fasa::text {

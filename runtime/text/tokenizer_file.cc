@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "runtime/base/error.h"
-#include "runtime/text/cut_text.h"
+#include "runtime/base/utf8.h"
 
 namespace fasa::text {
 namespace {

@@ -7,7 +7,7 @@
 #include <functional>
 
 #include "runtime/base/error.h"
-#include "runtime/text/cut_text.h"
+#include "runtime/base/utf8.h"
 
 namespace fasa::text {
 namespace {

@@ -4,20 +4,10 @@
 
 #include <algorithm>
 
+#include "runtime/base/utf8.h"
 #include "tools/flags/help_text.h"
 
 namespace fasa {
-namespace {
-
-// UTF-8 bytes that continue a character take no column.
-size_t columns_of(const std::string& text) {
-  return static_cast<size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
-}
-
-std::string blanks(size_t count) { return std::string(count, ' '); }
-
-}  // namespace
 
 TextTable::TextTable(std::vector<std::string> titles, size_t names) : names_(names) {
   for (const std::string& title : titles) {
@@ -39,7 +29,9 @@ void TextTable::add(std::vector<std::string> cells) { rows_.push_back(std::move(
 
 size_t TextTable::width_of(size_t column) const {
   size_t width = 0;
-  for (const Row& row : rows_) width = std::max(width, columns_of(row[column]));
+  for (const Row& row : rows_) {
+    width = std::max(width, static_cast<size_t>(count_characters(row[column])));
+  }
   return width;
 }
 
@@ -49,8 +41,9 @@ std::string TextTable::part(size_t first, size_t last) const {
     std::string line;
     const auto cell = [&](size_t column) {
       if (column > 0) line += "  ";
-      const std::string pad = blanks(width_of(column) - columns_of(row[column]));
-      line += column < names_ ? row[column] + pad : pad + row[column];
+      const size_t width = width_of(column);
+      line += column < names_ ? fmt::format("{:<{}}", row[column], width)
+                              : fmt::format("{:>{}}", row[column], width);
     };
     for (size_t column = 0; column < names_; ++column) cell(column);
     for (size_t column = first; column < last; ++column) cell(column);

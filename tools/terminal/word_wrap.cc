@@ -1,22 +1,14 @@
 #include "tools/terminal/word_wrap.h"
 
-#include <algorithm>
 #include <utility>
 
+#include "runtime/base/utf8.h"
+
 namespace fasa {
-namespace {
-
-// UTF-8 bytes that continue a character take no column.
-int columns_of(std::string_view text) {
-  return static_cast<int>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
-}
-
-}  // namespace
 
 std::string WordWrap::take_word() {
-  const int length = columns_of(word_);
-  const int before = columns_of(blanks_);
+  const auto length = static_cast<int>(count_characters(word_));
+  const auto before = static_cast<int>(std::ssize(blanks_));
   std::string out = std::exchange(blanks_, "");
   if (has_words_ && at_ + before + length > columns_) {
     out = "\n" + std::string(static_cast<size_t>(indent_), ' ');

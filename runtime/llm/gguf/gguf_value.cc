@@ -6,7 +6,6 @@
 
 #include "runtime/base/utf8.h"
 #include "runtime/llm/gguf/gguf_bytes.h"
-#include "runtime/text/cut_text.h"
 
 namespace fasa {
 uint64_t gguf_element_bytes(GgufType type) {
@@ -73,7 +72,7 @@ std::string GgufValue::shown() const {
   if (type != GgufType::kString) return fmt::format("{:g}", number_at());
   const auto letters = bytes.subspan(sizeof(uint64_t));
   const std::string_view whole(reinterpret_cast<const char*>(letters.data()), letters.size());
-  const std::string cut = valid_utf8(text::cut_text(whole, kMaxBytes));
+  const std::string cut = valid_utf8(cut_text(whole, kMaxBytes));
   return fmt::format("\"{}{}\"", cut, whole.size() > kMaxBytes ? "..." : "");
 }
 

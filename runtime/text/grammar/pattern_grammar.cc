@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/base/utf8.h"
 #include "runtime/text/grammar/schema_error.h"
 
 namespace fasa::text {
@@ -184,7 +185,7 @@ class PatternReader {
   Rule literal(char first) {
     if (static_cast<unsigned char>(first) < 0x80) return of_character(first);
     std::string text(1, first);
-    while (!pattern_.empty() && (static_cast<unsigned char>(pattern_[0]) & 0xc0) == 0x80) {
+    while (!pattern_.empty() && continues_character(pattern_[0])) {
       text += take();
     }
     return json_.literal(text);

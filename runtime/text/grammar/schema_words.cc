@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "runtime/text/cut_text.h"
+#include "runtime/base/utf8.h"
 #include "runtime/text/grammar/schema_error.h"
 
 namespace fasa::text {

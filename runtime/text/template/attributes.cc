@@ -101,7 +101,7 @@ std::optional<Value> loop_attribute(const Loop& loop, std::string_view name) {
 Value text_item(const TextValue& value, int64_t index, const Value& object, Work& work) {
   const std::string& bytes = value.text.bytes();
   work.step_bytes(bytes.size());
-  const auto length = static_cast<int64_t>(count_characters(bytes));
+  const auto length = count_characters(bytes);
   const int64_t place = index < 0 ? index + length : index;
   if (place < 0 || place >= length) return missing(object, fmt::format("character {}", index));
   const size_t begin = offset_of_character(bytes, static_cast<size_t>(place));

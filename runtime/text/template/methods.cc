@@ -106,15 +106,14 @@ Value find(const MarkedText& text, const Arguments& arguments, Work& work) {
   work.step_bytes(text.size());
   const size_t at = text.bytes().find(bound.text(0).text.bytes());
   if (at == std::string::npos) return Value::of(int64_t{-1});
-  return Value::of(
-      static_cast<int64_t>(count_characters(std::string_view(text.bytes()).substr(0, at))));
+  return Value::of(count_characters(std::string_view(text.bytes()).substr(0, at)));
 }
 
 Value count(const MarkedText& text, const Arguments& arguments, Work& work) {
   const Bound bound("count", arguments, {"sub"});
   const std::string& part = bound.text(0).text.bytes();
   work.step_bytes(text.size());
-  if (part.empty()) return Value::of(static_cast<int64_t>(count_characters(text.bytes())) + 1);
+  if (part.empty()) return Value::of(count_characters(text.bytes()) + 1);
   return Value::of(static_cast<int64_t>(split_at(text.bytes(), part, -1).size()) - 1);
 }
 

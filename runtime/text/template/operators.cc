@@ -356,7 +356,7 @@ std::vector<Value> items_of(const Value& value, Work& work) {
 int64_t length_of(const Value& value) {
   if (value.is_undefined()) return 0;
   if (const TextValue* text = value.text()) {
-    return static_cast<int64_t>(count_characters(text->text.bytes()));
+    return count_characters(text->text.bytes());
   }
   if (const Dict* dict = value.dict()) return static_cast<int64_t>(dict->entries().size());
   if (const Loop* loop = value.loop()) return static_cast<int64_t>(loop->items().size());

@@ -158,10 +158,7 @@ std::string shown(const Value& value, Work& work) {
   } catch (const Failure&) {
     return std::string(value.type_name());
   }
-  if (text.size() <= kLongest) return text;
-  size_t cut = kLongest;
-  while ((static_cast<unsigned char>(text[cut]) & 0xc0) == 0x80) --cut;
-  return text.substr(0, cut) + "...";
+  return text.size() <= kLongest ? text : std::string(cut_text(text, kLongest)) + "...";
 }
 
 }  // namespace fasa::jinja

@@ -2,7 +2,6 @@
 
 #include <utf8proc.h>
 
-#include "runtime/base/utf8.h"
 #include "runtime/text/template/special_case.h"
 
 namespace fasa::jinja {
@@ -11,12 +10,6 @@ namespace {
 constexpr char32_t kSigma = 0x3a3;
 constexpr char32_t kFinalSigma = 0x3c2;
 constexpr char32_t kDottedI = 0x130;
-
-size_t previous(std::string_view text, size_t offset) {
-  do --offset;
-  while (offset > 0 && (static_cast<unsigned char>(text[offset]) & 0xc0) == 0x80);
-  return offset;
-}
 
 utf8proc_category_t category(char32_t character) {
   return utf8proc_category(static_cast<utf8proc_int32_t>(character));
@@ -47,7 +40,7 @@ bool is_case_ignorable(char32_t character) {
 bool ends_word(std::string_view text, size_t offset) {
   bool letter_before = false;
   for (size_t at = offset; at > 0 && !letter_before;) {
-    at = previous(text, at);
+    at = character_before(text, at);
     const char32_t before = character_at(text, at).code;
     if (is_case_ignorable(before)) continue;
     if (!is_cased(before)) return false;
@@ -117,26 +110,7 @@ MarkedText map_characters(const MarkedText& text, const Change& change) {
 }  // namespace
 
 Character character_at(std::string_view text, size_t offset) {
-  const auto first = static_cast<unsigned char>(text[offset]);
-  if (first < 0x80) return {first, 1};
-  const size_t size = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  char32_t code = first & (0xffu >> (size + 1));
-  for (size_t i = 1; i < size; ++i) {
-    code = code << 6 | (static_cast<unsigned char>(text[offset + i]) & 0x3fu);
-  }
-  return {code, size};
-}
-
-std::string utf8_of(char32_t character) {
-  std::string bytes;
-  append_utf8(bytes, character);
-  return bytes;
-}
-
-size_t count_characters(std::string_view text) {
-  size_t count = 0;
-  for (const char byte : text) count += (static_cast<unsigned char>(byte) & 0xc0) != 0x80;
-  return count;
+  return {code_point_at(text, offset), utf8_bytes(text[offset])};
 }
 
 size_t offset_of_character(std::string_view text, size_t index) {
@@ -182,7 +156,8 @@ std::pair<size_t, size_t> strip(std::string_view text, const std::string_view* c
   };
   size_t begin = 0, end = text.size();
   while (sides.left && begin < end && goes(begin)) begin += character_at(text, begin).size;
-  while (sides.right && begin < end && goes(previous(text, end))) end = previous(text, end);
+  while (sides.right && begin < end && goes(character_before(text, end)))
+    end = character_before(text, end);
   return {begin, end};
 }
 

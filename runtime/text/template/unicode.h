@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/base/utf8.h"
 #include "runtime/text/template/marked_text.h"
 
 namespace fasa::jinja {
@@ -17,9 +18,7 @@ struct Character {
   size_t size = 0;  // bytes
 };
 Character character_at(std::string_view text, size_t offset);
-std::string utf8_of(char32_t character);
 
-size_t count_characters(std::string_view text);
 // Offset of the character `index`, or the text's size if there are fewer.
 size_t offset_of_character(std::string_view text, size_t index);
 
