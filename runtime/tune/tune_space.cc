@@ -16,27 +16,9 @@ constexpr int64_t kMaxHotRows = 16777216;  // that the option allows
 
 void keep(Config&) {}
 
-// fac_tokens of the given settings; auto as a count.
-std::vector<TokenCount> counts_of(const Config& config, const Geometry& geometry, int32_t tokens) {
-  std::vector<TokenCount> counts = config.fac_tokens(geometry.chunks());
-  if (config.selection.fac_tokens.empty()) {
-    counts = {{.tokens = budget_of(counts.front()).of(tokens, 1), .share = 0}};
-  }
-  return counts;
-}
-
-// The entries of the largest layer's set.
-int64_t largest_set(const std::vector<TokenCount>& counts, int32_t tokens) {
-  int32_t largest = 1;
-  for (const TokenCount& count : counts) {
-    largest = std::max(largest, budget_of(count).of(tokens, 1));
-  }
-  return largest;
-}
-
 }  // namespace
 
-TuneSpace::TuneSpace(Config given, const Geometry& geometry, int64_t tokens, bool allow_fac_tokens)
+TuneSpace::TuneSpace(Config given, const Geometry& geometry, int64_t tokens)
     : given_(std::move(given)) {
   if (given_.selection.kind != SelectionKind::kFasa) {
     throw UsageError(fmt::format("selection.kind = {} has nothing to tune; allowed: fasa",
@@ -48,11 +30,13 @@ TuneSpace::TuneSpace(Config given, const Geometry& geometry, int64_t tokens, boo
         "(preset fasa-m)");
   }
   const auto seen = static_cast<int32_t>(std::min<int64_t>(tokens, INT32_MAX));
-  const std::vector<TokenCount> counts = counts_of(given_, geometry, seen);
+  int32_t largest = 1;
+  for (const TokenCount& count : given_.fac_tokens(geometry.chunks())) {
+    largest = std::max(largest, budget_of(count).of(seen, 1));
+  }
   add_prefetch(geometry.layers);
-  add_hot_rows(largest_set(counts, seen), tokens);
+  add_hot_rows(largest, tokens);
   add_streams();
-  if (allow_fac_tokens) add_fac_tokens(geometry, counts);
 }
 
 std::vector<size_t> TuneSpace::sizes() const {
@@ -103,31 +87,6 @@ void TuneSpace::add_streams() {
   axes_.push_back(std::move(axis));
 }
 
-// Tries fewer tokens. Without a low-bit set, also tries fewer tokens with a low-bit set of twice
-// the given number: low-bit codes on the device cost no transfer.
-void TuneSpace::add_fac_tokens(const Geometry& geometry, const std::vector<TokenCount>& given) {
-  std::vector<Turn> axis{keep};
-  for (const int divisor : {2, 4}) {
-    std::vector<TokenCount> fewer = given;
-    const int64_t floor = given_.selection.sinks + given_.selection.recent + 1;
-    for (TokenCount& count : fewer) {
-      if (count.tokens > 0) count.tokens = std::max(floor, count.tokens / divisor);
-      count.share /= divisor;
-    }
-    if (fewer == given) continue;
-    axis.emplace_back([fewer](Config& c) { c.selection.fac_tokens = fewer; });
-    const int chunks = geometry.chunks();
-    if (given_.has_low_bit_set(chunks) || !given_.weighs_tokens(chunks)) continue;
-    const TokenCount low_bit = {.tokens = 2 * given.front().tokens,
-                                .share = std::min(1.0, 2 * given.front().share)};
-    axis.emplace_back([fewer, low_bit](Config& c) {
-      c.selection.fac_tokens = fewer;
-      c.selection.low_bit_tokens = low_bit;
-    });
-  }
-  axes_.push_back(std::move(axis));
-}
-
 std::string tuned_words(const Config& config) {
   const auto value = [&](const char* table, const char* key) {
     const nlohmann::json json = find_option(table, key)->get(config);
@@ -138,11 +97,8 @@ std::string tuned_words(const Config& config) {
       off ? "no prefetch"
           : fmt::format("predictor {} depth {}", value("prefetch", "predictor"),
                         value("prefetch", "depth"));
-  const bool none = config.selection.low_bit_tokens == TokenCount{};
-  const std::string low_bit =
-      none ? "" : fmt::format(", low_bit_tokens {}", value("selection", "low_bit_tokens"));
-  return fmt::format("hot_rows {}, {}, streams {}, fac_tokens {}{}", value("placement", "hot_rows"),
-                     prefetch, config.prefetch.streams, value("selection", "fac_tokens"), low_bit);
+  return fmt::format("hot_rows {}, {}, streams {}", value("placement", "hot_rows"), prefetch,
+                     config.prefetch.streams);
 }
 
 }  // namespace fasa

@@ -15,10 +15,9 @@ namespace fasa {
 class TuneSpace {
  public:
   // Values around `given`, for decode steps of `tokens` tokens. Varies prefetch (depth and
-  // predictor together), then hot rows and streams. fac_tokens is varied only with
-  // `allow_fac_tokens` and never above the given value, because fewer tokens cost accuracy. Throws
-  // UsageError if nothing is fetched (rows on the device, full attention).
-  TuneSpace(Config given, const Geometry& geometry, int64_t tokens, bool allow_fac_tokens);
+  // predictor together), then hot rows and streams: nothing that costs accuracy. Throws UsageError
+  // if nothing is fetched (rows on the device, full attention).
+  TuneSpace(Config given, const Geometry& geometry, int64_t tokens);
 
   std::vector<size_t> sizes() const;
   TuneSearch::Point start() const { return TuneSearch::Point(axes_.size(), 0); }  // as given
@@ -29,7 +28,6 @@ class TuneSpace {
   void add_hot_rows(int64_t set, int64_t tokens);
   void add_prefetch(int layers);
   void add_streams();
-  void add_fac_tokens(const Geometry& geometry, const std::vector<TokenCount>& given);
 
   Config given_;
   std::vector<std::vector<Turn>> axes_;  // the first value of each axis is the given one

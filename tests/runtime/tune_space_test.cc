@@ -32,7 +32,7 @@ TEST(TuneSpace, BeginsWithWhatWasGivenAndNamesNothingTwice) {
   given.placement.hot_rows = 512;
   given.prefetch.depth = 1;
   given.prefetch.predictor = PredictorKind::kRunnersUp;
-  const TuneSpace space(given, small(), 8192, false);
+  const TuneSpace space(given, small(), 8192);
   EXPECT_EQ(tuned_words(space.config(space.start())), tuned_words(given));
   std::set<std::string> names;
   size_t points = 0;
@@ -48,38 +48,11 @@ TEST(TuneSpace, BeginsWithWhatWasGivenAndNamesNothingTwice) {
 }
 
 TEST(TuneSpace, HotRowsEndWithTheContext) {
-  const TuneSpace space({}, small(), 600, false);
+  const TuneSpace space({}, small(), 600);
   std::set<int> rows;
   visit_all(space,
             [&](const Config& config) { rows.insert(config.placement.hot_rows.value_or(-1)); });
   EXPECT_EQ(rows, (std::set<int>{-1, 0, 160, 320, 600}));
-}
-
-TEST(TuneSpace, FewerTokensOnlyWhereAllowed) {
-  Config given;
-  given.selection.fac_tokens = {{.tokens = 60, .share = 0}};
-  const TuneSpace space(given, small(), 8192, true);
-  std::set<int64_t> tokens;
-  visit_all(space, [&](const Config& config) {
-    tokens.insert(config.selection.fac_tokens[0].tokens);
-    EXPECT_FALSE(config.selection.low_bit_tokens.has_value());
-    EXPECT_NO_THROW(config.validate());
-  });
-  EXPECT_EQ(tokens, (std::set<int64_t>{60, 30, 21}));  // at least sinks, recent tokens and one more
-}
-
-TEST(TuneSpace, FewerTokensWithALowBitSetWhereNoneWas) {
-  Config given;
-  given.selection.fac_tokens = {{.tokens = 60, .share = 0}};
-  given.selection.low_bit_tokens = TokenCount{};
-  const TuneSpace space(given, small(), 8192, true);
-  std::set<std::pair<int64_t, int64_t>> tokens;
-  visit_all(space, [&](const Config& config) {
-    tokens.emplace(config.selection.fac_tokens[0].tokens, config.selection.low_bit_tokens->tokens);
-    EXPECT_NO_THROW(config.validate());
-  });
-  EXPECT_EQ(tokens, (std::set<std::pair<int64_t, int64_t>>{
-                        {60, 0}, {30, 0}, {30, 120}, {21, 0}, {21, 120}}));
 }
 
 TEST(TuneSpace, RefusesWhereNothingIsFetched) {
@@ -88,7 +61,7 @@ TEST(TuneSpace, RefusesWhereNothingIsFetched) {
     config.preset = preset;
     config.apply_preset();
     try {
-      const TuneSpace space(config, small(), 100, false);
+      const TuneSpace space(config, small(), 100);
     } catch (const UsageError& error) {
       return error.what();
     }

@@ -63,12 +63,6 @@ class Tune(CommandTest):
                                     path, "--max-tokens", 2)
         self.assertEqual(result["config"]["selection"]["fac_tokens"], 64)
 
-    def test_fac_tokens_only_where_allowed(self):
-        report = self.tune(*GEOMETRY, *QUICK, "--trials", 18)
-        self.assertEqual({t["fac_tokens"] for t in report["trials"]}, {"auto"})
-        report = self.tune(*GEOMETRY, *QUICK, "--trials", 18, "--allow-fac-tokens")
-        self.assertEqual({t["fac_tokens"] for t in report["trials"]}, {"auto", 160, 80})
-
     def test_the_first_trial_is_finished_in_any_time(self):
         report = self.tune(*GEOMETRY, "--steps", 2, "--time-limit", "1ms")
         self.assertEqual(len(report["trials"]), 1)

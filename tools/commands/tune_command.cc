@@ -53,7 +53,6 @@ class TuneCommand final : public Command {
   uint64_t seed_ = 0;
   std::string time_limit_ = "60s";
   std::string output_;
-  bool allow_fac_tokens_ = false;
   bool json_ = false;
 };
 
@@ -73,8 +72,6 @@ CLI::App* TuneCommand::add_to(CLI::App& app) {
   add_shown_option(*command_, "--trials", trials_, "N",
                    "Maximum number of trials; 0 = as many as time allows");
   add_shown_option(*command_, "--seed", seed_, "N", "Seed of the search");
-  command_->add_flag("--allow-fac-tokens", allow_fac_tokens_,
-                     "Also try fewer fac_tokens, which costs accuracy");
   add_option(*command_, "-o,--output", output_, "FILE.toml", "Config file to write");
   command_->add_flag("--json", json_, "Print one JSON object");
   flags_.add_to(*command_);
@@ -223,7 +220,7 @@ int TuneCommand::run() {
   const Deadline deadline(seconds);
   Geometry geometry;
   const auto objective = make_objective(config, geometry);
-  const TuneSpace space(config, geometry, objective->tokens(), allow_fac_tokens_);
+  const TuneSpace space(config, geometry, objective->tokens());
   TuneReport report = search(*objective, space, deadline);
   report.model = objective->model();
   report.tokens = objective->tokens();

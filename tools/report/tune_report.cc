@@ -119,8 +119,6 @@ Json trial_json(const TuneTrial& trial) {
                {"depth", config["prefetch"]["depth"]},
                {"predictor", config["prefetch"]["predictor"]},
                {"streams", config["prefetch"]["streams"]},
-               {"fac_tokens", config["selection"]["fac_tokens"]},
-               {"low_bit_tokens", config["selection"]["low_bit_tokens"]},
                {"fits", trial.measured.has_value()}};
   if (!trial.measured) return json;
   const StepCounters& rows = trial.measured->rows;
