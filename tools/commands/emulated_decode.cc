@@ -45,7 +45,6 @@ SyntheticOptions emulated_options(const EmulatedDecode& decode, Config config) {
   options.memory_bandwidth = device.memory_bandwidth;
   options.kernels = device.kernels;
   options.weights = weight_load(decode.shape, decode.weight_bits);
-  options.compute = decode.compute;
   options.seed = decode.seed;
   options.config = std::move(config);
   return options;

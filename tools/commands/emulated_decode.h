@@ -21,7 +21,6 @@ struct EmulatedDecode {
   int sequences = 1;
   int weight_bits = kUsualWeightBits;  // 0: attention alone
   int64_t max_steps = 0;
-  SyntheticCompute compute = SyntheticCompute::kModelled;
   uint64_t seed = 0;
   int prefill_chunk = kMinPrefillChunk;  // whose activations take memory
 };

@@ -56,8 +56,6 @@ void ProfileCommand::add_subject_flags() {
                    "With --geometry: number of sequences that decode together");
   add_option(*command_, "--selection-trace", flags_.trace_file, "FILE",
              "With --geometry: file of selections from fasa trace; default: the bundled one");
-  add_shown_option(*command_, "--compute", flags_.compute, "HOW",
-                   "modelled = times only; real = kernels also compute");
   add_option(*command_, "--weight-bits", flags_.weight_bits, "N",
              "With --geometry: weights in 4, 8 or 16 bits; 0 = attention alone; default: 4");
 }

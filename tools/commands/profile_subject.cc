@@ -53,7 +53,6 @@ void ProfileOptions::validate() const {
   require(steps >= 1 && steps <= 100000, "--steps", steps, "1 to 100000");
   require(!warmup || (*warmup >= 0 && *warmup <= 100000), "--warmup", warmup.value_or(0),
           "0 to 100000");
-  require(compute == "modelled" || compute == "real", "--compute", compute, "modelled, real");
   const int bits = weight_bits.value_or(kUsualWeightBits);
   require(bits == 0 || bits == 4 || bits == 8 || bits == 16, "--weight-bits", bits, "0, 4, 8, 16");
   const bool prompted = prompt.text || prompt.file || prompt.ids_file;
@@ -63,10 +62,10 @@ void ProfileOptions::validate() const {
     if (prompted) throw UsageError("a prompt needs --model; a trace has its own");
     return;
   }
-  if (!trace_file.empty() || weight_bits || compute != "modelled" || sequences != 1) {
+  if (!trace_file.empty() || weight_bits || sequences != 1) {
     throw UsageError(
-        "--selection-trace, --compute, --sequences and --weight-bits need --geometry; they do not "
-        "apply to --model");
+        "--selection-trace, --sequences and --weight-bits need --geometry; they do not apply to "
+        "--model");
   }
   if (!prompted) throw UsageError("--model needs a prompt; give --prompt-file FILE");
 }
@@ -123,7 +122,7 @@ void ProfileSubject::describe(ProfileReport& report) const {
   report.weight_bits = shape_ ? flags_.weight_bits.value_or(kUsualWeightBits) : 0;
   report.trace = trace_name_;
   if (trace_) report.selections = selections_of(trace_name_, *trace_);
-  report.compute = flags_.synthetic() ? flags_.compute : "real";
+  report.compute = flags_.synthetic() ? "modelled" : "real";
   report.sequences = flags_.sequences;
   report.tokens = flags_.synthetic() ? flags_.tokens : static_cast<int64_t>(prompt_.size());
 }
@@ -144,14 +143,13 @@ ProfileRun ProfileSubject::open_synthetic(const std::string& name, Config config
                                  static_cast<uint64_t>(flags_.tokens * flags_.sequences)),
                     gpu_name(config)));
   }
-  const SyntheticOptions options = emulated_options(
-      {.shape = *shape_,
-       .tokens = flags_.tokens,
-       .sequences = flags_.sequences,
-       .weight_bits = flags_.weight_bits.value_or(kUsualWeightBits),
-       .max_steps = flags_.max_steps(),
-       .compute = flags_.compute == "real" ? SyntheticCompute::kReal : SyntheticCompute::kModelled},
-      std::move(config));
+  const SyntheticOptions options =
+      emulated_options({.shape = *shape_,
+                        .tokens = flags_.tokens,
+                        .sequences = flags_.sequences,
+                        .weight_bits = flags_.weight_bits.value_or(kUsualWeightBits),
+                        .max_steps = flags_.max_steps()},
+                       std::move(config));
   run.config = options.config;
   run.decode = std::make_unique<ProfiledSynthetic>(options, *trace_);
   return run;

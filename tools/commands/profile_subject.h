@@ -23,7 +23,6 @@ struct ProfileOptions {
   int steps = 32;
   std::optional<int> warmup;  // none: until hot rows are warm
   std::string trace_file;
-  std::string compute = "modelled";
   std::optional<int> weight_bits;  // with --geometry; none: kUsualWeightBits
 
   // Throws UsageError for contradicting flags, naming the allowed values.
