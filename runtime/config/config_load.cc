@@ -307,12 +307,6 @@ Config load_config(const ConfigSources& sources) {
   return build(all, sources.defaults);
 }
 
-Config parse_config(std::string_view toml, const std::string& name) {
-  std::vector<Given> all;
-  read_toml(toml, name, all);
-  return build(all, {});
-}
-
 std::map<std::string, std::string> fasa_environment() {
   constexpr std::string_view kPrefix = "FASA_";
   std::map<std::string, std::string> found;

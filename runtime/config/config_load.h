@@ -39,9 +39,6 @@ struct ConfigSources {
 // key. An unknown FASA_* variable is a warning, but an error if it is a renamed option.
 Config load_config(const ConfigSources& sources);
 
-// Loads the text of one file; `name`: the file's name in messages.
-Config parse_config(std::string_view toml, const std::string& name);
-
 // The FASA_* variables of this process.
 std::map<std::string, std::string> fasa_environment();
 

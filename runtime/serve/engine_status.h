@@ -99,7 +99,6 @@ struct EngineStatus {
   FetchMetrics fetches;
   SuspensionStatus suspension;
   MemoryUse device_memory, host_memory;
-  double seconds_since_step = 0;  // since the last step ended; 0 if no request is active
 };
 
 }  // namespace fasa::serve

@@ -208,9 +208,4 @@ const AddedToken* AddedTokens::find(std::string_view content) const {
   return found == by_content_.end() ? nullptr : found->second;
 }
 
-bool AddedTokens::has_normalized_control() const {
-  return std::any_of(tokens_.begin(), tokens_.end(),
-                     [](const AddedToken& token) { return token.normalized && token.is_control; });
-}
-
 }  // namespace fasa::text

@@ -81,7 +81,6 @@ class AddedTokens {
     return special_.contains(std::string(spelling));
   }
   int32_t end_id() const { return end_id_; }  // one more than the largest id
-  bool has_normalized_control() const;
 
  private:
   std::vector<AddedToken> tokens_;

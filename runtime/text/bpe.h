@@ -47,7 +47,6 @@ class Bpe {
   Bpe(Vocabulary vocabulary, MergeTable merges, BpeOptions options, const std::string& place);
 
   const Vocabulary& vocabulary() const { return vocabulary_; }
-  std::optional<int32_t> unk_id() const { return unk_id_; }
 
  private:
   friend class WordEncoder;

@@ -162,9 +162,6 @@ int64_t Tokenizer::vocab_size() const {
   return std::max(parts_->bpe.vocabulary().end_id(), parts_->added.end_id());
 }
 
-std::optional<int32_t> Tokenizer::bos_id() const { return parts_->named.bos; }
-std::optional<int32_t> Tokenizer::eos_id() const { return parts_->named.eos; }
-std::optional<int32_t> Tokenizer::unk_id() const { return parts_->named.unk; }
 std::span<const int32_t> Tokenizer::ends() const { return parts_->ends; }
 
 }  // namespace fasa::text

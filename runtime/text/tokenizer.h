@@ -81,11 +81,7 @@ class Tokenizer final : public TextCoder {
   bool is_added(int32_t id) const;  // matched by its spelling, before text is split
   int64_t vocab_size() const;       // the largest id plus one
 
-  // From tokenizer_config.json; `unk` from the model if it has one.
-  std::optional<int32_t> bos_id() const;
-  std::optional<int32_t> eos_id() const;
-  std::optional<int32_t> unk_id() const;
-  // Tokens that end an answer: eos_id(), and special tokens spelt as end_tokens.h says.
+  // Tokens that end an answer: the config's eos_token, and special ones spelt as end_tokens.h says.
   std::span<const int32_t> ends() const;
 
  private:

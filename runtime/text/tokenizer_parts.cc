@@ -71,31 +71,25 @@ std::optional<std::string> config_token(const json& config, const char* key) {
   return std::nullopt;
 }
 
-NamedTokens read_named(std::string_view text, const TokenizerParts& parts,
-                       const std::string& place) {
-  NamedTokens named{.bos = {}, .eos = {}, .unk = parts.bpe.unk_id()};
-  if (text.empty()) return named;
+// eos_token of tokenizer_config.json.
+std::optional<int32_t> named_end(std::string_view text, const TokenizerParts& parts,
+                                 const std::string& place) {
+  if (text.empty()) return std::nullopt;
   const json config = parse_json(text, place);
   if (!config.is_object()) throw InputError(place + ": not a valid JSON object");
-  const auto id_of = [&](const char* key) -> std::optional<int32_t> {
-    const auto token = config_token(config, key);
-    return token ? parts.find(*token) : std::nullopt;
-  };
-  named.bos = id_of("bos_token");
-  named.eos = id_of("eos_token");
-  if (!named.unk) named.unk = id_of("unk_token");
-  return named;
+  const auto token = config_token(config, "eos_token");
+  return token ? parts.find(*token) : std::nullopt;
 }
 
 // Special tokens spelt as an end, and the named one.
-std::vector<int32_t> ends_of(const TokenizerParts& parts) {
+std::vector<int32_t> ends_of(const TokenizerParts& parts, std::optional<int32_t> named) {
   std::vector<int32_t> ids;
-  if (parts.named.eos) ids.push_back(*parts.named.eos);
+  if (named) ids.push_back(*named);
   const auto has = [&](std::string_view text) { return parts.find(text).has_value(); };
   for (const std::string_view text : end_spellings()) {
     if (!parts.added.is_special(text) || !ends_answer(text, has)) continue;
     const int32_t id = *parts.find(text);
-    if (id != parts.named.eos) ids.push_back(id);
+    if (id != named) ids.push_back(id);
   }
   return ids;
 }
@@ -144,11 +138,9 @@ TokenizerParts read_parts(std::string_view text, std::string_view config, const 
                        std::move(added),
                        std::move(around),
                        std::move(decoder),
-                       {},
                        {}};
   check_surroundings(parts, place);
-  parts.named = read_named(config, parts, name + "/tokenizer_config.json");
-  parts.ends = ends_of(parts);
+  parts.ends = ends_of(parts, named_end(config, parts, name + "/tokenizer_config.json"));
   return parts;
 }
 

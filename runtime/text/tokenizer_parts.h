@@ -16,10 +16,6 @@
 
 namespace fasa::text {
 
-struct NamedTokens {
-  std::optional<int32_t> bos, eos, unk;
-};
-
 struct TokenizerParts {
   NormalizerChain normalizer;
   PreTokenizerChain pre_tokenizer;
@@ -27,7 +23,6 @@ struct TokenizerParts {
   AddedTokens added;
   Surroundings around;
   DecoderChain decoder;
-  NamedTokens named;
   std::vector<int32_t> ends;
 
   // The text used to decode an id; nullopt for an unused id.

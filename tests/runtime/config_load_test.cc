@@ -31,7 +31,7 @@ std::string message_of(const std::function<void()>& action) {
 }
 
 std::string toml_error(const std::string& toml) {
-  return message_of([&] { parse_config(toml, "f.toml"); });
+  return message_of([&] { load_config({.toml = toml, .toml_name = "f.toml"}); });
 }
 
 const ConfigOption* option_at(const std::string& path) {
@@ -98,7 +98,7 @@ TEST(ConfigTable, NamesAreUniqueAndEveryKeyOfTheDesignIsThere) {
 // The value that an option prints is accepted as its input: for the defaults, and for a config with
 // every option set.
 TEST(ConfigTable, EveryValueSurvivesTheWayThroughJson) {
-  Config full = parse_config(R"(
+  Config full = load_config({.toml = R"(
     preset = "fasa-c"
     [device]
     name = "emulated"
@@ -127,8 +127,7 @@ TEST(ConfigTable, EveryValueSurvivesTheWayThroughJson) {
     [link]
     bandwidth = "12.5GB/s"
     latency = "3us"
-  )",
-                             "all.toml");
+  )"});
   EXPECT_EQ(full.memory.device_memory, 6ull << 30);
   EXPECT_EQ(full.memory.pinned_memory, 1500u);
   EXPECT_EQ(full.selection.fac_tokens[1].share, 0.25);

@@ -156,7 +156,7 @@ TEST(Planner, ExtraHotRowsAreNotForbidden) {
     const Plan plan = make_plan(request);
     ASSERT_EQ(plan.options.at(plan.recommended.value()).config.preset, "fasa-m");
     EXPECT_EQ(plan.option("fasa-m").extra_hot_rows > 0, room);
-    const Config config = parse_config(recommended_toml(request, plan), "plan.toml");
+    const Config config = load_config({.toml = recommended_toml(request, plan)});
     EXPECT_EQ(config.placement.hot_rows.has_value(), !room);
   }
 }
@@ -177,7 +177,7 @@ TEST(Planner, TheRecommendationIsAConfig) {
     request.config.selection.fac_tokens = {{.tokens = 0, .share = 0.25}};
     const Plan plan = make_plan(request);
     const std::string text = recommended_toml(request, plan);
-    const Config config = parse_config(text, "plan.toml");
+    const Config config = load_config({.toml = text});
     const PlanOption& option = plan.options.at(plan.recommended.value());
     EXPECT_EQ(config.preset, option.config.preset);
     EXPECT_EQ(config.selection.kind, option.config.selection.kind);
@@ -296,7 +296,7 @@ TEST(PlanMachine, GivenFiguresWin) {
   EXPECT_EQ(machine.rates.memory_bandwidth, 288e9);
   EXPECT_NEAR(machine.rates.link_bandwidth, 12.6e9, 1e8);
   EXPECT_EQ(machine.usable_device_bytes(), 16 * kGiB - kGiB / 2);
-  config = parse_config("[link]\nbandwidth = \"25GB/s\"\n[device]\ngpu = \"rtx 4090\"\n", "c.toml");
+  config = load_config({.toml = "[link]\nbandwidth = \"25GB/s\"\n[device]\ngpu = \"rtx 4090\"\n"});
   EXPECT_EQ(make_plan_machine(config, {}).rates.link_bandwidth, 25e9);
   machine = make_plan_machine(config,
                               {.vram = 6 * kGiB, .memory_bandwidth = 100e9, .link_bandwidth = 3e9});

@@ -36,8 +36,8 @@ class Selections(CommandTest):
                           "--prompt", "x", "--device", "emulated", "--selection", "quest")
 
     def test_bad_values(self):
-        self.assert_fails(2, ["--selection", "rkv, quest"], "generate", "--model", MODEL, "--prompt",
-                          "x", "--selection", "best")
+        self.assert_fails(2, ["--selection", "rkv, quest"], "generate", "--model", MODEL,
+                          "--prompt", "x", "--selection", "best")
 
 
 if __name__ == "__main__":

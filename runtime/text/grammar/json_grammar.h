@@ -70,8 +70,7 @@ class JsonGrammar {
 
   ByteGrammar& grammar_;
   const JsonDialect dialect_;
-  std::optional<Rule> blanks_, value_, object_, array_, string_, number_, character_, integer_,
-      block_;
+  std::optional<Rule> blanks_, value_, object_, array_, string_, number_, character_, block_;
 };
 
 }  // namespace fasa::text
