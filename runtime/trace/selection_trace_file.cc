@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/error.h"
+#include "runtime/io/hash.h"
 #include "runtime/io/input_file.h"
 #include "runtime/io/json_fields.h"
 #include "runtime/io/output_file.h"
@@ -22,14 +23,6 @@ constexpr size_t kLengthBytes = 4;
 constexpr size_t kChecksumBytes = 8;
 constexpr size_t kMaxHeaderBytes = 1 << 20;
 constexpr int64_t kMaxHeads = 1 << 16;  // layers x KV heads; more means a broken file
-
-uint64_t fnv1a(std::string_view bytes) {
-  uint64_t hash = 0xcbf29ce484222325ull;
-  for (const char byte : bytes) {
-    hash = (hash ^ static_cast<uint8_t>(byte)) * 0x100000001b3ull;
-  }
-  return hash;
-}
 
 void put_little_endian(std::string& out, uint64_t value, size_t bytes) {
   for (size_t i = 0; i < bytes; ++i) out.push_back(static_cast<char>(value >> (8 * i)));

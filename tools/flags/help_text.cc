@@ -94,6 +94,10 @@ std::string wrapped(std::string_view text, int columns, int indent, int used) {
   return out + wrap.finish();
 }
 
+std::string paragraph(std::string_view text, int indent) {
+  return wrapped(text, terminal_columns(), indent, 0) + '\n';
+}
+
 std::string folded(std::string_view text) {
   const int columns = terminal_columns();
   std::string out;

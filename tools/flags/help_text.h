@@ -15,6 +15,9 @@ int terminal_columns();
 // `used`: characters of the first line that are taken. Breaks at blanks; longer words stay whole.
 std::string wrapped(std::string_view text, int columns, int indent, int used);
 
+// `text` wrapped to the terminal, and a line end.
+std::string paragraph(std::string_view text, int indent = 0);
+
 // `text` with each line that is too long for the terminal wrapped. A line "name    value" goes on
 // below its value, another behind two more blanks than it began with.
 std::string folded(std::string_view text);

@@ -218,10 +218,6 @@ Json method_json(const MethodReport& report) {
   return json;
 }
 
-std::string paragraph(const std::string& text, int indent) {
-  return wrapped(text, terminal_columns(), indent, 0) + '\n';
-}
-
 std::string method_text(const MethodReport& report) {
   std::string text;
   for (const TaskResult& task : report.tasks) {

@@ -205,10 +205,6 @@ std::string terms_table(const Plan& plan) {
   return table.text();
 }
 
-std::string paragraph(const std::string& text) {
-  return wrapped(text, terminal_columns(), 0, 0) + '\n';
-}
-
 // What to type for the rows of the table.
 std::string settings_words(const Plan& plan, bool all) {
   std::string text;

@@ -19,10 +19,6 @@ std::string bytes_of(double bytes) {
   return format_bytes(static_cast<uint64_t>(std::llround(std::max(0.0, bytes))));
 }
 
-std::string paragraph(const std::string& text, int indent) {
-  return wrapped(text, terminal_columns(), indent, 0) + '\n';
-}
-
 // Why nothing was fetched ahead, where the config says so.
 std::string why_none(const Config& config) {
   if (config.prefetch.depth == 0) return " (prefetch.depth = 0)";

@@ -216,7 +216,7 @@ std::string notes_of(const TuneReport& report) {
     if (trial.measured && !trial.measured->note.empty()) notes.insert(trial.measured->note);
   }
   std::string text;
-  for (const std::string& note : notes) text += wrapped(note, terminal_columns(), 2, 0) + "\n";
+  for (const std::string& note : notes) text += paragraph(note, 2);
   return text;
 }
 
