@@ -11,8 +11,8 @@
 #include <optional>
 
 #include "kernels/slice_format.h"
-#include "runtime/base/error.h"
 #include "runtime/base/parallel.h"
+#include "runtime/base/require.h"
 #include "runtime/calibrate/calibrate_query.h"
 
 namespace fasa {
@@ -241,19 +241,15 @@ std::string_view objective_name(Objective objective) {
 
 Objective parse_objective(std::string_view name, std::string_view option) {
   const auto found = std::find(kNames.begin(), kNames.end(), name);
-  if (found == kNames.end()) {
-    throw UsageError(
-        fmt::format("{} = \"{}\": allowed: {}", option, name, fmt::join(kNames, ", ")));
-  }
+  require(found != kNames.end(), option, fmt::format("\"{}\"", name),
+          fmt::format("{}", fmt::join(kNames, ", ")));
   return static_cast<Objective>(found - kNames.begin());
 }
 
 HeadRanking rank_chunks(const HeadSamples& samples, const RankingOptions& options) {
-  if (options.window <= options.sinks + options.recent) {
-    throw UsageError(fmt::format(
-        "window = {}: allowed: more than sinks + recent ({}), which are always selected",
-        options.window, options.sinks + options.recent));
-  }
+  const int given = options.sinks + options.recent;
+  require(options.window > given, "window", options.window,
+          fmt::format("more than sinks + recent ({}), which are always selected", given));
   Ranker ranker(samples, options);
   HeadRanking ranking;
   ranking.agreement = ranker.agreement();

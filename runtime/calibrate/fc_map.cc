@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "runtime/base/error.h"
+#include "runtime/base/require.h"
 #include "runtime/calibrate/geometry_fingerprint.h"
 #include "runtime/config/config.h"
 #include "runtime/io/input_file.h"
@@ -51,14 +52,10 @@ std::vector<int16_t> HeadRanking::dims(int tip_chunks, int fine_chunks) const {
 
 std::vector<int16_t> FcMap::slice_dims(int tip_chunks, int fine_chunks) const {
   const int chunks = fingerprint.key_dim / 2;
-  if (tip_chunks < 1 || tip_chunks > chunks) {
-    throw UsageError(fmt::format("tip_chunks = {}: allowed: 1 to {}, the number of FCs per head",
-                                 tip_chunks, chunks));
-  }
-  if (fine_chunks < 0 || fine_chunks > tip_chunks) {
-    throw UsageError(fmt::format("fine_chunks = {}: allowed: 0 to {}, the number of FCs in a slice",
-                                 fine_chunks, tip_chunks));
-  }
+  require(tip_chunks >= 1 && tip_chunks <= chunks, "tip_chunks", tip_chunks,
+          fmt::format("1 to {}, the number of FCs per head", chunks));
+  require(fine_chunks >= 0 && fine_chunks <= tip_chunks, "fine_chunks", fine_chunks,
+          fmt::format("0 to {}, the number of FCs in a slice", tip_chunks));
   std::vector<int16_t> dims;
   for (const auto& layer : heads) {
     for (const HeadRanking& head : layer) {

@@ -6,8 +6,8 @@
 #include <array>
 #include <utility>
 
-#include "runtime/base/error.h"
 #include "runtime/base/parallel.h"
+#include "runtime/base/require.h"
 #include "runtime/calibrate/calibrate_slices.h"
 #include "runtime/llm/generation/owned_sequence.h"
 
@@ -15,10 +15,6 @@ namespace fasa {
 namespace {
 
 constexpr int64_t kPromptTokens = 4096;
-
-void require(bool ok, std::string_view name, auto given, const std::string& allowed) {
-  if (!ok) throw UsageError(fmt::format("{} = {}: allowed: {}", name, given, allowed));
-}
 
 }  // namespace
 

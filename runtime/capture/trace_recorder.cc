@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "runtime/base/error.h"
+#include "runtime/base/require.h"
 #include "runtime/capture/slice_index.h"
 #include "runtime/llm/generation/sampler.h"
 
@@ -14,10 +15,6 @@ namespace {
 
 // Ends of the ranking's bands, in quarters of the competing tokens of a set.
 constexpr int kBandQuarters[] = {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16};
-
-void require(bool ok, std::string_view name, auto given, const std::string& allowed) {
-  if (!ok) throw UsageError(fmt::format("{} = {}: allowed: {}", name, given, allowed));
-}
 
 int32_t budget_of(const Config& config) {
   return static_cast<int32_t>(config.selection.fac_tokens[0].tokens);

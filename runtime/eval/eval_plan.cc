@@ -6,6 +6,7 @@
 #include <array>
 
 #include "runtime/base/error.h"
+#include "runtime/base/require.h"
 #include "runtime/eval/data_sets.h"
 #include "runtime/eval/drawn_task.h"
 #include "runtime/eval/longbench2_task.h"
@@ -40,8 +41,8 @@ struct Planning {
   }
   int examples(int otherwise) const {
     const int examples = flags.examples.value_or(otherwise);
-    if (examples >= 1) return examples;
-    throw UsageError(fmt::format("--examples = {}: allowed: 1 or more", examples));
+    require(examples >= 1, "--examples", examples, "1 or more");
+    return examples;
   }
   QuestionOptions question(bool turns = false) const {
     const QuestionOptions options{context, flags.prefill_questions, turns};
@@ -76,10 +77,8 @@ Planned plan_perplexity(const Planning& plan) {
   auto task = std::make_unique<PerplexityTask>(plan.texts(), options);
   const auto examples = static_cast<size_t>(plan.examples(kPerplexityExamples));
   const size_t all = task->examples();
-  if (plan.flags.examples && examples > all) {
-    throw UsageError(fmt::format(
-        "--examples = {}: allowed: 1 to {}, the number of windows in the texts", examples, all));
-  }
+  require(!plan.flags.examples || examples <= all, "--examples", examples,
+          fmt::format("1 to {}, the number of windows in the texts", all));
   Planned tasks;
   tasks.push_back({std::move(task), std::min(examples, all)});
   return tasks;
@@ -119,12 +118,9 @@ Planned plan_retrieval(const Planning& plan) {
 }
 
 Planned plan_extract(const Planning& plan) {
-  constexpr int kMostRecords = 512;
   Planned tasks;
   for (const int records : plan.flags.records) {
-    if (records < 1 || records > kMostRecords) {
-      throw UsageError(fmt::format("--records = {}: allowed: 1 to {}", records, kMostRecords));
-    }
+    require(records >= 1 && records <= 512, "--records", records, "1 to 512");
     tasks.push_back(drawn(extract_kind(), plan, records));
   }
   return tasks;

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "runtime/base/error.h"
+#include "runtime/base/require.h"
 #include "runtime/eval/answer_run.h"
 #include "runtime/eval/data_sets.h"
 #include "runtime/io/hash.h"
@@ -112,10 +113,8 @@ LongBench2Task::LongBench2Task(const std::string& folder, const text::TextCoder&
         fmt::format("{}: no line of the file is usable; {}", path, lines_.problems.front()));
   }
   hash_ = content_hash(path);
-  if (longest() < 2 * kAnswerTokens) {
-    throw UsageError(fmt::format("--context = {}: allowed: {} or more, twice the answer's tokens",
-                                 longest(), 2 * kAnswerTokens));
-  }
+  require(longest() >= 2 * kAnswerTokens, "--context", longest(),
+          fmt::format("{} or more, twice the answer's tokens", 2 * kAnswerTokens));
 }
 
 nlohmann::json LongBench2Task::setup() const {

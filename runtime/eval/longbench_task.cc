@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "runtime/base/error.h"
+#include "runtime/base/require.h"
 #include "runtime/eval/answer_run.h"
 #include "runtime/eval/data_sets.h"
 #include "runtime/io/hash.h"
@@ -79,11 +80,9 @@ LongBenchTask::LongBenchTask(const std::string& folder, std::string dataset,
       format_(LongBenchFormat::load(folder, dataset_)),
       lines_(usable_lines(data_file(folder, dataset_), {"context", "input", "answers"})),
       hash_(content_hash(data_file(folder, dataset_))) {
-  if (longest() < 2 * format_.answer_tokens) {
-    throw UsageError(
-        fmt::format("--context = {}: allowed: {} or more, twice the number of answer tokens of {}",
-                    longest(), 2 * format_.answer_tokens, dataset_));
-  }
+  const int64_t least = 2 * format_.answer_tokens;
+  require(longest() >= least, "--context", longest(),
+          fmt::format("{} or more, twice the number of answer tokens of {}", least, dataset_));
 }
 
 nlohmann::json LongBenchTask::setup() const {

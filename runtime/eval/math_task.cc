@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "runtime/base/error.h"
+#include "runtime/base/require.h"
 #include "runtime/eval/answer_run.h"
 #include "runtime/io/hash.h"
 #include "runtime/io/input_file.h"
@@ -32,9 +33,6 @@ std::string text_of(const nlohmann::json& value) {
 }  // namespace
 
 void MathOptions::validate(int64_t max_positions) const {
-  const auto require = [](bool ok, std::string_view flag, auto given, const std::string& allowed) {
-    if (!ok) throw UsageError(fmt::format("{} = {}: allowed: {}", flag, given, allowed));
-  };
   require(context >= 2 && context <= max_positions, "--context", context,
           fmt::format("2 to {}, the number of positions of the model", max_positions));
   require(samples >= 1, "--samples", samples, "1 or more");

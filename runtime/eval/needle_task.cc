@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "runtime/base/error.h"
+#include "runtime/base/require.h"
 #include "runtime/base/utf8.h"
 #include "runtime/eval/answer_run.h"
 
@@ -24,9 +25,6 @@ std::string without_cut_characters(std::string text) {
 }  // namespace
 
 void NeedleOptions::validate(int64_t max_positions) const {
-  const auto require = [](bool ok, std::string_view flag, auto given, const std::string& allowed) {
-    if (!ok) throw UsageError(fmt::format("{} = {}: allowed: {}", flag, given, allowed));
-  };
   question.validate(max_positions);
   require(facts >= 1, "--facts", facts, "1 or more");
   require(examples >= 1, "--examples", examples, "1 or more");

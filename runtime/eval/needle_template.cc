@@ -6,7 +6,7 @@
 #include <cctype>
 #include <filesystem>
 
-#include "runtime/base/error.h"
+#include "runtime/base/require.h"
 #include "runtime/io/hash.h"
 #include "runtime/io/input_file.h"
 #include "runtime/io/json_fields.h"
@@ -100,11 +100,8 @@ NeedleFact NeedleTemplate::fact(const std::string& key, const std::string& value
 }
 
 std::vector<NeedleFact> NeedleTemplate::draw(int count, std::mt19937_64& random) const {
-  if (static_cast<size_t>(count) > keys_.size()) {
-    throw UsageError(
-        fmt::format("facts = {}: allowed: 1 to {}, the number of keys in the template ({})", count,
-                    keys_.size(), name_));
-  }
+  require(count <= std::ssize(keys_), "facts", count,
+          fmt::format("1 to {}, the number of keys in the template ({})", keys_.size(), name_));
   std::vector<std::string> keys = keys_;
   std::shuffle(keys.begin(), keys.end(), random);
   std::vector<NeedleFact> facts;

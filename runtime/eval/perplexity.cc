@@ -5,21 +5,16 @@
 #include <algorithm>
 
 #include "runtime/base/error.h"
+#include "runtime/base/require.h"
 #include "runtime/eval/decode_run.h"
 #include "runtime/eval/step_scores.h"
 
 namespace fasa {
 void PerplexityOptions::validate(int64_t max_positions) const {
-  if (context < 2 || context > max_positions) {
-    throw UsageError(
-        fmt::format("--context = {}: allowed: 2 to {}, the number of positions of the model",
-                    context, max_positions));
-  }
-  if (stride < 1 || stride >= context) {
-    throw UsageError(
-        fmt::format("--stride = {}: allowed: 1 to {}, less than the context ({} tokens)", stride,
-                    context - 1, context));
-  }
+  require(context >= 2 && context <= max_positions, "--context", context,
+          fmt::format("2 to {}, the number of positions of the model", max_positions));
+  require(stride >= 1 && stride < context, "--stride", stride,
+          fmt::format("1 to {}, less than the context ({} tokens)", context - 1, context));
 }
 
 PerplexityTask::PerplexityTask(std::vector<EvalText> texts, const PerplexityOptions& options)

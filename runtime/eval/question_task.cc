@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "runtime/base/error.h"
+#include "runtime/base/require.h"
 #include "runtime/eval/answer_run.h"
 #include "runtime/eval/decode_run.h"
 #include "runtime/eval/step_scores.h"
@@ -35,10 +36,8 @@ void decode(DecodeRun& run, std::span<const int32_t> ids, Visit visit) {
 }  // namespace
 
 void QuestionOptions::validate(int64_t max_positions) const {
-  if (context >= 1 && context <= max_positions) return;
-  throw UsageError(
-      fmt::format("--context = {}: allowed: 1 to {}, the number of positions of the model", context,
-                  max_positions));
+  require(context >= 1 && context <= max_positions, "--context", context,
+          fmt::format("1 to {}, the number of positions of the model", max_positions));
 }
 
 double share_found(const std::vector<std::string>& references, std::string_view answer) {

@@ -8,6 +8,7 @@
 
 #include "offload/open_device.h"
 #include "runtime/base/error.h"
+#include "runtime/base/require.h"
 #include "runtime/synthetic/synthetic_inputs.h"
 
 namespace fasa {
@@ -18,10 +19,6 @@ constexpr int kFillTokens =
 // Host rows share this much physical memory: writes overwrite each other, and only a run that
 // computes reads them.
 constexpr uint64_t kHostAliasBytes = uint64_t{64} << 20;
-
-void require(bool ok, std::string_view what, auto given, std::string_view allowed) {
-  if (!ok) throw UsageError(fmt::format("{} = {}; allowed: {}", what, given, allowed));
-}
 
 TransferTotals difference(const TransferTotals& now, const TransferTotals& before) {
   return {.h2d_bytes = now.h2d_bytes - before.h2d_bytes,

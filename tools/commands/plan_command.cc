@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "runtime/base/error.h"
+#include "runtime/base/require.h"
 #include "runtime/base/units.h"
 #include "runtime/catalog/geometry_catalog.h"
 #include "runtime/io/output_file.h"
@@ -109,10 +110,8 @@ PlanOptions PlanCommand::read_model() const {
 
 double rate_of(const char* flag, const std::string& text) {
   const auto rate = parse_rate(text);
-  if (!rate) {
-    throw UsageError(
-        fmt::format("{} = \"{}\": allowed: a rate above 0, such as \"16GB/s\"", flag, text));
-  }
+  require(rate.has_value(), flag, fmt::format("\"{}\"", text),
+          "a rate above 0, such as \"16GB/s\"");
   return *rate;
 }
 
@@ -154,26 +153,21 @@ GivenMachine PlanCommand::read_machine() const {
 int64_t PlanCommand::read_tokens(const ModelShape& model) const {
   if (tokens_option_->count() == 0) return std::min(model.max_positions, kUsualTokens);
   const int64_t most = allow_long_ ? INT32_MAX : model.max_positions;
-  if (tokens_ < 1 || tokens_ > most) {
-    throw UsageError(fmt::format("--tokens = {}: allowed: 1 to {}{}", tokens_, most,
-                                 allow_long_ ? ""
-                                             : fmt::format(", the positions of {} (--allow-long "
-                                                           "plans beyond them)",
-                                                           model.name)));
-  }
+  const std::string why =
+      fmt::format(", the positions of {} (--allow-long plans beyond them)", model.name);
+  require(tokens_ >= 1 && tokens_ <= most, "--tokens", tokens_,
+          fmt::format("1 to {}{}", most, allow_long_ ? "" : why));
   return tokens_;
 }
 
 void PlanCommand::check_values() const {
-  const auto check = [](const char* flag, std::optional<double> value) {
-    if (!value || (*value >= 0 && *value <= 1)) return;
-    throw UsageError(fmt::format("{} = {}: allowed: a share from 0 to 1", flag, *value));
+  const auto check = [](const char* flag, double share) {
+    require(share >= 0 && share <= 1, flag, share, "a share from 0 to 1");
   };
-  check("--overlap", prediction_.overlap);
-  check("--coverage", prediction_.coverage);
-  if (weight_bits_ && *weight_bits_ != 16 && *weight_bits_ != 8 && *weight_bits_ != 4) {
-    throw UsageError(fmt::format("--weight-bits = {}: allowed: 16, 8, 4", *weight_bits_));
-  }
+  check("--overlap", prediction_.overlap.value_or(0));
+  check("--coverage", prediction_.coverage.value_or(0));
+  const int bits = weight_bits_.value_or(kUsualWeightBits);
+  require(bits == 16 || bits == 8 || bits == 4, "--weight-bits", bits, "16, 8, 4");
 }
 
 int PlanCommand::run() {

@@ -7,6 +7,7 @@
 
 #include "runtime/api/kv_cost.h"
 #include "runtime/base/error.h"
+#include "runtime/base/require.h"
 #include "runtime/base/units.h"
 #include "runtime/catalog/geometry_catalog.h"
 #include "runtime/catalog/gpu_catalog.h"
@@ -21,10 +22,6 @@
 
 namespace fasa {
 namespace {
-
-void require(bool ok, std::string_view flag, auto given, std::string_view allowed) {
-  if (!ok) throw UsageError(fmt::format("{} = {}: allowed: {}", flag, given, allowed));
-}
 
 // A baseline with all rows on the device gets the memory that it needs.
 bool lifts_budget(const Config& config) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/base/require.h"
 #include "runtime/base/units.h"
 #include "runtime/catalog/geometry_catalog.h"
 #include "runtime/io/machine.h"
@@ -79,9 +80,6 @@ CLI::App* TuneCommand::add_to(CLI::App& app) {
 }
 
 void TuneCommand::check_values() const {
-  const auto require = [](bool ok, const char* flag, auto given, const char* allowed) {
-    if (!ok) throw UsageError(fmt::format("{} = {}: allowed: {}", flag, given, allowed));
-  };
   if (model_dir_.empty() == geometry_.empty()) {
     throw UsageError(model_dir_.empty()
                          ? "tuning needs --model DIR and --prompt-file FILE, or --geometry NAME "
@@ -95,18 +93,17 @@ void TuneCommand::check_values() const {
     if (!prompt_file_.empty()) throw UsageError("--prompt-file needs --model");
     require(tokens_ >= 1 && tokens_ <= INT32_MAX / 2, "--tokens", tokens_, "1 to 1073741823");
   }
-  const int bits[] = {0, 4, 8, 16};
-  require(std::find(std::begin(bits), std::end(bits), weight_bits_) != std::end(bits),
-          "--weight-bits", weight_bits_, "16, 8, 4, 0");
+  const int bits = weight_bits_;
+  require(bits == 0 || bits == 4 || bits == 8 || bits == 16, "--weight-bits", bits, "16, 8, 4, 0");
   require(steps_ >= 1 && steps_ <= 4096, "--steps", steps_, "1 to 4096");
   require(trials_ >= 0, "--trials", trials_, "0 or more");
 }
 
 double TuneCommand::time_limit() const {
   const auto seconds = parse_seconds(time_limit_);
-  if (seconds && *seconds > 0) return *seconds;
-  throw UsageError(
-      fmt::format("--time-limit = \"{}\": allowed: a time above 0, such as \"60s\"", time_limit_));
+  require(seconds && *seconds > 0, "--time-limit", fmt::format("\"{}\"", time_limit_),
+          "a time above 0, such as \"60s\"");
+  return *seconds;
 }
 
 Config TuneCommand::load_config() const {

@@ -8,6 +8,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
+#include "runtime/base/require.h"
 #include "runtime/io/input_file.h"
 #include "runtime/io/json_fields.h"
 #include "runtime/llm/generation/model_tokenizer.h"
@@ -75,9 +76,7 @@ std::vector<int32_t> random_ids(const PromptSource& source, int vocab_size) {
         "--random-prompt excludes --prompt, --prompt-file and --prompt-ids; give one of them");
   }
   const int64_t count = *source.random_tokens;
-  if (count < 1 || count > INT32_MAX / 2) {
-    throw UsageError(fmt::format("--random-prompt = {}: allowed: 1 to {}", count, INT32_MAX / 2));
-  }
+  require(count >= 1 && count <= INT32_MAX / 2, "--random-prompt", count, "1 to 1073741823");
   std::mt19937 random(1);
   std::vector<int32_t> ids(static_cast<size_t>(count));
   for (int32_t& id : ids) id = static_cast<int32_t>(random() % static_cast<uint32_t>(vocab_size));

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "runtime/base/error.h"
+#include "runtime/base/require.h"
 #include "runtime/capture/calibration.h"
 
 namespace fasa {
@@ -67,9 +68,6 @@ int layers_at_once(const Geometry& geometry, const Analysis& analysis, uint64_t 
 }  // namespace
 
 void AnalysisOptions::validate(const Geometry& geometry, int64_t max_positions) const {
-  const auto require = [](bool ok, std::string_view flag, auto given, const std::string& allowed) {
-    if (!ok) throw UsageError(fmt::format("{} = {}: allowed: {}", flag, given, allowed));
-  };
   require(tokens >= 256 && tokens <= max_positions, "--tokens", tokens,
           fmt::format("256 to {}, the number of positions of the model", max_positions));
   require(window >= 5 && 2 * int64_t{window} <= tokens, "--window", window,
