@@ -12,6 +12,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/capture/probes.h"
+#include "runtime/io/hash.h"
 #include "runtime/io/input_file.h"
 #include "runtime/io/shipped_files.h"
 
@@ -47,17 +48,11 @@ std::vector<int32_t> parse_ids(std::string_view text, const std::string& path) {
 }  // namespace
 
 std::string CalibrationData::hash() const {
-  uint64_t hash = 0xcbf29ce484222325u;
-  const auto mix = [&](const std::vector<int32_t>& values) {
-    for (const int32_t value : values) {
-      for (int shift = 0; shift < 32; shift += 8) {
-        hash = (hash ^ ((static_cast<uint32_t>(value) >> shift) & 0xffu)) * 0x100000001b3u;
-      }
-    }
+  const auto bytes_of = [](const std::vector<int32_t>& values) {
+    return std::string_view(reinterpret_cast<const char*>(values.data()),
+                            values.size() * sizeof(int32_t));
   };
-  mix(ids);
-  mix(positions);
-  return fmt::format("fnv1a:{:016x}", hash);
+  return fmt::format("fnv1a:{:016x}", fnv1a(bytes_of(positions), fnv1a(bytes_of(ids))));
 }
 
 CalibrationData make_calibration_data(std::span<const int32_t> text, const DataOptions& options) {
