@@ -11,8 +11,9 @@
 //                                                   then the same for value pages, if any
 //   tail        slices of the newest, unsealed page of a sequence: [layer][kv_head][tail_bytes],
 //               then its values likewise, if any
-//   protected   rows of the first `sinks` and the newest `recent` tokens of a sequence:
-//               [layer][kv_head][sinks + recent][row_bytes]
+//   protected   rows of the first `sinks` and the newest `recent` tokens of a sequence, and of those
+//               that a decode step adds to them:
+//               [layer][kv_head][sinks + recent + kMaxDecoded - 1][row_bytes]
 //   hot rows    fetched rows that stay on the device, `slots` a head: rows
 //               [layer][kv_head][slots][row_bytes], and their table
 //               [layer][kv_head]{position[slots], last_use[slots]}, see hot_slots.h. Layers
@@ -29,6 +30,8 @@
 namespace fasa {
 
 inline constexpr int kTileTokens = 32;  // FAC works on fixed tiles of the position-sorted set
+// The most tokens of a sequence with rows over the link in one decode step.
+inline constexpr int kMaxDecoded = 16;
 
 // Plain data, passed to kernels by value.
 struct CacheLayout {
@@ -89,15 +92,17 @@ struct CacheLayout {
     return rows;
   }
 
-  constexpr int protected_tokens() const { return sinks + recent; }
-  // The slot of a protected position; the caller knows that it is a sink or recent.
+  constexpr int protected_tokens() const { return sinks + recent; }  // of each set
+  constexpr int recent_slots() const { return recent + kMaxDecoded - 1; }
+  constexpr int protected_slots() const { return sinks + recent_slots(); }
+  // The slot of a protected position; the caller knows that it is one.
   constexpr int protected_slot(int position) const {
-    return position < sinks ? position : sinks + position % recent;
+    return position < sinks ? position : sinks + position % recent_slots();
   }
   constexpr int64_t protected_offset(int layer, int kv_head, int slot) const {
-    return (head_index(layer, kv_head) * protected_tokens() + slot) * row.bytes();
+    return (head_index(layer, kv_head) * protected_slots() + slot) * row.bytes();
   }
-  constexpr int64_t protected_bytes() const { return heads() * protected_tokens() * row.bytes(); }
+  constexpr int64_t protected_bytes() const { return heads() * protected_slots() * row.bytes(); }
 
   // For `slots` hot rows per head: SequenceDesc::hot_rows. `layer`: StepParams::attending_layer().
   constexpr int64_t hot_heads() const { return int64_t{layers + sharers} * kv_heads; }

@@ -44,12 +44,14 @@ void for_each_wave(std::span<const LinearPart> parts, const Work& work) {
 struct LinearLaunch {
   int64_t longest = 0;                     // most tokens of a part
   bool decodes = false, prefills = false;  // whether any part does
+  bool waits = false;                      // whether tokens wait before prefilled ones
 
   static LinearLaunch of(std::span<const LinearPart> parts) {
     LinearLaunch launch;
     for (const LinearPart& part : parts) {
       launch.longest = std::max(launch.longest, part.tokens);
       (part.decodes ? launch.decodes : launch.prefills) = true;
+      launch.waits |= !part.decodes && part.waiting > 0;
     }
     return launch;
   }

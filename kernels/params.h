@@ -15,7 +15,7 @@
 namespace fasa {
 
 enum class StepMode : int32_t {
-  kDecode,   // one new token, selected attention
+  kDecode,   // selected attention, as if each new token came alone
   kPrefill,  // exact causal attention
 };
 
@@ -30,7 +30,10 @@ struct SequenceDesc {
   StepMode mode = StepMode::kDecode;
   int32_t first_token = 0;                   // its first row in the step's tensors
   int32_t tokens = 0;                        // its new tokens
-  int32_t start = 0;                         // position of the first new token = committed length
+  int32_t start = 0;                         // position of the first new token
+  // Tokens of the step before these: then `start` is not the committed length, and their rows are
+  // among the protected ones.
+  int32_t earlier = 0;
   std::byte* const* slice_blocks = nullptr;  // one per page that is or will be sealed
   std::byte* const* row_blocks = nullptr;    // in host or device memory
   // Blocks on the host that new rows are written back to; null: the row blocks.
@@ -52,6 +55,11 @@ struct SequenceDesc {
   std::byte* write_back_buffer = nullptr;
 
   constexpr int32_t end() const { return start + tokens; }
+  // Whether its row is among the protected rows, if the sequence has any.
+  constexpr bool is_protected(const CacheLayout& layout, int32_t position) const {
+    const int32_t newest = mode == StepMode::kDecode ? start + 1 - earlier : end();
+    return position < layout.sinks || position >= newest - layout.recent;
+  }
   constexpr std::byte* home_block(int32_t page) const {
     return home_blocks != nullptr ? home_blocks[page] : row_blocks[page];
   }

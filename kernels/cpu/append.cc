@@ -112,10 +112,8 @@ class AppendCall {
 
   const std::byte* write_row(const SequenceDesc& sequence, int head, int position) const {
     const int64_t row_bytes = layout_.row.bytes();
-    const bool is_protected =
-        position < layout_.sinks || position >= sequence.end() - layout_.recent;
     std::byte* home = nullptr;
-    if (sequence.protected_rows != nullptr && is_protected) {
+    if (sequence.protected_rows != nullptr && sequence.is_protected(layout_, position)) {
       home = sequence.protected_rows +
              layout_.protected_offset(params_.step.layer, head, layout_.protected_slot(position));
     }

@@ -61,8 +61,8 @@ class ClaimSlotsHead {
   }
 
   void consider(HotIndex& index, int32_t position) {
-    if (position < layout_.sinks || position < first_visible(sequence_.start, params_.window) ||
-        position >= sequence_.start || position >= sequence_.end() - layout_.recent ||
+    if (position < first_visible(sequence_.start, params_.window) || position >= sequence_.start ||
+        sequence_.is_protected(layout_, position) ||
         sequence_.device_row_block(position / kPageTokens) != nullptr) {
       return;
     }

@@ -53,7 +53,7 @@ class ResolveHead {
   }
 
   bool is_protected(int position) const {
-    return position < layout_.sinks || position >= sequence_.end() - layout_.recent;
+    return sequence_.is_protected(layout_, position);
   }
 
   const std::byte* block_row(int position) const {

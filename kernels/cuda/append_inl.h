@@ -223,7 +223,7 @@ struct AppendKernel {
 
   FASA_DEVICE std::byte* protected_row_of(const SequenceDesc& sequence, int position) const {
     if (sequence.protected_rows == nullptr) return nullptr;
-    if (position >= layout().sinks && position < sequence.end() - layout().recent) return nullptr;
+    if (!sequence.is_protected(layout(), position)) return nullptr;
     return sequence.protected_rows + layout().protected_offset(params.step.layer, simt::block_y(),
                                                                layout().protected_slot(position));
   }

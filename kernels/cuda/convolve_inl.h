@@ -47,11 +47,20 @@ struct ConvolveKernel {
     return part.state + params.layer * layout.layer_bytes() + layout.inputs();
   }
 
-  // The input of a token of the part; those before it, at -1, -2, ..., come from the state.
+  FASA_DEVICE std::byte* waiting_input(const LinearPart& part, int64_t token,
+                                       int64_t channel) const {
+    return part.state + params.layer * layout.layer_bytes() + layout.waiting_input(token, channel);
+  }
+
+  // The input of a token of the part; those before it, at -1, -2, ..., come from the state, those
+  // of waiting tokens last.
   FASA_DEVICE float input(const LinearPart& part, int64_t token, int64_t channel) const {
     if (token < 0) {
       if (part.position == 0) return 0;
-      return load(dtype(), kept(part), (token + taps() - 1) * channels() + channel);
+      const int64_t of_kept = token + taps() - 1 + part.waiting;
+      const int64_t waiting = of_kept - (taps() - 1);
+      if (waiting >= 0) return load(dtype(), waiting_input(part, waiting, channel), 0);
+      return load(dtype(), kept(part), of_kept * channels() + channel);
     }
     const float x = params.x[(part.first + token) * params.x_stride + channel];
     return dtype() == DType::kF32 ? x : simt::float_of(element_bits(dtype(), x) << 16);
@@ -71,7 +80,11 @@ struct ConvolveKernel {
       keep_before(part, saved, channel,
                   part.saved + params.layer * layout.cut_bytes() + layout.inputs());
     }
-    keep_before(part, part.tokens, channel, kept(part));
+    const int64_t end = part.tokens - part.drafts;
+    keep_before(part, end, channel, kept(part));
+    for (int64_t i = 0; i < part.drafts; ++i) {
+      store(dtype(), waiting_input(part, i, channel), 0, input(part, end + i, channel));
+    }
   }
 };
 

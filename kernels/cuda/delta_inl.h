@@ -46,15 +46,20 @@ struct DeltaNormKernel {
     }
   }
 
-  // Copies the token's inputs to the open block if it is in one. The rule's kernels have read the
-  // block that was open before.
-  FASA_DEVICE void keep_open(const LinearPart& part, int64_t token, int head) const {
-    const LinearShape& shape = of.shape();
+  // The token's index in the open block, or among those that wait; below 0: it is in neither.
+  FASA_DEVICE static int64_t index_of(const LinearPart& part, int64_t token) {
+    if (part.decodes) return token - (part.tokens - part.drafts);
     const int64_t end = part.position + part.tokens;
     const int64_t cut = end / kLinearBlock * kLinearBlock;
     const int64_t begin = cut > part.position - part.open ? cut : part.position - part.open;
-    const int64_t index = part.position + token - begin;
-    if (part.decodes || index < 0) return;
+    return part.position + token - begin;
+  }
+
+  // Copies the token's inputs there. The rule's kernels have read what was there before.
+  FASA_DEVICE void keep_open(const LinearPart& part, int64_t token, int head) const {
+    const LinearShape& shape = of.shape();
+    const int64_t index = index_of(part, token);
+    if (index < 0) return;
     const DeltaState::Token from = of.token(part.first + token, head);
     std::byte* const memory = of.memory(part);
     const auto copy = [&](const void* data, int64_t at, int64_t count, std::byte* to, int64_t out) {
@@ -85,7 +90,7 @@ void start(const DeltaNetParams& params, const Launcher& launch) {
   const auto slices = [&](int columns) {
     return static_cast<int>((params.layout->value_stride() + columns - 1) / columns);
   };
-  if (params.launch.decodes) {
+  if (params.launch.decodes || params.launch.waits) {
     const int count = slices(DeltaStepKernel::kColumns);
     launch(DeltaStepKernel{of, count}, {.x = shape.value_heads * count,
                                         .y = parts,

@@ -1,4 +1,5 @@
-// Tokens of the gated delta net one by one: decoded ones, and before them those of an open block.
+// Tokens of the gated delta net one by one: decoded ones, and before them those of an open block or
+// those that wait, which also come before prefilled ones. Drafts do not change the state in memory.
 #pragma once
 
 #include "kernels/cuda/delta_state_inl.h"
@@ -32,7 +33,10 @@ struct DeltaStepKernel {
 
   FASA_DEVICE void operator()() const {
     const LinearPart part = of.part(simt::block_y());
-    if (!part.decodes || part.tokens == 0) return;
+    const int64_t tokens = part.decodes ? part.tokens : 0;
+    const int64_t before = part.waiting + (part.decodes ? part.open : 0);
+    if (tokens + before == 0 || part.tokens == 0) return;
+    const int64_t stay = part.decodes ? tokens - part.drafts : 0;
     const int head = simt::block_x() / slices;
     const int quad = simt::thread_index() % kQuads;
     const int64_t column = int64_t{simt::block_x() % slices} * kColumns + 4 * quad;
@@ -43,15 +47,16 @@ struct DeltaStepKernel {
       const bool known = inside && row(i) < key_dim() && part.position > 0;
       if (known) rows[i] = Quad::load(state + row(i) * of.width());
     }
-    for (int64_t i = -part.open; i < part.tokens; ++i) {
-      const bool open = i < 0;
+    for (int64_t i = -before; i < tokens; ++i) {
+      const bool kept = i < 0;
       const DeltaState::Token token =
-          open ? of.kept_token(part, part.open + i, head) : of.token(part.first + i, head);
-      const Quad o = advance(token, head, column, !open, rows);
-      if (!open && simt::thread_index() < kQuads) of.put(part.first + i, head, column, o);
-    }
-    FASA_UNROLL for (int i = 0; i < kRows; ++i) {
-      if (inside && row(i) < key_dim()) rows[i].store(state + row(i) * of.width());
+          kept ? of.kept_token(part, before + i, head) : of.token(part.first + i, head);
+      const Quad o = advance(token, head, column, !kept, rows);
+      if (!kept && simt::thread_index() < kQuads) of.put(part.first + i, head, column, o);
+      if (i + 1 != stay) continue;
+      FASA_UNROLL for (int j = 0; j < kRows; ++j) {
+        if (inside && row(j) < key_dim()) rows[j].store(state + row(j) * of.width());
+      }
     }
   }
 

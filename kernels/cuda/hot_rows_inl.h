@@ -57,7 +57,7 @@ class HotHead {
 
   FASA_DEVICE const HotSlots& slots() const { return slots_; }
   FASA_DEVICE bool is_protected(int position) const {
-    return position < step_.layout.sinks || position >= sequence_.end() - step_.layout.recent;
+    return sequence_.is_protected(step_.layout, position);
   }
   FASA_DEVICE const std::byte* protected_row(int position) const {
     return sequence_.protected_rows +

@@ -20,5 +20,9 @@ void enqueue(const Params& params, StreamView stream);
 
 // Up to this many rows, reading the weights takes longer than multiplying without tensor cores.
 inline constexpr int64_t kFewRows = 16;
+// Whether a projection of `rows` rows takes the kernels for few, which sum in another order.
+constexpr bool takes_few(const ProjectParams& params, int64_t rows) {
+  return params.apart || rows <= kFewRows;
+}
 
 }  // namespace fasa::cuda

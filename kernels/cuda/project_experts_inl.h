@@ -65,7 +65,7 @@ void start(const ProjectExpertsParams& params, const Launcher& launch) {
   const PairRows rows{params.pairs, params.input, params.first_expert, params.experts, 0};
   if (product.dtype == DType::kF32) return start_few_pairs<DType::kF32>(product, rows, launch);
   const bool bf16_products = launch.compute_capability() >= 80;
-  if (params.pairs.tokens > kFewRows && bf16_products &&
+  if (!takes_few(product, params.pairs.tokens) && bf16_products &&
       in_words(product, kWordElements<DType::kBF16>)) {
     // A token chooses an expert at most once.
     return launch_project_tiles(

@@ -275,7 +275,7 @@ CudaStatus RuntimeCalls::instantiate_graph(void** instance, void* graph, void* s
 // Few rows are bound by reading the weights. Our own kernel handles them, and gives a row the same
 // bits in any such batch.
 CublasLt* library_for(const ProjectParams& params) {
-  return params.rows > cuda::kFewRows && params.is_plain() ? CublasLt::get() : nullptr;
+  return !cuda::takes_few(params, params.rows) && params.is_plain() ? CublasLt::get() : nullptr;
 }
 
 void launch(const KernelCall& call, void* stream) {

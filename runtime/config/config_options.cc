@@ -395,7 +395,7 @@ void add_answers(Options& out) {
       {.key = "kind",
        .help = "Drafts of an answer's next tokens, computed in one step with the newest token. "
                "lookup = what followed the same tokens before, in prompt and answer, as far as it "
-               "saves time. Answers do not depend on it. On the cpu device.",
+               "saves time. Answers do not depend on it.",
        .flag = "drafts"},
       {{"none", DraftKind::kNone}, {"lookup", DraftKind::kLookup}},
       [](auto& c) -> auto& { return c.drafts.kind; }));

@@ -182,9 +182,7 @@ void LinearState::export_state(const StatePoint& point, size_t offset, std::span
 
 void LinearState::check_import(int64_t length, const StatePoint& point, size_t offset,
                                size_t bytes) const {
-  // Kernels of GPUs take no tokens that wait.
-  const int waiting = device_->traits().model_calls ? 0 : kMaxWaiting;
-  const int most = point.decoded ? waiting : kLinearBlock - 1;
+  const int most = point.decoded ? kMaxWaiting : kLinearBlock - 1;
   const bool fits = point.open >= 0 && point.open <= most && point.open <= point.tokens &&
                     point.bytes == static_cast<uint64_t>(layout_->copied_bytes(point.open));
   if (!fits) {

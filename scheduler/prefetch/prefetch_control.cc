@@ -76,14 +76,14 @@ PrefetchPlan PrefetchControl::plan(int sequences, bool listed) const {
   return plan;
 }
 
-bool PrefetchControl::measures(int32_t step_number) const {
+bool PrefetchControl::measures(int64_t step) const {
   if (max_depth_ == 0) return false;
   const bool chooses = !settings_.prefetch.depth;
   const bool counts = chooses && lists_ahead_ && counts_.coverage < 0;
   if (trial_steps_ > 0 || counts || measurements_ < kFirstMeasurements) return true;
   // Measured steps cannot be recorded as graphs.
   const bool fills = chooses && measurements_ < kFillMeasurements;
-  return step_number % (fills ? kCountEvery : kMeasureFullEvery) == 0;
+  return step % (fills ? kCountEvery : kMeasureFullEvery) == 0;
 }
 
 // Layers are measured in turn; the first is never predicted.

@@ -39,8 +39,8 @@ class PrefetchControl {
   // runners-up for these.
   PrefetchPlan plan(int sequences, bool listed) const;
 
-  // Whether step `step_number` should be measured, and which layer to measure.
-  bool measures(int32_t step_number) const;
+  // Whether the step should be measured, the `step`-th that was planned, and which layer to measure.
+  bool measures(int64_t step) const;
   int measured_layer() const;
   // Records a measured step, and the totals of transfers and rows so far.
   void measured(const LayerTimes& times, const TransferTotals& transfers, const StepCounters& rows);

@@ -17,7 +17,7 @@ void Prefetcher::begin(const PrefetchPlan& plan, Predictor* predictor) {
 
 void Prefetcher::prefetch_after(const StepContext& step, const StepScratch& scratch, int layer,
                                 StreamView compute) {
-  if (!plan_.on()) return;
+  if (!plan_.on() || step.round > 0) return;
   const auto targets = PrefetchPlanner(settings_.layer_count(), plan_.depth).targets(layer);
   for (int next = targets.first; next < targets.end; ++next) {
     if (settings_.layer(next).dense) continue;
@@ -75,8 +75,9 @@ void Prefetcher::fetch(const Target& target, EventView sets_read) {
                       sets_read);
 }
 
-RunnersUp Prefetcher::runners_up(const DecodeScratch& scratch, int layer) const {
-  if (!plan_.runners_up || scratch.prediction_rows == 0) return {};
+RunnersUp Prefetcher::runners_up(const StepContext& step, const DecodeScratch& scratch,
+                                 int layer) const {
+  if (!plan_.runners_up || scratch.prediction_rows == 0 || step.round > 0) return {};
   return {.capacity = scratch.prediction_capacity,
           .positions = scratch.prediction_sets_of(layer),
           .sizes = scratch.prediction_sizes_of(layer)};

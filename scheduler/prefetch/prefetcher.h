@@ -32,7 +32,7 @@ class Prefetcher {
   void prefetch_after(const StepContext& step, const StepScratch& scratch, int layer,
                       StreamView compute);
   // The list that the select of `layer` writes for the next step; capacity 0: none.
-  RunnersUp runners_up(const DecodeScratch& scratch, int layer) const;
+  RunnersUp runners_up(const StepContext& step, const DecodeScratch& scratch, int layer) const;
 
  private:
   struct Target;

@@ -18,8 +18,9 @@ class DescriptorBuffer {
   // `window_rows`: adds descriptors for pages of window rows. `fences` outlives the buffer.
   explicit DescriptorBuffer(Device& device, Fences& fences, bool window_rows = false)
       : device_(device),
-        kinds_(window_rows ? kAllKinds : kKinds),
+        kinds_(window_rows ? kRounds : kKinds),
         memory_(device, fences, "step descriptors"),
+        round_memory_(device, fences, "descriptors of tokens decoded together"),
         done_(device.create_event()),
         written_back_(device.create_event()) {}
 
@@ -63,48 +64,79 @@ class DescriptorBuffer {
   EventView done() const { return done_.view(); }
   // Recorded by the write-back stream: it also reads the descriptors and may lag behind compute.
   EventView written_back() const { return written_back_.view(); }
-  // Allocates `count` descriptors of each kind, after waiting for the readers of fewer. Throws
-  // BudgetError; then the buffer has none.
-  void ensure(size_t count) {
-    if (count > capacity_) resize(count);
+  // Descriptors of each kind, those of rounds aside.
+  struct Capacity {
+    size_t count = 0;
+    size_t of_rounds = 0;
+    bool operator==(const Capacity&) const = default;
+  };
+  // Allocates them, after waiting for the readers of fewer. Throws BudgetError; then the buffer has
+  // none.
+  void ensure(const Capacity& least) {
+    if (least.count > capacity_.count) {
+      capacity_.count = 0;
+      memory_.resize(kinds_ * least.count * sizeof(SequenceDesc));
+      capacity_.count = least.count;
+    }
+    if (least.of_rounds > capacity_.of_rounds) {
+      capacity_.of_rounds = 0;
+      round_memory_.resize((kinds_ - kKinds + 1) * least.of_rounds * sizeof(SequenceDesc));
+      capacity_.of_rounds = least.of_rounds;
+    }
   }
-  void resize(size_t count) {
-    capacity_ = 0;
-    memory_.resize(kinds_ * count * sizeof(SequenceDesc));
-    capacity_ = count;
+  void ensure(size_t count) { ensure(Capacity{count}); }
+  void drop() {
+    capacity_ = {};
+    memory_.resize(0);
+    round_memory_.resize(0);
   }
   void upload(StreamView control) {
     constexpr OperationTag kTag = tag_of(-1, Cause::kControl);
     device_.wait(control, written_back_.view(), kTag);
-    for (size_t kind = 0; kind < kinds_; ++kind) {
+    for (size_t kind = 0; kind < kAllKinds; ++kind) {
       const std::vector<SequenceDesc>& descs = host_[kind];
       if (descs.empty()) continue;
-      device_.copy(memory_.data() + kind * capacity_ * sizeof(SequenceDesc), descs.data(),
-                   descs.size() * sizeof(SequenceDesc), CopyKind::kHostToDevice, control, kTag);
+      device_.copy(at(static_cast<Kind>(kind)), descs.data(), descs.size() * sizeof(SequenceDesc),
+                   CopyKind::kHostToDevice, control, kTag);
     }
   }
 
   // Descriptors of the step's sequences, of those to restore or to code first, and of the window
-  // rows' pages.
-  enum Kind : size_t { kStep, kRestore, kCode, kWindowRows, kAllKinds };
-  static constexpr size_t kKinds = kWindowRows;  // without window rows
+  // rows' pages; of the rounds of attention (DecodeRounds), and of the window rows' pages for them.
+  enum Kind : size_t {
+    kStep,
+    kRestore,
+    kCode,
+    kWindowRows,
+    kRounds,
+    kRoundsInWindowRows,
+    kAllKinds
+  };
+  static constexpr size_t kKinds = kWindowRows;  // without window rows and rounds
   std::vector<SequenceDesc>& host(Kind kind) { return host_[kind]; }
   const std::vector<SequenceDesc>& host(Kind kind) const { return host_[kind]; }
-  const SequenceDesc* device(Kind kind) const {
-    return reinterpret_cast<SequenceDesc*>(memory_.data()) + kind * capacity_;
+  const SequenceDesc* device(Kind kind) const { return at(kind); }
+  // Device address of the step number of a descriptor on the device, valid after the upload.
+  static const int32_t* step_number_of(const SequenceDesc* desc) {
+    return reinterpret_cast<const int32_t*>(reinterpret_cast<const std::byte*>(desc) +
+                                            offsetof(SequenceDesc, step_number));
   }
-  // Device address of the step number, valid after the upload.
-  const int32_t* device_step_number() const {
-    return reinterpret_cast<const int32_t*>(memory_.data() + offsetof(SequenceDesc, step_number));
-  }
-  size_t capacity() const { return capacity_; }
-  uint64_t bytes() const { return memory_.bytes(); }
+  const Capacity& capacity() const { return capacity_; }
+  uint64_t bytes() const { return memory_.bytes() + round_memory_.bytes(); }
 
  private:
+  SequenceDesc* at(Kind kind) const {
+    const bool of_rounds = kind >= kRounds;
+    const StepBuffer& memory = of_rounds ? round_memory_ : memory_;
+    return reinterpret_cast<SequenceDesc*>(memory.data()) +
+           (of_rounds ? (kind - kRounds) * capacity_.of_rounds : kind * capacity_.count);
+  }
+
   Device& device_;
   const size_t kinds_;
   StepBuffer memory_;
-  size_t capacity_ = 0;
+  StepBuffer round_memory_;
+  Capacity capacity_;
   std::array<std::vector<SequenceDesc>, kAllKinds> host_;
   Event done_;
   Event written_back_;

@@ -34,6 +34,7 @@ struct StepContext {
   // tokens are not read from the write-back buffer.
   bool by_page = false;
   bool piece = false;          // of a chunk: one layer of one prompt
+  int round = 0;               // of the step's attention; rows are prefetched for the first one
   LayerRows layer_rows = {};   // of that layer
   StepProbe* probe = nullptr;  // null: this step is not measured
   StepPlan plan;               // of attention

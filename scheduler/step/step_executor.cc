@@ -30,6 +30,7 @@ StepPlan StepExecutor::plan(const StepContext& step, const StepScratch& scratch,
   members_.clear();
   for (size_t i = 0; i < step.on_host.size(); ++i) {
     const SequenceDesc& sequence = step.on_host[i];
+    if (sequence.tokens == 0) continue;  // it has no token in this round
     members_.push_back({.mode = sequence.mode,
                         .end = sequence.end(),
                         .access = sequence.access,
@@ -188,7 +189,7 @@ SelectParams StepExecutor::select_params(const Call& call, ConstTensorView q) co
           .low_bit_budget = layer.low_bit,
           .low_bit = scratch.low_bit,
           .low_bit_pages = scratch.low_bit_pages,
-          .runners_up = prefetcher_.runners_up(scratch, call.layer())};
+          .runners_up = prefetcher_.runners_up(call.step, scratch, call.layer())};
 }
 
 void StepExecutor::choose(const Call& call, ConstTensorView q) {

@@ -63,8 +63,17 @@ inline void expect_same(const RowCase& owner, RowSequence& a, RowSequence& b, bo
         << "slices of page " << page;
   }
   EXPECT_EQ(a.tail, b.tail);
-  if (protected_rows) {
-    EXPECT_EQ(a.protected_rows, b.protected_rows);
+  for (int position = 0; position < a.length && protected_rows; ++position) {
+    if (position >= layout.sinks && position < a.length - layout.recent) continue;
+    for (int64_t head = 0; head < layout.heads(); ++head) {
+      const int64_t at = layout.protected_offset(static_cast<int>(head) / layout.kv_heads,
+                                                 static_cast<int>(head) % layout.kv_heads,
+                                                 layout.protected_slot(position));
+      ASSERT_EQ(std::memcmp(a.protected_rows.data() + at, b.protected_rows.data() + at,
+                            static_cast<size_t>(layout.row.bytes())),
+                0)
+          << "protected row of position " << position << ", head " << head;
+    }
   }
 }
 

@@ -18,6 +18,7 @@ TEST(AppendTest, SameBytesAsReference) {
         {{1, 63}, {0, 28}},
         {{0, 1, StepMode::kDecode}, {1, 1, StepMode::kDecode}},
         {{1, 200}, {0, 1, StepMode::kDecode}},
+        {{0, 9, StepMode::kDecode}, {1, kMaxDecoded, StepMode::kDecode}},
         {{0, 130}}};
     for (const auto& step : steps) {
       fast.advance(step);

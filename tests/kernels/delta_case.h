@@ -287,7 +287,7 @@ inline void expect_decoded_one_by_one(const RunCall& run) {
   EXPECT_NE(apart.out, run_all(run, inputs, {{140}}).out);
 }
 
-// For the processor alone. The dropped tokens are those that come again in the next step.
+// The dropped tokens are those that come again in the next step.
 inline void expect_no_trace_of_drafts(const RunCall& run, const LinearShape& shape) {
   const Inputs inputs(shape, 120);
   std::vector<Chunk> plain{{20}}, drafted{{20}, {1, true}};

@@ -92,6 +92,17 @@ inline std::pair<int, int64_t> place(RowCase& cache, const Wave& wave, const std
   return {-2, 0};
 }
 
+// A decode step's token of each sequence.
+inline RowStep one_token(RowStep step, int token) {
+  for (SequenceDesc& desc : step.descs) {
+    desc.first_token += token;
+    desc.start += token;
+    desc.earlier = token;
+    desc.tokens = 1;
+  }
+  return step;
+}
+
 struct ResolveSetting {
   int hot_rows;
   int wave;
@@ -132,6 +143,7 @@ inline void expect_resolves_as_reference(const ResolveSetting& setting, const Ro
   shape.hot_rows = setting.hot_rows, shape.on_device = setting.on_device;
   shape.device_copies = setting.device_copies;
   shape.sharers = setting.sharers;
+  if (setting.wave == 64) shape.recent = 2;
   RowCase fast(shape, {1, 2}, kResolveLength + 40);
   RowCase slow(shape, {1, 2}, kResolveLength + 40);
   std::mt19937 random(4);
@@ -141,12 +153,20 @@ inline void expect_resolves_as_reference(const ResolveSetting& setting, const Ro
     cache->advance({{0, kResolveLength}, {1, kResolveLength - 13}}, cache == &slow);
   }
 
-  for (int step_number = 1; step_number <= 12; ++step_number) {
-    const std::vector<Advance> advances = {{0, 1, StepMode::kDecode}, {1, 1, StepMode::kDecode}};
-    RowStep steps[] = {fast.begin(advances), slow.begin(advances)};
-    fast.append(steps[0]);
-    slow.append(steps[1], true);
-    const int length = fast.sequence(1).length;
+  constexpr int kNumbers = 12, kSingle = 6;  // steps of one token, then one of several
+  RowStep whole[2];
+  for (int step_number = 1; step_number <= kNumbers; ++step_number) {
+    const int tokens = step_number <= kSingle ? 1 : kNumbers - kSingle;
+    const int token = step_number <= kSingle ? 0 : step_number - kSingle - 1;
+    const std::vector<Advance> advances = {{0, tokens, StepMode::kDecode},
+                                           {1, tokens, StepMode::kDecode}};
+    if (token == 0) {
+      whole[0] = fast.begin(advances), whole[1] = slow.begin(advances);
+      fast.append(whole[0]);
+      slow.append(whole[1], true);
+    }
+    RowStep steps[] = {one_token(whole[0], token), one_token(whole[1], token)};
+    const int length = fast.sequence(1).length + token;
     Sets sets = random_sets(fast.layout(), 2, length, kSet, random);
     for (int begin = 0; begin < kSet; begin += setting.wave) {
       Wave waves[] = {Wave(fast, 2, setting.wave), Wave(slow, 2, setting.wave)};
@@ -208,6 +228,7 @@ inline void expect_resolves_as_reference(const ResolveSetting& setting, const Ro
         EXPECT_EQ(fast.sequence(s).hot, slow.sequence(s).hot);
       }
     }
+    if (token + 1 < tokens) continue;
     fast.commit(advances);
     slow.commit(advances);
   }

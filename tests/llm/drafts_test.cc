@@ -6,10 +6,12 @@
 
 #include <numeric>
 #include <random>
+#include <tuple>
 
 #include "runtime/base/error.h"
 #include "runtime/llm/generation/generator.h"
 #include "tests/llm/llm_fixture.h"
+#include "tests/support/fake_cuda.h"
 
 namespace fasa {
 namespace {
@@ -88,7 +90,7 @@ TEST(BatchTimesTest, TheLineThroughTheSteps) {
 
 // Decodes tokens with right and wrong ones behind them, and keeps the right ones: logits and rows
 // are those of steps of one token.
-class DraftedTest : public ::testing::TestWithParam<const char*> {
+class DraftedTest : public ::testing::TestWithParam<std::tuple<const char*, const char*>> {
  protected:
   static constexpr size_t kPrompt = 40, kDecoded = 60;
 
@@ -142,8 +144,19 @@ class DraftedTest : public ::testing::TestWithParam<const char*> {
                                      all_slice_dims(geometry));
   }
 
-  const std::unique_ptr<Device> device_ = open_test_device("cpu");
-  Model model_ = Model::load(golden_dir(GetParam()), *device_, DType::kF32);
+  // "cuda": over a fake runtime.
+  std::unique_ptr<Device> open(const std::string& name) {
+    if (name != "cuda") return open_test_device(name);
+    DeviceOptions options;
+    options.name = "cuda:0";
+    options.threads = 2;
+    options.kernel_times = false;
+    return open_device(options, fake_.platform());
+  }
+
+  FakeCuda fake_;
+  const std::unique_ptr<Device> device_ = open(std::get<0>(GetParam()));
+  Model model_ = Model::load(golden_dir(std::get<1>(GetParam())), *device_, DType::kF32);
   std::vector<int32_t> tokens_ = [] {
     std::vector<int32_t> tokens(kPrompt + kDecoded);
     for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i * i % 47);
@@ -155,8 +168,17 @@ class DraftedTest : public ::testing::TestWithParam<const char*> {
 TEST_P(DraftedTest, WhatIsNotKeptLeavesNoTrace) {
   Config config;
   config.selection.fac_tokens = {{.tokens = 24}};
-  for (const RowPlacement rows : {RowPlacement::kHost, RowPlacement::kDevice}) {
+  config.selection.recent = 5;
+  struct Placement {
+    RowPlacement rows;
+    int hot_rows;
+  };
+  for (const auto& [rows, hot_rows] :
+       {Placement{RowPlacement::kHost, 30}, Placement{RowPlacement::kDevice, 0},
+        Placement{RowPlacement::kAuto, 40}, Placement{RowPlacement::kHost, 0}}) {
+    if (rows != RowPlacement::kDevice && device_->unified()) continue;
     config.placement.rows = rows;
+    config.placement.hot_rows = hot_rows;
     const auto runtime = this->runtime(config);
     const std::vector<float> expected = one_by_one(*runtime);
     const SequenceId sequence = start(*runtime);
@@ -168,11 +190,24 @@ TEST_P(DraftedTest, WhatIsNotKeptLeavesNoTrace) {
   EXPECT_GT(longest_, 8);
 }
 
+constexpr auto kNameOf = [](const auto& test) {
+  std::string name = std::string(std::get<0>(test.param)) + "_" + std::get<1>(test.param);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+};
+
 INSTANTIATE_TEST_SUITE_P(Models, DraftedTest,
-                         ::testing::Values("llama-gqa-bf16", "mistral-window", "deepseek-v2",
-                                           "gemma3", "bloom", "qwen3-moe", "gpt-oss", "qwen3-5",
-                                           "qwen3-5-moe", "qwen3-next"),
-                         by_folder);
+                         ::testing::Combine(::testing::Values("cpu", "emulated"),
+                                            ::testing::Values("llama-gqa-bf16", "mistral-window",
+                                                              "deepseek-v2", "gemma3", "bloom",
+                                                              "qwen3-moe", "gpt-oss", "qwen3-5",
+                                                              "qwen3-5-moe", "qwen3-next")),
+                         kNameOf);
+// Interpreted kernels of a model's own work are slow.
+INSTANTIATE_TEST_SUITE_P(OnCuda, DraftedTest,
+                         ::testing::Combine(::testing::Values("cuda"),
+                                            ::testing::Values("llama-gqa-bf16", "qwen3-5")),
+                         kNameOf);
 
 class DraftedAnswerTest : public ::testing::Test {
  protected:
@@ -278,11 +313,25 @@ TEST(DraftedRefusals, WhatCannotBeKeptIsRefused) {
   EXPECT_EQ(runtime->length(sequence), 64);
 }
 
-TEST(DraftedRefusals, DevicesThatDecodeOneTokenHaveNoDrafts) {
+// Protected rows have room for so many.
+TEST(DraftedRefusals, RowsOverTheLinkAllowSixteenTokens) {
   const auto emulated = open_test_device("emulated");
   Model model = Model::load(golden_dir("llama-gqa-bf16"), *emulated, DType::kF32);
   const auto runtime = host_runtime(model);
-  EXPECT_EQ(runtime->info(runtime->create()).max_drafted, 1);
+  const SequenceId sequence = runtime->create();
+  const std::vector<int32_t> tokens(63, 4);
+  const auto step = [&](int count, StepMode mode) {
+    const StepSequence parts[] = {{sequence, count, mode}};
+    model.step(*runtime, std::span(tokens).first(static_cast<size_t>(count)), parts);
+  };
+  EXPECT_EQ(runtime->info(sequence).max_decoded, 16);
+  EXPECT_EQ(runtime->info(sequence).max_drafted, 16);
+  EXPECT_THROW(step(17, StepMode::kDecode), UsageError);
+  step(48, StepMode::kPrefill);
+  EXPECT_EQ(runtime->info(sequence).max_decoded, 16);
+  EXPECT_EQ(runtime->info(sequence).max_drafted, 15);
+  step(16, StepMode::kDecode);
+  EXPECT_EQ(runtime->length(sequence), 64);
 }
 
 }  // namespace

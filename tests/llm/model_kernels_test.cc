@@ -452,6 +452,37 @@ TEST_P(ModelKernels, ProjectionsAreSumsOfProducts) {
   }
 }
 
+// Rows of a decode step have the bits that each has alone, however many there are.
+TEST_P(ModelKernels, ProjectionsOfRowsApartAreThoseOfEachAlone) {
+  constexpr int64_t kInputs = 72, kColumns = 21;
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const Elements weights(dtype, randoms(kColumns * kInputs, 2));
+    for (const int64_t rows : {2, 5, 15, 16, 17, 33}) {
+      Elements x(dtype, randoms(rows * kInputs, 1));
+      const auto product = [&](int64_t first, int64_t count) {
+        std::vector<float> y(static_cast<size_t>(count * kColumns));
+        cuda::start(ProjectParams{.dtype = dtype,
+                                  .rows = count,
+                                  .inputs = kInputs,
+                                  .columns = kColumns,
+                                  .y_stride = kColumns,
+                                  .x = x.at(first * kInputs),
+                                  .weights = weights.bytes.data(),
+                                  .y = y.data(),
+                                  .apart = true},
+                    launcher());
+        return y;
+      };
+      std::vector<float> each;
+      for (int64_t row = 0; row < rows; ++row) {
+        const std::vector<float> alone = product(row, 1);
+        each.insert(each.end(), alone.begin(), alone.end());
+      }
+      EXPECT_EQ(product(0, rows), each) << rows;
+    }
+  }
+}
+
 struct BatchCase {
   DType dtype;
   int64_t rows, inputs, columns;

@@ -50,6 +50,10 @@ TEST_P(DeltaBody, SameBitsWhateverTheChunks) {
 TEST_P(DeltaBody, DecodedTokensAdvanceOneByOne) { expect_decoded_one_by_one(on()); }
 TEST_P(DeltaBody, SavesTheStateAtACut) { expect_saved_at_a_cut(on()); }
 TEST_P(DeltaBody, SequencesAreIndependent) { expect_independent_sequences(on()); }
+TEST_P(DeltaBody, DroppedDraftsLeaveNoTrace) {
+  expect_no_trace_of_drafts(on(), shape_of(1, 2, 10, 37, 4));
+  expect_no_trace_of_drafts(on(), in_bf16(by_turns(shape_of(2, 4, 7, 14, 3))));
+}
 TEST_P(DeltaBody, AGateScalesByItsSigmoid) { expect_gated(on()); }
 
 INSTANTIATE_TEST_SUITE_P(Orders, DeltaBody, ::testing::ValuesIn(simt_runs()),

@@ -131,8 +131,9 @@ void draw_linear(Draw draw, DrawnSetup& setup) {
 
 // Decode steps of several tokens, of which some may be dropped. Its own generator, as above.
 void draw_drafts(Draw draw, DrawnSetup& setup) {
-  setup.drafts = draw.one_in(5);
-  if (!setup.drafts) return;
+  setup.drafts = draw.one_in(2);
+  setup.unified = setup.drafts && draw.one_in(3);
+  if (!setup.unified) return;
   setup.config.placement.rows = RowPlacement::kDevice;
   setup.prediction_source = DrawnSource::kNone;
 }
@@ -246,8 +247,9 @@ std::string describe(const DrawnSetup& setup) {
                         g.linear.layers, config.memory.snapshots.interval,
                         config.memory.snapshots.turns)
           : "",
-      setup.drafts ? ", drafts" : "", setup.device_memory ? ", device limit" : "",
-      setup.host_memory ? ", host limit" : "", setup.pinned_memory ? ", pinned limit" : "");
+      setup.drafts ? setup.unified ? ", drafts on one tier" : ", drafts" : "",
+      setup.device_memory ? ", device limit" : "", setup.host_memory ? ", host limit" : "",
+      setup.pinned_memory ? ", pinned limit" : "");
 }
 
 }  // namespace fasa::testing

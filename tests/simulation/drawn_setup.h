@@ -21,7 +21,8 @@ struct DrawnSetup {
   DrawnSource prediction_source = DrawnSource::kNone;
   int64_t max_tokens = 320;       // per sequence
   bool rollback_windows = false;  // sequences have one; they are longer, so that pages are freed
-  bool drafts = false;            // decode steps of several tokens, as on the cpu device
+  bool drafts = false;            // decode steps of several tokens
+  bool unified = false;           // one tier, as on the cpu device
   // Bytes; nullopt = no limit. Another user holds a changing part of the device's memory.
   std::optional<uint64_t> device_memory;
   std::optional<uint64_t> host_memory;

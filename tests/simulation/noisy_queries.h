@@ -20,7 +20,7 @@ class NoisyQueries final : public QueryPredictor {
 
   NoisyQueries(Device& device, const Geometry& geometry, float error)
       : QueryPredictor(device), geometry_(geometry), error_(error), room_(size_t{kMaxDepth}) {
-    for (auto& room : room_) room.resize(size_t{kMaxSequences} * kMaxWidth);
+    for (auto& room : room_) room.resize(size_t{kMaxQueries} * kMaxWidth);
   }
   void expect(std::vector<Token> tokens) { tokens_ = std::move(tokens); }  // of the next step
 
@@ -43,7 +43,7 @@ class NoisyQueries final : public QueryPredictor {
                                   geometry_.query_heads, geometry_.key_dim);
   }
 
-  static constexpr int kMaxSequences = 8;
+  static constexpr int kMaxQueries = 8 * kMaxDecoded;
 
  private:
   static constexpr int kMaxDepth = 3;

@@ -65,7 +65,7 @@ World::World(uint64_t seed, bool faults)
       setup_(drawn_setup(seed)),
       stepped_(std::make_unique<SteppedDevice>(
           random_order(seed), options_of(setup_),
-          setup_.drafts ? DeviceKind::kCpu : DeviceKind::kEmulated)),
+          setup_.unified ? DeviceKind::kCpu : DeviceKind::kEmulated)),
       device_(std::make_unique<InjectingDevice>(*stepped_, injector_)),
       plain_(setup_.config, rows_of(setup_.geometry), setup_.row_dtype, setup_.slice_dims),
       linear_(setup_.geometry.linear),

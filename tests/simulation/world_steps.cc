@@ -134,7 +134,9 @@ void World::open_step(Draw& draw, std::unique_ptr<Step> step, int abort_after) {
   for (const Part& part : step->parts) {
     kept.push_back(static_cast<int>(part.tokens() - part.dropped));
     sequences.push_back({part.id, static_cast<int>(part.tokens()), part.mode});
-    tokens.push_back({part.history.back(), part.start});
+    for (int64_t at = part.start; at < std::ssize(part.history); ++at) {
+      tokens.push_back({part.history[static_cast<size_t>(at)], at});
+    }
     decodes_only &= part.mode == StepMode::kDecode;
   }
   if (queries_ != nullptr && decodes_only) queries_->expect(std::move(tokens));
@@ -172,7 +174,7 @@ void World::open_step(Draw& draw, std::unique_ptr<Step> step, int abort_after) {
     if (has_states() && abort_after != 0) enqueue_linear(*step);
     enqueue_layers(*step, layers);
     // As a model does, and the cpu device.
-    if (has_states() || setup_.drafts) device_->synchronize(compute_.view());
+    if (has_states() || setup_.unified) device_->synchronize(compute_.view());
     if (abort_after < 0) runtime_->end_step(kept);
   } catch (const DeviceError& error) {
     if (injector_.fired() == 0 && !failed_late()) {
@@ -182,8 +184,8 @@ void World::open_step(Draw& draw, std::unique_ptr<Step> step, int abort_after) {
   }
   tally_.injected += injector_.lift();
   if (thrown || abort_after >= 0) {
-    // States are written until then, and descriptors of drafts read.
-    if (has_states() || setup_.drafts) stepped_->run_until_idle();
+    // States are written until then.
+    if (has_states()) stepped_->run_until_idle();
     runtime_->abort_step();
     if (thrown) last_ += "; a copy failed, aborted";
     // The step's tensors are read until then. After a failure some of its work may still be under

@@ -42,16 +42,18 @@ class TapeQueries final : public QueryPredictor {
     device().launch(stream, "estimate", [this, out, target, parts = parts_] {
       float* at = out;
       for (const Part& part : parts) {
-        for (int i = 0; i < geometry_.query_heads * geometry_.key_dim; ++i) {
-          const float truth = tape_value(part.seed, target, part.start, TapeKind::kQuery, i);
-          const uint64_t seed = static_cast<uint64_t>((part.start * 64 + target) * 4096 + i);
-          *at++ = truth + error_ * noise(seed * 31 + part.seed);
+        for (int64_t token = part.start; token < part.start + part.tokens; ++token) {
+          for (int i = 0; i < geometry_.query_heads * geometry_.key_dim; ++i) {
+            const float truth = tape_value(part.seed, target, token, TapeKind::kQuery, i);
+            const uint64_t seed = static_cast<uint64_t>((token * 64 + target) * 4096 + i);
+            *at++ = truth + error_ * noise(seed * 31 + part.seed);
+          }
         }
       }
       return KernelWork{};
     });
-    return ConstTensorView::dense(out, DType::kF32, static_cast<int64_t>(parts_.size()),
-                                  geometry_.query_heads, geometry_.key_dim);
+    return ConstTensorView::dense(out, DType::kF32, tokens_of(parts_), geometry_.query_heads,
+                                  geometry_.key_dim);
   }
 
  private:

@@ -47,8 +47,9 @@ void ExtraHotRows::fit(int64_t tokens, int step_tokens, const Load& load, bool m
                         static_cast<uint64_t>(load.count);
   const auto fits = [&](int hot_rows) {
     const uint64_t need = needed_with(hot_rows, tokens, step_tokens);
-    const uint64_t extra = may_grow ? need - needed_with(0, tokens, step_tokens) : 0;
-    return need <= room && extra <= room - need;
+    // Copies of a short sequence may take less than its protected rows.
+    const uint64_t least = std::min(need, needed_with(0, tokens, step_tokens));
+    return need <= room && (!may_grow || need - least <= room - need);
   };
   // So there are two ranges (see min_bytes()), and within each fewer rows need less memory. If a
   // range's first value does not fit, none does.

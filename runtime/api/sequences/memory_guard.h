@@ -53,7 +53,7 @@ class MemoryGuard {
     streams_.sequences().store().set_hot_rows(hot_rows_);
     auto& slots = streams_.slots();
     for (size_t i = 0; i < slots.size(); ++i) {
-      if (slots[i].capacity() != capacities_[i]) slots[i].resize(0);
+      if (!(slots[i].capacity() == capacities_[i])) slots[i].drop();
     }
     try {
       prefetch_.set_hot_rows(hot_rows_);
@@ -79,7 +79,7 @@ class MemoryGuard {
   StepScratch& scratch_;
   const Capacities before_;
   const int hot_rows_;
-  std::array<size_t, 2> capacities_{};
+  std::array<DescriptorBuffer::Capacity, 2> capacities_{};
   std::vector<std::pair<KvSequence*, KvSequence::Mark>> sequences_;
   bool kept_ = false;
 };

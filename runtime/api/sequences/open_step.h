@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,10 +17,10 @@ namespace fasa {
 struct OpenStep {
   std::vector<StepSequence> sequences;
   StepContext tables;
-  // Descriptors for attention if a sequence decodes several tokens: one per token.
-  std::vector<SequenceDesc> each;
-  std::vector<SequenceDesc> each_in_window_rows;
-  std::optional<StepContext> each_tables;
+  // Of attention if a sequence decodes several tokens, see DecodeRounds. `round_members`: the index
+  // among `sequences` of each of the slot's descriptors of rounds.
+  std::vector<StepContext> rounds;
+  std::vector<size_t> round_members;
   DescriptorBuffer* slot = nullptr;
   size_t slot_index = 0;
   int64_t tokens = 0;
@@ -41,7 +42,10 @@ struct OpenStep {
   bool recording = false;              // enqueued work goes into a graph
   std::optional<std::string> failure;  // its streams are gone; abort_step is the only call allowed
 
-  StepContext& attention_tables() { return each_tables ? *each_tables : tables; }
+  // What attention runs on, one after the other.
+  std::span<StepContext> attention() {
+    return rounds.empty() ? std::span(&tables, 1) : std::span(rounds);
+  }
   // True if all keys and values were appended, and all or none of the layers attended to.
   bool went_through(const StepSettings& settings) const {
     return appended == settings.storing_layers() &&

@@ -46,8 +46,9 @@ struct SequenceInfo {
   int64_t length = 0;           // committed tokens
   int64_t rollback_tokens = 0;  // below 0: no limit
   int64_t first_page = 0;       // the first one of which nothing was freed, the sinks' pages aside
-  // Tokens that it may decode in one step, each attending as if it had a step of its own: 1; on the
-  // cpu device, with a selection that evicts nothing, as many as fit in its newest page.
+  // Tokens that it may decode in one step, each attending as if it had a step of its own: as many
+  // as fit in its newest page, with rows over the link at most kMaxDecoded; 1 with a selection that
+  // evicts.
   int max_decoded = 1;
   // The most tokens of such a step of which end_step() may keep a part: 1, or as many as leave the
   // newest page incomplete. With layers of linear attention up to 16, and 1 behind a prompt that

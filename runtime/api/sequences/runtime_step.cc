@@ -6,6 +6,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "runtime/api/sequences/decode_rounds.h"
 #include "runtime/api/sequences/memory_guard.h"
 #include "runtime/api/sequences/runtime_impl.h"
 #include "runtime/api/tensor_check.h"
@@ -15,12 +16,14 @@
 namespace fasa {
 
 int Runtime::Impl::max_decoded(const KvSequence& sequence) const {
-  if (engine_.device().kind() != DeviceKind::kCpu || settings_.selection_evicts) return 1;
-  return kPageTokens - static_cast<int>(sequence.length() % kPageTokens);
+  if (settings_.selection_evicts) return 1;
+  const int in_page = kPageTokens - static_cast<int>(sequence.length() % kPageTokens);
+  return settings_.access() == RowAccess::kLocal ? in_page : std::min(in_page, kMaxDecoded);
 }
 
 int Runtime::Impl::max_drafted(const KvSequence& sequence) const {
-  const int most = std::max(1, max_decoded(sequence) - 1);
+  const int in_page = kPageTokens - static_cast<int>(sequence.length() % kPageTokens);
+  const int most = std::max(1, std::min(max_decoded(sequence), in_page - 1));
   return sequence.linear() != nullptr ? std::min(most, sequence.linear()->max_drafted()) : most;
 }
 
@@ -38,10 +41,9 @@ void Runtime::Impl::check_step(std::span<const StepSequence> sequences) {
     const int most = max_decoded(sequence);
     if (part.tokens < 1 || (part.mode == StepMode::kDecode && part.tokens > most)) {
       throw UsageError(
-          fmt::format("begin_step: {} new tokens; allowed: 1 or more to prefill, 1 to decode (on "
-                      "the cpu device, with a selection that does not evict, as many as fit in the "
-                      "newest page of {} tokens)",
-                      part.tokens, kPageTokens));
+          fmt::format("begin_step: {} new tokens; allowed: 1 or more to prefill, 1 to {} to decode "
+                      "(SequenceInfo::max_decoded)",
+                      part.tokens, most));
     }
     if (sequence.length() + part.tokens > INT32_MAX) {
       throw UsageError(fmt::format("begin_step: {} tokens in one sequence; allowed: {}",
@@ -53,7 +55,7 @@ void Runtime::Impl::check_step(std::span<const StepSequence> sequences) {
 void Runtime::Impl::begin_step(std::span<const StepSequence> sequences) {
   check_step(sequences);
   pages_.load_for(sequences);
-  describer_.make_room();
+  describer_.make_room(DecodeRounds::most(sequences));
   OpenStep step;
   step.sequences.assign(sequences.begin(), sequences.end());
   step.slot_index = streams_.free_slot();
@@ -72,13 +74,15 @@ void Runtime::Impl::begin_step(std::span<const StepSequence> sequences) {
   streams_.order(before);
   for (const StepSequence& part : sequences) streams_.note_control_work(part.sequence);
   describer_.describe(step);
-  const PrefetchPlan prefetch = timing_.plan(step, describer_.step_number());
+  const PrefetchPlan prefetch = timing_.plan(step);
   step.tables.probe = timing_.probe(step.slot_index);
-  StepDescriber::describe_each(step);
-  StepContext& tables = step.attention_tables();
-  tables.plan = engine_.executor().plan(tables, engine_.scratch(), prefetch);
-  timing_.planned(tables.plan.prefetch);
-  engine_.executor().begin(tables.plan.prefetch, prefetch_.predictor());
+  describer_.describe_rounds(step);
+  for (StepContext& round : step.attention()) {
+    round.plan = engine_.executor().plan(round, engine_.scratch(), prefetch);
+  }
+  const PrefetchPlan& planned = step.attention().front().plan.prefetch;
+  timing_.planned(planned);
+  engine_.executor().begin(planned, prefetch_.predictor());
   streams_.note_step(sequences);
   streams_.step() = std::move(step);
   guard.keep();
@@ -147,7 +151,9 @@ void Runtime::Impl::attend(int layer, ConstTensorView q, TensorView out, float* 
   step.attended = layer + 1;
   step.compute = stream;
   step.enqueued = true;
-  engine_.executor().attend(step.attention_tables(), engine_.scratch(), layer, q, out, lse, stream);
+  for (const StepContext& round : step.attention()) {
+    engine_.executor().attend(round, engine_.scratch(), layer, q, out, lse, stream);
+  }
 }
 
 void Runtime::Impl::run_layers(StreamView stream, std::span<const uint64_t> shape,
@@ -257,6 +263,7 @@ void Runtime::Impl::end_step(std::span<const int> kept) {
     const StepSequence& part = step.sequences[i];
     sequences_.find(part.sequence).commit(kept.empty() ? part.tokens : kept[i]);
   }
+  timing_.ended(step);
   if (step.decodes) {
     engine_.counters().add_decode_step();
     engine_.counters().sample(step.slot->done());

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "kernels/hot_slots.h"
+#include "runtime/api/sequences/decode_rounds.h"
 #include "runtime/base/error.h"
 
 namespace fasa {
@@ -23,6 +24,21 @@ SequenceDesc in_window_rows(const SequenceDesc& desc, std::byte* const* blocks) 
   return window_rows;
 }
 
+// One token of those that a sequence decodes, a prompt in place of its first; else a sequence that
+// takes no part.
+SequenceDesc token_of(const SequenceDesc& whole, int token) {
+  SequenceDesc one;
+  one.mode = StepMode::kPrefill;
+  if (token >= (whole.mode == StepMode::kDecode ? whole.tokens : 1)) return one;
+  one = whole;
+  if (whole.mode == StepMode::kPrefill) return one;
+  one.first_token += token;
+  one.start += token;
+  one.earlier = token;
+  one.tokens = 1;
+  return one;
+}
+
 }  // namespace
 
 StepDescriber::StepDescriber(StepStreams& streams, int32_t max_steps)
@@ -35,8 +51,8 @@ StepDescriber::StepDescriber(StepStreams& streams, int32_t max_steps)
   }
 }
 
-void StepDescriber::make_room() {
-  if (step_number_ < max_steps_) return;
+void StepDescriber::make_room(int numbers) {
+  if (step_number_ <= max_steps_ - numbers) return;
   for (const auto& [id, sequence] : sequences_) sequence->rows().forget_hot_rows();
   step_number_ = 0;
 }
@@ -98,10 +114,11 @@ void StepDescriber::code(const DescriptorBuffer& slot) const {
 void StepDescriber::code(KvSequence& sequence, DescriptorBuffer& slot) {
   const StreamView control = engine_.control();
   sequence.upload_tables(control);
-  for (const auto kind : {DescriptorBuffer::kStep, DescriptorBuffer::kRestore}) {
+  for (const auto kind :
+       {DescriptorBuffer::kStep, DescriptorBuffer::kRestore, DescriptorBuffer::kWindowRows,
+        DescriptorBuffer::kRounds, DescriptorBuffer::kRoundsInWindowRows}) {
     slot.host(kind).clear();
   }
-  slot.host(DescriptorBuffer::kWindowRows).clear();
   slot.host(DescriptorBuffer::kCode).assign(1, *sequence.code_slices());
   slot.upload(control);
   code(slot);
@@ -116,6 +133,7 @@ void StepDescriber::describe(OpenStep& step) {
     sequence.prepare(static_cast<int>(before) + part.tokens, control);
   }
   list(step);  // after the uploads: tables may have moved
+  list_rounds(step);
   step.slot->upload(control);
   restore(step);
   code(*step.slot);
@@ -126,36 +144,62 @@ void StepDescriber::describe(OpenStep& step) {
     step.tables.layer_rows = step.piece->rows;
     step.tables.second_write_back_buffer = 0;
   }
-  step.tables.step_number = StepNumber::of_device(step.slot->device_step_number());
+  step.tables.step_number =
+      StepNumber::of_device(DescriptorBuffer::step_number_of(step.tables.on_device));
 }
 
-// On the cpu device, kernels read host memory, so nothing is uploaded. All these tokens lie in one
-// page, so sealed pages and the tail hold everything that they attend to.
-void StepDescriber::describe_each(OpenStep& step) {
-  if (std::none_of(step.sequences.begin(), step.sequences.end(), [](const StepSequence& part) {
-        return part.mode == StepMode::kDecode && part.tokens > 1;
-      })) {
-    return;
-  }
-  StepContext& tables = step.each_tables.emplace(step.tables);
-  tables.rows.clear();
-  tables.histories.clear();
-  for (size_t i = 0; i < step.sequences.size(); ++i) {
-    const SequenceDesc& whole = step.tables.on_host[i];
-    const bool apart = whole.mode == StepMode::kDecode;
-    for (int token = 0; token < (apart ? whole.tokens : 1); ++token) {
-      SequenceDesc& one = step.each.emplace_back(whole);
-      if (apart) one.first_token += token, one.start += token, one.tokens = 1;
-      const auto& window_rows = step.slot->host(DescriptorBuffer::kWindowRows);
-      if (!window_rows.empty())
-        step.each_in_window_rows.push_back(in_window_rows(one, window_rows[i].row_blocks));
-      tables.rows.push_back(step.tables.rows[i]);
-      tables.histories.push_back(step.tables.histories[i]);
+// All tokens that a sequence decodes in a step lie in one page, so sealed pages and the tail hold
+// everything that each of them attends to.
+void StepDescriber::list_rounds(OpenStep& step) {
+  auto& descs = step.slot->host(DescriptorBuffer::kRounds);
+  auto& window_rows = step.slot->host(DescriptorBuffer::kRoundsInWindowRows);
+  descs.clear();
+  window_rows.clear();
+  const auto& whole = step.slot->host(DescriptorBuffer::kStep);
+  const auto& whole_in_window_rows = step.slot->host(DescriptorBuffer::kWindowRows);
+  const DecodeRounds rounds = DecodeRounds::of(step.sequences, sequences_);
+  const auto add = [&](size_t member, int round, int token) {
+    SequenceDesc desc = token_of(whole[member], token);
+    desc.step_number = step_number_ + round;
+    descs.push_back(desc);
+    step.round_members.push_back(member);
+    if (whole_in_window_rows.empty()) return;
+    window_rows.push_back(in_window_rows(desc, whole_in_window_rows[member].row_blocks));
+  };
+  for (int round = 0; round < rounds.count; ++round) {
+    for (size_t i = 0; i < step.sequences.size(); ++i) {
+      const bool decodes = whole[i].mode == StepMode::kDecode;
+      const int end = rounds.by_token() ? round + 1 : decodes ? whole[i].tokens : 1;
+      for (int token = round; token < end; ++token) add(i, round, token);
     }
   }
-  tables.on_device = step.each.data();
-  tables.in_window_rows = step.each_in_window_rows.data();
-  tables.on_host = step.each;
+  step_number_ += std::max(0, rounds.count - 1);
+}
+
+// Allocates per round: a step of several tokens takes as long as many allocations.
+void StepDescriber::describe_rounds(OpenStep& step) const {
+  using Kind = DescriptorBuffer::Kind;
+  const DecodeRounds rounds = DecodeRounds::of(step.sequences, sequences_);
+  step.rounds.assign(static_cast<size_t>(rounds.count), step.tables);
+  size_t first = 0;
+  for (StepContext& round : step.rounds) {
+    round.round = static_cast<int>(first) / rounds.places;
+    round.on_device = step.slot->device(Kind::kRounds) + first;
+    round.on_host = std::span(step.slot->host(Kind::kRounds))
+                        .subspan(first, static_cast<size_t>(rounds.places));
+    if (round.in_window_rows != nullptr) {
+      round.in_window_rows = step.slot->device(Kind::kRoundsInWindowRows) + first;
+    }
+    round.step_number = StepNumber::of_device(DescriptorBuffer::step_number_of(round.on_device));
+    if (round.round > 0) round.probe = nullptr;
+    round.rows.clear();
+    round.histories.clear();
+    for (size_t i = first; i < first + round.on_host.size(); ++i) {
+      round.rows.push_back(step.tables.rows[step.round_members[i]]);
+      round.histories.push_back(step.tables.histories[step.round_members[i]]);
+    }
+    first += round.on_host.size();
+  }
 }
 
 }  // namespace fasa

@@ -13,9 +13,9 @@ class StepDescriber {
   // outlives the describer.
   StepDescriber(StepStreams& streams, int32_t max_steps);
 
-  // Number of the next step. When numbers have run out, they restart and hot rows start empty.
-  int32_t step_number() const { return step_number_; }
-  void make_room();
+  // For the next `numbers` step numbers. When they have run out, they restart and hot rows start
+  // empty.
+  void make_room(int numbers);
   void advance() { ++step_number_; }
 
   // Enqueues table uploads and repairs for the step's sequences, whose memory is reserved, and
@@ -23,11 +23,12 @@ class StepDescriber {
   void describe(OpenStep& step);
   // Makes the slices of a sequence that has memory for them, between steps.
   void code(KvSequence& sequence, DescriptorBuffer& slot);
-  // For a step in which a sequence decodes several tokens.
-  static void describe_each(OpenStep& step);
+  // The rounds of a described step's attention, which begin with its tables as they are now.
+  void describe_rounds(OpenStep& step) const;
 
  private:
   void list(OpenStep& step) const;
+  void list_rounds(OpenStep& step);
   void restore(const OpenStep& step) const;
   void code(const DescriptorBuffer& slot) const;
 
@@ -35,7 +36,7 @@ class StepDescriber {
   StepEngine& engine_;
   SequenceTable& sequences_;
   const int32_t max_steps_;
-  int32_t step_number_ = 0;
+  int32_t step_number_ = 0;  // the last one used
 };
 
 }  // namespace fasa

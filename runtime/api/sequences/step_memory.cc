@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "runtime/api/memory_estimate.h"
+#include "runtime/api/sequences/decode_rounds.h"
 #include "runtime/base/error.h"
 
 namespace fasa {
@@ -103,19 +104,13 @@ void StepMemory::own_last_page(SequenceId id) {
 
 void StepMemory::ensure_step_scratch(std::span<const StepSequence> sequences) {
   const StepSettings& settings = engine_.settings();
-  RowAccess decoded = RowAccess::kLocal;
-  for (const StepSequence& part : sequences) {
-    const RowAccess access = sequences_.find(part.sequence).rows().access();
-    if (part.mode == StepMode::kDecode) decoded = std::max(decoded, access);
-  }
+  const RowAccess decoded = DecodeRounds::access(sequences, sequences_);
   int tokens = 0;
-  int places = 0;  // one per decoded token and per prompt
   DecodeCapacities decode;
   PrefillCapacities prefill;
   for (const StepSequence& part : sequences) {
     const KvSequence& sequence = sequences_.find(part.sequence);
     tokens += part.tokens;
-    places += part.mode == StepMode::kDecode ? part.tokens : 1;
     if (part.mode == StepMode::kDecode) {
       const Load load{.context = sequence.length() + part.tokens,
                       .access = decoded,
@@ -130,8 +125,8 @@ void StepMemory::ensure_step_scratch(std::span<const StepSequence> sequences) {
       prefill.past_pages = std::max(prefill.past_pages, one.past_pages);
     }
   }
-  // Scratch is indexed by the position in the step, a prefill's state by the token.
-  if (decode.count > 0) decode.count = places;
+  // Scratch is indexed by the place in a round, a prefill's state by the token.
+  if (decode.count > 0) decode.count = DecodeRounds::of(sequences, sequences_).places;
   if (prefill.tokens > 0) prefill.tokens = tokens;
   ensure_scratch({decode, prefill});
 }
@@ -188,7 +183,7 @@ void StepMemory::prepare(std::span<const StepSequence> sequences, MemoryGuard& g
   for (const StepSequence& part : sequences) {
     const KvSequence& sequence = sequences_.find(part.sequence);
     tokens = std::max(tokens, sequence.length() + part.tokens);
-    new_tokens = std::max(new_tokens, part.tokens);
+    if (part.mode == StepMode::kPrefill) new_tokens = std::max(new_tokens, part.tokens);
     load.held += sequence.device_bytes();
   }
   hot_rows_.fit(tokens, new_tokens, load, true);
@@ -197,7 +192,10 @@ void StepMemory::prepare(std::span<const StepSequence> sequences, MemoryGuard& g
     choose_access(sequence, sequence.length() + part.tokens);
   }
   ensure_step_scratch(sequences);
-  for (DescriptorBuffer& slot : streams_.slots()) slot.ensure(sequences.size());
+  const DecodeRounds rounds = DecodeRounds::of(sequences, sequences_);
+  for (DescriptorBuffer& slot : streams_.slots()) {
+    slot.ensure({.count = sequences.size(), .of_rounds = rounds.descriptors()});
+  }
   for (const StepSequence& part : sequences) {
     KvSequence& sequence = sequences_.find(part.sequence);
     sequence.reserve(sequence.length() + part.tokens);
@@ -251,18 +249,27 @@ void StepMemory::describe_again() {
   if (!streams_.step()) return;
   const StreamView control = engine_.control();
   OpenStep& step = *streams_.step();
-  for (size_t i = 0; i < step.sequences.size(); ++i) {
-    KvSequence& sequence = sequences_.find(step.sequences[i].sequence);
-    sequence.upload_tables(control);
-    if (HotRows* const hot = sequence.rows().hot_rows()) hot->prepare(control);
-    const SequenceDesc now = sequence.describe();
-    SequenceDesc& desc = step.slot->host(DescriptorBuffer::kStep)[i];
+  const auto describe = [](const SequenceDesc& now, SequenceDesc& desc) {
     desc.hot = now.hot;
     desc.hot_table = now.hot_table;
     desc.hot_rows = now.hot_rows;
     desc.device_row_blocks = now.device_row_blocks;
     desc.device_row_pages = now.device_row_pages;
+  };
+  auto& descs = step.slot->host(DescriptorBuffer::kStep);
+  for (size_t i = 0; i < step.sequences.size(); ++i) {
+    KvSequence& sequence = sequences_.find(step.sequences[i].sequence);
+    sequence.upload_tables(control);
+    if (HotRows* const hot = sequence.rows().hot_rows()) hot->prepare(control);
+    describe(sequence.describe(), descs[i]);
     step.tables.rows[i] = sequence.rows().view();
+  }
+  auto& of_rounds = step.slot->host(DescriptorBuffer::kRounds);
+  for (size_t i = 0; i < of_rounds.size(); ++i) {
+    const size_t member = step.round_members[i];
+    if (of_rounds[i].tokens > 0) describe(descs[member], of_rounds[i]);
+    const size_t places = step.rounds.front().rows.size();
+    step.rounds[i / places].rows[i % places] = step.tables.rows[member];
   }
   step.slot->upload(control);
   engine_.device().synchronize(control);

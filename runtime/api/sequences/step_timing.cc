@@ -21,29 +21,31 @@ void StepTiming::read(size_t slot) {
   probe.stop();
 }
 
-PrefetchPlan StepTiming::plan(const OpenStep& step, int32_t step_number) {
+PrefetchPlan StepTiming::plan(const OpenStep& step) {
   const std::vector<uint64_t> expected = std::exchange(expected_, {});
+  lists_ = false;
+  ++steps_;
   const auto decodes = [](const StepSequence& part) { return part.mode == StepMode::kDecode; };
   if (!std::all_of(step.sequences.begin(), step.sequences.end(), decodes)) return {};
   const auto local = [this](const StepSequence& part) {
     return sequences_.find(part.sequence).rows().access() == RowAccess::kLocal;
   };
   if (std::all_of(step.sequences.begin(), step.sequences.end(), local)) return {};
-  const bool listed = !expected.empty() && expected == key_of(step, 0);
-  expected_ = key_of(step, 1);
+  const bool listed = !expected.empty() && expected == key_of(step);
+  lists_ = true;
   PrefetchPlan plan = prefetch_.plan(static_cast<int>(step.sequences.size()), listed);
-  if (prefetch_.measures(step_number)) {
+  if (prefetch_.measures(steps_)) {
     probes_[step.slot_index].start(prefetch_.measured_layer());
   }
   return plan;
 }
 
-std::vector<uint64_t> StepTiming::key_of(const OpenStep& step, int64_t appended) const {
+std::vector<uint64_t> StepTiming::key_of(const OpenStep& step) const {
   std::vector<uint64_t> key;
   engine_.scratch().append_key(key);
   for (const StepSequence& part : step.sequences) {
     key.push_back(static_cast<uint64_t>(part.sequence));
-    key.push_back(static_cast<uint64_t>(sequences_.find(part.sequence).length() + appended));
+    key.push_back(static_cast<uint64_t>(sequences_.find(part.sequence).length()));
   }
   return key;
 }
@@ -69,8 +71,12 @@ StepCounters StepTiming::rows_of(size_t slot) {
 }
 
 void StepTiming::planned(const PrefetchPlan& plan) {
-  if (!plan.runners_up) expected_.clear();
+  lists_ &= plan.runners_up;
   prefetch_.planned(plan);
+}
+
+void StepTiming::ended(const OpenStep& step) {
+  if (std::exchange(lists_, false)) expected_ = key_of(step);
 }
 
 void StepTiming::renew_events() {

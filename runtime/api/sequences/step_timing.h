@@ -21,7 +21,7 @@ class StepTiming {
   // anyway. So predicting and measured steps alternate with the host without extra waits.
   void read(size_t slot);
   // Plans the step's predictions, once a step; measures the step if a measurement is due.
-  PrefetchPlan plan(const OpenStep& step, int32_t step_number);
+  PrefetchPlan plan(const OpenStep& step);
   // Null if the slot's step is not measured.
   StepProbe* probe(size_t slot) { return probes_[slot].layer() >= 0 ? &probes_[slot] : nullptr; }
   // Reads the rows that a measured step counted, once it is done, behind what moves rows.
@@ -29,10 +29,12 @@ class StepTiming {
   void renew_events();  // streams are idle
   // The prefetch of the planned step, after all limits.
   void planned(const PrefetchPlan& plan);
+  // Its tokens are committed.
+  void ended(const OpenStep& step);
 
  private:
   StepCounters rows_of(size_t slot);
-  std::vector<uint64_t> key_of(const OpenStep& step, int64_t appended) const;
+  std::vector<uint64_t> key_of(const OpenStep& step) const;
 
   StepEngine& engine_;
   SequenceTable& sequences_;
@@ -48,6 +50,8 @@ class StepTiming {
   // Sequences, lengths and scratch of the next step if it follows the last one directly: then the
   // last one's lists of runners-up are valid. Empty: they are not.
   std::vector<uint64_t> expected_;
+  bool lists_ = false;  // the planned step lists runners-up
+  int64_t steps_ = 0;   // planned
 };
 
 }  // namespace fasa

@@ -114,7 +114,8 @@ void ExpertKernels::project(const ExpertLayerWeights& layer, const Product& prod
                                              .weights_step = step / dtype_bytes(parts_.dtype),
                                              .x = product.x,
                                              .weights = part.data,
-                                             .y = parts_.activations.result() + part.first},
+                                             .y = parts_.activations.result() + part.first,
+                                             .apart = product.mode == StepMode::kDecode},
                                  .pairs = pairs,
                                  .input = product.input,
                                  .experts = pairs.count});

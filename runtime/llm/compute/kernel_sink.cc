@@ -9,14 +9,19 @@ namespace fasa {
 namespace {
 
 // Calls with (phase, rows) for each run; `rows` are the run's part of all rows.
+// `x_bytes`, `y_stride`: of a row of x, and of y in elements.
 template <typename Rows, typename Call>
-void for_runs(const PackedLinear& linear, Rows rows, RowRuns runs, const Call& call) {
+void for_runs(Rows rows, RowRuns runs, int64_t x_bytes, int64_t y_stride, const Call& call) {
   for (const RowRun& run : runs) {
     rows.rows = run.rows;
     call(run.mode, rows);
-    rows.x += run.rows * linear.inputs() * dtype_bytes(linear.dtype());
-    rows.y += run.rows * linear.y_stride();
+    rows.x += run.rows * x_bytes;
+    rows.y += run.rows * y_stride;
   }
+}
+template <typename Rows, typename Call>
+void for_runs(const PackedLinear& linear, Rows rows, RowRuns runs, const Call& call) {
+  for_runs(rows, runs, linear.inputs() * dtype_bytes(linear.dtype()), linear.y_stride(), call);
 }
 
 }  // namespace
@@ -27,6 +32,14 @@ void KernelSink::run(const RowCalls::Call& call) {
 
 void KernelSink::run_linear(const LinearCall& call) {
   std::visit([&](const auto& params) { enqueue(params); }, call);
+}
+
+void KernelSink::products(const Rows& all, RowRuns runs, ProjectParams shape) const {
+  const int64_t x_bytes = shape.row_stride() * dtype_bytes(parts_.dtype);
+  for_runs(all, runs, x_bytes, shape.y_stride, [&](StepMode mode, const Rows& rows) {
+    shape.apart = mode == StepMode::kDecode;
+    product(rows, shape);
+  });
 }
 
 void KernelSink::product(const Rows& rows, ProjectParams shape) const {
@@ -83,10 +96,11 @@ void KernelSink::project(const Matrix& matrix, const std::byte* x, RowRuns runs,
     const Rows all = {x, rows_of(runs), y + part.first};
     const auto* const packed = std::get_if<PackedLinear>(&part.linear);
     if (packed == nullptr) {
-      product(all, {.inputs = matrix.inputs(),
-                    .columns = wanted,
-                    .y_stride = matrix.outputs(),
-                    .weights = part.data});
+      products(all, runs,
+               {.inputs = matrix.inputs(),
+                .columns = wanted,
+                .y_stride = matrix.outputs(),
+                .weights = part.data});
       continue;
     }
     for_runs(*packed, all, runs, [&](StepMode mode, const Rows& rows) {
@@ -102,15 +116,16 @@ void KernelSink::project_heads(std::span<const Matrix> heads, const std::byte* x
   const Matrix& matrix = heads.front();
   const int64_t count = std::ssize(heads);
   const int64_t apart = count == 1 ? 0 : heads[1].data() - heads[0].data();
-  product({x, rows_of(runs), y}, {.inputs = matrix.inputs(),
-                                  .columns = matrix.outputs(),
-                                  .y_stride = count * matrix.outputs(),
-                                  .x_stride = x_stride,
-                                  .batch = count,
-                                  .x_step = matrix.inputs(),
-                                  .weights_step = apart / dtype_bytes(parts_.dtype),
-                                  .y_step = matrix.outputs(),
-                                  .weights = matrix.data()});
+  products({x, rows_of(runs), y}, runs,
+           {.inputs = matrix.inputs(),
+            .columns = matrix.outputs(),
+            .y_stride = count * matrix.outputs(),
+            .x_stride = x_stride,
+            .batch = count,
+            .x_step = matrix.inputs(),
+            .weights_step = apart / dtype_bytes(parts_.dtype),
+            .y_step = matrix.outputs(),
+            .weights = matrix.data()});
 }
 
 void KernelSink::mix_experts(const ExpertLayerWeights& layer, const std::byte* router_input,

@@ -1,5 +1,6 @@
-// Runs a model's own work as kernels of a device. Plain weights take one product. Packed weights
-// are read as stored in decode, and unpacked slab by slab into scratch memory in prefill.
+// Runs a model's own work as kernels of a device. Plain weights take one product for rows of a
+// phase, packed ones are read as stored in decode, and unpacked slab by slab into scratch memory in
+// prefill. A decoded row has the same bits in any step.
 #pragma once
 
 #include <cstddef>
@@ -38,6 +39,7 @@ class KernelSink final : public WorkSink {
     float* y;
   };
   void enqueue(const KernelCall& call) const { parts_.device.enqueue(call, parts_.stream, tag_); }
+  void products(const Rows& all, RowRuns runs, ProjectParams shape) const;
   void product(const Rows& rows, ProjectParams shape) const;
   void decode(const Matrix::Part& part, const Rows& rows, int64_t columns) const;
   void prefill(const Matrix::Part& part, const Rows& all, RowRuns runs, int64_t columns) const;

@@ -16,8 +16,9 @@ struct Homes {
 Homes homes_of(const AppendParams& params, const SequenceDesc& desc, int head, int position) {
   const CacheLayout& layout = params.step.layout;
   std::byte* protected_row = nullptr;
+  const bool over_link = desc.mode == StepMode::kDecode && desc.access == RowAccess::kOverLink;
   if (desc.protected_rows != nullptr &&
-      (position < layout.sinks || position >= desc.end() - layout.recent)) {
+      (over_link || position < layout.sinks || position >= desc.end() - layout.recent)) {
     protected_row = desc.protected_rows + layout.protected_offset(params.step.layer, head,
                                                                   layout.protected_slot(position));
   }

@@ -18,7 +18,8 @@ struct Head {
 
   bool is_protected(int position) const {
     const CacheLayout& layout = params.step.layout;
-    return position < layout.sinks || position >= desc.end() - layout.recent;
+    const int before = desc.end() - desc.earlier - layout.recent;
+    return position < layout.sinks || position >= before;
   }
   int find(int position) const {
     for (int slot = 0; slot < slots.count; ++slot) {

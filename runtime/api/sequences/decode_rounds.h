@@ -1,0 +1,54 @@
+// How attention of a step is split where a sequence decodes several tokens, each of which selects a
+// set of its own: into rounds, whose descriptors have one token each. If all decoded rows are local,
+// one round has all tokens. Else a sequence's hot slots serve one set at a time: round i has the
+// i-th token of every sequence, and a step number of its own.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+
+#include "runtime/api/sequences/runtime.h"
+#include "runtime/api/sequences/sequence_table.h"
+
+namespace fasa {
+
+struct DecodeRounds {
+  int count = 0;   // 0: none decodes several; attention runs on the step's own descriptors
+  int places = 0;  // descriptors of a round
+
+  bool by_token() const { return count > 1; }
+  size_t descriptors() const { return static_cast<size_t>(count) * static_cast<size_t>(places); }
+
+  // How the rows of the step's decoding sequences are reached: over the link if any are.
+  static RowAccess access(std::span<const StepSequence> sequences, const SequenceTable& table) {
+    RowAccess access = RowAccess::kLocal;
+    for (const StepSequence& part : sequences) {
+      if (part.mode != StepMode::kDecode) continue;
+      access = std::max(access, table.find(part.sequence).rows().access());
+    }
+    return access;
+  }
+  // The most that of() may give, before it is known how rows are reached.
+  static int most(std::span<const StepSequence> sequences) {
+    int longest = 1;
+    for (const StepSequence& part : sequences) {
+      if (part.mode == StepMode::kDecode) longest = std::max(longest, part.tokens);
+    }
+    return longest;
+  }
+  static DecodeRounds of(std::span<const StepSequence> sequences, const SequenceTable& table) {
+    const int longest = most(sequences);
+    if (longest == 1) return {0, static_cast<int>(sequences.size())};
+    if (access(sequences, table) == RowAccess::kOverLink) {
+      return {longest, static_cast<int>(sequences.size())};
+    }
+    int tokens = 0;
+    for (const StepSequence& part : sequences) {
+      tokens += part.mode == StepMode::kDecode ? part.tokens : 1;
+    }
+    return {1, tokens};
+  }
+};
+
+}  // namespace fasa
