@@ -49,7 +49,7 @@ TEST(RestoreTest, RowsOnly) {
   cache.advance({{0, 150}});
   const std::vector<std::byte> protected_rows = cache.sequence(0).protected_rows;
   std::fill(cache.sequence(0).protected_rows.begin(), cache.sequence(0).protected_rows.end(),
-            std::byte{1});
+            std::byte{0xAB});  // as new ones
   const RowStep step = cache.begin({{0, 0}});
   cpu::run(restore_params(cache, step));
   EXPECT_EQ(cache.sequence(0).protected_rows, protected_rows);

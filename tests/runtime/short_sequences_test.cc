@@ -20,7 +20,7 @@ namespace {
 using Outputs = std::vector<std::vector<float>>;
 
 // Hot rows, their table and protected rows take as much as two pages and a part of a third.
-constexpr int kHotRows = 160;
+constexpr int kHotRows = 140;
 constexpr int kCopied = 2 * kPageTokens;  // tokens of the longest sequence with copies
 constexpr int kSet = 48;                  // RunSetup's
 constexpr uint64_t kBlock = uint64_t{3} * 2 * kPageTokens * 64;
