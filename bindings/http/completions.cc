@@ -129,6 +129,11 @@ AnswerOptions Completions::answer_options(const CompletionFields& fields,
   }
   answer.drafts =
       fields.sampling.drafts.value_or(prediction.empty() ? options_.drafts : DraftKind::kLookup);
+  if (answer.drafts == DraftKind::kMtp && options_.drafts != DraftKind::kMtp) {
+    throw ApiError::bad_field("drafts",
+                              "\"mtp\": this server did not load the model's head of multi-token "
+                              "prediction; allowed: none, lookup, or mtp after --drafts mtp");
+  }
   answer.stop = fields.sampling.stop;
   answer.stop_ids = fields.sampling.stop_token_ids;
   answer.ignore_eos = fields.sampling.ignore_eos;

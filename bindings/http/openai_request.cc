@@ -105,7 +105,8 @@ std::optional<DraftKind> read_drafts(const RequestFields& fields) {
   if (!name) return {};
   if (*name == "none") return DraftKind::kNone;
   if (*name == "lookup") return DraftKind::kLookup;
-  throw ApiError::bad_field("drafts", fmt::format("\"{}\"; allowed: none, lookup", *name));
+  if (*name == "mtp") return DraftKind::kMtp;
+  throw ApiError::bad_field("drafts", fmt::format("\"{}\"; allowed: none, lookup, mtp", *name));
 }
 
 // OpenAI's: a text, or a list of its parts.

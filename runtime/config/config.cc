@@ -145,6 +145,12 @@ TokenCount Config::low_bit_tokens(int chunks) const {
 
 bool Config::reads_slices() const { return selection.kind == SelectionKind::kFasa; }
 
+WeightOptions Config::weight_options() const {
+  WeightOptions options = weights;
+  options.mtp_head = drafts.kind == DraftKind::kMtp;
+  return options;
+}
+
 DeviceOptions Config::device_options() const {
   DeviceOptions options;
   options.name = device.name;

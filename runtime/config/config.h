@@ -114,7 +114,7 @@ struct Config {
     double latency = 10e-6;           // seconds
   } link;
 
-  WeightOptions weights;  // read only when a model is loaded
+  WeightOptions weights;  // read only when a model is loaded: see weight_options()
 
   struct Drafts {
     DraftKind kind = DraftKind::kNone;
@@ -164,6 +164,7 @@ struct Config {
   // Whether selection reads slices.
   bool reads_slices() const;
   DeviceOptions device_options() const;
+  WeightOptions weight_options() const;  // `weights`, with the parts that drafts need
 
   // Sets selection.kind and placement.rows by `preset`. Throws ConfigError for an unknown preset.
   void apply_preset();

@@ -5,6 +5,6 @@
 
 namespace fasa {
 
-enum class DraftKind : uint8_t { kNone, kLookup };
+enum class DraftKind : uint8_t { kNone, kLookup, kMtp };
 
 }  // namespace fasa

@@ -20,6 +20,7 @@ struct WeightOptions {
   std::optional<WeightRounding> head;
   DecodeActivations activations = DecodeActivations::kModel;
   ExpertLocation experts = ExpertLocation::kDevice;
+  bool mtp_head = false;  // reads the head of multi-token prediction too
 
   bool operator==(const WeightOptions&) const = default;
   WeightRounding head_rounding() const {

@@ -15,7 +15,7 @@
 #include "runtime/base/error.h"
 #include "runtime/llm/generation/answer.h"
 #include "runtime/llm/generation/audit.h"
-#include "runtime/llm/generation/drafts.h"
+#include "runtime/llm/generation/draft_source.h"
 #include "runtime/llm/generation/token_log.h"
 #include "runtime/serve/generation_request.h"
 #include "runtime/serve/prefix_cache.h"
@@ -38,8 +38,8 @@ struct ActiveChoice {
   TokenLog known;               // how the first of them were computed before
   // Whether the remaining ones come by decode steps; none: not admitted yet.
   std::optional<bool> decodes_turn;
-  std::optional<int32_t> next;     // sampled, not yet in the cache
-  std::unique_ptr<Drafts> drafts;  // of its text so far; null: none yet
+  std::optional<int32_t> next;          // sampled, not yet in the cache
+  std::unique_ptr<DraftSource> drafts;  // of its text so far; null: none yet
   std::optional<Audit> audit;
   std::optional<SequenceId> sequence;
   TokenLog log;                      // the tokens that the sequence holds

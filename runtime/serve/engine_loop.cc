@@ -17,9 +17,11 @@ EngineLoop::EngineLoop(Model& model, Runtime& runtime, const text::Tokenizer* to
       device_(model.device()),
       options_(options),
       inbox_(options.max_waiting),
+      mtp_(open_mtp_cache(model, runtime)),
       reader_(model, runtime, options_),
       memory_(runtime, options_, choices_, reader_, inbox_, stats_),
-      steps_(model, runtime, tokenizer, options_, choices_, reader_, memory_, stats_) {
+      steps_(model, runtime, tokenizer, options_, choices_, reader_, memory_, stats_,
+             mtp_ ? &*mtp_ : nullptr) {
   publish();
   thread_ = std::thread([this] { run(); });
 }

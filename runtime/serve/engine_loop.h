@@ -16,6 +16,7 @@
 
 #include "runtime/api/sequences/runtime.h"
 #include "runtime/llm/compute/model.h"
+#include "runtime/llm/generation/mtp_cache.h"
 #include "runtime/serve/engine_inbox.h"
 #include "runtime/serve/engine_options.h"
 #include "runtime/serve/engine_status.h"
@@ -82,7 +83,8 @@ class EngineLoop {
   Device& device_;
   const EngineOptions options_;
   EngineInbox inbox_;
-  EngineStatus stats_;  // the thread's own; published after each step
+  EngineStatus stats_;           // the thread's own; published after each step
+  std::optional<MtpCache> mtp_;  // if the model was loaded with its head
   ServedChoices choices_{stats_};
   PromptReader reader_;
   SessionMemory memory_;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/llm/generation/open_drafts.h"
 
 namespace fasa::serve {
 
@@ -14,7 +15,7 @@ using Clock = std::chrono::steady_clock;
 
 EngineSteps::EngineSteps(Model& model, Runtime& runtime, const text::Tokenizer* tokenizer,
                          const EngineOptions& options, ServedChoices& choices, PromptReader& reader,
-                         SessionMemory& memory, EngineStatus& stats)
+                         SessionMemory& memory, EngineStatus& stats, MtpCache* mtp)
     : model_(model),
       runtime_(runtime),
       tokenizer_(tokenizer),
@@ -22,6 +23,7 @@ EngineSteps::EngineSteps(Model& model, Runtime& runtime, const text::Tokenizer* 
       reader_(reader),
       memory_(memory),
       stats_(stats),
+      mtp_(mtp),
       prefill_budget_(options.max_step_seconds, options.prefill_chunk,
                       reader.possible() ? options.idle_step_seconds : PrefillBudget::kNone),
       prompt_turns_(options.prompt_share) {
@@ -77,6 +79,14 @@ void EngineSteps::add_known(DecodeStep& step) const {
   }
 }
 
+// The tokens up to the newest.
+void EngineSteps::append_text(ActiveChoice& one) {
+  while (std::cmp_less_equal(one.drafts->size(), one.log.size())) {
+    const size_t at = one.drafts->size();
+    one.drafts->append(std::cmp_less(at, one.log.size()) ? one.log.ids()[at] : *one.next);
+  }
+}
+
 // Answers take drafts, no more than may follow: memory is there for these.
 void EngineSteps::add_drafts(DecodeStep& step) const {
   int tokens = std::accumulate(step.counts.begin(), step.counts.end(), 0);
@@ -84,17 +94,30 @@ void EngineSteps::add_drafts(DecodeStep& step) const {
     ActiveChoice& one = *step.batch[i];
     const AnswerOptions& options = one.request.answer;
     if (options.drafts == DraftKind::kNone || one.at_prompt()) continue;
-    if (!one.drafts) {
-      one.drafts = std::make_unique<Drafts>(options.prediction, one.log.ids());
-    }
-    while (std::cmp_less_equal(one.drafts->size(), one.log.size())) {
-      one.drafts->append(one.token(static_cast<int64_t>(one.drafts->size())));
-    }
+    if (!one.drafts) one.drafts = open_drafts(options, one.log.ids(), one.log.size(), mtp_);
+    if (!one.drafts) continue;
+    append_text(one);
     const int64_t most = std::min<int64_t>(runtime_.info(*one.sequence).max_drafted,
                                            options.max_tokens - std::ssize(one.answer->tokens()));
     step.drafts[i] = one.drafts->propose(static_cast<int>(most) - 1, tokens - 1, decode_times_);
     step.counts[i] += static_cast<int>(step.drafts[i].size());
     tokens += static_cast<int>(step.drafts[i].size());
+  }
+  for (ActiveChoice* const one : step.batch) {
+    if (one->drafts && step.states == nullptr) step.states = one->drafts->step_states(tokens);
+  }
+}
+
+// Of the tokens that stay, to the sources of drafts that read them.
+void EngineSteps::hand_over_states(const DecodeStep& step, std::span<const int> kept) const {
+  int64_t row = 0;
+  for (size_t i = 0; i < step.batch.size(); row += step.counts[i++]) {
+    ActiveChoice& one = *step.batch[i];
+    if (!one.drafts || one.finished) continue;
+    append_text(one);
+    float* const states = step.states;
+    one.drafts->computed(states == nullptr ? nullptr : states + row * model_.config().hidden,
+                         kept[i]);
   }
 }
 
@@ -154,8 +177,9 @@ void EngineSteps::end_audit(ActiveChoice& active, std::span<const float> logits,
 void EngineSteps::decode_step(const DecodeStep& step) {
   begin_audit(step);
   const auto begin = Clock::now();
-  const auto logits =
-      step.has_drafts() ? run_drafts(step) : run_step(step.batch, step.counts, StepMode::kDecode);
+  std::vector<int> kept = step.counts;
+  const auto logits = step.all_logits() ? run_drafts(step, &kept)
+                                        : run_step(step.batch, step.counts, StepMode::kDecode);
   const auto end = Clock::now();
   const double took = seconds_between(begin, end);
   const int tokens = std::accumulate(step.counts.begin(), step.counts.end(), 0);
@@ -163,22 +187,24 @@ void EngineSteps::decode_step(const DecodeStep& step) {
   decode_times_.measured(tokens, took);
   stats_.decode_step_seconds.of(static_cast<size_t>(tokens)).add(took);
   last_decode_ = {end, stats_.prefill_step_seconds.sum};
-  const size_t rows = step.has_drafts() ? static_cast<size_t>(tokens) : step.batch.size();
+  const size_t rows = step.all_logits() ? static_cast<size_t>(tokens) : step.batch.size();
   const size_t vocab = logits.size() / rows;
   size_t row = 0;
   // Sampling may start further choices; this batch does not include them.
   for (size_t i = 0; i < step.batch.size(); ++i) {
     end_audit(*step.batch[i], logits.subspan(row * vocab, vocab), took);
-    row += step.has_drafts() ? static_cast<size_t>(step.counts[i]) : 1;
+    row += step.all_logits() ? static_cast<size_t>(step.counts[i]) : 1;
     if (!step.drafts[i].empty()) continue;
     computed(*step.batch[i], step.counts[i], StepMode::kDecode,
              logits.subspan((row - 1) * vocab, vocab));
   }
+  hand_over_states(step, kept);
 }
 
 // Choices with drafts take their tokens within the step, which keeps those that were right.
-// Returns the logits [tokens, vocab], valid until the next step.
-std::span<const float> EngineSteps::run_drafts(const DecodeStep& step) {
+// `kept`: how many tokens of each stay. Returns the logits [tokens, vocab], valid until the next
+// step.
+std::span<const float> EngineSteps::run_drafts(const DecodeStep& step, std::vector<int>* kept) {
   std::vector<StepSequence> parts;
   std::vector<int32_t> tokens;
   for (size_t i = 0; i < step.batch.size(); ++i) {
@@ -191,17 +217,17 @@ std::span<const float> EngineSteps::run_drafts(const DecodeStep& step) {
   }
   std::span<const float> logits;
   std::future<void> masks = prepare_masks(step.batch);
-  model_.step_with_drafts(runtime_, tokens, parts, [&](std::span<const float> all) {
+  const auto judge = [&](std::span<const float> all) {
     masks = {};  // waits
     logits = all;
-    std::vector<int> kept = step.counts;
     const size_t vocab = all.size() / tokens.size();
-    for (size_t i = 0, row = 0; i < kept.size(); row += static_cast<size_t>(step.counts[i++])) {
+    for (size_t i = 0, row = 0; i < kept->size(); row += static_cast<size_t>(step.counts[i++])) {
       if (step.drafts[i].empty()) continue;
-      kept[i] = take_drafts(*step.batch[i], step.drafts[i], all.subspan(row * vocab), vocab);
+      (*kept)[i] = take_drafts(*step.batch[i], step.drafts[i], all.subspan(row * vocab), vocab);
     }
-    return kept;
-  });
+    return *kept;
+  };
+  model_.step_with_drafts(runtime_, tokens, parts, judge, step.states);
   return logits;
 }
 

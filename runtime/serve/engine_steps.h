@@ -13,6 +13,7 @@
 #include "runtime/api/sequences/runtime.h"
 #include "runtime/llm/compute/model.h"
 #include "runtime/llm/generation/batch_times.h"
+#include "runtime/llm/generation/mtp_cache.h"
 #include "runtime/serve/engine_options.h"
 #include "runtime/serve/engine_status.h"
 #include "runtime/serve/prefill_budget.h"
@@ -26,11 +27,11 @@ namespace fasa::serve {
 
 class EngineSteps {
  public:
-  // All references must outlive it. `tokenizer` may be null: answers then have no text. Throws
-  // BudgetError.
+  // All references must outlive it. `tokenizer` may be null: answers then have no text. `mtp`: for
+  // drafts, may be null. Throws BudgetError.
   EngineSteps(Model& model, Runtime& runtime, const text::Tokenizer* tokenizer,
               const EngineOptions& options, ServedChoices& choices, PromptReader& reader,
-              SessionMemory& memory, EngineStatus& stats);
+              SessionMemory& memory, EngineStatus& stats, MtpCache* mtp);
 
   // Throws UsageError if the request's options for its answer are not valid.
   std::unique_ptr<Answer> new_answer(const GenerationRequest& request, int choice) const;
@@ -60,7 +61,10 @@ class EngineSteps {
     std::vector<int> counts;  // tokens of each choice, drafts included
     std::vector<std::span<const int32_t>> drafts;
     bool one_each() const;
+    float* states = nullptr;  // of all tokens, if sources of drafts read them
     bool has_drafts() const;
+    // Whether all tokens have logits.
+    bool all_logits() const { return has_drafts() || states != nullptr; }
   };
   struct StepEnd {
     std::chrono::steady_clock::time_point at;
@@ -70,10 +74,12 @@ class EngineSteps {
   DecodeStep next_decode() const;
   void add_known(DecodeStep& step) const;
   void add_drafts(DecodeStep& step) const;
+  static void append_text(ActiveChoice& one);
+  void hand_over_states(const DecodeStep& step, std::span<const int> kept) const;
   void begin_audit(const DecodeStep& step);
   void end_audit(ActiveChoice& active, std::span<const float> logits, double seconds);
   void decode_step(const DecodeStep& step);
-  std::span<const float> run_drafts(const DecodeStep& step);
+  std::span<const float> run_drafts(const DecodeStep& step, std::vector<int>* kept);
   int take_drafts(ActiveChoice& active, std::span<const int32_t> drafts,
                   std::span<const float> logits, size_t vocab);
   Prompts prompts() const;
@@ -97,6 +103,7 @@ class EngineSteps {
   PromptReader& reader_;
   SessionMemory& memory_;
   EngineStatus& stats_;
+  MtpCache* const mtp_;
   PrefillBudget prefill_budget_;
   PromptTurns prompt_turns_;
   BatchTimes decode_times_;

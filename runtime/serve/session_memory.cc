@@ -153,19 +153,28 @@ void SessionMemory::place(ActiveChoice& active) {
   tell_recomputed(active, match);
 }
 
-// Frees cached sessions first, then a prompt's chunk, then preempts the youngest request, so that
-// the oldest always progresses.
+// Frees cached sessions first, then a prompt's chunk, then memory of drafts, then preempts the
+// youngest request, so that the oldest always progresses.
 void SessionMemory::make_room(std::span<ActiveChoice* const> batch, const BudgetError& error) {
   if (cache_.evicting() || evict_one()) {
     if (cache_.evicting()) wait_for_memory(batch);
     return;
   }
-  if (reader_.give_up()) return;
+  if (reader_.give_up() || release_drafts()) return;
   const auto placed = [](const auto& one) { return one->placed() && !one->finished; };
   const auto& active = choices_.active();
   if (std::count_if(active.begin(), active.end(), placed) < 2)
     return choices_.fail(*batch.front(), error.kind(), error.what());
   preempt(**std::find_if(active.rbegin(), active.rend(), placed));
+}
+
+// Answers go on without. False: no memory was freed.
+bool SessionMemory::release_drafts() {
+  bool any = false;
+  for (const auto& one : choices_.active()) {
+    if (one->drafts && one->drafts->release_memory()) any = true;
+  }
+  return any;
 }
 
 // Lets those wait that have no memory for one more token or, if each alone has it, the youngest.
@@ -192,6 +201,7 @@ void SessionMemory::preempt(ActiveChoice& active) {
 void SessionMemory::step_back(ActiveChoice& active) {
   reader_.leave(active);
   runtime_.free(*std::exchange(active.sequence, std::nullopt));
+  active.drafts.reset();
   active.resuming.reset();
   active.lacks_rows = active.lacks_memory = false;
   active.owed = 0;

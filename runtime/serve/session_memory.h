@@ -59,6 +59,7 @@ class SessionMemory {
   void step_back(ActiveChoice& active);
   void cut_to_resume_point(ActiveChoice& active);
   bool evict_one();
+  bool release_drafts();
   void wait_for_memory(std::span<ActiveChoice* const> batch);
   void resume(ActiveChoice& active, double seconds);
   void release_lost();

@@ -7,7 +7,8 @@ Needs torch and transformers 5; run once, the results are committed:
 (the variable matters on machines that announce AMX and trap on it).
 
 A folder holds the model in Hugging Face form, golden.json (token ids, the positions whose logits
-are kept) and logits.f32 ([positions, vocab], little endian).
+are kept) and logits.f32 ([positions, vocab], little endian). mtp.f32 are those of the head of
+multi-token prediction (mtp_head.py), mtp.gguf is the same model in one file (mtp_gguf.py).
 """
 
 import json
@@ -17,6 +18,9 @@ import sys
 
 import torch
 import transformers
+
+import mtp_gguf
+import mtp_head
 
 HERE = pathlib.Path(__file__).resolve().parent
 MODELS = HERE.parents[1] / "models"
@@ -505,6 +509,27 @@ CASES = {
         torch.bfloat16,
         {},
     ),
+    "qwen3-5-mtp": (
+        linear(transformers.Qwen3_5TextConfig, "lf", 5e3, 0.5, (2, 8), (2, 10), 4, hidden_size=40,
+               intermediate_size=52, head_dim=16),
+        torch.bfloat16,
+        {"letters": True, "mtp": "qwen"},
+    ),
+    "qwen3-5-moe-mtp": (
+        linear(transformers.Qwen3_5MoeTextConfig, "lf", 7e3, 0.25, (2, 8), (4, 8), 3, hidden_size=36,
+               head_dim=16, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=20,
+               shared_expert_intermediate_size=28),
+        torch.bfloat16,
+        {"mtp": "qwen"},
+    ),
+    "glm4-moe-mtp": (
+        transformers.Glm4MoeConfig(
+            **{**COMMON, "num_hidden_layers": 2, "head_dim": 12, "attention_bias": True, "use_qk_norm": True,
+               "n_routed_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 24,
+               "n_shared_experts": 1, "first_k_dense_replace": 1, "routed_scaling_factor": 1.5}),
+        torch.bfloat16,
+        {"letters": True, "mtp": "glm"},
+    ),
 }
 
 
@@ -597,10 +622,16 @@ def make_case(name, index):
         to_old_gemma_config(folder)
     if special.get("letters"):
         write_letters(folder)
+    head = None
+    if special.get("mtp"):
+        head = mtp_head.add_head(folder, model, special["mtp"], dtype, randomise, generator)
+        mtp_gguf.write(folder, json.loads((folder / "config.json").read_text()))
     # Loaded again: what the files say counts, not what is in memory here.
     model = of.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
     tokens = torch.randint(0, VOCAB - (4 if special.get("vision") else 0), (TOKENS,), generator=generator).tolist()
     write_logits(folder, "logits", tokens, list(range(2, TOKENS, 3)), logits_of(model, tokens))
+    if head is not None:
+        write_logits(folder, "mtp", tokens, list(range(2, TOKENS, 3)), mtp_head.logits_of(head, model, tokens))
     print(name, sum(p.stat().st_size for p in folder.iterdir()), "bytes")
 
 

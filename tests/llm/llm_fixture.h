@@ -86,11 +86,13 @@ inline constexpr const char* kDenseModels[] = {"llama-gqa-bf16",
                                                "gemma4-shared",
                                                "gemma4-vision"};
 inline constexpr const char* kModelsWithExperts[] = {
-    "gemma4-moe", "qwen2-moe",          "qwen3-moe",       "qwen3-moe-mixed",        "mixtral",
-    "gpt-oss",    "gpt-oss-old-config", "deepseek-v2-moe", "deepseek-v2-moe-groups", "glm4-moe"};
+    "gemma4-moe",  "qwen2-moe",          "qwen3-moe",       "qwen3-moe-mixed",        "mixtral",
+    "gpt-oss",     "gpt-oss-old-config", "deepseek-v2-moe", "deepseek-v2-moe-groups", "glm4-moe",
+    "glm4-moe-mtp"};
 // Models with layers of linear attention.
-inline constexpr const char* kLinearModels[] = {"qwen3-5", "qwen3-5-vision"};
-inline constexpr const char* kLinearModelsWithExperts[] = {"qwen3-5-moe", "qwen3-next"};
+inline constexpr const char* kLinearModels[] = {"qwen3-5", "qwen3-5-vision", "qwen3-5-mtp"};
+inline constexpr const char* kLinearModelsWithExperts[] = {"qwen3-5-moe", "qwen3-next",
+                                                           "qwen3-5-moe-mtp"};
 // Names a test after its folder.
 inline std::string by_folder(const ::testing::TestParamInfo<const char*>& test) {
   std::string name = test.param;

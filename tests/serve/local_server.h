@@ -37,6 +37,7 @@ struct ServedModel {
   Config config = sparse_config();
   int window = 0;  // of all layers but the first `whole`; 0 = none
   int whole = 0;
+  WeightOptions weights = {};
 };
 
 // A model, a runtime and a loop on one device.
@@ -48,7 +49,7 @@ class LocalServer {
   LocalServer(std::unique_ptr<Device> device, const EngineOptions& options,
               const ServedModel& model = {})
       : device_(std::move(device)),
-        model_(Model::load(model.dir, *device_, std::nullopt)),
+        model_(Model::load(model.dir, *device_, std::nullopt, model.weights)),
         runtime_(*device_, model.config, llm_test::windowed(model_, model.window, model.whole),
                  model_.dtype(), all_slice_dims(model_.config().geometry())),
         loop_(model_, runtime_, nullptr, options) {}

@@ -80,8 +80,8 @@ class ChatCommand final : public Command, private ChatHost {
                              .model_tokens = chunk};
     fit_.apply(*device_, &config_, &subject);
     options_.max_context = subject.tokens;
-    model_.emplace(
-        load_model(dir_, *device_, dtype, config_.weights, {max_context_, "--max-context"}));
+    model_.emplace(load_model(dir_, *device_, dtype, config_.weight_options(),
+                              {max_context_, "--max-context"}));
 
     const Interrupts interrupts;
     LineReader input;

@@ -284,7 +284,7 @@ int GenerateCommand::run() {
   fit_to(*device, model_config, dtype, static_cast<int64_t>(prompt.size()), &config);
   const int64_t context =
       options_.random_context + static_cast<int64_t>(prompt.size()) + options_.max_tokens;
-  Model model = model_.load(model_config, *device, dtype, config.weights, context);
+  Model model = model_.load(model_config, *device, dtype, config.weight_options(), context);
   std::optional<DeviceTrace> trace;
   if (!config.trace.file.empty()) trace.emplace(*device);
   GenerateReport report = generate_report(model, tokenizer.get(), prompt, config);

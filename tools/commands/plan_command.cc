@@ -122,12 +122,13 @@ PlannedWeights PlanCommand::planned_weights(const PlanOptions& request) const {
       std::min<int64_t>(request.prefill_chunk.value_or(kMinPrefillChunk), request.tokens);
   const PanelOrder order =
       request.machine.traits.model_calls ? PanelOrder::kPlain : PanelOrder::kPacked;
-  const ModelMemory memory =
-      model_memory(model_dir_, config, {}, request.config.weights, chunk, order);
+  const WeightOptions weights = request.config.weight_options();
+  const ModelMemory memory = model_memory(model_dir_, config, {}, weights, chunk, order);
+  const uint64_t rows = mtp_row_bytes(config, weights, request.row_dtype, request.tokens);
   return {.total = memory.weights.total,
           .layers = memory.weights.layers,
           .head = memory.weights.head,
-          .activations = memory.activations,
+          .activations = memory.activations + rows,
           .activations_per_token = memory.activations_per_token,
           .host = memory.weights.host,
           .experts = memory.weights.experts,

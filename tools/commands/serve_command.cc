@@ -346,7 +346,7 @@ int ServeCommand::run() {
                            .model_tokens = chunk};
   fit_.apply(*device, &config, &subject);
   options.max_context = subject.tokens;
-  Model model = load_model(dir_, *device, weights_dtype(dtype_), config.weights,
+  Model model = load_model(dir_, *device, weights_dtype(dtype_), config.weight_options(),
                            {max_context_, "--max-context"});
   const SliceChoice slices = choose_slices(model, config, dir_, {});
   const RowDType row_dtype = config.placement.row_dtype.value_or(model_config.row_dtype());

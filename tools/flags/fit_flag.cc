@@ -31,21 +31,24 @@ void FitFlag::add_to(CLI::App& command) {
 void FitFlag::apply(const Device& device, Config* config, Subject* subject) const {
   if (!given_) return;
   if (!config->weights.head) config->weights.head = WeightRounding::kInt8;
+  const WeightOptions weights = config->weight_options();
+  const RowDType rows = config->placement.row_dtype.value_or(subject->model.row_dtype());
+  const uint64_t other =
+      subject->other_bytes + mtp_row_bytes(subject->model, weights, rows, subject->tokens);
   const ModelMemory model =
-      model_memory(subject->path, subject->model, subject->dtype, config->weights,
+      model_memory(subject->path, subject->model, subject->dtype, weights,
                    std::min<int64_t>(subject->model_tokens, subject->tokens),
                    device.traits().model_calls ? PanelOrder::kPlain : PanelOrder::kPacked);
-  Fitted fitted =
-      fit({.geometry = subject->model.geometry(),
-           .config = *config,
-           .row_dtype = config->placement.row_dtype.value_or(subject->model.row_dtype()),
-           .traits = device.traits(),
-           .model_bytes = model.total() + subject->other_bytes + kSmallThings,
-           .device_memory = device.memory(MemorySpace::kDevice).limit_bytes,
-           .host_memory = host_left(device, model.weights.host),
-           .tokens = subject->tokens,
-           .min_tokens = subject->min_tokens,
-           .step_tokens = subject->step_tokens});
+  Fitted fitted = fit({.geometry = subject->model.geometry(),
+                       .config = *config,
+                       .row_dtype = rows,
+                       .traits = device.traits(),
+                       .model_bytes = model.total() + other + kSmallThings,
+                       .device_memory = device.memory(MemorySpace::kDevice).limit_bytes,
+                       .host_memory = host_left(device, model.weights.host),
+                       .tokens = subject->tokens,
+                       .min_tokens = subject->min_tokens,
+                       .step_tokens = subject->step_tokens});
   for (const std::string& what : fitted.given_up) log_notice("--fit: " + what);
   log_notice(fmt::format("--fit: {} of device memory for weights ({}), activations and {} tokens",
                          format_bytes(fitted.device_bytes), format_bytes(model.weights.total),

@@ -67,8 +67,8 @@ size_t Activations::lay_out(const ModelConfig& config, DType dtype, PanelOrder o
   const int64_t linear_inputs = linear.layers > 0 ? linear.channels() + linear.value_width() : 0;
   const int64_t layer_inputs = config.layer_inputs();
   const int64_t widest_in =
-      std::max({hidden, attended, heads * mla.value, int64_t{config.max_mlp_width()},
-                int64_t{config.layer_input}});
+      std::max({config.is_mtp_head() ? 2 * hidden : hidden, attended, heads * mla.value,
+                int64_t{config.max_mlp_width()}, int64_t{config.layer_input}});
   const int64_t widest_out = std::max({hidden, qkv, heads * (mla.plain + config.rotary_dims),
                                        int64_t{mla.query_rank}, 2 * int64_t{config.max_mlp_width()},
                                        expert_outputs(config, order), layer_inputs, linear_inputs});

@@ -92,6 +92,10 @@ void LayerEngine::to_attention(int layer) {
           [layer](const LayerWork& work) { work.to_attention(layer); });
 }
 
+void LayerEngine::states() {
+  enqueue("projections", tag_of(-1, step_->cause), [](const LayerWork& work) { work.states(); });
+}
+
 void LayerEngine::logits() {
   const OperationTag tag = tag_of(-1, step_->cause);
   enqueue("logits", tag, [](const LayerWork& work) { work.logits(); });

@@ -36,6 +36,7 @@ class LayerEngine {
   void begin_piece(const StepShape& step, int layer, float* residual, float* layer_inputs,
                    const ExpertLayerWeights* experts);
   void end_piece(int layer);
+  void states();  // LayerWork::states
   // LayerWork::logits -> the activations' host logits.
   void logits();
 

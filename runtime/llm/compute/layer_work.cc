@@ -6,6 +6,7 @@ void LayerWork::begin() const {
   const ModelConfig& config = parts_.config;
   begin_positions();
   if (config.layer_input > 0) mix_layer_inputs();
+  if (config.is_mtp_head()) mix_states();
   const Norm& norm = parts_.weights.embedding_norm();
   if (norm.none()) return;
   sink_.run(AddNormParams{.rows = step_.tokens,
@@ -46,6 +47,31 @@ void LayerWork::mix_layer_inputs() const {
                           .norm = {},
                           .dtype = DType::kF32,
                           .out = inputs_.layer_inputs});
+}
+
+// The projection's input is a token's normed embedding, then its normed state.
+void LayerWork::mix_states() const {
+  const int64_t hidden = parts_.config.hidden;
+  const Activations& activations = parts_.activations;
+  const MtpWeights& mtp = parts_.weights.mtp();
+  std::byte* out = activations.input();
+  const auto norm_row = [&](float* x, const Norm& norm, DType dtype, void* to) {
+    sink_.run(AddNormParams{
+        .rows = 1, .size = hidden, .residual = x, .norm = norm, .dtype = dtype, .out = to});
+  };
+  for (int64_t token = 0; token < step_.tokens; ++token) {
+    norm_row(inputs_.residual + token * hidden, mtp.token_norm, parts_.dtype, out);
+    out += hidden * dtype_bytes(parts_.dtype);
+    norm_row(step_.given_states + token * hidden, mtp.state_norm, parts_.dtype, out);
+    out += hidden * dtype_bytes(parts_.dtype);
+  }
+  project(mtp.projection, activations.input(), activations.result());
+  sink_.run(AddNormParams{.rows = step_.tokens,
+                          .size = hidden,
+                          .residual = activations.result(),
+                          .norm = {},
+                          .dtype = DType::kF32,
+                          .out = inputs_.residual});
 }
 
 void LayerWork::add_norm(const Norm& norm, AddOrder order, const Pending& pending) const {
@@ -273,10 +299,25 @@ LayerWork::Pending LayerWork::layer_input(int index, const Pending& pending) con
   return {activations.result(), nullptr, input.norm};
 }
 
+void LayerWork::states() const {
+  end_piece(parts_.config.layers - 1);
+  sink_.run(AddNormParams{.rows = step_.tokens,
+                          .size = parts_.config.hidden,
+                          .residual = inputs_.residual,
+                          .norm = parts_.weights.final_norm(),
+                          .dtype = DType::kF32,
+                          .out = step_.states});
+}
+
 void LayerWork::logits() const {
   const ModelConfig& config = parts_.config;
   const Activations& activations = parts_.activations;
-  const Pending pending = after_attention(config.layers - 1);
+  Pending pending;
+  if (step_.states != nullptr) {
+    states();
+  } else {
+    pending = after_attention(config.layers - 1);
+  }
   const auto rows = static_cast<int64_t>(step_.logit_rows.size());
   sink_.run(AddNormParams{.rows = rows,
                           .size = config.hidden,

@@ -35,7 +35,9 @@ class LayerWork {
   void begin() const;
   // Residual -> norm, q, k and v with bias and norms, rotated -> the activations' qkv().
   void before_attention(int layer, const Pending& pending) const;
-  // Everything after the last attention -> logits() of the requested rows, in the activations.
+  // Everything after the last attention: the step's states, which are wanted.
+  void states() const;
+  // The same, if they are wanted, and logits() of the requested rows, in the activations.
   void logits() const;
 
  private:
@@ -47,6 +49,8 @@ class LayerWork {
     std::byte* out;  // [tokens, all, head_dim] in the model's dtype
   };
   void begin_positions() const;
+  // Embeddings and given states -> the residual of a head of multi-token prediction.
+  void mix_states() const;
   // Embeddings -> the input per layer, from the tables' parts.
   void mix_layer_inputs() const;
   const ExpertLayerWeights& experts_of(const LayerWeights& layer) const {

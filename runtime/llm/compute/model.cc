@@ -33,6 +33,11 @@ void require_runnable(const ModelConfig& config, const Device& device,
         fmt::format("--activations int8: not supported on device '{}'; use --activations model",
                     device.name()));
   }
+  if (weights.mtp_head) {
+    throw UsageError(
+        fmt::format("--drafts mtp: not supported on device '{}'; allowed: --device cpu, emulated",
+                    device.name()));
+  }
   if (device.traits().model_calls) return;
   throw UsageError(fmt::format(
       "device '{}' cannot run a model that is being observed; allowed: --device cpu, emulated",
@@ -51,22 +56,27 @@ Model Model::load(const std::string& path, Device& device, std::optional<DType> 
   ModelConfig config = ModelConfig::load(path, context);
   require_runnable(config, device, weights);
   const DType chosen = chosen_dtype(config, dtype);
-  return Model(
-      std::make_unique<Impl>(open_weights(path), std::move(config), chosen, device, weights));
+  auto impl =
+      std::make_unique<Impl>(open_weights(path), std::move(config), chosen, device, weights);
+  if (weights.mtp_head) impl->add_mtp_head(open_weights(path), weights);
+  return Model(std::move(impl));
 }
 
 Model Model::random(const ModelConfig& config, Device& device, std::optional<DType> dtype,
                     uint64_t seed, const WeightOptions& weights) {
   require_runnable(config, device, weights);
-  return Model(std::make_unique<Impl>(std::make_unique<RandomWeights>(seed), config,
-                                      chosen_dtype(config, dtype), device, weights));
+  auto impl = std::make_unique<Impl>(std::make_unique<RandomWeights>(seed), config,
+                                     chosen_dtype(config, dtype), device, weights);
+  if (weights.mtp_head) impl->add_mtp_head(std::make_unique<RandomWeights>(seed), weights);
+  return Model(std::move(impl));
 }
 
 const ModelConfig& Model::config() const { return impl_->config(); }
 DType Model::dtype() const { return impl_->dtype(); }
 Device& Model::device() const { return impl_->device(); }
 StreamView Model::stream() const { return impl_->stream(); }
-WeightBytes Model::weight_bytes() const { return impl_->weights().bytes(); }
+WeightBytes Model::weight_bytes() const { return impl_->weight_bytes(); }
+Model* Model::mtp_head() const { return impl_->mtp_head(); }
 
 ModelFingerprint Model::fingerprint() const {
   const ModelConfig& config = impl_->config();
@@ -116,10 +126,11 @@ std::span<const float> Model::step(Runtime& runtime, std::span<const int32_t> to
 }
 
 void Model::step_with_drafts(Runtime& runtime, std::span<const int32_t> tokens,
-                             std::span<const StepSequence> step, const Judge& judge) {
+                             std::span<const StepSequence> step, const Judge& judge,
+                             float* states) {
   runtime.begin_step(step);
   try {
-    runtime.end_step(judge(forward(runtime, tokens, step, {.all_logits = true})));
+    runtime.end_step(judge(forward(runtime, tokens, step, {.all_logits = true, .states = states})));
   } catch (...) {
     runtime.abort_step();
     throw;

@@ -39,6 +39,12 @@ struct ForwardOptions {
   bool no_logits = false;             // none, for a prompt chunk that is not the last
   bool graphs = true;                 // false: enqueues call by call, with device.graphs = on too
   LayerObserver* observer = nullptr;  // only for steps of one sequence
+  // Hidden states of all tokens [tokens, hidden], on the device: the final norm's output, for a head
+  // of multi-token prediction; null: not wanted.
+  float* states = nullptr;
+  // For such a head: those of the tokens before its own, by the model that it belongs to or by
+  // itself.
+  float* given_states = nullptr;
 };
 
 // Some tokens of an open chunk (Runtime::open_chunk()) in one of the model's layers.
@@ -52,9 +58,10 @@ struct PromptPiece {
   // Memory on the device for a copy of the layer's experts, which its first piece makes; null: they
   // are read where they are. See Model::layer_expert_bytes().
   std::byte* experts = nullptr;
-  bool first = false;   // of its layer's pieces
-  bool attends = true;  // else only keys and values are made: nothing reads the result
-  bool logits = false;  // of the last token, in the last layer
+  bool first = false;       // of its layer's pieces
+  bool attends = true;      // else only keys and values are made: nothing reads the result
+  bool logits = false;      // of the last token, in the last layer
+  float* states = nullptr;  // in the last layer, see ForwardOptions
 };
 
 class Model {
@@ -77,7 +84,10 @@ class Model {
   Device& device() const;
   StreamView stream() const;  // all of the model's work is enqueued on it
   ModelFingerprint fingerprint() const;
-  WeightBytes weight_bytes() const;
+  WeightBytes weight_bytes() const;  // with those of mtp_head()
+  // The head of multi-token prediction, a model of one layer; null: none was loaded
+  // (WeightOptions::mtp_head).
+  Model* mtp_head() const;
 
   // Allocates activations for steps of up to `step_tokens` tokens. Throws BudgetError; the old ones
   // then stay.
@@ -105,11 +115,12 @@ class Model {
   std::span<const float> step(Runtime& runtime, std::span<const int32_t> tokens,
                               std::span<const StepSequence> step,
                               const ForwardOptions& options = {});
-  // The same for decode steps with drafts. `judge` gets the logits of all tokens [tokens, vocab],
+  // The same for decode steps with drafts. `states`: see ForwardOptions. `judge` gets the logits of all tokens [tokens, vocab],
   // and returns how many of each sequence's stay, see Runtime::end_step().
   using Judge = std::function<std::vector<int>(std::span<const float> logits)>;
   void step_with_drafts(Runtime& runtime, std::span<const int32_t> tokens,
-                        std::span<const StepSequence> step, const Judge& judge);
+                        std::span<const StepSequence> step, const Judge& judge,
+                        float* states = nullptr);
 
  private:
   class Impl;

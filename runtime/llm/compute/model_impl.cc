@@ -10,6 +10,7 @@
 #include "kernels/rank_bodies.h"
 #include "runtime/base/error.h"
 #include "runtime/llm/compute/expert_copy.h"
+#include "runtime/llm/config/mtp_config.h"
 
 namespace fasa {
 namespace {
@@ -34,17 +35,29 @@ ConstTensorView moved(ConstTensorView view, ptrdiff_t by) {
 }  // namespace
 
 Model::Impl::Impl(std::unique_ptr<WeightSource> source, ModelConfig config, DType dtype,
-                  Device& device, const WeightOptions& weights)
+                  Device& device, const WeightOptions& weights, const Weights* trunk)
     : device_(device),
       config_(with_dtype(std::move(config), dtype)),
       dtype_(dtype),
       stream_(device.create_stream(StreamPriority::kNormal, "model")),
       linear_(config_.linear),
-      weights_(std::move(source), config_, dtype, device, stream_.view(), weights),
+      weights_(std::move(source), config_, dtype, device, stream_.view(), weights, trunk),
       rotations_(make_rotations(config_)),
       engine_(
           {device_, config_, linear_, weights_, activations_, dtype_, rotations_, stream_.view()}),
       place_(next_place()) {}
+
+void Model::Impl::add_mtp_head(std::unique_ptr<WeightSource> source, const WeightOptions& weights) {
+  auto head = std::make_unique<Impl>(std::move(source), mtp_config(config_), dtype_, device_,
+                                     weights, &weights_);
+  mtp_head_ = std::unique_ptr<Model>(new Model(std::move(head)));
+}
+
+WeightBytes Model::Impl::weight_bytes() const {
+  WeightBytes bytes = weights_.bytes();
+  if (mtp_head_ != nullptr) bytes.add_head(mtp_head_->weight_bytes());
+  return bytes;
+}
 
 void Model::Impl::reserve(int64_t tokens, int64_t rows) {
   if (tokens <= activations_.tokens() && rows <= activations_.rows()) return;
@@ -77,6 +90,12 @@ void Model::Impl::check(std::span<const int32_t> tokens, std::span<const StepSeq
     throw UsageError(fmt::format(
         "a step of {} tokens was given {} token ids; give one id per token, and at least one token",
         expected, tokens.size()));
+  }
+  if (config_.is_mtp_head() != (options.given_states != nullptr)) {
+    throw UsageError(config_.is_mtp_head()
+                         ? "a step of a head of multi-token prediction was given no hidden states"
+                         : "a step was given hidden states; allowed: of a head of multi-token "
+                           "prediction");
   }
   if (options.observer != nullptr && step.size() != 1) {
     throw UsageError(fmt::format(
@@ -211,9 +230,9 @@ void Model::Impl::enqueue(Runtime& runtime, const StepShape& shape, const Forwar
     open_->layer = config_.attention_index(layer);
     attention(runtime, layer, shape, options);
   }
-  // Only logits need the last layer's output.
-  if (shape.logit_rows.empty()) return;
-  engine_.logits();
+  // Only logits and states need the last layer's output.
+  if (!shape.logit_rows.empty()) return engine_.logits();
+  if (shape.states != nullptr) engine_.states();
 }
 
 // Caps the logits in host memory.
@@ -262,9 +281,10 @@ std::span<const float> Model::Impl::work(Runtime& runtime, const PromptPiece& pi
   const StepSequence part{piece.sequence, static_cast<int>(piece.tokens.size()),
                           StepMode::kPrefill};
   check(piece.tokens, {&part, 1}, {});
-  const bool attends = piece.attends || piece.logits;
+  const bool attends = piece.attends || piece.logits || piece.states != nullptr;
   StepShape shape = shape_of(runtime, {&part, 1}, {.no_logits = !piece.logits});
   std::iota(shape.positions.begin(), shape.positions.end(), static_cast<int32_t>(piece.start));
+  shape.states = piece.states;
   reserve(shape.tokens, static_cast<int64_t>(shape.logit_rows.size()));
   if (piece.layer == 0) embed(piece.tokens);
   const bool linear = config_.is_linear(piece.layer);
@@ -284,6 +304,8 @@ std::span<const float> Model::Impl::work(Runtime& runtime, const PromptPiece& pi
     if (!linear && attends) attend(runtime, piece.layer, shape);
     if (piece.logits) {
       engine_.logits();
+    } else if (piece.states != nullptr) {
+      engine_.states();
     } else if (attends) {
       engine_.end_piece(piece.layer);
     }
@@ -304,6 +326,8 @@ std::span<const float> Model::Impl::forward(Runtime& runtime, std::span<const in
                                             const ForwardOptions& options) {
   check(tokens, step, options);
   StepShape shape = shape_of(runtime, step, options);
+  shape.given_states = options.given_states;
+  shape.states = options.states;
   reserve(shape.tokens, static_cast<int64_t>(shape.logit_rows.size()));
   embed(tokens);
   const bool decodes = std::all_of(step.begin(), step.end(), [](const StepSequence& sequence) {
@@ -314,7 +338,9 @@ std::span<const float> Model::Impl::forward(Runtime& runtime, std::span<const in
     if (config_.linear.layers > 0) shape.linear = linear_parts(runtime);
     engine_.stage(shape);
     if (decodes && options.graphs && options.observer == nullptr) {
-      const uint64_t words[] = {place_, shape.logit_rows.size()};
+      const uint64_t words[] = {place_, shape.logit_rows.size(),
+                                reinterpret_cast<uint64_t>(shape.given_states),
+                                reinterpret_cast<uint64_t>(shape.states)};
       runtime.run_layers(stream(), words, [&] { enqueue(runtime, shape, options); });
     } else {
       enqueue(runtime, shape, options);

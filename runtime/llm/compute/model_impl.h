@@ -19,14 +19,19 @@ namespace fasa {
 
 class Model::Impl {
  public:
+  // `trunk`: see Weights.
   Impl(std::unique_ptr<WeightSource> source, ModelConfig config, DType dtype, Device& device,
-       const WeightOptions& weights);
+       const WeightOptions& weights, const Weights* trunk = nullptr);
 
   const ModelConfig& config() const { return config_; }
   DType dtype() const { return dtype_; }
   Device& device() const { return device_; }
   StreamView stream() const { return stream_.view(); }
   const Weights& weights() const { return weights_; }
+  WeightBytes weight_bytes() const;
+  // `source`: of the same files.
+  void add_mtp_head(std::unique_ptr<WeightSource> source, const WeightOptions& weights);
+  Model* mtp_head() const { return mtp_head_.get(); }
 
   // Memory for steps of so many tokens and rows of logits. Throws BudgetError.
   void reserve(int64_t tokens, int64_t rows);
@@ -87,6 +92,7 @@ class Model::Impl {
   uint64_t place_;    // part of a graph's key: identifies the activations' location
   std::optional<OpenForward> open_;
   std::optional<ExpertLayerWeights> copied_experts_;  // of the layer at work, by pieces
+  std::unique_ptr<Model> mtp_head_;
 };
 
 }  // namespace fasa

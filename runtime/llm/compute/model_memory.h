@@ -6,6 +6,7 @@
 #include <string>
 
 #include "kernels/cpu/model/panel_kernel.h"
+#include "kernels/row_format.h"
 #include "runtime/base/dtype.h"
 #include "runtime/config/weight_options.h"
 #include "runtime/llm/compute/weight_bytes.h"
@@ -28,5 +29,9 @@ struct ModelMemory {
 ModelMemory model_memory(const std::string& path, const ModelConfig& config,
                          std::optional<DType> dtype, const WeightOptions& weights,
                          int64_t step_tokens, PanelOrder order = PanelOrder::kPacked);
+
+// Device memory for the keys and values of the head that `weights` asks for, of `tokens` tokens.
+uint64_t mtp_row_bytes(const ModelConfig& config, const WeightOptions& weights, RowDType rows,
+                       int64_t tokens);
 
 }  // namespace fasa

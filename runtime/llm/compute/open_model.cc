@@ -21,7 +21,7 @@ OpenModel open_model(const std::string& path, const Config& config, std::optiona
   const ModelConfig shape = ModelConfig::load(path);
   own.validate_for(shape.geometry());
   auto device = open_model_device(own.device_options(), shape);
-  Model model = Model::load(path, *device, dtype, own.weights);
+  Model model = Model::load(path, *device, dtype, own.weight_options());
   auto slices = model_slices(model, own, path);
   if (!slices) {
     throw InputError(

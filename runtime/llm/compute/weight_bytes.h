@@ -16,6 +16,11 @@ struct WeightBytes {
   uint64_t head = 0;            // the projection to logits
   uint64_t kernel_scratch = 0;  // not in the total: for kernels that read packed weights
 
+  // Adds the memory of a head of multi-token prediction; what a token reads stays the model's.
+  void add_head(const WeightBytes& of_head) {
+    total += of_head.total;
+    host += of_head.host;
+  }
   uint64_t fetched() const { return host > 0 ? chosen : 0; }  // per token, over the link
 };
 

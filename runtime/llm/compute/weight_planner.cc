@@ -22,10 +22,11 @@ std::optional<Rounding> rounding_of(WeightRounding to, int group) {
 }
 
 WeightPlanner::WeightPlanner(const ModelConfig& config, const WeightOptions& options,
-                             WeightPlan* plan)
+                             WeightPlan* plan, std::string layer)
     : config_(config),
       names_(config.family->names),
       root_(text_root(plan->files(), *config.family)),
+      layer_(std::move(layer)),
       all_{.rounding = rounding_of(options.rounding, options.group)},
       routed_{.rounding = all_.rounding, .space = experts_space(options)},
       plan_(plan) {}
@@ -70,6 +71,7 @@ std::string WeightPlanner::head() const {
 }
 
 std::string WeightPlanner::in_layer(int index, std::string_view name) const {
+  if (!layer_.empty()) return layer_ + std::string(name);
   return fmt::format("{}{}.{}.{}", root_, names_.layers, index, name);
 }
 

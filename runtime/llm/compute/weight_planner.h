@@ -16,8 +16,10 @@ std::optional<Rounding> rounding_of(WeightRounding to, int group);
 
 class WeightPlanner {
  public:
-  // All must outlive it.
-  WeightPlanner(const ModelConfig& config, const WeightOptions& options, WeightPlan* plan);
+  // All must outlive it. `layer`: begins the names of the only layer's tensors; "": as the family
+  // names its layers.
+  WeightPlanner(const ModelConfig& config, const WeightOptions& options, WeightPlan* plan,
+                std::string layer = "");
 
   const std::string& root() const { return root_; }
   void layer(int index, LayerWeights* layer) const;
@@ -83,6 +85,7 @@ class WeightPlanner {
   const ModelConfig& config_;
   const TensorNames& names_;
   std::string root_;
+  std::string layer_;  // begins the names of the only layer's tensors; "": those of the family
   WeightPlan::MatrixOptions all_;
   WeightPlan::MatrixOptions routed_;  // for routed experts
   WeightPlan* plan_;

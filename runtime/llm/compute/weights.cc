@@ -8,6 +8,7 @@
 #include "runtime/base/error.h"
 #include "runtime/llm/compute/packed_scratch.h"
 #include "runtime/llm/compute/weight_planner.h"
+#include "runtime/llm/config/mtp_config.h"
 
 namespace fasa {
 namespace {
@@ -37,7 +38,8 @@ Weights::Weights(std::unique_ptr<WeightSource> source, const ModelConfig& config
       layers_(static_cast<size_t>(config.layers)) {}
 
 Weights::Weights(std::unique_ptr<WeightSource> source, const ModelConfig& config, DType dtype,
-                 Device& device, StreamView stream, const WeightOptions& options)
+                 Device& device, StreamView stream, const WeightOptions& options,
+                 const Weights* trunk)
     : Weights(std::move(source), config) {
   const PanelOrder order = device.traits().model_calls ? PanelOrder::kPlain : PanelOrder::kPacked;
   WeightPlan plan(*files_, layout_of(order, dtype, options));
@@ -45,6 +47,7 @@ Weights::Weights(std::unique_ptr<WeightSource> source, const ModelConfig& config
   WeightPlan::Loaded loaded = plan.load(device, stream);
   memory_ = std::move(loaded.device);
   host_memory_ = std::move(loaded.host);
+  if (trunk != nullptr && head_.outputs() == 0) head_ = trunk->head();
 }
 
 WeightBytes Weights::count(std::unique_ptr<WeightSource> source, const ModelConfig& config,
@@ -147,12 +150,9 @@ WeightBytes Weights::bytes() const {
   return bytes;
 }
 
-void Weights::lay_out(const ModelConfig& config, const WeightOptions& options, WeightPlan* plan) {
-  const WeightPlanner planner(config, options, plan);
-  const TensorNames& names = config.family->names;
-  const std::string embeddings = planner.in_root(names.embeddings) + ".weight";
-  const int64_t table[] = {config.vocab_size, config.hidden};
-  embeddings_ = plan->used(embeddings, table);
+// The layers, and the first rows of their keys.
+void Weights::lay_out_layers(const WeightPlanner& planner, const ModelConfig& config,
+                             WeightPlan* plan) {
   for (int layer = 0; layer < config.layers; ++layer) {
     planner.layer(layer, &layers_[static_cast<size_t>(layer)]);
     if (plan->is_for_kernels()) require_alike(layer, *plan);
@@ -161,6 +161,44 @@ void Weights::lay_out(const ModelConfig& config, const WeightOptions& options, W
     const int64_t shape[] = {key.of == 0 ? key.rows : key.of, config.hidden};
     key_rows_.push_back(hex_row(files_->require(key.tensor, shape), key.first));
   }
+}
+
+void Weights::count_bytes(const WeightPlan& plan) {
+  planned_bytes_ = plan.bytes(MemorySpace::kDevice);
+  planned_host_bytes_ = plan.bytes(MemorySpace::kHost);
+  kernel_scratch_ = plan.kernel_scratch();
+  if (plan.is_for_kernels()) kernel_scratch_ = std::max(kernel_scratch_, expert_scratch());
+}
+
+void Weights::lay_out_mtp_head(const ModelConfig& config, const WeightOptions& options,
+                               WeightPlan* plan) {
+  const MtpNames names = MtpNames::find(*files_, config);
+  const WeightPlanner planner(config, options, plan, names.layer);
+  const int64_t table[] = {config.vocab_size, config.hidden};
+  embeddings_ = plan->used(names.embeddings + ".weight", table);
+  planner.norm(names.token_norm, config.hidden, &mtp_.token_norm);
+  planner.norm(names.state_norm, config.hidden, &mtp_.state_norm);
+  plan->matrix(&mtp_.projection, {{names.projection + ".weight", config.hidden}},
+               2 * int64_t{config.hidden},
+               {.rounding = rounding_of(options.rounding, options.group)});
+  lay_out_layers(planner, config, plan);
+  planner.norm(names.final_norm, config.hidden, &final_norm_, config.logits_scale);
+  if (!names.output.empty()) {
+    plan->matrix(&head_, {{names.output + ".weight", config.vocab_size}}, config.hidden,
+                 {.rounding = rounding_of(options.head_rounding(), options.group)});
+  }
+  plan->require_all_used(names.prefix, {});
+  count_bytes(*plan);
+}
+
+void Weights::lay_out(const ModelConfig& config, const WeightOptions& options, WeightPlan* plan) {
+  if (config.is_mtp_head()) return lay_out_mtp_head(config, options, plan);
+  const WeightPlanner planner(config, options, plan);
+  const TensorNames& names = config.family->names;
+  const std::string embeddings = planner.in_root(names.embeddings) + ".weight";
+  const int64_t table[] = {config.vocab_size, config.hidden};
+  embeddings_ = plan->used(embeddings, table);
+  lay_out_layers(planner, config, plan);
   if (config.layer_input > 0) {
     const int64_t width = config.layer_inputs();
     const int64_t layer_table[] = {config.layer_vocab_size, width};
@@ -191,11 +229,9 @@ void Weights::lay_out(const ModelConfig& config, const WeightOptions& options, W
   for (int i = config.layers; i < config.layers + config.predicting_layers; ++i) {
     ignored.push_back(fmt::format("{}{}.{}.", planner.root(), names.layers, i));
   }
+  if (config.family->mtp_head) ignored.emplace_back(kMtpRoot);
   plan->require_all_used(planner.root(), ignored);
-  planned_bytes_ = plan->bytes(MemorySpace::kDevice);
-  planned_host_bytes_ = plan->bytes(MemorySpace::kHost);
-  kernel_scratch_ = plan->kernel_scratch();
-  if (plan->is_for_kernels()) kernel_scratch_ = std::max(kernel_scratch_, expert_scratch());
+  count_bytes(*plan);
 }
 
 void Weights::embed(int32_t token, float* out) const {

@@ -18,6 +18,7 @@
 namespace fasa {
 
 class WeightPlan;
+class WeightPlanner;
 
 // Weights of a layer with MLA; each head's matrices are separate.
 struct LatentWeights {
@@ -107,6 +108,13 @@ struct LayerWeights {
   Norm value_norm;
 };
 
+// Input of a head of multi-token prediction: projection(norm(embedding), norm(hidden state)).
+struct MtpWeights {
+  Norm token_norm;    // [hidden]
+  Norm state_norm;    // [hidden]
+  Matrix projection;  // [hidden, 2 x hidden]
+};
+
 class Weights {
  public:
   // Bytes that the weights would take, without loading them. kPacked: for a device where host code
@@ -114,12 +122,15 @@ class Weights {
   static WeightBytes count(std::unique_ptr<WeightSource> source, const ModelConfig& config,
                            DType dtype, PanelOrder order, const WeightOptions& options);
   // Throws InputError naming the tensor that is missing, wrong or unused, before allocating;
-  // BudgetError if the device has too little memory.
+  // BudgetError if the device has too little memory. `trunk`: of the model that a head of
+  // multi-token prediction belongs to, whose projection to logits it may share; must outlive it.
   Weights(std::unique_ptr<WeightSource> source, const ModelConfig& config, DType dtype,
-          Device& device, StreamView stream, const WeightOptions& options = {});
+          Device& device, StreamView stream, const WeightOptions& options = {},
+          const Weights* trunk = nullptr);
 
   const LayerWeights& layer(int index) const { return layers_[static_cast<size_t>(index)]; }
   const Matrix& head() const { return head_; }
+  const MtpWeights& mtp() const { return mtp_; }  // of a head of multi-token prediction
   const Norm& embedding_norm() const { return embedding_norm_; }  // without weights: none
   const Norm& final_norm() const { return final_norm_; }
   const float* head_bias() const { return head_bias_; }  // null if the family has none
@@ -138,6 +149,9 @@ class Weights {
  private:
   Weights(std::unique_ptr<WeightSource> source, const ModelConfig& config);
   void lay_out(const ModelConfig& config, const WeightOptions& options, WeightPlan* plan);
+  void lay_out_layers(const WeightPlanner& planner, const ModelConfig& config, WeightPlan* plan);
+  void lay_out_mtp_head(const ModelConfig& config, const WeightOptions& options, WeightPlan* plan);
+  void count_bytes(const WeightPlan& plan);
   void require_alike(int layer, const WeightPlan& plan) const;
   uint64_t expert_scratch() const;
 
@@ -156,6 +170,7 @@ class Weights {
   Buffer memory_;
   Buffer host_memory_;  // experts, if on the host
   std::vector<LayerWeights> layers_;
+  MtpWeights mtp_;
   Matrix head_;
   const float* head_bias_ = nullptr;
   Norm embedding_norm_;

@@ -164,6 +164,7 @@ struct ModelFamily {
   // Rows of the query projection are, per head, those of the query, then those of a gate whose
   // sigmoid scales the head's output.
   bool output_gate = false;
+  bool mtp_head = false;  // files may carry a head of multi-token prediction that drafts can use
   HeadNorm head_norm = HeadNorm::kNone;
   Choice has_head_norm = {};
   bool head_norm_bias = false;

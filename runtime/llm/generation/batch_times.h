@@ -7,6 +7,7 @@ namespace fasa {
 class BatchTimes {
  public:
   void measured(int tokens, double seconds);
+  double mean() const { return weight_ > 0 ? seconds_ / weight_ : 0; }  // seconds; 0: none measured
   // In terms of the mean of the measured steps.
   double relative(int tokens) const;
 

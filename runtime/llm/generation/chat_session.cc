@@ -9,6 +9,7 @@
 #include "runtime/base/error.h"
 #include "runtime/llm/generation/auto_chunk.h"
 #include "runtime/llm/generation/drafted_step.h"
+#include "runtime/llm/generation/open_drafts.h"
 #include "runtime/llm/generation/open_prompt.h"
 #include "runtime/text/answer/format_choice.h"
 
@@ -37,6 +38,7 @@ ChatSession::ChatSession(Model& model, Runtime& runtime, const text::Tokenizer& 
   if (options_.prefill_chunk < 1 && options_.prefill_chunk != kAutomaticChunk) {
     throw UsageError(fmt::format("prefill_chunk = {}; allowed: 1 or more", options_.prefill_chunk));
   }
+  if (options_.answer.drafts == DraftKind::kMtp) mtp_.emplace(model, runtime.traits().row_dtype);
   branches_.push_back(std::make_unique<Branch>(runtime_));
   runtime_.set_rollback_tokens(branches_[0]->sequence.id(), options_.rollback_tokens);
   if (!options_.system.empty()) {
@@ -108,8 +110,11 @@ void ChatSession::keep_common(Branch& branch, std::span<const int32_t> ids) {
 std::span<const float> ChatSession::step(Branch& branch, std::span<const int32_t> ids, Computed how,
                                          bool logits) {
   const StepMode mode = how == Computed::kDecode ? StepMode::kDecode : StepMode::kPrefill;
-  const StepSequence step[] = {{branch.sequence.id(), static_cast<int>(ids.size()), mode}};
-  const auto result = model_.step(runtime_, ids, step, {.no_logits = !logits});
+  const auto count = static_cast<int>(ids.size());
+  const StepSequence step[] = {{branch.sequence.id(), count, mode}};
+  float* const states = drafts_ ? drafts_->step_states(count) : nullptr;
+  const auto result = model_.step(runtime_, ids, step, {.no_logits = !logits, .states = states});
+  if (drafts_) drafts_->computed(states, count);
   log(branch, ids, how);
   return result;
 }
@@ -128,8 +133,9 @@ std::optional<std::span<const float>> ChatSession::read_by_layers(
   const SequenceId sequence = branch.sequence.id();
   const auto first = static_cast<size_t>(branch.cached);
   const int piece = std::min(chunk_, kPieceTokens);
-  std::optional<OpenPrompt> open = OpenPrompt::open(model_, runtime_, sequence, ids.subspan(first),
-                                                    {.piece = piece, .prompt = 2 * int64_t{piece}});
+  std::optional<OpenPrompt> open =
+      OpenPrompt::open(model_, runtime_, sequence, ids.subspan(first),
+                       {.piece = piece, .prompt = 2 * int64_t{piece}, .drafts = drafts_.get()});
   if (!open) return std::nullopt;
   bool whole = false;
   while (!whole && !cancelled()) {
@@ -197,7 +203,7 @@ void ChatSession::publish(const Answer& answer, ChatTurn* turn) const {
 void ChatSession::decode(Branch& branch, Answer& answer, const AnswerOptions& options, bool more,
                          ChatTurn* turn) {
   const auto start = Clock::now();
-  DraftedSteps steps(model_, runtime_, branch.sequence.id(), answer, options, branch.log.ids());
+  DraftedSteps steps(model_, runtime_, branch.sequence.id(), answer, options, std::move(drafts_));
   publish(answer, turn);
   model_.shrink(kMinPrefillChunk);
   while (more) {
@@ -240,6 +246,8 @@ ChatTurn ChatSession::ask(const std::string& question) {
   const int piece = std::min(chunk_, kPieceTokens);
   model_.reserve(static_cast<int>(std::min<int64_t>(piece + OpenPrompt::kFewRows, left)));
   runtime_.reserve(branch.sequence.id(), context, static_cast<int>(std::min<int64_t>(piece, left)));
+  drafts_ = open_drafts(answer_options, ids, branch.cached, mtp_ ? &*mtp_ : nullptr);
+  if (drafts_) drafts_->reserve(context);
   const auto logits = read(branch, ids, &turn);
   if (logits.empty()) {
     turn.end = AnswerEnd::kCancelled;

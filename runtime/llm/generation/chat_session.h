@@ -15,6 +15,8 @@
 #include "runtime/api/sequences/runtime.h"
 #include "runtime/llm/compute/model.h"
 #include "runtime/llm/generation/answer.h"
+#include "runtime/llm/generation/draft_source.h"
+#include "runtime/llm/generation/mtp_cache.h"
 #include "runtime/llm/generation/owned_sequence.h"
 #include "runtime/llm/generation/token_log.h"
 #include "runtime/text/chat_template.h"
@@ -128,6 +130,8 @@ class ChatSession {
   ChatOptions options_;
   text::HistoryForm history_;
   std::shared_ptr<const text::CodedFormat> format_;  // of answers
+  std::optional<MtpCache> mtp_;
+  std::unique_ptr<DraftSource> drafts_;  // of the question under way, until its answer begins
   std::vector<std::unique_ptr<Branch>> branches_;
   size_t current_ = 0;
   int chunk_ = kMinPrefillChunk;  // of the question under way

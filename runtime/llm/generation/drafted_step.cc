@@ -2,21 +2,20 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "runtime/base/error.h"
 
 namespace fasa {
 
 DraftedSteps::DraftedSteps(Model& model, Runtime& runtime, SequenceId sequence, Answer& answer,
-                           const AnswerOptions& options, std::span<const int32_t> prompt)
+                           const AnswerOptions& options, std::unique_ptr<DraftSource> drafts)
     : model_(model),
       runtime_(runtime),
       sequence_(sequence),
       answer_(answer),
-      max_tokens_(options.max_tokens) {
-  if (options.drafts == DraftKind::kLookup) {
-    drafts_ = std::make_unique<Drafts>(options.prediction, prompt);
-  }
+      max_tokens_(options.max_tokens),
+      drafts_(std::move(drafts)) {
   if (options.audit_every != 0) audit_.emplace(options.audit_every);
 }
 
@@ -47,14 +46,17 @@ bool DraftedSteps::step(const std::function<void()>& took) {
   const std::span<const int32_t> drafts = propose();
   kept_.insert(kept_.end(), drafts.begin(), drafts.end());
   if (audit_) audit_->before(model_, runtime_, sequence_, kept_.front());
+  float* const states =
+      drafts_ ? drafts_->step_states(static_cast<int>(std::ssize(kept_))) : nullptr;
   const auto begin = std::chrono::steady_clock::now();
   int kept = 0;
   const auto run = [&] {
     const StepSequence step[] = {{sequence_, static_cast<int>(kept_.size()), StepMode::kDecode}};
-    model_.step_with_drafts(runtime_, kept_, step, [&](std::span<const float> logits) {
+    const auto judge_all = [&](std::span<const float> logits) {
       kept = judge(logits, took);
       return std::vector<int>{kept};
-    });
+    };
+    model_.step_with_drafts(runtime_, kept_, step, judge_all, states);
   };
   try {
     run();
@@ -70,6 +72,7 @@ bool DraftedSteps::step(const std::function<void()>& took) {
     times_.measured(static_cast<int>(kept_.size()), seconds.count());
     drafts_->judged(kept - 1);
     answer_.count_drafts({.made = std::ssize(kept_) - 1, .right = kept - 1});
+    if (more_) drafts_->computed(states, kept);
   }
   kept_.resize(static_cast<size_t>(kept));
   return more_;

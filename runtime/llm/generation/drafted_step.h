@@ -11,15 +11,15 @@
 #include "runtime/llm/compute/model.h"
 #include "runtime/llm/generation/answer.h"
 #include "runtime/llm/generation/audit.h"
-#include "runtime/llm/generation/drafts.h"
+#include "runtime/llm/generation/draft_source.h"
 
 namespace fasa {
 
 class DraftedSteps {
  public:
-  // All references must outlive it. `prompt`: tokens before the answer.
+  // All references must outlive it. `drafts`: see open_drafts(); may be null.
   DraftedSteps(Model& model, Runtime& runtime, SequenceId sequence, Answer& answer,
-               const AnswerOptions& options, std::span<const int32_t> prompt);
+               const AnswerOptions& options, std::unique_ptr<DraftSource> drafts);
 
   // Computes the answer's last token and drafts behind it, and takes the tokens that follow; calls
   // `took` after each. Returns whether the answer continues. kept() tokens of those it computed are
@@ -36,7 +36,7 @@ class DraftedSteps {
   SequenceId sequence_;
   Answer& answer_;
   int64_t max_tokens_;
-  std::unique_ptr<Drafts> drafts_;
+  std::unique_ptr<DraftSource> drafts_;
   std::optional<Audit> audit_;
   BatchTimes times_;
   std::vector<int32_t> kept_;  // of the step: its tokens

@@ -55,25 +55,13 @@ Drafts::Match Drafts::longest_match() const {
   return best;
 }
 
-// The number of drafts, each right at this rate, that gives the most tokens a second.
-int Drafts::worth(double rate, int most, int others, const BatchTimes& times) {
-  int best = 0;
-  double best_speed = 0, tokens = others, chance = 1;
-  for (int count = 0; count <= most; ++count, chance *= rate) {
-    tokens += chance;
-    const double speed = tokens / times.relative(others + 1 + count);
-    if (speed > best_speed) best = count, best_speed = speed;
-  }
-  return best;
-}
-
 std::span<const int32_t> Drafts::propose(int most, int others, const BatchTimes& times) {
   proposal_.clear();
   const Match match = longest_match();
   match_ = match.length;
   if (match.length == 0) return {};
-  Record& record = record_of(match.length);
-  const int count = worth(record.rate(), std::clamp(most, 0, kMost), others, times);
+  DraftRate& record = record_of(match.length);
+  const int count = drafts_that_pay(record.rate(), std::clamp(most, 0, kMost), others, times);
   // What did not pay is tried again after a while.
   if (count == 0 && most > 0) record.fade(0.98);
   // A text that repeats itself goes on doing so.
@@ -88,10 +76,7 @@ std::span<const int32_t> Drafts::propose(int most, int others, const BatchTimes&
 
 void Drafts::judged(int right) {
   if (proposal_.empty()) return;
-  Record& record = record_of(match_);
-  record.fade(0.9);
-  record.right += right;
-  record.judged += right + (right < std::ssize(proposal_) ? 1 : 0);
+  record_of(match_).add(right, static_cast<int>(std::ssize(proposal_)));
   proposal_.clear();
 }
 

@@ -8,6 +8,7 @@
 #include "runtime/base/log.h"
 #include "runtime/llm/generation/auto_chunk.h"
 #include "runtime/llm/generation/drafted_step.h"
+#include "runtime/llm/generation/open_drafts.h"
 #include "runtime/llm/generation/open_prompt.h"
 #include "runtime/llm/generation/owned_sequence.h"
 #include "runtime/llm/generation/random_context.h"
@@ -81,7 +82,10 @@ class Generation {
         runtime_(runtime),
         options_(options),
         answer_(options.answer(), model.config().eos_ids, tokenizer, prompt),
-        sequence_(runtime) {}
+        sequence_(runtime) {
+    if (options.drafts == DraftKind::kMtp) mtp_.emplace(model, runtime.traits().row_dtype);
+    drafts_ = open_drafts(options.answer(), prompt, 0, mtp_ ? &*mtp_ : nullptr);
+  }
 
   GenerateResult run(std::span<const int32_t> prompt) {
     const auto total = static_cast<int64_t>(prompt.size());
@@ -96,6 +100,7 @@ class Generation {
       choose_chunk(context);
       reserve(piece_, context);
     }
+    if (drafts_) drafts_->reserve(total + options_.max_tokens);
     append_random_context(model_, runtime_, sequence_.id(), options_.random_context);
     const Instant start(model_);
     const std::span<const float> logits =
@@ -103,7 +108,7 @@ class Generation {
     const Instant prefilled(model_);
     runtime_.reset_metrics();
     try {
-      decode(prompt, logits);
+      decode(logits);
     } catch (const Error& error) {
       result_.error = error.what();
       result_.error_kind = error.kind();
@@ -133,8 +138,9 @@ class Generation {
 
   // Layer by layer; by steps if that cannot be, or memory is short.
   std::span<const float> read(std::span<const int32_t> prompt, int64_t context) {
-    std::optional<OpenPrompt> open = OpenPrompt::open(
-        model_, runtime_, sequence_.id(), prompt, {.piece = piece_, .prompt = 2 * int64_t{piece_}});
+    std::optional<OpenPrompt> open =
+        OpenPrompt::open(model_, runtime_, sequence_.id(), prompt,
+                         {.piece = piece_, .prompt = 2 * int64_t{piece_}, .drafts = drafts_.get()});
     if (!open) {
       if (result_.prefill_chunk > piece_) reserve(result_.prefill_chunk, context);
       return prefill(prompt, result_.prefill_chunk, StepMode::kPrefill);
@@ -156,9 +162,11 @@ class Generation {
       const int count = static_cast<int>(std::min<int64_t>(chunk, total - done));
       const StepSequence step[] = {{sequence_.id(), count, mode}};
       const bool last = done + count == total;
+      float* const states = drafts_ ? drafts_->step_states(count) : nullptr;
       logits = model_.step(runtime_,
                            prompt.subspan(static_cast<size_t>(done), static_cast<size_t>(count)),
-                           step, {.no_logits = !last});
+                           step, {.no_logits = !last, .states = states});
+      if (drafts_) drafts_->computed(states, count);
       done += count;
       if (options_.on_prefill) options_.on_prefill(done, total);
     }
@@ -172,9 +180,10 @@ class Generation {
     if (options_.on_token) options_.on_token(answer_.tokens().back(), answer_.fresh());
   }
 
-  void decode(std::span<const int32_t> prompt, std::span<const float> logits) {
+  void decode(std::span<const float> logits) {
     const Instant begin(model_);
-    DraftedSteps steps(model_, runtime_, sequence_.id(), answer_, options_.answer(), prompt);
+    DraftedSteps steps(model_, runtime_, sequence_.id(), answer_, options_.answer(),
+                       std::move(drafts_));
     double before = 0;
     bool more = answer_.take(logits);
     publish();
@@ -227,6 +236,8 @@ class Generation {
   const GenerateOptions& options_;
   Answer answer_;
   OwnedSequence sequence_;
+  std::optional<MtpCache> mtp_;
+  std::unique_ptr<DraftSource> drafts_;  // until the answer begins
   GenerateResult result_;
   int piece_ = 0;     // tokens of a prompt's pieces
   size_t shown_ = 0;  // tokens of the answer

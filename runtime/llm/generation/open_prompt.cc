@@ -75,6 +75,7 @@ OpenPrompt::OpenPrompt(Model& model, Runtime& runtime, SequenceId sequence,
       piece_(limits.piece),
       chunk_(static_cast<int>(room.tokens)),
       wants_logits_(limits.logits),
+      drafts_(limits.drafts),
       start_(runtime.length(sequence)) {
   const auto chunk = static_cast<uint64_t>(chunk_);
   runtime.make_chunk_room(chunk * chunk_token_bytes(model, runtime) + room.experts + kMargin +
@@ -95,6 +96,7 @@ OpenPrompt::OpenPrompt(OpenPrompt&& other) noexcept
       piece_(other.piece_),
       chunk_(other.chunk_),
       wants_logits_(other.wants_logits_),
+      drafts_(other.drafts_),
       start_(other.start_),
       residual_(std::move(other.residual_)),
       experts_(std::move(other.experts_)),
@@ -140,6 +142,7 @@ bool OpenPrompt::work(int most) {
   const bool logits = wants_logits_ && last && closed_ + in_layer_ + tokens == std::ssize(tokens_);
   const auto at = static_cast<size_t>(closed_ + in_layer_);
   const ModelConfig& config = model_->config();
+  float* const states = last && drafts_ != nullptr ? drafts_->step_states(tokens) : nullptr;
   float* const layer_inputs = residual_.as<float>() + int64_t{chunk_} * config.hidden;
   logits_ = model_->work(*runtime_,
                          {.sequence = sequence_,
@@ -151,7 +154,9 @@ bool OpenPrompt::work(int most) {
                           .experts = experts_.data(),
                           .first = in_layer_ == 0,
                           .attends = !last,
-                          .logits = logits});
+                          .logits = logits,
+                          .states = states});
+  if (last && drafts_ != nullptr) drafts_->computed(states, tokens);
   last_piece_ = tokens;
   in_layer_ += tokens;
   if (in_layer_ < open_) return false;

@@ -10,15 +10,17 @@
 #include "runtime/api/prefill_chunk.h"
 #include "runtime/api/sequences/runtime.h"
 #include "runtime/llm/compute/model.h"
+#include "runtime/llm/generation/draft_source.h"
 
 namespace fasa {
 
 struct PromptLimits {
   int piece = kPieceTokens;  // tokens of a piece; it may have OpenPrompt::kFewRows more
   int chunk = kMaxChunkTokens;
-  int64_t prompt = 0;     // shorter ones are read by steps
-  double free_share = 1;  // of the memory that is free
-  bool logits = true;     // of the last token
+  int64_t prompt = 0;             // shorter ones are read by steps
+  double free_share = 1;          // of the memory that is free
+  bool logits = true;             // of the last token
+  DraftSource* drafts = nullptr;  // gets the tokens' states; may be null
 };
 
 class OpenPrompt {
@@ -78,6 +80,7 @@ class OpenPrompt {
   int piece_;
   int chunk_;
   bool wants_logits_;
+  DraftSource* drafts_;
   int64_t start_;       // the sequence's length before the prompt
   Buffer residual_;     // and inputs per layer
   Buffer experts_;      // a layer's, if they are on the host and there is memory

@@ -136,6 +136,13 @@ int64_t GgufArchitecture::layers(const GgufHeader& header) const {
   return layers;
 }
 
+int64_t GgufArchitecture::predicting_layers(const GgufHeader& header) const {
+  const int64_t first = layers(header);
+  int64_t count = 0;
+  while (has_tensor_with(header, fmt::format("blk.{}.nextn.", first + count))) ++count;
+  return count;
+}
+
 std::string GgufArchitecture::model_name(std::string_view tensor) const {
   if (is_other_part(tensor)) return std::string(tensor);
   const ModelFamily& family = this->family();

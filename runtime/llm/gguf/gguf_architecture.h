@@ -25,9 +25,10 @@ struct GgufArchitecture {
   // adapters, importance matrices.
   static const GgufArchitecture& of(const GgufHeader& header);
   const ModelFamily& family() const;
-  // Layers of the model; those of multi-token prediction, which stand behind them and may be
-  // counted by block_count or not, are not read.
+  // Layers of the model without those of multi-token prediction, which stand behind them and may be
+  // counted by block_count or not.
   int64_t layers(const GgufHeader& header) const;
+  int64_t predicting_layers(const GgufHeader& header) const;  // of those, which the file has
   // "blk.3.attn_q.weight" -> "model.layers.3.self_attn.q_proj.weight". A "*" stands for the number
   // of an expert or head: the file stores all of them in one tensor. An unknown name in a layer or
   // without a dot gets the prefix of the model, whose config does not ask for it; names of other

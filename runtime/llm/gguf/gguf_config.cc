@@ -189,6 +189,7 @@ nlohmann::json config_of(const GgufHeader& header, const GgufKeys& keys,
       {"vocab_size", embeddings->second.shape[0]},
       {family.keys.layers, architecture.layers(header)},
       {family.keys.norm_eps, six_digits(keys.number(eps_key))},
+      {"num_nextn_predict_layers", architecture.predicting_layers(header)},
       {"tie_word_embeddings", !has_tensor(header, "output.weight")},
       {"eos_token_id", gguf_ends(header)},
   };

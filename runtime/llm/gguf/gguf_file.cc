@@ -59,7 +59,7 @@ GgufFile::GgufFile(const std::string& path)
   const ModelFamily& family = architecture_.family();
   const bool separate = family.names.qkv.empty() && family.linear == LinearKind::kNone;
   for (const auto& [name, tensor] : header().tensors()) {
-    if (is_rotary(name) || layer_of(name) >= layers_) continue;
+    if (is_rotary(name) || (layer_of(name) >= layers_ && !family.mtp_head)) continue;
     const std::string wanted = architecture_.model_name(name);
     if (separate && part_of_layer(name) == "attn_qkv") {
       add_qkv(name, tensor);

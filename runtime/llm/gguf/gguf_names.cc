@@ -76,6 +76,13 @@ constexpr Fixed kLatent[] = {{"attn_q_a", "self_attn.q_a_proj"},
                              {"attn_k_b", "self_attn.k_b_proj"},
                              {"attn_v_b", "self_attn.v_b_proj"}};
 
+constexpr Fixed kMtpHead[] = {{"nextn.eh_proj", "eh_proj"},
+                              {"nextn.embed_tokens", "embed_tokens"},
+                              {"nextn.enorm", "enorm"},
+                              {"nextn.hnorm", "hnorm"},
+                              {"nextn.shared_head_head", "shared_head.head"},
+                              {"nextn.shared_head_norm", "shared_head.norm"}};
+
 std::string_view find(std::span<const Name> known, const TensorNames& names,
                       std::string_view file) {
   for (const Name& name : known) {
@@ -124,6 +131,9 @@ std::string gguf_layer_name(const ModelFamily& family, std::string_view name) {
   }
   if (family.latent_attention) {
     if (const auto own = find(kLatent, name); !own.empty()) return std::string(own);
+  }
+  if (family.mtp_head) {
+    if (const auto own = find(kMtpHead, name); !own.empty()) return std::string(own);
   }
   if (family.experts != ExpertKind::kNone) {
     if (std::string own = expert_name(family.names, name); !own.empty()) return own;
