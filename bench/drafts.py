@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""What drafts bring: tokens a second of answers with `--drafts lookup` over those without.
+"""What drafts bring: tokens a second of answers with `--drafts lookup` or `mtp` over those without.
 
-    bench/drafts.py --model FILE.gguf [--rounds 5] [--fasa build/release/fasa] [--json FILE]
+    bench/drafts.py --model FILE.gguf [--drafts mtp] [--rounds 5] [--fasa build/release/fasa]
+                    [--json FILE]
 
 Four answers of a chat model on the processor: code that is edited and lines that are copied
 (greedy), prose about a text and prose about nothing (temperature 1). Both ways take turns, round by
@@ -61,7 +62,7 @@ def rounds_of(arguments, prompt, temperature):
     found = []
     for _ in range(arguments.rounds):
         plain, drafted = (answer(arguments, prompt, kind, temperature)
-                          for kind in ("none", "lookup"))
+                          for kind in ("none", arguments.drafts))
         if plain["tokens"] != drafted["tokens"]:
             sys.exit("drafts changed the answer")
         found.append((plain["decode"], drafted["decode"]))
@@ -82,6 +83,7 @@ def main():
     parser = argparse.ArgumentParser(prog="bench/drafts.py", description=__doc__.split("\n")[0])
     parser.add_argument("--model", required=True, metavar="DIR")
     parser.add_argument("--fasa", default=str(ROOT / "build/release/fasa"))
+    parser.add_argument("--drafts", default="lookup", choices=("lookup", "mtp"))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=256)
     parser.add_argument("--json", metavar="FILE")

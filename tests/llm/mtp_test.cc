@@ -9,6 +9,7 @@
 #include "runtime/llm/generation/generator.h"
 #include "runtime/llm/generation/mtp_drafts.h"
 #include "tests/llm/llm_fixture.h"
+#include "tests/support/fake_cuda.h"
 
 namespace fasa {
 namespace {
@@ -190,6 +191,37 @@ TEST(MtpRefusals, FilesWithoutHeads) {
                     HasSubstr("mtp.fc.weight"), HasSubstr("allowed: --drafts none, lookup")));
   EXPECT_THAT(load("glm4-moe"), HasSubstr("model.layers.3.eh_proj.weight"));
   EXPECT_THAT(load("llama-gqa-bf16"), HasSubstr("are not read for model_type llama"));
+}
+
+TEST(MtpRefusals, CudaDevices) {
+  FakeCuda fake;
+  DeviceOptions options;
+  options.name = "cuda:0";
+  options.kernel_times = false;
+  const auto device = open_device(options, fake.platform());
+  EXPECT_THAT(message_of<UsageError>(
+                  [&] { Model::load(golden_dir("qwen3-5-mtp"), *device, DType::kF32, kWithHead); }),
+              AllOf(HasSubstr("--drafts mtp"), HasSubstr("allowed: --device cpu, emulated")));
+}
+
+// Without memory for the head's keys and values answers go on.
+TEST(MtpMemory, AnswersWithoutDrafts) {
+  const auto device = open_test_device("cpu");
+  Model model = Model::load(golden_dir("qwen3-5-mtp"), *device, DType::kF32, kWithHead);
+  MtpCache cache(model, RowDType::kF32);
+  MtpDrafts drafts(cache, 0);
+  drafts.append(1);
+  drafts.append(2);
+  float* const states = drafts.step_states(1);
+  ASSERT_NE(states, nullptr);
+  std::fill_n(states, model.config().hidden, 0.5f);
+  drafts.computed(states, 1);
+  EXPECT_EQ(drafts.waiting(), 1);
+  EXPECT_TRUE(drafts.release_memory());
+  EXPECT_FALSE(drafts.release_memory());
+  EXPECT_EQ(drafts.step_states(1), nullptr);
+  drafts.computed(nullptr, 1);
+  EXPECT_TRUE(drafts.propose(MtpDrafts::kMost, 0, BatchTimes()).empty());
 }
 
 TEST(MtpRefusals, ModelsWithoutTheirHead) {
