@@ -72,7 +72,7 @@ TEST(TraceRecorder, IsTheSameOnAnyDeviceAndInAnyChunks) {
 TEST(TraceRecorder, TrueSetsAreWhatTheRuntimeAttendsTo) {
   Config config = small_config(48);
   config.prefetch.depth = 0;  // predicted rows would not count as misses
-  config.placement.hot_rows = 342;
+  config.placement.hot_rows = 327;
   const SelectionTrace trace = record("emulated", config, small_options());
   uint64_t expected = 0;
   for (int layer = 0; layer < 4; ++layer) {

@@ -31,7 +31,8 @@ TEST(Runtime, MisuseIsNamed) {
   };
   EXPECT_THAT(message_of<UsageError>([&] { begin(SequenceId{77}, 1, StepMode::kDecode); }),
               HasSubstr("sequence 77"));
-  EXPECT_THAT(message_of<UsageError>([&] { begin(id, 2, StepMode::kDecode); }), HasSubstr("2 new"));
+  EXPECT_THAT(message_of<UsageError>([&] { begin(id, 99, StepMode::kDecode); }),
+              HasSubstr("99 new"));
   EXPECT_THAT(message_of<UsageError>([&] { begin(id, 0, StepMode::kPrefill); }),
               HasSubstr("0 new"));
   EXPECT_THAT(message_of<UsageError>([&] { runtime.end_step(); }), HasSubstr("outside a step"));

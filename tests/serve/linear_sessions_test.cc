@@ -224,7 +224,7 @@ TEST_P(LinearSessionsTest, DraftsChangeNoConversation) {
     return all;
   };
   const auto plain = answers(DraftKind::kNone), drafted = answers(DraftKind::kLookup);
-  EXPECT_EQ(right > 0, std::string(GetParam().device) == "cpu");
+  EXPECT_GT(right, 0u);
   for (size_t i = 0; i < plain.size(); ++i) {
     expect_same(drafted[i], plain[i]);
     EXPECT_EQ(drafted[i].cached, plain[i].cached) << i;

@@ -20,7 +20,7 @@ class SteppedEngine {
                  all_slice_dims(model_.config().geometry())),
         reader_(model_, runtime_, options_),
         memory_(runtime_, options_, choices_, reader_, inbox_, stats_),
-        steps_(model_, runtime_, nullptr, options_, choices_, reader_, memory_, stats_) {}
+        steps_(model_, runtime_, nullptr, options_, choices_, reader_, memory_, stats_, nullptr) {}
   ~SteppedEngine() {
     choices_.cancel_all();
     remove_finished();
