@@ -28,9 +28,9 @@ enum class RowAccess : uint8_t {
 // One sequence's part of a step; an array of these lies in device memory.
 struct SequenceDesc {
   StepMode mode = StepMode::kDecode;
-  int32_t first_token = 0;                   // its first row in the step's tensors
-  int32_t tokens = 0;                        // its new tokens
-  int32_t start = 0;                         // position of the first new token
+  int32_t first_token = 0;  // its first row in the step's tensors
+  int32_t tokens = 0;       // its new tokens
+  int32_t start = 0;        // position of the first new token
   // Tokens of the step before these: then `start` is not the committed length, and their rows are
   // among the protected ones.
   int32_t earlier = 0;

@@ -52,9 +52,7 @@ class ResolveHead {
     std::atomic_ref(counter).fetch_add(static_cast<uint64_t>(amount), std::memory_order_relaxed);
   }
 
-  bool is_protected(int position) const {
-    return sequence_.is_protected(layout_, position);
-  }
+  bool is_protected(int position) const { return sequence_.is_protected(layout_, position); }
 
   const std::byte* block_row(int position) const {
     return sequence_.row_blocks[position / kPageTokens] +

@@ -280,7 +280,8 @@ void start(const ProjectParams& params, const Launcher& launch) {
     return launch_project_few<DType::kF32, 8>(params, launch);
   }
   const bool bf16_products = launch.compute_capability() >= 80;
-  if (!takes_few(params, params.rows) && bf16_products && in_words(params, kWordElements<DType::kBF16>)) {
+  if (!takes_few(params, params.rows) && bf16_products &&
+      in_words(params, kWordElements<DType::kBF16>)) {
     return launch_project_tiles(
         params, StepRows(),
         {.y = static_cast<int>(params.rows), .z = static_cast<int>(params.batch)}, launch);
