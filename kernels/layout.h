@@ -11,8 +11,8 @@
 //                                                   then the same for value pages, if any
 //   tail        slices of the newest, unsealed page of a sequence: [layer][kv_head][tail_bytes],
 //               then its values likewise, if any
-//   protected   rows of the first `sinks` and the newest `recent` tokens of a sequence, and of those
-//               that a decode step adds to them:
+//   protected   rows of the first `sinks` and the newest `recent` tokens of a sequence, and of what
+//               a decode step adds to them:
 //               [layer][kv_head][sinks + recent + kMaxDecoded - 1][row_bytes]
 //   hot rows    fetched rows that stay on the device, `slots` a head: rows
 //               [layer][kv_head][slots][row_bytes], and their table

@@ -41,8 +41,8 @@ struct ProjectParams {
   const void* x = nullptr;
   const void* weights = nullptr;
   float* y = nullptr;
-  // Of decode steps: on devices whose kernels for many rows sum in another order, a row has the bits
-  // that it has alone.
+  // In decode steps: on devices whose kernels for many rows sum in another order, a row has the
+  // bits that it has alone.
   bool apart = false;
   // DeviceTraits::project_scratch bytes.
   std::byte* scratch = nullptr;

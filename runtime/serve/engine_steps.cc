@@ -108,7 +108,7 @@ void EngineSteps::add_drafts(DecodeStep& step) const {
   }
 }
 
-// Of the tokens that stay, to the sources of drafts that read them.
+// Gives the states of the tokens that stay to the sources of drafts that read them.
 void EngineSteps::hand_over_states(const DecodeStep& step, std::span<const int> kept) const {
   int64_t row = 0;
   for (size_t i = 0; i < step.batch.size(); row += step.counts[i++]) {

@@ -39,7 +39,7 @@ class PrefetchControl {
   // runners-up for these.
   PrefetchPlan plan(int sequences, bool listed) const;
 
-  // Whether the step should be measured, the `step`-th that was planned, and which layer to measure.
+  // Whether the step should be measured, the `step`-th that was planned, and which layer of it.
   bool measures(int64_t step) const;
   int measured_layer() const;
   // Records a measured step, and the totals of transfers and rows so far.

@@ -121,8 +121,8 @@ struct Golden {
 // Bounds of relative_difference() to transformers' logits, by the dtype of weights and activations.
 inline constexpr double kF32Bound = 1e-4;
 inline constexpr double kBf16Bound = 2e-2;
-// A state of linear attention sums the roundings of all tokens: transformers' own logits in bf16 lie
-// 6.6e-2 (qwen3-5) and 3.4e-2 (qwen3-5-vision) from those in f32.
+// A state of linear attention sums the roundings of all tokens: transformers' own logits in bf16
+// lie 6.6e-2 (qwen3-5) and 3.4e-2 (qwen3-5-vision) from those in f32.
 inline constexpr double kBf16LinearBound = 6.6e-2;
 
 // max |difference| / max |logit| over the golden's positions; `all`: logits of every position.

@@ -36,7 +36,7 @@ class MtpTest : public ::testing::TestWithParam<const char*> {
   Model model_ = Model::load(path_, *device_, DType::kF32, kWithHead);
   const int hidden_ = model_.config().hidden;
 
-  // Of the tokens, read in steps of `chunk`.
+  // The tokens are read in steps of `chunk`.
   Buffer states_of(std::span<const int32_t> tokens, size_t chunk) {
     const auto runtime = full_runtime(model_);
     const SequenceId sequence = runtime->create();

@@ -244,7 +244,8 @@ class Refusals(ServeTest):
         cases = [
             ({"max_tokens": v}, "max_tokens") for v in (2**63, 1.5, "10")] + [
             ({"temperature": v}, "temperature") for v in (1e308, "warm")] + [
-            ({"drafts": "mtp"}, "drafts"), ({"drafts": "x"}, "drafts"), ({"prediction": {"content": 5}}, "prediction.content"),
+            ({"drafts": "mtp"}, "drafts"), ({"drafts": "x"}, "drafts"),
+            ({"prediction": {"content": 5}}, "prediction.content"),
             ({"top_p": 2}, "top_p"), ({"top_k": -5}, "top_k"), ({"n": 0}, "n"), ({"n": 9}, "n"),
             ({"seed": "x"}, "seed"), ({"stop": ["a"] * 17}, "stop"),
             ({"stop": 5}, "stop"), ({"logit_bias": {"9999": 1}}, "logit_bias"),

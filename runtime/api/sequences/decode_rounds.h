@@ -1,7 +1,7 @@
-// How attention of a step is split where a sequence decodes several tokens, each of which selects a
-// set of its own: into rounds, whose descriptors have one token each. If all decoded rows are local,
-// one round has all tokens. Else a sequence's hot slots serve one set at a time: round i has the
-// i-th token of every sequence, and a step number of its own.
+// How attention of a step is split where a sequence decodes several tokens, each of which selects
+// a set of its own: into rounds, whose descriptors have one token each. If all decoded rows are
+// local, one round has all tokens. Else a sequence's hot slots serve one set at a time: round i has
+// the i-th token of every sequence, and a step number of its own.
 #pragma once
 
 #include <algorithm>

@@ -17,7 +17,7 @@ namespace fasa {
 struct OpenStep {
   std::vector<StepSequence> sequences;
   StepContext tables;
-  // Of attention if a sequence decodes several tokens, see DecodeRounds. `round_members`: the index
+  // Attention if a sequence decodes several tokens, see DecodeRounds. `round_members`: the index
   // among `sequences` of each of the slot's descriptors of rounds.
   std::vector<StepContext> rounds;
   std::vector<size_t> round_members;

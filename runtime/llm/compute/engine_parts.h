@@ -36,8 +36,8 @@ struct StepShape {
   std::vector<RowRun> runs;                 // the tokens' rows, by phase of their sequences
   std::vector<RowRun> logit_runs;           // the logits' rows, by phase
   std::span<const LinearPart> linear = {};  // sequences, for layers with linear attention
-  // Hidden states [tokens, hidden] on the device: those that a head of multi-token prediction reads,
-  // and the output of the final norm, if it is wanted.
+  // Hidden states [tokens, hidden] on the device: those that a head of multi-token prediction
+  // reads, and the output of the final norm, if it is wanted.
   float* given_states = nullptr;
   float* states = nullptr;
   Cause cause = Cause::kCompute;  // kPrefill if a sequence is in prefill

@@ -39,8 +39,8 @@ struct ForwardOptions {
   bool no_logits = false;             // none, for a prompt chunk that is not the last
   bool graphs = true;                 // false: enqueues call by call, with device.graphs = on too
   LayerObserver* observer = nullptr;  // only for steps of one sequence
-  // Hidden states of all tokens [tokens, hidden], on the device: the final norm's output, for a head
-  // of multi-token prediction; null: not wanted.
+  // Hidden states of all tokens [tokens, hidden], on the device: the final norm's output, for a
+  // head of multi-token prediction; null: not wanted.
   float* states = nullptr;
   // For such a head: those of the tokens before its own, by the model that it belongs to or by
   // itself.
@@ -115,8 +115,9 @@ class Model {
   std::span<const float> step(Runtime& runtime, std::span<const int32_t> tokens,
                               std::span<const StepSequence> step,
                               const ForwardOptions& options = {});
-  // The same for decode steps with drafts. `states`: see ForwardOptions. `judge` gets the logits of all tokens [tokens, vocab],
-  // and returns how many of each sequence's stay, see Runtime::end_step().
+  // The same for decode steps with drafts. `states`: see ForwardOptions. `judge` gets the logits of
+  // all tokens [tokens, vocab], and returns how many of each sequence's stay, see
+  // Runtime::end_step().
   using Judge = std::function<std::vector<int>(std::span<const float> logits)>;
   void step_with_drafts(Runtime& runtime, std::span<const int32_t> tokens,
                         std::span<const StepSequence> step, const Judge& judge,

@@ -64,8 +64,8 @@ struct ModelConfig {
   int intermediate = 0;
   int layers = 0;
   int predicting_layers = 0;  // of multi-token prediction, behind the others; see mtp_config.h
-  // Above 0: a head of multi-token prediction (mtp_config.h), which reads tokens and another model's
-  // hidden states; the number of its layer, in files that count it behind that model's.
+  // Above 0: a head of multi-token prediction (mtp_config.h), which reads tokens and another
+  // model's hidden states; the number of its layer, in files that count it behind that model's.
   int mtp_layer = 0;
   bool is_mtp_head() const { return mtp_layer > 0; }
   int query_heads = 0;

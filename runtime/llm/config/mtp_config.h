@@ -27,7 +27,8 @@ struct MtpNames {
   std::string output;  // projection to logits; "": the trunk's
   std::string prefix;  // begins the names of all tensors that the head alone has
 
-  // `head`: from mtp_config(). Throws InputError: `files` have no head, or the family's are not read.
+  // `head`: from mtp_config(). Throws InputError: `files` have no head, or the family's are not
+  // read.
   static MtpNames find(const WeightSource& files, const ModelConfig& head);
 };
 

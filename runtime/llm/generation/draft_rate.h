@@ -17,8 +17,8 @@ struct DraftRate {
 };
 
 // The number of drafts, each right at this rate, that gives the most tokens a second, at most
-// `most`. `others`: tokens of the step besides the newest of the text. `cost`: what making one draft
-// takes, in terms of a step.
+// `most`. `others`: tokens of the step besides the newest of the text. `cost`: what making one
+// draft takes, in terms of a step.
 int drafts_that_pay(double rate, int most, int others, const BatchTimes& times, double cost = 0);
 
 }  // namespace fasa

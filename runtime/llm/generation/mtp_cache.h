@@ -14,8 +14,9 @@ class MtpCache {
  public:
   static constexpr int kPieceTokens = 256;  // of the head's steps, at most
 
-  // `row_dtype`: of keys and values, which are in device memory and all attended to. The model must
-  // outlive it. Throws UsageError (the model has no head, see WeightOptions::mtp_head), BudgetError.
+  // `row_dtype`: of keys and values, which are in device memory and all attended to. The model
+  // must outlive it. Throws UsageError (the model has no head, see WeightOptions::mtp_head),
+  // BudgetError.
   MtpCache(const Model& model, RowDType row_dtype);
 
   Model& head() const { return head_; }
@@ -32,7 +33,7 @@ class MtpCache {
   Buffer states_;
 };
 
-// Of a model that was loaded with its head; none: it was not.
+// None: the model was loaded without its head.
 std::optional<MtpCache> open_mtp_cache(const Model& model, const Runtime& runtime);
 
 }  // namespace fasa
