@@ -8,8 +8,8 @@
 namespace fasa {
 namespace {
 
-// Calls with (phase, rows) for each run; `rows` are the run's part of all rows.
-// `x_bytes`, `y_stride`: of a row of x, and of y in elements.
+// Calls with (phase, rows) for each run; `rows` are the run's part of all rows. `x_bytes` are those
+// of a row of x, `y_stride` the elements from one row of y to the next.
 template <typename Rows, typename Call>
 void for_runs(Rows rows, RowRuns runs, int64_t x_bytes, int64_t y_stride, const Call& call) {
   for (const RowRun& run : runs) {

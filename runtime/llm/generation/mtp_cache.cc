@@ -10,9 +10,8 @@ namespace {
 Model& head_of(const Model& model) {
   if (Model* const head = model.mtp_head()) return *head;
   throw UsageError(
-      "drafts of kind mtp: the model was loaded without its head of multi-token prediction; load "
-      "it "
-      "with drafts.kind = mtp, or use none or lookup");
+      "drafts of kind mtp: the model was loaded without its head of multi-token prediction; use "
+      "drafts.kind = mtp when it is loaded, or none or lookup here");
 }
 
 Config full_attention() {
