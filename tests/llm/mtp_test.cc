@@ -229,7 +229,7 @@ TEST(MtpRefusals, ModelsWithoutTheirHead) {
   Model model = Model::load(golden_dir("qwen3-5-mtp"), *device, DType::kF32);
   EXPECT_EQ(model.mtp_head(), nullptr);
   EXPECT_THAT(message_of<UsageError>([&] { answer_of(model, DraftKind::kMtp, {}, 10); }),
-              HasSubstr("load it with drafts.kind = mtp"));
+              HasSubstr("use drafts.kind = mtp when it is loaded"));
 }
 
 }  // namespace
