@@ -232,8 +232,8 @@ void CudaDevice::copy_piece(const CopyRange& piece, CopyKind kind, CudaStream& s
   });
 }
 
-// True if all ranges are in pinned memory, each in one registered piece. A graph gets a node per
-// copy instead. The runtime refuses batches on the legacy stream.
+// True if all ranges are in memory pinned here, each in one registered piece. A graph gets a node
+// per copy instead. The runtime refuses batches on the legacy stream.
 bool CudaDevice::batchable(std::span<const CopyRange> ranges, CopyKind kind,
                            const CudaStream& stream) const {
   if (ranges.size() < 2 || kind == CopyKind::kHostToHost || is_legacy(stream) ||
@@ -244,7 +244,7 @@ bool CudaDevice::batchable(std::span<const CopyRange> ranges, CopyKind kind,
     if (range.bytes < min_batched_) return false;
     if (kind == CopyKind::kDeviceToDevice) return true;
     const void* const on_host = kind == CopyKind::kHostToDevice ? range.source : range.destination;
-    return pinned_.copyable(on_host, range.bytes) == range.bytes;
+    return pinned_.in_one_piece(on_host, range.bytes);
   });
 }
 

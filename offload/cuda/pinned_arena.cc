@@ -70,13 +70,23 @@ size_t PinnedArena::copyable(const void* data, size_t bytes) const {
   if (!any_in_pieces_.load(std::memory_order_relaxed)) [[likely]]
     return bytes;
   const std::lock_guard lock(mutex_);
-  const auto* begin = static_cast<const std::byte*>(data);
-  auto mapping = in_pieces_.upper_bound(begin);
-  if (mapping == in_pieces_.begin()) return bytes;
+  const size_t left = left_in_piece(static_cast<const std::byte*>(data));
+  return left == 0 ? bytes : std::min(bytes, left);
+}
+
+bool PinnedArena::in_one_piece(const void* data, size_t bytes) const {
+  const std::lock_guard lock(mutex_);
+  return bytes <= left_in_piece(static_cast<const std::byte*>(data));
+}
+
+// Registered bytes from `data` to the end of its piece; 0 outside of the arena.
+size_t PinnedArena::left_in_piece(const std::byte* data) const {
+  auto mapping = mappings_.upper_bound(data);
+  if (mapping == mappings_.begin()) return 0;
   --mapping;
-  const auto offset = static_cast<size_t>(begin - mapping->first);
-  if (offset >= mapping->second) return bytes;
-  return std::min(bytes, kPinnedPieceBytes - offset % kPinnedPieceBytes);
+  const auto offset = static_cast<size_t>(data - mapping->first);
+  if (offset >= mapping->second) return 0;
+  return std::min(mapping->second - offset, kPinnedPieceBytes - offset % kPinnedPieceBytes);
 }
 
 uint64_t PinnedArena::pinned_bytes() const {
@@ -105,12 +115,14 @@ std::byte* PinnedArena::pin(size_t bytes, size_t asked, std::string_view purpose
   }
   touch(data, bytes);
   const std::vector<PinnedPiece> pieces = pinned_pieces(bytes);
+  mappings_.emplace(data, bytes);
   for (size_t i = 0; i < pieces.size(); ++i) {
     const CudaStatus status = calls_.register_host(data + pieces[i].offset, pieces[i].bytes);
     if (status == cuda_status::kSuccess) continue;
     calls_.take_last_error();
     const CudaCall call{"cudaHostRegister", pieces[i].bytes};
     while (i-- > 0) calls_.unregister_host(data + pieces[i].offset);
+    mappings_.erase(data);
     memory_.free(data);
     if (loses_context(status)) throw DeviceError(cuda_failure(calls_, status, call));
     throw BudgetError("pinned_memory", asked, pinned_, pinned_,
@@ -118,10 +130,7 @@ std::byte* PinnedArena::pin(size_t bytes, size_t asked, std::string_view purpose
                                   pinning_advice(pinning_limits(), pinned_, bytes)));
   }
   pinned_ += bytes;
-  if (pieces.size() > 1) {
-    in_pieces_.emplace(data, bytes);
-    any_in_pieces_ = true;
-  }
+  if (pieces.size() > 1) any_in_pieces_ = true;
   return data;
 }
 
@@ -129,7 +138,7 @@ void PinnedArena::unpin(std::byte* data, size_t bytes) noexcept {
   for (const PinnedPiece& piece : pinned_pieces(bytes)) calls_.unregister_host(data + piece.offset);
   memory_.free(data);
   pinned_ -= bytes;
-  in_pieces_.erase(data);
+  mappings_.erase(data);
 }
 
 std::byte* PinnedArena::take_run(size_t bytes) {

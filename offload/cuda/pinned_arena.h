@@ -35,6 +35,8 @@ class PinnedArena {
   // Length of the prefix of [data, data + bytes) that one copy may cover: the runtime refuses
   // copies across two registrations.
   size_t copyable(const void* data, size_t bytes) const;
+  // Whether all of it is in one registration of this arena, as batched copies need.
+  bool in_one_piece(const void* data, size_t bytes) const;
 
   // Registered bytes, slabs in full.
   uint64_t pinned_bytes() const;
@@ -47,6 +49,7 @@ class PinnedArena {
  private:
   std::byte* pin(size_t bytes, size_t asked, std::string_view purpose);
   void unpin(std::byte* data, size_t bytes) noexcept;
+  size_t left_in_piece(const std::byte* data) const;
   void touch(std::byte* data, size_t bytes) const;
   std::byte* take_run(size_t bytes);
   void give_run(std::byte* data, size_t bytes) noexcept;
@@ -56,8 +59,8 @@ class PinnedArena {
   HostArena memory_;
   mutable std::mutex mutex_;
   uint64_t pinned_ = 0;
-  std::map<const std::byte*, size_t> in_pieces_;  // mappings of more than one piece
-  std::atomic<bool> any_in_pieces_ = false;       // while false, copies skip the lock
+  std::map<const std::byte*, size_t> mappings_;  // registered, by address
+  std::atomic<bool> any_in_pieces_ = false;      // while false, single copies skip the lock
   std::vector<std::byte*> slabs_;
   std::map<std::byte*, size_t> runs_;  // free parts of slabs: start -> bytes
 };

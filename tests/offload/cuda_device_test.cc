@@ -438,6 +438,22 @@ TEST(CudaDevice, KnowsWhoseACallersStreamIs) {
   EXPECT_NO_THROW(use(*device));
 }
 
+// Memory from elsewhere may be pageable, and goes range by range.
+TEST(CudaCopies, FromTheHeapAreNotBatched) {
+  constexpr size_t kBytes = CudaDevice::kMinBatched;
+  FakeCuda fake;
+  const auto device = open(fake);
+  const Stream stream = device->create_stream(StreamPriority::kNormal, "copies");
+  const Buffer there = device->allocate(MemorySpace::kDevice, 2 * kBytes, "test");
+  const std::vector<std::byte> heap(2 * kBytes, std::byte{7});
+  const CopyRange ranges[] = {{there.data(), heap.data(), kBytes},
+                              {there.data() + kBytes, heap.data() + kBytes, kBytes}};
+  device->copy_all(ranges, CopyKind::kHostToDevice, stream.view());
+  device->synchronize(stream.view());
+  EXPECT_EQ(fake.calls["copy_all"], 0);
+  EXPECT_EQ(std::memcmp(there.data(), heap.data(), 2 * kBytes), 0);
+}
+
 // The runtime refuses batches of copies on the legacy stream, which PyTorch works on by default.
 TEST(CudaDevice, CopiesOnTheLegacyStreamAreNotBatched) {
   constexpr size_t kBytes = CudaDevice::kMinBatched;

@@ -64,6 +64,12 @@ TEST_F(PinnedArenaTest, LargeBlocksArePinnedAndGivenBack) {
   EXPECT_EQ(arena_.pinned_bytes(), 100 * kMiB + 4096);
   std::memset(data, 1, 100 * kMiB + 5);
   EXPECT_EQ(arena_.copyable(data, 100 * kMiB), 100 * kMiB);
+  EXPECT_TRUE(arena_.in_one_piece(data + 5, 100 * kMiB));
+  EXPECT_FALSE(arena_.in_one_piece(data + 4096, 100 * kMiB + 1));
+  EXPECT_FALSE(arena_.in_one_piece(data - 1, 1));
+  const std::vector<std::byte> heap(8);
+  EXPECT_EQ(arena_.copyable(heap.data(), 8), 8u);
+  EXPECT_FALSE(arena_.in_one_piece(heap.data(), 8));
   arena_.free(data, 100 * kMiB + 5);
   EXPECT_TRUE(fake_.registered.empty());
   EXPECT_EQ(arena_.pinned_bytes(), 0u);
