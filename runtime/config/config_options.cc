@@ -396,7 +396,7 @@ void add_answers(Options& out) {
        .help = "Drafts of an answer's next tokens, computed in one step with the newest token. "
                "lookup = what followed the same tokens before, in prompt and answer, as far as it "
                "saves time; mtp = by the head of multi-token prediction that files of some models "
-               "carry, not on CUDA. Answers do not depend on it.",
+               "carry. Answers do not depend on it.",
        .flag = "drafts"},
       {{"none", DraftKind::kNone}, {"lookup", DraftKind::kLookup}, {"mtp", DraftKind::kMtp}},
       [](auto& c) -> auto& { return c.drafts.kind; }));

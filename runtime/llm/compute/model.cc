@@ -33,11 +33,6 @@ void require_runnable(const ModelConfig& config, const Device& device,
         fmt::format("--activations int8: not supported on device '{}'; use --activations model",
                     device.name()));
   }
-  if (weights.mtp_head) {
-    throw UsageError(
-        fmt::format("--drafts mtp: not supported on device '{}'; allowed: --device cpu, emulated",
-                    device.name()));
-  }
   if (device.traits().model_calls) return;
   throw UsageError(fmt::format(
       "device '{}' cannot run a model that is being observed; allowed: --device cpu, emulated",
