@@ -1,4 +1,5 @@
 // Time to draw a token: sampling [--benchmark_filter=...]. Logits: normal, standard deviation 2.5.
+// rows: tokens of 16 rows, one after the other (cores 1) or side by side (0: all).
 // free_text: a token of an answer's text with tools that may be called, whose grammar waits for the
 // mark of a call, beside the same token without the grammar. Both are timed in turns; `ratio` is
 // that of their medians.
@@ -16,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/base/parallel.h"
 #include "runtime/llm/generation/answer.h"
 #include "runtime/llm/generation/sampler.h"
 #include "runtime/text/answer/call_grammar.h"
@@ -45,6 +47,30 @@ FASA_DRAW(temperature_1, .temperature = 1);
 FASA_DRAW(top_p_95, .temperature = 1, .top_p = 0.95f);
 FASA_DRAW(top_p_95_min_p_05, .temperature = 1, .top_p = 0.95f, .min_p = 0.05f);
 FASA_DRAW(top_k_40, .temperature = 1, .top_k = 40);
+
+void rows(benchmark::State& state) {
+  constexpr size_t kRows = 16;
+  std::vector<float> logits(static_cast<size_t>(state.range(0)));
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal(0, 2.5f);
+  for (float& logit : logits) logit = normal(random);
+  std::vector<std::unique_ptr<Sampler>> samplers;
+  for (size_t i = 0; i < kRows; ++i) {
+    samplers.push_back(
+        std::make_unique<Sampler>(Sampling{.temperature = 1, .top_p = 0.95f, .seed = i}));
+  }
+  const bool side_by_side = state.range(1) != 1;
+  const auto draw_row = [&](size_t i) { benchmark::DoNotOptimize(samplers[i]->next(logits)); };
+  for (auto _ : state) {
+    if (side_by_side) parallel_for(size_t{0}, kRows, draw_row);
+    for (size_t i = 0; i < kRows && !side_by_side; ++i) draw_row(i);
+  }
+}
+BENCHMARK(rows)
+    ->ArgNames({"vocabulary", "cores"})
+    ->ArgsProduct({{151936, 262144}, {1, 0}})
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
 
 // Words of letters, and the marks of calls behind them.
 text::Tokenizer made_up_tokenizer(int vocabulary) {

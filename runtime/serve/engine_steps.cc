@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/base/parallel.h"
 #include "runtime/llm/generation/open_drafts.h"
 
 namespace fasa::serve {
@@ -50,6 +51,16 @@ std::vector<ActiveChoice*> EngineSteps::decoding() const {
 
 bool EngineSteps::DecodeStep::one_each() const {
   return std::all_of(counts.begin(), counts.end(), [](int count) { return count == 1; });
+}
+
+size_t EngineSteps::DecodeStep::rows_of(size_t i) const {
+  return all_logits() ? static_cast<size_t>(counts[i]) : 1;
+}
+
+size_t EngineSteps::DecodeStep::rows() const {
+  size_t rows = 0;
+  for (size_t i = 0; i < batch.size(); ++i) rows += rows_of(i);
+  return rows;
 }
 
 bool EngineSteps::DecodeStep::has_drafts() const {
@@ -187,18 +198,41 @@ void EngineSteps::decode_step(const DecodeStep& step) {
   decode_times_.measured(tokens, took);
   stats_.decode_step_seconds.of(static_cast<size_t>(tokens)).add(took);
   last_decode_ = {end, stats_.prefill_step_seconds.sum};
-  const size_t rows = step.all_logits() ? static_cast<size_t>(tokens) : step.batch.size();
-  const size_t vocab = logits.size() / rows;
+  const size_t vocab = logits.size() / step.rows();
+  choose_tokens(step, logits);
   size_t row = 0;
   // Sampling may start further choices; this batch does not include them.
   for (size_t i = 0; i < step.batch.size(); ++i) {
     end_audit(*step.batch[i], logits.subspan(row * vocab, vocab), took);
-    row += step.all_logits() ? static_cast<size_t>(step.counts[i]) : 1;
+    row += step.rows_of(i);
     if (!step.drafts[i].empty()) continue;
     computed(*step.batch[i], step.counts[i], StepMode::kDecode,
              logits.subspan((row - 1) * vocab, vocab));
   }
   hand_over_states(step, kept);
+}
+
+// The tokens of all answers that take one, side by side: each reads a whole vocabulary.
+void EngineSteps::choose_tokens(const DecodeStep& step, std::span<const float> logits) {
+  struct Row {
+    Answer* answer;
+    std::span<const float> logits;
+  };
+  const size_t vocab = logits.size() / step.rows();
+  std::vector<Row> rows;
+  size_t end = 0;
+  for (size_t i = 0; i < step.batch.size(); ++i) {
+    end += step.rows_of(i);
+    if (!step.drafts[i].empty() || step.batch[i]->at_prompt()) continue;
+    rows.push_back({step.batch[i]->answer.get(), logits.subspan((end - 1) * vocab, vocab)});
+  }
+  if (rows.size() < 2) return;
+  parallel_for(size_t{0}, rows.size(), [&](size_t i) {
+    try {
+      rows[i].answer->choose(rows[i].logits);
+    } catch (const InputError&) {  // take() throws it again
+    }
+  });
 }
 
 // Choices with drafts take their tokens within the step, which keeps those that were right.

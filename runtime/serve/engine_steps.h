@@ -65,6 +65,8 @@ class EngineSteps {
     bool has_drafts() const;
     // Whether all tokens have logits.
     bool all_logits() const { return has_drafts() || states != nullptr; }
+    size_t rows_of(size_t i) const;  // of logits, of choice i
+    size_t rows() const;
   };
   struct StepEnd {
     std::chrono::steady_clock::time_point at;
@@ -79,6 +81,7 @@ class EngineSteps {
   void begin_audit(const DecodeStep& step);
   void end_audit(ActiveChoice& active, std::span<const float> logits, double seconds);
   void decode_step(const DecodeStep& step);
+  static void choose_tokens(const DecodeStep& step, std::span<const float> logits);
   std::span<const float> run_drafts(const DecodeStep& step, std::vector<int>* kept);
   int take_drafts(ActiveChoice& active, std::span<const int32_t> drafts,
                   std::span<const float> logits, size_t vocab);

@@ -84,6 +84,26 @@ TEST_F(AnswerTest, LogprobsAreTheModelsOwn) {
   EXPECT_NEAR(answer.logprobs()[0].top[0].second - answer.logprobs()[0].logprob, 5, 1e-9);
 }
 
+TEST_F(AnswerTest, WhatIsChosenBeforeIsTaken) {
+  AnswerOptions options;
+  options.logprobs = 1;
+  options.max_tokens = 40;
+  options.sampling.seed = 3;
+  options.sampling.temperature = 2;
+  options.sampling.presence_penalty = 0.5;
+  Answer plain(options, eos_, tokenizer_.get(), prompt_);
+  Answer chosen(options, eos_, tokenizer_.get(), prompt_);
+  for (bool more = true; more;) {
+    const std::vector<float> logits = logits_of('a');
+    chosen.choose(logits);
+    more = plain.take(logits);
+    EXPECT_EQ(chosen.take(logits), more);
+  }
+  EXPECT_EQ(chosen.tokens(), plain.tokens());
+  EXPECT_EQ(chosen.text(), plain.text());
+  EXPECT_EQ(chosen.logprobs().back().logprob, plain.logprobs().back().logprob);
+}
+
 TEST_F(AnswerTest, ImpossibleOptions) {
   AnswerOptions options;
   options.stop = {"x"};

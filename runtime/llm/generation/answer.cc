@@ -148,15 +148,21 @@ void Answer::prepare() {
   if (held_) options_.grammar->allowed(*held_);
 }
 
+void Answer::choose(std::span<const float> logits) {
+  const auto mark = forced();
+  chosen_ = mark ? *mark : sampler_.next(without_ends(masked(logits)));
+  if (options_.logprobs) chosen_logprobs_ = logprobs_of(logits, *chosen_, *options_.logprobs);
+}
+
 bool Answer::take(std::span<const float> logits) {
   fresh_ = text_.size();
   pieces_.clear();
-  const auto mark = forced();
-  const int32_t token = mark ? *mark : sampler_.next(without_ends(masked(logits)));
+  if (!chosen_) choose(logits);
+  const int32_t token = *std::exchange(chosen_, std::nullopt);
   if (is_eos(token)) return finish(AnswerEnd::kEndOfSequence);
   const bool open = push_grammar(token);
   tokens_.push_back(token);
-  if (options_.logprobs) logprobs_.push_back(logprobs_of(logits, token, *options_.logprobs));
+  if (options_.logprobs) logprobs_.push_back(std::move(*chosen_logprobs_));
   const bool early = std::ssize(tokens_) <= options_.min_tokens;  // stop strings do not count yet
   if (reader_ != nullptr && reader_->thinking()) ++reasoning_tokens_;
   if (continuation_) add_text(continuation_->push(token), token, !early);

@@ -62,6 +62,9 @@ class Answer {
   // Picks a token from the logits [vocab] of the last position. True: the answer continues, and
   // tokens().back() is the model's next input. Throws InputError if the grammar allows no token.
   bool take(std::span<const float> logits);
+  // Picks the token that take() takes next, of the same logits: for several answers side by side.
+  // Throws as take() does; nothing has changed then.
+  void choose(std::span<const float> logits);
   // Whether the next take() has to compute what the grammar allows. prepare() does so before,
   // beside the model's step; no other call meanwhile. What it throws, take() throws again.
   bool needs_mask() const;
@@ -119,6 +122,8 @@ class Answer {
   text::StopStrings stop_;
   std::optional<text::TokenGrammar::Text> held_;  // the grammar's state after the text so far
   std::vector<float> masked_;                     // logits, NaN where a token is not allowed
+  std::optional<int32_t> chosen_;                 // by choose()
+  std::optional<TokenLogprobs> chosen_logprobs_;
   std::vector<int32_t> tokens_;
   std::vector<TokenLogprobs> logprobs_;
   std::string text_;
