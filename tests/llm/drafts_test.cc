@@ -92,7 +92,7 @@ TEST(BatchTimesTest, TheLineThroughTheSteps) {
 // are those of steps of one token.
 class DraftedTest : public ::testing::TestWithParam<std::tuple<const char*, const char*>> {
  protected:
-  static constexpr size_t kPrompt = 40, kDecoded = 60;
+  static constexpr size_t kPrompt = 48, kDecoded = 30;
 
   std::vector<float> one_by_one(Runtime& runtime) {
     std::vector<float> all;

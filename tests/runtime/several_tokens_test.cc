@@ -21,7 +21,7 @@ struct Prompt {
   int tokens;
 };
 const std::vector<Prompt> kPrompts = {{1, 150}, {2, 40}, {3, 250}};
-constexpr size_t kDecoded = 48;
+constexpr size_t kDecoded = 32;
 
 // A sequence, the seed of each of its decoded tokens, and their outputs.
 struct Text {
