@@ -22,14 +22,6 @@ using namespace llm_test;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-DeviceOptions cuda_options() {
-  DeviceOptions options;
-  options.name = "cuda:0";
-  options.threads = 2;
-  options.kernel_times = false;  // tests open many devices
-  return options;
-}
-
 double difference_to_golden(const std::string& name, Device& device, DType dtype, size_t chunk,
                             const WeightOptions& weights = {}) {
   const Golden golden = Golden::load(golden_dir(name));

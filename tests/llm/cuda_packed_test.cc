@@ -17,13 +17,6 @@ namespace {
 
 using namespace llm_test;
 
-std::unique_ptr<Device> open_fake(FakeCuda& fake) {
-  DeviceOptions options;
-  options.name = "cuda:0";
-  options.threads = 2;
-  return open_device(options, fake.platform());
-}
-
 // Matrices packed in a file stay packed: codes of 2 to 8 bits, tables, floats, scale groups in any
 // order, and inputs that end within a scale group.
 class PackedModel : public ::testing::TestWithParam<const char*> {

@@ -146,12 +146,7 @@ class DraftedTest : public ::testing::TestWithParam<std::tuple<const char*, cons
 
   // "cuda": over a fake runtime.
   std::unique_ptr<Device> open(const std::string& name) {
-    if (name != "cuda") return open_test_device(name);
-    DeviceOptions options;
-    options.name = "cuda:0";
-    options.threads = 2;
-    options.kernel_times = false;
-    return open_device(options, fake_.platform());
+    return name == "cuda" ? open_fake(fake_) : open_test_device(name);
   }
 
   FakeCuda fake_;

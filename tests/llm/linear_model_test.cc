@@ -26,7 +26,7 @@ class LinearModel : public ::testing::TestWithParam<const char*> {
   void start(const std::string& device = "cpu") {
     runtime_.reset();
     model_.reset();
-    device_ = GetParam() == kOnCuda ? open_fake() : open_test_device(device);
+    device_ = GetParam() == kOnCuda ? open_fake(fake_) : open_test_device(device);
     model_ = std::make_unique<Model>(Model::load(folder(), *device_, DType::kF32));
     runtime_ = full_runtime(*model_);
   }
@@ -75,12 +75,6 @@ class LinearModel : public ::testing::TestWithParam<const char*> {
     return all;
   }
 
-  std::unique_ptr<Device> open_fake() {
-    DeviceOptions options;
-    options.name = "cuda:0";
-    options.threads = 2;
-    return open_device(options, fake_.platform());
-  }
   static std::string folder() { return golden_dir(GetParam() == kOnCuda ? "qwen3-5" : GetParam()); }
 
   FakeCuda fake_;

@@ -48,11 +48,7 @@ class MtpTest : public ::testing::TestWithParam<MtpCase> {
 
   std::unique_ptr<Device> open() {
     if (quick_) return open_test_device(GetParam().device);
-    DeviceOptions options;
-    options.name = GetParam().device;
-    options.threads = 2;
-    options.kernel_times = false;
-    return open_device(options, interpreted_platform(fake_));
+    return open_device(cuda_options(), interpreted_platform(fake_));
   }
 
   // The tokens are read in steps of `chunk`.

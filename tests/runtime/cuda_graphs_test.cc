@@ -28,10 +28,8 @@ using Step = std::function<std::vector<float>(std::span<const Part>)>;
 
 constexpr int kMaxTokens = 3;
 
-std::unique_ptr<Device> open_fake(FakeCuda& fake, std::optional<uint64_t> device_memory = {}) {
-  DeviceOptions options;
-  options.name = "cuda:0";
-  options.threads = 2;
+std::unique_ptr<Device> open_fake(FakeCuda& fake, uint64_t device_memory) {
+  DeviceOptions options = cuda_options();
   options.device_memory = device_memory;
   return open_device(options, fake.platform());
 }

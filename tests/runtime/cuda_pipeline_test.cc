@@ -31,17 +31,6 @@ Outputs generate(const RunSetup& setup, int chunk = kPrompt) {
   return generate(run, chunk);
 }
 
-DeviceOptions cuda_options() {
-  DeviceOptions options;
-  options.name = "cuda:0";
-  options.threads = 2;
-  options.kernel_times = false;  // tests open many devices
-  return options;
-}
-std::unique_ptr<Device> open_fake(FakeCuda& fake) {
-  return open_device(cuda_options(), fake.platform());
-}
-
 void expect_same(const Outputs& a, const Outputs& b, const std::string& what) {
   ASSERT_EQ(a.size(), b.size()) << what;
   for (size_t i = 0; i < a.size(); ++i) {

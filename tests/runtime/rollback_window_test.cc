@@ -96,11 +96,8 @@ TEST(RollbackWindow, BitsAreThoseOfASequenceThatKeepsAll) {
 TEST(RollbackWindow, InterpretedKernelsHaveTheSameBits) {
   const auto gpu_outputs_of = [](const RunSetup& setup, const std::vector<int>& windows,
                                  int64_t rollback_tokens) {
-    DeviceOptions options;
-    options.name = "cuda:0";
-    options.threads = 2;
     FakeCuda fake;
-    RuntimeRun run(open_device(options, interpreted_platform(fake)), setup,
+    RuntimeRun run(open_device(cuda_options(), interpreted_platform(fake)), setup,
                    windowed(setup, windows));
     const SequenceId id = run.runtime().create();
     run.runtime().set_rollback_tokens(id, rollback_tokens);

@@ -155,14 +155,6 @@ std::vector<RunSetup> cuda_setups() {
           {.hot_rows = 48, .head_groups = 2, .low_bit_tokens = kAllOthers},
           {.hot_rows = 400, .depth = 1, .predictor = PredictorKind::kRunnersUp, .max_steps = 40}};
 }
-DeviceOptions cuda_options() {
-  DeviceOptions options;
-  options.name = "cuda:0";
-  options.threads = 2;
-  options.kernel_times = false;  // tests open many devices
-  return options;
-}
-
 TEST(SeveralTokens, OnTheCudaDeviceOverAFakeRuntime) {
   for (const RunSetup& setup : cuda_setups()) {
     FakeCuda fake;

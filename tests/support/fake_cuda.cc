@@ -523,4 +523,16 @@ CudaPlatform FakeCuda::platform(Kernels kernels) {
           .ptx = "90"};
 }
 
+DeviceOptions cuda_options() {
+  DeviceOptions options;
+  options.name = "cuda:0";
+  options.threads = 2;
+  options.kernel_times = false;
+  return options;
+}
+
+std::unique_ptr<Device> open_fake(FakeCuda& fake) {
+  return open_device(cuda_options(), fake.platform());
+}
+
 }  // namespace fasa

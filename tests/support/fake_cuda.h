@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "offload/cuda/cuda_calls.h"
+#include "offload/open_device.h"
 
 namespace fasa {
 
@@ -163,5 +164,9 @@ class FakeCuda final : public CudaCalls {
   std::shared_ptr<Capture> capture_;  // under way; one at a time
   uint64_t shuffles_ = 0;
 };
+
+// Of the first GPU, for tests, which open many devices.
+DeviceOptions cuda_options();
+std::unique_ptr<Device> open_fake(FakeCuda& fake);
 
 }  // namespace fasa
