@@ -21,8 +21,7 @@ import time
 from whole_model import ROOT, SHAPES, SMALL, run_measured, write_random_gguf
 
 # As whole_model.SHAPES.
-SHAPES_OF_FILES = {"small": (SHAPES[SMALL], "Q4_0"),
-                   "1b": ((2048, 8192, 16, 32, 8, 64, 128256), "Q4_0")}
+SHAPES_OF_FILES = {"small": SHAPES[SMALL], "1b": (2048, 8192, 16, 32, 8, 64, 128256)}
 BATCH = 2048  # of llama.cpp, its default
 
 
@@ -74,7 +73,7 @@ def llama_child(arguments):
 
 def output_of(command):
     text, errors, _ = run_measured(command)
-    return text if text else sys.exit(errors)
+    return text if text else sys.exit(errors or f"{command[0]} failed")
 
 
 def run_peer(arguments, model, tokens):

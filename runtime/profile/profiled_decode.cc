@@ -40,6 +40,7 @@ void ProfiledDecode::stop_recording() {
 ProfiledSynthetic::ProfiledSynthetic(const SyntheticOptions& settings, SelectionTrace trace)
     : ProfiledDecode(settings.geometry.layers),
       tokens_(settings.tokens),
+      sequences_(settings.sequences),
       decode_(settings, std::move(trace)) {
   memory_ = decode_.runtime().memory();
 }
@@ -48,7 +49,7 @@ ProfiledSynthetic::~ProfiledSynthetic() { stop_recording(); }
 
 ProfiledDecode::Taken ProfiledSynthetic::run_step() {
   SyntheticStep step = decode_.step();
-  ++done_;
+  done_ += step.tokens / sequences_;
   return {step.seconds, std::move(step.fetch), decode_.take_overlap()};
 }
 

@@ -73,6 +73,7 @@ class ProfiledSynthetic final : public ProfiledDecode {
   Taken run_step() override;
 
   const int64_t tokens_;
+  const int sequences_;
   SyntheticDecode decode_;
   KvMemory memory_;
   int64_t done_ = 0;

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <utility>
 
+#include "kernels/slice_format.h"
 #include "offload/open_device.h"
 #include "runtime/base/error.h"
 #include "runtime/base/require.h"
@@ -59,6 +60,8 @@ void SyntheticOptions::validate() const {
   config.validate_for(geometry);
   require(sequences >= 1, "sequences", sequences, "1 or more");
   require(tokens >= 1 && tokens <= INT32_MAX / 2, "tokens", tokens, "1 to 1073741823");
+  require(step_tokens >= 1 && step_tokens <= kPageTokens, "step_tokens", step_tokens,
+          fmt::format("1 to {}", kPageTokens));
   require(max_steps >= 1 && max_steps <= INT32_MAX / 2, "max_steps", max_steps, "1 to 1073741823");
 }
 
@@ -74,10 +77,10 @@ class SyntheticDecode::Impl {
   bool computes() const { return settings_.compute == SyntheticCompute::kReal; }
   void fill();
   void append_chunk(SequenceId sequence, int tokens);
-  void enqueue_step();
+  void enqueue_step(int tokens);
   void read_weights(uint64_t bytes, int layer);
-  void move_by_link(uint64_t bytes, CopyKind kind);
-  std::vector<StepSequence> decode_step() const;
+  void move_by_link(int tokens, uint64_t bytes, CopyKind kind);
+  std::vector<StepSequence> decode_step();
 
   const SyntheticOptions settings_;
   const SelectionTrace trace_;
@@ -100,13 +103,14 @@ SyntheticDecode::Impl::Impl(const SyntheticOptions& settings, SelectionTrace tra
       inner_(open_device(settings_.device_options())),
       device_(static_cast<EmulatedDevice&>(*inner_), &tiling_, settings_.tokens, settings_.compute),
       runtime_(device_, settings_.config, settings_.geometry, settings_.row_dtype,
-               settings_.slice_dims(), settings_.tokens + settings_.max_steps),
+               settings_.slice_dims(), settings_.tokens + settings_.max_new_tokens()),
       stream_(device_.create_stream(StreamPriority::kNormal, "compute")),
       begun_(device_.create_event()),
       ended_(device_.create_event()) {
   if (trace_.steps() == 0) throw UsageError("the selection trace has no steps");
   fill();
-  inputs_ = std::make_unique<SyntheticInputs>(device_, settings_.geometry, settings_.sequences,
+  inputs_ = std::make_unique<SyntheticInputs>(device_, settings_.geometry,
+                                              int64_t{settings_.sequences} * settings_.step_tokens,
                                               computes(), settings_.seed + 2, stream_.view());
 }
 
@@ -128,7 +132,7 @@ void SyntheticDecode::Impl::fill() {
   for (int i = 0; i < settings_.sequences; ++i) {
     const SequenceId sequence = runtime_.create();
     sequences_.push_back(sequence);
-    runtime_.reserve(sequence, settings_.tokens + settings_.max_steps, 1);
+    runtime_.reserve(sequence, settings_.tokens + settings_.max_new_tokens(), 1);
     for (int64_t done = 0; done < settings_.tokens; done += chunk) {
       append_chunk(sequence, static_cast<int>(std::min(chunk, settings_.tokens - done)));
       // Work enqueued ahead of the device takes host memory.
@@ -137,9 +141,12 @@ void SyntheticDecode::Impl::fill() {
   }
 }
 
-std::vector<StepSequence> SyntheticDecode::Impl::decode_step() const {
+std::vector<StepSequence> SyntheticDecode::Impl::decode_step() {
   std::vector<StepSequence> step;
-  for (const SequenceId sequence : sequences_) step.push_back({sequence, 1, StepMode::kDecode});
+  for (const SequenceId sequence : sequences_) {
+    const int tokens = std::min(settings_.step_tokens, runtime_.info(sequence).max_decoded);
+    step.push_back({sequence, tokens, StepMode::kDecode});
+  }
   return step;
 }
 
@@ -151,18 +158,17 @@ void SyntheticDecode::Impl::read_weights(uint64_t bytes, int layer) {
       tag_of(layer, Cause::kCompute));
 }
 
-void SyntheticDecode::Impl::move_by_link(uint64_t bytes, CopyKind kind) {
+// `bytes`: of a token.
+void SyntheticDecode::Impl::move_by_link(int tokens, uint64_t bytes, CopyKind kind) {
   if (bytes == 0) return;
-  static_cast<EmulatedDevice&>(*inner_).model_copy(
-      bytes * static_cast<uint64_t>(settings_.sequences), kind, stream_.view(),
-      tag_of(-1, Cause::kControl));
+  static_cast<EmulatedDevice&>(*inner_).model_copy(bytes * static_cast<uint64_t>(tokens), kind,
+                                                   stream_.view(), tag_of(-1, Cause::kControl));
 }
 
 // As a model does: embeddings to the device, layers, the output projection, logits back.
-void SyntheticDecode::Impl::enqueue_step() {
-  const int tokens = settings_.sequences;
+void SyntheticDecode::Impl::enqueue_step(int tokens) {
   const WeightLoad& weights = settings_.weights;
-  move_by_link(weights.hidden_bytes, CopyKind::kHostToDevice);
+  move_by_link(tokens, weights.hidden_bytes, CopyKind::kHostToDevice);
   for (int layer = 0; layer < settings_.geometry.layers; ++layer) {
     read_weights(weights.layer_bytes, layer);
     if (!settings_.geometry.is_shared(layer)) {
@@ -172,20 +178,23 @@ void SyntheticDecode::Impl::enqueue_step() {
                     stream_.view());
   }
   read_weights(weights.head_bytes, -1);
-  move_by_link(weights.logit_bytes, CopyKind::kDeviceToHost);
+  move_by_link(tokens, weights.logit_bytes, CopyKind::kDeviceToHost);
 }
 
 SyntheticStep SyntheticDecode::Impl::step() {
   require(done_ < settings_.max_steps, "steps", done_ + 1,
           fmt::format("at most {} (max_steps)", settings_.max_steps));
   runtime_.reset_metrics();
-  inputs_->shift(settings_.sequences, stream_.view());
+  const std::vector<StepSequence> parts = decode_step();
+  int tokens = 0;
+  for (const StepSequence& part : parts) tokens += part.tokens;
+  inputs_->shift(tokens, stream_.view());
   device_.synchronize(stream_.view());
   const TransferTotals before = device_.transfers();
   device_.record(begun_.view(), stream_.view());
-  runtime_.begin_step(decode_step());
+  runtime_.begin_step(parts);
   try {
-    enqueue_step();
+    enqueue_step(tokens);
     static_cast<void>(runtime_.linear_parts());
     runtime_.end_step();
   } catch (...) {
@@ -196,6 +205,7 @@ SyntheticStep SyntheticDecode::Impl::step() {
   device_.record(ended_.view(), stream_.view());
   device_.synchronize(stream_.view());
   SyntheticStep result;
+  result.tokens = tokens;
   result.seconds = device_.seconds_at(ended_.view()) - device_.seconds_at(begun_.view());
   result.transfers = difference(device_.transfers(), before);
   result.fetch = runtime_.metrics();

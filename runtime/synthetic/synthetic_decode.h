@@ -17,6 +17,7 @@ struct SyntheticOptions {
   Geometry geometry;
   int64_t tokens = 131072;  // tokens of each sequence before the first step
   int sequences = 1;
+  int step_tokens = 1;      // of each sequence, as with drafts; fewer where a page ends
   int64_t max_steps = 512;  // memory is reserved for so many
   RowDType row_dtype = DType::kBF16;
   // device.name is ignored: the device is the emulated one, with the bandwidth and launch cost
@@ -31,6 +32,7 @@ struct SyntheticOptions {
 
   // Throws UsageError.
   void validate() const;
+  int64_t max_new_tokens() const { return max_steps * step_tokens; }  // of a sequence
   DeviceOptions device_options() const;
   std::vector<int16_t> slice_dims() const;  // as a Runtime takes them
 };
@@ -38,6 +40,7 @@ struct SyntheticOptions {
 struct SyntheticStep {
   // On the device's clock, from begin_step to the last layer's output or the logits.
   double seconds = 0;
+  int64_t tokens = 0;  // of all sequences
   FetchMetrics fetch;  // of this step alone
   TransferTotals transfers;
 };

@@ -40,6 +40,7 @@ SyntheticOptions emulated_options(const EmulatedDecode& decode, Config config) {
   options.geometry = decode.shape.geometry;
   options.tokens = decode.tokens;
   options.sequences = decode.sequences;
+  options.step_tokens = decode.step_tokens;
   options.max_steps = decode.max_steps;
   options.row_dtype = config.placement.row_dtype.value_or(DType::kBF16);
   options.memory_bandwidth = device.memory_bandwidth;

@@ -19,6 +19,7 @@ struct EmulatedDecode {
   ModelShape shape;
   int64_t tokens = 0;
   int sequences = 1;
+  int step_tokens = 1;
   int weight_bits = kUsualWeightBits;  // 0: attention alone
   int64_t max_steps = 0;
   uint64_t seed = 0;

@@ -54,6 +54,8 @@ void ProfileCommand::add_subject_flags() {
                              "With --geometry: context length before the first step");
   add_shown_option(*command_, "--sequences", flags_.sequences, "N",
                    "With --geometry: number of sequences that decode together");
+  add_shown_option(*command_, "--step-tokens", flags_.step_tokens, "N",
+                   "With --geometry: tokens of each sequence in a step, as with drafts");
   add_option(*command_, "--selection-trace", flags_.trace_file, "FILE",
              "With --geometry: file of selections from fasa trace; default: the bundled one");
   add_option(*command_, "--weight-bits", flags_.weight_bits, "N",
@@ -134,8 +136,8 @@ int ProfileCommand::run() {
   const auto configs = read_configs(subject);
   require_usable_target();
   if (prefill_) {
-    if (!compare_.empty() || !html_.empty() || flags_.sequences != 1) {
-      throw UsageError("--prefill excludes --compare, --html and --sequences");
+    if (!compare_.empty() || !html_.empty() || flags_.sequences != 1 || flags_.step_tokens != 1) {
+      throw UsageError("--prefill excludes --compare, --html, --sequences and --step-tokens");
     }
     const PromptProfile profile = profile_prompt(flags_, configs.front().second, prefill_chunk_);
     fmt::print("{}", json_ ? to_json(profile).dump(2) + "\n" : folded(to_table(profile)));

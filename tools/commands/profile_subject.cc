@@ -56,13 +56,14 @@ void ProfileOptions::validate() const {
   if (synthetic()) {
     require(tokens >= 1 && tokens <= INT32_MAX / 2, "--tokens", tokens, "1 to 1073741823");
     require(sequences >= 1 && sequences <= 256, "--sequences", sequences, "1 to 256");
+    require(step_tokens >= 1 && step_tokens <= 16, "--step-tokens", step_tokens, "1 to 16");
     if (prompted) throw UsageError("a prompt needs --model; a trace has its own");
     return;
   }
-  if (!trace_file.empty() || weight_bits || sequences != 1) {
+  if (!trace_file.empty() || weight_bits || sequences != 1 || step_tokens != 1) {
     throw UsageError(
-        "--selection-trace, --sequences and --weight-bits need --geometry; they do not apply to "
-        "--model");
+        "--selection-trace, --sequences, --step-tokens and --weight-bits need --geometry; they do "
+        "not apply to --model");
   }
   if (!prompted) throw UsageError("--model needs a prompt; give --prompt-file FILE");
 }
@@ -121,6 +122,7 @@ void ProfileSubject::describe(ProfileReport& report) const {
   if (trace_) report.selections = selections_of(trace_name_, *trace_);
   report.compute = flags_.synthetic() ? "modelled" : "real";
   report.sequences = flags_.sequences;
+  report.step_tokens = flags_.step_tokens;
   report.tokens = flags_.synthetic() ? flags_.tokens : static_cast<int64_t>(prompt_.size());
 }
 
@@ -144,6 +146,7 @@ ProfileRun ProfileSubject::open_synthetic(const std::string& name, Config config
       emulated_options({.shape = *shape_,
                         .tokens = flags_.tokens,
                         .sequences = flags_.sequences,
+                        .step_tokens = flags_.step_tokens,
                         .weight_bits = flags_.weight_bits.value_or(kUsualWeightBits),
                         .max_steps = flags_.max_steps()},
                        std::move(config));

@@ -20,6 +20,7 @@ struct ProfileOptions {
   PromptSource prompt;
   int64_t tokens = 131072;
   int sequences = 1;  // decoding together
+  int step_tokens = 1;
   int steps = 32;
   std::optional<int> warmup;  // none: until hot rows are warm
   std::string trace_file;

@@ -157,6 +157,7 @@ Json to_json(const ProfileReport& report) {
   json["geometry"] = geometry_json(report.geometry);
   json["tokens"] = report.tokens;
   json["sequences"] = report.sequences;
+  json["step_tokens"] = report.step_tokens;
   json["selections"] = report.selections.empty() ? Json(nullptr) : Json(report.selections);
   if (!report.advice.text.empty()) {
     json["advice"] = {{"text", report.advice.text}, {"tried", Json::array()}};

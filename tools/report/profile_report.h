@@ -32,6 +32,7 @@ struct ProfileReport {
   Geometry geometry;
   int64_t tokens = 0;      // of each sequence before the first step, warm-up included
   int sequences = 1;       // decoding together
+  int step_tokens = 1;     // of each sequence
   int weight_bits = 0;     // synthetic decode; 0 = attention alone
   std::string trace;       // synthetic decode: its file
   std::string selections;  // where its selections are from

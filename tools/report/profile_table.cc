@@ -212,9 +212,10 @@ std::string machine_of(const ProfileRun& run) {
 }
 
 std::string context_of(const ProfileReport& report) {
-  const std::string tokens = fmt::format("{} tokens", report.tokens);
-  return report.sequences == 1 ? tokens
-                               : fmt::format("{} sequences of {}", report.sequences, tokens);
+  std::string context = fmt::format("{} tokens", report.tokens);
+  if (report.sequences > 1) context = fmt::format("{} sequences of {}", report.sequences, context);
+  if (report.step_tokens > 1) context += fmt::format(", steps of {} tokens", report.step_tokens);
+  return context;
 }
 
 namespace {
