@@ -279,8 +279,8 @@ def main():
     parser.add_argument("--answers", nargs="+", type=int, default=[64, 256],
                         help="clients: tokens per answer")
     parser.add_argument("--rounds", type=int, default=1, help="servers take turns so often")
-    parser.add_argument("--llama", action="store_true")
-    parser.add_argument("--llama-context", type=int, default=8192)
+    parser.add_argument("--llama", metavar="PROGRAM",
+                        help="clients: llama.cpp's server, with as many slots as clients")
     parser.add_argument("--prompt-tokens", type=int, default=100_000,
                         help="intruder, sessions: bytes")
     parser.add_argument("--max-step-ms", type=float, default=100, help="question: of the server")

@@ -111,7 +111,8 @@ def run_row(server, name, prompts, clients, answer):
 def run_cases(model, options, round_, texts):
     servers = [("fasa", lambda: fasa(model, *options.flags))]
     if options.llama and model.endswith(".gguf"):
-        servers.append(("llama.cpp", lambda: llama(model, options.llama_context)))
+        slots, context = max(options.clients), max(options.prompts) + max(options.answers) + 64
+        servers.append(("llama.cpp", lambda: llama(options.llama, model, slots, context)))
     times = {kind: step_times(model, *kind, options.clients) for kind in
              itertools.product(options.prompts, options.answers)}
     for name, start in servers if round_ % 2 == 0 else reversed(servers):

@@ -89,13 +89,13 @@ def fasa(model, *flags):
     return Server([FASA, "serve", "--model", model, "--port", "0", *flags])
 
 
-def llama(model, context):
+def llama(program, model, slots, context):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    return Server([sys.executable, "-m", "llama_cpp.server", "--model", model, "--port", str(port),
-                   "--n_ctx", str(context), "--flash_attn", "true", "--n_threads",
-                   str(os.cpu_count()), "--interrupt_requests", "false"], port)
+    return Server([program, "--model", model, "--port", str(port), "--parallel", str(slots),
+                   "--ctx-size", str(slots * context), "--flash-attn", "on", "--threads",
+                   str(os.cpu_count())], port)
 
 
 class Reply:

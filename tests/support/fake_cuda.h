@@ -165,7 +165,7 @@ class FakeCuda final : public CudaCalls {
   uint64_t shuffles_ = 0;
 };
 
-// Of the first GPU, for tests, which open many devices.
+// Name the first GPU; for tests, which open many devices.
 DeviceOptions cuda_options();
 std::unique_ptr<Device> open_fake(FakeCuda& fake);
 

@@ -69,6 +69,14 @@ class Profile(CommandTest):
         self.assertLess(profile["tpot_ms"], 3 * one["tpot_ms"])
         self.assertAlmostEqual(profile["link_measured"]["latency_us"], 10, places=3)
 
+    def test_several_tokens_in_one_step(self):
+        one = self.profile(*SMALL, "--depth", 0)
+        profile = self.profile(*SMALL, "--depth", 0, "--step-tokens", 4)
+        self.assertEqual(profile["step_tokens"], 4)
+        self.assertEqual(profile["bytes"]["write_back"], 4 * one["bytes"]["write_back"])
+        self.assertGreater(profile["tpot_ms"], one["tpot_ms"])
+        self.assertLess(profile["tpot_ms"], 4 * one["tpot_ms"])
+
     def test_the_same_twice(self):
         first, second = (self.profile(*SMALL, "--depth", 0) for _ in range(2))
         self.assertEqual(first["rows"], second["rows"])
@@ -239,6 +247,7 @@ class BadInput(CommandTest):
     def test_values(self):
         for flag, given in (("--steps", 0), ("--steps", -1), ("--warmup", -1), ("--tokens", 0),
                             ("--weight-bits", 3), ("--sequences", 0), ("--sequences", 257),
+                            ("--step-tokens", 0), ("--step-tokens", 17),
                             ("--bandwidth", "0GB/s"),
                             ("--hot-rows", -1), ("--depth", -1), ("--depth", 17)):
             with self.subTest(flag=flag, given=given):
