@@ -23,16 +23,19 @@ class PromptClock {
         access_(settings.access_of(load.tokens, settings.max_hot_rows)),
         write_back_(!machine.unified && traits_of(settings.rows).space == MemorySpace::kHost) {}
 
+  // A chunk's cost grows evenly with its start: of very many, the middle one of a group stands for
+  // the group.
   PromptCost run() {
-    for (int64_t start = 0; start < load_.tokens; start += load_.chunk) {
-      start_ = start;
-      tokens_ = std::min<int64_t>(load_.chunk, load_.tokens - start);
-      if (load_.piece > 0) {
-        add_chunk(start, tokens_);
-        continue;
-      }
-      begin_step();
-      for_layers(settings_.layer_count(), [this](int layer) { add_layer(layer); });
+    constexpr int64_t kGroups = 1024;
+    const int64_t chunks = (load_.tokens + load_.chunk - 1) / load_.chunk;
+    const int64_t group = (chunks / kGroups) | 1;
+    for (int64_t first = 0; first < chunks;) {
+      const int64_t alike = first + group < chunks ? group : 1;
+      const Times before = at_;
+      const PromptCost cost_before = cost_;
+      read_chunk((first + alike / 2) * load_.chunk);
+      add_more(alike - 1, before, cost_before);
+      first += alike;
     }
     if (load_.weights.any()) {
       run({.device_bytes = load_.weights.head_bytes, .operations = load_.weights.head_operations});
@@ -75,13 +78,15 @@ class PromptClock {
       cost_before = cost_;
       work();
     }
-    if (times <= kRun) return;
-    const auto more = static_cast<uint64_t>(times - kRun);
-    at_.shift(static_cast<double>(more) * (at_.compute - before.compute));
+    if (times > kRun) add_more(times - kRun, before, cost_before);
+  }
+  // What came after `before` comes `times` more times.
+  void add_more(int64_t times, const Times& before, const PromptCost& cost_before) {
+    at_.shift(static_cast<double>(times) * (at_.compute - before.compute));
     for (const auto field :
          {&PromptCost::operations, &PromptCost::attention, &PromptCost::state_bytes,
           &PromptCost::rows_back, &PromptCost::rows_to_host, &PromptCost::experts}) {
-      cost_.*field += more * (cost_.*field - cost_before.*field);
+      cost_.*field += static_cast<uint64_t>(times) * (cost_.*field - cost_before.*field);
     }
   }
 
@@ -99,6 +104,14 @@ class PromptClock {
     for (const auto& [kind, layers] : kinds) {
       repeat(layers.second, [&, layer = layers.first] { work(layer); });
     }
+  }
+
+  void read_chunk(int64_t start) {
+    start_ = start;
+    tokens_ = std::min<int64_t>(load_.chunk, load_.tokens - start);
+    if (load_.piece > 0) return add_chunk(start, tokens_);
+    begin_step();
+    for_layers(settings_.layer_count(), [this](int layer) { add_layer(layer); });
   }
 
   double transfer(uint64_t bytes) const {
