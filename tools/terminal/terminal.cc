@@ -55,9 +55,9 @@ LineReader::~LineReader() = default;
 std::optional<std::string> LineReader::edited(std::string_view prompt) {
   std::string whole;
   while (true) {
-    bool interrupted = false;
-    auto line = editor_->next(whole.empty() ? prompt : "... ", &interrupted);
-    if (interrupted) {
+    bool was_interrupted = false;
+    auto line = editor_->next(whole.empty() ? prompt : "... ", &was_interrupted);
+    if (was_interrupted) {
       Interrupts::forget();
       whole.clear();
       fmt::print("\n(end the input with Ctrl-D, or /quit, to leave)\n");
