@@ -150,19 +150,21 @@ void Answer::prepare() {
 
 void Answer::choose(std::span<const float> logits) {
   const auto mark = forced();
-  chosen_ = mark ? *mark : sampler_.next(without_ends(masked(logits)));
-  if (options_.logprobs) chosen_logprobs_ = logprobs_of(logits, *chosen_, *options_.logprobs);
+  Chosen chosen{.token = mark ? *mark : sampler_.next(without_ends(masked(logits)))};
+  if (options_.logprobs) chosen.logprobs = logprobs_of(logits, chosen.token, *options_.logprobs);
+  chosen_ = std::move(chosen);
 }
 
 bool Answer::take(std::span<const float> logits) {
   fresh_ = text_.size();
   pieces_.clear();
   if (!chosen_) choose(logits);
-  const int32_t token = *std::exchange(chosen_, std::nullopt);
+  Chosen chosen = *std::exchange(chosen_, std::nullopt);
+  const int32_t token = chosen.token;
   if (is_eos(token)) return finish(AnswerEnd::kEndOfSequence);
   const bool open = push_grammar(token);
   tokens_.push_back(token);
-  if (options_.logprobs) logprobs_.push_back(std::move(*chosen_logprobs_));
+  if (options_.logprobs) logprobs_.push_back(std::move(*chosen.logprobs));
   const bool early = std::ssize(tokens_) <= options_.min_tokens;  // stop strings do not count yet
   if (reader_ != nullptr && reader_->thinking()) ++reasoning_tokens_;
   if (continuation_) add_text(continuation_->push(token), token, !early);

@@ -99,6 +99,10 @@ class Answer {
   const std::vector<TokenLogprobs>& logprobs() const { return logprobs_; }  // of each token
 
  private:
+  struct Chosen {
+    int32_t token;
+    std::optional<TokenLogprobs> logprobs = std::nullopt;  // if they are asked for
+  };
   bool finish(AnswerEnd end);
   void add_text(const std::string& text, int32_t token, bool stops);
   void add_pieces(std::vector<text::AnswerPiece> pieces, bool stops);
@@ -122,8 +126,7 @@ class Answer {
   text::StopStrings stop_;
   std::optional<text::TokenGrammar::Text> held_;  // the grammar's state after the text so far
   std::vector<float> masked_;                     // logits, NaN where a token is not allowed
-  std::optional<int32_t> chosen_;                 // by choose()
-  std::optional<TokenLogprobs> chosen_logprobs_;
+  std::optional<Chosen> chosen_;                  // by choose()
   std::vector<int32_t> tokens_;
   std::vector<TokenLogprobs> logprobs_;
   std::string text_;
