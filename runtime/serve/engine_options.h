@@ -12,6 +12,7 @@ namespace fasa::serve {
 struct EngineOptions {
   int max_sequences = 16;  // computed at the same time
   int max_waiting = 64;
+  int threads = 0;  // that choose tokens; 0: as many as cores
   int prefill_chunk = 512;
   double max_step_seconds = 0;      // 0: see PrefillBudget
   double idle_step_seconds = 0.05;  // of a prompt while nothing decodes: new requests wait for it

@@ -25,6 +25,7 @@ EngineSteps::EngineSteps(Model& model, Runtime& runtime, const text::Tokenizer* 
       memory_(memory),
       stats_(stats),
       mtp_(mtp),
+      choosers_(options.threads > 0 ? options.threads : tbb::task_arena::automatic),
       prefill_budget_(options.max_step_seconds, options.prefill_chunk,
                       reader.possible() ? options.idle_step_seconds : PrefillBudget::kNone),
       prompt_turns_(options.prompt_share) {
@@ -227,12 +228,13 @@ void EngineSteps::choose_tokens(const DecodeStep& step, std::span<const float> l
     rows.push_back({step.batch[i]->answer.get(), logits.subspan((end - 1) * vocab, vocab)});
   }
   if (rows.size() < 2) return;
-  parallel_for(size_t{0}, rows.size(), [&](size_t i) {
+  const auto choose = [&](size_t i) {
     try {
       rows[i].answer->choose(rows[i].logits);
     } catch (const InputError&) {  // take() throws it again
     }
-  });
+  };
+  execute_in(choosers_, [&] { parallel_for(size_t{0}, rows.size(), choose); });
 }
 
 // Choices with drafts take their tokens within the step, which keeps those that were right.

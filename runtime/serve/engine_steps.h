@@ -2,6 +2,8 @@
 // and sampling.
 #pragma once
 
+#include <tbb/task_arena.h>
+
 #include <chrono>
 #include <cstdint>
 #include <future>
@@ -81,7 +83,7 @@ class EngineSteps {
   void begin_audit(const DecodeStep& step);
   void end_audit(ActiveChoice& active, std::span<const float> logits, double seconds);
   void decode_step(const DecodeStep& step);
-  static void choose_tokens(const DecodeStep& step, std::span<const float> logits);
+  void choose_tokens(const DecodeStep& step, std::span<const float> logits);
   std::span<const float> run_drafts(const DecodeStep& step, std::vector<int>* kept);
   int take_drafts(ActiveChoice& active, std::span<const int32_t> drafts,
                   std::span<const float> logits, size_t vocab);
@@ -107,6 +109,7 @@ class EngineSteps {
   SessionMemory& memory_;
   EngineStatus& stats_;
   MtpCache* const mtp_;
+  tbb::task_arena choosers_;
   PrefillBudget prefill_budget_;
   PromptTurns prompt_turns_;
   BatchTimes decode_times_;

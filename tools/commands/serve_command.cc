@@ -310,6 +310,7 @@ void ServeCommand::set_engine_options(const Config& config, const Model& model,
   }
   engine_.max_step_seconds = max_step_ms_ == "auto" ? 0 : std::stod(max_step_ms_) * 1e-3;
   engine_.prompt_share = config.serve.prompt_share;
+  engine_.threads = config.device.threads;
   engine_.sparse_turn_tokens = config.sessions.sparse_turn_tokens;
 }
 
