@@ -5,7 +5,7 @@ set(shipped_models ${PROJECT_SOURCE_DIR}/models/needle-3m ${PROJECT_SOURCE_DIR}/
                    ${PROJECT_SOURCE_DIR}/models/traces)
 if(SKBUILD)
   # GCC 12's libstdc++ is newer than that of systems with glibc 2.34 (manylinux_2_34).
-  foreach(target fasa fasa_python)
+  foreach(target fasa fasa_python_core fasa_python_studies)
     target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/cmake/old_glibc.cc)
     target_link_options(${target} PRIVATE -static-libstdc++ LINKER:--exclude-libs,ALL)
   endforeach()

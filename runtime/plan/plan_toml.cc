@@ -1,8 +1,8 @@
 // The recommended settings as a config file.
 #include <fmt/format.h>
 
+#include "runtime/config/settings_toml.h"
 #include "runtime/plan/planner.h"
-#include "runtime/plan/settings_toml.h"
 
 namespace fasa {
 

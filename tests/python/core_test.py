@@ -4,6 +4,7 @@ import ctypes
 import gc
 import os
 import pathlib
+import subprocess
 import sys
 import threading
 
@@ -476,6 +477,14 @@ def test_the_package_is_typed():
     assert (folder / "py.typed").exists()
     for name in fasa.__all__:
         assert (getattr(fasa, name).__doc__ or "").strip() or name.startswith("Head"), name
+
+
+@pytest.mark.parametrize("use, loaded", [("fasa.sparse_decode", False), ("fasa.plan", True)])
+def test_models_code_is_loaded_when_it_is_used(use, loaded):
+    program = f"import fasa; {use}; print('libdnnl' in open('/proc/self/maps').read())"
+    printed = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True,
+                             text=True).stdout
+    assert printed.strip() == str(loaded)
 
 
 class OnCuda:

@@ -37,7 +37,7 @@ def test_the_wheel(tmp_path):
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         archive.extractall(unpacked)
-    assert {"fasa/py.typed", "fasa/_core.pyi", "fasa/__init__.py",
+    assert {"fasa/py.typed", "fasa/_core.pyi", "fasa/_studies.pyi", "fasa/__init__.py",
             "fasa/transformers/__init__.py", "fasa/vllm/__init__.py",
             "fasa_metrics/__main__.py"} <= set(names)
     (entries,) = [name for name in names if name.endswith("/entry_points.txt")]

@@ -9,7 +9,7 @@
 
 #include "runtime/base/units.h"
 #include "runtime/config/config_options.h"
-#include "runtime/plan/settings_toml.h"
+#include "runtime/config/settings_toml.h"
 #include "runtime/tune/tune_space.h"
 #include "tools/flags/help_text.h"
 #include "tools/report/text_table.h"

@@ -12,8 +12,8 @@
 #include "runtime/base/error.h"
 #include "runtime/base/units.h"
 #include "runtime/config/renamed_keys.h"
+#include "runtime/config/settings_toml.h"
 #include "runtime/io/nearest.h"
-#include "runtime/plan/settings_toml.h"
 
 namespace fasa::python {
 namespace {

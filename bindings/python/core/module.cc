@@ -1,4 +1,4 @@
-// fasa._core: the compiled module of the Python package.
+// fasa._core: the cache, its config and its FC maps.
 #include <nanobind/nanobind.h>
 
 #include "bindings/python/core/config.h"
@@ -14,6 +14,4 @@ NB_MODULE(_core, module) {
   fasa::python::add_runtime(module);
   fasa::python::add_paged(module);
   fasa::python::add_stateless(module);
-  fasa::python::add_studies(module);
-  fasa::python::add_evals(module);
 }

@@ -12,9 +12,5 @@ void add_errors(nanobind::module_& module);
 void add_fc_map(nanobind::module_& module);
 // fasa.sparse_decode: attention without a cache.
 void add_stateless(nanobind::module_& module);
-// fasa.calibrate and fasa.plan.
-void add_studies(nanobind::module_& module);
-// Code that `python -m fasa eval` shares with `fasa eval`: tasks, examples, files of results.
-void add_evals(nanobind::module_& module);
 
 }  // namespace fasa::python

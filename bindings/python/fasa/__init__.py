@@ -2,6 +2,8 @@
 
 The core needs NumPy alone; fasa.transformers brings it into Hugging Face models.
 """
+from typing import TYPE_CHECKING
+
 from ._core import (
     BudgetError,
     Config,
@@ -16,8 +18,6 @@ from ._core import (
     Runtime,
     Sequence,
     UsageError,
-    calibrate,
-    plan,
     rank_chunks,
     sparse_decode,
 )
@@ -42,3 +42,14 @@ __all__ = [
     "sparse_decode",
 ]
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from ._studies import calibrate, plan
+
+
+def __getattr__(name):
+    # What needs models, oneDNN and OpenMP is loaded when it is first used.
+    if name in ("calibrate", "plan"):
+        from . import _studies
+        return getattr(_studies, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,7 +8,8 @@ import pathlib
 import sys
 
 from . import BudgetError, DeviceError, Error, InputError, UsageError
-from ._core import config_from_flags, default_calibration_texts, option_table, read_prompt
+from ._core import config_from_flags, option_table
+from ._studies import default_calibration_texts, read_prompt
 
 _CODES = {UsageError: 2, InputError: 3, BudgetError: 4, DeviceError: 5}
 

@@ -7,7 +7,7 @@ import sys
 import tqdm
 
 from . import UsageError
-from ._core import _eval_tasks, _EvalOptions, eval_summary
+from ._studies import _eval_tasks, _EvalOptions, eval_summary
 
 _COUNTS = {"perplexity": "tokens", "accuracy": "questions"}
 

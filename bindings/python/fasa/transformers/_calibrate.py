@@ -4,7 +4,6 @@ from __future__ import annotations
 import torch
 
 from .. import Config, FcMap, UsageError, rank_chunks
-from .._core import calibration_data, default_calibration_window
 from ._attention import observing
 from ._geometry import attention_modules, fingerprint, geometry_of, text_config
 
@@ -38,6 +37,8 @@ def calibrate(model, ids, *, config: Config | None = None, objective: str = "dis
     ids: a list of token ids. progress(phase, done, total), phases "running" and "ranking". All
     layers must be full attention.
     """
+    from .._studies import calibration_data, default_calibration_window
+
     settings = config or Config()
     own = text_config(model)
     most = min(tokens or 4096, own.max_position_embeddings)

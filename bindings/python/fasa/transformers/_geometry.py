@@ -7,7 +7,6 @@ import sys
 import torch
 
 from .. import Geometry, ModelFingerprint, UsageError
-from .._core import rope_scaling_text
 
 
 def text_config(model):
@@ -142,6 +141,8 @@ def _first_key_row(module, query_rows: int) -> str:
 
 def fingerprint(model) -> ModelFingerprint:
     """The properties that an FC map shares with its model, in the format of `fasa calibrate`."""
+    from .._studies import rope_scaling_text  # loads what models need: only for FC maps
+
     config = text_config(model)
     layers = config.num_hidden_layers
     modules = attention_modules(model, list(range(layers)))

@@ -1,4 +1,4 @@
-#include "bindings/python/core/module_parts.h"
+#include "bindings/python/studies/module_parts.h"
 
 #include <fmt/format.h>
 #include <nanobind/stl/optional.h>
@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/python/core/callback_tokenizer.h"
 #include "bindings/python/core/json_value.h"
+#include "bindings/python/studies/callback_tokenizer.h"
 #include "runtime/base/error.h"
 #include "runtime/eval/eval_plan.h"
 #include "runtime/eval/perplexity.h"

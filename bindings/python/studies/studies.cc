@@ -1,4 +1,4 @@
-#include "bindings/python/core/module_parts.h"
+#include "bindings/python/studies/module_parts.h"
 
 #include <fmt/format.h>
 #include <nanobind/stl/optional.h>
@@ -17,7 +17,6 @@
 #include "runtime/catalog/geometry_catalog.h"
 #include "runtime/fasa.hpp"
 #include "runtime/io/input_file.h"
-#include "runtime/io/output_file.h"
 #include "runtime/llm/compute/model.h"
 #include "runtime/llm/compute/model_memory.h"
 #include "runtime/llm/config/model_shape.h"
@@ -208,7 +207,6 @@ void add_calibration_parts(nb::module_& module) {
         return nb::bytes(bytes.data(), bytes.size());
       },
       nb::arg("path"));
-  module.def("write_file", write_file_atomically, nb::arg("path"), nb::arg("text"));
   module.def("rope_scaling_text", rope_scaling_text, nb::arg("parameters"),
              nb::arg("max_positions"));
 }

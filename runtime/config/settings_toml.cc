@@ -1,4 +1,4 @@
-#include "runtime/plan/settings_toml.h"
+#include "runtime/config/settings_toml.h"
 
 #include <fmt/format.h>
 
