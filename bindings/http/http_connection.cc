@@ -94,13 +94,13 @@ void HttpConnection::start() {
 }
 
 void HttpConnection::refuse(int status, const std::string& message) {
-  keep_alive_ = false;
+  manner_.keep_alive = false;
   state_ = State::kResponding;
   send(exchange_, shared_->refusal(status, message));
 }
 
 void HttpConnection::drain() {
-  keep_alive_ = false;
+  manner_.keep_alive = false;
   if (state_ == State::kIdle) close();
 }
 
@@ -144,28 +144,28 @@ void HttpConnection::read_header() {
   const auto& limits = shared_->options.limits;
   state_ = State::kReading;
   parser_.emplace();
-  origin_.clear();
+  manner_.origin.clear();
   parser_->header_limit(static_cast<uint32_t>(limits.header_bytes));
   parser_->body_limit(limits.body_bytes);
   expire_after(limits.header_timeout);
-  http::async_read_header(socket_, buffer_, *parser_,
-                          [self = shared_from_this()](const ErrorCode& error, size_t) {
-                            if (error) return self->fail_reading(error);
-                            const auto& header = self->parser_->get();
-                            self->keep_alive_ = header.keep_alive() && !self->shared_->draining;
-                            self->head_only_ = header.method() == http::verb::head;
-                            self->old_version_ = header.version() < 11;
-                            if (const auto refused = self->complaint()) {
-                              ++self->shared_->counters.bad_requests;
-                              return self->refuse(refused->first, refused->second);
-                            }
-                            self->origin_ = std::string(header[http::field::origin]);
-                            if (self->is_preflight()) return self->answer_preflight();
-                            if (self->expects_continue() && !self->parser_->is_done()) {
-                              self->enqueue("HTTP/1.1 100 Continue\r\n\r\n");
-                            }
-                            self->read_body();
-                          });
+  http::async_read_header(
+      socket_, buffer_, *parser_, [self = shared_from_this()](const ErrorCode& error, size_t) {
+        if (error) return self->fail_reading(error);
+        const auto& header = self->parser_->get();
+        self->manner_.keep_alive = header.keep_alive() && !self->shared_->draining;
+        self->manner_.head_only = header.method() == http::verb::head;
+        self->manner_.old_version = header.version() < 11;
+        if (const auto refused = self->complaint()) {
+          ++self->shared_->counters.bad_requests;
+          return self->refuse(refused->first, refused->second);
+        }
+        self->manner_.origin = std::string(header[http::field::origin]);
+        if (self->is_preflight()) return self->answer_preflight();
+        if (self->expects_continue() && !self->parser_->is_done()) {
+          self->enqueue("HTTP/1.1 100 Continue\r\n\r\n");
+        }
+        self->read_body();
+      });
 }
 
 bool HttpConnection::expects_continue() const {
@@ -188,7 +188,7 @@ std::optional<std::pair<int, std::string>> HttpConnection::complaint() const {
   if (const auto refused = origin_complaint()) return refused;
   if (shared_->any_host) return std::nullopt;
   const std::string host(header[http::field::host]);
-  if (host.empty() && old_version_) return std::nullopt;
+  if (host.empty() && manner_.old_version) return std::nullopt;
   if (is_allowed_host(host, shared_->options)) return std::nullopt;
   return std::pair(
       421, fmt::format("Host \"{}\" is not a name of this server; add it with --allowed-host",
@@ -212,7 +212,7 @@ std::optional<std::pair<int, std::string>> HttpConnection::origin_complaint() co
 // A CORS preflight: browsers send it before a cross-origin request with a key or with JSON.
 bool HttpConnection::is_preflight() const {
   const auto& header = parser_->get();
-  return header.method() == http::verb::options && !origin_.empty() &&
+  return header.method() == http::verb::options && !manner_.origin.empty() &&
          header.find(http::field::access_control_request_method) != header.end();
 }
 
@@ -227,7 +227,7 @@ void HttpConnection::answer_preflight() {
   if (header.find("Access-Control-Request-Private-Network") != header.end()) {
     response.headers.emplace_back("Access-Control-Allow-Private-Network", "true");
   }
-  if (!parser_->is_done()) keep_alive_ = false;  // the refused request's body is left unread
+  if (!parser_->is_done()) manner_.keep_alive = false;  // the refused request's body is left unread
   state_ = State::kResponding;
   ++exchange_;
   begun_ = finished_ = false;
@@ -248,8 +248,8 @@ void HttpConnection::read_body() {
 
 void HttpConnection::fail_reading(const ErrorCode& error) {
   const auto& limits = shared_->options.limits;
-  old_version_ = false;
-  head_only_ = false;
+  manner_.old_version = false;
+  manner_.head_only = false;
   if (timed_out_) {
     ++shared_->counters.timeouts;
     return refuse(408, "the request did not arrive in time");
@@ -309,20 +309,20 @@ void HttpConnection::write_head(const HttpResponse& head, std::optional<size_t> 
   if (head.status != 204) text += fmt::format("Content-Type: {}\r\n", head.content_type);
   if (length) {
     if (head.status != 204) text += fmt::format("Content-Length: {}\r\n", *length);
-    body_ = head_only_ || head.status == 204 ? Body::kNone : Body::kSized;
-  } else if (old_version_) {
-    keep_alive_ = false;
-    body_ = head_only_ ? Body::kNone : Body::kUntilClose;
+    manner_.body = manner_.head_only || head.status == 204 ? Body::kNone : Body::kSized;
+  } else if (manner_.old_version) {
+    manner_.keep_alive = false;
+    manner_.body = manner_.head_only ? Body::kNone : Body::kUntilClose;
   } else {
     text += "Transfer-Encoding: chunked\r\n";
-    body_ = head_only_ ? Body::kNone : Body::kChunked;
+    manner_.body = manner_.head_only ? Body::kNone : Body::kChunked;
   }
-  if (!origin_.empty()) {
-    text += fmt::format("Access-Control-Allow-Origin: {}\r\nVary: Origin\r\n", origin_);
+  if (!manner_.origin.empty()) {
+    text += fmt::format("Access-Control-Allow-Origin: {}\r\nVary: Origin\r\n", manner_.origin);
   }
   text += "X-Content-Type-Options: nosniff\r\n";
-  text +=
-      keep_alive_ ? (old_version_ ? "Connection: keep-alive\r\n" : "") : "Connection: close\r\n";
+  text += manner_.keep_alive ? (manner_.old_version ? "Connection: keep-alive\r\n" : "")
+                             : "Connection: close\r\n";
   text += "\r\n";
   begun_ = true;
   enqueue(text);
@@ -330,30 +330,30 @@ void HttpConnection::write_head(const HttpResponse& head, std::optional<size_t> 
 
 void HttpConnection::send(uint64_t exchange, HttpResponse response) {
   if (!answers(exchange) || begun_) return;
-  if (shared_->draining) keep_alive_ = false;
+  if (shared_->draining) manner_.keep_alive = false;
   write_head(response, response.body.size());
-  if (body_ != Body::kNone) enqueue(response.body);
+  if (manner_.body != Body::kNone) enqueue(response.body);
   finish_response();
 }
 
 void HttpConnection::begin(uint64_t exchange, const HttpResponse& head) {
   if (!answers(exchange) || begun_) return;
-  if (shared_->draining) keep_alive_ = false;
+  if (shared_->draining) manner_.keep_alive = false;
   write_head(head, std::nullopt);
 }
 
 void HttpConnection::write(uint64_t exchange, const std::string& piece) {
   if (!answers(exchange) || !begun_ || piece.empty()) return;
-  if (body_ == Body::kChunked) {
+  if (manner_.body == Body::kChunked) {
     enqueue(fmt::format("{:x}\r\n{}\r\n", piece.size(), piece));
-  } else if (body_ == Body::kUntilClose) {
+  } else if (manner_.body == Body::kUntilClose) {
     enqueue(piece);
   }
 }
 
 void HttpConnection::end(uint64_t exchange) {
   if (!answers(exchange) || !begun_) return;
-  if (body_ == Body::kChunked) enqueue("0\r\n\r\n");
+  if (manner_.body == Body::kChunked) enqueue("0\r\n\r\n");
   finish_response();
 }
 
@@ -366,56 +366,57 @@ void HttpConnection::watch(uint64_t exchange, std::function<void()> gone) {
 void HttpConnection::abandon(uint64_t exchange) {
   if (!answers(exchange) || finished_) return;
   if (begun_) return close();  // a truncated response must not look complete
-  keep_alive_ = false;
+  manner_.keep_alive = false;
   send(exchange, shared_->refusal(500, "the request was aborted; see the server's log"));
 }
 
 void HttpConnection::finish_response() {
   finished_ = true;
   gone_ = nullptr;
-  if (!writing_) after_flush();
+  if (!output_.writing) after_flush();
 }
 
 void HttpConnection::enqueue(std::string_view bytes) {
   if (state_ == State::kClosing) return;
-  pending_ += bytes;
-  if (pending_.size() + sending_.size() - sent_ >
+  output_.pending += bytes;
+  if (output_.pending.size() + output_.sending.size() - output_.sent >
       shared_->options.limits.backlog_bytes + shared_->options.limits.header_bytes) {
     // The backlog limit applies to streamed pieces only: a whole response may be larger.
-    if (body_ == Body::kChunked || body_ == Body::kUntilClose) return close();
+    if (manner_.body == Body::kChunked || manner_.body == Body::kUntilClose) return close();
   }
-  if (!writing_) flush();
+  if (!output_.writing) flush();
 }
 
 void HttpConnection::flush() {
-  if (sent_ == sending_.size()) {
-    sending_.clear();
-    sent_ = 0;
-    std::swap(sending_, pending_);
+  if (output_.sent == output_.sending.size()) {
+    output_.sending.clear();
+    output_.sent = 0;
+    std::swap(output_.sending, output_.pending);
   }
-  if (sending_.empty()) {
-    writing_ = false;
+  if (output_.sending.empty()) {
+    output_.writing = false;
     return after_flush();
   }
-  writing_ = true;
+  output_.writing = true;
   expire_after(shared_->options.limits.write_timeout);
-  socket_.async_write_some(asio::buffer(sending_.data() + sent_, sending_.size() - sent_),
-                           [self = shared_from_this()](const ErrorCode& error, size_t bytes) {
-                             if (error) {
-                               self->writing_ = false;
-                               if (self->timed_out_) ++self->shared_->counters.timeouts;
-                               return self->close();
-                             }
-                             self->sent_ += bytes;
-                             self->flush();
-                           });
+  socket_.async_write_some(
+      asio::buffer(output_.sending.data() + output_.sent, output_.sending.size() - output_.sent),
+      [self = shared_from_this()](const ErrorCode& error, size_t bytes) {
+        if (error) {
+          self->output_.writing = false;
+          if (self->timed_out_) ++self->shared_->counters.timeouts;
+          return self->close();
+        }
+        self->output_.sent += bytes;
+        self->flush();
+      });
 }
 
 void HttpConnection::after_flush() {
   if (state_ == State::kReading || state_ == State::kClosing) return;
   expire_never();
   if (!finished_) return;
-  if (!keep_alive_ || shared_->draining) return linger();
+  if (!manner_.keep_alive || shared_->draining) return linger();
   if (watching_) socket_.cancel();
   expire_after(shared_->options.limits.idle_timeout);
   read_first_byte();

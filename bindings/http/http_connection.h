@@ -124,18 +124,23 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   std::optional<Parser> parser_;
   State state_ = State::kIdle;
   uint64_t exchange_ = 0;  // the number of the request that is being answered
-  Body body_ = Body::kNone;
-  bool keep_alive_ = true;
-  bool head_only_ = false;
-  bool old_version_ = false;  // HTTP/1.0
-  std::string origin_;        // of the page that sent the request, "" = none
-  bool finished_ = false;     // the response is enqueued to its end
+  // How the request that is being answered is answered.
+  struct Manner {
+    Body body = Body::kNone;
+    bool keep_alive = true;
+    bool head_only = false;
+    bool old_version = false;  // HTTP/1.0
+    std::string origin;        // of the page that sent the request, "" = none
+  } manner_;
+  bool finished_ = false;  // the response is enqueued to its end
   bool begun_ = false;
   bool watching_ = false;
   std::function<void()> gone_;
-  std::string pending_, sending_;
-  size_t sent_ = 0;
-  bool writing_ = false;
+  struct Output {
+    std::string pending, sending;
+    size_t sent = 0;
+    bool writing = false;
+  } output_;
 };
 
 }  // namespace fasa::serve

@@ -78,18 +78,18 @@ void Reply::on_error(ErrorKind kind, const std::string& message) {
 
 // Costs a short lock and an allocation on the engine's thread; formatting runs elsewhere.
 void Reply::hand_over(Event event) {
-  const std::lock_guard lock(events_mutex_);
-  if (closed_) return;
-  events_.push_back(std::move(event));
-  if (formatting_) return;
-  formatting_ = true;
+  const std::lock_guard lock(inbox_.mutex);
+  if (inbox_.closed) return;
+  inbox_.events.push_back(std::move(event));
+  if (inbox_.formatting) return;
+  inbox_.formatting = true;
   formatters_.add([self = shared_from_this()] { self->format_events(); });
 }
 
 void Reply::close() {
-  const std::lock_guard lock(events_mutex_);
-  closed_ = true;
-  events_.clear();
+  const std::lock_guard lock(inbox_.mutex);
+  inbox_.closed = true;
+  inbox_.events.clear();
 }
 
 // --- on the formatting threads, one at a time ---
@@ -98,12 +98,12 @@ void Reply::format_events() {
   for (;;) {
     std::vector<Event> events;
     {
-      const std::lock_guard lock(events_mutex_);
-      if (events_.empty()) {
-        formatting_ = false;
+      const std::lock_guard lock(inbox_.mutex);
+      if (inbox_.events.empty()) {
+        inbox_.formatting = false;
         return;
       }
-      events.swap(events_);
+      events.swap(inbox_.events);
     }
     const std::lock_guard lock(mutex_);
     for (Event& event : events) {

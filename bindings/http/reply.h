@@ -113,10 +113,12 @@ class Reply final : public RequestObserver, public std::enable_shared_from_this<
   std::vector<size_t>
       told_;  // of each choice, tokens whose logprobs were handed over; the engine's
 
-  std::mutex events_mutex_;
-  std::vector<Event> events_;  // not formatted yet
-  bool formatting_ = false;    // a job is there for them
-  bool closed_ = false;
+  struct Inbox {
+    std::mutex mutex;
+    std::vector<Event> events;  // not formatted yet
+    bool formatting = false;    // a job is there for them
+    bool closed = false;
+  } inbox_;
 
   std::mutex mutex_;  // of what follows
   Done done_;         // empty once it was called

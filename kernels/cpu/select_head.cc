@@ -85,10 +85,10 @@ void HeadPart::begin(const SelectParams& params, int sequence, int kv_head,
       std::min(std::max(kRoom, 16 * plan_.ranked()), (end_page - begin_page) * kPageTokens) +
       kPageTokens;
   const size_t stored = static_cast<size_t>(room) + kCandidateSlack;
-  candidates_ = {positions_.reserve(stored), raw_.reserve(stored * heads), room, 0,
+  candidates_ = {arrays_.positions.reserve(stored), arrays_.raw.reserve(stored * heads), room, 0,
                  scorer_.heads()};
-  keys_.reserve(stored);
-  samples_.reserve(sampled_pages * heads * kPageTokens);
+  arrays_.keys.reserve(stored);
+  arrays_.samples.reserve(sampled_pages * heads * kPageTokens);
   next_sample_ = 0;
 }
 
@@ -179,7 +179,7 @@ void HeadPart::rescan_page(int page, const std::byte* ahead, PageScratch* scratc
 // Positions ascend, so a later token with the last kept key loses to those here.
 void HeadPart::prune() {
   find_keys();
-  int32_t* keys = keys_.data();
+  int32_t* keys = arrays_.keys.data();
   const auto at_least = [&](int32_t key) {
     return bodies_->count_at_least(keys, candidates_.count, key);
   };
@@ -202,14 +202,14 @@ void HeadPart::prune() {
 
 void HeadPart::find_keys() {
   bodies_->relative_keys(candidates_.raw, candidates_.capacity, candidates_.heads,
-                         candidates_.count, maxima_.data(), keys_.data());
+                         candidates_.count, maxima_.data(), arrays_.keys.data());
 }
 
 void HeadPart::find_competing() {
   const int32_t* begin = candidates_.positions;
   const int32_t* end = begin + candidates_.count;
-  first_competing_ = static_cast<int32_t>(std::lower_bound(begin, end, plan_.sinks_end) - begin);
-  end_competing_ = static_cast<int32_t>(std::lower_bound(begin, end, plan_.recent_begin) - begin);
+  competing_.first = static_cast<int32_t>(std::lower_bound(begin, end, plan_.sinks_end) - begin);
+  competing_.end = static_cast<int32_t>(std::lower_bound(begin, end, plan_.recent_begin) - begin);
 }
 
 std::vector<float>& HeadSelection::gather_maxima() {
@@ -228,7 +228,7 @@ void HeadSelection::set_bounds() {
   int64_t competing = 0;
   const int heads = head.scorer_.heads();
   for (HeadPart* part : parts_) {
-    int32_t* keys = part->sample_keys_.reserve(part->sampled_.size() * kPageTokens);
+    int32_t* keys = part->arrays_.sample_keys.reserve(part->sampled_.size() * kPageTokens);
     for (size_t i = 0; i < part->sampled_.size(); ++i, keys += kPageTokens) {
       const HeadPart::SampledPage& sampled = part->sampled_[i];
       part->bodies_->relative_keys(part->sample_scores(i), kPageTokens, heads, kPageTokens,
@@ -248,8 +248,8 @@ void HeadSelection::set_bounds() {
     int32_t count = 0;
     for (HeadPart* part : parts_) {
       count += part->bodies_->count_at_least(
-          part->sample_keys_.data(), static_cast<int32_t>(part->sampled_.size()) * kPageTokens,
-          bound);
+          part->arrays_.sample_keys.data(),
+          static_cast<int32_t>(part->sampled_.size()) * kPageTokens, bound);
     }
     return count;
   });
@@ -266,8 +266,8 @@ void HeadSelection::set_bounds() {
 int32_t HeadSelection::count_at_least(int32_t key) const {
   int32_t count = 0;
   for (HeadPart* part : parts_) {
-    count += part->bodies_->count_at_least(part->keys_.data() + part->first_competing_,
-                                           part->end_competing_ - part->first_competing_, key);
+    count += part->bodies_->count_at_least(part->arrays_.keys.data() + part->competing_.first,
+                                           part->competing_.end - part->competing_.first, key);
   }
   return count;
 }
@@ -330,9 +330,9 @@ int32_t HeadSelection::gather(int32_t least) const {
   contenders.reserve(count_at_least(key));
   int32_t gathered = 0;
   for (HeadPart* part : parts_) {
-    part->first_gathered_ = gathered;
+    part->competing_.first_gathered = gathered;
     gathered += part->bodies_->find_at_least(
-        part->keys_.data(), part->first_competing_, part->end_competing_, key,
+        part->arrays_.keys.data(), part->competing_.first, part->competing_.end, key,
         contenders.keys.data() + gathered, contenders.places.data() + gathered);
   }
   return gathered;
@@ -354,8 +354,8 @@ template <typename Visit>
 void HeadSelection::visit_contenders(RankCut cut, int32_t gathered, const Visit& visit) const {
   Contenders& contenders = contenders_of_thread();
   for (size_t p = 0; p < parts_.size(); ++p) {
-    const int32_t end = p + 1 < parts_.size() ? parts_[p + 1]->first_gathered_ : gathered;
-    for (int32_t i = parts_[p]->first_gathered_; i < end; ++i) {
+    const int32_t end = p + 1 < parts_.size() ? parts_[p + 1]->competing_.first_gathered : gathered;
+    for (int32_t i = parts_[p]->competing_.first_gathered; i < end; ++i) {
       const int32_t key = contenders.keys.data()[i];
       if (cut.takes(key)) visit(key, parts_[p]->candidates_, contenders.places.data()[i]);
     }

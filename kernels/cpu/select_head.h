@@ -105,7 +105,7 @@ class HeadPart {
   };
   bool keeps_everything() const { return stride_ == 0; }
   float* sample_scores(size_t index) {
-    return samples_.data() + index * static_cast<size_t>(scorer_.heads()) * kPageTokens;
+    return arrays_.samples.data() + index * static_cast<size_t>(scorer_.heads()) * kPageTokens;
   }
   uint64_t competing(int page) const;
   void take(const float* scores, uint64_t mask, int page);
@@ -134,15 +134,19 @@ class HeadPart {
   bool rescans_ = false;
   bool has_floor_ = false;  // for a rescan
   uint64_t nan_scores_ = 0;
-  int32_t first_competing_ = 0;  // candidates [first, end) compete
-  int32_t end_competing_ = 0;
-  int32_t first_gathered_ = 0;  // among the head's contenders
+  struct Competing {
+    int32_t first = 0;  // candidates [first, end) compete
+    int32_t end = 0;
+    int32_t first_gathered = 0;  // among the head's contenders
+  } competing_;
   LowBitPagesOut low_bit_pages_;
-  ScratchArray<float> samples_;
-  ScratchArray<int32_t> sample_keys_;
-  ScratchArray<int32_t> positions_;
-  ScratchArray<float> raw_;
-  ScratchArray<int32_t> keys_;
+  struct Arrays {
+    ScratchArray<float> samples;
+    ScratchArray<int32_t> sample_keys;
+    ScratchArray<int32_t> positions;
+    ScratchArray<float> raw;
+    ScratchArray<int32_t> keys;
+  } arrays_;
 };
 
 // The parts of one head, in page order.

@@ -35,65 +35,74 @@ class Activations {
   int64_t tokens() const { return tokens_; }
   int64_t rows() const { return rows_; }
 
-  float* residual() const { return at<float>(residual_); }    // [hidden]
-  float* result() const { return at<float>(result_); }        // largest projection output
-  std::byte* input() const { return at<std::byte>(input_); }  // largest projection input
-  std::byte* qkv() const { return at<std::byte>(qkv_); }  // what a layer writes for its attention
-  size_t qkv_bytes() const { return qkv_end_ - qkv_; }
-  float* layer_inputs() const { return at<float>(layer_inputs_); }  // [layers, layer_input]
-  std::byte* attended() const { return at<std::byte>(attended_); }  // [query_heads, value_dim]
+  float* residual() const { return at<float>(at_.residual); }    // [hidden]
+  float* result() const { return at<float>(at_.result); }        // largest projection output
+  std::byte* input() const { return at<std::byte>(at_.input); }  // largest projection input
+  std::byte* qkv() const {
+    return at<std::byte>(at_.qkv);
+  }  // what a layer writes for its attention
+  size_t qkv_bytes() const { return at_.qkv_end - at_.qkv; }
+  float* layer_inputs() const { return at<float>(at_.layer_inputs); }  // [layers, layer_input]
+  std::byte* attended() const { return at<std::byte>(at_.attended); }  // [query_heads, value_dim]
   // [query_heads]: log-sum-exp of each softmax; null unless a part of the family needs it.
-  float* lse() const { return with_lse_ ? at<float>(lse_) : nullptr; }
+  float* lse() const { return at_.with_lse ? at<float>(at_.lse) : nullptr; }
   // MLA: input of the per-head projections (kernels: all heads at once), or the low-rank query.
-  std::byte* head_input() const { return at<std::byte>(head_input_); }
-  float* head_result() const { return at<float>(head_result_); }
+  std::byte* head_input() const { return at<std::byte>(at_.head_input); }
+  float* head_result() const { return at<float>(at_.head_result); }
   // [rotary_dims / 2], of one of the model's rotations.
-  float* cosines(int rotation = 0) const { return at<float>(cosines_) + rotation * angles_; }
-  float* sines(int rotation = 0) const { return at<float>(sines_) + rotation * angles_; }
+  float* cosines(int rotation = 0) const { return at<float>(at_.cosines) + rotation * at_.angles; }
+  float* sines(int rotation = 0) const { return at<float>(at_.sines) + rotation * at_.angles; }
   // For layers with experts: weights of all experts, 0 for those not chosen [experts.count] (for
   // kernels, the router's logits); the sum of the experts' outputs [hidden]; the input of one
   // expert's tokens [hidden]; the output of its second projection. Kernels process all chosen
   // experts of a token at once: result() and activated() are large enough for that.
-  float* routed() const { return at<float>(routed_); }
-  float* mixed() const { return at<float>(mixed_); }
+  float* routed() const { return at<float>(at_.routed); }
+  float* mixed() const { return at<float>(at_.mixed); }
   // Layers with an MLP beside their experts: the router's input [hidden], both results [hidden].
-  std::byte* router_input() const { return at<std::byte>(router_input_); }
-  float* beside() const { return at<float>(beside_); }
-  std::byte* gathered() const { return at<std::byte>(gathered_); }
-  std::byte* activated() const { return at<std::byte>(activated_); }
+  std::byte* router_input() const { return at<std::byte>(at_.router_input); }
+  float* beside() const { return at<float>(at_.beside); }
+  std::byte* gathered() const { return at<std::byte>(at_.gathered); }
+  std::byte* activated() const { return at<std::byte>(at_.activated); }
   ExpertSpace experts() const;  // for kernels
   // Layers with linear attention: b and a [2 x value_heads]. Gates of attention's output
   // [query_heads x head_dim].
-  float* linear_gates() const { return at<float>(linear_gates_); }
-  float* output_gates() const { return at<float>(output_gates_); }
-  float* logits() const { return at<float>(logits_); }  // [rows, vocab]
+  float* linear_gates() const { return at<float>(at_.linear_gates); }
+  float* output_gates() const { return at<float>(at_.output_gates); }
+  float* logits() const { return at<float>(at_.logits); }  // [rows, vocab]
   float* host_embeddings() const { return host_.as<float>(); }
   float* host_layer_inputs() const { return host_layer_inputs_.as<float>(); }
   float* host_logits() const { return host_logits_.as<float>(); }
 
  private:
-  // Sets all offsets; returns the total bytes.
-  size_t lay_out(const ModelConfig& config, DType dtype, PanelOrder order);
-  template <typename Take>
-  void lay_out_experts(const ModelConfig& config, DType dtype, PanelOrder order, const Take& take);
+  // Byte offsets in the device's memory, and its size.
+  struct Offsets {
+    size_t residual = 0, result = 0, input = 0, qkv = 0, qkv_end = 0, layer_inputs = 0;
+    size_t attended = 0, lse = 0, head_input = 0, head_result = 0, cosines = 0, sines = 0;
+    size_t routed = 0, mixed = 0, router_input = 0, beside = 0, gathered = 0, activated = 0;
+    size_t chosen = 0, pairs = 0, linear_gates = 0, output_gates = 0, logits = 0;
+    size_t bytes = 0;
+    int64_t angles = 0;      // elements of one rotation, all tokens
+    int64_t pair_count = 0;  // all tokens
+    bool with_lse = false;
+
+    Offsets() = default;
+    Offsets(const ModelConfig& config, DType dtype, PanelOrder order, int64_t tokens, int64_t rows);
+
+   private:
+    size_t take(int64_t elements, int64_t element_bytes);
+    void add_experts(const ModelConfig& config, DType dtype, PanelOrder order, int64_t tokens);
+  };
   template <typename T>
   T* at(size_t offset) const {
     return reinterpret_cast<T*>(device_.data() + offset);
   }
   int64_t tokens_ = 0;
   int64_t rows_ = 0;
-  int64_t angles_ = 0;  // elements of one rotation, all tokens
+  Offsets at_;
   Buffer device_;
   Buffer host_;
   Buffer host_layer_inputs_;
   Buffer host_logits_;
-  size_t residual_ = 0, result_ = 0, input_ = 0, qkv_ = 0, attended_ = 0, cosines_ = 0, sines_ = 0,
-         logits_ = 0, head_input_ = 0, head_result_ = 0, routed_ = 0, mixed_ = 0, gathered_ = 0,
-         activated_ = 0, lse_ = 0, chosen_ = 0, pairs_ = 0;
-  size_t qkv_end_ = 0, layer_inputs_ = 0, beside_ = 0, router_input_ = 0, linear_gates_ = 0,
-         output_gates_ = 0;
-  int64_t pair_count_ = 0;  // all tokens
-  bool with_lse_ = false;
 };
 
 }  // namespace fasa

@@ -57,14 +57,14 @@ bool AnswerReader::enter_header(const std::string& header) {
   if (open != std::string::npos)
     channel = std::string_view(header).substr(open + channels.open.size());
   channel = channel.substr(0, name_size(channel));
-  function_ = nullptr;
+  channel_call_.function = nullptr;
   if (recipient != std::string::npos) {
     const std::string_view name =
         std::string_view(header).substr(recipient + channels.recipient.size());
-    function_ = find_function(reading_->functions, name.substr(0, name_size(name)));
+    channel_call_.function = find_function(reading_->functions, name.substr(0, name_size(name)));
   }
-  if (function_ != nullptr) {
-    arguments_ = make_argument_reader(row_.calls, *function_);
+  if (channel_call_.function != nullptr) {
+    channel_call_.arguments = make_argument_reader(row_.calls, *channel_call_.function);
     state_ = State::kChannelCall;
     return true;
   }
@@ -82,25 +82,26 @@ bool AnswerReader::enter_header(const std::string& header) {
 }
 
 bool AnswerReader::step_channel_call() {
-  const bool announced = arguments_->begun();
-  const ArgumentReader::Progress progress = arguments_->read(held_, over_);
+  const bool announced = channel_call_.arguments->begun();
+  const ArgumentReader::Progress progress = channel_call_.arguments->read(held_, over_);
   const bool done = progress == ArgumentReader::Progress::kDone;
-  if (arguments_->begun()) {
+  if (channel_call_.arguments->begun()) {
     std::vector<AnswerPiece> pieces;
-    if (!announced) pieces.push_back({Kind::kCallBegin, function_->name, call_count_++});
-    std::string json = arguments_->take();
+    if (!announced)
+      pieces.push_back({Kind::kCallBegin, channel_call_.function->name, calls_.count++});
+    std::string json = channel_call_.arguments->take();
     if (!json.empty()) {
-      pieces.push_back({Kind::kCallArguments, std::move(json), call_count_ - 1, done});
+      pieces.push_back({Kind::kCallArguments, std::move(json), calls_.count - 1, done});
     }
     pass_calls(std::move(pieces));
   }
   if (progress == ArgumentReader::Progress::kMore && !over_) return false;
   state_ = State::kContent;
-  if (!arguments_->begun()) {
+  if (!channel_call_.arguments->begun()) {
     held_ = std::exchange(header_, {}) + row_.channels.message + held_;
   }
   header_.clear();
-  skips_blanks_ = arguments_->begun();
+  skips_blanks_ = channel_call_.arguments->begun();
   return !held_.empty();
 }
 

@@ -67,7 +67,7 @@ bool AnswerReader::at_call() const {
     return state_ == State::kHeader && is_token(row_.channels.open) &&
            header_ == row_.channels.open;
   }
-  return state_ == State::kCalls && is_token(call_mark_) && calls_->fresh();
+  return state_ == State::kCalls && is_token(call_mark_) && calls_.reader->fresh();
 }
 
 bool AnswerReader::step() {
@@ -196,7 +196,7 @@ bool AnswerReader::step_thought() {
     add_thought(without_trailing_blanks(std::string_view(held_).substr(0, close)));
     return true;
   }
-  in_thought_ = true;
+  calls_.in_thought = true;
   begin_calls(blanks + mark.size(), held_.substr(0, blanks) + mark);
   return true;
 }
@@ -235,7 +235,7 @@ bool AnswerReader::step_content() {
     size_t certain = held_.size() - (over_ ? 0 : possible_mark(held_, ends_of_content_));
     if (trims && !over_)
       certain = without_trailing_blanks(std::string_view(held_).substr(0, certain));
-    const bool blank = over_ && call_count_ > 0 && leading_blanks(held_) == held_.size();
+    const bool blank = over_ && calls_.count > 0 && leading_blanks(held_) == held_.size();
     if (blank) held_.clear();
     add_content(std::min(certain, held_.size()));
     return false;
@@ -312,7 +312,7 @@ bool AnswerReader::begins_alone(size_t blanks) {
 // `begun` becomes content again if no call follows.
 void AnswerReader::begin_calls(size_t taken, std::string begun) {
   held_.erase(0, taken);
-  calls_.emplace(row_.calls, reading_->functions, std::move(begun), call_count_);
+  calls_.reader.emplace(row_.calls, reading_->functions, std::move(begun), calls_.count);
   state_ = State::kCalls;
 }
 
@@ -329,16 +329,16 @@ void AnswerReader::give_back(std::string text) {
 
 bool AnswerReader::step_calls() {
   std::vector<AnswerPiece> pieces;
-  const CallReader::Progress progress = calls_->read(held_, over_, pieces);
+  const CallReader::Progress progress = calls_.reader->read(held_, over_, pieces);
   pass_calls(std::move(pieces));
   if (progress == CallReader::Progress::kMore) return false;
-  const bool none = calls_->calls() == call_count_;
-  call_count_ = calls_->calls();
-  const bool back = std::exchange(in_thought_, false) && none;
+  const bool none = calls_.reader->calls() == calls_.count;
+  calls_.count = calls_.reader->calls();
+  const bool back = std::exchange(calls_.in_thought, false) && none;
   state_ = back ? State::kThought : State::kContent;
   skips_blanks_ = !none;
-  const std::string given_back = calls_->given_back();
-  calls_.reset();
+  const std::string given_back = calls_.reader->given_back();
+  calls_.reader.reset();
   give_back(given_back);
   return !held_.empty();
 }

@@ -93,18 +93,22 @@ class AnswerReader {
   std::string held_;
   std::string thought_close_;  // that ends the thought
   std::vector<std::string> ends_of_thought_, ends_of_content_;
-  std::optional<CallReader> calls_;
-  std::unique_ptr<ArgumentReader> arguments_;  // of a channel's call
-  const CallableFunction* function_ = nullptr;
+  struct Calls {
+    std::optional<CallReader> reader;
+    int count = 0;
+    bool in_thought = false;  // these were begun in a thought
+  } calls_;
+  struct ChannelCall {
+    std::unique_ptr<ArgumentReader> arguments;
+    const CallableFunction* function = nullptr;
+  } channel_call_;
   std::string header_;
   std::vector<AnswerPiece> pieces_;
   QuotedText quoted_;      // of the content so far
   char last_thought_ = 0;  // byte of the thought so far
-  int call_count_ = 0;
-  bool in_thought_ = false;  // the call was begun in a thought
-  bool said_ = false;        // there is content
-  bool opened_ = false;      // a mark has begun the content
-  bool joins_ = false;       // content of another part follows
+  bool said_ = false;      // there is content
+  bool opened_ = false;    // a mark has begun the content
+  bool joins_ = false;     // content of another part follows
   bool skips_blanks_ = false;
   bool over_ = false;
 };
