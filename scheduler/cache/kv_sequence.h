@@ -15,6 +15,7 @@
 #include "kernels/params.h"
 #include "offload/pages/block_pool.h"
 #include "offload/store/row_store.h"
+#include "runtime/base/error.h"
 #include "scheduler/cache/linear_state.h"
 #include "scheduler/cache/sequence_slices.h"
 #include "scheduler/selection/selection_history.h"
@@ -141,6 +142,9 @@ class KvSequence {
   uint64_t device_bytes() const;
 
   std::optional<std::string> failure;  // first device error in a step of this sequence
+  void require_usable() const {        // throws DeviceError after such a failure
+    if (failure) throw DeviceError(*failure);
+  }
 
  private:
   // The shortest length in the rollback window.

@@ -124,9 +124,9 @@ void World::suspend(Draw& draw) {
   const auto half = static_cast<size_t>(draw.below(static_cast<int64_t>(point.bytes)));
   const SequenceId id = from->id;
   const auto export_all = [&] {
-    runtime_->exchange().export_pages(id, 0, spans);
-    runtime_->exchange().export_state(id, point, half, std::span(state).subspan(half));
-    runtime_->exchange().export_state(id, point, 0, std::span(state).first(half));
+    runtime_->export_pages(id, 0, spans);
+    runtime_->export_state(id, point, half, std::span(state).subspan(half));
+    runtime_->export_state(id, point, 0, std::span(state).first(half));
   };
   find(id).busy = true;
   if (attempt(draw, "export_pages", export_all) != Outcome::kDone) return;
@@ -153,14 +153,13 @@ bool World::resume(Draw& draw, SequenceId id, const StatePoint& point,
     spans.push_back({std::span(pages[page]).first(bytes.rows),
                      std::span(pages[page]).subspan(bytes.rows, full ? bytes.slices : 0)});
   }
-  const auto import_pages = [&] { runtime_->exchange().import_pages(id, point.tokens, spans); };
+  const auto import_pages = [&] { runtime_->import_pages(id, point.tokens, spans); };
   if (attempt(draw, "import_pages", import_pages) != Outcome::kDone) return false;
   const auto half = static_cast<size_t>(draw.between(1, std::ssize(state)));
   // Not yet what the records say, so a failure is met here.
   try {
-    runtime_->exchange().import_state(id, point, 0, state.first(half));
-    if (half < state.size())
-      runtime_->exchange().import_state(id, point, half, state.subspan(half));
+    runtime_->import_state(id, point, 0, state.first(half));
+    if (half < state.size()) runtime_->import_state(id, point, half, state.subspan(half));
     return true;
   } catch (const BudgetError& error) {
     if (fits(error))

@@ -5,12 +5,20 @@
 #include <span>
 #include <vector>
 
-#include "runtime/api/pages/paged_runtime.h"
 #include "scheduler/cache/page_store.h"
 
 namespace fasa {
 
 class PageView;
+
+// Page ids in sequence order: [sequences][columns], rows `stride` entries apart, in host memory.
+// Entries beyond a sequence's length are ignored.
+struct BlockTable {
+  const int32_t* pages = nullptr;
+  int64_t sequences = 0;
+  int64_t columns = 0;
+  int64_t stride = 0;
+};
 
 struct PagedRequest {
   // One sequence.

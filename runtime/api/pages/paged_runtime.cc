@@ -5,8 +5,6 @@
 #include <algorithm>
 
 #include "runtime/api/pages/paged_guard.h"
-#include "runtime/api/pages/paged_runtime_impl.h"
-#include "runtime/api/pages/paged_settings.h"
 #include "runtime/api/settings.h"
 #include "runtime/api/tensor_check.h"
 #include "runtime/base/error.h"
@@ -66,7 +64,21 @@ StepSettings paged_settings(const Config& config, const Geometry& geometry, RowD
   return settings;
 }
 
-PagedRuntime::Impl::~Impl() {
+PagedRuntime::PagedRuntime(Device& device, const Config& config, const Geometry& geometry,
+                           RowDType row_dtype, const std::vector<int16_t>& slice_dims,
+                           const PagedShape& shape)
+    : shape_(shape),
+      settings_(paged_settings(config, geometry, row_dtype, device.traits(), shape)),
+      store_(device, settings_, shape.page_size, shape.num_pages),
+      streams_(device, settings_, geometry, slice_dims),
+      engine_(streams_.engine()),
+      views_(streams_, store_, shape.max_sequences, !config.placement.hot_rows),
+      append_(streams_, store_, views_),
+      attend_(streams_, store_, views_, shape.max_steps),
+      prefill_(streams_, store_, views_, append_),
+      read_blocks_(device, "page tables") {}
+
+PagedRuntime::~PagedRuntime() {
   try {
     streams_.drain();
   } catch (...) {
@@ -74,7 +86,7 @@ PagedRuntime::Impl::~Impl() {
   }
 }
 
-void PagedRuntime::Impl::copy_pages(std::span<const PageCopy> copies) {
+void PagedRuntime::copy_pages(std::span<const PageCopy> copies) {
   streams_.require_usable("copy_pages", 0);
   for (const PageCopy& copy : copies) {
     store_.require_page(copy.source);
@@ -116,18 +128,18 @@ void PagedRuntime::Impl::copy_pages(std::span<const PageCopy> copies) {
   });
 }
 
-void PagedRuntime::Impl::drop_pages(std::span<const int64_t> pages) {
+void PagedRuntime::drop_pages(std::span<const int64_t> pages) {
   for (const int64_t page : pages) store_.require_page(page);
   for (const int64_t page : pages) store_.start(page);
 }
 
-int PagedRuntime::Impl::held(int64_t page, int layer) const {
+int PagedRuntime::held(int64_t page, int layer) const {
   streams_.require_usable("held", layer);
   store_.require_page(page);
   return store_.held(page, layer);
 }
 
-KvMemory PagedRuntime::Impl::memory() const {
+KvMemory PagedRuntime::memory() const {
   KvMemory memory;
   memory.rows_in(traits_of(settings_.rows).space) = store_.row_bytes();
   memory.device_slices = store_.slice_bytes();
@@ -140,18 +152,18 @@ KvMemory PagedRuntime::Impl::memory() const {
   return memory;
 }
 
-FetchMetrics PagedRuntime::Impl::metrics() {
+FetchMetrics PagedRuntime::metrics() {
   streams_.drain();
   return engine_.counters().read(engine_.settings().layout, engine_.control());
 }
 
-void PagedRuntime::Impl::reset_metrics() {
+void PagedRuntime::reset_metrics() {
   streams_.drain();
   engine_.counters().reset(engine_.control());
 }
 
-void PagedRuntime::Impl::read(int64_t page, int layer, int first, TensorView k, TensorView v,
-                              StreamView stream) {
+void PagedRuntime::read(int64_t page, int layer, int first, TensorView k, TensorView v,
+                        StreamView stream) {
   streams_.require_usable("read", layer);
   store_.require_page(page);
   require_shape("k", k, k.tokens, engine_.geometry().kv_heads, engine_.geometry().key_dim);
@@ -186,37 +198,5 @@ void PagedRuntime::Impl::read(int64_t page, int layer, int first, TensorView k, 
     streams_.record_last(stream);
   });
 }
-
-PagedRuntime::PagedRuntime(Device& device, const Config& config, const Geometry& geometry,
-                           RowDType row_dtype, const std::vector<int16_t>& slice_dims,
-                           const PagedShape& shape)
-    : impl_(std::make_unique<Impl>(device, config, geometry, row_dtype, slice_dims, shape)) {}
-PagedRuntime::~PagedRuntime() = default;
-const Geometry& PagedRuntime::geometry() const { return impl_->geometry(); }
-const PagedShape& PagedRuntime::shape() const { return impl_->shape(); }
-void PagedRuntime::append(int layer, ConstTensorView k, ConstTensorView v,
-                          std::span<const int64_t> slot_mapping, StreamView stream) {
-  impl_->append().run(layer, k, v, slot_mapping, stream);
-}
-void PagedRuntime::attend(int layer, ConstTensorView q, const BlockTable& block_table,
-                          std::span<const int32_t> seq_lens, TensorView out, float* lse,
-                          StreamView stream) {
-  impl_->attend().run(layer, q, block_table, seq_lens, out, lse, stream);
-}
-void PagedRuntime::prefill(int layer, ConstTensorView q, const BlockTable& block_table,
-                           std::span<const int32_t> seq_lens, std::span<const int32_t> query_lens,
-                           TensorView out, float* lse, StreamView stream) {
-  impl_->prefill().run(layer, q, block_table, seq_lens, query_lens, out, lse, stream);
-}
-void PagedRuntime::read(int64_t page, int layer, int first, TensorView k, TensorView v,
-                        StreamView stream) {
-  impl_->read(page, layer, first, k, v, stream);
-}
-void PagedRuntime::copy_pages(std::span<const PageCopy> copies) { impl_->copy_pages(copies); }
-void PagedRuntime::drop_pages(std::span<const int64_t> pages) { impl_->drop_pages(pages); }
-int PagedRuntime::held(int64_t page, int layer) const { return impl_->held(page, layer); }
-KvMemory PagedRuntime::memory() const { return impl_->memory(); }
-FetchMetrics PagedRuntime::metrics() { return impl_->metrics(); }
-void PagedRuntime::reset_metrics() { impl_->reset_metrics(); }
 
 }  // namespace fasa

@@ -17,36 +17,22 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
-#include "kernels/hot_slots.h"
 #include "offload/device.h"
 #include "runtime/api/kv_metrics.h"
+#include "runtime/api/pages/paged_append.h"
+#include "runtime/api/pages/paged_attend.h"
+#include "runtime/api/pages/paged_prefill.h"
+#include "runtime/api/pages/paged_settings.h"
+#include "runtime/api/pages/paged_streams.h"
+#include "runtime/api/pages/paged_views.h"
 #include "runtime/base/geometry.h"
 #include "runtime/base/tensor_view.h"
 #include "runtime/config/config.h"
 
 namespace fasa {
-
-struct PagedShape {
-  int page_size = 64;     // tokens: 64, 128, 192 or 256
-  int64_t num_pages = 0;  // rows are allocated at once; from 64 tokens on, slices too
-  // Sequences whose hot rows are kept: the largest number expected in flight. More share them in
-  // turn.
-  int max_sequences = 64;
-  int32_t max_steps = kMaxSteps;  // as in Runtime
-};
-
-// Page ids in sequence order: [sequences][columns], rows `stride` entries apart, in host memory.
-// Entries beyond a sequence's length are ignored.
-struct BlockTable {
-  const int32_t* pages = nullptr;
-  int64_t sequences = 0;
-  int64_t columns = 0;
-  int64_t stride = 0;
-};
 
 // Estimated bytes, before a runtime exists.
 struct PagedSizes {
@@ -76,8 +62,8 @@ class PagedRuntime {
                           RowDType row_dtype, const PagedShape& shape, int64_t max_context,
                           int step_tokens);
 
-  const Geometry& geometry() const;
-  const PagedShape& shape() const;
+  const Geometry& geometry() const { return engine_.geometry(); }
+  const PagedShape& shape() const { return shape_; }
 
   // Stores k [tokens, kv_heads, key_dim] (rotated) and v [tokens, kv_heads, value_dim] in slots
   // slot_mapping[tokens]; a token with a negative slot is padding and not stored. The tokens of one
@@ -85,13 +71,17 @@ class PagedRuntime {
   // written before; BudgetError if the device has no memory for the slices of one more open page.
   // Then nothing has changed.
   void append(int layer, ConstTensorView k, ConstTensorView v,
-              std::span<const int64_t> slot_mapping, StreamView stream);
+              std::span<const int64_t> slot_mapping, StreamView stream) {
+    append_.run(layer, k, v, slot_mapping, stream);
+  }
   // Decodes one query per sequence, of its newest token: q [sequences, query_heads, key_dim]
   // (rotated) over the first seq_lens[i] tokens of pages block_table[i] -> out [sequences,
   // query_heads, value_dim], lse [sequences, query_heads] (natural log) or null. Throws UsageError
   // for pages that hold fewer tokens of the layer, BudgetError. Then nothing has changed.
   void attend(int layer, ConstTensorView q, const BlockTable& block_table,
-              std::span<const int32_t> seq_lens, TensorView out, float* lse, StreamView stream);
+              std::span<const int32_t> seq_lens, TensorView out, float* lse, StreamView stream) {
+    attend_.run(layer, q, block_table, seq_lens, out, lse, stream);
+  }
 
   // Exact causal attention of the newest query_lens[i] of the first seq_lens[i] tokens of each
   // sequence: q [sum of query_lens, query_heads, key_dim] in the order of the table -> out, lse as
@@ -99,7 +89,9 @@ class PagedRuntime {
   // Throws as attend() does; then nothing has changed.
   void prefill(int layer, ConstTensorView q, const BlockTable& block_table,
                std::span<const int32_t> seq_lens, std::span<const int32_t> query_lens,
-               TensorView out, float* lse, StreamView stream);
+               TensorView out, float* lse, StreamView stream) {
+    prefill_.run(layer, q, block_table, seq_lens, query_lens, out, lse, stream);
+  }
 
   // Reads rows first, first + 1, ... of a page -> k [tokens, kv_heads, key_dim] and v [tokens,
   // kv_heads, value_dim], as stored, converted to the tensors' dtypes. Waits for work under way.
@@ -119,8 +111,16 @@ class PagedRuntime {
   void reset_metrics();
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  const PagedShape shape_;
+  const StepSettings settings_;
+  PageStore store_;
+  PagedStreams streams_;
+  StepEngine& engine_;
+  PagedViews views_;
+  PagedAppend append_;
+  PagedAttend attend_;
+  PagedPrefill prefill_;
+  PointerArray read_blocks_;
 };
 
 }  // namespace fasa

@@ -4,7 +4,7 @@
 
 #include "offload/memory_location.h"
 #include "runtime/api/caller_memory.h"
-#include "runtime/api/pages/paged_runtime.h"
+#include "runtime/api/pages/paged_request.h"
 #include "runtime/base/error.h"
 
 namespace fasa {

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <span>
 
-#include "runtime/api/sequences/runtime.h"
+#include "runtime/api/sequences/open_step.h"
 #include "runtime/api/sequences/sequence_table.h"
 
 namespace fasa {

@@ -1,37 +1,35 @@
 // Chunks of prompts, layer by layer.
-#include "runtime/api/sequences/open_chunk.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "runtime/api/sequences/memory_guard.h"
-#include "runtime/api/sequences/runtime_impl.h"
+#include "runtime/api/sequences/runtime.h"
 #include "runtime/base/error.h"
 
 namespace fasa {
 
-void Runtime::Impl::require_no_chunk(const char* call, SequenceId id) const {
+void Runtime::require_no_chunk(const char* call, SequenceId id) const {
   if (!chunk_ || chunk_->sequence != id) return;
   throw UsageError(
       fmt::format("{}: sequence {} has an open chunk; call close_chunk or drop_chunk first", call,
                   index_of(id)));
 }
 
-OpenChunk& Runtime::Impl::require_chunk(const char* call, SequenceId id) {
+OpenChunk& Runtime::require_chunk(const char* call, SequenceId id) {
   if (chunk_ && chunk_->sequence == id) return *chunk_;
   throw UsageError(
       fmt::format("{}: sequence {} has no open chunk; call open_chunk first", call, index_of(id)));
 }
 
-uint64_t Runtime::Impl::chunk_bytes(SequenceId id, int64_t tokens) const {
+uint64_t Runtime::chunk_bytes(SequenceId id, int64_t tokens) const {
   const SequenceRows& rows = sequences_.find(id).rows();
   const bool local = rows.access() == RowAccess::kLocal && !rows.outgrows_copies(tokens);
   if (local) return 0;
   return static_cast<uint64_t>(pages_of(tokens) * settings_.layout.row_layer_bytes());
 }
 
-void Runtime::Impl::open_chunk(SequenceId id, int tokens) {
+void Runtime::open_chunk(SequenceId id, int tokens) {
   require_no_step("open_chunk");
   KvSequence& sequence = sequences_.find_usable(id);
   if (!traits_.chunks) {
@@ -43,7 +41,7 @@ void Runtime::Impl::open_chunk(SequenceId id, int tokens) {
                                  sequence.length(), INT32_MAX - sequence.length()));
   }
   const StepSequence part{id, tokens, StepMode::kPrefill};
-  pages_.load_for({&part, 1});
+  load_for({&part, 1});
   streams_.require();
   MemoryGuard guard(streams_, prefetch_);
   memory_.prepare_chunk(part, guard);
@@ -62,20 +60,20 @@ void Runtime::Impl::open_chunk(SequenceId id, int tokens) {
   chunk_ = OpenChunk{.sequence = id, .tokens = tokens};
 }
 
-uint64_t Runtime::Impl::chunk_room() const {
+uint64_t Runtime::chunk_room() const {
   const MemoryUse use = engine_.device().memory(MemorySpace::kDevice);
   return use.limit_bytes - std::min(use.limit_bytes, use.used_bytes) +
          sequences_.store().lent_bytes();
 }
 
-void Runtime::Impl::make_chunk_room(uint64_t bytes) {
+void Runtime::make_chunk_room(uint64_t bytes) {
   const MemoryUse use = engine_.device().memory(MemorySpace::kDevice);
   if (bytes <= use.limit_bytes - std::min(use.limit_bytes, use.used_bytes)) return;
   memory_.reclaim_copies(MemorySpace::kDevice, bytes);
 }
 
 // As a step of that layer alone, whose prompt begins at the piece.
-LayerPlan Runtime::Impl::plan_piece(const KvSequence& sequence, int layer) const {
+LayerPlan Runtime::plan_piece(const KvSequence& sequence, int layer) const {
   LayerPlan plan;
   const bool local =
       settings_.layer(layer).in_window_rows || sequence.rows().access() == RowAccess::kLocal;
@@ -84,7 +82,7 @@ LayerPlan Runtime::Impl::plan_piece(const KvSequence& sequence, int layer) const
 }
 
 // A step of the piece, without its plan.
-OpenStep Runtime::Impl::open_piece(SequenceId id, const PieceCall& call) {
+OpenStep Runtime::open_piece(SequenceId id, const PieceCall& call) {
   require_no_step(call.name);
   const OpenChunk& chunk = require_chunk(call.name, id);
   const KvSequence& sequence = sequences_.find_usable(id);
@@ -104,17 +102,17 @@ OpenStep Runtime::Impl::open_piece(SequenceId id, const PieceCall& call) {
   step.slot_index = streams_.free_slot();
   step.slot = &streams_.slots()[step.slot_index];
   step.slot->ensure(1);  // a refused step of others may have lost it
-  sequences_.find_usable(id);
+  sequence.require_usable();
   streams_.require();
   step.piece = OpenStep::Piece{.layer = -1, .start = sequence.length() + progress.done};
   return step;
 }
 
-void Runtime::Impl::start_piece(OpenStep step) {
+void Runtime::start_piece(OpenStep step) {
   const SequenceId id = step.sequences.front().sequence;
-  const KvSequence& sequence = sequences_.find(id);
+  KvSequence& sequence = sequences_.find(id);
   streams_.order(std::max(sequences_.take_fence(), sequence.overwritten()));
-  streams_.note_control_work(id);
+  streams_.note_control_work(sequence);
   describer_.describe(step);
   if (const int layer = step.piece->layer; layer >= 0) {
     step.tables.plan.layers.resize(static_cast<size_t>(settings_.layer_count()));
@@ -127,7 +125,7 @@ void Runtime::Impl::start_piece(OpenStep step) {
   streams_.step() = std::move(step);
 }
 
-void Runtime::Impl::begin_piece(SequenceId id, int layer, int tokens) {
+void Runtime::begin_piece(SequenceId id, int layer, int tokens) {
   OpenStep step = open_piece(
       id, {"begin_piece", &OpenChunk::attention, layer, settings_.layer_count(), tokens});
   step.piece->layer = layer;
@@ -142,7 +140,7 @@ void Runtime::Impl::begin_piece(SequenceId id, int layer, int tokens) {
 }
 
 // Only the state takes part in it; tables are described as for any other step.
-void Runtime::Impl::begin_linear_piece(SequenceId id, int layer, int tokens, StreamView stream) {
+void Runtime::begin_linear_piece(SequenceId id, int layer, int tokens, StreamView stream) {
   OpenStep step = open_piece(
       id, {"begin_linear_piece", &OpenChunk::linear, layer, settings_.linear.layers, tokens});
   const int done = chunk_->linear.done;
@@ -152,7 +150,7 @@ void Runtime::Impl::begin_linear_piece(SequenceId id, int layer, int tokens, Str
   start_piece(std::move(step));
 }
 
-void Runtime::Impl::end_piece() {
+void Runtime::end_piece() {
   if (!streams_.step() || !streams_.step()->piece) throw UsageError("end_piece outside a piece");
   OpenStep& step = *streams_.step();
   if (step.failure) throw DeviceError(*step.failure);
@@ -175,7 +173,7 @@ void Runtime::Impl::end_piece() {
   streams_.step().reset();
 }
 
-void Runtime::Impl::close_chunk(SequenceId id) {
+void Runtime::close_chunk(SequenceId id) {
   require_no_step("close_chunk");
   const OpenChunk chunk = require_chunk("close_chunk", id);
   KvSequence& sequence = sequences_.find_usable(id);
@@ -192,7 +190,7 @@ void Runtime::Impl::close_chunk(SequenceId id) {
 }
 
 // The chunk is dropped even if something fails on the way.
-void Runtime::Impl::drop_chunk(SequenceId id) {
+void Runtime::drop_chunk(SequenceId id) {
   require_chunk("drop_chunk", id);
   if (streams_.step() && !streams_.step()->piece) require_no_step("drop_chunk");
   if (streams_.step()) {

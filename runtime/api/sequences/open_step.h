@@ -8,11 +8,17 @@
 #include <string>
 #include <vector>
 
-#include "runtime/api/sequences/runtime.h"
+#include "runtime/base/ids.h"
 #include "scheduler/step/descriptor_buffer.h"
 #include "scheduler/step/step_context.h"
 
 namespace fasa {
+
+struct StepSequence {
+  SequenceId sequence;
+  int tokens = 1;  // new tokens; for kDecode 1, or up to SequenceInfo::max_decoded
+  StepMode mode = StepMode::kDecode;
+};
 
 struct OpenStep {
   std::vector<StepSequence> sequences;

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -26,21 +27,19 @@
 #include "offload/device.h"
 #include "offload/store/retention.h"
 #include "runtime/api/kv_metrics.h"
+#include "runtime/api/sequences/open_chunk.h"
+#include "runtime/api/sequences/open_step.h"
+#include "runtime/api/sequences/step_describer.h"
+#include "runtime/api/sequences/step_memory.h"
+#include "runtime/api/sequences/step_recorder.h"
+#include "runtime/api/sequences/step_streams.h"
+#include "runtime/api/sequences/step_timing.h"
 #include "runtime/base/geometry.h"
-#include "runtime/base/ids.h"
 #include "runtime/base/tensor_view.h"
 #include "runtime/config/config.h"
+#include "scheduler/prefetch/prefetch_control.h"
 
 namespace fasa {
-
-class PendingPages;  // offload/store/pending_pages.h
-class Predictor;     // scheduler/prefetch/predictor.h
-
-struct StepSequence {
-  SequenceId sequence;
-  int tokens = 1;  // new tokens; for kDecode 1, or up to SequenceInfo::max_decoded
-  StepMode mode = StepMode::kDecode;
-};
 
 struct SequenceInfo {
   int64_t length = 0;           // committed tokens
@@ -58,7 +57,7 @@ struct SequenceInfo {
   // they are on the device.
   double read_back_seconds = 0;
   int64_t held = 0;      // the length of hold_resume_point(), if it is a resume point; 0: none
-  bool pending = false;  // some contents are not in memory yet (Runtime::Exchange::attach_pages)
+  bool pending = false;  // some contents are not in memory yet (Runtime::attach_pages)
   bool lost = false;     // and cannot be loaded
 };
 
@@ -76,7 +75,7 @@ struct RuntimeTraits {
   RowDType row_dtype = RowDType::kBF16;
   PageBytes page;
   Retention retention = {};      // of the pages that sequences free
-  bool loads_on_demand = false;  // see Exchange::attach_pages()
+  bool loads_on_demand = false;  // see Runtime::attach_pages()
   bool chunks = false;           // see Runtime::open_chunk()
 
   // True if a sequence that has all rows from page `first_page` on can be truncated to `tokens`
@@ -94,7 +93,7 @@ struct ConstPageSpans {
   std::span<const std::byte> rows, slices;
 };
 
-class Runtime {
+class Runtime : private MemoryReclaimer {
  public:
   // `device` must outlive the runtime. `slice_dims`: [layers][kv_heads][2 x tip_chunks] key
   // dimensions (FcMap::slice_dims, all_slice_dims). `max_context`: tokens of the longest sequence
@@ -105,51 +104,57 @@ class Runtime {
   Runtime(Device& device, const Config& config, const Geometry& geometry, RowDType row_dtype,
           const std::vector<int16_t>& slice_dims, int64_t max_context = 0,
           int32_t max_steps = kMaxSteps);
-  ~Runtime();
-  Runtime(const Runtime&) = delete;  // sequences refer to it
+  ~Runtime() override;
+  Runtime(const Runtime&) = delete;  // the device refers to it
   Runtime& operator=(const Runtime&) = delete;
 
-  const Geometry& geometry() const;
-  const RuntimeTraits& traits() const;
+  const Geometry& geometry() const { return engine_.geometry(); }
+  const RuntimeTraits& traits() const { return traits_; }
 
   // Creates an empty sequence. In models with windowed and full layers, its rollback window is
   // kConversationRollback tokens, unless set_rollback_tokens() changes it.
-  SequenceId create();
+  SequenceId create() { return sequences_.create(); }
   // Bytes that reserve() of an empty sequence would take. `rollback_tokens`: the rollback window,
   // see set_rollback_tokens(); below 0: that of create().
-  KvMemory estimate_memory(int64_t tokens, int step_tokens, int64_t rollback_tokens = -1) const;
+  KvMemory estimate_memory(int64_t tokens, int step_tokens, int64_t rollback_tokens = -1) const {
+    return memory_.estimate(tokens, step_tokens, rollback_tokens);
+  }
   // Device memory of the same with as few hot rows as reserve() may give it.
-  uint64_t min_device_bytes(int64_t tokens, int step_tokens) const;
+  uint64_t min_device_bytes(int64_t tokens, int step_tokens) const {
+    return memory_.min_device_bytes(tokens, step_tokens);
+  }
   // Reserves memory for `tokens` tokens in total, on every tier, and scratch for steps of up to
   // `step_tokens` new tokens. Throws BudgetError if a limit is too low; then nothing has changed.
-  void reserve(SequenceId sequence, int64_t tokens, int step_tokens);
+  void reserve(SequenceId id, int64_t tokens, int step_tokens);
   // Sets the rollback window: the sequence will be truncated or forked only within its last
   // `tokens` tokens, or at 0. Sliding-window layers then free pages older than the window plus
   // `tokens` as the sequence grows, and reserve() takes no more than that needs. This applies in
   // every tier if all layers have a window; in mixed models only to the windowed layers' rows on
   // the device. Forks inherit it. Call it before reserve(). Throws UsageError.
-  void set_rollback_tokens(SequenceId sequence, int64_t tokens);
+  void set_rollback_tokens(SequenceId id, int64_t tokens);
   // The most tokens, at most `tokens`, to which the sequence can be truncated (or at which it can
   // be forked): `tokens`; if pages that it needs were freed, the held length, or 0. With layers of
   // linear attention: its length, a snapshot of their state, or 0.
-  int64_t resume_point(SequenceId sequence, int64_t tokens) const;
+  int64_t resume_point(SequenceId id, int64_t tokens) const {
+    return sequences_.find(id).resume_point(tokens);
+  }
   // Says that the sequence will be cut at its present length: layers with linear attention keep a
   // snapshot of their state there, as at the end of a turn.
-  void mark_resume_point(SequenceId sequence);
+  void mark_resume_point(SequenceId id);
   // Says that the sequence will be cut at `tokens` tokens, which it may have later: that length
   // stays a resume point, whatever follows it, until another one is held. Layers with windows keep
   // its pages; layers with linear attention take a snapshot where a step begins there. If its pages
   // were freed already, none is held.
-  void hold_resume_point(SequenceId sequence, int64_t tokens);
+  void hold_resume_point(SequenceId id, int64_t tokens);
   // Creates a sequence that shares the first `tokens` tokens; equal to a fresh append of them.
   // Throws UsageError if `tokens` is no resume_point(), as truncate() does; read() and
-  // Exchange::export_pages() throw outside the rollback window.
-  SequenceId fork(SequenceId sequence, int64_t tokens);
-  void truncate(SequenceId sequence, int64_t tokens);
-  void free(SequenceId sequence);
-  int64_t length(SequenceId sequence) const;  // committed tokens
+  // export_pages() throw outside the rollback window.
+  SequenceId fork(SequenceId id, int64_t tokens);
+  void truncate(SequenceId id, int64_t tokens);
+  void free(SequenceId id);
+  int64_t length(SequenceId id) const { return sequences_.find(id).length(); }  // committed tokens
   // All calls that name a sequence throw UsageError if there is none.
-  SequenceInfo info(SequenceId sequence) const;
+  SequenceInfo info(SequenceId id) const;
 
   // Replaces the configured predictor by the caller's; null: back to the configured one.
   // Predictions may name any tokens (with a rollback window, tokens of the layer's window): they
@@ -177,7 +182,7 @@ class Runtime {
   // `layers` throws; call abort_step() then.
   void run_layers(StreamView stream, std::span<const uint64_t> shape,
                   const std::function<void()>& layers);
-  GraphMetrics graph_metrics() const;
+  GraphMetrics graph_metrics() const { return recorder_.metrics(); }
   // With layers of linear attention: what their kernels need of the open step's sequences, or of
   // the piece. A layer runs the parts of each wave together, wave after wave; in a wave they are in
   // the step's order. The caller runs them before end_step(), once per step. Valid until the step
@@ -197,7 +202,7 @@ class Runtime {
   // chunk's sequence throw UsageError until it is closed or dropped, except free(), which drops it.
   //
   // Bytes of device memory that a chunk which ends at `tokens` tokens takes besides the sequence's.
-  uint64_t chunk_bytes(SequenceId sequence, int64_t tokens) const;
+  uint64_t chunk_bytes(SequenceId id, int64_t tokens) const;
   // Device memory for chunks, and for what their caller keeps meanwhile: what is free, and device
   // copies of rows (placement.rows = auto). make_chunk_room() gives copies up so that `bytes` bytes
   // are free, if that suffices.
@@ -206,63 +211,48 @@ class Runtime {
   // Takes memory that is free, and that of copies: nothing else is given up for it. Throws
   // UsageError (not RuntimeTraits::chunks; a chunk or a step is open), BudgetError; then nothing
   // has changed.
-  void open_chunk(SequenceId sequence, int tokens);
+  void open_chunk(SequenceId id, int tokens);
   // The next `tokens` tokens of `layer`; layers in order. Then append() of that layer, unless it
   // shares another's rows, attend() if its result is wanted, and end_piece(). Throws BudgetError
   // only if memory for descriptors was lost meanwhile; then nothing has changed.
-  void begin_piece(SequenceId sequence, int layer, int tokens);
+  void begin_piece(SequenceId id, int layer, int tokens);
   // The same for layers with linear attention, which count for themselves: linear_parts(), whose
   // kernels the caller runs on `stream`, then end_piece(). The order of attention and linear layers
   // is the caller's.
-  void begin_linear_piece(SequenceId sequence, int layer, int tokens, StreamView stream);
+  void begin_linear_piece(SequenceId id, int layer, int tokens, StreamView stream);
   void end_piece();
   // All layers have all tokens: they are the sequence's.
-  void close_chunk(SequenceId sequence);
+  void close_chunk(SequenceId id);
   // Ends an open piece too. The sequence has the tokens that it had before open_chunk().
-  void drop_chunk(SequenceId sequence);
+  void drop_chunk(SequenceId id);
 
   // Reads stored keys and values of `layer` at positions first, first + 1, ... -> k [tokens,
   // kv_heads, key_dim] and v [tokens, kv_heads, value_dim], converted from the rows' dtype to the
   // tensors'. Committed tokens only, inside or outside a step. Enqueues only. Throws UsageError.
-  void read(SequenceId sequence, int layer, int64_t first, TensorView k, TensorView v,
-            StreamView stream);
+  void read(SequenceId id, int layer, int64_t first, TensorView k, TensorView v, StreamView stream);
 
   // The states that the sequence has in layers with linear attention, by tokens.
-  std::vector<StatePoint> states(SequenceId sequence) const;
-  // Moves parts of sequences out of this runtime and into it.
-  class Exchange;
-  Exchange exchange();
-
-  KvMemory memory() const;
-  FetchMetrics metrics();  // waits for enqueued work
-  void reset_metrics();
-
- private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
-};
-
-// Sequences as pages of kPageTokens tokens, for callers that store them elsewhere. Outside steps
-// only. Pages fit runtimes with the same geometry, settings, row dtype and slice dimensions.
-class Runtime::Exchange {
- public:
+  std::vector<StatePoint> states(SequenceId id) const;
+  // Sequences as pages of kPageTokens tokens, for callers that store them elsewhere. Outside steps
+  // only. Pages fit runtimes with the same geometry, settings, row dtype and slice dimensions.
+  //
   // Copies pages first, first + 1, ... of the committed tokens, with the slices of full ones. Rows
   // beyond the last token and window rows that were given back are zero. Waits once. Throws
   // UsageError, BudgetError (a short sequence makes its slices first), and errors of PendingPages.
-  void export_pages(SequenceId sequence, int64_t first, std::span<const PageSpans> pages);
+  void export_pages(SequenceId id, int64_t first, std::span<const PageSpans> pages);
   // Appends `tokens` tokens after whole pages, from pages with at least as many; with the slices of
   // those that they fill. Rows may be omitted from pages that attach_pages() named. Window rows
   // may be omitted from any page; those of all earlier pages are then given back. Waits once.
   // Throws UsageError, BudgetError; then nothing has changed.
-  void import_pages(SequenceId sequence, int64_t tokens, std::span<const ConstPageSpans> pages);
+  void import_pages(SequenceId id, int64_t tokens, std::span<const ConstPageSpans> pages);
 
   // With layers of linear attention pages are not all: a sequence also has a state. export_state()
-  // copies bytes of one of Runtime::states() from `offset` on, which wait like pages.
+  // copies bytes of one of states() from `offset` on, which wait like pages.
   // import_state() takes them, in order, after import_pages() of exactly the point's tokens; steps
   // need it. Throw UsageError, and import_state() BudgetError: nothing has changed.
-  void export_state(SequenceId sequence, const StatePoint& point, size_t offset,
+  void export_state(SequenceId id, const StatePoint& point, size_t offset,
                     std::span<std::byte> bytes);
-  void import_state(SequenceId sequence, const StatePoint& point, size_t offset,
+  void import_state(SequenceId id, const StatePoint& point, size_t offset,
                     std::span<const std::byte> bytes);
 
   // Rows of the first `pages` pages come from `pending` when a decode step selects them. Other
@@ -270,14 +260,62 @@ class Runtime::Exchange {
   // last page of a sequence needs its rows from the start. The call that needs rows throws the
   // errors of `pending`; in a step that is attend(), and aborting the step undoes it. Throws
   // UsageError unless the runtime loads on demand (the cpu device, most settings).
-  void attach_pages(SequenceId sequence, std::shared_ptr<PendingPages> pending, int64_t pages);
+  void attach_pages(SequenceId id, std::shared_ptr<PendingPages> pending, int64_t pages);
   // Loads about `max_bytes` of the missing rows. Returns true once no rows are missing.
-  bool load_more(SequenceId sequence, size_t max_bytes);
+  bool load_more(SequenceId id, size_t max_bytes);
+
+  KvMemory memory() const;
+  FetchMetrics metrics();  // waits for enqueued work
+  void reset_metrics();
 
  private:
-  friend class Runtime;
-  explicit Exchange(Impl& impl) : impl_(impl) {}
-  Impl& impl_;  // outlives the exchange
+  void settle();  // waits for all work
+  int max_decoded(const KvSequence& sequence) const;
+  int max_drafted(const KvSequence& sequence) const;
+  double read_back_seconds(const KvSequence& sequence) const;
+  void require_no_step(const char* call);
+  void require_no_chunk(const char* call, SequenceId id) const;
+  // The sequence, which no step and no chunk works for.
+  KvSequence& require_idle(const char* call, SequenceId id);
+  OpenChunk& require_chunk(const char* call, SequenceId id);
+  LayerPlan plan_piece(const KvSequence& sequence, int layer) const;
+  struct PieceCall {
+    const char* name;
+    OpenChunk::Progress OpenChunk::*progress;
+    int layer;
+    int layers;  // of its kind
+    int tokens;
+  };
+  OpenStep open_piece(SequenceId id, const PieceCall& call);
+  void start_piece(OpenStep step);
+  void code_slices(KvSequence& sequence);
+  void copy_out(const KvSequence& sequence, int64_t first, std::span<const PageSpans> pages);
+  void copy_in(const KvSequence& sequence, int64_t first, std::span<const ConstPageSpans> pages);
+  // Waits for all of them together.
+  void copy(std::span<const CopyRange> ranges, CopyKind kind);
+  // Loads the rows that these sequences read before their sets are known.
+  void load_for(std::span<const StepSequence> sequences);
+  // The control stream; behind earlier steps if they may write what `sequence` remembers.
+  const Stream& stream_for_memories(const KvSequence& sequence);
+  void begin_memories(OpenStep& step);
+  OpenStep& require_step(const char* call, int layer, int OpenStep::*next);
+  void check_kept(const OpenStep& step, std::span<const int> kept) const;
+  void check_step(std::span<const StepSequence> sequences);
+  void await_aborted();  // waits until the open step's work has finished or failed
+  bool reclaim(MemorySpace space, size_t bytes) override;
+
+  const StepSettings settings_;
+  const RuntimeTraits traits_;
+  StepStreams streams_;  // first: what follows waits for its work when it gives memory back
+  StepEngine& engine_;
+  SequenceTable sequences_;
+  PrefetchControl prefetch_;
+  StepMemory memory_;
+  StepRecorder recorder_;
+  StepTiming timing_;
+  StepDescriber describer_;
+  std::optional<OpenChunk> chunk_;
+  StepBuffer chunk_rows_;  // LayerRows of the open chunk
 };
 
 }  // namespace fasa

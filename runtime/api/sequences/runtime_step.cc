@@ -8,26 +8,26 @@
 
 #include "runtime/api/sequences/decode_rounds.h"
 #include "runtime/api/sequences/memory_guard.h"
-#include "runtime/api/sequences/runtime_impl.h"
+#include "runtime/api/sequences/runtime.h"
 #include "runtime/api/tensor_check.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 
 namespace fasa {
 
-int Runtime::Impl::max_decoded(const KvSequence& sequence) const {
+int Runtime::max_decoded(const KvSequence& sequence) const {
   if (settings_.selection_evicts) return 1;
   const int in_page = kPageTokens - static_cast<int>(sequence.length() % kPageTokens);
   return settings_.access() == RowAccess::kLocal ? in_page : std::min(in_page, kMaxDecoded);
 }
 
-int Runtime::Impl::max_drafted(const KvSequence& sequence) const {
+int Runtime::max_drafted(const KvSequence& sequence) const {
   const int in_page = kPageTokens - static_cast<int>(sequence.length() % kPageTokens);
   const int most = std::max(1, std::min(max_decoded(sequence), in_page - 1));
   return sequence.linear() != nullptr ? std::min(most, sequence.linear()->max_drafted()) : most;
 }
 
-void Runtime::Impl::check_step(std::span<const StepSequence> sequences) {
+void Runtime::check_step(std::span<const StepSequence> sequences) {
   require_no_step("begin_step");
   if (sequences.empty()) throw UsageError("begin_step: no sequences");
   std::unordered_set<uint64_t> seen;
@@ -52,9 +52,9 @@ void Runtime::Impl::check_step(std::span<const StepSequence> sequences) {
   }
 }
 
-void Runtime::Impl::begin_step(std::span<const StepSequence> sequences) {
+void Runtime::begin_step(std::span<const StepSequence> sequences) {
   check_step(sequences);
-  pages_.load_for(sequences);
+  load_for(sequences);
   describer_.make_room(DecodeRounds::most(sequences));
   OpenStep step;
   step.sequences.assign(sequences.begin(), sequences.end());
@@ -72,7 +72,9 @@ void Runtime::Impl::begin_step(std::span<const StepSequence> sequences) {
     before = std::max(before, sequences_.find(part.sequence).overwritten());
   }
   streams_.order(before);
-  for (const StepSequence& part : sequences) streams_.note_control_work(part.sequence);
+  for (const StepSequence& part : sequences) {
+    streams_.note_control_work(sequences_.find(part.sequence));
+  }
   describer_.describe(step);
   const PrefetchPlan prefetch = timing_.plan(step);
   step.tables.probe = timing_.probe(step.slot_index);
@@ -88,7 +90,7 @@ void Runtime::Impl::begin_step(std::span<const StepSequence> sequences) {
   guard.keep();
 }
 
-void Runtime::Impl::begin_memories(OpenStep& step) {
+void Runtime::begin_memories(OpenStep& step) {
   int64_t first = 0;
   for (const StepSequence& part : step.sequences) {
     KvSequence& sequence = sequences_.find(part.sequence);
@@ -104,7 +106,7 @@ void Runtime::Impl::begin_memories(OpenStep& step) {
 }
 
 // Returns the open step if `layer` is next by the counter `next`; throws UsageError otherwise.
-OpenStep& Runtime::Impl::require_step(const char* call, int layer, int OpenStep::*next) {
+OpenStep& Runtime::require_step(const char* call, int layer, int OpenStep::*next) {
   if (!streams_.step())
     throw UsageError(fmt::format("{} outside a step; call begin_step first", call));
   OpenStep& step = *streams_.step();
@@ -118,7 +120,7 @@ OpenStep& Runtime::Impl::require_step(const char* call, int layer, int OpenStep:
   return step;
 }
 
-void Runtime::Impl::append(int layer, ConstTensorView k, ConstTensorView v, StreamView stream) {
+void Runtime::append(int layer, ConstTensorView k, ConstTensorView v, StreamView stream) {
   if (layer < geometry().layers && geometry().is_shared(layer)) {
     throw UsageError(fmt::format(
         "append of layer {}: it attends to the keys and values of layer {} and stores none; call "
@@ -139,8 +141,7 @@ void Runtime::Impl::append(int layer, ConstTensorView k, ConstTensorView v, Stre
   engine_.executor().append(step.tables, engine_.scratch(), layer, k, v, stream);
 }
 
-void Runtime::Impl::attend(int layer, ConstTensorView q, TensorView out, float* lse,
-                           StreamView stream) {
+void Runtime::attend(int layer, ConstTensorView q, TensorView out, float* lse, StreamView stream) {
   OpenStep& step = require_step("attend", layer, &OpenStep::attended);
   if (step.appended <= geometry().kv_layer(layer)) {
     throw UsageError(fmt::format("attend of layer {} before its append; call append first", layer));
@@ -156,8 +157,8 @@ void Runtime::Impl::attend(int layer, ConstTensorView q, TensorView out, float* 
   }
 }
 
-void Runtime::Impl::run_layers(StreamView stream, std::span<const uint64_t> shape,
-                               const std::function<void()>& layers) {
+void Runtime::run_layers(StreamView stream, std::span<const uint64_t> shape,
+                         const std::function<void()>& layers) {
   if (!streams_.step() || streams_.step()->appended > 0 || streams_.step()->piece) {
     throw UsageError("run_layers: allowed once a step, between begin_step and the first append");
   }
@@ -167,8 +168,8 @@ void Runtime::Impl::run_layers(StreamView stream, std::span<const uint64_t> shap
 
 // Until write-back, a step's rows lie in the protected rows or a write-back buffer. Rows committed
 // earlier are in the row blocks once the write-back stream has passed the layer.
-void Runtime::Impl::read(SequenceId id, int layer, int64_t first, TensorView k, TensorView v,
-                         StreamView stream) {
+void Runtime::read(SequenceId id, int layer, int64_t first, TensorView k, TensorView v,
+                   StreamView stream) {
   KvSequence& sequence = sequences_.find_usable(id);
   if (layer < 0 || layer >= geometry().layers) {
     throw UsageError(
@@ -191,7 +192,7 @@ void Runtime::Impl::read(SequenceId id, int layer, int64_t first, TensorView k, 
   const OperationTag tag = tag_of(layer, Cause::kControl);
   streams_.require();
   streams_.order(sequence.overwritten());
-  streams_.note_control_work(id);
+  streams_.note_control_work(sequence);
   sequence.upload_tables(engine_.control());
   engine_.device().wait(stream, engine_.record_tables(), tag);
   engine_.executor().await_written_back(layer, stream, tag);
@@ -207,13 +208,13 @@ void Runtime::Impl::read(SequenceId id, int layer, int64_t first, TensorView k, 
   streams_.record_read(stream);
 }
 
-std::span<const LinearPart> Runtime::Impl::linear_parts() {
+std::span<const LinearPart> Runtime::linear_parts() {
   if (!streams_.step()) throw UsageError("linear_parts outside a step; call begin_step first");
   streams_.step()->computed = true;
   return streams_.step()->linear;
 }
 
-void Runtime::Impl::check_kept(const OpenStep& step, std::span<const int> kept) const {
+void Runtime::check_kept(const OpenStep& step, std::span<const int> kept) const {
   if (kept.empty()) return;
   if (kept.size() != step.sequences.size()) {
     throw UsageError(
@@ -236,7 +237,7 @@ void Runtime::Impl::check_kept(const OpenStep& step, std::span<const int> kept) 
   }
 }
 
-void Runtime::Impl::end_step(std::span<const int> kept) {
+void Runtime::end_step(std::span<const int> kept) {
   if (!streams_.step()) throw UsageError("end_step outside a step");
   OpenStep& step = *streams_.step();
   if (step.piece) throw UsageError("end_step inside a piece; call end_piece");
@@ -272,7 +273,7 @@ void Runtime::Impl::end_step(std::span<const int> kept) {
 }
 
 // The step is over even if something fails on the way.
-void Runtime::Impl::abort_step() {
+void Runtime::abort_step() {
   if (!streams_.step()) throw UsageError("abort_step outside a step");
   OpenStep& step = *streams_.step();
   if (step.piece) throw UsageError("abort_step inside a piece; call drop_chunk");
@@ -290,7 +291,7 @@ void Runtime::Impl::abort_step() {
   streams_.step().reset();
 }
 
-void Runtime::Impl::await_aborted() {
+void Runtime::await_aborted() {
   OpenStep& step = *streams_.step();
   try {
     if (!step.failure && step.enqueued) step.slot->mark_done(step.compute);

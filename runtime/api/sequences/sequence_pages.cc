@@ -1,5 +1,4 @@
-#include "runtime/api/sequences/sequence_pages.h"
-
+// Pages and states of sequences, out of a runtime and into one, and contents that come later.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +6,7 @@
 #include <utility>
 
 #include "runtime/api/sequences/memory_guard.h"
+#include "runtime/api/sequences/runtime.h"
 #include "runtime/base/error.h"
 
 namespace fasa {
@@ -36,10 +36,17 @@ void clear_behind(int64_t tokens, const CacheLayout& layout, std::span<std::byte
   }
 }
 
+LinearState& require_linear(const char* call, const KvSequence& sequence) {
+  if (sequence.linear() != nullptr) return *sequence.linear();
+  throw UsageError(fmt::format("{}: allowed in models with layers of linear attention", call));
+}
+
 }  // namespace
 
-void SequencePages::export_pages(SequenceId id, int64_t first, std::span<const PageSpans> pages) {
-  KvSequence& sequence = sequences_.find_usable(id);
+void Runtime::export_pages(SequenceId id, int64_t first, std::span<const PageSpans> pages) {
+  KvSequence& sequence = require_idle("export_pages", id);
+  // Only the last page may be without slices.
+  if (!pages.empty() && !pages.front().slices.empty()) code_slices(sequence);
   const PageBytes& page_bytes = traits_.page;
   const int64_t total = pages_of(sequence.length());
   const int64_t end = first + std::ssize(pages);
@@ -61,7 +68,7 @@ void SequencePages::export_pages(SequenceId id, int64_t first, std::span<const P
   }
   sequence.rows().load(first, end);
   streams_.wait_for(sequence);  // the host reads rows
-  sequences_.find_usable(id);
+  sequence.require_usable();
   copy_out(sequence, first, pages);
   const std::span<std::byte> rows = pages.back().rows;
   const StepSettings& settings = engine_.settings();
@@ -69,9 +76,24 @@ void SequencePages::export_pages(SequenceId id, int64_t first, std::span<const P
   clear_behind(last_tokens, settings.window_rows, rows.last(page_bytes.window_rows));
 }
 
+// Stored pages have slices, also those of a short sequence, which needs none.
+void Runtime::code_slices(KvSequence& sequence) {
+  if (sequence.slices().coded() || sequence.length() == 0) return;
+  MemoryGuard guard(streams_, prefetch_);
+  guard.watch(sequence);
+  settle();  // descriptors of a step are used
+  sequence.require_usable();
+  sequence.reserve_slices();
+  DescriptorBuffer& slot = streams_.slots().front();
+  slot.ensure(1);
+  streams_.note_control_work(sequence);
+  describer_.code(sequence, slot);
+  guard.keep();
+}
+
 // Window rows that were given back are zeros.
-void SequencePages::copy_out(const KvSequence& sequence, int64_t first,
-                             std::span<const PageSpans> pages) {
+void Runtime::copy_out(const KvSequence& sequence, int64_t first,
+                       std::span<const PageSpans> pages) {
   const PageBytes& page_bytes = traits_.page;
   const bool on_device = sequences_.store().tier().space == MemorySpace::kDevice;
   std::vector<CopyRange> copies;
@@ -93,9 +115,8 @@ void SequencePages::copy_out(const KvSequence& sequence, int64_t first,
   copy(copies, CopyKind::kDeviceToHost);
 }
 
-void SequencePages::import_pages(SequenceId id, int64_t tokens,
-                                 std::span<const ConstPageSpans> pages) {
-  KvSequence& sequence = sequences_.find_usable(id);
+void Runtime::import_pages(SequenceId id, int64_t tokens, std::span<const ConstPageSpans> pages) {
+  KvSequence& sequence = require_idle("import_pages", id);
   const PageBytes& page_bytes = traits_.page;
   const int64_t length = sequence.length();
   if (length % kPageTokens != 0 || tokens < 1 || pages_of(tokens) != std::ssize(pages)) {
@@ -122,7 +143,7 @@ void SequencePages::import_pages(SequenceId id, int64_t tokens,
   sequence.reserve(length + tokens, first_window_page);
   // The host writes into blocks that may have belonged to other sequences.
   streams_.wait(sequences_.take_fence());
-  sequences_.find_usable(id);
+  sequence.require_usable();
   streams_.require();
   copy_in(sequence, first, pages);
   sequence.add_pages(tokens);
@@ -131,8 +152,8 @@ void SequencePages::import_pages(SequenceId id, int64_t tokens,
   guard.keep();
 }
 
-void SequencePages::copy_in(const KvSequence& sequence, int64_t first,
-                            std::span<const ConstPageSpans> pages) {
+void Runtime::copy_in(const KvSequence& sequence, int64_t first,
+                      std::span<const ConstPageSpans> pages) {
   const PageBytes& page_bytes = traits_.page;
   const size_t of_others = page_bytes.rows - page_bytes.window_rows;
   const bool on_device = sequences_.store().tier().space == MemorySpace::kDevice;
@@ -154,7 +175,7 @@ void SequencePages::copy_in(const KvSequence& sequence, int64_t first,
   copy(copies, CopyKind::kHostToDevice);
 }
 
-void SequencePages::copy(std::span<const CopyRange> ranges, CopyKind kind) {
+void Runtime::copy(std::span<const CopyRange> ranges, CopyKind kind) {
   const StreamView control = engine_.control();
   engine_.device().copy_all(ranges, kind, control, tag_of(-1, Cause::kControl));
   engine_.device().synchronize(control);
@@ -162,7 +183,8 @@ void SequencePages::copy(std::span<const CopyRange> ranges, CopyKind kind) {
 
 // --- contents that come later ---
 
-void SequencePages::attach(SequenceId id, std::shared_ptr<PendingPages> pending, int64_t pages) {
+void Runtime::attach_pages(SequenceId id, std::shared_ptr<PendingPages> pending, int64_t pages) {
+  require_no_step("attach_pages");
   KvSequence& sequence = sequences_.find_usable(id);
   if (!traits_.loads_on_demand) {
     throw UsageError(
@@ -175,9 +197,14 @@ void SequencePages::attach(SequenceId id, std::shared_ptr<PendingPages> pending,
   if (pending != nullptr) sequence.rows().attach(std::move(pending), pages);
 }
 
+bool Runtime::load_more(SequenceId id, size_t max_bytes) {
+  require_no_step("load_more");
+  return sequences_.find_usable(id).rows().load_more(max_bytes);
+}
+
 // Prefill and append-only sequences have no sets to name the rows they read. A tail is made from
 // the last page.
-void SequencePages::load_for(std::span<const StepSequence> sequences) {
+void Runtime::load_for(std::span<const StepSequence> sequences) {
   for (const StepSequence& part : sequences) {
     const KvSequence& sequence = sequences_.find(part.sequence);
     const int64_t pages = pages_of(sequence.length());
@@ -185,6 +212,33 @@ void SequencePages::load_for(std::span<const StepSequence> sequences) {
     if (part.mode == StepMode::kDecode) continue;
     while (!sequence.rows().load_more(SIZE_MAX)) continue;
   }
+}
+
+// --- states ---
+
+std::vector<StatePoint> Runtime::states(SequenceId id) const {
+  const LinearState* const state = sequences_.find(id).linear();
+  return state != nullptr ? state->points() : std::vector<StatePoint>();
+}
+
+void Runtime::export_state(SequenceId id, const StatePoint& point, size_t offset,
+                           std::span<std::byte> bytes) {
+  const KvSequence& sequence = require_idle("export_state", id);
+  streams_.wait_for(sequence);  // the host reads snapshots
+  sequence.require_usable();
+  require_linear("export_state", sequence)
+      .export_state(point, offset, bytes, stream_for_memories(sequence).view());
+}
+
+void Runtime::import_state(SequenceId id, const StatePoint& point, size_t offset,
+                           std::span<const std::byte> bytes) {
+  KvSequence& sequence = require_idle("import_state", id);
+  LinearState& state = require_linear("import_state", sequence);
+  MemoryGuard guard(streams_, prefetch_);
+  guard.watch(sequence);
+  memory_.reserve_memories(sequence);
+  state.import_state(sequence.length(), point, offset, bytes, stream_for_memories(sequence).view());
+  guard.keep();
 }
 
 }  // namespace fasa

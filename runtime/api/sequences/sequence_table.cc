@@ -23,7 +23,7 @@ SequenceId SequenceTable::create() { return add(std::make_unique<KvSequence>(set
 SequenceId SequenceTable::fork(const KvSequence& parent, int64_t tokens, const Stream& control) {
   auto child = std::make_unique<KvSequence>(settings_, stores_);
   child->share(parent, tokens, control);
-  if (parent.failure) throw DeviceError(*parent.failure);  // memory was waited for
+  parent.require_usable();  // memory was waited for
   return add(std::move(child));
 }
 
@@ -39,7 +39,7 @@ KvSequence& SequenceTable::find(SequenceId id) const {
 
 KvSequence& SequenceTable::find_usable(SequenceId id) const {
   KvSequence& sequence = find(id);
-  if (sequence.failure) throw DeviceError(*sequence.failure);
+  sequence.require_usable();
   return sequence;
 }
 

@@ -10,7 +10,7 @@
 
 #include "offload/device.h"
 #include "runtime/api/kv_metrics.h"
-#include "runtime/api/sequences/runtime.h"
+#include "runtime/base/ids.h"
 #include "scheduler/cache/kv_sequence.h"
 #include "scheduler/step_settings.h"
 

@@ -45,8 +45,7 @@ void StepMemory::require_room(int64_t tokens, int step_tokens, int64_t rollback_
   if (!engine_.device().unified()) require(MemorySpace::kHost, need.host_rows, "host_memory");
 }
 
-void StepMemory::reserve(SequenceId id, int64_t tokens, int step_tokens) {
-  KvSequence& sequence = sequences_.find_usable(id);
+void StepMemory::reserve(KvSequence& sequence, int64_t tokens, int step_tokens) {
   if (tokens < 0 || tokens > INT32_MAX || step_tokens < 1) {
     throw UsageError(
         fmt::format("reserve: {} tokens in steps of {}; allowed: 0 to {}, and 1 or "
@@ -61,7 +60,7 @@ void StepMemory::reserve(SequenceId id, int64_t tokens, int step_tokens) {
   if (sequences_.size() == 1 && sequence.rows().pages() == 0 && engine_.scratch().bytes() == 0) {
     require_room(tokens, step_tokens, sequence.rollback_tokens());
   }
-  if (tokens > sequence.length()) own_last_page(id);
+  if (tokens > sequence.length()) own_last_page(sequence);
   ensure_scratch(capacities_for(engine_.settings(), {.context = tokens,
                                                      .access = sequence.rows().access(),
                                                      .hot_rows = sequences_.store().hot_rows(),
@@ -69,7 +68,7 @@ void StepMemory::reserve(SequenceId id, int64_t tokens, int step_tokens) {
                                                      .step_tokens = step_tokens}));
   for (DescriptorBuffer& slot : streams_.slots()) slot.ensure(1);
   // Work that this call waited for may have failed.
-  sequences_.find_usable(id);
+  sequence.require_usable();
   if (tokens > sequence.length()) streams_.require();
   sequence.reserve_steps(tokens, step_tokens);
   guard.keep();
@@ -93,12 +92,11 @@ void StepMemory::ensure_scratch(const Capacities& capacities) {
   scratch.ensure(capacities);
 }
 
-void StepMemory::own_last_page(SequenceId id) {
-  KvSequence& sequence = sequences_.find(id);
+void StepMemory::own_last_page(KvSequence& sequence) {
   if (!sequence.reserve_private_page()) return;
   // Behind the steps that wrote the shared page, and those that last used the new block.
   streams_.order(streams_.latest());
-  streams_.note_control_work(id);
+  streams_.note_control_work(sequence);
   sequence.make_last_page_private(engine_.control());
 }
 
@@ -175,7 +173,7 @@ void StepMemory::prepare(std::span<const StepSequence> sequences, MemoryGuard& g
     KvSequence& sequence = sequences_.find(part.sequence);
     guard.watch(sequence);
     reserve_memories(sequence);  // before rows, which may take what is left
-    own_last_page(part.sequence);
+    own_last_page(sequence);
   }
   int64_t tokens = 0;
   int new_tokens = 1;
@@ -209,7 +207,7 @@ void StepMemory::prepare_chunk(const StepSequence& chunk, MemoryGuard& guard) {
   KvSequence& sequence = sequences_.find(chunk.sequence);
   guard.watch(sequence);
   reserve_memories(sequence);
-  own_last_page(chunk.sequence);
+  own_last_page(sequence);
   const int64_t tokens = sequence.length() + chunk.tokens;
   hot_rows_.fit(tokens, 1, {.count = 1, .held = sequence.device_bytes()}, true);
   choose_access(sequence, tokens);

@@ -40,7 +40,7 @@ class StepMemory {
   uint64_t min_device_bytes(int64_t tokens, int step_tokens) const {
     return hot_rows_.min_bytes(tokens, step_tokens);
   }
-  void reserve(SequenceId id, int64_t tokens, int step_tokens);
+  void reserve(KvSequence& sequence, int64_t tokens, int step_tokens);
   // Allocates all memory of a step. Throws BudgetError; the guard restores the state before.
   void prepare(std::span<const StepSequence> sequences, MemoryGuard& guard);
 
@@ -73,7 +73,7 @@ class StepMemory {
   void ensure_scratch(const Capacities& capacities);
   void ensure_step_scratch(std::span<const StepSequence> sequences);
   // Copies the last page before it is written, if other sequences share it.
-  void own_last_page(SequenceId id);
+  void own_last_page(KvSequence& sequence);
   void lend(std::span<const StepSequence> sequences);
   void describe_again();
 

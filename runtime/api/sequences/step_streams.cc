@@ -19,8 +19,6 @@ StepStreams::StepStreams(Device& device, const StepSettings& settings, const Geo
       slots_{DescriptorBuffer(device, *this, settings.has_window_rows()),
              DescriptorBuffer(device, *this, settings.has_window_rows())} {}
 
-void StepStreams::note_control_work(SequenceId id) { sequences_.find(id).takes_part(latest()); }
-
 void StepStreams::note_step(std::span<const StepSequence> sequences) {
   const size_t slot = next_slot();
   ++steps_;

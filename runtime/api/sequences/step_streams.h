@@ -54,8 +54,8 @@ class StepStreams final : public Fences {
   void require(std::span<const StepSequence> sequences);
   // Waits until the next step's slot is free; looks for failures. Returns the slot.
   size_t free_slot();
-  // Registers `id` as a sequence that the control stream works for.
-  void note_control_work(SequenceId id);
+  // Registers a sequence that the control stream works for.
+  void note_control_work(KvSequence& sequence) { sequence.takes_part(latest()); }
   // Begins a step in the slot that free_slot() gave. Control work since the last step began belongs
   // to this one.
   void note_step(std::span<const StepSequence> sequences);
