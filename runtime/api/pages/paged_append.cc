@@ -201,7 +201,7 @@ void PagedAppend::make_plan(int layer, std::vector<Run> runs,
   views_.with_room([&] { reserve(groups, slot, plan.stored); });
   const std::vector<size_t> restored = without_tail(runs, groups);
   give_tails(runs, groups);
-  streams_.guard().begin();
+  streams_.begin();
   for (const Run& run : runs) {
     if (restarts(layer, run)) store_.start(run.page);
   }
@@ -231,10 +231,10 @@ void PagedAppend::run(int layer, ConstTensorView k, ConstTensorView v,
   check_runs(layer, all);
   const bool restarted =
       std::any_of(all.begin(), all.end(), [&](const Run& run) { return restarts(layer, run); });
-  streams_.guard().run([&] {
+  streams_.run([&] {
     if (restarted && same) runs = plan.runs;
     if (restarted || !same) make_plan(layer, std::move(runs), slot_mapping);
-    streams_.guard().begin();
+    streams_.begin();
     streams_.wait_for_tables(stream, tag_of(layer, Cause::kPrefill));
     engine_.executor().append(plan.tables, engine_.scratch(), layer, k, v, stream);
     DescriptorBuffer& slot = slots_[plan.slot].step;

@@ -93,7 +93,7 @@ void PagedAttend::make_plan(int layer, const BlockTable& block_table,
   slot.wait_until_free();
   views_.with_room([&] { slot.ensure(seq_lens.size()); });
 
-  streams_.guard().begin();
+  streams_.begin();
   const StreamView control = engine_.control();
   const bool restores = std::any_of(plan.request.parts.begin(), plan.request.parts.end(),
                                     [](const Part& p) { return p.own_tail; });
@@ -131,7 +131,7 @@ void PagedAttend::run(int layer, ConstTensorView q, const BlockTable& block_tabl
   require_shape("out", out, block_table.sequences, engine_.geometry().query_heads,
                 engine_.geometry().value_dim);
   Plan& plan = plan_;
-  streams_.guard().run([&] {
+  streams_.run([&] {
     begin_step_number(layer);
     if (plan_matches(layer, block_table, seq_lens)) {
       plan.request.require_held(store_, "attend", layer);
@@ -139,7 +139,7 @@ void PagedAttend::run(int layer, ConstTensorView q, const BlockTable& block_tabl
     } else {
       make_plan(layer, block_table, seq_lens);
     }
-    streams_.guard().begin();
+    streams_.begin();
     plan.tables.step_number = StepNumber(step_number_);
     streams_.wait_for_tables(stream, tag_of(layer, Cause::kCompute));
     engine_.executor().attend(plan.tables, engine_.scratch(), layer, q, out, lse, stream);

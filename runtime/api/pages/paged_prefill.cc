@@ -102,7 +102,7 @@ void PagedPrefill::make_plan(int layer, const BlockTable& block_table,
   PagedSlot& slot = slots_[plan.slot];
   views_.begin_call();  // no view is in use
   views_.with_room([&] { reserve(slot); });
-  streams_.guard().begin();
+  streams_.begin();
   describe(slot);
   const StreamView control = engine_.control();
   slot.step.upload(control);
@@ -120,13 +120,13 @@ void PagedPrefill::run(int layer, ConstTensorView q, const BlockTable& block_tab
   require_shape("q", q, tokens, engine_.geometry().query_heads, engine_.geometry().key_dim);
   require_shape("out", out, tokens, engine_.geometry().query_heads, engine_.geometry().value_dim);
   Plan& plan = plan_;
-  streams_.guard().run([&] {
+  streams_.run([&] {
     if (plan_matches(block_table, seq_lens, query_lens)) {
       plan.request.require_held(store_, "prefill", layer);
     } else {
       make_plan(layer, block_table, seq_lens, query_lens);
     }
-    streams_.guard().begin();
+    streams_.begin();
     streams_.wait_for_tables(stream, tag_of(layer, Cause::kPrefill));
     engine_.executor().attend(plan.tables, engine_.scratch(), layer, q, out, lse, stream);
     slots_[plan.slot].step.mark_done(stream);

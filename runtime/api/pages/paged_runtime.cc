@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "runtime/api/pages/paged_guard.h"
 #include "runtime/api/settings.h"
 #include "runtime/api/tensor_check.h"
 #include "runtime/base/error.h"
@@ -102,9 +101,9 @@ void PagedRuntime::copy_pages(std::span<const PageCopy> copies) {
                       copy.source));
     }
   }
-  streams_.guard().run([&] {
+  streams_.run([&] {
     streams_.order(streams_.latest());
-    streams_.guard().begin();
+    streams_.begin();
     const auto copy_block = [this](std::byte* to, const std::byte* from, int64_t bytes,
                                    CopyKind kind) {
       engine_.device().copy(to, from, static_cast<size_t>(bytes), kind, engine_.control(),
@@ -173,12 +172,12 @@ void PagedRuntime::read(int64_t page, int layer, int first, TensorView k, Tensor
     throw UsageError(fmt::format("read of tokens {} to {} of page {}, layer {}, which holds {}",
                                  first, first + k.tokens - 1, page, layer, held));
   }
-  streams_.guard().run([&] {
+  streams_.run([&] {
     streams_.order(streams_.latest());
     read_blocks_.truncate(0);
     views_.begin_call();
     views_.with_room([&] { read_blocks_.reserve(store_.parts()); });
-    streams_.guard().begin();
+    streams_.begin();
     read_blocks_.prepare_overwrite(0);
     for (int part = 0; part < store_.parts(); ++part) {
       read_blocks_.append(store_.row_block(page, part));

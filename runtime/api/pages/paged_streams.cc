@@ -2,12 +2,19 @@
 
 #include <fmt/format.h>
 
-#include "runtime/base/error.h"
-
 namespace fasa {
 
+void PagedStreams::require_usable() const {
+  if (failure_) throw DeviceError(*failure_);
+  if (half_done_) {
+    throw DeviceError(
+        "the process ran out of host memory while work was enqueued; the contents of the pages "
+        "are lost; create a new runtime");
+  }
+}
+
 void PagedStreams::require_usable(const char* call, int layer) const {
-  guard_.require_usable();
+  require_usable();
   const int layers = engine_.geometry().layers;
   if (layer < 0 || layer >= layers) {
     throw UsageError(fmt::format("{} of layer {}; allowed: 0 to {}", call, layer, layers - 1));
