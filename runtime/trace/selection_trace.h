@@ -30,7 +30,7 @@ struct TraceShape {
 
 class SelectionTrace {
  public:
-  static constexpr int kSchema = 3;
+  static constexpr int kSchema = 4;
   static constexpr size_t kMaxBands = 32;
 
   // Throws UsageError for an invalid shape.

@@ -1,9 +1,14 @@
 // File format of selection traces. Every number is checked before use.
 #include <fmt/format.h>
+#include <zstd.h>
 
 #include <algorithm>
-#include <cstring>
+#include <cstdlib>
+#include <functional>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
 
 #include "runtime/base/error.h"
 #include "runtime/io/hash.h"
@@ -11,7 +16,6 @@
 #include "runtime/io/json_fields.h"
 #include "runtime/io/output_file.h"
 #include "runtime/trace/selection_trace.h"
-#include "runtime/trace/trace_coding.h"
 
 namespace fasa {
 namespace {
@@ -19,47 +23,120 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kMagic = "fasatrc\n";
-constexpr size_t kLengthBytes = 4;
-constexpr size_t kChecksumBytes = 8;
-constexpr size_t kMaxHeaderBytes = 1 << 20;
+constexpr size_t kChecksumBytes = 16;   // hexadecimal digits
 constexpr int64_t kMaxHeads = 1 << 16;  // layers x KV heads; more means a broken file
+constexpr int kLevel = 19;
+// A frame expands to at most this many times its bytes: more is a broken file.
+constexpr uint64_t kMaxRatio = 1 << 15;
 
-void put_little_endian(std::string& out, uint64_t value, size_t bytes) {
-  for (size_t i = 0; i < bytes; ++i) out.push_back(static_cast<char>(value >> (8 * i)));
+// A token's label: 0 in no set, 1 in the true set alone, kFirstBand + b in band b.
+constexpr char kUnranked = 1, kFirstBand = 2;
+
+[[noreturn]] void fail(const std::string& place, std::string_view what) {
+  throw InputError(fmt::format("{}: {}; record it again with fasa trace", place, what));
 }
 
-// A file's bytes with a read position.
-class Reader {
- public:
-  Reader(std::string_view bytes, const std::string& name) : bytes_(bytes), name_(name) {}
+std::string checksum_of(std::string_view body) { return fmt::format("{:016x}", fnv1a(body)); }
 
-  [[noreturn]] void fail(const std::string& what) const { fail_at(offset_, what); }
-  [[noreturn]] void fail_at(size_t offset, const std::string& what) const {
-    throw InputError(fmt::format("{}: byte {} of {}: {}; record it again with fasa trace", name_,
-                                 offset, bytes_.size(), what));
+std::string labels_of(const SelectionTrace& trace, int step, int layer, int kv_head) {
+  std::string labels(static_cast<size_t>(trace.context(step)), '\0');
+  for (const int32_t at : trace.true_set(step, layer, kv_head)) {
+    labels[static_cast<size_t>(at)] = kUnranked;
   }
-  size_t offset() const { return offset_; }
-  size_t left() const { return bytes_.size() - offset_; }
-  std::string_view take(size_t count, std::string_view what) {
-    if (count > left()) fail(fmt::format("the file ends within {} of {} bytes", what, count));
-    const std::string_view taken = bytes_.substr(offset_, count);
-    offset_ += count;
-    return taken;
+  const std::vector<int>& bands = trace.shape().bands;
+  int rank = 0;
+  for (const int32_t at : trace.ranking(step, layer, kv_head)) {
+    const auto band = std::ranges::upper_bound(bands, rank++) - bands.begin();
+    labels[static_cast<size_t>(at)] = static_cast<char>(kFirstBand + band);
   }
-  uint64_t little_endian(size_t count, std::string_view what) {
-    const std::string_view taken = take(count, what);
-    uint64_t value = 0;
-    for (size_t i = 0; i < count; ++i) {
-      value |= uint64_t{static_cast<uint8_t>(taken[i])} << (8 * i);
+  return labels;
+}
+
+// The true set and the ranking.
+void sets_of(const TraceShape& shape, std::string_view labels, std::vector<int32_t>& set,
+             std::vector<int32_t>& ranking) {
+  set.clear(), ranking.clear();
+  std::vector<std::vector<int32_t>> bands(shape.bands.size());
+  for (size_t at = 0; at < labels.size(); ++at) {
+    if (labels[at] == 0) continue;
+    const auto position = static_cast<int32_t>(at);
+    const bool ranked = labels[at] >= kFirstBand;
+    const auto band = static_cast<size_t>(labels[at] - kFirstBand);
+    if (!ranked || shape.bands[band] <= shape.set_ranked()) set.push_back(position);
+    if (ranked) bands[band].push_back(position);
+  }
+  for (const auto& band : bands) ranking.insert(ranking.end(), band.begin(), band.end());
+}
+
+// Each step is a frame: the labels of every head's tokens, XOR those of the step before.
+std::string encode_steps(const SelectionTrace& trace) {
+  const TraceShape& shape = trace.shape();
+  std::vector<std::string> last(trace.slots() / 2);
+  std::string all;
+  for (int step = 0; step < trace.steps(); ++step) {
+    std::string changes;
+    for (size_t i = 0; i < last.size(); ++i) {
+      const auto [layer, head] = std::div(static_cast<int>(i), shape.kv_heads);
+      std::string labels = labels_of(trace, step, layer, head);
+      last[i].resize(labels.size());
+      std::ranges::transform(labels, last[i], std::back_inserter(changes), std::bit_xor<char>());
+      last[i] = std::move(labels);
     }
-    return value;
+    const size_t begin = all.size(), most = ZSTD_compressBound(changes.size());
+    all.resize(begin + most);
+    all.resize(begin + ZSTD_compress(&all[begin], most, changes.data(), changes.size(), kLevel));
   }
+  return all;
+}
 
- private:
-  std::string_view bytes_;
-  const std::string& name_;
-  size_t offset_ = 0;
-};
+// Takes the first frame off.
+std::string take_frame(std::string_view& frames, const std::string& place) {
+  const size_t size = ZSTD_findFrameCompressedSize(frames.data(), frames.size());
+  const uint64_t expanded = ZSTD_getFrameContentSize(frames.data(), frames.size());
+  if (ZSTD_isError(size) != 0 || expanded > size * kMaxRatio) {
+    fail(place, "it is no zstd frame of known size");
+  }
+  std::string bytes(expanded, '\0');
+  const size_t done = ZSTD_decompress(bytes.data(), expanded, frames.data(), size);
+  if (done != expanded) fail(place, "it is a broken zstd frame");
+  frames.remove_prefix(size);
+  return bytes;
+}
+
+void decode_steps(std::string_view frames, int steps, const std::string& name,
+                  SelectionTrace& trace) {
+  const TraceShape& shape = trace.shape();
+  std::vector<std::string> heads(trace.slots() / 2);
+  std::vector<std::vector<int32_t>> sets(trace.slots());
+  for (int step = 0; step < steps; ++step) {
+    const std::string place = fmt::format("{}: step {}", name, step);
+    const std::string changes = take_frame(frames, place);
+    const size_t context = changes.size() / heads.size();
+    if (changes.size() % heads.size() != 0 || context > INT32_MAX) {
+      fail(place, fmt::format("{} labels of {} heads", changes.size(), heads.size()));
+    }
+    for (size_t i = 0; i < heads.size(); ++i) {
+      std::string& labels = heads[i];
+      labels.resize(context);
+      const auto of_head = std::string_view(changes).substr(i * context, context);
+      std::ranges::transform(labels, of_head, labels.begin(), std::bit_xor<char>());
+      const auto last = static_cast<char>(kUnranked + shape.bands.size());
+      const auto wrong =
+          std::ranges::find_if(labels, [last](char label) { return label < 0 || label > last; });
+      if (wrong != labels.end()) {
+        fail(place, fmt::format("label {}; allowed: 0 to {}", static_cast<uint8_t>(*wrong),
+                                static_cast<int>(last)));
+      }
+      sets_of(shape, labels, sets[2 * i], sets[2 * i + 1]);
+    }
+    try {
+      trace.add_step(static_cast<int32_t>(context), sets);
+    } catch (const UsageError& error) {
+      throw InputError(fmt::format("{}: {}", place, error.what()));
+    }
+  }
+  if (!frames.empty()) fail(name, "bytes follow the last step");
+}
 
 Json header_of(const SelectionTrace& trace) {
   const TraceShape& shape = trace.shape();
@@ -126,28 +203,18 @@ SelectionTrace SelectionTrace::parse(std::string_view bytes, const std::string& 
     throw InputError(
         fmt::format("{}: not a selection trace: it does not begin with \"fasatrc\"", name));
   }
-  if (bytes.size() < kMagic.size() + kLengthBytes + kChecksumBytes) {
-    throw InputError(
-        fmt::format("{}: the file ends at byte {}, before its header", name, bytes.size()));
+  const size_t end = bytes.find('\n', kMagic.size());
+  if (end == std::string_view::npos || bytes.size() - end <= kChecksumBytes) {
+    fail(name, "the file ends within its header");
   }
   const std::string_view body = bytes.substr(0, bytes.size() - kChecksumBytes);
-  Reader checksum(bytes, name);
-  checksum.take(body.size(), "the body");
-  if (checksum.little_endian(kChecksumBytes, "the checksum") != fnv1a(body)) {
-    checksum.fail_at(body.size(), "the checksum does not match; the file was truncated or changed");
+  if (bytes.substr(body.size()) != checksum_of(body)) {
+    fail(name, "the checksum does not match; the file was truncated or changed");
   }
-  Reader reader(body, name);
-  reader.take(kMagic.size(), "the magic");
-  const auto length = static_cast<size_t>(reader.little_endian(kLengthBytes, "a length"));
-  if (length > kMaxHeaderBytes) {
-    reader.fail_at(kMagic.size(),
-                   fmt::format("the header has {} bytes; allowed: {}", length, kMaxHeaderBytes));
-  }
-  const size_t header_at = reader.offset();
-  const Header header = parse_header(reader.take(length, "a header"),
-                                     fmt::format("{}: header at byte {}", name, header_at));
+  const Header header = parse_header(body.substr(kMagic.size(), end - kMagic.size()),
+                                     fmt::format("{}: header", name));
   SelectionTrace trace(header.shape);
-  decode_steps(reader.take(reader.left(), "the steps"), header.steps, name, trace);
+  decode_steps(body.substr(end + 1), header.steps, name, trace);
   return trace;
 }
 
@@ -159,12 +226,8 @@ SelectionTrace SelectionTrace::load(const std::string& path) {
 
 std::string SelectionTrace::to_bytes() const {
   const std::string header = header_of(*this).dump(-1, ' ', false, Json::error_handler_t::replace);
-  std::string out(kMagic);
-  put_little_endian(out, header.size(), kLengthBytes);
-  out += header;
-  out += encode_steps(*this);
-  put_little_endian(out, fnv1a(out), kChecksumBytes);
-  return out;
+  const std::string body = fmt::format("{}{}\n{}", kMagic, header, encode_steps(*this));
+  return body + checksum_of(body);
 }
 
 void SelectionTrace::save(const std::string& path) const {

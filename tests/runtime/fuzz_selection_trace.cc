@@ -1,11 +1,14 @@
 // A libFuzzer target of the selection trace's reader. Build it with clang, -fsanitize=fuzzer and
 // this file; selection_trace_fuzz_test.cc runs it over the seed corpus and mutations of it.
+#include <fmt/format.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
 
 #include "runtime/base/error.h"
+#include "runtime/io/hash.h"
 #include "runtime/trace/selection_trace.h"
 
 namespace {
@@ -23,12 +26,9 @@ void read(const std::string& bytes) {
 
 // The checksum would reject every changed file: replace it with one that fits.
 std::string with_checksum(std::string bytes) {
-  if (bytes.size() < 8) return bytes;
-  bytes.resize(bytes.size() - 8);
-  uint64_t hash = 0xcbf29ce484222325ull;
-  for (const char byte : bytes) hash = (hash ^ static_cast<uint8_t>(byte)) * 0x100000001b3ull;
-  for (int i = 0; i < 8; ++i) bytes.push_back(static_cast<char>(hash >> (8 * i)));
-  return bytes;
+  if (bytes.size() < 16) return bytes;
+  bytes.resize(bytes.size() - 16);
+  return bytes + fmt::format("{:016x}", fasa::fnv1a(bytes));
 }
 
 }  // namespace

@@ -1,13 +1,15 @@
 #include "runtime/trace/selection_trace.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <zstd.h>
 
 #include <filesystem>
+#include <vector>
 
 #include "runtime/base/error.h"
-#include "runtime/trace/trace_coding.h"
+#include "runtime/io/hash.h"
 #include "tests/support/traces.h"
 
 namespace fasa::testing {
@@ -26,11 +28,8 @@ std::string message_of(const std::string& bytes) {
 
 // The bytes with a checksum that fits them.
 std::string sealed(std::string bytes) {
-  bytes.resize(bytes.size() - 8);
-  uint64_t hash = 0xcbf29ce484222325ull;
-  for (const char byte : bytes) hash = (hash ^ static_cast<uint8_t>(byte)) * 0x100000001b3ull;
-  for (int i = 0; i < 8; ++i) bytes.push_back(static_cast<char>(hash >> (8 * i)));
-  return bytes;
+  bytes.resize(bytes.size() - 16);
+  return bytes + fmt::format("{:016x}", fnv1a(bytes));
 }
 
 std::string replaced(std::string bytes, const std::string& from, const std::string& to) {
@@ -41,9 +40,7 @@ std::string replaced(std::string bytes, const std::string& from, const std::stri
 }
 
 // Offset of the first step.
-size_t body_at(const std::string& bytes) {
-  return 12 + static_cast<uint8_t>(bytes[8]) + 256u * static_cast<uint8_t>(bytes[9]);
-}
+size_t body_at(const std::string& bytes) { return bytes.find("}\n") + 2; }
 
 TEST(SelectionTrace, KeepsWhatItWasGiven) {
   const SelectionTrace trace = make_trace();
@@ -126,17 +123,17 @@ TEST(SelectionTrace, TakesOnlySetsOfItsShape) {
 TEST(SelectionTrace, SaysWhereAFileLies) {
   const std::string bytes = make_trace().to_bytes();
   EXPECT_THAT(message_of("PK..."), HasSubstr("a.fasatrace: not a selection trace"));
-  EXPECT_THAT(message_of(bytes.substr(0, 12)), HasSubstr("before its header"));
+  EXPECT_THAT(message_of(bytes.substr(0, 12)), HasSubstr("within its header"));
   EXPECT_THAT(message_of(bytes.substr(0, bytes.size() - 1)), HasSubstr("checksum"));
   std::string flipped = bytes;
   flipped[flipped.size() / 2] ^= 4;
   EXPECT_THAT(message_of(flipped), HasSubstr("checksum does not match"));
-  EXPECT_THAT(message_of(replaced(bytes, "\"schema\":3", "\"schema\":2")), HasSubstr("schema = 2"));
+  EXPECT_THAT(message_of(replaced(bytes, "\"schema\":4", "\"schema\":2")), HasSubstr("schema = 2"));
   EXPECT_THAT(message_of(replaced(bytes, "\"layers\":3", "\"layers\":0")), HasSubstr("layers = 0"));
   EXPECT_THAT(message_of(replaced(bytes, "[9,18,", "[9,17,")), HasSubstr("bands"));
   EXPECT_THAT(message_of(replaced(bytes, "[9,18,27,", "[9,18,18,")), HasSubstr("bands"));
   EXPECT_THAT(message_of(replaced(bytes, "\"steps\":6", "\"steps\":7")),
-              HasSubstr("they end too early"));
+              HasSubstr("step 6: it is no zstd frame"));
   EXPECT_THAT(message_of(replaced(bytes, "\"steps\":6", "\"steps\":5")),
               HasSubstr("bytes follow the last step"));
 }
@@ -147,36 +144,30 @@ TEST(SelectionTrace, SaysThatTheFrameLies) {
   changed[body_at(bytes)] = 'x';  // the frame's magic
   EXPECT_THAT(message_of(sealed(changed)), HasSubstr("no zstd frame of known size"));
   changed = bytes;
-  changed.insert(changed.size() - 8, "x");
-  EXPECT_THAT(message_of(sealed(changed)), HasSubstr("broken zstd frame"));
+  changed.insert(changed.size() - 16, "x");
+  EXPECT_THAT(message_of(sealed(changed)), HasSubstr("bytes follow the last step"));
+  changed = bytes;
+  changed[body_at(bytes) + 5] ^= 1;  // its content's size
+  EXPECT_THAT(message_of(sealed(changed)), HasSubstr("step 0: it is a broken zstd frame"));
 }
 
-// The steps of a trace of one step, one layer and one head, changed.
-TEST(SelectionTrace, SaysWhichValueLies) {
-  const auto message = [&](const std::string& steps) -> std::string {
-    std::string frame(ZSTD_compressBound(steps.size()), '\0');
-    frame.resize(ZSTD_compress(frame.data(), frame.size(), steps.data(), steps.size(), 1));
-    SelectionTrace trace(shape_of({.layers = 1, .kv_heads = 1}));
-    try {
-      decode_steps(frame, 1, "a", trace);
-    } catch (const InputError& error) {
-      return error.what();
-    }
-    return "nothing";
+// The labels of a trace's first step, changed.
+TEST(SelectionTrace, SaysWhichLabelLies) {
+  const auto message = [](TraceSetup setup, const std::string& labels) {
+    setup.steps = 1;
+    std::string bytes = make_trace(setup).to_bytes();
+    bytes.resize(body_at(bytes));
+    std::string frame(ZSTD_compressBound(labels.size()), '\0');
+    frame.resize(ZSTD_compress(frame.data(), frame.size(), labels.data(), labels.size(), 1));
+    return message_of(sealed(bytes + frame + std::string(16, '0')));
   };
-  const auto bytes = [](std::initializer_list<int> values) {
-    std::string all;
-    for (const int value : values) all.push_back(static_cast<char>(value));
-    return all;
-  };
-  EXPECT_EQ(message(bytes({9, 1, 5, 1})), "nothing");
-  EXPECT_THAT(message(bytes({0xff, 0xff, 0xff, 0xff, 0xff})), HasSubstr("beyond 2147483647"));
-  EXPECT_THAT(message(bytes({0xff, 0xff, 0xff, 0xff, 0x7f})), HasSubstr("beyond 2147483647"));
-  EXPECT_THAT(message(""), HasSubstr("byte 0 of the steps' 0: they end too early"));
-  EXPECT_THAT(message(bytes({9, 1, 10, 1})), HasSubstr("outside the context of 10 tokens"));
-  EXPECT_THAT(message(bytes({9, 1, 5, 6})), HasSubstr("label 6; allowed: 0 to 5"));
-  EXPECT_THAT(message(bytes({9, 0})), HasSubstr("set size"));
-  EXPECT_THAT(message(bytes({9, 1, 5, 1, 0})), HasSubstr("bytes follow the last step"));
+  const TraceSetup one{.layers = 1, .kv_heads = 1};
+  const std::string good = std::string(5, '\0') + '\1' + std::string(4, '\0');
+  EXPECT_EQ(message(one, good), "nothing");
+  EXPECT_THAT(message(one, good + '\6'), HasSubstr("step 0: label 6; allowed: 0 to 5"));
+  EXPECT_THAT(message(one, good + '\xff'), HasSubstr("label 255"));
+  EXPECT_THAT(message(one, std::string(10, '\0')), HasSubstr("step 0: selection trace: set size"));
+  EXPECT_THAT(message({}, good + '\1'), HasSubstr("11 labels of 6 heads"));
 }
 
 }  // namespace

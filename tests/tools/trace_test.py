@@ -1,6 +1,5 @@
 """fasa trace: the file that it writes, and its errors for bad input."""
 import json
-import struct
 
 from support import MODEL, SOURCE, CommandTest, main
 
@@ -9,8 +8,7 @@ class Trace(CommandTest):
     def header(self, path):
         data = path.read_bytes()
         self.assertEqual(data[:8], b"fasatrc\n")
-        length = struct.unpack("<I", data[8:12])[0]
-        return json.loads(data[12:12 + length])
+        return json.loads(data.split(b"\n")[1])
 
     def test_writes_a_trace(self):
         path = self.folder / "a.fasatrace"
@@ -19,7 +17,7 @@ class Trace(CommandTest):
         done = self.assert_done(*base, "-o", path, "--fac-tokens", 40)
         self.assertIn(b"3 steps after 400 tokens, 40 tokens selected", done.stdout)
         header = self.header(path)
-        self.assertEqual(header["schema"], 3)
+        self.assertEqual(header["schema"], 4)
         self.assertEqual(header["model"], "needle-3m")
         self.assertEqual(header["text"], "ruth.txt")
         self.assertEqual((header["layers"], header["kv_heads"], header["steps"]), (4, 2, 3))
