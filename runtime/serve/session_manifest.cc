@@ -25,6 +25,19 @@ class Writer {
     number(values.size());
     bytes(values.data(), values.size_bytes());
   }
+  void log(const TokenLog& log) {
+    ids(log.ids());
+    for (int64_t i = 0; i < log.size(); ++i) out_ += static_cast<char>(log.computed(i));
+  }
+  void record(const std::shared_ptr<const Record>& record) {
+    text(record->id);
+    text(record->data);
+  }
+  template <typename Item, typename Visit>
+  void list(const std::vector<Item>& items, size_t /*least*/, const Visit& visit) {
+    number(items.size());
+    for (const Item& item : items) visit(item);
+  }
   void bytes(const void* data, size_t count) { out_.append(static_cast<const char*>(data), count); }
   std::string take() {
     number(XXH3_64bits(out_.data(), out_.size()));
@@ -42,26 +55,51 @@ class Reader {
   [[noreturn]] void fail(std::string_view what) const {
     throw InputError(fmt::format("{}: {}; the session will be recomputed", place_, what));
   }
-  uint64_t number() {
+  template <typename Number>
+  void number(Number& out) {
     uint64_t value = 0;
     std::memcpy(&value, take(sizeof(value)).data(), sizeof(value));
-    return value;
+    if (!std::in_range<Number>(value)) fail("it contains a number that is too large");
+    out = static_cast<Number>(value);
   }
-  // A count of items of `size` bytes each; fails if that many bytes are not left.
-  size_t count(size_t size) {
-    const uint64_t value = number();
-    if (value > left_.size() / size) fail("the file is truncated");
-    return static_cast<size_t>(value);
-  }
-  std::string text() { return std::string(take(count(1))); }
-  std::vector<int32_t> ids() {
-    std::vector<int32_t> values(count(sizeof(int32_t)));
+  void text(std::string& out) { out = take(count(1)); }
+  void ids(std::vector<int32_t>& values) {
+    values.resize(count(sizeof(int32_t)));
     const std::string_view bytes = take(values.size() * sizeof(int32_t));
     if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
     for (const int32_t id : values) {
       if (id < 0) fail("it contains a negative token id");
     }
-    return values;
+  }
+  void log(TokenLog& log) {
+    std::vector<int32_t> tokens;
+    ids(tokens);
+    const std::string_view how = take(tokens.size());
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      if (how[i] != 0 && how[i] != 1) fail("it contains an unknown way of computing a token");
+      log.append(tokens[i], static_cast<Computed>(how[i]));
+    }
+  }
+  void record(std::shared_ptr<const Record>& record) {
+    std::string id, data;
+    text(id), text(data);
+    record = std::make_shared<Record>(std::move(id), std::move(data));
+  }
+  // Items of `least` bytes or more each.
+  template <typename Item, typename Visit>
+  void list(std::vector<Item>& items, size_t least, const Visit& visit) {
+    items.resize(count(least));
+    for (Item& item : items) visit(item);
+  }
+  bool at_end() const { return left_.empty(); }
+
+ private:
+  // A count of items of `size` bytes each; fails if that many bytes are not left.
+  size_t count(size_t size) {
+    uint64_t value = 0;
+    number(value);
+    if (value > left_.size() / size) fail("the file is truncated");
+    return static_cast<size_t>(value);
   }
   std::string_view take(size_t count) {
     if (count > left_.size()) fail("the file is truncated");
@@ -69,50 +107,40 @@ class Reader {
     left_.remove_prefix(count);
     return taken;
   }
-  bool at_end() const { return left_.empty(); }
 
- private:
   std::string_view left_;
   const std::string& place_;
 };
 
-TokenLog read_log(Reader& reader) {
-  const std::vector<int32_t> ids = reader.ids();
-  const std::string_view how = reader.take(ids.size());
-  TokenLog log;
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (how[i] != 0 && how[i] != 1) reader.fail("it contains an unknown way of computing a token");
-    log.append(ids[i], static_cast<Computed>(how[i]));
-  }
-  return log;
-}
-
-void write_pages(Writer& out, const std::vector<StoredPage>& pages) {
-  out.number(pages.size());
-  for (const StoredPage& page : pages) {
-    out.number(page.place);
-    out.number(page.checksum);
-  }
-}
-
-std::vector<StoredPage> read_pages(Reader& reader) {
-  std::vector<StoredPage> pages(reader.count(2 * sizeof(uint64_t)));
-  for (StoredPage& page : pages) {
-    page.place = reader.number();
-    page.checksum = reader.number();
-  }
-  return pages;
-}
-
-StoredState read_state(Reader& reader) {
-  StoredState state;
-  state.point.tokens = static_cast<int64_t>(reader.number());
-  const uint64_t open = reader.number();
-  if (open >= kLinearBlock) reader.fail("a state of it has more open tokens than a block");
-  state.point.open = static_cast<int>(open);
-  state.point.bytes = reader.number();
-  state.pieces = read_pages(reader);
-  return state;
+// The file's fields in their order. `io`: a Writer, or a Reader of a manifest that is not const.
+template <typename Io, typename Manifest>
+void transfer(Io& io, Manifest& manifest) {
+  constexpr size_t kNumber = sizeof(uint64_t);
+  const auto pages = [&io](auto& list) {
+    io.list(list, 2 * kNumber, [&io](auto& page) {
+      io.number(page.place);
+      io.number(page.checksum);
+    });
+  };
+  auto& conversation = manifest.conversation;
+  io.number(manifest.written);
+  io.text(manifest.fingerprint);
+  io.number(manifest.page_bytes);
+  io.text(conversation.salt);
+  io.text(conversation.title);
+  io.text(conversation.text);
+  io.log(conversation.log);
+  io.ids(conversation.ahead);
+  io.list(conversation.records, 2 * kNumber, [&io](auto& record) { io.record(record); });
+  io.number(conversation.held);
+  io.number(manifest.first_page);
+  pages(manifest.pages);
+  io.list(manifest.states, 4 * kNumber, [&](auto& state) {
+    io.number(state.point.tokens);
+    io.number(state.point.open);
+    io.number(state.point.bytes);
+    pages(state.pieces);
+  });
 }
 
 // How a state's last token was computed stands in the log.
@@ -124,6 +152,7 @@ void check_states(SessionManifest& manifest, const Reader& reader) {
     if (point.tokens <= before || point.tokens > log.size() || point.open > point.tokens) {
       reader.fail("a state of it is not at one of its tokens, or they are not in order");
     }
+    if (point.open >= kLinearBlock) reader.fail("a state of it has more open tokens than a block");
     before = point.tokens;
     point.decoded = log.computed(point.tokens - 1) == Computed::kDecode;
     const bool whole = point.bytes > 0 && manifest.page_bytes > 0 &&
@@ -134,6 +163,9 @@ void check_states(SessionManifest& manifest, const Reader& reader) {
 
 void check_pages(const SessionManifest& manifest, const Reader& reader) {
   const int64_t tokens = manifest.conversation.log.size();
+  if (manifest.conversation.held > tokens) {
+    reader.fail("the length that it can be cut to exceeds its tokens");
+  }
   if (manifest.pages.size() != static_cast<size_t>(pages_of(tokens))) {
     reader.fail("its number of pages does not match its number of tokens");
   }
@@ -161,36 +193,9 @@ void check_pages(const SessionManifest& manifest, const Reader& reader) {
 }  // namespace
 
 std::string encode_manifest(const SessionManifest& manifest) {
-  const Conversation& conversation = manifest.conversation;
   Writer out;
   out.bytes(kManifestVersion.data(), kManifestVersion.size());
-  out.number(manifest.written);
-  out.text(manifest.fingerprint);
-  out.number(manifest.page_bytes);
-  out.text(conversation.salt);
-  out.text(conversation.title);
-  out.text(conversation.text);
-  out.ids(conversation.log.ids());
-  for (int64_t i = 0; i < conversation.log.size(); ++i) {
-    const auto how = static_cast<char>(conversation.log.computed(i));
-    out.bytes(&how, 1);
-  }
-  out.ids(conversation.ahead);
-  out.number(conversation.records.size());
-  for (const auto& record : conversation.records) {
-    out.text(record->id);
-    out.text(record->data);
-  }
-  out.number(static_cast<uint64_t>(conversation.held));
-  out.number(manifest.first_page);
-  write_pages(out, manifest.pages);
-  out.number(manifest.states.size());
-  for (const StoredState& state : manifest.states) {
-    out.number(static_cast<uint64_t>(state.point.tokens));
-    out.number(static_cast<uint64_t>(state.point.open));
-    out.number(state.point.bytes);
-    write_pages(out, state.pieces);
-  }
+  transfer(out, manifest);
   return out.take();
 }
 
@@ -200,33 +205,13 @@ SessionManifest decode_manifest(std::string_view bytes, const std::string& place
   if (!bytes.starts_with(kManifestVersion)) whole.fail("it is not a session of this version");
   if (bytes.size() < kManifestVersion.size() + kNumber) whole.fail("the file is truncated");
   const std::string_view body = bytes.substr(0, bytes.size() - kNumber);
-  Reader end(bytes.substr(body.size()), place);
-  if (end.number() != XXH3_64bits(body.data(), body.size())) whole.fail("its checksum is wrong");
+  uint64_t checksum = 0;
+  Reader(bytes.substr(body.size()), place).number(checksum);
+  if (checksum != XXH3_64bits(body.data(), body.size())) whole.fail("its checksum is wrong");
 
   Reader reader(body.substr(kManifestVersion.size()), place);
   SessionManifest manifest;
-  manifest.written = reader.number();
-  manifest.fingerprint = reader.text();
-  manifest.page_bytes = reader.number();
-  manifest.conversation.salt = reader.text();
-  manifest.conversation.title = reader.text();
-  manifest.conversation.text = reader.text();
-  manifest.conversation.log = read_log(reader);
-  manifest.conversation.ahead = reader.ids();
-  manifest.conversation.records.resize(reader.count(2 * kNumber));
-  for (auto& record : manifest.conversation.records) {
-    std::string id = reader.text();
-    record = std::make_shared<Record>(std::move(id), reader.text());
-  }
-  const uint64_t held = reader.number();
-  if (held > static_cast<uint64_t>(manifest.conversation.log.size())) {
-    reader.fail("the length that it can be cut to exceeds its tokens");
-  }
-  manifest.conversation.held = static_cast<int64_t>(held);
-  manifest.first_page = reader.number();
-  manifest.pages = read_pages(reader);
-  manifest.states.resize(reader.count(4 * kNumber));
-  for (StoredState& state : manifest.states) state = read_state(reader);
+  transfer(reader, manifest);
   if (!reader.at_end()) reader.fail("data follow the end of the session");
   check_states(manifest, reader);
   check_pages(manifest, reader);
