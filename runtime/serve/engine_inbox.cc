@@ -1,6 +1,5 @@
 #include "runtime/serve/engine_inbox.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace fasa::serve {
@@ -14,46 +13,11 @@ std::optional<uint64_t> EngineInbox::submit(GenerationRequest request) {
   return next_id_++;
 }
 
-void EngineInbox::cancel(uint64_t request) {
+void EngineInbox::post(std::function<void()> command, bool suspends) {
   const std::lock_guard lock(mutex_);
-  commands_.cancelled.push_back(request);
-  changed_.notify_all();
-}
-
-bool EngineInbox::forget(const std::string& salt, uint64_t session) {
-  const std::lock_guard lock(mutex_);
-  const auto& sessions = *published_.sessions;
-  const bool there = std::any_of(sessions.begin(), sessions.end(), [&](const auto& one) {
-    return one.id == session && one.salt == salt;
-  });
-  if (!there) return false;
-  commands_.forgotten.push_back(session);
-  changed_.notify_all();
-  return true;
-}
-
-void EngineInbox::attach(AttachedRecords records) {
-  const std::lock_guard lock(mutex_);
-  commands_.attached.push_back(std::move(records));
-  changed_.notify_all();
-}
-
-void EngineInbox::detach(const std::string& salt, const std::string& record) {
-  const std::lock_guard lock(mutex_);
-  commands_.detached.emplace_back(salt, record);
-  changed_.notify_all();
-}
-
-void EngineInbox::evict_idle() {
-  const std::lock_guard lock(mutex_);
-  commands_.evict = true;
-  changed_.notify_all();
-}
-
-void EngineInbox::suspend() {
-  const std::lock_guard lock(mutex_);
-  commands_.suspend = true;
-  published_.suspension.busy = true;  // until the loop publishes its status
+  commands_.push_back(std::move(command));
+  suspends_ |= suspends;
+  published_.suspension.busy |= suspends;  // until the loop publishes its status
   changed_.notify_all();
 }
 
@@ -87,11 +51,7 @@ std::optional<std::string> EngineInbox::failure() const {
 
 bool EngineInbox::wait(bool busy, std::optional<std::chrono::steady_clock::time_point> due) {
   std::unique_lock lock(mutex_);
-  const auto asked = [&] {
-    return busy || stopping_ || !submitted_.empty() || !commands_.cancelled.empty() ||
-           !commands_.forgotten.empty() || !commands_.attached.empty() ||
-           !commands_.detached.empty() || commands_.evict || commands_.suspend;
-  };
+  const auto asked = [&] { return busy || stopping_ || !submitted_.empty() || !commands_.empty(); };
   if (due) {
     changed_.wait_until(lock, *due, asked);
   } else {
@@ -100,8 +60,9 @@ bool EngineInbox::wait(bool busy, std::optional<std::chrono::steady_clock::time_
   return !stopping_;
 }
 
-EngineCommands EngineInbox::take_commands() {
+std::vector<std::function<void()>> EngineInbox::take_commands() {
   const std::lock_guard lock(mutex_);
+  suspends_ = false;
   return std::exchange(commands_, {});
 }
 
@@ -114,7 +75,7 @@ void EngineInbox::publish(const EngineStatus& status, size_t waiting) {
   const std::lock_guard lock(mutex_);
   waiting_count_ = static_cast<int>(waiting + submitted_.size());
   published_ = status;
-  published_.suspension.busy |= commands_.suspend;  // requested after the status was made
+  published_.suspension.busy |= suspends_;  // requested after the status was made
 }
 
 void EngineInbox::count(size_t running, size_t waiting) {

@@ -32,28 +32,15 @@ struct AttachedRecords {
   std::function<void(std::optional<uint64_t>)> saved = nullptr;
 };
 
-// Commands since they were last taken.
-struct EngineCommands {
-  std::vector<uint64_t> cancelled;  // requests, each submitted before
-  std::vector<uint64_t> forgotten;  // sessions
-  std::vector<AttachedRecords> attached;
-  std::vector<std::pair<std::string, std::string>> detached;  // salts and records
-  bool evict = false;
-  bool suspend = false;
-};
-
 class EngineInbox {
  public:
   explicit EngineInbox(int max_waiting) : max_waiting_(max_waiting) {}
 
   // --- from any thread; see EngineLoop ---
   std::optional<uint64_t> submit(GenerationRequest request);
-  void cancel(uint64_t request);
-  bool forget(const std::string& salt, uint64_t session);
-  void attach(AttachedRecords records);
-  void detach(const std::string& salt, const std::string& record);
-  void evict_idle();
-  void suspend();
+  // `command` runs on the loop's thread, between two steps. `suspends`: its status is busy from
+  // now on.
+  void post(std::function<void()> command, bool suspends = false);
   void drain();
   void stop();
   EngineStatus status() const;
@@ -63,7 +50,7 @@ class EngineInbox {
   // --- from the loop's ---
   // Waits for a command, at most until `due`; returns at once if `busy`. False: the loop must end.
   bool wait(bool busy, std::optional<std::chrono::steady_clock::time_point> due);
-  EngineCommands take_commands();
+  std::vector<std::function<void()>> take_commands();
   std::vector<SubmittedRequest> take_submitted();
   // `waiting`: requests that the loop has taken and not yet admitted.
   void publish(const EngineStatus& status, size_t waiting);
@@ -77,7 +64,8 @@ class EngineInbox {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<SubmittedRequest> submitted_;
-  EngineCommands commands_;
+  std::vector<std::function<void()>> commands_;  // since they were last taken
+  bool suspends_ = false;                        // one of them does
   EngineStatus published_;
   std::optional<std::string> failure_;
   uint64_t next_id_ = 1;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "runtime/base/error.h"
@@ -29,6 +30,15 @@ EngineLoop::EngineLoop(Model& model, Runtime& runtime, const text::Tokenizer* to
 EngineLoop::~EngineLoop() {
   inbox_.stop();
   thread_.join();
+}
+
+bool EngineLoop::forget(const std::string& salt, uint64_t session) {
+  const auto sessions = inbox_.status().sessions;
+  const bool there = std::any_of(sessions->begin(), sessions->end(), [&](const auto& one) {
+    return one.id == session && one.salt == salt;
+  });
+  if (there) inbox_.post([=, this] { memory_.forget(session); });
+  return there;
 }
 
 // --- the thread ---
@@ -81,10 +91,9 @@ void EngineLoop::end_with(const DeviceError& error) {
 }
 
 void EngineLoop::take_commands() {
-  const EngineCommands commands = inbox_.take_commands();
+  const auto commands = inbox_.take_commands();
   take_submitted();  // after reading cancellations: each names a request that is already submitted
-  for (const uint64_t id : commands.cancelled) choices_.cancel(id);
-  memory_.apply(commands);
+  for (const auto& command : commands) command();
   remove_finished();
 }
 

@@ -50,19 +50,29 @@ class EngineLoop {
   std::optional<uint64_t> submit(GenerationRequest request) {
     return inbox_.submit(std::move(request));
   }
-  void cancel(uint64_t request) { inbox_.cancel(request); }
+  void cancel(uint64_t request) {
+    inbox_.post([=, this] { choices_.cancel(request); });
+  }
   // Forgets a cached session of that salt. False: there is no such session.
-  bool forget(const std::string& salt, uint64_t session) { return inbox_.forget(salt, session); }
+  bool forget(const std::string& salt, uint64_t session);
   // Adds records to the cached conversation that an answer has ended, before the next request;
   // `ids`: its prompt and the answer. They are kept as long as the conversation, on disk too.
-  void attach(AttachedRecords records) { inbox_.attach(std::move(records)); }
+  void attach(AttachedRecords records) {
+    inbox_.post([this, records = std::move(records)] { memory_.attach(records); });
+  }
   // Removes a record. Conversations that had no other are forgotten.
-  void detach(const std::string& salt, const std::string& record) { inbox_.detach(salt, record); }
+  void detach(const std::string& salt, const std::string& record) {
+    inbox_.post([=, this] { memory_.detach(salt, record); });
+  }
   // Frees the memory of all idle cached sessions.
-  void evict_idle() { inbox_.evict_idle(); }
+  void evict_idle() {
+    inbox_.post([this] { memory_.evict_idle(); });
+  }
   EngineStatus status() const { return inbox_.status(); }
   // Suspends all cached sessions to disk; status().suspension.busy is true until it is done.
-  void suspend_idle_now() { inbox_.suspend(); }
+  void suspend_idle_now() {
+    inbox_.post([this] { memory_.suspend_all(); }, true);
+  }
   // Refuses new requests; those already submitted are completed.
   void drain() { inbox_.drain(); }
   bool idle() const { return inbox_.idle(); }

@@ -345,14 +345,6 @@ void SessionMemory::tell_saved() {
   });
 }
 
-void SessionMemory::apply(const EngineCommands& commands) {
-  for (const uint64_t id : commands.forgotten) cache_.forget(id);
-  for (const AttachedRecords& one : commands.attached) attach(one);
-  for (const auto& [salt, record] : commands.detached) cache_.detach(salt, record);
-  if (commands.suspend && suspension_) suspension_->suspend_all();
-  while (commands.evict && evict_one()) continue;
-}
-
 void SessionMemory::publish() {
   if (listed_ != cache_.changes()) list_sessions();
   if (suspension_) stats_.suspension = suspension_->status();

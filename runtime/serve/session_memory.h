@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -46,8 +47,16 @@ class SessionMemory {
   // Writes a piece of a session that is idle or evicted; see SessionSuspension.
   void suspend_some(double seconds);
   std::optional<std::chrono::steady_clock::time_point> next_due() const;
-  // Forgets, suspends and evicts sessions, as asked for.
-  void apply(const EngineCommands& commands);
+  // What EngineLoop's callers ask for.
+  void forget(uint64_t session) { cache_.forget(session); }
+  void attach(const AttachedRecords& records);
+  void detach(const std::string& salt, const std::string& record) { cache_.detach(salt, record); }
+  void suspend_all() {
+    if (suspension_) suspension_->suspend_all();
+  }
+  void evict_idle() {
+    while (evict_one()) continue;
+  }
   // Into the stats.
   void publish();
 
@@ -63,7 +72,6 @@ class SessionMemory {
   void wait_for_memory(std::span<ActiveChoice* const> batch);
   void resume(ActiveChoice& active, double seconds);
   void release_lost();
-  void attach(const AttachedRecords& records);
   void tell_saved();
   void list_sessions();
 

@@ -41,11 +41,7 @@ class SteppedEngine {
     choices_.cancel(id);
     remove_finished();
   }
-  void evict() {
-    EngineCommands commands;
-    commands.evict = true;
-    memory_.apply(commands);
-  }
+  void evict() { memory_.evict_idle(); }
   void step() {
     memory_.admit_waiting();
     steps_.decode();
