@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "scheduler/selection/token_selection.h"
+#include "scheduler/selection/eviction.h"
 
 namespace fasa {
 
@@ -42,13 +42,6 @@ class H2oPolicy : public EvictionPolicy {
  private:
   std::vector<float> weights_;  // by position
   std::vector<float> step_;
-};
-
-class H2oSelection : public EvictingSelection {
- public:
-  std::unique_ptr<EvictionPolicy> make_policy() const override {
-    return std::make_unique<H2oPolicy>();
-  }
 };
 
 }  // namespace fasa

@@ -14,7 +14,6 @@
 #include <memory>
 #include <vector>
 
-#include "scheduler/selection/token_selection.h"
 #include "scheduler/selection/vector_math.h"
 #include "scheduler/selection/windowed_policy.h"
 
@@ -100,13 +99,6 @@ class RkvPolicy : public WindowedPolicy {
       for (int d = 0; d < head.keys.dim(); ++d) keys.push_back(length > 0 ? key[d] / length : 0);
     }
     return keys;
-  }
-};
-
-class RkvSelection : public EvictingSelection {
- public:
-  std::unique_ptr<EvictionPolicy> make_policy() const override {
-    return std::make_unique<RkvPolicy>();
   }
 };
 

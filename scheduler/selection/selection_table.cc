@@ -22,6 +22,14 @@ Made make() {
   return std::make_shared<Kind>();
 }
 
+template <typename Policy>
+class Evicting final : public EvictingSelection {
+ public:
+  std::unique_ptr<EvictionPolicy> make_policy() const override {
+    return std::make_unique<Policy>();
+  }
+};
+
 Made by_kernel() { return nullptr; }
 
 struct Entry {
@@ -36,9 +44,9 @@ constexpr Entry kTable[] = {
 #if defined(FASA_LAB)
     {"oracle", make<OracleSelection>},
     {"streaming", make<StreamingSelection>},
-    {"snapkv", make<SnapKvSelection>},
-    {"h2o", make<H2oSelection>},
-    {"rkv", make<RkvSelection>},
+    {"snapkv", make<Evicting<SnapKvPolicy>>},
+    {"h2o", make<Evicting<H2oPolicy>>},
+    {"rkv", make<Evicting<RkvPolicy>>},
     {"quest", make<QuestSelection>},
     {"sparq", make<SparqSelection>},
 #endif

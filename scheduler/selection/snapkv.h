@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "scheduler/selection/token_selection.h"
 #include "scheduler/selection/windowed_policy.h"
 
 namespace fasa {
@@ -47,13 +46,6 @@ class SnapKvPolicy : public WindowedPolicy {
     const auto first = std::lower_bound(kept.begin(), kept.end(), head.first_visible(query));
     const auto end = std::upper_bound(first, kept.end(), query);
     return {static_cast<size_t>(first - kept.begin()), static_cast<size_t>(end - first)};
-  }
-};
-
-class SnapKvSelection : public EvictingSelection {
- public:
-  std::unique_ptr<EvictionPolicy> make_policy() const override {
-    return std::make_unique<SnapKvPolicy>();
   }
 };
 
