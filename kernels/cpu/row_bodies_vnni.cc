@@ -7,6 +7,6 @@
 
 namespace fasa::cpu {
 
-const RowBodies kRowBodiesVnni = bodies_of_rows();
+const RowBodies kRowBodiesVnni = kRowBodies;
 
 }  // namespace fasa::cpu

@@ -98,5 +98,8 @@ void multiply_int16(const PackedTask& task) {
   });
 }
 
+constexpr PackedBodies kPackedBodies = {multiply_f32, multiply_int16, nullptr,
+                                        nullptr,      unpack,         kTwoPanelRows};
+
 }  // namespace
 }  // namespace fasa::cpu
