@@ -1,8 +1,9 @@
-// Lookups in values: a.b, a["b"], a[1:2].
+// Lookups in values, a.b, a["b"] and a[1:2], and calls of the methods of texts and dicts.
 #pragma once
 
 #include <string_view>
 
+#include "runtime/text/template/arguments.h"
 #include "runtime/text/template/value.h"
 #include "runtime/text/template/work.h"
 
@@ -19,5 +20,8 @@ Value path_of(const Value& object, const Value& path, Work& work, const Value* o
 // Bounds and step are integers or none. Throws Failure for objects without indexes.
 Value slice_of(const Value& object, const Value& begin, const Value& end, const Value& step,
                Work& work);
+
+// Throws Failure for a method of Python that is not supported.
+Value call_method(const Method& method, const Arguments& arguments, Work& work);
 
 }  // namespace fasa::jinja

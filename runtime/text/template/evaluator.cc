@@ -11,7 +11,6 @@
 #include "runtime/text/template/filters.h"
 #include "runtime/text/template/frame.h"
 #include "runtime/text/template/functions.h"
-#include "runtime/text/template/methods.h"
 #include "runtime/text/template/operators.h"
 #include "runtime/text/template/python_text.h"
 #include "runtime/text/template/tests.h"

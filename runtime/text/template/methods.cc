@@ -1,4 +1,4 @@
-#include "runtime/text/template/methods.h"
+#include "runtime/text/template/attributes.h"
 
 #include <fmt/format.h>
 

@@ -5,8 +5,9 @@
 #include <utility>
 
 #include "runtime/text/template/expression_parser.h"
+#include "runtime/text/template/filters.h"
 #include "runtime/text/template/lexer.h"
-#include "runtime/text/template/name_check.h"
+#include "runtime/text/template/tests.h"
 #include "runtime/text/template/token_reader.h"
 
 namespace fasa::jinja {
@@ -214,11 +215,50 @@ class Parser {
   ExpressionParser expressions_;
 };
 
+// Throws SyntaxFailure at the first unknown name of a filter or test. As in Jinja, names inside an
+// if or a conditional expression (`conditional`) are not checked and fail when reached: templates
+// use this to detect features. The parser limits the depth of trees.
+void check_names(const Expression* node, bool conditional) {
+  if (node == nullptr) return;
+  const bool inner = conditional || node->kind == Expression::Kind::kCondition;
+  if (!inner && node->kind == Expression::Kind::kFilter && !is_filter(node->name)) {
+    throw SyntaxFailure{node->at, unknown_filter(node->name)};
+  }
+  if (!inner && node->kind == Expression::Kind::kTest && !is_test(node->name)) {
+    throw SyntaxFailure{node->at, unknown_test(node->name)};
+  }
+  for (const ExpressionPtr& part : node->parts) check_names(part.get(), inner);
+  for (const Argument& argument : node->arguments) check_names(argument.value.get(), inner);
+}
+
+void check_names(const Body& body, bool conditional);
+
+void check_names(const Statement& statement, bool conditional) {
+  check_names(statement.expression.get(), conditional);
+  check_names(statement.condition.get(), false);
+  for (const Branch& branch : statement.branches) {
+    check_names(branch.condition.get(), true);
+    check_names(branch.body, true);
+  }
+  if (statement.macro != nullptr) {
+    for (const Parameter& parameter : statement.macro->parameters) {
+      check_names(parameter.otherwise.get(), false);
+    }
+  }
+  // Every other body is a function of its own, for which an enclosing if does not count.
+  check_names(statement.body, false);
+  check_names(statement.otherwise, false);
+}
+
+void check_names(const Body& body, bool conditional) {
+  for (const Statement& statement : body) check_names(statement, conditional);
+}
+
 }  // namespace
 
 Body parse_template(std::string_view source, int depth) {
   Body body = Parser(source, depth).run();
-  check_names(body);
+  check_names(body, false);
   return body;
 }
 
