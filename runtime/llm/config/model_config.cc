@@ -102,10 +102,10 @@ void read_choices(const JsonFields& fields, ModelConfig* config) {
     return choice.key == nullptr ? choice.otherwise
                                  : fields.boolean_or(choice.key, choice.otherwise);
   };
-  config->qkv_bias = chosen(family.qkv_bias);
-  config->output_bias = chosen(family.output_bias);
-  config->mlp_bias = chosen(family.mlp_bias);
-  config->head_bias = chosen(family.head_bias);
+  config->qkv_bias = chosen(family.biases.qkv);
+  config->output_bias = chosen(family.biases.output);
+  config->mlp_bias = chosen(family.biases.mlp);
+  config->head_bias = chosen(family.biases.head);
   if (chosen(family.has_head_norm)) config->head_norm = family.head_norm;
   config->parallel = chosen(family.parallel);
   config->one_norm = config->parallel && family.one_norm_when_parallel;

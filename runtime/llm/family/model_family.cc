@@ -9,10 +9,7 @@
 namespace fasa {
 namespace {
 
-constexpr ModelFamily kLlama{.type = "llama",
-                             .qkv_bias = {.key = "attention_bias"},
-                             .output_bias = {.key = "attention_bias"},
-                             .mlp_bias = {.key = "mlp_bias"}};
+constexpr ModelFamily kLlama{.type = "llama", .biases = kLlamaBiases};
 
 constexpr ModelFamily kMistral{.type = "mistral",
                                .window = {.layers = WindowedLayers::kAll, .otherwise = 4096}};
@@ -40,17 +37,14 @@ constexpr ModelFamily kGptOss{
     .window = {.layers = WindowedLayers::kPattern, .otherwise = 128, .pattern = 2},
     .experts = ExpertKind::kGptOss,
     .expert_bias = true,
-    .qkv_bias = {.key = "attention_bias", .otherwise = true},
-    .output_bias = {.key = "attention_bias", .otherwise = true},
+    .biases = biases_by({.key = "attention_bias", .otherwise = true}),
     .keys = {.default_head_dim = 64, .default_norm_eps = 1e-5},
     .names = {
         .sinks = "self_attn.sinks", .router = "mlp.router", .expert_gate_up = "gate_up_proj"}};
 
 constexpr ModelFamily kErnie45{.type = "ernie4_5",
                                .rotary_layout = RotaryLayout::kInterleaved,
-                               .qkv_bias = {.key = "use_bias"},
-                               .output_bias = {.key = "use_bias"},
-                               .mlp_bias = {.key = "use_bias"},
+                               .biases = biases_by({.key = "use_bias"}, {.key = "use_bias"}),
                                .tied_embeddings = true,
                                .keys = {.default_head_dim = 128, .default_norm_eps = 1e-5}};
 
@@ -60,9 +54,7 @@ constexpr ModelFamily kGptNeox{
     .qkv_layout = QkvLayout::kByHead,
     .rotary_share = 0.25,
     .partial_rotary = true,
-    .qkv_bias = {.key = "attention_bias", .otherwise = true},
-    .output_bias = {.key = "attention_bias", .otherwise = true},
-    .mlp_bias = kAlways,
+    .biases = biases_by({.key = "attention_bias", .otherwise = true}, kAlways),
     .parallel = {.key = "use_parallel_residual", .otherwise = true},
     .one_norm_when_parallel = false,
     .keys = {.norm_eps = "layer_norm_eps", .default_norm_eps = 1e-5, .default_activation = "gelu"},
@@ -83,7 +75,7 @@ constexpr ModelFamily kStableLm{
     .partial_rotary = true,
     .head_norm = HeadNorm::kPerHead,
     .has_head_norm = {.key = "qk_layernorm"},
-    .qkv_bias = {.key = "use_qkv_bias"},
+    .biases = {.qkv = {.key = "use_qkv_bias"}},
     .parallel = {.key = "use_parallel_residual"},
     .keys = {.norm_eps = "layer_norm_eps", .default_norm_eps = 1e-5},
     .names = {.query_norm = "self_attn.q_layernorm", .key_norm = "self_attn.k_layernorm"}};
@@ -95,10 +87,7 @@ constexpr ModelFamily kPhi{.type = "phi",
                            .head_norm = HeadNorm::kShared,
                            .has_head_norm = {.key = "qk_layernorm"},
                            .head_norm_bias = true,
-                           .qkv_bias = kAlways,
-                           .output_bias = kAlways,
-                           .mlp_bias = kAlways,
-                           .head_bias = kAlways,
+                           .biases = {kAlways, kAlways, kAlways, kAlways},
                            .parallel = kAlways,
                            .keys = {.norm_eps = "layer_norm_eps",
                                     .default_norm_eps = 1e-5,
@@ -115,9 +104,7 @@ constexpr ModelFamily kBloom{.type = "bloom",
                              .norm = NormKind::kLayer,
                              .position = PositionKind::kAlibi,
                              .qkv_layout = QkvLayout::kByHead,
-                             .qkv_bias = kAlways,
-                             .output_bias = kAlways,
-                             .mlp_bias = kAlways,
+                             .biases = biases_by(kAlways, kAlways),
                              .tied_embeddings = true,
                              .keys = {.layers = "n_layer",
                                       .query_heads = "n_head",
@@ -176,12 +163,10 @@ constexpr ModelFamily kDeepseekV2{.type = "deepseek_v2",
                                   .rotary_layout = RotaryLayout::kInterleaved,
                                   .latent_attention = true,
                                   .experts = ExpertKind::kDeepSeek,
-                                  .mlp_bias = {.key = "mlp_bias"}};
+                                  .biases = {.mlp = {.key = "mlp_bias"}}};
 
 constexpr ModelFamily kGranite{.type = "granite",
-                               .qkv_bias = {.key = "attention_bias"},
-                               .output_bias = {.key = "attention_bias"},
-                               .mlp_bias = {.key = "mlp_bias"},
+                               .biases = kLlamaBiases,
                                .keys = {.embedding_scale = "embedding_multiplier",
                                         .residual_scale = "residual_multiplier",
                                         .logits_divisor = "logits_scaling",
@@ -195,9 +180,7 @@ constexpr TensorNames kOutputNorms{.attention_norm = "",
 
 constexpr ModelFamily kOlmo2{.type = "olmo2",
                              .head_norm = HeadNorm::kTogether,
-                             .has_head_norm = kAlways,
-                             .qkv_bias = {.key = "attention_bias"},
-                             .output_bias = {.key = "attention_bias"},
+                             .biases = kAttentionBias,
                              .keys = {.default_norm_eps = 1e-5},
                              .names = kOutputNorms};
 
@@ -208,9 +191,7 @@ constexpr ModelFamily kOlmo3{
     .local_rope_theta = 5e5,
     .window = {.layers = WindowedLayers::kPattern, .otherwise = 4096, .pattern = 4},
     .head_norm = HeadNorm::kTogether,
-    .has_head_norm = kAlways,
-    .qkv_bias = {.key = "attention_bias"},
-    .output_bias = {.key = "attention_bias"},
+    .biases = kAttentionBias,
     .keys = {.default_norm_eps = 1e-5},
     .names = kOutputNorms};
 
@@ -219,7 +200,6 @@ constexpr ModelFamily kExaone4{
     .unrotated_full = true,
     .window = {.layers = WindowedLayers::kPattern, .otherwise = 4096, .pattern = 4},
     .head_norm = HeadNorm::kShared,
-    .has_head_norm = kAlways,
     .keys = {.default_norm_eps = 1e-5},
     .names = kOutputNorms};
 
@@ -227,7 +207,7 @@ constexpr ModelFamily kGlm4{.type = "glm4",
                             .rotary_layout = RotaryLayout::kInterleaved,
                             .rotary_share = 0.5,
                             .partial_rotary = true,
-                            .qkv_bias = {.key = "attention_bias", .otherwise = true},
+                            .biases = {.qkv = {.key = "attention_bias", .otherwise = true}},
                             .keys = {.default_head_dim = 128, .default_norm_eps = 1.5625e-7},
                             .names = {.attention_out_norm = "post_self_attn_layernorm",
                                       .mlp_out_norm = "post_mlp_layernorm",
@@ -240,22 +220,21 @@ constexpr ModelFamily kGlm4Moe{.type = "glm4_moe",
                                .mtp_head = true,
                                .head_norm = HeadNorm::kShared,
                                .has_head_norm = {.key = "use_qk_norm"},
-                               .qkv_bias = {.key = "attention_bias"},
+                               .biases = {.qkv = {.key = "attention_bias"}},
                                .keys = {.default_norm_eps = 1e-5},
                                .names = {.router_correction = "mlp.gate.e_score_correction_bias"}};
 
 constexpr ModelFamily kSeedOss{.type = "seed_oss",
-                               .qkv_bias = {.key = "attention_bias", .otherwise = true},
-                               .output_bias = {.key = "attention_out_bias"},
-                               .mlp_bias = {.key = "mlp_bias"},
+                               .biases = {.qkv = {.key = "attention_bias", .otherwise = true},
+                                          .output = {.key = "attention_out_bias"},
+                                          .mlp = {.key = "mlp_bias"}},
                                .keys = {.default_head_dim = 128}};
 
 constexpr ModelFamily kStarcoder2{.type = "starcoder2",
                                   .norm = NormKind::kLayer,
                                   .window = {.layers = WindowedLayers::kAll},
-                                  .qkv_bias = {.key = "use_bias", .otherwise = true},
-                                  .output_bias = {.key = "use_bias", .otherwise = true},
-                                  .mlp_bias = {.key = "use_bias", .otherwise = true},
+                                  .biases = biases_by({.key = "use_bias", .otherwise = true},
+                                                      {.key = "use_bias", .otherwise = true}),
                                   .tied_embeddings = true,
                                   .keys = {.norm_eps = "norm_epsilon",
                                            .default_norm_eps = 1e-5,
@@ -268,8 +247,7 @@ constexpr ModelFamily kCohere2{
     .rotary_layout = RotaryLayout::kInterleaved,
     .unrotated_full = true,
     .window = {.layers = WindowedLayers::kPattern, .otherwise = 4096, .pattern = 4},
-    .qkv_bias = {.key = "attention_bias"},
-    .output_bias = {.key = "attention_bias"},
+    .biases = kAttentionBias,
     .tied_embeddings = true,
     .norm_bias = false,
     .parallel = kAlways,
@@ -283,9 +261,7 @@ constexpr ModelFamily kSmolLm3{
     .rope_theta = 2e6,
     .unrotated_layers = true,
     .window = {.layers = WindowedLayers::kUnrotated, .enabled = "use_sliding_window"},
-    .qkv_bias = {.key = "attention_bias"},
-    .output_bias = {.key = "attention_bias"},
-    .mlp_bias = {.key = "mlp_bias"},
+    .biases = kLlamaBiases,
     .tied_embeddings = true};
 
 constexpr ModelFamily kPhi3{.type = "phi3",

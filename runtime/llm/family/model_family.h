@@ -46,6 +46,17 @@ struct Choice {
 };
 inline constexpr Choice kAlways{.otherwise = true};
 
+// Which projections have biases: those of queries, keys and values, that of the attention's output,
+// those of the MLP, and that to logits.
+struct Biases {
+  Choice qkv = {}, output = {}, mlp = {}, head = {};
+};
+constexpr Biases biases_by(Choice attention, Choice mlp = {}) {
+  return {.qkv = attention, .output = attention, .mlp = mlp};
+}
+inline constexpr Biases kAttentionBias = biases_by({.key = "attention_bias"});
+inline constexpr Biases kLlamaBiases = biases_by({.key = "attention_bias"}, {.key = "mlp_bias"});
+
 // Key names and rules of a family's experts, if any (expert_config.h).
 enum class ExpertKind : uint8_t { kNone, kMixtral, kQwen, kDeepSeek, kGptOss, kGemma4, kGlm4Moe };
 
@@ -166,10 +177,10 @@ struct ModelFamily {
   bool output_gate = false;
   bool mtp_head = false;  // files may carry a head of multi-token prediction that drafts can use
   HeadNorm head_norm = HeadNorm::kNone;
-  Choice has_head_norm = {};
+  Choice has_head_norm = kAlways;
   bool head_norm_bias = false;
   bool value_norm = false;  // value heads have a norm without weights
-  Choice qkv_bias = {}, output_bias = {}, mlp_bias = {}, head_bias = {};
+  Biases biases = {};
   bool tied_embeddings = false;        // default
   bool norm_bias = true;               // for NormKind::kLayer
   Choice parallel = {};                // see ModelConfig::parallel

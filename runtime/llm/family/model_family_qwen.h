@@ -8,14 +8,13 @@ namespace fasa {
 inline constexpr WindowRule kQwenWindow{
     .layers = WindowedLayers::kFrom, .enabled = "use_sliding_window", .otherwise = 4096};
 
-inline constexpr ModelFamily kQwen2{.type = "qwen2", .window = kQwenWindow, .qkv_bias = kAlways};
+inline constexpr ModelFamily kQwen2{
+    .type = "qwen2", .window = kQwenWindow, .biases = {.qkv = kAlways}};
 
 inline constexpr ModelFamily kQwen3{.type = "qwen3",
                                     .window = kQwenWindow,
                                     .head_norm = HeadNorm::kShared,
-                                    .has_head_norm = kAlways,
-                                    .qkv_bias = {.key = "attention_bias"},
-                                    .output_bias = {.key = "attention_bias"},
+                                    .biases = kAttentionBias,
                                     .keys = {.default_head_dim = 128}};
 
 inline constexpr ModelFamily kQwen3Moe{
@@ -23,9 +22,7 @@ inline constexpr ModelFamily kQwen3Moe{
     .window = {.layers = WindowedLayers::kAll, .enabled = "use_sliding_window", .otherwise = 4096},
     .experts = ExpertKind::kQwen,
     .head_norm = HeadNorm::kShared,
-    .has_head_norm = kAlways,
-    .qkv_bias = {.key = "attention_bias"},
-    .output_bias = {.key = "attention_bias"}};
+    .biases = kAttentionBias};
 
 inline constexpr ModelFamily kQwen2Moe{
     .type = "qwen2_moe",
@@ -34,7 +31,7 @@ inline constexpr ModelFamily kQwen2Moe{
                .otherwise = 4096,
                .pattern = 2},
     .experts = ExpertKind::kQwen,
-    .qkv_bias = {.key = "qkv_bias", .otherwise = true},
+    .biases = {.qkv = {.key = "qkv_bias", .otherwise = true}},
     .names = {.shared = "mlp.shared_expert", .shared_gate = "mlp.shared_expert_gate"}};
 
 inline constexpr ModelFamily kQwen35{.type = "qwen3_5_text",
@@ -45,7 +42,6 @@ inline constexpr ModelFamily kQwen35{.type = "qwen3_5_text",
                                      .output_gate = true,
                                      .mtp_head = true,
                                      .head_norm = HeadNorm::kShared,
-                                     .has_head_norm = kAlways,
                                      .keys = {.default_head_dim = 256}};
 
 // All layers have experts, so the MLP's width is in no config.
@@ -60,7 +56,6 @@ inline constexpr ModelFamily kQwen35Moe{
     .output_gate = true,
     .mtp_head = true,
     .head_norm = HeadNorm::kShared,
-    .has_head_norm = kAlways,
     .keys = {.intermediate = nullptr, .default_head_dim = 256, .default_expansion = 1},
     .names = {.shared = "mlp.shared_expert", .shared_gate = "mlp.shared_expert_gate"}};
 
@@ -75,7 +70,6 @@ inline constexpr ModelFamily kQwen3Next{
     .output_gate = true,
     .mtp_head = true,
     .head_norm = HeadNorm::kShared,
-    .has_head_norm = kAlways,
     .keys = {.default_head_dim = 256},
     .names = {.shared = "mlp.shared_expert", .shared_gate = "mlp.shared_expert_gate"}};
 

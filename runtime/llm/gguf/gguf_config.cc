@@ -66,9 +66,9 @@ void add_choices(const GgufHeader& header, const GgufKeys& keys, const ModelFami
   const auto add = [&](const Choice& choice, bool value) {
     if (choice.key != nullptr) (*config)[choice.key] = value || config->value(choice.key, false);
   };
-  add(family.qkv_bias, has("attn_q.bias") || has("attn_qkv.bias"));
-  add(family.output_bias, has("attn_output.bias"));
-  add(family.mlp_bias, has("ffn_down.bias"));
+  add(family.biases.qkv, has("attn_q.bias") || has("attn_qkv.bias"));
+  add(family.biases.output, has("attn_output.bias"));
+  add(family.biases.mlp, has("ffn_down.bias"));
   add(family.has_head_norm, has("attn_q_norm.weight"));
   if (family.parallel.key == nullptr) return;
   // Only one norm: attention and MLP read the same input.
