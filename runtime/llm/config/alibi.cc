@@ -1,4 +1,4 @@
-#include "runtime/llm/config/alibi.h"
+#include "runtime/llm/config/config_parts.h"
 
 #include <bit>
 #include <cmath>

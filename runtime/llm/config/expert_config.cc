@@ -1,4 +1,4 @@
-#include "runtime/llm/config/expert_config.h"
+#include "runtime/llm/config/config_parts.h"
 
 #include <fmt/format.h>
 

@@ -1,9 +1,8 @@
-#include "runtime/llm/config/gemma_config.h"
+#include "runtime/llm/config/config_parts.h"
 
 #include <fmt/format.h>
 
 #include <optional>
-#include <vector>
 
 namespace fasa {
 namespace {

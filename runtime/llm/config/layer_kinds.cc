@@ -1,4 +1,4 @@
-#include "runtime/llm/config/layer_kinds.h"
+#include "runtime/llm/config/config_parts.h"
 
 #include <fmt/format.h>
 

@@ -1,10 +1,9 @@
-#include "runtime/llm/config/linear_config.h"
+#include "runtime/llm/config/config_parts.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 namespace fasa {
 namespace {

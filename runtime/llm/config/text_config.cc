@@ -1,10 +1,8 @@
-#include "runtime/llm/config/text_config.h"
+#include "runtime/llm/config/config_parts.h"
 
 #include <algorithm>
 #include <string_view>
 #include <utility>
-
-#include "runtime/io/json_fields.h"
 
 namespace fasa {
 namespace {
