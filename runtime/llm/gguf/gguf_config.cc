@@ -1,14 +1,9 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "runtime/base/error.h"
-#include "runtime/llm/gguf/gguf_architecture.h"
-#include "runtime/llm/gguf/gguf_experts.h"
-#include "runtime/llm/gguf/gguf_gemma.h"
-#include "runtime/llm/gguf/gguf_known_keys.h"
-#include "runtime/llm/gguf/gguf_rope.h"
+#include "runtime/llm/gguf/gguf_config_parts.h"
 #include "runtime/llm/gguf/gguf_texts.h"
 
 namespace fasa {

@@ -1,11 +1,10 @@
-#include "runtime/llm/gguf/gguf_gemma.h"
+#include "runtime/llm/gguf/gguf_config_parts.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "runtime/base/error.h"
-#include "runtime/llm/gguf/gguf_rope.h"
 
 namespace fasa {
 namespace {

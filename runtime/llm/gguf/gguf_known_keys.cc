@@ -1,4 +1,4 @@
-#include "runtime/llm/gguf/gguf_known_keys.h"
+#include "runtime/llm/gguf/gguf_config_parts.h"
 
 #include <fmt/format.h>
 
