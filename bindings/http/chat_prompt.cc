@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "bindings/http/api_error.h"
-#include "bindings/http/generic_tools.h"
 #include "bindings/http/turns.h"
 #include "runtime/text/template/template.h"
 

@@ -10,7 +10,6 @@
 #include <iterator>
 #include <utility>
 
-#include "bindings/http/host_names.h"
 #include "bindings/http/origins.h"
 
 namespace fasa::serve {

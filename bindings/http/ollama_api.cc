@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "bindings/http/api_requests.h"
 #include "bindings/http/apis.h"
-#include "bindings/http/ollama_request.h"
 
 namespace fasa::serve {
 namespace {

@@ -1,11 +1,10 @@
-#include "bindings/http/ollama_request.h"
+#include "bindings/http/api_requests.h"
 
 #include <string>
 #include <utility>
 
 #include "bindings/http/api_error.h"
-#include "bindings/http/chat_messages.h"
-#include "bindings/http/thinking_fields.h"
+#include "bindings/http/chat_fields.h"
 
 namespace fasa::serve {
 namespace {

@@ -6,8 +6,7 @@
 #include <charconv>
 
 #include "bindings/http/api_error.h"
-#include "bindings/http/chat_messages.h"
-#include "bindings/http/thinking_fields.h"
+#include "bindings/http/chat_fields.h"
 
 namespace fasa::serve {
 namespace {

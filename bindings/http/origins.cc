@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/asio/ip/address.hpp>
 #include <charconv>
 
 #include "runtime/base/error.h"
@@ -38,6 +39,21 @@ std::optional<Origin> with_scheme(std::string scheme, std::string_view host) {
   return origin.host.empty() ? std::nullopt : std::optional(std::move(origin));
 }
 
+// "[::1]:80" -> "::1", "name:80" -> "name".
+std::string_view without_port(std::string_view host) {
+  if (!host.empty() && host.front() == '[') {
+    const size_t end = host.find(']');
+    return end == std::string_view::npos ? std::string_view() : host.substr(1, end - 1);
+  }
+  return host.substr(0, host.rfind(':'));
+}
+
+bool is_address(std::string_view name) {
+  boost::system::error_code error;
+  boost::asio::ip::make_address(std::string(name), error);
+  return !error;
+}
+
 }  // namespace
 
 std::optional<Origin> parse_origin(std::string_view text) {
@@ -67,6 +83,22 @@ void check_allowed_origins(const HttpOptions& options) {
                     "https://app.example or http://app.example:3000",
                     origin));
   }
+}
+
+bool is_loopback(const std::string& host) {
+  if (host.starts_with("unix:") || host == "localhost") return true;
+  boost::system::error_code error;
+  const auto address = boost::asio::ip::make_address(host, error);
+  return !error && address.is_loopback();
+}
+
+bool is_allowed_host(const std::string& header, const HttpOptions& options) {
+  const std::string name(without_port(header));
+  const auto is_name = [&](const std::string& allowed) {
+    return equal_ignoring_case(name, allowed);
+  };
+  return is_address(name) || is_name("localhost") || (!name.empty() && is_name(options.host)) ||
+         std::any_of(options.allowed_hosts.begin(), options.allowed_hosts.end(), is_name);
 }
 
 }  // namespace fasa::serve

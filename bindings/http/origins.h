@@ -1,4 +1,6 @@
-// Which web pages may send requests: the Origin header against DNS names and ports.
+// Which web pages may send requests: the Origin header against DNS names and ports; and the Host
+// header against DNS rebinding, by which a foreign page reaches a loopback server through a name
+// that resolves to 127.0.0.1.
 #pragma once
 
 #include <optional>
@@ -27,5 +29,9 @@ bool is_allowed_origin(std::string_view origin, std::string_view host_header,
 
 // Throws UsageError for an entry of options.allowed_origins that is no origin.
 void check_allowed_origins(const HttpOptions& options);
+
+// Accepts addresses, localhost, the name that the server is bound to and options.allowed_hosts. The
+// port is ignored.
+bool is_allowed_host(const std::string& header, const HttpOptions& options);
 
 }  // namespace fasa::serve

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/http/api_requests.h"
 #include "bindings/http/apis.h"
-#include "bindings/http/responses_request.h"
 
 namespace fasa::serve {
 namespace {

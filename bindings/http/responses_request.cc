@@ -1,4 +1,4 @@
-#include "bindings/http/responses_request.h"
+#include "bindings/http/api_requests.h"
 
 #include <fmt/format.h>
 
@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "bindings/http/api_error.h"
+#include "bindings/http/chat_fields.h"
 #include "bindings/http/chat_history.h"
 #include "bindings/http/content_text.h"
-#include "bindings/http/thinking_fields.h"
 
 namespace fasa::serve {
 namespace {

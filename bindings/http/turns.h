@@ -15,4 +15,9 @@ Json with_placed_systems(Json messages);
 // fills in what a client that was interrupted left out.
 Json with_alternating_turns(Json messages);
 
+// For templates without tools: these are described in the system message, and calls and their
+// results are text of the messages, in the format of Hermes. `context`: a template's input, with
+// "messages" and perhaps "tools".
+Json with_generic_tools(Json context);
+
 }  // namespace fasa::serve

@@ -2,11 +2,7 @@
 #include <cstdlib>
 
 #include "bindings/http/api_error.h"
-#include "bindings/http/llama_request.h"
-#include "bindings/http/messages_request.h"
-#include "bindings/http/ollama_request.h"
-#include "bindings/http/openai_request.h"
-#include "bindings/http/responses_request.h"
+#include "bindings/http/api_requests.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace {
