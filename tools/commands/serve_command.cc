@@ -24,7 +24,6 @@
 #include "runtime/serve/session_fingerprint.h"
 #include "tools/commands/command.h"
 #include "tools/commands/served_model.h"
-#include "tools/commands/served_room.h"
 #include "tools/flags/add_option.h"
 #include "tools/flags/config_flags.h"
 #include "tools/flags/fit_flag.h"
