@@ -4,7 +4,6 @@
 
 #include <utility>
 
-#include "bindings/python/core/host_rows.h"
 #include "runtime/api/caller_memory.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"

@@ -5,8 +5,7 @@
 #include <array>
 
 #include "bindings/python/core/engine.h"
-#include "bindings/python/core/host_rows.h"
-#include "bindings/python/core/new_array.h"
+#include "bindings/python/core/results.h"
 #include "bindings/python/core/slice_choice.h"
 #include "runtime/api/caller_memory.h"
 #include "runtime/api/model_part.h"
@@ -127,19 +126,11 @@ void PyPaged::attend(int layer, ConstTensorView q, const PagedCall& call, Tensor
   require_reachable(*device_, "out", out);
   const StreamView on = stream_for(stream);
   const Sequences of = read_sequences(call, on);
-  paged_->attend(layer, q, of.table, of.lengths, out, lse, on);
-  wait(stream);
-}
-
-void PyPaged::prefill(int layer, ConstTensorView q, const PagedCall& call, TensorView out,
-                      float* lse, StreamChoice stream) {
-  const nb::gil_scoped_release release;
-  const std::lock_guard lock(mutex_);
-  require_reachable(*device_, "q", q);
-  require_reachable(*device_, "out", out);
-  const StreamView on = stream_for(stream);
-  const Sequences of = read_sequences(call, on);
-  paged_->prefill(layer, q, of.table, of.lengths, of.news, out, lse, on);
+  if (call.news) {
+    paged_->prefill(layer, q, of.table, of.lengths, of.news, out, lse, on);
+  } else {
+    paged_->attend(layer, q, of.table, of.lengths, out, lse, on);
+  }
   wait(stream);
 }
 
@@ -159,30 +150,12 @@ void PyPaged::read_tables(const nb::list& arrays, StreamChoice stream) {
 nb::object PyPaged::read(int64_t page, int layer, int first, std::optional<int> tokens) {
   const int count = tokens.value_or(
       with([&](const PagedRuntime& paged) { return paged.held(page, layer); }) - first);
-  if (first < 0 || count < 0) {
-    throw UsageError(fmt::format("read of {} tokens from {}; allowed: 0 or more", count, first));
-  }
-  const auto shape_of = [&](int dim) {
-    return std::array{static_cast<size_t>(count), static_cast<size_t>(geometry_.kv_heads),
-                      static_cast<size_t>(dim)};
-  };
-  const auto view = [&](float* data, int dim) {
-    return TensorView::dense(data, DType::kF32, count, geometry_.kv_heads, dim);
-  };
-  float* keys = nullptr;
-  float* values = nullptr;
-  const nb::object k = new_array(keys, shape_of(geometry_.key_dim));
-  const nb::object v = new_array(values, shape_of(geometry_.value_dim));
-  {
-    const nb::gil_scoped_release release;
-    const std::lock_guard lock(mutex_);
-    read_to_host(*device_, view(keys, geometry_.key_dim), view(values, geometry_.value_dim),
-                 [&](const TensorView& to_k, const TensorView& to_v) {
-                   paged_->read(page, layer, first, to_k, to_v, stream_.view());
-                   wait({});
-                 });
-  }
-  return nb::make_tuple(k, v);
+  return rows_read(*device_, geometry_, first, count,
+                   [&](const TensorView& k, const TensorView& v) {
+                     const std::lock_guard lock(mutex_);
+                     paged_->read(page, layer, first, k, v, stream_.view());
+                     wait({});
+                   });
 }
 
 void PyPaged::copy_pages(const std::vector<std::pair<int64_t, int64_t>>& pairs) {

@@ -58,10 +58,9 @@ class PyPaged {
   void append(int layer, ConstTensorView k, ConstTensorView v, nb::handle slots,
               StreamChoice stream);
   // Without a stream, this and the following calls complete before they return.
+  // For the newest token of each sequence, or for the new ones that the call has.
   void attend(int layer, ConstTensorView q, const PagedCall& call, TensorView out, float* lse,
               StreamChoice stream);
-  void prefill(int layer, ConstTensorView q, const PagedCall& call, TensorView out, float* lse,
-               StreamChoice stream);
   // Copies a step's tables from GPU memory; all calls use them until the next read_tables().
   void read_tables(const nb::list& arrays, StreamChoice stream);
   nb::object read(int64_t page, int layer, int first, std::optional<int> tokens);

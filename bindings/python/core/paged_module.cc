@@ -4,56 +4,28 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <array>
-
 #include "bindings/python/core/engine.h"
-#include "bindings/python/core/host_rows.h"
 #include "bindings/python/core/json_value.h"
 #include "bindings/python/core/kv_report.h"
-#include "bindings/python/core/new_array.h"
 #include "bindings/python/core/paged.h"
+#include "bindings/python/core/results.h"
 
 namespace fasa::python {
 namespace {
-
-// Calls `run` with tensors for the results: `out` or a new array, and the log-sum-exp if requested.
-template <typename Run>
-nb::object with_results(const PyPaged& paged, int64_t tokens, nb::object out, bool lse,
-                        const Run& run) {
-  const Geometry& geometry = paged.geometry();
-  const auto count = static_cast<size_t>(tokens);
-  const auto heads = static_cast<size_t>(geometry.query_heads);
-  require_own_results(paged.device(), !out.is_none(), lse);
-  if (out.is_none()) {
-    float* data = nullptr;
-    out = new_array(data, std::array{count, heads, static_cast<size_t>(geometry.value_dim)});
-  }
-  const BorrowedTensor result = BorrowedTensor::from(paged.device(), out, "out", true);
-  float* sums = nullptr;
-  nb::object sums_array;
-  if (lse) sums_array = new_array(sums, std::array{count, heads});
-  run(result.view(), sums);
-  return lse ? nb::object(nb::make_tuple(out, sums_array)) : out;
-}
-
-nb::object attend(PyPaged& self, int layer, nb::handle q, nb::handle table, nb::handle lengths,
-                  nb::object out, bool lse, StreamChoice stream) {
-  const BorrowedTensor queries = BorrowedTensor::from(self.device(), q, "q", false);
-  const PagedCall call(self.device(), table, lengths);
-  return with_results(self, queries.view().tokens, std::move(out), lse,
-                      [&](TensorView to, float* sums) {
-                        self.attend(layer, queries.const_view(), call, to, sums, stream);
-                      });
-}
 
 nb::object prefill(PyPaged& self, int layer, nb::handle q, nb::handle table, nb::handle lengths,
                    nb::handle news, nb::object out, bool lse, StreamChoice stream) {
   const BorrowedTensor queries = BorrowedTensor::from(self.device(), q, "q", false);
   const PagedCall call(self.device(), table, lengths, news);
-  return with_results(self, queries.view().tokens, std::move(out), lse,
+  return with_results(self.device(), self.geometry(), queries.view().tokens, std::move(out), lse,
                       [&](TensorView to, float* sums) {
-                        self.prefill(layer, queries.const_view(), call, to, sums, stream);
+                        self.attend(layer, queries.const_view(), call, to, sums, stream);
                       });
+}
+
+nb::object attend(PyPaged& self, int layer, nb::handle q, nb::handle table, nb::handle lengths,
+                  nb::object out, bool lse, StreamChoice stream) {
+  return prefill(self, layer, q, table, lengths, {}, std::move(out), lse, stream);
 }
 
 // Calls that take PyTorch tensors by address (view_of_parts); the caller keeps them alive. `stream`
@@ -71,8 +43,8 @@ void add_calls_by_address(nb::class_<PyPaged>& cls) {
   cls.def("_prefill_at",
           [](PyPaged& self, int layer, const nb::tuple& q, nb::handle table, nb::handle lengths,
              nb::handle news, const nb::tuple& out, int64_t stream) {
-            self.prefill(layer, view_of_parts(q), PagedCall(self.device(), table, lengths, news),
-                         view_of_parts(out), nullptr, stream_at(stream));
+            self.attend(layer, view_of_parts(q), PagedCall(self.device(), table, lengths, news),
+                        view_of_parts(out), nullptr, stream_at(stream));
           });
 }
 

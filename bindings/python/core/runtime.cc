@@ -5,10 +5,9 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <array>
+#include <utility>
 
-#include "bindings/python/core/host_rows.h"
-#include "bindings/python/core/new_array.h"
+#include "bindings/python/core/results.h"
 #include "bindings/python/core/slice_choice.h"
 #include "runtime/base/error.h"
 
@@ -93,23 +92,13 @@ nb::object PyRuntime::attend(int layer, nb::handle q, nb::object out, bool lse,
                              StreamChoice stream) {
   const Device& device = engine_->device();
   const BorrowedTensor queries = BorrowedTensor::from(device, q, "q", false);
-  const auto tokens = static_cast<size_t>(step_tokens_);
-  const auto heads = static_cast<size_t>(geometry_.query_heads);
-  require_own_results(device, !out.is_none(), lse);
-  if (out.is_none()) {
-    float* data = nullptr;
-    out = new_array(data, std::array{tokens, heads, static_cast<size_t>(geometry_.value_dim)});
-  }
-  const BorrowedTensor result = BorrowedTensor::from(device, out, "out", true);
-  float* sums = nullptr;
-  nb::object sums_array;
-  if (lse) sums_array = new_array(sums, std::array{tokens, heads});
-  {
-    const nb::gil_scoped_release release;
-    engine_->attend(layer, queries.const_view(), result.view(), sums, stream);
-  }
+  nb::object results = with_results(
+      device, geometry_, step_tokens_, std::move(out), lse, [&](TensorView to, float* sums) {
+        const nb::gil_scoped_release release;
+        engine_->attend(layer, queries.const_view(), to, sums, stream);
+      });
   borrowed_.clear();
-  return lse ? nb::object(nb::make_tuple(out, sums_array)) : out;
+  return results;
 }
 
 void PyRuntime::end_step(const std::vector<int>& kept) {
@@ -158,29 +147,9 @@ nb::object PyRuntime::read(const PySequence& sequence, int layer, int64_t first,
                            std::optional<int64_t> tokens) const {
   const SequenceId id = sequence.id_in(*engine_);
   const int64_t count = tokens.value_or(sequence.length() - first);
-  if (first < 0 || count < 0) {
-    throw UsageError(fmt::format("read of {} tokens from {}; allowed: 0 or more", count, first));
-  }
-  const auto view = [&](float* data, int dim) {
-    return TensorView::dense(data, DType::kF32, count, geometry_.kv_heads, dim);
-  };
-  const auto shape_of = [&](int dim) {
-    return std::array{static_cast<size_t>(count), static_cast<size_t>(geometry_.kv_heads),
-                      static_cast<size_t>(dim)};
-  };
-  float* keys = nullptr;
-  float* values = nullptr;
-  const nb::object k = new_array(keys, shape_of(geometry_.key_dim));
-  const nb::object v = new_array(values, shape_of(geometry_.value_dim));
-  {
-    const nb::gil_scoped_release release;
-    read_to_host(engine_->device(), view(keys, geometry_.key_dim),
-                 view(values, geometry_.value_dim),
-                 [&](const TensorView& to_k, const TensorView& to_v) {
-                   engine_->read(id, layer, first, to_k, to_v, {});
-                 });
-  }
-  return nb::make_tuple(k, v);
+  return rows_read(
+      engine_->device(), geometry_, first, count,
+      [&](const TensorView& k, const TensorView& v) { engine_->read(id, layer, first, k, v, {}); });
 }
 
 void PyRuntime::read_layer(const PySequence& sequence, int layer, int64_t first, const nb::tuple& k,

@@ -5,12 +5,14 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/vector.h>
 
+#include <array>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "bindings/python/core/config.h"
 #include "bindings/python/core/engine.h"
+#include "bindings/python/core/results.h"
 #include "bindings/python/core/tensors.h"
 #include "offload/open_host_device.h"
 #include "runtime/api/stateless/sparse_decode.h"
@@ -66,9 +68,9 @@ nb::object decode(nb::handle q, nb::handle k, nb::handle v, const Geometry& geom
   const std::vector<int16_t> dims = configured_slice_dims(settings, geometry, map);
   const auto rows = static_cast<size_t>(keys.view.batch);
   const auto heads = static_cast<size_t>(geometry.query_heads);
-  const auto dim = static_cast<size_t>(geometry.value_dim);
-  auto* data = new float[rows * heads * dim];
-  const nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<float*>(p); });
+  float* data = nullptr;
+  nb::object out =
+      new_array(data, std::array{rows, heads, static_cast<size_t>(geometry.value_dim)});
   SparseDecode call{.layer = layer,
                     .q = query.const_view(),
                     .k = keys.view,
@@ -83,7 +85,7 @@ nb::object decode(nb::handle q, nb::handle k, nb::handle v, const Geometry& geom
                   settings.placement.row_dtype.value_or(keys.view.dtype), dims, call,
                   stream.view());
   }
-  return nb::cast(nb::ndarray<nb::numpy, float, nb::ndim<3>>(data, {rows, heads, dim}, owner));
+  return out;
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "bindings/python/core/host_rows.h"
+#include "bindings/python/core/results.h"
 #include "runtime/base/error.h"
 
 namespace fasa::python {
