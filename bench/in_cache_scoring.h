@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "bench/stream.h"
-#include "kernels/cpu/score_bodies.h"
+#include "kernels/cpu/select/score_bodies.h"
 #include "kernels/slice_format.h"
 
 namespace fasa::bench {

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "kernels/cpu/kernels.h"
-#include "kernels/cpu/row_codec.h"
+#include "kernels/cpu/rows/row_codec.h"
 
 namespace fasa {
 namespace {

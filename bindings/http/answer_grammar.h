@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/http/tool_fields.h"
+#include "bindings/http/api/tool_fields.h"
 #include "runtime/text/answer/answer_reader.h"
 #include "runtime/text/grammar/byte_grammar.h"
 #include "runtime/text/grammar/token_grammar.h"

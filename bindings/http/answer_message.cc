@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include "bindings/http/request_fields.h"
+#include "bindings/http/api/request_fields.h"
 
 namespace fasa::serve {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "bindings/http/http_message.h"
+#include "bindings/http/server/http_message.h"
 
 namespace fasa::serve {
 

@@ -5,9 +5,9 @@
 #include <memory>
 #include <string>
 
-#include "bindings/http/http_message.h"
-#include "bindings/http/request_fields.h"
+#include "bindings/http/api/request_fields.h"
 #include "bindings/http/request_id.h"
+#include "bindings/http/server/http_message.h"
 
 namespace fasa::serve {
 

@@ -13,12 +13,12 @@
 #include <thread>
 #include <vector>
 
+#include "bindings/http/api/chat_prompt.h"
+#include "bindings/http/api/openai_request.h"
 #include "bindings/http/call.h"
-#include "bindings/http/chat_prompt.h"
 #include "bindings/http/job_pool.h"
 #include "bindings/http/known_prompts.h"
 #include "bindings/http/model_answers.h"
-#include "bindings/http/openai_request.h"
 #include "bindings/http/record_index.h"
 #include "bindings/http/reply.h"
 #include "bindings/http/reply_form.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "bindings/http/chat_prompt.h"
+#include "bindings/http/api/chat_prompt.h"
 #include "bindings/http/reply.h"
 #include "runtime/serve/known_texts.h"
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "bindings/http/http_server.h"
+#include "bindings/http/server/http_server.h"
 #include "runtime/serve/engine_status.h"
 
 namespace fasa::serve {

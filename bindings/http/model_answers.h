@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "bindings/http/answer_grammar.h"
-#include "bindings/http/tool_fields.h"
+#include "bindings/http/api/tool_fields.h"
 #include "runtime/llm/generation/answer.h"
 #include "runtime/text/answer/answer_reader.h"
 #include "runtime/text/answer/format_choice.h"

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "bindings/http/api_error.h"
-#include "bindings/http/http_exchange.h"
 #include "bindings/http/job_pool.h"
 #include "bindings/http/reply_form.h"
 #include "bindings/http/request_log.h"
+#include "bindings/http/server/http_exchange.h"
 #include "runtime/serve/generation_request.h"
 #include "runtime/text/tokenizer.h"
 

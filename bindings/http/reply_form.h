@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "bindings/http/answer_message.h"
+#include "bindings/http/api/request_fields.h"
+#include "bindings/http/api/tool_fields.h"
 #include "bindings/http/api_error.h"
-#include "bindings/http/request_fields.h"
-#include "bindings/http/tool_fields.h"
 
 namespace fasa::serve {
 

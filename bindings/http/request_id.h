@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "bindings/http/http_exchange.h"
+#include "bindings/http/server/http_exchange.h"
 
 namespace fasa::serve {
 

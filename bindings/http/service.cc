@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "bindings/http/apis.h"
+#include "bindings/http/api/apis.h"
 #include "bindings/http/metrics_text.h"
 #include "bindings/http/page.h"
 #include "bindings/http/request_id.h"

@@ -6,10 +6,10 @@
 
 #include "bindings/http/api_error.h"
 #include "bindings/http/completions.h"
-#include "bindings/http/http_server.h"
 #include "bindings/http/job_pool.h"
 #include "bindings/http/request_log.h"
 #include "bindings/http/routes.h"
+#include "bindings/http/server/http_server.h"
 #include "bindings/http/service_options.h"
 
 namespace fasa::serve {

@@ -8,8 +8,8 @@
 #include <optional>
 #include <string>
 
+#include "bindings/http/api/request_fields.h"
 #include "bindings/http/api_keys.h"
-#include "bindings/http/request_fields.h"
 #include "bindings/http/request_log.h"
 #include "runtime/config/draft_kind.h"
 #include "runtime/llm/generation/generation_defaults.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "bindings/http/request_fields.h"
+#include "bindings/http/api/request_fields.h"
 
 namespace fasa::serve {
 

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "bindings/http/api/request_fields.h"
 #include "bindings/http/record_index.h"
-#include "bindings/http/request_fields.h"
 
 namespace fasa::serve {
 

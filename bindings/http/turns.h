@@ -2,7 +2,7 @@
 // begins like a shorter one, so that cached prompts are found.
 #pragma once
 
-#include "bindings/http/request_fields.h"
+#include "bindings/http/api/request_fields.h"
 
 namespace fasa::serve {
 

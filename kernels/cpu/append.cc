@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "kernels/cpu/kernels.h"
-#include "kernels/cpu/row_codec.h"
-#include "kernels/cpu/row_scratch.h"
+#include "kernels/cpu/rows/row_codec.h"
+#include "kernels/cpu/rows/row_scratch.h"
 #include "kernels/kernel_work.h"
 #include "kernels/slice_pack.h"
 #include "runtime/base/parallel.h"

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/cpu/row_bodies.h"
+#include "kernels/cpu/rows/row_bodies.h"
 #include "kernels/params.h"
 
 namespace fasa::cpu {

@@ -3,8 +3,8 @@
 #include <cstddef>
 
 #include "kernels/cpu/low_bit_bodies.h"
-#include "kernels/cpu/row_bodies.h"
-#include "kernels/cpu/score_bodies.h"
+#include "kernels/cpu/rows/row_bodies.h"
+#include "kernels/cpu/select/score_bodies.h"
 #include "kernels/delta_bodies.h"
 #include "kernels/rank_bodies.h"
 #include "kernels/row_format.h"

@@ -5,7 +5,7 @@
 
 #include "kernels/cpu/hot_index.h"
 #include "kernels/cpu/kernels.h"
-#include "kernels/cpu/row_scratch.h"
+#include "kernels/cpu/rows/row_scratch.h"
 #include "kernels/replacement.h"
 #include "runtime/base/parallel.h"
 

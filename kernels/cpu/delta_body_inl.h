@@ -1,7 +1,7 @@
 // The bodies of delta_body_types.h, for a vector header (row_math_inl.h).
 #pragma once
 
-#include "kernels/cpu/row_math_inl.h"
+#include "kernels/cpu/rows/row_math_inl.h"
 #include "kernels/delta_body_types.h"
 
 namespace fasa::cpu {

@@ -1,6 +1,6 @@
 #include "kernels/host_rows.h"
 
-#include "kernels/cpu/row_bodies.h"
+#include "kernels/cpu/rows/row_bodies.h"
 
 namespace fasa {
 

@@ -1,7 +1,7 @@
 // clang-format off
-#include "kernels/cpu/row_vector_avx2.h"
+#include "kernels/cpu/rows/row_vector_avx2.h"
 // clang-format on
-#include "kernels/cpu/row_math_inl.h"
+#include "kernels/cpu/rows/row_math_inl.h"
 // Over the vectors.
 #include "kernels/cpu/low_bit_weights_inl.h"
 

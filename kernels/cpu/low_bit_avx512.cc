@@ -1,8 +1,8 @@
 // clang-format off
-#include "kernels/cpu/row_vector_avx512.h"
+#include "kernels/cpu/rows/row_vector_avx512.h"
 // clang-format on
 #include "kernels/cpu/low_bit_weights_avx512_inl.h"
-#include "kernels/cpu/row_math_inl.h"
+#include "kernels/cpu/rows/row_math_inl.h"
 
 namespace fasa::cpu {
 namespace {

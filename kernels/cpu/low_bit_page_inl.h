@@ -17,7 +17,7 @@
 #include "kernels/cpu/low_bit_body_types.h"
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-function"  // of the row bodies only load_scale is used
-#include "kernels/cpu/row_low_bit_inl.h"
+#include "kernels/cpu/rows/row_low_bit_inl.h"
 #pragma GCC diagnostic pop
 #include "kernels/low_bit_pages.h"
 #include "kernels/softmax_state.h"

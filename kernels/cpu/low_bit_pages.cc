@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "kernels/cpu/page_scorer.h"
+#include "kernels/cpu/select/page_scorer.h"
 #include "kernels/kernel_work.h"
 #include "kernels/softmax_state.h"
 #include "runtime/base/dtype.h"

@@ -5,7 +5,7 @@
 // all are equal; that of the codes is 34 % and 4 % in int2, 7 % and 0.9 % in int4.
 #pragma once
 
-#include "kernels/cpu/row_body_types.h"
+#include "kernels/cpu/rows/row_body_types.h"
 
 namespace fasa::cpu {
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/cpu/low_bit_rounding_inl.h"
-#include "kernels/cpu/row_body_types.h"
+#include "kernels/cpu/rows/row_body_types.h"
 #include "kernels/low_bit_pages.h"
 
 namespace fasa::cpu {

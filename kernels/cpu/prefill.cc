@@ -5,9 +5,9 @@
 #include <cstring>
 
 #include "kernels/cpu/kernels.h"
-#include "kernels/cpu/row_bodies.h"
-#include "kernels/cpu/row_convert.h"
-#include "kernels/cpu/row_scratch.h"
+#include "kernels/cpu/rows/row_bodies.h"
+#include "kernels/cpu/rows/row_convert.h"
+#include "kernels/cpu/rows/row_scratch.h"
 #include "kernels/prefill_work.h"
 #include "kernels/softmax_state.h"
 #include "runtime/base/parallel.h"

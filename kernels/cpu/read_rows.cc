@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "kernels/cpu/kernels.h"
-#include "kernels/cpu/row_codec.h"
-#include "kernels/cpu/row_convert.h"
+#include "kernels/cpu/rows/row_codec.h"
+#include "kernels/cpu/rows/row_convert.h"
 #include "kernels/kernel_work.h"
 #include "runtime/base/parallel.h"
 

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "kernels/cpu/kernels.h"
-#include "kernels/cpu/row_codec.h"
+#include "kernels/cpu/rows/row_codec.h"
 #include "kernels/slice_pack.h"
 #include "runtime/base/parallel.h"
 

@@ -7,7 +7,7 @@
 
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/phases.h"
-#include "kernels/cpu/select_range.h"
+#include "kernels/cpu/select/select_range.h"
 #include "kernels/kernel_work.h"
 #include "kernels/target.h"
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/cublas_lt.h"
 #include "kernels/cuda/kernels.h"
+#include "kernels/cuda/model/cublas_lt.h"
 #include "offload/cuda/cuda_calls.h"
 
 #ifndef FASA_CUDA_MACHINE_CODE

@@ -1,6 +1,6 @@
 #include "offload/cuda/gpu_traits.h"
 
-#include "kernels/cuda/select_scratch.h"
+#include "kernels/cuda/select/select_scratch.h"
 #include "kernels/model_params.h"
 #include "kernels/select_plan.h"
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "runtime/eval/decode_run.h"
-#include "runtime/eval/eval_task.h"
+#include "runtime/eval/tasks/eval_task.h"
 #include "runtime/llm/generation/sampling.h"
 #include "runtime/text/tokenizer.h"
 

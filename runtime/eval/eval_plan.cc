@@ -8,12 +8,12 @@
 #include "runtime/base/error.h"
 #include "runtime/base/require.h"
 #include "runtime/eval/data_sets.h"
-#include "runtime/eval/drawn_task.h"
-#include "runtime/eval/longbench2_task.h"
-#include "runtime/eval/longbench_task.h"
-#include "runtime/eval/needle_task.h"
 #include "runtime/eval/perplexity.h"
-#include "runtime/eval/ruler_task.h"
+#include "runtime/eval/tasks/drawn_task.h"
+#include "runtime/eval/tasks/longbench2_task.h"
+#include "runtime/eval/tasks/longbench_task.h"
+#include "runtime/eval/tasks/needle_task.h"
+#include "runtime/eval/tasks/ruler_task.h"
 #include "runtime/io/nearest.h"
 
 namespace fasa {

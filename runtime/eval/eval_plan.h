@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/eval/eval_task.h"
-#include "runtime/eval/math_task.h"
+#include "runtime/eval/tasks/eval_task.h"
+#include "runtime/eval/tasks/math_task.h"
 #include "runtime/text/tokenizer.h"
 
 namespace fasa {

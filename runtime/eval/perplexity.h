@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "runtime/eval/eval_task.h"
 #include "runtime/eval/eval_text.h"
+#include "runtime/eval/tasks/eval_task.h"
 
 namespace fasa {
 

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
-#include "runtime/eval/eval_task.h"
+#include "runtime/eval/tasks/eval_task.h"
 
 namespace fasa {
 

@@ -1,6 +1,6 @@
 // Generated texts and questions: they fit their context, hold what is asked for, and their right
 // answers score full points.
-#include "runtime/eval/drawn_task.h"
+#include "runtime/eval/tasks/drawn_task.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

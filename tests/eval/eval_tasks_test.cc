@@ -6,11 +6,11 @@
 #include <limits>
 
 #include "runtime/base/error.h"
-#include "runtime/eval/needle_task.h"
 #include "runtime/eval/perplexity.h"
 #include "runtime/eval/shared_prompt.h"
 #include "runtime/eval/step_logits.h"
 #include "runtime/eval/step_scores.h"
+#include "runtime/eval/tasks/needle_task.h"
 #include "runtime/llm/generation/divergence.h"
 #include "tests/llm/llm_fixture.h"
 

@@ -1,4 +1,4 @@
-#include "runtime/eval/needle_text.h"
+#include "runtime/eval/tasks/needle_text.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

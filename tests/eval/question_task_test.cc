@@ -1,13 +1,13 @@
 // How questions are asked: forks, turns, questions that are prefilled, right answers compared.
-#include "runtime/eval/question_task.h"
+#include "runtime/eval/tasks/question_task.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/eval/needle_task.h"
 #include "runtime/eval/shared_prompt.h"
 #include "runtime/eval/step_logits.h"
 #include "runtime/eval/step_scores.h"
+#include "runtime/eval/tasks/needle_task.h"
 #include "runtime/llm/generation/divergence.h"
 #include "tests/llm/llm_fixture.h"
 

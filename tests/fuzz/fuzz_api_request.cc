@@ -1,8 +1,8 @@
 // Bodies of POST requests of all APIs. A rejected body is a client error whose message can be sent.
 #include <cstdlib>
 
+#include "bindings/http/api/api_requests.h"
 #include "bindings/http/api_error.h"
-#include "bindings/http/api_requests.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace {

@@ -1,5 +1,5 @@
 // data.json of LongBench v2: a list of questions with choices.
-#include "runtime/eval/longbench2_task.h"
+#include "runtime/eval/tasks/longbench2_task.h"
 #include "runtime/text/tokenizer.h"
 #include "tests/fuzz/fuzz_file.h"
 #include "tests/fuzz/fuzz_target.h"

@@ -1,5 +1,5 @@
 // dataset2prompt.json and dataset2maxlen.json: each input is used first as one, then as the other.
-#include "runtime/eval/longbench_task.h"
+#include "runtime/eval/tasks/longbench_task.h"
 #include "tests/fuzz/fuzz_file.h"
 #include "tests/fuzz/fuzz_target.h"
 

@@ -1,6 +1,6 @@
 // LongBench examples, one JSON object a line, with prompts in the form in which the authors publish
 // them.
-#include "runtime/eval/longbench_task.h"
+#include "runtime/eval/tasks/longbench_task.h"
 #include "runtime/text/tokenizer.h"
 #include "tests/fuzz/fuzz_file.h"
 #include "tests/fuzz/fuzz_target.h"

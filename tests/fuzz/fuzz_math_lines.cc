@@ -1,5 +1,5 @@
 // Problems in the form of MATH500 or AIME, one JSON object a line.
-#include "runtime/eval/math_task.h"
+#include "runtime/eval/tasks/math_task.h"
 #include "runtime/text/tokenizer.h"
 #include "tests/fuzz/fuzz_file.h"
 #include "tests/fuzz/fuzz_target.h"

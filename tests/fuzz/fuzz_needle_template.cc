@@ -1,5 +1,5 @@
 // needle.json from a model's folder.
-#include "runtime/eval/needle_template.h"
+#include "runtime/eval/tasks/needle_template.h"
 #include "tests/fuzz/fuzz_target.h"
 
 FASA_FUZZ_TARGET(needle_template) {

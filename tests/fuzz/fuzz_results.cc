@@ -1,6 +1,6 @@
 // Result files that an evaluation resumes from, and the scores computed from their records.
-#include "runtime/eval/eval_task.h"
 #include "runtime/eval/result_log.h"
+#include "runtime/eval/tasks/eval_task.h"
 #include "tests/fuzz/fuzz_file.h"
 #include "tests/fuzz/fuzz_target.h"
 

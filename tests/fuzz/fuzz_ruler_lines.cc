@@ -1,5 +1,5 @@
 // Samples in the form of RULER's files, one JSON object a line.
-#include "runtime/eval/ruler_task.h"
+#include "runtime/eval/tasks/ruler_task.h"
 #include "runtime/text/tokenizer.h"
 #include "tests/fuzz/fuzz_file.h"
 #include "tests/fuzz/fuzz_target.h"

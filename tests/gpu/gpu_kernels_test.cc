@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/cuda/kernels.h"
-#include "kernels/cuda/select_scratch.h"
+#include "kernels/cuda/select/select_scratch.h"
 #include "tests/gpu/scores.h"
 #include "tests/kernels/append_case.h"
 #include "tests/kernels/attend_case.h"

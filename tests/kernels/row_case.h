@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "kernels/cpu/kernels.h"
-#include "kernels/cpu/row_bodies.h"
+#include "kernels/cpu/rows/row_bodies.h"
 #include "kernels/slice_pack.h"
 #include "tests/support/reference/kernels.h"
 

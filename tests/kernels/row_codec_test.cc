@@ -8,8 +8,8 @@
 #include <functional>
 #include <vector>
 
-#include "kernels/cpu/row_bodies.h"
-#include "kernels/cpu/row_codec.h"
+#include "kernels/cpu/rows/row_bodies.h"
+#include "kernels/cpu/rows/row_codec.h"
 #include "tests/kernels/row_case.h"
 #include "tests/support/reference/row_codes.h"
 

@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
-#include "kernels/cpu/page_scorer.h"
-#include "kernels/cpu/select_head.h"
+#include "kernels/cpu/select/page_scorer.h"
+#include "kernels/cpu/select/select_head.h"
 #include "kernels/target.h"
 #include "tests/kernels/select_inputs.h"
 #include "tests/support/reference/kernels.h"

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "kernels/cpu/model/row_calls.h"
-#include "kernels/cuda/activate_inl.h"
-#include "kernels/cuda/experts_inl.h"
-#include "kernels/cuda/project_experts_inl.h"
-#include "kernels/cuda/project_packed_experts_inl.h"
-#include "kernels/cuda/unpack_inl.h"
+#include "kernels/cuda/model/activate_inl.h"
+#include "kernels/cuda/model/experts_inl.h"
+#include "kernels/cuda/model/project_experts_inl.h"
+#include "kernels/cuda/model/project_packed_experts_inl.h"
+#include "kernels/cuda/model/unpack_inl.h"
 #include "runtime/llm/compute/expert_work.h"
 #include "tests/kernels/expert_case.h"
 #include "tests/simt/simt_case.h"

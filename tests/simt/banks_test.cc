@@ -1,7 +1,7 @@
 // The cost of a warp's accesses to shared memory on hardware, in wavefronts, for the layouts of the
-// page scorer (kernels/cuda/page_scorer_inl.h), of the sums of low-bit pages and of a prefill's
-// tiles (prefill_stage_inl.h). There are 32 banks of 4 bytes; accesses of 8 bytes are served per
-// half warp, of 16 bytes per quarter warp.
+// page scorer (page_scorer_inl.h), of the sums of low-bit pages and of a prefill's tiles
+// (prefill_stage_inl.h). There are 32 banks of 4 bytes; accesses of 8 bytes are served per half
+// warp, of 16 bytes per quarter warp.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "kernels/cuda/low_bit_codes_inl.h"
-#include "kernels/cuda/page_scorer_inl.h"
 #include "kernels/cuda/prefill_stage_inl.h"
+#include "kernels/cuda/select/page_scorer_inl.h"
 
 namespace fasa {
 namespace {

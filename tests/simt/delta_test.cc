@@ -1,8 +1,8 @@
 // The kernels of layers with linear attention, interpreted (delta_case.h).
 #include <gtest/gtest.h>
 
-#include "kernels/cuda/convolve_inl.h"
-#include "kernels/cuda/delta_inl.h"
+#include "kernels/cuda/model/convolve_inl.h"
+#include "kernels/cuda/model/delta_inl.h"
 #include "tests/kernels/delta_case.h"
 #include "tests/simt/simt_case.h"
 

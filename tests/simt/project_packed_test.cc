@@ -1,6 +1,6 @@
 // Decode's products with packed weights and prefill's unpacking, interpreted, against the scalar
 // reference of each format.
-#include "kernels/cuda/project_packed_inl.h"
+#include "kernels/cuda/model/project_packed_inl.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/cuda/unpack_inl.h"
+#include "kernels/cuda/model/unpack_inl.h"
 #include "tests/kernels/packed_case.h"
 #include "tests/simt/simt_case.h"
 

@@ -1,7 +1,7 @@
 // The CUDA device's page scorer alone, for tests under the interpreter and on a GPU.
 #pragma once
 
-#include "kernels/cuda/select_inl.h"
+#include "kernels/cuda/select/select_inl.h"
 
 namespace fasa::cuda {
 

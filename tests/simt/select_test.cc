@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/cuda/select_inl.h"
+#include "kernels/cuda/select/select_inl.h"
 #include "tests/kernels/low_bit_pages_case.h"
 #include "tests/kernels/runners_up_case.h"
 #include "tests/kernels/select_inputs.h"

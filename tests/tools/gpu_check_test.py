@@ -189,7 +189,7 @@ class GpuCheck(CommandTest):
         for kernel in ("AppendKernel", "WriteBackKernel", "PrefillTileKernel<(int)64>"):
             self.assertFalse(wanted.search(inner.format(kernel)), kernel)
         # Every launch of a decode step's select has a name that is known here.
-        source = (SOURCE / "kernels/cuda/select_inl.h").read_text()
+        source = (SOURCE / "kernels/cuda/select/select_inl.h").read_text()
         for kernel in re.findall(r"(\w+Kernel)\{", source):
             self.assertTrue(wanted.fullmatch(inner.format(kernel)), kernel)
 

@@ -11,8 +11,8 @@
 
 #include "runtime/config/config.h"
 #include "runtime/eval/against_full.h"
-#include "runtime/eval/eval_task.h"
 #include "runtime/eval/result_log.h"
+#include "runtime/eval/tasks/eval_task.h"
 
 namespace fasa {
 

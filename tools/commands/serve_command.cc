@@ -9,7 +9,7 @@
 #include <optional>
 #include <thread>
 
-#include "bindings/http/http_server.h"
+#include "bindings/http/server/http_server.h"
 #include "bindings/http/service.h"
 #include "runtime/base/error.h"
 #include "runtime/base/units.h"

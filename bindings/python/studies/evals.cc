@@ -17,7 +17,7 @@
 #include "runtime/base/error.h"
 #include "runtime/eval/eval_plan.h"
 #include "runtime/eval/perplexity.h"
-#include "runtime/eval/question_task.h"
+#include "runtime/eval/tasks/question_task.h"
 
 namespace fasa::python {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/text/template/functions/unicode.h"
 #include "runtime/text/template/python_text.h"
-#include "runtime/text/template/unicode.h"
 
 namespace fasa::jinja {
 namespace {

@@ -8,12 +8,12 @@
 #include <utility>
 
 #include "runtime/text/template/attributes.h"
-#include "runtime/text/template/filters.h"
 #include "runtime/text/template/frame.h"
-#include "runtime/text/template/functions.h"
+#include "runtime/text/template/functions/filters.h"
+#include "runtime/text/template/functions/functions.h"
+#include "runtime/text/template/functions/tests.h"
 #include "runtime/text/template/operators.h"
 #include "runtime/text/template/python_text.h"
-#include "runtime/text/template/tests.h"
 
 namespace fasa::jinja {
 

@@ -7,7 +7,7 @@
 #include <charconv>
 
 #include "runtime/base/utf8.h"
-#include "runtime/text/template/unicode.h"
+#include "runtime/text/template/functions/unicode.h"
 
 namespace fasa::jinja {
 namespace {

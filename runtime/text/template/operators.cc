@@ -6,8 +6,8 @@
 #include <cmath>
 #include <utility>
 
+#include "runtime/text/template/functions/unicode.h"
 #include "runtime/text/template/python_text.h"
-#include "runtime/text/template/unicode.h"
 
 namespace fasa::jinja {
 namespace {

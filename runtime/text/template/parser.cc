@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "runtime/text/template/expression_parser.h"
-#include "runtime/text/template/filters.h"
+#include "runtime/text/template/functions/filters.h"
+#include "runtime/text/template/functions/tests.h"
 #include "runtime/text/template/lexer.h"
-#include "runtime/text/template/tests.h"
 #include "runtime/text/template/token_reader.h"
 
 namespace fasa::jinja {

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "runtime/base/utf8.h"
+#include "runtime/text/template/functions/unicode.h"
 #include "runtime/text/template/operators.h"
-#include "runtime/text/template/unicode.h"
 
 namespace fasa::jinja {
 namespace {

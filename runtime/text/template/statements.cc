@@ -6,7 +6,7 @@
 
 #include "runtime/text/template/evaluator.h"
 #include "runtime/text/template/frame.h"
-#include "runtime/text/template/functions.h"
+#include "runtime/text/template/functions/functions.h"
 #include "runtime/text/template/operators.h"
 #include "runtime/text/template/python_text.h"
 

@@ -7,10 +7,10 @@
 
 #include "runtime/base/utf8.h"
 #include "runtime/text/template/evaluator.h"
+#include "runtime/text/template/functions/unicode.h"
 #include "runtime/text/template/lexer.h"
 #include "runtime/text/template/parser.h"
 #include "runtime/text/template/scope.h"
-#include "runtime/text/template/unicode.h"
 #include "runtime/text/template/work.h"
 
 namespace fasa::jinja {

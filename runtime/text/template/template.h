@@ -9,8 +9,8 @@
 
 #include "runtime/base/error.h"
 #include "runtime/text/template/context.h"
+#include "runtime/text/template/functions/marked_text.h"
 #include "runtime/text/template/limits.h"
-#include "runtime/text/template/marked_text.h"
 
 namespace fasa::jinja {
 

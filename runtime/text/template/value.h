@@ -11,8 +11,8 @@
 #include <variant>
 #include <vector>
 
+#include "runtime/text/template/functions/marked_text.h"
 #include "runtime/text/template/limits.h"
-#include "runtime/text/template/marked_text.h"
 
 namespace fasa::jinja {
 

@@ -1,6 +1,6 @@
 // Which requests the server accepts, which connections it closes to make room, and how it shuts
 // down.
-#include "bindings/http/http_server.h"
+#include "bindings/http/server/http_server.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "bindings/http/request_fields.h"
+#include "bindings/http/api/request_fields.h"
 
 namespace fasa::serve {
 namespace {

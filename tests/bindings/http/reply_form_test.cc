@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/http/openai_request.h"
+#include "bindings/http/api/openai_request.h"
 
 namespace fasa::serve {
 namespace {

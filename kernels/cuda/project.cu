@@ -1,9 +1,0 @@
-#include "kernels/cuda/project_inl.h"
-
-#include "kernels/cuda/enqueue.cuh"
-
-namespace fasa::cuda {
-
-template void enqueue(const ProjectParams&, StreamView);
-
-}  // namespace fasa::cuda

@@ -1,9 +1,0 @@
-#include "kernels/cuda/select_inl.h"
-
-#include "kernels/cuda/enqueue.cuh"
-
-namespace fasa::cuda {
-
-template void enqueue(const SelectParams&, StreamView);
-
-}  // namespace fasa::cuda
