@@ -17,10 +17,9 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "bench/config_flags.h"
 #include "offload/open_device.h"
 #include "runtime/base/error.h"
-#include "runtime/config/config_load.h"
-#include "runtime/config/config_options.h"
 #include "runtime/fasa.hpp"
 #include "runtime/io/input_file.h"
 #include "runtime/llm/compute/model.h"
@@ -222,19 +221,9 @@ int main_checked(int argc, char** argv) {
   app.add_option("--continue", options.continued);
   app.add_option("--dtype", options.dtype)->check(CLI::IsMember({"f32", "bf16"}));
   app.add_flag("--decode", options.decode);
-  std::vector<std::pair<const ConfigOption*, std::string>> given;
-  given.reserve(config_options().size());
-  for (const ConfigOption& option : config_options()) {
-    if (option.table != "weights" && option.path() != "device.threads") continue;
-    given.emplace_back(&option, "");
-    app.add_option(option.flag_name(), given.back().second);
-  }
+  const ConfigFlags flags(app);
   CLI11_PARSE(app, argc, argv);
-  ConfigSources sources;
-  for (const auto& [option, text] : given) {
-    if (!text.empty()) sources.flags.push_back({option, text});
-  }
-  options.config = load_config(sources);
+  options.config = flags.config();
   options.config.device.name = "cpu";
   return run(options);
 }

@@ -19,9 +19,8 @@
 #include <string>
 #include <vector>
 
+#include "bench/config_flags.h"
 #include "runtime/base/error.h"
-#include "runtime/config/config_load.h"
-#include "runtime/config/config_options.h"
 #include "runtime/fasa.hpp"
 #include "runtime/llm/compute/open_model.h"
 #include "runtime/llm/generation/owned_sequence.h"
@@ -160,19 +159,9 @@ int main_checked(int argc, char** argv) {
   app.add_option("--repeat", options.repeat)->check(CLI::Range(1, 10000));
   app.add_option("--dtype", options.dtype)->check(CLI::IsMember({"f32", "bf16"}));
   app.add_flag("--json", options.json);
-  std::vector<std::pair<const ConfigOption*, std::string>> given;
-  given.reserve(config_options().size());
-  for (const ConfigOption& option : config_options()) {
-    if (option.table != "weights" && option.path() != "device.threads") continue;
-    given.emplace_back(&option, "");
-    app.add_option(option.flag_name(), given.back().second);
-  }
+  const ConfigFlags flags(app);
   CLI11_PARSE(app, argc, argv);
-  ConfigSources sources;
-  for (const auto& [option, text] : given) {
-    if (!text.empty()) sources.flags.push_back({option, text});
-  }
-  options.config = load_config(sources);
+  options.config = flags.config();
   return run(options);
 }
 
