@@ -14,6 +14,7 @@
 #include <chrono>
 #include <memory>
 #include <random>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,7 +33,7 @@ struct Options {
   std::string model;
   double acceptance = 0.8;
   int context = 512;
-  int tokens = 96;
+  int tokens = 192;
   int rounds = 5;
   Config config;
 };
@@ -40,9 +41,11 @@ struct Options {
 // The head's drafts, with other tokens.
 class ScriptedDrafts final : public DraftSource {
  public:
-  ScriptedDrafts(MtpCache& cache, int64_t prompt, const std::vector<int32_t>& answer,
-                 double acceptance)
-      : head_(cache, prompt), answer_(answer), acceptance_(acceptance) {}
+  ScriptedDrafts(MtpCache& cache, std::span<const int32_t> prompt,
+                 const std::vector<int32_t>& answer, double acceptance, uint32_t seed)
+      : head_(cache, 0), answer_(answer), acceptance_(acceptance), random_(seed) {
+    for (const int32_t token : prompt) head_.append(token);
+  }
 
   void append(int32_t token) override {
     head_.append(token);
@@ -68,9 +71,9 @@ class ScriptedDrafts final : public DraftSource {
   MtpDrafts head_;
   const std::vector<int32_t>& answer_;
   double acceptance_;
-  size_t said_ = 0;
+  size_t said_ = 0;  // of the answer
   std::vector<int32_t> drafts_;
-  std::mt19937 random_{1};
+  std::mt19937 random_;
   std::uniform_real_distribution<double> chance_{0, 1};
 };
 
@@ -83,7 +86,7 @@ struct Answered {
 
 // `expected`: the answer; null: without drafts.
 Answered answer(OpenModel& opened, Runtime& runtime, MtpCache& cache, const Options& options,
-                const std::vector<int32_t>* expected) {
+                const std::vector<int32_t>* expected, uint32_t seed = 0) {
   std::vector<int32_t> prompt(static_cast<size_t>(options.context));
   for (size_t i = 0; i < prompt.size(); ++i) {
     prompt[i] = static_cast<int32_t>((7919 * i + 13) % 32000);
@@ -96,8 +99,7 @@ Answered answer(OpenModel& opened, Runtime& runtime, MtpCache& cache, const Opti
   const OwnedSequence sequence(runtime);
   std::unique_ptr<DraftSource> drafts;
   if (expected != nullptr) {
-    drafts = std::make_unique<ScriptedDrafts>(cache, 0, *expected, options.acceptance);
-    for (const int32_t token : prompt) drafts->append(token);
+    drafts = std::make_unique<ScriptedDrafts>(cache, prompt, *expected, options.acceptance, seed);
     drafts->reserve(options.context + options.tokens);
   }
   const StepSequence whole[] = {{sequence.id(), options.context, StepMode::kPrefill}};
@@ -115,14 +117,15 @@ Answered answer(OpenModel& opened, Runtime& runtime, MtpCache& cache, const Opti
 }
 
 int run(Options options) {
-  options.config.weights.mtp_head = true;
+  options.config.drafts.kind = DraftKind::kMtp;  // reads the head
   OpenModel opened = open_model(options.model, options.config);
   const auto runtime = opened.make_runtime(options.context + options.tokens);
   MtpCache cache(opened.model, runtime->traits().row_dtype);
   std::vector<double> ratios;
   for (int round = 0; round < options.rounds; ++round) {
     const Answered plain = answer(opened, *runtime, cache, options, nullptr);
-    const Answered drafted = answer(opened, *runtime, cache, options, &plain.tokens);
+    const Answered drafted =
+        answer(opened, *runtime, cache, options, &plain.tokens, static_cast<uint32_t>(round));
     if (plain.tokens != drafted.tokens) throw DeviceError("drafts changed the answer");
     ratios.push_back(plain.seconds / drafted.seconds);
     fmt::print("{:.2f} times: {:.1f} and {:.1f} tokens/s, {} steps, {} of {} drafts right\n",
