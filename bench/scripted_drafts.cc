@@ -6,7 +6,7 @@
 //   scripted_drafts MODEL [--acceptance P] [--context N] [--tokens N] [--rounds N]
 //                   [flags of [weights], --threads]
 //
-// bench/mtp_model.py writes a MODEL. Answers with and without drafts take turns; they must be equal.
+// bench/mtp_model.py writes a MODEL. Answers with and without drafts take turns and must be equal.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
