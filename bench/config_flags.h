@@ -1,11 +1,14 @@
-// Flags of the options of [weights], and --threads, for a benchmark.
+// Programs of benchmarks: flags of the options of [weights], and --threads; how errors end them.
 #pragma once
+
+#include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <list>
 #include <string>
 #include <utility>
 
+#include "runtime/base/error.h"
 #include "runtime/config/config_load.h"
 #include "runtime/config/config_options.h"
 
@@ -34,5 +37,15 @@ class ConfigFlags {
  private:
   std::list<std::pair<const ConfigOption*, std::string>> given_;
 };
+
+// Runs a program's `body(argc, argv)`; prints an error, whose kind is the exit code then.
+inline int run_program(const char* name, int (*body)(int, char**), int argc, char** argv) {
+  try {
+    return body(argc, argv);
+  } catch (const Error& error) {
+    fmt::print(stderr, "{}: {}\n", name, error.what());
+    return static_cast<int>(error.kind());
+  }
+}
 
 }  // namespace fasa::bench

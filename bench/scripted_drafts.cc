@@ -156,10 +156,5 @@ int main_checked(int argc, char** argv) {
 }  // namespace fasa::bench
 
 int main(int argc, char** argv) {
-  try {
-    return fasa::bench::main_checked(argc, argv);
-  } catch (const fasa::Error& error) {
-    fmt::print(stderr, "scripted_drafts: {}\n", error.what());
-    return static_cast<int>(error.kind());
-  }
+  return fasa::bench::run_program("scripted_drafts", fasa::bench::main_checked, argc, argv);
 }

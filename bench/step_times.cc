@@ -20,7 +20,6 @@
 #include <vector>
 
 #include "bench/config_flags.h"
-#include "runtime/base/error.h"
 #include "runtime/fasa.hpp"
 #include "runtime/llm/compute/open_model.h"
 #include "runtime/llm/generation/owned_sequence.h"
@@ -169,10 +168,5 @@ int main_checked(int argc, char** argv) {
 }  // namespace fasa::bench
 
 int main(int argc, char** argv) {
-  try {
-    return fasa::bench::main_checked(argc, argv);
-  } catch (const fasa::Error& error) {
-    fmt::print(stderr, "step_times: {}\n", error.what());
-    return static_cast<int>(error.kind());
-  }
+  return fasa::bench::run_program("step_times", fasa::bench::main_checked, argc, argv);
 }

@@ -38,9 +38,8 @@ class Activations {
   float* residual() const { return at<float>(at_.residual); }    // [hidden]
   float* result() const { return at<float>(at_.result); }        // largest projection output
   std::byte* input() const { return at<std::byte>(at_.input); }  // largest projection input
-  std::byte* qkv() const {
-    return at<std::byte>(at_.qkv);
-  }  // what a layer writes for its attention
+  // What a layer writes for its attention.
+  std::byte* qkv() const { return at<std::byte>(at_.qkv); }
   size_t qkv_bytes() const { return at_.qkv_end - at_.qkv; }
   float* layer_inputs() const { return at<float>(at_.layer_inputs); }  // [layers, layer_input]
   std::byte* attended() const { return at<std::byte>(at_.attended); }  // [query_heads, value_dim]
