@@ -22,15 +22,16 @@ struct Members {
   int32_t longest = 0;                   // visible tokens
 };
 
-Members members_of(const StepSettings& settings, int layer, std::span<const MemberLoad> members,
-                   StepMode mode) {
+Members members_of(const StepSettings& settings, int layer, const StepInput& input, StepMode mode) {
   Members all;
-  for (const MemberLoad& member : members) {
+  const RowAccess least = mode == StepMode::kDecode ? input.decoded : RowAccess::kLocal;
+  for (const MemberLoad& member : input.members) {
     if (member.mode != mode) continue;
     const int32_t visible = settings.visible_tokens(layer, member.end);
+    const RowAccess access = std::max(member.access, least);
     all.any = true;
-    all.attend_to_all &= settings.attends_to_all(layer, visible, member.access);
-    if (!settings.layer(layer).in_window_rows) all.access = std::max(all.access, member.access);
+    all.attend_to_all &= settings.attends_to_all(layer, visible, access);
+    if (!settings.layer(layer).in_window_rows) all.access = std::max(all.access, access);
     all.longest = std::max(all.longest, visible);
   }
   return all;
@@ -171,8 +172,8 @@ PrefetchPlan within(const StepSettings& settings, const StepInput& input, GroupM
 
 LayerPlan plan_layer(const StepSettings& settings, int layer, const StepInput& input,
                      GroupMemo* memo) {
-  const Members decoded = members_of(settings, layer, input.members, StepMode::kDecode);
-  const Members prompts = members_of(settings, layer, input.members, StepMode::kPrefill);
+  const Members decoded = members_of(settings, layer, input, StepMode::kDecode);
+  const Members prompts = members_of(settings, layer, input, StepMode::kPrefill);
   LayerPlan plan;
   plan.decode = decode_path(decoded, input.held);
   plan.waves = waves_of(settings, plan.decode, decoded, input.held);

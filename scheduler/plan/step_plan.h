@@ -50,6 +50,9 @@ struct MemberLoad {
 
 struct StepInput {
   std::span<const MemberLoad> members = {};
+  // At least, of decoded rows: a round of attention may have fewer members than the step that the
+  // scratch was sized for.
+  RowAccess decoded = RowAccess::kLocal;
   DecodeCapacities held = {};  // by the scratch
   PrefetchPlan prefetch = {};
   bool host_takes_part = false;  // it measures the step, or loads rows during it

@@ -35,6 +35,7 @@ struct StepContext {
   bool by_page = false;
   bool piece = false;          // of a chunk: one layer of one prompt
   int round = 0;               // of the step's attention; rows are prefetched for the first one
+  RowAccess decoded = RowAccess::kLocal;  // see StepInput
   LayerRows layer_rows = {};   // of that layer
   StepProbe* probe = nullptr;  // null: this step is not measured
   StepPlan plan;               // of attention

@@ -39,6 +39,7 @@ StepPlan StepExecutor::plan(const StepContext& step, const StepScratch& scratch,
   }
   return plan_step(settings_,
                    {.members = members_,
+                    .decoded = step.decoded,
                     .held = scratch.capacities().decode,
                     .prefetch = prefetch,
                     .host_takes_part = step.probe != nullptr || step.pending()},

@@ -125,6 +125,18 @@ TEST(StepPlan, AllTokensWhileEverySequenceFitsItsSet) {
   EXPECT_EQ(plan_of(over_link, {{.end = 300}}).layer(0).decode, DecodePath::kSelectedInPlace);
 }
 
+// A round of attention takes the paths of its step, which the scratch was sized for.
+TEST(StepPlan, RoundsOfLocalRowsAloneTakeTheStepsPath) {
+  const StepSettings settings = settings_with(false);
+  for (const int32_t end : {50, 300}) {
+    const MemberLoad local{.end = end};
+    const StepPlan plan = plan_step(
+        settings,
+        {.members = {&local, 1}, .decoded = RowAccess::kOverLink, .held = held_for(settings, 500)});
+    EXPECT_EQ(plan.layer(0).decode, DecodePath::kSelectedInGroups) << end;
+  }
+}
+
 TEST(StepPlan, MissesWithoutHotSlotsAreFetchedInWaves) {
   const StepSettings few = settings_with(false, 99);
   const StepPlan plan = plan_of(few, {decoding(few, 5000)});

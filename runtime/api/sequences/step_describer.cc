@@ -184,6 +184,7 @@ void StepDescriber::describe_rounds(OpenStep& step) const {
   size_t first = 0;
   for (StepContext& round : step.rounds) {
     round.round = static_cast<int>(first) / rounds.places;
+    round.decoded = DecodeRounds::access(step.sequences, sequences_);
     round.on_device = step.slot->device(Kind::kRounds) + first;
     round.on_host = std::span(step.slot->host(Kind::kRounds))
                         .subspan(first, static_cast<size_t>(rounds.places));
